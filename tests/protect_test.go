@@ -76,6 +76,11 @@ func TestServeAccessTokens(t *testing.T) {
 	if got := one.ask(t, "POST", "/mcp?access_token="+good, ping, nil); got.status != 401 {
 		t.Errorf("a token in the query: %v", got)
 	}
+	for token, want := range map[string]int{good: 401, annToken: 200} { // the only server is not what lists the servers
+		if got := newSite(t, "http://"+s.host()).bearer(token).ask(t, "GET", "/servers", "", nil); got.status != want {
+			t.Errorf("the list of servers: %v, want %d", got, want)
+		}
+	}
 	if read := harness.ReadFile(t, record); read != "" {
 		t.Errorf("a server was started and read %q", read)
 	}

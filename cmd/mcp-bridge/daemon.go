@@ -197,16 +197,16 @@ func (d *daemon) load() ([]hub.Spec, error) {
 
 // apply makes these the servers, and what was loaded with them the bound and the scopes.
 func (d *daemon) apply(all []hub.Spec) error {
-	undo, err := d.protection.begin(all, d.flags.config == "", d.scopes)
+	finish, err := d.protection.begin(all, d.flags.config == "", d.scopes)
 	if err != nil {
 		return err
 	}
-	if err := d.hub.Apply(all); err != nil {
-		undo()
-		return err
+	err = d.hub.Apply(all)
+	finish(err == nil)
+	if err == nil {
+		d.hub.SetMaxChildren(d.total)
 	}
-	d.hub.SetMaxChildren(d.total)
-	return nil
+	return err
 }
 
 // alive reports whether the servers can be asked anything: the service manager

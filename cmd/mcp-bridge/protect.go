@@ -143,15 +143,12 @@ type protection struct {
 	*resource.Protector
 	flags   *protectFlags
 	secret  func() (string, error) // of the introspection endpoint; nil: there is none
-	now     protected
-	clients []*http.Client // for requests to issuers
+	policy  *resource.Policy       // that counts; guarded by the daemon's reloading
+	clients []*http.Client         // for requests to issuers
 }
 
-// protected is what depends on files.
-type protected struct {
-	resources []resource.Resource
-	policy    *resource.Policy
-}
+// noServer is what is protected where there is no server: nothing that a token could be for.
+var noServer = []resource.Resource{{Paths: []string{"/servers"}}}
 
 // protection returns what verifies access tokens, nil if that is not wanted. keys are the static ones.
 func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
@@ -170,7 +167,7 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 		}
 	}()
 	o := resource.Options{
-		Keys: keys, PublicURL: strings.TrimRight(f.publicURL, "/"), Scopes: f.scopes, DPoP: dpopModes[f.dpop],
+		Keys: keys, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServer, Scopes: f.scopes, DPoP: dpopModes[f.dpop],
 		Report: (&denials{log: log}).report,
 		HTTP: func(named string) (*http.Client, error) {
 			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: private, TLS: trust})
@@ -229,40 +226,45 @@ func (p *protection) guard(policy access.Policy) access.Policy {
 	return policy
 }
 
-// begin makes these the servers that are protected, and lines, with those of --scope-map, what
-// messages need. The function that it returns takes that back.
-func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (undo func(), err error) {
+// begin has these servers protected, beside those that there were, and makes lines, with those of --scope-map, what
+// messages need. When the servers have been exchanged, finish(true) ends the protection of the old ones; finish(false)
+// takes all of it back.
+func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (finish func(done bool), err error) {
 	if p == nil {
 		if len(lines) > 0 {
 			return nil, usagef(`"scopes" in the configuration file needs access tokens: --oidc-issuer or --introspect`)
 		}
-		return func() {}, nil
+		return func(bool) {}, nil
 	}
-	next := protected{}
-	if next.policy, err = p.readPolicy(lines); err != nil {
+	policy, err := p.readPolicy(lines)
+	if err != nil {
 		return nil, err
+	}
+	next := noServer
+	if len(servers) > 0 {
+		next = nil
 	}
 	for _, s := range servers {
-		next.resources = append(next.resources, resource.Resource{Paths: hub.Paths(s.Name, alone)})
+		next = append(next, resource.Resource{Paths: hub.Paths(s.Name, alone), Alone: alone})
 	}
-	if len(servers) == 0 { // nothing that a token could be for
-		next.resources = []resource.Resource{{Paths: []string{"/servers"}}}
-	}
-	was := p.now
-	if err := p.use(next); err != nil {
+	changed, err := p.ChangeResources(next)
+	if err != nil {
 		return nil, err
 	}
-	return func() { _ = p.use(was) }, nil
+	was := p.policy
+	p.setPolicy(policy)
+	return func(done bool) {
+		if !done {
+			p.setPolicy(was)
+		}
+		changed(done)
+	}, nil
 }
 
-// use takes over what files say.
-func (p *protection) use(next protected) error {
-	if err := p.SetResources(next.resources); err != nil {
-		return err
-	}
-	p.SetPolicy(next.policy)
-	p.now = next
-	return nil
+// setPolicy takes over what messages need.
+func (p *protection) setPolicy(policy *resource.Policy) {
+	p.policy = policy
+	p.SetPolicy(policy)
 }
 
 // reload takes over what the file of --scope-map says now, where there is no configuration file.
@@ -271,8 +273,7 @@ func (p *protection) reload() error {
 	if err != nil {
 		return err
 	}
-	p.now.policy = policy
-	p.SetPolicy(policy)
+	p.setPolicy(policy)
 	return nil
 }
 

@@ -1,8 +1,15 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 )
 
 // TestProtectFlags: flags that cannot work together are refused before anything is opened, with what to
@@ -34,4 +41,54 @@ func TestProtectFlags(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.args, err, c.want)
 		}
 	}
+}
+
+// TestProtectionChanges: while a reload removes a server, its resource stays, so that nothing else is good for its
+// path; and one that is the last of a configuration file is never that of the root.
+func TestProtectionChanges(t *testing.T) {
+	t.Parallel()
+	var f serveFlags
+	_, _, err := f.parse([]string{"--oidc-issuer=https://id.example", "--public-url=https://mcp.example", "--demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.protect.protection(nil, "", nil, hclog.NewNullLogger())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	protects := func(when string, want ...string) {
+		t.Helper()
+		for _, place := range []string{"", "/servers", "/servers/a/mcp", "/servers/b/mcp", "/mcp"} {
+			w := httptest.NewRecorder()
+			p.Metadata().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/oauth-protected-resource"+place, nil))
+			if got := w.Code == http.StatusOK; got != slices.Contains(want, place) {
+				t.Errorf("%s: metadata at %q: %d", when, place, w.Code)
+			}
+		}
+	}
+	begin := func(alone bool, names ...string) func(bool) {
+		t.Helper()
+		var all []hub.Spec
+		for _, name := range names {
+			all = append(all, hub.Spec{Name: name})
+		}
+		finish, err := p.begin(all, alone, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return finish
+	}
+	begin(false, "a", "b")(true)
+	protects("both", "/servers/a/mcp", "/servers/b/mcp")
+	finish := begin(false, "a")
+	protects("while b is removed", "/servers/a/mcp", "/servers/b/mcp")
+	finish(true)
+	protects("without b", "/servers/a/mcp")
+	begin(false)(false)
+	protects("after a failure", "/servers/a/mcp")
+	begin(false)(true)
+	protects("without servers", "/servers")
+	begin(true, "demo")(true)
+	protects("alone", "/mcp", "")
 }

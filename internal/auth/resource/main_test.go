@@ -174,7 +174,7 @@ func setup(t testing.TB, change func(*provider, *Options)) (*Protector, *provide
 	t.Helper()
 	as, clock := newProvider(t), new(testClock)
 	o := Options{
-		Issuers: []Issuer{{URL: as.url}}, PublicURL: public, Resources: []Resource{{Paths: []string{"/mcp", "/sse"}}},
+		Issuers: []Issuer{{URL: as.url}}, PublicURL: public, Resources: []Resource{{Paths: []string{"/mcp", "/sse"}, Alone: true}},
 		Scopes: []string{"mcp"}, Now: clock.now, Caller: &auth.Caller{HTTP: as.http},
 	}
 	if change != nil {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,11 @@ type Introspection struct {
 // A Resource is one server, which may have several endpoints: a token for one of them is for all.
 type Resource struct {
 	Paths []string // of its endpoints, below the public URL. The first one is what it is called at the root
+
+	// Alone says that there is never another Resource: its tokens are good for paths that are no endpoint too,
+	// and its metadata is at the root. One that is only the last that is left has neither, or its
+	// tokens would open what belongs to others before and after.
+	Alone bool
 }
 
 // Options says what a Protector accepts.
@@ -59,7 +65,7 @@ type Options struct {
 	// "https://mcp.example.com". Nothing is taken from the Host of a request. Without it there is
 	// no metadata and no DPoP, and the Issuers need Audiences.
 	PublicURL string
-	Resources []Resource // nil: one, the public URL itself
+	Resources []Resource // nil: one, the public URL itself, Alone
 
 	Scopes []string // that every token must have
 	Policy *Policy  // what messages need besides; nil: nothing
@@ -123,9 +129,11 @@ func New(o Options) (*Protector, error) {
 		p.nonces = newNonces()
 	}
 	p.SetPolicy(o.Policy)
-	if err := p.SetResources(o.Resources); err != nil {
+	t, err := p.makeTable(o.Resources)
+	if err != nil {
 		return nil, err
 	}
+	p.table.Store(t)
 	return p, nil
 }
 
@@ -251,13 +259,42 @@ func SecretFile(file string) func() (string, error) {
 	}
 }
 
-// SetResources says anew which endpoints there are, while requests may come in.
-func (p *Protector) SetResources(resources []Resource) error {
-	t, err := p.makeTable(resources)
-	if err == nil {
-		p.table.Store(t)
+// ChangeResources says anew which Resources there are, while requests may come in. Until finish is called, there
+// are the old ones too: what serves them changes meanwhile, so a request may still reach an old one, or a new one
+// already, and only tokens for that one may. finish(true) takes the old ones out, finish(false) takes all of it
+// back. It must be called once, before the next ChangeResources. After an error nothing has changed.
+func (p *Protector) ChangeResources(resources []Resource) (finish func(done bool), err error) {
+	next, err := p.makeTable(resources)
+	if err != nil {
+		return nil, err
 	}
-	return err
+	was := p.table.Load()
+	both, err := p.makeTable(union(was.resources, next.resources))
+	if err != nil {
+		return nil, err
+	}
+	p.table.Store(both)
+	return func(done bool) {
+		if done {
+			p.table.Store(next)
+		} else {
+			p.table.Store(was)
+		}
+	}, nil
+}
+
+// union returns the Resources of both lists. None of several is Alone.
+func union(old, more []Resource) []Resource {
+	all := slices.Clone(old)
+	for _, r := range more {
+		if !slices.ContainsFunc(old, func(o Resource) bool { return o.Alone == r.Alone && slices.Equal(o.Paths, r.Paths) }) {
+			all = append(all, r)
+		}
+	}
+	for i := range all {
+		all[i].Alone = all[i].Alone && len(all) == 1
+	}
+	return all
 }
 
 // SetPolicy says anew which scopes messages need, while requests may come in. nil: none.

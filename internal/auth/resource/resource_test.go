@@ -71,7 +71,7 @@ func TestSeveral(t *testing.T) {
 	sum := sha256.Sum256([]byte("hashed-key-0123456789"))
 	p, first, _ := setup(t, func(_ *provider, o *Options) {
 		o.Issuers = append(o.Issuers, Issuer{URL: second.url, Audiences: []string{"api://tools"}, JWKS: second.url + "/jwks"})
-		o.Resources = append(o.Resources, Resource{Paths: []string{"/b/mcp"}})
+		o.Resources = []Resource{{Paths: []string{"/mcp", "/sse"}}, {Paths: []string{"/b/mcp"}}}
 		o.Keys = parseTokens(t, "ci plain-key-0123456789\nops sha256:"+hex.EncodeToString(sum[:]))
 	})
 	api := second.token(t, map[string]any{"aud": "api://tools"})
@@ -413,15 +413,58 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got, code)
 		}
 	}
-	if err := two.SetResources([]Resource{{Paths: []string{"/c"}}}); err != nil {
-		t.Fatal(err)
-	}
 	if code, _ := status(p, request(http.MethodGet, "/unknown", "Bearer "+as.token(t, nil))); code != 200 {
 		t.Errorf("path without an endpoint: %d", code) // what is not there is answered by who knows the paths
 	}
 	if IsMetadata(wellKnown + "x") {
 		t.Error("another document is taken for metadata")
 	}
+}
+
+// TestResourcesChange: while resources are exchanged, a token is good for its own resource only, whichever of the old
+// and new ones is asked for; and one that is left over by a change is good for no other path afterwards.
+func TestResourcesChange(t *testing.T) {
+	t.Parallel()
+	a, b, c := Resource{Paths: []string{"/a/mcp"}}, Resource{Paths: []string{"/b/mcp"}}, Resource{Paths: []string{"/c/mcp"}}
+	p, as, _ := setup(t, func(_ *provider, o *Options) { o.Resources = []Resource{a, b} })
+	wants := func(when, token string, codes ...int) {
+		t.Helper()
+		for i, path := range []string{"/a/mcp", "/b/mcp", "/c/mcp", "/else"} {
+			got, _ := status(p, request(http.MethodGet, path, "Bearer "+as.token(t, map[string]any{"aud": public + "/" + token + "/mcp"})))
+			if got != codes[i] {
+				t.Errorf("%s: a token for %s at %s: %d, want %d", when, token, path, got, codes[i])
+			}
+		}
+	}
+	change := func(resources ...Resource) func(bool) {
+		t.Helper()
+		finish, err := p.ChangeResources(resources)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return finish
+	}
+	finish := change(a)
+	wants("while b is removed", "a", 200, 401, 401, 401)
+	wants("while b is removed", "b", 401, 200, 401, 401)
+	finish(true)
+	wants("without b", "a", 200, 401, 401, 401)
+	wants("without b", "b", 401, 401, 401, 401)
+	finish = change(c)
+	wants("while c replaces a", "a", 200, 401, 401, 401)
+	wants("while c replaces a", "c", 401, 401, 200, 401)
+	finish(false)
+	wants("after the change has failed", "a", 200, 401, 401, 401)
+	wants("after the change has failed", "c", 401, 401, 401, 401)
+	if _, err := p.ChangeResources([]Resource{{Paths: []string{"c"}}}); err == nil {
+		t.Error("a path without a slash is accepted")
+	}
+	wants("after a mistake", "a", 200, 401, 401, 401)
+	c.Alone = true
+	finish = change(c)
+	wants("while one comes that is alone", "c", 401, 401, 200, 401)
+	finish(true)
+	wants("alone", "c", 200, 200, 200, 200) // what is not there is answered by who knows the paths
 }
 
 func TestOptionErrors(t *testing.T) {
@@ -443,6 +486,7 @@ func TestOptionErrors(t *testing.T) {
 		"scope":            {Scopes: []string{"a b"}, Certificates: true},
 		"path":             {PublicURL: public, Certificates: true, Resources: []Resource{{Paths: []string{"a"}}}},
 		"no path":          {PublicURL: public, Certificates: true, Resources: []Resource{{}}},
+		"not alone":        {PublicURL: public, Certificates: true, Resources: []Resource{{Paths: []string{"/a"}, Alone: true}, {Paths: []string{"/b"}}}},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)

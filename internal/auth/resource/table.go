@@ -12,6 +12,7 @@ import (
 
 // A table has the endpoints of all resources, with what is answered there.
 type table struct {
+	resources []Resource
 	endpoints map[string]*endpoint // by path
 	unknown   *endpoint            // for every other path
 	prefix    string               // the path of the public URL
@@ -56,7 +57,10 @@ const wellKnown = "/.well-known/oauth-protected-resource"
 
 // makeTable makes what depends on the endpoints.
 func (p *Protector) makeTable(resources []Resource) (*table, error) {
-	t := &table{endpoints: map[string]*endpoint{}, documents: map[string][]byte{}}
+	if len(resources) == 0 {
+		resources = []Resource{{Paths: []string{""}, Alone: true}}
+	}
+	t := &table{resources: resources, endpoints: map[string]*endpoint{}, documents: map[string][]byte{}}
 	public, prefix := p.opts.PublicURL, ""
 	if public != "" {
 		u, err := url.Parse(public)
@@ -66,12 +70,12 @@ func (p *Protector) makeTable(resources []Resource) (*table, error) {
 		prefix, t.prefix = u.EscapedPath(), u.Path
 	}
 	published := public != "" && len(p.servers()) > 0
-	if len(resources) == 0 {
-		resources = []Resource{{Paths: []string{""}}}
-	}
 	for _, r := range resources {
-		if len(r.Paths) == 0 {
+		switch {
+		case len(r.Paths) == 0:
 			return nil, fmt.Errorf("a resource has no path")
+		case r.Alone && len(resources) > 1:
+			return nil, fmt.Errorf("the resource at %.200q is alone, and there are others", r.Paths[0])
 		}
 		var group []string
 		for _, path := range r.Paths {
@@ -100,13 +104,13 @@ func (p *Protector) makeTable(resources []Resource) (*table, error) {
 			t.endpoints[path] = e
 		}
 	}
-	if only := resources[0]; published && len(resources) == 1 && t.documents[""] == nil {
-		t.documents[""] = p.document(t.endpoints[only.Paths[0]].url)
-	}
 	t.unknown = new(endpoint) // a token for one of several resources is for no other path
-	if only := resources[0]; len(resources) == 1 {
+	if only := resources[0]; only.Alone {
 		first := t.endpoints[only.Paths[0]]
 		t.unknown.audiences, t.unknown.metadata = first.audiences, first.metadata
+		if published && t.documents[""] == nil {
+			t.documents[""] = p.document(first.url)
+		}
 	}
 	p.fillHeaders(t.unknown)
 	return t, nil
@@ -160,7 +164,7 @@ func IsMetadata(path string) bool {
 }
 
 // Metadata returns the handler of the metadata of all resources (RFC 9728, 3): each at the address
-// with its path, and a resource that is the only one at the root too. It is public, for the pages of
+// with its path, and a Resource that is Alone at the root too. It is public, for the pages of
 // every origin.
 func (p *Protector) Metadata() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
