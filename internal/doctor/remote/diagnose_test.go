@@ -111,9 +111,15 @@ func TestHealthy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if text := wantHealthy(t, c.site(t)); !strings.Contains(text, c.says) || !strings.Contains(text, "tools ") {
-				t.Errorf("the report says nothing of %q, or of tools:\n%s", c.says, text)
+			// What is only sometimes seen may stay unseen on a busy machine: the bridge may have had no
+			// need to begin a stream, or the check no time.
+			var text string
+			for range 3 {
+				if text = wantHealthy(t, c.site(t)); strings.Contains(text, c.says) && strings.Contains(text, "tools ") {
+					return
+				}
 			}
+			t.Errorf("the report says nothing of %q, or of tools:\n%s", c.says, text)
 		})
 	}
 }
