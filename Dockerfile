@@ -8,7 +8,8 @@
 # to put the bridge into an image that has the server you want to run, and why
 # the second command line says what it says.
 
-FROM golang:1.26 AS build
+# It is compiled on the machine that builds, for the one that the image is for.
+FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
 # The dependencies first: they change less often than the source.
 COPY go.mod go.sum ./
@@ -16,7 +17,11 @@ RUN go mod download
 COPY . .
 # grpcnotrace: the exporter of OpenTelemetry links gRPC, whose debugging page brings html/template, and with
 # that in it the linker keeps every method of every type. The bridge does not use that page.
-RUN CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "-s -w" -o /image/mcp-bridge ./cmd/mcp-bridge
+ARG TARGETOS TARGETARCH
+# What "mcp-bridge version" says; there is no repository here to learn it from.
+ARG VERSION
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH go build -tags grpcnotrace -trimpath \
+ -ldflags "-s -w -X github.com/mcp-bridge/mcp-bridge/internal/buildinfo.release=$VERSION" -o /image/mcp-bridge ./cmd/mcp-bridge
 # What an empty image lacks: names for the user, and a place for temporary files.
 RUN mkdir -p /image/etc/ssl/certs /image/home/nonroot /image/tmp \
  && echo 'nonroot:x:65532:65532:nonroot:/home/nonroot:/sbin/nologin' > /image/etc/passwd \
