@@ -122,6 +122,6 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	return newRenewer(d.dial, d.close, renewOptions{
-		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, Logger: d.opts.Logger,
+		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, SignsIn: c.Options.AuthorizeTime != 0, Logger: d.opts.Logger,
 	}), nil
 }

@@ -70,8 +70,12 @@ func (k *keeper) connect() (l *link, waiting *attempt, early []jsonrpc.Message, 
 	r.ledger.Lock()
 	waiting = r.st.attempt
 	resume := r.st.resume
+	ctx := r.Context()
+	if waiting == nil || !waiting.attended {
+		ctx = httpdial.Unattended(ctx)
+	}
 	r.ledger.Unlock()
-	conn, err := r.open(r.Context())
+	conn, err := r.open(ctx)
 	if err != nil {
 		return nil, waiting, nil, fault(err, r.opts.Where)
 	}

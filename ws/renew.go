@@ -17,6 +17,7 @@ type renewOptions struct {
 	Where       string // the server, for texts
 	NoRenew     bool
 	TellRenewed bool
+	SignsIn     bool // a person may sign in for a request of the client
 	Logger      hclog.Logger
 }
 

@@ -39,6 +39,8 @@ type link struct {
 
 // attempt is an attempt to connect.
 type attempt struct {
+	attended bool // a request of the client waits for it: a person may sign in meanwhile; guarded by the lock of the ledger
+
 	done  chan struct{}
 	fault *httpdial.Fault // set before done is closed; nil: there is a connection
 }
@@ -70,10 +72,11 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 	case s.link != nil:
 		return r.enterLink(m)
 	case s.attempt != nil:
+		s.attempt.attended = s.attempt.attended || request
 		return entry{wait: s.attempt}
 	case !request:
 		return entry{drop: "there is no connection"}
-	case s.down != nil && !opens:
+	case s.down != nil && !opens && !(r.opts.SignsIn && s.down.Reason == httpdial.ReasonAuth):
 		return entry{fault: r.downFault()}
 	}
 	if opens { // the client begins anew; nobody needs to do so in its place
@@ -81,6 +84,7 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 		r.ledger.State.Begin(m)
 	}
 	s.attempt = newAttempt()
+	s.attempt.attended = true
 	r.keeper.wake()
 	return entry{wait: s.attempt}
 }
@@ -169,7 +173,7 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 
 // downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Status: r.st.down.Status, Text: "not connected: " + r.st.down.Text}
+	f := httpdial.Since(r.st.down, httpdial.ReasonDown, "not connected: "+r.st.down.Text)
 	if wait := time.Until(r.st.next); wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {

@@ -78,8 +78,7 @@ func (e *probeError) PublicError() string { return e.fault.Error() }
 
 // PublicData is the data that goes with it: where to sign in, for instance.
 func (e *probeError) PublicData() []byte {
-	switch e.fault.Reason {
-	case httpdial.ReasonAuth, httpdial.ReasonAuthFailed, httpdial.ReasonAuthAway:
+	if e.fault.NamesSignIn() {
 		return e.fault.ErrorData()
 	}
 	return nil

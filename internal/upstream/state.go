@@ -186,7 +186,7 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 func refusesService(m *jsonrpc.Message, first bool) bool {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
-	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonAuth, httpdial.ReasonForbidden, httpdial.ReasonRedirect,
+	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonAuth, httpdial.ReasonAuthFailed, httpdial.ReasonAuthAway, httpdial.ReasonForbidden, httpdial.ReasonRedirect,
 		httpdial.ReasonNotMCP, httpdial.ReasonDown, httpdial.ReasonRefused:
 		return true
 	case httpdial.ReasonStatus:

@@ -80,7 +80,7 @@ func (c *conn) admitRequest(call *call) decision {
 	switch {
 	case fault != nil || err != nil:
 		return decision{fault: fault, err: err}
-	case c.st.down != nil && !opens:
+	case c.st.down != nil && !opens && !c.attends():
 		return decision{fault: c.downFault()}
 	}
 	if opens {
@@ -97,9 +97,20 @@ func (c *conn) admitRequest(call *call) decision {
 	return decision{waits: true}
 }
 
+// attends reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
+// that is made for it. The lock is held.
+func (c *conn) attends() bool {
+	return c.st.down.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTime != 0
+}
+
+// awaitsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
+// as well. The lock is held.
+func (c *conn) awaitsRenewal() bool {
+	return c.st.down != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
+}
+
 func (c *conn) downFault() *httpdial.Fault {
-	return &httpdial.Fault{Reason: httpdial.ReasonDown, Status: c.st.down.Status,
-		Text: httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying")}
+	return httpdial.Since(c.st.down, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying"))
 }
 
 func (c *conn) admitNotification(call, target *call) decision {

@@ -94,7 +94,13 @@ func delay(retry time.Duration, failures int) time.Duration {
 // one, or by initializing in the client's place.
 func (k *keeper) connect() (*session, *httpdial.Fault) {
 	c := k.c
-	session, unopened, fault := c.open()
+	ctx := c.Context()
+	c.ledger.Lock()
+	if len(c.st.pending) == 0 {
+		ctx = httpdial.Unattended(ctx)
+	}
+	c.ledger.Unlock()
+	session, unopened, fault := c.open(ctx)
 	if fault == nil && !k.install(session) {
 		if fault = k.renew(session); fault != nil {
 			session.stop()
@@ -122,7 +128,7 @@ func (k *keeper) install(session *session) bool {
 	}
 	defer c.turn.Free()
 	c.ledger.Lock()
-	if len(c.st.pending) == 0 && !session.initialized {
+	if !session.initialized && (len(c.st.pending) == 0 || c.awaitsRenewal()) {
 		c.ledger.Unlock()
 		return false
 	}
@@ -198,7 +204,7 @@ func (k *keeper) lose(s *session) {
 	if c.st.session == s {
 		c.st.session = nil
 		if c.ledger.State.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
-			c.st.down = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status,
+			c.st.down = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
 				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
 		}
 	}

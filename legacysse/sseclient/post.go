@@ -118,7 +118,10 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
-	if c.opts.Authorize != nil && !call.Own() {
+	switch {
+	case call.Own():
+		ctx = httpdial.Unattended(ctx)
+	case c.opts.Authorize != nil:
 		ctx = c.Telling(ctx, call.msg, false)
 	}
 	req := c.target.NewRequest(ctx, http.MethodPost)

@@ -28,10 +28,10 @@ const (
 const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
 
 // open opens the event stream and waits for its first event (SS6). unopened
-// says that there is no HTTP+SSE server at the URL.
-func (c *conn) open() (opened *session, unopened bool, fault *httpdial.Fault) {
+// says that there is no HTTP+SSE server at the URL. ctx is the Conn's.
+func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
-	s.ctx, s.stop = context.WithCancel(c.Context())
+	s.ctx, s.stop = context.WithCancel(ctx)
 	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTime), s.stop)
 	defer late.Stop()
 	req := c.target.NewRequest(s.ctx, http.MethodGet)

@@ -35,9 +35,11 @@ type call struct {
 	opening  *session      // of any initialize: the session in its making
 	replaced *session      // to be ended when the call is over
 
-	own     bool // the bridge's: its response goes to replied
-	replied chan jsonrpc.Message
-	reply   jsonrpc.Message // what came over replied
+	own bool // the bridge's: its response goes to replied
+	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
+	attended bool
+	replied  chan jsonrpc.Message
+	reply    jsonrpc.Message // what came over replied
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {
@@ -119,7 +121,10 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 			WroteRequest: func(httptrace.WroteRequestInfo) { call.setSent() },
 		})
 	}
-	if c.opts.Authorize != nil && !call.Own() {
+	switch {
+	case call.Own() && !call.attended:
+		ctx = httpdial.Unattended(ctx)
+	case c.opts.Authorize != nil && !call.Own():
 		ctx = c.Telling(ctx, call.msg, true)
 	}
 	req := c.newRequest(ctx, http.MethodPost, session)

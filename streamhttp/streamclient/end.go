@@ -115,7 +115,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
 func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
-	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(r.ctx, fault.Own) {
+	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(httpdial.Unattended(r.ctx), fault.Own) {
 		return false
 	}
 	return n.giveUp(r, fault, func() error {

@@ -82,7 +82,7 @@ func (c *conn) deleteSession(session *session) {
 	if session.id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.opts.CloseTimeout)
+	ctx, cancel := context.WithTimeout(httpdial.Unattended(context.Background()), c.opts.CloseTimeout)
 	defer cancel()
 	resp, fault := c.target.Do(c.newRequest(ctx, http.MethodDelete, session))
 	if fault != nil {

@@ -121,7 +121,10 @@ func mayRepost(method string) bool {
 // roundTrip posts a message, and returns the response once its headers are there.
 func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.Header) (*http.Response, *httpdial.Fault) {
 	ctx := call.ctx
-	if c.opts.Authorize != nil && !call.private {
+	switch {
+	case call.method == "subscriptions/listen": // it is begun again and again, and nobody waits for its end
+		ctx = httpdial.Unattended(ctx)
+	case c.opts.Authorize != nil && !call.private:
 		ctx = c.Telling(ctx, call.msg, true)
 	}
 	req := c.target.RequestWith(ctx, http.MethodPost, header)
@@ -302,7 +305,7 @@ func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
 // deleteSession ends a session that a server of an older revision has made of
 // a request. Nothing depends on the answer.
 func (c *modernConn) deleteSession(session string) {
-	ctx, cancel := context.WithTimeout(c.Context(), sessionEnd)
+	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), sessionEnd)
 	defer cancel()
 	req := c.target.NewRequest(ctx, http.MethodDelete)
 	req.Header[wire.HeaderSession] = []string{session}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolheader"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -166,7 +167,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bo
 // but for what would make the server report on it. It reports whether the
 // server has answered.
 func (c *modernConn) listTools(call *modernCall) bool {
-	ctx, cancel := context.WithTimeout(c.Context(), modernListTimeout)
+	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), modernListTimeout) // the call itself asks for a sign-in
 	defer cancel()
 	params := []byte("{}")
 	if meta := call.msg.Lookup("params", "_meta"); meta != nil {

@@ -112,17 +112,20 @@ type repair struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	first chan struct{} // closed after an attempt that is made at once, behind a shut gate
+	kick  chan struct{} // ends the wait before the next attempt
 
 	fault *httpdial.Fault // of the last attempt
 	tries int             // attempts that were put off so far
 	wait  time.Duration   // before the next attempt
 	next  time.Time       // when that is; zero: it is under way
+
+	attended bool // the next attempt is for a request of the client: a person may sign in for it
 }
 
 // newRepair is called with the lock of the ledger held.
 func (n *renewal) newRepair(now bool) *repair {
 	c := n.c
-	r := &repair{first: make(chan struct{})}
+	r := &repair{first: make(chan struct{}), kick: make(chan struct{}, 1)}
 	if !now {
 		close(r.first) // nobody shall wait for it
 		r.putOff()
@@ -139,11 +142,9 @@ func (r *repair) putOff() {
 }
 
 func (n *renewal) downFault(r *repair) *httpdial.Fault {
-	c := n.c
-	f := &httpdial.Fault{Reason: httpdial.ReasonDown}
-	f.Text = fmt.Sprintf("no connection to %s yet", c.target.Peer)
+	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
-		f.Text, f.Status = "not connected: "+r.fault.Text, r.fault.Status
+		f = httpdial.Since(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
 	}
 	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
@@ -182,13 +183,11 @@ func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, 
 
 // forgottenFault explains that there is no session; why may be nil.
 func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
-	c := n.c
-	f := &httpdial.Fault{Reason: httpdial.ReasonSessionLost}
-	f.Text = fmt.Sprintf("%s has forgotten the session, and there is no new one yet", c.target.Peer)
+	text := fmt.Sprintf("%s has forgotten the session, and there is no new one yet", n.c.target.Peer)
 	if why != nil {
-		f.Text, f.Status = f.Text+": "+why.Text, why.Status
+		return httpdial.Since(why, httpdial.ReasonSessionLost, text+": "+why.Text)
 	}
-	return f
+	return &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: text}
 }
 
 // loseSession starts the repair of a session that the server has forgotten, unless another
@@ -228,13 +227,9 @@ func (n *renewal) loseSession(session *session) {
 // repairLoop tries until there is a session, or until the client or Close
 // stops it.
 func (n *renewal) repairLoop(r *repair) {
-	c := n.c
 	defer r.stop()
-	for httpdial.Pause(r.ctx, nil, r.wait) {
-		c.ledger.Lock()
-		r.next = time.Time{}
-		c.ledger.Unlock()
-		session, refused, fault := n.handshake(r.ctx)
+	for n.pause(r) {
+		session, refused, fault := n.handshake(n.begin(r))
 		if n.endIfUpgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
 			return
 		}
@@ -243,6 +238,46 @@ func (n *renewal) repairLoop(r *repair) {
 			return
 		}
 	}
+}
+
+// pause waits for the next attempt; false: the client or Close has stopped it.
+func (n *renewal) pause(r *repair) bool {
+	httpdial.Pause(r.ctx, r.kick, r.wait)
+	return r.ctx.Err() == nil
+}
+
+// begin returns the ctx of an attempt.
+func (n *renewal) begin(r *repair) context.Context {
+	n.c.ledger.Lock()
+	defer n.c.ledger.Unlock()
+	select {
+	case <-r.kick: // it has come to that by itself
+	default:
+	}
+	attended := r.attended
+	r.next, r.attended = time.Time{}, false
+	if attended {
+		return r.ctx
+	}
+	return httpdial.Unattended(r.ctx)
+}
+
+// attend has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
+// client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
+func (n *renewal) attend(call *call) bool {
+	c, r := n.c, n.repair
+	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.down() || r.next.IsZero() ||
+		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTime == 0 {
+		return false
+	}
+	call.attended, r.attended = true, true
+	r.first = make(chan struct{})
+	c.ledger.Gate = r.first
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+	return true
 }
 
 // repaired takes over the result of an attempt; false: another one is needed.
@@ -342,7 +377,7 @@ func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Messag
 // ask makes a request of the bridge's own, and waits for the response.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
-	call.own, call.session = true, session
+	call.own, call.session, call.attended = true, session, !httpdial.IsUnattended(ctx)
 	c.ledger.Lock()
 	c.ledger.Add(call)
 	c.ledger.Unlock()
@@ -362,7 +397,7 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*c
 // tell sends a notification of the bridge's own.
 func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *httpdial.Fault {
 	call := newCall(c, m)
-	call.own, call.session = true, session
+	call.own, call.session, call.attended = true, session, !httpdial.IsUnattended(ctx)
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	return c.exchange(call)

@@ -75,6 +75,8 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 		return admitResult{drop: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
 		return admitResult{gate: c.ledger.Gate}
+	case c.renewal.attend(call):
+		return admitResult{gate: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:

@@ -256,7 +256,7 @@ func (l *listener) listen(session *session) {
 	heard := sync.OnceFunc(func() { close(session.heard) })
 	at := cursor{}
 	for opened := false; ; {
-		resp, fault := c.openStream(session.ctx, session, at.lastID)
+		resp, fault := c.openStream(httpdial.Unattended(session.ctx), session, at.lastID)
 		heard()
 		switch {
 		case session.ctx.Err() != nil:
@@ -276,6 +276,8 @@ func (l *listener) listen(session *session) {
 			c.renewal.loseSession(session)
 			return
 		case fault.Transient && fault.Status != http.StatusNotImplemented:
+			at.failures++
+		case opened && fault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTime != 0: // until somebody signs in for a request
 			at.failures++
 		case fault.Status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
 			at.lastID = ""

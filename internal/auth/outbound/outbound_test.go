@@ -123,6 +123,21 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Nobody signs in for a request that the bridge makes by itself.
+func TestUnattended(t *testing.T) {
+	store := newStore(t)
+	c, err := client.New(client.Options{Store: store, Server: "https://h/mcp"})
+	bridgetest.Must(t, err)
+	signIn := Telling(func(context.Context, *client.Credential, client.Required) error {
+		t.Error("somebody is asked to sign in")
+		return nil
+	}, store)
+	err = signIn(httpdial.Unattended(t.Context()), c, client.Required{Reason: "r", URL: "https://a"})
+	if need, ok := errors.AsType[*client.Required](err); !ok || need.URL != "https://a" {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // While a request waits for a sign-in, its client hears of it every ten seconds, and nothing afterwards.
 func TestTelling(t *testing.T) {
 	store := newStore(t)

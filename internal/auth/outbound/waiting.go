@@ -16,9 +16,13 @@ const remindEvery = 10 * time.Second
 
 // Telling returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
 // for, where it has asked for the progress of its request (httpdial.WithTeller). store is the credential's. The goroutine
-// that tells it ends before signIn's result is returned.
+// that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
+// they fail with what is needed.
 func Telling(signIn client.SignInFunc, store *tokenstore.Store) client.SignInFunc {
 	return func(ctx context.Context, c *client.Credential, need client.Required) error {
+		if httpdial.IsUnattended(ctx) {
+			return &need
+		}
 		tell := httpdial.TellerOf(ctx)
 		if tell == nil {
 			return signIn(ctx, c, need)

@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -206,7 +207,7 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	q := p.inquiryFor(identity.Party(ctx))
 	if q == nil {
 		var err error
-		if q, err = p.startLocked(identity.Party(ctx)); err != nil {
+		if q, err = p.startLocked(ctx); err != nil {
 			p.mu.Unlock()
 			return false, err
 		}
@@ -225,9 +226,14 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	return p.modern, p.failed
 }
 
-// startLocked begins to ask the server; the process counts for a party.
-func (p *Prober) startLocked(party string) (*inquiry, error) {
-	ctx, cancel := context.WithTimeout(identity.WithParty(p.opts.Context, party), max(probeLimit, p.opts.Longer))
+// startLocked begins to ask the server, for who has come with the ctx client; the process counts for that party.
+func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
+	party := identity.Party(client)
+	ctx := identity.WithParty(p.opts.Context, party)
+	if httpdial.IsUnattended(client) {
+		ctx = httpdial.Unattended(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(probeLimit, p.opts.Longer))
 	q := &inquiry{party: party, placed: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()
@@ -309,7 +315,7 @@ func (p *Prober) forgetFinding() (forgot bool) {
 // Agreed ends what the others use; a mere error costs a question.
 func (p *Prober) Recheck() {
 	if p.forgetFinding() {
-		_ = p.opts.Spawn(func() { _, _ = p.Modern(p.opts.Context) })
+		_ = p.opts.Spawn(func() { _, _ = p.Modern(httpdial.Unattended(p.opts.Context)) })
 	}
 }
 

@@ -1,0 +1,142 @@
+package remote
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/ws"
+)
+
+// door is a server that may be locked, and the RoundTripper that has somebody unlock it for each request that is not
+// unattended.
+type door struct {
+	base    http.RoundTripper
+	refused chan struct{} // one for each unattended request
+
+	mu     sync.Mutex
+	locked func(r *http.Request) bool
+	next   http.Handler
+	opened int // times
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	locked, next := d.locked(r), d.next
+	d.mu.Unlock()
+	if locked {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	next.ServeHTTP(w, r)
+}
+
+func never(*http.Request) bool { return false }
+
+func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := d.base.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	resp.Body.Close()
+	if httpdial.IsUnattended(r.Context()) {
+		d.refused <- struct{}{}
+		return nil, &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: 401, Text: "Sign-in needed", Data: []byte(`,"url":"https://a/b"`)}
+	}
+	d.mu.Lock()
+	d.locked = never
+	d.opened++
+	d.mu.Unlock()
+	again := r.Clone(r.Context())
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	return d.base.RoundTrip(again)
+}
+
+// Nobody is asked to sign in for what the bridge does by itself when a session is lost: that is refused, and the client's next
+// request hears where to sign in, or has somebody asked for it.
+func TestUnattended(t *testing.T) {
+	all := func(*http.Request) bool { return true }
+	posts := func(r *http.Request) bool { return r.Method == http.MethodPost }
+	for name, one := range map[string]struct {
+		be     func(s *site)
+		scheme string
+		mode   Mode
+		locked func(r *http.Request) bool
+		again  bool // the client's request reaches the server even if nobody signs in for it
+	}{
+		"session of Streamable HTTP": {be: (*site).beStreamable, scheme: "http", locked: posts},
+		"stream of Streamable HTTP":  {be: (*site).beStreamable, scheme: "http", locked: all, again: true},
+		"HTTP+SSE":                   {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: all},
+		"WebSocket":                  {be: (*site).beStreamable, scheme: "ws", locked: all},
+	} {
+		for _, signsIn := range []time.Duration{0, patience} {
+			if one.again && signsIn == 0 {
+				continue // the client's own request is refused, as ever
+			}
+			t.Run(name+" "+signsIn.String(), func(t *testing.T) {
+				t.Parallel()
+				handler := func() (http.Handler, func()) {
+					s := newSite(t)
+					one.be(s)
+					if one.scheme == "http" {
+						return s, s.stop
+					}
+					h := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
+					stop := sync.OnceFunc(func() { h.Close() })
+					t.Cleanup(stop)
+					return h, stop
+				}
+				d := &door{refused: make(chan struct{}, 1000), locked: never}
+				first, end := handler()
+				second, _ := handler()
+				d.next = first
+				server := httptest.NewServer(d)
+				t.Cleanup(server.Close)
+				c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTime: signsIn,
+					Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+				c.open()
+				c.call("1", "tools/list")
+				d.mu.Lock()
+				d.next, d.locked = second, one.locked
+				d.mu.Unlock()
+				end()
+				server.CloseClientConnections()
+				select {
+				case <-d.refused:
+				case <-time.After(patience):
+					t.Fatal("nothing was asked of the server")
+				}
+				d.mu.Lock()
+				if d.opened > 0 {
+					t.Error("somebody was asked to sign in")
+				}
+				d.mu.Unlock()
+				m := c.ask("2", "tools/list")
+				if signsIn == 0 {
+					if got := string(m.Lookup("error", "data")); got != `{"reason":"authorization_required","status":401,"url":"https://a/b"}` {
+						t.Errorf("the answer is %s", m.Bytes())
+					}
+					return
+				}
+				for n := 0; m.IsError() && n < 2000; n++ { // an attempt was just being made
+					httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
+					m = c.ask("2", "tools/list")
+				}
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				if string(m.Result()) != resultFor("tools/list") || d.opened != 1 {
+					t.Errorf("the answer is %s; somebody signed in %d times", m.Bytes(), d.opened)
+				}
+			})
+		}
+	}
+}
