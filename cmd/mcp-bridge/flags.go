@@ -280,20 +280,20 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if line, program, ok := migrate.Line(args); ok {
 		return usagef("--%s is a flag of %s; write %s", name, program, line)
 	}
-	for _, other := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet()} {
-		if other.Name() != command && other.Lookup(name) != nil {
+	for _, c := range commandTable() {
+		if c.Name != command && slices.Contains(flagsOf(c.Name), name) {
 			hint := "" // the arguments may have a credential, and stderr may be kept
 			if i := programIn(args); i >= 0 {
 				hint = fmt.Sprintf(", with \"--\" in front of %q", args[i])
 			}
-			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s and the same arguments%s", name, other.Name(), command, other.Name(), hint)
+			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s and the same arguments%s", name, c.Name, command, c.Name, hint)
 		}
 	}
 	if advice, ok := migrate.Flag(name); ok {
 		return usagef("%s", advice)
 	}
 	if len(name) > 1 {
-		if guess := didYouMean("--", name, flagNames(fs)); guess != "" {
+		if guess := didYouMean("--", name, flagsOf(command)); guess != "" {
 			return usagef("%v%s", err, guess)
 		}
 	}

@@ -78,8 +78,20 @@ func (f *scaleFlags) check() error {
 // size is a flag value in bytes.
 type size int
 
-func (s *size) String() string { return strconv.Itoa(int(*s)) }
-func (s *size) Type() string   { return "size" }
+// String returns it as one writes it, with the largest unit of which it is a whole number.
+func (s *size) String() string {
+	for _, unit := range []struct {
+		name  string
+		bytes size
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if *s > 0 && *s%unit.bytes == 0 {
+			return strconv.Itoa(int(*s/unit.bytes)) + unit.name
+		}
+	}
+	return strconv.Itoa(int(*s))
+}
+
+func (s *size) Type() string { return "size" }
 
 func (s *size) Set(text string) error {
 	number, unit := strings.TrimSpace(text), 1

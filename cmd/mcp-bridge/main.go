@@ -1,5 +1,5 @@
 // Command mcp-bridge converts between the transports of the Model Context
-// Protocol. Its help text is in usage.go; the rest of the module does the work.
+// Protocol. Its commands are in commands.go, its flags in flagtable.go; the rest of the module does the work.
 package main
 
 import (

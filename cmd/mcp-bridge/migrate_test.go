@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
 )
 
@@ -53,14 +51,14 @@ func TestForeignLines(t *testing.T) {
 // No advice names a flag or a command that is not there.
 func TestAdviceIsRight(t *testing.T) {
 	var known []string
-	for _, set := range []*pflag.FlagSet{new(serveFlags).flagSet(), new(connectFlags).flagSet(), new(doctorFlags).flagSet(), new(loginFlags).flagSet()} {
-		known = append(known, flagNames(set)...)
+	for _, command := range commandNames() {
+		known = append(known, flagsOf(command)...)
 	}
 	for _, name := range migrate.Flags() {
 		advice, _ := migrate.Flag(name)
 		_, advice, _ = strings.Cut(advice, ": ") // behind the name of the flag itself
 		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)|mcp-bridge ([a-z-]+)`).FindAllStringSubmatch(advice, -1) {
-			if m[1] != "" && !slices.Contains(known, m[1]) || m[2] != "" && !slices.Contains(commands, m[2]) {
+			if m[1] != "" && !slices.Contains(known, m[1]) || m[2] != "" && !slices.Contains(commandNames(), m[2]) {
 				t.Errorf("--%s: the advice %q names %s, which mcp-bridge does not have", name, advice, m[0])
 			}
 		}

@@ -109,63 +109,32 @@ func run(ctx context.Context, args []string, env environment) int {
 }
 
 func dispatch(ctx context.Context, args []string, env environment) error {
-	if wantsHelp(args) {
-		return help(args, env)
+	name, rest := split(args)
+	if page, asked := helpAsked(args, name); asked {
+		return help(ctx, page, env)
 	}
-	command, rest := split(args)
-	switch command {
-	case "serve":
-		return serve(ctx, rest, env)
-	case "connect":
-		return connect(ctx, rest, env)
-	case "doctor":
-		return diagnose(ctx, rest, env)
-	case "check-config":
-		return checkConfig(rest, env)
-	case "trace":
-		return traceCommand(ctx, rest, env)
-	case "record":
-		return recordCommand(ctx, rest, env)
-	case "replay":
-		return replayCommand(ctx, rest, env)
-	case "wrap", "unwrap":
-		return wrapCommand(command, rest, env)
-	case "login":
-		return login(ctx, rest, env)
-	case "logout":
-		return logout(ctx, rest, env)
-	case "status":
-		return status(ctx, rest, env)
-	case "demo":
-		return runDemo(ctx, rest, env)
-	case "version":
-		return printVersion(env)
-	case "":
+	if name == "" {
 		return usagef("nothing to do: give a command to serve after \"--\", or a URL to connect to; try \"mcp-bridge serve --demo\"")
 	}
-	hint := didYouMean("", command, commands)
-	if _, err := exec.LookPath(command); err != nil && hint == "" {
-		hint = "; the commands are " + strings.Join(commands, ", ")
+	if c, ok := commandOf(name); ok {
+		return c.run(ctx, rest, env)
 	}
-	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"", command, hint, strings.Join(args, " "))
+	hint := didYouMean("", name, commandNames())
+	if _, err := exec.LookPath(name); err != nil && hint == "" {
+		hint = "; the commands are " + strings.Join(commandNames(), ", ")
+	}
+	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"", name, hint, strings.Join(args, " "))
 }
 
-// commands are what the first argument may be, if it is neither a flag nor a URL.
-var commands = []string{"serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "login", "logout", "status", "check-config", "demo", "version", "help"}
-
-// help prints the manual, which is one for all commands. Who asks about anything
-// else is told that it is not in there.
-func help(args []string, env environment) error {
-	if args[0] == "help" && !slices.ContainsFunc(args, func(a string) bool { return a == "-h" || a == "--help" }) {
-		for _, topic := range args[1:] {
-			if !slices.Contains(commands, topic) {
-				return usagef("there is no help on %q%s; the manual is one page, and it has the commands %s",
-					topic, didYouMean("", topic, commands), strings.Join(commands, ", "))
-			}
+// commandNames returns what the first argument may be, if it is neither a flag nor a URL.
+func commandNames() []string {
+	var names []string
+	for _, c := range commandTable() {
+		if !c.Hidden {
+			names = append(names, c.Name)
 		}
 	}
-	_, err := io.WriteString(env.stdout, usage)
-	return err
+	return names
 }
 
 // didYouMean is what is added to the complaint about a name that is none of
@@ -184,17 +153,19 @@ func didYouMean(prefix, name string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", prefix+similar)
 }
 
-// wantsHelp looks for a request for help among our own arguments.
-func wantsHelp(args []string) bool {
-	for i, a := range args {
-		switch {
-		case a == "--":
-			return false
-		case a == "-h", a == "--help", a == "help" && i == 0:
-			return true
+// helpAsked looks for a request for help among our own arguments, and returns what it is about. command is what the
+// arguments call.
+func helpAsked(args []string, command string) (page []string, asked bool) {
+	for _, a := range args {
+		if a == "--" {
+			break
 		}
+		asked = asked || a == "-h" || a == "--help"
 	}
-	return false
+	if _, known := commandOf(command); asked && known && !strings.HasPrefix(args[0], "-") {
+		page = []string{command}
+	}
+	return page, asked
 }
 
 // split finds the subcommand. Without one, a "--" or --demo means serve, and a
@@ -203,10 +174,10 @@ func split(args []string) (command string, rest []string) {
 	if len(args) == 0 {
 		return "", nil
 	}
-	switch args[0] {
-	case "serve", "connect", "doctor", "trace", "record", "replay", "wrap", "unwrap", "login", "logout", "status", "check-config", "demo", "version":
+	if _, ok := commandOf(args[0]); ok {
 		return args[0], args[1:]
-	case "--version":
+	}
+	if args[0] == "--version" {
 		return "version", args[1:]
 	}
 	flags := strings.HasPrefix(args[0], "-")

@@ -115,7 +115,7 @@ func (f *serveFlags) what(before, argv []string) (to target, err error) {
 		}
 	}
 	switch {
-	case len(before) > 0 && slices.Contains(commands, before[0]):
+	case len(before) > 0 && slices.Contains(commandNames(), before[0]):
 		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
 	case len(before) > 0 && f.config != "":
 		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+)
+
+// A subcommand is what help says of it, its flags, and what it does.
+type subcommand struct {
+	manual.Command
+	set func() *pflag.FlagSet // all flags that it takes; nil: none
+	run func(ctx context.Context, args []string, env environment) error
+}
+
+// commandTable returns all commands, in the order in which help shows them.
+func commandTable() []subcommand {
+	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands())
+}
+
+// bridgeCommands are those that carry messages.
+func bridgeCommands() []subcommand {
+	return []subcommand{{
+		set: new(serveFlags).flagSet, run: serve,
+		Command: manual.Command{
+			Name: "serve", Summary: "expose a server, or many, over every transport",
+			Usage: []string{"serve [flags] -- COMMAND [ARG...]", "serve [flags] URL", "serve [flags] --config FILE", "serve [flags] --demo"},
+			Examples: []manual.Example{
+				{Says: "A stdio server at http://127.0.0.1:8080/mcp, /sse and /ws", Line: "serve -- npx -y @modelcontextprotocol/server-everything"},
+				{Says: "The servers of a client's configuration file", Line: "serve --config servers.json"},
+				{Says: "A remote server, over every transport, at another port", Line: "serve --port 9000 https://mcp.example.com/mcp"},
+				{Says: "For other machines, with TLS and tokens", Line: "serve --listen 0.0.0.0:8443 --tls-cert cert.pem \\\n        --tls-key key.pem --token-file tokens -- ./my-server"},
+			},
+			Notes: []string{
+				"It answers at /mcp (Streamable HTTP), /sse and /message (HTTP+SSE), /ws (WebSocket), /healthz and /readyz; with --config at /servers/NAME/mcp and so on, and /servers is the list.",
+				`"--" ends the flags of mcp-bridge; what follows is run as it is, without a shell. A URL is http://, https://, ws://, wss://, unix:PATH or tcp:HOST:PORT.`,
+				"When stdin is a pipe, serve stops once that is closed. SIGTERM and SIGINT end it gracefully; a second one, at once. SIGHUP loads its files again, which it also does when they change; where it has none, SIGHUP ends it.",
+			},
+		},
+	}, {
+		set: new(connectFlags).flagSet, run: connect,
+		Command: manual.Command{
+			Name: "connect", Summary: "present a server to a stdio client",
+			Usage: []string{"connect [flags] URL", "connect [flags] -- COMMAND [ARG...]", "connect [flags] --config FILE NAME"},
+			Examples: []manual.Example{
+				{Says: "A remote server; a browser opens if it asks for a sign-in", Line: "connect https://mcp.example.com/mcp"},
+				{Says: "With a token from the environment variable AUTH", Line: "connect --header-env Authorization=AUTH https://example.com/mcp"},
+				{Says: "A stdio server under supervision, with a trace", Line: "connect --trace trace.jsonl -- uvx mcp-server-git"},
+				{Says: "One server of a configuration file", Line: "connect --config servers.json memory"},
+			},
+			Notes: []string{
+				"Messages travel on stdin and stdout; the log goes to stderr. MCP clients start this line: in their configuration the program is the command, the rest its args.",
+				`"--" ends the flags of mcp-bridge; what follows is run as it is, without a shell. A URL is http://, https://, ws://, wss://, unix:PATH or tcp:HOST:PORT.`,
+			},
+		},
+	}}
+}
+
+// watchCommands are those that show what happens.
+func watchCommands() []subcommand {
+	return []subcommand{{
+		set: new(doctorFlags).flagSet, run: diagnose,
+		Command: manual.Command{
+			Name: "doctor", Summary: "say what is wrong with a server, and what to do about it",
+			Usage: []string{"doctor [flags] URL", "doctor [flags] -- COMMAND [ARG...]"},
+			Examples: []manual.Example{
+				{Says: "A remote server", Line: "doctor https://mcp.example.com/mcp"},
+				{Says: "A stdio server", Line: "doctor -- npx -y @modelcontextprotocol/server-everything"},
+				{Says: "And call one of its tools", Line: `doctor --call echo '{"message": "hi"}' https://example.com/mcp`},
+				{Says: "For a bug report", Line: "doctor --bundle report.zip -- uvx mcp-server-git"},
+			},
+			Notes: []string{"docs/doctor.md explains what it finds. Exit status: 0 nothing found but notes, 1 faults, 2 could not find out."},
+		},
+	}, {
+		set: new(traceFlags).flagSet, run: traceCommand,
+		Command: manual.Command{
+			Name: "trace", Summary: "show what passes through a running bridge, or a trace",
+			Usage: []string{"trace [flags] [PID|NAME|FILE] [WORD...]"},
+			Examples: []manual.Example{
+				{Says: "What passes through every bridge of yours that runs", Line: "trace"},
+				{Says: "What waits for an answer there", Line: "trace status:pending"},
+				{Says: "Slow calls of a trace", Line: "trace trace.jsonl method:tools/call slow:1s"},
+				{Says: "What got lost, and where", Line: "trace trace.jsonl --lost"},
+			},
+			Notes: []string{
+				`Each WORD is text, or method:, tool:, id:, dir:c2s|s2c, hop:down|up, ses:, srv:, kind:, status:ok|err|401|pending|late or slow:500ms; "!" in front turns it round, * in it stands for any text. "-" reads a trace from stdin. docs/inspect.md explains what is shown.`,
+			},
+		},
+	}}
+}
+
+// recordCommands are those about recordings, and those that make one of a desktop client possible.
+func recordCommands() []subcommand {
+	return []subcommand{{
+		set: (&connectFlags{recorder: true}).flagSet, run: recordCommand,
+		Command: manual.Command{
+			Name: "record", Summary: "connect, and keep all that is said in a file",
+			Usage: []string{"record FILE [flags] URL", "record FILE [flags] -- COMMAND [ARG...]"},
+			Examples: []manual.Example{
+				{Says: "A stdio server, for a stdio client", Line: "record session.jsonl -- uvx mcp-server-git"},
+				{Says: "A remote server", Line: "record session.jsonl https://mcp.example.com/mcp"},
+			},
+			Like:  []string{"connect"},
+			Notes: []string{`Every message is kept as a whole, without secrets; "mcp-bridge replay" reads the file (docs/recordings.md).`},
+		},
+	}, {
+		set: replayFlagSet, run: replayCommand,
+		Command: manual.Command{
+			Name: "replay", Summary: "say a recording to a server, or answer in its place",
+			Usage: []string{"replay [flags] FILE URL", "replay [flags] FILE -- COMMAND [ARG...]", "replay --serve [flags] FILE", "replay --stdio [flags] FILE"},
+			Examples: []manual.Example{
+				{Says: "Find out what a server answers differently now", Line: "replay session.jsonl -- uvx mcp-server-git"},
+				{Says: "The same, but an id may differ", Line: "replay --ignore 'result.content[*].id' session.jsonl -- ./server"},
+				{Says: "A server that answers as recorded", Line: "replay --serve --port 9000 session.jsonl"},
+				{Says: "The same for a stdio client", Line: "replay --stdio session.jsonl"},
+			},
+			Like:  []string{"connect", "serve"},
+			Notes: []string{"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
+		},
+	}, {
+		set: func() *pflag.FlagSet { return new(wrapFlags).flagSet("wrap") }, run: wrapping("wrap"),
+		Command: manual.Command{
+			Name: "wrap", Summary: "put the bridge between a desktop client and its server",
+			Usage: []string{"wrap [flags] NAME"},
+			Examples: []manual.Example{
+				{Says: "The server that is called memory in the client's configuration", Line: "wrap memory"},
+				{Says: "If several clients have one", Line: "wrap --client claude memory"},
+				{Says: "A client's own file", Line: "wrap --client ./.mcp.json memory"},
+			},
+			Notes: []string{`Start the client anew then. "mcp-bridge trace NAME" shows what passes, "mcp-bridge unwrap NAME" takes the bridge out again (docs/recordings.md).`},
+		},
+	}, {
+		set: func() *pflag.FlagSet { return new(wrapFlags).flagSet("unwrap") }, run: wrapping("unwrap"),
+		Command: manual.Command{
+			Name: "unwrap", Summary: "take the bridge out again, byte for byte",
+			Usage:    []string{"unwrap [flags] NAME"},
+			Examples: []manual.Example{{Says: "The server that was wrapped", Line: "unwrap memory"}},
+		},
+	}}
+}
+
+// accountCommands are those about credentials of remote servers.
+func accountCommands() []subcommand {
+	return []subcommand{{
+		set: new(loginFlags).flagSet, run: login,
+		Command: manual.Command{
+			Name: "login", Summary: "sign in to a remote server, in a browser or with a code",
+			Usage: []string{"login [flags] URL", "login [flags] --config FILE NAME"},
+			Examples: []manual.Example{
+				{Says: "In the browser of this machine", Line: "login https://mcp.example.com/mcp"},
+				{Says: "With a code, on another device", Line: "login --device-code https://mcp.example.com/mcp"},
+				{Says: "A second account", Line: "login --profile work https://mcp.example.com/mcp"},
+				{Says: "With a client that you have registered", Line: "login --client-id ID https://mcp.example.com/mcp"},
+			},
+			Notes: []string{`Give flags such as --profile and --client-id again wherever the sign-in is used. More: "mcp-bridge help auth".`},
+		},
+	}, {
+		set: new(logoutFlags).flagSet, run: logout,
+		Command: manual.Command{
+			Name: "logout", Summary: "sign out, and have the tokens revoked",
+			Usage: []string{"logout [flags] URL", "logout [flags] --config FILE NAME", "logout --all"},
+			Examples: []manual.Example{
+				{Says: "One server", Line: "logout https://mcp.example.com/mcp"},
+				{Says: "All servers", Line: "logout --all"},
+			},
+		},
+	}, {
+		set: new(statusFlags).flagSet, run: status,
+		Command: manual.Command{
+			Name: "status", Summary: "say who is signed in where",
+			Usage: []string{"status [flags] [URL]", "status [flags] --config FILE NAME"},
+			Examples: []manual.Example{
+				{Says: "All servers", Line: "status"},
+				{Says: "One, renewing what is due", Line: "status --check https://mcp.example.com/mcp"},
+			},
+			Notes: []string{"Exit status: 0 what is shown can be used, 3 a sign-in is needed."},
+		},
+	}}
+}
+
+// otherCommands are the rest.
+func otherCommands() []subcommand {
+	return []subcommand{{
+		run: func(_ context.Context, args []string, env environment) error { return checkConfig(args, env) },
+		Command: manual.Command{
+			Name: "check-config", Summary: "say what is wrong with a configuration file",
+			Usage:    []string{"check-config FILE"},
+			Examples: []manual.Example{{Says: "All mistakes, with line and column", Line: "check-config servers.json"}},
+			Notes:    []string{"Exit status: 0 all is well, 1 a command cannot be found, 2 mistakes in the file."},
+		},
+	}, {
+		run: runDemo,
+		Command: manual.Command{
+			Name: "demo", Summary: "the demo server itself, on stdin and stdout",
+			Usage:    []string{"demo"},
+			Examples: []manual.Example{{Says: "Look at it", Line: "doctor -- mcp-bridge demo"}},
+			Notes:    []string{`"mcp-bridge serve --demo" serves it.`},
+		},
+	}, {
+		run:     func(_ context.Context, _ []string, env environment) error { return printVersion(env) },
+		Command: manual.Command{Name: "version", Summary: "print the version", Usage: []string{"version"}},
+	}, {
+		run: help,
+		Command: manual.Command{
+			Name: "help", Summary: "explain a command or a topic",
+			Usage: []string{"help", "help COMMAND", "help TOPIC"},
+			Examples: []manual.Example{
+				{Says: "A command and its flags", Line: "help serve"},
+				{Says: "A topic", Line: "help isolation"},
+			},
+		},
+	}}
+}
+
+// wrapping returns what wrap and unwrap do.
+func wrapping(command string) func(context.Context, []string, environment) error {
+	return func(_ context.Context, args []string, env environment) error { return wrapCommand(command, args, env) }
+}
+
+// replayFlagSet has the flags of replay, with --serve or without.
+func replayFlagSet() *pflag.FlagSet {
+	set := new(replayFlags).flagSet()
+	set.AddFlagSet(new(replayServeFlags).flagSet())
+	return set
+}
+
+// known returns what a FlagSet knows of its flags.
+func known(set *pflag.FlagSet) []manual.Known {
+	var all []manual.Known
+	set.VisitAll(func(f *pflag.Flag) {
+		all = append(all, manual.Known{Name: f.Name, Short: f.Shorthand, Default: shownDefault(f), Switch: f.NoOptDefVal != ""})
+	})
+	return all
+}
+
+// shownDefault is a flag's default as one would write it; "": it says nothing.
+func shownDefault(f *pflag.Flag) string {
+	switch f.DefValue {
+	case "", "0", "0s", "[]", "false":
+		return ""
+	}
+	if d, err := time.ParseDuration(f.DefValue); err == nil && f.Value.Type() == "duration" {
+		return shortDuration(d)
+	}
+	return f.DefValue
+}
+
+// shortDuration is a duration without units of which there are none: 30m, not 30m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// commandOf returns the command of this name; ok is false if there is none.
+func commandOf(name string) (c subcommand, ok bool) {
+	table := commandTable()
+	i := slices.IndexFunc(table, func(c subcommand) bool { return c.Name == name })
+	if i < 0 {
+		return c, false
+	}
+	return table[i], true
+}
+
+// flagsOf returns the flags of a command that people are told of.
+func flagsOf(name string) []string {
+	m := newManual()
+	c, _ := commandOf(name)
+	if c.set == nil {
+		return nil
+	}
+	return slices.DeleteFunc(flagNames(c.set()), func(flag string) bool { return !m.Shown(name, flag) })
+}
+
+// help prints the first page, or that of a command or a topic.
+func help(_ context.Context, args []string, env environment) error {
+	m := newManual()
+	var err error
+	switch len(args) {
+	case 0:
+		_, err = fmt.Fprint(env.stdout, m.Front())
+	case 1:
+		text, ok := m.Page(args[0])
+		if !ok {
+			pages := m.Pages()
+			return usagef("there is no help on %q%s; there is help on %s", args[0], didYouMean("", args[0], pages), strings.Join(pages, ", "))
+		}
+		_, err = fmt.Fprint(env.stdout, text)
+	default:
+		return usagef("help takes one command or topic; %q is one argument too many", args[1])
+	}
+	return err
+}

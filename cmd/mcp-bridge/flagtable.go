@@ -1,0 +1,201 @@
+package main
+
+import "github.com/mcp-bridge/mcp-bridge/internal/manual"
+
+// signInCommands are those that are about credentials alone.
+var signInCommands = []string{"login", "logout", "status"}
+
+// flagGroups are all flags of all commands. Help, man page and completion are made of it; which command has which
+// of them, their short forms and their defaults come from its FlagSet.
+var flagGroups = []manual.Group{
+	{Title: "login", Only: []string{"login"}, Flags: []manual.Flag{
+		flag("device-code", "", "sign in with a code, on another device"),
+		flag("fresh", "", "register the client anew first"),
+		flag("cancel", "", "end a sign-in that waits"),
+		flag("callback", "ADDRESS", `where the browser has ended, for a login that waits; "-" reads it from stdin, which nobody else sees`),
+		flag("detached", "", ""),
+	}},
+	{Title: "logout", Only: []string{"logout"}, Flags: []manual.Flag{
+		flag("all", "", "sign out everywhere"),
+		flag("forget-client", "", "register the client anew next time"),
+	}},
+	{Title: "status", Only: []string{"status"}, Flags: []manual.Flag{
+		flag("json", "", "for programs"),
+		flag("check", "", "renew what is due, and so find out whether it works"),
+	}},
+	{Title: "doctor", Only: []string{"doctor"}, Flags: []manual.Flag{
+		flag("json", "", "the report as JSON"),
+		flag("slow", "", "more time: a minute for the first answer, and the checks that wait"),
+		flag("call", "NAME", `call this tool once; a JSON object behind it has the arguments. Without it no tool is called`),
+		flag("bundle", "FILE", "write what belongs into a bug report, without secrets: FILE.zip or FILE.tar.gz"),
+	}},
+	{Title: "trace", Only: []string{"trace"}, Flags: []manual.Flag{
+		flag("verbose", "", "messages below their lines; -vv: both ends of the bridge side by side, with what differs marked"),
+		flag("http", "", "HTTP exchanges and streams, too"),
+		flag("json", "", "records as they stand in a trace"),
+		flag("lost", "", "only what got lost, and where: requests without an answer, messages that were not passed on, what was dropped and why; exit status 1 if there is anything"),
+		flag("export", "har|otlp|html", "write the trace in this format to stdout"),
+	}},
+	{Title: "Reading a recording (docs/recordings.md)", Only: []string{"replay"}, Flags: []manual.Flag{
+		flag("session", "NAME", "which session of it (default: the first one)"),
+		flag("hop", "down|up", "its messages at which end of the bridge: down, at the clients, or up"),
+		flag("allow-redacted", "", "use a recording that lacks what was taken out of it"),
+	}},
+	{Title: "In the client's place", Only: []string{"replay"}, Flags: []manual.Flag{
+		flag("ignore", "PATH", "what may differ: a path as it is printed, such as result.content[*].text, METHOD:PATH, or a METHOD with a slash; may be repeated"),
+		flag("wait", "D", "how much longer than in the recording to wait for the server"),
+		flag("timing", "", "keep the pauses of the recording"),
+	}},
+	{Title: "In the server's place", Only: []string{"replay"}, Flags: []manual.Flag{
+		flag("serve", "", "answer as the recording does, over every transport; the flags of serve count"),
+		flag("stdio", "", "the same for the client at stdin and stdout"),
+		flag("strict", "", "exit status 1 if anything recorded was not asked, or anything else was"),
+	}},
+	{Title: "wrap, unwrap", Only: []string{"wrap", "unwrap"}, Flags: []manual.Flag{
+		flag("client", "WHICH", "claude, cursor, vscode, or a client's configuration file (default: the one that has the server)"),
+	}},
+	{Title: "What is served", Only: []string{"serve"}, Flags: []manual.Flag{
+		flag("config", "FILE", `serve every server of this file, each at /servers/NAME/mcp and so on ("mcp-bridge help config")`),
+		flag("demo", "", "serve the built-in demo server"),
+	}},
+	{Title: "Which server", Flags: []manual.Flag{
+		flag("config", "FILE", "the server is one of this configuration file: its name stands in the place of the URL"),
+	}},
+	{Title: "Where serve listens", Flags: []manual.Flag{
+		flag("listen", "ADDR", "HOST:PORT, or unix:PATH for HTTP and for messages in lines; may be repeated (default 127.0.0.1:8080; port 0 picks one)"),
+		flag("host", "HOST", "the host of one --listen in two parts"),
+		flag("port", "N", "and its port"),
+		flag("unix-mode", "MODE", "who may use the Unix socket, as an octal file mode"),
+		flag("tls-cert", "FILE", "certificate chain, PEM: TLS and HTTP/2 on every HOST:PORT"),
+		flag("tls-key", "FILE", "its private key, PEM; both are loaded again when they change"),
+		flag("tls-client-ca", "FILE", "admit only clients with a certificate of these authorities"),
+		flag("path-prefix", "PATH", "what a reverse proxy has put in front of the paths"),
+		flag("trusted-proxy", "CIDR", `believe the X-Forwarded headers of this address or network, of "loopback" or "unix"; may be repeated`),
+	}, Notes: []string{"Sockets that systemd has opened are used too; without --listen, they alone."}},
+	{Title: "Who may come in (docs/access.md, docs/protect.md)", Flags: []manual.Flag{
+		flag("token-file", "FILE", `clients need a token; one "NAME TOKEN" a line, loaded again when it changes (or the same lines in the environment variable MCP_BRIDGE_TOKENS)`),
+		flag("insecure", "", "bind an address that other machines can reach, though nobody is authenticated"),
+		flag("allow-origin", "ORIGIN", `admit web pages of this origin, such as https://app.example, besides those of this machine; "*" is all; may be repeated`),
+		flag("allow-host", "HOST", "admit this name, or all of *.example.com, in the Host header; may be repeated. Loopback names and the address that was connected to are always admitted. Others are refused on loopback, elsewhere only if this flag is given"),
+		flag("public-url", "URL", "the address that clients use, without /mcp, such as https://mcp.example.com: access tokens must be for it. Its path is --path-prefix"),
+		flag("oidc-issuer", "URL", "accept access tokens of this identity provider, beside those of --token-file; may be repeated"),
+		flag("jwks-url", "URL", "where its keys are (default: where its metadata says)"),
+		flag("audience", "TEXT", "access tokens must be for this, in the place of the addresses below --public-url; may be repeated"),
+		flag("introspect", "URL", "ask here about access tokens that no --oidc-issuer has signed"),
+		flag("introspect-client-id", "ID", "who the bridge is there"),
+		flag("introspect-secret-file", "FILE", "and its secret"),
+		flag("require-scope", "SCOPE", "every access token must have it; may be repeated"),
+		flag("scope-map", "FILE", `which scopes messages need; lines such as "tools/call delete_* -> admin"`),
+		flag("client-dpop", "auto|require|off", "tokens that are bound to a key (DPoP): auto demands the proof, require accepts no others, off refuses them"),
+	}},
+	{Title: "How much serve runs", Flags: []manual.Flag{
+		flag("isolation", "auto|session|principal|shared|request", `which clients share a server process; "mcp-bridge help isolation"`),
+		flag("max-sessions", "N", "sessions of each transport. Further clients are answered 503, unless another client has more of them and one is idle: that one is ended"),
+		flag("session-timeout", "D", "end a Streamable HTTP session that is idle for so long; 0 is never. Those of HTTP+SSE and WebSocket last as long as their connection"),
+		flag("max-children", "N", "processes of one server; 0 is one for each session and 100 that clients share, or 32 with --isolation request (default 0)"),
+		flag("max-children-total", "N", "processes of all servers; 0 is no limit (default 0)"),
+		flag("queue", "N", "clients that may wait for a process to end"),
+		flag("queue-timeout", "D", "how long, before they are answered 503"),
+	}},
+	{Title: "A server that is run (docs/processes.md)", Flags: []manual.Flag{
+		flag("env", "NAME=VALUE", "set a variable in its environment, or pass ours on with NAME alone; may be repeated"),
+		flag("env-file", "FILE", "variables, one NAME=VALUE a line, as in .env files"),
+		flag("pass-env", "all|safe|none|NAMES", "what it inherits: all but MCP_BRIDGE_*, what is safe, nothing, or NAME,NAME (default all; for the servers of a configuration file, safe)"),
+		flag("cwd", "DIR", "its working directory"),
+		flag("name", "NAME", "what the log calls it (default: the package, script or image that the command runs, or the command's name)"),
+		flag("pty", "", "give it a terminal as stdout, for programs that otherwise buffer"),
+		flag("stdin-wait", "D", "how it is stopped: stdin is closed; this long after that"),
+		flag("term-wait", "D", "its process group gets SIGTERM; this long after that"),
+		flag("kill-wait", "D", "SIGKILL; and this long may the group take to be gone"),
+	}},
+	{Title: "A remote server (docs/remote.md)", Flags: []manual.Flag{
+		flag("header", `"NAME: VALUE"`, "send a header with every request; ${VAR} is expanded; may be repeated"),
+		flag("header-env", "NAME=VAR", "send a header with the value of an environment variable; may be repeated"),
+		flag("header-file", "FILE", `headers, one "NAME: VALUE" a line`),
+		flag("connect-timeout", "D", "time to connect in"),
+		flag("resume-timeout", "D", "how long to reconnect to the stream of a call that has broken before the answer; then the call fails (Streamable HTTP)"),
+		flag("ca-file", "FILE", "trust the certificates of these authorities too, PEM; serve: also for --oidc-issuer"),
+		flag("client-cert", "FILE", "show this certificate to a server that asks for one, PEM"),
+		flag("client-key", "FILE", "its private key, PEM"),
+		flag("transport", "http-first|sse-first|http-only|sse-only", "for http and https: which of Streamable HTTP and HTTP+SSE is tried"),
+		flag("allow-http", "", "nothing: it is allowed; for lines that were written for mcp-remote"),
+		flag("enable-proxy", "", "nothing: proxies are used anyway; likewise"),
+	}},
+	{Title: "Signing in (docs/sign-in.md)", Only: signInCommands, Flags: signInFlags},
+	{Title: "Signing in to a remote server (docs/sign-in.md)", Flags: signInFlags,
+		Notes: []string{"A server with an Authorization --header is not signed in to."}},
+	{Title: "Revisions of the protocol (docs/eras.md)", Flags: []manual.Flag{
+		flag("protocol", "auto|legacy|modern", "what to speak with the server: auto finds out; legacy is 2024-11-05 to 2025-11-25, modern is 2026-07-28"),
+		flag("client-protocol", "auto|legacy|modern", "what clients may speak: auto is all of these; modern does not serve HTTP+SSE"),
+		flag("park-timeout", "D", "how long a call waits for what its 2026-07-28 client was asked"),
+	}},
+	{Title: "Tools", Flags: []manual.Flag{
+		flag("allow-tool", "GLOB", "show only these tools; may be repeated"),
+		flag("ignore-tool", "GLOB", "hide these tools; may be repeated"),
+	}},
+	{Title: "Limits (docs/limits.md)", Flags: []manual.Flag{
+		flag("max-message-size", "N", "largest message, in bytes or with KiB, MiB, GiB"),
+		flag("max-depth", "N", "levels of objects and arrays in a message"),
+		flag("request-timeout", "D", "cancel a request on which the server stays silent for so long; 0 is never (default 0)"),
+		flag("drain-timeout", "D", "how long answers that are owed are waited for at the end of input, and from a server that a new configuration changes or removes"),
+		flag("grace", "D", "the same after SIGTERM or SIGINT, which bounds those waits, too"),
+	}},
+	{Title: "Looking at a run (docs/inspect.md)", Flags: []manual.Flag{
+		flag("inspect", "[=ADDR]", "a page for browsers, whose URL is written to stderr; ADDR is HOST:PORT or unix:PATH (default 127.0.0.1:0, any free port)"),
+		flag("inspect-token-file", "FILE", `who may look and who may act: "view TOKEN" or "act TOKEN" a line, in the place of one token in that URL. An address that other machines can reach needs it, and --tls-cert`),
+	}},
+	{Title: "Trace (docs/trace.md)", Flags: []manual.Flag{
+		flag("trace", "FILE", "write all messages, at both ends of the bridge, and what else happens, as JSON Lines; a full FILE (64 MiB) and that of an earlier run become FILE.1, and so on to FILE.3"),
+		flag("record", "FILE", "the same, but every message as a whole and all in one file, for replay"),
+		flag("trace-max-message", "N", "how much of a message is kept, in bytes or with a unit; 0 is nothing"),
+		flag("trace-redact", "WHAT", "take out more than passwords, tokens and credentials: the member at a path of a message, such as params.arguments.pin, or what matches re:REGEX; may be repeated"),
+		flag("trace-unredacted", "", "take nothing out but session ids and requestState"),
+	}},
+	{Title: "Metrics (docs/metrics.md)", Flags: []manual.Flag{
+		flag("metrics", "ADDRESS", "answer Prometheus at http://ADDRESS/metrics; a port alone is one of this machine"),
+		flag("metrics-tools", "", "the name of a tool is a label of its calls (the first 200 names)"),
+	}},
+	{Title: "Log (docs/log.md)", Flags: []manual.Flag{
+		flag("log-level", "trace|debug|info|warn|error|off", "what is told; while the bridge runs, SIGUSR1 changes to debug and back, but on Windows"),
+		flag("debug", "", "short for --log-level debug"),
+		flag("silent", "", "short for --log-level error"),
+		flag("log-format", "text|json", "control and bidirectional characters are escaped in both"),
+	}},
+}
+
+// flag is a row of the table.
+func flag(name, value, text string) manual.Flag {
+	return manual.Flag{Name: name, Value: value, Text: text}
+}
+
+// signInFlags are those of authFlags.
+var signInFlags = []manual.Flag{
+	flag("auth", "auto|none|client-credentials|jwt-bearer|enterprise", "auto: a person signs in, if the server asks for it; the last three need no person"),
+	flag("profile", "NAME", "one of several accounts at a server"),
+	flag("no-browser", "", "open none: a code is shown, or an address"),
+	flag("scope", "SCOPE", "ask for this, instead of what the server lists; may be repeated"),
+	flag("client-id", "ID", "a client that you have registered, where the server registers none"),
+	flag("client-secret-file", "FILE", "its secret (or in the environment variable MCP_BRIDGE_CLIENT_SECRET)"),
+	flag("client-issuer", "ISSUER", "where --client-id is registered: it is used nowhere else"),
+	flag("client-metadata-url", "URL", "the address of your client's metadata document, which is its id"),
+	flag("auth-key", "FILE", "the client's private key, PEM"),
+	flag("auth-key-id", "NAME", "the key's name in the client's key set"),
+	flag("auth-key-alg", "NAME", "the key's algorithm, such as ES256"),
+	flag("resource", "URI|off", "send this instead of what the server publishes, or nothing"),
+	flag("authorize-param", "K=V", "add it to the authorization request; may be repeated"),
+	flag("issuer-alias", "A=B", "the server announces the issuer A, whose metadata names B; may be repeated"),
+	flag("redirect-host", "127.0.0.1|localhost", "where the browser comes back to"),
+	flag("redirect-port", "PORT", "and its port (default: made of the URL)"),
+	flag("dpop", "auto|require|off", "tokens that are bound to a key"),
+	flag("assertion-file", "FILE", "the assertion for --auth jwt-bearer, read at each use"),
+	flag("idp-issuer", "ISSUER", "the company's identity provider, for --auth enterprise"),
+	flag("idp-token-url", "URL", "its token endpoint"),
+	flag("idp-client-id", "ID", "who the bridge is there"),
+	flag("idp-client-secret-file", "FILE", "and its secret"),
+	flag("id-token-file", "FILE", "the person's id token, read at each use"),
+	flag("auth-dir", "DIR", "where credentials are kept (or the environment variable MCP_BRIDGE_AUTH_DIR)"),
+	flag("token-store", "file|keyring", "keyring: the files are encrypted with a key in the system's keyring"),
+	flag("allow-private-auth", "", "the server may name authorization servers at private addresses"),
+	flag("auth-wait", "D", "how long a request waits for you to sign in"),
+	flag("auth-prompt", "browser|error", "error: nothing is opened, the request fails"),
+}

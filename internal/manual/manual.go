@@ -1,0 +1,174 @@
+// Package manual shows what a program's commands and flags are: as help for a terminal, as a man page, and as
+// completion for shells. What there is to show is in one Manual; the package knows nothing else of the program.
+package manual
+
+import "strings"
+
+// A Manual is what there is to say about a program. Its methods change nothing and may be called concurrently.
+type Manual struct {
+	Program  string // its name
+	Summary  string // what it is, in a sentence
+	Version  string // for the man page
+	Examples []Example
+	Commands []Command
+	Groups   []Group // all flags, in the order in which they are shown
+	Topics   []Topic
+	Notes    []string // paragraphs that hold for all commands
+}
+
+// A Command is a subcommand.
+type Command struct {
+	Name     string
+	Summary  string   // in a few words
+	Usage    []string // the lines that may be written, without the program's name
+	Examples []Example
+	Notes    []string // paragraphs
+	Flags    []Known  // that it takes
+	Like     []string // commands whose flags it takes, too: they are named, not shown
+	Words    []string // what its first argument may be; nil: anything
+	Hidden   bool     // it is for programs: not shown
+}
+
+// An Example is a line that works as it is written, and what it does.
+type Example struct{ Says, Line string }
+
+// Known is what the program's parser of flags knows of a flag.
+type Known struct {
+	Name    string // without dashes
+	Short   string // its one letter; "": none
+	Default string // as one would write it; "": none that need be shown
+	Switch  bool   // it takes no value, or one after "=" only
+}
+
+// A Group is flags that belong together.
+type Group struct {
+	Title string
+	Only  []string // the commands that it is about; nil: all that have the flags
+	Flags []Flag
+	Notes []string // paragraphs
+}
+
+// A Flag is a flag as people see it. Value stands for its value: of words with "|" between them, those in small letters are
+// written as they are; FILE and DIR are completed as such; "[=X]" may be left out. Without Text it is for programs and not shown.
+type Flag struct{ Name, Value, Text string }
+
+// A Topic is a page that no command has. Its text is shown as it is.
+type Topic struct{ Name, Summary, Text string }
+
+// command returns a command by its name; nil: there is none.
+func (m *Manual) command(name string) *Command {
+	for i := range m.Commands {
+		if m.Commands[i].Name == name {
+			return &m.Commands[i]
+		}
+	}
+	return nil
+}
+
+// shown is a Group with those of its flags that a command has.
+type shown struct {
+	title string
+	flags []shownFlag
+	notes []string
+}
+
+// shownFlag is all that is known of a flag.
+type shownFlag struct {
+	Flag
+	known Known
+}
+
+// groups returns the flags that a command has, as they are shown; with all those too that another command explains.
+func (m *Manual) groups(c *Command, all bool) []shown {
+	left := map[string]Known{}
+	for _, k := range c.Flags {
+		left[k.Name] = k
+	}
+	if !all {
+		for _, name := range c.Like {
+			for _, k := range m.command(name).Flags {
+				delete(left, k.Name)
+			}
+		}
+	}
+	var found []shown
+	for _, g := range m.Groups {
+		if !g.of(c.Name) {
+			continue
+		}
+		s := shown{title: g.Title, notes: g.Notes}
+		for _, f := range g.Flags {
+			k, has := left[f.Name]
+			delete(left, f.Name)
+			if has && f.Text != "" {
+				s.flags = append(s.flags, shownFlag{f, k})
+			}
+		}
+		if len(s.flags) > 0 {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// of reports whether a group is about a command.
+func (g *Group) of(command string) bool {
+	for _, name := range g.Only {
+		if name == command {
+			return true
+		}
+	}
+	return g.Only == nil
+}
+
+// Unexplained returns the flags that a command has and no Group: there should be none.
+func (m *Manual) Unexplained(command string) []string {
+	var missing []string
+	c := m.command(command)
+	for _, k := range c.Flags {
+		if _, ok := m.flag(c, k.Name); !ok {
+			missing = append(missing, k.Name)
+		}
+	}
+	return missing
+}
+
+// Shown reports whether a flag of a command is one that people are told of.
+func (m *Manual) Shown(command, name string) bool {
+	f, ok := m.flag(m.command(command), name)
+	return ok && f.Text != ""
+}
+
+// flag returns what the first group that is about a command says of a flag.
+func (m *Manual) flag(c *Command, name string) (Flag, bool) {
+	for i := range m.Groups {
+		if g := &m.Groups[i]; g.of(c.Name) {
+			for _, f := range g.Flags {
+				if f.Name == name {
+					return f, true
+				}
+			}
+		}
+	}
+	return Flag{}, false
+}
+
+// spec returns the flag as one writes it.
+func (f shownFlag) spec() string {
+	s := "--" + f.Name
+	if f.known.Short != "" {
+		s = "-" + f.known.Short + ", " + s
+	}
+	if f.Value != "" && !strings.HasPrefix(f.Value, "[") {
+		s += " "
+	}
+	return s + f.Value
+}
+
+// explained returns the text of a flag, with its default.
+func (f shownFlag) explained() string {
+	if f.known.Default == "" {
+		return f.Text
+	}
+	return f.Text + " (default " + f.known.Default + ")"
+}
