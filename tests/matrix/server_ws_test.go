@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -35,9 +36,11 @@ func (v *server) serveHTTP(t testing.TB, h http.Handler) string {
 	t.Helper()
 	var l *listener
 	var srv *http.Server
+	var running *inHand
 	begin := func(t testing.TB, addr string) {
 		l = listenAgain(t, "tcp", addr)
-		srv = &http.Server{Handler: h, ReadHeaderTimeout: harness.Patience}
+		running = &inHand{h: h}
+		srv = &http.Server{Handler: running, ReadHeaderTimeout: harness.Patience}
 		go srv.Serve(l)
 	}
 	begin(t, "")
@@ -45,6 +48,7 @@ func (v *server) serveHTTP(t testing.TB, h http.Handler) string {
 	crash := func() {
 		l.crash()
 		srv.Close()
+		running.end()
 	}
 	t.Cleanup(func() { crash() })
 	v.restart = func(t testing.TB) {
@@ -54,6 +58,35 @@ func (v *server) serveHTTP(t testing.TB, h http.Handler) string {
 		begin(t, addr)
 	}
 	return addr
+}
+
+// inHand is a handler whose requests end with it: one that has been read and has not begun could
+// else begin a session of a server that has crashed.
+type inHand struct {
+	h     http.Handler
+	mu    sync.Mutex
+	ended bool
+	wg    sync.WaitGroup
+}
+
+func (i *inHand) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	if i.ended {
+		i.mu.Unlock()
+		panic(http.ErrAbortHandler)
+	}
+	i.wg.Add(1)
+	i.mu.Unlock()
+	defer i.wg.Done()
+	i.h.ServeHTTP(w, r)
+}
+
+// end waits for the requests whose connections are broken.
+func (i *inHand) end() {
+	i.mu.Lock()
+	i.ended = true
+	i.mu.Unlock()
+	i.wg.Wait()
 }
 
 // serveWS serves one connection: the client offers the subprotocol mcp (WS2).
