@@ -168,6 +168,7 @@ func (v *server) wrong() []string {
 type listener struct {
 	net.Listener
 	dialer
+	crashed bool // guarded by the dialer's lock
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -175,7 +176,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err == nil {
 		l.mu.Lock()
 		l.conns = append(l.conns, conn)
+		crashed := l.crashed
 		l.mu.Unlock()
+		if crashed { // it was accepted just before, and would live on
+			abort(conn)
+		}
 	}
 	return conn, err
 }
@@ -183,6 +188,9 @@ func (l *listener) Accept() (net.Conn, error) {
 // crash stops listening and breaks what is connected.
 func (l *listener) crash() {
 	l.Listener.Close()
+	l.mu.Lock()
+	l.crashed = true
+	l.mu.Unlock()
 	l.cut()
 }
 
