@@ -76,3 +76,24 @@ func TestServerExpired(t *testing.T) {
 		r.isJSON(result("1"))
 	})
 }
+
+// A subscription ends with its token, also one whose server has always something to say.
+func TestServerListenExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		token, expire := context.WithCancelCause(t.Context())
+		s, u := newModern(t, streamhttp.HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}})
+		r := u.ask26("7", "subscriptions/listen", `"notifications":{}`)
+		p := s.server()
+		p.gets()
+		p.says(listChanged)
+		r.isModern().gets(listChanged).open()
+		expire(access.ErrExpired)
+		synctest.Wait()
+		if err := p.Send(t.Context(), message(listChanged)); err == nil {
+			t.Error("an event was sent when the token had expired")
+		}
+		p.cancelled("7")
+		p.quits(nil)
+		r.gets().over()
+	})
+}

@@ -94,7 +94,7 @@ func sawBegin(seen *observe.Session, r *http.Request, st *stream) {
 func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	s.beginSSE(out, st, rd)
-	tokenRemoved := access.TokenContext(r).Done()
+	token := access.TokenContext(r).Done()
 	var events []event
 	events, over := s.take(st, rd, events)
 	every := h.opts.KeepAlive
@@ -111,6 +111,12 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		if over {
 			return "it is complete"
 		}
+		if isDone(token) { // also while there is always something to write
+			if !answersExpired(r) {
+				return tokenEnded(r)
+			}
+			token = nil
+		}
 		taken := todo.pass()
 		if len(events) == 0 {
 			select {
@@ -121,13 +127,8 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 				return "another connection has taken it over"
 			case <-r.Context().Done():
 				return "the client has gone"
-			case <-tokenRemoved:
-				if answersExpired(r) {
-					tokenRemoved = nil
-					continue
-				}
-				// The session belongs to a name, but this connection to a token.
-				return "its token was revoked"
+			case <-token:
+				continue
 			case <-keepAlive.C:
 				out.Comment("keep-alive")
 			}
@@ -136,6 +137,25 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		clear(events)
 		events, over = s.take(st, rd, events[:0])
 	}
+}
+
+// isDone reports whether a channel is closed.
+func isDone(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// tokenEnded says why a stream ends with the token of its request: the session belongs to a name, but this
+// connection to a token.
+func tokenEnded(r *http.Request) (why string) {
+	if context.Cause(access.TokenContext(r)) == access.ErrExpired {
+		return access.ErrExpired.Error()
+	}
+	return "its token was revoked"
 }
 
 // answersExpired reports whether a request whose token is not valid any more goes on to its answer:

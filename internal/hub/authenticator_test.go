@@ -1,11 +1,14 @@
 package hub_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -79,6 +82,111 @@ func TestExpiry(t *testing.T) {
 			}
 		})
 	}
+}
+
+// flood is a server that never stops talking, once it is asked anything.
+func flood() {
+	in := bufio.NewReader(os.Stdin)
+	if _, err := in.ReadString('\n'); err != nil {
+		os.Exit(1)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, in)
+		os.Exit(0)
+	}()
+	text := `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"logging":{}},"serverInfo":{"name":"flood","version":"1"}}}` + "\n"
+	for {
+		if _, err := os.Stdout.WriteString(text); err != nil {
+			os.Exit(0)
+		}
+		text = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"more"}}` + "\n"
+	}
+}
+
+// When the token of a connection expires, it ends, although its server never stops talking.
+func TestBusyExpiry(t *testing.T) {
+	t.Parallel()
+	const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	for _, transport := range []string{"mcp", "sse", "ws"} {
+		t.Run(transport, func(t *testing.T) {
+			t.Parallel()
+			token, expire := context.WithCancelCause(t.Context())
+			spec := demoSpec(t, "flood")
+			spec.Upstream.Command.Env = append(spec.Upstream.Command.Env, "HUB_TEST_FLOOD=1")
+			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, Alone: true}, spec)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			// until reads lines that the client gets, as far as one with this in it; "": to their end.
+			var lines *bufio.Scanner
+			until := func(want string) (line string) {
+				t.Helper()
+				for lines.Scan() {
+					if want != "" && strings.Contains(lines.Text(), want) {
+						return lines.Text()
+					}
+				}
+				if want != "" || ctx.Err() != nil {
+					t.Fatalf("the stream has ended with %v, want %q", lines.Err(), want)
+				}
+				return ""
+			}
+			get := func(path string, header ...string) {
+				t.Helper()
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)
+				bridgetest.Must(t, err)
+				r.Header.Set("Accept", "text/event-stream")
+				for i := 0; i < len(header); i += 2 {
+					r.Header.Set(header[i], header[i+1])
+				}
+				resp, err := http.DefaultClient.Do(r)
+				bridgetest.Must(t, err)
+				t.Cleanup(func() { resp.Body.Close() })
+				lines = bufio.NewScanner(resp.Body)
+			}
+			switch transport {
+			case "mcp":
+				id := session(t, url+"/mcp")
+				get("/mcp", "Mcp-Session-Id", id)
+				do(t, http.MethodPost, url+"/mcp", initialized, "Mcp-Session-Id", id)
+			case "sse":
+				get("/sse")
+				path := strings.TrimPrefix(until("sessionId="), "data: ")
+				do(t, http.MethodPost, url+path, hello)
+				do(t, http.MethodPost, url+path, initialized)
+			case "ws":
+				socket, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws", nil)
+				bridgetest.Must(t, err)
+				defer socket.CloseNow()
+				for _, text := range []string{hello, initialized} {
+					bridgetest.Must(t, socket.Write(ctx, websocket.MessageText, []byte(text)))
+				}
+				lines = bufio.NewScanner(&frames{ctx: ctx, socket: socket})
+			}
+			until(`"more"`)
+			expire(access.ErrExpired)
+			until("")
+		})
+	}
+}
+
+// frames reads the messages of a WebSocket as lines.
+type frames struct {
+	ctx    context.Context
+	socket *websocket.Conn
+	rest   []byte
+}
+
+func (f *frames) Read(p []byte) (int, error) {
+	if len(f.rest) == 0 {
+		_, text, err := f.socket.Read(f.ctx)
+		if err != nil {
+			return 0, err
+		}
+		f.rest = append(text, '\n')
+	}
+	n := copy(p, f.rest)
+	f.rest = f.rest[n:]
+	return n, nil
 }
 
 // With an Authenticator, every path wants it, except those that say how to authenticate and whether

@@ -30,8 +30,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// TestMain makes this program a server too: the demo.
+// TestMain makes this program a server too: the demo, or one that never stops talking.
 func TestMain(m *testing.M) {
+	if os.Getenv("HUB_TEST_FLOOD") != "" {
+		flood()
+	}
 	if os.Getenv("HUB_TEST_DEMO") != "" {
 		if file := os.Getenv("HUB_TEST_IF"); file != "" {
 			if _, err := os.Stat(file); err != nil {
