@@ -49,7 +49,7 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	if err != nil {
 		return nil, "", err
 	}
-	if now != nil && (old == nil || now.generation != old.generation) && !c.isRefused(now) && !now.stored.Access.IsZero() {
+	if c.replaces(now, old) {
 		return now, "", nil
 	}
 	if err := c.note(ctx, d, old, false); err != nil {
@@ -87,13 +87,13 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	case reason == "":
 		reason = "nobody has signed in to " + c.o.Server
 	}
-	if c.refuses(old) {
-		c.mu.Lock()
-		c.refused = old.generation
+	if h := c.current.Load(); old != nil && h != nil && h.sameToken(old) {
+		c.refuse(old)
 		if moved || again { // to renew it helps nobody
-			c.hopeless, c.hopelessAt = old.generation, c.now()
+			c.mu.Lock()
+			c.hopeless, c.hopelessAt = h.generation, c.now()
+			c.mu.Unlock()
 		}
-		c.mu.Unlock()
 	}
 	_, err = c.choose(s, c.redirectURI(c.port()))
 	return nil, reason, err
@@ -111,12 +111,6 @@ func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*
 		return nil, errNoSignIn
 	}
 	return s, err
-}
-
-// refuses reports whether old is still the current credential, which was refused.
-func (c *Credential) refuses(old *held) bool {
-	h := c.current.Load()
-	return old != nil && h != nil && h.generation == old.generation
 }
 
 // note remembers what a challenge asks for.
@@ -166,7 +160,7 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 	if err != nil {
 		return nil, err
 	}
-	if now != nil && old != nil && now.generation != old.generation && !c.isRefused(now) && !now.stored.Access.IsZero() {
+	if old != nil && c.replaces(now, old) {
 		return now, nil
 	}
 	if err := c.note(ctx, d, old, true); err != nil {
@@ -216,8 +210,14 @@ func (c *Credential) attempted(ctx context.Context) error {
 // personSigns has a person sign in, and returns the credential that comes of it.
 func (c *Credential) personSigns(ctx context.Context, reason string, old *held) (*held, error) {
 	need := c.required(reason)
-	if old != nil {
-		need.Known = old.generation
+	now, err := c.read(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.replaces(now, old):
+		return now, nil // somebody was quicker
+	case now != nil:
+		need.Known = now.generation
 	}
 	if c.o.SignIn == nil {
 		return nil, need
@@ -231,8 +231,8 @@ func (c *Credential) personSigns(ctx context.Context, reason string, old *held) 
 		return nil, err
 	}
 	h, err := c.read(ctx)
-	if err == nil && (h == nil || old != nil && h.generation == old.generation) {
-		err = need
+	if err == nil && !c.replaces(h, old) {
+		return nil, need
 	}
 	return h, err
 }
@@ -268,10 +268,11 @@ func (c *Credential) machineSigns(ctx context.Context, s *site, old *held) (got 
 	}
 	err = c.o.Store.WithLock(lockCtx, c.key, func(l *tokenstore.Locked) error {
 		e := l.Entry()
-		if e.Generation != 0 && (old == nil || e.Generation != old.generation) {
-			if got, err = c.adopt(e); got != nil || err != nil {
-				return err
-			}
+		if now, err := c.adopt(e); err != nil {
+			return err
+		} else if c.replaces(now, old) {
+			got = now
+			return nil
 		}
 		next, err := c.begin(s, w, e.Credential, c.scopes(s, w, false))
 		if err != nil {

@@ -48,8 +48,8 @@ type Credential struct {
 
 	mu      sync.Mutex
 	closed  bool
-	flight  *flight               // nil: no renewal is under way
-	refused tokenstore.Generation // its access token was refused with 401
+	flight  *flight // nil: no renewal is under way
+	refused *held   // its access token was refused with 401; nil: none was
 	paused  pause
 	// hopeless is a credential whose renewal would not help, since hopelessAt.
 	hopeless   tokenstore.Generation
@@ -180,7 +180,25 @@ func (h *held) expired(now time.Time) bool {
 func (c *Credential) isRefused(h *held) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused == h.generation && !h.unsaved
+	return c.refused != nil && h.sameToken(c.refused)
+}
+
+// refuse notes that the server does not take the access token of h.
+func (c *Credential) refuse(h *held) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = h
+}
+
+// sameToken reports whether two credentials have one access token, and not two that are alike: what is stored also changes
+// when a refresh token is given up.
+func (h *held) sameToken(o *held) bool {
+	return h.stored.Access.Equal(o.stored.Access) && h.stored.Issued.Equal(o.stored.Issued) && !h.stored.Access.IsZero()
+}
+
+// replaces reports whether h may be tried in the place of old, which did not do; nil: a request without a token.
+func (c *Credential) replaces(h, old *held) bool {
+	return h != nil && !h.stored.Access.IsZero() && !c.isRefused(h) && (old == nil || !h.sameToken(old))
 }
 
 // fetch is hold for what is not simply at hand.

@@ -249,14 +249,14 @@ func (c *Credential) failed(l *tokenstore.Locked, e tokenstore.Entry, err error)
 		if spendErr := l.Spend(e.Credential.Refresh); spendErr != nil {
 			c.notice(spendErr)
 		}
-		c.carryRefused(e.Generation, l.Entry())
+		c.adoptSpent(l.Entry())
 		return nil, c.required("the authorization server does not take the refresh token any more")
 	case auth.Is(err, auth.InvalidClient):
 		if c.forget(e.Credential.Issuer, e.Credential.ClientID) {
 			if spendErr := l.Spend(e.Credential.Refresh); spendErr != nil {
 				c.notice(spendErr)
 			}
-			c.carryRefused(e.Generation, l.Entry())
+			c.adoptSpent(l.Entry())
 			return nil, c.required("the authorization server does not know this client any more")
 		}
 		return nil, &Permanent{What: "the authorization server does not take the client id or its secret", Err: err}
@@ -269,14 +269,8 @@ func (c *Credential) failed(l *tokenstore.Locked, e tokenstore.Entry, err error)
 	return nil, &Permanent{What: "the token cannot be renewed", Err: err}
 }
 
-// carryRefused goes on with a credential that has lost its refresh token only: an access token that was refused
-// stays refused.
-func (c *Credential) carryRefused(before tokenstore.Generation, e tokenstore.Entry) {
-	c.mu.Lock()
-	if c.refused == before {
-		c.refused = e.Generation
-	}
-	c.mu.Unlock()
+// adoptSpent goes on with a credential that has lost its refresh token only.
+func (c *Credential) adoptSpent(e tokenstore.Entry) {
 	if _, err := c.adopt(e); err != nil {
 		c.notice(err)
 	}
@@ -294,14 +288,12 @@ func (c *Credential) knownMethods(ctx context.Context, s tokenstore.Credential) 
 // renewRefused returns what to use in the place of a token that the server refused with 401: the one that
 // somebody has replaced it with, or one that is asked for now. nil: there is none.
 func (c *Credential) renewRefused(ctx context.Context, old *held) (*held, error) {
-	if h := c.current.Load(); h != nil && (h.generation != old.generation || h.unsaved != old.unsaved) && !c.isRefused(h) {
+	if h := c.current.Load(); c.replaces(h, old) {
 		return h, nil
 	}
-	c.mu.Lock()
-	c.refused = old.generation
-	c.mu.Unlock()
+	c.refuse(old)
 	h, err := c.fetch(ctx, nil)
-	if h != nil && h.generation == old.generation && h.unsaved == old.unsaved {
+	if h != nil && h.sameToken(old) {
 		return nil, err
 	}
 	return h, err

@@ -84,6 +84,56 @@ func TestManyRefused(t *testing.T) {
 	})
 }
 
+// TestDeadRefreshToken: an access token that was refused is sent once only, also where its refresh token turns out to be dead, which
+// changes what is stored; then a person is asked, and not taken to have signed in.
+func TestDeadRefreshToken(t *testing.T) {
+	for name, one := range map[string]struct {
+		life     time.Duration
+		requests int // before somebody signs in
+		want     int // requests to the server until then
+	}{
+		"refused":            {0, 1, 1},
+		"ended by its word":  {time.Hour, 1, 1},
+		"refused and asked":  {0, 3, 3},
+		"ended, asked again": {time.Hour, 3, 3},
+	} {
+		inner := func(t *testing.T, w *world) {
+			o := w.options()
+			asked, answer := 0, false
+			o.SignIn = func(ctx context.Context, c *Credential, need Required) error {
+				e, err := w.store.Load(ctx, c.key)
+				bridgetest.Must(t, err)
+				if e.Generation != need.Known {
+					return nil // as another process, which looks for another credential
+				}
+				if asked++; !answer {
+					return &need
+				}
+				return w.signsIn(t, new(int))(ctx, c, need)
+			}
+			c := w.credential(t, o)
+			w.sign(t, c, one.life)
+			_ = access(t, c)
+			clear(w.access)
+			clear(w.refresh)
+			time.Sleep(2 * time.Hour)
+			for n := range one.requests {
+				if answer = n == one.requests-1; answer {
+					w.wantServed(t, c)
+				} else if _, _, err := w.post(t, c); err == nil {
+					t.Error("it was served")
+				}
+			}
+			if asked != one.requests {
+				t.Errorf("somebody was asked %d times, want %d", asked, one.requests)
+			}
+			w.wantCount(t, "/mcp", one.want+1)
+			w.wantCount(t, "/token", 1)
+		}
+		t.Run(name, func(t *testing.T) { inBubble(t, inner) })
+	}
+}
+
 // TestWarm: with a stored credential no request is made but the one to the MCP server.
 func TestWarm(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
