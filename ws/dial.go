@@ -88,7 +88,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		Subprotocols: []string{subprotocol}, // WS2: a server may select none
 	})
 	if err != nil {
-		return nil, d.openFailed(err)
+		return nil, hand.openFailed(err)
 	}
 	c := newConn(socket, hand.wire, endpoint{
 		peer:       d.peer.String(),
@@ -100,7 +100,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		},
 	})
 	d.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
-	return &dialedConn{conn: c, dialer: d}, nil
+	return &dialedConn{conn: c, dialer: hand.dialer}, nil
 }
 
 // handshake is the RoundTripper of one opening handshake. It follows redirects
@@ -120,6 +120,9 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer resp.Body.Close()
 		return nil, h.peer.RefusalFault(resp)
 	}
+	own := *h.dialer
+	own.peer = h.peer.Of(resp) // what the server says on this connection
+	h.dialer = &own
 	body, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok {
 		resp.Body.Close()

@@ -32,7 +32,8 @@ type Peer struct {
 	url     *url.URL
 	where   string
 	hints   map[int]string
-	secrets *strings.Replacer // nil: there are none
+	secrets *strings.Replacer // of all requests; nil: there are none
+	sent    *strings.Replacer // of one request, see Of; nil: there are none
 	cookies *cookies
 }
 
@@ -55,10 +56,29 @@ func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
 
 // Withhold returns what the server says without the credentials that it was given.
 func (p *Peer) Withhold(text string) string {
-	if p.secrets == nil {
-		return text
+	for _, secrets := range []*strings.Replacer{p.secrets, p.sent} {
+		if secrets != nil {
+			text = secrets.Replace(text)
+		}
 	}
-	return p.secrets.Replace(text)
+	return text
+}
+
+// Of returns the Peer that also withholds the credential that the request of resp had: one that was not in the header of
+// NewPeer, and changes from request to request. It is the Peer itself if there was none.
+func (p *Peer) Of(resp *http.Response) *Peer {
+	if resp.Request == nil || resp.Request.Header["Authorization"] == nil {
+		return p
+	}
+	sent := http.Header{}
+	for _, name := range []string{"Authorization", "Dpop"} {
+		if values := resp.Request.Header[name]; values != nil {
+			sent[name] = values
+		}
+	}
+	other := *p
+	other.sent = newSecrets(&url.URL{}, sent)
+	return &other
 }
 
 // String returns the server as people get to see it: no path and no query,
@@ -250,8 +270,10 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 }
 
 // RefusalFault is StatusFault with what the body says: a JSON-RPC error, or a
-// few plain words. It reads the body, for a bounded time; the caller closes it.
+// few plain words. It reads the body, for a bounded time; the caller closes it. Nothing of it repeats a
+// credential of the request.
 func (p *Peer) RefusalFault(resp *http.Response) *Fault {
+	p = p.Of(resp)
 	fault := p.StatusFault(resp)
 	defer time.AfterFunc(refusalWait, func() { resp.Body.Close() }).Stop()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, refusalMost))

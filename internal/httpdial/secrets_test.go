@@ -34,10 +34,14 @@ func TestCredentialsAreWithheld(t *testing.T) {
 		{basic, "Basic bWU6cEBzcyJ3 is wrong", "[withheld] is wrong"},
 		{basic, "bWU6cEBzcyJ3 is wrong", "[withheld] is wrong"},
 		{nil, "Bearer UPSECRET", "Bearer UPSECRET"},
+		{nil, "no such token: DYNAMIC, sorry", "no such token: [withheld], sorry"},
+		{bearer, "Bearer DYNAMIC or Bearer UPSECRET", "[withheld] or [withheld]"},
+		{basic, "DPoP proof PROOFSECRET", "DPoP proof [withheld]"},
 	} {
 		peer := NewPeer(u, c.header, nil)
 		refuse := func(mediaType, body string) *Fault {
-			return peer.RefusalFault(&http.Response{StatusCode: 500, Header: http.Header{"Content-Type": {mediaType}}, Body: io.NopCloser(strings.NewReader(body))})
+			request := &http.Request{Header: http.Header{"Authorization": {"Bearer DYNAMIC"}, "Dpop": {"PROOFSECRET"}}} // as somebody has added to it
+			return peer.RefusalFault(&http.Response{StatusCode: 500, Header: http.Header{"Content-Type": {mediaType}}, Body: io.NopCloser(strings.NewReader(body)), Request: request})
 		}
 		if got := refuse("text/plain", c.says).Text; !strings.HasSuffix(got, strings.ReplaceAll(c.want, `"`, `\"`)+`"`) {
 			t.Errorf("%s becomes %s, want %s", c.says, got, c.want)

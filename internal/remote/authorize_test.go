@@ -147,3 +147,37 @@ func TestAuthorizeFails(t *testing.T) {
 		}
 	}
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// What Authorize has added to a request is not repeated where the server says it, whatever the transport.
+func TestAuthorizeWithheld(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "bad token "+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), http.StatusForbidden)
+	}))
+	t.Cleanup(server.Close)
+	add := func(base http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(r *http.Request) (*http.Response, error) {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer TOKENCANARY")
+			return base.RoundTrip(r)
+		})
+	}
+	for _, scheme := range []string{"http", "ws"} {
+		for _, mode := range []Mode{httpOnly, sseOnly} {
+			d := &Dialer{URL: strings.Replace(server.URL, "http", scheme, 1), Options: Options{Mode: mode, Authorize: add}}
+			c := dial(t, d)
+			c.send(initializeText)
+			if m := c.recv(); !strings.Contains(string(m.Bytes()), "bad token [withheld]") {
+				t.Errorf("%s, %v: %s", scheme, mode, m.Bytes())
+			}
+			if scheme == "http" && mode == httpOnly {
+				if _, err := d.Discover(t.Context()); err == nil || !strings.Contains(err.Error(), "bad token [withheld]") {
+					t.Errorf("Discover: %v", err)
+				}
+			}
+		}
+	}
+}

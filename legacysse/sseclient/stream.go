@@ -75,7 +75,7 @@ func (c *conn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault)
 	}
 	if t := httpdial.MediaType(resp); t != wire.TypeSSE {
 		return true, &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Status: status,
-			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.target.Peer, c.target.Peer.Withhold(t))}
+			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.target.Peer, c.target.Peer.Of(resp).Withhold(t))}
 	}
 	return false, nil
 }

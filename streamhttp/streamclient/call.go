@@ -167,7 +167,7 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 	}
 	return &httpdial.Fault{
 		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Withhold(mediaType)),
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Of(resp).Withhold(mediaType)),
 	}
 }
 

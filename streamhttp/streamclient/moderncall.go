@@ -156,7 +156,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		c.reportForeign(call)
 		fault = &httpdial.Fault{
 			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Withhold(mediaType)),
+			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Of(resp).Withhold(mediaType)),
 		}
 	}
 	if rest == nil {
