@@ -21,7 +21,7 @@ type subcommand struct {
 
 // commandTable returns all commands, in the order in which help shows them.
 func commandTable() []subcommand {
-	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands())
+	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands(), manualCommands())
 }
 
 // bridgeCommands are those that carry messages.
@@ -205,16 +205,6 @@ func otherCommands() []subcommand {
 	}, {
 		run:     func(_ context.Context, _ []string, env environment) error { return printVersion(env) },
 		Command: manual.Command{Name: "version", Summary: "print the version", Usage: []string{"version"}},
-	}, {
-		run: help,
-		Command: manual.Command{
-			Name: "help", Summary: "explain a command or a topic",
-			Usage: []string{"help", "help COMMAND", "help TOPIC"},
-			Examples: []manual.Example{
-				{Says: "A command and its flags", Line: "help serve"},
-				{Says: "A topic", Line: "help isolation"},
-			},
-		},
 	}}
 }
 

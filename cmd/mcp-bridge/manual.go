@@ -31,7 +31,7 @@ func newManual() *manual.Manual {
 			{Says: "Expose the servers of a client's configuration file", Line: "serve --config servers.json"},
 			{Says: "Find out what is wrong with a server", Line: "doctor https://mcp.example.com/mcp"},
 		},
-		Groups: flagGroups,
+		Groups: flagGroups, Default: "serve",
 		Notes: []string{
 			`"mcp-bridge help COMMAND" has the flags of a command, "mcp-bridge help TOPIC" explains a topic. Without a command, "mcp-bridge -- COMMAND" is serve, and "mcp-bridge URL" is connect.`,
 			"Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the command line or a configuration file, 130 or 143 when a second signal has ended it. Durations are written 500ms, 30s, 5m, 1h30m.",
@@ -50,6 +50,11 @@ func newManual() *manual.Manual {
 		}
 		t.Text = string(text)
 		m.Topics = append(m.Topics, t)
+	}
+	for i := range m.Commands {
+		if m.Commands[i].Name == "help" {
+			m.Commands[i].Words = m.Pages()
+		}
 	}
 	return m
 }

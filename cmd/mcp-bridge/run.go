@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/eventlog"
+	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
@@ -157,7 +158,7 @@ func didYouMean(prefix, name string, known []string) string {
 // arguments call.
 func helpAsked(args []string, command string) (page []string, asked bool) {
 	for _, a := range args {
-		if a == "--" {
+		if a == "--" || command == manual.CompleteCommand { // there it is a word to complete
 			break
 		}
 		asked = asked || a == "-h" || a == "--help"

@@ -11,15 +11,19 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// The program starts itself again: as its watchdog, and as the demo server.
+// The program starts itself again: as its watchdog, as the demo server, and to complete a line.
 func TestMain(m *testing.M) {
 	if supervisor.WatchdogMain() {
 		return
 	}
 	if len(os.Args) == 2 && os.Args[1] == "demo" {
+		main()
+	}
+	if len(os.Args) > 2 && os.Args[1] == manual.CompleteCommand {
 		main()
 	}
 	if len(os.Args) == 3 && os.Args[1] == "browse" {

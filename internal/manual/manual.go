@@ -14,6 +14,7 @@ type Manual struct {
 	Groups   []Group // all flags, in the order in which they are shown
 	Topics   []Topic
 	Notes    []string // paragraphs that hold for all commands
+	Default  string   // the command that is meant by arguments that name none
 }
 
 // A Command is a subcommand.
@@ -25,7 +26,7 @@ type Command struct {
 	Notes    []string // paragraphs
 	Flags    []Known  // that it takes
 	Like     []string // commands whose flags it takes, too: they are named, not shown
-	Words    []string // what its first argument may be; nil: anything
+	Words    []string // what its argument may be; nil: anything
 	Hidden   bool     // it is for programs: not shown
 }
 
@@ -151,6 +152,17 @@ func (m *Manual) flag(c *Command, name string) (Flag, bool) {
 		}
 	}
 	return Flag{}, false
+}
+
+// choices returns the words that a flag's value may be; nil: any.
+func (f Flag) choices() []string {
+	var words []string
+	for _, w := range strings.Split(f.Value, "|") {
+		if w != f.Value && strings.ToLower(w) == w {
+			words = append(words, w)
+		}
+	}
+	return words
 }
 
 // spec returns the flag as one writes it.

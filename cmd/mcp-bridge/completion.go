@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+)
+
+// manualCommands are those that explain the others.
+func manualCommands() []subcommand {
+	return []subcommand{{
+		run: help,
+		Command: manual.Command{
+			Name: "help", Summary: "explain a command or a topic",
+			Usage: []string{"help", "help COMMAND", "help TOPIC"},
+			Examples: []manual.Example{
+				{Says: "A command and its flags", Line: "help serve"},
+				{Says: "A topic", Line: "help isolation"},
+			},
+		},
+	}, {
+		run: printCompletion,
+		Command: manual.Command{
+			Name: "completion", Summary: "print what makes a shell complete these lines",
+			Usage: []string{"completion " + strings.Join(manual.Shells, "|")},
+			Examples: []manual.Example{
+				{Says: "For this bash", Line: "completion bash > mcp-bridge.bash && source mcp-bridge.bash"},
+				{Says: "For every zsh, in a folder of $fpath", Line: "completion zsh > ~/.zfunc/_mcp-bridge"},
+				{Says: "For every fish", Line: "completion fish > ~/.config/fish/completions/mcp-bridge.fish"},
+				{Says: "For this PowerShell", Line: "completion powershell | Out-String | Invoke-Expression"},
+			},
+			Notes: []string{"The first lines of what is printed say where it belongs."},
+			Words: manual.Shells,
+		},
+	}, {
+		run: func(_ context.Context, args []string, env environment) error {
+			if len(args) > 0 {
+				return usagef("man takes no arguments; mcp-bridge help %s is about one of them", args[0])
+			}
+			_, err := io.WriteString(env.stdout, newManual().Man())
+			return err
+		},
+		Command: manual.Command{
+			Name: "man", Summary: "print the man page: all of this in one",
+			Usage: []string{"man"},
+			Examples: []manual.Example{
+				{Says: "Read it", Line: "man | man -l -"},
+				{Says: "Install it", Line: "man > /usr/local/share/man/man1/mcp-bridge.1"},
+			},
+			Words: []string{},
+		},
+	}, {
+		run:     complete,
+		Command: manual.Command{Name: manual.CompleteCommand, Hidden: true},
+	}}
+}
+
+// printCompletion prints a shell's script.
+func printCompletion(_ context.Context, args []string, env environment) error {
+	if len(args) != 1 {
+		return usagef("completion takes the name of one shell: %s", strings.Join(manual.Shells, ", "))
+	}
+	script, ok := newManual().Script(args[0])
+	if !ok {
+		return usagef("completion %q%s: the shells are %s", args[0], didYouMean("", args[0], manual.Shells), strings.Join(manual.Shells, ", "))
+	}
+	_, err := io.WriteString(env.stdout, script)
+	return err
+}
+
+// complete answers the scripts: the first argument is how many there are up to the cursor, since some shells do not
+// pass an empty one on; then come these.
+func complete(_ context.Context, args []string, env environment) error {
+	if len(args) == 0 {
+		return usagef("%s is for the scripts that \"mcp-bridge completion\" prints", manual.CompleteCommand)
+	}
+	n, err := strconv.Atoi(args[0])
+	words := slices.Clone(args[1:])
+	if err != nil || n < 1 || n > len(words)+1 {
+		return usagef("%s %q: not the number of words", manual.CompleteCommand, args[0])
+	}
+	words = append(words, "")[:n]
+	_, err = fmt.Fprintln(env.stdout, strings.Join(newManual().Complete(words), "\n"))
+	return err
+}

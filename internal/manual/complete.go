@@ -1,0 +1,157 @@
+package manual
+
+import (
+	"slices"
+	"strings"
+)
+
+// What stands in the first line of Complete: what the other lines are, or what the shell completes itself.
+const (
+	kindWords       = "words"
+	kindFiles       = "files"
+	kindDirectories = "directories"
+	kindCommands    = "commands" // programs
+)
+
+// Complete returns what the last of words may be: lines for the scripts of Script. words are the arguments of the program
+// so far, and the last one, which may be empty, is what the cursor stands in. The first line is what to offer: "words",
+// "files", "directories" or "commands"; after "words" the others are a word, a tab and its meaning each.
+func (m *Manual) Complete(words []string) []string {
+	if len(words) == 0 {
+		words = []string{""}
+	}
+	current, before := words[len(words)-1], words[:len(words)-1]
+	switch i := slices.Index(before, "--"); {
+	case i >= 0 && i == len(before)-1:
+		return []string{kindCommands}
+	case i >= 0:
+		return []string{kindFiles}
+	}
+	if len(before) == 0 && !strings.HasPrefix(current, "-") {
+		return m.first(current)
+	}
+	c := m.called(before)
+	if name, value, inside := strings.Cut(current, "="); inside && strings.HasPrefix(name, "--") {
+		if f := m.given(c, name); f != nil {
+			return f.values("--"+f.Name+"=", value)
+		}
+		return []string{kindFiles}
+	}
+	if len(before) > 0 {
+		if f := m.given(c, before[len(before)-1]); f != nil && !f.known.Switch {
+			return f.values("", current)
+		}
+	}
+	if strings.HasPrefix(current, "-") {
+		return m.flags(c, current)
+	}
+	return m.arguments(c, before, current)
+}
+
+// first returns what the first argument may be: a command.
+func (m *Manual) first(current string) []string {
+	found := []string{kindWords}
+	for _, c := range m.Commands {
+		if !c.Hidden && strings.HasPrefix(c.Name, current) {
+			found = append(found, c.Name+"\t"+c.Summary)
+		}
+	}
+	if len(found) == 1 { // serve and connect may be left out
+		return []string{kindFiles}
+	}
+	return found
+}
+
+// called returns the command that arguments call.
+func (m *Manual) called(before []string) *Command {
+	if len(before) > 0 {
+		if c := m.command(before[0]); c != nil {
+			return c
+		}
+	}
+	return m.command(m.Default)
+}
+
+// given returns the flag that an argument is; nil: none.
+func (m *Manual) given(c *Command, argument string) *shownFlag {
+	for _, g := range m.groups(c, true) {
+		for i, f := range g.flags {
+			if argument == "--"+f.Name || f.known.Short != "" && argument == "-"+f.known.Short {
+				return &g.flags[i]
+			}
+		}
+	}
+	return nil
+}
+
+// values returns what the value of a flag may be, each with prefix in front.
+func (f *shownFlag) values(prefix, current string) []string {
+	switch f.Value {
+	case "FILE":
+		return []string{kindFiles}
+	case "DIR":
+		return []string{kindDirectories}
+	}
+	found := []string{kindWords}
+	for _, word := range f.choices() {
+		if strings.HasPrefix(word, current) {
+			found = append(found, prefix+word+"\t")
+		}
+	}
+	return found
+}
+
+// flags returns the flags of a command that begin with what was typed.
+func (m *Manual) flags(c *Command, current string) []string {
+	found := []string{kindWords}
+	for _, g := range m.groups(c, true) {
+		for _, f := range g.flags {
+			if strings.HasPrefix("--"+f.Name, current) {
+				found = append(found, "--"+f.Name+"\t"+firstWords(f.Text))
+			}
+		}
+	}
+	if strings.HasPrefix("--help", current) {
+		found = append(found, "--help\texamples and flags")
+	}
+	return found
+}
+
+// arguments returns what an argument that is no flag may be.
+func (m *Manual) arguments(c *Command, before []string, current string) []string {
+	if c.Words == nil {
+		return []string{kindFiles}
+	}
+	found := []string{kindWords}
+	if len(before) > 1 { // there is only one
+		return found
+	}
+	for _, word := range c.Words {
+		if strings.HasPrefix(word, current) {
+			found = append(found, word+"\t"+m.summary(word))
+		}
+	}
+	return found
+}
+
+// summary returns what a command or a topic is about.
+func (m *Manual) summary(name string) string {
+	if c := m.command(name); c != nil {
+		return c.Summary
+	}
+	for _, t := range m.Topics {
+		if t.Name == name {
+			return t.Summary
+		}
+	}
+	return ""
+}
+
+// firstWords shortens a text to what stands before its first pause, for a menu.
+func firstWords(text string) string {
+	if i := strings.IndexAny(text, ";(:"); i > 0 {
+		text = text[:i]
+	}
+	text, _, _ = strings.Cut(text, ". ")
+	return strings.TrimSpace(text)
+}
