@@ -1,0 +1,234 @@
+// Command compare measures what a call through mcp-bridge and through other bridges costs, side by side: one stdio
+// server behind Streamable HTTP, with one client of revision 2025-06-18. It prints the table of the README as Markdown.
+//
+//	go run ./tests/compare
+//
+// It needs npm, which installs the other bridges in the versions of tests/compare/package-lock.json. Each round
+// asks all bridges in turn, so that a machine that becomes slower does so for all. Linux only: elsewhere the memory is
+// not known.
+package main
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+func main() {
+	if os.Getenv("COMPARE_SERVER") != "" {
+		if err := serveStdio(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "compare: server:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	rounds := flag.Int("rounds", 5, "how often each bridge is started and measured")
+	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
+	flag.Parse()
+	if err := compare(*binary, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+// A contender is a bridge that serves a command over Streamable HTTP.
+type contender struct {
+	name string
+	args func(port int, server string) []string // the program and its arguments
+	rows map[string][]float64
+}
+
+// metrics are the rows of the table, and how a median of theirs is shown.
+var metrics = []struct {
+	name string
+	show func(float64) string
+}{
+	{"start, until the first answer", millis},
+	{"a call of 100 bytes", millis},
+	{"a call of 10 KB", millis},
+	{"a call of 1 MB", millis},
+	{"calls a second, 32 at a time", func(v float64) string { return fmt.Sprintf("%.0f", v) }},
+	{"memory, one session", func(v float64) string { return fmt.Sprintf("%.0f MiB", v) }},
+	{"a page of another site", func(v float64) string {
+		if v < 300 {
+			return "may call"
+		}
+		return fmt.Sprintf("refused (%.0f)", v)
+	}},
+}
+
+func millis(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.2f ms", v)
+	}
+	return fmt.Sprintf("%.0f ms", v)
+}
+
+func compare(binary string, rounds int) error {
+	dir, err := os.MkdirTemp("", "mcp-bridge-compare")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if binary == "" {
+		binary = filepath.Join(dir, "mcp-bridge")
+		build := exec.Command("go", "build", "-tags", "grpcnotrace", "-trimpath", "-ldflags", "-s -w", "-o", binary, "github.com/mcp-bridge/mcp-bridge/cmd/mcp-bridge")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Dockerfile builds it
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("building mcp-bridge: %w\n%s", err, out)
+		}
+	}
+	peers, err := installPeers()
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	all := []*contender{
+		{name: "mcp-bridge", args: func(port int, server string) []string {
+			return []string{binary, "serve", "--port", strconv.Itoa(port), "--", server}
+		}},
+		{name: "supergateway " + peers.version("supergateway"), args: func(port int, server string) []string {
+			return []string{peers.bin("supergateway"), "--stdio", server, "--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none", "--port", strconv.Itoa(port)}
+		}},
+		{name: "mcp-proxy (npm) " + peers.version("mcp-proxy"), args: func(port int, server string) []string {
+			return []string{peers.bin("mcp-proxy"), "--port", strconv.Itoa(port), "--", server}
+		}},
+	}
+	for round := range rounds {
+		for _, c := range all {
+			if err := c.measure(self); err != nil {
+				return fmt.Errorf("%s, round %d: %w", c.name, round+1, err)
+			}
+		}
+	}
+	print(all, rounds)
+	return nil
+}
+
+// print prints the medians of all rounds.
+func print(all []*contender, rounds int) {
+	head, line := "| |", "|---|"
+	for _, c := range all {
+		head, line = head+" "+c.name+" |", line+"---|"
+	}
+	fmt.Println(head + "\n" + line)
+	for _, m := range metrics {
+		text := "| " + m.name + " |"
+		for _, c := range all {
+			switch values := c.rows[m.name]; {
+			case len(values) == 0:
+				text += " refused |"
+			default:
+				slices.Sort(values)
+				text += " " + m.show(values[len(values)/2]) + " |"
+			}
+		}
+		fmt.Println(text)
+	}
+	fmt.Printf("\nMedians of %d rounds.\n", rounds)
+}
+
+// peers are the other bridges, as npm has installed them.
+type installed struct{ dir string }
+
+func installPeers() (installed, error) {
+	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/mcp-bridge/mcp-bridge/tests/compare").Output()
+	if err != nil {
+		return installed{}, fmt.Errorf("run it in the module of mcp-bridge: %w", err)
+	}
+	dir := strings.TrimSpace(string(out))
+	npm := exec.Command("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error")
+	npm.Dir = dir
+	if out, err := npm.CombinedOutput(); err != nil {
+		return installed{}, fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
+	}
+	return installed{dir}, nil
+}
+
+func (p installed) bin(name string) string { return filepath.Join(p.dir, "node_modules", ".bin", name) }
+
+// version returns the version of an installed package, as its package.json says.
+func (p installed) version(name string) string {
+	f, err := os.Open(filepath.Join(p.dir, "node_modules", name, "package.json"))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), `"version": "`); ok {
+			return strings.TrimRight(v, `",`)
+		}
+	}
+	return ""
+}
+
+// measure starts the bridge, adds one value to each row, and stops it.
+func (c *contender) measure(server string) (err error) {
+	if c.rows == nil {
+		c.rows = map[string][]float64{}
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	line := c.args(port, server)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), "COMPARE_SERVER=1")
+	cmd.Stderr, cmd.Stdout = io.Discard, io.Discard
+	ownGroup(cmd)
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	defer func() {
+		endGroup(cmd)
+		_ = cmd.Wait()
+	}()
+	add := func(row string, v float64) { c.rows[row] = append(c.rows[row], v) }
+	s, err := open(port)
+	if err != nil {
+		return err
+	}
+	add("start, until the first answer", float64(time.Since(began).Microseconds())/1e3)
+	for _, size := range []struct {
+		row         string
+		bytes, warm int
+		calls       int
+	}{{"a call of 100 bytes", 100, 200, 400}, {"a call of 10 KB", 10_000, 50, 200}, {"a call of 1 MB", 1_000_000, 3, 10}} {
+		took, err := s.median(size.bytes, size.warm, size.calls)
+		switch {
+		case errors.Is(err, errTooLarge):
+			continue
+		case err != nil:
+			return fmt.Errorf("%s: %w", size.row, err)
+		}
+		add(size.row, float64(took.Nanoseconds())/1e6)
+	}
+	rate, err := s.rate(32, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	add("calls a second, 32 at a time", rate)
+	if bytes, err := resident(cmd.Process.Pid); err == nil {
+		add("memory, one session", float64(bytes)/(1<<20))
+	}
+	status, err := s.fromPage()
+	if err != nil {
+		return err
+	}
+	add("a page of another site", float64(status))
+	return nil
+}
