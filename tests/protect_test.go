@@ -139,8 +139,8 @@ func TestServeScopes(t *testing.T) {
 	if got := few.ask(t, "POST", "/mcp", callTool("7", "delete_all"), c.headers()); got.status != http.StatusOK {
 		t.Errorf("after a reload: %v", got)
 	}
-	writeFile(t, file, "nonsense\n")
-	s.waitLog(regexp.MustCompile("the scope map cannot be used"))
+	writeFile(t, file, "# nonsense\ntools/cal list -> other\n")
+	s.waitLog(regexp.MustCompile(`the scope map cannot be used.*scopes:2: .*did you mean tools/call`))
 	if got := few.ask(t, "POST", "/mcp", callTool("7", "list"), c.headers()); got.status != http.StatusForbidden {
 		t.Errorf("after a mistake: %v", got)
 	}

@@ -305,6 +305,9 @@ func (p *protection) readPolicy(lines []string) (*resource.Policy, error) {
 		if err == nil {
 			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
 		}
+		if wrong, ok := errors.AsType[*resource.PolicyError](err); ok {
+			return nil, usagef("--scope-map %s:%d: %v", file, wrong.Line, wrong.Err)
+		}
 		if err != nil {
 			return nil, usagef("--scope-map %s: %v", file, err)
 		}
@@ -356,8 +359,8 @@ func checkScopes(line string) error {
 		return fmt.Errorf("a line break: write one entry for each line")
 	}
 	_, err := resource.ParsePolicy(line)
-	if err != nil {
-		err = errors.New(strings.TrimPrefix(err.Error(), "line 1: "))
+	if wrong, ok := errors.AsType[*resource.PolicyError](err); ok {
+		return wrong.Err // there is one line
 	}
 	return err
 }

@@ -24,7 +24,10 @@ type rule struct {
 	scopes []string
 }
 
-const maxRules = 10_000
+const (
+	maxRules = 10_000
+	maxLine  = 64 << 10 // bytes
+)
 
 // ParsePolicy reads a policy. Each line is one of
 //
@@ -32,58 +35,33 @@ const maxRules = 10_000
 //	METHOD PATTERN -> SCOPE ...    if what it names (a tool, a prompt, a URI) fits the pattern
 //	implies SCOPE -> SCOPE ...     who has the first one has the others too
 //
-// METHOD is a method of the protocol, or * for all. In a PATTERN * stands for any text and ? for one
+// METHOD is a method of the protocol that clients send, or * for all; one that the protocol does not have has the
+// word "method" in front, so that a misspelled one is found. In a PATTERN * stands for any text and ? for one
 // character. A message needs the scopes of all lines that fit, so no line can take back what another
-// one demands, and their order does not matter. Empty lines and lines that begin with # are ignored.
+// one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there
+// is no note behind a line, as a scope may have a #. The error is a *PolicyError.
 func ParsePolicy(text string) (*Policy, error) {
 	p := &Policy{rules: map[string][]rule{}, implies: map[string][]string{}}
 	lines := bufio.NewScanner(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
-	lines.Buffer(nil, 64<<10)
-	count := 0
-	for n := 1; lines.Scan(); n++ {
+	lines.Buffer(nil, maxLine)
+	n, count := 1, 0
+	for ; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
 		if count++; count > maxRules {
-			return nil, fmt.Errorf("there are more than %d lines", maxRules)
+			return nil, &PolicyError{n, fmt.Errorf("there are more than %d lines", maxRules)}
 		}
 		if err := p.add(words); err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
+			return nil, &PolicyError{n, err}
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("a line is too long: %w", err)
+	if lines.Err() != nil {
+		return nil, &PolicyError{n, fmt.Errorf("it is longer than %d bytes", maxLine)}
 	}
 	p.close()
 	return p, nil
-}
-
-// add adds a line.
-func (p *Policy) add(words []string) error {
-	arrow := slices.Index(words, "->")
-	if arrow < 1 || arrow > 2 || arrow == len(words)-1 {
-		return fmt.Errorf("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
-	}
-	scopes := words[arrow+1:]
-	for _, s := range scopes {
-		if !isScope(s) {
-			return fmt.Errorf("%.100q is no scope", s)
-		}
-	}
-	if words[0] == "implies" {
-		if arrow != 2 || !isScope(words[1]) {
-			return fmt.Errorf("write implies SCOPE -> SCOPE")
-		}
-		p.implies[words[1]] = auth.UnionScope(p.implies[words[1]], scopes)
-		return nil
-	}
-	r := rule{scopes: auth.UnionScope(nil, scopes)}
-	if arrow == 2 {
-		r.name = words[1]
-	}
-	p.rules[words[0]] = append(p.rules[words[0]], r)
-	return nil
 }
 
 // close adds what is implied by what is implied.

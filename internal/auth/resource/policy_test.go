@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -93,12 +94,37 @@ func TestPolicyImplies(t *testing.T) {
 
 func TestPolicyErrors(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{
-		"tools/call", "tools/call ->", "-> a", "a b c -> d", "a -> \"b\"", "implies -> a", "implies a b -> c", "implies \" -> c", "a => b",
-		"a -> " + strings.Repeat("x", 70<<10), strings.Repeat("a -> b\n", maxRules+1),
+	const note, second, characters, line = "a note stands on a line of its own", "a second", "characters of ASCII", "write METHOD -> SCOPE"
+	for text, want := range map[string]string{
+		"tools/call": line, "tools/call ->": line, "-> a": line, "ping b c -> d": line, "ping => b": line, "implies -> a": "write implies", "implies a b -> c": line,
+		"method -> a": "no method that clients send", "method a b c -> d": line,
+		`ping -> "b"`: characters, `ping -> b\c`: characters, "ping -> b\u00e9": characters, `implies " -> c`: characters, "ping -> \u2192 a": characters,
+		"tools/call -> a -> b": second, "implies a -> b -> c": second, "tools/call a -> b tools/list -> c": second, "method x -> a -> b": second,
+		"tools/call -> a->b": "spaces around", "tools/call -> a, b": "no commas",
+		"tools/call -> a # note": note, "tools/call -> a #note": note, "implies a -> b # note": note, "implies #a -> b": note,
+		"tool/call -> a": "did you mean tools/call?", "Tools/Call -> a": "did you mean tools/call?", "tools/cal x -> a": "did you mean tools/call?",
+		"tools_list -> a": "did you mean tools/list?", "resource/read -> a": "did you mean resources/read?", "notifications/canceled -> a": "did you mean notifications/cancelled?",
+		"acme/search -> a": "method acme/search -> SCOPE", "sampling/createMessage -> a": "no method that clients send", "tools/* -> a": "a line for each method",
+		"ping -> " + strings.Repeat("x", 70<<10): "longer than", strings.Repeat("ping -> b\n", maxRules+1): "more than",
 	} {
-		if _, err := ParsePolicy("# first\n" + text); err == nil {
-			t.Errorf("%.50q: no error", text)
+		_, err := ParsePolicy("# first\n" + text)
+		wrong, ok := errors.AsType[*PolicyError](err)
+		if !ok || !strings.Contains(err.Error(), want) || wrong.Line != 2+strings.Count(strings.TrimSuffix(text, "\n"), "\n") {
+			t.Errorf("%.50q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestPolicyOwnMethods shows that methods that the protocol does not have are possible, for who means them.
+func TestPolicyOwnMethods(t *testing.T) {
+	t.Parallel()
+	p := parsePolicy(t, "  # indented\nmethod acme/search -> a\nmethod tool/call x* -> b c\nmethod method -> d\nmethod implies -> e\nmethod ping -> f\n\ntools/call #1 -> g")
+	for call, want := range map[string]string{
+		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "",
+	} {
+		method, name, _ := strings.Cut(call, " ")
+		if got := auth.JoinScope(p.Needed(method, name)); got != want {
+			t.Errorf("%s needs %q, want %q", call, got, want)
 		}
 	}
 }
@@ -152,7 +178,7 @@ func TestAuthorize(t *testing.T) {
 func FuzzPolicy(f *testing.F) {
 	f.Add(testPolicy, "tools/call", "delete_x")
 	f.Add("implies a -> b\nimplies b -> a", "*", "")
-	f.Add("a *?*?* -> b", "a", "xyz")
+	f.Add("method a *?*?* -> b", "a", "xyz")
 	f.Fuzz(func(t *testing.T, text, method, name string) {
 		p, err := ParsePolicy(text)
 		if err != nil {

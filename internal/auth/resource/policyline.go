@@ -1,0 +1,110 @@
+package resource
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
+)
+
+// A PolicyError says which line of a policy is wrong, and what to write instead.
+type PolicyError struct {
+	Line int // from 1
+	Err  error
+}
+
+// Error implements error.
+func (e *PolicyError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns Err.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+// methods are those that clients send, of all revisions.
+var methods = []string{
+	"initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
+	"resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
+	"logging/setLevel", "subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update",
+	"notifications/initialized", "notifications/cancelled", "notifications/progress", "notifications/roots/list_changed",
+	"notifications/tasks/status",
+}
+
+// ownMethod stands before a method that is none of those.
+const ownMethod = "method"
+
+var errLine = errors.New("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
+
+// add adds a line. What can only be a mistake is refused: a line that never fits demands nothing.
+func (p *Policy) add(words []string) error {
+	arrow := slices.Index(words, "->")
+	own := words[0] == ownMethod && arrow > 1
+	if own {
+		words, arrow = words[1:], arrow-1
+	}
+	if arrow < 1 || arrow > 2 || arrow == len(words)-1 {
+		return errLine
+	}
+	scopes := words[arrow+1:]
+	for _, s := range scopes {
+		if err := checkScope(s); err != nil {
+			return err
+		}
+	}
+	if words[0] == "implies" && !own {
+		if arrow != 2 {
+			return errors.New("write implies SCOPE -> SCOPE")
+		}
+		if err := checkScope(words[1]); err != nil {
+			return err
+		}
+		p.implies[words[1]] = auth.UnionScope(p.implies[words[1]], scopes)
+		return nil
+	}
+	if err := checkMethod(words[0]); err != nil && !own {
+		return err
+	}
+	r := rule{scopes: auth.UnionScope(nil, scopes)}
+	if arrow == 2 {
+		r.name = words[1]
+	}
+	p.rules[words[0]] = append(p.rules[words[0]], r)
+	return nil
+}
+
+// checkScope says what is wrong with a word that stands where a scope is meant: it is none (RFC 6749, 3.3), or
+// one that nobody means.
+func checkScope(s string) error {
+	switch {
+	case s == "->":
+		return errors.New(`there is a second "->": write a line for each`)
+	case s[0] == '#':
+		return fmt.Errorf("%.100q is no scope: a note stands on a line of its own, which begins with #", s)
+	case strings.HasSuffix(s, ","):
+		return fmt.Errorf("%.100q is no scope: write spaces between scopes, no commas", s)
+	case strings.Contains(s, "->"):
+		return fmt.Errorf(`%.100q is no scope: write spaces around "->"`, s)
+	case !isScope(s):
+		return fmt.Errorf(`%.100q is no scope: it may have the characters of ASCII, but no " and no \`, s)
+	}
+	return nil
+}
+
+// checkMethod says what is wrong with a method.
+func checkMethod(method string) error {
+	if method == "*" || slices.Contains(methods, method) {
+		return nil
+	}
+	what := fmt.Sprintf("%.100q is no method that clients send", method)
+	meant := config.Suggest(method, methods)
+	switch {
+	case strings.Contains(method, "*"):
+		return errors.New(what + ": write a line for each method, or * for all; only what a message names may be a pattern")
+	case meant != "":
+		what += ": did you mean " + meant + "?"
+	default:
+		what += "."
+	}
+	return fmt.Errorf("%s A method that is not of MCP needs a word in front: %s %.100s -> SCOPE", what, ownMethod, method)
+}
