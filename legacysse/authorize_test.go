@@ -63,20 +63,29 @@ func TestAuthorizer(t *testing.T) {
 	})
 }
 
-// When the token of a stream expires, what is in progress is answered before the stream ends.
+// When the token of a stream expires, what is in progress is answered before the stream ends. What is POSTed meanwhile, or
+// was not taken before, is refused at once.
 func TestExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		token, expire := context.WithCancelCause(t.Context())
 		s := newSite(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}}, nil)
+		finish := make(chan struct{})
 		s.serve = func(ctx context.Context, p *server) error {
 			<-ctx.Done()
 			if why := context.Cause(ctx); why != access.ErrExpired {
 				t.Errorf("the conversation ends for %v", why)
 			}
+			<-finish
 			return p.Send(context.WithoutCancel(ctx), jsonrpc.NewResult(jsonrpc.IntID(3), []byte(`{}`)))
 		}
 		c := s.open()
+		first := c.post(`{"jsonrpc":"2.0","id":4,"method":"ping"}`) // which the server does not take
+		second := c.post(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
 		expire(access.ErrExpired)
+		for _, p := range []*reply{first, second, c.post(`{"jsonrpc":"2.0","id":6,"method":"ping"}`)} {
+			p.want(http.StatusNotFound, "begin anew")
+		}
+		close(finish)
 		c.hears(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 		synctest.Wait()
 		if !c.finished() || s.h.Sessions() != 0 {

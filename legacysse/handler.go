@@ -183,6 +183,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 	defer cancel(nil)
 	defer context.AfterFunc(token, func() {
 		if context.Cause(token) == access.ErrExpired { // calls in progress may be answered
+			s.refuse()
 			cancel(access.ErrExpired)
 			return
 		}

@@ -86,7 +86,7 @@ func firstRequest(messages []jsonrpc.Message) jsonrpc.ID {
 const noSuchSession = "there is no such session (it ends with its event stream); begin anew with a GET"
 
 // named returns the session that a request names in its query, or answers the
-// request.
+// request. One whose token has expired, and that only finishes its calls, is none any more.
 func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 	id := sessionID(r.URL)
 	if id == "" {
@@ -94,8 +94,9 @@ func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 		return nil
 	}
 	s := h.find(r, id)
-	if s == nil {
+	if s == nil || s.taking.Err() != nil {
 		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		return nil
 	}
 	return s
 }

@@ -36,9 +36,9 @@ type incoming struct {
 	accepted chan struct{} // closed when Receive has m, and its POST is done
 }
 
-// accept hands on a message. With an error, which says that ctx is done or the session
-// over, its share is still the caller's.
-func (p *postQueue) accept(ctx, session context.Context, m jsonrpc.Message, share *budget.Share) error {
+// accept hands on a message. With an error, which says that ctx is done or that the session takes
+// no more, its share is still the caller's.
+func (p *postQueue) accept(ctx, taking context.Context, m jsonrpc.Message, share *budget.Share) error {
 	it := p.offer(m, share)
 	if it == nil {
 		return nil
@@ -47,7 +47,7 @@ func (p *postQueue) accept(ctx, session context.Context, m jsonrpc.Message, shar
 	select {
 	case <-it.accepted:
 		return nil
-	case <-session.Done():
+	case <-taking.Done():
 		err = errSessionEnded
 	case <-ctx.Done():
 		err = ctx.Err()

@@ -48,6 +48,8 @@ type session struct {
 
 	life    context.Context // done when the session is over; the cause says why
 	endLife context.CancelCauseFunc
+	taking  context.Context // done when nothing more is taken from the client: at the end of life at the latest
+	refuse  context.CancelFunc
 	ending  sync.Once
 	onEnd   func()
 	seen    observe.SessionOrigin
@@ -64,6 +66,7 @@ func newSession(owner string) *session {
 		written: make(chan struct{}),
 	}
 	s.life, s.endLife = context.WithCancelCause(context.Background())
+	s.taking, s.refuse = context.WithCancel(s.life)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.in.came = make(chan struct{}, 1)
 	s.touch()
@@ -164,10 +167,10 @@ func (s *session) end(why error) {
 func (s *session) over() error { return context.Cause(s.life) }
 
 // accept hands a message on, with what it holds of the budget. It waits while
-// the server does not take what came before. With an error, share is still the
-// caller's.
+// the server does not take what came before. When nothing more is taken, what waits is refused. With an
+// error, share is still the caller's.
 func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
 	s.asked.Received(m)
-	return s.in.accept(ctx, s.life, m, share)
+	return s.in.accept(ctx, s.taking, m, share)
 }

@@ -61,28 +61,51 @@ func TestAuthorizer(t *testing.T) {
 	}
 }
 
-// When the token of a connection expires, its call is answered before the connection ends.
+// When the token of a connection expires, its call is answered before the connection ends. What comes
+// meanwhile, or was not taken before, is answered with an error.
 func TestExpired(t *testing.T) {
 	token, expire := context.WithCancelCause(t.Context())
+	draining, finish := make(chan struct{}), make(chan struct{})
 	server := func(ctx context.Context, c bridge.Conn) error {
 		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}
-		expire(access.ErrExpired)
 		<-ctx.Done()
 		if why := context.Cause(ctx); why != access.ErrExpired {
 			t.Errorf("the conversation ends for %v", why)
 		}
+		close(draining)
+		<-finish
 		return c.Send(context.WithoutCancel(ctx), jsonrpc.NewResult(m.ID(), []byte(`{}`)))
 	}
 	s := &site{answer: server}
 	s.start(t, HandlerOptions{Guard: access.Policy{Authenticator: noCalls{token}}})
 	c := s.dialRaw(t, nil)
-	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)))
-	if text := c.text(); !strings.Contains(text, `"result"`) {
-		t.Errorf("answer %s", text)
+	asks := func(id string) {
+		c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":`+id+`,"method":"ping"}`)))
 	}
+	hears := func(want ...string) {
+		t.Helper()
+		text := c.text()
+		for _, w := range want {
+			if !strings.Contains(text, w) {
+				t.Errorf("heard %s, want %s", text, w)
+			}
+		}
+	}
+	asks("1")
+	asks("2") // which the server does not take
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"a","method":7}`)))
+	hears(`"id":"a"`) // so it has come
+	expire(access.ErrExpired)
+	<-draining
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
+	asks("3")
+	hears(`"id":3`, `{"reason":"token_expired"}`, "connect again with a new one")
+	close(finish)
+	hears(`"id":1`, `"result"`)
+	hears(`"id":2`, `{"reason":"token_expired"}`)
 	if reason := c.wantClose(1008); !strings.Contains(reason, "expired") {
 		t.Errorf("the connection ends with %q", reason)
 	}

@@ -70,9 +70,10 @@ type conn struct {
 	ws   *websocket.Conn
 	wire *wire
 
-	reader reader
-	in     inbound
-	out    *sendqueue.Queue
+	reader  reader
+	in      inbound
+	expired atomic.Bool // the client's token has: nothing more is taken
+	out     *sendqueue.Queue
 
 	writing sync.Mutex      // held while messages are put into the wire
 	taken   func() bool     // whether the peer has taken all that was written; nil: that is never known

@@ -180,7 +180,19 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 // WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.touch()
+	if c.expired.Load() {
+		share.Free()
+		return c.refuseLate(context.Background(), m) == nil
+	}
 	return c.in.deliver(m, share) == nil
+}
+
+// refuseLate answers what a client sends when its token has expired, and calls that came before are still finished.
+func (c *conn) refuseLate(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() != jsonrpc.Request {
+		return nil
+	}
+	return c.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, expiredText, []byte(`{"reason":"token_expired"}`)))
 }
 
 // count takes note of a client's message.

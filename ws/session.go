@@ -10,6 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // session is one client's session: the bridge.Conn that the Handler hands to
@@ -45,13 +46,41 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 	return s
 }
 
+// expiredText is what a client is told whose token has expired.
+var expiredText = access.ErrExpired.Error() + ": connect again with a new one"
+
+// refuseUntaken answers what had come before the token expired, and nobody has taken.
+func (s *session) refuseUntaken() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	s.in.End(access.ErrExpired)
+	_ = s.in.Receive(ctx, untakenSink{s.conn}) // its error is that all of it was answered, or that the client takes nothing
+}
+
+// untakenSink takes what is to be refused.
+type untakenSink struct{ *conn }
+
+// TrySend implements bridge.Sink.
+func (untakenSink) TrySend(jsonrpc.Message) bool { return false }
+
+// Send implements bridge.Sink.
+func (u untakenSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	err := u.refuseLate(ctx, m)
+	if err == nil {
+		u.in.took()
+	}
+	return err
+}
+
 // endWith ends the session when the token that it was opened with is not valid any more: at once if it was
-// revoked, and if it has expired when calls in progress have been answered. stop must be called.
+// revoked, and if it has expired when calls in progress have been answered: requests that come meanwhile are refused. stop
+// must be called.
 func (s *session) endWith(token context.Context) (stop func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.ctx = ctx
 	unused := context.AfterFunc(token, func() {
 		if context.Cause(token) == access.ErrExpired {
+			s.expired.Store(true)
 			cancel(access.ErrExpired)
 			return
 		}
@@ -75,7 +104,8 @@ func (s *session) Close(err error) error {
 	case context.Cause(s.ctx) == bridge.ErrReclaimed || errors.Is(err, bridge.ErrReclaimed):
 		s.close(websocket.StatusTryAgainLater, bridge.ErrReclaimed.Error())
 	case context.Cause(s.ctx) == access.ErrExpired:
-		s.close(websocket.StatusPolicyViolation, access.ErrExpired.Error()+": connect again with a new one")
+		s.refuseUntaken()
+		s.close(websocket.StatusPolicyViolation, expiredText)
 	case errors.Is(err, bridge.ErrBusy):
 		s.close(websocket.StatusTryAgainLater, bridge.ErrBusy.Error())
 	case errors.Is(err, bridge.ErrSlow):
