@@ -195,6 +195,19 @@ func otherCommands() []subcommand {
 			Notes:    []string{"Exit status: 0 all is well, 1 a command cannot be found, 2 mistakes in the file."},
 		},
 	}, {
+		run: health,
+		Command: manual.Command{
+			Name: "health", Summary: "say whether a bridge that serves is ready",
+			Usage: []string{"health [ADDRESS]"},
+			Examples: []manual.Example{
+				{Says: "The one at the default address, 127.0.0.1:8080", Line: "health"},
+				{Says: "At another port, with TLS", Line: "health https://127.0.0.1:8443"},
+				{Says: "At a Unix socket", Line: "health unix:/run/mcp-bridge.sock"},
+				{Says: "Only whether the process lives", Line: "health http://127.0.0.1:8080/healthz"},
+			},
+			Notes: []string{"For a container's HEALTHCHECK, and for scripts. It asks /readyz unless the address has a path, sends no token, and does not verify the certificate. Exit status: 0 it is ready, 1 it is not, or nobody answers within 5s."},
+		},
+	}, {
 		run: runDemo,
 		Command: manual.Command{
 			Name: "demo", Summary: "the demo server itself, on stdin and stdout",
