@@ -22,6 +22,8 @@ type Server struct {
 	base string
 	gate chan struct{} // nil: open
 
+	registering, release chan struct{} // see HoldRegistration
+
 	mu     sync.Mutex
 	asked  map[string]int // requests by path
 	valid  map[string]bool
@@ -44,6 +46,12 @@ func New(t *testing.T) *Server {
 func (s *Server) Hold() (approve func()) {
 	s.gate = make(chan struct{})
 	return func() { close(s.gate) }
+}
+
+// HoldRegistration makes registrations wait until refuse is called. Each is told over the channel.
+func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func()) {
+	s.registering, s.release = make(chan struct{}), make(chan struct{})
+	return s.registering, func() { close(s.release) }
 }
 
 // OfferDevice has the server offer device codes, which are approved at once.
@@ -82,6 +90,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
+	}
+	if r.URL.Path == "/register" && s.registering != nil {
+		select {
+		case s.registering <- struct{}{}:
+		case <-s.release:
+		}
+		<-s.release
+		http.Error(w, "", http.StatusForbidden)
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,21 +21,23 @@ func (c *Credential) take(ctx context.Context) (release func(), err error) {
 	case c.turn <- struct{}{}:
 		return func() { <-c.turn }, nil
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("another request is finding out where to sign in: %w", ctx.Err())
 	}
 }
 
 // unauthorized answers a 401. old is what the request had, nil: nothing. again: old was new a moment ago.
 // It returns what to try next; nil without an error: nobody can sign in there, and the 401 is the answer.
 func (c *Credential) unauthorized(ctx context.Context, d auth.Demand, old *held, again bool) (*held, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	next, reason, err := c.answer401(ctx, d, old, again)
-	switch {
-	case errors.Is(err, errNoSignIn):
-		return nil, nil
-	case next != nil || err != nil:
-		return next, err
+	if next == nil && err == nil {
+		next, err = c.personSigns(ctx, reason, old)
 	}
-	return c.personSigns(ctx, reason, old)
+	if errors.Is(err, errNoSignIn) {
+		return nil, nil
+	}
+	return next, c.waited(ctx, err)
 }
 
 // answer401 does what needs no person. Without a result and an error, a person must sign in, for the reason.
@@ -56,7 +58,7 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 		return nil, "", err
 	}
 	s, err := c.siteOf401(ctx, d, old)
-	if err != nil && (old == nil || !auth.Is(err, auth.Unavailable)) {
+	if err != nil && (old == nil || ctx.Err() != nil || !auth.Is(err, auth.Unavailable)) {
 		return nil, "", err
 	}
 	moved := old != nil && s != nil && !s.Origin && !s.names(old.stored.Issuer)
@@ -107,6 +109,9 @@ func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*
 		s = nil
 	}
 	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("registering at %s: %w", s.Server.Issuer, ctx.Err())
+		}
 		c.notice(err)
 		return nil, errNoSignIn
 	}
@@ -143,11 +148,13 @@ func (c *Credential) note(ctx context.Context, d auth.Demand, old *held, stepUp 
 // forbidden answers a 403 with insufficient_scope: somebody signs in again, for all scopes so far and
 // those that the server names (the specification's step-up authorization flow).
 func (c *Credential) forbidden(ctx context.Context, d auth.Demand, old *held) (*held, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	next, err := c.answer403(ctx, d, old)
-	if next != nil || err != nil {
-		return next, err
+	if next == nil && err == nil {
+		next, err = c.personSigns(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
 	}
-	return c.personSigns(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
+	return next, c.waited(ctx, err)
 }
 
 func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*held, error) {

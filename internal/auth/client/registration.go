@@ -114,7 +114,7 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 	switch id {
 	case "":
 	case c.o.ClientID:
-		return auth.Client{ID: id, Secret: c.o.ClientSecret.Reveal(), Key: c.o.ClientKey, Method: c.o.ClientMethod}, nil
+		return auth.Client{ID: id, Secret: c.o.ClientSecret.Reveal(), Key: c.o.ClientKey}, nil
 	case c.o.Document:
 		method := auth.MethodNone
 		if c.o.ClientKey != nil {

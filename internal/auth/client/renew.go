@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
@@ -39,7 +40,7 @@ func (f *flight) wait(ctx context.Context) (*held, error) {
 	case <-f.done:
 		return f.got, f.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("the token is being renewed: %w", ctx.Err())
 	}
 }
 

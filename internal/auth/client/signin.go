@@ -32,6 +32,14 @@ type SignInOptions struct {
 	// nil: that is not looked at.
 	Known *tokenstore.Generation
 	Limit time.Duration // for the person; 0: 10 minutes
+	// Doing is told what Begin waits for next, in a few words. nil: nobody is.
+	Doing func(what string)
+}
+
+func (o SignInOptions) doing(what string) {
+	if o.Doing != nil {
+		o.Doing(what)
+	}
 }
 
 // ErrSignedIn is what Begin returns if somebody has signed in meanwhile.
@@ -88,6 +96,7 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 	if f.wants, err = c.wanted(ctx); err != nil {
 		return f, err
 	}
+	o.doing("waiting for the metadata of " + c.o.Server + " and of its authorization server")
 	if f.site, err = c.discover(ctx, f.wants.Announced, false); err != nil {
 		return f, err
 	}
@@ -148,9 +157,11 @@ func (f *Flow) makeKey(ctx context.Context) error {
 }
 
 func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
+	o.doing("waiting for a registration at " + f.site.Server.Issuer)
 	if f.who, err = f.c.identify(ctx, f.site, f.c.redirectURI(f.c.port()), f.scopes, o.Anew); err != nil {
 		return err
 	}
+	o.doing("waiting for a code of " + f.site.Server.Issuer)
 	d, err := f.c.caller.AuthorizeDevice(ctx, f.site.Server, f.who, f.c.resource(f.site), f.scopes)
 	if err != nil {
 		f.finish(err)
@@ -174,6 +185,7 @@ func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	expect := auth.Expectation{State: auth.NewState(), Issuer: f.site.Server.Issuer, IssParameter: f.site.Server.IssParameter}
 	f.receiver = newReceiver(f.redirect, expect)
 	f.serve(listeners)
+	o.doing("waiting for a registration at " + f.site.Server.Issuer)
 	if f.who, err = c.identify(ctx, f.site, f.redirect, f.scopes, o.Anew); err != nil {
 		return err
 	}

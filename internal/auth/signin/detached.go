@@ -21,8 +21,9 @@ type order struct {
 	Known        tokenstore.Generation `json:"known"`
 }
 
-// A report is one line: how a sign-in has begun.
+// A report is one line: how a sign-in has begun, or before that what it waits for.
 type report struct {
+	Doing string `json:"doing,omitempty"`
 	Error string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
 }
 
@@ -34,19 +35,20 @@ func RunDetached(ctx context.Context, in io.Reader, out io.Writer, lookup func(s
 		return errors.New("login --detached is for mcp-bridge itself: it reads what to do from stdin")
 	}
 	o.Settings.Client.Secret = tokenstore.NewSecret(o.ClientSecret)
+	tell := func(r report) { _ = json.NewEncoder(out).Encode(r) } // who has started us may be gone
 	began := func(err error) {
 		var r report
 		if err != nil {
 			r.Error = err.Error()
 		}
-		_ = json.NewEncoder(out).Encode(r) // who has started us may be gone
+		tell(r)
 	}
-	return signPerson(ctx, o, lookup, began)
+	return signPerson(ctx, o, lookup, func(what string) { tell(report{Doing: what}) }, began)
 }
 
-// signPerson has a person sign in. began is called once.
-func signPerson(ctx context.Context, o order, lookup func(string) (string, bool), began func(error)) error {
-	f, end, err := o.begin(ctx, lookup)
+// signPerson has a person sign in. doing is told what is waited for before that has begun; then began is called once.
+func signPerson(ctx context.Context, o order, lookup func(string) (string, bool), doing func(string), began func(error)) error {
+	f, end, err := o.begin(ctx, lookup, doing)
 	defer end()
 	if errors.Is(err, tokenstore.ErrBusy) || errors.Is(err, client.ErrSignedIn) {
 		began(nil)
@@ -60,7 +62,7 @@ func signPerson(ctx context.Context, o order, lookup func(string) (string, bool)
 }
 
 // begin begins the sign-in. end is called in any case.
-func (o order) begin(ctx context.Context, lookup func(string) (string, bool)) (f *client.Flow, end func(), err error) {
+func (o order) begin(ctx context.Context, lookup func(string) (string, bool), doing func(string)) (f *client.Flow, end func(), err error) {
 	end = func() {}
 	options, err := o.Settings.Options(ctx)
 	if err != nil {
@@ -75,7 +77,7 @@ func (o order) begin(ctx context.Context, lookup func(string) (string, bool)) (f
 		options.HTTP.CloseIdleConnections()
 	}
 	browser, _ := FindBrowser(o.Settings.NoBrowser, lookup)
-	f, err = c.Begin(ctx, client.SignInOptions{Browser: browser, Known: &o.Known})
+	f, err = c.Begin(ctx, client.SignInOptions{Browser: browser, Known: &o.Known, Doing: doing})
 	return f, end, err
 }
 
@@ -109,15 +111,20 @@ func detach(command []string, o order) (said *os.File, err error) {
 	return said, nil
 }
 
-// readReport waits for the report.
-func readReport(said *os.File) error {
-	line, err := bufio.NewReader(io.LimitReader(said, 64<<10)).ReadBytes('\n')
-	var r report
-	if err != nil || json.Unmarshal(line, &r) != nil {
-		return errors.New("the process that signs in ended before it could begin")
+// readReport waits for the report of how it has begun; doing is told those before.
+func readReport(said *os.File, doing func(string)) error {
+	lines := bufio.NewReader(io.LimitReader(said, 64<<10))
+	for {
+		line, err := lines.ReadBytes('\n')
+		var r report
+		switch {
+		case err != nil || json.Unmarshal(line, &r) != nil:
+			return errors.New("the process that signs in ended before it could begin")
+		case r.Error != "":
+			return errors.New(r.Error)
+		case r.Doing == "":
+			return nil
+		}
+		doing(r.Doing)
 	}
-	if r.Error != "" {
-		return errors.New(r.Error)
-	}
-	return nil
 }

@@ -38,6 +38,9 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	case Off:
 		o.DPoP = client.DPoPOff
 	}
+	if s.Personal() {
+		o.Wait = cmp.Or(s.Wait, DefaultWait)
+	}
 	var err error
 	if s.Client.SecretFile != "" {
 		if o.ClientSecret, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {

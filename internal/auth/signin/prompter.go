@@ -39,8 +39,9 @@ type Prompter struct {
 
 // A start is the beginning of a sign-in, for all who wait for it.
 type start struct {
-	done chan struct{}
-	err  error // once done is closed
+	done  chan struct{}
+	err   error  // once done is closed
+	doing string // what it waits for; guarded by the lock of the Prompter
 }
 
 // NewPrompter returns a Prompter. Close ends it.
@@ -106,7 +107,13 @@ func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-		return ctx.Err()
+		if context.Cause(ctx) != client.ErrWaited {
+			return ctx.Err()
+		}
+		p.mu.Lock()
+		need.Reason = "the sign-in has not begun within the time of --auth-wait, it is still " + cmp.Or(s.doing, "starting")
+		p.mu.Unlock()
+		return &need
 	}
 	if s.err != nil {
 		return &client.Permanent{What: "nobody can sign in to " + c.Server(), Err: s.err}
@@ -125,17 +132,22 @@ func (p *Prompter) run(s *start, o order) {
 			close(s.done)
 		})
 	}
+	doing := func(what string) {
+		p.mu.Lock()
+		s.doing = what
+		p.mu.Unlock()
+	}
 	if p.o.Command != nil {
 		said, err := detach(p.o.Command, o)
 		if err == nil {
 			stop := context.AfterFunc(p.life, func() { _ = said.Close() })
-			began(readReport(said))
+			began(readReport(said, doing))
 			stop()
 			_ = said.Close()
 			return
 		}
 	}
-	_ = signPerson(p.life, o, p.o.Lookup, began) // LastEnd has the error
+	_ = signPerson(p.life, o, p.o.Lookup, doing, began) // LastEnd has the error
 }
 
 // wait waits for the person's answer.
@@ -174,6 +186,9 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 		case <-late.C:
 			return &need
 		case <-ctx.Done():
+			if context.Cause(ctx) == client.ErrWaited {
+				return &need
+			}
 			return ctx.Err()
 		}
 	}

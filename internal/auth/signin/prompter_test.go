@@ -14,14 +14,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
 // An instance is what one process has of a server.
 type instance struct {
-	prompter *Prompter
-	client   *http.Client
-	told     chan client.Required
-	options  client.Options
+	prompter   *Prompter
+	client     *http.Client
+	credential *client.Credential
+	told       chan client.Required
+	options    client.Options
 }
 
 // newInstance returns one. detached: a process of its own signs in.
@@ -40,7 +42,7 @@ func newInstance(t *testing.T, server *authtest.Server, dir string, detached boo
 	o.SignIn = in.prompter.SignIn
 	c, err := client.New(o)
 	bridgetest.Must(t, err)
-	in.options = o
+	in.options, in.credential = o, c
 	in.client = &http.Client{Transport: &client.Transport{Base: o.HTTP.Transport, Credential: c}}
 	t.Cleanup(func() {
 		in.prompter.Close()
@@ -48,6 +50,13 @@ func newInstance(t *testing.T, server *authtest.Server, dir string, detached boo
 		o.HTTP.CloseIdleConnections()
 	})
 	return in
+}
+
+// doing returns what the sign-in that begins waits for.
+func (in *instance) doing() string {
+	in.prompter.mu.Lock()
+	defer in.prompter.mu.Unlock()
+	return in.prompter.start.doing
 }
 
 func (in *instance) call(ctx context.Context, url string) error {
@@ -127,6 +136,30 @@ func TestWaitEnds(t *testing.T) {
 	approve()
 	in.prompter.o.Settings.Wait = time.Minute
 	bridgetest.Must(t, in.call(t.Context(), server.URL))
+}
+
+// A request does not wait longer for the beginning of a sign-in than for the sign-in, and says what takes so long.
+func TestBeginningIsBounded(t *testing.T) {
+	for name, detached := range map[string]bool{"detached": true, "in the instance": false} {
+		t.Run(name, func(t *testing.T) {
+			server := authtest.New(t)
+			registering, refuse := server.HoldRegistration()
+			defer refuse()
+			in := newInstance(t, server, t.TempDir(), detached, time.Minute)
+			ctx, late := context.WithCancelCause(t.Context())
+			failed := make(chan error, 1)
+			go func() { failed <- in.prompter.SignIn(ctx, in.credential, client.Required{}) }()
+			<-registering
+			for in.doing() == "" || strings.Contains(in.doing(), "metadata") { // its report is on its way
+				httpdial.Pause(t.Context(), nil, time.Millisecond)
+			}
+			late(client.ErrWaited)
+			err := <-failed
+			if need, ok := errors.AsType[*client.Required](err); !ok || !strings.Contains(need.Reason, "--auth-wait") || !strings.Contains(need.Reason, "waiting for a registration at ") {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
 }
 
 // After a person has said no, nothing is opened again for a while.
