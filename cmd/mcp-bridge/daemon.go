@@ -74,14 +74,22 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 			d.unlook()
 		}
 	}()
-	if err := d.begin(where, to); err != nil {
+	if err := d.begin(ctx, where, to); err != nil {
+		if ctx.Err() != nil {
+			return stopped(ctx)
+		}
 		return err
 	}
 	defer d.sockets.Close()
 	wg.Go(func() { d.hangups(background) })
 	defer d.notify.Watch(d.alive, d.unheard)()
 	d.serve(ctx)
-	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+	return stopped(ctx)
+}
+
+// stopped returns why a run has ended whose ctx is done; nil: somebody has asked for that.
+func stopped(ctx context.Context) error {
+	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
@@ -95,8 +103,8 @@ func (d *daemon) states() (all []metrics.Server) {
 	return all
 }
 
-// begin sets up the servers and the sockets. No reload comes in between.
-func (d *daemon) begin(where addresses, to target) error {
+// begin sets up the servers and the sockets. No reload comes in between. ctx ends a wait for the system's keyring.
+func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	// The sockets come first: those of systemd stand in environment variables,
@@ -108,7 +116,7 @@ func (d *daemon) begin(where addresses, to target) error {
 	err = d.look()
 	var first []hub.Spec
 	if err == nil {
-		first, err = d.prepare(to)
+		first, err = d.prepare(ctx, to)
 	}
 	if err == nil {
 		err = d.apply(first)
@@ -130,9 +138,9 @@ func (d *daemon) unheard(err error) {
 }
 
 // prepare returns the servers to begin with.
-func (d *daemon) prepare(to target) ([]hub.Spec, error) {
+func (d *daemon) prepare(ctx context.Context, to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
-		return d.load()
+		return d.load(ctx)
 	}
 	d.total = d.flags.scale.maxTotal
 	spec, err := d.flags.spec(to, d.env, d.log)
@@ -144,7 +152,7 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 			return nil, err
 		}
 	}
-	if err := d.flags.target.credential(context.Background(), &spec.Upstream, nil, &d.auth, d.env, d.log); err != nil {
+	if err := d.flags.target.credential(ctx, &spec.Upstream, nil, &d.auth, d.env, d.log); err != nil {
 		return nil, err
 	}
 	d.traced.hideServer(spec.Upstream)
@@ -154,7 +162,7 @@ func (d *daemon) prepare(to target) ([]hub.Spec, error) {
 }
 
 // load reads the configuration file.
-func (d *daemon) load() ([]hub.Spec, error) {
+func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
 	d.files.Store(&c.Files) // of a broken one too: it may be mended
@@ -176,7 +184,7 @@ func (d *daemon) load() ([]hub.Spec, error) {
 			if all[i].Name != s.Name {
 				continue
 			}
-			if err := d.flags.target.credential(context.Background(), &all[i].Upstream, authOf(s), &d.auth, d.env, d.log); err != nil {
+			if err := d.flags.target.credential(ctx, &all[i].Upstream, authOf(s), &d.auth, d.env, d.log); err != nil {
 				return nil, fmt.Errorf("server %q: %w", s.Name, err)
 			}
 		}
@@ -333,7 +341,7 @@ func (d *daemon) reload(ctx context.Context) {
 		d.reloadScopes()
 		return
 	}
-	all, err := d.load()
+	all, err := d.load(ctx)
 	if err == nil {
 		err = d.apply(all)
 	}
