@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// ClientCredentials is a Machine that is itself the client: with Options.ClientSecret, or with
-// Options.ClientKey (RFC 6749, 4.4).
+// ClientCredentials is a Machine that is itself the client, with the secret or the key of Options.Proof (RFC 6749, 4.4).
 type ClientCredentials struct{}
 
 func (ClientCredentials) identity() string { return "client-credentials" }
@@ -48,6 +48,8 @@ type Enterprise struct {
 	HTTP *http.Client
 	// IDToken returns the id token of the person. It is called at each use.
 	IDToken func(ctx context.Context) (string, error)
+	// Secret returns that of Client, as it is now. It is called at each use. nil: Client has it.
+	Secret func() (tokenstore.Secret, error)
 }
 
 // IDTokenFile returns an Enterprise.IDToken that reads a file.
@@ -62,6 +64,14 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	if err != nil {
 		return auth.Token{}, err
 	}
+	who := e.Client
+	if e.Secret != nil {
+		secret, err := e.Secret()
+		if err != nil {
+			return auth.Token{}, err
+		}
+		who.Secret = secret.Reveal()
+	}
 	caller := *m.caller
 	if e.HTTP != nil {
 		caller.HTTP = e.HTTP
@@ -72,7 +82,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 			return auth.Token{}, err
 		}
 	}
-	t, err := caller.Token(ctx, idp, e.Client, auth.TokenExchange(auth.Exchange{
+	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.Exchange{
 		Subject: id, SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)

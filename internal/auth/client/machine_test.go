@@ -20,6 +20,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
+// withSecret is the ProofFunc of a client that has a secret.
+func withSecret() (tokenstore.Secret, *auth.Signer, error) {
+	return tokenstore.NewSecret("secret-canary"), nil, nil
+}
+
 // TestClientCredentials: a machine signs in by itself, and again when the token ends.
 func TestClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -30,9 +35,9 @@ func TestClientCredentials(t *testing.T) {
 		t.Run(map[bool]string{false: "secret", true: "key"}[withKey], func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				o := w.options()
-				o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+				o.Machine, o.Proof = ClientCredentials{}, withSecret
 				if withKey {
-					o.ClientSecret, o.ClientKey = tokenstore.Secret{}, signer
+					o.Proof = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.Secret{}, signer, nil }
 				}
 				c := w.credential(t, o)
 				w.wantServed(t, c)
@@ -49,6 +54,26 @@ func TestClientCredentials(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestRotatedSecret: a secret and a key are asked for at each use, so that new ones count with nothing restarted.
+func TestRotatedSecret(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		secret := "old-canary"
+		o := w.options()
+		o.Machine = ClientCredentials{}
+		o.Proof = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), nil, nil }
+		c := w.credential(t, o)
+		for i, now := range []string{"old-canary", "new-canary"} {
+			secret = now
+			w.wantServed(t, c)
+			r := http.Request{Header: w.heads[i]}
+			if _, got, _ := r.BasicAuth(); got != secret {
+				t.Errorf("request %d had another secret", i)
+			}
+			time.Sleep(2 * time.Hour)
+		}
+	})
 }
 
 // TestJWTBearer: the file is read at each use; what is refused is not tried again at once.
@@ -88,7 +113,7 @@ func TestEnterprise(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "id")
 		bridgetest.Must(t, os.WriteFile(file, []byte("id-canary"), 0o600))
 		o := w.options()
-		o.ClientSecret = tokenstore.NewSecret("secret-canary")
+		o.Proof = withSecret
 		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"}, IDToken: IDTokenFile(file)}
 		w.wantServed(t, w.credential(t, o))
 		x, j := idp.forms[0], w.forms[0]
@@ -112,7 +137,7 @@ func TestDPoP(t *testing.T) {
 		w.then("/mcp", func(http.ResponseWriter, *http.Request) bool { return false }, nonce)
 		w.then("/token", answer(400, `{"error":"use_dpop_nonce"}`, "DPoP-Nonce", "n0"))
 		o := w.options()
-		o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+		o.Machine, o.Proof = ClientCredentials{}, withSecret
 		c := w.credential(t, o)
 		w.wantServed(t, c)
 		w.wantServed(t, w.credential(t, o)) // the key is stored
@@ -171,7 +196,7 @@ func TestEnterpriseOther(t *testing.T) {
 func TestDPoPRequired(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		o := w.options()
-		o.Machine, o.ClientSecret, o.DPoP = ClientCredentials{}, tokenstore.NewSecret("secret-canary"), DPoPRequire
+		o.Machine, o.Proof, o.DPoP = ClientCredentials{}, withSecret, DPoPRequire
 		_, _, err := w.post(t, w.credential(t, o))
 		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "DPoP") {
 			t.Errorf("the error is %v", err)

@@ -46,24 +46,27 @@ type Options struct {
 	IssuerAliases map[string]string // see auth.Caller
 	DPoP          DPoP
 
-	ClientID     string            // registered by hand; "": none
-	ClientIssuer string            // where that was; "": nobody said
-	ClientSecret tokenstore.Secret // of ClientID
-	ClientKey    *auth.Signer      // of ClientID, for private_key_jwt
-	Document     string            // address of the client's metadata document; "": none
-	NotDynamic   bool              // the client may not register itself
-	RedirectHost string            // "127.0.0.1" (""), or "localhost" for servers that ask for it
-	RedirectPort int               // 0: made of the key
-	Machine      Machine           // signs in without a person; nil: a person does
-	SignIn       SignInFunc        // called when a person must sign in; nil: a Required error says so
-	Wait         time.Duration     // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
-	Notice       func(error)       // told of what no caller gets as its error; may be called concurrently; nil: nobody
+	ClientID     string        // registered by hand; "": none
+	ClientIssuer string        // where that was; "": nobody said
+	Proof        ProofFunc     // of ClientID, or of Document: called at each use; nil: it has neither a secret nor a key
+	Document     string        // address of the client's metadata document; "": none
+	NotDynamic   bool          // the client may not register itself
+	RedirectHost string        // "127.0.0.1" (""), or "localhost" for servers that ask for it
+	RedirectPort int           // 0: made of the key
+	Machine      Machine       // signs in without a person; nil: a person does
+	SignIn       SignInFunc    // called when a person must sign in; nil: a Required error says so
+	Wait         time.Duration // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
+	Notice       func(error)   // told of what no caller gets as its error; may be called concurrently; nil: nobody
 }
 
 // A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the
 // request goes on. A *Required that it returns goes to whoever made the request. It may wait as long
 // as ctx, whose cause is ErrWaited when Options.Wait is over; several requests may call it at the same time.
 type SignInFunc func(ctx context.Context, c *Credential, need Required) error
+
+// A ProofFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. It may be called
+// concurrently.
+type ProofFunc func() (secret tokenstore.Secret, key *auth.Signer, err error)
 
 // A Machine gets tokens without a person.
 type Machine interface {

@@ -114,13 +114,15 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 	switch id {
 	case "":
 	case c.o.ClientID:
-		return auth.Client{ID: id, Secret: c.o.ClientSecret.Reveal(), Key: c.o.ClientKey}, nil
+		secret, key, err := c.proof()
+		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, err
 	case c.o.Document:
+		_, key, err := c.proof()
 		method := auth.MethodNone
-		if c.o.ClientKey != nil {
+		if key != nil {
 			method = auth.MethodPrivateKey
 		}
-		return auth.Client{ID: id, Key: c.o.ClientKey, Method: method}, nil
+		return auth.Client{ID: id, Key: key, Method: method}, err
 	}
 	all, err := c.o.Store.Registrations(ctx, issuer)
 	if err != nil {
@@ -132,6 +134,14 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 		}
 	}
 	return auth.Client{ID: id, Method: auth.MethodNone}, nil
+}
+
+// proof returns the secret or the key of a client that somebody has registered.
+func (c *Credential) proof() (tokenstore.Secret, *auth.Signer, error) {
+	if c.o.Proof == nil {
+		return tokenstore.Secret{}, nil, nil
+	}
+	return c.o.Proof()
 }
 
 // forget deletes a registration that the issuer does not know any more. It reports whether the client

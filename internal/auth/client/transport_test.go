@@ -396,7 +396,7 @@ func TestResource(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.resource = x.published
 				o := w.options()
-				o.Machine, o.ClientSecret = ClientCredentials{}, tokenstore.NewSecret("secret-canary")
+				o.Machine, o.Proof = ClientCredentials{}, withSecret
 				x.change(&o)
 				w.wantServed(t, w.credential(t, o))
 				if got := w.forms[0].Get("resource"); got != x.want {

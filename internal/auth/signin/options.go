@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// Options returns the settings as the client takes them, with their Store opened, their secret files read, and an HTTP
+// Options returns the settings as the client takes them, with their Store opened, their files of secrets and keys looked at (they are read again at each use), and an HTTP
 // client of their own, whose CloseIdleConnections is called in the end. SignIn and Notice are left to the
 // caller. ctx bounds a question to the system's keyring. It makes no request.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
@@ -26,7 +26,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	o := client.Options{
 		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
 		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases,
-		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, ClientSecret: s.Client.Secret, Document: s.Client.MetadataURL,
+		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, Proof: s.proof, Document: s.Client.MetadataURL,
 		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
 	}
 	if s.Resource == Off {
@@ -42,12 +42,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 		o.Wait = cmp.Or(s.Wait, DefaultWait)
 	}
 	var err error
-	if s.Client.SecretFile != "" {
-		if o.ClientSecret, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
-			return client.Options{}, err
-		}
-	}
-	if o.ClientKey, err = s.signer(); err != nil {
+	if _, _, err = s.proof(); err != nil {
 		return client.Options{}, err
 	}
 	if o.Machine, err = s.machine(); err != nil {
@@ -78,6 +73,17 @@ func (s Settings) http(named string) (*http.Client, error) {
 	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivate, TLS: trust})
 }
 
+// proof is a client.ProofFunc: it reads the files.
+func (s Settings) proof() (secret tokenstore.Secret, key *auth.Signer, err error) {
+	if secret = s.Client.Secret; s.Client.SecretFile != "" {
+		if secret, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
+			return secret, nil, err
+		}
+	}
+	key, err = s.signer()
+	return secret, key, err
+}
+
 // signer returns what signs client assertions; nil: nothing does.
 func (s Settings) signer() (*auth.Signer, error) {
 	if s.Client.KeyFile == "" {
@@ -106,12 +112,14 @@ func (s Settings) machine() (client.Machine, error) {
 	case JWTBearer:
 		return client.JWTBearer{File: s.AssertionFile}, nil
 	case Enterprise:
-		secret := s.IDP.ClientSecret
-		if s.IDP.SecretFile != "" {
-			var err error
-			if secret, err = secretIn("idp-client-secret-file", s.IDP.SecretFile); err != nil {
-				return nil, err
+		secret := func() (tokenstore.Secret, error) {
+			if s.IDP.SecretFile == "" {
+				return s.IDP.ClientSecret, nil
 			}
+			return secretIn("idp-client-secret-file", s.IDP.SecretFile)
+		}
+		if _, err := secret(); err != nil {
+			return nil, err
 		}
 		own, err := s.http(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
 		if err != nil {
@@ -120,7 +128,8 @@ func (s Settings) machine() (client.Machine, error) {
 		return client.Enterprise{
 			HTTP:    own,
 			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, Token: s.IDP.TokenURL},
-			Client:  auth.Client{ID: s.IDP.ClientID, Secret: secret.Reveal()},
+			Client:  auth.Client{ID: s.IDP.ClientID},
+			Secret:  secret,
 			IDToken: client.IDTokenFile(s.IDP.IDTokenFile),
 		}, nil
 	}

@@ -83,15 +83,25 @@ func TestOptions(t *testing.T) {
 	o, err := s.Options(t.Context())
 	bridgetest.Must(t, err)
 	defer o.HTTP.CloseIdleConnections()
-	if o.ClientSecret.Reveal() != "secret-canary" || !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.Extra[0].Value != "y" || o.Store.Dir() != s.Dir {
+	for _, text := range []string{"secret-canary", "rotated-canary"} {
+		write("secret", text+"\n")
+		if secret, _, err := o.Proof(); err != nil || secret.Reveal() != text {
+			t.Errorf("the secret is not that of the file: %v", err)
+		}
+	}
+	if !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.Extra[0].Value != "y" || o.Store.Dir() != s.Dir {
 		t.Errorf("options are %+v", o)
 	}
 	s.Client = Client{ID: "c", KeyFile: write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))), KeyID: "k1"}
 	s.Mode = ClientCredentials
 	o, err = s.Options(t.Context())
 	bridgetest.Must(t, err)
-	if o.ClientKey == nil || o.Machine == nil {
-		t.Errorf("options are %+v", o)
+	if _, signer, err := o.Proof(); signer == nil || err != nil || o.Machine == nil {
+		t.Errorf("options are %+v: %v", o, err)
+	}
+	bridgetest.Must(t, os.Remove(s.Client.KeyFile))
+	if _, _, err := o.Proof(); err == nil || !strings.Contains(err.Error(), "--auth-key") {
+		t.Errorf("a key that is gone: %v", err)
 	}
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "empty": write("empty", "\n"), "lines": write("lines", "a\nb"), "large": write("large", strings.Repeat("x", maxFile+1))} {
 		s.Mode, s.Client = Auto, Client{ID: "c", SecretFile: path}
