@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
 // browse is what $BROWSER calls: it follows redirects, as a browser does.
@@ -74,6 +75,23 @@ func (m *machine) run(stdin *os.File, watch func(stdout io.Reader), args ...stri
 	return status, out.String(), errs.String()
 }
 
+// endTokens has all stored access tokens end by their own word.
+func (m *machine) endTokens() {
+	m.t.Helper()
+	store, err := tokenstore.Open(m.t.Context(), tokenstore.Options{Dir: m.env[authDirVariable]})
+	bridgetest.Must(m.t, err)
+	all, err := store.List()
+	bridgetest.Must(m.t, err)
+	for _, one := range all {
+		bridgetest.Must(m.t, store.WithLock(m.t.Context(), one.Key, func(l *tokenstore.Locked) error {
+			c := l.Entry().Credential
+			c.Expires = time.Now().Add(-time.Minute)
+			_, err := l.Save(c, l.Entry().Generation)
+			return err
+		}))
+	}
+}
+
 // want runs the program and checks its exit status and that its output has words.
 func (m *machine) want(status int, words string, args ...string) string {
 	m.t.Helper()
@@ -109,6 +127,31 @@ func TestLoginStatusLogout(t *testing.T) {
 	m.want(exitOK, "Signed in", "login", server.URL)
 	if n := server.Asked("/register"); n != 3 { // each profile has its own port
 		t.Errorf("%d registrations", n)
+	}
+}
+
+// status --check does not spend the refresh token of a client that somebody has registered by hand, unless the flags say which that
+// is: without its secret the server would refuse it, and might revoke all.
+func TestStatusCheckNeedsTheClient(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", "--client-id", "mine", server.URL)
+	m.endTokens()
+	asked := server.Asked("/token")
+	for _, args := range [][]string{{"status", "--check"}, {"status", "--check", server.URL}, {"status", "--check", "--client-id", "other", server.URL}} {
+		m.want(exitOK, "not renewed: give --client-id mine, ", args...)
+	}
+	if n := server.Asked("/token"); n != asked {
+		t.Errorf("%d token requests", n-asked)
+	}
+	if m.want(exitOK, "signed in", "status", "--check", "--client-id", "mine", server.URL); server.Asked("/token") != asked+1 {
+		t.Errorf("with its client id: %d token requests", server.Asked("/token")-asked)
+	}
+	m.want(exitOK, "Signed in", "login", "--profile", "own", server.URL) // this one has registered itself
+	m.endTokens()
+	asked = server.Asked("/token")
+	if m.want(exitOK, "signed in", "status", "--check", "--profile", "own", server.URL); server.Asked("/token") != asked+1 {
+		t.Errorf("of a client that has registered itself: %d token requests", server.Asked("/token")-asked)
 	}
 }
 
