@@ -104,6 +104,20 @@ func (f *listenFlags) open(where addresses, authenticated bool, log hclog.Logger
 	return ls, err
 }
 
+// public returns an address of ls that other machines reach and where nobody is authenticated: open lets that be with --insecure
+// only. "": there is none.
+func (f *listenFlags) public(ls listen.Listeners, authenticated bool) string {
+	if authenticated || f.caFile != "" {
+		return ""
+	}
+	for _, l := range ls {
+		if addr := l.Addr().String(); !l.IsUnix() && !access.IsLoopbackAddr(addr) {
+			return addr
+		}
+	}
+	return ""
+}
+
 // fileMode is a flag value like 0660.
 type fileMode fs.FileMode
 

@@ -29,6 +29,10 @@ import (
 // the end of the run, as the sessions of a server that a reload has removed go on for a while. Its methods may be
 // called concurrently. The zero value works; close ends it.
 type credentials struct {
+	// public is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
+	// It is set before anything is given.
+	public string
+
 	mu   sync.Mutex
 	open map[[sha256.Size]byte]*outbound.Authorizer
 }
@@ -60,6 +64,9 @@ func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Se
 			c.open = map[[sha256.Size]byte]*outbound.Authorizer{}
 		}
 		c.open[key] = a
+		if c.public != "" {
+			log.Warn("whoever reaches the address uses this server with your credential, without having to show who he is (--insecure); --token-file asks clients for tokens", "address", c.public)
+		}
 	}
 	spec.Remote.Authorize = a.Authorize
 	if s.Personal() && s.Prompt != signin.PromptError {

@@ -113,6 +113,7 @@ func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 	if err != nil {
 		return err
 	}
+	d.auth.public = d.flags.listen.public(sockets, d.guard.Authenticates())
 	err = d.look()
 	var first []hub.Spec
 	if err == nil {
