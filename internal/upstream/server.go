@@ -158,8 +158,11 @@ func (s *Server) probeOptions() probe.Options {
 		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
 		Agreed: s.endOtherEra, Failed: s.status.failed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
+	if !s.IsCommand() {
+		o.Longer = httpdial.WithWait(0, s.spec.Remote.AuthorizeTime)
+	}
 	if s.isHTTP() {
-		o.Discover, o.Longer = s.dialers.remote.Discover, httpdial.WithWait(0, s.spec.Remote.AuthorizeTime)
+		o.Discover = s.dialers.remote.Discover
 	}
 	return o
 }

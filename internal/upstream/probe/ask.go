@@ -36,7 +36,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, err
 	}
 	asked := time.Now()
-	m, err := askOn(ctx, conn, discover(), p.Patience)
+	m, err := p.askOn(ctx, conn, discover(), p.Patience)
 	if AnswersModern(m) {
 		return true, &Process{conn, h}, nil
 	}
@@ -54,6 +54,8 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, p.opts.Context.Err()
 	case err != nil && !p.opts.Command:
 		return false, nil, err // the connection was lost, which says nothing
+	case !p.opts.Command && isUnauthorized(m):
+		return false, nil, &unauthorized{m}
 	case silent && ctx.Err() != nil: // it took all the time to start, or to be stopped
 		return false, nil, mute
 	case silent:
@@ -73,7 +75,7 @@ func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silen
 	}
 	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`))
 	asked := time.Now()
-	m, err := askOn(ctx, conn, hello, probeLimit)
+	m, err := p.askOn(ctx, conn, hello, probeLimit)
 	if err == nil && m.Kind() == jsonrpc.Invalid && p.opts.Context.Err() == nil {
 		mute.initialize = time.Since(asked)
 		p.closeLater(conn) // who asks has waited for long enough
@@ -93,20 +95,25 @@ func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silen
 // whether the answer is that of a modern server. The error is why conn is of no use any more;
 // silence is none.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
-	m, err := askOn(ctx, conn, discover(), p.Patience)
+	m, err := p.askOn(ctx, conn, discover(), p.Patience)
 	return AnswersModern(m), err
 }
 
 // askOn asks conn something and returns the response, an invalid Message if
-// none has come in time. The error is why conn is of no use any more.
-func askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+// none has come in time, which counts from when the question is on its way: before that a person may have
+// to sign in. The error is why conn is of no use any more.
+func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.Longer))
+	err := conn.Send(sending, question)
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	s := &answerSink{conn: conn, done: cancel}
-	err := conn.Send(ctx, question)
 	if err == nil {
 		err = conn.Receive(ctx, s)
+	} else if sending.Err() != nil {
+		err = nil
 	}
+	sent()
 	if s.answer.Kind() != jsonrpc.Invalid || ctx.Err() != nil {
 		err = nil // the latter is silence
 	}

@@ -66,7 +66,8 @@ type Options struct {
 	// calls placed once it has a place for the Conn, whose holder is h.
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
-	// Longer is how long Discover may take at least, because a person may sign in meanwhile.
+	// Longer is how long Discover, or the way to the server over a Conn of Dial, may take at least, because a person may sign in
+	// meanwhile.
 	Longer time.Duration
 
 	// Placed: a Conn of Dial needs a place, which may have to be waited for.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // This file says why it could not be found out which era a server speaks.
@@ -33,6 +34,26 @@ func (e *silence) Error() string {
 
 // PublicError is what clients are told (bridge.Serve).
 func (e *silence) PublicError() string { return e.Error() }
+
+// unauthorized is why a server was not asked to which nobody has signed in: its answer is the Conn's, and says where.
+type unauthorized struct{ answer jsonrpc.Message }
+
+// isUnauthorized reports whether an answer is that of a Conn to which a credential is missing.
+func isUnauthorized(m jsonrpc.Message) bool {
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	return (&httpdial.Fault{Reason: reason}).NamesSignIn()
+}
+
+func (e *unauthorized) Error() string {
+	text, _ := jsonrpc.Text(e.answer.Lookup("error", "message"))
+	return text
+}
+
+// PublicError is what clients are told.
+func (e *unauthorized) PublicError() string { return e.Error() }
+
+// PublicData is the data that goes with it: where to sign in, for instance.
+func (e *unauthorized) PublicData() []byte { return e.answer.Lookup("error", "data") }
 
 // rounded returns a time as people want to read it.
 func rounded(d time.Duration) time.Duration {

@@ -1,0 +1,83 @@
+package probe
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// waitsConn is a Conn on whose first message somebody has to sign in.
+type waitsConn struct {
+	bridge.Conn
+	wait time.Duration
+}
+
+func (c *waitsConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	select {
+	case <-time.After(c.wait):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return c.Conn.Send(ctx, m)
+}
+
+// A server over a connection is found to be modern also if somebody has to sign in first; if nobody does, it is not taken for a legacy
+// one: clients hear where to sign in. Without a sign-in nothing is waited for.
+func TestSignInBeforeProbe(t *testing.T) {
+	for name, one := range map[string]struct {
+		longer, wait time.Duration
+		answer       func(id jsonrpc.ID) jsonrpc.Message
+		modern       bool
+		data         string
+	}{
+		"signed in": {longer: 55 * time.Second, wait: 40 * time.Second, modern: true,
+			answer: func(id jsonrpc.ID) jsonrpc.Message {
+				return jsonrpc.NewResult(id, []byte(`{"supportedVersions":["2026-07-28"]}`))
+			}},
+		"nobody does": {longer: 55 * time.Second, wait: 45 * time.Second, data: `{"reason":"authorization_required","url":"https://a"}`,
+			answer: func(id jsonrpc.ID) jsonrpc.Message {
+				return jsonrpc.NewError(id, -32603, "Sign-in needed", []byte(`{"reason":"authorization_required","url":"https://a"}`))
+			}},
+		"a legacy server": {longer: 55 * time.Second, wait: 40 * time.Second,
+			answer: func(id jsonrpc.ID) jsonrpc.Message { return jsonrpc.NewError(id, -32601, "no", nil) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				p := New(Options{
+					Protocol: era.Auto, Longer: one.longer, Logger: hclog.NewNullLogger(), Context: t.Context(),
+					Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+					Dial: func(ctx context.Context, _ *TransferableHolder, placed func()) (bridge.Conn, error) {
+						placed()
+						near, far := bridge.Pipe()
+						wg.Go(func() {
+							if m, err := bridgetest.Recv(t.Context(), far); err == nil {
+								_ = far.Send(t.Context(), one.answer(m.ID()))
+							}
+						})
+						return &waitsConn{near, one.wait}, nil
+					},
+				})
+				defer p.Close()
+				modern, err := p.Modern(t.Context())
+				data := ""
+				if e, ok := err.(interface{ PublicData() []byte }); ok {
+					data = string(e.PublicData())
+				}
+				if modern != one.modern || data != one.data || (err != nil) != (one.data != "") {
+					t.Errorf("modern %v, data %s, error %v", modern, data, err)
+				}
+			})
+		})
+	}
+}
