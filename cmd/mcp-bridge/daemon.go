@@ -280,16 +280,17 @@ func (d *daemon) hangups(ctx context.Context) {
 	}
 }
 
-// tokensWait is how long a token file must be gone, or without a byte in it, to count as such:
-// some programs remove or truncate a file before they write it.
-const tokensWait = 2 * time.Second
+// accessWait is how long a file that says who may do what must be gone, or empty, to count as such: some programs
+// remove or truncate a file before they write it.
+const accessWait = 2 * time.Second
 
-// awaitTokens waits for that, until ctx is done.
-func (d *daemon) awaitTokens(ctx context.Context) {
-	if d.keys == nil || !d.keys.Unsettled() {
+// awaitAccess waits for that, until ctx is done: nothing of a reload counts before what decides about access
+// can be read.
+func (d *daemon) awaitAccess(ctx context.Context) {
+	if !(d.keys != nil && d.keys.Unsettled()) && !d.protection.unsettled() {
 		return
 	}
-	t := time.NewTimer(tokensWait)
+	t := time.NewTimer(accessWait)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -329,7 +330,7 @@ func (d *daemon) reloadScopes() {
 
 // reload takes over what the files say now. What is wrong changes nothing.
 func (d *daemon) reload(ctx context.Context) {
-	d.awaitTokens(ctx)
+	d.awaitAccess(ctx)
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if !d.begun {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"os"
@@ -292,9 +293,21 @@ func readScopeMap(file string) ([]byte, error) {
 	}
 	data, err := os.ReadFile(file)
 	if err == nil && strings.TrimSpace(string(data)) == "" {
-		err = errors.New("it is empty; leave the flag out, or write a comment (#), if no message needs a scope")
+		err = errEmptyScopeMap
 	}
 	return data, err
+}
+
+var errEmptyScopeMap = errors.New("it is empty; leave the flag out, or write a comment (#), if no message needs a scope")
+
+// unsettled reports whether the file of --scope-map is gone or empty, as it is for a moment while some programs
+// write it.
+func (p *protection) unsettled() bool {
+	if p == nil || p.flags.scopeMap == "" {
+		return false
+	}
+	_, err := readScopeMap(p.flags.scopeMap)
+	return err == errEmptyScopeMap || errors.Is(err, fs.ErrNotExist)
 }
 
 // readPolicy returns what the lines of a configuration file and those of --scope-map say together.

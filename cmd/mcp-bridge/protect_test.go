@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -91,4 +96,52 @@ func TestProtectionChanges(t *testing.T) {
 	protects("without servers", "/servers")
 	begin(true, "demo")(true)
 	protects("alone", "/mcp", "")
+}
+
+// TestReloadAwaitsScopeMap: a reload that comes while the scope map is being written waits for it, whether it is gone or
+// empty at that moment, and not for ever.
+func TestReloadAwaitsScopeMap(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "scopes")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	write("tools/call -> old\n")
+	var f serveFlags
+	_, _, err := f.parse([]string{"--oidc-issuer=https://id.example", "--public-url=https://mcp.example.com", "--scope-map", file, "--demo"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, unsettle := range map[string]func(){
+		"gone": func() { _ = os.Remove(file) }, "empty": func() { write("") }, "blank": func() { write("\n \n") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, err := f.protect.protection(nil, "", nil, hclog.NewNullLogger())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			d := &daemon{flags: &f, log: hclog.NewNullLogger(), protection: p, begun: true}
+			reloaded := func(after time.Duration, want string) {
+				t.Helper()
+				begin := time.Now()
+				d.reload(context.Background())
+				if took := time.Since(begin); took != after {
+					t.Errorf("%s: a reload takes %v, want %v", name, took, after)
+				}
+				if got := strings.Join(p.policy.Needed("tools/call", ""), " "); got != want {
+					t.Errorf("%s: a call needs %q, want %q", name, got, want)
+				}
+			}
+			write("tools/call -> old\n")
+			reloaded(0, "old")
+			unsettle()
+			reloaded(accessWait, "old") // what was there goes on
+			written := time.AfterFunc(accessWait/2, func() { write("tools/call -> new\n") })
+			defer written.Stop()
+			reloaded(accessWait, "new")
+		})
+	}
 }
