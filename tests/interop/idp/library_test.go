@@ -248,9 +248,12 @@ func TestLibraryMachines(t *testing.T) {
 	p := Start(t, Options{Life: 2, Opaque: true, Clients: []Client{MachineClient("with-secret", secret), MachineClient(server, secret), withKey}})
 	s := p.Serve(t, ServerOptions{DPoP: resource.DPoPOff, Introspection: &resource.Introspection{
 		Endpoint: p.URL + "/token/introspection", Issuer: p.URL, ClientID: server, Secret: func() (string, error) { return secret, nil }}})
+	proof := func(secret string, key *auth.Signer) client.ProofFunc {
+		return func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), key, nil }
+	}
 	for _, o := range []client.Options{
-		{ClientID: "with-secret", ClientSecret: tokenstore.NewSecret(secret), Machine: client.ClientCredentials{}},
-		{ClientID: "with-key", ClientKey: signer, Machine: client.ClientCredentials{}},
+		{ClientID: "with-secret", Proof: proof(secret, nil), Machine: client.ClientCredentials{}},
+		{ClientID: "with-key", Proof: proof("", signer), Machine: client.ClientCredentials{}},
 	} {
 		t.Run(o.ClientID, func(t *testing.T) {
 			t.Parallel()
