@@ -55,6 +55,16 @@ func (p *Policy) Prefix(r *http.Request) string {
 	return prefix
 }
 
+// Scheme returns "https" if the client of r has come by TLS, as far as is known: to us, or to a trusted proxy that says so
+// (X-Forwarded-Proto). Else it is "http".
+func (p *Policy) Scheme(r *http.Request) string {
+	said := r.Header["X-Forwarded-Proto"]
+	if r.TLS != nil || p.fromProxy(r) && len(said) == 1 && equalFold(said[0], "https") {
+		return "https"
+	}
+	return "http"
+}
+
 // RemoteAddr returns where r comes from, for logs. This is the address of the peer, or
 // "unix" for the peer of a Unix socket. If the peer is a trusted proxy, it is the last
 // address in X-Forwarded-For that is not a trusted proxy: any client may have written the

@@ -44,6 +44,10 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		h.opts.Metadata.ServeHTTP(w, r)
 		return
 	}
+	if h.isFront(r, path) {
+		h.front(w, r)
+		return
+	}
 	known, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
 		refuse(w, r, name, no)

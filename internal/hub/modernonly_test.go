@@ -59,7 +59,7 @@ func TestNotFoundNamesWhatIsServed(t *testing.T) {
 		{false, []hub.Spec{modern, demoSpec(t, "all")}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP) and /servers/NAME/ws (WebSocket)"},
 	} {
 		_, url := start(t, hub.Options{Alone: tt.alone}, tt.specs...)
-		for _, path := range []string{"/", "/nothing", "/servers/modern/nothing"} {
+		for _, path := range []string{"/nothing", "/servers/modern/nothing"} {
 			if status, _, body := do(t, http.MethodGet, url+path, ""); status != http.StatusNotFound || strings.TrimSpace(body) != tt.want {
 				t.Errorf("%s of %d servers: %d %s", path, len(tt.specs), status, body)
 			}

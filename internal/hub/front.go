@@ -1,0 +1,204 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+)
+
+// A front is what the page at "/" says: to people who open the address of the bridge in a browser, or ask curl for it.
+type front struct {
+	Version   string
+	Refused   string // why nothing else is told, and what to do; "": all is told
+	Endpoints []place
+	Servers   []place
+	Snippets  []snippet
+	Links     []place
+}
+
+// A place is something that has an address.
+type place struct{ Name, Address string }
+
+// A snippet is what to write into the configuration of a client.
+type snippet struct{ For, Text string }
+
+// isFront reports whether a request is for that page: by its path, and because its sender takes what people read.
+// Clients of MCP do not: at a path that is no endpoint they must get a 404.
+func (h *Hub) isFront(r *http.Request, path string) bool {
+	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.Alone) {
+		return false
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != "" {
+		return false
+	}
+	accept := r.Header.Get("Accept")
+	return accept == "" || accept == "*/*" || isForPeople(accept)
+}
+
+// isForPeople reports whether an Accept header names what people read.
+func isForPeople(accept string) bool {
+	return strings.Contains(accept, "text/html") || strings.Contains(accept, "text/plain")
+}
+
+// front answers with the page. Who has to authenticate and does not is told that, and nothing else: neither which version
+// this is nor which servers there are.
+func (h *Hub) front(w http.ResponseWriter, r *http.Request) {
+	known, no := h.opts.Guard.Enter(w, r)
+	switch {
+	case no != nil && no.Status == http.StatusUnauthorized:
+		observe.Refuse(r, no.Rule, no.Status, no.Reason)
+		writeFront(w, r, no.Status, front{Refused: no.Reason})
+	case no != nil:
+		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
+	case known != nil:
+		writeFront(w, known, http.StatusOK, h.frontFor(known))
+	}
+}
+
+// frontFor returns what a client is told that may come in.
+func (h *Hub) frontFor(r *http.Request) front {
+	base := h.opts.Guard.Scheme(r) + "://" + r.Host + h.opts.publicPrefix(r)
+	page := front{Version: buildinfo.Version()}
+	transports := []place{{"Streamable HTTP", "/mcp"}, {"HTTP+SSE", "/sse"}, {"WebSocket", "/ws"}}
+	name, address := "my-server", ""
+	servers := h.serversInOrder()
+	for _, s := range servers {
+		at := base + h.pathPrefix(s.spec.Name)
+		if address == "" {
+			address = at + "/mcp"
+		}
+		if !h.opts.Alone {
+			if !h.opts.Guard.Authenticates() { // a token may be for one of them only
+				page.Servers = append(page.Servers, place{s.spec.Name, at + "/mcp"})
+			}
+			continue
+		}
+		name = s.spec.Name
+		for _, t := range transports {
+			if !s.withholds(t.Address[1:]) {
+				page.Endpoints = append(page.Endpoints, place{t.Name, at + t.Address})
+			}
+		}
+	}
+	switch {
+	case len(page.Servers) > 0:
+		name = page.Servers[0].Name
+	case !h.opts.Alone:
+		address = base + "/servers/NAME/mcp"
+	}
+	if !h.opts.Alone {
+		page.Endpoints = []place{{"The list of servers", base + "/servers"}, {"Each server", base + "/servers/NAME/mcp"}}
+	}
+	page.Endpoints = append(page.Endpoints, place{"Is it ready?", base + "/readyz"})
+	page.Snippets = snippets(name, address, h.opts.Guard.Authenticates())
+	page.Links = []place{{"Documentation", repository}, {"When something goes wrong", repository + "/blob/main/docs/troubleshooting.md"}}
+	return page
+}
+
+const repository = "https://github.com/mcp-bridge/mcp-bridge"
+
+// snippets returns what to write into the file of a client that takes addresses, and of one that starts programs.
+func snippets(name, address string, authenticates bool) []snippet {
+	type server struct {
+		Type    string            `json:"type,omitempty"`
+		URL     string            `json:"url,omitempty"`
+		Headers map[string]string `json:"headers,omitempty"`
+		Command string            `json:"command,omitempty"`
+		Args    []string          `json:"args,omitempty"`
+		Env     map[string]string `json:"env,omitempty"`
+	}
+	byURL := server{Type: "http", URL: address}
+	byCommand := server{Command: "mcp-bridge", Args: []string{"connect", address}}
+	if authenticates {
+		byURL.Headers = map[string]string{"Authorization": "Bearer TOKEN"}
+		byCommand.Args = []string{"connect", "--header-env", "Authorization=AUTH", address}
+		byCommand.Env = map[string]string{"AUTH": "Bearer TOKEN"}
+	}
+	text := func(s server) string {
+		var b bytes.Buffer
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false) // that is done by the page
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(map[string]any{"mcpServers": map[string]server{name: s}}) // strings only
+		return b.String()
+	}
+	return []snippet{{"A client that takes an address", text(byURL)}, {"A client that starts programs", text(byCommand)}}
+}
+
+// writeFront writes the page: as HTML for browsers, else as text.
+func writeFront(w http.ResponseWriter, r *http.Request, status int, page front) {
+	var body bytes.Buffer
+	header := w.Header()
+	header.Set("Content-Type", "text/plain; charset=utf-8")
+	if strings.Contains(r.Header.Get("Accept"), "text/html") {
+		header.Set("Content-Type", "text/html; charset=utf-8")
+		if err := frontPage().Execute(&body, page); err != nil {
+			http.Error(w, "the bridge has made a mistake", http.StatusInternalServerError)
+			return
+		}
+	} else {
+		page.text(&body)
+	}
+	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src '"+styleHash+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cache-Control", "no-store")
+	header.Set("Vary", "Accept")
+	w.WriteHeader(status)
+	httpserve.Write(w, body.Bytes())
+}
+
+// text writes the page as text.
+func (p front) text(b *bytes.Buffer) {
+	if p.Refused != "" {
+		fmt.Fprintf(b, "This is an mcp-bridge: %s\n", p.Refused)
+		return
+	}
+	fmt.Fprintf(b, "mcp-bridge %s\n", p.Version)
+	for _, list := range [][]place{p.Endpoints, p.Servers, p.Links} {
+		if len(list) > 0 {
+			b.WriteByte('\n')
+		}
+		for _, e := range list {
+			fmt.Fprintf(b, "%-26s %s\n", e.Name, e.Address)
+		}
+	}
+	for _, s := range p.Snippets {
+		fmt.Fprintf(b, "\n%s:\n%s", s.For, s.Text)
+	}
+}
+
+const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}` +
+	`td{padding-right:2em;vertical-align:top}pre{overflow:auto;padding:1em;border:1px solid #8888;border-radius:4px}`
+
+// styleHash lets the browser use style and no other.
+var styleHash = func() string {
+	sum := sha256.Sum256([]byte(style))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}()
+
+// frontPage is the page for browsers. Addresses are shown and not linked where a browser has no use for them.
+var frontPage = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("front").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><link rel="icon" href="data:,"><style>` + style + `</style></head>
+<body>
+{{if .Refused}}<h1>mcp-bridge</h1><p>This is an mcp-bridge: {{.Refused}}</p>
+{{else}}<h1>mcp-bridge {{.Version}}</h1>
+<p>It serves the Model Context Protocol. Write one of these addresses into an MCP client.</p>
+<table>{{range .Endpoints}}<tr><td>{{.Name}}</td><td><code>{{.Address}}</code></td></tr>
+{{end}}{{range .Servers}}<tr><td>{{.Name}}</td><td><code>{{.Address}}</code></td></tr>
+{{end}}</table>
+{{range .Snippets}}<h2>{{.For}}</h2><pre>{{.Text}}</pre>
+{{end}}<p>{{range .Links}}<a href="{{.Address}}">{{.Name}}</a> {{end}}</p>
+{{end}}</body></html>
+`))
+})
