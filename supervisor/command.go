@@ -78,14 +78,22 @@ func (s *Spec) path() (string, error) {
 		}
 		file = filepath.Join(dir, file)
 	}
-	file, err := exec.LookPath(file)
+	found, err := exec.LookPath(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("command %q: %w: make it executable", s.shown(s.Path), cause(err))
+		return "", fmt.Errorf("command %q: %w: make it executable%s", s.shown(s.Path), cause(err), s.tried(file))
 	case err != nil:
-		return "", fmt.Errorf("command %q: %w: check the path%s", s.shown(s.Path), cause(err), s.startsAt())
+		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.shown(s.Path), cause(err), s.startsAt(), s.tried(file))
 	}
-	return file, nil
+	return found, nil
+}
+
+// tried says which file was looked for, where that is not what is written and nothing in it may be secret.
+func (s *Spec) tried(file string) string {
+	if file == s.Path || s.Shown != "" || s.ShownDir != "" {
+		return ""
+	}
+	return fmt.Sprintf(" (tried %s)", file)
 }
 
 // startsAt says that a relative path begins at Dir, for people who do not expect this.

@@ -86,6 +86,7 @@ func TestStartErrors(t *testing.T) {
 		{"not found", Spec{Path: "no-such-command"}, fs.ErrNotExist, []string{`"no-such-command"`, "PATH", "install"}, false},
 		{"arguments in it", Spec{Path: "no-such-command --flag"}, fs.ErrNotExist, []string{`"no-such-command --flag"`, "PATH", "no shell"}, false},
 		{"no such path", Spec{Path: dir + "/none"}, fs.ErrNotExist, []string{dir + "/none", "check the path"}, false},
+		{"relative path", Spec{Path: "sub/none", Dir: dir}, fs.ErrNotExist, []string{`"sub/none"`, "tried " + filepath.Join(dir, "sub/none")}, false},
 		{"not executable", Spec{Path: write("plain", "x", 0o644)}, fs.ErrPermission, []string{"plain", "executable"}, false},
 		{"a directory", Spec{Path: dir}, nil, []string{dir}, false},
 		{"bad dir", Spec{Path: "/bin/sh", Dir: dir + "/none"}, fs.ErrNotExist, []string{"working directory", dir + "/none"}, false},

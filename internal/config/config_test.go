@@ -376,3 +376,53 @@ func TestAuth(t *testing.T) {
 		t.Error("a command is not signed in to, and nobody says so")
 	}
 }
+
+// A client's next new key stops nobody: it is a notice, at the top and in a server. One that is similar to a key of ours is
+// a mistake, and so is every one where the keys are ours.
+func TestUnknownKeys(t *testing.T) {
+	t.Parallel()
+	load := func(text string) (*Config, error) {
+		return parse("servers.json", []byte(text), Options{Lookup: env()}, nil)
+	}
+	c, err := load(`{"brandNew": {"x": 1}, "mcpServers": {"a": {"command": "x", "bogus": 1}}}`)
+	bridgetest.Must(t, err)
+	if len(c.Notices) != 2 || !strings.Contains(c.Notices[0].String(), `servers.json:1:2: "brandNew" is not known here, and ignored`) ||
+		!strings.Contains(c.Notices[1].String(), `"bogus" is not known here, and ignored`) || len(c.Servers) != 1 {
+		t.Errorf("%v, %v", c.Servers, c.Notices)
+	}
+	for text, says := range map[string]string{
+		`{"mcpserver": {}, "mcpServers": {"a": {"command": "x"}}}`:                      `did you mean "mcpServers"?`,
+		`{"mcpServers": {"a": {"command": "x", "argss": []}}}`:                          `did you mean "args"?`,
+		`{"mcpServers": {"a": {"command": "x", "ignoreTool": ["*"]}}}`:                  `did you mean "mcp-bridge": {"ignoreTools": ...}?`,
+		`{"mcpServers": {"a": {"command": "x", "mcp-bridge": {"bogus": 1}}}}`:           "remove it",
+		`{"mcpServers": {"a": {"command": "x"}}, "mcp-bridge": {"bogus": 1}}`:           "remove it",
+		`{"brandNew": {"a": {"command": "x"}}}`:                                         "the file names no servers",
+		`{"mcpServers": {"a": {"bogus": "x"}}}`:                                         `neither "command" nor "url"`,
+		`{"mcpServers": {"a": {"command": "x"}}, "mcp-bridge": {"defaults": {"q": 1}}}`: "is not a setting of the bridge",
+	} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %q", text, err, says)
+		}
+	}
+}
+
+// A relative command begins at the folder of the file; with a cwd, there, as with clients. A name is looked for in PATH.
+func TestRelativeCommand(t *testing.T) {
+	t.Parallel()
+	abs, err := filepath.Abs("servers.json")
+	bridgetest.Must(t, err)
+	dir := filepath.Dir(abs)
+	for text, want := range map[string]string{
+		`"command": "./run"`:               filepath.Join(dir, "run"),
+		`"command": "../bin/run"`:          filepath.Join(filepath.Dir(dir), "bin", "run"),
+		`"command": "${BIN}/run"`:          filepath.Join(dir, "sub", "run"),
+		`"command": "run"`:                 "run",
+		`"command": "./run", "cwd": "sub"`: "./run",
+	} {
+		c, err := parse("servers.json", []byte(`{"mcpServers": {"a": {`+text+`}}}`), Options{Lookup: env("BIN=sub")}, nil)
+		bridgetest.Must(t, err)
+		if s := c.Servers[0]; s.Command != want || strings.Contains(text, "cwd") && s.Dir != filepath.Join(dir, "sub") {
+			t.Errorf("%s: %q in %q; want %q", text, s.Command, s.Dir, want)
+		}
+	}
+}

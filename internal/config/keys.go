@@ -111,5 +111,5 @@ func (p *parser) foreign(m member) {
 		p.errorf(m.at, `%s is not known here: did you mean "mcp-bridge": {%q: ...}?`, m.what, similar)
 		return
 	}
-	p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Sorted(maps.Keys(clientServerKeys))))
+	p.notef(m.at, "%s is not known here, and ignored", m.what) // the next new key of a client
 }

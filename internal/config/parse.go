@@ -161,8 +161,10 @@ func (p *parser) file(root hujson.Value) {
 			p.servers(m)
 		case slices.Contains(clientTopKeys, m.key):
 			p.notef(m.at, "%s is for a client, and ignored here", m.what)
-		default:
+		case Suggest(m.key, slices.Concat(serverKeys, []string{ours})) != "":
 			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{ours})))
+		default:
+			p.notef(m.at, "%s is not known here, and ignored", m.what)
 		}
 	}
 	if !found && len(p.problems) == 0 {

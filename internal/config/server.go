@@ -183,6 +183,9 @@ func (p *parser) command(d *draft) {
 		p.errorf(m.value.StartOffset, "%s is empty: write %s", m.what, want)
 	}
 	s.Command, s.CommandText = text, written(m)
+	if _, moved := d.keys["cwd"]; !moved && strings.ContainsAny(text, "/"+string(filepath.Separator)) && !filepath.IsAbs(text) {
+		s.Command = filepath.Join(p.dir, text) // as all other paths of the file
+	}
 	if args, ok := d.keys["args"]; ok {
 		p.args(args, &s.Args)
 	}
