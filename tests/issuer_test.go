@@ -3,13 +3,18 @@ package tests
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,13 +121,62 @@ func (i *issuer) sign(header string, claims map[string]any) string {
 	i.t.Helper()
 	payload, err := json.Marshal(claims)
 	bridgetest.Must(i.t, err)
-	b64 := base64.RawURLEncoding.EncodeToString
-	input := b64([]byte(header)) + "." + b64(payload)
+	return i.signText(i.key, header, string(payload))
+}
+
+// signText signs a header and a payload, as they are.
+func (i *issuer) signText(key *ecdsa.PrivateKey, header, payload string) string {
+	i.t.Helper()
+	input := unsigned(header, payload)
 	sum := sha256.Sum256([]byte(input))
-	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
 	bridgetest.Must(i.t, err)
 	sig := make([]byte, 64)
 	r.FillBytes(sig[:32])
 	s.FillBytes(sig[32:])
-	return input + "." + b64(sig)
+	return input + "." + base64.RawURLEncoding.EncodeToString(sig)
+}
+
+// unsigned is what a signature is made for.
+func unsigned(header, payload string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+}
+
+// forged returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
+// with them.
+func (i *issuer) forged(claims map[string]any) map[string]string {
+	i.t.Helper()
+	text, err := json.Marshal(claims)
+	bridgetest.Must(i.t, err)
+	payload := string(text)
+	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	bridgetest.Must(i.t, err)
+	point, err := other.PublicKey.Bytes()
+	bridgetest.Must(i.t, err)
+	b64 := base64.RawURLEncoding.EncodeToString
+	jwk := fmt.Sprintf(`{"kty":"EC","crv":"P-256","kid":"k1","x":%q,"y":%q}`, b64(point[1:33]), b64(point[33:]))
+	der, err := x509.MarshalPKIXPublicKey(&i.key.PublicKey)
+	bridgetest.Must(i.t, err)
+	ours, err := i.key.PublicKey.Bytes()
+	bridgetest.Must(i.t, err)
+	all := map[string]string{
+		"alg none":      unsigned(`{"alg":"none"}`, payload) + ".",
+		"embedded jwk":  i.signText(other, `{"alg":"ES256","kid":"k1","typ":"at+jwt","jwk":`+jwk+`}`, payload),
+		"embedded jku":  i.signText(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","jku":%q}`, i.url+"/forged"), payload),
+		"embedded x5u":  i.signText(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","x5u":%q}`, i.url+"/forged"), payload),
+		"unknown crit":  i.signText(i.key, `{"alg":"ES256","kid":"k1","typ":"at+jwt","crit":["x"],"x":1}`, payload),
+		"claim twice":   i.signText(i.key, `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`, strings.Replace(payload, `"sub":`, `"sub":"eve","sub":`, 1)),
+		"another key":   i.signText(other, `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`, payload),
+		"header twice":  i.signText(i.key, `{"alg":"none","alg":"ES256","kid":"k1","typ":"at+jwt"}`, payload),
+		"key id of any": i.signText(other, `{"alg":"ES256","typ":"at+jwt"}`, payload),
+	}
+	for what, key := range map[string][]byte{
+		"PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "DER": der, "point": ours,
+	} {
+		input := unsigned(`{"alg":"HS256","kid":"k1","typ":"at+jwt"}`, payload)
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(input))
+		all["HS256 with the public key as "+what] = input + "." + b64(mac.Sum(nil))
+	}
+	return all
 }

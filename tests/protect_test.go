@@ -40,14 +40,13 @@ func TestServeAccessTokens(t *testing.T) {
 		return all
 	}
 	good := i.token("bob", for_(nil))
-	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + strings.Split(good, ".")[1] + "."
-	for what, c := range map[string]struct {
+	type badInput struct {
 		status int
 		code   string
 		sent   http.Header
-	}{
+	}
+	bad := map[string]badInput{
 		"nothing":              {401, "", nil},
-		"alg none":             {401, "invalid_token", http.Header{"Authorization": {"Bearer " + none}}},
 		"neighbour's audience": {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"aud": publicURL + "/tools/servers/two/mcp"}))}}},
 		"slash at the end":     {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"aud": resource + "/mcp/"}))}}},
 		"expired":              {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"exp": time.Now().Add(-31 * time.Second).Unix()}))}}},
@@ -56,7 +55,11 @@ func TestServeAccessTokens(t *testing.T) {
 		"a key, plain":         {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"cnf": map[string]any{"jkt": "x"}}))}}},
 		"two tokens":           {400, "invalid_request", http.Header{"Authorization": {"Bearer " + good, "Bearer " + good}}},
 		"no scope":             {403, "insufficient_scope", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"scope": "other"}))}}},
-	} {
+	}
+	for what, token := range i.forged(i.claims("bob", for_(nil))) {
+		bad[what] = badInput{401, "invalid_token", http.Header{"Authorization": {"Bearer " + token}}}
+	}
+	for what, c := range bad {
 		for _, r := range []struct{ method, path, body string }{
 			{"POST", "/mcp", "{not JSON"}, {"GET", "/mcp", ""}, {"DELETE", "/mcp", ""}, {"GET", "/sse", ""}, {"POST", "/message", "{not JSON"}, {"GET", "/ws", ""},
 		} {
@@ -80,6 +83,9 @@ func TestServeAccessTokens(t *testing.T) {
 		if got := newSite(t, "http://"+s.host()).bearer(token).ask(t, "GET", "/servers", "", nil); got.status != want {
 			t.Errorf("the list of servers: %v, want %d", got, want)
 		}
+	}
+	if n := i.count("/forged"); n > 0 {
+		t.Errorf("%d requests for keys that a token names", n)
 	}
 	if read := harness.ReadFile(t, record); read != "" {
 		t.Errorf("a server was started and read %q", read)
