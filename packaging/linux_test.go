@@ -118,6 +118,7 @@ func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 // is there and may read the configuration, the unit and the socket are right, and the service of the unit's user serves.
 // What is left when it is removed is the configuration, and when it is purged, nothing.
 func TestDeb(t *testing.T) {
+	t.Parallel()
 	r := readRelease(t)
 	root := debian(t, "base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "grep", "libc-bin", "login", "passwd", "procps", "sed", "systemd", "tar")
 	must(t, os.WriteFile(filepath.Join(root, "mcp-bridge.deb"), r.Packages[0].pack(t, "deb", r.build(t)), 0o644))
@@ -159,6 +160,7 @@ func TestDeb(t *testing.T) {
 
 // The rpm can be made of the same description.
 func TestRPM(t *testing.T) {
+	t.Parallel()
 	r := readRelease(t)
 	program := filepath.Join(t.TempDir(), "mcp-bridge")
 	must(t, os.WriteFile(program, []byte("program"), 0o755))

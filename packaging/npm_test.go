@@ -13,6 +13,7 @@ import (
 // The packages of npm are packed, installed from the files without a network, and run by npx: with the Node that is here,
 // and with a newer one, whose place the program takes. What the program is given and how it ends is not changed.
 func TestNPM(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("npm"); err != nil || runtime.GOOS != "linux" {
 		t.Skip("there is no npm here")
 	}

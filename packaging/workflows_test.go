@@ -16,6 +16,7 @@ var pinned = regexp.MustCompile(`uses: [\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+\.\d+
 // The workflows say which permissions they have, each job ends, and every action is a commit: a tag can be moved
 // to other code.
 func TestWorkflows(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../.github/workflows/*.yml")
 	must(t, err)
 	if len(files) == 0 {
@@ -52,6 +53,7 @@ func TestWorkflows(t *testing.T) {
 
 // What people fill in on GitHub is YAML, and every field of it has a label.
 func TestIssueTemplates(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../.github/ISSUE_TEMPLATE/*.yml")
 	must(t, err)
 	for _, file := range append(files, "../.github/dependabot.yml") {

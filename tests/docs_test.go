@@ -76,7 +76,7 @@ func TestDocFlags(t *testing.T) {
 		bridgetest.Must(t, err)
 		help = append(help, text...)
 	}
-	foreign := []string{"--cidfile", "--init", "--name", "--rm"} // of docker run
+	foreign := []string{"--cidfile", "--init", "--name", "--rm", "--health-cmd", "--no-healthcheck", "--target", "--build-arg"} // of docker
 	for _, file := range docFiles(t) {
 		for _, flag := range docFlag.FindAllStringSubmatch(readDoc(t, file), -1) {
 			known := regexp.MustCompile(regexp.QuoteMeta(flag[1]) + `\b[^-]`)
