@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
@@ -66,8 +67,9 @@ func TestFiveColdStarts(t *testing.T) {
 	bridgetest.Must(t, first.Cmd.Process.Kill())
 	var known []struct{ SignIn struct{ PID int } }
 	report := start(t, env, bridgeBin, "status", "--json", server.URL)
+	status := report.wait() // it writes little
 	bridgetest.Must(t, json.NewDecoder(report.Stdout).Decode(&known))
-	if status := report.wait(); status != 3 || len(known) != 1 || known[0].SignIn.PID == 0 {
+	if status != 3 || len(known) != 1 || known[0].SignIn.PID == 0 {
 		t.Fatalf("status %d: %+v", status, known)
 	}
 	approve()
@@ -93,9 +95,11 @@ func TestFiveColdStarts(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); lines != 1 || server.Asked("/authorize") != 1 {
 		t.Errorf("%d browsers, %d authorization requests", lines, server.Asked("/authorize"))
 	}
+	gone := time.Now()
 	if runtime.GOOS == "linux" { // a process that nobody has waited for has no command line any more
 		harness.WaitUntil(t, "the end of the process that has signed in", func() bool {
 			return harness.ReadFile(t, fmt.Sprintf("/proc/%d/cmdline", known[0].SignIn.PID)) == ""
 		})
+		t.Logf("nothing is left running %v after the last client has gone", time.Since(gone).Round(time.Millisecond))
 	}
 }

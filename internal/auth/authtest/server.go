@@ -37,7 +37,10 @@ type Server struct {
 func New(t *testing.T) *Server {
 	s := &Server{asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}}
 	h := httptest.NewServer(s)
-	t.Cleanup(h.Close)
+	t.Cleanup(func() {
+		h.CloseClientConnections() // of a browser that nobody has let in yet, which Close would wait for
+		h.Close()
+	})
 	s.base, s.URL = h.URL, h.URL+"/mcp"
 	return s
 }

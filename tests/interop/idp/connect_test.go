@@ -151,7 +151,12 @@ func TestConnectCold(t *testing.T) {
 	}
 	first := h.start()
 	go func() { _ = first.connect() }()
-	addr := <-d.Opened()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	addr, err := d.Opened(ctx)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, first.tail())
+	}
 	for range 4 {
 		begin(h.start())
 	}

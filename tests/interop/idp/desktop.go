@@ -88,8 +88,15 @@ func (d *Desktop) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Opened has the addresses that are opened.
-func (d *Desktop) Opened() <-chan string { return d.opened }
+// Opened waits for the next address that is opened, as long as ctx lasts.
+func (d *Desktop) Opened(ctx context.Context) (addr string, err error) {
+	select {
+	case addr = <-d.opened:
+		return addr, nil
+	case <-ctx.Done():
+		return "", fmt.Errorf("no browser was opened: %w", ctx.Err())
+	}
+}
 
 // Count returns how many addresses were opened.
 func (d *Desktop) Count() int {

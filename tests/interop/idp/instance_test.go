@@ -66,12 +66,14 @@ func (h *home) signIn() {
 // empty fails the test if a process of this home is left (Linux). Those that have nothing to do any more have
 // some seconds to end.
 func (h *home) empty() {
-	end := time.Now().Add(patience / 6)
+	begin := time.Now()
+	end := begin.Add(patience / 6) // for a machine that is busy
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		left := h.left()
 		if left == nil {
+			h.t.Logf("nothing is left running %v after the last client has gone", time.Since(begin).Round(time.Millisecond))
 			return
 		}
 		if time.Now().After(end) {
