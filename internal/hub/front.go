@@ -6,10 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"html"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
@@ -142,10 +141,7 @@ func writeFront(w http.ResponseWriter, r *http.Request, status int, page front) 
 	header.Set("Content-Type", "text/plain; charset=utf-8")
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		header.Set("Content-Type", "text/html; charset=utf-8")
-		if err := frontPage().Execute(&body, page); err != nil {
-			http.Error(w, "the bridge has made a mistake", http.StatusInternalServerError)
-			return
-		}
+		page.html(&body)
 	} else {
 		page.text(&body)
 	}
@@ -186,19 +182,32 @@ var styleHash = func() string {
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }()
 
-// frontPage is the page for browsers. Addresses are shown and not linked where a browser has no use for them.
-var frontPage = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("front").Parse(`<!doctype html>
+// html writes the page for browsers. Addresses are shown and not linked where a browser has no use for them. It is
+// written without html/template, with which the linker could leave out no method of any type: 4 MB of the program.
+func (p front) html(b *bytes.Buffer) {
+	esc := html.EscapeString
+	b.WriteString(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><link rel="icon" href="data:,"><style>` + style + `</style></head>
 <body>
-{{if .Refused}}<h1>mcp-bridge</h1><p>This is an mcp-bridge: {{.Refused}}</p>
-{{else}}<h1>mcp-bridge {{.Version}}</h1>
-<p>It serves the Model Context Protocol. Write one of these addresses into an MCP client.</p>
-<table>{{range .Endpoints}}<tr><td>{{.Name}}</td><td><code>{{.Address}}</code></td></tr>
-{{end}}{{range .Servers}}<tr><td>{{.Name}}</td><td><code>{{.Address}}</code></td></tr>
-{{end}}</table>
-{{range .Snippets}}<h2>{{.For}}</h2><pre>{{.Text}}</pre>
-{{end}}<p>{{range .Links}}<a href="{{.Address}}">{{.Name}}</a> {{end}}</p>
-{{end}}</body></html>
-`))
-})
+`)
+	if p.Refused != "" {
+		fmt.Fprintf(b, "<h1>mcp-bridge</h1><p>This is an mcp-bridge: %s</p>\n", esc(p.Refused))
+	} else {
+		fmt.Fprintf(b, "<h1>mcp-bridge %s</h1>\n<p>It serves the Model Context Protocol. Write one of these addresses into an MCP client.</p>\n<table>", esc(p.Version))
+		for _, list := range [][]place{p.Endpoints, p.Servers} {
+			for _, e := range list {
+				fmt.Fprintf(b, "<tr><td>%s</td><td><code>%s</code></td></tr>\n", esc(e.Name), esc(e.Address))
+			}
+		}
+		b.WriteString("</table>\n")
+		for _, s := range p.Snippets {
+			fmt.Fprintf(b, "<h2>%s</h2><pre>%s</pre>\n", esc(s.For), esc(s.Text))
+		}
+		b.WriteString("<p>")
+		for _, l := range p.Links {
+			fmt.Fprintf(b, `<a href="%s">%s</a> `, esc(l.Address), esc(l.Name))
+		}
+		b.WriteString("</p>\n")
+	}
+	b.WriteString("</body></html>\n")
+}
