@@ -48,8 +48,8 @@ type linuxPackage struct {
 	MTime       time.Time
 	Scripts     struct{ PostInstall, PreRemove, PostRemove string }
 	Contents    []struct {
-		Src, Dst, Type string
-		Info           struct {
+		Src, Dst, Type, Packager string
+		Info                     struct {
 			Mode  fs.FileMode
 			MTime time.Time
 		} `yaml:"file_info"`
@@ -87,7 +87,14 @@ func (r release) build(t *testing.T) (file string) {
 // pack makes a package, as goreleaser does with the same library.
 func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 	t.Helper()
+	manual := t.TempDir()
+	script := exec.Command("sh", "packaging/manual.sh", "v"+version, manual)
+	script.Dir = ".."
+	output(t, script)
 	at := func(file string) string {
+		if rest, ok := strings.CutPrefix(file, "packaging/manual/"); ok {
+			return filepath.Join(manual, rest)
+		}
 		if file == "" {
 			return ""
 		}
@@ -95,7 +102,7 @@ func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 	}
 	contents := files.Contents{{Source: program, Destination: p.Bindir + "/mcp-bridge", FileInfo: &files.ContentFileInfo{Mode: 0o755, MTime: p.MTime}}}
 	for _, c := range p.Contents {
-		contents = append(contents, &files.Content{Source: at(c.Src), Destination: c.Dst, Type: c.Type,
+		contents = append(contents, &files.Content{Source: at(c.Src), Destination: c.Dst, Type: c.Type, Packager: c.Packager,
 			FileInfo: &files.ContentFileInfo{Mode: c.Info.Mode, MTime: c.Info.MTime}})
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
@@ -120,7 +127,7 @@ func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 func TestDeb(t *testing.T) {
 	t.Parallel()
 	r := readRelease(t)
-	root := debian(t, "base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "grep", "libc-bin", "login", "passwd", "procps", "sed", "systemd", "tar")
+	root := debian(t, "base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "grep", "gzip", "libc-bin", "login", "passwd", "procps", "sed", "systemd", "tar")
 	must(t, os.WriteFile(filepath.Join(root, "mcp-bridge.deb"), r.Packages[0].pack(t, "deb", r.build(t)), 0o644))
 	in := func(args ...string) string {
 		return output(t, exec.Command("chroot", append([]string{root}, args...)...))
@@ -140,6 +147,12 @@ func TestDeb(t *testing.T) {
 		if got := strings.TrimSpace(in("stat", "--format", "%a %U:%G", file)); got != want {
 			t.Errorf("%s is %s, want %s", file, got, want)
 		}
+	}
+	if got := in("bash", "-c", `source /usr/share/bash-completion/completions/mcp-bridge; COMP_WORDS=(mcp-bridge con) COMP_CWORD=1; _mcp_bridge_complete; echo "${COMPREPLY[@]}"`); got != "connect\n" {
+		t.Errorf("bash completes con to %q, want connect", got)
+	}
+	if got := in("zcat", "/usr/share/man/man1/mcp-bridge.1.gz"); !strings.Contains(got, "v"+version) {
+		t.Errorf("the man page is %.200q, and has no version", got)
 	}
 	if got := in("systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/mcp-bridge.service", "/usr/lib/systemd/system/mcp-bridge.socket"); got != "" {
 		t.Errorf("systemd-analyze verify says %s", got)
