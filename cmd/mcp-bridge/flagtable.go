@@ -120,7 +120,7 @@ var flagGroups = []manual.Group{
 		flag("transport", "http-first|sse-first|http-only|sse-only", "for http and https: which of Streamable HTTP and HTTP+SSE is tried"),
 		flag("allow-http", "", "nothing: it is allowed; for lines that were written for mcp-remote"),
 		flag("enable-proxy", "", "nothing: proxies are used anyway; likewise"),
-	}},
+	}, Notes: []string{"HTTP_PROXY, HTTPS_PROXY and NO_PROXY count; addresses of this machine never go through a proxy."}},
 	{Title: "Signing in (docs/sign-in.md)", Only: signInCommands, Flags: signInFlags},
 	{Title: "Signing in to a remote server (docs/sign-in.md)", Flags: signInFlags,
 		Notes: []string{"A server with an Authorization --header is not signed in to."}},

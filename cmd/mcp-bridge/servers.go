@@ -5,12 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
@@ -59,6 +61,19 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 // pumpOptions returns the options of a server's conversations.
 func pumpOptions(s config.Settings) bridge.PumpOptions {
 	return bridge.PumpOptions{Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
+}
+
+// warnClear warns of a credential for a server that others can read on its way there.
+func warnClear(spec upstream.Spec, log hclog.Logger) {
+	u, err := url.Parse(spec.URL)
+	if err != nil || u.Scheme != "http" && u.Scheme != "ws" || access.IsLoopbackAddr(u.Host) {
+		return
+	}
+	for _, name := range []string{"Authorization", "X-Api-Key", "Proxy-Authorization", "Cookie"} {
+		if spec.Remote.Header.Get(name) != "" || name == "Authorization" && u.User != nil {
+			log.Warn("a credential crosses the network in clear: use https:// or wss://", "server", spec.Name, "header", name, "host", u.Host)
+		}
+	}
 }
 
 // configured returns how the server of a configuration file is reached; trust
@@ -124,6 +139,7 @@ func specs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec, e
 		if spec.Upstream, err = configured(s, trust, log); err != nil {
 			return nil, fmt.Errorf("server %q: %w", s.Name, err)
 		}
+		warnClear(spec.Upstream, log)
 		all = append(all, spec)
 	}
 	return all, nil

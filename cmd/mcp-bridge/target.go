@@ -119,6 +119,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	spec.URL = to.url
 	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect, ResumeTimeout: f.resume}
 	spec.Remote.TLS, err = f.tls()
+	warnClear(spec, log)
 	return spec, err
 }
 

@@ -39,6 +39,7 @@ const (
 type Fault struct {
 	Reason string
 	Status int             // HTTP status, 0: none
+	Path   string          // of the URL, without what may be a key, if it may be the wrong one
 	Code   int             // of the error response; 0: jsonrpc.CodeInternalError
 	Text   string          // what, where, and what to do
 	Own    jsonrpc.Message // the server's own error response, if it sent one
@@ -92,7 +93,10 @@ func Also(text, more string) string {
 // Attrs are the pairs that a log is told of a fault. The text of one with a
 // status may quote what the server has said, so the status stands for it.
 func (f *Fault) Attrs() []any {
-	if f.Status != 0 {
+	switch {
+	case f.Path != "":
+		return []any{"reason", f.Reason, "status", f.Status, "path", f.Path}
+	case f.Status != 0:
 		return []any{"reason", f.Reason, "status", f.Status}
 	}
 	return []any{"reason", f.Reason, "error", f.Text}

@@ -35,6 +35,7 @@ type Peer struct {
 	secrets *strings.Replacer // of all requests; nil: there are none
 	sent    *strings.Replacer // of one request, see Of; nil: there are none
 	cookies *cookies
+	theirs  bool // the server has said the path, in which a session may be named
 }
 
 // NewPeer returns the Peer at u, which must not change any more. header is what
@@ -50,7 +51,7 @@ func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
 // with other hints: they share credentials and cookies.
 func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
 	other := *p
-	other.url, other.where, other.hints = u, u.Scheme+"://"+u.Host, hints
+	other.url, other.where, other.hints, other.theirs = u, u.Scheme+"://"+u.Host, hints, true
 	return &other
 }
 
@@ -82,7 +83,8 @@ func (p *Peer) Of(resp *http.Response) *Peer {
 }
 
 // String returns the server as people get to see it: no path and no query,
-// there may be keys in them.
+// there may be keys in them. Only a StatusFault about the path shows it, without
+// what may be a key.
 func (p *Peer) String() string { return p.where }
 
 // Do makes the request and follows redirects: only those that keep method and
@@ -193,8 +195,15 @@ func (p *Peer) NetFault(err error) *Fault {
 		unknown x509.UnknownAuthorityError
 		record  tls.RecordHeaderError
 		timeout interface{ Timeout() bool }
+		refused *proxyRefusal
 	)
 	switch {
+	case errors.As(err, &refused):
+		f.Reason = ReasonUnreachable
+		f.Text = fmt.Sprintf("cannot reach %s: %v", p.where, refused)
+	case errors.As(err, &op) && op.Op == "proxyconnect":
+		f.Reason = ReasonUnreachable
+		f.Text = fmt.Sprintf("cannot reach the proxy for %s: %s; is HTTP_PROXY or HTTPS_PROXY right? NO_PROXY names the hosts that need none", p.where, netText(op.Err))
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		f.Reason = ReasonTimeout
 		f.Text = fmt.Sprintf("%s did not answer in time", p.where)
@@ -215,6 +224,9 @@ func (p *Peer) NetFault(err error) *Fault {
 		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
 		}
+	case isTLSRecord(err):
+		f.Reason, f.Transient = ReasonTLS, false
+		f.Text = p.where + " does not speak HTTP: " + askHTTPS
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
 		f.Reason, f.Transient = ReasonNotMCP, false
 		f.Text = fmt.Sprintf("%s does not speak HTTP", p.where)
@@ -244,7 +256,12 @@ func netText(err error) string {
 func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	status := resp.StatusCode
 	f := &Fault{Reason: ReasonStatus, Status: status}
-	f.Text = fmt.Sprintf("%s answered %s", p.where, StatusText(status))
+	where := p.where
+	if !p.theirs && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) { // it is the path that is in question
+		f.Path = shownPath(p.url)
+		where += f.Path
+	}
+	f.Text = fmt.Sprintf("%s answered %s", where, StatusText(status))
 	switch {
 	case status == http.StatusUnauthorized:
 		f.Reason = ReasonAuth
@@ -259,6 +276,10 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 		f.Text += ": the message is too large for the server"
 	case p.hints[status] != "":
 		f.Text += ": " + p.hints[status]
+	}
+	switch status {
+	case http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		f.Text = Also(f.Text, viaProxy(resp, http.ProxyFromEnvironment))
 	}
 	f.Transient = status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
 	switch status {
@@ -278,6 +299,11 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	defer time.AfterFunc(refusalWait, func() { resp.Body.Close() }).Stop()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, refusalMost))
 	if err != nil {
+		return fault
+	}
+	if isTLSPort(resp.StatusCode, raw) && (p.url.Scheme == "http" || p.url.Scheme == "ws") {
+		fault.Reason = ReasonTLS
+		fault.Text = fmt.Sprintf("%s answered %s: %s", p.where, StatusText(resp.StatusCode), askHTTPS)
 		return fault
 	}
 	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {

@@ -108,16 +108,17 @@ const idleTimeout = 4 * time.Second
 func NewTransport(o TransportOptions) *http.Transport {
 	dialer := newDialer(o.ConnectTimeout)
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer.DialContext,
-		TLSClientConfig:     o.TLS.Clone(),
-		TLSHandshakeTimeout: dialer.Timeout,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true, // events would wait in the compressor
-		MaxIdleConnsPerHost: o.MaxIdleConnsPerHost,
-		IdleConnTimeout:     idleTimeout,
-		ReadBufferSize:      16 << 10,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
+		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: refusedByProxy,
+		DialContext:            dialer.DialContext,
+		TLSClientConfig:        o.TLS.Clone(),
+		TLSHandshakeTimeout:    dialer.Timeout,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // events would wait in the compressor
+		MaxIdleConnsPerHost:    o.MaxIdleConnsPerHost,
+		IdleConnTimeout:        idleTimeout,
+		ReadBufferSize:         16 << 10,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}
 }
 

@@ -140,7 +140,7 @@ func TestRefusalFault(t *testing.T) {
 		mediaType, body   string
 		reason, text, own string
 	}{
-		{404, "text/html", "<p>no", ReasonStatus, "http://h answered 404 Not Found: is it the path?", ""},
+		{404, "text/html", "<p>no", ReasonStatus, "http://h/path answered 404 Not Found: is it the path?", ""},
 		{400, "text/plain", "no such key\nat x.go:1", ReasonStatus, `http://h answered 400 Bad Request; it says: "no such key"`, ""},
 		{400, "text/plain", "bad key=secret", ReasonStatus, "http://h answered 400 Bad Request", ""},
 		{400, "", "HTTP on a port of HTTPS", ReasonStatus, `http://h answered 400 Bad Request; it says: "HTTP on a port of HTTPS"`, ""},

@@ -51,7 +51,7 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysUnopened(fault *httpdial.Fault) bool {
-	return fault.Status/100 == 4 && !isStatusAboutCaller(fault.Status) && !saysModern(fault.Own)
+	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !saysModern(fault.Own)
 }
 
 // isStatusAboutCaller reports whether a status is about credentials, size, rate or
