@@ -32,7 +32,6 @@ const (
 type Tokens struct {
 	file string // "": not from a file
 	once bool   // the file is a pipe, which can be read only once
-	own  bool   // the file is refused if every user may read it
 	set  atomic.Pointer[tokenSet]
 
 	mu    sync.Mutex
@@ -42,7 +41,6 @@ type Tokens struct {
 
 type tokenSet struct {
 	entries []tokenEntry
-	warning string
 }
 
 type tokenEntry struct {
@@ -58,15 +56,9 @@ type tokenEntry struct {
 // least 16 visible ASCII characters. In its place may stand "sha256:" and the SHA-256 sum
 // of the token in 64 hexadecimal digits. The same token under two names is an error, and so
 // is a file without any token. Errors name the file and the line, but have no part of the
-// line.
-func LoadTokens(file string) (*Tokens, error) { return loadTokens(file, false) }
-
-// LoadOwnTokens is LoadTokens, but the file is an error if every user of this machine may
-// read it, now or at Reload.
-func LoadOwnTokens(file string) (*Tokens, error) { return loadTokens(file, true) }
-
-func loadTokens(file string, own bool) (*Tokens, error) {
-	t := &Tokens{file: file, once: isPipe(file), own: own}
+// line. A file that every user of this machine may read is an error, too (ReadSecret), now and at Reload.
+func LoadTokens(file string) (*Tokens, error) {
+	t := &Tokens{file: file, once: isPipe(file)}
 	set, err := t.read()
 	if err != nil {
 		return nil, err
@@ -123,12 +115,9 @@ func isPipe(file string) bool {
 
 // read reads the file.
 func (t *Tokens) read() (*tokenSet, error) {
-	text, warning, err := readSecret(t.file)
+	text, err := ReadSecret(t.file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tokens: %w", err)
-	}
-	if t.own && warning != "" {
-		return nil, errors.New(warning)
 	}
 	set, line, err := parseTokens(strings.Split(text, "\n"))
 	switch {
@@ -137,7 +126,6 @@ func (t *Tokens) read() (*tokenSet, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", t.file, err)
 	}
-	set.warning = warning
 	return set, nil
 }
 
@@ -150,10 +138,6 @@ func (t *Tokens) Unsettled() bool {
 	info, err := os.Stat(t.file)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
-
-// Warning returns a warning for the operator about the file last read, such as that every
-// user may read it; "" if there is none.
-func (t *Tokens) Warning() string { return t.set.Load().warning }
 
 // Names returns the names that have tokens, sorted.
 func (t *Tokens) Names() []string {
@@ -198,34 +182,35 @@ func (t *Tokens) lookup(token string) (name string, sum [sha256.Size]byte) {
 	return entries[found].name, sum
 }
 
-// readSecret reads a file that others should not be able to read.
-func readSecret(file string) (text, warning string, err error) {
+// ReadSecret reads a file of secrets, of at most 1 MiB. One that every user of this machine may read is an error, which says
+// what to do; not on Windows, and not of what is no regular file, such as a pipe.
+func ReadSecret(file string) (text string, err error) {
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	if info.IsDir() {
-		return "", "", fmt.Errorf("%s is a directory", file)
+		return "", fmt.Errorf("%s is a directory", file)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil { // of the file that is read
-		return "", "", err
+		return "", err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	if len(data) > maxTokensFile {
-		return "", "", fmt.Errorf("%s is larger than 1 MiB", file)
+		return "", fmt.Errorf("%s is larger than 1 MiB", file)
 	}
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-		warning = fmt.Sprintf("every user of this machine may read %s: chmod o-r it", file)
+		return "", fmt.Errorf("every user of this machine may read %s, and so come in: chmod o-r it", file)
 	}
-	return string(data), warning, nil
+	return string(data), nil
 }
 
 // parseTokens reads lines. bad is the number of the line with the error, 0 for an error

@@ -148,9 +148,8 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 // its name, servers do not inherit it.
 const tokensVariable = "MCP_BRIDGE_TOKENS"
 
-// policy returns the guard of all listeners. own says that nobody else may read the file of tokens: other
-// users are warned of that only where it is all that protects.
-func (f *accessFlags) policy(env environment, own bool, log hclog.Logger) (access.Policy, error) {
+// policy returns the guard of all listeners.
+func (f *accessFlags) policy(env environment, log hclog.Logger) (access.Policy, error) {
 	guard := access.Policy{AllowOrigins: f.origins, AllowHosts: f.hosts}
 	var err error
 	if guard.TrustedProxies, guard.TrustUnix, err = access.ParseProxies(f.proxies); err != nil {
@@ -166,8 +165,6 @@ func (f *accessFlags) policy(env environment, own bool, log hclog.Logger) (acces
 	switch {
 	case f.tokenFile != "" && given:
 		return guard, usagef("--token-file and %s both name the tokens; use one of them", tokensVariable)
-	case f.tokenFile != "" && own:
-		guard.Tokens, err = access.LoadOwnTokens(f.tokenFile)
 	case f.tokenFile != "":
 		guard.Tokens, err = access.LoadTokens(f.tokenFile)
 	case given:
@@ -177,9 +174,6 @@ func (f *accessFlags) policy(env environment, own bool, log hclog.Logger) (acces
 	}
 	if err != nil {
 		return guard, usagef("%v", err)
-	}
-	if guard.Tokens != nil && guard.Tokens.Warning() != "" {
-		log.Warn(guard.Tokens.Warning())
 	}
 	return guard, nil
 }

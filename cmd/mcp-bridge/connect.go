@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -27,7 +28,8 @@ type connectFlags struct {
 	tracing tracingFlags
 	inspect inspectFlags
 
-	recorder bool // they are those of record
+	logFile  string // "": the log goes to stderr
+	recorder bool   // they are those of record
 
 	set *pflag.FlagSet // all of them, once parsed
 }
@@ -40,6 +42,7 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 	f.tracing.register(fs)
 	f.inspect.register(fs)
 	fs.StringVar(&f.config, "config", "", "")
+	fs.StringVar(&f.logFile, "log-file", "", "")
 	return fs
 }
 
@@ -109,13 +112,46 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 	if err != nil {
 		return err
 	}
-	log, err := f.log.logger(env.stderr)
+	out, closeLog, err := f.logTo(env.stderr)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	log, err := f.log.logger(out)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := untilHangup(ctx, env.hangup)
 	defer cancel()
-	return f.log.report(log, f.run(ctx, to, name, env, log))
+	err = f.run(ctx, to, name, env, log)
+	if err != nil && f.logFile != "" {
+		log.Error("failed", "error", err) // and it is the last line of stderr, which the client may show
+		return err
+	}
+	return f.log.report(log, err)
+}
+
+// maxLogFile is how large the file of --log-file may have become in earlier runs, in bytes.
+const maxLogFile = 10 << 20
+
+// logTo returns where the log goes, until end is called: to stderr, or to the file of --log-file. One that has become too
+// large is kept as FILE.1.
+func (f *connectFlags) logTo(stderr io.Writer) (w io.Writer, end func(), err error) {
+	if f.logFile == "" {
+		return stderr, func() {}, nil
+	}
+	if info, err := os.Stat(f.logFile); err == nil && info.Mode().IsRegular() && info.Size() > maxLogFile {
+		_ = os.Rename(f.logFile, f.logFile+".1") // if that fails the file goes on
+	}
+	file, err := os.OpenFile(f.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, nil, usagef("--log-file: %v", err)
+	}
+	lines := newLogWriter(file)
+	return lines, func() {
+		lines.close()
+		_ = file.Close()
+	}, nil
 }
 
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {

@@ -159,6 +159,7 @@ var flagGroups = []manual.Group{
 		flag("log-level", "trace|debug|info|warn|error|off", "what is told; while the bridge runs, SIGUSR1 changes to debug and back, but on Windows"),
 		flag("debug", "", "short for --log-level debug"),
 		flag("silent", "", "short for --log-level error"),
+		flag("log-file", "FILE", "write the log to this file, not to stderr; one of more than 10 MiB becomes FILE.1 at the next start"),
 		flag("log-format", "text|json", "control and bidirectional characters are escaped in both"),
 	}},
 }

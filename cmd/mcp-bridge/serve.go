@@ -166,7 +166,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	defer end()
 	traced.hideTokens(f.access.tokenFile, env)
 	env.lookup = traced.hidingLookup(env.lookup)
-	guard, err := f.access.policy(env, f.protect.on(), log)
+	guard, err := f.access.policy(env, log)
 	if err != nil {
 		return err
 	}

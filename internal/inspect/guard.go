@@ -2,14 +2,12 @@ package inspect
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
@@ -51,12 +49,12 @@ func NewToken() (t *Tokens, text string) {
 // LoadTokens reads a file of tokens: "view TOKEN" or "act TOKEN" a line, a name for the log
 // behind it if wanted. Lines that are blank or begin with # do not count.
 func LoadTokens(file string) (*Tokens, error) {
-	text, err := os.ReadFile(file)
+	text, err := access.ReadSecret(file)
 	if err != nil {
 		return nil, err
 	}
 	t := &Tokens{}
-	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines := bufio.NewScanner(strings.NewReader(text))
 	for n := 1; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {

@@ -349,7 +349,7 @@ func TestKeyRemoved(t *testing.T) {
 		}
 	}
 	write("ci old-key-0123456789\nci new-key-0123456789\n")
-	keys, err := access.LoadOwnTokens(file)
+	keys, err := access.LoadTokens(file)
 	if err != nil {
 		t.Fatal(err)
 	}
