@@ -198,7 +198,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 func (f *serveFlags) hub(guard access.Policy, p *protection, seen *observe.Observer, log hclog.Logger) hub.Options {
 	prefix, _ := f.access.publicPrefix()
 	o := hub.Options{
-		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), Alone: f.config == "",
+		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), Alone: f.config == "",
 		PeerUser: listen.PeerUser, Observer: seen, Logger: log,
 	}
 	if p != nil {

@@ -66,7 +66,10 @@ func (h *Hub) front(w http.ResponseWriter, r *http.Request) {
 
 // frontFor returns what a client is told that may come in.
 func (h *Hub) frontFor(r *http.Request) front {
-	base := h.opts.Guard.Scheme(r) + "://" + r.Host + h.opts.publicPrefix(r)
+	base := h.opts.PublicURL
+	if base == "" {
+		base = h.opts.Guard.Scheme(r) + "://" + r.Host + h.opts.publicPrefix(r)
+	}
 	page := front{Version: buildinfo.Version()}
 	transports := []place{{"Streamable HTTP", "/mcp"}, {"HTTP+SSE", "/sse"}, {"WebSocket", "/ws"}}
 	name, address := "my-server", ""
@@ -85,7 +88,11 @@ func (h *Hub) frontFor(r *http.Request) front {
 		name = s.spec.Name
 		for _, t := range transports {
 			if !s.withholds(t.Address[1:]) {
-				page.Endpoints = append(page.Endpoints, place{t.Name, at + t.Address})
+				url := at + t.Address
+				if t.Address == "/ws" {
+					url = "ws" + strings.TrimPrefix(url, "http")
+				}
+				page.Endpoints = append(page.Endpoints, place{t.Name, url})
 			}
 		}
 	}
@@ -99,7 +106,7 @@ func (h *Hub) frontFor(r *http.Request) front {
 		page.Endpoints = []place{{"The list of servers", base + "/servers"}, {"Each server", base + "/servers/NAME/mcp"}}
 	}
 	page.Endpoints = append(page.Endpoints, place{"Is it ready?", base + "/readyz"})
-	page.Snippets = snippets(name, address, h.opts.Guard.Authenticates())
+	page.Snippets = snippets(name, address, h.opts.Guard.Authenticates() && h.opts.Metadata == nil) // else clients sign in
 	page.Links = []place{{"Documentation", repository}, {"When something goes wrong", repository + "/blob/main/docs/troubleshooting.md"}}
 	return page
 }
@@ -148,7 +155,7 @@ func writeFront(w http.ResponseWriter, r *http.Request, status int, page front) 
 	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src '"+styleHash+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
-	header.Set("Vary", "Accept")
+	header.Add("Vary", "Accept") // beside Origin, which the guard may have set
 	w.WriteHeader(status)
 	httpserve.Write(w, body.Bytes())
 }

@@ -22,7 +22,7 @@ func TestFront(t *testing.T) {
 		for accept, kind := range map[string]string{browser: "text/html; charset=utf-8", "*/*": "text/plain; charset=utf-8", "": "text/plain; charset=utf-8"} {
 			status, header, body := do(t, http.MethodGet, one+at, "", "Accept", accept)
 			if status != http.StatusOK || header.Get("Content-Type") != kind || !strings.Contains(body, one+"/tools/mcp") ||
-				!strings.Contains(body, one+"/tools/ws") || !strings.Contains(body, buildinfo.Version()) || strings.Contains(body, "<script") {
+				!strings.Contains(body, strings.Replace(one, "http", "ws", 1)+"/tools/ws") || !strings.Contains(body, buildinfo.Version()) || strings.Contains(body, "<script") {
 				t.Errorf("%s, Accept %q: %d %q\n%s", at, accept, status, header, body)
 			}
 			if policy := header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
@@ -46,6 +46,15 @@ func TestFront(t *testing.T) {
 	_, many := start(t, hub.Options{}, demoSpec(t, "a b"))
 	if _, _, body := do(t, http.MethodGet, many+"/", ""); !strings.Contains(body, many+"/servers/a%20b/mcp") || !strings.Contains(body, many+"/servers\n") {
 		t.Errorf("many servers:\n%s", body)
+	}
+}
+
+// What clients write is what the operator says, whatever a request was sent to.
+func TestFrontPublicURL(t *testing.T) {
+	_, one := start(t, hub.Options{Alone: true, PathPrefix: "/tools", PublicURL: "https://mcp.example.com/tools"}, demoSpec(t, "demo"))
+	_, _, body := do(t, http.MethodGet, one+"/", "")
+	if !strings.Contains(body, " https://mcp.example.com/tools/mcp\n") || !strings.Contains(body, " wss://mcp.example.com/tools/ws\n") || strings.Contains(body, one) {
+		t.Errorf("the page does not have the public URL:\n%s", body)
 	}
 }
 

@@ -44,6 +44,10 @@ type Options struct {
 	// take it off and some do not; what clients are told has it.
 	PathPrefix string
 
+	// PublicURL is what clients write before our paths, with PathPrefix, such as "https://mcp.example.com/tools":
+	// the page for people has it. "": what the request was sent to.
+	PublicURL string
+
 	// Alone exposes the only server at /mcp, /sse, /message and /ws. Otherwise
 	// each has these below /servers/NAME, and /servers lists them.
 	Alone bool

@@ -12,5 +12,7 @@ chmod 0640 /etc/mcp-bridge/servers.json
 
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart mcp-bridge.service # of an upgrade
+	# Of an upgrade. A configuration that the new version refuses is the service's failure, and the journal has it:
+	# it must not leave the package half installed.
+	systemctl try-restart mcp-bridge.service || true
 fi
