@@ -40,7 +40,7 @@ func manualCommands() []subcommand {
 	}, {
 		run: func(_ context.Context, args []string, env environment) error {
 			if len(args) > 0 {
-				return usagef("man takes no arguments; mcp-bridge help %s is about one of them", args[0])
+				return usagef("man takes no arguments; for one command write mcp-bridge help COMMAND")
 			}
 			_, err := io.WriteString(env.stdout, newManual().Man())
 			return err

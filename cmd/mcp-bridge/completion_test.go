@@ -102,6 +102,9 @@ func TestCompletionSyntax(t *testing.T) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q", args, status, out, errs)
 		}
 	}
+	if _, _, errs := try(t, "man", "nonsense"); strings.Contains(errs, "help nonsense") {
+		t.Errorf("man says that there is help about anything: %q", errs)
+	}
 	if status, out, _ := try(t, manual.CompleteCommand, "2", "serve", "--help"); status != exitOK || !strings.Contains(out, "--help\t") {
 		t.Errorf("--help is taken for a question: status %d, %q", status, out)
 	}

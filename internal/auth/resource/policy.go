@@ -37,7 +37,8 @@ const (
 //
 // METHOD is a method of the protocol that clients send, or * for all; one that the protocol does not have has the
 // word "method" in front, so that a misspelled one is found. In a PATTERN * stands for any text and ? for one
-// character. A message needs the scopes of all lines that fit, so no line can take back what another
+// character; one stands only behind a method that names something. What is written for resources/subscribe
+// counts for the URIs of subscriptions/listen too. A message needs the scopes of all lines that fit, so no line can take back what another
 // one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there
 // is no note behind a line, as a scope may have a #. The error is a *PolicyError.
 func ParsePolicy(text string) (*Policy, error) {
@@ -127,10 +128,48 @@ func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
 				names, unread = namesIn(m)
 				looked = true
 			}
-			return unread || slices.ContainsFunc(names, func(n string) bool { return matches(pattern, n) })
+			return unread || anyMatches(pattern, names)
 		})
+		if method != methodListen {
+			continue
+		}
+		if uris, unread := listenedTo(m); unread || len(uris) > 0 {
+			scopes = p.needed(scopes, methodSubscribe, func(pattern string) bool { return unread || anyMatches(pattern, uris) })
+		}
 	}
 	return scopes
+}
+
+// What subscribes to a resource until revision 2025-11-25, and what does from 2026-07-28 on, among others.
+const (
+	methodSubscribe = "resources/subscribe"
+	methodListen    = "subscriptions/listen"
+)
+
+// listenedTo returns the URIs that a subscriptions/listen subscribes to: params.notifications.resourceSubscriptions.
+// As with namesIn there may be several of each, and unread says that one cannot be read.
+func listenedTo(m *jsonrpc.Message) (uris []string, unread bool) {
+	for member := range m.ParamsObject().Members() {
+		if !strings.EqualFold(member.Key, "notifications") {
+			continue
+		}
+		for inner := range jsonrpc.Members(member.Value) {
+			if !strings.EqualFold(inner.Key, "resourceSubscriptions") || string(inner.Value) == "null" {
+				continue
+			}
+			unread = unread || inner.Value[0] != '['
+			for _, element := range jsonrpc.Elements(inner.Value) {
+				uri, ok := jsonrpc.Text(element)
+				uris, unread = append(uris, uri), unread || !ok || len(element) > maxName
+			}
+		}
+	}
+	return uris, unread
+}
+
+// anyMatches reports whether a pattern fits one of these.
+func anyMatches(pattern string, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return matches(pattern, n) })
 }
 
 // ambiguous reports whether some readers could find another method or other params in a message.

@@ -18,6 +18,9 @@ tools/call delete_* -> delete
 tools/call *secret? -> secret
 resources/read file:///etc/* -> root
 completion/complete delete_* -> delete
+resources/subscribe -> sub
+resources/subscribe secret://* -> admin
+* hidden://* -> hidden
 
 implies admin -> delete secret
 implies delete -> write
@@ -34,6 +37,11 @@ func parsePolicy(t testing.TB, text string) *Policy {
 	return p
 }
 
+// listen is a subscriptions/listen with these notifications.
+func listen(notifications string) string {
+	return `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":` + notifications + `}}`
+}
+
 func TestPolicyMessages(t *testing.T) {
 	t.Parallel()
 	p := parsePolicy(t, testPolicy)
@@ -47,13 +55,25 @@ func TestPolicyMessages(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"n\u0061me":"delete_file"}}`, "mcp read delete"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_file","name":"list"}}`, "mcp read delete"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list","NAME":"delete_file"}}`, "mcp read delete"},
-		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`, "mcp read delete secret"},
+		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":7}}`, "mcp read delete secret hidden"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`, "mcp read"},
 		{`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{"name":"delete_file"},"name":"x"}}`, "mcp read"},
-		{`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "mcp delete root read secret"},
+		{`{"jsonrpc":"2.0","id":1,"method":"ping","Method":"tools/call"}`, "mcp admin delete hidden read root secret sub"},
 		{`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"file:///etc/passwd"}}`, "mcp root"},
 		{`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"delete_x"}}}`, "mcp delete"},
 		{`{"jsonrpc":"2.0","id":1,"result":{}}`, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"secret://a"}}`, "mcp sub admin"},
+		{listen(`{"toolsListChanged":true}`), "mcp"},
+		{listen(`{"resourceSubscriptions":[]}`), "mcp"},
+		{listen(`{"resourceSubscriptions":null}`), "mcp"},
+		{listen(`{"resourceSubscriptions":["file:///a"]}`), "mcp sub"},
+		{listen(`{"resourceSubscriptions":["file:///a","secret:\u002f/b"]}`), "mcp sub admin"},
+		{listen(`{"resourceSubscriptions":["hidden://a"]}`), "mcp sub hidden"},
+		{listen(`{"ResourceSubscriptions":["secret://a"],"resourceSubscriptions":[]}`), "mcp sub admin"},
+		{listen(`{},"notifications":{"resourceSubscriptions":["secret://a"]},"Notifications":{}`), "mcp sub admin"},
+		{listen(`{"resourceSubscriptions":[7]}`), "mcp sub admin hidden"},
+		{listen(`{"resourceSubscriptions":"file:///a"}`), "mcp sub admin hidden"},
+		{listen(`{"resourceSubscriptions":["` + strings.Repeat("x", maxName) + `"]}`), "mcp sub admin hidden"},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_x"}},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a_secret1"}}]`, "mcp read delete secret"},
 	} {
 		messages, faults := jsonrpc.Decode([]byte(test.messages), true, 0, 0)
@@ -97,7 +117,7 @@ func TestPolicyErrors(t *testing.T) {
 	const note, second, characters, line = "a note stands on a line of its own", "a second", "characters of ASCII", "write METHOD -> SCOPE"
 	for text, want := range map[string]string{
 		"tools/call": line, "tools/call ->": line, "-> a": line, "ping b c -> d": line, "ping => b": line, "implies -> a": "write implies", "implies a b -> c": line,
-		"method -> a": "no method that clients send", "method a b c -> d": line,
+		"method -> a": "write method METHOD -> SCOPE", "method a b c -> d": line,
 		`ping -> "b"`: characters, `ping -> b\c`: characters, "ping -> b\u00e9": characters, `implies " -> c`: characters, "ping -> \u2192 a": characters,
 		"tools/call -> a -> b": second, "implies a -> b -> c": second, "tools/call a -> b tools/list -> c": second, "method x -> a -> b": second,
 		"tools/call -> a->b": "spaces around", "tools/call -> a, b": "no commas",
@@ -105,6 +125,8 @@ func TestPolicyErrors(t *testing.T) {
 		"tool/call -> a": "did you mean tools/call?", "Tools/Call -> a": "did you mean tools/call?", "tools/cal x -> a": "did you mean tools/call?",
 		"tools_list -> a": "did you mean tools/list?", "resource/read -> a": "did you mean resources/read?", "notifications/canceled -> a": "did you mean notifications/cancelled?",
 		"acme/search -> a": "method acme/search -> SCOPE", "sampling/createMessage -> a": "no method that clients send", "tools/* -> a": "a line for each method",
+		"tools/list x* -> a": "write tools/list -> SCOPE", "tasks/cancel job-* -> a": "write tasks/cancel -> SCOPE", "method ping x -> a": "write ping -> SCOPE",
+		"subscriptions/listen file:* -> a":       "or resources/subscribe file:* -> SCOPE",
 		"ping -> " + strings.Repeat("x", 70<<10): "longer than", strings.Repeat("ping -> b\n", maxRules+1): "more than",
 	} {
 		_, err := ParsePolicy("# first\n" + text)
@@ -118,9 +140,9 @@ func TestPolicyErrors(t *testing.T) {
 // TestPolicyOwnMethods shows that methods that the protocol does not have are possible, for who means them.
 func TestPolicyOwnMethods(t *testing.T) {
 	t.Parallel()
-	p := parsePolicy(t, "  # indented\nmethod acme/search -> a\nmethod tool/call x* -> b c\nmethod method -> d\nmethod implies -> e\nmethod ping -> f\n\ntools/call #1 -> g")
+	p := parsePolicy(t, "  # indented\nmethod acme/search -> a\nmethod tool/call x* -> b c\nmethod method -> d\nmethod implies -> e\nmethod ping -> f\n\ntools/call #1 -> g\ntools/list * -> h,i")
 	for call, want := range map[string]string{
-		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "",
+		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "", "tools/list": "h,i",
 	} {
 		method, name, _ := strings.Cut(call, " ")
 		if got := auth.JoinScope(p.Needed(method, name)); got != want {

@@ -31,6 +31,11 @@ var methods = []string{
 	"notifications/tasks/status",
 }
 
+// naming are those of methods whose messages name something that a pattern may fit.
+var naming = []string{
+	"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
+}
+
 // ownMethod stands before a method that is none of those.
 const ownMethod = "method"
 
@@ -67,6 +72,9 @@ func (p *Policy) add(words []string) error {
 	}
 	r := rule{scopes: auth.UnionScope(nil, scopes)}
 	if arrow == 2 {
+		if err := checkPattern(words[0], words[1]); err != nil {
+			return err
+		}
 		r.name = words[1]
 	}
 	p.rules[words[0]] = append(p.rules[words[0]], r)
@@ -81,7 +89,7 @@ func checkScope(s string) error {
 		return errors.New(`there is a second "->": write a line for each`)
 	case s[0] == '#':
 		return fmt.Errorf("%.100q is no scope: a note stands on a line of its own, which begins with #", s)
-	case strings.HasSuffix(s, ","):
+	case strings.HasSuffix(s, ","): // inside, some issuers do have one
 		return fmt.Errorf("%.100q is no scope: write spaces between scopes, no commas", s)
 	case strings.Contains(s, "->"):
 		return fmt.Errorf(`%.100q is no scope: write spaces around "->"`, s)
@@ -91,10 +99,25 @@ func checkScope(s string) error {
 	return nil
 }
 
+// checkPattern says what is wrong with a pattern behind a method: that nothing ever fits it.
+func checkPattern(method, pattern string) error {
+	if pattern == "*" || slices.Contains(naming, method) || !slices.Contains(methods, method) {
+		return nil
+	}
+	what := fmt.Sprintf("%s names no tool, no prompt and no URI, so that nothing fits %.100q: write %s -> SCOPE", method, pattern, method)
+	if method == methodListen {
+		what += fmt.Sprintf(", or %s %.100s -> SCOPE, which counts for the URIs of %s too", methodSubscribe, pattern, method)
+	}
+	return errors.New(what)
+}
+
 // checkMethod says what is wrong with a method.
 func checkMethod(method string) error {
-	if method == "*" || slices.Contains(methods, method) {
+	switch {
+	case method == "*" || slices.Contains(methods, method):
 		return nil
+	case method == ownMethod:
+		return fmt.Errorf("a method is missing behind the word %s: write %s METHOD -> SCOPE", ownMethod, ownMethod)
 	}
 	what := fmt.Sprintf("%.100q is no method that clients send", method)
 	meant := config.Suggest(method, methods)
