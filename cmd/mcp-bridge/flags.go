@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -280,6 +281,9 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if line, program, ok := migrate.Line(args); ok {
 		return usagef("--%s is a flag of %s; write %s", name, program, line)
 	}
+	if advice := foreignFlag(command, name, args); advice != "" {
+		return usagef("%s", advice)
+	}
 	for _, c := range commandTable() {
 		if c.Name != command && slices.Contains(flagsOf(c.Name), name) {
 			hint := "" // the arguments may have a credential, and stderr may be kept
@@ -301,6 +305,27 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, strings.Join(args[i:], " "))
 	}
 	return usagef("%v", err)
+}
+
+// foreignFlag returns what to write for a line of another program, one of whose flags has the name of a flag that another
+// command of ours has; "": it is no such line.
+func foreignFlag(command, name string, args []string) string {
+	ours := func(flag string) bool {
+		return slices.ContainsFunc(commandTable(), func(c subcommand) bool { return slices.Contains(flagsOf(c.Name), flag) })
+	}
+	if !ours(name) {
+		return "" // it is answered by itself
+	}
+	for i, a := range args {
+		flag, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+		if advice, known := migrate.Flag(flag); known && strings.HasPrefix(a, "--") && !ours(flag) {
+			return advice
+		}
+		if _, err := strconv.ParseUint(a, 10, 16); err == nil && command == "connect" && name == "host" && i > 0 && isURL(args[i-1]) {
+			return "--host is a flag of mcp-remote: write --redirect-host HOST, and --redirect-port " + a
+		}
+	}
+	return ""
 }
 
 // programIn returns where a command begins that lacks the "--" in front of it; negative: nowhere.

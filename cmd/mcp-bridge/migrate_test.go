@@ -24,6 +24,8 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"serve", "--sessionTimeout", "60000", "--", "cat"}, "such as 30s"},
 		{[]string{"host.example:8080/mcp"}, "write http://host.example:8080/mcp or https://host.example:8080/mcp"},
 		{[]string{"https://host.example/mcp", "3334"}, "write --redirect-port 3334"},
+		{[]string{"https://host.example/mcp", "3334", "--host", "localhost"}, "write --redirect-host HOST, and --redirect-port 3334"},
+		{[]string{"--host", "0.0.0.0", "--port", "8080", "--named-server", "fetch", "uvx mcp-server-fetch"}, "mcp-bridge serve --config servers.json"},
 		{[]string{"missing.json"}, "missing.json: no such file"},
 		{[]string{"serve", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
