@@ -317,15 +317,15 @@ func (n wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}()
 	select {
 	case <-done:
-		if err := r.Context().Err(); err != nil {
-			return nil, err
+		if r.Context().Err() != nil {
+			return nil, context.Cause(r.Context()) // as net/http
 		}
 		resp := rec.Result()
 		resp.Request = r
 		return resp, nil
 	case <-r.Context().Done():
 		<-done
-		return nil, r.Context().Err()
+		return nil, context.Cause(r.Context())
 	}
 }
 

@@ -27,14 +27,15 @@ func (c *Credential) bounded(ctx context.Context) (context.Context, context.Canc
 }
 
 // waited returns err as who made the request is to know it, where that is the end of the time of ctx, which is bounded's: what
-// has taken so long.
+// has taken so long. The error of an HTTP request is the cause of its ctx.
 func (c *Credential) waited(ctx context.Context, err error) error {
-	if err == nil || context.Cause(ctx) != ErrWaited || !errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || context.Cause(ctx) != ErrWaited || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrWaited) {
 		return err
 	}
 	late := &auth.Error{Doing: "sign-in", URL: c.o.Server, Err: err}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		copied := *e
+		copied.Err = ctx.Err() // ErrWaited says what a person has not done
 		late = &copied
 	}
 	late.Kind, late.What, late.Do = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.wait()), "--auth-wait says how long that is"
