@@ -48,7 +48,8 @@ type Enterprise struct {
 	HTTP *http.Client
 	// IDToken returns the id token of the person. It is called at each use.
 	IDToken func(ctx context.Context) (string, error)
-	// Secret returns that of Client, as it is now. It is called at each use. nil: Client has it.
+	// Secret returns that of Client, as it is now, and beside an error what it was before. It is called at each use.
+	// nil: Client has it.
 	Secret func() (tokenstore.Secret, error)
 }
 
@@ -66,10 +67,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	}
 	who := e.Client
 	if e.Secret != nil {
-		secret, err := e.Secret()
-		if err != nil {
-			return auth.Token{}, err
-		}
+		secret, _ := e.Secret() // if it is out of date, the provider says so
 		who.Secret = secret.Reveal()
 	}
 	caller := *m.caller

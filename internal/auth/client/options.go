@@ -64,7 +64,8 @@ type Options struct {
 // as ctx, whose cause is ErrWaited when Options.Wait is over; several requests may call it at the same time.
 type SignInFunc func(ctx context.Context, c *Credential, need Required) error
 
-// A ProofFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. It may be called
+// A ProofFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If
+// that cannot be found out it returns what they were before, and an error, of which Notice is told. It may be called
 // concurrently.
 type ProofFunc func() (secret tokenstore.Secret, key *auth.Signer, err error)
 

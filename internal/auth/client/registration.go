@@ -114,15 +114,15 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 	switch id {
 	case "":
 	case c.o.ClientID:
-		secret, key, err := c.proof()
-		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, err
+		secret, key := c.proof()
+		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, nil
 	case c.o.Document:
-		_, key, err := c.proof()
+		_, key := c.proof()
 		method := auth.MethodNone
 		if key != nil {
 			method = auth.MethodPrivateKey
 		}
-		return auth.Client{ID: id, Key: key, Method: method}, err
+		return auth.Client{ID: id, Key: key, Method: method}, nil
 	}
 	all, err := c.o.Store.Registrations(ctx, issuer)
 	if err != nil {
@@ -137,11 +137,13 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 }
 
 // proof returns the secret or the key of a client that somebody has registered.
-func (c *Credential) proof() (tokenstore.Secret, *auth.Signer, error) {
+func (c *Credential) proof() (tokenstore.Secret, *auth.Signer) {
 	if c.o.Proof == nil {
-		return tokenstore.Secret{}, nil, nil
+		return tokenstore.Secret{}, nil
 	}
-	return c.o.Proof()
+	secret, key, err := c.o.Proof()
+	c.notice(err)
+	return secret, key
 }
 
 // forget deletes a registration that the issuer does not know any more. It reports whether the client

@@ -16,9 +16,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// Options returns the settings as the client takes them, with their Store opened, their files of secrets and keys looked at (they are read again at each use), and an HTTP
-// client of their own, whose CloseIdleConnections is called in the end. SignIn and Notice are left to the
-// caller. ctx bounds a question to the system's keyring. It makes no request.
+// Options returns the settings as the client takes them, with their Store opened, their files of secrets and keys read
+// (those that are regular files are read again at each use), and an HTTP client of their own, whose
+// CloseIdleConnections is called in the end. SignIn and Notice are left to the caller. ctx bounds a question to the
+// system's keyring. It makes no request.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	if err := s.Check(); err != nil {
 		return client.Options{}, err
@@ -26,7 +27,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	o := client.Options{
 		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
 		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases,
-		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, Proof: s.proof, Document: s.Client.MetadataURL,
+		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, Document: s.Client.MetadataURL,
 		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
 	}
 	if s.Resource == Off {
@@ -42,7 +43,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 		o.Wait = cmp.Or(s.Wait, DefaultWait)
 	}
 	var err error
-	if _, _, err = s.proof(); err != nil {
+	if o.Proof, err = s.proof(); err != nil {
 		return client.Options{}, err
 	}
 	if o.Machine, err = s.machine(); err != nil {
@@ -73,26 +74,35 @@ func (s Settings) http(named string) (*http.Client, error) {
 	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivate, TLS: trust})
 }
 
-// proof is a client.ProofFunc: it reads the files.
-func (s Settings) proof() (secret tokenstore.Secret, key *auth.Signer, err error) {
-	if secret = s.Client.Secret; s.Client.SecretFile != "" {
-		if secret, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
-			return secret, nil, err
+// proof returns what has the secret and the key, and reads their files for the first time.
+func (s Settings) proof() (client.ProofFunc, error) {
+	var secrets *secretFile[tokenstore.Secret]
+	var keys *secretFile[*auth.Signer]
+	var err error
+	if s.Client.SecretFile != "" {
+		if secrets, err = s.secretIn("client-secret-file", s.Client.SecretFile); err != nil {
+			return nil, err
 		}
 	}
-	key, err = s.signer()
-	return secret, key, err
+	if s.Client.KeyFile != "" {
+		if keys, err = openSecretFile("auth-key", s.Client.KeyFile, s.signer); err != nil {
+			return nil, err
+		}
+	}
+	return func() (secret tokenstore.Secret, key *auth.Signer, err error) {
+		var late error
+		if secret = s.Client.Secret; secrets != nil {
+			secret, err = secrets.now()
+		}
+		if keys != nil {
+			key, late = keys.now()
+		}
+		return secret, key, errors.Join(err, late)
+	}, nil
 }
 
-// signer returns what signs client assertions; nil: nothing does.
-func (s Settings) signer() (*auth.Signer, error) {
-	if s.Client.KeyFile == "" {
-		return nil, nil
-	}
-	text, err := readFile("auth-key", s.Client.KeyFile)
-	if err != nil {
-		return nil, err
-	}
+// signer returns what signs client assertions with the key in text.
+func (s Settings) signer(text []byte) (*auth.Signer, error) {
 	key, err := auth.ParsePrivateKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
@@ -112,14 +122,13 @@ func (s Settings) machine() (client.Machine, error) {
 	case JWTBearer:
 		return client.JWTBearer{File: s.AssertionFile}, nil
 	case Enterprise:
-		secret := func() (tokenstore.Secret, error) {
-			if s.IDP.SecretFile == "" {
-				return s.IDP.ClientSecret, nil
+		secret := func() (tokenstore.Secret, error) { return s.IDP.ClientSecret, nil }
+		if s.IDP.SecretFile != "" {
+			file, err := s.secretIn("idp-client-secret-file", s.IDP.SecretFile)
+			if err != nil {
+				return nil, err
 			}
-			return secretIn("idp-client-secret-file", s.IDP.SecretFile)
-		}
-		if _, err := secret(); err != nil {
-			return nil, err
+			secret = file.now
 		}
 		own, err := s.http(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
 		if err != nil {
@@ -156,14 +165,12 @@ func readFile(flag, path string) ([]byte, error) {
 }
 
 // secretIn reads a file with one secret.
-func secretIn(flag, path string) (tokenstore.Secret, error) {
-	text, err := readFile(flag, path)
-	if err != nil {
-		return tokenstore.Secret{}, err
-	}
-	line := strings.TrimSpace(string(text))
-	if line == "" || strings.ContainsAny(line, "\r\n\x00") {
-		return tokenstore.Secret{}, fmt.Errorf("--%s %s: it should have one line, the secret", flag, path)
-	}
-	return tokenstore.NewSecret(line), nil
+func (Settings) secretIn(flag, path string) (*secretFile[tokenstore.Secret], error) {
+	return openSecretFile(flag, path, func(text []byte) (tokenstore.Secret, error) {
+		line := strings.TrimSpace(string(text))
+		if line == "" || strings.ContainsAny(line, "\r\n\x00") {
+			return tokenstore.Secret{}, fmt.Errorf("--%s %s: it should have one line, the secret", flag, path)
+		}
+		return tokenstore.NewSecret(line), nil
+	})
 }

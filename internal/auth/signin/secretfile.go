@@ -1,0 +1,60 @@
+package signin
+
+import (
+	"fmt"
+	"os"
+	"sync"
+)
+
+// A secretFile is a file with a secret or a key that may be replaced while the bridge runs. It is safe for concurrent use.
+type secretFile[T any] struct {
+	flag, path string
+	parse      func(text []byte) (T, error)
+	once       bool // it is no regular file, such as a pipe: what it had is gone when it has been read
+
+	mu   sync.Mutex
+	last T
+}
+
+// openSecretFile reads a file for the first time.
+func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*secretFile[T], error) {
+	f := &secretFile[T]{flag: flag, path: path, parse: parse}
+	info, err := os.Stat(path)
+	if err == nil {
+		f.once = !info.Mode().IsRegular()
+		f.last, err = f.read()
+	} else {
+		err = fmt.Errorf("--%s: %w", flag, err)
+	}
+	return f, err
+}
+
+func (f *secretFile[T]) read() (T, error) {
+	text, err := readFile(f.flag, f.path)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return f.parse(text)
+}
+
+// now returns what the file has. If it cannot be read, that is what it had before, beside the error: whoever
+// replaces it may have deleted or emptied it for a moment.
+func (f *secretFile[T]) now() (T, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.once {
+		return f.last, nil
+	}
+	switch info, err := os.Stat(f.path); {
+	case err != nil:
+		return f.last, fmt.Errorf("--%s: %w", f.flag, err)
+	case !info.Mode().IsRegular(): // to open a pipe could take forever
+		return f.last, fmt.Errorf("--%s %s: it is no file any more", f.flag, f.path)
+	}
+	fresh, err := f.read()
+	if err == nil {
+		f.last = fresh
+	}
+	return f.last, err
+}
