@@ -80,7 +80,7 @@ func (s Settings) proof() (client.ProofFunc, error) {
 	var keys *secretFile[*auth.Signer]
 	var err error
 	if s.Client.SecretFile != "" {
-		if secrets, err = s.secretIn("client-secret-file", s.Client.SecretFile); err != nil {
+		if secrets, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func (s Settings) machine() (client.Machine, error) {
 	case Enterprise:
 		secret := func() (tokenstore.Secret, error) { return s.IDP.ClientSecret, nil }
 		if s.IDP.SecretFile != "" {
-			file, err := s.secretIn("idp-client-secret-file", s.IDP.SecretFile)
+			file, err := secretIn("idp-client-secret-file", s.IDP.SecretFile)
 			if err != nil {
 				return nil, err
 			}
@@ -164,8 +164,8 @@ func readFile(flag, path string) ([]byte, error) {
 	return text, nil
 }
 
-// secretIn reads a file with one secret.
-func (Settings) secretIn(flag, path string) (*secretFile[tokenstore.Secret], error) {
+// secretIn reads a file with one line, a secret, for the first time.
+func secretIn(flag, path string) (*secretFile[tokenstore.Secret], error) {
 	return openSecretFile(flag, path, func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))
 		if line == "" || strings.ContainsAny(line, "\r\n\x00") {
