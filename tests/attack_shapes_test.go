@@ -44,6 +44,8 @@ func TestOddShapes(t *testing.T) {
 		"a message and a half":  ping + `{"jsonrpc"`,
 		"result and error":      `{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}`,
 		"an answer to nothing":  `{"jsonrpc":"2.0","id":"never asked","result":{}}`,
+		"an error for null":     `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`,
+		"an error for no id":    `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}`,
 		"another version":       `{"jsonrpc":"1.0","id":1,"method":"echo"}`,
 		"a method of no string": `{"jsonrpc":"2.0","id":1,"method":7}`,
 	}

@@ -184,7 +184,8 @@ func TestServeSloppyChild(t *testing.T) {
 					t.Errorf("got %q, want %q", got, want)
 				}
 			}
-			noisy := c.call(emit(`"n"`, "Listening on nothing", "{broken", "", `{"jsonrpc":"2.0","id":$ID,"result":{}}`))
+			noisy := c.call(emit(`"n"`, "Listening on nothing", "{broken", "",
+				`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}`, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"}}`, `{"jsonrpc":"2.0","id":$ID,"result":{}}`))
 			if want := `{"jsonrpc":"2.0","id":"n","result":{}}`; len(noisy) != 1 || noisy[0] != want {
 				t.Errorf("after noise: %q, want %q alone", noisy, want)
 			}

@@ -239,7 +239,7 @@ func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
 	case jsonrpc.Notification:
 		return jsonrpc.NewNotification(m.Method(), nil)
 	}
-	return jsonrpc.NewResult(m.ID(), nil)
+	return jsonrpc.NewError(m.ID(), 0, "", nil) // its id may be null, or missing, which a result has not
 }
 
 func refusal(e observe.Refused) []any {

@@ -114,6 +114,20 @@ func TestDropped(t *testing.T) {
 	})
 }
 
+// Error responses whose sender could not read an id have null or no id, and answer nothing.
+func TestDroppedResponseWithoutID(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	for server, id := range map[string]string{"null": `"id":null,`, "none": ""} {
+		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0",` + id + `"error":{"code":-32700,"message":"Parse error"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Dropped(server)(m, "answers no request that is in progress")
+	}
+	l.Close()
+	p.wants(t, `\[INFO\]  message dropped: server=(null|none) .*`, `\[INFO\]  message dropped: server=(null|none) .*`)
+}
+
 // What the log keeps of a message that was dropped, until it tells of all of them, is not the message itself.
 func TestDroppedMessageIsNotKept(t *testing.T) {
 	p, o, l := logging(hclog.Info)
