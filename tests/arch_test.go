@@ -3,6 +3,7 @@ package tests
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -180,7 +181,7 @@ func goList(t *testing.T, goos string) []listed {
 	}
 }
 
-// TestNamedFiles looks for the Go files that ARCHITECTURE.md names, and in each of them for the
+// TestNamedFiles looks for the Go files that ARCHITECTURE.md and docs/internals name, and in each of them for the
 // declarations whose names stand in parentheses behind it. In a table, a file without a folder is
 // in the folder that its row has named last, or in each of them where "and" or "or" joins several.
 // Where the row has named none, and in other text, it is anywhere.
@@ -191,45 +192,57 @@ func TestNamedFiles(t *testing.T) {
 		file = filepath.ToSlash(file)[len("../"):]
 		code.files[file], code.folders[path.Dir(file)] = true, true
 	}
-	text, err := os.ReadFile("../ARCHITECTURE.md")
+	documents, err := filepath.Glob("../docs/internals/*.md")
 	bridgetest.Must(t, err)
 	named := 0
-	for i, line := range strings.Split(string(text), "\n") {
-		var in []string // the folder that was named last
-		folderEnd, inner := 0, 0
-		for _, at := range quoted.FindAllStringSubmatchIndex(line, -1) {
-			name := line[at[2]:at[3]]
-			if !strings.HasSuffix(name, ".go") {
-				folder, ok := code.folder(name)
-				if !ok || at[0] < inner || !strings.HasPrefix(line, "|") {
-					continue
-				}
-				if joint := line[folderEnd:at[0]]; len(in) == 0 || joint != " and " && joint != " or " {
-					in = nil
-				}
-				in, folderEnd = append(in, folder), at[1]
+	for _, document := range append(documents, "../ARCHITECTURE.md") {
+		text, err := os.ReadFile(document)
+		bridgetest.Must(t, err)
+		for i, line := range strings.Split(string(text), "\n") {
+			named += code.checkLine(t, fmt.Sprintf("%s:%d", filepath.Base(document), i+1), line)
+		}
+	}
+	if named < 200 {
+		t.Errorf("the documents name %d files: the test does not find them any more", named)
+	}
+}
+
+// checkLine looks for the files that a line names, and returns how many it has found named. at is
+// where the line is.
+func (s sources) checkLine(t *testing.T, at, line string) (named int) {
+	t.Helper()
+	var in []string // the folder that was named last
+	folderEnd, inner := 0, 0
+	for _, x := range quoted.FindAllStringSubmatchIndex(line, -1) {
+		name := line[x[2]:x[3]]
+		if !strings.HasSuffix(name, ".go") {
+			folder, ok := s.folder(name)
+			if !ok || x[0] < inner || !strings.HasPrefix(line, "|") {
 				continue
 			}
-			named++
-			files := code.find(name, in)
-			if len(files) == 0 {
-				t.Errorf("ARCHITECTURE.md:%d: there is no file %s (folders that its row has named last: %q)", i+1, name, in)
+			if joint := line[folderEnd:x[0]]; len(in) == 0 || joint != " and " && joint != " or " {
+				in = nil
 			}
-			if folder, ok := code.folder(path.Dir(name)); ok && strings.HasPrefix(line, "|") {
-				in = []string{folder}
-			}
-			parentheses := behind.FindString(line[at[1]:])
-			inner = max(inner, at[1]+len(parentheses))
-			for _, word := range quotedWord.FindAllStringSubmatch(parentheses, -1) {
-				if len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool { return declares(t, file, word[1]) }) {
-					t.Errorf("ARCHITECTURE.md:%d: %s does not declare %s", i+1, strings.Join(files, ", "), word[1])
-				}
+			in, folderEnd = append(in, folder), x[1]
+			continue
+		}
+		named++
+		files := s.find(name, in)
+		if len(files) == 0 {
+			t.Errorf("%s: there is no file %s (folders that its row has named last: %q)", at, name, in)
+		}
+		if folder, ok := s.folder(path.Dir(name)); ok && strings.HasPrefix(line, "|") {
+			in = []string{folder}
+		}
+		parentheses := behind.FindString(line[x[1]:])
+		inner = max(inner, x[1]+len(parentheses))
+		for _, word := range quotedWord.FindAllStringSubmatch(parentheses, -1) {
+			if len(files) > 0 && !slices.ContainsFunc(files, func(file string) bool { return declares(t, file, word[1]) }) {
+				t.Errorf("%s: %s does not declare %s", at, strings.Join(files, ", "), word[1])
 			}
 		}
 	}
-	if named < 100 {
-		t.Errorf("ARCHITECTURE.md names %d files: the test does not find them any more", named)
-	}
+	return named
 }
 
 var (
