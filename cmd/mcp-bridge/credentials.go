@@ -32,6 +32,9 @@ type credentials struct {
 	// public is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
 	// It is set before anything is given.
 	public string
+	// asker asks the only client of this run to show where a person signs in, where this process opens no browser; nil: nobody is
+	// asked. It is set before anything is given.
+	asker *outbound.Asker
 
 	mu   sync.Mutex
 	open map[[sha256.Size]byte]*outbound.Authorizer
@@ -52,7 +55,7 @@ func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Se
 	}
 	a := c.open[key]
 	if a == nil {
-		a, err = newAuthorizer(ctx, s, log)
+		a, err = newAuthorizer(ctx, s, c.asker, log)
 		if _, stored := errors.AsType[*tokenstore.Error](err); stored && plainly(s) {
 			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
 			return nil
@@ -76,18 +79,21 @@ func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Se
 }
 
 // newAuthorizer opens the store, and makes no request.
-func newAuthorizer(ctx context.Context, s signin.Settings, log hclog.Logger) (*outbound.Authorizer, error) {
+func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker, log hclog.Logger) (*outbound.Authorizer, error) {
 	o, err := s.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
 	closed := o.HTTP.CloseIdleConnections
 	if s.Personal() && s.Prompt != signin.PromptError {
-		prompter, err := newPrompter(s, o.Store, log)
+		if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
+			asker = nil
+		}
+		prompter, err := newPrompter(s, o.Store, asker, log)
 		if err != nil {
 			return nil, err
 		}
-		o.SignIn = outbound.Telling(prompter.SignIn, o.Store)
+		o.SignIn = outbound.Telling(prompter.SignIn, o.Store, asker)
 		closed = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
 	}
 	o.Notice = func(err error) { log.Debug("credential", "notice", err.Error()) }
@@ -105,7 +111,7 @@ func plainly(s signin.Settings) bool {
 }
 
 // newPrompter returns what has a person sign in, in a process that outlives this one.
-func newPrompter(s signin.Settings, store *tokenstore.Store, log hclog.Logger) (*signin.Prompter, error) {
+func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Asker, log hclog.Logger) (*signin.Prompter, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to sign in: %w", err)
@@ -114,6 +120,7 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, log hclog.Logger) (
 		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
 		Tell: func(n client.Required) {
 			log.Warn("sign in: open this address", "address", n.URL, "code", n.UserCode)
+			asker.Ask(s.Server, n)
 		},
 	}), nil
 }

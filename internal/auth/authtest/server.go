@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,11 +32,13 @@ type Server struct {
 	issued int
 	device bool
 	refuse bool
+	rights bool            // see WantRights
+	more   map[string]bool // codes and tokens that have the scope "more"
 }
 
 // New starts a Server, which ends with the test.
 func New(t *testing.T) *Server {
-	s := &Server{asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}}
+	s := &Server{asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}, more: map[string]bool{}}
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.CloseClientConnections() // of a browser that nobody has let in yet, which Close would wait for
@@ -59,6 +62,9 @@ func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func())
 
 // OfferDevice has the server offer device codes, which are approved at once.
 func (s *Server) OfferDevice() { s.set(func() { s.device = true }) }
+
+// WantRights has calls of tools need the scope "more", which nobody asks for at first.
+func (s *Server) WantRights() { s.set(func() { s.rights = true }) }
 
 // Refuse has the person say no.
 func (s *Server) Refuse() { s.set(func() { s.refuse = true }) }
@@ -156,6 +162,9 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`
+		Params struct {
+			ProtocolVersion string `json:"protocolVersion"`
+		} `json:"params"`
 	}
 	_ = json.Unmarshal(body, &m)
 	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
@@ -163,8 +172,14 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	case m.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
 		return
+	case m.Method == "tools/call" && s.rights && !s.more[token]:
+		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="more"`)
+		w.WriteHeader(http.StatusForbidden)
+		return
+	case m.Method == "tools/call":
+		answer["result"] = map[string]any{"content": []any{map[string]any{"type": "text", "text": "done"}}}
 	case m.Method == "initialize":
-		answer["result"] = map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "authtest", "version": "1"}}
+		answer["result"] = map[string]any{"protocolVersion": m.Params.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}}, "serverInfo": map[string]any{"name": "authtest", "version": "1"}}
 	case m.Method == "tools/list":
 		answer["result"] = map[string]any{"tools": []any{}}
 	case m.Method == "ping":
@@ -183,11 +198,13 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	} else {
 		s.issued++
 		code := fmt.Sprintf("code-canary-%d", s.issued)
-		s.codes[code] = true
+		s.codes[code], s.more[code] = true, hasMore(q.Get("scope"))
 		back.Set("code", code)
 	}
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
+
+func hasMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
 
 func (s *Server) token(w http.ResponseWriter, form url.Values) {
 	if grant := form.Get("grant_type"); grant == "authorization_code" {
@@ -199,6 +216,7 @@ func (s *Server) token(w http.ResponseWriter, form url.Values) {
 	}
 	s.issued++
 	access := fmt.Sprintf("access-canary-%d", s.issued)
+	s.more[access] = s.more[form.Get("code")]
 	s.valid[access] = true
 	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": fmt.Sprintf("refresh-canary-%d", s.issued), "scope": "tools"})
 }

@@ -131,7 +131,7 @@ func TestUnattended(t *testing.T) {
 	signIn := Telling(func(context.Context, *client.Credential, client.Required) error {
 		t.Error("somebody is asked to sign in")
 		return nil
-	}, store)
+	}, store, nil)
 	err = signIn(httpdial.Unattended(t.Context()), c, client.Required{Reason: "r", URL: "https://a"})
 	if need, ok := errors.AsType[*client.Required](err); !ok || need.URL != "https://a" {
 		t.Errorf("the error is %v", err)
@@ -149,7 +149,7 @@ func TestTelling(t *testing.T) {
 		signIn := Telling(func(context.Context, *client.Credential, client.Required) error {
 			time.Sleep(25 * time.Second)
 			return nil
-		}, store)
+		}, store, nil)
 		bridgetest.Must(t, signIn(ctx, c, client.Required{}))
 		if want := "waiting for sign-in to https://h/mcp"; len(told) != 2 || told[0] != want {
 			t.Errorf("told %q, want %q twice", told, want)

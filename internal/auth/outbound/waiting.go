@@ -17,27 +17,43 @@ const remindEvery = 10 * time.Second
 // Telling returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
 // for, where it has asked for the progress of its request (httpdial.WithTeller). store is the credential's. The goroutine
 // that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
-// they fail with what is needed.
-func Telling(signIn client.SignInFunc, store *tokenstore.Store) client.SignInFunc {
+// they fail with what is needed. asker asks the client where another process signs in already; nil: nobody is asked.
+func Telling(signIn client.SignInFunc, store *tokenstore.Store, asker *Asker) client.SignInFunc {
 	return func(ctx context.Context, c *client.Credential, need client.Required) error {
 		if httpdial.IsUnattended(ctx) {
 			return &need
 		}
-		tell := httpdial.TellerOf(ctx)
-		if tell == nil {
-			return signIn(ctx, c, need)
+		if asker.refused(need.URL) {
+			need.Reason = "the person does not want to"
+			return &need
 		}
-		var wg sync.WaitGroup
-		over := make(chan struct{})
-		wg.Go(func() {
-			for httpdial.Pause(ctx, over, remindEvery) {
-				tell(waitingFor(c, store, need))
-			}
-		})
-		defer wg.Wait()
-		defer close(over)
+		ctx, end := asker.wait(ctx)
+		defer end()
+		asker.Ask(c.Server(), need)
+		err := telling(ctx, signIn, store, c, need)
+		if err == nil {
+			asker.signedIn()
+		}
+		return err
+	}
+}
+
+// telling is signIn, with a word to the client every 10 seconds.
+func telling(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.Required) error {
+	tell := httpdial.TellerOf(ctx)
+	if tell == nil {
 		return signIn(ctx, c, need)
 	}
+	var wg sync.WaitGroup
+	over := make(chan struct{})
+	wg.Go(func() {
+		for httpdial.Pause(ctx, over, remindEvery) {
+			tell(waitingFor(c, store, need))
+		}
+	})
+	defer wg.Wait()
+	defer close(over)
+	return signIn(ctx, c, need)
 }
 
 // waitingFor says where the person signs in.

@@ -1,0 +1,134 @@
+package outbound
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// An Asker has the client of this process show the person where to sign in, where it has declared URL elicitation. It is for
+// one client that is the person's own: whoever opens the address signs in for all who use the credential. The zero
+// value works. Its methods may be called concurrently; those of nil do nothing.
+type Asker struct {
+	mu       sync.Mutex
+	to       *asked
+	shown    string // the address that was shown last
+	declined string // the address that the person does not want to open
+	waiting  map[*context.CancelCauseFunc]struct{}
+}
+
+// Handler returns h for a client that may be asked, while its conversation lasts.
+func (a *Asker) Handler(h bridge.Handler) bridge.Handler {
+	if a == nil {
+		return h
+	}
+	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		to := &asked{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}}
+		a.set(to)
+		defer a.set(nil)
+		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.received, Send: to.sending, Sent: to.sent}))
+	})
+}
+
+func (a *Asker) set(to *asked) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.to = to
+}
+
+// Ask shows the client where the person goes, once for each address. It may wait for the client to read.
+func (a *Asker) Ask(server string, need client.Required) {
+	if a == nil || need.URL == "" {
+		return
+	}
+	a.mu.Lock()
+	var m jsonrpc.Message
+	var to *asked
+	if to = a.to; to != nil && a.shown != need.URL {
+		if m = to.question(shown(server), need); m.Kind() != jsonrpc.Invalid {
+			a.shown = need.URL
+		}
+	}
+	a.mu.Unlock()
+	if m.Kind() != jsonrpc.Invalid {
+		_ = to.client.Send(to.ctx, m) // a client that is gone needs no answer
+	}
+}
+
+// wait returns a ctx that ends with client.ErrWaited as its cause if the person does not want to sign in. end is called when
+// the wait is over.
+func (a *Asker) wait(parent context.Context) (ctx context.Context, end func()) {
+	if a == nil {
+		return parent, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(parent)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waiting == nil {
+		a.waiting = map[*context.CancelCauseFunc]struct{}{}
+	}
+	a.waiting[&cancel] = struct{}{}
+	return ctx, func() {
+		a.mu.Lock()
+		delete(a.waiting, &cancel)
+		a.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// refused reports whether the person does not want to open the address.
+func (a *Asker) refused(addr string) bool {
+	if a == nil || addr == "" {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.declined == addr
+}
+
+// decline ends the requests that wait. The lock is held.
+func (a *Asker) decline() {
+	a.declined = a.shown
+	for cancel := range a.waiting {
+		(*cancel)(client.ErrWaited)
+	}
+}
+
+// signedIn tells a client that was asked that it need not show the address any more.
+func (a *Asker) signedIn() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	var m jsonrpc.Message
+	to := a.to
+	if to != nil {
+		m = to.over()
+	}
+	a.mu.Unlock()
+	if m.Kind() != jsonrpc.Invalid {
+		_ = to.client.Send(to.ctx, m)
+	}
+}
+
+// messageTo is what the person reads beside the address.
+func messageTo(server string, need client.Required) string {
+	text := "Sign in to " + server
+	if need.UserCode != "" {
+		text += ", with the code " + printable.Text(need.UserCode)
+	}
+	if need.Reason != "" {
+		text += ": " + printable.Text(need.Reason)
+	}
+	return text
+}
+
+// newName returns a name that nobody can guess.
+func newName() string { return "mcp-bridge-" + rand.Text() }
