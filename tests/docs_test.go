@@ -53,6 +53,21 @@ func TestDocLinks(t *testing.T) {
 	}
 }
 
+// TestDocBlocks: each block of code says what it is; sh is what one types, and TestDocumentedCommands runs it.
+func TestDocBlocks(t *testing.T) {
+	t.Parallel()
+	known := []string{"sh", "console", "text", "json", "jsonc", "toml", "yaml", "dockerfile", "nginx", "go"}
+	for _, file := range append(docFiles(t), "../contrib/clients/README.md") {
+		inBlock := false
+		for i, line := range strings.Split(readDoc(t, file), "\n") {
+			lang, fence := strings.CutPrefix(line, "```")
+			if inBlock = inBlock != fence; fence && inBlock && !slices.Contains(known, lang) {
+				t.Errorf("%s:%d: the block has the language %q, want one of %q", file, i+1, lang, known)
+			}
+		}
+	}
+}
+
 // anchors returns the anchors of a document's headings.
 func anchors(text string) (all []string) {
 	for line := range strings.Lines(text) {

@@ -39,9 +39,7 @@ type issuer struct {
 
 func newIssuer(t testing.TB) *issuer {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	bridgetest.Must(t, err)
-	i := &issuer{t: t, key: key, asked: map[string]int{}, opaque: map[string]map[string]any{}}
+	i := issuerAt(t, "")
 	s := httptest.NewServer(i)
 	i.url = s.URL
 	t.Cleanup(func() {
@@ -49,6 +47,14 @@ func newIssuer(t testing.TB) *issuer {
 		s.Close()
 	})
 	return i
+}
+
+// issuerAt returns one that somebody else serves at this URL.
+func issuerAt(t testing.TB, url string) *issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	bridgetest.Must(t, err)
+	return &issuer{t: t, url: url, key: key, asked: map[string]int{}, opaque: map[string]map[string]any{}}
 }
 
 func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -18,5 +18,6 @@ func TestMain(m *testing.M) {
 		browse(os.Args[2], os.Args[3])
 	}
 	harness.AtOnce = 10
+	bridgeBin, childBin = os.Getenv("TEST_BRIDGE"), os.Getenv("TEST_CHILD") // where the tests start themselves again
 	harness.Main(m, harness.Bridge(&bridgeBin), harness.Program{Bin: &childBin, Package: "tests/fixtures/child"})
 }

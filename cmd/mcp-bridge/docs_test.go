@@ -44,7 +44,7 @@ func documentedLines(t *testing.T) (lines []documentedLine) {
 		for line := range strings.Lines(text) {
 			line = strings.TrimSpace(line)
 			if lang, fence := strings.CutPrefix(line, "```"); fence {
-				inBlock, isCode = !inBlock, slices.Contains([]string{"", "sh", "console"}, lang)
+				inBlock, isCode = !inBlock, slices.Contains([]string{"sh", "console"}, lang)
 				continue
 			}
 			found := lineCode.FindAllString(line, -1)

@@ -38,7 +38,7 @@ type Server struct {
 
 // New starts a Server, which ends with the test.
 func New(t *testing.T) *Server {
-	s := &Server{asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}, more: map[string]bool{}}
+	s := At("")
 	h := httptest.NewServer(s)
 	t.Cleanup(func() {
 		h.CloseClientConnections() // of a browser that nobody has let in yet, which Close would wait for
@@ -46,6 +46,11 @@ func New(t *testing.T) *Server {
 	})
 	s.base, s.URL = h.URL, h.URL+"/mcp"
 	return s
+}
+
+// At returns a Server that somebody else serves, at an origin such as https://mcp.example.com.
+func At(origin string) *Server {
+	return &Server{base: origin, URL: origin + "/mcp", asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}, more: map[string]bool{}}
 }
 
 // Hold makes the authorization page wait until approve is called. Call it before the page is opened.
@@ -121,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m := map[string]any{
 			"issuer": s.base, "authorization_endpoint": s.base + "/authorize", "token_endpoint": s.base + "/token", "registration_endpoint": s.base + "/register",
 			"revocation_endpoint": s.base + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "response_types_supported": []string{"code"},
-			"token_endpoint_auth_methods_supported": []string{"none"},
+			"token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
 		}
 		if s.device {
 			m["device_authorization_endpoint"] = s.base + "/device"
