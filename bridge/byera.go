@@ -36,7 +36,7 @@ func ByEra(legacy, modern Handler) Handler {
 func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *split, err error) {
 	first, err := First(ctx, client)
 	if err != nil {
-		if over(err) {
+		if isOrderlyEnd(err) {
 			err = nil
 		}
 		return nil, err

@@ -40,11 +40,11 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	x := &exchange{client: client, server: server, opts: o, ctx: ctx}
 	err := client.Receive(ctx, x)
 	switch {
-	case x.came && x.goesOn:
+	case x.hasFirst && x.inGrace:
 		return x.last(ctx)
-	case x.came:
+	case x.hasFirst:
 		return x.err
-	case over(err):
+	case isOrderlyEnd(err):
 		return nil
 	}
 	return fmt.Errorf("client: %w", err)
@@ -56,7 +56,7 @@ func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 // Send implements Sink: it serves the client's request, and then wants nothing more of
 // the client.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
-	x.came, x.ctx, x.id, x.method, x.listen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
+	x.hasFirst, x.ctx, x.id, x.method, x.listen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
 	if x.opts.RequestTimeout > 0 && !x.listen {
 		now := time.Now()
 		x.due = now.Add(x.opts.RequestTimeout)
@@ -85,7 +85,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return err
 	case err == nil:
 		return x.run(ctx)
-	case x.fate.Load() == cancelled:
+	case x.outcome.Load() == cancelled:
 		return x.end(err)
 	case ctx.Err() == nil && err != errTimeout && x.settle():
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
@@ -128,11 +128,11 @@ type exchange struct {
 	listen         bool
 	due, latest    time.Time // of the answer; zero: whenever it comes
 
-	among  inProgress // of opts.Calls
-	fate   atomic.Int32
-	came   bool  // the client's first message
-	goesOn bool  // for the Grace
-	err    error // what became of the exchange
+	among    inProgress // of opts.Calls
+	outcome  atomic.Int32
+	hasFirst bool  // the client's first message
+	inGrace  bool  // for the Grace
+	err      error // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
@@ -140,7 +140,7 @@ type exchange struct {
 	answer   error // how that went
 }
 
-// What becomes of an exchange, which is decided once: the zero fate says that it is open.
+// What becomes of an exchange, which is decided once: the zero outcome says that it is open.
 const (
 	settled   = iota + 1 // it is answered, or ends for another reason
 	cancelled            // by cancelCall
@@ -150,13 +150,13 @@ const (
 // no more: its answer comes next.
 func (x *exchange) settle() bool {
 	x.opts.Calls.end(&x.among)
-	return x.fate.CompareAndSwap(0, settled) || x.fate.Load() == settled
+	return x.outcome.CompareAndSwap(0, settled) || x.outcome.Load() == settled
 }
 
 // cancelCall implements canceller: it ends the Receive from the server, or the Send to it, after
 // which end has the client told.
 func (x *exchange) cancelCall(jsonrpc.ID) bool {
-	if !x.fate.CompareAndSwap(0, cancelled) {
+	if !x.outcome.CompareAndSwap(0, cancelled) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
@@ -181,7 +181,7 @@ func (x *exchange) run(ctx context.Context) error {
 	case ctx.Err() == nil, err == errGone, err == errTimeout:
 		return x.end(err)
 	case !x.listen && context.Cause(ctx) == ErrClosing:
-		x.goesOn = true
+		x.inGrace = true
 		return nil
 	}
 	return x.end(ctx.Err())
@@ -327,7 +327,7 @@ func (x *exchange) end(why error) error {
 	case !x.settle() && x.listen:
 		result, _ := say.ListenEnd(x.id) // the end of the stream follows
 		return x.client.Send(ctx, result)
-	case x.fate.Load() == cancelled:
+	case x.outcome.Load() == cancelled:
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere))
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")

@@ -23,8 +23,8 @@ const DefaultGrace = 5 * time.Second
 // the client has said that it sends nothing more.
 const DefaultDrain = 30 * time.Second
 
-// owingAfter is how long it takes until a wait for answers is no matter of course.
-const owingAfter = time.Second
+// drainNoticeAfter is how long it takes until a wait for answers is no matter of course.
+const drainNoticeAfter = time.Second
 
 // maxRenewal is how many times RequestTimeout a request may take at most when
 // progress goes on and on.
@@ -58,10 +58,10 @@ type PumpOptions struct {
 	// long. 0 means forever.
 	RequestTimeout time.Duration
 
-	// Owing is told, once, when the client sends nothing more, by its end or by
+	// OnDrain is told, once, when the client sends nothing more, by its end or by
 	// ctx's, and after a second is still waited for: how many answers the server owes,
 	// and how many the client has not taken. nil is fine.
-	Owing func(owed, untaken int)
+	OnDrain func(owed, untaken int)
 
 	// Budget is the memory for what is kept of the client's requests until they
 	// are answered; the Party of Pump's ctx is who holds it. A request for which
@@ -138,7 +138,7 @@ type pump struct {
 	clientErr      error          // how that has ended
 	toServer       ledger         // the client's requests, owed by the server
 	toClient       ledger         // the server's requests, owed by the client
-	lateness       sync.WaitGroup // what waits for a grace to be over
+	graceTimers    sync.WaitGroup // what waits for a grace to be over
 
 	// stalled is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait
@@ -199,7 +199,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 		stop()
 		unwatch()
 		p.cancel(nil)
-		p.lateness.Wait()
+		p.graceTimers.Wait()
 		p.toServer.wait()
 		p.toServer.share.Free()
 	}
@@ -228,14 +228,14 @@ func (p *pump) serverEnded(toClient *toClientSink, serverErr error) error {
 		return errServerEnded
 	case serverEnded:
 		return serverErr
-	case p.clientErr != nil && !over(p.clientErr):
+	case p.clientErr != nil && !isOrderlyEnd(p.clientErr):
 		return fmt.Errorf("client: %w", p.clientErr)
 	}
 	return nil
 }
 
-// over reports whether the client's direction ended in an orderly way.
-func over(err error) bool {
+// isOrderlyEnd reports whether the client's direction ended in an orderly way.
+func isOrderlyEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
 
@@ -243,15 +243,15 @@ func over(err error) bool {
 // at once.
 func (p *pump) late(ctx, parent context.Context) (late context.Context, stop func()) {
 	late, cancel := context.WithCancel(ctx)
-	p.lateness.Add(1)
+	p.graceTimers.Add(1)
 	unused := context.AfterFunc(parent, func() {
-		defer p.lateness.Done()
+		defer p.graceTimers.Done()
 		defer cancel()
 		p.opts.awaitGrace(context.Cause(parent), late.Done())
 	})
 	return late, func() {
 		if unused() {
-			p.lateness.Done()
+			p.graceTimers.Done()
 		}
 		cancel()
 	}

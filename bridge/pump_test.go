@@ -102,7 +102,7 @@ func TestPumpCopies(t *testing.T) {
 func TestPumpDrainsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
-		p := pump(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
+		p := pump(t, bridge.PumpOptions{OnDrain: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
 		p.client.Says(callOne)
 		p.client.Says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
 		p.client.End <- io.EOF
@@ -129,7 +129,7 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
-		p := pumpBuffered(t, bridge.PumpOptions{Owing: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
+		p := pumpBuffered(t, bridge.PumpOptions{OnDrain: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
 		p.client.Says(callOne)
 		p.client.End <- io.EOF
 		p.server.Says(resultOne)

@@ -19,28 +19,28 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		return
 	}
 	// Nobody answers the server's requests any more; it must not wait for it.
-	p.farewell(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
+	p.forEachBounded(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
 		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
 	})
-	p.endListens(ctx, over(err))
-	if over(err) && err != errHungUp {
+	p.endListens(ctx, isOrderlyEnd(err))
+	if isOrderlyEnd(err) && err != errHungUp {
 		p.drain(late, errors.Is(err, io.EOF))
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	left := p.toServer.shut(false)
-	p.farewell(ctx, left, func(ctx context.Context, c *call) {
+	p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 		if c.method != "initialize" {
 			p.cancelAtServer(ctx, c.id, "the client has gone")
 		}
 	})
-	if over(err) {
+	if isOrderlyEnd(err) {
 		text, data := ErrClosing.Error(), say.ShuttingDown
 		if err == errHungUp {
 			text, data = err.Error(), say.TimedOut
 		}
-		p.farewell(ctx, left, func(ctx context.Context, c *call) {
+		p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
 		})
 	}
@@ -51,10 +51,10 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 func (p *pump) endListens(ctx context.Context, listening bool) {
 	p.listensEnded.Store(true)
 	open := p.toServer.takeListens()
-	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+	p.forEachBounded(ctx, open, func(ctx context.Context, c *call) {
 		p.cancelAtServer(ctx, c.id, "the client has gone")
 	})
-	p.farewell(ctx, open, func(ctx context.Context, c *call) {
+	p.forEachBounded(ctx, open, func(ctx context.Context, c *call) {
 		if listening {
 			p.endListen(ctx, c.id)
 		}
@@ -62,9 +62,9 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 	})
 }
 
-// farewell says something (part) about each of calls, to a side that may be stuck:
+// forEachBounded says something (part) about each of calls, to a side that may be stuck:
 // all of it together takes a bounded time.
-func (p *pump) farewell(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
+func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
 	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
 	defer cancel()
 	for _, c := range calls {
@@ -85,17 +85,17 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 		enough = t.C
 	}
 	gone, drained := p.recv.done(), p.toServer.drained()
-	owing := time.NewTimer(owingAfter)
+	owing := time.NewTimer(drainNoticeAfter)
 	defer owing.Stop()
 	for {
 		select {
 		case <-owing.C:
-			if p.opts.Owing != nil {
-				p.opts.Owing(p.toServer.owed())
+			if p.opts.OnDrain != nil {
+				p.opts.OnDrain(p.toServer.owed())
 			}
 			continue
 		case <-gone:
-			if why := p.recv.cause(); over(why) || why == errServerEnded {
+			if why := p.recv.cause(); isOrderlyEnd(why) || why == errServerEnded {
 				gone = nil // told to stop, but somebody still listens
 				continue
 			}

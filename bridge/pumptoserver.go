@@ -82,7 +82,7 @@ func (s *toServerSink) ended(err error) error {
 	if p.recv.ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = p.recv.cause()
 	}
-	if over(err) {
+	if isOrderlyEnd(err) {
 		s.stop()
 	} else if err != errServerEnded {
 		s.withdraw()

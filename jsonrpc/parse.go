@@ -195,8 +195,8 @@ func (p *parser) message() (ok bool) {
 		p.value()
 	}
 	p.end()
-	if p.deepAt > 0 {
-		p.refuse(p.deepAt, "more than "+strconv.Itoa(p.most)+" levels of objects and arrays, which is the limit (--max-depth),")
+	if p.tooDeepAt > 0 {
+		p.refuse(p.tooDeepAt, "more than "+strconv.Itoa(p.most)+" levels of objects and arrays, which is the limit (--max-depth),")
 	}
 	if p.fault == "" && p.shape == "" {
 		p.finish()

@@ -17,15 +17,15 @@ type scanner struct {
 	fault   string // the first fault, "" when there is none
 	faultAt int
 
-	most   int // how many levels of objects and arrays there may be; 0: any number
-	level  int // how many levels open has entered
-	deepAt int // the offset of the first level deeper than most; 0: there is none
+	most      int // how many levels of objects and arrays there may be; 0: any number
+	level     int // how many levels open has entered
+	tooDeepAt int // the offset of the first level deeper than most; 0: there is none
 }
 
 // nest checks the depth of the object or array that begins at pos. The outermost level is 1.
 func (s *scanner) nest(level int) {
-	if s.most > 0 && level > s.most && s.deepAt == 0 {
-		s.deepAt = s.pos
+	if s.most > 0 && level > s.most && s.tooDeepAt == 0 {
+		s.tooDeepAt = s.pos
 	}
 }
 

@@ -41,7 +41,7 @@ func (s *deadlineWriter) write(ctx context.Context, p []byte) (int, error) {
 	return n, interruption(err)
 }
 
-func (s *deadlineWriter) ready() { s.in.revive() }
+func (s *deadlineWriter) ready() { s.in.rearm() }
 
 func (s *deadlineWriter) close() { s.in.shut() }
 

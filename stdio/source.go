@@ -145,11 +145,11 @@ func (s *backgroundSource) wait() {
 type interrupter struct {
 	set func(time.Time) error
 
-	mu     sync.Mutex
-	done   <-chan struct{} // of the context that is watched; nil: none
-	stop   func() bool
-	past   bool // the deadline is in the past since that context ended
-	closed bool // the deadline is in the past for good
+	mu      sync.Mutex
+	done    <-chan struct{} // of the context that is watched; nil: none
+	stop    func() bool
+	expired bool // the deadline is in the past since that context ended
+	closed  bool // the deadline is in the past for good
 }
 
 var longAgo = time.Unix(1, 0)
@@ -175,16 +175,16 @@ func (i *interrupter) expire(done <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.done == done && !i.closed { // else it came too late
-		i.past = true
+		i.expired = true
 		i.set(longAgo)
 	}
 }
 
-// revive lets what comes next begin without the end of the last ctx.
-func (i *interrupter) revive() {
+// rearm lets what comes next begin without the end of the last ctx.
+func (i *interrupter) rearm() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.past && !i.closed {
+	if i.expired && !i.closed {
 		i.forget()
 	}
 }
@@ -195,10 +195,10 @@ func (i *interrupter) forget() {
 		i.stop()
 	}
 	i.done, i.stop = nil, nil
-	if i.past && !i.closed {
+	if i.expired && !i.closed {
 		i.set(time.Time{})
 	}
-	i.past = false
+	i.expired = false
 }
 
 // shut ends what is going on and forbids everything else. Only the first call

@@ -27,7 +27,7 @@ func (c *call) opens() bool { return c.order == 1 }
 // carries reports whether a message of the server may travel on c's stream.
 func (c *call) carries() bool {
 	st := c.stream
-	return !c.opens() && !st.void && (st.reader != nil || st.committed)
+	return !c.opens() && !st.unresumable && (st.reader != nil || st.committed)
 }
 
 // callTable has the client's requests in flight, and the progress tokens that the

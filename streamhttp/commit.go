@@ -55,7 +55,7 @@ func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
 		}
 		if awaited {
 			st.late = true
-			st.reader.poke()
+			st.reader.wakeUnlessHeld()
 		}
 		q.first, st.nextDue = st.nextDue, nil
 	}

@@ -89,7 +89,7 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 		switch {
 		case st == nil:
 			s.deferNotification(m)
-		case !st.void:
+		case !st.unresumable:
 			s.push(st, m)
 		}
 	}
@@ -102,7 +102,7 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 		s.opts.Logger.Debug("response dropped: nothing waits for it", "session", s.tag())
 		return
 	}
-	if st.void {
+	if st.unresumable {
 		s.opts.Logger.Warn("response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
 	} else {
 		s.push(st, m)
@@ -146,7 +146,7 @@ func (s *session) ownInitializeAnswered(m jsonrpc.Message) {
 			s.push(c.stream, m.WithID(c.id))
 			s.settle(c)
 		} else if c.stream.reader != nil {
-			c.stream.reader.poke()
+			c.stream.reader.wakeUnlessHeld()
 		}
 	}
 }

@@ -73,13 +73,13 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 		h.writeSSE(w, r, s, st, rd, todo)
 		return
 	}
-	sawBegin(seen, r, st)
+	tellOpened(seen, r, st)
 	why := h.writeSSE(w, r, s, st, rd, todo)
 	seen.Stream(observe.Stream{Hop: observe.Down, Name: st.name(), What: "closed", Why: why})
 }
 
-// sawBegin tells that a stream has a reader.
-func sawBegin(seen *observe.Session, r *http.Request, st *stream) {
+// tellOpened tells that a stream has a reader.
+func tellOpened(seen *observe.Session, r *http.Request, st *stream) {
 	e := observe.Stream{Hop: observe.Down, Name: st.name(), What: "opened"}
 	if r.Method == http.MethodGet {
 		if e.From = r.Header.Get(wire.HeaderLastEventID); e.From != "" {

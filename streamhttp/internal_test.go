@@ -155,7 +155,7 @@ func (m *replayModel) step() {
 	case op == 18 && m.rnd.IntN(5) == 0:
 		m.did = fmt.Sprintf("forget %d", i)
 		m.real.forget(s.st)
-		s.st.void, s.void = true, true
+		s.st.unresumable, s.void = true, true
 		m.kept = slices.DeleteFunc(m.kept, func(e modelEvent) bool { return e.stream == i })
 	case op == 19 && m.rnd.IntN(5) == 0:
 		m.did = fmt.Sprintf("finish %d", i)

@@ -7,7 +7,7 @@ import "sync"
 type reader struct {
 	wake chan struct{} // has a token when there may be something to do
 	gone chan struct{} // closed when another connection took the stream over
-	held bool          // poke does nothing: whoever set held calls answerAndWake after it has let go of the lock
+	held bool          // wakeUnlessHeld does nothing: whoever set held calls answerAndWake after it has let go of the lock
 
 	mu      sync.Mutex  // held while answer is called
 	answer  func() bool // writes the whole answer to a POST, see setAnswer; nil: not now
@@ -18,8 +18,8 @@ func newReader() *reader {
 	return &reader{wake: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
-// poke makes the exchange look at its stream. The caller holds the session's lock.
-func (r *reader) poke() {
+// wakeUnlessHeld makes the exchange look at its stream. The caller holds the session's lock.
+func (r *reader) wakeUnlessHeld() {
 	if !r.held {
 		r.signal()
 	}

@@ -110,7 +110,7 @@ func (r *router) likelyToRead(since uint64) *call {
 // server's: that of the request, or if it has ended, a standalone one.
 func (r *router) streamForCancel(id jsonrpc.ID) *stream {
 	st := r.sent[id]
-	if st != nil && (st.closed || st.void || (st.get && st.reader == nil)) {
+	if st != nil && (st.closed || st.unresumable || (st.get && st.reader == nil)) {
 		return r.standalone.newest()
 	}
 	return st

@@ -328,7 +328,7 @@ func (w *world) check() {
 		for _, e := range st.sent {
 			kept += len(e.line)
 		}
-		if st.void && st.reader == nil && (len(st.pending) > 0 || len(st.sent) > 0 || st.parked) {
+		if st.unresumable && st.reader == nil && (len(st.pending) > 0 || len(st.sent) > 0 || st.parked) {
 			w.t.Errorf("the void stream %d still has something", st.key)
 		}
 		if st.parked {

@@ -22,23 +22,23 @@ type event struct {
 //
 // The session's lock guards every field.
 type stream struct {
-	key       uint64 // the first half of its event ids; unique in the session
-	get       bool   // a standalone GET stream; otherwise born of a POST
-	owed      int    // responses still to come on a POST's stream
-	next      uint64 // sequence number of the next event; the first is 1
-	pending   []event
-	sent      []event // written before, kept for replay, oldest first
-	bytes     int     // of pending
-	reader    *reader // the exchange by which the client reads it; nil: nobody is connected
-	parked    bool    // nobody is connected, and pending waits for a resumption
-	detached  time.Time
-	due       time.Time     // when the reply to its POST becomes a stream, unless it is complete
-	late      bool          // that time has come
-	nextDue   *stream       // in the session's commitTimer
-	committed bool          // a client was told its event ids
-	closed    bool          // nothing more will be appended
-	void      bool          // it cannot be resumed: cancelled, or events had to be dropped
-	room      chan struct{} // closed when pending shrinks; nil when nobody waits
+	key         uint64 // the first half of its event ids; unique in the session
+	get         bool   // a standalone GET stream; otherwise born of a POST
+	owed        int    // responses still to come on a POST's stream
+	next        uint64 // sequence number of the next event; the first is 1
+	pending     []event
+	sent        []event // written before, kept for replay, oldest first
+	bytes       int     // of pending
+	reader      *reader // the exchange by which the client reads it; nil: nobody is connected
+	parked      bool    // nobody is connected, and pending waits for a resumption
+	detached    time.Time
+	due         time.Time     // when the reply to its POST becomes a stream, unless it is complete
+	late        bool          // that time has come
+	nextDue     *stream       // in the session's commitTimer
+	committed   bool          // a client was told its event ids
+	closed      bool          // nothing more will be appended
+	unresumable bool          // it cannot be resumed: cancelled, or events had to be dropped
+	room        chan struct{} // closed when pending shrinks; nil when nobody waits
 }
 
 // name returns what observers call the stream.
@@ -62,7 +62,7 @@ func (st *stream) push(m jsonrpc.Message) {
 	st.bytes += len(line)
 	st.next++
 	if st.reader != nil {
-		st.reader.poke()
+		st.reader.wakeUnlessHeld()
 	}
 }
 
@@ -71,7 +71,7 @@ func (st *stream) finish() {
 	st.closed = true
 	st.release()
 	if st.reader != nil {
-		st.reader.poke()
+		st.reader.wakeUnlessHeld()
 	}
 }
 
@@ -101,7 +101,7 @@ func (st *stream) reply() (whole []event, stream bool) {
 // rewound returns which of sent come after seq. It is false when the stream
 // cannot go on from there (LI18).
 func (st *stream) rewound(seq uint64) (again []event, ok bool) {
-	if st.void || seq > st.cursor() {
+	if st.unresumable || seq > st.cursor() {
 		return nil, false
 	}
 	if st.closed && seq == st.last() {

@@ -70,7 +70,7 @@ func (s *session) attach(st *stream) *reader {
 			oldest.finish()
 		}
 	}
-	r.poke()
+	r.wakeUnlessHeld()
 	return r
 }
 
@@ -137,7 +137,7 @@ func (s *session) detach(st *stream, r *reader) {
 	case s.ended:
 	case st.get:
 		s.detachStandalone(st)
-	case !st.committed || st.void:
+	case !st.committed || st.unresumable:
 		s.abandon(st) // nobody knows an event id to resume it with (B.2)
 	case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
 		s.kept.remove(st)
@@ -194,11 +194,11 @@ func (s *session) lose(st *stream, why string) {
 	s.abandon(st)
 }
 
-// abandon makes a stream void: what it keeps is of no use to anybody any more.
+// abandon makes a stream unresumable: what it keeps is of no use to anybody any more.
 // A reader that it still has goes on to write what waits. Otherwise the
 // server's requests among that go another way: the server waits for an answer.
 func (s *session) abandon(st *stream) {
-	st.void = true
+	st.unresumable = true
 	s.kept.remove(st)
 	if st.reader != nil {
 		s.kept.fit()

@@ -258,7 +258,7 @@ func (c *conn) finish(err error, code websocket.StatusCode, reason string, keep 
 	e.once.Do(func() {
 		e.err, e.code, e.reason, e.kept = err, code, reason, keep
 		c.out.Close(err)
-		c.wire.hurry(closeWait)
+		c.wire.shortenStall(closeWait)
 		c.idling.Clear()
 		close(e.done)
 		c.in.End(err)

@@ -23,7 +23,7 @@ type renewOptions struct {
 
 // renewer is the Conn that Client.Dial returns: a session with a server over
 // one connection after the other. It knows nothing of WebSockets. One goroutine,
-// the keeper's, makes the connections; it runs from the first message on for as long as
+// the reconnector's, makes the connections; it runs from the first message on for as long as
 // there is, or should be, a connection. What comes over a connection is handed on by
 // whoever brings it there.
 type renewer struct {
@@ -32,14 +32,14 @@ type renewer struct {
 	clean func()                                         // called at the end of Close
 	opts  renewOptions
 
-	ledger remoteconn.Ledger[*call, *link] // its lock guards the state, too
-	st     renewState
-	keeper keeper
+	ledger      remoteconn.Ledger[*call, *link] // its lock guards the state, too
+	st          renewState
+	reconnector reconnector
 }
 
 func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(), opts renewOptions) *renewer {
 	r := &renewer{open: open, clean: clean, opts: opts}
-	r.keeper = keeper{r: r, kick: make(chan struct{}, 1)}
+	r.reconnector = reconnector{r: r, retryNow: make(chan struct{}, 1)}
 	r.Start()
 	return r
 }
@@ -53,7 +53,7 @@ func (r *renewer) TrySend(m jsonrpc.Message) bool {
 	case l.conn.TrySend(m):
 		return true
 	case call != nil && !r.ledger.ClaimCall(call):
-		return true // the connection was lost, and the keeper has answered
+		return true // the connection was lost, and the reconnector has answered
 	}
 	return false
 }
@@ -100,7 +100,7 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fau
 	return r.Answer(ctx, f.Response(m.ID()))
 }
 
-// sendOver sends over a connection. If that is lost, the keeper deals with it,
+// sendOver sends over a connection. If that is lost, the reconnector deals with it,
 // and answers what is in the ledger.
 func (r *renewer) sendOver(ctx context.Context, e entry) error {
 	err := e.link.conn.Send(ctx, e.msg)

@@ -14,7 +14,7 @@ import (
 type renewState struct {
 	link    *link           // the connection there is; nil: none
 	attempt *attempt        // what messages wait for; nil: nothing
-	down    *httpdial.Fault // not nil while the keeper tries again and again
+	down    *httpdial.Fault // not nil while the reconnector tries again and again
 	next    time.Time       // when it will
 	resume  bool            // the client takes it for granted that there is a session
 }
@@ -85,7 +85,7 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 	}
 	s.attempt = newAttempt()
 	s.attempt.attended = true
-	r.keeper.wake()
+	r.reconnector.wake()
 	return entry{wait: s.attempt}
 }
 

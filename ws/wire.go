@@ -70,13 +70,13 @@ type wire struct {
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
 	stalled atomic.Bool
 
-	mu     sync.Mutex
-	free   *sync.Cond // busy has ended, or err is set
-	buf    []byte     // frames that wait
-	corked bool
-	busy   bool          // somebody writes
-	hasty  time.Duration // instead of stall, just now; 0: none
-	err    error
+	mu         sync.Mutex
+	free       *sync.Cond // busy has ended, or err is set
+	buf        []byte     // frames that wait
+	corked     bool
+	busy       bool          // somebody writes
+	shortStall time.Duration // instead of stall, just now; 0: none
+	err        error
 }
 
 // maxWaiting is how many bytes of control frames may wait while the peer takes
@@ -195,11 +195,11 @@ func (w *wire) flush() error {
 // flushWithin is flush with less patience.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
-	w.hasty = stall
+	w.shortStall = stall
 	w.mu.Unlock()
 	err := w.flush()
 	w.mu.Lock()
-	w.hasty = 0
+	w.shortStall = 0
 	w.mu.Unlock()
 	return err
 }
@@ -248,15 +248,15 @@ func (w *wire) watch(on bool) {
 	switch {
 	case !on:
 		w.late.Clear()
-	case w.hasty > 0 && (w.stall <= 0 || w.hasty < w.stall):
-		w.late.After(w.hasty)
+	case w.shortStall > 0 && (w.stall <= 0 || w.shortStall < w.stall):
+		w.late.After(w.shortStall)
 	case w.stall > 0:
 		w.late.After(w.stall)
 	}
 }
 
-// hurry makes a write that is under way, and those to come, end within stall.
-func (w *wire) hurry(stall time.Duration) {
+// shortenStall makes a write that is under way, and those to come, end within stall.
+func (w *wire) shortenStall(stall time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stall > 0 && w.stall <= stall {
@@ -271,7 +271,7 @@ func (w *wire) hurry(stall time.Duration) {
 // Close implements io.Closer. What is being written has a moment to be written
 // to its end: the answer to a close frame may be part of it.
 func (w *wire) Close() error {
-	w.hurry(time.Second)
+	w.shortenStall(time.Second)
 	w.mu.Lock()
 	for w.busy && w.err == nil {
 		w.free.Wait()

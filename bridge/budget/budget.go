@@ -39,12 +39,12 @@ func New(total int64) *Budget {
 }
 
 // ForMessages returns a Budget for messages of up to size bytes.
-func ForMessages(size int) *Budget { return New(Enough(size)) }
+func ForMessages(size int) *Budget { return New(SizeFor(size)) }
 
-// Enough returns what a Budget for messages of up to size bytes has: four times
+// SizeFor returns what a Budget for messages of up to size bytes has: four times
 // that, and Base. One such message always fits when nobody holds anything, with
 // the copy that is made of it.
-func Enough(size int) int64 { return 4*int64(size) + base }
+func SizeFor(size int) int64 { return 4*int64(size) + base }
 
 // Resize makes the Budget one of total bytes. What is held stays so.
 func (b *Budget) Resize(total int64) {

@@ -259,7 +259,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // endAfter ends the Conn for the reason err once its client has read what it has got.
-// The Mux must expel the Conn then.
+// The Mux must remove the Conn (removeConn) then.
 func (c *conn) endAfter(err error) { c.inbox.End(err) }
 
 // doneChan returns what is closed when the Conn has ended.
@@ -293,10 +293,10 @@ func (c *conn) end(err error) {
 	c.markEnded(err)
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
-	c.mux.expel(c)
+	c.mux.removeConn(c)
 }
 
-// markEnded makes Receive and Send return err. The Mux must expel the Conn then.
+// markEnded makes Receive and Send return err. The Mux must remove the Conn (removeConn) then.
 func (c *conn) markEnded(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

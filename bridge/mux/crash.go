@@ -39,7 +39,7 @@ func (x *Mux) part(principals []string, err error) {
 	for c := range x.conns {
 		if slices.Contains(principals, c.principal) {
 			c.endAfter(&endOfServer{err})
-			x.expel(c)
+			x.removeConn(c)
 		}
 	}
 }

@@ -258,14 +258,14 @@ func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
 		if !c.putLast(call, m) {
 			x.mu.Drop(m, bridge.ErrSlow.Error())
 			c.markEnded(bridge.ErrSlow)
-			x.expel(c)
+			x.removeConn(c)
 			return
 		}
 	}
 }
 
-// expel forgets a client whose Conn is shut. It is called with mu held.
-func (x *Mux) expel(c *conn) {
+// removeConn forgets a client whose Conn is shut. It is called with mu held.
+func (x *Mux) removeConn(c *conn) {
 	if c.left {
 		return
 	}

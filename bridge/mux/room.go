@@ -24,9 +24,9 @@ const (
 	roomMost = 5 * time.Second
 )
 
-// isEnough reports whether a client that has read so much has read what it has to in
+// hasReadEnough reports whether a client that has read so much has read what it has to in
 // order to be waited for again; stalled: it had read nothing before that.
-func isEnough(read bridge.Load, stalled bool) bool {
+func hasReadEnough(read bridge.Load, stalled bool) bool {
 	if stalled {
 		return read != bridge.Load{}
 	}
@@ -179,7 +179,7 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 		switch {
 		case w.spent >= roomMost:
 			return bridge.ErrSlow
-		case look && !isEnough(c.progressed(), stalled):
+		case look && !hasReadEnough(c.progressed(), stalled):
 			return bridge.ErrSlow
 		case look:
 			stalled = false

@@ -58,7 +58,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
 	s.mux.mu.Lock()
-	s.bye = bye
+	s.flushed = bye
 	s.mux.mu.Unlock()
 	signal(s.ownAdded)
 	t := time.NewTimer(say.MaxWait)
@@ -74,9 +74,9 @@ func (s *server) awaitCancellations() {
 func (s *server) saidAll() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if s.bye != nil && len(s.own) == 0 {
-		close(s.bye)
-		s.bye = nil
+	if s.flushed != nil && len(s.own) == 0 {
+		close(s.flushed)
+		s.flushed = nil
 	}
 }
 

@@ -45,7 +45,7 @@ type server struct {
 
 	unsent []unsent // of the writer
 
-	bye chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
+	flushed chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
 
 	lost chan struct{} // holds one element when there is something new in late
 	late []lateListen  // under mux.mu

@@ -8,13 +8,13 @@ import (
 )
 
 // outbox is what waits to be written to the server. translated.mu guards it, except
-// turn, wake, quick and spare; the last two belong to whoever has the turn.
+// turn, wake, takenAtOnce and spare; the last two belong to whoever has the turn.
 type outbox struct {
 	turn chan struct{} // holds one element while somebody writes to the server
 	wake chan struct{} // holds one element when there is something for translated.write
 
-	quick bool              // the server has taken the last message at once; whose turn it is has it
-	spare []jsonrpc.Message // memory of era.Out.ToServer; likewise
+	takenAtOnce bool              // the server has taken the last message at once; whose turn it is has it
+	spare       []jsonrpc.Message // memory of era.Out.ToServer; likewise
 
 	queue   fifo.Queue[outgoing]
 	batches int // how many of queue end a batch

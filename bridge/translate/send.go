@@ -54,7 +54,7 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer func() { <-o.turn }()
-	if !o.quick || t.in.Waiting().Messages >= readAhead {
+	if !o.takenAtOnce || t.in.Waiting().Messages >= readAhead {
 		return false
 	}
 	t.mu.Lock()
@@ -75,7 +75,7 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		if i > 0 && t.over() {
 			break
 		}
-		if o.quick = t.server.TrySend(m); !o.quick {
+		if o.takenAtOnce = t.server.TrySend(m); !o.takenAtOnce {
 			t.putBack(said[i:])
 			break
 		}
@@ -139,7 +139,7 @@ func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 			break
 		}
 		var err error
-		if o.quick = t.server.TrySend(next.m); !o.quick {
+		if o.takenAtOnce = t.server.TrySend(next.m); !o.takenAtOnce {
 			err = t.server.Send(ctx, next.m)
 		}
 		if err != nil && ctx.Err() != nil {

@@ -200,7 +200,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
 	defer closeServer(server, log)
 	opts := pumpOptions(settings)
-	opts.Owing = tellOwed(log)
+	opts.OnDrain = tellOwed(log)
 	calls := tellCalls(&opts, spec.Name, &seen)
 	defer calls.Close()
 	unlook, err := f.inspect.begin(inspected{

@@ -93,7 +93,7 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 		if err != nil {
 			return nil, err
 		}
-		o.SignIn = outbound.Telling(prompter.SignIn, o.Store, asker)
+		o.SignIn = outbound.ReportProgress(prompter.SignIn, o.Store, asker)
 		closed = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
 	}
 	o.Notice = func(err error) { log.Debug("credential", "notice", err.Error()) }

@@ -24,19 +24,19 @@ import (
 
 // daemon is one run of serve.
 type daemon struct {
-	flags   *serveFlags
-	env     environment
-	log     hclog.Logger
-	seen    *observe.Observer       // of all servers
-	traced  *tracing                // of all that seen tells
-	fail    context.CancelCauseFunc // ends the run with an error
-	guard   access.Policy
-	auth    credentials    // of remote servers
-	keys    *access.Tokens // static ones; nil: there are none
-	hub     *hub.Hub
-	notify  *listen.Notifier
-	sockets listen.Listeners
-	unlook  func() // ends what lets people look at the run; nil: nobody can
+	flags       *serveFlags
+	env         environment
+	log         hclog.Logger
+	seen        *observe.Observer       // of all servers
+	traced      *tracing                // of all that seen tells
+	fail        context.CancelCauseFunc // ends the run with an error
+	guard       access.Policy
+	auth        credentials    // of remote servers
+	keys        *access.Tokens // static ones; nil: there are none
+	hub         *hub.Hub
+	notify      *listen.Notifier
+	sockets     listen.Listeners
+	stopInspect func() // ends what serves the inspection API; nil: nobody can
 
 	protection *protection // verifies access tokens; nil: there are none
 	scopes     []string    // that messages need, as the configuration file says; guarded by reloading
@@ -70,8 +70,8 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	}
 	defer unwatch()
 	defer func() {
-		if d.unlook != nil {
-			d.unlook()
+		if d.stopInspect != nil {
+			d.stopInspect()
 		}
 	}()
 	if err := d.begin(ctx, where, to); err != nil {
@@ -82,7 +82,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	}
 	defer d.sockets.Close()
 	wg.Go(func() { d.hangups(background) })
-	defer d.notify.Watch(d.alive, d.unheard)()
+	defer d.notify.Watch(d.alive, d.logNotifyError)()
 	d.serve(ctx)
 	return stopped(ctx)
 }
@@ -114,7 +114,7 @@ func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 		return err
 	}
 	d.auth.public = d.flags.listen.public(sockets, d.guard.Authenticates())
-	err = d.look()
+	err = d.startInspect()
 	var first []hub.Spec
 	if err == nil {
 		first, err = d.prepare(ctx, to)
@@ -131,8 +131,8 @@ func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 	return nil
 }
 
-// unheard takes what the service manager could not be told.
-func (d *daemon) unheard(err error) {
+// logNotifyError takes what the service manager could not be told.
+func (d *daemon) logNotifyError(err error) {
 	if err != nil {
 		d.log.Warn("the service manager does not hear", "error", err)
 	}
@@ -336,8 +336,8 @@ func (d *daemon) reload(ctx context.Context) {
 	if !d.begun {
 		return
 	}
-	d.unheard(d.notify.Reloading())
-	defer func() { d.unheard(d.notify.Ready("")) }()
+	d.logNotifyError(d.notify.Reloading())
+	defer func() { d.logNotifyError(d.notify.Ready("")) }()
 	d.reloadTokens()
 	if d.flags.config == "" {
 		d.reloadScopes()
@@ -387,12 +387,12 @@ func (d *daemon) serve(ctx context.Context) {
 			}
 		})
 	}
-	d.unheard(d.notify.Ready(""))
+	d.logNotifyError(d.notify.Ready(""))
 	<-ctx.Done()
 	d.reloading.Lock()
 	d.begun = false
 	d.reloading.Unlock()
-	d.unheard(d.notify.Stopping(""))
+	d.logNotifyError(d.notify.Stopping(""))
 	draining, theirs := d.hub.CountLeaving()
 	d.log.Info("shutting down: calls in progress may finish, within --grace",
 		"sessions", d.hub.Sessions(), "draining_servers", draining, "draining_sessions", theirs)

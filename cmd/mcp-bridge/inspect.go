@@ -118,9 +118,9 @@ func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), e
 	return inspect.Serve(l, i.Page(tokens, local && !l.IsUnix())), nil
 }
 
-// look lets people look at the run.
-func (d *daemon) look() (err error) {
-	d.unlook, err = d.flags.inspect.begin(inspected{
+// startInspect serves the inspection API.
+func (d *daemon) startInspect() (err error) {
+	d.stopInspect, err = d.flags.inspect.begin(inspected{
 		name: "serve", seen: d.seen, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
 		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.Cancel, waiting: d.hub.Waiting,
 	})

@@ -42,6 +42,6 @@ func main() {
 	}()
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		lookup: os.LookupEnv, hangup: hangup, chatty: chatty,
+		lookup: os.LookupEnv, hangup: hangup, levelSignal: chatty,
 	}))
 }

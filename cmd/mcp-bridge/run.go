@@ -38,13 +38,13 @@ type environment struct {
 	stderr        io.Writer
 	lookup        func(string) (string, bool) // environment variables
 	hangup        <-chan os.Signal            // SIGHUP; nil: never
-	chatty        <-chan os.Signal            // SIGUSR1: the log's level changes; nil: never
+	levelSignal   <-chan os.Signal            // SIGUSR1: the log's level changes; nil: never
 
 	lines *eventlog.Log // set by logEvents
 }
 
 // logEvents has the log tell what seen is told of, and what is wrong with that, until stop is called, with the level that the
-// chatty signal chooses. It returns the Logger for everything else.
+// levelSignal chooses. It returns the Logger for everything else.
 func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest hclog.Logger, stop func()) {
 	lines := eventlog.New(log, seen)
 	unnoted := notes.Watch(seen)
@@ -54,7 +54,7 @@ func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest 
 	wg.Go(func() {
 		for {
 			select {
-			case <-e.chatty:
+			case <-e.levelSignal:
 				lines.Toggle()
 			case <-ended:
 				return

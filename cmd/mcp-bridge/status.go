@@ -194,14 +194,14 @@ func statusOf(l tokenstore.Listed, now time.Time) credentialStatus {
 	c := l.Entry.Credential
 	out := credentialStatus{
 		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.Granted,
-		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero(), Problem: c.Problem, Files: l.Aside,
+		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero(), Problem: c.Problem, Files: l.BrokenFiles,
 	}
 	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
 	switch {
 	case l.Err != nil:
 		out.Server, out.Problem = cmp.Or(out.Server, "unknown"), l.Err.Error()
-	case !l.Entry.Braked.IsZero():
-		out.Problem = tokenstore.ErrBrake.Error()
+	case !l.Entry.RateLimited.IsZero():
+		out.Problem = tokenstore.ErrRateLimit.Error()
 		out.Usable = valid
 	default:
 		out.Usable = valid || out.Renewable

@@ -73,7 +73,7 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 
 // file shows a file, in two passes: what became of a request stands after it.
 func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
-	story, err := viewer.ReadStory(file)
+	story, err := viewer.ReadAll(file)
 	switch {
 	case errors.Is(err, traceview.ErrNoTrace):
 		return usagef("%v", err)

@@ -242,7 +242,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	related := jsonrpc.NullID
-	if f.listen.isNews(m) { // of an extension
+	if f.listen.isOfListen(m) { // of an extension
 		out.Client(legalNotification(m).WithRelated(related))
 		return
 	}

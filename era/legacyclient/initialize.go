@@ -18,12 +18,12 @@ type opening struct {
 	logLevel   string // of calls, until the client sets one
 	resume     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
-	phase       phase
-	initialize  jsonrpc.Message // waits for the server's answer
-	discover    jsonrpc.ID      // of the server/discover
-	insisted    bool            // server/discover was sent twice
-	queued      []jsonrpc.Message
-	queuedBytes int
+	phase           phase
+	initialize      jsonrpc.Message // waits for the server's answer
+	discover        jsonrpc.ID      // of the server/discover
+	discoverRetried bool            // server/discover was sent twice
+	queued          []jsonrpc.Message
+	queuedBytes     int
 }
 
 // phase is how far a session is.
@@ -90,15 +90,15 @@ func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
 
 // discovered takes the answer to server/discover and answers initialize.
 func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
-	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.insisted && era.HasModern(m.Lookup("error", "data", "supported")) {
+	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.discoverRetried && era.HasModern(m.Lookup("error", "data", "supported")) {
 		// The server supports the version that was sent: send it once more (C.2).
-		o.insisted = true
+		o.discoverRetried = true
 		o.discover = o.session.nextID()
 		out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
 		return
 	}
 	id := o.initialize.ID()
-	o.insisted = false
+	o.discoverRetried = false
 	o.initialize, o.discover = jsonrpc.Message{}, jsonrpc.ID{}
 	if refusal := checkDiscovery(m); refusal != nil {
 		o.phase = fresh

@@ -202,14 +202,14 @@ func (l *listener) announceAll(out *era.Out) {
 	}
 }
 
-// isNews reports whether a notification belongs to the session's listen.
-func (l *listener) isNews(m jsonrpc.Message) bool {
+// isOfListen reports whether a notification belongs to the session's listen.
+func (l *listener) isOfListen(m jsonrpc.Message) bool {
 	return l.cur != nil && l.cur.id.Equivalent(streamOf(m))
 }
 
 // changed passes a notification of the listen on.
 func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
-	if !l.isNews(m) {
+	if !l.isOfListen(m) {
 		out.Drop(m, "it comes over no listen of the session")
 		return
 	}

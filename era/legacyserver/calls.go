@@ -204,7 +204,7 @@ func (k *calls) leave(c *call) {
 	if c.task != nil {
 		k.tasks.leave(c)
 	}
-	k.turns.Unwait(&c.turn)
+	k.turns.StopWaiting(&c.turn)
 	if c.input != nil {
 		k.parking.cancelWindow(c)
 	}

@@ -136,7 +136,7 @@ func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
 	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
 	f.tools.start(now, &f.handshake, out)
-	f.tasks.can = f.tools.can
+	f.tasks.can = f.tools.supported
 	for _, m := range held {
 		f.serve(now, m, out)
 	}

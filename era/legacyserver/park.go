@@ -140,7 +140,7 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 // retry finds it (C.4.1).
 func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	if c.turn.Waits() { // with the answers to some of them
-		p.turns.Unwait(&c.turn)
+		p.turns.StopWaiting(&c.turn)
 		p.deliver(now, c, out)
 	}
 	in := c.input

@@ -28,22 +28,22 @@ type taskTools struct {
 	requests *requests
 	ready    func(now time.Time, c *call, out *era.Out)
 
-	can     bool            // the server runs tools/call as a task
-	known   map[string]bool // listed tools: whether they must run as tasks
-	listing bool
-	again   bool // the list has changed since it was asked for
-	pages   int
-	listed  time.Time // when it was asked for last
-	planned bool      // it will be asked for again
-	waiting []*call   // calls of tools that are not listed yet
-	overdue *timers.Timer
+	supported        bool            // the server runs tools/call as a task
+	known            map[string]bool // listed tools: whether they must run as tasks
+	listing          bool
+	changedMeanwhile bool // the list has changed since it was asked for
+	pages            int
+	listed           time.Time // when it was asked for last
+	relistPlanned    bool      // it will be asked for again
+	waiting          []*call   // calls of tools that are not listed yet
+	overdue          *timers.Timer
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the
 // server has answered initialize.
 func (t *taskTools) start(now time.Time, h *handshake, out *era.Out) {
 	call := shape.Member(shape.Member(shape.Member(shape.Member(h.capabilities, "tasks"), "requests"), "tools"), "call")
-	if t.can = shape.IsObject(call) && h.version == era.Version2025_11_25; t.can {
+	if t.supported = shape.IsObject(call) && h.version == era.Version2025_11_25; t.supported {
 		t.known = make(map[string]bool)
 		t.learn(now, out)
 	}
@@ -65,8 +65,8 @@ func (t *taskTools) list(params []byte, out *era.Out) {
 		case shape.IsText(next) && t.listing && t.pages < maxToolPages:
 			t.list(append(shape.AppendMember([]byte{'{'}, "cursor", next), '}'), out)
 		default:
-			again := t.again
-			t.again = false
+			again := t.changedMeanwhile
+			t.changedMeanwhile = false
 			t.learned(now, out)
 			if again {
 				t.changed(now, out)
@@ -89,14 +89,14 @@ func (t *taskTools) learned(now time.Time, out *era.Out) {
 
 func (t *taskTools) changed(now time.Time, out *era.Out) {
 	switch {
-	case !t.can:
+	case !t.supported:
 	case t.listing:
-		t.again = true
-	case t.planned:
+		t.changedMeanwhile = true
+	case t.relistPlanned:
 	case now.Sub(t.listed) < toolsPace:
-		t.planned = true
+		t.relistPlanned = true
 		t.timers.Set(t.listed.Add(toolsPace), func(now time.Time, out *era.Out) {
-			t.planned = false
+			t.relistPlanned = false
 			t.learn(now, out)
 		})
 	default:
@@ -119,7 +119,7 @@ func (t *taskTools) await(c *call) bool {
 }
 
 func (t *taskTools) runsAsTask(c *call) bool {
-	if !t.can {
+	if !t.supported {
 		return false
 	}
 	name, _ := jsonrpc.Text(c.name)
@@ -134,7 +134,7 @@ func (t *taskTools) read(result []byte) []byte {
 	var changed []byte
 	end := 0
 	for at, tool := range jsonrpc.Elements(tools) {
-		if t.can {
+		if t.supported {
 			if name, ok := jsonrpc.Text(shape.Member(tool, "name")); ok {
 				support, _ := jsonrpc.Text(shape.Member(shape.Member(tool, "execution"), "taskSupport"))
 				t.known[name] = support == "required"

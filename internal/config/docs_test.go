@@ -39,7 +39,7 @@ func TestManual(t *testing.T) {
 	} else if have != want {
 		t.Errorf("%s has\n%s\nand the settings are\n%s", manualFile, have, want)
 	}
-	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{ours, "defaults", "maxChildrenTotal", "scopes", "$schema"})
+	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{bridgeKey, "defaults", "maxChildrenTotal", "scopes", "$schema"})
 	for _, key := range keys {
 		if !strings.Contains(manual, "`"+key+"`") {
 			t.Errorf("%s does not name %s", manualFile, key)
@@ -137,7 +137,7 @@ func schema() object {
 	servers := object{"$ref": "#/$defs/servers"}
 	top := object{
 		"$schema": object{"type": "string"},
-		ours: closed(orNull("object"), object{
+		bridgeKey: closed(orNull("object"), object{
 			"maxChildrenTotal": object{
 				"description": "Child processes of all servers together; 0 means no limit (--max-children-total).",
 				"type":        orNull("integer"), "minimum": 0,
@@ -240,7 +240,7 @@ func serverProperties() object {
 		"disabled":    {"description": "Leave the server out.", "type": orNull("boolean")},
 		"description": {"description": "What the server is for.", "type": text},
 	}
-	all := object{ours: object{"description": "The bridge's own settings of this server.", "$ref": "#/$defs/own"}}
+	all := object{bridgeKey: object{"description": "The bridge's own settings of this server.", "$ref": "#/$defs/own"}}
 	for key, meaning := range aliases {
 		all[key] = about[meaning]
 		if key == meaning {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A flaw is what is wrong with a string. Its text never shows the string.
-type flaw struct {
+// An expandError is what is wrong with a string. Its text never shows the string.
+type expandError struct {
 	text    string
 	missing bool // nothing is wrong with the file: something is not there
 }
@@ -18,8 +18,8 @@ type flaw struct {
 //	${env:NAME}        the same as ${NAME}, as VS Code and Cursor write it
 //	$${                the two characters ${
 //
-// and leaves every other $ alone. It does not stop at the first flaw.
-func expand(s string, lookup func(string) (string, bool)) (out string, flaws []flaw) {
+// and leaves every other $ alone. It does not stop at the first error.
+func expand(s string, lookup func(string) (string, bool)) (out string, flaws []expandError) {
 	var b strings.Builder
 	for {
 		i := strings.IndexByte(s, '$')
@@ -36,7 +36,7 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []f
 		case strings.HasPrefix(s, "${"):
 			inside, after, closed := strings.Cut(s[2:], "}")
 			if !closed {
-				return "", append(flaws, flaw{text: `"${" has no closing "}": write $${ where the two characters are meant`})
+				return "", append(flaws, expandError{text: `"${" has no closing "}": write $${ where the two characters are meant`})
 			}
 			value, wrong := variable(inside, lookup)
 			if wrong.text != "" {
@@ -52,14 +52,14 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []f
 }
 
 // variable returns the value of what stands between ${ and }.
-func variable(inside string, lookup func(string) (string, bool)) (value string, wrong flaw) {
+func variable(inside string, lookup func(string) (string, bool)) (value string, wrong expandError) {
 	if strings.HasPrefix(inside, "input:") {
-		return "", flaw{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true}
+		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true}
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(inside, "env:"), ":-")
 	if !isName(name) {
 		// What stands there may be part of a password.
-		return "", flaw{text: `"${" does not begin a variable here: write ${NAME} or ${NAME:-default}, and $${ where the two characters are meant`}
+		return "", expandError{text: `"${" does not begin a variable here: write ${NAME} or ${NAME:-default}, and $${ where the two characters are meant`}
 	}
 	value, set := lookup(name)
 	if !set && name == "userHome" { // Cursor and VS Code know it
@@ -69,13 +69,13 @@ func variable(inside string, lookup func(string) (string, bool)) (value string, 
 	}
 	switch {
 	case hasFallback && value == "":
-		return fallback, flaw{}
+		return fallback, expandError{}
 	case set:
-		return value, flaw{}
+		return value, expandError{}
 	case name == "workspaceFolder":
-		return "", flaw{"${workspaceFolder} is known to editors only: write the path, or set an environment variable of this name", true}
+		return "", expandError{"${workspaceFolder} is known to editors only: write the path, or set an environment variable of this name", true}
 	}
-	return "", flaw{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true}
+	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true}
 }
 
 // isName reports whether s can be the name of a variable.

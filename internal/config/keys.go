@@ -103,7 +103,7 @@ func (p *parser) foreign(m member) {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, meaning)
 		return
 	}
-	if similar := Suggest(m.key, append(slices.Sorted(maps.Keys(aliases)), ours)); similar != "" {
+	if similar := Suggest(m.key, append(slices.Sorted(maps.Keys(aliases)), bridgeKey)); similar != "" {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, similar)
 		return
 	}

@@ -148,21 +148,21 @@ func (p *parser) file(root hujson.Value) {
 	if !ok {
 		return
 	}
-	i := slices.IndexFunc(all, func(m member) bool { return m.key == ours })
+	i := slices.IndexFunc(all, func(m member) bool { return m.key == bridgeKey })
 	if i >= 0 {
 		p.daemon(all[i])
 	}
 	found := false
 	for _, m := range all {
 		switch {
-		case m.key == ours:
+		case m.key == bridgeKey:
 		case slices.Contains(serverKeys, m.key):
 			found = true
 			p.servers(m)
 		case slices.Contains(clientTopKeys, m.key):
 			p.notef(m.at, "%s is for a client, and ignored here", m.what)
-		case Suggest(m.key, slices.Concat(serverKeys, []string{ours})) != "":
-			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{ours})))
+		case Suggest(m.key, slices.Concat(serverKeys, []string{bridgeKey})) != "":
+			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{bridgeKey})))
 		default:
 			p.notef(m.at, "%s is not known here, and ignored", m.what)
 		}
@@ -172,8 +172,8 @@ func (p *parser) file(root hujson.Value) {
 	}
 }
 
-// ours is the key of what is the bridge's own.
-const ours = "mcp-bridge"
+// bridgeKey is the key of what is the bridge's own.
+const bridgeKey = "mcp-bridge"
 
 // serverKeys are the names under which clients keep their servers.
 var serverKeys = []string{"mcpServers", "servers", "context_servers"}

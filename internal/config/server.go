@@ -35,7 +35,7 @@ func (p *parser) server(m member) Server {
 	p.lenient = p.only != m.key && (p.only != "" || s.Disabled)
 	defer func() { p.lenient = false }()
 
-	if own, ok := d.keys[ours]; ok {
+	if own, ok := d.keys[bridgeKey]; ok {
 		p.own(d, own)
 	}
 	if text, ok := d.keys["description"]; ok && s.Description == "" {
@@ -72,8 +72,8 @@ func (p *parser) server(m member) Server {
 func (p *parser) classifyKeys(d *draft, all []member) {
 	for _, m := range all {
 		meaning := aliases[m.key]
-		if m.key == ours {
-			meaning = ours
+		if m.key == bridgeKey {
+			meaning = bridgeKey
 		}
 		if meaning == "" {
 			p.foreign(m)
@@ -394,7 +394,7 @@ func (p *parser) withoutEffect(d *draft, command bool) {
 			p.notef(m.at, "%s has no effect: the server has %s", m.what, because)
 		}
 	}
-	own := d.keys[ours]
+	own := d.keys[bridgeKey]
 	for _, set := range slices.Concat(settings, ownSettings) {
 		if set.only == other && slices.Contains(d.given, set.key) {
 			p.notef(own.at, "%q has no effect: the server has %s", set.key, because)

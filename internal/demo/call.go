@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// face is one request as its era shows it to a tool: who the client is, how it
+// eraRequest is one request as its era shows it to a tool: who the client is, how it
 // is asked for something, which log messages it takes, and how it is answered.
-// There are two: legacyFace and modernFace.
-type face interface {
+// There are two: legacyRequest and modernRequest.
+type eraRequest interface {
 	// client is what the client told about itself.
 	client() clientInfo
 
@@ -101,15 +101,15 @@ func (q Question) needs(client clientInfo) error {
 // Call is one request in progress that can take long or asks the client. It has a
 // goroutine of its own.
 type Call struct {
-	s     *session
-	face  face
-	ctx   context.Context // ends when the request is cancelled
-	token jsonrpc.ID      // progress token, zero if the client wants no progress
-	meta  json.RawMessage
+	s       *session
+	request eraRequest
+	ctx     context.Context // ends when the request is cancelled
+	token   jsonrpc.ID      // progress token, zero if the client wants no progress
+	meta    json.RawMessage
 }
 
 // start runs the job of a request. Requests are started one at a time.
-func (s *session) start(m jsonrpc.Message, f face, job func(c *Call, params []byte) (any, error)) {
+func (s *session) start(m jsonrpc.Message, f eraRequest, job func(c *Call, params []byte) (any, error)) {
 	id := m.ID()
 	s.mu.Lock()
 	many := len(s.calls) >= maxCalls
@@ -122,7 +122,7 @@ func (s *session) start(m jsonrpc.Message, f face, job func(c *Call, params []by
 	s.mu.Lock()
 	s.calls[id] = cancel
 	s.mu.Unlock()
-	c := &Call{s: s, face: f, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
+	c := &Call{s: s, request: f, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
 	s.running.Go(func() {
 		result, err := job(c, m.Params())
 		if s.take(id) {
@@ -132,17 +132,17 @@ func (s *session) start(m jsonrpc.Message, f face, job func(c *Call, params []by
 }
 
 // Can reports whether the client has declared that it can answer a question.
-func (c *Call) Can(q Question) bool { return q.needs(c.face.client()) == nil }
+func (c *Call) Can(q Question) bool { return q.needs(c.request.client()) == nil }
 
 // Ask returns the client's answers to the questions, in their order. An error is
 // to be returned by the caller.
 func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	for _, q := range questions {
-		if err := q.needs(c.face.client()); err != nil {
+		if err := q.needs(c.request.client()); err != nil {
 			return nil, err
 		}
 	}
-	return c.face.ask(c.ctx, questions)
+	return c.request.ask(c.ctx, questions)
 }
 
 // Wait waits, unless the call ends before.
@@ -160,7 +160,7 @@ func (c *Call) Wait(d time.Duration) error {
 // Log sends a log message if the client wants it; it reports whether it did.
 func (c *Call) Log(level, logger string, data any) bool {
 	rank := slices.Index(era.LogLevels, level)
-	if !c.face.logs(rank) {
+	if !c.request.logs(rank) {
 		return false
 	}
 	c.s.log(rank, logger, data)

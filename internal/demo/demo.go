@@ -11,7 +11,7 @@
 // that claims a modern version in its _meta is served by itself, as 2026-07-28
 // wants it, and all else belongs to the session that initialize opens, in one
 // of the revisions 2024-11-05 to 2025-11-25 (ST14). The tools are the same; what
-// the eras do differently with a request is a face.
+// the eras do differently with a request is an eraRequest.
 package demo
 
 import (

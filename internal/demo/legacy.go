@@ -9,21 +9,21 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// legacyFace is a request of a legacy session: what it may do was agreed on in
+// legacyRequest is a request of a legacy session: what it may do was agreed on in
 // initialize, and the client is asked in the middle of it, by requests.
-type legacyFace struct {
+type legacyRequest struct {
 	*session
 	id     jsonrpc.ID
 	method string
 }
 
-func (f *legacyFace) client() clientInfo {
+func (f *legacyRequest) client() clientInfo {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.hello
 }
 
-func (f *legacyFace) reply(result any, err error) {
+func (f *legacyRequest) reply(result any, err error) {
 	var lack *lacking
 	if errors.As(err, &lack) {
 		err = &toolError{lack.Error()}
@@ -52,7 +52,7 @@ var (
 )
 
 // ask asks one question after another, each by a request.
-func (f *legacyFace) ask(ctx context.Context, questions []Question) ([]json.RawMessage, error) {
+func (f *legacyRequest) ask(ctx context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
 	for _, q := range questions {
 		m, err := f.request(ctx, q)

@@ -26,7 +26,7 @@ func isModern(m jsonrpc.Message) bool {
 // modern serves one request of 2026-07-28. All that it may rely on is in the
 // request itself (MI23).
 func (s *session) modern(m jsonrpc.Message) {
-	f := &modernFace{session: s, id: m.ID(), method: m.Method(), params: m.Params(), meta: era.MetaOf(m)}
+	f := &modernRequest{session: s, id: m.ID(), method: m.Method(), params: m.Params(), meta: era.MetaOf(m)}
 	s.mu.Lock()
 	used := s.used(f.id)
 	s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *session) modern(m jsonrpc.Message) {
 }
 
 // check finds what is wrong with the request before its method has a look at it.
-func (f *modernFace) check() *era.Refusal {
+func (f *modernRequest) check() *era.Refusal {
 	if refusal := f.meta.Check(era.Auto); refusal != nil {
 		return refusal
 	}
@@ -74,10 +74,10 @@ func (s *session) discover() (any, error) {
 	}{era.Auto.Versions(), capabilities, instructions}, nil
 }
 
-// modernFace is a request of 2026-07-28: it says itself who the client is, and
+// modernRequest is a request of 2026-07-28: it says itself who the client is, and
 // when the client has to be asked it is answered with the questions
 // (input_required), and comes again with the answers.
-type modernFace struct {
+type modernRequest struct {
 	*session
 	id     jsonrpc.ID
 	method string
@@ -117,14 +117,14 @@ func bindingOf(method string, params []byte) string {
 }
 
 // seal returns the requestState for the round after this one.
-func (f *modernFace) seal() string {
+func (f *modernRequest) seal() string {
 	f.state.Expires = time.Now().Add(stateLife).Unix()
 	raw, _ := json.Marshal(f.state) // the answers were read as JSON
 	return f.sealer.Bind(f.binding, string(raw))
 }
 
 // unseal takes a requestState that was made here, for this request, and is not too old.
-func (f *modernFace) unseal(text string) error {
+func (f *modernRequest) unseal(text string) error {
 	raw, err := f.sealer.Unbind(f.binding, text)
 	if err != nil || json.Unmarshal([]byte(raw), &f.state) != nil || time.Now().Unix() >= f.state.Expires {
 		return invalidParams("invalid or expired requestState")
@@ -132,7 +132,7 @@ func (f *modernFace) unseal(text string) error {
 	return nil
 }
 
-func (f *modernFace) client() clientInfo {
+func (f *modernRequest) client() clientInfo {
 	c := clientInfo{Revision: f.meta.Revision(), Info: f.meta.ClientInfo, Capabilities: map[string]json.RawMessage{}}
 	for member := range jsonrpc.Members(f.meta.Capabilities) {
 		c.Capabilities[member.Key] = member.Value
@@ -141,7 +141,7 @@ func (f *modernFace) client() clientInfo {
 }
 
 // logs: without logLevel a request takes no log messages (MI18).
-func (f *modernFace) logs(level int) bool {
+func (f *modernRequest) logs(level int) bool {
 	return f.meta.LogLevel != nil && level >= era.LogRank(f.meta.LogLevel)
 }
 
@@ -155,7 +155,7 @@ func (e *inputRequired) Error() string { return "the client is to answer first" 
 
 // readRetry takes what the client sends for the rounds before: a requestState
 // that we have made for this very request, and answers.
-func (f *modernFace) readRetry() error {
+func (f *modernRequest) readRetry() error {
 	var p struct {
 		State     *string         `json:"requestState"`
 		Responses json.RawMessage `json:"inputResponses"`
@@ -178,7 +178,7 @@ func (f *modernFace) readRetry() error {
 
 // ask looks for the answers among those that came. What is missing is asked
 // for, or again; what nobody asked for is ignored.
-func (f *modernFace) ask(_ context.Context, questions []Question) ([]json.RawMessage, error) {
+func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
 	var open []Question
 	stateless := false
@@ -231,7 +231,7 @@ func fits(method string, answer json.RawMessage) bool {
 	return a.Roots != nil // roots/list
 }
 
-func (f *modernFace) reply(result any, err error) {
+func (f *modernRequest) reply(result any, err error) {
 	var open *inputRequired
 	kind := "complete"
 	if errors.As(err, &open) {

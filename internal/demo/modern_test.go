@@ -139,10 +139,10 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 
 // Nothing but what was sealed is a requestState, whatever the bytes.
 func FuzzState(f *testing.F) {
-	face := func() *modernFace {
+	face := func() *modernRequest {
 		sealer, err := era.NewSealer()
 		bridgetest.Must(f, err)
-		return &modernFace{session: &session{sealer: sealer}, binding: bindingOf("tools/call", []byte(`{"name":"elicit"}`))}
+		return &modernRequest{session: &session{sealer: sealer}, binding: bindingOf("tools/call", []byte(`{"name":"elicit"}`))}
 	}
 	ours, other := face(), face()
 	good := ours.seal()

@@ -77,7 +77,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 			s.modern(m)
 			return
 		}
-		f := &legacyFace{s, m.ID(), m.Method()}
+		f := &legacyRequest{s, m.ID(), m.Method()}
 		if err := s.admit(m); err != nil {
 			f.reply(nil, err)
 			return
@@ -87,7 +87,7 @@ func (s *session) dispatch(m jsonrpc.Message) {
 }
 
 // serve answers a request that was admitted.
-func (s *session) serve(m jsonrpc.Message, f face) {
+func (s *session) serve(m jsonrpc.Message, f eraRequest) {
 	if does := methods[m.Method()]; does.handle != nil {
 		f.reply(does.handle(s, m.Params()))
 	} else {

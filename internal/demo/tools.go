@@ -102,7 +102,7 @@ func (c *Call) callTool(params []byte) (any, error) {
 	if own, ok := tools[i].Input.(*schema); ok {
 		args, err := own.check(p.Arguments)
 		switch {
-		case err != nil && c.face.client().Revision >= "2025-11-25": // for the model, which can do better next time
+		case err != nil && c.request.client().Revision >= "2025-11-25": // for the model, which can do better next time
 			return nil, &toolError{err.Error()}
 		case err != nil:
 			return nil, invalidParams(err.Error())

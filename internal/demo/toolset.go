@@ -150,7 +150,7 @@ func logMessage(c *Call, a struct{ Level, Message, Logger string }) (*Result, er
 	if c.Log(a.Level, a.Logger, a.Message) {
 		return Texts("sent"), nil
 	}
-	if era.IsModern(c.face.client().Revision) {
+	if era.IsModern(c.request.client().Revision) {
 		return Texts("not sent: the request has no %s that takes it", era.KeyLogLevel), nil
 	}
 	return Texts("not sent: the client asked for more severe messages only"), nil
@@ -184,7 +184,7 @@ func showSession(c *Call, _ struct{}) (*Result, error) {
 	return Structured(struct {
 		clientInfo
 		Meta json.RawMessage `json:"meta,omitempty"`
-	}{c.face.client(), c.meta})
+	}{c.request.client(), c.meta})
 }
 
 func fail(_ *Call, a struct{ Message string }) (*Result, error) { return Failure(a.Message), nil }

@@ -69,14 +69,14 @@ type guard struct {
 	tls     *tls.Config // nil: as in ClientOptions; not to be changed
 	of      func(netip.Addr) reach.Reach
 	proxy   func(*http.Request) (*url.URL, error)
-	direct  *http.Transport          // for https
-	plain   *http.Transport          // for http
-	proxied *http.Transport          // for both
-	base    atomic.Pointer[standing] // of named; nil: nobody knows yet
+	direct  *http.Transport           // for https
+	plain   *http.Transport           // for http
+	proxied *http.Transport           // for both
+	base    atomic.Pointer[hostReach] // of named; nil: nobody knows yet
 }
 
-// A standing is how far an address reaches.
-type standing struct {
+// A hostReach is how far an address reaches.
+type hostReach struct {
 	reach  reach.Reach
 	reason error // why it cannot be known, and counts as Public; nil: it is known
 }
@@ -128,13 +128,13 @@ func (g *guard) allowed(ctx context.Context, to *reach.Error) error {
 
 // check returns nil, or its argument with what is missing in it. A base of nil counts as Public. Plain says at first that
 // the URL begins with http://.
-func (g *guard) check(to *reach.Error, base *standing) *reach.Error {
+func (g *guard) check(to *reach.Error, base *hostReach) *reach.Error {
 	if to.Plain && to.Reach == reach.Public {
 		return to
 	}
 	to.Plain = false
 	if base == nil {
-		base = &standing{reach: reach.Public}
+		base = &hostReach{reach: reach.Public}
 	}
 	if to.Reach == reach.Public || to.Reach != reach.Never && g.all || base.reach.MayName(to.Reach) {
 		return nil
@@ -164,7 +164,7 @@ func (g *guard) dialFor(ctx context.Context, network, address string, plain bool
 
 // dialAllowed connects to an address if it is allowed. Of several addresses that a name has, those that
 // are not are left out.
-func (g *guard) dialAllowed(ctx context.Context, network, address string, plain bool, base *standing) (net.Conn, error) {
+func (g *guard) dialAllowed(ctx context.Context, network, address string, plain bool, base *hostReach) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 }
 
 // learn finds out how far the named address reaches, and keeps it if that does not change.
-func (g *guard) learn(ctx context.Context) *standing {
+func (g *guard) learn(ctx context.Context) *hostReach {
 	s, final := g.look(ctx)
 	if final {
 		g.base.Store(s)
@@ -199,10 +199,10 @@ func (g *guard) learn(ctx context.Context) *standing {
 }
 
 // look finds it out. final: it would be the same another time.
-func (g *guard) look(ctx context.Context) (s *standing, final bool) {
-	unknown := func(text string) *standing { return &standing{reach.Public, errors.New(text)} }
+func (g *guard) look(ctx context.Context) (s *hostReach, final bool) {
+	unknown := func(text string) *hostReach { return &hostReach{reach.Public, errors.New(text)} }
 	if r, known := reach.OfHost(g.named.Hostname()); known {
-		return &standing{reach: r}, true
+		return &hostReach{reach: r}, true
 	}
 	if g.named.Scheme == "http" || g.named.Scheme == "ws" {
 		return unknown("its address does not begin with https://, so it cannot prove its name"), true
@@ -219,12 +219,12 @@ func (g *guard) look(ctx context.Context) (s *standing, final bool) {
 	config.ServerName, config.NextProtos = g.named.Hostname(), nil
 	conn, err := (&tls.Dialer{NetDialer: g.dialer, Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(g.named.Hostname(), cmp.Or(g.named.Port(), "443")))
 	if err != nil {
-		return &standing{reach.Public, fmt.Errorf("there is no connection to it: %w", err)}, false
+		return &hostReach{reach.Public, fmt.Errorf("there is no connection to it: %w", err)}, false
 	}
 	defer conn.Close()
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
-		return &standing{reach.Public, err}, false
+		return &hostReach{reach.Public, err}, false
 	}
-	return &standing{reach: g.of(at.Addr())}, true
+	return &hostReach{reach: g.of(at.Addr())}, true
 }

@@ -29,13 +29,13 @@ const (
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
 // wrong with it; they may be called concurrently.
 type Peer struct {
-	url     *url.URL
-	where   string
-	hints   map[int]string
-	secrets *strings.Replacer // of all requests; nil: there are none
-	sent    *strings.Replacer // of one request, see Of; nil: there are none
-	cookies *cookies
-	theirs  bool // the server has said the path, in which a session may be named
+	url             *url.URL
+	where           string
+	hints           map[int]string
+	secrets         *strings.Replacer // of all requests; nil: there are none
+	sent            *strings.Replacer // of one request, see Of; nil: there are none
+	cookies         *cookies
+	serverNamedPath bool // the server has said the path, in which a session may be named
 }
 
 // NewPeer returns the Peer at u, which must not change any more. header is what
@@ -51,7 +51,7 @@ func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
 // with other hints: they share credentials and cookies.
 func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
 	other := *p
-	other.url, other.where, other.hints, other.theirs = u, u.Scheme+"://"+u.Host, hints, true
+	other.url, other.where, other.hints, other.serverNamedPath = u, u.Scheme+"://"+u.Host, hints, true
 	return &other
 }
 
@@ -257,7 +257,7 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	status := resp.StatusCode
 	f := &Fault{Reason: ReasonStatus, Status: status}
 	where := p.where
-	if !p.theirs && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) { // it is the path that is in question
+	if !p.serverNamedPath && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) { // it is the path that is in question
 		f.Path = shownPath(p.url)
 		where += f.Path
 	}

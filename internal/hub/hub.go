@@ -172,7 +172,7 @@ func (h *Hub) Apply(specs []Spec) error {
 	h.mu.Lock()
 	h.servers, h.order, h.texts = next, order, texts
 	h.mu.Unlock()
-	h.memory.Resize(enough(specs))
+	h.memory.Resize(budgetFor(specs))
 	h.logChanges(old, next, order)
 	for name, s := range old {
 		if next[name] != s {
@@ -234,14 +234,14 @@ func (h *Hub) remove(s *server) {
 	})
 }
 
-// enough returns how much memory all servers need together: as much as the one
+// budgetFor returns how much memory all servers need together: as much as the one
 // with the largest messages.
-func enough(specs []Spec) int64 {
+func budgetFor(specs []Spec) int64 {
 	most := 0
 	for _, spec := range specs {
 		most = max(most, cmp.Or(spec.MaxMessageSize, defaultMaxMessageSize))
 	}
-	return budget.Enough(most)
+	return budget.SizeFor(most)
 }
 
 // plan returns the servers as specs want them, and those among them, made

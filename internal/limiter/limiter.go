@@ -92,7 +92,7 @@ type party struct {
 	leaving int       // of them, those that were reclaimed
 	waiting []*waiter // in order
 	last    uint64    // the grant that was its last
-	then    prospect  // of Limiter.choose
+	then    forecast  // of Limiter.choose
 }
 
 // waiter is one who waits. All is guarded by Limiter.mu, until ready is closed.

@@ -49,9 +49,9 @@ func (l *Limiter) reclaim() {
 	}
 }
 
-// prospect is what a party has once all that was reclaimed has gone to who is to
+// forecast is what a party has once all that was reclaimed has gone to who is to
 // have it, and who of it waits for more.
-type prospect struct {
+type forecast struct {
 	held    int
 	waiting int
 	at      int // in the queue; -1: it is not there
@@ -87,7 +87,7 @@ func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*
 	slices.SortFunc(out, func(a, b candidate) int { return a.since.Compare(b.since) })
 	next := make(queue, 0, len(l.parties))
 	for _, p := range l.parties {
-		p.then = prospect{p.held - p.leaving, len(p.waiting), -1}
+		p.then = forecast{p.held - p.leaving, len(p.waiting), -1}
 		for _, w := range p.waiting {
 			w.covered = false
 		}

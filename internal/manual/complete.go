@@ -30,7 +30,7 @@ func (m *Manual) Complete(words []string) []string {
 	if len(before) == 0 && !strings.HasPrefix(current, "-") {
 		return m.first(current)
 	}
-	c := m.called(before)
+	c := m.commandNamed(before)
 	if name, value, inside := strings.Cut(current, "="); inside && strings.HasPrefix(name, "--") {
 		if f := m.given(c, name); f != nil {
 			return f.values("--"+f.Name+"=", value)
@@ -62,8 +62,8 @@ func (m *Manual) first(current string) []string {
 	return found
 }
 
-// called returns the command that arguments call.
-func (m *Manual) called(before []string) *Command {
+// commandNamed returns the command that arguments call.
+func (m *Manual) commandNamed(before []string) *Command {
 	if len(before) > 0 {
 		if c := m.command(before[0]); c != nil {
 			return c

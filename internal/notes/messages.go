@@ -48,7 +48,7 @@ func (w *watcher) Message(p *observe.Passed) {
 	case kind == jsonrpc.Request && p.Dir == observe.ToServer:
 		w.asked(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient && p.Call == nil:
-		w.stray(p)
+		w.strayResponse(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient:
 		w.response(p)
 	}
@@ -78,9 +78,9 @@ func capability(method string) string {
 	return ""
 }
 
-// stray looks at a response that answers nothing. It may answer what was asked before anybody
+// strayResponse looks at a response that answers nothing. It may answer what was asked before anybody
 // watched, unless all of the conversation was told.
-func (w *watcher) stray(p *observe.Passed) {
+func (w *watcher) strayResponse(p *observe.Passed) {
 	c, id := conversationOf(p.Session), p.Message.ID()
 	if id.IsZero() || id == jsonrpc.NullID {
 		return

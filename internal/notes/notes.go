@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	again = time.Hour // how long a fault of a server is not told of another time
-	kept  = 1024      // how many faults, processes, servers are remembered at once, of each kind
-	shown = 100       // bytes of what a peer has chosen
+	repeatAfter = time.Hour // how long a fault of a server is not told of another time
+	kept        = 1024      // how many faults, processes, servers are remembered at once, of each kind
+	shown       = 100       // bytes of what a peer has chosen
 )
 
 // Watch looks at what o tells of, until stop is called.
@@ -57,7 +57,7 @@ func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, seen s
 	key := fault{server, f.Code, f.Title}
 	w.mu.Lock()
 	last, told := w.told[key]
-	told = told && now.Sub(last) < again
+	told = told && now.Sub(last) < repeatAfter
 	if !told {
 		put(w.told, key, now)
 	}

@@ -304,7 +304,7 @@ func TestAgain(t *testing.T) {
 		defer Watch(&o)()
 		s := newScene(t, &o, "stdio")
 		s.noise("the line is not a JSON object")
-		time.Sleep(again - time.Minute)
+		time.Sleep(repeatAfter - time.Minute)
 		s.noise("the line is not a JSON object")
 		time.Sleep(time.Minute)
 		s.noise("the line is not a JSON object")

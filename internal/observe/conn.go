@@ -65,8 +65,8 @@ func (c *conn) out() Direction { return ToServer + ToClient - c.in() }
 // a request that somebody was told of, or cancel it: that must be known though nobody watches any more. Until it
 // is known who the client is, that is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
-	if c.hop == Down && !c.s.greeted.Load() {
-		c.s.greet(m, dir)
+	if c.hop == Down && !c.s.introduced.Load() {
+		c.s.noteImplementations(m, dir)
 	}
 	return c.s.o.watchers.Load() != nil || c.s.told.Load() > 0 && settles(m)
 }
@@ -260,8 +260,8 @@ func (s *Session) sent(p *Passed) {
 // tellLater has tell tell the Watchers of the request p, that is about to be sent; nil: of
 // nothing. It waits for a tell that has begun.
 func (c *Call) tellLater(p *Passed) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.tellMu.Lock()
+	defer c.tellMu.Unlock()
 	c.untold = p
 }
 
@@ -270,8 +270,8 @@ func (c *Call) tellLater(p *Passed) {
 // it is told of in this order. It returns when the Watchers have been told. lost says that the request was lost
 // before.
 func (c *Call) tell() (lost bool) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.tellMu.Lock()
+	defer c.tellMu.Unlock()
 	if p := c.untold; p != nil {
 		c.untold = nil
 		p.Session.o.message(p)
@@ -281,8 +281,8 @@ func (c *Call) tell() (lost bool) {
 
 // lose reports whether the request is still being sent. Then its sender tells what becomes of it.
 func (c *Call) lose() (unsent bool) {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.tellMu.Lock()
+	defer c.tellMu.Unlock()
 	c.lost = c.untold != nil
 	return c.lost
 }
@@ -297,8 +297,8 @@ func (p *Passed) release() {
 }
 
 func (c *Call) isLost() bool {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+	c.tellMu.Lock()
+	defer c.tellMu.Unlock()
 	return c.lost
 }
 
@@ -319,7 +319,7 @@ func (s *Session) unsent(p *Passed) bool {
 func (s *Session) lose(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
-	for _, b := range []*book{&s.open[hop-1], &s.asked[hop-1]} {
+	for _, b := range []*openCalls{&s.open[hop-1], &s.asked[hop-1]} {
 		for _, call := range b.all {
 			if of == nil || call.conn == of || call.earlier {
 				lost = append(lost, call)
@@ -376,7 +376,7 @@ func (s *Session) Unanswered(hop Hop, dir Direction) int {
 }
 
 // waiting returns the requests that go in a direction and have no answer yet.
-func (s *Session) waiting(hop Hop, dir Direction) *book {
+func (s *Session) waiting(hop Hop, dir Direction) *openCalls {
 	if dir == ToClient {
 		return &s.asked[hop-1]
 	}
@@ -437,7 +437,7 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 // hasPassed takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
 // before the request was learned. If it was the bridge that has answered, the peer's answer may come still, and is known
 // for a while. It is called with mu held.
-func (s *Session) hasPassed(b *book, id jsonrpc.ID) {
+func (s *Session) hasPassed(b *openCalls, id jsonrpc.ID) {
 	call := b.all[id]
 	if call == nil || !call.earlier {
 		return
@@ -468,7 +468,7 @@ func (s *Session) wait(p *Passed) *Call {
 }
 
 // forget takes a request out of b, if it is there. It is called with mu held.
-func (s *Session) forget(b *book, call *Call) {
+func (s *Session) forget(b *openCalls, call *Call) {
 	if b.remove(call) {
 		s.told.Add(-1)
 	}

@@ -79,9 +79,9 @@ type Call struct {
 
 	cancelled atomic.Bool // by who has sent it
 
-	telling sync.Mutex // held while Watchers are told of the request
-	untold  *Passed    // what they are to be told of it; nil: nothing any more
-	lost    bool       // its Conn was closed before they were told
+	tellMu sync.Mutex // held while Watchers are told of the request
+	untold *Passed    // what they are to be told of it; nil: nothing any more
+	lost   bool       // its Conn was closed before they were told
 
 	kept // what Watchers have begun with the request and end with the response
 }

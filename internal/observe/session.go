@@ -36,10 +36,10 @@ type Session struct {
 
 	memory kept // of Watchers
 
-	calls   atomic.Uint64 // requests of the client
-	greeted atomic.Bool   // the client has said who it is, or there is nothing more to look for
-	pid     atomic.Int64
-	server  said // the transport of the server
+	calls      atomic.Uint64 // requests of the client
+	introduced atomic.Bool   // the client has said who it is, or there is nothing more to look for
+	pid        atomic.Int64
+	server     said // the transport of the server
 
 	era, rev said // without the lock, because every record asks for them
 
@@ -49,8 +49,8 @@ type Session struct {
 	opened bool
 	over   bool
 	told   atomic.Int64 // requests in open and asked
-	open   [2]book      // by Hop: the client's requests that wait for an answer
-	asked  [2]book      // by Hop: the server's
+	open   [2]openCalls // by Hop: the client's requests that wait for an answer
+	asked  [2]openCalls // by Hop: the server's
 }
 
 // said is a text that is set later, and asked for often. The zero value is "".
@@ -85,7 +85,7 @@ func (o *Observer) Open(server, transport string) *Session {
 // transport is "".
 func (o *Observer) OpenQuiet(server, transport string) *Session {
 	s := o.Open(server, transport)
-	s.greeted.Store(true)
+	s.introduced.Store(true)
 	if o != nil {
 		s.Name = "q" + s.Name[1:]
 	}
@@ -257,9 +257,9 @@ func SessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// greet looks for what a client and its server say of themselves, in what passes at the
+// noteImplementations looks for what a client and its server say of themselves, in what passes at the
 // client's end.
-func (s *Session) greet(m *jsonrpc.Message, dir Direction) {
+func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
 	switch kind := m.Kind(); {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
 		s.mu.Lock()
@@ -315,7 +315,7 @@ func (o *Observer) clean(text string) string {
 
 // tell says that the session is there.
 func (s *Session) tell() {
-	s.greeted.Store(true)
+	s.introduced.Store(true)
 	s.mu.Lock()
 	told := s.opened || s.over
 	s.opened = true

@@ -79,7 +79,7 @@ type arrivals struct {
 	recorded []*item
 	came     []*arrival
 	due      int // so many are waited for
-	waived   int // so many have not come in time
+	missed   int // so many have not come in time
 }
 
 // An arrival is a request or notification of the server.
@@ -129,14 +129,14 @@ type player struct {
 func (p *player) count() {
 	for _, i := range p.rec.items {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
-			a := p.group(&i.m, aboutOf(i))
+			a := p.group(&i.m, requestOf(i))
 			a.recorded = append(a.recorded, i)
 		}
 	}
 }
 
-// aboutOf returns the request of which a recorded message is the progress.
-func aboutOf(i *item) *item {
+// requestOf returns the request of which a recorded message is the progress.
+func requestOf(i *item) *item {
 	if i.m.Method() != "notifications/progress" {
 		return nil
 	}
@@ -234,11 +234,11 @@ func (p *player) expect(i *item) (come func() bool, giveUp func()) {
 				}
 			}
 	}
-	a := p.group(&i.m, aboutOf(i))
+	a := p.group(&i.m, requestOf(i))
 	a.due++
 	due := a.due
-	return func() bool { return len(a.came)+a.waived >= due },
-		func() { a.waived = max(a.waived, due-len(a.came)) }
+	return func() bool { return len(a.came)+a.missed >= due },
+		func() { a.missed = max(a.missed, due-len(a.came)) }
 }
 
 // maxTook is for how long Play believes a recording that something took: its times may be made up.

@@ -56,15 +56,15 @@ type File struct {
 	spare   []byte // memory for waiting
 	closed  bool
 
-	wake  chan struct{} // holds one element when there is something to write, or it is the end
-	hurry chan struct{} // holds one element when the writer should not wait for more
-	done  chan struct{} // closed when write has returned
+	wake     chan struct{} // holds one element when there is something to write, or it is the end
+	flushNow chan struct{} // holds one element when the writer should not wait for more
+	done     chan struct{} // closed when write has returned
 
-	file   *os.File // write's; nil: it could not be opened again
-	size   int64
-	failed bool
-	torn   bool  // the last line in the file may have no end
-	err    error // the last one
+	file        *os.File // write's; nil: it could not be opened again
+	size        int64
+	failed      bool
+	partialLine bool  // the last line in the file may have no end
+	err         error // the last one
 }
 
 // NewFile opens a file, which only its owner may read, and begins to write to it. Close must be called.
@@ -81,7 +81,7 @@ func NewFile(name string, o FileOptions) (*File, error) {
 	if o.Files <= 0 {
 		o.Files = DefaultFiles
 	}
-	f := &File{name: name, o: o, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{name: name, o: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
@@ -117,7 +117,7 @@ func (f *File) Put(line []byte) {
 		signal(f.wake)
 	}
 	if f.count == maxWaitingLines/4 || len(f.waiting) > maxWaitingBytes/4 {
-		signal(f.hurry)
+		signal(f.flushNow)
 	}
 }
 
@@ -150,7 +150,7 @@ func (f *File) Close() error {
 	f.closed = true
 	f.mu.Unlock()
 	signal(f.wake)
-	signal(f.hurry)
+	signal(f.flushNow)
 	<-f.done
 	return f.err
 }
@@ -165,7 +165,7 @@ func (f *File) write() {
 		pause.Reset(filePause)
 		select {
 		case <-pause.C:
-		case <-f.hurry:
+		case <-f.flushNow:
 			pause.Stop()
 		}
 		f.mu.Lock()
@@ -203,11 +203,11 @@ func (f *File) save(lines []byte, count int) {
 			}
 			continue
 		}
-		if f.torn {
-			f.torn = f.put([]byte("\n")) != nil
+		if f.partialLine {
+			f.partialLine = f.put([]byte("\n")) != nil
 		}
 		if err := f.put(lines[:n]); err != nil {
-			f.torn = true
+			f.partialLine = true
 			f.fail(err, count)
 			return
 		}
@@ -260,7 +260,7 @@ func (f *File) rotate() error {
 	if err != nil {
 		return err
 	}
-	f.file, f.size, f.torn = file, 0, false
+	f.file, f.size, f.partialLine = file, 0, false
 	return nil
 }
 

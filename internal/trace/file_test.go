@@ -80,7 +80,7 @@ func TestFile(t *testing.T) {
 // What comes faster than it can be written is left out, counted, and the file says so. Nobody waits.
 func TestFileFull(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
-	f := &File{name: name, o: FileOptions{MaxBytes: -1, Files: 1}, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{name: name, o: FileOptions{MaxBytes: -1, Files: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestFileFull(t *testing.T) {
 	all := saved(t, name)
 	wants(t, all[len(all)-2:], maxWaitingLines, -7)
 
-	f = &File{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	f = &File{wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1)}
 	long := strings.Repeat("x", maxWaitingBytes+1)
 	put(f, 1, 2, long) // one is taken, however long
 	if f.Lost() != 1 {
@@ -106,7 +106,7 @@ func TestFileFails(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
 	var told []error
 	f := &File{
-		name: name, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+		name: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
 		o: FileOptions{MaxBytes: -1, Files: 1, Failed: func(err error) { told = append(told, err) }},
 	}
 	if err := f.rotate(); err != nil {

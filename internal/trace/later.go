@@ -27,14 +27,14 @@ type backlog struct {
 	room int         // bytes of waiting, at most; 0: maxLaterBytes
 
 	mu      sync.Mutex
-	waiting []late
+	waiting []pendingRecord
 	bytes   int           // of waiting, and of what is being made
 	missing uint64        // how many were left out since the last one of waiting
 	done    chan struct{} // closed when nobody is busy any more; nil: nobody was
 }
 
-// late is what one record is made of.
-type late struct {
+// pendingRecord is what one record is made of.
+type pendingRecord struct {
 	passed observe.Passed // a message
 	event  observe.Event  // nil: it is a message
 	seq    uint64         // of the event
@@ -50,7 +50,7 @@ type late struct {
 func isLong(size int, sinks []Sink) bool { return size > longText && wantsText(sinks) }
 
 // postpone has a record made later, if it is of something long, or others wait. It does not wait.
-func (r *Recorder) postpone(l *late, long bool) bool {
+func (r *Recorder) postpone(l *pendingRecord, long bool) bool {
 	if !long && !r.later.busy.Load() {
 		return false
 	}
@@ -101,14 +101,14 @@ func (r *Recorder) catchUp(done chan<- struct{}) {
 				r.happened(l.event, l.seq, l.at, sinks)
 			}
 			made += l.size
-			*l = late{} // nobody else needs the text
+			*l = pendingRecord{} // nobody else needs the text
 		}
 	}
 }
 
 // take returns what waits, once records of so many bytes have been made, or else how many were left out. more is
 // false if there is nothing.
-func (b *backlog) take(made int) (all []late, missing uint64, more bool) {
+func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= made
@@ -149,7 +149,7 @@ func (r *Recorder) waitBefore() {
 		return
 	}
 	ready := make(chan struct{})
-	b.waiting = append(b.waiting, late{ready: ready})
+	b.waiting = append(b.waiting, pendingRecord{ready: ready})
 	b.mu.Unlock()
 	<-ready
 }
@@ -184,7 +184,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 		return
 	}
 	if long := isLong(p.Message.Size(), *all); long || r.later.busy.Load() {
-		if r.postpone(&late{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
+		if r.postpone(&pendingRecord{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
 			return
 		}
 	}
@@ -199,7 +199,7 @@ func (r *Recorder) Event(e observe.Event) {
 	}
 	dropped, _ := e.(observe.Dropped)
 	if long := isLong(dropped.Message.Size(), *all); long || r.later.busy.Load() {
-		if r.postpone(&late{event: e, seq: r.observer.Next(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
+		if r.postpone(&pendingRecord{event: e, seq: r.observer.Next(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
 			return
 		}
 	}

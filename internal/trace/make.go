@@ -67,7 +67,7 @@ func (m *maker) of(msg *jsonrpc.Message) {
 // it finds because of its name. What was received with nothing to take out is not looked through again when it is sent.
 func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][]byte) (found [][]byte) {
 	if !text {
-		m.unsaid(d)
+		m.omitText(d)
 		return nil
 	}
 	clean := d.Clean()
@@ -82,8 +82,8 @@ func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][
 	return found
 }
 
-// unsaid leaves the text out.
-func (m *maker) unsaid(d *redact.Redactor) {
+// omitText leaves the text out.
+func (m *maker) omitText(d *redact.Redactor) {
 	m.Body = Body{Cut: m.Size}
 	m.ID = d.ID(m.ID)
 }
@@ -150,7 +150,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		if text {
 			m.cleaned(d, &e.Message, nil)
 		} else {
-			m.unsaid(d)
+			m.omitText(d)
 		}
 	case observe.Note:
 		m.about(e.Server, e.Session)

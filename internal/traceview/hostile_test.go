@@ -57,7 +57,7 @@ func TestHostile(t *testing.T) {
 			show := Viewer{JSON: asJSON, Terminal: asJSON, Err: io.Discard}
 			var out bytes.Buffer
 			show.Out = bufio.NewWriter(&out)
-			story, err := show.ReadStory(bytes.NewReader(hostile.File(lines)))
+			story, err := show.ReadAll(bytes.NewReader(hostile.File(lines)))
 			bridgetest.Must(t, err)
 			n, err := show.PrintLost(story)
 			bridgetest.Must(t, err)
@@ -118,7 +118,7 @@ func shown(t *testing.T, show Viewer, lines []hostile.Line) (out, errs []byte) {
 	var stdout, stderr bytes.Buffer
 	show.Out, show.Err = bufio.NewWriter(&stdout), &stderr
 	file := hostile.File(lines)
-	story, err := show.ReadStory(bytes.NewReader(file))
+	story, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, show.PrintAll(bytes.NewReader(file), story))
 	bridgetest.Must(t, show.Out.Flush())
@@ -130,7 +130,7 @@ func exported(t *testing.T, format string, lines []hostile.Line) []byte {
 	var out bytes.Buffer
 	show := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
 	file := hostile.File(lines)
-	story, err := show.ReadStory(bytes.NewReader(file))
+	story, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, show.Export(bytes.NewReader(file), story, format))
 	bridgetest.Must(t, show.Out.Flush())

@@ -109,7 +109,7 @@ func TestOrder(t *testing.T) {
 	bridgetest.Must(t, err)
 	var out bytes.Buffer
 	s := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
-	story, err := s.ReadStory(bytes.NewReader(file))
+	story, err := s.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	if s.Filter, err = ParseFilter([]string{"id:6"}); err != nil {
 		t.Fatal(err)

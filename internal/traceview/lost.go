@@ -30,7 +30,7 @@ type Loss struct {
 }
 
 // Lost returns what got lost, in the order of time.
-func (s *Story) Lost() []Loss {
+func (s *Correlation) Lost() []Loss {
 	var all []Loss
 	told := map[*trace.Record]bool{}
 	for _, st := range s.steps {
@@ -49,9 +49,9 @@ func (s *Story) Lost() []Loss {
 }
 
 // Gaps returns how many records are missing in the trace.
-func (s *Story) Gaps() uint64 { return s.gaps }
+func (s *Correlation) Gaps() uint64 { return s.gaps }
 
-func (s *Story) loss(st *step) (loss Loss, is bool) {
+func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 	if st.cancelled || st.answer != nil {
 		return loss, false
 	}
@@ -75,7 +75,7 @@ func (s *Story) loss(st *step) (loss Loss, is bool) {
 }
 
 // unanswered says how far a request came that was received.
-func (s *Story) unanswered(st *step, near, far string) Loss {
+func (s *Correlation) unanswered(st *step, near, far string) Loss {
 	within := rounded(s.waited(st))
 	for _, passed := range st.effects {
 		if passed.Kind != trace.Request || passed.Dir != st.Dir {
@@ -104,7 +104,7 @@ func (s *Story) unanswered(st *step, near, far string) Loss {
 
 // isTold reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
 // that one, and not answered it.
-func (s *Story) isTold(st *step) bool {
+func (s *Correlation) isTold(st *step) bool {
 	if st.Kind != trace.Response || st.request == nil || st.request.Cause == 0 {
 		return false
 	}
@@ -113,7 +113,7 @@ func (s *Story) isTold(st *step) bool {
 }
 
 // kept reports whether a message that was received is one that the bridge rightly keeps.
-func (s *Story) kept(st *step) bool {
+func (s *Correlation) kept(st *step) bool {
 	switch {
 	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
 		return true

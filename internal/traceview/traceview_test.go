@@ -21,21 +21,21 @@ import (
 // of traffic that only looks so.
 const recorded = "testdata/lost.jsonl"
 
-func read(t testing.TB) (all []trace.Record, story *Story) {
+func read(t testing.TB) (all []trace.Record, story *Correlation) {
 	t.Helper()
 	text, err := os.ReadFile(recorded)
 	bridgetest.Must(t, err)
-	story = new(Story)
+	story = new(Correlation)
 	for r, err := range trace.NewReader(bytes.NewReader(text)).Records() {
 		bridgetest.Must(t, err)
 		all = append(all, r)
 		story.Add(&r)
 	}
-	story.Tell()
+	story.Resolve()
 	return all, story
 }
 
-func views(all []trace.Record, story *Story) iter.Seq[*View] {
+func views(all []trace.Record, story *Correlation) iter.Seq[*View] {
 	return func(yield func(*View) bool) {
 		for i := range all {
 			if !yield(story.View(&all[i])) {
@@ -75,7 +75,7 @@ func TestStreamIsShown(t *testing.T) {
 // One loss is told once, though the bridge has told of it, too: with the message that was received, or
 // with the request whose answer it was.
 func TestLostOnce(t *testing.T) {
-	var story Story
+	var story Correlation
 	for _, line := range []string{
 		`{"v":1,"seq":1,"ts":"2026-11-21T07:40:48.1Z","ses":"s1","hop":"up","dir":"s2c","kind":"notification","method":"notifications/progress"}`,
 		`{"v":1,"seq":2,"ts":"2026-11-21T07:40:48.2Z","cause":1,"kind":"drop","method":"notifications/progress","why":"of no request"}`,
@@ -91,7 +91,7 @@ func TestLostOnce(t *testing.T) {
 		bridgetest.Must(t, err)
 		story.Add(&r)
 	}
-	story.Tell()
+	story.Resolve()
 	var got []string
 	for _, loss := range story.Lost() {
 		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String()+": "+loss.Text)
@@ -292,14 +292,14 @@ func FuzzTrace(f *testing.F) {
 	f.Add([]byte(`{"v":1,"seq":1,"cause":1,"kind":"response","id":null,"http":{"url":":\u0000//","resp":{"</style><script>":["\u009b"]}},"event":{"what":"<img src=x>","text":"\r"},"raw":"x","tail":"y","cut":3}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		var all []trace.Record
-		var story Story
+		var story Correlation
 		for r, err := range trace.NewReader(bytes.NewReader(file)).Records() {
 			if err == nil {
 				all = append(all, r)
 				story.Add(&r)
 			}
 		}
-		story.Tell()
+		story.Resolve()
 		var out bytes.Buffer
 		p := Printer{Out: &out, Both: true, Exchanges: true}
 		for v := range views(all, &story) {

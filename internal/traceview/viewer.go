@@ -24,24 +24,24 @@ type Viewer struct {
 	Exchanges bool // also HTTP exchanges and streams
 }
 
-// nearby is how many records All puts into the order of their numbers.
-const nearby = 64
+// reorderWindow is how many records All puts into the order of their numbers.
+const reorderWindow = 64
 
 // ErrNoTrace says that a file has no record in it, but other lines.
 var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
-// ReadStory reads a whole trace.
-func (s *Viewer) ReadStory(in io.Reader) (*Story, error) {
-	var story Story
+// ReadAll reads a whole trace.
+func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
+	var story Correlation
 	err := s.each(in, true, func(r *trace.Record, _ []byte) error { story.Add(r); return nil })
-	story.Tell()
+	story.Resolve()
 	return &story, err
 }
 
-// PrintAll prints the records of a trace that ReadStory has read.
-func (s *Viewer) PrintAll(in io.Reader, story *Story) error {
+// PrintAll prints the records of a trace that ReadAll has read.
+func (s *Viewer) PrintAll(in io.Reader, story *Correlation) error {
 	print := s.printer()
-	o := order{most: nearby, out: func(r *trace.Record, line []byte) error { return print(story.View(r), line) }}
+	o := order{most: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(story.View(r), line) }}
 	if s.JSON {
 		o.most = 0 // as they stand there
 	}
@@ -52,7 +52,7 @@ func (s *Viewer) PrintAll(in io.Reader, story *Story) error {
 }
 
 // PrintLost prints what got lost, and returns how many messages did.
-func (s *Viewer) PrintLost(story *Story) (n int, err error) {
+func (s *Viewer) PrintLost(story *Correlation) (n int, err error) {
 	p := Printer{Out: s.Out, Color: s.Terminal}
 	for _, loss := range story.Lost() {
 		if !s.Filter.Match(story.View(&loss.What)) {
@@ -72,7 +72,7 @@ func (s *Viewer) PrintLost(story *Story) (n int, err error) {
 	return n, err
 }
 
-func (s *Viewer) loss(p *Printer, story *Story, loss *Loss) error {
+func (s *Viewer) loss(p *Printer, story *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
 			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.What)),
@@ -91,8 +91,8 @@ func (s *Viewer) loss(p *Printer, story *Story, loss *Loss) error {
 	return err
 }
 
-// Export writes the records of a trace that ReadStory has read in one of Formats.
-func (s *Viewer) Export(in io.Reader, story *Story, format string) error {
+// Export writes the records of a trace that ReadAll has read in one of Formats.
+func (s *Viewer) Export(in io.Reader, story *Correlation, format string) error {
 	var wrong error
 	err := Export(s.Out, format, func(yield func(*View) bool) {
 		wrong = s.each(in, false, func(r *trace.Record, _ []byte) error {

@@ -65,12 +65,12 @@ func (c *connector) initialized(m jsonrpc.Message) {
 // learn sees the lists of tools pass by, and what says that the server's era is another
 // one than was thought (ED9). f is nil for a modern server.
 func (c *connector) learn(conn bridge.Conn, f *legacyserver.Filter) bridge.Conn {
-	l := &learner{connector: c, modern: f == nil, asked: make(map[jsonrpc.ID]question)}
+	l := &responseWatcher{connector: c, modern: f == nil, asked: make(map[jsonrpc.ID]question)}
 	return bridge.Intercept(conn, bridge.Hooks{Send: l.sent, Receive: l.received})
 }
 
-// learner has the questions whose answers are of interest.
-type learner struct {
+// responseWatcher has the questions whose answers are of interest.
+type responseWatcher struct {
 	*connector
 	modern bool // the server is
 
@@ -90,7 +90,7 @@ type question struct {
 const maxDiscovers = 1000
 
 // sent is the hook for what the server is sent.
-func (l *learner) sent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+func (l *responseWatcher) sent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
 		l.note(m.ID(), method)
@@ -101,7 +101,7 @@ func (l *learner) sent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused e
 }
 
 // note keeps what is asked, until it is answered. It may be called twice for the same.
-func (l *learner) note(id jsonrpc.ID, method string) {
+func (l *responseWatcher) note(id jsonrpc.ID, method string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, again := l.asked[id]
@@ -117,7 +117,7 @@ func (l *learner) note(id jsonrpc.ID, method string) {
 }
 
 // answered returns what a response with this id answers, if that is of interest.
-func (l *learner) answered(id jsonrpc.ID) (asked question) {
+func (l *responseWatcher) answered(id jsonrpc.ID) (asked question) {
 	if !l.any.Load() {
 		return question{}
 	}
@@ -130,7 +130,7 @@ func (l *learner) answered(id jsonrpc.ID) (asked question) {
 }
 
 // received is the hook for what the server has said: it returns what clients get of it.
-func (l *learner) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (l *responseWatcher) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return m, jsonrpc.Message{}
 	}

@@ -8,20 +8,20 @@ import (
 const (
 	// noiseFirst is how many lines of noise are each worth a warning: banners
 	// and the like. After that there is one per noisePace, with the number of
-	// lines that it stands for, until there was none for noiseCalm.
+	// lines that it stands for, until there was none for noiseReset.
 	noiseFirst = 5
 	noisePace  = time.Second
-	noiseCalm  = time.Minute
+	noiseReset = time.Minute
 )
 
 // noise says when to warn of what a server prints between its messages (ST4): one
 // that prints without end must not fill the log. The zero value is ready; the
 // methods may be called concurrently.
 type noise struct {
-	mu           sync.Mutex
-	said         int       // warnings since it was calm
-	heard, spoke time.Time // when the last line came, and the last warning was due
-	lines, bytes int       // since that warning
+	mu                    sync.Mutex
+	warnings              int       // warnings since it was calm
+	lastLine, lastWarning time.Time // when the last line came, and the last warning was due
+	lines, bytes          int       // since that warning
 }
 
 // add counts a line. due says that a warning is due, which stands for so many
@@ -30,17 +30,17 @@ type noise struct {
 func (n *noise) add(now time.Time, size int) (lines, bytes int, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now.Sub(n.heard) >= noiseCalm {
-		n.said = 0
+	if now.Sub(n.lastLine) >= noiseReset {
+		n.warnings = 0
 	}
-	n.heard = now
+	n.lastLine = now
 	n.lines++
 	n.bytes += size
-	if n.said >= noiseFirst && now.Sub(n.spoke) < noisePace {
+	if n.warnings >= noiseFirst && now.Sub(n.lastWarning) < noisePace {
 		return 0, 0, false
 	}
 	lines, bytes = n.lines, n.bytes
-	n.said++
-	n.spoke, n.lines, n.bytes = now, 0, 0
+	n.warnings++
+	n.lastWarning, n.lines, n.bytes = now, 0, 0
 	return lines, bytes, true
 }

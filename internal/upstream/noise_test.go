@@ -41,7 +41,7 @@ func TestNoiseIsRare(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	hear(1, 0)
 	want("the rest of it", "500/5000")
-	now = now.Add(noiseCalm)
+	now = now.Add(noiseReset)
 	hear(7, 0)
 	want("after a calm", "1/10", "1/10", "1/10", "1/10", "1/10")
 }

@@ -151,7 +151,7 @@ func TestToolsChangeAtARemoteServer(t *testing.T) {
 // without a word, is not remembered for ever.
 func TestDiscoversAreForgotten(t *testing.T) {
 	s := scripted(t, Spec{}, nil)
-	l := &learner{connector: &connector{s: s, shared: new(sharing.Server), tools: s.table(sharing.Key{})}, asked: make(map[jsonrpc.ID]question)}
+	l := &responseWatcher{connector: &connector{s: s, shared: new(sharing.Server), tools: s.table(sharing.Key{})}, asked: make(map[jsonrpc.ID]question)}
 	for i := range 2 * maxDiscovers {
 		for range 2 { // TrySend, and then Send
 			l.sent(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil))

@@ -60,10 +60,10 @@ func run(ctx context.Context, w *watcher, files func() []string, changed func())
 // A watcher remembers what a set of files contained. It belongs to one
 // goroutine.
 type watcher struct {
-	notify *fsnotify.Watcher // nil: polling only
-	poll   time.Duration
-	seen   map[string]content
-	doubt  bool // something may have happened unnoticed: look soon
+	notify      *fsnotify.Watcher // nil: polling only
+	poll        time.Duration
+	seen        map[string]content
+	recheckSoon bool // something may have happened unnoticed: look soon
 }
 
 // wait returns true when it is time to look, false when ctx is done.
@@ -73,7 +73,7 @@ func (w *watcher) wait(ctx context.Context) bool {
 	if w.notify != nil {
 		events, errs = w.notify.Events, w.notify.Errors
 	}
-	if !w.doubt {
+	if !w.recheckSoon {
 		poll := time.NewTimer(w.poll)
 		defer poll.Stop()
 		select {
@@ -85,7 +85,7 @@ func (w *watcher) wait(ctx context.Context) bool {
 		case <-errs: // events were lost: look
 		}
 	}
-	w.doubt = false
+	w.recheckSoon = false
 	quiet, enough := time.NewTimer(settle), time.NewTimer(longest)
 	defer quiet.Stop()
 	defer enough.Stop()
@@ -110,7 +110,7 @@ func (w *watcher) adopt(files []string) {
 	// What a directory has reported and nobody has read yet is lost when it is
 	// no longer watched.
 	w.arm(files)
-	w.doubt = true
+	w.recheckSoon = true
 	if w.seen == nil {
 		w.seen = map[string]content{}
 	}

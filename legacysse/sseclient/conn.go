@@ -21,7 +21,7 @@ const (
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
 )
 
-// conn is the Conn that Client.Dial returns. Its goroutines are the keeper, which sees to
+// conn is the Conn that Client.Dial returns. Its goroutines are the reconnector, which sees to
 // it that there is a session; the reader of the event stream; and one per POST. All of
 // them hand on what they have for the client themselves, see remoteconn.Base.Deliver.
 //
@@ -38,9 +38,9 @@ type conn struct {
 	turn     remoteconn.Slots // the one slot is for who may send next
 	refusals sync.WaitGroup   // of requests, from the decision that calls for it on
 
-	ledger remoteconn.Ledger[*call, *session] // its lock guards the states, too
-	st     books
-	keeper keeper
+	ledger      remoteconn.Ledger[*call, *session] // its lock guards the states, too
+	st          connState
+	reconnector reconnector
 }
 
 func newConn(target *httpdial.Target, opts Options) *conn {
@@ -51,7 +51,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		oneWay:   make(remoteconn.Slots, maxOneWay),
 		turn:     make(remoteconn.Slots, 1),
 	}
-	c.keeper = keeper{c: c, kick: make(chan struct{}, 1)}
+	c.reconnector = reconnector{c: c, retryNow: make(chan struct{}, 1)}
 	c.Start()
 	return c
 }
@@ -81,14 +81,14 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	d, err := c.takeTurn(ctx, call)
 	if err == nil && d.send {
 		defer c.turn.Free()
-		if !c.Go(func() { c.carry(call); slots.Free() }) {
+		if !c.Go(func() { c.run(call); slots.Free() }) {
 			return remoteconn.ErrClosed
 		}
 		c.awaitSent(ctx, call)
 		return nil
 	}
 	slots.Free()
-	if !d.waits { // for a session, which the keeper is getting
+	if !d.waits { // for a session, which the reconnector is getting
 		call.cancel()
 	}
 	if d.fault != nil {

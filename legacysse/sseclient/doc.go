@@ -8,6 +8,6 @@
 // of the Conn has ended. The example sends one request.
 //
 // For who works on the package: client.go has the options, conn.go the Conn, post.go the
-// way of one message and of its answer, books.go the books on all of them, stream.go the
+// way of one message and of its answer, state.go what is known of all of them, stream.go the
 // event stream and renew.go what happens when a lost session is begun anew.
 package sseclient

@@ -78,8 +78,8 @@ func (call *call) isAccepted() bool {
 	}
 }
 
-// carry posts a message and deals with what goes wrong with that.
-func (c *conn) carry(call *call) {
+// run posts a message and deals with what goes wrong with that.
+func (c *conn) run(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
 		call.late = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime), func() { c.Go(func() { c.failInitialize(call) }) })
@@ -122,7 +122,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	case call.Own():
 		ctx = httpdial.Unattended(ctx)
 	case c.opts.Authorize != nil:
-		ctx = c.Telling(ctx, call.msg, false)
+		ctx = c.WithProgress(ctx, call.msg, false)
 	}
 	req := c.target.NewRequest(ctx, http.MethodPost)
 	req.URL = call.session.endpoint
@@ -201,7 +201,7 @@ func deadSession(body []byte, own jsonrpc.Message) bool {
 }
 
 // forget ends the stream of a session that is of no use any more, because the
-// server does not know it for instance, so that the keeper gets a new one.
+// server does not know it for instance, so that the reconnector gets a new one.
 func (c *conn) forget(session *session, fault *httpdial.Fault) {
 	c.ledger.Lock()
 	session.forgotten = fault

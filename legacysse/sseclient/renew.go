@@ -11,7 +11,7 @@ import (
 
 // renew initializes a new session in the client's place, and tells it what the old one
 // knew (SS7).
-func (k *keeper) renew(s *session) *httpdial.Fault {
+func (k *reconnector) renew(s *session) *httpdial.Fault {
 	fault := k.c.ledger.Renew(s.ctx, &renewedSession{k.c, s}, remoteconn.Renewal{
 		Server: k.c.target.Peer.String(), Timeout: initializeTimeout, Log: k.c.log,
 	})
@@ -22,7 +22,7 @@ func (k *keeper) renew(s *session) *httpdial.Fault {
 }
 
 // tellRenewed tells those who want to know that a session was renewed.
-func (k *keeper) tellRenewed(s *session) {
+func (k *reconnector) tellRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()
 	c.st.refused = 0
@@ -44,7 +44,7 @@ func (c *conn) adopt(e *sessionstate.Handoff) {
 	c.ledger.State.Adopt(e, &session{lost: true})
 	c.st.refused = e.Refused
 	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
-	c.keeper.wake()
+	c.reconnector.wake()
 }
 
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a

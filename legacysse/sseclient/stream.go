@@ -45,7 +45,7 @@ func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault 
 		return nil, false, fault
 	}
 	late.Reset(c.opts.EndpointTimeout)
-	unopened, fault = c.judge(resp)
+	unopened, fault = c.checkResponse(resp)
 	if fault == nil {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		if s.endpoint, unopened, fault = c.awaitEndpoint(r, resp, s); fault == nil {
@@ -61,8 +61,8 @@ func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault 
 	return nil, unopened, fault
 }
 
-// judge looks at what the GET was answered with.
-func (c *conn) judge(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
+// checkResponse looks at what the GET was answered with.
+func (c *conn) checkResponse(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
 		fault = c.target.Peer.RefusalFault(resp)

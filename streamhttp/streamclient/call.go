@@ -125,7 +125,7 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	case call.Own() && !call.attended:
 		ctx = httpdial.Unattended(ctx)
 	case c.opts.Authorize != nil && !call.Own():
-		ctx = c.Telling(ctx, call.msg, true)
+		ctx = c.WithProgress(ctx, call.msg, true)
 	}
 	req := c.newRequest(ctx, http.MethodPost, session)
 	req.Header["Accept"] = valueAcceptBoth

@@ -95,7 +95,7 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 		case fault == nil:
 			c.learnHeaderForms(&at, answer)
 			return c.withoutInvalidTools(call, answer), rest, nil
-		case !mayRepost(call.method) || call.heard:
+		case !mayRepost(call.method) || call.delivered:
 			return answer, nil, fault
 		case fault.Reason == httpdial.ReasonBroken && !at.again:
 			at.again = true
@@ -125,7 +125,7 @@ func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.
 	case call.method == "subscriptions/listen": // it is begun again and again, and nobody waits for its end
 		ctx = httpdial.Unattended(ctx)
 	case c.opts.Authorize != nil && !call.private:
-		ctx = c.Telling(ctx, call.msg, true)
+		ctx = c.WithProgress(ctx, call.msg, true)
 	}
 	req := c.target.RequestWith(ctx, http.MethodPost, header)
 	httpdial.SetBody(req, m.Bytes())
@@ -298,7 +298,7 @@ func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
 	if call.private {
 		return
 	}
-	call.heard = true
+	call.delivered = true
 	c.Deliver(call.ctx, m.WithRelated(call.id))
 }
 

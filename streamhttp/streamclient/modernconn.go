@@ -62,10 +62,10 @@ type modernCall struct {
 	ctx    context.Context
 	cancel context.CancelFunc // ends the POST, and the reading of its reply
 
-	private bool          // the bridge's own: nothing of it is for Receive
-	session string        // what a private one was given as Mcp-Session-Id
-	heard   bool          // something of the reply was handed on
-	sent    chan struct{} // of a notification: closed when the server has taken it
+	private   bool          // the bridge's own: nothing of it is for Receive
+	session   string        // what a private one was given as Mcp-Session-Id
+	delivered bool          // something of the reply was handed on
+	sent      chan struct{} // of a notification: closed when the server has taken it
 }
 
 func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall {

@@ -27,7 +27,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
-	s := &session{id: id, heard: make(chan struct{}), listenEnded: make(chan struct{}), away: make(chan struct{})}
+	s := &session{id: id, listenAnswered: make(chan struct{}), listenEnded: make(chan struct{}), away: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.Context())
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
@@ -109,10 +109,10 @@ type renewal struct {
 // repair is the attempt of the bridge to get a session that the client
 // takes for granted. There is one at a time.
 type repair struct {
-	ctx   context.Context
-	stop  context.CancelFunc
-	first chan struct{} // closed after an attempt that is made at once, behind a shut gate
-	kick  chan struct{} // ends the wait before the next attempt
+	ctx      context.Context
+	stop     context.CancelFunc
+	first    chan struct{} // closed after an attempt that is made at once, behind a shut gate
+	retryNow chan struct{} // ends the wait before the next attempt
 
 	fault *httpdial.Fault // of the last attempt
 	tries int             // attempts that were put off so far
@@ -125,7 +125,7 @@ type repair struct {
 // newRepair is called with the lock of the ledger held.
 func (n *renewal) newRepair(now bool) *repair {
 	c := n.c
-	r := &repair{first: make(chan struct{}), kick: make(chan struct{}, 1)}
+	r := &repair{first: make(chan struct{}), retryNow: make(chan struct{}, 1)}
 	if !now {
 		close(r.first) // nobody shall wait for it
 		r.putOff()
@@ -242,7 +242,7 @@ func (n *renewal) repairLoop(r *repair) {
 
 // pause waits for the next attempt; false: the client or Close has stopped it.
 func (n *renewal) pause(r *repair) bool {
-	httpdial.Pause(r.ctx, r.kick, r.wait)
+	httpdial.Pause(r.ctx, r.retryNow, r.wait)
 	return r.ctx.Err() == nil
 }
 
@@ -251,7 +251,7 @@ func (n *renewal) begin(r *repair) context.Context {
 	n.c.ledger.Lock()
 	defer n.c.ledger.Unlock()
 	select {
-	case <-r.kick: // it has come to that by itself
+	case <-r.retryNow: // it has come to that by itself
 	default:
 	}
 	attended := r.attended
@@ -262,9 +262,9 @@ func (n *renewal) begin(r *repair) context.Context {
 	return httpdial.Unattended(r.ctx)
 }
 
-// attend has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
+// retryAttended has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
 // client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
-func (n *renewal) attend(call *call) bool {
+func (n *renewal) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.down() || r.next.IsZero() ||
 		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTime == 0 {
@@ -274,7 +274,7 @@ func (n *renewal) attend(call *call) bool {
 	r.first = make(chan struct{})
 	c.ledger.Gate = r.first
 	select {
-	case r.kick <- struct{}{}:
+	case r.retryNow <- struct{}{}:
 	default:
 	}
 	return true

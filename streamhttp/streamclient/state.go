@@ -20,11 +20,11 @@ type state struct {
 // session is what one initialize has set up. It also stands for a
 // server without sessions: then id is empty.
 type session struct {
-	id          string
-	ctx         context.Context // done when the session is over
-	stop        context.CancelFunc
-	heard       chan struct{} // closed when the server has answered the first GET
-	listenEnded chan struct{} // closed when the server offers no standalone stream
+	id             string
+	ctx            context.Context // done when the session is over
+	stop           context.CancelFunc
+	listenAnswered chan struct{} // closed when the server has answered the first GET
+	listenEnded    chan struct{} // closed when the server offers no standalone stream
 
 	version     string // negotiated, "" until the result is there
 	initialized bool   // it was told notifications/initialized
@@ -75,7 +75,7 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 		return admitResult{drop: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
 		return admitResult{gate: c.ledger.Gate}
-	case c.renewal.attend(call):
+	case c.renewal.retryAttended(call):
 		return admitResult{gate: c.ledger.Gate}
 	}
 	switch call.kind {

@@ -245,7 +245,7 @@ func (l *listener) startListeningAndWait(session *session) {
 		return
 	}
 	l.startListening(session)
-	httpdial.Pause(session.ctx, session.heard, listenWait)
+	httpdial.Pause(session.ctx, session.listenAnswered, listenWait)
 }
 
 // listen reads the standalone stream for as long as the session lasts, or
@@ -253,7 +253,7 @@ func (l *listener) startListeningAndWait(session *session) {
 func (l *listener) listen(session *session) {
 	c := l.c
 	defer close(session.listenEnded)
-	heard := sync.OnceFunc(func() { close(session.heard) })
+	heard := sync.OnceFunc(func() { close(session.listenAnswered) })
 	at := cursor{}
 	for opened := false; ; {
 		resp, fault := c.openStream(httpdial.Unattended(session.ctx), session, at.lastID)

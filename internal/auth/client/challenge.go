@@ -32,7 +32,7 @@ func (c *Credential) unauthorized(ctx context.Context, d auth.Demand, old *held,
 	defer cancel()
 	next, reason, err := c.answer401(ctx, d, old, again)
 	if next == nil && err == nil {
-		next, err = c.personSigns(ctx, reason, old)
+		next, err = c.signInPerson(ctx, reason, old)
 	}
 	if errors.Is(err, errNoSignIn) {
 		return nil, nil
@@ -93,7 +93,7 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 		c.refuse(old)
 		if moved || again { // to renew it helps nobody
 			c.mu.Lock()
-			c.hopeless, c.hopelessAt = h.generation, c.now()
+			c.unrenewable, c.unrenewableAt = h.generation, c.now()
 			c.mu.Unlock()
 		}
 	}
@@ -152,7 +152,7 @@ func (c *Credential) forbidden(ctx context.Context, d auth.Demand, old *held) (*
 	defer cancel()
 	next, err := c.answer403(ctx, d, old)
 	if next == nil && err == nil {
-		next, err = c.personSigns(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
+		next, err = c.signInPerson(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
 	}
 	return next, c.waited(ctx, err)
 }
@@ -214,8 +214,8 @@ func (c *Credential) attempted(ctx context.Context) error {
 	return c.remember(ctx, wantsDocument, w, time.Time{})
 }
 
-// personSigns has a person sign in, and returns the credential that comes of it.
-func (c *Credential) personSigns(ctx context.Context, reason string, old *held) (*held, error) {
+// signInPerson has a person sign in, and returns the credential that comes of it.
+func (c *Credential) signInPerson(ctx context.Context, reason string, old *held) (*held, error) {
 	need := c.required(reason)
 	now, err := c.read(ctx)
 	switch {

@@ -43,17 +43,17 @@ type Credential struct {
 	renewals    sync.WaitGroup
 	turn        chan struct{} // held by who answers a challenge
 
-	current atomic.Pointer[held] // nil: nothing is known to be stored
-	nothing atomic.Int64         // when that was read last, in Unix nanoseconds
+	current     atomic.Pointer[held] // nil: nothing is known to be stored
+	foundNoneAt atomic.Int64         // when that was read last, in Unix nanoseconds
 
 	mu      sync.Mutex
 	closed  bool
 	flight  *flight // nil: no renewal is under way
 	refused *held   // its access token was refused with 401; nil: none was
 	paused  pause
-	// hopeless is a credential whose renewal would not help, since hopelessAt.
-	hopeless   tokenstore.Generation
-	hopelessAt time.Time
+	// unrenewable is a credential whose renewal would not help, since unrenewableAt.
+	unrenewable   tokenstore.Generation
+	unrenewableAt time.Time
 	// noEndpoints is when a server without metadata was found to have none of the assumed endpoints.
 	noEndpoints time.Time
 	prover      *auth.Prover      // of proverOf
@@ -157,7 +157,7 @@ func (c *Credential) hold(ctx context.Context) (*held, error) {
 	if h == nil {
 		// A server that wants no token gets one request after the other. If it wants one by now, its
 		// challenge has the store read again.
-		if since := c.now().UnixNano() - c.nothing.Load(); 0 <= since && since < int64(nothingLife) {
+		if since := c.now().UnixNano() - c.foundNoneAt.Load(); 0 <= since && since < int64(nothingLife) {
 			return nil, nil
 		}
 	}
@@ -240,7 +240,7 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 func (c *Credential) renewable(h *held) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if since := c.now().Sub(c.hopelessAt); c.hopeless == h.generation && c.hopeless != 0 && since >= 0 && since < maxPause {
+	if since := c.now().Sub(c.unrenewableAt); c.unrenewable == h.generation && c.unrenewable != 0 && since >= 0 && since < maxPause {
 		return false
 	}
 	return c.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
@@ -263,10 +263,10 @@ func (c *Credential) read(ctx context.Context) (*held, error) {
 func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
 	if e.Generation == 0 || e.Credential.Access.IsZero() && e.Credential.Refresh.IsZero() {
 		c.current.Store(nil)
-		c.nothing.Store(c.now().UnixNano())
+		c.foundNoneAt.Store(c.now().UnixNano())
 		return nil, nil
 	}
-	c.nothing.Store(0)
+	c.foundNoneAt.Store(0)
 	if h := c.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {
 		return h, nil
 	}

@@ -131,7 +131,7 @@ func (c *Credential) renewLocked(l *tokenstore.Locked, old *held) (*held, error)
 func (c *Credential) ask(l *tokenstore.Locked, e tokenstore.Entry) (token auth.Token, err error) {
 	for try := 1; ; try++ {
 		if err := l.Request(requests(e.Credential)); err != nil {
-			if errors.Is(err, tokenstore.ErrBrake) {
+			if errors.Is(err, tokenstore.ErrRateLimit) {
 				return token, &Permanent{What: "the token is not renewed until somebody signs in again", Err: err}
 			}
 			return token, err

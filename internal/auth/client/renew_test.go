@@ -334,7 +334,7 @@ func TestBrake(t *testing.T) {
 			}
 		}
 		w.wantCount(t, "/token", tokenstore.DefaultRequests)
-		if !errors.Is(last, tokenstore.ErrBrake) {
+		if !errors.Is(last, tokenstore.ErrRateLimit) {
 			t.Errorf("the error is %v", last)
 		}
 	})

@@ -50,12 +50,12 @@ var errCancelled = errors.New("the sign-in was cancelled")
 
 // A Flow is one sign-in of a person. Wait ends it, and so does Close.
 type Flow struct {
-	c      *Credential
-	site   *site
-	wants  wants
-	who    auth.Client
-	login  *tokenstore.LoginLock
-	needed Required
+	c           *Credential
+	site        *site
+	wants       wants
+	oauthClient auth.Client
+	login       *tokenstore.LoginLock
+	needed      Required
 
 	scopes   []string
 	verifier string
@@ -158,11 +158,11 @@ func (f *Flow) makeKey(ctx context.Context) error {
 
 func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
 	o.doing("waiting for a registration at " + f.site.Server.Issuer)
-	if f.who, err = f.c.identify(ctx, f.site, f.c.redirectURI(f.c.port()), f.scopes, o.Anew); err != nil {
+	if f.oauthClient, err = f.c.identify(ctx, f.site, f.c.redirectURI(f.c.port()), f.scopes, o.Anew); err != nil {
 		return err
 	}
 	o.doing("waiting for a code of " + f.site.Server.Issuer)
-	d, err := f.c.caller.AuthorizeDevice(ctx, f.site.Server, f.who, f.c.resource(f.site), f.scopes)
+	d, err := f.c.caller.AuthorizeDevice(ctx, f.site.Server, f.oauthClient, f.c.resource(f.site), f.scopes)
 	if err != nil {
 		f.finish(err)
 		return err
@@ -186,12 +186,12 @@ func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	f.receiver = newReceiver(f.redirect, expect)
 	f.serve(listeners)
 	o.doing("waiting for a registration at " + f.site.Server.Issuer)
-	if f.who, err = c.identify(ctx, f.site, f.redirect, f.scopes, o.Anew); err != nil {
+	if f.oauthClient, err = c.identify(ctx, f.site, f.redirect, f.scopes, o.Anew); err != nil {
 		return err
 	}
 	f.verifier = auth.NewVerifier()
 	r := auth.AuthorizationRequest{
-		Server: f.site.Server, ClientID: f.who.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
+		Server: f.site.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
 		Resource: c.resource(f.site), Scopes: f.scopes, Extra: c.o.Extra, PlainHTTP: c.caller.PlainHTTP(),
 	}
 	prover, err := c.proverOf(f.key)
@@ -230,7 +230,7 @@ func (f *Flow) Callback(addr string) error {
 // Wait waits for the person, gets the tokens, stores them, and closes the Flow. It may be called once.
 func (f *Flow) Wait(ctx context.Context) error {
 	defer f.Close()
-	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.needed.Expires.Sub(f.c.now())), errNobody)
+	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.needed.Expires.Sub(f.c.now())), errNobodyAnswered)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
@@ -283,12 +283,12 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime) // the code works only once
 		defer cancel()
-		return f.c.caller.Token(once, f.site.Server, f.who, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
+		return f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
 	}
 }
 
-// errNobody is the end of a sign-in that nobody has answered.
-var errNobody = fmt.Errorf("nobody has answered in time; sign in again: %w", context.DeadlineExceeded)
+// errNobodyAnswered is the end of a sign-in that nobody has answered.
+var errNobodyAnswered = fmt.Errorf("nobody has answered in time; sign in again: %w", context.DeadlineExceeded)
 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
@@ -308,7 +308,7 @@ func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error
 		case <-timer.C:
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
-		token, err := f.c.caller.Token(once, f.site.Server, f.who, auth.DeviceCode(f.device.DeviceCode, f.c.resource(f.site)), prover)
+		token, err := f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.DeviceCode(f.device.DeviceCode, f.c.resource(f.site)), prover)
 		cancel()
 		switch {
 		case auth.Is(err, auth.AuthorizationPending):
@@ -334,10 +334,10 @@ func (f *Flow) store(t auth.Token) error {
 	if err != nil {
 		return err
 	}
-	s.ClientID = f.who.ID
+	s.ClientID = f.oauthClient.ID
 	s = withToken(s, t, c.now())
 	err = c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) error {
-		if err := l.ResetBrake(); err != nil {
+		if err := l.ResetRateLimit(); err != nil {
 			return err
 		}
 		_, err := l.Save(s, l.Entry().Generation)
@@ -353,7 +353,7 @@ func (f *Flow) store(t auth.Token) error {
 func (f *Flow) finish(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
 	defer cancel()
-	if id := f.who.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.Document && !auth.Is(err, auth.AccessDenied) {
+	if id := f.oauthClient.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.Document && !auth.Is(err, auth.AccessDenied) {
 		f.c.prove(ctx, f.site.Server.Issuer, id, err == nil)
 	}
 }

@@ -128,7 +128,7 @@ func TestUnattended(t *testing.T) {
 	store := newStore(t)
 	c, err := client.New(client.Options{Store: store, Server: "https://h/mcp"})
 	bridgetest.Must(t, err)
-	signIn := Telling(func(context.Context, *client.Credential, client.Required) error {
+	signIn := ReportProgress(func(context.Context, *client.Credential, client.Required) error {
 		t.Error("somebody is asked to sign in")
 		return nil
 	}, store, nil)
@@ -145,8 +145,8 @@ func TestTelling(t *testing.T) {
 		c, err := client.New(client.Options{Store: store, Server: "https://h/mcp?key=canary"})
 		bridgetest.Must(t, err)
 		var told []string
-		ctx := httpdial.WithTeller(t.Context(), func(text string) { told = append(told, text) })
-		signIn := Telling(func(context.Context, *client.Credential, client.Required) error {
+		ctx := httpdial.WithProgress(t.Context(), func(text string) { told = append(told, text) })
+		signIn := ReportProgress(func(context.Context, *client.Credential, client.Required) error {
 			time.Sleep(25 * time.Second)
 			return nil
 		}, store, nil)

@@ -14,11 +14,11 @@ import (
 // remindEvery is the time between two words to a client whose request waits for a sign-in.
 const remindEvery = 10 * time.Second
 
-// Telling returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
-// for, where it has asked for the progress of its request (httpdial.WithTeller). store is the credential's. The goroutine
+// ReportProgress returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
+// for, where it has asked for the progress of its request (httpdial.WithProgress). store is the credential's. The goroutine
 // that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
 // they fail with what is needed. asker asks the client where another process signs in already; nil: nobody is asked.
-func Telling(signIn client.SignInFunc, store *tokenstore.Store, asker *Asker) client.SignInFunc {
+func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *Asker) client.SignInFunc {
 	return func(ctx context.Context, c *client.Credential, need client.Required) error {
 		if httpdial.IsUnattended(ctx) {
 			return &need
@@ -40,7 +40,7 @@ func Telling(signIn client.SignInFunc, store *tokenstore.Store, asker *Asker) cl
 
 // telling is signIn, with a word to the client every 10 seconds.
 func telling(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.Required) error {
-	tell := httpdial.TellerOf(ctx)
+	tell := httpdial.ProgressOf(ctx)
 	if tell == nil {
 		return signIn(ctx, c, need)
 	}

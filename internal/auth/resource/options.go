@@ -109,7 +109,7 @@ func New(o Options) (*Protector, error) {
 	p := &Protector{
 		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
 		known:  newCache(o.MaxTokens),
-		proofs: auth.Proofs{Now: o.Now}, ends: ends{now: o.Now},
+		proofs: auth.Proofs{Now: o.Now}, expiries: expiries{now: o.Now},
 	}
 	for _, i := range o.Issuers {
 		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
@@ -302,20 +302,20 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
-	opts    Options
-	caller  *auth.Caller
-	issuers map[string]*issuer
-	asked   *introspector // nil: there is none
-	known   *cache
-	proofs  auth.Proofs
-	nonces  *nonces // nil: proofs need none
-	ends    ends
-	table   atomic.Pointer[table]
-	policy  atomic.Pointer[Policy]
+	opts     Options
+	caller   *auth.Caller
+	issuers  map[string]*issuer
+	asked    *introspector // nil: there is none
+	known    *cache
+	proofs   auth.Proofs
+	nonces   *nonces // nil: proofs need none
+	expiries expiries
+	table    atomic.Pointer[table]
+	policy   atomic.Pointer[Policy]
 }
 
 // Close stops the timers of contexts that wait for the end of a token. They are not done then.
 func (p *Protector) Close() error {
-	p.ends.close()
+	p.expiries.close()
 	return nil
 }

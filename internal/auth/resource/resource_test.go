@@ -304,7 +304,7 @@ func TestCertificates(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := ends{now: time.Now}
+		e := expiries{now: time.Now}
 		for _, life := range []time.Duration{time.Second, 7*time.Minute + 3*time.Second, time.Hour} {
 			begin := time.Now()
 			ctx := e.after(begin.Add(life))

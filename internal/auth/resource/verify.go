@@ -116,7 +116,7 @@ func (p *Protector) grant(issuer string, c auth.Claims) *verified {
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
 		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
-	g.from(access.Sender{Name: g.Principal, Token: p.ends.after(c.Expires)})
+	g.from(access.Sender{Name: g.Principal, Token: p.expiries.after(c.Expires)})
 	return &verified{grant: g, audience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 

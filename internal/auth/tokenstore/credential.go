@@ -90,16 +90,16 @@ type Entry struct {
 	// what else is in the file.
 	Generation Generation
 	Credential Credential
-	// Braked is when there were too many token requests; zero: there were not.
-	Braked time.Time
+	// RateLimited is when there were too many token requests; zero: there were not.
+	RateLimited time.Time
 }
 
 // stored is the content of a credential's file.
 type stored struct {
-	Credential *box        `json:"credential,omitempty"`
-	Requests   []time.Time `json:"requests,omitempty"` // token requests within a minute, the oldest first
-	Braked     time.Time   `json:"braked,omitzero"`
-	Spent      []string    `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
+	Credential  *box        `json:"credential,omitempty"`
+	Requests    []time.Time `json:"requests,omitempty"` // token requests within a minute, the oldest first
+	RateLimited time.Time   `json:"braked,omitzero"`
+	Spent       []string    `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
 }
 
 func (c *stored) check(g Generation) error {
@@ -109,7 +109,7 @@ func (c *stored) check(g Generation) error {
 
 // entry returns the content as it is given out.
 func (c *stored) entry(key Key, g Generation) (Entry, error) {
-	e := Entry{Key: key, Generation: g, Braked: c.Braked}
+	e := Entry{Key: key, Generation: g, RateLimited: c.RateLimited}
 	if (c.Credential == nil) != (g == 0) {
 		return Entry{Key: key}, broken("its generation does not fit its content")
 	}

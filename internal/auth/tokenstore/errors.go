@@ -37,8 +37,8 @@ const (
 	ErrReadOnly Kind = "may not be written"
 	// ErrIO: the system reported another error.
 	ErrIO Kind = "input or output error"
-	// ErrBrake: too many token requests. It stays until [Locked.ResetBrake].
-	ErrBrake Kind = "too many token requests in a minute; none is sent until the next sign-in"
+	// ErrRateLimit: too many token requests. It stays until [Locked.ResetRateLimit].
+	ErrRateLimit Kind = "too many token requests in a minute; none is sent until the next sign-in"
 	// ErrNoKeyring: the system's keyring is needed and cannot be used.
 	ErrNoKeyring Kind = "the system's keyring cannot be used"
 	// ErrSealed: the file is encrypted, and the store was opened without the keyring.

@@ -10,10 +10,10 @@ import (
 
 // Listed is one key of a [Store.List]. It is a value, as a Credential is.
 type Listed struct {
-	Key   Key
-	Entry Entry    // what is stored; generation 0: nothing
-	Err   error    // why that cannot be told; a broken file is left where it is
-	Aside []string // paths of broken files that were set aside
+	Key         Key
+	Entry       Entry    // what is stored; generation 0: nothing
+	Err         error    // why that cannot be told; a broken file is left where it is
+	BrokenFiles []string // paths of broken files that were set aside
 }
 
 // List returns every key under which something is stored or was set aside, in
@@ -36,7 +36,7 @@ func (s *Store) List() ([]Listed, error) {
 		}
 		l := &all[len(all)-1]
 		if aside {
-			l.Aside = append(l.Aside, s.path(credentials, name))
+			l.BrokenFiles = append(l.BrokenFiles, s.path(credentials, name))
 			continue
 		}
 		var c stored

@@ -131,7 +131,7 @@ func TestLockExcludes(t *testing.T) {
 	_, err := kept.Save(named("x"), kept.Entry().Generation)
 	wantKind(t, err, ErrEnded)
 	wantKind(t, kept.Request(0), ErrEnded)
-	wantKind(t, kept.ResetBrake(), ErrEnded)
+	wantKind(t, kept.ResetRateLimit(), ErrEnded)
 	wantKind(t, kept.Spend(NewSecret("x")), ErrEnded)
 	wantKind(t, kept.Delete(), ErrEnded)
 	wantAccount(t, s, "80")
@@ -200,7 +200,7 @@ func TestBroken(t *testing.T) {
 	save(t, s, named("b"))
 	all, err := s.List()
 	bridgetest.Must(t, err)
-	if len(all) != 1 || all[0].Entry.Credential.Account != "b" || len(all[0].Aside) != len(bad) {
+	if len(all) != 1 || all[0].Entry.Credential.Account != "b" || len(all[0].BrokenFiles) != len(bad) {
 		t.Errorf("List: %+v", all)
 	}
 	bridgetest.Must(t, s.Delete(within(t), testKey))
@@ -484,7 +484,7 @@ func FuzzFile(f *testing.F) {
 	c := full()
 	b, err := pack(c, c.secrets())
 	bridgetest.Must(f, err)
-	good, err := s.encode(of, 3, stored{Credential: &b, Requests: []time.Time{time.Unix(0, 0)}, Braked: time.Unix(1, 0), Spent: []string{"x"}})
+	good, err := s.encode(of, 3, stored{Credential: &b, Requests: []time.Time{time.Unix(0, 0)}, RateLimited: time.Unix(1, 0), Spent: []string{"x"}})
 	bridgetest.Must(f, err)
 	f.Add(good)
 	f.Add(good[:len(good)/2])

@@ -52,7 +52,7 @@ func (d *diagnosis) bytes(p *peer) {
 	}
 }
 
-// told reports whether there is a finding with this title: twins show the same bytes.
+// told reports whether there is a finding with this title: further processes show the same bytes.
 func (d *diagnosis) told(title string) bool {
 	for _, f := range d.report.Findings() {
 		if f.Title == title {

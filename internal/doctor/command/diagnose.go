@@ -43,14 +43,14 @@ type Options struct {
 
 // Limits of time.
 const (
-	suspect      = 3 * time.Second  // without the first answer; then twins are asked, too
-	budget       = 16 * time.Second // for all that is asked; a process that will not end takes longer
-	defaultWait  = 8 * time.Second
-	slowWait     = time.Minute
-	slowStart    = 4 * time.Second
-	defaultEnd   = 2 * time.Second
-	callPatience = 3 * time.Second // for an answer of a server that has answered before
-	twinsAtATime = 3
+	suspectAfter  = 3 * time.Second  // without the first answer; then further processes are asked, too
+	totalTime     = 16 * time.Second // for all that is asked; a process that will not end takes longer
+	defaultWait   = 8 * time.Second
+	slowWait      = time.Minute
+	slowStart     = 4 * time.Second
+	defaultEnd    = 2 * time.Second
+	callPatience  = 3 * time.Second // for an answer of a server that has answered before
+	checksAtATime = 3
 )
 
 // The ids of requests that begin a conversation. ids asks with others.
@@ -75,7 +75,7 @@ type diagnosis struct {
 func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Report) error {
 	o.Patience = cmp.Or(o.Patience, map[bool]time.Duration{false: defaultWait, true: slowWait}[o.Slow])
 	o.SlowStart, o.EndWait = cmp.Or(o.SlowStart, slowStart), cmp.Or(o.EndWait, defaultEnd)
-	d := &diagnosis{spec: spec, options: o, report: r, until: time.Now().Add(budget), revisions: map[string]string{}}
+	d := &diagnosis{spec: spec, options: o, report: r, until: time.Now().Add(totalTime), revisions: map[string]string{}}
 	d.spec.Stderr, d.spec.OnContainer = nil, nil
 	// The doctor looks how the server ends; a client's waits would only take longer.
 	d.spec.Stop = supervisor.StopWaits{Stdin: 500 * time.Millisecond, Term: o.EndWait}
@@ -95,7 +95,7 @@ func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Re
 	return errors.Join(err, d.stops, ctx.Err())
 }
 
-// run asks the server, then twins of it.
+// run asks the server, then further processes of it.
 func (d *diagnosis) run(ctx context.Context) error {
 	server, err := d.start(ctx, nil)
 	if err != nil {
@@ -114,7 +114,7 @@ func (d *diagnosis) run(ctx context.Context) error {
 		start := server.sinceStart(first)
 		d.converse(ctx, server, first)
 		d.end(server)
-		d.twins(ctx, start)
+		d.separateChecks(ctx, start)
 		return nil
 	}
 	d.refused(ctx, server, first)
@@ -188,8 +188,8 @@ func (d *diagnosis) left() time.Duration { return time.Until(d.until) }
 // firstWait is how long the first answer of a process may take.
 func (d *diagnosis) firstWait() time.Duration { return max(0, min(d.options.Patience, d.left())) }
 
-// suspicion is after which silence twins are asked.
-func (d *diagnosis) suspicion() time.Duration { return min(suspect, d.options.Patience/2) }
+// suspicion is after which silence further processes are asked.
+func (d *diagnosis) suspicion() time.Duration { return min(suspectAfter, d.options.Patience/2) }
 
 // wait is how long a further answer may take.
 func (d *diagnosis) wait() time.Duration {

@@ -60,7 +60,7 @@ var diagnoses = []struct {
 	code    string
 	want    string // in the finding's title, evidence or remedy
 	options Options
-	healthy string // a twin without the fault, if it is another than "healthy"
+	healthy string // a server without the fault, if it is another than "healthy"
 }{
 	{"exits", "C2", "fastmcp is missing", quick, ""},
 	{"wants-variable", "C2", "DOCTOR_TEST_KEY is missing", quick, ""},

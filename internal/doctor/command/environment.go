@@ -44,8 +44,8 @@ func (d *diagnosis) missingVariable(ctx context.Context) {
 	d.needs(doctor.Error, "the server needs a variable that it is not given", seen, names)
 }
 
-// safeTwin is C12 of a server that works: does it work with what clients pass to servers?
-func (d *diagnosis) safeTwin(ctx context.Context, wait time.Duration) []doctor.Finding {
+// safeEnvironment is C12 of a server that works: does it work with what clients pass to servers?
+func (d *diagnosis) safeEnvironment(ctx context.Context, wait time.Duration) []doctor.Finding {
 	more := added(d.spec.Env, d.options.Safe)
 	if d.options.Safe == nil || len(more) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func (d *diagnosis) safeTwin(ctx context.Context, wait time.Duration) []doctor.F
 	return []doctor.Finding{{Code: "C12"}} // tryTwins looks for the variable once this is certain
 }
 
-// needsMore tells which variable safeTwin has missed.
+// needsMore tells which variable safeEnvironment has missed.
 func (d *diagnosis) needsMore(ctx context.Context, start time.Duration) {
 	if r := d.withEnvironment(ctx, d.spec.Env, d.firstWait()); r.outcome != answered {
 		return // it cannot be started again at all, so that the variables need not be the cause
@@ -66,10 +66,10 @@ func (d *diagnosis) needsMore(ctx context.Context, start time.Duration) {
 		"the server answers with the environment of this shell, and fails with the few variables that clients pass on (HOME, PATH and the like)", names)
 }
 
-// patience is how long a twin may take that should be as fast as another one.
+// patience is how long a separate check may take that should be as fast as another one.
 func patience(took time.Duration) time.Duration { return 2*took + 1500*time.Millisecond }
 
-// withEnvironment asks a twin with another environment for its first answer.
+// withEnvironment asks a process with another environment for its first answer.
 func (d *diagnosis) withEnvironment(ctx context.Context, env []string, wait time.Duration) reply {
 	p, err := d.start(ctx, env)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// suspects is what twins of a silent server have done.
+// suspects is what further processes of a silent server have done.
 type suspects struct {
 	terminal reply // to initialize, with a terminal as stdout
 	full     reply // to initialize, with the full environment
@@ -26,7 +26,7 @@ type suspects struct {
 }
 
 // suspected is called when the server has been silent for a while: it goes on waiting, has
-// twins tried meanwhile, and tells why the server is silent, if it stays so. It ends a
+// further processes tried meanwhile, and tells why the server is silent, if it stays so. It ends a
 // server that has stayed silent, and returns the answer of one that has not.
 func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) reply {
 	if server.takeUnterminated() {
@@ -35,10 +35,10 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) re
 		return reply{outcome: silent}
 	}
 	var found suspects
-	twins, cancel := context.WithCancel(ctx)
+	others, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	try := func(to *reply, env []string, terminal bool, method, params string) {
-		running.Go(func() { *to = d.oneRequest(twins, env, terminal, method, params) })
+		running.Go(func() { *to = d.oneRequest(others, env, terminal, method, params) })
 	}
 	found.terminal.outcome, found.full.outcome, found.modern.outcome = silent, silent, silent
 	if runtime.GOOS != "windows" && !d.spec.PTY {
@@ -50,7 +50,7 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) re
 	try(&found.modern, nil, false, "server/discover", "{"+modernMeta()+"}")
 	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.left())))
 	ports := listening(pidsOf(server))
-	cancel() // of twins that had less time; an answer that was there counts
+	cancel() // of processes that had less time; an answer that was there counts
 	running.Wait()
 	if first.outcome != silent || ctx.Err() != nil {
 		if first.outcome == silent {
@@ -62,7 +62,7 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) re
 	return first
 }
 
-// oneRequest starts a twin, asks it one thing, and ends it.
+// oneRequest starts a process, asks it one thing, and ends it.
 func (d *diagnosis) oneRequest(ctx context.Context, env []string, terminal bool, method, params string) reply {
 	spec := d.spec
 	spec.PTY = terminal || spec.PTY

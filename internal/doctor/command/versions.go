@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// leisurely is how long a start may take for every older revision to be asked for.
-const leisurely = time.Second
+// quickStart is how long a start may take for every older revision to be asked for.
+const quickStart = time.Second
 
 // neverRevision is a revision that there will never be.
 const neverRevision = "2099-01-01"
@@ -62,16 +62,16 @@ func (d *diagnosis) refusedInitialize(first reply) {
 		"A server that does not know the revision must answer with one that it knows, not with an error.")
 }
 
-// A twin is a question to a process of its own, which has so much time for its first
+// A separateCheck is a question to a process of its own, which has so much time for its first
 // answer. It returns what is wrong.
-type twin func(ctx context.Context, wait time.Duration) []doctor.Finding
+type separateCheck func(ctx context.Context, wait time.Duration) []doctor.Finding
 
-// twins asks further processes what would disturb the first one: C5, C8 and C12.
-func (d *diagnosis) twins(ctx context.Context, start time.Duration) {
+// separateChecks asks further processes what would disturb the first one: C5, C8 and C12.
+func (d *diagnosis) separateChecks(ctx context.Context, start time.Duration) {
 	d.slow(ctx, start)
-	all := []twin{d.safeTwin, d.discover}
+	all := []separateCheck{d.safeEnvironment, d.discover}
 	revisions := append(era.OnlyLegacy.Versions()[1:], neverRevision)
-	if start > leisurely && !d.options.Slow {
+	if start > quickStart && !d.options.Slow {
 		revisions = revisions[len(revisions)-2:]
 	}
 	for _, revision := range revisions {
@@ -80,7 +80,7 @@ func (d *diagnosis) twins(ctx context.Context, start time.Duration) {
 	if start > d.options.SlowStart && !d.options.Slow {
 		all = all[:2]
 	}
-	for _, f := range d.tryTwins(ctx, all, patience(start)) {
+	for _, f := range d.runSeparateChecks(ctx, all, patience(start)) {
 		if f.Code == "C12" {
 			d.needsMore(ctx, start)
 			continue
@@ -90,13 +90,13 @@ func (d *diagnosis) twins(ctx context.Context, start time.Duration) {
 	d.noteRevisions()
 }
 
-// tryTwins runs some twins at a time, and those that found a fault once more, alone and with
+// runSeparateChecks runs some checks at a time, and those that found a fault once more, alone and with
 // more time than wait.
-func (d *diagnosis) tryTwins(ctx context.Context, all []twin, wait time.Duration) (findings []doctor.Finding) {
+func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, wait time.Duration) (findings []doctor.Finding) {
 	found := make([][]doctor.Finding, len(all))
 	next := make(chan int)
 	var running sync.WaitGroup
-	for range min(twinsAtATime, len(all)) {
+	for range min(checksAtATime, len(all)) {
 		running.Go(func() {
 			for i := range next {
 				found[i] = all[i](ctx, wait)
@@ -158,7 +158,7 @@ func (d *diagnosis) older(ctx context.Context, revision string, wait time.Durati
 	return nil
 }
 
-// discover asks a twin whether it speaks 2026-07-28. If it does, it is asked all that a
+// discover asks a process of its own whether it speaks 2026-07-28. If it does, it is asked all that a
 // client of that revision would ask. Else it must still answer initialize.
 func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.Finding {
 	if d.left() <= 0 {

@@ -35,7 +35,7 @@ const (
 	answerTime  = 8 * time.Second // the first answer: the server may have to start
 	slowAnswer  = time.Minute     // with Slow
 	checkTime   = 5 * time.Second // each check that follows
-	doubtTime   = 5 * time.Second // of wholeTime, at most half as much as is left: what is in doubt
+	recheckTime = 5 * time.Second // of wholeTime, at most half as much as is left: what is checked again
 	slowQuiet   = 330 * time.Second
 )
 
@@ -74,11 +74,11 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	case found.legacy != nil && !p.checkSession(ctx, found.legacy):
 		found.legacy = nil // what needs the session would only say so again
 	}
-	t := found.talker()
+	t := found.requester()
 	if t == nil {
 		return
 	}
-	early, cancel := withoutLast(ctx, doubtTime)
+	early, cancel := withoutLast(ctx, recheckTime)
 	defer cancel()
 	p.together(early,
 		func(ctx context.Context) { p.sayLists(ctx, t) },
@@ -129,8 +129,8 @@ type found struct {
 	events *events  // HTTP+SSE
 }
 
-// A talker makes requests in one of the ways of the protocol.
-type talker interface {
+// A requester makes requests in one of the ways of the protocol.
+type requester interface {
 	// ask makes a request of MCP; change, if not nil, changes how it is sent.
 	ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply
 
@@ -141,8 +141,8 @@ type talker interface {
 	has(capability string) bool
 }
 
-// talker returns the way to talk with what was found, nil if there is none.
-func (f found) talker() talker {
+// requester returns the way to talk with what was found, nil if there is none.
+func (f found) requester() requester {
 	switch {
 	case f.legacy != nil:
 		return f.legacy

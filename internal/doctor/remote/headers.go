@@ -12,7 +12,7 @@ import (
 )
 
 // checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
-func (p *prober) checkMediaTypes(ctx context.Context, t talker) {
+func (p *prober) checkMediaTypes(ctx context.Context, t requester) {
 	const charset = typeJSON + "; charset=utf-8"
 	r := t.ask(ctx, t.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
 	if r.Status == http.StatusUnsupportedMediaType {

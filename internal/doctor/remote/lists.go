@@ -14,7 +14,7 @@ import (
 const mostPages = 5 // of a list
 
 // sayLists counts what the server has.
-func (p *prober) sayLists(ctx context.Context, t talker) {
+func (p *prober) sayLists(ctx context.Context, t requester) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
 		if t.has(kind) {
 			p.fact(kind, "%s", p.countList(ctx, t, kind))
@@ -22,7 +22,7 @@ func (p *prober) sayLists(ctx context.Context, t talker) {
 	}
 }
 
-func (p *prober) countList(ctx context.Context, t talker, kind string) string {
+func (p *prober) countList(ctx context.Context, t requester, kind string) string {
 	n, cursor, began := 0, "", time.Now()
 	for page := 1; ; page++ {
 		params := map[string]any{}
@@ -52,7 +52,7 @@ func (p *prober) countList(ctx context.Context, t talker, kind string) string {
 
 // checkCall calls the tool that the user has named, and sees whether its events came as
 // they arose.
-func (p *prober) checkCall(ctx context.Context, t talker) {
+func (p *prober) checkCall(ctx context.Context, t requester) {
 	if p.opts.Call == "" {
 		return
 	}
@@ -76,7 +76,7 @@ func (p *prober) checkCall(ctx context.Context, t talker) {
 }
 
 // checkReuse sees whether connections are used again (H24).
-func (p *prober) checkReuse(ctx context.Context, t talker) {
+func (p *prober) checkReuse(ctx context.Context, t requester) {
 	const tries = 3
 	var last *probe.Reply
 	for range tries {
@@ -96,7 +96,7 @@ func (p *prober) checkReuse(ctx context.Context, t talker) {
 }
 
 // checkBodies finds out how long a message may be (H19).
-func (p *prober) checkBodies(ctx context.Context, t talker) {
+func (p *prober) checkBodies(ctx context.Context, t requester) {
 	const kB, MB = 1000, 1000 * 1000
 	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
 		within, cancel := context.WithTimeout(ctx, checkTime)

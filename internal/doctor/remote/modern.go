@@ -128,7 +128,7 @@ func (p *prober) checkListen(ctx context.Context, m *modern) {
 		return
 	}
 	if p.subscribe(ctx) != "" {
-		p.doubt(m, m.first, p.subscribe)
+		p.recheckLater(m, m.first, p.subscribe)
 	}
 }
 

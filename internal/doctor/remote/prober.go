@@ -21,7 +21,7 @@ type prober struct {
 
 	buffered atomic.Bool // see sayBuffered
 
-	doubts chan func(context.Context) // see doubt
+	rechecks chan func(context.Context) // see recheckLater
 
 	mu    sync.Mutex
 	open  []func(context.Context) // see atEnd
@@ -38,7 +38,7 @@ func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &prober{Client: c, opts: o, report: r, facts: map[string]string{}, doubts: make(chan func(context.Context), 2)}, nil
+	return &prober{Client: c, opts: o, report: r, facts: map[string]string{}, rechecks: make(chan func(context.Context), 2)}, nil
 }
 
 // do is Do, and looks at the reply for what is wrong with any.
@@ -48,11 +48,11 @@ func (p *prober) do(ctx context.Context, q probe.Request) *probe.Reply {
 	return r
 }
 
-// doubt has the check of a stream made again when there is nothing else going on: nothing
+// recheckLater has the check of a stream made again when there is nothing else going on: nothing
 // has come on it in time, which may be because a server was asked so much at once. If that is
 // so again, it is held back (H11). first is the server's first answer.
-func (p *prober) doubt(t talker, first *probe.Reply, stream func(context.Context) (silent string)) {
-	p.doubts <- func(ctx context.Context) {
+func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(context.Context) (silent string)) {
+	p.rechecks <- func(ctx context.Context) {
 		usual := t.ask(ctx, t.harmless(), nil, nil)
 		if usual.Err != nil || usual.Skip() {
 			return // it answers nothing now
@@ -69,11 +69,11 @@ func (p *prober) doubt(t talker, first *probe.Reply, stream func(context.Context
 // waited for, for its silence to say something.
 const surelySlow = 4
 
-// resolve makes the checks that are in doubt.
+// resolve makes the checks of recheckLater.
 func (p *prober) resolve(ctx context.Context) {
-	close(p.doubts)
+	close(p.rechecks)
 	var all sync.WaitGroup
-	for check := range p.doubts {
+	for check := range p.rechecks {
 		all.Go(func() { check(ctx) })
 	}
 	all.Wait()

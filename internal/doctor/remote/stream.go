@@ -38,7 +38,7 @@ func (p *prober) checkGet(ctx context.Context, s *session) {
 	switch {
 	case first.Skip():
 	case first.TimedOut(0):
-		p.doubt(s, s.first, func(ctx context.Context) (silent string) {
+		p.recheckLater(s, s.first, func(ctx context.Context) (silent string) {
 			again := p.listen(ctx, s, "", checkTime)
 			defer again.Close()
 			if again.TimedOut(0) {

@@ -135,7 +135,7 @@ func (p *prober) checkChain(ctx context.Context, chain []*x509.Certificate, c *t
 	case selfSigned(leaf):
 		add("The certificate is self-signed", names+" was issued by itself", "Clients refuse the connection unless they are told to trust it.",
 			"Give the certificate to clients (--ca-file), or have one issued by an authority that they know.")
-	case !selfSigned(last) && p.issuerMends(ctx, last, leaf, inter, c.RootCAs, now):
+	case !selfSigned(last) && p.issuerCompletes(ctx, last, leaf, inter, c.RootCAs, now):
 		add("The server does not send an intermediate certificate", fmt.Sprintf("%d sent; that of %q, which issued %s, is missing", len(chain), last.Issuer.CommonName, subjectOf(last)),
 			"Browsers often fetch or know it; Node.js, Python and Go do not, and refuse the connection.", "Have the server send the full chain (fullchain.pem, not cert.pem).")
 	case !selfSigned(last):
@@ -176,9 +176,9 @@ func list(names []string, ips []net.IP) string {
 	return strings.Join(all, ", ")
 }
 
-// issuerMends reports whether the chain is complete with the certificate that the last
+// issuerCompletes reports whether the chain is complete with the certificate that the last
 // one says its issuer's can be fetched as.
-func (p *prober) issuerMends(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
+func (p *prober) issuerCompletes(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
 	for _, address := range last.IssuingCertificateURL {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil || req.URL.Scheme != "http" {

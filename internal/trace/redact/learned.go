@@ -23,9 +23,9 @@ type learned struct {
 
 // learnedSet is immutable.
 type learnedSet struct {
-	values  [][]byte
-	sieve   *sieve
-	special bool // as in Redactor
+	values    [][]byte
+	prefilter *prefilter
+	special   bool // as in Redactor
 }
 
 // add adds values, unless they may be words that stand in many texts. The oldest ones make room.
@@ -58,7 +58,7 @@ func (l *learned) put(v []byte) {
 		l.next = (l.next + 1) % maxLearned
 	}
 	l.known[string(v)] = true
-	l.set.Store(&learnedSet{values: all, sieve: newSieve(all), special: slices.ContainsFunc(all, isSpecial)})
+	l.set.Store(&learnedSet{values: all, prefilter: newPrefilter(all), special: slices.ContainsFunc(all, isSpecial)})
 }
 
 // isSpecial reports whether a value has characters that every encoder of JSON may escape.
@@ -68,7 +68,7 @@ func isSpecial(v []byte) bool {
 
 // in returns the values if one of them may stand in text; nil: none does.
 func (l *learned) in(text []byte) [][]byte {
-	if set := l.set.Load(); set != nil && set.sieve.mayBeIn(text) {
+	if set := l.set.Load(); set != nil && set.prefilter.mayBeIn(text) {
 		return set.values
 	}
 	return nil
@@ -77,7 +77,7 @@ func (l *learned) in(text []byte) [][]byte {
 // mayBeInName reports whether one of the values may stand in a short text.
 func (l *learned) mayBeInName(s string) bool {
 	set := l.set.Load()
-	return set != nil && set.sieve.mayBeInName(s)
+	return set != nil && set.prefilter.mayBeInName(s)
 }
 
 // isSpecial reports whether one of the values is.

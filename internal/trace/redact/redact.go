@@ -51,16 +51,16 @@ type Options struct {
 // Redactor takes secrets out of what is traced. What it has taken out because of its name it takes out elsewhere
 // too, if that is no word. Its methods may be called concurrently.
 type Redactor struct {
-	off      bool
-	secrets  [][]byte
-	sieve    *sieve // of secrets
-	special  bool   // a secret has characters that every encoder of JSON may escape
-	learned  *learned
-	headers  map[string]bool
-	fields   map[string]fieldKind // of usualHeaders
-	paths    [][]string
-	patterns []*regexp.Regexp
-	clean    atomic.Pointer[Clean]
+	off       bool
+	secrets   [][]byte
+	prefilter *prefilter // of secrets
+	special   bool       // a secret has characters that every encoder of JSON may escape
+	learned   *learned
+	headers   map[string]bool
+	fields    map[string]fieldKind // of usualHeaders
+	paths     [][]string
+	patterns  []*regexp.Regexp
+	clean     atomic.Pointer[Clean]
 }
 
 // Clean says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
@@ -131,7 +131,7 @@ func New(o Options) (*Redactor, error) {
 	}
 	// The longest first: one secret may be part of another.
 	slices.SortFunc(d.secrets, func(a, b []byte) int { return len(b) - len(a) })
-	d.sieve = newSieve(d.secrets)
+	d.prefilter = newPrefilter(d.secrets)
 	return d, nil
 }
 
@@ -164,7 +164,7 @@ func (d *Redactor) learn(s string) {
 			d.add(string(plain))
 		}
 	}
-	for _, found := range (&walk{d: d, text: []byte(s)}).leaves() {
+	for _, found := range (&walk{d: d, text: []byte(s)}).sensitiveStrings() {
 		d.add(found)
 	}
 }
@@ -219,7 +219,7 @@ func mentionsState(message []byte) bool {
 // has reports whether a secret stands in text as it is.
 func (d *Redactor) has(text []byte) bool {
 	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Mark, string(s)) }
-	return d.sieve.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
+	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
 }
 
 // Text takes secrets out of a line that is no JSON: a line of stderr, an error. changed says
@@ -342,7 +342,7 @@ func splice(text []byte, cuts []cut) []byte {
 
 // inText appends what is to be taken out of text that is not escaped.
 func (d *Redactor) inText(cuts []cut, text []byte, extra [][]byte) []cut {
-	if d.sieve.mayBeIn(text) {
+	if d.prefilter.mayBeIn(text) {
 		cuts = findAll(cuts, text, d.secrets)
 	}
 	cuts = findAll(cuts, text, d.learned.in(text))
@@ -515,7 +515,7 @@ const urlParts = "?#&@"
 
 // suspects reports whether a value that is looked for, or what matches a rule, may stand in a short text.
 func (d *Redactor) suspects(s string) bool {
-	return len(d.patterns) > 0 || d.sieve.mayBeInName(s) || d.learned.mayBeInName(s)
+	return len(d.patterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
 }
 
 // Error returns the text of an error without secrets; "" for nil.

@@ -284,9 +284,9 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// The sieve passes over no secret, wherever it stands.
+// The prefilter passes over no secret, wherever it stands.
 func TestSieve(t *testing.T) {
-	s := newSieve([][]byte{[]byte("hunter22"), []byte("0123456789abcdef"), []byte("sixsix")})
+	s := newPrefilter([][]byte{[]byte("hunter22"), []byte("0123456789abcdef"), []byte("sixsix")})
 	for _, v := range []string{"hunter22", "0123456789abcdef", "sixsix"} {
 		for n := range 50 {
 			if !s.mayBeIn([]byte(strings.Repeat("-", n) + v)) {

@@ -174,7 +174,7 @@ func (w *walk) member(top *frame, i int) int {
 		return w.cutValue(i)
 	}
 	child := frame{from: top.key.from, to: top.key.to, schema: top.schema || w.isSchema(key), told: top.told}
-	if t := sensitivityOf(key); t != harmless && !w.isSpared(key) {
+	if t := sensitivityOf(key); t != harmless && !w.isProtocolName(key) {
 		switch c := w.text[i]; {
 		case child.schema && c == '{':
 			child.told = child.told || t == secret // the examples of a count are numbers
@@ -348,8 +348,8 @@ func mayHoldMembers(raw []byte) bool {
 	}
 }
 
-// isSpared reports whether a name that sounds sensitive is the protocol's own.
-func (w *walk) isSpared(key []byte) bool {
+// isProtocolName reports whether a name that sounds sensitive is the protocol's own.
+func (w *walk) isProtocolName(key []byte) bool {
 	if string(key) != "progressToken" {
 		return false
 	}
@@ -495,8 +495,8 @@ func (w *walk) path(hideKey bool) string {
 	return b.String()
 }
 
-// leaves returns the strings with sensitive names in a secret that is itself JSON.
-func (w *walk) leaves() (all []string) {
+// sensitiveStrings returns the strings with sensitive names in a secret that is itself JSON.
+func (w *walk) sensitiveStrings() (all []string) {
 	if len(w.text) == 0 || w.text[0] != '{' || !jsonrpc.Valid(w.text) {
 		return nil
 	}

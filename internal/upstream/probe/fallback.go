@@ -277,7 +277,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 		p.close(old)
 		admission.ReleasePlace(c.client)
 	}
-	return c.goOn(other)
+	return c.switchTo(other)
 }
 
 // findsModern reports whether the server is a modern one, of which old may say so itself.
@@ -307,9 +307,9 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 	return err == nil && modern
 }
 
-// goOn makes other the server's Conn, and has sent to it again what was sent before. It is
+// switchTo makes other the server's Conn, and has sent to it again what was sent before. It is
 // false if this Conn was closed meanwhile.
-func (c *fallbackConn) goOn(other bridge.Conn) bool {
+func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	p := c.f.Prober
 	c.mu.Lock()
 	if c.closed {

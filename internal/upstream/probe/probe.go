@@ -152,17 +152,17 @@ func (h *TransferableHolder) Reclaim() bool {
 // its process; until then each party has its own, so that nobody waits for a place with a
 // party that has its part already.
 type inquiry struct {
-	party  string
-	placed bool               // it needs no place, or has one; under Prober.mu
-	cancel context.CancelFunc // another one has found out
-	done   chan struct{}      // closed when it has ended, or is not needed any more
+	party    string
+	hasPlace bool               // it needs no place, or has one; under Prober.mu
+	cancel   context.CancelFunc // another one has found out
+	done     chan struct{}      // closed when it has ended, or is not needed any more
 }
 
 // inquiryFor returns the inquiry that clients of a party wait for, nil if one has to
 // begin. It is called with mu held.
 func (p *Prober) inquiryFor(party string) *inquiry {
 	for _, q := range p.asked {
-		if q.placed {
+		if q.hasPlace {
 			return q
 		}
 	}
@@ -235,7 +235,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 		ctx = httpdial.Unattended(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(probeLimit, p.opts.Longer))
-	q := &inquiry{party: party, placed: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
+	q := &inquiry{party: party, hasPlace: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()
 		return nil, err
@@ -251,7 +251,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	modern, spare, err := p.ask(ctx, func() {
 		p.mu.Lock()
-		q.placed = true
+		q.hasPlace = true
 		p.mu.Unlock()
 	})
 	p.mu.Lock()

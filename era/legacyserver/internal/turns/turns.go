@@ -148,13 +148,13 @@ func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
 			t.waitUntil(last, last, a)
 			return
 		}
-		t.Unwait(a)
+		t.StopWaiting(a)
 		t.proceed(now, a, out)
 	})
 }
 
-// Unwait removes a call from the waiting ones.
-func (t *Turns[C]) Unwait(a *Asker[C]) {
+// StopWaiting removes a call from the waiting ones.
+func (t *Turns[C]) StopWaiting(a *Asker[C]) {
 	if a.waits == nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	t.holder, t.late = nil, nil
 	for t.holder == nil && len(t.waiting) > 0 {
 		next := t.waiting[0]
-		t.Unwait(next)
+		t.StopWaiting(next)
 		if t.MightAsk(next) {
 			t.take(now, next)
 		}
@@ -213,7 +213,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 func (t *Turns[C]) joinAbandoned(now time.Time, out *era.Out) {
 	for _, a := range slices.Clone(t.waiting) {
 		if a.Priority == Abandoned {
-			t.Unwait(a)
+			t.StopWaiting(a)
 			t.proceed(now, a, out)
 		}
 	}
@@ -259,7 +259,7 @@ func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
 // call does not ask any more.
 func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
 	if a.waits != nil {
-		t.Unwait(a)
+		t.StopWaiting(a)
 		t.proceed(now, a, out)
 		return
 	}
@@ -320,7 +320,7 @@ func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 	}
 	for _, w := range slices.Clone(t.waiting) {
 		if w.waits != nil && !t.MightAsk(w) {
-			t.Unwait(w)
+			t.StopWaiting(w)
 			t.proceed(now, w, out)
 		}
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Story knows which records of a whole trace belong together: requests and their answers, and
-// what the bridge has made of what it received. Add is called with every record and then Tell
+// Correlation knows which records of a whole trace belong together: requests and their answers, and
+// what the bridge has made of what it received. Add is called with every record and then Resolve
 // once. The zero value is ready. It must not be used concurrently, except that what only reads
-// may be once Tell has returned.
-type Story struct {
+// may be once Resolve has returned.
+type Correlation struct {
 	steps  []*step
 	bySeq  map[uint64]*step
 	drops  []trace.Record
 	gaps   uint64
 	last   time.Time
-	called map[callKey]map[jsonrpc.ID]*step // of Tell: requests without an answer so far
+	called map[callKey]map[jsonrpc.ID]*step // of Resolve: requests without an answer so far
 }
 
 // step is a message that has passed one end of the bridge.
@@ -39,7 +39,7 @@ type step struct {
 type callKey struct{ ses, hop, dir string }
 
 // Add takes the next record. It keeps no Body, and nothing else that may be long.
-func (s *Story) Add(r *trace.Record) {
+func (s *Correlation) Add(r *trace.Record) {
 	if r.Time.After(s.last) {
 		s.last = r.Time
 	}
@@ -67,10 +67,10 @@ func (s *Story) Add(r *trace.Record) {
 	}
 }
 
-// maxWhy is how much of the reason a Story keeps why a message was dropped, in bytes.
+// maxWhy is how much of the reason a Correlation keeps why a message was dropped, in bytes.
 const maxWhy = 4 << 10
 
-// shorten takes out of a record what a Story does not keep.
+// shorten takes out of a record what a Correlation does not keep.
 func shorten(r *trace.Record) {
 	r.Body, r.HTTP, r.Event, r.Redacted = trace.Body{}, nil, nil, nil
 	r.Why = printable.Clip(r.Why, maxWhy)
@@ -103,8 +103,8 @@ func lookup(text []byte, keys ...string) []byte {
 	return text
 }
 
-// Tell finds out what belongs together.
-func (s *Story) Tell() {
+// Resolve finds out what belongs together.
+func (s *Correlation) Resolve() {
 	slices.SortStableFunc(s.steps, func(a, b *step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	s.called = make(map[callKey]map[jsonrpc.ID]*step)
 	for _, st := range s.steps {
@@ -134,7 +134,7 @@ func (s *Story) Tell() {
 	}
 }
 
-func (s *Story) waiting(r trace.Record, dir string) map[jsonrpc.ID]*step {
+func (s *Correlation) waiting(r trace.Record, dir string) map[jsonrpc.ID]*step {
 	key := callKey{r.Session, r.Hop, dir}
 	if s.called[key] == nil {
 		s.called[key] = make(map[jsonrpc.ID]*step)
@@ -150,7 +150,7 @@ func opposite(dir string) string {
 }
 
 // View returns what the whole trace says of one of its records.
-func (s *Story) View(r *trace.Record) *View {
+func (s *Correlation) View(r *trace.Record) *View {
 	v := &View{Record: r}
 	if st := s.bySeq[r.Seq]; st != nil && r.Kind == trace.Request {
 		v.Pending, v.Cancelled, v.Waited = st.answer == nil, st.cancelled, s.waited(st)
@@ -162,7 +162,7 @@ func (s *Story) View(r *trace.Record) *View {
 }
 
 // waited returns how long a request was without an answer.
-func (s *Story) waited(st *step) time.Duration {
+func (s *Correlation) waited(st *step) time.Duration {
 	switch {
 	case st.answer == nil:
 		return max(s.last.Sub(st.Time), 0)

@@ -11,7 +11,7 @@ import (
 const (
 	// DefaultRequests is how many token requests a minute a credential has.
 	DefaultRequests = 6
-	brakePeriod     = time.Minute
+	ratePeriod      = time.Minute
 	// maxRequests bounds what a caller may ask for, and so what is stored.
 	maxRequests = 600
 	// maxSpent is how many spent refresh tokens are remembered.
@@ -19,9 +19,9 @@ const (
 )
 
 // Request notes that a token request is about to be sent, and returns
-// [ErrBrake] if it must not be: when there were limit requests (0: [DefaultRequests]) within
+// [ErrRateLimit] if it must not be: when there were limit requests (0: [DefaultRequests]) within
 // the last minute, of all processes together. From then on every Request fails, until
-// [Locked.ResetBrake]. It also fails if it cannot note the request; then the
+// [Locked.ResetRateLimit]. It also fails if it cannot note the request; then the
 // new token could probably not be stored either, so do not send.
 //
 // A larger limit is for tokens that live for seconds only.
@@ -41,27 +41,27 @@ func (l *Locked) Request(limit int) error {
 	next.Requests = recent(next.Requests, now)
 	path := l.s.path(l.f.sub, l.f.base())
 	switch {
-	case !next.Braked.IsZero():
+	case !next.RateLimited.IsZero():
 	case len(next.Requests) < limit:
 		next.Requests = append(next.Requests, now)
 		return l.put(next, l.entry.Generation)
 	default:
-		next.Braked = now
+		next.RateLimited = now
 		if err := l.put(next, l.entry.Generation); err != nil {
 			return err
 		}
 	}
-	return &Error{Kind: ErrBrake, Path: path, Detail: fmt.Sprintf("since %s", next.Braked.Format(time.RFC3339))}
+	return &Error{Kind: ErrRateLimit, Path: path, Detail: fmt.Sprintf("since %s", next.RateLimited.Format(time.RFC3339))}
 }
 
-// recent returns the times that are less than a brakePeriod ago; those after now as now.
+// recent returns the times that are less than a ratePeriod ago; those after now as now.
 func recent(times []time.Time, now time.Time) []time.Time {
 	var kept []time.Time
 	for _, t := range times {
 		if t.After(now) {
 			t = now
 		}
-		if now.Sub(t) < brakePeriod {
+		if now.Sub(t) < ratePeriod {
 			kept = append(kept, t)
 		}
 	}
@@ -69,17 +69,17 @@ func recent(times []time.Time, now time.Time) []time.Time {
 	return kept[max(0, len(kept)-maxRequests):]
 }
 
-// ResetBrake forgets all token requests, so that Request allows them again. It
+// ResetRateLimit forgets all token requests, so that Request allows them again. It
 // is for what a person does: signing in.
-func (l *Locked) ResetBrake() error {
+func (l *Locked) ResetRateLimit() error {
 	if err := l.read(); err != nil {
 		return err
 	}
-	if l.stored.Braked.IsZero() && len(l.stored.Requests) == 0 {
+	if l.stored.RateLimited.IsZero() && len(l.stored.Requests) == 0 {
 		return nil
 	}
 	next := l.stored
-	next.Braked, next.Requests = time.Time{}, nil
+	next.RateLimited, next.Requests = time.Time{}, nil
 	return l.put(next, l.entry.Generation)
 }
 

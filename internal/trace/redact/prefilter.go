@@ -2,19 +2,19 @@ package redact
 
 import "encoding/binary"
 
-// window is how many bytes of a secret a sieve looks at.
+// window is how many bytes of a secret a prefilter looks at.
 const window = 4
 
-// sieve finds out quickly, and whatever their number, that no secret stands in a text. It is a set of
+// prefilter finds out quickly, and whatever their number, that no secret stands in a text. It is a set of
 // all the windows in the beginnings of the secrets, as long as the shortest of them is. Of a text it
 // needs to look at every step-th window only: one of them lies in each such beginning.
-type sieve struct {
+type prefilter struct {
 	bits [1 << 10]uint64
 	step int
 }
 
-// newSieve returns the sieve of secrets, of which each has at least window bytes; nil: there are none.
-func newSieve(secrets [][]byte) *sieve {
+// newPrefilter returns the prefilter of secrets, of which each has at least window bytes; nil: there are none.
+func newPrefilter(secrets [][]byte) *prefilter {
 	if len(secrets) == 0 {
 		return nil
 	}
@@ -22,7 +22,7 @@ func newSieve(secrets [][]byte) *sieve {
 	for _, v := range secrets {
 		shortest = min(shortest, len(v))
 	}
-	s := &sieve{step: shortest - window + 1}
+	s := &prefilter{step: shortest - window + 1}
 	for _, v := range secrets {
 		for i := range s.step {
 			h := s.hash(v[i:])
@@ -34,12 +34,12 @@ func newSieve(secrets [][]byte) *sieve {
 
 const factor = 0x9E3779B1 // of the hash; it is odd and spreads its product
 
-func (s *sieve) hash(text []byte) uint32 {
+func (s *prefilter) hash(text []byte) uint32 {
 	return binary.LittleEndian.Uint32(text) * factor >> 16
 }
 
 // mayBeIn reports whether a secret may stand in text.
-func (s *sieve) mayBeIn(text []byte) bool {
+func (s *prefilter) mayBeIn(text []byte) bool {
 	if s == nil {
 		return false
 	}
@@ -52,7 +52,7 @@ func (s *sieve) mayBeIn(text []byte) bool {
 }
 
 // mayBeInName is mayBeIn for a short text.
-func (s *sieve) mayBeInName(name string) bool {
+func (s *prefilter) mayBeInName(name string) bool {
 	if s == nil {
 		return false
 	}

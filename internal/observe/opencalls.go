@@ -8,22 +8,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// book has the requests that wait for their answers, by id. A peer may spell an id otherwise than
+// openCalls has the requests that wait for their answers, by id. A peer may spell an id otherwise than
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
-type book struct {
+type openCalls struct {
 	all map[jsonrpc.ID]*Call
-	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxAlike
+	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxEquivalent
 
 	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
 }
 
-// maxCancelled is for how many cancelled requests of a book it is known whose answer comes though nobody wants it.
+// maxCancelled is for how many cancelled requests of openCalls it is known whose answer comes though nobody wants it.
 const maxCancelled = 32
 
-// maxAlike is how many requests are found by one plain form: only numbers that are the same
+// maxEquivalent is how many requests are found by one plain form: only numbers that are the same
 // as float64, and one number or text in several spellings, share one.
-const maxAlike = 8
+const maxEquivalent = 8
 
 // plain returns the form of an id that equivalent ids share: most often the id itself.
 func plain(id jsonrpc.ID) string {
@@ -59,7 +59,7 @@ func isPlainNumber(text string) bool {
 }
 
 // put keeps a request, in the place of another one with exactly its id, which it returns.
-func (b *book) put(call *Call) (old *Call) {
+func (b *openCalls) put(call *Call) (old *Call) {
 	if b.all == nil {
 		b.all = make(map[jsonrpc.ID]*Call)
 	}
@@ -67,7 +67,7 @@ func (b *book) put(call *Call) (old *Call) {
 		b.remove(old)
 	}
 	b.all[call.ID] = call
-	if key := plain(call.ID); key != call.ID.String() && len(b.odd[key]) < maxAlike {
+	if key := plain(call.ID); key != call.ID.String() && len(b.odd[key]) < maxEquivalent {
 		if b.odd == nil {
 			b.odd = make(map[string][]*Call)
 		}
@@ -77,7 +77,7 @@ func (b *book) put(call *Call) (old *Call) {
 }
 
 // find returns the request with an id, or else one with an equivalent id; nil: there is none.
-func (b *book) find(id jsonrpc.ID) *Call {
+func (b *openCalls) find(id jsonrpc.ID) *Call {
 	if call := b.all[id]; call != nil {
 		return call
 	}
@@ -94,8 +94,8 @@ func (b *book) find(id jsonrpc.ID) *Call {
 	return nil
 }
 
-// remove forgets a request. It is false if the book does not have it.
-func (b *book) remove(call *Call) bool {
+// remove forgets a request. It is false if it is not there.
+func (b *openCalls) remove(call *Call) bool {
 	if b.all[call.ID] != call {
 		return false
 	}
@@ -117,7 +117,7 @@ func (b *book) remove(call *Call) bool {
 }
 
 // addCancelled keeps a cancelled request that was removed. It returns the one that is not kept any more for it.
-func (b *book) addCancelled(call *Call) (gone *Call) {
+func (b *openCalls) addCancelled(call *Call) (gone *Call) {
 	if len(b.cancelled) >= maxCancelled {
 		gone = b.cancelled[0]
 		b.cancelled = slices.Delete(b.cancelled, 0, 1)
@@ -127,7 +127,7 @@ func (b *book) addCancelled(call *Call) (gone *Call) {
 }
 
 // takeCancelled removes the cancelled request with an id, and returns it; nil: there is none.
-func (b *book) takeCancelled(id jsonrpc.ID) *Call {
+func (b *openCalls) takeCancelled(id jsonrpc.ID) *Call {
 	for i, call := range b.cancelled {
 		if call.ID.Equivalent(id) {
 			b.cancelled = slices.Delete(b.cancelled, i, i+1)
@@ -138,7 +138,7 @@ func (b *book) takeCancelled(id jsonrpc.ID) *Call {
 }
 
 // removeCancelled removes the cancelled requests that match, and returns them.
-func (b *book) removeCancelled(match func(*Call) bool) (all []*Call) {
+func (b *openCalls) removeCancelled(match func(*Call) bool) (all []*Call) {
 	b.cancelled = slices.DeleteFunc(b.cancelled, func(call *Call) bool {
 		if match(call) {
 			all = append(all, call)

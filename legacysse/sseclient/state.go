@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// books are everything about a conn that changes, beside the ledger, whose lock guards it.
-type books struct {
+// connState are everything about a conn that changes, beside the ledger, whose lock guards it.
+type connState struct {
 	session *session        // nil: there is none (yet)
 	pending []*call         // requests that wait for the first stream
 	refused int             // renewals in a row that a Conn before this one has ended with
@@ -40,7 +40,7 @@ type session struct {
 type decision struct {
 	send  bool            // it is sent now
 	after *call           // once this one was accepted
-	waits bool            // it will be sent by the keeper
+	waits bool            // it will be sent by the reconnector
 	gate  <-chan struct{} // it has to come again after this was closed
 	fault *httpdial.Fault // it is answered with this
 	drop  string          // it is not needed, for this reason
@@ -93,7 +93,7 @@ func (c *conn) admitRequest(call *call) decision {
 		return decision{send: true}
 	}
 	c.st.pending = append(c.st.pending, call)
-	c.keeper.wake()
+	c.reconnector.wake()
 	return decision{waits: true}
 }
 

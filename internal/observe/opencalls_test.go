@@ -27,7 +27,7 @@ func TestBook(t *testing.T) {
 		`9007199254740993`, `9007199254740992`, `9007199254740992.0`, `999999999999999`, `1000000000000000`, `1e15`, `-5`, `-5.0`, `1e400`}
 	for _, asked := range ids {
 		for _, answered := range ids {
-			var b book
+			var b openCalls
 			call := &Call{ID: id(t, asked)}
 			b.put(call)
 			got, want := b.find(id(t, answered)) == call, call.ID.Equivalent(id(t, answered))
@@ -51,7 +51,7 @@ func FuzzBook(f *testing.F) {
 		if !ok1 || !ok2 {
 			return
 		}
-		var all book
+		var all openCalls
 		call := &Call{ID: a}
 		all.put(call)
 		if got := all.find(b) == call; got != a.Equivalent(b) {
@@ -324,7 +324,7 @@ func TestLongURI(t *testing.T) {
 
 // An answer to nothing costs no look at all requests that wait.
 func BenchmarkStray(b *testing.B) {
-	var all book
+	var all openCalls
 	for i := range maxOpen {
 		all.put(&Call{ID: jsonrpc.IntID(int64(i))})
 	}

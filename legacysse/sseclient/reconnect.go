@@ -10,30 +10,30 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// keeper sees to it that a conn has a session: it opens the event stream when the client
+// reconnector sees to it that a conn has a session: it opens the event stream when the client
 // has something to say, and begins a new session when that stream has ended. Its
 // goroutine runs as long as there is, or should be, a session.
-type keeper struct {
-	c       *conn
-	kick    chan struct{} // ends the pause
-	running bool          // guarded by the lock of the ledger
+type reconnector struct {
+	c        *conn
+	retryNow chan struct{} // ends the pause
+	running  bool          // guarded by the lock of the ledger
 }
 
-// wake sees to it that the keeper runs, and does so now. The lock of the ledger is held.
-func (k *keeper) wake() {
+// wake sees to it that the reconnector runs, and does so now. The lock of the ledger is held.
+func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.c.Go(k.run)
 		return
 	}
 	select {
-	case k.kick <- struct{}{}:
+	case k.retryNow <- struct{}{}:
 	default:
 	}
 }
 
 // run gets a session, and another one when that is lost, until there is no
 // use in it any more.
-func (k *keeper) run() {
+func (k *reconnector) run() {
 	c := k.c
 	failures := 0 // in a row
 	c.ledger.Lock()
@@ -64,8 +64,8 @@ func (k *keeper) run() {
 	}
 }
 
-// retire ends the keeper if there is nothing for it to do.
-func (k *keeper) retire() (ended bool) {
+// retire ends the reconnector if there is nothing for it to do.
+func (k *reconnector) retire() (ended bool) {
 	c := k.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
@@ -74,7 +74,7 @@ func (k *keeper) retire() (ended bool) {
 }
 
 // pause waits, unless a client has come meanwhile that wants a session now.
-func (k *keeper) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.kick, d) }
+func (k *reconnector) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.retryNow, d) }
 
 // delay returns how long to wait before the next attempt: as long as the
 // server has said at first, and longer while the attempts are in vain.
@@ -92,7 +92,7 @@ func delay(retry time.Duration, failures int) time.Duration {
 
 // connect makes one attempt to get a session: for the requests that wait for
 // one, or by initializing in the client's place.
-func (k *keeper) connect() (*session, *httpdial.Fault) {
+func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c := k.c
 	ctx := c.Context()
 	c.ledger.Lock()
@@ -121,7 +121,7 @@ func (k *keeper) connect() (*session, *httpdial.Fault) {
 // install makes a session the one that messages go to, and sends what has
 // waited for it. It is false if there is nothing and the client does not know of
 // this session yet.
-func (k *keeper) install(session *session) bool {
+func (k *reconnector) install(session *session) bool {
 	c := k.c
 	if c.turn.Take(c.Context(), &c.Base) != nil {
 		return false
@@ -142,7 +142,7 @@ func (k *keeper) install(session *session) bool {
 	c.st.pending, c.st.session, c.st.down = nil, session, nil
 	c.ledger.Unlock()
 	for _, call := range calls {
-		c.Go(func() { c.carry(call) })
+		c.Go(func() { c.run(call) })
 		c.await(c.Context(), call.accepted, call.written, aheadWait)
 	}
 	return true
@@ -150,7 +150,7 @@ func (k *keeper) install(session *session) bool {
 
 // openFailed answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (k *keeper) openFailed(fault *httpdial.Fault, unopened bool) {
+func (k *reconnector) openFailed(fault *httpdial.Fault, unopened bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()
@@ -193,7 +193,7 @@ func (k *keeper) openFailed(fault *httpdial.Fault, unopened bool) {
 
 // lose deals with a session whose stream has ended: who waits for a response
 // gets an error, and nobody waits any more for what the server has asked.
-func (k *keeper) lose(s *session) {
+func (k *reconnector) lose(s *session) {
 	c := k.c
 	c.ledger.Lock()
 	s.lost = true

@@ -15,9 +15,9 @@ const (
 	longestEnd = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
 )
 
-// ends makes the contexts that are done when tokens have expired. All tokens that end in the same 15
+// expiries makes the contexts that are done when tokens have expired. All tokens that end in the same 15
 // seconds share one, so that there are few, however often a token is verified.
-type ends struct {
+type expiries struct {
 	now func() time.Time
 
 	mu sync.Mutex
@@ -30,7 +30,7 @@ type end struct {
 }
 
 // after returns a context that is done 30 to 45 seconds after expires.
-func (e *ends) after(expires time.Time) context.Context {
+func (e *expiries) after(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {
 		expires = now.Add(unknownEnd)
@@ -63,7 +63,7 @@ func (e *ends) after(expires time.Time) context.Context {
 	return ctx
 }
 
-func (e *ends) close() {
+func (e *expiries) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for second, x := range e.m {

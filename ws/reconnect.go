@@ -14,28 +14,28 @@ const (
 	mostEarly       = 1000             // messages of a server that come before it has initialized
 )
 
-// keeper makes the connections of a renewer.
-type keeper struct {
-	r       *renewer
-	kick    chan struct{} // ends the pause
-	running bool          // guarded by the lock of the ledger
+// reconnector makes the connections of a renewer.
+type reconnector struct {
+	r        *renewer
+	retryNow chan struct{} // ends the pause
+	running  bool          // guarded by the lock of the ledger
 }
 
-// wake sees to it that the keeper runs, and does so now. The lock of the ledger is held.
-func (k *keeper) wake() {
+// wake sees to it that the reconnector runs, and does so now. The lock of the ledger is held.
+func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.r.Go(k.run)
 		return
 	}
 	select {
-	case k.kick <- struct{}{}:
+	case k.retryNow <- struct{}{}:
 	default:
 	}
 }
 
 // run makes a connection, and another one when that is lost, until there is
 // no use in it any more.
-func (k *keeper) run() {
+func (k *reconnector) run() {
 	r := k.r
 	failures := 0 // in a row
 	for {
@@ -65,7 +65,7 @@ func (k *keeper) run() {
 // connect makes one attempt; waiting is what messages wait for, nil: none do.
 // Where the client takes a session for granted, it initializes in its place;
 // early is what the server has said meanwhile, or might have (ST9).
-func (k *keeper) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
+func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
 	r := k.r
 	r.ledger.Lock()
 	waiting = r.st.attempt
@@ -94,7 +94,7 @@ func (k *keeper) connect() (l *link, waiting *attempt, early []jsonrpc.Message, 
 
 // install makes l the connection that messages go to; false: the client has
 // begun anew while the attempt was under way.
-func (k *keeper) install(l *link, waiting *attempt) bool {
+func (k *reconnector) install(l *link, waiting *attempt) bool {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -118,7 +118,7 @@ func (r *renewer) settle(f *httpdial.Fault) {
 
 // notConnected deals with an attempt that has failed, and decides whether
 // there is to be another one.
-func (k *keeper) notConnected(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
+func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -147,7 +147,7 @@ func (k *keeper) notConnected(waiting *attempt, f *httpdial.Fault, failures int)
 }
 
 // putOff has the next attempt wait. Nobody waits with it. The lock of the ledger is held.
-func (k *keeper) putOff(f *httpdial.Fault, failures int) {
+func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
 	r.settle(f)
 	r.st.down = f
@@ -155,20 +155,20 @@ func (k *keeper) putOff(f *httpdial.Fault, failures int) {
 }
 
 // pause waits for the next attempt, unless a client comes that wants it now.
-func (k *keeper) pause() {
+func (k *reconnector) pause() {
 	r := k.r
 	r.ledger.Lock()
 	wait := time.Until(r.st.next)
 	r.ledger.Unlock()
 	if wait > 0 {
-		httpdial.Pause(r.Context(), k.kick, wait)
+		httpdial.Pause(r.Context(), k.retryNow, wait)
 	}
 }
 
 // lose deals with a connection that is lost: who waits for a response gets an
 // error, and nobody waits any more for what the server has asked. It decides
 // whether there is to be another connection.
-func (k *keeper) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
+func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
 	r.st.link = nil
@@ -195,8 +195,8 @@ func (k *keeper) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
 	return k.goesOn(renew, f, failures)
 }
 
-// goesOn is the end of lose. It reports whether the keeper has something left to do.
-func (k *keeper) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
+// goesOn is the end of lose. It reports whether the reconnector has something left to do.
+func (k *reconnector) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()

@@ -19,12 +19,12 @@ func clocked(t *testing.T) (*Store, *clock) {
 	return s, c
 }
 
-// requests makes token requests until the brake is on, at most n, and returns how many.
+// requests makes token requests until the rate limit is on, at most n, and returns how many.
 func requests(t *testing.T, s *Store, n, limit int) (made int) {
 	t.Helper()
 	for range n {
 		err := s.WithLock(within(t), testKey, func(l *Locked) error { return l.Request(limit) })
-		if errors.Is(err, ErrBrake) {
+		if errors.Is(err, ErrRateLimit) {
 			return made
 		}
 		bridgetest.Must(t, err)
@@ -50,24 +50,24 @@ func TestBrake(t *testing.T) {
 	if n := requests(t, s, 4, 0) + requests(t, other, 10, 0); n != 6 {
 		t.Errorf("%d requests in a minute", n)
 	}
-	braked := wantAccount(t, s, "a")
-	if !braked.Braked.Equal(now.at) || braked.Generation != g {
-		t.Errorf("the entry is %+v", braked)
+	limited := wantAccount(t, s, "a")
+	if !limited.RateLimited.Equal(now.at) || limited.Generation != g {
+		t.Errorf("the entry is %+v", limited)
 	}
 	now.at = now.at.Add(24 * time.Hour)
 	if n := requests(t, s, 1, 0); n != 0 {
-		t.Error("the brake is off after a day")
+		t.Error("the rate limit is off after a day")
 	}
 	save(t, s, named("b"))
 	if n := requests(t, s, 1, 100); n != 0 {
-		t.Error("the brake is off after a Save")
+		t.Error("the rate limit is off after a Save")
 	}
-	locked(t, s, (*Locked).ResetBrake)
+	locked(t, s, (*Locked).ResetRateLimit)
 	if n := requests(t, s, 10, 0); n != 6 {
 		t.Errorf("%d requests after a reset", n)
 	}
-	if e := wantAccount(t, s, "b"); e.Braked.IsZero() {
-		t.Error("the entry does not tell of the brake")
+	if e := wantAccount(t, s, "b"); e.RateLimited.IsZero() {
+		t.Error("the entry does not tell of the rate limit")
 	}
 }
 
@@ -78,14 +78,14 @@ func TestBrakeLimits(t *testing.T) {
 		if n := requests(t, s, 40, limit); n != want {
 			t.Errorf("limit %d: %d requests", limit, n)
 		}
-		if e, err := s.Load(within(t), testKey); err != nil || e.Generation != 0 || e.Braked.IsZero() {
+		if e, err := s.Load(within(t), testKey); err != nil || e.Generation != 0 || e.RateLimited.IsZero() {
 			t.Errorf("without a credential: %+v, %v", e, err)
 		}
 	}
 }
 
 // TestBrakeClock: a clock that goes back by a day neither locks out for that day nor takes
-// the brake off.
+// the rate limit off.
 func TestBrakeClock(t *testing.T) {
 	t.Parallel()
 	s, now := clocked(t)
@@ -104,7 +104,7 @@ func TestBrakeClock(t *testing.T) {
 			return
 		}
 	}
-	t.Error("the brake does not work while the clock goes back")
+	t.Error("the rate limit does not work while the clock goes back")
 }
 
 // TestSpent: a refresh token that was replaced or refused is known as spent, and is not in the file.
