@@ -87,15 +87,8 @@ func TestConnectByHand(t *testing.T) {
 	i := h.start()
 	var person sync.WaitGroup
 	person.Go(func() {
-		away := NewBrowser("alice")
-		away.Stays = true
-		end, err := away.Visit(context.Background(), i.err.waitFor(t, func(text string) string { return shownURL(p, text, "/auth?") }), "")
-		if err != nil {
+		if err := h.deliver(i.err); err != nil {
 			t.Error(err)
-			return
-		}
-		if out, code := h.run(end+"\n", "login", "--callback", "-", s.URL); code != 0 {
-			t.Errorf("login --callback: %d\n%s", code, out)
 		}
 	})
 	err := i.connect()

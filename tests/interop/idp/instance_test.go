@@ -32,6 +32,8 @@ type home struct {
 	env      []string
 	dir      string // of credentials
 	traces   string // folder
+	// command is how a bridge runs there, and also another one beside it; nil: as a process of this machine.
+	command func(beside bool, args ...string) []string
 
 	mu      sync.Mutex
 	written []*record
@@ -49,6 +51,18 @@ func newHome(t *testing.T, p *Provider, s *Server, desktop *Desktop) *home {
 	h.env = append(h.env, "MCP_BRIDGE_AUTH_DIR="+h.dir, "HOME="+dir, "XDG_RUNTIME_DIR="+dir)
 	t.Cleanup(func() { h.empty(); h.search() })
 	return h
+}
+
+// bridge returns a bridge that is started in this home; beside: while another one runs.
+func (h *home) bridge(ctx context.Context, beside bool, args ...string) *exec.Cmd {
+	h.t.Helper()
+	if h.command != nil {
+		argv := h.command(beside, args...)
+		return exec.CommandContext(ctx, argv[0], argv[1:]...)
+	}
+	cmd := exec.CommandContext(ctx, peers.Bridge(h.t), args...)
+	cmd.Env = append(os.Environ(), h.env...)
+	return cmd
 }
 
 // signIn has a person sign in, as with "mcp-bridge login".
@@ -206,8 +220,8 @@ func (h *home) start(flags ...string) *instance {
 	trace := filepath.Join(h.traces, fmt.Sprintf("trace%d.jsonl", len(h.written)))
 	h.mu.Unlock()
 	args := slices.Concat([]string{"connect", "--log-level", "trace", "--trace", trace}, flags, []string{h.server.URL})
-	i.cmd = exec.Command(peers.Bridge(h.t), args...)
-	i.cmd.Env, i.cmd.Stderr = append(os.Environ(), h.env...), i.err
+	i.cmd = h.bridge(context.Background(), false, args...)
+	i.cmd.Stderr = i.err
 	stdin, err := i.cmd.StdinPipe()
 	if err != nil {
 		h.t.Fatal(err)

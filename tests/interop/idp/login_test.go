@@ -3,8 +3,6 @@ package idp
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,11 +17,10 @@ import (
 // run runs a command of the bridge to its end, and returns what it has written, and its status.
 func (h *home) run(stdin string, args ...string) (stdout string, status int) {
 	h.t.Helper()
-	bridge := peers.Bridge(h.t) // is built, which takes a while
+	peers.Bridge(h.t) // is built, which takes a while
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bridge, args...)
-	cmd.Env = append(os.Environ(), h.env...)
+	cmd := h.bridge(ctx, true, args...)
 	out, errs := h.record("stdout of "+args[0]), h.record("stderr of "+args[0])
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), out, errs
 	if err := cmd.Run(); cmd.ProcessState == nil {
@@ -82,12 +79,12 @@ func TestLogin(t *testing.T) {
 // who reads what it writes.
 func (h *home) login(act func(text *record) error) {
 	h.t.Helper()
-	bridge := peers.Bridge(h.t) // is built, which takes a while
+	peers.Bridge(h.t) // is built, which takes a while
 	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, bridge, "login", h.server.URL)
+	cmd := h.bridge(ctx, false, "login", "--no-browser", h.server.URL)
 	text := h.record("output of login")
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), h.env...), text, text
+	cmd.Stdout, cmd.Stderr = text, text
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
@@ -111,13 +108,20 @@ func TestLoginDevice(t *testing.T) {
 	t.Parallel()
 	p := Start(t, Options{})
 	h := newHome(t, p, p.Serve(t, ServerOptions{DPoP: resource.DPoPOff}), nil)
+	h.loginDevice()
+	h.use()
+	p.Want(map[string]int{"grant urn:ietf:params:oauth:grant-type:device_code": 1, "error invalid_grant": 0})
+}
+
+// loginDevice is a login with a person who types the code in elsewhere.
+func (h *home) loginDevice() {
+	h.t.Helper()
+	p, t := h.provider, h.t
 	h.login(func(text *record) error {
 		addr := text.waitFor(t, func(text string) string { return shownURL(p, text, "/device") })
 		_, err := NewBrowser("alice").Visit(context.Background(), addr, text.waitFor(t, userCode.FindString))
 		return err
 	})
-	h.use()
-	p.Want(map[string]int{"grant urn:ietf:params:oauth:grant-type:device_code": 1, "error invalid_grant": 0})
 }
 
 // TestLoginByHand: nor has the provider device codes. The person opens the address on another machine, and
@@ -127,18 +131,21 @@ func TestLoginByHand(t *testing.T) {
 	p := Start(t, Options{Device: new(bool)})
 	s := p.Serve(t, ServerOptions{DPoP: resource.DPoPOff})
 	h := newHome(t, p, s, nil)
-	h.login(func(text *record) error {
-		away := NewBrowser("alice")
-		away.Stays = true
-		end, err := away.Visit(context.Background(), text.waitFor(t, func(text string) string { return shownURL(p, text, "/auth?") }), "")
-		if err != nil {
-			return err
-		}
-		if out, code := h.run(end+"\n", "login", "--callback", "-", s.URL); code != 0 {
-			t.Errorf("login --callback: %d\n%s", code, out)
-		}
-		return nil
-	})
+	h.login(h.deliver)
 	h.use()
 	p.Want(map[string]int{"grant authorization_code": 1, "error invalid_grant": 0})
+}
+
+// deliver is a person who opens the address that a bridge shows elsewhere, and brings back the one that the browser ended at.
+func (h *home) deliver(text *record) error {
+	away := NewBrowser("alice")
+	away.Stays = true
+	end, err := away.Visit(context.Background(), text.waitFor(h.t, func(text string) string { return shownURL(h.provider, text, "/auth?") }), "")
+	if err != nil {
+		return err
+	}
+	if out, code := h.run(end+"\n", "login", "--callback", "-", h.server.URL); code != 0 {
+		h.t.Errorf("login --callback: %d\n%s", code, out)
+	}
+	return nil
 }
