@@ -70,7 +70,7 @@ var rules = []rule{
 // elsewhere has the lines that do not run here, and why.
 var elsewhere = []struct{ line, why string }{
 	{`go test \./\.\.\.`, "is what runs now"},
-	{`go install `, "asks the module proxy for a release"},
+	{`go (install|get) `, "asks the module proxy for a release"},
 	{`docker (build|image rm) `, "needs a registry for the bases; packaging/images_test.go builds and runs the images with podman"},
 	{`sudo (apt|dnf) `, "packaging/linux_test.go installs, uses and removes the packages"},
 	{`npm (un)?install --global `, "packaging/npm_test.go installs the package"},

@@ -68,6 +68,36 @@ func TestDocBlocks(t *testing.T) {
 	}
 }
 
+// TestDocGo: the Go code of documents is that of examples, which run as tests.
+func TestDocGo(t *testing.T) {
+	t.Parallel()
+	var examples []string
+	for _, pattern := range []string{"../*/example*_test.go", "../*/*/example*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		bridgetest.Must(t, err)
+		for _, file := range files {
+			examples = append(examples, unindented(readDoc(t, file)))
+		}
+	}
+	blocks := 0
+	for _, file := range docFiles(t) {
+		for _, block := range regexp.MustCompile("(?s)\n```go\n(.*?\n)```").FindAllStringSubmatch(readDoc(t, file), -1) {
+			blocks++
+			if !slices.ContainsFunc(examples, func(e string) bool { return strings.Contains(e, unindented(block[1])) }) {
+				t.Errorf("%s: no example has this code:\n%s", file, block[1])
+			}
+		}
+	}
+	if blocks == 0 {
+		t.Error("no document has Go code")
+	}
+}
+
+// unindented returns text without the white space in front of its lines.
+func unindented(text string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(text, "")
+}
+
 // anchors returns the anchors of a document's headings.
 func anchors(text string) (all []string) {
 	for line := range strings.Lines(text) {

@@ -21,11 +21,11 @@ func (c command) String() string { return fmt.Sprintf("%s:%d: %s", c.file, c.lin
 func serves(w *world, c command) {
 	w.t.Helper()
 	a := w.addressOf(c.text)
-	if i := slices.IndexFunc(w.jobs, func(j *job) bool { return j.url == a.url }); i >= 0 {
+	if i := slices.IndexFunc(w.jobs, func(j *job) bool { return j.host == a.host }); i >= 0 {
 		w.end(w.jobs[i], true)
 	}
 	j := w.start(c.text)
-	j.url = a.url
+	j.host = a.host
 	listening := regexp.MustCompile(`listening: `)
 	harness.WaitUntil(w.t, c.String(), func() bool { return w.ended(j) || listening.MatchString(harness.ReadFile(w.t, j.log)) })
 	if w.ended(j) {

@@ -50,7 +50,7 @@ type job struct {
 	text     string
 	pid      int
 	out, log string // files
-	url      string // where it serves
+	host     string // where it serves
 }
 
 // demoAddress is where a demo is that stands behind https://mcp.example.com.
@@ -312,6 +312,7 @@ func (w *world) endJobs() {
 // An address is where a line serves, and what its clients need.
 type address struct {
 	url    string
+	host   string // and port
 	client *http.Client
 	bearer string
 }
@@ -353,7 +354,7 @@ func (w *world) addressOf(text string) address {
 	case strings.Contains(text, "--oidc-issuer"):
 		a.bearer = w.ids.token("ann", nil)
 	}
-	a.url = scheme + "://" + host + path
+	a.url, a.host = scheme+"://"+host+path, host
 	return a
 }
 

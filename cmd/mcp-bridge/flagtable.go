@@ -108,7 +108,7 @@ var flagGroups = []manual.Group{
 		flag("term-wait", "D", "its process group gets SIGTERM; this long after that"),
 		flag("kill-wait", "D", "SIGKILL; and this long may the group take to be gone"),
 	}},
-	{Title: "A remote server (docs/remote.md)", Flags: []manual.Flag{
+	{Title: "A remote server (docs/connect.md)", Flags: []manual.Flag{
 		flag("header", `"NAME: VALUE"`, "send a header with every request; ${VAR} is expanded; may be repeated"),
 		flag("header-env", "NAME=VAR", "send a header with the value of an environment variable; may be repeated"),
 		flag("header-file", "FILE", `headers, one "NAME: VALUE" a line`),
