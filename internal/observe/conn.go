@@ -193,16 +193,13 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 // received tells of a message that has come.
 func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	s := c.s
-	source := &Source{text: m.TextID()}
+	source := newSource(m)
 	mark := &source.mark
-	mark.Seq, mark.At, mark.Of = s.o.seq.Add(1), time.Now(), source
+	mark.Seq, mark.At = s.o.seq.Add(1), time.Now()
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, c
+	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, source.call, c
 	p.Stream = c.stream(p)
 	s.enter(p)
-	if m.Kind() == jsonrpc.Request {
-		source.call = p.Call
-	}
 	s.o.message(p)
 	if p.cancels() {
 		s.cancelled(p)
@@ -390,12 +387,10 @@ func (s *Session) enter(p *Passed) {
 	switch m.Kind() {
 	case jsonrpc.Request:
 		if p.Call == nil {
-			p.Call = &Call{ID: m.ID(), Method: m.Method(), Dir: p.Dir, Began: p.At, Size: m.Size(), conn: p.conn}
-			if p.Origin != nil && p.Source.IsWhole(m) {
-				p.Call.Name = p.Origin.Name
-			} else {
-				p.Call.Name = s.o.subject(m)
-			}
+			p.Call = new(Call)
+		}
+		if p.Call.conn == nil {
+			s.fill(p.Call, p)
 		}
 		if old := s.wait(p); old != nil {
 			s.unanswered(p.Hop, old)
@@ -411,6 +406,17 @@ func (s *Session) enter(p *Passed) {
 			defer s.mu.Unlock()
 			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
 		}
+	}
+}
+
+// fill says of a Call what is known of the request.
+func (s *Session) fill(c *Call, p *Passed) {
+	m := &p.Message
+	c.ID, c.Method, c.Dir, c.Began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.At, m.Size(), p.conn
+	if p.Origin != nil && p.Source.IsWhole(m) {
+		c.Name = p.Origin.Name
+	} else {
+		c.Name = s.o.subject(m)
 	}
 }
 
@@ -478,7 +484,7 @@ func (s *Session) forget(b *openCalls, call *Call) {
 func (o *Observer) subject(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = o.short(m.Lookup("params", "name"))
+		name = o.names.get(m.Lookup("params", "name"), o.short)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		name = o.shortURI(m.Lookup("params", "uri"))
 	}

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -77,5 +78,36 @@ func TestFailed(t *testing.T) {
 				t.Errorf("failed is %v, want %v", w, c.want)
 			}
 		})
+	}
+}
+
+// calledNames lists the name that each Passed has.
+type calledNames []string
+
+func (w *calledNames) Message(p *Passed) { *w = append(*w, p.Call.Name) }
+func (w *calledNames) Event(Event)       {}
+
+// Names are told as they were sent, however many there are and however they are spelled; one that comes again costs no memory.
+func TestNames(t *testing.T) {
+	var o Observer
+	var got calledNames
+	defer o.Watch(&got)()
+	c := o.OpenQuiet("x", "http").Conn(&several{}, Up)
+	var want calledNames
+	for range 2 {
+		for _, n := range []struct{ raw, name string }{
+			{`"a"`, "a"}, {`"\\n"`, `\n`}, {`"\n"`, "\n"}, {`""`, ""}, {`7`, ""}, {`"ü"`, "ü"}, {`"abcd"`, "abcd"}, {`"aBcd"`, "aBcd"}, {`"abCd"`, "abCd"},
+			{`"` + strings.Repeat("n", 300) + `"`, strings.Repeat("n", 300)},
+		} {
+			c.TrySend(jsonrpc.NewRequest(id(t, "1"), "tools/call", []byte(`{"name":`+n.raw+`}`)))
+			want = append(want, n.name)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the names are %q, want %q", got, want)
+	}
+	raw := []byte(`"abcd"`)
+	if n := testing.AllocsPerRun(100, func() { o.names.get(raw, o.short) }); n != 0 {
+		t.Errorf("%v allocations for a name that has come before", n)
 	}
 }

@@ -118,6 +118,7 @@ type Observer struct {
 
 	seq      atomic.Uint64
 	sessions atomic.Uint64
+	names    names
 
 	mu       sync.Mutex                     // of changes
 	own      []Watcher                      // who wants to be told of messages

@@ -19,6 +19,25 @@ type Source struct {
 	Memo any
 }
 
+// request is the Source of a request, in one piece with its Call.
+type request struct {
+	Source
+	call Call
+}
+
+// newSource returns the Source of a received message.
+func newSource(m *jsonrpc.Message) (s *Source) {
+	if m.Kind() == jsonrpc.Request {
+		r := new(request)
+		s = &r.Source
+		s.call = &r.call
+	} else {
+		s = new(Source)
+	}
+	s.text, s.mark.Of = m.TextID(), s
+	return s
+}
+
 // Failed reports whether the message is a response whose result says that a tool has failed (isError). It is found out
 // once for a message, by the first who asks, and not again where the message is sent on as it was.
 func (p *Passed) Failed() bool {

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"net/http"
 	"slices"
 	"strconv"
@@ -311,11 +312,35 @@ var asItIs = func() (all [256]bool) {
 	return all
 }()
 
+// isPlain reports whether a text stands in a JSON string as it is. It is false for some that do, of characters that are not ASCII.
+func isPlain(text []byte) bool {
+	const each, high = 0x0101010101010101, 0x8080808080808080
+	for ; len(text) >= 8; text = text[8:] {
+		w := binary.LittleEndian.Uint64(text)
+		quote, slash, del := w^each*'"', w^each*'\\', w^each*0x7f
+		// In each term the highest bit of a byte says that the byte, or one before it, is below ' ', or is one of these.
+		if (w|(w-each*' ')|(quote-each)|(slash-each)|(del-each))&high != 0 {
+			return false
+		}
+	}
+	for _, c := range text {
+		if !asItIs[c] {
+			return false
+		}
+	}
+	return true
+}
+
 // appendString appends a JSON string. It escapes what JSON demands, and DEL. Bytes that are not UTF-8
 // become U+FFFD.
 func appendString[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
+	begin := len(dst)
+	if dst = append(dst, s...); isPlain(dst[begin:]) {
+		return append(dst, '"')
+	}
+	dst = dst[:begin]
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]

@@ -169,7 +169,9 @@ func (m *maker) hand(sinks []Sink) {
 	whole := m.Body
 	made := -1 // how much text the line has that was made last
 	for _, s := range sinks {
-		m.Body = whole.upTo(s.MaxText())
+		if most := s.MaxText(); most >= 0 && len(whole.Text) > most || made >= 0 {
+			m.Body = whole.upTo(most)
+		}
 		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.Cut > 0 {
 			m.line = Append(m.line[:0], &m.Record)
 			made = have

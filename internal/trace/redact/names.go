@@ -39,34 +39,53 @@ type part struct {
 	letters uint32
 }
 
-// letters returns the set of the letters in a name; all of them if it is not ASCII.
+// What is in the set of the letters of a name beside letters.
+const (
+	foreign = 1 << 30 // it is not ASCII: all letters are in the set
+	escape  = 1 << 31 // it has a backslash
+)
+
+// letterOf is the set of the one letter that a byte is.
+var letterOf = func() (all [256]uint32) {
+	for c := range all {
+		switch lower := c | 0x20; {
+		case c >= utf8.RuneSelf:
+			all[c] = foreign | (foreign - 1)
+		case lower >= 'a' && lower <= 'z':
+			all[c] = 1 << (lower - 'a')
+		case c == '\\':
+			all[c] = escape
+		}
+	}
+	return all
+}()
+
+// letters returns the set of the letters in a name.
 func letters[T string | []byte](name T) (set uint32) {
 	for i := range len(name) {
-		c := name[i]
-		if c >= utf8.RuneSelf {
-			return ^uint32(0)
-		}
-		if c |= 0x20; c >= 'a' && c <= 'z' {
-			set |= 1 << (c - 'a')
-		}
+		set |= letterOf[name[i]]
 	}
 	return set
 }
 
 // sensitivityOf returns the sensitivity of a name, which is decoded. Nearly all names cost one look at each letter.
 func sensitivityOf[T string | []byte](name T) sensitivity {
+	return sensitivityIn(name, letters(name))
+}
+
+// sensitivityIn is sensitivityOf for a name whose letters are known.
+func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	if len(name) < len("token") {
 		return harmless
 	}
-	set := letters(name)
-	var room [64]byte
+	var room [maxName]byte
 	joined := room[:0]
 	for i := range parts {
 		p := &parts[i]
 		if set&p.letters != p.letters {
 			continue
 		}
-		if set == ^uint32(0) || len(name) > len(room) {
+		if set&foreign != 0 || len(name) > len(room) {
 			return sensitivityOfWords(string(name))
 		}
 		if len(joined) == 0 {

@@ -284,6 +284,43 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
+// A name is found whatever stands around it, and however it is spelled.
+func TestNamesInMessage(t *testing.T) {
+	d := redactor(t, Options{})
+	long := strings.Repeat("x", 70)
+	for _, name := range []string{"token", "access_token", `to\u006ben`, `x\"token`, "x" + long + "_token", long + `\\token`, "päss_token", "TOKEN", "requestState"} {
+		for _, before := range []string{"", `"a":1,`, `"a":"b\\",`, `"a":["token","x\"",1234567890,true],`, `"` + long + `":"\"",`, `"a":[12345678,   "b"]  ,  `} {
+			text := `{"params":{` + before + `"` + name + `" : "geheim-geheim"}}`
+			if out, _, _ := d.Message([]byte(text), nil); strings.Contains(string(out), "geheim") || !strings.Contains(string(out), before) {
+				t.Errorf("%s becomes %s", text, out)
+			}
+		}
+	}
+	for _, name := range []string{"text", "tokes", long, "maße"} {
+		text := `{"params":{"` + name + `":"geheim-geheim"}}`
+		if out, _, _ := d.Message([]byte(text), nil); string(out) != text {
+			t.Errorf("%s becomes %s", text, out)
+		}
+	}
+}
+
+// A name in which there was nothing to take out is looked at again when more is to be taken out.
+func TestNameAgain(t *testing.T) {
+	d := redactor(t, Options{})
+	const name = "geheim-7-geheim"
+	for range 2 {
+		if got := d.Name(name); got != name {
+			t.Errorf("%q", got)
+		}
+	}
+	d.Message([]byte(`{"params":{"token":"`+name+`"}}`), nil)
+	for range 2 {
+		if got := d.Name(name); got != Mark {
+			t.Errorf("%q, though it is a secret by now", got)
+		}
+	}
+}
+
 // The prefilter passes over no secret, wherever it stands.
 func TestSieve(t *testing.T) {
 	s := newPrefilter([][]byte{[]byte("hunter22"), []byte("0123456789abcdef"), []byte("sixsix")})

@@ -106,19 +106,18 @@ func (w *walk) run() {
 // regard to where they stand: most messages need no more, and a walk costs several times as much.
 func isHarmless(text []byte) bool {
 	for i := 0; ; {
-		n := bytes.IndexByte(text[i:], '"')
-		if n < 0 {
+		from := startOfString(text, i)
+		if from < 0 {
 			return true
 		}
-		from := i + n + 1
-		to := endOfString(text, from)
+		to, set := nameAt(text, from) // or an element of an array
 		name := text[from : to-1]
 		if i = space(text, to); i >= len(text) || text[i] != ':' {
 			i = to
 			continue
 		}
 		i = space(text, i+1)
-		if string(name) == "requestState" || bytes.IndexByte(name, '\\') >= 0 || sensitivityOf(name) != harmless {
+		if set&escape != 0 || string(name) == "requestState" || sensitivityIn(name, set) != harmless {
 			return false
 		}
 		if i >= len(text) || text[i] != '"' {
@@ -134,6 +133,25 @@ func isHarmless(text []byte) bool {
 	}
 }
 
+// maxName is how long a name is, in bytes, that is looked at byte by byte.
+const maxName = 64
+
+// nameAt returns the index behind the closing quote of the name whose text begins at i, and the set of its letters, with escape
+// if it has a backslash. For a long one that is all there is.
+func nameAt(text []byte, i int) (end int, set uint32) {
+	for near := min(i+maxName, len(text)); i < near; i++ {
+		c := text[i]
+		if c == '"' {
+			return i + 1, set
+		}
+		set |= letterOf[c]
+		if c == '\\' {
+			i++
+		}
+	}
+	return endOfString(text, i), ^uint32(0)
+}
+
 // prepare finds out whether strings have to be looked at.
 func (w *walk) prepare() {
 	d := w.d
@@ -145,8 +163,13 @@ func (w *walk) prepare() {
 	escapes := bytes.IndexByte(w.text, '\\') >= 0
 	w.escape = escapes && (d.special || d.learned.isSpecial() || len(d.patterns) > 0 || len(w.extra) > 0 || bytes.Contains(w.text, []byte(`\u`)))
 	w.look = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.has(w.text) ||
-		escapes && bytes.Contains(w.text, []byte(`\"`)) || bytes.Contains(w.text, []byte("://")) ||
+		escapes && bytes.Contains(w.text, []byte(`\"`)) || mayHaveURL(w.text) ||
 		bytes.IndexByte(w.text, '=') >= 0 && bytes.ContainsAny(w.text, "?#&")
+}
+
+// mayHaveURL reports whether "://" stands in a text. To look for the colon first would find one at each member.
+func mayHaveURL(text []byte) bool {
+	return bytes.Contains(text, []byte("//")) && bytes.Contains(text, []byte("://"))
 }
 
 // member looks at the member whose key begins at i, and returns where what comes next begins.
@@ -531,6 +554,19 @@ func space(text []byte, i int) int {
 		i++
 	}
 	return i
+}
+
+// startOfString returns the index behind the opening quote of the next string from i on; below 0: there is none.
+func startOfString(text []byte, i int) int {
+	for near := min(i+8, len(text)); i < near; i++ { // a call costs more than the loop between most strings
+		if text[i] == '"' {
+			return i + 1
+		}
+	}
+	if n := bytes.IndexByte(text[i:], '"'); n >= 0 {
+		return i + n + 1
+	}
+	return -1
 }
 
 // endOfString returns the index behind the closing quote of the string whose text begins at i.
