@@ -106,6 +106,13 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the names are %q, want %q", got, want)
 	}
+	for i := range o.names { // what one name becomes may be how another one is spelled
+		before := `\n`
+		o.names[i].Store(&before)
+	}
+	if got := o.names.get([]byte(`"\n"`), o.short); got != "\n" {
+		t.Errorf("a line break is %q", got)
+	}
 	raw := []byte(`"abcd"`)
 	if n := testing.AllocsPerRun(100, func() { o.names.get(raw, o.short) }); n != 0 {
 		t.Errorf("%v allocations for a name that has come before", n)

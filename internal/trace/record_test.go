@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -116,5 +117,21 @@ func TestCostlyText(t *testing.T) {
 		if err != nil || string(r.Body.Text) != text || len(line) > MaxLine/(64<<20/len(text)) {
 			t.Errorf("%s: a line of %d bytes, of a text of %d: %v", c.name, len(line), len(text), err)
 		}
+	}
+}
+
+// Every character stands in a string so that it can be read again, wherever it stands.
+func TestAppendString(t *testing.T) {
+	for c := range rune(0x120) {
+		for at := range 20 {
+			text := strings.Repeat("a", at) + string(c) + strings.Repeat("~", 20-at)
+			line := appendString(nil, text)
+			if got, ok := jsonrpc.Text(line); !ok || got != text || !jsonrpc.Valid(line) || bytes.ContainsFunc(line, unicode.IsControl) && c < 0x80 {
+				t.Fatalf("%q becomes %s", text, line)
+			}
+		}
+	}
+	if got := appendString(nil, "12345678\xff12345678"); string(got) != "\"12345678\uFFFD12345678\"" {
+		t.Errorf("%q", got)
 	}
 }

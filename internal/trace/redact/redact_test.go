@@ -304,6 +304,17 @@ func TestNamesInMessage(t *testing.T) {
 	}
 }
 
+// Where secrets are left in, a requestState is found behind all strings.
+func TestStateBehindStrings(t *testing.T) {
+	d := redactor(t, Options{Off: true})
+	for _, before := range []string{`["x\""]`, `["x\\\\"]`, `["` + strings.Repeat(`\"`, 50) + `"]`, `["` + strings.Repeat("x", 63) + `\""]`, `"\""`} {
+		text := `{"a":` + before + `,"requestState":"geheim"}`
+		if out, _, _ := d.Message([]byte(text), nil); strings.Contains(string(out), "geheim") {
+			t.Errorf("%s becomes %s", text, out)
+		}
+	}
+}
+
 // A name in which there was nothing to take out is looked at again when more is to be taken out.
 func TestNameAgain(t *testing.T) {
 	d := redactor(t, Options{})
