@@ -1,9 +1,11 @@
 // Command compare measures what a call through mcp-bridge and through other bridges costs, side by side: one stdio
-// server behind Streamable HTTP, with one client of revision 2025-06-18. It prints the table of the README as Markdown.
+// server behind Streamable HTTP, with one client of revision 2025-06-18. It also runs the server scenarios of the official
+// conformance suite through each of them, and directly. It prints the table of the README as Markdown.
 //
 //	go run ./tests/compare
 //
-// It needs npm, which installs the other bridges in the versions of tests/compare/package-lock.json. Each round
+// It needs npm, which installs the other bridges in the versions of tests/compare/package-lock.json, and the suite in that of
+// tests/package-lock.json. Each round
 // asks all bridges in turn, so that a machine that becomes slower does so for all. Linux only: elsewhere the memory is
 // not known.
 package main
@@ -13,7 +15,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,8 +34,9 @@ func main() {
 	}
 	rounds := flag.Int("rounds", 5, "how often each bridge is started and measured")
 	binary := flag.String("binary", "", "the mcp-bridge to measure (default: build it)")
+	conform := flag.Bool("conformance", true, "run the conformance suite, too; with -rounds 0 only that")
 	flag.Parse()
-	if err := compare(*binary, *rounds); err != nil {
+	if err := compare(*binary, *rounds, *conform); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
@@ -42,9 +44,11 @@ func main() {
 
 // A contender is a bridge that serves a command over Streamable HTTP.
 type contender struct {
-	name string
-	args func(port int, server string) []string // the program and its arguments
-	rows map[string][]float64
+	name   string
+	args   func(port int, server []string) []string // the program and its arguments
+	rows   map[string][]float64
+	scores map[string]score // by revision
+	pid    int              // while it runs
 }
 
 // metrics are the rows of the table, and how a median of theirs is shown.
@@ -73,7 +77,7 @@ func millis(v float64) string {
 	return fmt.Sprintf("%.0f ms", v)
 }
 
-func compare(binary string, rounds int) error {
+func compare(binary string, rounds int, conform bool) error {
 	dir, err := os.MkdirTemp("", "mcp-bridge-compare")
 	if err != nil {
 		return err
@@ -87,7 +91,11 @@ func compare(binary string, rounds int) error {
 			return fmt.Errorf("building mcp-bridge: %w\n%s", err, out)
 		}
 	}
-	peers, err := installPeers()
+	tests, err := testsDir()
+	if err != nil {
+		return err
+	}
+	peers, err := installPeers(filepath.Join(tests, "compare"))
 	if err != nil {
 		return err
 	}
@@ -95,17 +103,7 @@ func compare(binary string, rounds int) error {
 	if err != nil {
 		return err
 	}
-	all := []*contender{
-		{name: "mcp-bridge", args: func(port int, server string) []string {
-			return []string{binary, "serve", "--port", strconv.Itoa(port), "--", server}
-		}},
-		{name: "supergateway " + peers.version("supergateway"), args: func(port int, server string) []string {
-			return []string{peers.bin("supergateway"), "--stdio", server, "--outputTransport", "streamableHttp", "--stateful", "--logLevel", "none", "--port", strconv.Itoa(port)}
-		}},
-		{name: "mcp-proxy (npm) " + peers.version("mcp-proxy"), args: func(port int, server string) []string {
-			return []string{peers.bin("mcp-proxy"), "--port", strconv.Itoa(port), "--", server}
-		}},
-	}
+	all := contenders(binary, peers)
 	for round := range rounds {
 		for _, c := range all {
 			if err := c.measure(self); err != nil {
@@ -113,18 +111,46 @@ func compare(binary string, rounds int) error {
 			}
 		}
 	}
-	print(all, rounds)
+	var direct map[string]score
+	if conform {
+		suite, err := installSuite(tests)
+		if err != nil {
+			return err
+		}
+		if direct, err = suite.conformance(all); err != nil {
+			return err
+		}
+	}
+	print(all, direct, rounds)
 	return nil
 }
 
-// print prints the medians of all rounds.
-func print(all []*contender, rounds int) {
+func contenders(binary string, peers installed) []*contender {
+	return []*contender{
+		{name: "mcp-bridge", args: func(port int, server []string) []string {
+			return append([]string{binary, "serve", "--port", strconv.Itoa(port), "--"}, server...)
+		}},
+		{name: "supergateway " + peers.version("supergateway"), args: func(port int, server []string) []string {
+			return []string{peers.bin("supergateway"), "--stdio", strings.Join(server, " "), "--outputTransport", "streamableHttp", "--stateful",
+				"--logLevel", "none", "--port", strconv.Itoa(port)}
+		}},
+		{name: "mcp-proxy (npm) " + peers.version("mcp-proxy"), args: func(port int, server []string) []string {
+			return append([]string{peers.bin("mcp-proxy"), "--port", strconv.Itoa(port), "--"}, server...)
+		}},
+	}
+}
+
+// print prints the medians of all rounds, and the scores.
+func print(all []*contender, direct map[string]score, rounds int) {
 	head, line := "| |", "|---|"
 	for _, c := range all {
 		head, line = head+" "+c.name+" |", line+"---|"
 	}
 	fmt.Println(head + "\n" + line)
 	for _, m := range metrics {
+		if rounds == 0 {
+			break
+		}
 		text := "| " + m.name + " |"
 		for _, c := range all {
 			switch values := c.rows[m.name]; {
@@ -137,24 +163,40 @@ func print(all []*contender, rounds int) {
 		}
 		fmt.Println(text)
 	}
+	for _, revision := range revisions {
+		if direct == nil {
+			break
+		}
+		text := fmt.Sprintf("| conformance suite, %s (directly %s) |", revision, direct[revision])
+		for _, c := range all {
+			text += " " + c.scores[revision].String() + " |"
+		}
+		fmt.Println(text)
+	}
 	fmt.Printf("\nMedians of %d rounds.\n", rounds)
 }
 
 // peers are the other bridges, as npm has installed them.
 type installed struct{ dir string }
 
-func installPeers() (installed, error) {
+func installPeers(dir string) (installed, error) { return installed{dir}, npmInstall(dir) }
+
+// testsDir returns the folder tests of this module.
+func testsDir() (string, error) {
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/mcp-bridge/mcp-bridge/tests/compare").Output()
 	if err != nil {
-		return installed{}, fmt.Errorf("run it in the module of mcp-bridge: %w", err)
+		return "", fmt.Errorf("run it in the module of mcp-bridge: %w", err)
 	}
-	dir := strings.TrimSpace(string(out))
+	return filepath.Dir(strings.TrimSpace(string(out))), nil
+}
+
+func npmInstall(dir string) error {
 	npm := exec.Command("npm", "ci", "--no-fund", "--no-audit", "--loglevel=error")
 	npm.Dir = dir
 	if out, err := npm.CombinedOutput(); err != nil {
-		return installed{}, fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
+		return fmt.Errorf("npm ci in %s: %w\n%s", dir, err, out)
 	}
-	return installed{dir}, nil
+	return nil
 }
 
 func (p installed) bin(name string) string { return filepath.Join(p.dir, "node_modules", ".bin", name) }
@@ -175,6 +217,22 @@ func (p installed) version(name string) string {
 	return ""
 }
 
+// start starts the bridge with a server behind it.
+func (c *contender) start(port int, server ...string) (stop func(), err error) {
+	line := c.args(port, server)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = append(os.Environ(), "COMPARE_SERVER=1")
+	ownGroup(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.pid = cmd.Process.Pid
+	return func() {
+		endGroup(cmd)
+		_ = cmd.Wait()
+	}, nil
+}
+
 // measure starts the bridge, adds one value to each row, and stops it.
 func (c *contender) measure(server string) (err error) {
 	if c.rows == nil {
@@ -184,19 +242,12 @@ func (c *contender) measure(server string) (err error) {
 	if err != nil {
 		return err
 	}
-	line := c.args(port, server)
-	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), "COMPARE_SERVER=1")
-	cmd.Stderr, cmd.Stdout = io.Discard, io.Discard
-	ownGroup(cmd)
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	stop, err := c.start(port, server)
+	if err != nil {
 		return err
 	}
-	defer func() {
-		endGroup(cmd)
-		_ = cmd.Wait()
-	}()
+	defer stop()
 	add := func(row string, v float64) { c.rows[row] = append(c.rows[row], v) }
 	s, err := open(port)
 	if err != nil {
@@ -222,7 +273,7 @@ func (c *contender) measure(server string) (err error) {
 		return err
 	}
 	add("calls a second, 32 at a time", rate)
-	if bytes, err := resident(cmd.Process.Pid); err == nil {
+	if bytes, err := resident(c.pid); err == nil {
 		add("memory, one session", float64(bytes)/(1<<20))
 	}
 	status, err := s.fromPage()
