@@ -139,6 +139,12 @@ func NewRequest(id ID, method string, params []byte) Message {
 	return build(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
 }
 
+// MakeRequest is NewRequest for a method and params that a peer has sent inside another message. The error says why Parse
+// would refuse the request.
+func MakeRequest(id ID, method string, params []byte) (Message, error) {
+	return assemble(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
+}
+
 // NewNotification builds a notification from raw JSON params, nil for none.
 // It panics if params are not a JSON object or array.
 func NewNotification(method string, params []byte) Message {
@@ -188,10 +194,16 @@ func appendMethod(b []byte, method string) []byte {
 	return appendString(append(b, `,"method":`...), method)
 }
 
-// build adds the last member, unless value is empty, and makes the index.
+// build is assemble for what cannot fail.
 func build(b []byte, key string, value []byte) Message {
+	return must(assemble(b, key, value))
+}
+
+// assemble adds the last member, unless value is empty, and makes the index. It fails for a value such as {},"id":1, which
+// would add members to the message.
+func assemble(b []byte, key string, value []byte) (Message, error) {
 	if len(value) == 0 {
-		return built(append(b, '}'), span{})
+		return index(append(b, '}'), span{})
 	}
 	b = append(b, `,"`...)
 	b = append(b, key...)
@@ -199,20 +211,17 @@ func build(b []byte, key string, value []byte) Message {
 	text, cut := trim(value)
 	at := uint32(len(b) + cut)
 	b = append(b, value...)
-	return built(append(b, '}'), span{at, at + uint32(len(text))})
+	return index(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
-// built makes the index of a message whose last member has its value at last; the zero span
-// stands for no such check. The check fails for a value such as {},"id":1, which would
-// add members to the message.
-func built(raw []byte, last span) Message {
-	m, err := index(raw, last)
+func must(m Message, err error) Message {
 	if err != nil {
 		panic("jsonrpc: cannot build a message: " + err.Error())
 	}
 	return m
 }
 
+// index makes the index of a message whose last member has its value at last; the zero span stands for no such check.
 func index(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
 		return Parse(raw) // returns the error

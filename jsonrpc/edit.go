@@ -112,7 +112,7 @@ func (m Message) Plain() Message {
 	}
 	value := m.slice(m.outcome)
 	b := append(append(begin(m.ident, len(value)), key...), value...)
-	return built(append(b, '}'), span{}).WithRelated(m.related).WithMark(m.mark)
+	return must(index(append(b, '}'), span{})).WithRelated(m.related).WithMark(m.mark)
 }
 
 // WithParams returns a copy of a request or notification with other raw params, which are

@@ -39,12 +39,14 @@ type input struct {
 // inputRequest is one input request of the server to the client.
 type inputRequest struct {
 	call   *call
-	id     jsonrpc.ID // of the request to the client; zero: not sent or answered
-	key    []byte     // raw, as the server spells it
-	method string
-	params []byte
-	answer []byte // the client's result, raw
+	id     jsonrpc.ID      // of the request to the client; zero: not sent or answered
+	key    []byte          // raw, as the server spells it
+	m      jsonrpc.Message // the request, without its id
+	answer []byte          // the client's result, raw
 }
+
+// noID is the id of an input request until it is sent.
+var noID = jsonrpc.IntID(0)
 
 // inputRequired takes a result that asks for input. Its input requests are sent to
 // the client, and when all are answered the call is sent to the server again
@@ -103,11 +105,15 @@ func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool)
 		if !named || seen[m.Key] || params != nil && !shape.IsObject(params) {
 			return nil, false
 		}
+		request, err := jsonrpc.MakeRequest(noID, method, params)
+		if err != nil { // a key that must be unique stands twice, say
+			return nil, false
+		}
 		seen[m.Key] = true
 		key := requests[end:m.At] // with a comma before and a colon after
 		key = key[bytes.IndexByte(key, '"') : bytes.LastIndexByte(key, '"')+1]
 		end = m.At + len(m.Value)
-		list = append(list, &inputRequest{call: c, key: key, method: method, params: params})
+		list = append(list, &inputRequest{call: c, key: key, m: request})
 	}
 	return list, true
 }
@@ -115,7 +121,8 @@ func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool)
 // missingCapability returns what an input request needs and the client has not declared; "":
 // nothing.
 func (in *inputs) missingCapability(a *inputRequest) (missing string) {
-	switch a.method {
+	params := a.m.Params()
+	switch a.m.Method() {
 	case "roots/list":
 		if !in.session.declared.roots {
 			return "the client's roots"
@@ -124,11 +131,11 @@ func (in *inputs) missingCapability(a *inputRequest) (missing string) {
 		if !in.session.declared.sampling {
 			return "sampling"
 		}
-		if !in.session.declared.samplingTools && (shape.Member(a.params, "tools") != nil || shape.Member(a.params, "toolChoice") != nil) {
+		if !in.session.declared.samplingTools && (shape.Member(params, "tools") != nil || shape.Member(params, "toolChoice") != nil) {
 			return "sampling with tools"
 		}
 	case "elicitation/create":
-		switch mode, ok := elicitMode(a.params); {
+		switch mode, ok := elicitMode(params); {
 		case mode == "form" && !in.session.declared.form:
 			return "elicitation by form"
 		case mode == "url" && !in.session.declared.url:
@@ -154,19 +161,20 @@ func elicitMode(params []byte) (mode string, ok bool) {
 
 // send sends an input request to the client, on the stream of its call.
 func (in *inputs) send(a *inputRequest, out *era.Out) {
-	params := a.params
-	if a.method == "elicitation/create" {
+	m := a.m
+	if m.Method() == "elicitation/create" {
+		params := m.Params()
 		switch mode, _ := elicitMode(params); {
 		case mode == "url" && shape.Member(params, "elicitationId") == nil:
-			params = jsonrpc.With(params, "elicitationId", jsonrpc.Quote(in.randomID())) // required in 2025-11-25
+			m = m.WithParams(jsonrpc.With(params, "elicitationId", jsonrpc.Quote(in.randomID()))) // required in 2025-11-25
 		case mode == "form" && in.session.version < era.Version2025_11_25:
-			params = jsonrpc.Without(params, "mode") // 2025-06-18 knows of none
+			m = m.WithParams(jsonrpc.Without(params, "mode")) // 2025-06-18 knows of none
 		}
 	}
 	in.lastID++
 	a.id = jsonrpc.IntID(in.lastID)
 	in.open[a.id] = a
-	out.Client(jsonrpc.NewRequest(a.id, a.method, params).WithRelated(a.call.id))
+	out.Client(m.WithID(a.id).WithRelated(a.call.id))
 }
 
 // answered takes a response of the client.
