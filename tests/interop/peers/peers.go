@@ -20,17 +20,22 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 )
 
-// Root is the top folder of the project.
-func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", "..")
-}
+// Root is the top folder of the project. Tests run in the folder of their package, which lies
+// three folders below it; the place of this file is not asked, as -trimpath hides it.
+func Root() string { return root() }
+
+var root = sync.OnceValue(func() string {
+	dir, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
 
 // Modules is the folder that `npm ci` in tests/ fills.
 func Modules() string { return filepath.Join(Root(), "tests", "node_modules") }
