@@ -45,7 +45,7 @@ func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *spli
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	for i, h := range []Handler{legacy, modern} {
 		s.halves[i].split, s.halves[i].handler = s, h
-		s.halves[i].over, s.halves[i].leaves = context.WithCancel(context.Background())
+		s.halves[i].closing, s.halves[i].leaves = context.WithCancel(context.Background())
 	}
 	s.first = s.route(&first)
 	s.first.started, s.first.pending = true, &first
@@ -56,7 +56,7 @@ func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *spli
 func (s *split) serve() error {
 	defer s.end()
 	err := s.first.run()
-	s.other.Wait()
+	s.secondHandler.Wait()
 	s.stopReading()
 	return errors.Join(err, s.otherErr)
 }
@@ -78,23 +78,23 @@ const (
 // message for the other a goroutine receives from the client for both, into an
 // Inbox for each.
 type split struct {
-	client Conn
-	parent context.Context // ServeConn's
-	ctx    context.Context // the Handlers'
-	cancel context.CancelFunc
-	other  sync.WaitGroup // the Handler that was started second
-	both   atomic.Bool    // both have been started; set under mu
+	client        Conn
+	parent        context.Context // ServeConn's
+	ctx           context.Context // the Handlers'
+	cancel        context.CancelFunc
+	secondHandler sync.WaitGroup // the Handler that was started second
+	bothStarted   atomic.Bool    // both have been started; set under mu
 
 	reading sync.WaitGroup     // the Receive for both
 	stop    context.CancelFunc // ends it; nil: there is none
 
-	mu       sync.Mutex
-	halves   [2]half
-	first    *half                // is set before the first Handler is started
-	asked    map[jsonrpc.ID]*half // requests in progress since there are both
-	ended    error                // how the client has ended, if there are both
-	why      error                // the first reason to close the client
-	otherErr error                // of the Handler that was started second
+	mu           sync.Mutex
+	halves       [2]half
+	first        *half                // is set before the first Handler is started
+	openRequests map[jsonrpc.ID]*half // requests in progress since there are both
+	ended        error                // how the client has ended, if there are both
+	why          error                // the first reason to close the client
+	otherErr     error                // of the Handler that was started second
 }
 
 // half is the client's Conn as the Handler of one era sees it.
@@ -102,7 +102,7 @@ type half struct {
 	*split
 	handler Handler
 	in      Inbox           // for it, once there are both
-	over    context.Context // done when it is closed, or its Handler has returned
+	closing context.Context // done when it is closed, or its Handler has returned
 	leaves  context.CancelFunc
 	closed  atomic.Bool // set under split.mu
 	started bool        // under split.mu
@@ -122,15 +122,15 @@ func (h *half) run() error {
 //
 //go:noinline
 func (h *half) returned() {
-	h.leave(nil)
-	if h.pending != nil && !h.both.Load() {
+	h.stopReceiving(nil)
+	if h.pending != nil && !h.bothStarted.Load() {
 		h.refuse(*h.pending)
 	}
 }
 
-// leave says that the half takes nothing any more. It reports whether the
+// stopReceiving says that the half takes nothing any more. It reports whether the
 // other one does not either.
-func (h *half) leave(why error) (last bool) {
+func (h *half) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
 	h.leaves()
@@ -152,7 +152,7 @@ func (h *half) leave(why error) (last bool) {
 func (h *half) owes(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return m.Kind() == jsonrpc.Request && h.asked[m.ID()] == h
+	return m.Kind() == jsonrpc.Request && h.openRequests[m.ID()] == h
 }
 
 // leaveOther lets the other half end, too, unless it is about to, and reports
@@ -192,8 +192,8 @@ func (s *split) route(m *jsonrpc.Message) *half {
 		return modern
 	case m.Kind() == jsonrpc.Request:
 		return legacy
-	case m.Method() == say.Cancelled && s.both.Load():
-		if _, h, ok := jsonrpc.Find(s.asked, m.CancelledID()); ok {
+	case m.Method() == say.Cancelled && s.bothStarted.Load():
+		if _, h, ok := jsonrpc.Find(s.openRequests, m.CancelledID()); ok {
 			return h
 		}
 		return s.first
@@ -205,7 +205,7 @@ func (s *split) route(m *jsonrpc.Message) *half {
 
 // Receive implements Conn.
 func (h *half) Receive(ctx context.Context, sink Sink) error {
-	if !h.both.Load() {
+	if !h.bothStarted.Load() {
 		err := h.client.Receive(ctx, &halfSink{half: h, sink: sink})
 		switch {
 		case err == errOtherEra && !h.closed.Load():
@@ -225,7 +225,7 @@ func (h *half) Receive(ctx context.Context, sink Sink) error {
 func (h *half) receiveOwn(ctx context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(h.over, cancel)()
+	defer context.AfterFunc(h.closing, cancel)()
 	watch := NewStallWatch(ctx, h.hungUp)
 	defer watch.Stop()
 	err := h.in.Receive(ctx, &watchedSink{sink, watch})
@@ -302,9 +302,9 @@ func (h *half) startOther() {
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.parent))
 	h.mu.Lock()
 	o.started = true
-	h.asked = make(map[jsonrpc.ID]*half)
+	h.openRequests = make(map[jsonrpc.ID]*half)
 	h.stop = stop
-	h.both.Store(true)
+	h.bothStarted.Store(true)
 	h.mu.Unlock()
 	h.reading.Go(func() { // comes first: the other may wait for its end
 		err := h.client.Receive(ctx, (*splitSink)(h.split))
@@ -318,7 +318,7 @@ func (h *half) startOther() {
 			h.halves[i].in.End(err)
 		}
 	})
-	h.other.Go(func() {
+	h.secondHandler.Go(func() {
 		err := o.run()
 		h.mu.Lock()
 		h.otherErr = err
@@ -345,7 +345,7 @@ func (r *splitSink) to(m *jsonrpc.Message) *half {
 	defer r.mu.Unlock()
 	h := (*split)(r).route(m)
 	if m.Kind() == jsonrpc.Request {
-		r.asked[m.ID()] = h
+		r.openRequests[m.ID()] = h
 	}
 	return h
 }
@@ -354,8 +354,8 @@ func (r *splitSink) taken(m *jsonrpc.Message) {
 	if m.Method() == say.Cancelled {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		id, _, _ := jsonrpc.Find(r.asked, m.CancelledID())
-		delete(r.asked, id)
+		id, _, _ := jsonrpc.Find(r.openRequests, m.CancelledID())
+		delete(r.openRequests, id)
 	}
 }
 
@@ -401,16 +401,16 @@ func (h *half) TrySend(m jsonrpc.Message) bool {
 
 // answered forgets a request that is being answered.
 func (h *half) answered(m *jsonrpc.Message) {
-	if h.both.Load() && m.Kind() == jsonrpc.Response {
+	if h.bothStarted.Load() && m.Kind() == jsonrpc.Response {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.asked, m.ID())
+		delete(h.openRequests, m.ID())
 	}
 }
 
 // Close implements Conn. The client is closed when no half needs it any more.
 func (h *half) Close(reason error) error {
-	if !h.leave(reason) {
+	if !h.stopReceiving(reason) {
 		return nil
 	}
 	h.mu.Lock()

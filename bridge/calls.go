@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// lateAfter are the ages at which Calls.Late is told of a call.
+// lateAfter are the ages at which Calls.OnLate is told of a call.
 var lateAfter = [...]time.Duration{10 * time.Second, 60 * time.Second}
 
 // lookEvery is how often Calls looks for late calls while there are any calls.
@@ -19,11 +19,11 @@ const lookEvery = 5 * time.Second
 // conversations (PumpOptions.Calls). Beside them it has what may last: each subscriptions/listen,
 // and the requests of servers. The zero Calls works. Its methods may be called concurrently.
 type Calls struct {
-	// Late is told of a call once it is more than 10 seconds old, and again once it is more
+	// OnLate is told of a call once it is more than 10 seconds old, and again once it is more
 	// than 60. It is called by a goroutine of the Calls. nil: nobody is told.
-	Late func(LateCall)
+	OnLate func(LateCall)
 
-	// Ended is told of what has ended, if a visit of Look has noted something about it. It must not wait, and
+	// Ended is told of what has ended, if a visit of Visit has noted something about it. It must not wait, and
 	// must not call methods of the Calls or of the conversation. nil: nobody is told.
 	Ended func(LateCall)
 
@@ -49,16 +49,16 @@ type LateCall struct {
 	ID       jsonrpc.ID // as the client has spelled it; of a server's request: as the client is asked
 	ByServer bool       // the server has asked the client
 	Since    time.Time
-	Note     any // what a visit of Look has returned; nil: nothing
+	Note     any // what a visit of Visit has returned; nil: nothing
 }
 
 // inProgress is a call in its Calls, which it is in or has been in once at most.
 type inProgress struct {
 	LateCall
-	by         canceller // who can cancel it; nil: nobody
-	in         *callList // nil: it was not entered, or has ended
-	told       int       // how many of lateAfter Late was told of
-	prev, next *inProgress
+	by          canceller // who can cancel it; nil: nobody
+	in          *callList // nil: it was not entered, or has ended
+	lateReports int       // how many of lateAfter Late was told of
+	prev, next  *inProgress
 }
 
 // InProgress returns how many calls wait for an answer, and since when the oldest one does.
@@ -71,10 +71,10 @@ func (c *Calls) InProgress() (n int, oldest time.Time) {
 	return c.calls.n, oldest
 }
 
-// Look calls visit with each call in progress, and then with what may last, the oldest of each first. What visit
+// Visit calls visit with each call in progress, and then with what may last, the oldest of each first. What visit
 // returns is noted with it, unless that is nil. Visit must not call methods of Calls, and a call does not end
 // meanwhile: its answer has not been passed on, and is not until visit has returned.
-func (c *Calls) Look(visit func(LateCall) (note any)) {
+func (c *Calls) Visit(visit func(LateCall) (note any)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, list := range []*callList{&c.calls, &c.beside} {
@@ -128,9 +128,9 @@ func (c *Calls) begin(ctx context.Context, p *inProgress, method string, id json
 		p.in = &c.beside
 	}
 	p.in.add(p)
-	if !lasts && c.timer == nil && c.Late != nil && !c.closed {
+	if !lasts && c.timer == nil && c.OnLate != nil && !c.closed {
 		c.looks.Add(1)
-		c.timer = time.AfterFunc(lookEvery, c.look)
+		c.timer = time.AfterFunc(lookEvery, c.reportLate)
 	}
 }
 
@@ -173,26 +173,26 @@ func (c *Calls) end(p *inProgress) {
 	}
 }
 
-// look tells of the calls that are late by now, and looks again later if there are any calls.
-func (c *Calls) look() {
+// reportLate tells of the calls that are late by now, and looks again later if there are any calls.
+func (c *Calls) reportLate() {
 	defer c.looks.Done()
-	for _, p := range c.late(time.Now()) {
-		c.Late(p)
+	for _, p := range c.lateCalls(time.Now()) {
+		c.OnLate(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.timer = nil; c.calls.first != nil && !c.closed {
 		c.looks.Add(1)
-		c.timer = time.AfterFunc(lookEvery, c.look)
+		c.timer = time.AfterFunc(lookEvery, c.reportLate)
 	}
 }
 
-func (c *Calls) late(now time.Time) (all []LateCall) {
+func (c *Calls) lateCalls(now time.Time) (all []LateCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p := c.calls.first; p != nil && now.Sub(p.Since) >= lateAfter[0]; p = p.next {
-		if p.told < len(lateAfter) && now.Sub(p.Since) >= lateAfter[p.told] {
-			p.told++
+		if p.lateReports < len(lateAfter) && now.Sub(p.Since) >= lateAfter[p.lateReports] {
+			p.lateReports++
 			all = append(all, p.LateCall)
 		}
 	}

@@ -24,7 +24,7 @@ func TestCallsLate(t *testing.T) {
 			}
 			var told []late
 			begin := time.Now()
-			calls := &bridge.Calls{Late: func(c bridge.LateCall) { told = append(told, late{c.Method, time.Since(begin)}) }}
+			calls := &bridge.Calls{OnLate: func(c bridge.LateCall) { told = append(told, late{c.Method, time.Since(begin)}) }}
 			ctx, cancel := context.WithCancel(t.Context())
 			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 			done := make(chan error, 1)
@@ -57,7 +57,7 @@ func TestCallsLate(t *testing.T) {
 // Close waits for nobody who is late, and nobody is told afterwards.
 func TestCallsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := &bridge.Calls{Late: func(bridge.LateCall) { t.Error("told after Close") }}
+		calls := &bridge.Calls{OnLate: func(bridge.LateCall) { t.Error("told after Close") }}
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		done := make(chan error, 1)
 		go func() { done <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{Calls: calls}) }()
@@ -69,7 +69,7 @@ func TestCallsClose(t *testing.T) {
 	})
 }
 
-// Look shows what waits, on both sides, and what lasts. Who has noted something is told of the end, which comes
+// Visit shows what waits, on both sides, and what lasts. Who has noted something is told of the end, which comes
 // before the answer is passed on.
 func TestCallsLook(t *testing.T) {
 	type seen struct {
@@ -90,7 +90,7 @@ func TestCallsLook(t *testing.T) {
 			}}
 			defer calls.Close()
 			look := func(note any) (all []seen) {
-				calls.Look(func(c bridge.LateCall) any {
+				calls.Visit(func(c bridge.LateCall) any {
 					all = append(all, seen{c.Method, c.ID.String(), c.ByServer, c.Note})
 					return note
 				})

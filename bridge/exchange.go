@@ -62,9 +62,9 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 		x.due = now.Add(x.opts.RequestTimeout)
 		x.latest = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
 	}
-	x.among.by = x
-	x.opts.Calls.begin(ctx, &x.among, request.Method(), x.id)
-	defer x.opts.Calls.end(&x.among)
+	x.inProgress.by = x
+	x.opts.Calls.begin(ctx, &x.inProgress, request.Method(), x.id)
+	defer x.opts.Calls.end(&x.inProgress)
 	x.err = x.serve(ctx, request)
 	return errExchanged
 }
@@ -128,11 +128,11 @@ type exchange struct {
 	listen         bool
 	due, latest    time.Time // of the answer; zero: whenever it comes
 
-	among    inProgress // of opts.Calls
-	outcome  atomic.Int32
-	hasFirst bool  // the client's first message
-	inGrace  bool  // for the Grace
-	err      error // what became of the exchange
+	inProgress inProgress // of opts.Calls
+	outcome    atomic.Int32
+	hasFirst   bool  // the client's first message
+	inGrace    bool  // for the Grace
+	err        error // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
@@ -149,7 +149,7 @@ const (
 // settle decides that the exchange is not cancelled; false: it is. In either case the call is in progress
 // no more: its answer comes next.
 func (x *exchange) settle() bool {
-	x.opts.Calls.end(&x.among)
+	x.opts.Calls.end(&x.inProgress)
 	return x.outcome.CompareAndSwap(0, settled) || x.outcome.Load() == settled
 }
 

@@ -28,22 +28,22 @@ type Inbox struct {
 
 	turn sync.Mutex
 
-	mu      sync.Mutex
-	queue   fifo.Queue[jsonrpc.Message]
-	memory  [1]jsonrpc.Message // of queue, which mostly is enough
-	bytes   int
-	taken   Load               // what the receiver has taken so far
-	handing bool               // the first of queue is being offered to sink
-	removed bool               // that one is to be dropped if sink does not take it
-	idle    bool               // Receive waits, so that others may call sink
-	sink    Sink               // of the Receive that goes on
-	cancel  context.CancelFunc // of the ctx of Send; nil: no Send goes on
-	last    error              // how Receive ends once queue is empty; nil: it does not
-	over    error              // how everything ends at once; nil: it does not
-	seen    bool               // a Sink has refused the first message in Send
-	came    chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
-	room    chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
-	low     lowMark            // see NotifyBelow
+	mu          sync.Mutex
+	queue       fifo.Queue[jsonrpc.Message]
+	memory      [1]jsonrpc.Message // of queue, which mostly is enough
+	bytes       int
+	taken       Load               // what the receiver has taken so far
+	handing     bool               // the first of queue is being offered to sink
+	removed     bool               // that one is to be dropped if sink does not take it
+	idle        bool               // Receive waits, so that others may call sink
+	sink        Sink               // of the Receive that goes on
+	cancel      context.CancelFunc // of the ctx of Send; nil: no Send goes on
+	last        error              // how Receive ends once queue is empty; nil: it does not
+	aborted     error              // how everything ends at once; nil: it does not
+	refusedOnce bool               // a Sink has refused the first message in Send
+	wakeup      chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
+	room        chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
+	low         lowMark            // see NotifyBelow
 }
 
 // Send implements Sink: it waits while there is no room. After End and Abort it
@@ -108,7 +108,7 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over != nil {
+	if b.aborted != nil {
 		return false
 	}
 	b.queue.PushFront(m)
@@ -194,7 +194,7 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	switch {
 	case b.queue.Len() == 0: // nothing to wake the receiver for: how it ends, End and Abort tell it
 		return m, nil
-	case !b.idle || b.over != nil:
+	case !b.idle || b.aborted != nil:
 		b.wake()
 		return m, nil
 	}
@@ -220,7 +220,7 @@ func (b *Inbox) Abort(err error) { b.abort(err) }
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over != nil {
+	if b.aborted != nil {
 		return nil
 	}
 	dropped = slices.Clone(b.queue.Rest())
@@ -230,7 +230,7 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	if b.cancel != nil {
 		b.cancel()
 	}
-	b.over, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
+	b.aborted, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
 	b.handing, b.memory = false, [1]jsonrpc.Message{}
 	b.wake()
 	b.wakeSenders()
@@ -257,7 +257,7 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 		if idle {
 			b.turn.Unlock()
 			select {
-			case <-b.came:
+			case <-b.wakeup:
 			case <-ctx.Done():
 			}
 			b.turn.Lock()
@@ -271,8 +271,8 @@ func (b *Inbox) begin(sink Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sink = sink
-	if b.came == nil {
-		b.came = make(chan struct{}, 1)
+	if b.wakeup == nil {
+		b.wakeup = make(chan struct{}, 1)
 	}
 }
 
@@ -324,9 +324,9 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	defer b.mu.Unlock()
 	b.idle = false
 	switch {
-	case b.over != nil:
-		err = b.over
-	case b.seen:
+	case b.aborted != nil:
+		err = b.aborted
+	case b.refusedOnce:
 		b.handing = true
 		return b.queue.Rest()[0], nil
 	case ctx.Err() != nil:
@@ -349,7 +349,7 @@ func (b *Inbox) abortEnds(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancel = cancel
-	if b.over != nil {
+	if b.aborted != nil {
 		cancel()
 	}
 	return func() {
@@ -371,10 +371,10 @@ func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	}
 	b.sink = nil
 	removed := b.refusedFirst()
-	if b.over != nil {
-		return b.over
+	if b.aborted != nil {
+		return b.aborted
 	}
-	b.seen = !removed
+	b.refusedOnce = !removed
 	return err
 }
 
@@ -386,10 +386,10 @@ func (b *Inbox) tookFirst() {
 
 // tookFirstLocked takes the first message out of the queue, if that is still there.
 func (b *Inbox) tookFirstLocked() {
-	if b.over != nil {
+	if b.aborted != nil {
 		return
 	}
-	b.seen = false
+	b.refusedOnce = false
 	m := b.pop()
 	b.taken.Messages++
 	b.taken.Bytes += m.Size()
@@ -408,7 +408,7 @@ func (b *Inbox) pop() jsonrpc.Message {
 // first, unless it was removed meanwhile. It reports whether it was.
 func (b *Inbox) refusedFirst() (removed bool) {
 	removed = b.removed
-	if removed && b.over == nil {
+	if removed && b.aborted == nil {
 		b.pop()
 	}
 	b.handing, b.removed = false, false
@@ -424,8 +424,8 @@ func (b *Inbox) isRemoved() bool {
 }
 
 func (b *Inbox) endedLocked() error {
-	if b.over != nil {
-		return b.over
+	if b.aborted != nil {
+		return b.aborted
 	}
 	return b.last
 }
@@ -457,8 +457,8 @@ func (b *Inbox) wakeSenders() {
 
 // wake makes Receive look.
 func (b *Inbox) wake() {
-	if b.came != nil {
-		signal(b.came)
+	if b.wakeup != nil {
+		signal(b.wakeup)
 	}
 }
 

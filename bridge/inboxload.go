@@ -74,7 +74,7 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 		b.removed = b.removed || match(b.queue.Rest()[0])
 		found, from = b.removed, 1
 	}
-	b.seen = b.seen && !match(b.queue.Rest()[0])
+	b.refusedOnce = b.refusedOnce && !match(b.queue.Rest()[0])
 	b.queue.DeleteFunc(from, func(m jsonrpc.Message) bool {
 		if !match(m) {
 			return false

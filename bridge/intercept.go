@@ -67,7 +67,7 @@ type interceptor struct {
 	was     jsonrpc.Key // of what the peer has sent
 	in      jsonrpc.Message
 	reply   *jsonrpc.Message // nil: there is none, or it was sent
-	over    error            // how the Conn has ended; only Receive uses it
+	ended   error            // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -75,7 +75,7 @@ type interceptor struct {
 
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	if i.hooks.Send != nil {
-		if done, err := i.ask(ctx, &m); done {
+		if done, err := i.callSendHook(ctx, &m); done {
 			return err
 		}
 	}
@@ -86,11 +86,11 @@ func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// ask calls the hook, and puts what is to be sent into m. done says that nothing is.
+// callSendHook calls the hook, and puts what is to be sent into m. done says that nothing is.
 //
 // It is no part of Send, whose stack many others stand on: what they need together is memory
 // of each session.
-func (i *interceptor) ask(ctx context.Context, m *jsonrpc.Message) (done bool, err error) {
+func (i *interceptor) callSendHook(ctx context.Context, m *jsonrpc.Message) (done bool, err error) {
 	out, reply, refused := i.hooks.Send(*m)
 	switch {
 	case refused != nil:
@@ -104,8 +104,8 @@ func (i *interceptor) ask(ctx context.Context, m *jsonrpc.Message) (done bool, e
 	return false, nil
 }
 
-// tryAsk is ask for TrySend.
-func (i *interceptor) tryAsk(m *jsonrpc.Message) (done, taken bool) {
+// tryCallSendHook is callSendHook for TrySend.
+func (i *interceptor) tryCallSendHook(m *jsonrpc.Message) (done, taken bool) {
 	out, reply, refused := i.hooks.Send(*m)
 	switch {
 	case refused != nil:
@@ -121,7 +121,7 @@ func (i *interceptor) tryAsk(m *jsonrpc.Message) (done, taken bool) {
 
 func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 	if i.hooks.Send != nil {
-		if done, taken := i.tryAsk(&m); done {
+		if done, taken := i.tryCallSendHook(&m); done {
 			return taken
 		}
 	}
@@ -134,8 +134,8 @@ func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 
 func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	switch {
-	case i.over != nil:
-		return i.over
+	case i.ended != nil:
+		return i.ended
 	case i.replies != nil:
 		return i.receiveBoth(ctx, sink)
 	case i.hooks.Receive == nil && i.hooks.Ended == nil:
@@ -155,7 +155,7 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 	if i.hooks.Ended != nil {
 		err = i.hooks.Ended(err)
 	}
-	i.over = err
+	i.ended = err
 	return err, true
 }
 
@@ -194,9 +194,9 @@ type interceptSink struct {
 	refused error // what Send of sink has returned last
 }
 
-// look shows the hook a message, unless it has seen it. It is false when there is nothing
+// callReceiveHook shows the hook a message, unless it has seen it. It is false when there is nothing
 // to do for it.
-func (s *interceptSink) look(m jsonrpc.Message) bool {
+func (s *interceptSink) callReceiveHook(m jsonrpc.Message) bool {
 	switch {
 	case !s.handing:
 	case s.was == m.Key():
@@ -228,7 +228,7 @@ func (s *interceptSink) handed() {
 }
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
-	if !s.look(m) {
+	if !s.callReceiveHook(m) {
 		return true
 	}
 	if s.reply != nil {
@@ -253,7 +253,7 @@ func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 }
 
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if s.look(m) {
+	if s.callReceiveHook(m) {
 		if s.refused = s.send(ctx); s.refused != nil {
 			return s.refused
 		}
@@ -315,7 +315,7 @@ type replies struct {
 	stop    context.CancelFunc          // ends that Receive
 	refused error                       // why sink did not take a reply
 	cancel  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
-	over    error                       // there will be no Receive any more
+	ended   error                       // there will be no Receive any more
 	changed chan struct{}               // closed when sink or over changes; nil: nobody waits for it
 }
 
@@ -366,7 +366,7 @@ func (r *replies) send(ctx context.Context, m jsonrpc.Message) error {
 			return err
 		}
 		r.mu.Lock()
-		if r.sink != nil || r.over != nil {
+		if r.sink != nil || r.ended != nil {
 			r.mu.Unlock()
 			continue
 		}
@@ -392,7 +392,7 @@ func (r *replies) hand(ctx context.Context, m jsonrpc.Message) error {
 	handing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
-	sink, over := r.sink, r.over
+	sink, over := r.sink, r.ended
 	switch {
 	case over != nil:
 	case sink != nil:
@@ -412,8 +412,8 @@ func (r *replies) hand(ctx context.Context, m jsonrpc.Message) error {
 	r.cancel = nil
 	switch {
 	case err == nil:
-	case r.over != nil:
-		return r.over
+	case r.ended != nil:
+		return r.ended
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default: // as if the peer had sent it: the next Receive begins with it
@@ -432,7 +432,7 @@ func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) 
 	defer r.done()
 	for {
 		r.mu.Lock()
-		if r.early.Len() == 0 || r.over != nil { // then the Conn says how it ends
+		if r.early.Len() == 0 || r.ended != nil { // then the Conn says how it ends
 			r.sink, r.stop, r.refused = sink, stop, nil
 			r.wake()
 			r.mu.Unlock()
@@ -451,8 +451,8 @@ func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) 
 		r.cancel = nil
 		if err == nil {
 			r.early.Pop()
-		} else if r.over != nil {
-			err = r.over
+		} else if r.ended != nil {
+			err = r.ended
 		}
 		r.mu.Unlock()
 		if err != nil {
@@ -466,8 +466,8 @@ func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) 
 func (r *replies) shut(over bool) (refused error) {
 	r.mu.Lock()
 	r.sink = nil
-	if over && r.over == nil {
-		r.over = io.ErrClosedPipe
+	if over && r.ended == nil {
+		r.ended = io.ErrClosedPipe
 	}
 	if r.cancel != nil {
 		r.cancel()
@@ -486,8 +486,8 @@ func (r *replies) shut(over bool) (refused error) {
 func (r *replies) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over == nil {
-		r.over = io.ErrClosedPipe
+	if r.ended == nil {
+		r.ended = io.ErrClosedPipe
 	}
 	if r.cancel != nil {
 		r.cancel()

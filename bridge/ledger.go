@@ -14,15 +14,15 @@ import (
 
 // call is one request that is owed an answer.
 type call struct {
-	id       jsonrpc.ID
-	method   string
-	token    jsonrpc.ID  // of progress; zero: none
-	task     bool        // augmented as a task: its token outlives the response (J13)
-	size     int         // bytes that are kept of it, in all books together
-	lasts    bool        // they are kept when it is answered, too
-	timeout  *time.Timer // nil: none
-	deadline time.Time   // when there is a timeout: it is not put off beyond this
-	among    inProgress  // of all calls
+	id         jsonrpc.ID
+	method     string
+	token      jsonrpc.ID  // of progress; zero: none
+	task       bool        // augmented as a task: its token outlives the response (J13)
+	size       int         // bytes that are kept of it, in all books together
+	lasts      bool        // they are kept when it is answered, too
+	timeout    *time.Timer // nil: none
+	deadline   time.Time   // when there is a timeout: it is not put off beyond this
+	inProgress inProgress  // of all calls
 }
 
 // ledger keeps the requests that one side owes the other an answer to.
@@ -30,25 +30,25 @@ type call struct {
 // A response leaves the books in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
-	max    int             // calls at once
-	all    *Calls          // in which these are, too; nil: in none
-	ctx    context.Context // of the conversation, for all
-	by     canceller       // who can cancel these, for all
-	asked  bool            // they are the server's
-	share  *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
-	timers sync.WaitGroup  // time-outs that are running or may still run
+	max      int             // calls at once
+	all      *Calls          // in which these are, too; nil: in none
+	ctx      context.Context // of the conversation, for all
+	by       canceller       // who can cancel these, for all
+	ofServer bool            // they are the server's
+	share    *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
+	timers   sync.WaitGroup  // time-outs that are running or may still run
 
-	mu      sync.Mutex
-	calls   map[jsonrpc.ID]*call
-	tokens  map[jsonrpc.ID]*call // those with a progress token
-	same    bool                 // some had the same token at the same time
-	tasks   map[jsonrpc.ID]bool  // progress tokens of tasks
-	handing int                  // answers taken but not settled yet
-	closed  bool                 // nothing may be opened any more
-	listens int                  // of calls, subscriptions
-	watched bool                 // quiet is wanted; set before there is a call
-	quiet   time.Time            // since when nothing but subscriptions is owed
-	empty   chan struct{}        // closed when somebody waits for it and nothing is owed
+	mu          sync.Mutex
+	calls       map[jsonrpc.ID]*call
+	tokens      map[jsonrpc.ID]*call // those with a progress token
+	sharedToken bool                 // some had the same token at the same time
+	tasks       map[jsonrpc.ID]bool  // progress tokens of tasks
+	handing     int                  // answers taken but not settled yet
+	closed      bool                 // nothing may be opened any more
+	listens     int                  // of calls, subscriptions
+	watched     bool                 // quiet is wanted; set before there is a call
+	quiet       time.Time            // since when nothing but subscriptions is owed
+	empty       chan struct{}        // closed when somebody waits for it and nothing is owed
 }
 
 func (l *ledger) init(max int) {
@@ -79,13 +79,13 @@ func (l *ledger) open(c *call) error {
 		return errTooMuch
 	}
 	l.calls[c.id] = c
-	c.among.by, c.among.ByServer = l.by, l.asked
-	l.all.begin(l.ctx, &c.among, c.method, c.id)
+	c.inProgress.by, c.inProgress.ByServer = l.by, l.ofServer
+	l.all.begin(l.ctx, &c.inProgress, c.method, c.id)
 	if c.method == say.Listen {
 		l.listens++
 	}
 	if !c.token.IsZero() {
-		l.same = l.same || l.tokens[c.token] != nil
+		l.sharedToken = l.sharedToken || l.tokens[c.token] != nil
 		l.tokens[c.token] = c
 	}
 	return nil
@@ -206,12 +206,12 @@ func (l *ledger) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.handing--
-	l.rest()
+	l.noteIdle()
 	l.signal()
 }
 
-// rest takes note of it when nothing is in progress any more. The caller holds mu.
-func (l *ledger) rest() {
+// noteIdle takes note of it when nothing is in progress any more. The caller holds mu.
+func (l *ledger) noteIdle() {
 	if l.watched && l.handing == 0 && len(l.calls) == l.listens {
 		l.quiet = time.Now()
 	}
@@ -250,7 +250,7 @@ func (l *ledger) end(id jsonrpc.ID, answered bool) (jsonrpc.ID, bool) {
 	if answered {
 		l.keepTask(c)
 	}
-	l.rest()
+	l.noteIdle()
 	l.signal()
 	return c.id, true
 }
@@ -349,16 +349,16 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
-	l.all.end(&c.among)
+	l.all.end(&c.inProgress)
 	if c.method == say.Listen {
 		l.listens--
 	}
 	if !c.lasts {
-		l.share.Give(c.size)
+		l.share.Release(c.size)
 	}
 	if l.tokens[c.token] == c {
 		delete(l.tokens, c.token)
-		if l.same { // which should not be, but then none of them is to suffer
+		if l.sharedToken { // which should not be, but then none of them is to suffer
 			for _, o := range l.calls {
 				if o.token == c.token {
 					l.tokens[c.token] = o

@@ -178,12 +178,12 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	// context of its own; the cause tells the directions why they stop.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
 	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, p.ctx, p
-	p.toClient.all, p.toClient.ctx, p.toClient.asked = p.opts.Calls, p.ctx, true
+	p.toClient.all, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
 	unwatch, watched := admission.InUse(parent, p.toServer.inProgress)
 	if watched {
 		p.toServer.watch()
 	}
-	late, stop := p.late(p.ctx, parent)
+	late, stop := p.graceContext(p.ctx, parent)
 	p.recv.init(late)
 	unstop := context.AfterFunc(parent, func() { p.recv.stop(errStopped) })
 	p.copying.Go(func() {
@@ -239,9 +239,9 @@ func isOrderlyEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, errStopped) || errors.Is(err, errHungUp) || errors.Is(err, context.Canceled)
 }
 
-// late returns a context that ends one grace after parent ends; stop ends it
+// graceContext returns a context that ends one grace after parent ends; stop ends it
 // at once.
-func (p *pump) late(ctx, parent context.Context) (late context.Context, stop func()) {
+func (p *pump) graceContext(ctx, parent context.Context) (late context.Context, stop func()) {
 	late, cancel := context.WithCancel(ctx)
 	p.graceTimers.Add(1)
 	unused := context.AfterFunc(parent, func() {

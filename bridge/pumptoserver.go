@@ -70,7 +70,7 @@ func (r *receiving) cause() error { return context.Cause(r.ctx) }
 // fromClient copies from the client to the server until the client ends or
 // Pump's ctx is done. What it waits for ends with late.
 func (p *pump) fromClient(late context.Context) error {
-	s := &toServerSink{pump: p, late: late}
+	s := &toServerSink{pump: p, graceCtx: late}
 	return s.ended(p.client.Receive(p.recv.ctx, s))
 }
 
@@ -88,7 +88,7 @@ func (s *toServerSink) ended(err error) error {
 		s.withdraw()
 	}
 	if !s.unsent.IsZero() && err == errHungUp { // it may be listening still
-		p.answer(s.late, s.unsent, jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
+		p.answer(s.graceCtx, s.unsent, jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
 	}
 	return err
 }
@@ -96,7 +96,7 @@ func (s *toServerSink) ended(err error) error {
 // toServerSink is what the client's Conn hands its messages to. Its calls do not overlap.
 type toServerSink struct {
 	*pump
-	late context.Context
+	graceCtx context.Context
 
 	// A message that is in the books, while the server has not taken it: as the server
 	// is to get it. The client's Conn offers it again, unless it has withdrawn it.
@@ -125,7 +125,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 			s.m = m
 		} else {
 			var ok bool
-			if s.m, ok = s.admit(s.late, m); !ok {
+			if s.m, ok = s.admit(s.graceCtx, m); !ok {
 				return true
 			}
 		}
@@ -194,7 +194,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return errStopped
 	}
 	if s.recv.begin() {
-		ctx = s.late
+		ctx = s.graceCtx
 	}
 	defer s.recv.end()
 	tried := s.isAdmitted(&m)
@@ -215,7 +215,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	case err == nil:
 		s.taken()
 		return nil
-	case s.late.Err() != nil:
+	case s.graceCtx.Err() != nil:
 		if s.m.Kind() != jsonrpc.Request {
 			return errStopped
 		}

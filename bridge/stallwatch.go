@@ -18,21 +18,21 @@ import (
 //
 // It has a timer as long as messages go, and not one for each of them.
 type StallWatch struct {
-	ctx    context.Context
-	cancel context.CancelFunc // of ctx, when the peer has left
-	hungUp func() error       // nil: nothing can be known
-	left   atomic.Bool
+	ctx          context.Context
+	cancel       context.CancelFunc // of ctx, when the peer has left
+	hungUp       func() error       // nil: nothing can be known
+	sinkReturned atomic.Bool
 
 	sends atomic.Uint64 // odd while one goes on
 	armed atomic.Bool
 	looks sync.WaitGroup
 
-	mu    sync.Mutex
-	over  bool
-	timer *time.Timer
+	mu       sync.Mutex
+	finished bool
+	timer    *time.Timer
 
-	seen  uint64    // sends at the last look; only look uses it, and since
-	since time.Time // since when the Sink is known to take nothing from a peer that has hung up
+	lastSends uint64    // sends at the last look; only look uses it, and since
+	since     time.Time // since when the Sink is known to take nothing from a peer that has hung up
 }
 
 // errHungUp is how Receive ends when the receiver takes nothing more, and the peer does
@@ -71,38 +71,38 @@ func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	}
 	w.sends.Add(1)
 	if w.armed.CompareAndSwap(false, true) {
-		w.again()
+		w.setTimer()
 	}
 	err := sink.Send(w.ctx, m)
 	w.sends.Add(1)
-	if err != nil && w.left.Load() {
+	if err != nil && w.sinkReturned.Load() {
 		return errHungUp
 	}
 	return err
 }
 
-// again sets the timer.
-func (w *StallWatch) again() {
+// setTimer sets the timer.
+func (w *StallWatch) setTimer() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
+	if w.finished {
 		return
 	}
 	w.looks.Add(1)
-	w.timer = time.AfterFunc(hangUpEvery, w.look)
+	w.timer = time.AfterFunc(hangUpEvery, w.check)
 }
 
-func (w *StallWatch) look() {
+func (w *StallWatch) check() {
 	defer w.looks.Done()
 	n := w.sends.Load()
-	quiet := n == w.seen
-	w.seen = n
+	quiet := n == w.lastSends
+	w.lastSends = n
 	switch sending := n%2 == 1; {
 	case !quiet:
 		w.since = time.Time{}
 	case sending:
 		if w.mustGiveUp() && w.sends.Load() == n {
-			w.left.Store(true)
+			w.sinkReturned.Store(true)
 			w.cancel()
 			return
 		}
@@ -112,7 +112,7 @@ func (w *StallWatch) look() {
 			return
 		}
 	}
-	w.again()
+	w.setTimer()
 }
 
 // mustGiveUp reports whether the peer is gone, or has sent its last, and the Sink has taken nothing for too long since.
@@ -134,7 +134,7 @@ func (w *StallWatch) mustGiveUp() bool {
 // Stop ends the watch, when nothing more is sent. It waits for a look that goes on.
 func (w *StallWatch) Stop() {
 	w.mu.Lock()
-	w.over = true
+	w.finished = true
 	if w.timer != nil && w.timer.Stop() {
 		w.looks.Done()
 	}

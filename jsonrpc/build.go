@@ -33,9 +33,9 @@ const maxEdits = 8
 // corrects the index and scans nothing: the caller knows that the new text is valid
 // at its place. A late id is put into its place in the same copy.
 func (m Message) edited(edits ...edit) Message {
-	if m.late {
+	if m.spliceID {
 		var all [maxEdits]edit
-		m.late, m.joined = false, nil
+		m.spliceID, m.joined = false, nil
 		edits = inserted(all[:0], edits, edit{m.id, m.ident.text})
 	}
 	m.raw = replaced(m.raw, edits)
@@ -107,7 +107,7 @@ func (m *Message) moved(at span, length int) {
 // is zero, and if id is NullID and the message is not an error response.
 func (m Message) WithID(id ID) Message {
 	m.check(m.id, id, "id")
-	m.ident, m.late, m.joined = id, true, nil
+	m.ident, m.spliceID, m.joined = id, true, nil
 	if len(m.raw)+len(id.text) >= longSize {
 		m.joined = new(joined)
 	}

@@ -46,9 +46,9 @@ func (e *Error) Answers() bool {
 	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
 }
 
-// Asks reports whether the invalid message of a server was meant as a request, so that the
+// IsRequest reports whether the invalid message of a server was meant as a request, so that the
 // server waits for an answer to e.ID.
-func (e *Error) Asks() bool {
+func (e *Error) IsRequest() bool {
 	return e.Kind == Request && e.Marked && !e.ID.IsZero() && e.ID != NullID
 }
 

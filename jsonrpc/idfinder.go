@@ -17,14 +17,14 @@ const (
 // them. The zero value is ready. The text must be JSON: an IDFinder does not check it.
 // It is not for concurrent use.
 type IDFinder struct {
-	state    finderState
-	inString bool // in a string inside a value
-	escaped  bool // after a backslash in a string
-	keyEsc   bool // the key has escapes
-	twoIDs   bool
-	capture  bool // the value is the id and is being kept
-	depth    int  // of objects and arrays inside the value
-	seen     fields
+	state      finderState
+	inString   bool // in a string inside a value
+	escaped    bool // after a backslash in a string
+	keyEsc     bool // the key has escapes
+	twoIDs     bool
+	capture    bool // the value is the id and is being kept
+	depth      int  // of objects and arrays inside the value
+	seenFields fields
 
 	key   [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
 	keyN  int      // may be greater than len(key): no known key is so long
@@ -64,7 +64,7 @@ func (f *IDFinder) feed(c byte) {
 			f.state, f.keyN, f.keyEsc = finderInKey, 0, false
 		case '}':
 			f.state = finderDone
-			f.seen |= 1 // fieldOther: the object is complete
+			f.seenFields |= 1 // fieldOther: the object is complete
 		}
 	case finderInKey:
 		f.inKey(c)
@@ -105,11 +105,11 @@ func (f *IDFinder) beginValue() {
 	}
 	switch name := fieldOf(text, f.keyEsc); name {
 	case fieldID:
-		f.twoIDs = f.twoIDs || f.seen.has(fieldID)
-		f.seen |= 1 << fieldID
+		f.twoIDs = f.twoIDs || f.seenFields.has(fieldID)
+		f.seenFields |= 1 << fieldID
 		f.capture, f.idN, f.valid = true, 0, false
 	case fieldMethod, fieldResult, fieldError:
-		f.seen |= 1 << name
+		f.seenFields |= 1 << name
 	}
 }
 
@@ -185,11 +185,11 @@ func (f *IDFinder) endValue() {
 // is zero if there was none yet, if there were two, or if it is longer than 256 bytes. The
 // Kind is Invalid if it is not known.
 func (f *IDFinder) Result() (ID, Kind) {
-	kind := f.seen.kind(f.seen.has(fieldOther))
+	kind := f.seenFields.kind(f.seenFields.has(fieldOther))
 	if !f.valid || f.twoIDs {
 		return ID{}, kind
 	}
-	if string(f.id[:f.idN]) == "null" && f.seen.has(fieldError) {
+	if string(f.id[:f.idN]) == "null" && f.seenFields.has(fieldError) {
 		return NullID, kind
 	}
 	id, _ := ParseID(f.id[:f.idN])

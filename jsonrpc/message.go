@@ -39,7 +39,7 @@ type Message struct {
 	failure   bool  // outcome is an error
 	breaks    bool  // line breaks may stand between tokens
 	extended  bool  // the envelope has members that have no meaning there
-	late      bool  // raw has another id than ident; Bytes puts ident into its place
+	spliceID  bool  // raw has another id than ident; Bytes puts ident into its place
 
 	ident   ID      // the id
 	joined  *joined // of a long message whose id is late; nil for others
@@ -96,12 +96,12 @@ func (m *Message) join() []byte {
 
 // settled returns the message with the id in raw: it is not late.
 func (m Message) settled() Message {
-	if !m.late {
+	if !m.spliceID {
 		return m
 	}
 	m.raw = m.Bytes()
 	m.moved(m.id, len(m.ident.text))
-	m.late, m.joined = false, nil
+	m.spliceID, m.joined = false, nil
 	return m
 }
 
@@ -109,9 +109,9 @@ func (m Message) settled() Message {
 // two messages that were parsed from equal bytes have not. It keeps the message's bytes, and is
 // smaller than a Message. The zero Key is that of an invalid message.
 type Key struct {
-	first *byte
-	late  bool
-	ident ID
+	first    *byte
+	spliceID bool
+	ident    ID
 }
 
 // Key returns the message's Key.
@@ -119,7 +119,7 @@ func (m *Message) Key() Key {
 	if len(m.raw) == 0 {
 		return Key{}
 	}
-	return Key{&m.raw[0], m.late, m.ident}
+	return Key{&m.raw[0], m.spliceID, m.ident}
 }
 
 // TextID stands for the bytes of a message but for its id. Messages with the same TextID are copies of one Message, or
@@ -139,7 +139,7 @@ func (m *Message) TextID() TextID {
 
 // Size returns the length of Bytes.
 func (m *Message) Size() int {
-	if !m.late {
+	if !m.spliceID {
 		return len(m.raw)
 	}
 	return len(m.raw) - int(m.id.end-m.id.start) + len(m.ident.text)
@@ -149,7 +149,7 @@ func (m *Message) Size() int {
 // long message, Bytes has to copy the message; to write the parts one after the other
 // costs less. The caller must not change them.
 func (m *Message) Parts() (first []byte, id string, rest []byte) {
-	if !m.late {
+	if !m.spliceID {
 		return m.raw, "", nil
 	}
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
@@ -168,7 +168,7 @@ func (m *Message) sliceID(s span) ID { return ID{string(m.slice(s))} }
 // Bytes returns the message as it crossed the wire. The caller must not change it.
 func (m *Message) Bytes() []byte {
 	switch {
-	case !m.late:
+	case !m.spliceID:
 		return m.raw
 	case m.joined == nil:
 		return m.join()

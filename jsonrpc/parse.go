@@ -101,16 +101,16 @@ func (s fields) kind(complete bool) Kind {
 // because the id for the answer may come later in the text.
 type parser struct {
 	scanner
-	m         Message
-	last      span // the value of the envelope's last member
-	seen      fields
-	metaToken span // params._meta.progressToken
-	token     span // params.progressToken
-	badParams bool
-	nullID    bool
-	twoIDs    bool
-	shape     string // the first fault of shape
-	shapeAt   int
+	m          Message
+	last       span // the value of the envelope's last member
+	seenFields fields
+	metaToken  span // params._meta.progressToken
+	token      span // params.progressToken
+	badParams  bool
+	nullID     bool
+	twoIDs     bool
+	shape      string // the first fault of shape
+	shapeAt    int
 }
 
 // trim returns data without a leading byte order mark and without white space around it,
@@ -169,7 +169,7 @@ func (p *parser) error(cut int) *Error {
 	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.tooLong(p.m.id) {
 		e.ID = ID{string(p.slice(p.m.id))}
 	}
-	e.Kind, e.Marked = p.seen.kind(p.fault == ""), p.seen.has(fieldJSONRPC)
+	e.Kind, e.Marked = p.seenFields.kind(p.fault == ""), p.seenFields.has(fieldJSONRPC)
 	return e
 }
 
@@ -225,7 +225,7 @@ func (p *parser) member(seen *fields, once fields) (f field, ok bool) {
 func (p *parser) envelope() {
 	const once = 1<<fieldJSONRPC | 1<<fieldID | 1<<fieldMethod | 1<<fieldParams | 1<<fieldResult | 1<<fieldError
 	for more := p.open(); more; more = p.next() {
-		f, ok := p.member(&p.seen, once)
+		f, ok := p.member(&p.seenFields, once)
 		if !ok {
 			return
 		}
@@ -390,10 +390,10 @@ func (p *parser) errorObject() {
 
 // finish makes the checks that need the whole envelope, and completes the index.
 func (p *parser) finish() {
-	result, failure := p.seen.has(fieldResult), p.seen.has(fieldError)
-	method, id := p.seen.has(fieldMethod), p.seen.has(fieldID)
+	result, failure := p.seenFields.has(fieldResult), p.seenFields.has(fieldError)
+	method, id := p.seenFields.has(fieldMethod), p.seenFields.has(fieldID)
 	switch {
-	case !p.seen.has(fieldJSONRPC):
+	case !p.seenFields.has(fieldJSONRPC):
 		p.refuse(0, `"jsonrpc" is missing in the object`)
 	case result && failure:
 		p.refuse(0, "both a result and an error in the object")
@@ -408,7 +408,7 @@ func (p *parser) finish() {
 	case method && p.badParams:
 		p.refuse(int(p.m.params.start), "the params must be an object or an array")
 	}
-	p.m.kind = p.seen.kind(true)
+	p.m.kind = p.seenFields.kind(true)
 	if p.bounds(); p.shape != "" {
 		return
 	}
@@ -422,7 +422,7 @@ func (p *parser) finish() {
 		p.m.known = knownMethods.find(p.slice(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
 	if p.m.kind == Response {
-		p.m.extended = p.m.extended || p.seen.has(fieldParams)
+		p.m.extended = p.m.extended || p.seenFields.has(fieldParams)
 	}
 }
 
@@ -436,16 +436,16 @@ func (p *parser) bounds() {
 	case Notification:
 		p.m.token = p.token
 		p.bound("params.requestId", p.m.requestID)
-		p.boundSaid("the progress token", p.m.token)
+		p.boundRepeated("the progress token", p.m.token)
 	case Response:
-		p.boundSaid("the id", p.m.id)
+		p.boundRepeated("the id", p.m.id)
 	}
 	p.bound("the method", p.m.method)
 }
 
-// boundSaid refuses a value whose decoded text is longer than MaxName. It is for names that
+// boundRepeated refuses a value whose decoded text is longer than MaxName. It is for names that
 // a peer repeats, perhaps with escapes that were not there before.
-func (p *parser) boundSaid(name string, s span) {
+func (p *parser) boundRepeated(name string, s span) {
 	if !p.tooLong(s) {
 		return
 	}

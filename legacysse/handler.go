@@ -168,7 +168,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
-	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
+	s.origin.Remote, s.origin.Principal = h.opts.Guard.RemoteAddr(r), s.owner
 	h.wg.Go(func() { h.serve(slot, s, access.TokenContext(r)) })
 	return s, nil
 }
@@ -190,8 +190,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 		s.end(errTokenRemoved)
 	})()
 	s.ctx = ctx
-	s.seen.How = s.how
-	h.ended(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s))
+	s.origin.How = s.endText
+	h.ended(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
 // ended ends a session whose bridge.Handler has returned err.
@@ -199,9 +199,9 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 //go:noinline
 func (h *Handler) ended(slot *admission.Slot, s *session, err error) {
 	s.in.drop()
-	if how, failed := s.how(err); !s.seen.Observed() && failed {
+	if how, failed := s.endText(err); !s.origin.Observed() && failed {
 		h.logEnded(s, err)
-	} else if !s.seen.Observed() && context.Cause(slot.Context()) == bridge.ErrReclaimed {
+	} else if !s.origin.Observed() && context.Cause(slot.Context()) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
 	}
 	s.end(errSessionEnded)
@@ -214,9 +214,9 @@ func (h *Handler) ended(slot *admission.Slot, s *session, err error) {
 	}
 }
 
-// how returns how the session has ended, whose bridge.Handler returns err.
-func (s *session) how(err error) (text string, failed bool) {
-	why := s.over()
+// endText returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) endText(err error) (text string, failed bool) {
+	why := s.endCause()
 	switch {
 	case err != nil && !(why != nil && errors.Is(err, why)) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true

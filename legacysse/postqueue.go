@@ -22,7 +22,7 @@ import (
 // POST calls the Sink, which does not wait then, and while the fields are looked at. The
 // goroutine of Receive calls the Sink without turn, and only while sink is nil.
 type postQueue struct {
-	came chan struct{} // holds one element when something was added to queue
+	wakeup chan struct{} // holds one element when something was added to queue
 
 	turn  sync.Mutex
 	sink  bridge.Sink // of a Receive that waits for messages; nil: there is none
@@ -74,7 +74,7 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 	it := &incoming{m, share, make(chan struct{})}
 	p.queue = append(p.queue, it)
 	select {
-	case p.came <- struct{}{}:
+	case p.wakeup <- struct{}{}:
 	default:
 	}
 	if first { // what a Sink was offered it is offered again
@@ -99,7 +99,7 @@ func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) erro
 func (p *postQueue) await(ctx context.Context, sink bridge.Sink) {
 	for p.isIdle(ctx, sink) {
 		select {
-		case <-p.came:
+		case <-p.wakeup:
 		case <-ctx.Done():
 		}
 	}

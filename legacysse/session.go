@@ -52,7 +52,7 @@ type session struct {
 	refuse  context.CancelFunc
 	ending  sync.Once
 	onEnd   func()
-	seen    observe.SessionOrigin
+	origin  observe.SessionOrigin
 	closing context.Context // done when the owner has closed the session
 	close   context.CancelFunc
 	written chan struct{} // closed when the event stream has ended
@@ -68,13 +68,13 @@ func newSession(owner string) *session {
 	s.life, s.endLife = context.WithCancelCause(context.Background())
 	s.taking, s.refuse = context.WithCancel(s.life)
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.in.came = make(chan struct{}, 1)
+	s.in.wakeup = make(chan struct{}, 1)
 	s.touch()
 	return s
 }
 
 // tag names the session in the log, where its id would be a key to it.
-func (s *session) tag() string { return s.seen.Tag(s.id[:6]) }
+func (s *session) tag() string { return s.origin.Tag(s.id[:6]) }
 
 func (s *session) touch() { s.active.Store(time.Now().UnixNano()) }
 
@@ -86,13 +86,13 @@ func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.activ
 // first, unless the owner has closed the session.
 func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	if s.closing.Err() != nil {
-		return s.over()
+		return s.endCause()
 	}
 	receiving, sending, end := s.receiveContexts(ctx)
 	defer end()
 	err := s.in.receive(receiving, sending, sink)
 	// The end of a session ends the context of its Handler too, but says more.
-	if why := s.over(); why != nil && errors.Is(err, context.Canceled) {
+	if why := s.endCause(); why != nil && errors.Is(err, context.Canceled) {
 		err = why
 	}
 	return err
@@ -163,8 +163,8 @@ func (s *session) end(why error) {
 	})
 }
 
-// over returns why the session is over; nil: it is not.
-func (s *session) over() error { return context.Cause(s.life) }
+// endCause returns why the session is over; nil: it is not.
+func (s *session) endCause() error { return context.Cause(s.life) }
 
 // accept hands a message on, with what it holds of the budget. It waits while
 // the server does not take what came before. When nothing more is taken, what waits is refused. With an

@@ -89,7 +89,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 			out.Line(sse.Event{Name: "message"}, line)
 		}
 		clear(batch)
-		if last && s.over() == bridge.ErrReclaimed { // the transport has no better place for it
+		if last && s.endCause() == bridge.ErrReclaimed { // the transport has no better place for it
 			out.Comment(bridge.ErrReclaimed.Error())
 		}
 		if err := out.Flush(); err != nil {

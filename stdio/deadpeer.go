@@ -19,11 +19,11 @@ var errDeadPeer = errors.New("the connection was lost: the peer does not answer 
 // trying for a quarter of an hour. (Linux could be told how long to try,
 // TCP_USER_TIMEOUT, but would then also give up a peer that is alive and busy.)
 type deadPeer struct {
-	nc    net.Conn
-	found func() // called once at most
-	look  func(net.Conn) (silent time.Duration, waiting bool)
-	timer lazytimer.Timer // is set while something is on its way; calls check
-	dead  atomic.Bool
+	nc        net.Conn
+	found     func() // called once at most
+	readState func(net.Conn) (silent time.Duration, waiting bool)
+	timer     lazytimer.Timer // is set while something is on its way; calls check
+	dead      atomic.Bool
 }
 
 // watchPeer returns a deadPeer that calls found in a goroutine of its own; nil: the
@@ -36,7 +36,7 @@ func watchPeer(nc net.Conn, found func()) *deadPeer {
 }
 
 func newDeadPeer(nc net.Conn, found func(), look func(net.Conn) (time.Duration, bool)) *deadPeer {
-	d := &deadPeer{nc: nc, found: found, look: look}
+	d := &deadPeer{nc: nc, found: found, readState: look}
 	d.timer.Do = d.check
 	return d
 }
@@ -50,7 +50,7 @@ func (d *deadPeer) sending() {
 
 // check looks whether the peer has acknowledged anything since the timer was set.
 func (d *deadPeer) check() {
-	switch silent, waiting := d.look(d.nc); {
+	switch silent, waiting := d.readState(d.nc); {
 	case waiting && silent >= deadAfter:
 		if d.dead.CompareAndSwap(false, true) {
 			d.found()

@@ -130,7 +130,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 	case !due:
 	case c.opts.Peer == Client:
 		return jsonrpc.Message{}, c.Send(ctx, reply)
-	case e.Asks():
+	case e.IsRequest():
 		c.refuse(reply)
 	}
 	return jsonrpc.Message{}, nil

@@ -61,9 +61,9 @@ func (c *Conn) tooLong() string {
 
 func (in *intake) take(n int) bool { return in == nil || in.share.Take(n) }
 
-func (in *intake) give(n int) {
+func (in *intake) release(n int) {
 	if in != nil {
-		in.share.Give(n)
+		in.share.Release(n)
 	}
 }
 

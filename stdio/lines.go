@@ -56,8 +56,8 @@ type lines struct {
 	long [][]byte // chunks before buf of a line that has not ended
 	from int      // where the line begins in long[0]
 
-	over    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
-	dropped int               // bytes of it
+	tooLongID *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
+	dropped   int               // bytes of it
 
 	err error // how the stream ended
 }
@@ -124,15 +124,15 @@ func (l *lines) take() (line, error) {
 	if ln.size > l.max {
 		l.drop(end)
 		ln.tooLong = true
-		ln.id, ln.kind = l.over.Result()
-		l.over, l.dropped = nil, 0
+		ln.id, ln.kind = l.tooLongID.Result()
+		l.tooLongID, l.dropped = nil, 0
 	} else if len(l.long) > 0 {
 		beyond := len(l.long) * chunkSize
 		if !l.intake.take(ln.size) {
 			return line{}, errTooMuch
 		}
 		ln.text, ln.owned = l.join(end), true
-		l.intake.give(beyond)
+		l.intake.release(beyond)
 	} else {
 		ln.text = l.buf[l.r:end]
 	}
@@ -165,17 +165,17 @@ func (l *lines) forgetLong() {
 // drop throws away the line up to end, after a look for its id.
 func (l *lines) drop(end int) {
 	l.dropped = l.size(end)
-	if l.over == nil {
-		l.over = new(jsonrpc.IDFinder)
+	if l.tooLongID == nil {
+		l.tooLongID = new(jsonrpc.IDFinder)
 	}
 	for i, chunk := range l.long {
 		if i == 0 {
 			chunk = chunk[l.from:]
 		}
-		l.over.Write(chunk)
+		l.tooLongID.Write(chunk)
 	}
 	l.forgetLong()
-	l.over.Write(l.buf[l.r:end])
+	l.tooLongID.Write(l.buf[l.r:end])
 	l.r = end
 	l.intake.passed()
 }

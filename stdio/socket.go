@@ -200,7 +200,7 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 		if err == io.EOF && hungUp != nil && hungUp() == net.ErrClosed {
 			return errBothWays
 		}
-		return lost(err)
+		return networkError(err)
 	})
 }
 
@@ -229,7 +229,7 @@ func (c *socketConn) hungUp() func() error {
 // Send implements bridge.Conn.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	c.watch.sending()
-	return lost(c.Conn.Send(ctx, m))
+	return networkError(c.Conn.Send(ctx, m))
 }
 
 // TrySend implements bridge.Conn.
@@ -241,8 +241,8 @@ func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	return c.Conn.TrySend(m)
 }
 
-// lost makes an error of the network one that a client may see.
-func lost(err error) error {
+// networkError makes an error of the network one that a client may see.
+func networkError(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -39,8 +39,8 @@ type callTable struct {
 	made   uint64                  // calls that there have been
 }
 
-// taken returns an id that cannot be used: by a call in flight, or twice among requests (J3).
-func (t *callTable) taken(requests []jsonrpc.Message) (used jsonrpc.ID, ok bool) {
+// unusableID returns an id that cannot be used: by a call in flight, or twice among requests (J3).
+func (t *callTable) unusableID(requests []jsonrpc.Message) (used jsonrpc.ID, ok bool) {
 	for i, m := range requests {
 		_, used := t.byID[m.ID()]
 		if used || slices.ContainsFunc(requests[:i], func(o jsonrpc.Message) bool { return o.ID() == m.ID() }) {
@@ -91,8 +91,8 @@ func (t *callTable) isTask(token jsonrpc.ID) bool {
 	return ok
 }
 
-// any returns one of the calls in flight; nil: there is none.
-func (t *callTable) any() *call {
+// anyCall returns one of the calls in flight; nil: there is none.
+func (t *callTable) anyCall() *call {
 	for _, c := range t.byID {
 		return c
 	}

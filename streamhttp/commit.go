@@ -54,7 +54,7 @@ func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
 			return st.due
 		}
 		if awaited {
-			st.late = true
+			st.isDue = true
 			st.reader.wakeUnlessHeld()
 		}
 		q.first, st.nextDue = st.nextDue, nil

@@ -16,11 +16,11 @@ const maxDeferred = 1000
 // B.3): requests for a while, notifications for as long as they are of use. The
 // session's lock guards it.
 type deferred struct {
-	requests []*deferredRequest    // oldest first
-	expiry   lazytimer.Timer       // calls session.expireDeferred
-	early    deferredNotifications // what must wait for initialized
-	backlog  deferredNotifications // what waits for a standalone stream
-	warned   bool                  // that notifications are dropped
+	requests          []*deferredRequest    // oldest first
+	expiry            lazytimer.Timer       // calls session.expireDeferred
+	beforeInitialized deferredNotifications // what must wait for initialized
+	backlog           deferredNotifications // what waits for a standalone stream
+	warned            bool                  // that notifications are dropped
 }
 
 // deferredRequest is a server request that waits for a stream to travel on.
@@ -53,7 +53,7 @@ func (d *deferred) cancel(id jsonrpc.ID) {
 // clear forgets everything.
 func (d *deferred) clear() {
 	d.requests = nil
-	d.early.takeAll()
+	d.beforeInitialized.takeAll()
 	d.backlog.takeAll()
 }
 
@@ -129,11 +129,11 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 		return
 	}
 	if s.handshake.tooEarly(m) {
-		if !s.deferred.early.fits(m, s.opts.ReplayBytes) {
+		if !s.deferred.beforeInitialized.fits(m, s.opts.ReplayBytes) {
 			s.warnLost(m, "too many before the client is initialized")
 			return
 		}
-		s.deferred.early.add(m)
+		s.deferred.beforeInitialized.add(m)
 		return
 	}
 	backlog := &s.deferred.backlog
@@ -227,7 +227,7 @@ func (s *session) retryDeferred() {
 
 // releaseEarly sends the notifications on their way that had come too early.
 func (s *session) releaseEarly() {
-	for _, m := range s.deferred.early.takeAll() {
+	for _, m := range s.deferred.beforeInitialized.takeAll() {
 		s.route(m, s.target(m))
 	}
 }

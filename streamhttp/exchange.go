@@ -52,7 +52,7 @@ type exchange struct {
 	over  bool        // the request is answered, or never will be; set with clock held as well
 
 	clock   sync.Mutex       // never held during a write
-	came    time.Time        // when the Handler began to serve the request
+	began   time.Time        // when the Handler began to serve the request
 	timer   *lazytimer.Timer // calls tick; nil: it was not set yet
 	unwatch func() bool      // ends the watch over the client; nil: there is none yet
 	done    chan struct{}    // closed when over is set; nil: nobody has asked for it
@@ -62,7 +62,7 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
 	ctx := identity.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
-	if share.Counts() {
+	if share.IsCounted() {
 		ctx = bridge.WithPassed(ctx, func(kept int) {
 			e.m = jsonrpc.Message{} // its bytes are the server's now
 			share.Keep(kept)
@@ -117,7 +117,7 @@ func (e *exchange) answered() <-chan struct{} {
 func (e *exchange) refuse(no *era.Refusal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lost() == nil {
+	if e.lossCause() == nil {
 		_ = e.answer(e.r.Context(), no.Response(e.id))
 	}
 }
@@ -128,7 +128,7 @@ func (e *exchange) scheduleCommit() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
 	if e.timer == nil && !e.over {
-		e.tickAt(e.came.Add(e.h.opts.CommitModern))
+		e.tickAt(e.began.Add(e.h.opts.CommitModern))
 	}
 }
 
@@ -162,7 +162,7 @@ func (e *exchange) tickLater() {
 // tick begins the stream, or says something on it because nobody else does.
 func (e *exchange) tick() {
 	if !e.mu.TryLock() { // somebody does, or drops something
-		e.again()
+		e.scheduleTick()
 		return
 	}
 	defer e.mu.Unlock()
@@ -181,8 +181,8 @@ func (e *exchange) tick() {
 // commitRetry is when tick looks again whose reply has not begun.
 const commitRetry = 10 * time.Millisecond
 
-// again has tick called again: soon, if the reply is still to begin.
-func (e *exchange) again() {
+// scheduleTick has tick called again: soon, if the reply is still to begin.
+func (e *exchange) scheduleTick() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
 	switch {
@@ -194,8 +194,8 @@ func (e *exchange) again() {
 	}
 }
 
-// lost returns why the client gets nothing any more; nil: it does.
-func (e *exchange) lost() error {
+// lossCause returns why the client gets nothing any more; nil: it does.
+func (e *exchange) lossCause() error {
 	if e.r.Context().Err() != nil {
 		e.cancel(errClientGone)
 		return errClientGone
@@ -238,7 +238,7 @@ func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 			return io.EOF
 		default:
 		}
-		if e.lost() != nil {
+		if e.lossCause() != nil {
 			return e.sendCancellation(ctx, sink)
 		}
 		if e.ctx.Err() != nil {
@@ -283,7 +283,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	if e.over {
 		return errAnswered
 	}
-	if err := e.lost(); err != nil {
+	if err := e.lossCause(); err != nil {
 		return err
 	}
 	switch {
@@ -313,7 +313,7 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer e.mu.Unlock()
-	if e.over || e.isEvent(m) || e.lost() != nil {
+	if e.over || e.isEvent(m) || e.lossCause() != nil {
 		return false
 	}
 	return quick.Write(func() {
@@ -451,7 +451,7 @@ func (e *exchange) settle() {
 // end ends a request that the server does not answer: with an error, if anybody is there
 // to read it.
 func (e *exchange) end(ctx context.Context) {
-	why := e.lost()
+	why := e.lossCause()
 	switch {
 	case e.over:
 	case why == nil:
@@ -491,7 +491,7 @@ var (
 func (e *exchange) Close(error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.reply.left { // nobody looks at what becomes of it
+	if e.reply.releasedConn { // nobody looks at what becomes of it
 		return nil
 	}
 	ctx := e.r.Context()
@@ -510,7 +510,7 @@ func (e *exchange) release() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.end(e.r.Context())
-	e.reply.leave()
+	e.reply.releaseConn()
 	if !e.reply.begun {
 		abort()
 	}

@@ -68,7 +68,7 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 // serveSSE writes a stream until it is finished, the client has gone, or
 // another connection takes the stream over. Meanwhile the server gets todo.
 func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
-	seen := s.seen.Session()
+	seen := s.origin.Session()
 	if seen == nil {
 		h.writeSSE(w, r, s, st, rd, todo)
 		return
@@ -123,7 +123,7 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 			case <-taken:
 				continue
 			case <-rd.wake:
-			case <-rd.gone:
+			case <-rd.superseded:
 				return "another connection has taken it over"
 			case <-r.Context().Done():
 				return "the client has gone"

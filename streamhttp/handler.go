@@ -277,7 +277,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}
-	observe.Belongs(w, &s.seen)
+	observe.Belongs(w, &s.origin)
 	return s
 }
 
@@ -323,7 +323,7 @@ func (h *Handler) tidy() {
 			h.mu.Unlock()
 			for _, s := range all {
 				if s.tidy(now) {
-					if !s.seen.Observed() {
+					if !s.origin.Observed() {
 						h.opts.Logger.Info("session ended: idle for too long", "session", s.tag())
 					}
 					s.end("the session was idle for too long")

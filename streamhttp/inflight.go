@@ -38,9 +38,9 @@ func (x *exchanges) add(e *exchange, max int) error {
 		x.shares[e.Party()]++
 	}
 	x.wg.Add(1)
-	e.came = time.Now()
+	e.began = time.Now()
 	if len(x.fresh) == 1 { // else the time is set
-		x.timer.AtLatest(e.came.Add(x.after))
+		x.timer.AtLatest(e.began.Add(x.after))
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 	var no *era.Refusal
 	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMethod]
 	switch {
-	case len(version) > 0 && q.meta.Version != nil && !only(version, q.meta.Version):
+	case len(version) > 0 && q.meta.Version != nil && !isOnly(version, q.meta.Version):
 		no = mismatchOf(wire.HeaderVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
 		no = era.UnsupportedVersion(h.opts.Eras, q.meta.Revision())
@@ -123,7 +123,7 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFact
 	if q.twice != "" {
 		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
 	}
-	if version := r.Header[wire.HeaderVersion]; q.meta.Version[0] == '"' && !only(version, q.meta.Version) {
+	if version := r.Header[wire.HeaderVersion]; q.meta.Version[0] == '"' && !isOnly(version, q.meta.Version) {
 		return mismatchOf(wire.HeaderVersion, version, era.KeyVersion) // MI8
 	}
 	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9

@@ -170,7 +170,7 @@ func TestServerModernReply(t *testing.T) {
 	if err := p.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil || !d.until.Load().Equal(longAgo) {
 		t.Errorf("the write goes on: %v", err)
 	}
-	p.leave()
+	p.releaseConn()
 	d.until.Store(nil)
 	p.abortFor(two.Done())
 	if d.until.Load() != nil {

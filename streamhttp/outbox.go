@@ -37,7 +37,7 @@ func (o *outbox) pass() <-chan struct{} {
 			}
 			o.pending = o.s.posts.offer(o.messages[0], share)
 		}
-		if taken := o.s.posts.taken(o.pending); taken != nil {
+		if taken := o.s.posts.whenTaken(o.pending); taken != nil {
 			return taken
 		}
 		o.delivered()
@@ -59,22 +59,22 @@ func (o *outbox) takeBack() []jsonrpc.Message {
 	return o.messages
 }
 
-// restWait is how long the rest of a batch waits for the server to take it when
+// passRestWait is how long the rest of a batch waits for the server to take it when
 // there is nobody left to answer.
-const restWait = time.Minute
+const passRestWait = time.Minute
 
-// rest passes on the notifications and responses that are left of a batch which
+// passRest passes on the notifications and responses that are left of a batch which
 // the server has begun to take: the end of its reply, or of the connection, is
 // none of theirs, and the server may wait for them (LI9). It returns what the
 // server has not got.
-func (o *outbox) rest() []jsonrpc.Message {
+func (o *outbox) passRest() []jsonrpc.Message {
 	left := o.takeBack()
 	if !o.begun || len(left) == 0 || o.s.stateless {
 		return left
 	}
 	requests := onlyRequests(left)
 	o.messages = slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request })
-	enough := time.NewTimer(restWait)
+	enough := time.NewTimer(passRestWait)
 	defer enough.Stop()
 	for over := false; !over; {
 		taken := o.pass()
@@ -136,7 +136,7 @@ func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Shar
 // the server does not take what came before.
 func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
 	p := s.posts.offer(m, share)
-	taken := s.posts.taken(p)
+	taken := s.posts.whenTaken(p)
 	if taken == nil {
 		return nil
 	}

@@ -139,10 +139,10 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	if !h.start(w, r, s, m.ID()) {
 		return
 	}
-	observe.Belongs(w, &s.seen)
+	observe.Belongs(w, &s.origin)
 	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
 	defer func() {
-		if !s.begun() {
+		if !s.isEstablished() {
 			s.end("initialize failed")
 		}
 	}()
@@ -211,7 +211,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			if p.rd.setAnswer(nil) {
 				return
 			}
-			p.s.withdraw(todo.rest())
+			p.s.withdraw(todo.passRest())
 			abort()
 		}
 		if p.rd.setAnswer(nil) {
@@ -220,7 +220,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		// Before the look at the stream: of what comes because of it, we are told.
 		taken = todo.pass()
 		whole, stream := p.s.reply(p.st)
-		if len(todo.messages) > 0 && p.s.over() {
+		if len(todo.messages) > 0 && p.s.isOver() {
 			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
@@ -229,7 +229,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			}
 			todo.messages = nil // the end of the session has answered every request
 		}
-		if p.opens && (stream || p.s.begun()) {
+		if p.opens && (stream || p.s.isEstablished()) {
 			p.w.Header()[wire.HeaderSession] = []string{p.s.id}
 		}
 		switch {
@@ -239,7 +239,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		case stream || timeUp:
 			p.s.commit(p.st)
 			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
-			p.s.undelivered(todo.rest())
+			p.s.undelivered(todo.passRest())
 			return
 		case whole != nil && late == nil: // no call is left that commitTimer would find
 			late = time.After(time.Until(p.st.due))

@@ -37,13 +37,13 @@ type postQueue struct {
 
 // pendingMessage is a message in a postQueue, whose lock guards it.
 type pendingMessage struct {
-	m       jsonrpc.Message
-	share   *budget.Share // what it holds of the budget; mostly nil
-	offered bool          // to the Sink, which may take it now
-	refused bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
-	left    bool          // its POST has left it to the queue
-	taken   bool
-	done    chan struct{} // closed when it is taken; nil: nobody has asked for it
+	m         jsonrpc.Message
+	share     *budget.Share // what it holds of the budget; mostly nil
+	offered   bool          // to the Sink, which may take it now
+	refused   bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
+	abandoned bool          // its POST has left it to the queue
+	taken     bool
+	done      chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
 
 func newPostQueue() *postQueue { return &postQueue{wakeup: make(chan struct{}, 1)} }
@@ -65,7 +65,7 @@ func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessag
 func (q *postQueue) put(m jsonrpc.Message) {
 	q.mu.Lock()
 	if q.err == nil {
-		q.waiting = append(q.waiting, &pendingMessage{m: m, left: true})
+		q.waiting = append(q.waiting, &pendingMessage{m: m, abandoned: true})
 	}
 	q.mu.Unlock()
 	q.wakeReceiver()
@@ -112,8 +112,8 @@ func (q *postQueue) firstIfIdle() (*pendingMessage, bridge.Sink) {
 	return q.waiting[0], q.sink
 }
 
-// taken returns what is closed when p is taken; nil when it is.
-func (q *postQueue) taken(p *pendingMessage) <-chan struct{} {
+// whenTaken returns what is closed when p is taken; nil when it is.
+func (q *postQueue) whenTaken(p *pendingMessage) <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if p.taken {
@@ -135,7 +135,7 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	case p.taken:
 		return nil, false
 	case p.offered:
-		p.left = true
+		p.abandoned = true
 		if q.err != nil {
 			p.free()
 		}
@@ -254,7 +254,7 @@ func (q *postQueue) end(err error) {
 	q.mu.Lock()
 	q.err = err
 	for _, p := range q.waiting {
-		if p.left {
+		if p.abandoned {
 			p.free()
 		}
 	}

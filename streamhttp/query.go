@@ -67,7 +67,7 @@ func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
 
 // claims reports whether the request is a modern one (ED1).
 func (q *requestFacts) claims() bool {
-	return means(q.meta.Version, era.NewestModern) || q.meta.Claims()
+	return textIs(q.meta.Version, era.NewestModern) || q.meta.Claims()
 }
 
 // namesModern reports whether a version header names a modern revision.
@@ -89,13 +89,13 @@ func trim(value string) string {
 	return strings.Trim(value, " \t")
 }
 
-// only reports whether a header was sent once, with what a raw JSON string means.
-func only(values []string, raw []byte) bool {
-	return len(values) == 1 && means(raw, trim(values[0]))
+// isOnly reports whether a header was sent once, with what a raw JSON string means.
+func isOnly(values []string, raw []byte) bool {
+	return len(values) == 1 && textIs(raw, trim(values[0]))
 }
 
-// means reports whether a raw JSON string means text.
-func means(raw []byte, text string) bool {
+// textIs reports whether a raw JSON string means text.
+func textIs(raw []byte, text string) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
 	}
@@ -139,14 +139,14 @@ func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFac
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
 		return mismatchOf(wire.HeaderName, values, "params."+key)
-	case h.opts.RawNames && means(q.name, trim(values[0])):
+	case h.opts.RawNames && textIs(q.name, trim(values[0])):
 		return nil
 	}
 	got, err := toolheader.Decode(values[0])
 	switch {
 	case err != nil:
 		return mismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
-	case !means(q.name, got):
+	case !textIs(q.name, got):
 		return mismatchOf(wire.HeaderName, values, "params."+key)
 	}
 	return nil

@@ -5,9 +5,9 @@ import "sync"
 // reader is the HTTP exchange by which a client reads a stream: what waits on the stream is
 // written as its reply.
 type reader struct {
-	wake chan struct{} // has a token when there may be something to do
-	gone chan struct{} // closed when another connection took the stream over
-	held bool          // wakeUnlessHeld does nothing: whoever set held calls answerAndWake after it has let go of the lock
+	wake       chan struct{} // has a token when there may be something to do
+	superseded chan struct{} // closed when another connection took the stream over
+	held       bool          // wakeUnlessHeld does nothing: whoever set held calls answerAndWake after it has let go of the lock
 
 	mu      sync.Mutex  // held while answer is called
 	answer  func() bool // writes the whole answer to a POST, see setAnswer; nil: not now
@@ -15,7 +15,7 @@ type reader struct {
 }
 
 func newReader() *reader {
-	return &reader{wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	return &reader{wake: make(chan struct{}, 1), superseded: make(chan struct{})}
 }
 
 // wakeUnlessHeld makes the exchange look at its stream. The caller holds the session's lock.

@@ -123,7 +123,7 @@ func (k *retention) remove(st *stream) {
 // written moves the first n pending events of st to what is kept.
 func (k *retention) written(st *stream, n int) {
 	k.keep(st, n, time.Now())
-	k.fit()
+	k.makeFit()
 }
 
 // park counts what waits on a stream without a reader. false: there is no room for it.
@@ -136,7 +136,7 @@ func (k *retention) park(st *stream) bool {
 func (k *retention) parkMore(bytes, events int) bool {
 	k.parked.bytes += bytes
 	k.parked.events += events
-	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.fit()
+	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.makeFit()
 }
 
 func (k *retention) unpark(st *stream) {
@@ -147,9 +147,9 @@ func (k *retention) unpark(st *stream) {
 	}
 }
 
-// fit counts what is kept in the budget. Where there is no room for it, what was written
+// makeFit counts what is kept in the budget. Where there is no room for it, what was written
 // before goes first; false: there is none even so.
-func (k *retention) fit() bool {
+func (k *retention) makeFit() bool {
 	for !k.budget.Hold(k.replay.bytes + k.parked.bytes) {
 		if len(k.order) == 0 {
 			return false

@@ -14,13 +14,13 @@ type reply struct {
 	http.ResponseWriter
 	begun bool // it has a status; its writers have a lock of their own
 
-	mu      sync.Mutex // never held during a write
-	writing bool
-	writes  uint64          // begun
-	watched <-chan struct{} // the end of a context, at which the write that is for it is broken off
-	unwatch func() bool
-	aborted bool
-	left    bool // net/http goes on with the connection
+	mu           sync.Mutex // never held during a write
+	writing      bool
+	writes       uint64          // begun
+	watched      <-chan struct{} // the end of a context, at which the write that is for it is broken off
+	unwatch      func() bool
+	aborted      bool
+	releasedConn bool // net/http goes on with the connection
 }
 
 // begin is called before something is written that may have to wait, and end
@@ -81,7 +81,7 @@ func (p *reply) aborter() func() {
 
 // abort breaks off what is being written; the caller holds the lock.
 func (p *reply) abort() {
-	if p.writing && !p.left {
+	if p.writing && !p.releasedConn {
 		p.aborted = true
 		_ = http.NewResponseController(p.ResponseWriter).SetWriteDeadline(longAgo)
 	}
@@ -117,10 +117,10 @@ func (p *reply) flush(stall time.Duration) {
 	_ = p.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a silence, too
 }
 
-// leave leaves the reply to net/http.
-func (p *reply) leave() {
+// releaseConn leaves the reply to net/http.
+func (p *reply) releaseConn() {
 	p.mu.Lock()
 	p.forget()
-	p.left = true
+	p.releasedConn = true
 	p.mu.Unlock()
 }

@@ -57,7 +57,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		return r.streamForCancel(m.CancelledID())
 	}
 	if r.stateless {
-		if c := r.calls.any(); c != nil {
+		if c := r.calls.anyCall(); c != nil {
 			return c.stream
 		}
 		return nil

@@ -34,13 +34,13 @@ const highWater = 256 << 10
 // POSTs were read, one at a time (postQueue). What the server sends reaches each stream
 // in the order of Send; between streams there is no order.
 type session struct {
-	id    string
-	owner string // the principal that opened it; "" when nobody was authenticated (LI25)
-	opts  *HandlerOptions
-	posts *postQueue
-	done  chan struct{} // closed by end
-	onEnd func()
-	seen  observe.SessionOrigin
+	id     string
+	owner  string // the principal that opened it; "" when nobody was authenticated (LI25)
+	opts   *HandlerOptions
+	posts  *postQueue
+	done   chan struct{} // closed by end
+	onEnd  func()
+	origin observe.SessionOrigin
 
 	mu       sync.Mutex // guards all that follows
 	ended    bool
@@ -149,7 +149,7 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	if len(s.calls.byID)+len(requests) > maxCalls {
 		return nil, nil, jsonrpc.ID{}, errTooManyCalls
 	}
-	if used, ok := s.calls.taken(requests); ok {
+	if used, ok := s.calls.unusableID(requests); ok {
 		return nil, nil, used, nil
 	}
 	st := s.newStream(false)
@@ -162,9 +162,9 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	return st, st.reader, jsonrpc.ID{}, nil
 }
 
-// begun reports whether the initialize exchange has left a session that the
+// isEstablished reports whether the initialize exchange has left a session that the
 // client knows: it was answered, or its reply is a stream that goes on.
-func (s *session) begun() bool {
+func (s *session) isEstablished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls.byID {
@@ -175,8 +175,8 @@ func (s *session) begun() bool {
 	return s.handshake.answered
 }
 
-// over reports whether the session takes no more messages of the client.
-func (s *session) over() bool {
+// isOver reports whether the session takes no more messages of the client.
+func (s *session) isOver() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended || s.handshake.rejected
@@ -198,7 +198,7 @@ func (s *session) revision() string {
 }
 
 // tag names the session in logs; the id itself is a credential of sorts.
-func (s *session) tag() string { return s.seen.Tag(s.id[:6]) }
+func (s *session) tag() string { return s.origin.Tag(s.id[:6]) }
 
 // passed notes what a message of the client says about the session, once the server has it.
 func (s *session) passed(m jsonrpc.Message) {

@@ -40,7 +40,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	h.mu.Lock()
 	h.sessions[s.id] = s
 	h.mu.Unlock()
-	s.seen.Remote, s.seen.Principal = h.opts.Guard.RemoteAddr(r), s.owner
+	s.origin.Remote, s.origin.Principal = h.opts.Guard.RemoteAddr(r), s.owner
 	go h.serve(slot, s, access.PrincipalContext(r))
 	return true
 }
@@ -53,24 +53,24 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	ctx := slot.Context()
 	stop, _ := admission.InUse(ctx, s.inUse)
 	defer stop()
-	s.seen.How = func(err error) (string, bool) { return s.how(ctx, err) }
-	h.ended(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.seen), s))
+	s.origin.How = func(err error) (string, bool) { return s.endText(ctx, err) }
+	h.ended(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
 // ended ends a session whose bridge.Handler has returned err.
 //
 //go:noinline
 func (h *Handler) ended(ctx context.Context, s *session, err error) {
-	if how, failed := s.how(ctx, err); !s.seen.Observed() && failed {
+	if how, failed := s.endText(ctx, err); !s.origin.Observed() && failed {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
-	} else if !s.seen.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
+	} else if !s.origin.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
 		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
 	}
 	s.end("the server has ended the session")
 }
 
-// how returns how the session has ended, whose bridge.Handler returns err.
-func (s *session) how(ctx context.Context, err error) (text string, failed bool) {
+// endText returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) endText(ctx context.Context, err error) (text string, failed bool) {
 	s.mu.Lock()
 	text = s.why
 	s.mu.Unlock()

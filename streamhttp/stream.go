@@ -33,7 +33,7 @@ type stream struct {
 	parked      bool    // nobody is connected, and pending waits for a resumption
 	detached    time.Time
 	due         time.Time     // when the reply to its POST becomes a stream, unless it is complete
-	late        bool          // that time has come
+	isDue       bool          // that time has come
 	nextDue     *stream       // in the session's commitTimer
 	committed   bool          // a client was told its event ids
 	closed      bool          // nothing more will be appended
@@ -93,7 +93,7 @@ func (st *stream) reply() (whole []event, stream bool) {
 		}
 	}
 	if !st.closed {
-		return nil, st.late
+		return nil, st.isDue
 	}
 	return st.pending, len(st.pending) == 0
 }

@@ -48,7 +48,7 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 		}
 		return nil, nil, nil
 	}
-	s.kept.fit()
+	s.kept.makeFit()
 	return st, s.attach(st), nil
 }
 
@@ -57,7 +57,7 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 func (s *session) attach(st *stream) *reader {
 	r := newReader()
 	if st.reader != nil {
-		close(st.reader.gone)
+		close(st.reader.superseded)
 	}
 	st.reader = r
 	if st.get {
@@ -201,20 +201,20 @@ func (s *session) abandon(st *stream) {
 	st.unresumable = true
 	s.kept.remove(st)
 	if st.reader != nil {
-		s.kept.fit()
+		s.kept.makeFit()
 		return
 	}
 	s.kept.unpark(st)
 	left := st.pending
 	st.pending, st.bytes = nil, 0
-	s.kept.fit()
+	s.kept.makeFit()
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
 // tidyStreams drops what has become too old.
 func (s *session) tidyStreams(now time.Time) {
 	s.kept.expire(now)
-	s.kept.fit()
+	s.kept.makeFit()
 	for _, st := range s.kept.streams {
 		switch {
 		case st.reader != nil:

@@ -59,13 +59,13 @@ func (s *Spec) lookPath() (string, error) {
 		}
 	}
 	if denied != nil {
-		return "", fmt.Errorf("command %q: %w: make it executable", s.shown(s.Path), cause(denied))
+		return "", fmt.Errorf("command %q: %w: make it executable", s.displayName(s.Path), cause(denied))
 	}
 	advice := "install it or give its full path"
 	if strings.Contains(s.Path, " ") {
 		advice = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 	}
-	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.shown(s.Path), advice, fs.ErrNotExist)
+	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.displayName(s.Path), advice, fs.ErrNotExist)
 }
 
 // path checks a command that is given with its directory.
@@ -81,15 +81,15 @@ func (s *Spec) path() (string, error) {
 	found, err := exec.LookPath(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("command %q: %w: make it executable%s", s.shown(s.Path), cause(err), s.tried(file))
+		return "", fmt.Errorf("command %q: %w: make it executable%s", s.displayName(s.Path), cause(err), s.triedFile(file))
 	case err != nil:
-		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.shown(s.Path), cause(err), s.startsAt(), s.tried(file))
+		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.displayName(s.Path), cause(err), s.startsAt(), s.triedFile(file))
 	}
 	return found, nil
 }
 
-// tried says which file was looked for, where that is not what is written and nothing in it may be secret.
-func (s *Spec) tried(file string) string {
+// triedFile says which file was looked for, where that is not what is written and nothing in it may be secret.
+func (s *Spec) triedFile(file string) string {
 	if file == s.Path || s.Shown != "" || s.ShownDir != "" {
 		return ""
 	}
@@ -106,7 +106,7 @@ func (s *Spec) startsAt() string {
 
 // explainStart explains the system's error for a file that lookPath has accepted.
 func (s *Spec) explainStart(err error, path string) error {
-	path, err = s.shown(path), cause(err)
+	path, err = s.displayName(path), cause(err)
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("command %q: %w: a script needs a first line such as #!/bin/sh", path, err)
@@ -118,9 +118,9 @@ func (s *Spec) explainStart(err error, path string) error {
 	return fmt.Errorf("command %q: %w", path, err)
 }
 
-// shown returns the name of the command in errors. path is Path, or where the command was
+// displayName returns the name of the command in errors. path is Path, or where the command was
 // found.
-func (s *Spec) shown(path string) string { return cmp.Or(s.Shown, path) }
+func (s *Spec) displayName(path string) string { return cmp.Or(s.Shown, path) }
 
 func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 

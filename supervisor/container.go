@@ -29,8 +29,8 @@ type container struct {
 	Private bool // the directory of IDFile is ours, and IDFile the only file in it
 	Remove  bool // the engine removes the container when it has ended
 
-	key  int                        // names the container to the watchdog
-	tell func(id string, err error) // Spec.OnContainer
+	key         int                        // names the container to the watchdog
+	onContainer func(id string, err error) // Spec.OnContainer
 }
 
 // withContainer returns the container that s will run with the program at path, and a Spec
@@ -43,19 +43,19 @@ func (s *Spec) withContainer(path string) (*container, *Spec) {
 	}
 	c := &container{
 		Engine: path, Globals: line.globals, Env: s.Env, Dir: s.Dir, IDFile: line.cidFile, Remove: line.remove,
-		tell: s.OnContainer,
+		onContainer: s.OnContainer,
 	}
-	if c.tell == nil {
-		c.tell = func(string, error) {}
+	if c.onContainer == nil {
+		c.onContainer = func(string, error) {}
 	}
 	switch {
 	case strings.HasPrefix(path, "/snap/"): // such a program has a /tmp of its own
-		c.tell("", errors.New("programs from a snap cannot tell which container they run"))
+		c.onContainer("", errors.New("programs from a snap cannot tell which container they run"))
 		return nil, s
 	case c.IDFile == "":
 		dir, err := os.MkdirTemp("", "mcp-bridge-")
 		if err != nil {
-			c.tell("", err)
+			c.onContainer("", err)
 			return nil, s
 		}
 		c.IDFile, c.Private = filepath.Join(dir, "cid"), true
@@ -221,7 +221,7 @@ func (p *Process) endContainer() error {
 	if id == "" && err == nil {
 		return nil
 	}
-	c.tell(id, err)
+	c.onContainer(id, err)
 	if err != nil {
 		return fmt.Errorf("stop %s: its container: %w", p.name, err)
 	}

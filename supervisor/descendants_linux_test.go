@@ -278,8 +278,8 @@ func TestSubreapForgets(t *testing.T) {
 	mustStop(t, p)
 	unreap()
 	unreap()
-	if len(children.orphans) != 0 || len(children.own) != 0 {
-		t.Errorf("left: %v, %v", children.orphans, children.own)
+	if len(children.orphans) != 0 || len(children.ownPIDs) != 0 {
+		t.Errorf("left: %v, %v", children.orphans, children.ownPIDs)
 	}
 }
 

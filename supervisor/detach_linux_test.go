@@ -51,7 +51,7 @@ func TestDetach(t *testing.T) {
 	}
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	if len(children.own) != 0 {
-		t.Errorf("left: %v", children.own)
+	if len(children.ownPIDs) != 0 {
+		t.Errorf("left: %v", children.ownPIDs)
 	}
 }

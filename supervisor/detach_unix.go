@@ -27,6 +27,6 @@ func startDetached(path string, args, env []string, files [3]*os.File) (wait fun
 		children.mu.Lock()
 		defer children.mu.Unlock()
 		c.reapZombie()
-		delete(children.own, pid)
+		delete(children.ownPIDs, pid)
 	}, nil
 }

@@ -95,7 +95,7 @@ type Process struct {
 	stop      sync.Once
 	stopErr   error
 	reapOnce  sync.Once
-	asked     atomic.Bool // Stop was called
+	stopAsked atomic.Bool // Stop was called
 	abandoned atomic.Bool // Stop has given up: the waiter goroutine reaps the process
 }
 
@@ -157,7 +157,7 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 // wait is the waiter goroutine: it waits for the exit and then for the end of stderr.
 func (p *Process) wait(stderrEnd <-chan struct{}) {
 	p.exitErr = p.child.wait()
-	asked := p.asked.Load()
+	asked := p.stopAsked.Load()
 	close(p.exited)
 	p.stdout.processExited()
 	if p.abandoned.Load() {

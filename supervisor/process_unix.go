@@ -48,10 +48,10 @@ func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File,
 
 // enter puts a child that was just started into the table. The caller holds the lock.
 func (t *childTable) enter(pid int) {
-	if t.own == nil {
-		t.own = make(map[int]bool)
+	if t.ownPIDs == nil {
+		t.ownPIDs = make(map[int]bool)
 	}
-	t.own[pid] = true
+	t.ownPIDs[pid] = true
 }
 
 // children is the one table of the children of this operating-system process.
@@ -62,7 +62,7 @@ var children childTable
 // whoever holds the lock may signal any pid in the table.
 type childTable struct {
 	mu      sync.Mutex
-	own     map[int]bool
+	ownPIDs map[int]bool
 	orphans map[int]string    // adopted children and their markers, see reaper_linux.go
 	unsure  map[int]time.Time // orphans that have no marker yet, and since when
 	adopts  bool              // Subreap was called
@@ -81,7 +81,7 @@ func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*
 func (c *child) reap() {
 	children.mu.Lock()
 	c.reapZombie()
-	delete(children.own, c.pid)
+	delete(children.ownPIDs, c.pid)
 	children.mu.Unlock()
 	c.release()
 }
@@ -122,8 +122,8 @@ func (c *child) killStrays() {
 	children.eachOrphan(c.marker, func(pid int) { _ = unix.Kill(pid, unix.SIGKILL) })
 }
 
-// gone reports whether the group is empty and no stray is left. The child must be reaped.
-func (c *child) gone() bool {
+// isGone reports whether the group is empty and no stray is left. The child must be reaped.
+func (c *child) isGone() bool {
 	if !c.groupGone.Load() {
 		if !c.groupEmpty() {
 			return false

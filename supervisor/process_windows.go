@@ -160,8 +160,8 @@ type jobAccounting struct {
 	PageFaults, Total, Active, TotalTerminated uint32
 }
 
-// gone reports whether the job is empty, and closes an empty job.
-func (c *child) gone() bool {
+// isGone reports whether the job is empty, and closes an empty job.
+func (c *child) isGone() bool {
 	if c.job == 0 {
 		return true
 	}

@@ -158,7 +158,7 @@ func (t *childTable) adopted() []int {
 		}
 		living, died := pids[:0], false
 		for _, pid := range pids {
-			if t.own[pid] {
+			if t.ownPIDs[pid] {
 				continue
 			}
 			if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {

@@ -36,10 +36,10 @@ func (w StopWaits) withDefaults() StopWaits {
 type stopStep struct {
 	name   string
 	action func()
-	// again is called repeatedly during the wait. It signals descendants that were not
+	// onStrays is called repeatedly during the wait. It signals descendants that were not
 	// known before, each once. May be nil.
-	again func()
-	wait  time.Duration
+	onStrays func()
+	wait     time.Duration
 }
 
 // stopTable is what Stop does, in this order, until everything has ended.
@@ -80,7 +80,7 @@ func (p *Process) Kill() error {
 
 func (p *Process) runStop() error {
 	gone := false
-	p.asked.Store(true)
+	p.stopAsked.Store(true)
 	for _, step := range p.stopTable() {
 		if p.onStop != nil && !p.hasExited() {
 			p.onStop(step.name)
@@ -121,15 +121,15 @@ func (p *Process) awaitGone(step stopStep) bool {
 	p.reap()
 	// The system does not tell when a group becomes empty, so poll; once is mostly enough.
 	for delay := time.Millisecond; ; delay = min(2*delay, maxPoll) {
-		if p.child.gone() {
+		if p.child.isGone() {
 			return true
 		}
 		left := time.Until(end)
 		if left <= 0 {
 			return false
 		}
-		if step.again != nil {
-			step.again()
+		if step.onStrays != nil {
+			step.onStrays()
 		}
 		time.Sleep(min(delay, left))
 	}

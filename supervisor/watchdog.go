@@ -28,23 +28,25 @@ type watchdogPipe struct {
 	keys atomic.Int64
 }
 
-func (d *watchdogPipe) add(pgid int, marker string) { d.tell(fmt.Sprintf("+%d %s\n", pgid, marker)) }
-func (d *watchdogPipe) remove(pgid int)             { d.tell(fmt.Sprintf("-%d\n", pgid)) }
+func (d *watchdogPipe) add(pgid int, marker string) {
+	d.writeLine(fmt.Sprintf("+%d %s\n", pgid, marker))
+}
+func (d *watchdogPipe) remove(pgid int) { d.writeLine(fmt.Sprintf("-%d\n", pgid)) }
 
 // addContainer tells of a container and returns its key.
 func (d *watchdogPipe) addContainer(c *container) int {
 	key := int(d.keys.Add(1))
 	if text, err := json.Marshal(c); err == nil { // a container can always be marshalled
-		d.tell(fmt.Sprintf("[%d %s\n", key, text))
+		d.writeLine(fmt.Sprintf("[%d %s\n", key, text))
 	}
 	return key
 }
 
-func (d *watchdogPipe) removeContainer(key int) { d.tell(fmt.Sprintf("]%d\n", key)) }
+func (d *watchdogPipe) removeContainer(key int) { d.writeLine(fmt.Sprintf("]%d\n", key)) }
 
-// tell writes one line. A watchdog that has ended, or that does not read so that the pipe
+// writeLine writes one line. A watchdog that has ended, or that does not read so that the pipe
 // is full, gets no more lines: it must not delay Start and Stop.
-func (d *watchdogPipe) tell(line string) {
+func (d *watchdogPipe) writeLine(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.w == nil {

@@ -75,10 +75,10 @@ type conn struct {
 	expired atomic.Bool // the client's token has: nothing more is taken
 	out     *sendqueue.Queue
 
-	writing sync.Mutex      // held while messages are put into the wire
-	taken   func() bool     // whether the peer has taken all that was written; nil: that is never known
-	calls   calls           // of a client
-	idling  lazytimer.Timer // ends a conversation in which nothing is said
+	writing      sync.Mutex      // held while messages are put into the wire
+	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known
+	calls        calls           // of a client
+	idling       lazytimer.Timer // ends a conversation in which nothing is said
 
 	wg  sync.WaitGroup
 	end ending
@@ -105,7 +105,7 @@ type ending struct {
 }
 
 func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
-	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), taken: w.takenProbe()}
+	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.takenProbe()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	c.end.done = make(chan struct{})
 	c.end.closing, c.end.close = context.WithCancel(context.Background())

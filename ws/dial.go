@@ -39,14 +39,14 @@ const notHere = "there is no WebSocket server at this path; the URL of a Streama
 
 // dialer makes connections to one server.
 type dialer struct {
-	url    *url.URL
-	peer   *httpdial.Peer
-	host   string // the Host header, "": the URL's
-	header http.Header
-	rt     http.RoundTripper
-	close  func() // closes the transport's idle connections
-	opts   ClientOptions
-	seen   *observe.Session // is told of the handshakes and of the connections. nil is fine
+	url     *url.URL
+	peer    *httpdial.Peer
+	host    string // the Host header, "": the URL's
+	header  http.Header
+	rt      http.RoundTripper
+	close   func() // closes the transport's idle connections
+	opts    ClientOptions
+	session *observe.Session // is told of the handshakes and of the connections. nil is fine
 }
 
 func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dialer, error) {
@@ -59,7 +59,7 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 		return nil, err
 	}
 	u.User = nil
-	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts, seen: seen}
+	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts, session: seen}
 	header.Del("Host")
 	d.close = func() {}
 	if d.rt == nil {
@@ -99,7 +99,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
-	d.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
+	d.session.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
 	return &dialedConn{conn: c, dialer: hand.dialer}, nil
 }
 
@@ -184,7 +184,7 @@ func (c *dialedConn) Close(error) error {
 		if isDone(c.end.done) {
 			why = c.dialer.peer.Withhold(c.end.err.Error())
 		}
-		defer c.dialer.seen.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "closed", Why: why})
+		defer c.dialer.session.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "closed", Why: why})
 	}
 	c.close(websocket.StatusNormalClosure, "")
 	return nil

@@ -190,10 +190,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 		return
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
-	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.how}
+	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.endText}
 	defer s.endWith(access.TokenContext(r))()
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
-	if how, failed := s.how(err); !seen.Observed() && failed {
+	if how, failed := s.endText(err); !seen.Observed() && failed {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
 			level = hclog.Debug

@@ -92,7 +92,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		return nil, errTooMuch
 	}
 	text := bytes.Join(all, nil)
-	c.reader.share.Give(beyond)
+	c.reader.share.Release(beyond)
 	return text, nil
 }
 
@@ -170,7 +170,7 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	case due && c.client:
 		c.calls.open.Add(1)
 		return c.Send(context.Background(), reply) == nil
-	case due && fault.Asks():
+	case due && fault.IsRequest():
 		c.out.TrySend(reply.Bytes())
 	}
 	return true

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	renewSteady     = 10 * time.Second // a connection that has lived so long was no failure
-	renewInitialize = time.Minute      // how long the answer to initialize may take
-	mostRetryAfter  = time.Minute      // of what the server says, how much is waited for
-	mostEarly       = 1000             // messages of a server that come before it has initialized
+	renewStableAfter = 10 * time.Second // a connection that has lived so long was no failure
+	renewInitialize  = time.Minute      // how long the answer to initialize may take
+	mostRetryAfter   = time.Minute      // of what the server says, how much is waited for
+	mostEarly        = 1000             // messages of a server that come before it has initialized
 )
 
 // reconnector makes the connections of a renewer.
@@ -49,7 +49,7 @@ func (k *reconnector) run() {
 			began := time.Now()
 			f = r.relay(l, early)
 			_ = l.conn.Close(nil)
-			if time.Since(began) >= renewSteady {
+			if time.Since(began) >= renewStableAfter {
 				failures = 0
 			}
 			again = k.lose(l, f, failures)

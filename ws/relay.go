@@ -41,17 +41,17 @@ func (r *renewer) fromServer(l *link, m jsonrpc.Message) (in, reply jsonrpc.Mess
 // replay tells a new connection what the client has told the old one (LE5). It is a
 // remoteconn.NewSession.
 type replay struct {
-	r       *renewer
-	conn    bridge.Conn
-	broken  *httpdial.Fault   // why the connection is of no use any more; nil: it is
-	early   []jsonrpc.Message // what the server has sent meanwhile
-	changed []jsonrpc.Message // what the client is told of the new session, with TellRenewed
+	r         *renewer
+	conn      bridge.Conn
+	brokenWhy *httpdial.Fault   // why the connection is of no use any more; nil: it is
+	early     []jsonrpc.Message // what the server has sent meanwhile
+	changed   []jsonrpc.Message // what the client is told of the new session, with TellRenewed
 }
 
 func (p *replay) run() *httpdial.Fault {
 	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitialize, Log: p.r.opts.Logger})
 	if f == nil {
-		f = p.broken
+		f = p.brokenWhy
 	}
 	return f
 }
@@ -74,8 +74,8 @@ func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 // Ask implements remoteconn.NewSession. Pings are answered meanwhile, all else waits for
 // the client.
 func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
-	if p.broken != nil {
-		return jsonrpc.Message{}, p.broken
+	if p.brokenWhy != nil {
+		return jsonrpc.Message{}, p.brokenWhy
 	}
 	if err := p.conn.Send(ctx, m); err != nil {
 		return jsonrpc.Message{}, p.fault(ctx, err)
@@ -91,8 +91,8 @@ func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *
 
 func (p *replay) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
-		p.broken = fault(err, p.r.opts.Where)
-		return p.broken
+		p.brokenWhy = fault(err, p.r.opts.Where)
+		return p.brokenWhy
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}

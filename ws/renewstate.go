@@ -173,7 +173,7 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 
 // downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
-	f := httpdial.Since(r.st.down, httpdial.ReasonDown, "not connected: "+r.st.down.Text)
+	f := httpdial.FaultSince(r.st.down, httpdial.ReasonDown, "not connected: "+r.st.down.Text)
 	if wait := time.Until(r.st.next); wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {

@@ -118,8 +118,8 @@ func (s *session) Close(err error) error {
 	return nil
 }
 
-// how returns how the session has ended, whose bridge.Handler returns err.
-func (s *session) how(err error) (text string, failed bool) {
+// endText returns how the session has ended, whose bridge.Handler returns err.
+func (s *session) endText(err error) (text string, failed bool) {
 	switch {
 	case err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true

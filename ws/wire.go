@@ -62,10 +62,10 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 //
 // The gathering is bounded because the owner flushes after each message.
 type wire struct {
-	rwc   io.ReadWriteCloser
-	stall time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
-	late  lazytimer.Timer // is set while something is being written
-	began time.Time
+	rwc     io.ReadWriteCloser
+	stall   time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
+	timeout lazytimer.Timer // is set while something is being written
+	began   time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
 	stalled atomic.Bool
@@ -86,7 +86,7 @@ const maxWaiting = chunkSize
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
-	w.late.Do = func() {
+	w.timeout.Do = func() {
 		w.stalled.Store(true)
 		w.cut()
 	}
@@ -247,11 +247,11 @@ func (w *wire) watch(on bool) {
 	defer w.mu.Unlock()
 	switch {
 	case !on:
-		w.late.Clear()
+		w.timeout.Clear()
 	case w.shortStall > 0 && (w.stall <= 0 || w.shortStall < w.stall):
-		w.late.After(w.shortStall)
+		w.timeout.After(w.shortStall)
 	case w.stall > 0:
-		w.late.After(w.stall)
+		w.timeout.After(w.stall)
 	}
 }
 
@@ -264,7 +264,7 @@ func (w *wire) shortenStall(stall time.Duration) {
 	}
 	w.stall = stall
 	if w.busy {
-		w.late.After(stall)
+		w.timeout.After(stall)
 	}
 }
 
@@ -281,7 +281,7 @@ func (w *wire) Close() error {
 	}
 	w.free.Broadcast()
 	w.mu.Unlock()
-	w.late.Stop()
+	w.timeout.Stop()
 	return w.cut()
 }
 

@@ -31,7 +31,7 @@ func (c *conn) write() {
 			clear(batch)
 		}
 		c.writing.Unlock()
-		if err == nil && idle && !c.more() {
+		if err == nil && idle && !c.awaitMore() {
 			return
 		}
 		if err != nil {
@@ -41,18 +41,18 @@ func (c *conn) write() {
 	}
 }
 
-// more waits until there is something to write. false: nothing comes any more.
-func (c *conn) more() bool {
+// awaitMore waits until there is something to write. false: nothing comes any more.
+func (c *conn) awaitMore() bool {
 	select {
 	case <-c.out.Ready():
-		return !isDone(c.end.done) || c.wanted()
+		return !isDone(c.end.done) || c.hasUnwritten()
 	case <-c.end.done: // out is closed before done is
-		return c.wanted()
+		return c.hasUnwritten()
 	}
 }
 
-// wanted reports whether something is still to be written after the end.
-func (c *conn) wanted() bool { return c.end.kept && c.out.Len() > 0 }
+// hasUnwritten reports whether something is still to be written after the end.
+func (c *conn) hasUnwritten() bool { return c.end.kept && c.out.Len() > 0 }
 
 func (c *conn) writeAll(batch [][]byte) error {
 	for _, text := range batch {
@@ -74,11 +74,11 @@ func (c *conn) writeAll(batch [][]byte) error {
 // writeInline writes a small message to a peer that has taken all that came before.
 // false: it is not small, or that is not so, and nothing was done.
 func (c *conn) writeInline(m jsonrpc.Message) bool {
-	if c.taken == nil || m.Size() > sockstate.MaxInline-frameHeader || !c.writing.TryLock() {
+	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInline-frameHeader || !c.writing.TryLock() {
 		return false
 	}
 	defer c.writing.Unlock()
-	if isDone(c.end.done) || c.out.Len() > 0 || c.wire.bufferedBytes() > 0 || !c.taken() {
+	if isDone(c.end.done) || c.out.Len() > 0 || c.wire.bufferedBytes() > 0 || !c.peerHasTaken() {
 		return false
 	}
 	// If it cannot be written, nor can what is queued: the writer finds out.

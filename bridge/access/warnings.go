@@ -8,9 +8,9 @@ import (
 // Warnings limits the warnings about refused requests, so that no client, and no web page,
 // can flood the log. The zero value is ready for use; any number of goroutines may use it.
 type Warnings struct {
-	mu    sync.Mutex
-	since time.Time
-	n     int // since then
+	mu          sync.Mutex
+	windowStart time.Time
+	n           int // since then
 }
 
 // Due counts a refusal, and reports whether to log it: it is one of the first ten in 15
@@ -20,8 +20,8 @@ func (w *Warnings) Due() bool {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if now.Sub(w.since) >= per {
-		w.since, w.n = now, 0
+	if now.Sub(w.windowStart) >= per {
+		w.windowStart, w.n = now, 0
 	}
 	w.n++
 	return w.n <= most

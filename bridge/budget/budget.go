@@ -74,7 +74,7 @@ func (b *Budget) Taken() int64 {
 }
 
 // Share returns what a message, or a conversation, of party will take: nothing yet.
-func (b *Budget) Share(party string) *Share { return &Share{of: b, party: party} }
+func (b *Budget) Share(party string) *Share { return &Share{budget: b, party: party} }
 
 // take takes n bytes for a party, or reports that it may not have so many.
 func (b *Budget) take(party string, n int64, small bool) bool {
@@ -92,8 +92,8 @@ func (b *Budget) take(party string, n int64, small bool) bool {
 	return true
 }
 
-// give gives back what take has taken.
-func (b *Budget) give(party string, n int64) {
+// release gives back what take has taken.
+func (b *Budget) release(party string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken -= n
@@ -106,7 +106,7 @@ func (b *Budget) give(party string, n int64) {
 // one goroutine at a time, which owes it a Free. nil holds what it likes. Most hold
 // so little that no lock is taken.
 type Share struct {
-	of      *Budget
+	budget  *Budget
 	party   string
 	held    int64
 	counted int64 // of the Budget
@@ -115,13 +115,13 @@ type Share struct {
 // Take takes n bytes more, or reports that there is no room for them; then
 // nothing has changed.
 func (s *Share) Take(n int) bool {
-	if s == nil || s.of == nil {
+	if s == nil || s.budget == nil {
 		return true
 	}
 	held := s.held + int64(n)
 	if need := held - Free - s.counted; need > 0 {
 		need = (need + step - 1) / step * step
-		if !s.of.take(s.party, need, held <= Small) {
+		if !s.budget.take(s.party, need, held <= Small) {
 			return false
 		}
 		s.counted += need
@@ -130,9 +130,9 @@ func (s *Share) Take(n int) bool {
 	return true
 }
 
-// Give gives n bytes of those taken back.
-func (s *Share) Give(n int) {
-	if s == nil || s.of == nil || n == 0 {
+// Release gives n bytes of those taken back.
+func (s *Share) Release(n int) {
+	if s == nil || s.budget == nil || n == 0 {
 		return
 	}
 	s.held -= int64(n)
@@ -143,7 +143,7 @@ func (s *Share) Give(n int) {
 	spare := s.counted - max(0, s.held-Free)
 	if spare = (spare/step - 1) * step; spare > 0 {
 		s.counted -= spare
-		s.of.give(s.party, spare)
+		s.budget.release(s.party, spare)
 	}
 }
 
@@ -153,17 +153,17 @@ func (s *Share) Hold(n int) bool {
 	if s == nil || int64(n) >= s.held {
 		return s == nil || s.Take(n-int(s.held))
 	}
-	s.Give(int(s.held) - n)
+	s.Release(int(s.held) - n)
 	return true
 }
 
 // Free gives everything back. It may be called more than once.
 func (s *Share) Free() {
-	if s == nil || s.of == nil {
+	if s == nil || s.budget == nil {
 		return
 	}
 	if s.counted > 0 {
-		s.of.give(s.party, s.counted)
+		s.budget.release(s.party, s.counted)
 	}
 	s.held, s.counted = 0, 0
 }

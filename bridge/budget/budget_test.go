@@ -57,7 +57,7 @@ func TestForMessages(t *testing.T) {
 		if !s.Take(1 << 40) {
 			t.Error("there is a limit")
 		}
-		s.Give(1)
+		s.Release(1)
 		s.Free()
 		if n := b.Taken(); n != 0 || b.Total() != -1 {
 			t.Errorf("%d bytes are taken of %d", n, b.Total())
@@ -81,7 +81,7 @@ func TestGive(t *testing.T) {
 				if n := random.IntN(100_000); random.IntN(2) == 0 {
 					s.Take(n)
 				} else if held := s.Held(); held > 0 {
-					s.Give(random.IntN(held + 1))
+					s.Release(random.IntN(held + 1))
 				}
 				if n := b.Taken(); n > 10*mib {
 					t.Errorf("%d bytes are taken", n)
@@ -95,7 +95,7 @@ func TestGive(t *testing.T) {
 	}
 	s := b.Share("")
 	s.Take(4*mib - budget.Small)
-	s.Give(3 * mib)
+	s.Release(3 * mib)
 	if n := b.Taken(); n > mib+budget.Small {
 		t.Errorf("%d bytes are counted for one MiB", n)
 	}
@@ -106,7 +106,7 @@ func TestGive(t *testing.T) {
 func TestFree(t *testing.T) {
 	b := budget.New(0)
 	s := b.Share("a")
-	if n := testing.AllocsPerRun(100, func() { s.Take(budget.Free); s.Give(budget.Free) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { s.Take(budget.Free); s.Release(budget.Free) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 	if s.Take(budget.Free + 1) {

@@ -37,7 +37,7 @@ func (s *server) giveUpListens() {
 	var overdue []*call
 	for _, call := range x.ledger.calls {
 		switch {
-		case call.listen == nil || !s.has(call) || call.listen.due.IsZero():
+		case call.listen == nil || !s.mayKnow(call) || call.listen.due.IsZero():
 		case !call.listen.due.After(now):
 			overdue = append(overdue, call)
 		case next.IsZero() || call.listen.due.Before(next):

@@ -21,8 +21,8 @@ type conn struct {
 	mux       *Mux
 	principal string // "": anybody
 
-	left  bool  // it has ended; under mux.mu
-	calls calls // in progress; under mux.mu
+	removed bool  // it has ended; under mux.mu
+	calls   calls // in progress; under mux.mu
 
 	inbox bridge.Inbox // for the client; full, which is in room.go, says what it may hold
 
@@ -107,7 +107,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 			c.push(nil, refusal.Response(id).WithRelated(id))
 			return nil
 		}
-		call.listen.asked = kept
+		call.listen.listenRequest = kept
 	}
 	no, err := c.open(call)
 	if no.Kind() != jsonrpc.Invalid {
@@ -146,7 +146,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if call.gone { // the server has ended, and it is answered
+	if call.over { // the server has ended, and it is answered
 		return true
 	}
 	x.ledger.remove(call)
@@ -188,7 +188,7 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 		return jsonrpc.NewError(call.id, code, text, data).WithRelated(call.id)
 	}
 	switch {
-	case c.left:
+	case c.removed:
 		return no, io.ErrClosedPipe
 	case x.closed:
 		return no, bridge.ErrClosing

@@ -16,11 +16,11 @@ import (
 func (s *server) users() []string {
 	users := make(map[string]bool)
 	for _, call := range s.mux.ledger.calls {
-		if s.has(call) && call.listen == nil {
+		if s.mayKnow(call) && call.listen == nil {
 			users[call.conn.principal] = true
 		}
 	}
-	if len(users) == 0 && s.used {
+	if len(users) == 0 && s.hadRequests {
 		users[s.lastUser] = true
 	}
 	return slices.Sorted(maps.Keys(users))
@@ -28,14 +28,14 @@ func (s *server) users() []string {
 
 // leftBy notes that a request in progress is one no more. It is called with mu held.
 func (s *server) leftBy(call *call) {
-	if s.has(call) && call.listen == nil {
-		s.used, s.lastUser = true, call.conn.principal
+	if s.mayKnow(call) && call.listen == nil {
+		s.hadRequests, s.lastUser = true, call.conn.principal
 	}
 }
 
-// part ends the Conns of these principals, because a server has ended for the reason
+// endConnsOf ends the Conns of these principals, because a server has ended for the reason
 // err. It is called with mu held, when the calls that it owed are answered.
-func (x *Mux) part(principals []string, err error) {
+func (x *Mux) endConnsOf(principals []string, err error) {
 	for c := range x.conns {
 		if slices.Contains(principals, c.principal) {
 			c.endAfter(&endOfServer{err})

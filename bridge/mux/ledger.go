@@ -22,7 +22,7 @@ type call struct {
 
 	server  *server // which has it, or is about to get it; nil: it waits for one
 	written bool    // the server may know of it
-	gone    bool    // answered or cancelled
+	over    bool    // answered or cancelled
 
 	cancelled atomic.Bool // nothing more about it reaches its client
 }
@@ -76,7 +76,7 @@ func (l *ledger) remove(call *call) {
 			delete(l.shares, c.principal)
 		}
 	}
-	call.gone = true
+	call.over = true
 }
 
 // requests returns how many calls there are, without subscriptions.

@@ -42,9 +42,9 @@ func (s *server) relistenLater(call *call) {
 	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
 	l.tries++
 	x.ledger.number(call)
-	l.again, call.written = true, false
-	s.late = append(s.late, lateListen{call, time.Now().Add(wait)})
-	signal(s.lost)
+	l.reopening, call.written = true, false
+	s.lateListens = append(s.lateListens, lateListen{call, time.Now().Add(wait)})
+	signal(s.lateAdded)
 }
 
 // lateListen is a subscription that is to be sent again.
@@ -58,7 +58,7 @@ func (s *server) nextListen() time.Time {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	var first time.Time
-	for _, l := range s.late {
+	for _, l := range s.lateListens {
 		if first.IsZero() || l.due.Before(first) {
 			first = l.due
 		}
@@ -66,24 +66,24 @@ func (s *server) nextListen() time.Time {
 	return first
 }
 
-// sendListens sends what is due of late. The writer calls it.
+// sendListens sends what is due of lateListens. The writer calls it.
 func (s *server) sendListens() {
 	s.mux.mu.Lock()
 	now := time.Now()
 	var due []*call
-	rest := s.late[:0]
-	for _, l := range s.late {
+	rest := s.lateListens[:0]
+	for _, l := range s.lateListens {
 		switch {
-		case l.call.gone || l.call.server != s:
+		case l.call.over || l.call.server != s:
 		case l.due.After(now):
 			rest = append(rest, l)
 		default:
 			due = append(due, l.call)
 		}
 	}
-	s.late = rest
+	s.lateListens = rest
 	s.mux.mu.Unlock()
 	for _, call := range due {
-		s.send(call, call.listen.asked)
+		s.send(call, call.listen.listenRequest)
 	}
 }

@@ -266,10 +266,10 @@ func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
 
 // removeConn forgets a client whose Conn is shut. It is called with mu held.
 func (x *Mux) removeConn(c *conn) {
-	if c.left {
+	if c.removed {
 		return
 	}
-	c.left = true
+	c.removed = true
 	for call := range c.calls.all() {
 		x.forget(call, goneReason, nil, nil)
 	}

@@ -40,8 +40,8 @@ type waits struct {
 	free chan struct{} // holds one element when there may be room again
 
 	// Under conn.mu.
-	want  int         // size of the largest message that is waited with; 0: none is
-	since bridge.Load // what the client had read when free was asked for, or somebody last looked
+	wantedSize int         // size of the largest message that is waited with; 0: none is
+	readBefore bridge.Load // what the client had read when free was asked for, or somebody last looked
 
 	// For whose turn it is.
 	spent time.Duration // for how long others had to wait, less the time since
@@ -111,10 +111,10 @@ func (c *conn) watchRoom(want int) {
 	}
 	w, o := c.waits, &c.mux.opts
 	if !c.inbox.IsNotifying() { // what was waited with before fits by now
-		w.want, w.since = 0, c.inbox.Taken()
+		w.wantedSize, w.readBefore = 0, c.inbox.Taken()
 	}
-	w.want = max(w.want, want)
-	c.inbox.NotifyBelow(bridge.Load{Messages: o.Unread / 2, Bytes: min(o.UnreadBytes/2, o.UnreadBytes-w.want)}, w.free)
+	w.wantedSize = max(w.wantedSize, want)
+	c.inbox.NotifyBelow(bridge.Load{Messages: o.Unread / 2, Bytes: min(o.UnreadBytes/2, o.UnreadBytes-w.wantedSize)}, w.free)
 }
 
 // lacksRoom reports whether there is no room for a message; then free will tell
@@ -201,8 +201,8 @@ func (c *conn) waiting() *waits {
 func (c *conn) progressed() bridge.Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	read, since := c.inbox.Taken(), c.waits.since
-	c.waits.since = read
+	read, since := c.inbox.Taken(), c.waits.readBefore
+	c.waits.readBefore = read
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 

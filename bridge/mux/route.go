@@ -15,12 +15,12 @@ import (
 
 // subscription is what a Mux remembers of an open subscription.
 type subscription struct {
-	asked    jsonrpc.Message // what has to be said to open it again (era.KeptListen)
-	honoured []byte          // what the server has agreed to; nil: it has not answered yet
-	again    bool            // a server that had it has ended
-	tries    int             // how often it was sent again in a row, to a server that lives
-	acked    time.Time       // when the server has acknowledged it; zero: it has not since it was sent
-	due      time.Time       // when it is given up without; zero: it is not waited for
+	listenRequest jsonrpc.Message // what has to be said to open it again (era.KeptListen)
+	honoured      []byte          // what the server has agreed to; nil: it has not answered yet
+	reopening     bool            // a server that had it has ended
+	tries         int             // how often it was sent again in a row, to a server that lives
+	acked         time.Time       // when the server has acknowledged it; zero: it has not since it was sent
+	due           time.Time       // when it is given up without; zero: it is not waited for
 }
 
 // Send hands one message of the server to whom it is for. It waits for nobody, but as
@@ -82,7 +82,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		}
 		x.mu.Lock()
 	}
-	gone := call.gone
+	gone := call.over
 	switch {
 	case gone:
 	case ends: // ST13
@@ -117,14 +117,14 @@ func (s *server) call(id jsonrpc.ID) *call {
 		return nil
 	}
 	call := s.mux.ledger.calls[n]
-	if call == nil || !s.has(call) {
+	if call == nil || !s.mayKnow(call) {
 		return nil
 	}
 	return call
 }
 
-// has reports whether the server may know of a call. It is called with mu held.
-func (s *server) has(call *call) bool { return call.server == s && call.written }
+// mayKnow reports whether the server may know of a call. It is called with mu held.
+func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
 
 // number returns the integer that an id is, which the server may have decoded
 // and encoded.
@@ -169,7 +169,7 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 		return s.toListen(m, m.Related(), mayWait)
 	case call == nil: // B.1
 		x.drop(m, "cannot be attributed to a request in progress")
-	case log && !call.wants(m):
+	case log && !call.wantsLog(m):
 		x.drop(m, "a log message that its request has not asked for")
 	default:
 		return call.hand(m, mayWait)
@@ -187,8 +187,8 @@ func (call *call) hand(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// wants reports whether a call has asked for a log message (MI18).
-func (call *call) wants(m jsonrpc.Message) bool {
+// wantsLog reports whether a call has asked for a log message (MI18).
+func (call *call) wantsLog(m jsonrpc.Message) bool {
 	rank := era.LogRank(m.Lookup("params", "level"))
 	return call.level >= 0 && (rank < 0 || rank >= call.level)
 }
@@ -210,7 +210,7 @@ func (s *server) logging() *call {
 	var only *call
 	for _, call := range x.ledger.calls {
 		switch {
-		case !s.has(call) || call.listen != nil:
+		case !s.mayKnow(call) || call.listen != nil:
 			continue
 		case only != nil:
 			return nil
@@ -232,7 +232,7 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.ledger.calls[n]
-		if call != nil && (!s.has(call) || call.token.IsZero() || s.strays(m, call)) {
+		if call != nil && (!s.mayKnow(call) || call.token.IsZero() || s.strays(m, call)) {
 			call = nil
 		}
 		x.mu.Unlock()
@@ -309,12 +309,12 @@ func (l *subscription) asksFor(method string) bool {
 	case "notifications/resources/list_changed":
 		key = "resourcesListChanged"
 	case "notifications/resources/updated":
-		asked := l.asked.Lookup("params", "notifications", "resourceSubscriptions")
+		asked := l.listenRequest.Lookup("params", "notifications", "resourceSubscriptions")
 		return len(asked) > 0 && asked[0] == '['
 	default:
 		return true
 	}
-	return string(l.asked.Lookup("params", "notifications", key)) == "true"
+	return string(l.listenRequest.Lookup("params", "notifications", key)) == "true"
 }
 
 // refresh tells a client that all it has subscribed to may have changed: its

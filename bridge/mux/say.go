@@ -22,13 +22,13 @@ func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	if len(meta) > 0 {
 		params = append(append(params, `,"_meta":`...), meta...)
 	}
-	s.say(jsonrpc.NewNotification(say.Cancelled, append(params, '}')).WithMark(mark))
+	s.queueOwn(jsonrpc.NewNotification(say.Cancelled, append(params, '}')).WithMark(mark))
 }
 
-// say has the writer send something that no client has sent. It is called with mu
+// queueOwn has the writer send something that no client has sent. It is called with mu
 // held.
-func (s *server) say(m jsonrpc.Message) {
-	s.own = append(s.own, m)
+func (s *server) queueOwn(m jsonrpc.Message) {
+	s.ownMessages = append(s.ownMessages, m)
 	signal(s.ownAdded)
 }
 
@@ -42,7 +42,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 	full := s.answers >= maxAnswers
 	if !full {
 		s.answers++
-		s.say(era.AnswerTo(m))
+		s.queueOwn(era.AnswerTo(m))
 	}
 	s.mux.mu.Unlock()
 	switch {
@@ -65,7 +65,7 @@ func (s *server) awaitCancellations() {
 	defer t.Stop()
 	select {
 	case <-bye:
-	case <-s.gone:
+	case <-s.drained:
 	case <-t.C:
 	}
 }
@@ -74,7 +74,7 @@ func (s *server) awaitCancellations() {
 func (s *server) saidAll() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if s.flushed != nil && len(s.own) == 0 {
+	if s.flushed != nil && len(s.ownMessages) == 0 {
 		close(s.flushed)
 		s.flushed = nil
 	}
@@ -83,7 +83,7 @@ func (s *server) saidAll() {
 func (s *server) takeOwn() []jsonrpc.Message {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	all := s.own
-	s.own, s.answers = nil, 0
+	all := s.ownMessages
+	s.ownMessages, s.answers = nil, 0
 	return all
 }

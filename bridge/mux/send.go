@@ -29,7 +29,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	}
 	select {
 	case s.out <- it:
-		if isClosed(s.gone) { // and perhaps nobody looks into out any more
+		if isClosed(s.drained) { // and perhaps nobody looks into out any more
 			s.discard()
 		}
 		if it.written == nil {
@@ -38,13 +38,13 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 		select {
 		case <-it.written:
 			return nil
-		case <-s.gone:
+		case <-s.drained:
 			return nil
 		case <-c.doneChan():
 			return c.ended()
 		case <-ctx.Done():
 		}
-	case <-s.gone: // a call was answered
+	case <-s.drained: // a call was answered
 		if call == nil {
 			x.drop(m, "the server has ended")
 		}
@@ -92,7 +92,7 @@ func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 // giveUp ends a Send whose ctx is done; the error says that no answer will
 // come. It is called with mu held.
 func (x *Mux) giveUp(ctx context.Context, call *call) error {
-	if call != nil && call.gone {
+	if call != nil && call.over {
 		return nil // answered at the same time
 	}
 	if call != nil {
@@ -118,7 +118,7 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 	}
 	for {
 		switch {
-		case call != nil && call.gone, c.left:
+		case call != nil && call.over, c.removed:
 			return nil, c.ended()
 		case x.serverState.server != nil:
 			if call != nil {

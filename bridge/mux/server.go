@@ -34,27 +34,27 @@ type server struct {
 	out  chan outItem
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
-	queued atomic.Int64
-	gone   chan struct{} // closed when it has ended and all that it owed is answered
+	queued  atomic.Int64
+	drained chan struct{} // closed when it has ended and all that it owed is answered
 
-	again    []*call           // subscriptions that it gets first
-	ownAdded chan struct{}     // holds one element when there is something in own
-	own      []jsonrpc.Message // cancellations, and answers to what the server asks
-	answers  int               // how many of own are answers
-	broken   error             // why nothing can be written; under mux.mu, and so are own and answers
+	relistenFirst []*call           // subscriptions that it gets first
+	ownAdded      chan struct{}     // holds one element when there is something in own
+	ownMessages   []jsonrpc.Message // cancellations, and answers to what the server asks
+	answers       int               // how many of own are answers
+	broken        error             // why nothing can be written; under mux.mu, and so are ownMessages and answers
 
 	unsent []unsent // of the writer
 
 	flushed chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
 
-	lost chan struct{} // holds one element when there is something new in late
-	late []lateListen  // under mux.mu
+	lateAdded   chan struct{} // holds one element when there is something new in late
+	lateListens []lateListen  // under mux.mu
 
 	answered bool // it has answered a call, with a result; under mux.mu
 	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
 
-	used     bool   // it has had requests; under mux.mu, and so is lastUser
-	lastUser string // the principal whose request was the last to be over
+	hadRequests bool   // it has had requests; under mux.mu, and so is lastUser
+	lastUser    string // the principal whose request was the last to be over
 
 	acks lazytimer.Timer // calls giveUpListens
 }
@@ -68,7 +68,7 @@ type unsent struct {
 
 // keep keeps a server up while anybody wants one, until the Mux is closed.
 func (x *Mux) keep() {
-	for x.wanted() {
+	for x.awaitWanted() {
 		conn, err := x.opts.Dialer.Dial(x.ctx)
 		if err != nil {
 			x.unavailable(err)
@@ -78,9 +78,9 @@ func (x *Mux) keep() {
 	}
 }
 
-// wanted waits until a server is wanted and may be tried. It is false when the
+// awaitWanted waits until a server is wanted and may be tried. It is false when the
 // Mux is closed.
-func (x *Mux) wanted() bool {
+func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
 		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.due), x.serverState.waiting > 0
@@ -144,8 +144,8 @@ func (x *Mux) fail(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
 		case call.server != s:
-		case call.listen != nil && (s != nil || call.listen.again):
-			call.server, call.written, call.listen.again = nil, false, true
+		case call.listen != nil && (s != nil || call.listen.reopening):
+			call.server, call.written, call.listen.reopening = nil, false, true
 		default:
 			x.finish(call, refusal(call, text, data))
 		}
@@ -160,7 +160,7 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outBuffer),
-		gone: make(chan struct{}), ownAdded: make(chan struct{}, 1), lost: make(chan struct{}, 1)}
+		drained: make(chan struct{}), ownAdded: make(chan struct{}, 1), lateAdded: make(chan struct{}, 1)}
 	s.acks.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
@@ -168,7 +168,7 @@ func (x *Mux) serve(conn bridge.Conn) {
 		writer.Go(s.write)
 		x.down(s, conn.Receive(context.Background(), s), time.Since(started))
 	}
-	close(s.gone)
+	close(s.drained)
 	err := conn.Close(nil)
 	writer.Wait()
 	s.acks.Stop()
@@ -202,22 +202,22 @@ func (x *Mux) up(s *server) bool {
 	}
 	x.serverState.server = s
 	for _, call := range x.ledger.calls {
-		if call.listen != nil && call.listen.again {
-			s.again = append(s.again, call)
+		if call.listen != nil && call.listen.reopening {
+			s.relistenFirst = append(s.relistenFirst, call)
 		}
 	}
-	for _, call := range s.again {
+	for _, call := range s.relistenFirst {
 		x.ledger.number(call)
 		call.server = s
 	}
 	if time.Now().Before(x.serverState.pause) { // a call has started it, and may be all that it does
-		for _, call := range s.again {
-			s.late = append(s.late, lateListen{call, x.serverState.pause})
+		for _, call := range s.relistenFirst {
+			s.lateListens = append(s.lateListens, lateListen{call, x.serverState.pause})
 		}
-		s.again = nil
-		signal(s.lost)
+		s.relistenFirst = nil
+		signal(s.lateAdded)
 	}
-	s.queued.Store(int64(len(s.again))) // nobody overtakes these
+	s.queued.Store(int64(len(s.relistenFirst))) // nobody overtakes these
 	x.notify()
 	return true
 }
@@ -251,7 +251,7 @@ func (x *Mux) down(s *server, err error, lived time.Duration) {
 	wait := x.serverState.breaker.due.Sub(now)
 	text, data := say.Ending(err)
 	x.fail(s, text, data)
-	x.part(part, err)
+	x.endConnsOf(part, err)
 	x.notify()
 	x.mu.Unlock()
 	if x.opts.Restarting != nil {
@@ -261,10 +261,10 @@ func (x *Mux) down(s *server, err error, lived time.Duration) {
 
 // write writes to the server what clients send, until it has ended.
 func (s *server) write() {
-	for _, call := range s.again {
-		s.send(call, call.listen.asked)
+	for _, call := range s.relistenFirst {
+		s.send(call, call.listen.listenRequest)
 	}
-	s.queued.Add(-int64(len(s.again)))
+	s.queued.Add(-int64(len(s.relistenFirst)))
 	var late *time.Timer
 	var due <-chan time.Time
 	again := time.NewTimer(time.Hour)
@@ -290,14 +290,14 @@ func (s *server) write() {
 		case <-due:
 			due = nil
 			s.reject()
-		case <-s.lost:
+		case <-s.lateAdded:
 			again.Reset(time.Until(s.nextListen()))
 		case <-again.C:
 			s.sendListens()
 			if next := s.nextListen(); !next.IsZero() {
 				again.Reset(time.Until(next))
 			}
-		case <-s.gone:
+		case <-s.drained:
 			if late != nil {
 				late.Stop()
 			}
@@ -344,7 +344,7 @@ func (s *server) named(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
 func (s *server) begin(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if call.gone || call.server != s {
+	if call.over || call.server != s {
 		return 0, false
 	}
 	call.written = true
@@ -370,7 +370,7 @@ func (s *server) reject() {
 			return
 		}
 		s.mux.mu.Lock()
-		if !u.call.gone && u.call.server == s {
+		if !u.call.over && u.call.server == s {
 			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), say.ServerEnded))
 		}
 		s.mux.mu.Unlock()

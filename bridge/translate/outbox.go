@@ -55,9 +55,9 @@ func (o *outbox) leaveToWrite(n int) {
 	signal(o.wake)
 }
 
-// leave says that the Send s waits no more for what is left of its messages. It reports
+// stopWaiting says that the Send s waits no more for what is left of its messages. It reports
 // whether anything is.
-func (o *outbox) leave(s *pendingSend) (left bool) {
+func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	rest := o.queue.Rest()
 	for i := range rest {
 		if rest[i].waiter == s {

@@ -24,14 +24,14 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	t.mu.Lock()
 	if t.isOver() {
-		err := t.gone()
+		err := t.endError()
 		t.mu.Unlock()
 		return err
 	}
 	s := &pendingSend{}
-	t.filter.FromClient(time.Now(), m, &t.said)
+	t.filter.FromClient(time.Now(), m, &t.lastOut)
 	t.markSaid(m.Mark())
-	replies, quiet := len(t.said.ToClient) > 0, len(t.said.ToServer) == 0
+	replies, quiet := len(t.lastOut.ToClient) > 0, len(t.lastOut.ToServer) == 0
 	t.collect(s)
 	t.mu.Unlock()
 	if replies {
@@ -62,17 +62,17 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		t.mu.Unlock()
 		return false
 	}
-	t.filter.FromClient(time.Now(), m, &t.said)
+	t.filter.FromClient(time.Now(), m, &t.lastOut)
 	t.markSaid(m.Mark())
-	said, replies := t.said.ToServer, len(t.said.ToClient) > 0
-	t.said.ToServer, o.spare = o.spare, nil
+	said, replies := t.lastOut.ToServer, len(t.lastOut.ToClient) > 0
+	t.lastOut.ToServer, o.spare = o.spare, nil
 	t.collect(nil)
 	t.mu.Unlock()
 	if replies {
 		t.in.Wake()
 	}
 	for i, m := range said {
-		if i > 0 && t.over() {
+		if i > 0 && t.isOverLocking() {
 			break
 		}
 		if o.takenAtOnce = t.server.TrySend(m); !o.takenAtOnce {
@@ -84,8 +84,8 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// over is isOver for those who do not hold mu.
-func (t *translated) over() bool {
+// isOverLocking is isOver for those who do not hold mu.
+func (t *translated) isOverLocking() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isOver()
@@ -127,7 +127,7 @@ func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 		select {
 		case o.turn <- struct{}{}:
 		case <-ctx.Done():
-			return t.leave(s)
+			return t.stopWaiting(s)
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
@@ -143,7 +143,7 @@ func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 			err = t.server.Send(ctx, next.m)
 		}
 		if err != nil && ctx.Err() != nil {
-			return t.leave(s)
+			return t.stopWaiting(s)
 		}
 		t.sent(next, err)
 	}
@@ -155,13 +155,13 @@ func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 	return s.err
 }
 
-// leave ends the wait of a Send. What it was to write is written later: the filter has
+// stopWaiting ends the wait of a Send. What it was to write is written later: the filter has
 // taken the message, so Send says that it was taken.
-func (t *translated) leave(s *pendingSend) error {
+func (t *translated) stopWaiting(s *pendingSend) error {
 	signal(t.out.wake)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.out.leave(s) {
+	if t.out.stopWaiting(s) {
 		return nil
 	}
 	return s.err
@@ -190,14 +190,14 @@ func (t *translated) sent(next outgoing, err error) {
 	case next.waiter != nil:
 		next.waiter.err = err
 	case next.m.Kind() == jsonrpc.Request:
-		t.lost(err)
+		t.failUnsent(err)
 	}
 }
 
-// lost is for a request that the server has not taken, and nobody's Send waits
+// failUnsent is for a request that the server has not taken, and nobody's Send waits
 // for: it must be answered, so this is the server's end. Mostly it has ended, and
 // says in a moment why. It is called with mu held.
-func (t *translated) lost(err error) {
+func (t *translated) failUnsent(err error) {
 	if t.isOver() {
 		return
 	}
@@ -214,8 +214,8 @@ func (t *translated) giveUp() {
 	}
 }
 
-// gone returns why nothing can be sent. It is called with mu held.
-func (t *translated) gone() error {
+// endError returns why nothing can be sent. It is called with mu held.
+func (t *translated) endError() error {
 	if t.closed || errors.Is(t.ended, io.EOF) {
 		return io.ErrClosedPipe
 	}

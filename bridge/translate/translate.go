@@ -65,7 +65,7 @@ func Wrap(server bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reas
 	t.mu.Dropped = dropped
 	t.due.Do, t.stalled.Do = t.tick, t.giveUp
 	t.mu.Lock()
-	f.Start(time.Now(), &t.said)
+	f.Start(time.Now(), &t.lastOut)
 	t.collect(nil)
 	t.mu.Unlock()
 	t.writing.Go(t.write)
@@ -79,12 +79,12 @@ type translated struct {
 	room   chan struct{} // holds one element when there may be room in the Inbox again
 	out    outbox        // what it says to the server
 
-	mu     report.Mutex // held while the filter works, never while anything waits
-	filter era.Filter
-	said   era.Out
-	stop   context.CancelFunc // of the reader; nil: there is none
-	ended  error              // why nothing more comes from the server; nil: it may
-	closed bool
+	mu      report.Mutex // held while the filter works, never while anything waits
+	filter  era.Filter
+	lastOut era.Out
+	stop    context.CancelFunc // of the reader; nil: there is none
+	ended   error              // why nothing more comes from the server; nil: it may
+	closed  bool
 
 	due     lazytimer.Timer // calls tick
 	stalled lazytimer.Timer // calls giveUp
@@ -100,19 +100,19 @@ type translated struct {
 // and its caller has the client's side look (Inbox.Wake, Deliver) afterwards. s is the Send
 // in whose course it was; nil: none.
 func (t *translated) collect(s *pendingSend) {
-	for _, d := range t.said.Dropped {
+	for _, d := range t.lastOut.Dropped {
 		t.mu.Drop(d.Message, d.Reason)
 	}
-	clear(t.said.Dropped)
-	t.said.Dropped = t.said.Dropped[:0]
-	for _, m := range t.said.ToClient {
+	clear(t.lastOut.Dropped)
+	t.lastOut.Dropped = t.lastOut.Dropped[:0]
+	for _, m := range t.lastOut.ToClient {
 		t.in.Add(m) // which has ended if the Conn is closed
 	}
-	clear(t.said.ToClient)
-	t.said.ToClient = t.said.ToClient[:0]
-	t.out.add(t.said.ToServer, s)
-	clear(t.said.ToServer)
-	t.said.ToServer = t.said.ToServer[:0]
+	clear(t.lastOut.ToClient)
+	t.lastOut.ToClient = t.lastOut.ToClient[:0]
+	t.out.add(t.lastOut.ToServer, s)
+	clear(t.lastOut.ToServer)
+	t.lastOut.ToServer = t.lastOut.ToServer[:0]
 	if !t.isOver() {
 		t.due.Set(t.filter.Due())
 	}
@@ -125,7 +125,7 @@ func (t *translated) markSaid(mark *jsonrpc.Mark) {
 	if mark == nil {
 		return
 	}
-	for _, said := range [][]jsonrpc.Message{t.said.ToServer, t.said.ToClient} {
+	for _, said := range [][]jsonrpc.Message{t.lastOut.ToServer, t.lastOut.ToClient} {
 		for i := range said {
 			if said[i].Mark() == nil {
 				said[i] = said[i].WithMark(mark)
@@ -198,9 +198,9 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 		t.mu.Unlock()
 		return false
 	}
-	t.filter.FromServer(now, m, &t.said)
+	t.filter.FromServer(now, m, &t.lastOut)
 	t.markSaid(m.Mark())
-	says := len(t.said.ToClient) > 0
+	says := len(t.lastOut.ToClient) > 0
 	t.collect(nil)
 	if t.out.unsentBatches() > maxUnsent {
 		t.finish(now, errStalled)
@@ -216,8 +216,8 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 // It is called with mu held.
 func (t *translated) finish(now time.Time, err error) {
 	t.ended = err
-	t.filter.ServerEnded(now, err, &t.said)
-	t.said.ToServer = nil
+	t.filter.ServerEnded(now, err, &t.lastOut)
+	t.lastOut.ToServer = nil
 	t.out.drop()
 	t.collect(nil)
 	if errors.Is(err, bridge.ErrSlow) { // the client does not read even this
@@ -234,7 +234,7 @@ func (t *translated) tick() {
 	t.mu.Lock()
 	if now := time.Now(); !t.isOver() {
 		if due := t.filter.Due(); !due.IsZero() && !due.After(now) { // it was not put off meanwhile
-			t.filter.Tick(now, &t.said)
+			t.filter.Tick(now, &t.lastOut)
 		}
 		t.collect(nil)
 	}

@@ -40,7 +40,7 @@ func TestAuthFlags(t *testing.T) {
 		t.Errorf("a secret without a client: %+v, %v", s, err)
 	}
 	var f authFlags // of the command line, for which the variable is
-	one, err := f.of(map[string][]string{"client-id": {"c"}})
+	one, err := f.forServer(map[string][]string{"client-id": {"c"}})
 	if err != nil {
 		t.Fatal(err)
 	}

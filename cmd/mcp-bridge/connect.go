@@ -174,7 +174,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	traced.hideServer(spec)
-	traced.hide(secretsIn(said))
+	traced.addSecrets(secretsIn(said))
 	traced.hideEnviron(f.target.child.extra, true)
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return err
@@ -204,7 +204,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	calls := tellCalls(&opts, spec.Name, &seen)
 	defer calls.Close()
 	unlook, err := f.inspect.begin(inspected{
-		name: "connect " + spec.Name, seen: &seen, recorder: traced.recorder, env: env, log: log,
+		name: "connect " + spec.Name, observer: &seen, recorder: traced.recorder, env: env, log: log,
 		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
 		waiting: func() []observe.Waiting { return seen.Waiting(spec.Name, calls) },
 	})

@@ -40,9 +40,9 @@ type credentials struct {
 	open map[[sha256.Size]byte]*outbound.Authorizer
 }
 
-// give has requests to a remote server made with its credential, unless somebody has given another one, or there
+// attach has requests to a remote server made with its credential, unless somebody has given another one, or there
 // are to be none. Without a folder for credentials the server is used all the same, unless the settings ask for one.
-func (c *credentials) give(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
+func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
 	if !s.Used() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
 		return nil
 	}
@@ -118,7 +118,7 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Ask
 	}
 	return signin.NewPrompter(signin.PrompterOptions{
 		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
-		Tell: func(n client.Required) {
+		OnSignIn: func(n client.Required) {
 			log.Warn("sign in: open this address", "address", n.URL, "code", n.UserCode)
 			asker.Ask(s.Server, n)
 		},
@@ -162,8 +162,8 @@ func hasAuthorization(spec upstream.Spec) bool {
 	return err != nil || u.User != nil
 }
 
-// of returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
-func (f *authFlags) of(said map[string][]string) (*authFlags, error) {
+// forServer returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
+func (f *authFlags) forServer(said map[string][]string) (*authFlags, error) {
 	one := &authFlags{ofFile: true}
 	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)
 	one.register(fs)

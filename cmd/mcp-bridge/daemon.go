@@ -27,7 +27,7 @@ type daemon struct {
 	flags       *serveFlags
 	env         environment
 	log         hclog.Logger
-	seen        *observe.Observer       // of all servers
+	observer    *observe.Observer       // of all servers
 	traced      *tracing                // of all that seen tells
 	fail        context.CancelCauseFunc // ends the run with an error
 	guard       access.Policy
@@ -42,7 +42,7 @@ type daemon struct {
 	scopes     []string    // that messages need, as the configuration file says; guarded by reloading
 
 	reloading sync.Mutex               // one reload at a time
-	begun     bool                     // there is something to reload
+	serving   bool                     // there is something to reload
 	total     int                      // processes of all servers; guarded by reloading
 	files     atomic.Pointer[[]string] // those to watch
 }
@@ -63,8 +63,8 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 		// Before they are read, so that no change goes by unseen.
 		wg.Go(func() { watch.Files(background, d.watched, func() { d.reload(background) }) })
 	}
-	defer sendSpans(ctx, d.seen, d.traced.redact, d.env, d.log)()
-	unwatch, err := d.flags.metrics.serve(d.seen, d.states, d.log) // before a process starts
+	defer sendSpans(ctx, d.observer, d.traced.redact, d.env, d.log)()
+	unwatch, err := d.flags.metrics.serve(d.observer, d.states, d.log) // before a process starts
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 		return err
 	}
 	d.sockets = sockets
-	d.begun = true
+	d.serving = true
 	return nil
 }
 
@@ -180,7 +180,7 @@ func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	}
 	for _, s := range c.Servers {
 		d.traced.hideEnviron(s.Environ(), true)
-		d.traced.hide(secretsIn(s.Auth))
+		d.traced.addSecrets(secretsIn(s.Auth))
 		for i := range all {
 			if all[i].Name != s.Name {
 				continue
@@ -333,7 +333,7 @@ func (d *daemon) reload(ctx context.Context) {
 	d.awaitAccess(ctx)
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	if !d.begun {
+	if !d.serving {
 		return
 	}
 	d.logNotifyError(d.notify.Reloading())
@@ -365,7 +365,7 @@ func (d *daemon) reload(ctx context.Context) {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
-		BaseContext:       func(l net.Listener) context.Context { return observe.With(access.BaseContext(l), d.seen) },
+		BaseContext:       func(l net.Listener) context.Context { return observe.With(access.BaseContext(l), d.observer) },
 		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
@@ -390,7 +390,7 @@ func (d *daemon) serve(ctx context.Context) {
 	d.logNotifyError(d.notify.Ready(""))
 	<-ctx.Done()
 	d.reloading.Lock()
-	d.begun = false
+	d.serving = false
 	d.reloading.Unlock()
 	d.logNotifyError(d.notify.Stopping(""))
 	draining, theirs := d.hub.CountLeaving()

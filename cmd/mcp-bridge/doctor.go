@@ -150,7 +150,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		}
 		return report, variableNames(ours), f.examineURL(ctx, to.url, arguments, env, report)
 	}
-	report := doctor.NewReport(command.Shown(to.argv[0], to.argv[1:]))
+	report := doctor.NewReport(command.DisplayCommand(to.argv[0], to.argv[1:]))
 	spec, err := f.target.child.spec(to.argv, env.lookup)
 	if err != nil {
 		return nil, nil, err

@@ -39,7 +39,7 @@ func (f *inspectFlags) check() error {
 // inspected is a run that can be looked at.
 type inspected struct {
 	name     string
-	seen     *observe.Observer
+	observer *observe.Observer
 	recorder *trace.Recorder
 	servers  func() []inspect.Server
 	restart  func(server string) error // nil: that cannot be done
@@ -54,7 +54,7 @@ type inspected struct {
 // is called.
 func (f *inspectFlags) begin(run inspected) (end func(), err error) {
 	i := inspect.New(inspect.Options{
-		Name: run.name, Observer: run.seen, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
+		Name: run.name, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
 		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waiting, Level: run.env.lines.Level, SetLevel: run.env.lines.SetLevel, Logger: run.log,
 	})
 	page := func() {}
@@ -121,7 +121,7 @@ func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), e
 // startInspect serves the inspection API.
 func (d *daemon) startInspect() (err error) {
 	d.stopInspect, err = d.flags.inspect.begin(inspected{
-		name: "serve", seen: d.seen, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
+		name: "serve", observer: d.observer, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
 		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.Cancel, waiting: d.hub.Waiting,
 	})
 	return err

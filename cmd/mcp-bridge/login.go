@@ -22,7 +22,7 @@ import (
 
 // loginFlags are the flags of login.
 type loginFlags struct {
-	where            credentialFlags
+	credential       credentialFlags
 	device, fresh    bool
 	cancel, detached bool
 	callback         string
@@ -30,7 +30,7 @@ type loginFlags struct {
 
 func (f *loginFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("login", pflag.ContinueOnError)
-	f.where.register(fs)
+	f.credential.register(fs)
 	fs.BoolVar(&f.device, "device-code", false, "")
 	fs.BoolVar(&f.fresh, "fresh", false, "")
 	fs.BoolVar(&f.cancel, "cancel", false, "")
@@ -51,7 +51,7 @@ func login(ctx context.Context, args []string, env environment) error {
 	case len(before) != 1 || len(argv) > 0:
 		return usagef("login takes the URL of one server, or --config FILE and a server's name")
 	}
-	s, err := f.where.settings(before[0], env)
+	s, err := f.credential.settings(before[0], env)
 	if err != nil {
 		return err
 	}
@@ -113,11 +113,11 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	need := flow.Where()
 	switch {
 	case need.UserCode != "":
-		say(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
+		printf(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
 	case browser != nil:
-		say(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
+		printf(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
 	default:
-		say(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
+		printf(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
 	}
 	if need.UserCode == "" {
 		go deliverLines(env.stdin, flow, env.stderr)
@@ -125,7 +125,7 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	if err := flow.Wait(ctx); err != nil {
 		return err
 	}
-	say(env, "Signed in to %s\n", c.Server())
+	printf(env, "Signed in to %s\n", c.Server())
 	return nil
 }
 
@@ -161,7 +161,7 @@ func deliverLines(stdin io.Reader, flow *client.Flow, stderr io.Writer) {
 
 // joinLogin waits for the sign-in of another process.
 func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, env environment) error {
-	say(env, "Another process is signing in to this server already.\n")
+	printf(env, "Another process is signing in to this server already.\n")
 	return awaitLogin(ctx, c.Key(), c.Server(), c, store, true, env)
 }
 
@@ -177,9 +177,9 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 		}
 		if tell && pending && login.URL != "" {
 			tell = false
-			say(env, "It waits for you. Open this address:\n  %s\n", login.URL)
+			printf(env, "It waits for you. Open this address:\n  %s\n", login.URL)
 			if login.UserCode != "" {
-				say(env, "and enter the code: %s\n", login.UserCode)
+				printf(env, "and enter the code: %s\n", login.UserCode)
 			}
 		}
 		if !pending {
@@ -201,7 +201,7 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 	if entry.Credential.Access.IsZero() {
 		return errors.New("the sign-in brought nothing")
 	}
-	say(env, "Signed in to %s\n", server)
+	printf(env, "Signed in to %s\n", server)
 	return nil
 }
 
@@ -229,7 +229,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		if err := options.Store.CancelLogin(pending.Key); err != nil {
 			return err
 		}
-		say(env, "The sign-in to %s was cancelled\n", s.Server)
+		printf(env, "The sign-in to %s was cancelled\n", s.Server)
 		return nil
 	}
 	addr := f.callback
@@ -274,8 +274,8 @@ func sameServer(a, b string) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// say writes to stdout what is made for people; its arguments are foreign text.
-func say(env environment, format string, args ...any) {
+// printf writes to stdout what is made for people; its arguments are foreign text.
+func printf(env environment, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
 			lines := strings.Split(text, "\n")

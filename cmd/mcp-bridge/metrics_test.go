@@ -53,7 +53,7 @@ func TestMetrics(t *testing.T) {
 	}
 	http.DefaultClient.CloseIdleConnections()
 	stop()
-	if seen.On() {
+	if seen.IsWatched() {
 		t.Error("the messages are still watched")
 	}
 	for _, bad := range []string{"x:y:z", "host:"} {

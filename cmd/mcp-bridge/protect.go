@@ -37,8 +37,8 @@ type protectFlags struct {
 	set *pflag.FlagSet
 }
 
-// idleWithoutIssuer are the flags that mean nothing unless there are access tokens.
-var idleWithoutIssuer = []string{
+// needIssuer are the flags that mean nothing unless there are access tokens.
+var needIssuer = []string{
 	"public-url", "jwks-url", "audience", "introspect-client-id", "introspect-secret-file", "require-scope", "scope-map", "client-dpop",
 }
 
@@ -56,16 +56,16 @@ func (f *protectFlags) register(fs *pflag.FlagSet) {
 	f.set = fs
 }
 
-// on reports whether access tokens are accepted.
-func (f *protectFlags) on() bool { return len(f.issuers) > 0 || f.introspect != "" }
+// enabled reports whether access tokens are accepted.
+func (f *protectFlags) enabled() bool { return len(f.issuers) > 0 || f.introspect != "" }
 
 // dpopModes are the values of --client-dpop.
 var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
 
 // check finds mistakes that do not depend on the system. prefix is --path-prefix.
 func (f *protectFlags) check(prefix string) error {
-	if !f.on() {
-		for _, name := range idleWithoutIssuer {
+	if !f.enabled() {
+		for _, name := range needIssuer {
 			if f.set.Changed(name) {
 				return usagef("--%s is about access tokens: it needs --oidc-issuer or --introspect", name)
 			}
@@ -153,7 +153,7 @@ var noServer = []resource.Resource{{Paths: []string{"/servers"}}}
 
 // protection returns what verifies access tokens, nil if that is not wanted. keys are the static ones.
 func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
-	if !f.on() {
+	if !f.enabled() {
 		return nil, nil
 	}
 	trust, err := httpdial.LoadTLS(caFile, "", "")
@@ -186,7 +186,7 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 		p.secret = func() (string, error) {
 			secret, err := read()
 			if err == nil {
-				traced.hide([]string{secret})
+				traced.addSecrets([]string{secret})
 			}
 			return secret, err
 		}

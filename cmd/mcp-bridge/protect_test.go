@@ -123,7 +123,7 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			d := &daemon{flags: &f, log: hclog.NewNullLogger(), protection: p, begun: true}
+			d := &daemon{flags: &f, log: hclog.NewNullLogger(), protection: p, serving: true}
 			reloaded := func(after time.Duration, want string) {
 				t.Helper()
 				begin := time.Now()

@@ -267,7 +267,7 @@ func replayServer(ctx context.Context, args []string, env environment) error {
 		defer cancel()
 		return c.run(ctx, to, "", env, log)
 	})
-	return f.log.report(log, errors.Join(err, f.used(fake.Usage(), log)))
+	return f.log.report(log, errors.Join(err, f.reportUsage(fake.Usage(), log)))
 }
 
 // overSocket runs serve with the fake server as a remote one, behind a Unix socket that
@@ -296,9 +296,9 @@ func (f *replayServeFlags) overSocket(fake *replay.Fake, serve func(to target) e
 	return err
 }
 
-// used reports what of the recording was asked. With --strict it is an error that not all was,
+// reportUsage reports what of the recording was asked. With --strict it is an error that not all was,
 // or that something else was.
-func (f *replayServeFlags) used(u replay.Usage, log hclog.Logger) error {
+func (f *replayServeFlags) reportUsage(u replay.Usage, log hclog.Logger) error {
 	for _, text := range u.Misses {
 		log.Warn("was asked and is not in the recording", "request", text)
 	}

@@ -60,7 +60,7 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 	if err != nil {
 		return where, to, err
 	}
-	if to, err = f.what(before, argv); err != nil {
+	if to, err = f.chooseTarget(before, argv); err != nil {
 		return where, to, err
 	}
 	where, err = f.check()
@@ -100,8 +100,8 @@ func (f *serveFlags) check() (where addresses, err error) {
 	return f.listen.addresses(f.set)
 }
 
-// what finds out which server is meant.
-func (f *serveFlags) what(before, argv []string) (to target, err error) {
+// chooseTarget finds out which server is meant.
+func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) {
 	if len(before) == 1 && f.config == "" && isConfigFile(before[0]) {
 		f.config, before = before[0], nil
 	}
@@ -188,7 +188,7 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	env.lines.Hide(traced.redact)
 	env.lines.HideLines(traced.redactLine)
 	d := &daemon{
-		flags: f, env: env, log: log, seen: &seen, traced: traced, fail: cancel, guard: guard, keys: keys, protection: protection,
+		flags: f, env: env, log: log, observer: &seen, traced: traced, fail: cancel, guard: guard, keys: keys, protection: protection,
 		hub: hub.New(f.hub(guard, protection, &seen, log)),
 	}
 	return d.run(ctx, where, to)

@@ -13,7 +13,7 @@ import (
 // OpenTelemetry collector. hide takes secrets out of texts. Without spans the bridge works all the same.
 func sendSpans(ctx context.Context, seen *observe.Observer, hide func(string) string, env environment, log hclog.Logger) (stop func()) {
 	lookup := spans.Lookup(env.lookup)
-	if !spans.Wanted(lookup) {
+	if !spans.Enabled(lookup) {
 		return func() {}
 	}
 	s, err := spans.New(ctx, lookup, func(err error, failed int) {

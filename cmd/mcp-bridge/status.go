@@ -56,7 +56,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 			return signin.Settings{}, usagef("the server %s is a command, which nobody signs in to", server)
 		}
 		server = s.URL
-		if said, err = f.auth.of(authOf(s)); err != nil {
+		if said, err = f.auth.forServer(authOf(s)); err != nil {
 			return signin.Settings{}, err
 		}
 	}
@@ -93,13 +93,13 @@ func (f *credentialFlags) stored(ctx context.Context, server string, env environ
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	where       credentialFlags
+	credential  credentialFlags
 	json, check bool
 }
 
 func (f *statusFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("status", pflag.ContinueOnError)
-	f.where.register(fs)
+	f.credential.register(fs)
 	fs.BoolVar(&f.json, "json", false, "")
 	fs.BoolVar(&f.check, "check", false, "")
 	return fs
@@ -142,11 +142,11 @@ func status(ctx context.Context, args []string, env environment) error {
 		return err
 	case len(before) > 1 || len(argv) > 0:
 		return usagef("status takes the URL of one server, or --config FILE and a server's name, or nothing")
-	case len(before) == 0 && f.where.config != "":
+	case len(before) == 0 && f.credential.config != "":
 		return usagef("status --config FILE takes the name of one server in the file")
 	}
 	server := strings.Join(before, "")
-	store, entries, s, err := f.where.stored(ctx, server, env)
+	store, entries, s, err := f.credential.stored(ctx, server, env)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.S
 	var c *client.Credential
 	var done func()
 	if err == nil {
-		c, done, err = f.where.credential(ctx, l, s)
+		c, done, err = f.credential.credential(ctx, l, s)
 	}
 	if err == nil {
 		_, err = c.Token(ctx)
@@ -324,13 +324,13 @@ func (c credentialStatus) state() string {
 
 // logoutFlags are the flags of logout.
 type logoutFlags struct {
-	where       credentialFlags
+	credential  credentialFlags
 	all, forget bool
 }
 
 func (f *logoutFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("logout", pflag.ContinueOnError)
-	f.where.register(fs)
+	f.credential.register(fs)
 	fs.BoolVar(&f.all, "all", false, "")
 	fs.BoolVar(&f.forget, "forget-client", false, "")
 	return fs
@@ -347,7 +347,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 		return usagef("logout takes the URL of one server, or --config FILE and a server's name, or --all")
 	}
 	server := strings.Join(before, "")
-	store, entries, s, err := f.where.stored(ctx, server, env)
+	store, entries, s, err := f.credential.stored(ctx, server, env)
 	if err != nil {
 		return err
 	}
@@ -360,11 +360,11 @@ func logout(ctx context.Context, args []string, env environment) error {
 			if err := store.CancelLogin(p.Key); err != nil {
 				return err
 			}
-			say(env, "The sign-in to %s was cancelled\n", p.Login.Server)
+			printf(env, "The sign-in to %s was cancelled\n", p.Login.Server)
 		}
 	}
 	if len(entries) == 0 {
-		say(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+		printf(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
 		return nil
 	}
 	var problems []error
@@ -380,7 +380,7 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
 		return store.Delete(ctx, l.Key)
 	}
-	c, done, err := f.where.credential(ctx, l, s)
+	c, done, err := f.credential.credential(ctx, l, s)
 	if err != nil {
 		return err
 	}
@@ -389,10 +389,10 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if err != nil {
 		return err
 	}
-	say(env, "Signed out of %s\n", stored.Server)
+	printf(env, "Signed out of %s\n", stored.Server)
 	switch {
 	case auth.Is(revoked, auth.Unsupported):
-		say(env, "Its authorization server cannot be told; what was issued ends by itself\n")
+		printf(env, "Its authorization server cannot be told; what was issued ends by itself\n")
 	case revoked != nil:
 		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told: %s\n", printable.Text(revoked.Error()))
 	}

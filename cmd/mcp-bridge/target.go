@@ -129,7 +129,7 @@ func (f *targetFlags) credential(ctx context.Context, spec *upstream.Spec, said 
 	if err != nil || !s.Used() {
 		return err
 	}
-	return all.give(ctx, spec, s, log)
+	return all.attach(ctx, spec, s, log)
 }
 
 // server returns the server, with its credential, once it is known that it can be started.
@@ -154,7 +154,7 @@ func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env e
 	flags := &f.auth
 	if said != nil {
 		var err error
-		if flags, err = f.auth.of(said); err != nil {
+		if flags, err = f.auth.forServer(said); err != nil {
 			return none, err
 		}
 	}

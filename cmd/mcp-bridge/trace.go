@@ -132,9 +132,9 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 	return d
 }
 
-// hide has values taken out of what is written from now on, and those of headers. What was
+// addSecrets has values taken out of what is written from now on, and those of headers. What was
 // hidden before stays so: a server that has been removed may still run.
-func (t *tracing) hide(values []string, headers ...string) {
+func (t *tracing) addSecrets(values []string, headers ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := len(t.values) + len(t.headers)
@@ -167,7 +167,7 @@ func (t *tracing) hideEnviron(env []string, all bool) {
 			values = append(values, value)
 		}
 	}
-	t.hide(values)
+	t.addSecrets(values)
 }
 
 // hideServer hides what a server is given: headers, credentials in its URL, variables.
@@ -186,7 +186,7 @@ func (t *tracing) hideServer(spec upstream.Spec) {
 			values = append(values, all...)
 		}
 	}
-	t.hide(values, headers...)
+	t.addSecrets(values, headers...)
 	t.hideEnviron(spec.Command.Env, false)
 }
 
@@ -204,7 +204,7 @@ func (t *tracing) hideTokens(file string, env environment) {
 			values = append(values, words[1])
 		}
 	}
-	t.hide(values)
+	t.addSecrets(values)
 }
 
 // hidingLookup returns lookup, and hides what it finds: flags and files name variables where a secret
@@ -213,7 +213,7 @@ func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) 
 	return func(name string) (string, bool) {
 		value, set := lookup(name)
 		if set && name != tokensVariable && !isCommonVariable(name) {
-			t.hide([]string{value})
+			t.addSecrets([]string{value})
 		}
 		return value, set
 	}

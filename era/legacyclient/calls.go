@@ -207,8 +207,8 @@ func (k *calls) callOf(m jsonrpc.Message) *call {
 	return nil
 }
 
-// only returns the call at the server, if there is exactly one.
-func (k *calls) only() *call {
+// onlyCall returns the call at the server, if there is exactly one.
+func (k *calls) onlyCall() *call {
 	if len(k.atServer) == 1 {
 		for _, c := range k.atServer {
 			return c

@@ -252,7 +252,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 		out.Drop(m, "its call has ended") // J12
 		return
 	} else if of.IsZero() {
-		if c := f.calls.only(); c != nil {
+		if c := f.calls.onlyCall(); c != nil {
 			related = c.id // the only one possible (B.1)
 		}
 	}

@@ -121,7 +121,7 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 		if want.Result() != nil {
 			want = m.WithResult(want.Result()).WithID(c.id).WithRelated(c.id)
 		}
-		got := f.results.of(c, m)
+		got := f.results.translate(c, m)
 		if got.Result() != nil && bytes.HasPrefix(got.Bytes(), []byte(`{"jsonrpc":"2.0","id"`)) { // it was made anew
 			got = m.WithResult(got.Result()).WithID(c.id).WithRelated(c.id)
 		}
@@ -140,7 +140,7 @@ func TestEnvelopes(t *testing.T) {
 	if want := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
 	}
-	toClient := server.results.of(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
+	toClient := server.results.translate(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
 	if want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","a":1}}`; string(toClient.Bytes()) != want {
 		t.Errorf("the result is %s, want %s", toClient.Bytes(), want)
 	}

@@ -133,7 +133,7 @@ func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 
 // complete takes the server's final response to a call.
 func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
-	k.leave(c)
+	k.remove(c)
 	if c.input != nil {
 		k.parking.refuseRequests(c, out)
 	}
@@ -168,7 +168,7 @@ func (k *calls) conclude(now time.Time, c *call, o outcome, out *era.Out) {
 	case c.method == "tools/list":
 		out.Client(k.results.message(c.id, c.method, k.tools.read(o.m.Result())))
 	default:
-		out.Client(k.results.of(c, o.m))
+		out.Client(k.results.translate(c, o.m))
 	}
 }
 
@@ -196,13 +196,13 @@ func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Messa
 	return shape.WithError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
 
-// leave removes a call that is over at the server. The caller must answer its open
+// remove removes a call that is over at the server. The caller must answer its open
 // input requests.
-func (k *calls) leave(c *call) {
+func (k *calls) remove(c *call) {
 	delete(k.sent, c.atServer)
 	delete(k.tokens, c.token)
 	if c.task != nil {
-		k.tasks.leave(c)
+		k.tasks.remove(c)
 	}
 	k.turns.StopWaiting(&c.turn)
 	if c.input != nil {
@@ -213,7 +213,7 @@ func (k *calls) leave(c *call) {
 // abort cancels a call at the server. If the server answers it all the same, the
 // answer is dropped.
 func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
-	k.leave(c)
+	k.remove(c)
 	if c.atServer.IsZero() {
 		return
 	}
@@ -269,8 +269,8 @@ func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	out.Client(c.task.strip(m).WithRelated(c.id))
 }
 
-// only returns the call in progress at the server, if there is exactly one.
-func (k *calls) only() *call {
+// onlyCall returns the call in progress at the server, if there is exactly one.
+func (k *calls) onlyCall() *call {
 	var only *call
 	for _, c := range k.sent {
 		if only != nil && only != c {

@@ -92,7 +92,7 @@ func New(o Options) *Filter {
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, declared: o.Capabilities,
-		asked: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
+		openRequests: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
 		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
 		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
@@ -136,7 +136,7 @@ func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
 	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
 	f.tools.start(now, &f.handshake, out)
-	f.tasks.can = f.tools.supported
+	f.tasks.supported = f.tools.supported
 	for _, m := range held {
 		f.serve(now, m, out)
 	}

@@ -33,10 +33,10 @@ type handshake struct {
 
 	clientInfo, clientCapabilities []byte // raw
 
-	open    bool
-	failure *era.Refusal      // why initialize failed; nil: the server has not answered yet
-	held    []jsonrpc.Message // in order
-	failed  atomic.Bool
+	open         bool
+	failure      *era.Refusal      // why initialize failed; nil: the server has not answered yet
+	heldRequests []jsonrpc.Message // in order
+	failed       atomic.Bool
 
 	capabilities []byte // as the server declares them; raw
 	discovery    []byte // the result of server/discover
@@ -69,30 +69,30 @@ func (h *handshake) take(m jsonrpc.Message, out *era.Out) bool {
 		return true
 	case h.failure != nil:
 		out.Client(h.failure.Response(m.ID()).WithRelated(m.ID()))
-	case len(h.held) == maxHeld:
+	case len(h.heldRequests) == maxHeld:
 		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.Reason("busy"), out)
 	default:
-		h.held = append(h.held, m)
+		h.heldRequests = append(h.heldRequests, m)
 	}
 	return false
 }
 
 // forget removes a cancelled request. False: it was not held.
 func (h *handshake) forget(id jsonrpc.ID) bool {
-	i := slices.IndexFunc(h.held, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
+	i := slices.IndexFunc(h.heldRequests, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
 	if i < 0 {
 		return false
 	}
-	h.held = slices.Delete(h.held, i, i+1)
+	h.heldRequests = slices.Delete(h.heldRequests, i, i+1)
 	return true
 }
 
 // serverEnded answers the requests that are held.
 func (h *handshake) serverEnded(text string, out *era.Out) {
-	for _, m := range h.held {
+	for _, m := range h.heldRequests {
 		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
 	}
-	h.held = nil
+	h.heldRequests = nil
 }
 
 // isImplementation reports whether info is a valid clientInfo. Some servers check
@@ -151,10 +151,10 @@ func areIcons(raw []byte) bool {
 // after all, requests are served again.
 func (h *handshake) fail(why *era.Refusal, out *era.Out) {
 	h.failure = why
-	for _, m := range h.held {
+	for _, m := range h.heldRequests {
 		out.Client(why.Response(m.ID()).WithRelated(m.ID()))
 	}
-	h.held = nil
+	h.heldRequests = nil
 	h.failed.Store(true)
 }
 
@@ -175,8 +175,8 @@ func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	h.discovery = discoveryResult(h.capabilities, m.Lookup("result", "instructions"))
 	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))
 
-	held := h.held
-	h.held = nil
+	held := h.heldRequests
+	h.heldRequests = nil
 	h.opened(now, held, out)
 }
 

@@ -21,13 +21,13 @@ const (
 
 // inputRequest is a request of the server that a client has to answer.
 type inputRequest struct {
-	id     jsonrpc.ID // the server's
-	key    string     // in inputRequests
-	method string
-	params []byte // as the client gets them
-	task   []byte // the related-task that it came with; nil: none
-	call   *call
-	shown  bool // the client has got it
+	id           jsonrpc.ID // the server's
+	key          string     // in inputRequests
+	method       string
+	params       []byte // as the client gets them
+	task         []byte // the related-task that it came with; nil: none
+	call         *call
+	sentToClient bool // the client has got it
 }
 
 // callInput is what the server has asked in the course of a call.

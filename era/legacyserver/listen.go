@@ -36,13 +36,13 @@ type subscriptions struct {
 
 // listening is an open subscriptions/listen.
 type listening struct {
-	id      jsonrpc.ID
-	changes []string // list changes that the listen gets: keys of its notifications
-	uris    []string // resources that the listen gets
-	pending int      // of these, those that the server has not subscribed yet
-	overdue *timers.Timer
-	acked   bool
-	early   []early // notifications before the acknowledgement
+	id                 jsonrpc.ID
+	changes            []string // list changes that the listen gets: keys of its notifications
+	uris               []string // resources that the listen gets
+	pending            int      // of these, those that the server has not subscribed yet
+	overdue            *timers.Timer
+	acked              bool
+	earlyNotifications []early // notifications before the acknowledgement
 }
 
 // early is a notification that came before the acknowledgement. Of equal ones the
@@ -240,12 +240,12 @@ func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 	meta := append(shape.AppendMember([]byte{'{'}, era.KeySubscription, []byte(l.id.String())), '}')
 	params := shape.AppendMember(shape.AppendMember([]byte{'{'}, "_meta", meta), "notifications", append(honoured, '}'))
 	out.Client(jsonrpc.NewNotification("notifications/subscriptions/acknowledged", append(params, '}')).WithRelated(l.id))
-	for _, e := range l.early {
+	for _, e := range l.earlyNotifications {
 		if l.wants(e.method, e.uri) { // otherwise the server has not subscribed the resource
 			out.Client(l.delivery(e.m))
 		}
 	}
-	l.early = nil
+	l.earlyNotifications = nil
 	if len(l.changes) == 0 && len(l.uris) == 0 {
 		s.end(now, l.id)
 		if info := shape.Member(s.results.meta, era.KeyServerInfo); info != nil {
@@ -282,8 +282,8 @@ func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 			out.Client(l.delivery(m))
 			continue
 		}
-		l.early = slices.DeleteFunc(l.early, func(e early) bool { return e.method == method && e.uri == uri })
-		l.early = append(l.early, early{method, uri, m})
+		l.earlyNotifications = slices.DeleteFunc(l.earlyNotifications, func(e early) bool { return e.method == method && e.uri == uri })
+		l.earlyNotifications = append(l.earlyNotifications, early{method, uri, m})
 	}
 	if !delivered {
 		out.Drop(m, "nobody listens for it")

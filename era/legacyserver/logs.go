@@ -127,5 +127,5 @@ func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
 	if !l.oneClient && now.Before(l.quiet) {
 		return nil
 	}
-	return l.calls.only()
+	return l.calls.onlyCall()
 }

@@ -29,15 +29,15 @@ type parking struct {
 	max      int    // calls that may be parked at a time
 	declared []byte // the capabilities that the server was told of, raw
 
-	asked   map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
-	records map[string]*call             // parked calls
-	asking  int                          // calls whose input requests are being collected
-	count   atomic.Int64                 // of records
+	openRequests map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
+	records      map[string]*call             // parked calls
+	asking       int                          // calls whose input requests are being collected
+	count        atomic.Int64                 // of records
 }
 
 // request takes an input request of the server.
 func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
-	if _, _, again := jsonrpc.Find(p.asked, m.ID()); again {
+	if _, _, again := jsonrpc.Find(p.openRequests, m.ID()); again {
 		out.Drop(m, "its id is that of another question that is open")
 		return
 	}
@@ -82,7 +82,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	in.keys++
 	q.key, q.call = "m"+strconv.Itoa(in.keys), c
 	in.requests = append(in.requests, q)
-	p.asked[q.id] = q
+	p.openRequests[q.id] = q
 	if in.parked {
 		return
 	}
@@ -113,14 +113,14 @@ func (p *parking) cancelWindow(c *call) {
 // call without input requests is not parked; a call that is parked already waits
 // for its retry all the same.
 func (p *parking) cancelled(m jsonrpc.Message) {
-	if _, q, ok := jsonrpc.Find(p.asked, m.CancelledID()); ok {
+	if _, q, ok := jsonrpc.Find(p.openRequests, m.CancelledID()); ok {
 		p.forget(q)
 	}
 }
 
 // forget removes an input request that has been answered or needs no answer.
 func (p *parking) forget(q *inputRequest) {
-	delete(p.asked, q.id)
+	delete(p.openRequests, q.id)
 	in := q.call.input
 	in.requests = slices.DeleteFunc(in.requests, func(other *inputRequest) bool { return other == q })
 }
@@ -130,7 +130,7 @@ func (p *parking) forget(q *inputRequest) {
 func (p *parking) refuseRequests(c *call, out *era.Out) {
 	p.cancelWindow(c)
 	for _, q := range c.input.requests {
-		delete(p.asked, q.id)
+		delete(p.openRequests, q.id)
 		out.Server(q.abandoned())
 	}
 	c.input.requests = nil
@@ -171,7 +171,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	in.parked = true
 	requests := []byte{'{'}
 	for _, q := range in.requests {
-		q.shown = true
+		q.sentToClient = true
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
 	state := p.states.newState(now, &c.request)

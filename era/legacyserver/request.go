@@ -20,7 +20,7 @@ type request struct {
 	state        []byte // requestState; nil: no retry
 	answers      []byte // inputResponses
 	retries      bool   // requestState or inputResponses is there, with any value
-	plain        bool   // its _meta is valid and has nothing for a legacy server
+	forwardable  bool   // its _meta is valid and has nothing for a legacy server
 	name         []byte // of the tool or the prompt, or the URI of the resource; raw
 	urlRounds    int    // how often the call was answered with URLs to visit
 }
@@ -46,13 +46,13 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	}
 	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
 		at := r.readMeta(meta)
-		if !r.plain || len(meta) > maxLastMeta {
+		if !r.forwardable || len(meta) > maxLastMeta {
 			return r
 		}
 		at.raw = append(last.raw[:0], meta...)
 		*last = at
 	} else {
-		r.plain, r.capabilities, r.logLevel = true, last.capabilities.of(meta), last.logLevel.of(meta)
+		r.forwardable, r.capabilities, r.logLevel = true, last.capabilities.bytesIn(meta), last.logLevel.bytesIn(meta)
 	}
 	return r
 }
@@ -62,7 +62,7 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 // except for commas between members.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	m := r.m.Plain().WithID(id)
-	if r.plain && !r.retries {
+	if r.forwardable && !r.retries {
 		m = m.WithoutMeta()
 	} else {
 		m = m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
@@ -79,7 +79,7 @@ var modernMeta = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilit
 // readMeta reads the _meta of the request, and sets refusal if it is not valid.
 func (r *request) readMeta(meta []byte) (at lastMeta) {
 	var version []byte
-	r.plain = true
+	r.forwardable = true
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
 		case era.KeyVersion:
@@ -90,14 +90,14 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 			r.logLevel, at.logLevel = member.Value, placeOf(member)
 		case era.KeyClientInfo:
 		default:
-			r.plain = false
+			r.forwardable = false
 		}
 	}
 	sound := string(version) == `"`+era.NewestModern+`"` && shape.IsObject(r.capabilities)
 	if !sound || r.logLevel != nil && era.LogRank(r.logLevel) < 0 {
 		r.refusal = era.MetaOf(r.m).Check(era.Auto)
 	}
-	r.plain = r.plain && r.refusal == nil
+	r.forwardable = r.forwardable && r.refusal == nil
 	return at
 }
 
@@ -116,7 +116,7 @@ type span struct{ from, to int }
 
 func placeOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
-func (p span) of(object []byte) []byte {
+func (p span) bytesIn(object []byte) []byte {
 	if p.to == 0 {
 		return nil
 	}

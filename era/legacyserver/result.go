@@ -57,9 +57,9 @@ func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.M
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// of is message for a server's response. If nothing has to be removed from the
+// translate is message for a server's response. If nothing has to be removed from the
 // result, the result is copied once and not scanned.
-func (s *results) of(c *call, m jsonrpc.Message) jsonrpc.Message {
+func (s *results) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
 		return s.message(c.id, c.method, result)

@@ -56,7 +56,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	open := c.input.requests
 	found = make([][]byte, len(open))
 	for entry := range jsonrpc.Members(answers) {
-		i := slices.IndexFunc(open, func(q *inputRequest) bool { return q.shown && q.key == entry.Key })
+		i := slices.IndexFunc(open, func(q *inputRequest) bool { return q.sentToClient && q.key == entry.Key })
 		if i < 0 {
 			continue // answered already, withdrawn, or unknown
 		}
@@ -97,7 +97,7 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 	answers := c.input.answers
 	c.input.answers = nil
 	for _, a := range answers {
-		if p.asked[a.q.id] == a.q { // otherwise the server has withdrawn it
+		if p.openRequests[a.q.id] == a.q { // otherwise the server has withdrawn it
 			p.forget(a.q)
 			out.Server(a.q.answer(a.result))
 		}

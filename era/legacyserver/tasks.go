@@ -23,7 +23,7 @@ type tasks struct {
 	requests    *requests
 	calls       *calls
 	cancellable bool // the server has tasks/cancel
-	can         bool // the server runs tools/call as a task
+	supported   bool // the server runs tools/call as a task
 }
 
 // callTask is a call that runs as a task.
@@ -47,7 +47,7 @@ func (k *tasks) response(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Messag
 			k.calls.complete(now, c, m, out) // an error, or the server has run it as an ordinary call
 			return
 		}
-		k.at(now, c, task, out)
+		k.proceed(now, c, task, out)
 	case id == t.get:
 		delete(k.calls.sent, t.get)
 		t.get = jsonrpc.ID{}
@@ -55,14 +55,14 @@ func (k *tasks) response(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Messag
 			k.calls.complete(now, c, m, out)
 			return
 		}
-		k.at(now, c, m.Result(), out)
+		k.proceed(now, c, m.Result(), out)
 	default:
 		k.calls.complete(now, c, m, out)
 	}
 }
 
-// at goes on as the status of a task says.
-func (k *tasks) at(now time.Time, c *call, task []byte, out *era.Out) {
+// proceed goes on as the status of a task says.
+func (k *tasks) proceed(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
 	k.timers.Stop(t.poll)
 	if status, _ := jsonrpc.Text(shape.Member(task, "status")); status != "working" {
@@ -95,12 +95,12 @@ func (k *tasks) status(now time.Time, m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	if c.task.result.IsZero() && c.task.get.IsZero() {
-		k.at(now, c, m.Params(), out)
+		k.proceed(now, c, m.Params(), out)
 	}
 }
 
-// leave removes what is known of a call's task.
-func (k *tasks) leave(c *call) {
+// remove removes what is known of a call's task.
+func (k *tasks) remove(c *call) {
 	k.timers.Stop(c.task.poll)
 	delete(k.calls.sent, c.task.get)
 	delete(k.calls.sent, c.task.result)
@@ -132,7 +132,7 @@ func (k *tasks) cancel(c *call, out *era.Out) {
 // callOfID returns the call whose task has the taskId in object; nil if there is
 // none.
 func (k *tasks) callOfID(object []byte) *call {
-	if object == nil || !k.can {
+	if object == nil || !k.supported {
 		return nil
 	}
 	id, ok := jsonrpc.Text(shape.Member(object, "taskId"))
@@ -152,7 +152,7 @@ func (k *tasks) callOfID(object []byte) *call {
 
 // callOf returns the call whose task a notification belongs to; nil if there is none.
 func (k *tasks) callOf(m jsonrpc.Message) *call {
-	if !k.can {
+	if !k.supported {
 		return nil
 	}
 	return k.callOfID(m.Lookup("params", "_meta", era.KeyRelatedTask))

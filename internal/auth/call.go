@@ -96,13 +96,13 @@ func (c *Caller) followDocument(req *http.Request, via []*http.Request) error {
 // everything with its page has no such document.
 func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not allowed", Err: err}
+		return nil, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not valid"}
+		return nil, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not valid"}
 	}
 	req.Header.Set("Accept", strings.Join(append([]string{"application/json"}, accept...), ", "))
 	if c.Version != "" {
@@ -113,7 +113,7 @@ func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) 
 		return nil, failed(doing, addr, err, false)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	e := &Error{Kind: NotFound, Doing: doing, URL: shown(addr), Status: resp.StatusCode}
+	e := &Error{Kind: NotFound, Doing: doing, URL: displayURL(addr), Status: resp.StatusCode}
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500:
 		e.Kind, e.RetryAfter = Unavailable, c.retryAfter(resp.Header)
@@ -159,7 +159,7 @@ func readBody(r io.Reader) ([]byte, error) {
 
 // failed makes the error of a request that had no answer.
 func failed(doing, addr string, err error, sent bool) *Error {
-	e := &Error{Kind: Unavailable, Doing: doing, URL: shown(addr), What: "no answer", Sent: sent}
+	e := &Error{Kind: Unavailable, Doing: doing, URL: displayURL(addr), What: "no answer", Sent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text would repeat the address, with its query
 	}
@@ -204,7 +204,7 @@ type answer struct {
 // post sends a body, follows no redirect, and reads the answer.
 func (c *Caller) post(ctx context.Context, doing, addr string, header http.Header, body string) (answer, error) {
 	if err := c.checkURL(addr); err != nil {
-		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not allowed", Err: err}
+		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
@@ -214,7 +214,7 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, strings.NewReader(body))
 	if err != nil {
-		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), What: "the address is not valid"}
+		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not valid"}
 	}
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
@@ -226,7 +226,7 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	defer func() { _ = resp.Body.Close() }()
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	if a.status >= 300 && a.status < 400 {
-		return a, &Error{Kind: Invalid, Doing: doing, URL: shown(addr), Status: a.status,
+		return a, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), Status: a.status,
 			What: "the server redirects the request, which would give what it holds to another address",
 			Do:   "the address in the server's metadata must be the one that answers"}
 	}

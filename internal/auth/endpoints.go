@@ -15,7 +15,7 @@ import (
 func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
 	const doing = "revocation"
 	if server.Revocation == "" {
-		return &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no revocation endpoint"}
+		return &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no revocation endpoint"}
 	}
 	form := url.Values{"token": {token}}
 	if hint != "" {
@@ -31,7 +31,7 @@ func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Clien
 func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.Introspection == "" {
-		return Claims{}, false, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no introspection endpoint"}
+		return Claims{}, false, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no introspection endpoint"}
 	}
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	f, err := c.form(ctx, call{doing: doing, addr: server.Introspection, server: server, client: client, form: form})
@@ -41,14 +41,14 @@ func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client C
 	r := strictjson.Read(f)
 	active = r.Flag("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Introspection), What: `the answer has no "active"`}
+		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Introspection), What: `the answer has no "active"`}
 	}
 	if !active {
 		return Claims{}, false, nil
 	}
 	claims, err = readClaims(f)
 	if err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Introspection), What: "the answer cannot be used", Err: err}
+		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Introspection), What: "the answer cannot be used", Err: err}
 	}
 	return claims, true, nil
 }
@@ -74,10 +74,10 @@ const (
 func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
 	const doing = "device authorization"
 	invalid := func(what string, err error) (DeviceAuthorization, error) {
-		return DeviceAuthorization{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.DeviceAuthorization), What: what, Err: err}
+		return DeviceAuthorization{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.DeviceAuthorization), What: what, Err: err}
 	}
 	if server.DeviceAuthorization == "" {
-		return DeviceAuthorization{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server does not offer device codes"}
+		return DeviceAuthorization{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server does not offer device codes"}
 	}
 	form := url.Values{"client_id": {client.ID}}
 	if resource != "" {

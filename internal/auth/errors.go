@@ -139,8 +139,8 @@ func Is(err error, kinds ...Kind) bool {
 	return false
 }
 
-// shown returns a URL without what may hold a secret: userinfo, query and fragment.
-func shown(addr string) string {
+// displayURL returns a URL without what may hold a secret: userinfo, query and fragment.
+func displayURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return ""

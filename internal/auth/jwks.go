@@ -36,7 +36,7 @@ type KeySet struct {
 	mu      sync.Mutex
 	keys    []verificationKey
 	fetched time.Time     // when keys came; zero: never
-	tried   time.Time     // when they were last asked for
+	lastTry time.Time     // when they were last asked for
 	running chan struct{} // closed when the fetch in progress ends; nil: there is none
 	fault   error         // of the last fetch; nil: it had keys
 }
@@ -107,10 +107,10 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 			gap = firstGap
 		}
 		due := !have || age(now, s.fetched) >= keysFresh || fetch && len(found) == 0
-		running, wait := s.running, gap-age(now, s.tried)
+		running, wait := s.running, gap-age(now, s.lastTry)
 		switch {
-		case due && running == nil && (s.tried.IsZero() || wait <= 0):
-			s.tried, s.running = now, make(chan struct{})
+		case due && running == nil && (s.lastTry.IsZero() || wait <= 0):
+			s.lastTry, s.running = now, make(chan struct{})
 			s.mu.Unlock()
 			s.fetch(ctx, c)
 			continue
@@ -120,7 +120,7 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 			case <-running:
 				continue
 			case <-ctx.Done():
-				return nil, &Error{Kind: Unavailable, Doing: "key set", URL: shown(s.URL), What: "the keys did not come in time", Err: ctx.Err()}
+				return nil, &Error{Kind: Unavailable, Doing: "key set", URL: displayURL(s.URL), What: "the keys did not come in time", Err: ctx.Err()}
 			}
 		}
 		fault := s.fault
@@ -139,9 +139,9 @@ func (s *KeySet) verdict(found []verificationKey, have bool, fault error, wait t
 	case len(found) > 0:
 		return found, nil
 	case have && fault == nil:
-		return nil, &Error{Kind: InvalidToken, Doing: doing, URL: shown(s.URL), What: "the provider has no such key"}
+		return nil, &Error{Kind: InvalidToken, Doing: doing, URL: displayURL(s.URL), What: "the provider has no such key"}
 	}
-	e := &Error{Kind: Unavailable, Doing: doing, URL: shown(s.URL), What: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
+	e := &Error{Kind: Unavailable, Doing: doing, URL: displayURL(s.URL), What: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
 	if have {
 		e.What = "the key is not known, and the provider cannot be asked"
 	}

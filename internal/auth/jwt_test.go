@@ -254,7 +254,7 @@ func FuzzVerify(f *testing.F) {
 		f.Fatal(err)
 	}
 	pub := jose.JSONWebKey{Key: key.Public()}
-	s := &KeySet{Caller: &Caller{Now: func() time.Time { return start }}, fetched: start, tried: start}
+	s := &KeySet{Caller: &Caller{Now: func() time.Time { return start }}, fetched: start, lastTry: start}
 	text, _ := json.Marshal(pub)
 	k, err := parseKey(text)
 	if err != nil {
@@ -303,7 +303,7 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	now := func() time.Time { return start }
-	s := &KeySet{Caller: &Caller{Now: now}, fetched: start, tried: start, keys: []verificationKey{k}}
+	s := &KeySet{Caller: &Caller{Now: now}, fetched: start, lastTry: start, keys: []verificationKey{k}}
 	v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: now}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
 	if err != nil {

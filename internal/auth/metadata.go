@@ -179,7 +179,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 		err = errors.New(`"authorization_servers" is missing or empty`)
 	case !Covers(m.Resource, server):
 		return ResourceMetadata{}, &Error{Kind: Mismatch, Doing: doing,
-			What: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, shown(server)),
+			What: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, displayURL(server)),
 			Do:   "use the address that it names, if that is the server you mean"}
 	}
 	if err != nil {
@@ -265,7 +265,7 @@ func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, ann
 func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := c.checkIssuer(issuer); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(issuer), What: "the issuer cannot be used", Err: err, Do: forOperator}
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(issuer), What: "the issuer cannot be used", Err: err, Do: forOperator}
 	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
@@ -284,7 +284,7 @@ func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadat
 	const doing = "authorization server metadata"
 	origin, _, _ := cutURL(server)
 	if err := c.checkIssuer(origin); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server), What: "the server's address cannot be used", Err: err}
+		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server), What: "the server's address cannot be used", Err: err}
 	}
 	var m ServerMetadata
 	err := c.first(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
@@ -310,7 +310,7 @@ func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse 
 		case err == nil:
 			err = parse(data)
 			if e, ok := errors.AsType[*Error](err); ok {
-				e.URL = shown(addr)
+				e.URL = displayURL(addr)
 			}
 			return err
 		case Is(err, NotFound):
@@ -331,7 +331,7 @@ func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse 
 func shownAll(addrs []string) []string {
 	all := make([]string, len(addrs))
 	for i, a := range addrs {
-		all[i] = shown(a)
+		all[i] = displayURL(a)
 	}
 	return all
 }

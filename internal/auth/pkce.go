@@ -51,10 +51,10 @@ type AuthorizationRequest struct {
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
 	fail := func(kind Kind, what string, err error) (string, error) {
-		return "", &Error{Kind: kind, Doing: doing, URL: shown(r.Server.Authorization), What: what, Err: err}
+		return "", &Error{Kind: kind, Doing: doing, URL: displayURL(r.Server.Authorization), What: what, Err: err}
 	}
 	if r.Server.Authorization == "" {
-		return "", &Error{Kind: Unsupported, Doing: doing, URL: shown(r.Server.Issuer), What: "the authorization server has no authorization endpoint"}
+		return "", &Error{Kind: Unsupported, Doing: doing, URL: displayURL(r.Server.Issuer), What: "the authorization server has no authorization endpoint"}
 	}
 	if err := checkURL(r.Server.Authorization, r.PlainHTTP); err != nil {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
@@ -103,7 +103,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 	}
 	addr := base + "?" + strings.Join(parts, "&")
 	if len(addr) > maxAuthorization {
-		return "", &Error{Kind: Invalid, Doing: doing, URL: shown(r.Server.Authorization), Do: "ask for those scopes only that you need",
+		return "", &Error{Kind: Invalid, Doing: doing, URL: displayURL(r.Server.Authorization), Do: "ask for those scopes only that you need",
 			What: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
 	}
 	return addr, nil

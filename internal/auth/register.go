@@ -46,7 +46,7 @@ type Registration struct {
 func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
 	const doing = "client registration"
 	if server.Registration == "" {
-		return Registration{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server registers no clients"}
+		return Registration{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server registers no clients"}
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 		if errors.Is(err, errOtherRedirect) {
 			kind = Mismatch
 		}
-		return Registration{}, &Error{Kind: kind, Doing: doing, URL: shown(server.Registration), Status: a.status, What: "the answer cannot be used", Err: err, Do: help}
+		return Registration{}, &Error{Kind: kind, Doing: doing, URL: displayURL(server.Registration), Status: a.status, What: "the answer cannot be used", Err: err, Do: help}
 	}
 	return reg, nil
 }
@@ -152,14 +152,14 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	const doing = "client registration"
 	switch {
 	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
-		return 0, &Error{Kind: Mismatch, Doing: doing, URL: shown(server.Issuer),
+		return 0, &Error{Kind: Mismatch, Doing: doing, URL: displayURL(server.Issuer),
 			What: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
 			Do:   "register a client there, or leave out --client-id"}
 	case i.ClientID != "":
 		return PreRegistered, nil
 	case i.Document != "" && server.ClientDocuments:
 		if err := CheckClientDocument(i.Document); err != nil {
-			return 0, &Error{Kind: Invalid, Doing: doing, URL: shown(i.Document), What: "the address of the client's metadata document cannot be its id", Err: err}
+			return 0, &Error{Kind: Invalid, Doing: doing, URL: displayURL(i.Document), What: "the address of the client's metadata document cannot be its id", Err: err}
 		}
 		return Document, nil
 	case server.Registration != "" && !i.NotDynamic:
@@ -173,7 +173,7 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	if server.ClientDocuments {
 		do += "; or give the https address of a client id metadata document with --client-metadata-url"
 	}
-	return 0, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server does not let this client register itself", Do: do}
+	return 0, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server does not let this client register itself", Do: do}
 }
 
 // CheckClientDocument checks the address of a client id metadata document, which is the client's

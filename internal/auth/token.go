@@ -109,7 +109,7 @@ type Token struct {
 func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
 	const doing = "token request"
 	if server.Token == "" {
-		return Token{}, &Error{Kind: Unsupported, Doing: doing, URL: shown(server.Issuer), What: "the authorization server has no token endpoint"}
+		return Token{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no token endpoint"}
 	}
 	f, err := c.form(ctx, call{doing: doing, addr: server.Token, server: server, client: client, form: g.form, prover: prover})
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client
 	}
 	t, err := c.parseToken(f, prover != nil)
 	if err != nil {
-		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: shown(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true, Do: forOperator}
+		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true, Do: forOperator}
 	}
 	return t, nil
 }
@@ -185,13 +185,13 @@ func (c *Caller) form(ctx context.Context, k call) (strictjson.Fields, error) {
 			form[name] = v
 		}
 		if err := k.client.authenticate(k.server, c.now(), header, form); err != nil {
-			return nil, &Error{Kind: Unsupported, Doing: k.doing, URL: shown(k.addr), What: "the client cannot authenticate", Err: err}
+			return nil, &Error{Kind: Unsupported, Doing: k.doing, URL: displayURL(k.addr), What: "the client cannot authenticate", Err: err}
 		}
 		sentNonce := ""
 		if k.prover != nil {
 			proof, nonce, err := k.prover.proof(http.MethodPost, k.addr, "")
 			if err != nil {
-				return nil, &Error{Kind: Invalid, Doing: k.doing, URL: shown(k.addr), What: "no proof can be made", Err: err}
+				return nil, &Error{Kind: Invalid, Doing: k.doing, URL: displayURL(k.addr), What: "no proof can be made", Err: err}
 			}
 			header.Set("DPoP", proof)
 			sentNonce = nonce
@@ -233,7 +233,7 @@ func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string
 	if success && err == nil && !f.Has("error") {
 		return f, nil
 	}
-	e := &Error{Kind: Refused, Doing: doing, URL: shown(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), Sent: true,
+	e := &Error{Kind: Refused, Doing: doing, URL: displayURL(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), Sent: true,
 		What: "the server answered with status " + strconv.Itoa(a.status)}
 	if success && err != nil {
 		if empty {

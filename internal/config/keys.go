@@ -99,7 +99,7 @@ func (p *parser) foreign(m member) {
 		p.errorf(m.at, `%s belongs into "mcp-bridge": {%s: ...}`, m.what, m.what)
 		return
 	}
-	if meaning := misnamed[plain(m.key)]; meaning != "" {
+	if meaning := misnamed[normalizedName(m.key)]; meaning != "" {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, meaning)
 		return
 	}

@@ -185,7 +185,7 @@ func (p *parser) daemon(top member) {
 		return
 	}
 	for _, m := range all {
-		switch flag := daemonFlags[plain(m.key)]; {
+		switch flag := daemonFlags[normalizedName(m.key)]; {
 		case m.key == "defaults":
 			if all, ok := p.fixed(m.value, m.what); ok {
 				for _, m := range all {

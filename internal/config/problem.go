@@ -73,18 +73,18 @@ func Suggest(name string, known []string) string {
 	if len(name) > 100 {
 		return ""
 	}
-	name = plain(name)
+	name = normalizedName(name)
 	best, least := "", 1+max(1, len(name)/4)
 	for _, k := range known {
-		if d := distance(name, plain(k)); d < least {
+		if d := distance(name, normalizedName(k)); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// plain is a name without what people spell in different ways.
-func plain(name string) string {
+// normalizedName is a name without what people spell in different ways.
+func normalizedName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(name))
 }
 

@@ -36,7 +36,7 @@ func (p *parser) server(m member) Server {
 	defer func() { p.lenient = false }()
 
 	if own, ok := d.keys[bridgeKey]; ok {
-		p.own(d, own)
+		p.bridgeSettings(d, own)
 	}
 	if text, ok := d.keys["description"]; ok && s.Description == "" {
 		s.Description, _ = p.text(text, "a string")
@@ -80,7 +80,7 @@ func (p *parser) classifyKeys(d *draft, all []member) {
 			continue
 		}
 		if first, twice := d.keys[meaning]; twice {
-			if meaning != "disabled" && !same(first.value, m.value) {
+			if meaning != "disabled" && !equalValues(first.value, m.value) {
 				p.errorf(m.at, "%s and %s mean the same and differ: keep one of them", first.what, m.what)
 			}
 			if meaning != "disabled" {
@@ -92,7 +92,7 @@ func (p *parser) classifyKeys(d *draft, all []member) {
 	}
 }
 
-func same(a, b hujson.Value) bool {
+func equalValues(a, b hujson.Value) bool {
 	x, ok := a.Value.(hujson.Literal)
 	y, ok2 := b.Value.(hujson.Literal)
 	return ok && ok2 && x.String() == y.String()
@@ -115,8 +115,8 @@ func (p *parser) disabled(d *draft) bool {
 	return disabled
 }
 
-// own reads the bridge's own settings of a server.
-func (p *parser) own(d *draft, own member) {
+// bridgeSettings reads the bridge's own settings of a server.
+func (p *parser) bridgeSettings(d *draft, own member) {
 	all, ok := p.fixed(own.value, own.what)
 	if !ok {
 		return
@@ -148,7 +148,7 @@ func (p *parser) kind(d *draft) {
 	if !ok {
 		return
 	}
-	if d.kind = kinds[plain(text)]; d.kind == "" {
+	if d.kind = kinds[normalizedName(text)]; d.kind == "" {
 		if slices.Contains(modes, text) {
 			p.errorf(m.at, `this belongs into "mcp-bridge": {"transport": %q}`, text)
 			return

@@ -9,8 +9,8 @@ type Fault struct {
 	Means, Do string
 }
 
-// Seen returns the Finding of a fault with its evidence.
-func (f Fault) Seen(seen string) Finding {
+// Finding returns the Finding of a fault with its evidence.
+func (f Fault) Finding(seen string) Finding {
 	return Finding{Code: f.Code, Severity: f.Severity, Title: f.Title, Seen: seen, Means: f.Means, Do: f.Do}
 }
 

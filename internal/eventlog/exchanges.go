@@ -37,7 +37,7 @@ func (x *exchanges) Message(p *observe.Passed) {
 }
 
 func (x *exchanges) line(s *observe.Session, c *observe.Call, took time.Duration, how ...any) {
-	fields := on(s.Server, nil, "session", s.Name, "id", clean(x.hide(c.ID.String())), "method", clean(x.hide(c.Method)))
+	fields := serverFields(s.Server, nil, "session", s.Name, "id", clean(x.hide(c.ID.String())), "method", clean(x.hide(c.Method)))
 	switch c.Method {
 	case "tools/call":
 		fields = append(fields, "tool", clean(x.hide(c.Name)))

@@ -10,9 +10,9 @@ import (
 // limits says which events get a line of their own: of each kind the first few. The others
 // are counted, and told of together.
 type limits[K comparable] struct {
-	first, again int // how many in the first period of a kind, and in each that follows at once
-	every        time.Duration
-	more         func(kind K, n int, last observe.Event) // is called by a goroutine of the limits, or of end
+	inFirstPeriod, perPeriod int // how many in the first period of a kind, and in each that follows at once
+	period                   time.Duration
+	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limits, or of end
 
 	waits sync.WaitGroup
 
@@ -23,14 +23,14 @@ type limits[K comparable] struct {
 
 // kind is what is known of the events of one kind.
 type kind struct {
-	left  int // that get a line in this period
-	held  int // that got none
-	last  observe.Event
-	timer *time.Timer // ends the period
+	allowed    int // that get a line in this period
+	suppressed int // that got none
+	last       observe.Event
+	timer      *time.Timer // ends the period
 }
 
 func newLimits[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *limits[K] {
-	return &limits[K]{first: first, again: again, every: every, more: more, kinds: make(map[K]*kind)}
+	return &limits[K]{inFirstPeriod: first, perPeriod: again, period: every, report: more, kinds: make(map[K]*kind)}
 }
 
 // allow reports whether an event gets a line.
@@ -42,15 +42,15 @@ func (l *limits[K]) allow(of K, e observe.Event) bool {
 		if l.closed {
 			return false
 		}
-		k = &kind{left: l.first}
+		k = &kind{allowed: l.inFirstPeriod}
 		l.kinds[of] = k
 		l.wait(of, k)
 	}
-	if k.left > 0 {
-		k.left--
+	if k.allowed > 0 {
+		k.allowed--
 		return true
 	}
-	k.held++
+	k.suppressed++
 	k.last = e
 	return false
 }
@@ -58,21 +58,21 @@ func (l *limits[K]) allow(of K, e observe.Event) bool {
 // wait begins a period; the lock is held.
 func (l *limits[K]) wait(of K, k *kind) {
 	l.waits.Add(1)
-	k.timer = time.AfterFunc(l.every, func() {
+	k.timer = time.AfterFunc(l.period, func() {
 		defer l.waits.Done()
-		l.over(of, k)
+		l.endPeriod(of, k)
 	})
 }
 
-// over ends a period.
-func (l *limits[K]) over(of K, k *kind) {
+// endPeriod ends a period.
+func (l *limits[K]) endPeriod(of K, k *kind) {
 	l.mu.Lock()
 	if l.kinds[of] != k {
 		l.mu.Unlock()
 		return
 	}
-	n, last := k.held, k.last
-	k.left, k.held, k.last = l.again, 0, nil
+	n, last := k.suppressed, k.last
+	k.allowed, k.suppressed, k.last = l.perPeriod, 0, nil
 	if n == 0 || l.closed {
 		delete(l.kinds, of)
 	} else {
@@ -80,7 +80,7 @@ func (l *limits[K]) over(of K, k *kind) {
 	}
 	l.mu.Unlock()
 	if n > 0 {
-		l.more(of, n, last)
+		l.report(of, n, last)
 	}
 }
 
@@ -96,8 +96,8 @@ func (l *limits[K]) end(of K) {
 	if k.timer.Stop() {
 		l.waits.Done()
 	}
-	if k.held > 0 {
-		l.more(of, k.held, k.last)
+	if k.suppressed > 0 {
+		l.report(of, k.suppressed, k.last)
 	}
 }
 

@@ -53,8 +53,8 @@ type Log struct {
 // while out's level is debug or trace. Close ends it.
 func New(out hclog.Logger, o *observe.Observer) *Log {
 	l := &Log{out: out, observer: o, usual: out.GetLevel()}
-	l.refusals = newLimits(1, 0, refusalPace, l.more)
-	l.drops = newLimits(1, 0, dropPace, l.more)
+	l.refusals = newLimits(1, 0, refusalPace, l.reportSuppressed)
+	l.drops = newLimits(1, 0, dropPace, l.reportSuppressed)
 	l.stderr = newLimits(stderrLines, stderrLines, stderrPace, l.suppressed)
 	l.stop = o.WatchEvents(l)
 	l.SetLevel(l.usual)
@@ -73,11 +73,11 @@ func (l *Log) shownLine(line string) string {
 	if f := l.hideLine.Load(); f != nil {
 		return (*f)(line)
 	}
-	return l.shown(line)
+	return l.redacted(line)
 }
 
-// shown returns what others have written as it is shown, before it is cut.
-func (l *Log) shown(line string) string {
+// redacted returns what others have written as it is shown, before it is cut.
+func (l *Log) redacted(line string) string {
 	if f := l.hide.Load(); f != nil {
 		return (*f)(line)
 	}
@@ -122,7 +122,7 @@ func (l *Log) watch(on bool) {
 	defer l.mu.Unlock()
 	switch {
 	case on && l.exchanges == nil:
-		l.exchanges = l.observer.Watch(&exchanges{l.out, l.shown})
+		l.exchanges = l.observer.Watch(&exchanges{l.out, l.redacted})
 	case !on && l.exchanges != nil:
 		l.exchanges()
 		l.exchanges = nil
@@ -139,16 +139,16 @@ func (l *Log) Event(e observe.Event) {
 	case observe.SessionFailed:
 		l.failed(e)
 	case observe.ProcessStarted:
-		l.out.Info("server process started", on(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program))...)
+		l.out.Info("server process started", serverFields(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program))...)
 	case observe.ProcessStopping:
-		l.out.Debug("server process is asked to end", on(e.Server, nil, "pid", e.PID, "step", e.Step)...)
+		l.out.Debug("server process is asked to end", serverFields(e.Server, nil, "pid", e.PID, "step", e.Step)...)
 	case observe.ProcessEnded:
 		l.stderr.end(e.PID)
-		l.out.Info("server process ended", on(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program),
+		l.out.Info("server process ended", serverFields(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program),
 			"status", statusOf(e.Err), "asked", e.Asked, "after", round(e.Lasted))...)
 	case observe.Stderr:
 		if l.stderr.allow(e.PID, e) {
-			l.out.Info("stderr", on(e.Server, e.Session, "pid", e.PID, "line", l.shownLine(e.Line))...)
+			l.out.Info("stderr", serverFields(e.Server, e.Session, "pid", e.PID, "line", l.shownLine(e.Line))...)
 		}
 	case observe.CallLate:
 		l.out.Warn("a request has no answer yet", l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
@@ -163,13 +163,13 @@ func (l *Log) Event(e observe.Event) {
 		l.stream(e)
 	case observe.Note:
 		if l.refusals.allow("note "+e.Code+" "+e.Server, e) {
-			l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "text", cleanTo(e.Text, maxNote))...)
+			l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "text", cleanTo(e.Text, maxNote))...)
 		}
 	}
 }
 
 func (l *Log) opened(s *observe.Session) {
-	fields := on(s.Server, s, "transport", s.Transport)
+	fields := serverFields(s.Server, s, "transport", s.Transport)
 	if c := s.Client(); c != (observe.Implementation{}) {
 		fields = append(fields, "client", clean(c.Name), "version", clean(c.Version))
 	}
@@ -187,7 +187,7 @@ func (l *Log) opened(s *observe.Session) {
 }
 
 func (l *Log) ended(e observe.SessionEnded) {
-	fields := on(e.Session.Server, e.Session, "after", round(e.Lasted), "calls", e.Calls)
+	fields := serverFields(e.Session.Server, e.Session, "after", round(e.Lasted), "calls", e.Calls)
 	if e.Err == nil {
 		l.out.Info("session ended", append(fields, "how", clean(e.How))...)
 		return
@@ -205,7 +205,7 @@ func (l *Log) failed(e observe.SessionFailed) {
 }
 
 func failure(e observe.SessionFailed) []any {
-	return on(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", e.Err)
+	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", e.Err)
 }
 
 func (l *Log) refused(e observe.Refused) {
@@ -228,7 +228,7 @@ func (l *Log) dropped(e observe.Dropped) {
 }
 
 func (l *Log) drop(e observe.Dropped) []any {
-	return on(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(l.shown(e.Message.Method())), "id", clean(l.shown(e.Message.ID().String())))
+	return serverFields(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(l.redacted(e.Message.Method())), "id", clean(l.redacted(e.Message.ID().String())))
 }
 
 // withoutContent returns a message with the kind, method and id of m, in memory of its own.
@@ -243,7 +243,7 @@ func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
 }
 
 func refusal(e observe.Refused) []any {
-	fields := on(e.Server, e.Session)
+	fields := serverFields(e.Server, e.Session)
 	if e.Rule != "" {
 		fields = append(fields, "rule", e.Rule)
 	}
@@ -257,8 +257,8 @@ func refusal(e observe.Refused) []any {
 	return append(fields, "reason", clean(e.Why))
 }
 
-// more tells of what the limits have held back: how many, and the last one.
-func (l *Log) more(_ string, n int, last observe.Event) {
+// reportSuppressed tells of what the limits have held back: how many, and the last one.
+func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	switch e := last.(type) {
 	case observe.Refused:
 		l.out.Warn("more requests were refused for the same reason", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
@@ -267,7 +267,7 @@ func (l *Log) more(_ string, n int, last observe.Event) {
 	case observe.Dropped:
 		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, l.drop(e)...)...)
 	case observe.Note:
-		l.out.Info("note", on(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
+		l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
 	}
 }
 
@@ -275,7 +275,7 @@ func (l *Log) more(_ string, n int, last observe.Event) {
 func (l *Log) suppressed(pid, n int, last observe.Event) {
 	e, ok := last.(observe.Stderr)
 	if ok {
-		l.out.Info("stderr: lines were left out, there were too many", on(e.Server, e.Session, "pid", pid, "lines", n)...)
+		l.out.Info("stderr: lines were left out, there were too many", serverFields(e.Server, e.Session, "pid", pid, "lines", n)...)
 	}
 }
 
@@ -283,7 +283,7 @@ func (l *Log) stream(e observe.Stream) {
 	if !l.out.IsDebug() {
 		return
 	}
-	fields := on(e.Server, e.Session, "hop", e.Hop.String())
+	fields := serverFields(e.Server, e.Session, "hop", e.Hop.String())
 	if e.Name != "" {
 		fields = append(fields, "stream", clean(e.Name))
 	}
@@ -296,9 +296,9 @@ func (l *Log) stream(e observe.Stream) {
 	l.out.Debug("stream "+e.What, fields...)
 }
 
-// on returns the fields of a line about a server, and about the session of a client if there
+// serverFields returns the fields of a line about a server, and about the session of a client if there
 // is one.
-func on(server string, s *observe.Session, fields ...any) []any {
+func serverFields(server string, s *observe.Session, fields ...any) []any {
 	all := make([]any, 0, len(fields)+4)
 	if server != "" {
 		all = append(all, "server", server)
@@ -311,7 +311,7 @@ func on(server string, s *observe.Session, fields ...any) []any {
 
 // onCall returns the fields of a line about a request that waits, or has waited.
 func (l *Log) onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
-	return on(server, s, "method", clean(l.shown(method)), "id", clean(l.shown(id.String())), "for", round(time.Since(since)))
+	return serverFields(server, s, "method", clean(l.redacted(method)), "id", clean(l.redacted(id.String())), "for", round(time.Since(since)))
 }
 
 func statusOf(err error) string {

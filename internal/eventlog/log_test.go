@@ -245,7 +245,7 @@ func TestLevel(t *testing.T) {
 	}
 	ask()
 	p.wants(t)
-	if o.On() {
+	if o.IsWatched() {
 		t.Error("messages are looked at")
 	}
 	if l.Toggle() != hclog.Debug {
@@ -257,7 +257,7 @@ func TestLevel(t *testing.T) {
 	l.SetLevel(hclog.Trace)
 	ask()
 	p.wants(t, line+` began=[0-9:.]+`)
-	if l.Toggle() != hclog.Info || o.On() {
+	if l.Toggle() != hclog.Info || o.IsWatched() {
 		t.Error("messages are still looked at")
 	}
 	ask()

@@ -49,7 +49,7 @@ func NewClient(o ClientOptions) (*http.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{named: named, all: o.AllowPrivate, of: reach.Of, proxy: http.ProxyFromEnvironment, tls: o.TLS.Clone()}
+	g := &guard{named: named, all: o.AllowPrivate, reachOf: reach.OfAddr, proxy: http.ProxyFromEnvironment, tls: o.TLS.Clone()}
 	g.direct = NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS})
 	g.direct.MaxResponseHeaderBytes = maxReplyHeader
 	g.proxied = g.direct.Clone()
@@ -67,7 +67,7 @@ type guard struct {
 	all     bool // addresses of any reach but Never
 	dialer  *net.Dialer
 	tls     *tls.Config // nil: as in ClientOptions; not to be changed
-	of      func(netip.Addr) reach.Reach
+	reachOf func(netip.Addr) reach.Reach
 	proxy   func(*http.Request) (*url.URL, error)
 	direct  *http.Transport           // for https
 	plain   *http.Transport           // for http
@@ -176,7 +176,7 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 		if err != nil {
 			return err
 		}
-		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.of(at.Addr()), Plain: plain}, base); refused != nil {
+		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.reachOf(at.Addr()), Plain: plain}, base); refused != nil {
 			left.Store(refused)
 			return refused
 		}
@@ -191,15 +191,15 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 
 // learn finds out how far the named address reaches, and keeps it if that does not change.
 func (g *guard) learn(ctx context.Context) *hostReach {
-	s, final := g.look(ctx)
+	s, final := g.resolve(ctx)
 	if final {
 		g.base.Store(s)
 	}
 	return s
 }
 
-// look finds it out. final: it would be the same another time.
-func (g *guard) look(ctx context.Context) (s *hostReach, final bool) {
+// resolve finds it out. final: it would be the same another time.
+func (g *guard) resolve(ctx context.Context) (s *hostReach, final bool) {
 	unknown := func(text string) *hostReach { return &hostReach{reach.Public, errors.New(text)} }
 	if r, known := reach.OfHost(g.named.Hostname()); known {
 		return &hostReach{reach: r}, true
@@ -226,5 +226,5 @@ func (g *guard) look(ctx context.Context) (s *hostReach, final bool) {
 	if err != nil {
 		return &hostReach{reach.Public, err}, false
 	}
-	return &hostReach{reach: g.of(at.Addr())}, true
+	return &hostReach{reach: g.reachOf(at.Addr())}, true
 }

@@ -169,7 +169,7 @@ func (d *dialTest) client(t *testing.T, named string, o ClientOptions) (*http.Cl
 	bridgetest.Must(t, err)
 	t.Cleanup(c.CloseIdleConnections)
 	g := c.Transport.(*guard)
-	g.of, g.proxy = fakeReach, func(*http.Request) (*url.URL, error) { return nil, nil }
+	g.reachOf, g.proxy = fakeReach, func(*http.Request) (*url.URL, error) { return nil, nil }
 	g.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go d.names.serve(theirs)

@@ -51,9 +51,9 @@ type Fault struct {
 	RetryAfter time.Duration // what it said about when, 0: nothing
 }
 
-// Since returns the fault of a message that cannot be sent because of an earlier one, why. Its Reason is reason; but if it
+// FaultSince returns the fault of a message that cannot be sent because of an earlier one, why. Its Reason is reason; but if it
 // is a credential that is missing, that of why and its Data, so that clients are still told where to sign in.
-func Since(why *Fault, reason, text string) *Fault {
+func FaultSince(why *Fault, reason, text string) *Fault {
 	f := &Fault{Reason: reason, Status: why.Status, Text: text}
 	if why.NamesSignIn() {
 		f.Reason, f.Data = why.Reason, why.Data

@@ -30,15 +30,15 @@ func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.Rou
 // observed is an http.RoundTripper that tells of each exchange when its reply has ended.
 type observed struct {
 	http.RoundTripper
-	seen *observe.Session
+	session *observe.Session
 }
 
 // RoundTrip implements http.RoundTripper.
 func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !o.seen.OnExchanges() {
+	if !o.session.OnExchanges() {
 		return o.RoundTripper.RoundTrip(req)
 	}
-	x := &roundTrip{seen: o.seen, Exchange: observe.Exchange{
+	x := &roundTrip{session: o.session, Exchange: observe.Exchange{
 		Hop: observe.Up, Method: req.Method, URL: req.URL.String(), Request: req.Header, In: max(req.ContentLength, 0), Began: time.Now(),
 	}}
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
@@ -62,7 +62,7 @@ func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
 // roundTrip is an exchange in progress, and the body of its reply.
 type roundTrip struct {
 	io.ReadCloser
-	seen *observe.Session
+	session *observe.Session
 
 	mu sync.Mutex // guards what follows
 	observe.Exchange
@@ -119,5 +119,5 @@ func (x *roundTrip) end(err error) {
 	x.over, x.Err, x.Took = true, err, time.Since(x.Began)
 	e := x.Exchange
 	x.mu.Unlock()
-	x.seen.Exchange(&e)
+	x.session.Exchange(&e)
 }

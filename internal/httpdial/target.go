@@ -34,8 +34,8 @@ type TargetOptions struct {
 	// *Fault that it returns is what clients are told. nil: requests are made as they are.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 
-	// Seen is told of each exchange while somebody watches messages. nil is fine.
-	Seen *observe.Session
+	// Session is told of each exchange while somebody watches messages. nil is fine.
+	Session *observe.Session
 }
 
 // A Target is the address of a server, with all that goes with each request to it.
@@ -51,8 +51,8 @@ type Target struct {
 	// Transport makes the requests.
 	Transport http.RoundTripper
 
-	// Seen is that of the TargetOptions.
-	Seen *observe.Session
+	// Session is that of the TargetOptions.
+	Session *observe.Session
 
 	close func()
 }
@@ -77,7 +77,7 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 		own.ResponseHeaderTimeout = o.ReplyTimeout
 		t.Transport, t.close = own, own.CloseIdleConnections
 	}
-	t.Seen, t.Transport = o.Seen, Authorized(Observed(t.Transport, o.Seen), o.Authorize)
+	t.Session, t.Transport = o.Session, Authorized(Observed(t.Transport, o.Session), o.Authorize)
 	return t, nil
 }
 

@@ -62,13 +62,13 @@ func (s *Share) Free() { s.Move().Free() }
 
 // Keep gives back all but n bytes of what the body holds.
 func (s *Share) Keep(n int) {
-	if s.Counts() {
-		s.held.Give(max(0, s.held.Held()-n))
+	if s.IsCounted() {
+		s.held.Release(max(0, s.held.Held()-n))
 	}
 }
 
-// Counts reports whether the body holds something that counts.
-func (s *Share) Counts() bool { return s != nil && s.held != nil }
+// IsCounted reports whether the body holds something that counts.
+func (s *Share) IsCounted() bool { return s != nil && s.held != nil }
 
 // Move returns what the body holds, which the caller has to free from now on; nil:
 // nothing that counts. It may be called on nil.
@@ -143,6 +143,6 @@ func (s *Share) grow(body []byte, room int64) ([]byte, error) {
 	}
 	grown := make([]byte, len(body), room)
 	copy(grown, body)
-	s.held.Give(cap(body))
+	s.held.Release(cap(body))
 	return grown, nil
 }

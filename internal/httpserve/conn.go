@@ -28,10 +28,10 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 // the client. Its methods are for the request in progress: they must not be called
 // concurrently, nor after the request's handler has returned.
 type InlineReply struct {
-	conn    net.Conn
-	taken   func() bool
-	late    lazytimer.Timer // calls cut
-	written bool
+	conn         net.Conn
+	peerHasTaken func() bool
+	timeout      lazytimer.Timer // calls cut
+	written      bool
 
 	mu    sync.Mutex // held while the deadline is set
 	began time.Time  // when the write in progress began; zero: there is none
@@ -39,8 +39,8 @@ type InlineReply struct {
 
 // newInlineReply returns one for c, of which taken is what sockstate.Drained says.
 func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
-	q := &InlineReply{conn: c, taken: taken}
-	q.late.Do = q.abortLateWrite
+	q := &InlineReply{conn: c, peerHasTaken: taken}
+	q.timeout.Do = q.abortLateWrite
 	return q
 }
 
@@ -75,13 +75,13 @@ func InlineReplyOf(r *http.Request) *InlineReply {
 // the header, and flushes it; but not if that would wait for the client. One that
 // takes longer than sockstate.InlineTimeout all the same is cut off, whatever deadline it has.
 func (q *InlineReply) Write(write func()) (written bool) {
-	if !q.taken() {
+	if !q.peerHasTaken() {
 		return false
 	}
 	q.begin(time.Now())
-	q.late.After(sockstate.InlineTimeout)
+	q.timeout.After(sockstate.InlineTimeout)
 	write()
-	q.late.Clear()
+	q.timeout.Clear()
 	q.begin(time.Time{})
 	q.written = true
 	return true

@@ -60,13 +60,13 @@ type Options struct {
 
 // Inspector answers requests about a running bridge. Its methods may be called concurrently.
 type Inspector struct {
-	o     Options
-	began time.Time
-	epoch string // of the positions in the Ring
-	state *state
-	stats *stats
-	stop  func() // ends the watching of events
-	look  viewers
+	o       Options
+	began   time.Time
+	epoch   string // of the positions in the Ring
+	state   *state
+	stats   *stats
+	stop    func() // ends the watching of events
+	viewers viewers
 }
 
 // New returns an Inspector, which from now on keeps track of sessions and processes. Close ends it.
@@ -77,13 +77,13 @@ func New(o Options) *Inspector {
 	i := &Inspector{o: o, began: time.Now(), state: newState(o.Recorder.Redact), stats: newStats()}
 	i.epoch = strconv.FormatInt(i.began.UnixNano(), 36)
 	i.stop = o.Observer.WatchEvents(i.state)
-	i.look.closed = make(chan struct{})
+	i.viewers.closed = make(chan struct{})
 	return i
 }
 
 // Close ends all streams, and the watching.
 func (i *Inspector) Close() {
-	i.look.close()
+	i.viewers.close()
 	i.stop()
 }
 
@@ -99,7 +99,7 @@ func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", api)
 	act := func(h http.HandlerFunc) http.Handler {
-		return i.only(g, Act, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
+		return i.requireRight(g, Act, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
 	}
 	mux.Handle("GET /debug/pprof/", act(pprof.Index))
 	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler()) // there may be secrets in it
@@ -131,7 +131,7 @@ func secure(h http.Header) {
 // action answers a request of the API; who has sent it.
 type action func(w http.ResponseWriter, r *http.Request, who string)
 
-func (i *Inspector) only(g *guard, needs Right, do action) http.Handler {
+func (i *Inspector) requireRight(g *guard, needs Right, do action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, _, no := g.enter(r, needs)
 		if no != nil {
@@ -145,9 +145,9 @@ func (i *Inspector) only(g *guard, needs Right, do action) http.Handler {
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
-		mux.Handle("GET /api/v1/"+path, i.only(g, View, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
+		mux.Handle("GET /api/v1/"+path, i.requireRight(g, View, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
 	}
-	mux.Handle("GET /api/v1/{$}", i.only(g, View, func(w http.ResponseWriter, r *http.Request, _ string) {
+	mux.Handle("GET /api/v1/{$}", i.requireRight(g, View, func(w http.ResponseWriter, r *http.Request, _ string) {
 		_, right, _ := g.enter(r, View)
 		reply(w, i.about(right))
 	}))
@@ -155,13 +155,13 @@ func (i *Inspector) handler(g *guard) http.Handler {
 	see("sessions", func() any { return map[string]any{"sessions": i.sessions()} })
 	see("processes", func() any { return map[string]any{"processes": i.state.processList()} })
 	see("notes", func() any { return map[string]any{"notes": i.state.noteList()} })
-	mux.Handle("GET /api/v1/records", i.only(g, View, i.records))
-	mux.Handle("GET /api/v1/stream", i.only(g, View, i.stream))
-	mux.Handle("POST /api/v1/servers/{name}/restart", i.only(g, Act, i.restart))
-	mux.Handle("POST /api/v1/sessions/{name}/end", i.only(g, Act, i.endSession))
-	mux.Handle("POST /api/v1/sessions/{name}/cancel", i.only(g, Act, i.cancel))
-	mux.Handle("POST /api/v1/processes/{pid}/kill", i.only(g, Act, i.kill))
-	mux.Handle("POST /api/v1/log", i.only(g, Act, i.setLevel))
+	mux.Handle("GET /api/v1/records", i.requireRight(g, View, i.records))
+	mux.Handle("GET /api/v1/stream", i.requireRight(g, View, i.stream))
+	mux.Handle("POST /api/v1/servers/{name}/restart", i.requireRight(g, Act, i.restart))
+	mux.Handle("POST /api/v1/sessions/{name}/end", i.requireRight(g, Act, i.endSession))
+	mux.Handle("POST /api/v1/sessions/{name}/cancel", i.requireRight(g, Act, i.cancel))
+	mux.Handle("POST /api/v1/processes/{pid}/kill", i.requireRight(g, Act, i.kill))
+	mux.Handle("POST /api/v1/log", i.requireRight(g, Act, i.setLevel))
 	return mux
 }
 
@@ -178,7 +178,7 @@ type About struct {
 }
 
 func (i *Inspector) about(right Right) About {
-	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.look.count(), Servers: []string{}}
+	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}}
 	for _, s := range i.configured() {
 		a.Servers = append(a.Servers, s.Name)
 	}

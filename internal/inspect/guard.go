@@ -82,8 +82,8 @@ func LoadTokens(file string) (*Tokens, error) {
 	return t, nil
 }
 
-// of returns what the bearer of a token may do, and the bearer's name.
-func (t *Tokens) of(text string) (right Right, name string) {
+// rightOf returns what the bearer of a token may do, and the bearer's name.
+func (t *Tokens) rightOf(text string) (right Right, name string) {
 	hash := sha256.Sum256([]byte(text))
 	for _, k := range t.all {
 		if subtle.ConstantTimeCompare(hash[:], k.hash[:]) == 1 {
@@ -135,7 +135,7 @@ func (g *guard) enter(r *http.Request, needs Right) (who string, right Right, no
 	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(text) == "" {
 		return "", None, &refusal{http.StatusUnauthorized, "the token is missing"}
 	}
-	right, who = g.tokens.of(strings.TrimSpace(text))
+	right, who = g.tokens.rightOf(strings.TrimSpace(text))
 	switch {
 	case right == None:
 		return "", None, &refusal{http.StatusUnauthorized, "the token is not known"}

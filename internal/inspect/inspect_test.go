@@ -335,17 +335,17 @@ func TestSlowViewer(t *testing.T) {
 func TestNobodyLooks(t *testing.T) {
 	s := start(t)
 	one, ok := s.Attach()
-	if !ok || !s.seen.On() {
+	if !ok || !s.seen.IsWatched() {
 		t.Fatal("nothing is recorded for a viewer")
 	}
 	two, _ := s.Attach()
 	one()
 	one()
-	if !s.seen.On() {
+	if !s.seen.IsWatched() {
 		t.Error("nothing is recorded for the second viewer")
 	}
 	two()
-	if s.seen.On() {
+	if s.seen.IsWatched() {
 		t.Error("messages are recorded, and nobody looks")
 	}
 	for range maxViews {

@@ -45,7 +45,7 @@ func (v *viewers) close() {
 
 // Attach has messages recorded until release is called; false: there are too many viewers.
 func (i *Inspector) Attach() (release func(), ok bool) {
-	v := &i.look
+	v := &i.viewers
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.n >= maxViews || v.over {
@@ -110,7 +110,7 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	ctx, cancel := contextUntil(r.Context(), i.look.closed)
+	ctx, cancel := contextUntil(r.Context(), i.viewers.closed)
 	defer cancel()
 	if out.alive(follower.Position()) != nil {
 		return

@@ -74,25 +74,25 @@ const (
 //     more than it gives up what has been Idle for longest. A Spare place is given
 //     up for everybody, first of all for the party that holds it.
 type Limiter struct {
-	mu      sync.Mutex
-	opts    Options
-	places  map[*Place]struct{}
-	parties map[string]*party // that hold or wait
-	waiting int               // of all parties
-	leaving int               // places that were reclaimed and are not given back yet
-	grants  uint64            // places given so far
-	asked   uint64            // waiters so far
-	looked  time.Time         // when it was last looked for places to reclaim
+	mu              sync.Mutex
+	opts            Options
+	places          map[*Place]struct{}
+	parties         map[string]*party // that hold or wait
+	waiting         int               // of all parties
+	leaving         int               // places that were reclaimed and are not given back yet
+	grants          uint64            // places given so far
+	asked           uint64            // waiters so far
+	lastReclaimLook time.Time         // when it was last looked for places to reclaim
 }
 
 // party is who places are counted by.
 type party struct {
-	name    string
-	held    int       // places
-	leaving int       // of them, those that were reclaimed
-	waiting []*waiter // in order
-	last    uint64    // the grant that was its last
-	then    forecast  // of Limiter.choose
+	name     string
+	held     int       // places
+	leaving  int       // of them, those that were reclaimed
+	waiting  []*waiter // in order
+	last     uint64    // the grant that was its last
+	forecast forecast  // of Limiter.choose
 }
 
 // waiter is one who waits. All is guarded by Limiter.mu, until ready is closed.
@@ -132,7 +132,7 @@ func (l *Limiter) Acquire(ctx context.Context, name string, holder Holder) (*Pla
 	}
 	if l.free() && l.waiting == 0 {
 		defer l.mu.Unlock()
-		return l.give(p, holder), nil
+		return l.placeFor(p, holder), nil
 	}
 	may := l.opts.Wait > 0 && l.mayWait(p)
 	l.asked++
@@ -202,7 +202,7 @@ func (p *Place) keep() {
 // that do not say otherwise.
 func (l *Limiter) free() bool { return l.opts.Max <= 0 || len(l.places) < l.opts.Max }
 
-func (l *Limiter) give(p *party, h Holder) *Place {
+func (l *Limiter) placeFor(p *party, h Holder) *Place {
 	place := &Place{l: l, party: p, holder: h}
 	l.places[place] = struct{}{}
 	l.grants++
@@ -221,7 +221,7 @@ func (l *Limiter) grant() {
 			}
 		}
 		w := next.waiting[0]
-		w.place = l.give(next, w.holder)
+		w.place = l.placeFor(next, w.holder)
 		l.remove(w)
 		close(w.ready)
 	}
@@ -298,7 +298,7 @@ func (l *Limiter) await(ctx context.Context, w *waiter) (*Place, error) {
 			return w.place, w.err
 		case now := <-again.C:
 			l.mu.Lock()
-			due := now.Sub(l.looked) >= lookAgain/2 // one who waits looks for all
+			due := now.Sub(l.lastReclaimLook) >= lookAgain/2 // one who waits looks for all
 			l.mu.Unlock()
 			if due {
 				l.reclaim()

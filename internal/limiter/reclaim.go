@@ -17,7 +17,7 @@ type candidate struct {
 // each at most. It is called without mu: holders may need locks of their own.
 func (l *Limiter) reclaim() {
 	l.mu.Lock()
-	l.looked = time.Now()
+	l.lastReclaimLook = time.Now()
 	var all []candidate
 	if l.waiting > l.leaving {
 		all = make([]candidate, 0, len(l.places))
@@ -61,11 +61,13 @@ type forecast struct {
 // first. It is used under the Limiter's mu.
 type queue []*party
 
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].isBefore(q[j], q[i].then.held, q[j].then.held) }
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].isBefore(q[j], q[i].forecast.held, q[j].forecast.held)
+}
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].then.at, q[j].then.at = i, j
+	q[i].forecast.at, q[j].forecast.at = i, j
 }
 
 // Push implements heap.Interface.
@@ -75,7 +77,7 @@ func (q *queue) Push(x any) { *q = append(*q, x.(*party)) }
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	p := (*q)[last]
-	p.then.at = -1
+	p.forecast.at = -1
 	*q = (*q)[:last]
 	return p
 }
@@ -87,12 +89,12 @@ func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*
 	slices.SortFunc(out, func(a, b candidate) int { return a.since.Compare(b.since) })
 	next := make(queue, 0, len(l.parties))
 	for _, p := range l.parties {
-		p.then = forecast{p.held - p.leaving, len(p.waiting), -1}
+		p.forecast = forecast{p.held - p.leaving, len(p.waiting), -1}
 		for _, w := range p.waiting {
 			w.covered = false
 		}
 		if len(p.waiting) > 0 {
-			p.then.at = len(next)
+			p.forecast.at = len(next)
 			next = append(next, p)
 		}
 	}
@@ -100,27 +102,27 @@ func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*
 	for back := l.leaving + ending; len(next) > 0; back-- {
 		p := next[0]
 		if back <= 0 {
-			i := l.best(out, p, now)
+			i := l.bestCandidates(out, p, now)
 			if i < 0 {
 				break // nor is there one of another party for those behind p, who hold as many or more
 			}
-			from := l.mark(&out[i])
+			from := l.reclaimPlace(&out[i])
 			chosen = append(chosen, from)
-			if from.party.then.at >= 0 {
-				heap.Fix(&next, from.party.then.at)
+			if from.party.forecast.at >= 0 {
+				heap.Fix(&next, from.party.forecast.at)
 			}
 		}
-		p.cover()
-		if p.then.waiting > 0 {
-			heap.Fix(&next, p.then.at)
+		p.coverNext()
+		if p.forecast.waiting > 0 {
+			heap.Fix(&next, p.forecast.at)
 		} else {
-			heap.Remove(&next, p.then.at)
+			heap.Remove(&next, p.forecast.at)
 		}
 	}
 	for i := range out {
-		if c := &out[i]; c.free() && c.use == Spare && c.place.party.then.waiting > 0 {
-			chosen = append(chosen, l.mark(c))
-			c.place.party.cover()
+		if c := &out[i]; c.free() && c.use == Spare && c.place.party.forecast.waiting > 0 {
+			chosen = append(chosen, l.reclaimPlace(c))
+			c.place.party.coverNext()
 		}
 	}
 	return chosen
@@ -129,29 +131,29 @@ func (l *Limiter) choose(out []candidate, ending int, now time.Time) (chosen []*
 // free reports whether a candidate can still be reclaimed. The caller holds mu.
 func (c *candidate) free() bool { return !c.place.released && !c.place.reclaimed }
 
-// mark has a place reclaimed. The caller holds mu.
-func (l *Limiter) mark(c *candidate) *Place {
+// reclaimPlace has a place reclaimed. The caller holds mu.
+func (l *Limiter) reclaimPlace(c *candidate) *Place {
 	c.place.reclaimed = true
 	c.place.party.leaving++
-	c.place.party.then.held--
+	c.place.party.forecast.held--
 	l.leaving++
 	return c.place
 }
 
-// cover says that the next of a party's who wait gets a place. The caller holds mu.
-func (p *party) cover() {
-	p.waiting[len(p.waiting)-p.then.waiting].covered = true
-	p.then.held++
-	p.then.waiting--
+// coverNext says that the next of a party's who wait gets a place. The caller holds mu.
+func (p *party) coverNext() {
+	p.waiting[len(p.waiting)-p.forecast.waiting].covered = true
+	p.forecast.held++
+	p.forecast.waiting--
 }
 
-// best returns which of the places that are out of use, of which those that have been so
+// bestCandidates returns which of the places that are out of use, of which those that have been so
 // for longest come first, is given up for p, -1 if none is: a spare one of its own, one of
 // another party, or one whose client has to begin anew, in this order; of those that of who
 // holds most, and then the first. The caller holds mu.
-func (l *Limiter) best(out []candidate, p *party, now time.Time) int {
+func (l *Limiter) bestCandidates(out []candidate, p *party, now time.Time) int {
 	best, rank := -1, 0
-	mine := p.then.held
+	mine := p.forecast.held
 	for i := range out {
 		c := &out[i]
 		if !c.free() {
@@ -166,10 +168,10 @@ func (l *Limiter) best(out []candidate, p *party, now time.Time) int {
 		case from == p:
 		case c.use == Spare && (mine*len(l.parties) < l.opts.Max || long):
 			r = 2
-		case c.use == Idle && (from.then.held >= mine+2 || mine == 0 && long):
+		case c.use == Idle && (from.forecast.held >= mine+2 || mine == 0 && long):
 			r = 1
 		}
-		if r > rank || r > 0 && r == rank && from.then.held > out[best].place.party.then.held {
+		if r > rank || r > 0 && r == rank && from.forecast.held > out[best].place.party.forecast.held {
 			best, rank = i, r
 		}
 	}

@@ -33,7 +33,7 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 	s := &splitter{
 		l: l, log: log, done: make(chan struct{}),
 		http: make(chan accepted), lines: make(chan accepted),
-		looking: make(map[net.Conn]struct{}),
+		sniffing: make(map[net.Conn]struct{}),
 	}
 	s.wg.Go(s.accept)
 	return &half{s, s.http}, &half{s, s.lines}
@@ -48,8 +48,8 @@ type splitter struct {
 	closeErr    error
 	wg          sync.WaitGroup // accept, and one for each connection in looking
 
-	mu      sync.Mutex
-	looking map[net.Conn]struct{} // nil when closed
+	mu       sync.Mutex
+	sniffing map[net.Conn]struct{} // nil when closed
 }
 
 type accepted struct {
@@ -80,8 +80,8 @@ func (h *half) Close() error {
 		close(s.done)
 		s.closeErr = s.l.Close()
 		s.mu.Lock()
-		conns := s.looking
-		s.looking = nil
+		conns := s.sniffing
+		s.sniffing = nil
 		s.mu.Unlock()
 		for c := range conns {
 			_ = c.Close()
@@ -104,7 +104,7 @@ func (s *splitter) accept() {
 			continue
 		}
 		if s.enter(conn) {
-			s.wg.Go(func() { s.look(conn) })
+			s.wg.Go(func() { s.sniff(conn) })
 		}
 	}
 }
@@ -122,30 +122,30 @@ func (s *splitter) hand(in chan accepted, a accepted) bool {
 func (s *splitter) enter(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.looking == nil {
+	if s.sniffing == nil {
 		_ = conn.Close()
 		return false
 	}
-	s.looking[conn] = struct{}{}
+	s.sniffing[conn] = struct{}{}
 	return true
 }
 
-// leave removes the connection from looking. It returns false if Close has closed the
+// removeSniffed removes the connection from looking. It returns false if Close has closed the
 // connection.
-func (s *splitter) leave(conn net.Conn) bool {
+func (s *splitter) removeSniffed(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ours := s.looking[conn]
-	delete(s.looking, conn)
+	_, ours := s.sniffing[conn]
+	delete(s.sniffing, conn)
 	return ours
 }
 
-// look reads the first byte and hands the connection on.
-func (s *splitter) look(conn net.Conn) {
+// sniff reads the first byte and hands the connection on.
+func (s *splitter) sniff(conn net.Conn) {
 	peeked := &peekedConn{Conn: conn, have: true}
 	_ = conn.SetReadDeadline(time.Now().Add(silence))
 	_, err := conn.Read(peeked.first[:])
-	if !s.leave(conn) {
+	if !s.removeSniffed(conn) {
 		return
 	}
 	if err == nil {

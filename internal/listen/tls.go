@@ -68,7 +68,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 		// With a session ticket a client could come back after its authority was removed.
 		config.SessionTicketsDisabled = true
 	}
-	if old := c.current.Load(); old != nil && same(old, config) {
+	if old := c.current.Load(); old != nil && sameTLS(old, config) {
 		return pair.Leaf, errUnchanged
 	}
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
@@ -82,7 +82,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 // errUnchanged says that the certificates in the files are already in use.
 var errUnchanged = errors.New("unchanged")
 
-func same(a, b *tls.Config) bool {
+func sameTLS(a, b *tls.Config) bool {
 	chain, other := a.Certificates[0].Certificate, b.Certificates[0].Certificate
 	if len(chain) != len(other) || !a.ClientCAs.Equal(b.ClientCAs) {
 		return false

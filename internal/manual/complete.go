@@ -32,13 +32,13 @@ func (m *Manual) Complete(words []string) []string {
 	}
 	c := m.commandNamed(before)
 	if name, value, inside := strings.Cut(current, "="); inside && strings.HasPrefix(name, "--") {
-		if f := m.given(c, name); f != nil {
+		if f := m.flagOf(c, name); f != nil {
 			return f.values("--"+f.Name+"=", value)
 		}
 		return []string{kindFiles}
 	}
 	if len(before) > 0 {
-		if f := m.given(c, before[len(before)-1]); f != nil && !f.known.Switch {
+		if f := m.flagOf(c, before[len(before)-1]); f != nil && !f.known.Switch {
 			return f.values("", current)
 		}
 	}
@@ -72,8 +72,8 @@ func (m *Manual) commandNamed(before []string) *Command {
 	return m.command(m.Default)
 }
 
-// given returns the flag that an argument is; nil: none.
-func (m *Manual) given(c *Command, argument string) *shownFlag {
+// flagOf returns the flag that an argument is; nil: none.
+func (m *Manual) flagOf(c *Command, argument string) *shownFlag {
 	for _, g := range m.groups(c, true) {
 		for i, f := range g.flags {
 			if argument == "--"+f.Name || f.known.Short != "" && argument == "-"+f.known.Short {

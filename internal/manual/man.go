@@ -60,16 +60,16 @@ func (m *Manual) Man() string {
 }
 
 // everyGroup returns all groups, each with the flags that any command has in it, and the commands in its title.
-func (m *Manual) everyGroup() []shown {
-	var found []shown
+func (m *Manual) everyGroup() []shownGroup {
+	var found []shownGroup
 	commands := map[string][]string{}
 	for i := range m.Commands {
 		c := &m.Commands[i]
 		for _, g := range m.groups(c, false) {
-			k := slices.IndexFunc(found, func(s shown) bool { return s.title == g.title })
+			k := slices.IndexFunc(found, func(s shownGroup) bool { return s.title == g.title })
 			if k < 0 {
 				k = len(found)
-				found = append(found, shown{title: g.title, notes: g.notes})
+				found = append(found, shownGroup{title: g.title, notes: g.notes})
 			}
 			for _, f := range g.flags {
 				if !slices.ContainsFunc(found[k].flags, func(have shownFlag) bool { return have.Name == f.Name }) {
@@ -79,10 +79,10 @@ func (m *Manual) everyGroup() []shown {
 			commands[g.title] = append(commands[g.title], c.Name)
 		}
 	}
-	order := func(s shown) int {
+	order := func(s shownGroup) int {
 		return slices.IndexFunc(m.Groups, func(g Group) bool { return g.Title == s.title })
 	}
-	slices.SortStableFunc(found, func(a, b shown) int { return order(a) - order(b) })
+	slices.SortStableFunc(found, func(a, b shownGroup) int { return order(a) - order(b) })
 	for i, s := range found {
 		found[i].title = s.title + ": " + strings.Join(commands[s.title], ", ")
 	}

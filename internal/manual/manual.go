@@ -66,8 +66,8 @@ func (m *Manual) command(name string) *Command {
 	return nil
 }
 
-// shown is a Group with those of its flags that a command has.
-type shown struct {
+// shownGroup is a Group with those of its flags that a command has.
+type shownGroup struct {
 	title string
 	flags []shownFlag
 	notes []string
@@ -80,7 +80,7 @@ type shownFlag struct {
 }
 
 // groups returns the flags that a command has, as they are shown; with all those too that another command explains.
-func (m *Manual) groups(c *Command, all bool) []shown {
+func (m *Manual) groups(c *Command, all bool) []shownGroup {
 	left := map[string]Known{}
 	for _, k := range c.Flags {
 		left[k.Name] = k
@@ -92,12 +92,12 @@ func (m *Manual) groups(c *Command, all bool) []shown {
 			}
 		}
 	}
-	var found []shown
+	var found []shownGroup
 	for _, g := range m.Groups {
-		if !g.of(c.Name) {
+		if !g.appliesTo(c.Name) {
 			continue
 		}
-		s := shown{title: g.Title, notes: g.Notes}
+		s := shownGroup{title: g.Title, notes: g.Notes}
 		for _, f := range g.Flags {
 			k, has := left[f.Name]
 			delete(left, f.Name)
@@ -112,8 +112,8 @@ func (m *Manual) groups(c *Command, all bool) []shown {
 	return found
 }
 
-// of reports whether a group is about a command.
-func (g *Group) of(command string) bool {
+// appliesTo reports whether a group is about a command.
+func (g *Group) appliesTo(command string) bool {
 	for _, name := range g.Only {
 		if name == command {
 			return true
@@ -143,7 +143,7 @@ func (m *Manual) Shown(command, name string) bool {
 // flag returns what the first group that is about a command says of a flag.
 func (m *Manual) flag(c *Command, name string) (Flag, bool) {
 	for i := range m.Groups {
-		if g := &m.Groups[i]; g.of(c.Name) {
+		if g := &m.Groups[i]; g.appliesTo(c.Name) {
 			for _, f := range g.Flags {
 				if f.Name == name {
 					return f, true

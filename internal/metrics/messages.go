@@ -41,7 +41,7 @@ type timed struct {
 // Message implements observe.Watcher.
 func (m *Metrics) Message(p *observe.Passed) {
 	kind := p.Message.Kind()
-	s := m.of(p.Session.Server)
+	s := m.forServer(p.Session.Server)
 	c := s.messages[p.Hop][p.Dir][kind].Load()
 	if c == nil {
 		c = m.countersOf(p)
@@ -59,8 +59,8 @@ func (m *Metrics) Message(p *observe.Passed) {
 	}
 }
 
-// of returns what is counted of a server.
-func (m *Metrics) of(server string) *ofServer {
+// forServer returns what is counted of a server.
+func (m *Metrics) forServer(server string) *ofServer {
 	if s := (*m.perServer.Load())[server]; s != nil {
 		return s
 	}

@@ -51,7 +51,7 @@ func parse(args []string) options {
 			i++
 			value = args[i]
 		}
-		o = append(o, struct{ name, value string }{plain(name), value})
+		o = append(o, struct{ name, value string }{normalizedName(name), value})
 	}
 	return o
 }
@@ -60,7 +60,7 @@ func parse(args []string) options {
 func (o options) last(name string) string {
 	value := ""
 	for _, x := range o {
-		if x.name == plain(name) {
+		if x.name == normalizedName(name) {
 			value = x.value
 		}
 	}

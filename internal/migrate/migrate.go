@@ -17,9 +17,9 @@ type flag struct {
 // Flag returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
 // the program that has it. name has no dashes in front. ok is false if no program here has the flag.
 func Flag(name string) (advice string, ok bool) {
-	want := plain(name)
+	want := normalizedName(name)
 	for _, f := range flags {
-		if plain(f.name) == want {
+		if normalizedName(f.name) == want {
 			return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
 		}
 	}
@@ -35,8 +35,8 @@ func Flags() []string {
 	return names
 }
 
-// plain is a name without what programs spell in different ways.
-func plain(name string) string {
+// normalizedName is a name without what programs spell in different ways.
+func normalizedName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }
 

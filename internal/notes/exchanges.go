@@ -19,10 +19,10 @@ const (
 
 // replies is what is known of a session's replies over HTTP.
 type replies struct {
-	worked bool            // a request of the session was answered with success
-	bad    int             // requests in a row that were answered 400 since
-	lost   []time.Time     // when the server did not know its session any more
-	ends   []time.Duration // how long the last GET streams were there, and had next to nothing in them
+	worked        bool            // a request of the session was answered with success
+	bad           int             // requests in a row that were answered 400 since
+	sessionLosses []time.Time     // when the server did not know its session any more
+	ends          []time.Duration // how long the last GET streams were there, and had next to nothing in them
 }
 
 // exchange looks at an exchange with a server.
@@ -105,17 +105,17 @@ func (w *watcher) post(e *observe.Exchange, t, line string, say func(doctor.Faul
 // loses notes that the session was not known at a time. It returns how often that was so lately.
 func (r *replies) loses(at time.Time) int {
 	n := 0
-	for _, t := range r.lost {
+	for _, t := range r.sessionLosses {
 		if at.Sub(t) < lostWithin {
-			r.lost[n] = t
+			r.sessionLosses[n] = t
 			n++
 		}
 	}
-	r.lost = append(r.lost[:n], at)
-	if len(r.lost) > inRow {
-		r.lost = r.lost[1:]
+	r.sessionLosses = append(r.sessionLosses[:n], at)
+	if len(r.sessionLosses) > inRow {
+		r.sessionLosses = r.sessionLosses[1:]
 	}
-	return len(r.lost)
+	return len(r.sessionLosses)
 }
 
 // get looks at the reply to the request for a stream.

@@ -19,12 +19,12 @@ const remembered = 32
 
 // conversation is what is known of a session's server. observe keeps it with the session.
 type conversation struct {
-	mu       sync.Mutex
-	whole    bool   // messages were told from initialize on, as long as
-	gaps     uint64 // is that of the Observer
-	answered [remembered]jsonrpc.ID
-	next     int             // in answered
-	has      map[string]bool // capabilities that have a list
+	mu               sync.Mutex
+	whole            bool   // messages were told from initialize on, as long as
+	gaps             uint64 // is that of the Observer
+	answered         [remembered]jsonrpc.ID
+	next             int             // in answered
+	listCapabilities map[string]bool // capabilities that have a list
 
 	replies replies // over HTTP
 }
@@ -46,7 +46,7 @@ func (w *watcher) Message(p *observe.Passed) {
 	}
 	switch kind := p.Message.Kind(); {
 	case kind == jsonrpc.Request && p.Dir == observe.ToServer:
-		w.asked(p)
+		w.noteRequest(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient && p.Call == nil:
 		w.strayResponse(p)
 	case kind == jsonrpc.Response && p.Dir == observe.ToClient:
@@ -54,8 +54,8 @@ func (w *watcher) Message(p *observe.Passed) {
 	}
 }
 
-// asked notes what is compared with the response.
-func (w *watcher) asked(p *observe.Passed) {
+// noteRequest notes what is compared with the response.
+func (w *watcher) noteRequest(p *observe.Passed) {
 	switch method := p.Call.Method; {
 	case method == "initialize":
 		c := conversationOf(p.Session)
@@ -114,7 +114,7 @@ func (w *watcher) strayResponse(p *observe.Passed) {
 func (w *watcher) response(p *observe.Passed) {
 	c, got, want := conversationOf(p.Session), p.Message.ID(), p.Call.ID
 	c.mu.Lock()
-	c.answered[c.next] = short(got)
+	c.answered[c.next] = shortID(got)
 	c.next = (c.next + 1) % remembered
 	c.mu.Unlock()
 	say := func(f doctor.Fault, seen string) { w.note(p.Session.Server, p.Session, f, seen) }
@@ -134,7 +134,7 @@ func (w *watcher) response(p *observe.Passed) {
 		}
 	case capability(method) != "" && p.Message.IsError():
 		c.mu.Lock()
-		has := c.has[capability(method)]
+		has := c.listCapabilities[capability(method)]
 		c.mu.Unlock()
 		if has && string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")) == strconv.Itoa(jsonrpc.CodeMethodNotFound) {
 			say(doctor.NoMethod, "the server has said that it has "+capability(method)+", and "+method+" is unknown to it")
@@ -162,7 +162,7 @@ func (c *conversation) begins(m *jsonrpc.Message) (missing string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.has = has
+	c.listCapabilities = has
 	return ""
 }
 
@@ -176,8 +176,8 @@ func large(id string) bool {
 	return err != nil || n > 1<<53
 }
 
-// short returns an id to remember: none in the place of a very long one.
-func short(id jsonrpc.ID) jsonrpc.ID {
+// shortID returns an id to remember: none in the place of a very long one.
+func shortID(id jsonrpc.ID) jsonrpc.ID {
 	if len(id.String()) > shown {
 		return jsonrpc.ID{}
 	}

@@ -27,17 +27,17 @@ const (
 
 // Watch looks at what o tells of, until stop is called.
 func Watch(o *observe.Observer) (stop func()) {
-	return o.WatchAlong(&watcher{o: o, told: map[fault]time.Time{}, stops: map[int]string{}, early: map[string]int{}})
+	return o.WatchAlong(&watcher{o: o, reported: map[fault]time.Time{}, stops: map[int]string{}, earlyExits: map[string]int{}})
 }
 
 // watcher is an observe.Watcher. It never waits.
 type watcher struct {
 	o *observe.Observer
 
-	mu    sync.Mutex
-	told  map[fault]time.Time
-	stops map[int]string // by process id: the last step by which the process was asked to end
-	early map[string]int // by server: processes in a row that have ended before they answered
+	mu         sync.Mutex
+	reported   map[fault]time.Time
+	stops      map[int]string // by process id: the last step by which the process was asked to end
+	earlyExits map[string]int // by server: processes in a row that have ended before they answered
 }
 
 // fault is one of a server.
@@ -56,10 +56,10 @@ func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, seen s
 	now := time.Now()
 	key := fault{server, f.Code, f.Title}
 	w.mu.Lock()
-	last, told := w.told[key]
+	last, told := w.reported[key]
 	told = told && now.Sub(last) < repeatAfter
 	if !told {
-		put(w.told, key, now)
+		put(w.reported, key, now)
 	}
 	w.mu.Unlock()
 	if !told {
@@ -74,7 +74,7 @@ func (w *watcher) Event(e observe.Event) {
 		w.noise(e)
 	case observe.SessionOpened:
 		w.mu.Lock()
-		delete(w.early, e.Session.Server)
+		delete(w.earlyExits, e.Session.Server)
 		w.mu.Unlock()
 	case observe.ProcessStopping:
 		w.stopping(e)
@@ -130,8 +130,8 @@ func (w *watcher) ended(e observe.ProcessEnded) {
 	delete(w.stops, e.PID)
 	n := 0
 	if atOnce := e.Lasted < soon; !e.Asked && atOnce && (e.Session == nil || !e.Session.Opened()) {
-		n = w.early[e.Server] + 1
-		put(w.early, e.Server, n)
+		n = w.earlyExits[e.Server] + 1
+		put(w.earlyExits, e.Server, n)
 	}
 	w.mu.Unlock()
 	if n >= 2 {

@@ -321,15 +321,15 @@ func TestAlone(t *testing.T) {
 	var n told
 	defer o.WatchEvents(&n)()
 	defer Watch(&o)()
-	if o.On() || o.OnExchanges() {
+	if o.IsWatched() || o.OnExchanges() {
 		t.Error("messages or exchanges are observed for nobody")
 	}
 	stop := o.Watch(&told{})
 	newScene(t, &o, "stdio").begins(`{}`)
 	stop()
 	newScene(t, &o, "stdio").begins(`{}`)
-	if o.On() || !slices.Equal(n.codes, []string{"C8"}) {
-		t.Errorf("on %v, notes %+v, want C8 once", o.On(), n.notes)
+	if o.IsWatched() || !slices.Equal(n.codes, []string{"C8"}) {
+		t.Errorf("on %v, notes %+v, want C8 once", o.IsWatched(), n.notes)
 	}
 }
 
@@ -355,7 +355,7 @@ func TestWatchedAgain(t *testing.T) {
 // What is remembered stays bounded, however many servers, processes and requests there are.
 func TestBounded(t *testing.T) {
 	var o observe.Observer
-	w := &watcher{o: &o, told: map[fault]time.Time{}, stops: map[int]string{}, early: map[string]int{}}
+	w := &watcher{o: &o, reported: map[fault]time.Time{}, stops: map[int]string{}, earlyExits: map[string]int{}}
 	defer o.Watch(w)()
 	s := newScene(t, &o, "stdio")
 	for i := range 3 * kept {
@@ -369,7 +369,7 @@ func TestBounded(t *testing.T) {
 		s.http("GET", 200, 0, session, name, "|", typeOf, events)
 	}
 	c := conversationOf(s.s)
-	if len(w.told) > kept || len(w.stops) > kept || len(w.early) > kept || len(c.replies.lost) > inRow || len(c.replies.ends) > inRow {
-		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.told), len(w.stops), len(w.early), len(c.replies.lost), len(c.replies.ends))
+	if len(w.reported) > kept || len(w.stops) > kept || len(w.earlyExits) > kept || len(c.replies.sessionLosses) > inRow || len(c.replies.ends) > inRow {
+		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.reported), len(w.stops), len(w.earlyExits), len(c.replies.sessionLosses), len(c.replies.ends))
 	}
 }

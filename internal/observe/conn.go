@@ -68,11 +68,11 @@ func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Down && !c.s.introduced.Load() {
 		c.s.noteImplementations(m, dir)
 	}
-	return c.s.o.watchers.Load() != nil || c.s.told.Load() > 0 && settles(m)
+	return c.s.o.watchers.Load() != nil || c.s.openRequests.Load() > 0 && mayEndRequest(m)
 }
 
-// settles reports whether m may be the end of a request.
-func settles(m *jsonrpc.Message) bool {
+// mayEndRequest reports whether m may be the end of a request.
+func mayEndRequest(m *jsonrpc.Message) bool {
 	return m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Notification && m.Method() == cancelled
 }
 
@@ -154,8 +154,8 @@ func (r *receiver) see(m *jsonrpc.Message) {
 	*m = m.WithMark(r.came.mark)
 }
 
-// taken says that the receiver has the message.
-func (r *receiver) taken(kind jsonrpc.Kind) {
+// noteTaken says that the receiver has the message.
+func (r *receiver) noteTaken(kind jsonrpc.Kind) {
 	if r.hop == Down && kind == jsonrpc.Request {
 		r.s.calls.Add(1)
 	}
@@ -173,7 +173,7 @@ func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	err := r.sink.Send(ctx, m)
 	if err == nil {
-		r.taken(kind)
+		r.noteTaken(kind)
 	}
 	return err
 }
@@ -185,7 +185,7 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	}
 	taken := r.sink.TrySend(m)
 	if taken {
-		r.taken(kind)
+		r.noteTaken(kind)
 	}
 	return taken
 }
@@ -242,7 +242,7 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 // sent tells of a message that was taken.
 func (s *Session) sent(p *Passed) {
 	if p.Message.Kind() == jsonrpc.Request {
-		if lost := p.Call.tell(); lost {
+		if lost := p.Call.tellWatchers(); lost {
 			s.unanswered(p.Hop, p.Call)
 		}
 		return
@@ -262,11 +262,11 @@ func (c *Call) tellLater(p *Passed) {
 	c.untold = p
 }
 
-// tell tells the Watchers of the request, unless that was done. Whoever has its response calls it
+// tellWatchers tells the Watchers of the request, unless that was done. Whoever has its response calls it
 // as well as its sender, because the response may come while the request is still being sent, and
 // it is told of in this order. It returns when the Watchers have been told. lost says that the request was lost
 // before.
-func (c *Call) tell() (lost bool) {
+func (c *Call) tellWatchers() (lost bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
 	if p := c.untold; p != nil {
@@ -398,7 +398,7 @@ func (s *Session) enter(p *Passed) {
 	case jsonrpc.Response:
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
 			p.Took = p.At.Sub(p.Call.Began)
-			p.Call.tell()
+			p.Call.tellWatchers()
 		}
 	case jsonrpc.Notification:
 		if m.Method() == cancelled {
@@ -466,7 +466,7 @@ func (s *Session) wait(p *Passed) *Call {
 	}
 	old := b.put(p.Call)
 	if old == nil {
-		s.told.Add(1)
+		s.openRequests.Add(1)
 	} else if old.earlier { // this is it: it had not come so far
 		return nil
 	}
@@ -476,7 +476,7 @@ func (s *Session) wait(p *Passed) *Call {
 // forget takes a request out of b, if it is there. It is called with mu held.
 func (s *Session) forget(b *openCalls, call *Call) {
 	if b.remove(call) {
-		s.told.Add(-1)
+		s.openRequests.Add(-1)
 	}
 }
 
@@ -484,7 +484,7 @@ func (s *Session) forget(b *openCalls, call *Call) {
 func (o *Observer) subject(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = o.names.get(m.Lookup("params", "name"), o.short)
+		name = o.names.get(m.Lookup("params", "name"), o.excerpt)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		name = o.shortURI(m.Lookup("params", "uri"))
 	}

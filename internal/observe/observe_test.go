@@ -123,7 +123,7 @@ func TestEventsOnly(t *testing.T) {
 		l.wants(t, "opened http by inspector 2.1, 2025-11-25")
 		end(errors.New("crashed"))
 		l.wants(t, "ended: crashed, 2 calls")
-		if o.On() {
+		if o.IsWatched() {
 			t.Error("nobody watches messages")
 		}
 	})

@@ -215,8 +215,8 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 // unchanged was told of all that has passed meanwhile.
 func (o *Observer) Gaps() uint64 { return o.gaps.Load() }
 
-// On reports whether somebody watches messages.
-func (o *Observer) On() bool { return o != nil && o.watchers.Load() != nil }
+// IsWatched reports whether somebody watches messages.
+func (o *Observer) IsWatched() bool { return o != nil && o.watchers.Load() != nil }
 
 // OnExchanges reports whether somebody wants to be told of HTTP exchanges.
 func (o *Observer) OnExchanges() bool { return o != nil && o.exchanges.Load() > 0 }

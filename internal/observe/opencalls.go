@@ -12,8 +12,8 @@ import (
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
 type openCalls struct {
-	all map[jsonrpc.ID]*Call
-	odd map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxEquivalent
+	all          map[jsonrpc.ID]*Call
+	byNormalized map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxEquivalent
 
 	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
 }
@@ -25,8 +25,8 @@ const maxCancelled = 32
 // as float64, and one number or text in several spellings, share one.
 const maxEquivalent = 8
 
-// plain returns the form of an id that equivalent ids share: most often the id itself.
-func plain(id jsonrpc.ID) string {
+// normalizedID returns the form of an id that equivalent ids share: most often the id itself.
+func normalizedID(id jsonrpc.ID) string {
 	text := id.String()
 	switch {
 	case text == "" || text[0] == '"' && !strings.Contains(text, `\`):
@@ -67,11 +67,11 @@ func (b *openCalls) put(call *Call) (old *Call) {
 		b.remove(old)
 	}
 	b.all[call.ID] = call
-	if key := plain(call.ID); key != call.ID.String() && len(b.odd[key]) < maxEquivalent {
-		if b.odd == nil {
-			b.odd = make(map[string][]*Call)
+	if key := normalizedID(call.ID); key != call.ID.String() && len(b.byNormalized[key]) < maxEquivalent {
+		if b.byNormalized == nil {
+			b.byNormalized = make(map[string][]*Call)
 		}
-		b.odd[key] = append(b.odd[key], call)
+		b.byNormalized[key] = append(b.byNormalized[key], call)
 	}
 	return old
 }
@@ -81,14 +81,14 @@ func (b *openCalls) find(id jsonrpc.ID) *Call {
 	if call := b.all[id]; call != nil {
 		return call
 	}
-	key := plain(id)
+	key := normalizedID(id)
 	if key != id.String() {
 		// The key of "\\n" reads like the id "\n", which is another.
 		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.all[usual] != nil && usual.Equivalent(id) {
 			return b.all[usual]
 		}
 	}
-	if alike := b.odd[key]; len(alike) > 0 {
+	if alike := b.byNormalized[key]; len(alike) > 0 {
 		return alike[0]
 	}
 	return nil
@@ -100,18 +100,18 @@ func (b *openCalls) remove(call *Call) bool {
 		return false
 	}
 	delete(b.all, call.ID)
-	key := plain(call.ID)
+	key := normalizedID(call.ID)
 	if key == call.ID.String() {
 		return true
 	}
 	var rest []*Call
-	for _, other := range b.odd[key] {
+	for _, other := range b.byNormalized[key] {
 		if other != call {
 			rest = append(rest, other)
 		}
 	}
-	if b.odd[key] = rest; len(rest) == 0 {
-		delete(b.odd, key)
+	if b.byNormalized[key] = rest; len(rest) == 0 {
+		delete(b.byNormalized, key)
 	}
 	return true
 }

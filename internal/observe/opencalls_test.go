@@ -34,7 +34,7 @@ func TestBook(t *testing.T) {
 			if got != want {
 				t.Errorf("asked with %s, answered with %s: found %v, want %v", asked, answered, got, want)
 			}
-			if !b.remove(call) || b.remove(call) || len(b.all)+len(b.odd) > 0 {
+			if !b.remove(call) || b.remove(call) || len(b.all)+len(b.byNormalized) > 0 {
 				t.Errorf("%s is not removed: %+v", asked, b)
 			}
 		}
@@ -197,7 +197,7 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			if waits > 0 {
 				continue
 			}
-			if n := s.told.Load(); n != 0 {
+			if n := s.openRequests.Load(); n != 0 {
 				t.Errorf("%d requests are counted", n)
 			}
 			if !watched {
@@ -259,7 +259,7 @@ func TestAnsweredUnwatched(t *testing.T) {
 	if d, u := s.Unanswered(Down, ToServer), s.Unanswered(Up, ToServer); d != 0 || u != 0 {
 		t.Errorf("%d and %d requests wait that were answered", d, u)
 	}
-	if n := s.told.Load(); n != 0 {
+	if n := s.openRequests.Load(); n != 0 {
 		t.Errorf("%d requests are counted", n)
 	}
 }

@@ -43,14 +43,14 @@ type Session struct {
 
 	era, rev said // without the lock, because every record asks for them
 
-	mu     sync.Mutex
-	client Implementation
-	wanted jsonrpc.ID // of initialize, which is not answered yet
-	opened bool
-	over   bool
-	told   atomic.Int64 // requests in open and asked
-	open   [2]openCalls // by Hop: the client's requests that wait for an answer
-	asked  [2]openCalls // by Hop: the server's
+	mu           sync.Mutex
+	client       Implementation
+	initializeID jsonrpc.ID // of initialize, which is not answered yet
+	opened       bool
+	finished     bool
+	openRequests atomic.Int64 // requests in open and asked
+	open         [2]openCalls // by Hop: the client's requests that wait for an answer
+	asked        [2]openCalls // by Hop: the server's
 }
 
 // said is a text that is set later, and asked for often. The zero value is "".
@@ -132,7 +132,7 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 		return h
 	}
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		if !o.On() {
+		if !o.IsWatched() {
 			return h.ServeConn(ctx, client)
 		}
 		s := o.OpenQuiet(server, transport)
@@ -172,8 +172,8 @@ func (s *Session) Calls() uint64 { return s.calls.Load() }
 // End ends the session; err is how. Only the first call counts.
 func (s *Session) End(err error) {
 	s.mu.Lock()
-	first, opened := !s.over, s.opened
-	s.over = true
+	first, opened := !s.finished, s.opened
+	s.finished = true
 	s.mu.Unlock()
 	if !first {
 		return
@@ -263,7 +263,7 @@ func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
 	switch kind := m.Kind(); {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
 		s.mu.Lock()
-		s.wanted = m.ID()
+		s.initializeID = m.ID()
 		s.era.set("legacy")
 		s.client = s.o.implementation(m.Lookup("params", "clientInfo"))
 		s.mu.Unlock()
@@ -272,20 +272,20 @@ func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
 		if version := meta("protocolVersion"); version != nil {
 			s.mu.Lock()
 			s.era.set("modern")
-			s.rev.set(s.o.short(version))
+			s.rev.set(s.o.excerpt(version))
 			s.client = s.o.implementation(meta("clientInfo"))
 			s.mu.Unlock()
-			s.tell()
+			s.tellBegun()
 		}
 	case dir == ToClient && kind == jsonrpc.Response:
 		s.mu.Lock()
-		ours := !s.wanted.IsZero() && m.ID().Equivalent(s.wanted) && !m.IsError()
+		ours := !s.initializeID.IsZero() && m.ID().Equivalent(s.initializeID) && !m.IsError()
 		if ours {
-			s.rev.set(s.o.short(m.Lookup("result", "protocolVersion")))
+			s.rev.set(s.o.excerpt(m.Lookup("result", "protocolVersion")))
 		}
 		s.mu.Unlock()
 		if ours {
-			s.tell()
+			s.tellBegun()
 		}
 	}
 }
@@ -296,11 +296,11 @@ const maxSaid = 512
 
 // implementation returns who a peer says it is; what is no string stays empty.
 func (o *Observer) implementation(info []byte) Implementation {
-	return Implementation{o.short(jsonrpc.Lookup(info, "name")), o.short(jsonrpc.Lookup(info, "version"))}
+	return Implementation{o.excerpt(jsonrpc.Lookup(info, "name")), o.excerpt(jsonrpc.Lookup(info, "version"))}
 }
 
-// short returns the beginning of a string in JSON, without secrets; "": it is none.
-func (o *Observer) short(value []byte) string {
+// excerpt returns the beginning of a string in JSON, without secrets; "": it is none.
+func (o *Observer) excerpt(value []byte) string {
 	text, _ := jsonrpc.Text(value)
 	return printable.Clip(o.clean(text), maxSaid)
 }
@@ -313,11 +313,11 @@ func (o *Observer) clean(text string) string {
 	return o.Clean(text)
 }
 
-// tell says that the session is there.
-func (s *Session) tell() {
+// tellBegun says that the session is there.
+func (s *Session) tellBegun() {
 	s.introduced.Store(true)
 	s.mu.Lock()
-	told := s.opened || s.over
+	told := s.opened || s.finished
 	s.opened = true
 	s.mu.Unlock()
 	if !told {

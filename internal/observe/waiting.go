@@ -26,7 +26,7 @@ func (o *Observer) Waiting(server string, calls *bridge.Calls) (all []Waiting) {
 	if o == nil {
 		return nil
 	}
-	calls.Look(func(c bridge.LateCall) (note any) {
+	calls.Visit(func(c bridge.LateCall) (note any) {
 		w := Waiting{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Dir: ToServer, Since: c.Since}
 		if c.ByServer {
 			w.Dir = ToClient
@@ -68,7 +68,7 @@ func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
 			continue
 		}
 		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, Began: w.Since, earlier: true})
-		s.told.Add(1)
+		s.openRequests.Add(1)
 	}
 	return w.Since, false
 }
@@ -76,7 +76,7 @@ func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
 // Follow has Watchers told of the calls of a server that are late, and of the end of those that Waiting has
 // shown first. It is called before there are any. A nil Observer works.
 func (o *Observer) Follow(server string, calls *bridge.Calls) {
-	calls.Late = func(c bridge.LateCall) {
+	calls.OnLate = func(c bridge.LateCall) {
 		o.Event(CallLate{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
 	}
 	calls.Ended = func(c bridge.LateCall) {

@@ -94,9 +94,9 @@ var embedding = []struct {
 	{netip.MustParsePrefix("2001::/32"), 12, true},
 }
 
-// Of returns the Reach of an address. An IPv6 address that stands for an IPv4 address has its Reach. A
+// OfAddr returns the Reach of an address. An IPv6 address that stands for an IPv4 address has its Reach. A
 // network's own prefix for NAT64 cannot be known.
-func Of(a netip.Addr) Reach {
+func OfAddr(a netip.Addr) Reach {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {
 		return Never
@@ -113,7 +113,7 @@ func Of(a netip.Addr) Reach {
 					four[i] ^= 0xff
 				}
 			}
-			return Of(netip.AddrFrom4(four))
+			return OfAddr(netip.AddrFrom4(four))
 		}
 	}
 	for _, b := range special {
@@ -133,7 +133,7 @@ func OfHost(host string) (r Reach, known bool) {
 		return Loopback, true
 	}
 	if a, err := netip.ParseAddr(host); err == nil {
-		return Of(a), true
+		return OfAddr(a), true
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if last == "" || last[0] >= '0' && last[0] <= '9' && strings.Trim(last, "0123456789abcdefx") == "" {

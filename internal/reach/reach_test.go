@@ -26,12 +26,12 @@ func TestOf(t *testing.T) {
 		Public: {"1.1.1.1", "172.32.0.1", "172.15.0.1", "100.63.255.255", "100.128.0.1", "192.0.1.1", "11.0.0.1", "223.255.255.255", "2606:4700::1", "64:ff9b::101:101", "2002:101:101::", "::ffff:1.1.1.1"},
 	} {
 		for _, text := range all {
-			if got := Of(netip.MustParseAddr(text)); got != want {
+			if got := OfAddr(netip.MustParseAddr(text)); got != want {
 				t.Errorf("%s is %v, want %v", text, got, want)
 			}
 		}
 	}
-	if got := Of(netip.Addr{}); got != Never {
+	if got := OfAddr(netip.Addr{}); got != Never {
 		t.Errorf("no address is %v", got)
 	}
 }

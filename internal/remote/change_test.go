@@ -78,9 +78,9 @@ func TestServerChanges(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"file:///a"}}`)
 		c.answerTo("2")
 		before := len(s.received())
-		s.change(from.other())
+		s.change(from.alternative())
 		c.callUntil("tools/list")
-		if got := d.first(); got != from.other() {
+		if got := d.first(); got != from.alternative() {
 			t.Errorf("the Dialer remembers %s", got)
 		}
 		got := s.received()[before:]
@@ -293,7 +293,7 @@ func TestAskedBeforeTheChange(t *testing.T) {
 		serve(server, "notifications/initialized")
 		done.Wait()
 		asked := ask(server)
-		s.change(from.other())
+		s.change(from.alternative())
 		ended := make(chan struct{})
 		recv, cancel := context.WithCancel(ctx)
 		go func() {

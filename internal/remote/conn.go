@@ -52,7 +52,7 @@ type leg struct {
 	bridge.Conn
 	transport transport
 	ready     chan struct{} // closed when messages may be sent
-	left      chan struct{} // closed when another leg has taken its place
+	replaced  chan struct{} // closed when another leg has taken its place
 
 	// Guarded by the mu of conn:
 	retired bool // it is over, because the server does not speak its transport
@@ -89,7 +89,7 @@ func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*leg, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &leg{transport: t, ready: make(chan struct{}), left: make(chan struct{}), opened: handoff != nil}
+	l := &leg{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), opened: handoff != nil}
 	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 		if m.Kind() == jsonrpc.Response {
 			m = c.answered(l, m)
@@ -135,7 +135,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		if err == nil || !c.mustGoOver(ctx, l, err) {
 			return err
 		}
-		if err := c.wait(ctx, l.left); err != nil {
+		if err := c.wait(ctx, l.replaced); err != nil {
 			return err
 		}
 	}
@@ -242,7 +242,7 @@ func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, hand
 				return err
 			}
 		}
-		next := old.transport.other()
+		next := old.transport.alternative()
 		if slices.ContainsFunc(open, func(r *request) bool { return r.refused != nil }) {
 			next = c.d.first() // both were refused: the next initialize begins anew
 		}
@@ -302,7 +302,7 @@ func (c *conn) replace(old, l *leg, open []*request, fault *httpdial.Fault) (ok 
 	}
 	again := slices.Clone(c.open)
 	c.leg = l
-	close(old.left)
+	close(old.replaced)
 	c.wg.Go(func() { c.repeat(l, again) })
 	c.d.log().Info("the server does not speak "+old.transport.String(), "status", fault.Status, "next", l.transport.String())
 	return true, nil

@@ -228,8 +228,8 @@ func (t transport) String() string {
 	return "unknown"
 }
 
-// other returns what is tried when t is refused.
-func (t transport) other() transport {
+// alternative returns what is tried when t is refused.
+func (t transport) alternative() transport {
 	if t == streamable {
 		return legacy
 	}

@@ -179,7 +179,7 @@ func pathText(elements []string) string {
 			}
 			b.WriteString(e)
 		default:
-			b.WriteString("[" + show(e) + "]")
+			b.WriteString("[" + showValue(e) + "]")
 		}
 	}
 	return b.String()

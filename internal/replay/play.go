@@ -77,7 +77,7 @@ type group struct {
 // arrivals is what has come of a group, and what has to.
 type arrivals struct {
 	recorded []*item
-	came     []*arrival
+	arrived  []*arrival
 	due      int // so many are waited for
 	missed   int // so many have not come in time
 }
@@ -96,7 +96,7 @@ type arrival struct {
 type call struct {
 	request *item
 	answer  jsonrpc.Message // invalid: none has come
-	waived  bool            // it has not come in time
+	missed  bool            // it has not come in time
 }
 
 // player is one run of Play. The goroutine of Play sends, that of Receive takes what comes.
@@ -180,7 +180,7 @@ func (p *player) play(ctx context.Context) error {
 			}
 		}
 		need, waive, before = nil, nil, i.at
-		if err := p.say(ctx, i); err != nil {
+		if err := p.send(ctx, i); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -227,18 +227,18 @@ func (p *player) expect(i *item) (come func() bool, giveUp func()) {
 	if i.m.Kind() == jsonrpc.Response {
 		return func() bool {
 				c := p.calls[i.request]
-				return c == nil || c.waived || c.answer.Kind() != jsonrpc.Invalid
+				return c == nil || c.missed || c.answer.Kind() != jsonrpc.Invalid
 			}, func() {
 				if c := p.calls[i.request]; c != nil {
-					c.waived = true
+					c.missed = true
 				}
 			}
 	}
 	a := p.group(&i.m, requestOf(i))
 	a.due++
 	due := a.due
-	return func() bool { return len(a.came)+a.missed >= due },
-		func() { a.missed = max(a.missed, due-len(a.came)) }
+	return func() bool { return len(a.arrived)+a.missed >= due },
+		func() { a.missed = max(a.missed, due-len(a.arrived)) }
 }
 
 // maxTook is for how long Play believes a recording that something took: its times may be made up.
@@ -304,8 +304,8 @@ func (p *player) wake() {
 	}
 }
 
-// say sends a message of the client. Nothing is sent of one that is about what has not come.
-func (p *player) say(ctx context.Context, i *item) error {
+// send sends a message of the client. Nothing is sent of one that is about what has not come.
+func (p *player) send(ctx context.Context, i *item) error {
 	m, ok := p.renew(i)
 	if !ok {
 		return nil
@@ -381,7 +381,7 @@ func (p *player) question(recorded *item) *arrival {
 	}
 	var first *arrival
 	key := keyOf(&recorded.m)
-	for _, a := range p.group(&recorded.m, nil).came {
+	for _, a := range p.group(&recorded.m, nil).arrived {
 		if a.for_ != nil || a.refused {
 			continue
 		}
@@ -479,14 +479,14 @@ func (p *player) take(m jsonrpc.Message) {
 func (p *player) arrived(m jsonrpc.Message, about *item) (q *arrival, extra bool) {
 	q = &arrival{m: m, after: p.last, key: keyOf(&m)}
 	a := p.groups[groupOf(&m, about)]
-	if extra = a == nil || len(a.came) >= len(a.recorded); !extra {
-		a.came = append(a.came, q)
+	if extra = a == nil || len(a.arrived) >= len(a.recorded); !extra {
+		a.arrived = append(a.arrived, q)
 		return q, false
 	}
 	p.unasked++
 	if p.extra++; p.extra <= maxExtra {
 		a = p.group(&m, about)
-		a.came = append(a.came, q)
+		a.arrived = append(a.arrived, q)
 	}
 	return q, true
 }

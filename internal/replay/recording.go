@@ -292,7 +292,7 @@ func withLeft(items []*item) (all []*item) {
 	return all
 }
 
-func (k *linker) of(s side) *open {
+func (k *linker) sideOf(s side) *open {
 	if k.sides[s] == nil {
 		k.sides[s] = &open{map[jsonrpc.ID]*item{}, map[jsonrpc.ID]*item{}}
 	}
@@ -300,7 +300,7 @@ func (k *linker) of(s side) *open {
 }
 
 func (k *linker) add(i *item) {
-	switch own, other := k.of(i.side()), k.of(i.other()); i.m.Kind() {
+	switch own, other := k.sideOf(i.side()), k.sideOf(i.other()); i.m.Kind() {
 	case jsonrpc.Request:
 		k.items = append(k.items, i)
 		own.byID[i.m.ID()] = i

@@ -142,7 +142,7 @@ func (p *player) report() (*Report, error) {
 		p.compareGroup(r, g.method, a)
 	}
 	for _, q := range p.unanswered {
-		r.Unanswered = append(r.Unanswered, Difference{Line: q.after, Message: nameOf(&q.m), What: "the recording has no answer to this request of the server: " + show(paramsOf(&q.m))})
+		r.Unanswered = append(r.Unanswered, Difference{Line: q.after, Message: nameOf(&q.m), What: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
 	}
 	for _, text := range p.stray {
 		r.Differences = append(r.Differences, Difference{Line: p.last, Message: text, What: "is new"})
@@ -191,10 +191,10 @@ func (p *player) compareAnswer(r *Report, i *item) {
 	case i.answer == nil && i.cancelled: // the answer was faster
 		return
 	case i.answer == nil:
-		d.What = "is answered now: " + show(answerOf(&c.answer))
+		d.What = "is answered now: " + showValue(answerOf(&c.answer))
 	case c.answer.Kind() == jsonrpc.Invalid:
 		d.What = "is not answered"
-		if c.waived {
+		if c.missed {
 			d.What += fmt.Sprintf(", for %v longer than in the recording", p.Wait)
 		}
 	default:
@@ -235,16 +235,16 @@ func (c change) String() string {
 	where := pathText(c.path)
 	switch {
 	case !c.isSet:
-		return where + " is gone: " + show(c.was)
+		return where + " is gone: " + showValue(c.was)
 	case !c.wasSet:
-		return where + " is new: " + show(c.is)
+		return where + " is new: " + showValue(c.is)
 	}
-	return where + ": " + show(c.was) + " became " + show(c.is)
+	return where + ": " + showValue(c.was) + " became " + showValue(c.is)
 }
 
 // compareGroup compares requests or notifications of the server.
 func (p *player) compareGroup(r *Report, method string, a *arrivals) {
-	came := slices.DeleteFunc(slices.Clone(a.came), func(q *arrival) bool { return q.refused })
+	came := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.refused })
 	var rest []*item // what nothing equal has come for
 	for _, i := range a.recorded {
 		key := keyOf(&i.m)
@@ -270,7 +270,7 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 	}
 	if len(came) > len(rest) && !p.Ignore.covers(method, nil) {
 		for _, q := range came[len(rest):] {
-			r.Differences = append(r.Differences, Difference{Line: q.after, Message: nameOf(&q.m), What: "is new: " + show(paramsOf(&q.m))})
+			r.Differences = append(r.Differences, Difference{Line: q.after, Message: nameOf(&q.m), What: "is new: " + showValue(paramsOf(&q.m))})
 		}
 	}
 }

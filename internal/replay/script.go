@@ -221,11 +221,11 @@ func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
 		where := pathText(c.path)
 		switch {
 		case !c.isSet:
-			fmt.Fprintf(&b, ", with %s: %s", where, show(c.was))
+			fmt.Fprintf(&b, ", with %s: %s", where, showValue(c.was))
 		case !c.wasSet:
 			fmt.Fprintf(&b, ", without %s", where)
 		default:
-			fmt.Fprintf(&b, ", with %s: %s and not %s", where, show(c.was), show(c.is))
+			fmt.Fprintf(&b, ", with %s: %s and not %s", where, showValue(c.was), showValue(c.is))
 		}
 	}
 	return jsonrpc.CodeInvalidParams, b.String()

@@ -12,9 +12,9 @@ import (
 // maxShown is how many bytes of a value are printed.
 const maxShown = 200
 
-// show returns a decoded value as JSON in one line that can be printed. The middle of a long
+// showValue returns a decoded value as JSON in one line that can be printed. The middle of a long
 // one is left out.
-func show(v any) string {
+func showValue(v any) string {
 	if s, ok := v.(string); ok && len(s) > 4*maxShown { // not all of it need be encoded
 		v = s[:2*maxShown] + s[len(s)-2*maxShown:]
 	}

@@ -21,7 +21,7 @@ type Queue struct {
 	mu    sync.Mutex
 	texts [][]byte
 	bytes int           // of texts
-	over  error         // why nothing is queued any more
+	ended error         // why nothing is queued any more
 	room  chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
 }
 
@@ -60,8 +60,8 @@ func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.over != nil:
-		return nil, q.over
+	case q.ended != nil:
+		return nil, q.ended
 	case q.putLocked(text):
 		return nil, nil
 	case q.room == nil:
@@ -71,7 +71,7 @@ func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 }
 
 func (q *Queue) putLocked(text []byte) (taken bool) {
-	if q.over != nil || q.bytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
+	if q.ended != nil || q.bytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
 		return false
 	}
 	q.texts = append(q.texts, text)
@@ -91,14 +91,14 @@ func (q *Queue) TakeAll(buf [][]byte) (all [][]byte, last bool) {
 	defer q.mu.Unlock()
 	n := len(q.texts)
 	if n == 0 {
-		return buf[:0], q.over != nil
+		return buf[:0], q.ended != nil
 	}
 	if cap(buf) > 4*max(n, keptMessages) {
 		buf = nil
 	}
 	all, q.texts, q.bytes = q.texts, buf[:0], 0
 	q.wakeSenders()
-	return all, q.over != nil
+	return all, q.ended != nil
 }
 
 // Len returns how many messages wait.
@@ -113,11 +113,11 @@ func (q *Queue) Len() int {
 func (q *Queue) Close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.over != nil {
+	if q.ended != nil {
 		return
 	}
-	if q.over = err; err == nil {
-		q.over = io.ErrClosedPipe
+	if q.ended = err; err == nil {
+		q.ended = io.ErrClosedPipe
 	}
 	q.wakeSenders()
 	q.wake()

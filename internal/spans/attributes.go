@@ -28,9 +28,9 @@ func cut(text string, max int) string {
 // nameOf returns the name of a request's span: the method, and the tool or prompt. A URI
 // would make too many names.
 func (s *Spans) nameOf(c *observe.Call) string {
-	name := s.shown(c.Method, maxName)
+	name := s.redacted(c.Method, maxName)
 	if (c.Method == "tools/call" || c.Method == "prompts/get") && c.Name != "" {
-		name += " " + s.shown(c.Name, maxName)
+		name += " " + s.redacted(c.Name, maxName)
 	}
 	return name
 }
@@ -41,7 +41,7 @@ func (s *Spans) attributes(p *observe.Passed) []attribute.KeyValue {
 	all := make([]attribute.KeyValue, 0, 12)
 	put := func(name attribute.Key, value string, max int) {
 		if value != "" {
-			all = append(all, name.String(s.shown(value, max)))
+			all = append(all, name.String(s.redacted(value, max)))
 		}
 	}
 	put("mcp.method.name", c.Method, maxName)
@@ -77,7 +77,7 @@ func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []
 			all = append(all, attribute.String("mcp.protocol.version", cut(version, maxName)))
 		}
 	case p.Call.Method == "tools/call" && s.content:
-		all = append(all, attribute.String("gen_ai.tool.call.result", s.shown(string(p.Message.Result()), maxContent)))
+		all = append(all, attribute.String("gen_ai.tool.call.result", s.redacted(string(p.Message.Result()), maxContent)))
 	}
 	return all
 }

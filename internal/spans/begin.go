@@ -44,8 +44,8 @@ func isReceived(p *observe.Passed) bool {
 	return (p.Hop == observe.Down) == (p.Dir == observe.ToServer)
 }
 
-// of returns the span of a request; nil: it has none.
-func (s *Spans) of(c *observe.Call) *span {
+// spanOf returns the span of a request; nil: it has none.
+func (s *Spans) spanOf(c *observe.Call) *span {
 	if c == nil {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *Spans) received(p *observe.Passed) {
 // the parent.
 func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	m := &p.Message
-	one := s.of(p.Call)
+	one := s.spanOf(p.Call)
 	if one == nil {
 		one = s.sending(p)
 		p.Call.Set(s, one)
@@ -97,7 +97,7 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 
 // sending begins the CLIENT span of a request.
 func (s *Spans) sending(p *observe.Passed) *span {
-	from := s.of(p.Origin)
+	from := s.spanOf(p.Origin)
 	if from != nil && from.recorded == nil {
 		return from // the sampler wants all spans of a trace or none
 	}

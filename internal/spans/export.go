@@ -18,11 +18,11 @@ const (
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
 	sdktrace.SpanExporter
-	warn func(err error, failed int)
-	hide *hider          // nil: there is nothing to hide
-	ctx  context.Context // done: nothing is sent any more
-	stop context.CancelFunc
-	over chan struct{} // closed when the last spans were sent
+	warn     func(err error, failed int)
+	hide     *hider          // nil: there is nothing to hide
+	ctx      context.Context // done: nothing is sent any more
+	stop     context.CancelFunc
+	finished chan struct{} // closed when the last spans were sent
 
 	mu    sync.Mutex
 	due   time.Time // of the next warning
@@ -30,7 +30,7 @@ type exporter struct {
 }
 
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
-	e := &exporter{SpanExporter: inner, warn: warn, over: make(chan struct{})}
+	e := &exporter{SpanExporter: inner, warn: warn, finished: make(chan struct{})}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -56,14 +56,14 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 
 // Shutdown implements trace.SpanExporter.
 func (e *exporter) Shutdown(context.Context) error {
-	defer close(e.over)
+	defer close(e.finished)
 	return e.SpanExporter.Shutdown(context.Background()) // waits for nothing
 }
 
 // abort ends what is being sent, and waits until that has ended.
 func (e *exporter) abort() {
 	e.stop()
-	<-e.over
+	<-e.finished
 }
 
 // failed tells of an error, if it is time to.
@@ -77,16 +77,16 @@ func (e *exporter) failed(err error) {
 	}
 	e.mu.Unlock()
 	if due {
-		e.warn(e.shown(err), count)
+		e.warn(e.redacted(err), count)
 	}
 }
 
 // misread tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
 // keep errors from being told.
-func (e *exporter) misread(err error) { e.warn(e.shown(err), 0) }
+func (e *exporter) misread(err error) { e.warn(e.redacted(err), 0) }
 
-// shown returns an error as it is told: one line, not long, without secrets.
-func (e *exporter) shown(err error) error {
+// redacted returns an error as it is told: one line, not long, without secrets.
+func (e *exporter) redacted(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if e.hide != nil {
 		text = e.hide.text(text) // before it is cut: half a secret would not be found

@@ -37,9 +37,9 @@ func (l Lookup) text(name string) string {
 	return strings.TrimSpace(text)
 }
 
-// Wanted reports whether the environment asks for spans: it names an OTLP endpoint, and
+// Enabled reports whether the environment asks for spans: it names an OTLP endpoint, and
 // does not turn spans off.
-func Wanted(env Lookup) bool {
+func Enabled(env Lookup) bool {
 	return (env.text("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") &&
 		!strings.EqualFold(env.text("OTEL_SDK_DISABLED"), "true") && env.text("OTEL_TRACES_EXPORTER") != "none"
 }
@@ -121,8 +121,8 @@ func (s *Spans) Close() {
 // concurrently. It is called before Watch; without it nothing is taken out.
 func (s *Spans) Redact(f func(text string) string) { s.redact = f }
 
-// shown returns what is told of a text, of max bytes at most.
-func (s *Spans) shown(text string, max int) string {
+// redacted returns what is told of a text, of max bytes at most.
+func (s *Spans) redacted(text string, max int) string {
 	if s.redact != nil && text != "" {
 		text = s.redact(cut(text, max+maxContent)) // more than is shown: half a secret would not be found
 	}

@@ -107,8 +107,8 @@ func (s *Spans) end(one *recorded, fault, text string, more ...attribute.KeyValu
 	one.End()
 }
 
-// lost ends the span of a request that nobody answers.
-func (s *Spans) lost(one *recorded) {
+// endUnanswered ends the span of a request that nobody answers.
+func (s *Spans) endUnanswered(one *recorded) {
 	fault := "session_lost"
 	s.mu.Lock()
 	if one.isCancelled() {

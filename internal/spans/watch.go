@@ -19,7 +19,7 @@ func (s *Spans) Message(p *observe.Passed) {
 			s.received(p)
 		}
 	case jsonrpc.Response:
-		if one := s.of(p.Call); one != nil && one.recorded != nil {
+		if one := s.spanOf(p.Call); one != nil && one.recorded != nil {
 			s.answered(p, one.recorded)
 		}
 	case jsonrpc.Notification:
@@ -34,12 +34,12 @@ func (s *Spans) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Unanswered:
 		// What was not sampled on its way in shares its span with the way out.
-		if one := s.of(e.Call); one != nil && one.recorded != nil {
-			s.lost(one.recorded)
+		if one := s.spanOf(e.Call); one != nil && one.recorded != nil {
+			s.endUnanswered(one.recorded)
 		}
 	case observe.Stream:
 		if e.What == "resumed" && s.recording.Load() > 0 {
-			for _, one := range s.at(e.Session, e.Hop) {
+			for _, one := range s.spansAt(e.Session, e.Hop) {
 				one.AddEvent("stream resumed")
 			}
 		}
@@ -49,8 +49,8 @@ func (s *Spans) Event(e observe.Event) {
 // SkipsExchanges says to observe that HTTP exchanges are not needed.
 func (s *Spans) SkipsExchanges() {}
 
-// at returns the spans at one end of a session.
-func (s *Spans) at(session *observe.Session, hop observe.Hop) (all []*recorded) {
+// spansAt returns the spans at one end of a session.
+func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recorded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.open[session]; t != nil {
@@ -72,7 +72,7 @@ func (s *Spans) answered(p *observe.Passed, one *recorded) {
 	case m.IsError():
 		code := cut(string(m.Lookup("error", "code")), maxName)
 		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
-		fault, text = code, s.shown(text, maxText)
+		fault, text = code, s.redacted(text, maxText)
 		if !isReceived(p) && p.Cause == 0 {
 			fault = faultOfBridge(m, fault)
 		}
@@ -114,7 +114,7 @@ func (s *Spans) notified(p *observe.Passed) {
 	m := &p.Message
 	switch m.Method() {
 	case "notifications/cancelled":
-		if one := s.of(p.Call); one != nil && one.recorded != nil {
+		if one := s.spanOf(p.Call); one != nil && one.recorded != nil {
 			s.cancelled(p, one.recorded)
 		}
 	case "notifications/progress":
@@ -205,5 +205,5 @@ func (s *Spans) textOf(name attribute.Key, m *jsonrpc.Message, member string) at
 	if !ok {
 		text = string(raw)
 	}
-	return name.String(s.shown(text, maxContent))
+	return name.String(s.redacted(text, maxContent))
 }

@@ -18,9 +18,9 @@ type session struct {
 	lists  openLists
 }
 
-// hide returns the Conn to a server without the hidden tools. What it costs for a message
+// wrapServer returns the Conn to a server without the hidden tools. What it costs for a message
 // that is about no tool is a look at its method.
-func (f *filter) hide(server bridge.Conn) bridge.Conn {
+func (f *filter) wrapServer(server bridge.Conn) bridge.Conn {
 	s := &session{filter: f}
 	return bridge.Intercept(server, bridge.Hooks{Send: s.send, Receive: s.receive})
 }

@@ -272,7 +272,7 @@ func (badEnd) Close(error) error { return errors.New("closed badly") }
 // Close returns the server's error each time.
 func TestCloseError(t *testing.T) {
 	near, _ := bridge.Pipe()
-	c := hiding(t, "h").hide(badEnd{near})
+	c := hiding(t, "h").wrapServer(badEnd{near})
 	for range 2 {
 		if err := c.Close(nil); err == nil || err.Error() != "closed badly" {
 			t.Errorf("Close: %v", err)

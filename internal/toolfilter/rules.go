@@ -70,7 +70,7 @@ func (d *dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.filter.hide(server), nil
+	return d.filter.wrapServer(server), nil
 }
 
 // filter is Rules, ready for use by many goroutines.

@@ -112,7 +112,7 @@ func mirrored(value []byte) (text string, ok bool) {
 	case value[0] == 'f':
 		return "false", true
 	case isNumber(value):
-		return plain(string(value)), true
+		return plainNumber(string(value)), true
 	}
 	return "", false
 }

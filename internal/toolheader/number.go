@@ -9,9 +9,9 @@ import (
 // more than any that a float64 can hold.
 const longest = 350
 
-// plain returns a JSON number without an exponent and without needless digits:
+// plainNumber returns a JSON number without an exponent and without needless digits:
 // 42.0 and 4.2e1 are both 42. One that would be very long stays as it is.
-func plain(number string) string {
+func plainNumber(number string) string {
 	digits, exponent, ok := decimal(number)
 	switch {
 	case !ok, exponent > longest, exponent < -longest:

@@ -22,7 +22,7 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 		m.Era, m.Transport = "", p.Session.ServerTransport()
 	}
 	m.Stream, m.Bridge = p.Stream, p.Inside
-	m.of(&p.Message)
+	m.setMessage(&p.Message)
 	if p.Call != nil {
 		m.Name = d.Name(p.Call.Name)
 		if m.Kind == Response {
@@ -57,8 +57,8 @@ func (m *maker) session(s *observe.Session) {
 	}
 }
 
-// of says which message the record is about.
-func (m *maker) of(msg *jsonrpc.Message) {
+// setMessage says which message the record is about.
+func (m *maker) setMessage(msg *jsonrpc.Message) {
 	m.Kind = kinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
 }
@@ -141,7 +141,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
 		m.atHop(e.Session, e.Hop)
 	case observe.Dropped:
-		m.of(&e.Message)
+		m.setMessage(&e.Message)
 		m.about(e.Server, e.Session)
 		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
 		if mark := e.Message.Mark(); mark != nil { // it was received, and has its own record

@@ -74,27 +74,27 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "ts":
 		p.time(&r.Time, m)
 	case "kind":
-		r.Kind = Kind(p.word(m))
+		r.Kind = Kind(p.shortString(m))
 	case "srv":
-		r.Server = p.word(m)
+		r.Server = p.shortString(m)
 	case "ses":
-		r.Session = p.word(m)
+		r.Session = p.shortString(m)
 	case "str":
-		r.Stream = p.word(m)
+		r.Stream = p.shortString(m)
 	case "hop":
-		r.Hop = p.word(m)
+		r.Hop = p.shortString(m)
 	case "dir":
-		r.Dir = p.word(m)
+		r.Dir = p.shortString(m)
 	case "cause":
 		p.uint(&r.Cause, m)
 	case "era":
-		r.Era = p.word(m)
+		r.Era = p.shortString(m)
 	case "tr":
-		r.Transport = p.word(m)
+		r.Transport = p.shortString(m)
 	case "method":
-		r.Method = p.word(m)
+		r.Method = p.shortString(m)
 	case "name":
-		r.Name = p.word(m)
+		r.Name = p.shortString(m)
 	case "id":
 		p.id(&r.ID, m)
 	case "earlier":
@@ -130,7 +130,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 
 func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 	x := &Exchange{}
-	p.isObject(m)
+	p.wantObject(m)
 	for m := range jsonrpc.Members(m.Value) {
 		switch m.Key {
 		case "method":
@@ -168,7 +168,7 @@ func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 
 func (p *parser) event(m jsonrpc.Member) *Event {
 	e := &Event{}
-	p.isObject(m)
+	p.wantObject(m)
 	for m := range jsonrpc.Members(m.Value) {
 		switch m.Key {
 		case "what":
@@ -206,7 +206,7 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 	return e
 }
 
-func (p *parser) isObject(m jsonrpc.Member) {
+func (p *parser) wantObject(m jsonrpc.Member) {
 	if m.Value[0] != '{' {
 		p.fail(m.Key)
 	}
@@ -220,8 +220,8 @@ func (p *parser) string(m jsonrpc.Member) string {
 	return text
 }
 
-// word is a string that is not long: readers keep it after the line has gone.
-func (p *parser) word(m jsonrpc.Member) string {
+// shortString is a string that is not long: readers keep it after the line has gone.
+func (p *parser) shortString(m jsonrpc.Member) string {
 	if len(m.Value) <= 6*maxWord+2 { // each byte may be escaped, \u001b
 		if text := p.string(m); len(text) <= maxWord {
 			return text
@@ -243,7 +243,7 @@ func (p *parser) strings(m jsonrpc.Member) (all []string) {
 
 func (p *parser) header(m jsonrpc.Member) http.Header {
 	h := http.Header{}
-	p.isObject(m)
+	p.wantObject(m)
 	for f := range jsonrpc.Members(m.Value) {
 		if f.Value[0] == '[' {
 			h[f.Key] = p.strings(f)
@@ -308,7 +308,7 @@ func (p *parser) bool(to *bool, m jsonrpc.Member) {
 }
 
 func (p *parser) time(to *time.Time, m jsonrpc.Member) {
-	t, err := time.Parse(time.RFC3339Nano, p.word(m))
+	t, err := time.Parse(time.RFC3339Nano, p.shortString(m))
 	if year := t.UTC().Year(); err != nil || year < 1 || year > 9999 { // in UTC, too, it must be possible to write it
 		p.fail(m.Key)
 		return

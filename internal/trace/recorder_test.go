@@ -99,7 +99,7 @@ func TestRecorder(t *testing.T) {
 			t.Errorf("%+v", all[3])
 		}
 		release()
-		if o.On() {
+		if o.IsWatched() {
 			t.Error("watches for nobody")
 		}
 	})

@@ -27,12 +27,12 @@ type Correlation struct {
 type step struct {
 	trace.Record // without its Body
 
-	of        jsonrpc.ID // of a cancellation: the request
-	answer    *step      // of a request
-	request   *step      // of a response
-	effects   []*step    // what the bridge has made of it
-	dropped   *trace.Record
-	cancelled bool
+	cancelledID jsonrpc.ID // of a cancellation: the request
+	answer      *step      // of a request
+	request     *step      // of a response
+	effects     []*step    // what the bridge has made of it
+	dropped     *trace.Record
+	cancelled   bool
 }
 
 // callKey is where a request passed, and where to.
@@ -48,7 +48,7 @@ func (s *Correlation) Add(r *trace.Record) {
 	case r.Kind.IsMessage():
 		st := &step{Record: *r}
 		if r.Method == "notifications/cancelled" {
-			st.of, _ = jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId"))
+			st.cancelledID, _ = jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId"))
 		}
 		shorten(&st.Record)
 		s.steps = append(s.steps, st)
@@ -121,7 +121,7 @@ func (s *Correlation) Resolve() {
 				delete(open, id)
 			}
 		case trace.Notification:
-			if request := s.waiting(st.Record, st.Dir)[st.of]; request != nil && !st.of.IsZero() {
+			if request := s.waiting(st.Record, st.Dir)[st.cancelledID]; request != nil && !st.cancelledID.IsZero() {
 				request.cancelled = true
 			}
 		}

@@ -20,11 +20,11 @@ func Diff(a, b []byte) (left, right []Span) {
 	}
 	x, y := tokens(a), tokens(b)
 	head := 0
-	for head < len(x) && head < len(y) && bytes.Equal(at(a, x[head]), at(b, y[head])) {
+	for head < len(x) && head < len(y) && bytes.Equal(spanText(a, x[head]), spanText(b, y[head])) {
 		head++
 	}
 	tail := 0
-	for tail < len(x)-head && tail < len(y)-head && bytes.Equal(at(a, x[len(x)-1-tail]), at(b, y[len(y)-1-tail])) {
+	for tail < len(x)-head && tail < len(y)-head && bytes.Equal(spanText(a, x[len(x)-1-tail]), spanText(b, y[len(y)-1-tail])) {
 		tail++
 	}
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
@@ -52,7 +52,7 @@ func ends(a, b []byte) (left, right []Span) {
 	return left, right
 }
 
-func at(text []byte, s Span) []byte { return text[s.From:s.To] }
+func spanText(text []byte, s Span) []byte { return text[s.From:s.To] }
 
 func whole(t []Span) []Span {
 	if len(t) == 0 {
@@ -67,7 +67,7 @@ func common(a, b []byte, x, y []Span) (left, right []Span) {
 	longest := make([]uint16, (len(x)+1)*width)
 	for i := len(x) - 1; i >= 0; i-- {
 		for j := len(y) - 1; j >= 0; j-- {
-			if bytes.Equal(at(a, x[i]), at(b, y[j])) {
+			if bytes.Equal(spanText(a, x[i]), spanText(b, y[j])) {
 				longest[i*width+j] = longest[(i+1)*width+j+1] + 1
 			} else {
 				longest[i*width+j] = max(longest[(i+1)*width+j], longest[i*width+j+1])
@@ -77,7 +77,7 @@ func common(a, b []byte, x, y []Span) (left, right []Span) {
 	i, j := 0, 0
 	for i < len(x) || j < len(y) {
 		switch {
-		case i < len(x) && j < len(y) && bytes.Equal(at(a, x[i]), at(b, y[j])):
+		case i < len(x) && j < len(y) && bytes.Equal(spanText(a, x[i]), spanText(b, y[j])):
 			i, j = i+1, j+1
 		case j == len(y) || i < len(x) && longest[(i+1)*width+j] >= longest[i*width+j+1]:
 			left = join(left, x[i])

@@ -106,7 +106,7 @@ func (h *htmlPage) details(v *View) {
 		}
 	}
 	text := bodyText(&v.Body)
-	cause := h.kept.of(v.Cause)
+	cause := h.kept.bodyOf(v.Cause)
 	switch {
 	case text == nil || v.Kind == trace.Stderr:
 	case cause != nil && v.Cause != 0:

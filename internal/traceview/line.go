@@ -56,9 +56,9 @@ func (p *Printer) Print(v *View) error {
 	p.Keep(v.Record)
 	p.buf = p.buf[:0]
 	p.line(v)
-	switch cause := p.bodies.of(v.Cause); {
+	switch cause := p.bodies.bodyOf(v.Cause); {
 	case p.Both && v.Kind.IsMessage() && v.Cause != 0 && cause != nil && v.Body.Text != nil:
-		p.sides(cause, &v.Body)
+		p.sideBySide(cause, &v.Body)
 	case (p.Bodies || p.Both) && v.Body.Text != nil && v.Kind != trace.Stderr:
 		p.indented(bodyText(&v.Body))
 	}
@@ -79,8 +79,8 @@ func (p *Printer) Print(v *View) error {
 // than the message.
 const maxBuffered = 64 << 10
 
-// pass writes what there is, once it is much. Nothing may look at it any more.
-func (p *Printer) pass() {
+// flushLarge writes what there is, once it is much. Nothing may look at it any more.
+func (p *Printer) flushLarge() {
 	if p.Out == nil || len(p.buf) < maxBuffered {
 		return
 	}
@@ -317,7 +317,7 @@ func (p *Printer) indented(text []byte) {
 	p.buf = append(p.buf, indent...)
 	for piece := range pieces(text) {
 		p.buf = printable.Append(p.buf, piece)
-		p.pass()
+		p.flushLarge()
 	}
 	p.buf = append(p.buf, '\n')
 }

@@ -28,13 +28,13 @@ const (
 
 // live is what a Viewer knows of a bridge that runs.
 type live struct {
-	print   func(v *View, line []byte) error
-	waiting map[callKey]map[jsonrpc.ID]*waiting
-	n       int
-	lines   bool // of requests that wait are printed
-	bytes   int  // of those
-	pending bool // requests are wanted once they wait
-	again   bool // those that are late are printed again
+	print       func(v *View, line []byte) error
+	waiting     map[callKey]map[jsonrpc.ID]*waiting
+	n           int
+	lines       bool // of requests that wait are printed
+	bytes       int  // of those
+	pending     bool // requests are wanted once they wait
+	reprintLate bool // those that are late are printed again
 }
 
 // waiting is a request without an answer.
@@ -49,14 +49,14 @@ type waiting struct {
 // A request that is Late is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.passes() {
-		return s.pass(in)
+		return s.copyUnread(in)
 	}
 	return s.follow(ctx, in)
 }
 
 // follow is Live for records that have to be read.
 func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
-	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), again: !s.JSON}
+	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), reprintLate: !s.JSON}
 	type item struct {
 		record trace.Record
 		line   []byte
@@ -104,7 +104,7 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 				err = s.Out.Flush()
 			}
 		case now := <-ticks.C:
-			if err = l.look(now); err == nil {
+			if err = l.printWaiting(now); err == nil {
 				err = s.Out.Flush()
 			}
 		}
@@ -189,12 +189,12 @@ func (l *live) close(r *trace.Record, dir string, id jsonrpc.ID) {
 	}
 }
 
-// look prints requests that wait, and those that are late.
-func (l *live) look(now time.Time) error {
+// printWaiting prints requests that wait, and those that are late.
+func (l *live) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {
 			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
-			due := !w.told && l.pending && v.Waited >= tick || l.again && !w.late && v.Waited >= Late
+			due := !w.told && l.pending && v.Waited >= tick || l.reprintLate && !w.late && v.Waited >= Late
 			w.told = w.told || v.Waited >= tick
 			w.late = w.late || v.Waited >= Late
 			if due {

@@ -15,9 +15,9 @@ const passRoom = 256 << 10
 // passes reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
 func (s *Viewer) passes() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
 
-// pass prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
+// copyUnread prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
 // made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.
-func (s *Viewer) pass(in io.Reader) error {
+func (s *Viewer) copyUnread(in io.Reader) error {
 	r := bufio.NewReaderSize(in, passRoom)
 	passed := false
 	for {

@@ -46,10 +46,10 @@ func (b *bodies) keep(r *trace.Record) {
 	}
 }
 
-func (b *bodies) of(seq uint64) *trace.Body { return b.kept[seq] }
+func (b *bodies) bodyOf(seq uint64) *trace.Body { return b.kept[seq] }
 
-// sides appends two messages side by side, with what differs marked.
-func (p *Printer) sides(in, out *trace.Body) {
+// sideBySide appends two messages side by side, with what differs marked.
+func (p *Printer) sideBySide(in, out *trace.Body) {
 	a, b := bodyText(in), bodyText(out)
 	left, right := Diff(a, b)
 	if len(left) == 0 && len(right) == 0 {
@@ -76,7 +76,7 @@ func (p *Printer) sides(in, out *trace.Body) {
 		p.buf = append(p.buf, strings.Repeat(" ", width-l.width)...)
 		p.buf = append(append(p.buf, " | "...), r.text...)
 		p.buf = append(p.buf, '\n')
-		p.pass()
+		p.flushLarge()
 	}
 }
 

@@ -113,7 +113,7 @@ func (s *ahead) close() error {
 // earlyConn is a Conn whose server has said something before it had a client.
 type earlyConn struct {
 	bridge.Conn
-	said []jsonrpc.Message
+	earlyMessages []jsonrpc.Message
 }
 
 // earlySink keeps what the server says.
@@ -121,10 +121,10 @@ type earlySink struct{ of *earlyConn }
 
 // TrySend implements bridge.Sink.
 func (s earlySink) TrySend(m jsonrpc.Message) bool {
-	if len(s.of.said) == maxEarly {
+	if len(s.of.earlyMessages) == maxEarly {
 		return false
 	}
-	s.of.said = append(s.of.said, m)
+	s.of.earlyMessages = append(s.of.earlyMessages, m)
 	return true
 }
 
@@ -139,14 +139,14 @@ func (s earlySink) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // Receive hands on what was said before, and then what comes.
 func (c *earlyConn) Receive(ctx context.Context, sink bridge.Sink) error {
-	for len(c.said) > 0 {
+	for len(c.earlyMessages) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := sink.Send(ctx, c.said[0]); err != nil {
+		if err := sink.Send(ctx, c.earlyMessages[0]); err != nil {
 			return err
 		}
-		c.said = c.said[1:]
+		c.earlyMessages = c.earlyMessages[1:]
 	}
 	return c.Conn.Receive(ctx, sink)
 }

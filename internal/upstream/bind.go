@@ -114,7 +114,7 @@ func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal)
 	if values, no = single(jsonrpc.Members(notifications), "taskIds"); no != nil || values[0] == nil {
 		return m, no
 	}
-	ids, ok := each(values[0], b.unbindTaskID)
+	ids, ok := mapElements(values[0], b.unbindTaskID)
 	if !ok {
 		return m, errBoundTask
 	}
@@ -141,9 +141,9 @@ func (b *binder) bindTaskID(raw []byte) ([]byte, bool) {
 	return jsonrpc.Quote(b.s.taskIDs.Bind(b.principal, id)), true
 }
 
-// each returns an array with what change makes of its elements; false: raw is
+// mapElements returns an array with what change makes of its elements; false: raw is
 // none, or change does not want one of them.
-func each(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok bool) {
+func mapElements(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok bool) {
 	if len(raw) == 0 || raw[0] != '[' {
 		return nil, false
 	}
@@ -219,7 +219,7 @@ func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 		}
 	case "notifications/subscriptions/acknowledged":
 		notifications := m.Lookup("params", "notifications")
-		if ids, ok := each(m.Lookup("params", "notifications", "taskIds"), b.bindTaskID); ok {
+		if ids, ok := mapElements(m.Lookup("params", "notifications", "taskIds"), b.bindTaskID); ok {
 			return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids)))
 		}
 	}

@@ -82,7 +82,7 @@ func TestSharedUnitsAreBounded(t *testing.T) {
 // had with 2026-07-28, its client goes on as it has begun.
 func TestSessionlessStays(t *testing.T) {
 	s := serverOf(t, &fleet{kind: dual}, Spec{})
-	s.prober.Said(true)
+	s.prober.NoteEra(true)
 	s.sessionless.Store(true)
 	tries := 0
 	f := &probe.Fallback{Prober: s.prober, Sessionless: s.sessionless.Load, Legacy: s.clientDialer(true), Modern: dialFunc(func(context.Context) (bridge.Conn, error) {

@@ -293,7 +293,7 @@ func TestSaidWhileAsked(t *testing.T) {
 		answers <- answer{modern, err}
 	}()
 	<-asked
-	s.prober.Said(true)
+	s.prober.NoteEra(true)
 	close(said)
 	if a := <-answers; !a.modern || a.err != nil {
 		t.Errorf("%+v", a)

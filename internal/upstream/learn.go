@@ -55,7 +55,7 @@ func (c *connector) initialized(m jsonrpc.Message) {
 	switch {
 	case !m.IsError() && claimed == "":
 	case c.s.spec.Protocol == era.Auto && probe.AnswersModern(m): // it says so itself
-		c.s.prober.Said(true)
+		c.s.prober.NoteEra(true)
 		c.shared.ShutDown(probe.ErrChanged)
 	default:
 		c.endIfChanged()
@@ -74,7 +74,7 @@ type responseWatcher struct {
 	*connector
 	modern bool // the server is
 
-	any       atomic.Bool // asked has one: mostly there is none, and nobody locks
+	hasAsked  atomic.Bool // asked has one: mostly there is none, and nobody locks
 	mu        sync.Mutex
 	asked     map[jsonrpc.ID]question // tools/list and server/discover in progress
 	discovers []jsonrpc.ID            // the server/discover that were asked last
@@ -106,7 +106,7 @@ func (l *responseWatcher) note(id jsonrpc.ID, method string) {
 	defer l.mu.Unlock()
 	_, again := l.asked[id]
 	l.asked[id] = question{method, l.tools.Age()}
-	l.any.Store(true)
+	l.hasAsked.Store(true)
 	if method != "server/discover" || again {
 		return
 	}
@@ -118,14 +118,14 @@ func (l *responseWatcher) note(id jsonrpc.ID, method string) {
 
 // answered returns what a response with this id answers, if that is of interest.
 func (l *responseWatcher) answered(id jsonrpc.ID) (asked question) {
-	if !l.any.Load() {
+	if !l.hasAsked.Load() {
 		return question{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	asked = l.asked[id]
 	delete(l.asked, id)
-	l.any.Store(len(l.asked) > 0)
+	l.hasAsked.Store(len(l.asked) > 0)
 	return asked
 }
 
@@ -204,17 +204,17 @@ func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	if !s.Sink.TrySend(m) {
 		return false
 	}
-	s.look()
+	s.check()
 	return true
 }
 
 func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := s.Sink.Send(ctx, m)
-	s.look()
+	s.check()
 	return err
 }
 
-func (s *lastSink) look() {
+func (s *lastSink) check() {
 	if !s.set && s.filter.Failed() {
 		s.set = true
 		s.last.After(lastAnswers)

@@ -31,7 +31,7 @@ func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	noise := c.Options.OnNoise
 	c.Options.OnNoise = func(n int, reason string) {
 		noise(n, reason)
-		p.tell(observe.Noise{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Bytes: n, Reason: reason})
+		p.tellObserver(observe.Noise{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Bytes: n, Reason: reason})
 	}
 	conn, err := c.Dial(ctx)
 	if err != nil {
@@ -67,13 +67,13 @@ func programOf(path string) string {
 	return filepath.Base(path[strings.LastIndexAny(path, `/\`)+1:])
 }
 
-func (p *process) tell(e observe.Event) { p.d.s.spec.Observer.Event(e) }
+func (p *process) tellObserver(e observe.Event) { p.d.s.spec.Observer.Event(e) }
 
 func (p *process) started(pid int) {
 	p.pid, p.began = pid, time.Now()
 	session := p.session.Load()
 	session.SetPID(pid)
-	p.tell(observe.ProcessStarted{Server: p.d.s.spec.Name, Session: session, PID: pid, Program: p.d.program, Kill: p.kill})
+	p.tellObserver(observe.ProcessStarted{Server: p.d.s.spec.Name, Session: session, PID: pid, Program: p.d.program, Kill: p.kill})
 	close(p.known)
 }
 
@@ -97,17 +97,17 @@ func (p *process) kill() error {
 }
 
 func (p *process) stopping(step string) {
-	p.tell(observe.ProcessStopping{Server: p.d.s.spec.Name, PID: p.pid, Step: step})
+	p.tellObserver(observe.ProcessStopping{Server: p.d.s.spec.Name, PID: p.pid, Step: step})
 }
 
 func (p *process) stderr(line []byte) {
 	<-p.known // it is at once
-	p.tell(observe.Stderr{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
+	p.tellObserver(observe.Stderr{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
 }
 
 func (p *process) ended(err error, asked bool) {
 	<-p.known
-	p.tell(observe.ProcessEnded{
+	p.tellObserver(observe.ProcessEnded{
 		Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.d.program,
 		Err: err, Asked: asked, Lasted: time.Since(p.began),
 	})

@@ -156,7 +156,7 @@ func (s *Server) probeOptions() probe.Options {
 			}), h)
 		},
 		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
-		Agreed: s.endOtherEra, Failed: s.status.failed, Dropped: s.spec.Dropped, Logger: s.log,
+		Agreed: s.endOtherEra, Failed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if !s.IsCommand() {
 		o.Longer = httpdial.WithWait(0, s.spec.Remote.AuthorizeTime)

@@ -44,20 +44,20 @@ const (
 
 // status is what is known of a server's Conns.
 type status struct {
-	mu        sync.Mutex
-	running   int
-	lastError string
-	fails     int       // starts in a row that have failed
-	refuses   bool      // the last answer of a remote server was that it serves nobody
-	failedAt  time.Time // the last time of either
-	ahead     *ahead    // nil: none was started ahead
+	mu           sync.Mutex
+	running      int
+	lastError    string
+	failedStarts int       // starts in a row that have failed
+	refuses      bool      // the last answer of a remote server was that it serves nobody
+	failedAt     time.Time // the last time of either
+	ahead        *ahead    // nil: none was started ahead
 }
 
 func (s *status) state() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failing := (s.refuses || s.fails >= maxFailedStarts) && time.Since(s.failedAt) < failureCounts
-	return State{Ready: !failing, Running: s.running, FailedStarts: s.fails, LastError: s.lastError}
+	failing := (s.refuses || s.failedStarts >= maxFailedStarts) && time.Since(s.failedAt) < failureCounts
+	return State{Ready: !failing, Running: s.running, FailedStarts: s.failedStarts, LastError: s.lastError}
 }
 
 // startFailed notes that a server was not there to be talked to.
@@ -65,24 +65,24 @@ func (s *status) startFailed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastError, s.failedAt = what, time.Now()
-	s.fails++
+	s.failedStarts++
 }
 
-// refused notes that a remote server has refused to serve.
-func (s *status) refused() {
+// noteRefused notes that a remote server has refused to serve.
+func (s *status) noteRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastError, s.failedAt, s.refuses = refusesAll, time.Now(), true
 }
 
-// works notes that a server has answered.
-func (s *status) works() {
+// noteAnswered notes that a server has answered.
+func (s *status) noteAnswered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastError, s.fails, s.refuses = "", 0, false
+	s.lastError, s.failedStarts, s.refuses = "", 0, false
 }
 
-func (s *status) failed(what string) {
+func (s *status) noteFailed(what string) {
 	s.mu.Lock()
 	s.lastError = what
 	s.mu.Unlock()
@@ -148,12 +148,12 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			switch isError := m.IsError(); {
 			case isError && c.remote && refusesService(&m, !answered):
 				refused = true
-				c.of.refused()
+				c.of.noteRefused()
 			case isError && !answered:
-				c.of.failed(refusesAll)
+				c.of.noteFailed(refusesAll)
 			case !isError && (!answered || refused):
 				refused = false
-				c.of.works()
+				c.of.noteAnswered()
 			}
 			answered = true
 			return m, jsonrpc.Message{}
@@ -164,14 +164,14 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			case ok && !answered:
 				c.of.startFailed(exitText(exit))
 			case ok:
-				c.of.failed(exitText(exit))
+				c.of.noteFailed(exitText(exit))
 			}
 			return err
 		},
 		Closed: func(err error) error {
 			c.of.count(-1)
 			if err != nil {
-				c.of.failed("the server could not be stopped")
+				c.of.noteFailed("the server could not be stopped")
 				c.log.Error("the server could not be stopped", "error", err)
 			}
 			return err

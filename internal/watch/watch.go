@@ -50,7 +50,7 @@ func Files(ctx context.Context, files func() []string, changed func()) {
 func run(ctx context.Context, w *watcher, files func() []string, changed func()) {
 	w.adopt(files())
 	for w.wait(ctx) {
-		if w.look(files()) {
+		if w.haveChanged(files()) {
 			changed()
 			w.adopt(files())
 		}
@@ -121,9 +121,9 @@ func (w *watcher) adopt(files []string) {
 	}
 }
 
-// look reads the files and reports whether one that was known before has other
+// haveChanged reads the files and reports whether one that was known before has other
 // content. The directories are watched first, so that no change falls between.
-func (w *watcher) look(files []string) (changed bool) {
+func (w *watcher) haveChanged(files []string) (changed bool) {
 	w.arm(files)
 	now := make(map[string]content, len(files))
 	for _, f := range files {

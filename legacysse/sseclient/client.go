@@ -162,7 +162,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
-		Seen:    observe.SessionOf(ctx),
+		Session: observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reserved, Hints: hints,
 		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})

@@ -34,9 +34,9 @@ type call struct {
 	writeOnce sync.Once
 	accepted  chan struct{} // closed when the POST was answered, or has failed
 
-	gate  chan struct{}        // of the client's initialize
-	late  *time.Timer          // of the client's initialize, once it is sent
-	reply chan jsonrpc.Message // of the bridge's own requests; nil: the client's
+	gate    chan struct{}        // of the client's initialize
+	timeout *time.Timer          // of the client's initialize, once it is sent
+	reply   chan jsonrpc.Message // of the bridge's own requests; nil: the client's
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {
@@ -61,8 +61,8 @@ func (call *call) Own() bool { return call.reply != nil }
 // Removed is called when nobody waits for the response any more. The POST has a moment
 // left to come to its end: to cut it off here and now would cost the connection.
 func (call *call) Removed() {
-	if call.late != nil {
-		call.late.Stop()
+	if call.timeout != nil {
+		call.timeout.Stop()
 	}
 	if !call.isAccepted() {
 		time.AfterFunc(lingerTime, call.cancel)
@@ -82,7 +82,7 @@ func (call *call) isAccepted() bool {
 func (c *conn) run(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
-		call.late = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime), func() { c.Go(func() { c.failInitialize(call) }) })
+		call.timeout = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime), func() { c.Go(func() { c.failInitialize(call) }) })
 		c.ledger.Unlock()
 	}
 	fault := c.post(call)

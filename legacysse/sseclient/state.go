@@ -110,7 +110,7 @@ func (c *conn) awaitsRenewal() bool {
 }
 
 func (c *conn) downFault() *httpdial.Fault {
-	return httpdial.Since(c.st.down, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying"))
+	return httpdial.FaultSince(c.st.down, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying"))
 }
 
 func (c *conn) admitNotification(call, target *call) decision {

@@ -129,7 +129,7 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 // read hands on what the event stream carries, until it ends.
 func (c *conn) read(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
-	c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "opened"})
+	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "opened"})
 	defer c.closed(s)
 	defer body.Close()
 	defer s.stop()
@@ -156,7 +156,7 @@ func (c *conn) closed(s *session) {
 	if c.Context().Err() == nil && s.why != nil {
 		why = s.why.Text
 	}
-	c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "closed", Why: why})
+	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "closed", Why: why})
 }
 
 // streamFault explains the end of the event stream to those who wait for a response.

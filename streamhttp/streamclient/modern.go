@@ -131,7 +131,7 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 		}
 	}
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
-		Seen:    observe.SessionOf(ctx),
+		Session: observe.SessionOf(ctx),
 		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernHints,
 		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})

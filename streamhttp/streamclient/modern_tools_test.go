@@ -457,7 +457,7 @@ func TestModernToolsBounded(t *testing.T) {
 			t.Fatalf("%d tools are remembered", len(tools.byName))
 		}
 	}
-	if _, l, _ := tools.look(fmt.Sprint(3*modernMostTools-1), 0, false); l != nil {
+	if _, l, _ := tools.lookUp(fmt.Sprint(3*modernMostTools-1), 0, false); l != nil {
 		t.Error("the newest is not")
 	}
 }
@@ -479,12 +479,12 @@ func TestModernToolsFull(t *testing.T) {
 		return n
 	}
 	tools.learn([]toolheader.Tool{{Name: "7", Params: region}})
-	if tool, _, _ := tools.look("7", 0, false); len(tool.params) != 1 || known() != modernMostTools {
+	if tool, _, _ := tools.lookUp("7", 0, false); len(tool.params) != 1 || known() != modernMostTools {
 		t.Errorf("after news of a known tool %d are known, and its parameters are %v", known(), tool.params)
 	}
 	for i, name := range []string{"new", "newer"} {
 		tools.learn([]toolheader.Tool{{Name: name, Params: region}})
-		if tool, _, _ := tools.look(name, 0, false); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
+		if tool, _, _ := tools.lookUp(name, 0, false); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
 			t.Errorf("after %s %d of the others are known, of %d; its parameters are %v", name, known(), len(tools.byName), tool.params)
 		}
 	}

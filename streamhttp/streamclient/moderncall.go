@@ -97,8 +97,8 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.delivered:
 			return answer, nil, fault
-		case fault.Reason == httpdial.ReasonBroken && !at.again:
-			at.again = true
+		case fault.Reason == httpdial.ReasonBroken && !at.repeated:
+			at.repeated = true
 			at.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
 		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busy, fault.RetryAfter):
 			at.busy++
@@ -174,7 +174,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
 	fault := c.target.Peer.RefusalFault(resp)
 	own := fault.Own
-	if isForeign(fault, id) {
+	if isForeignRefusal(fault, id) {
 		c.reportForeign(call)
 	}
 	if own.Kind() == jsonrpc.Response {
@@ -192,11 +192,11 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 	return jsonrpc.Message{}, fault
 }
 
-// isForeign reports whether a server of 2026-07-28 does not refuse the request
+// isForeignRefusal reports whether a server of 2026-07-28 does not refuse the request
 // id like this (ED9): with an error that is none of that revision's, or with one
 // of JSON-RPC's that is not about the request. What says who may ask, how much,
 // or when, says nothing about revisions. (-32022 says which it knows.)
-func isForeign(fault *httpdial.Fault, id jsonrpc.ID) bool {
+func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	if fault.Status/100 != 4 || isStatusAboutCaller(fault.Status) {
 		return false
 	}

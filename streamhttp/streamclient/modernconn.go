@@ -34,9 +34,9 @@ type modernConn struct {
 
 	tools modernTools
 
-	mu    sync.Mutex                 // is never held while waiting
-	calls map[jsonrpc.ID]*modernCall // who takes a call out ends it
-	asked int64                      // how many ids of the bridge's own there were
+	mu          sync.Mutex                 // is never held while waiting
+	calls       map[jsonrpc.ID]*modernCall // who takes a call out ends it
+	ownRequests int64                      // how many ids of the bridge's own there were
 }
 
 func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOptions) *modernConn {
@@ -79,8 +79,8 @@ func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall
 func (c *modernConn) ownID() jsonrpc.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked++
-	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.asked).String())
+	c.ownRequests++
+	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.ownRequests).String())
 }
 
 // TrySend implements bridge.Conn: it sends what need not wait for a notification to be taken.

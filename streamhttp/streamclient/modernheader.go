@@ -25,7 +25,7 @@ type modernAttempt struct {
 	coded   bool // and goes as the base64 of nothing
 	header  http.Header
 
-	again     bool // it was sent again because the reply was lost
+	repeated  bool // it was sent again because the reply was lost
 	busy      int  // how often because the server was busy
 	renamed   bool // the server did not like the Mcp-Name, which is now the other way round
 	refreshed bool // or the Mcp-Params, and its tools were listed again
@@ -120,14 +120,14 @@ func maySendRaw(name string) bool {
 	return name == strings.Trim(name, " \t") && !strings.ContainsFunc(name, control)
 }
 
-// isMismatch reports whether a response says that the headers were wrong.
-func isMismatch(m jsonrpc.Message) bool {
+// isHeaderMismatch reports whether a response says that the headers were wrong.
+func isHeaderMismatch(m jsonrpc.Message) bool {
 	return m.IsError() && string(m.Lookup("error", "code")) == "-32020"
 }
 
 // wantsOtherHeaders reports whether a response calls for other headers.
 func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
-	return isMismatch(answer) && !(at.renamed && at.refreshed)
+	return isHeaderMismatch(answer) && !(at.renamed && at.refreshed)
 }
 
 // correctHeaders makes other headers after the server has refused those that were
@@ -170,10 +170,10 @@ func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer 
 // learnHeaderForms remembers how the server wants its Mcp-Name and empty Mcp-Params, if
 // that was found out.
 func (c *modernConn) learnHeaderForms(at *modernAttempt, answer jsonrpc.Message) {
-	if at.renamed && !isMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
+	if at.renamed && !isHeaderMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
 		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
 	}
-	if at.refreshed && at.empty && !isMismatch(answer) {
+	if at.refreshed && at.empty && !isHeaderMismatch(answer) {
 		c.client.codedEmpty.Store(true)
 	}
 }

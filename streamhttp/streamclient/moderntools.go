@@ -53,10 +53,10 @@ type modernListing struct {
 	ok    bool // the server has answered; to be read after done
 }
 
-// look returns what is known of a tool that was learned after seq; or else the
+// lookUp returns what is known of a tool that was learned after seq; or else the
 // walk to wait for, which is the caller's to begin if mine. There is neither if
 // the server has not answered the last one, unless the walk is needed.
-func (t *modernTools) look(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
+func (t *modernTools) lookUp(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if tool = t.byName[name]; tool.seq > seq {
@@ -141,7 +141,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bo
 	patience := time.NewTimer(wait)
 	defer patience.Stop()
 	for {
-		tool, l, mine := c.tools.look(name, seq, needed)
+		tool, l, mine := c.tools.lookUp(name, seq, needed)
 		switch {
 		case l == nil:
 			return tool

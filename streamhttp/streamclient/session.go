@@ -144,7 +144,7 @@ func (r *repair) putOff() {
 func (n *renewal) downFault(r *repair) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
-		f = httpdial.Since(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
+		f = httpdial.FaultSince(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
 	}
 	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
@@ -185,7 +185,7 @@ func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, 
 func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 	text := fmt.Sprintf("%s has forgotten the session, and there is no new one yet", n.c.target.Peer)
 	if why != nil {
-		return httpdial.Since(why, httpdial.ReasonSessionLost, text+": "+why.Text)
+		return httpdial.FaultSince(why, httpdial.ReasonSessionLost, text+": "+why.Text)
 	}
 	return &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: text}
 }

@@ -63,9 +63,9 @@ func (s *cursor) note(r *sse.Reader, fruitful bool) {
 	}
 }
 
-// left returns how much is left of the time for fruitless connections, which
+// timeLeft returns how much is left of the time for fruitless connections, which
 // limit is and which begins with the first call since there was progress.
-func (s *cursor) left(limit time.Duration) time.Duration {
+func (s *cursor) timeLeft(limit time.Duration) time.Duration {
 	if s.until.IsZero() {
 		s.until = time.Now().Add(limit)
 	}
@@ -183,7 +183,7 @@ func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response,
 			}
 			return nil, c.target.Peer.NetFault(call.ctx.Err())
 		}
-		resp, fault := c.getWithin(call.ctx, at.left(c.opts.ResumeTimeout), session, at.lastID)
+		resp, fault := c.getWithin(call.ctx, at.timeLeft(c.opts.ResumeTimeout), session, at.lastID)
 		switch {
 		case fault != nil && (!fault.Transient || fault.Status == http.StatusNotImplemented):
 			return nil, c.lostFault(fault)
@@ -288,7 +288,7 @@ func (l *listener) listen(session *session) {
 			}
 			return
 		}
-		if at.failures > 0 && at.left(c.opts.ResumeTimeout) <= 0 {
+		if at.failures > 0 && at.timeLeft(c.opts.ResumeTimeout) <= 0 {
 			l.setAway(session, true)
 		}
 		if !httpdial.Pause(session.ctx, nil, at.delay()) {
@@ -304,8 +304,8 @@ func (l *listener) observeStream(from string) (ended func()) {
 	if from != "" {
 		e.What = "resumed"
 	}
-	l.c.target.Seen.Stream(e)
-	return func() { l.c.target.Seen.Stream(observe.Stream{Hop: observe.Up, Name: e.Name, What: "closed"}) }
+	l.c.target.Session.Stream(e)
+	return func() { l.c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: e.Name, What: "closed"}) }
 }
 
 // setAway says whether the session's standalone stream cannot be had: who waits

@@ -120,7 +120,7 @@ func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*
 
 // note remembers what a challenge asks for.
 func (c *Credential) note(ctx context.Context, d auth.Demand, old *held, stepUp bool) error {
-	w, err := c.wanted(ctx)
+	w, err := c.askedByServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 	if err := c.note(ctx, d, old, true); err != nil {
 		return nil, err
 	}
-	w, err := c.wanted(ctx)
+	w, err := c.askedByServer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func scopeSet(scopes []string) string { return auth.JoinScope(sortedCopy(scopes)
 
 // attempted counts a sign-in that a 403 was the reason of.
 func (c *Credential) attempted(ctx context.Context) error {
-	w, err := c.wanted(ctx)
+	w, err := c.askedByServer(ctx)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (c *Credential) signInPerson(ctx context.Context, reason string, old *held)
 	if c.o.SignIn == nil {
 		return nil, need
 	}
-	if w, err := c.wanted(ctx); err != nil {
+	if w, err := c.askedByServer(ctx); err != nil {
 		return nil, err
 	} else if n := w.recent(c.now(), signInWindow); n >= maxSignIns {
 		return nil, &Permanent{What: "the server asks for a sign-in again and again", Err: fmt.Errorf("there were %d in the last %v, and it still says: %s; ask its operator, or sign in by hand", n, signInWindow, reason)}
@@ -269,7 +269,7 @@ func (c *Credential) machineSigns(ctx context.Context, s *site, old *held) (got 
 	defer c.renewals.Done()
 	lockCtx, cancel := context.WithTimeout(c.waiting, lockTime)
 	defer cancel()
-	w, err := c.wanted(ctx)
+	w, err := c.askedByServer(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -289,7 +289,7 @@ func (c *Credential) machineSigns(ctx context.Context, s *site, old *held) (got 
 		e.Credential = next
 		token, err := c.ask(l, e)
 		if err != nil {
-			_, err = c.failed(l, e, err)
+			_, err = c.renewalFailed(l, e, err)
 			return err
 		}
 		got, err = c.save(l, e, token)

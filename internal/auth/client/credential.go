@@ -73,10 +73,10 @@ type held struct {
 
 // A pause keeps renewals apart that fail.
 type pause struct {
-	until  time.Time
-	failed int
-	err    error
-	of     tokenstore.Generation
+	until      time.Time
+	failed     int
+	err        error
+	generation tokenstore.Generation
 }
 
 // An unsaved credential is one that the issuer has given, and the disk did not take.
@@ -87,9 +87,9 @@ type unsaved struct {
 
 // A flight is one renewal, for all who wait for it.
 type flight struct {
-	done chan struct{}
-	got  *held
-	err  error
+	done   chan struct{}
+	result *held
+	err    error
 }
 
 // Key returns the name under which the credential is stored.

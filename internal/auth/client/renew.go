@@ -23,7 +23,7 @@ func (c *Credential) renewal(h *held) (*flight, error) {
 	f := &flight{done: make(chan struct{})}
 	c.flight = f
 	c.renewals.Go(func() {
-		f.got, f.err = c.renew(h)
+		f.result, f.err = c.renew(h)
 		c.mu.Lock()
 		c.flight = nil
 		c.pauseAfter(h.generation, f.err)
@@ -38,7 +38,7 @@ func (c *Credential) renewal(h *held) (*flight, error) {
 func (f *flight) wait(ctx context.Context) (*held, error) {
 	select {
 	case <-f.done:
-		return f.got, f.err
+		return f.result, f.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the token is being renewed: %w", ctx.Err())
 	}
@@ -52,8 +52,8 @@ func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
 		}
 		return
 	}
-	p := pause{failed: 1, err: err, of: of}
-	if c.paused.err != nil && c.paused.of == of {
+	p := pause{failed: 1, err: err, generation: of}
+	if c.paused.err != nil && c.paused.generation == of {
 		p.failed = c.paused.failed + 1
 	}
 	wait := min(firstPause<<min(p.failed-1, 20), maxPause)
@@ -77,7 +77,7 @@ func (c *Credential) pausedFor(of tokenstore.Generation, now time.Time) (error, 
 	if until.Sub(now) > 24*time.Hour {
 		until = now // the clock was set back
 	}
-	return p.err, p.err != nil && p.of == of && now.Before(until)
+	return p.err, p.err != nil && p.generation == of && now.Before(until)
 }
 
 // renew takes the lock, reads again, asks for a token, stores it, and gives the lock back.
@@ -122,7 +122,7 @@ func (c *Credential) renewLocked(l *tokenstore.Locked, old *held) (*held, error)
 	}
 	token, err := c.ask(l, e)
 	if err != nil {
-		return c.failed(l, e, err)
+		return c.renewalFailed(l, e, err)
 	}
 	return c.save(l, e, token)
 }
@@ -207,7 +207,7 @@ func (c *Credential) keep(s tokenstore.Credential, replaces tokenstore.Generatio
 	h.unsaved = true
 	c.mu.Lock()
 	c.unsaved = &unsaved{s, replaces}
-	c.paused = pause{until: c.now().Add(firstPause), err: err, of: replaces, failed: 1}
+	c.paused = pause{until: c.now().Add(firstPause), err: err, generation: replaces, failed: 1}
 	c.mu.Unlock()
 	c.current.Store(h)
 	c.notice(err)
@@ -238,8 +238,8 @@ func (c *Credential) saveUnsaved(l *tokenstore.Locked) (got *held, done bool, er
 	return got, true, err
 }
 
-// failed decides what an error of the token endpoint means for what is stored.
-func (c *Credential) failed(l *tokenstore.Locked, e tokenstore.Entry, err error) (*held, error) {
+// renewalFailed decides what an error of the token endpoint means for what is stored.
+func (c *Credential) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err error) (*held, error) {
 	switch {
 	case auth.Is(err, auth.InvalidGrant) && c.o.Machine == nil:
 		// Somebody who ignores locks may have replaced it meanwhile.

@@ -93,7 +93,7 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 			return f, err
 		}
 	}
-	if f.wants, err = c.wanted(ctx); err != nil {
+	if f.wants, err = c.askedByServer(ctx); err != nil {
 		return f, err
 	}
 	o.doing("waiting for the metadata of " + c.o.Server + " and of its authorization server")

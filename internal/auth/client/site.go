@@ -98,8 +98,8 @@ func (c *Credential) remember(ctx context.Context, name string, document any, ex
 	return c.o.Store.SaveMetadata(ctx, c.key, m)
 }
 
-// wanted returns what challenges have asked for.
-func (c *Credential) wanted(ctx context.Context) (wants, error) {
+// askedByServer returns what challenges have asked for.
+func (c *Credential) askedByServer(ctx context.Context) (wants, error) {
 	m, err := c.o.Store.Metadata(ctx, c.key)
 	w := wants{}
 	if err == nil && m.Documents[wantsDocument] != nil && json.Unmarshal(m.Documents[wantsDocument], &w) != nil {

@@ -324,7 +324,7 @@ func TestStepUp(t *testing.T) {
 		if count != 3 {
 			t.Errorf("%d sign-ins after a restart", count)
 		}
-		wanted, err := c.wanted(t.Context())
+		wanted, err := c.askedByServer(t.Context())
 		bridgetest.Must(t, err)
 		if got := scopeSet(wanted.Scopes); got != "mcp:read mcp:write" {
 			t.Errorf("asked for would be %q", got)

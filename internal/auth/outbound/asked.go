@@ -72,8 +72,8 @@ func (t *asked) question(server string, need client.Required) jsonrpc.Message {
 	return jsonrpc.NewResult(newest, []byte(`{"resultType":"input_required","inputRequests":{"`+entry+`":{"method":"`+elicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(newest)
 }
 
-// over returns what tells a legacy client that its question is settled; invalid: there is none.
-func (t *asked) over() jsonrpc.Message {
+// settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
+func (t *asked) settledMessage() jsonrpc.Message {
 	name := t.elicited
 	t.elicited = ""
 	switch {

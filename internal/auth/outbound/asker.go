@@ -15,11 +15,11 @@ import (
 // one client that is the person's own: whoever opens the address signs in for all who use the credential. The zero
 // value works. Its methods may be called concurrently; those of nil do nothing.
 type Asker struct {
-	mu       sync.Mutex
-	to       *asked
-	shown    string // the address that was shown last
-	declined string // the address that the person does not want to open
-	waiting  map[*context.CancelCauseFunc]struct{}
+	mu        sync.Mutex
+	to        *asked
+	lastShown string // the address that was shown last
+	declined  string // the address that the person does not want to open
+	waiting   map[*context.CancelCauseFunc]struct{}
 }
 
 // Handler returns h for a client that may be asked, while its conversation lasts.
@@ -51,9 +51,9 @@ func (a *Asker) Ask(server string, need client.Required) {
 	a.mu.Lock()
 	var m jsonrpc.Message
 	var to *asked
-	if to = a.to; to != nil && a.shown != need.URL {
-		if m = to.question(shown(server), need); m.Kind() != jsonrpc.Invalid {
-			a.shown = need.URL
+	if to = a.to; to != nil && a.lastShown != need.URL {
+		if m = to.question(displayURL(server), need); m.Kind() != jsonrpc.Invalid {
+			a.lastShown = need.URL
 		}
 	}
 	a.mu.Unlock()
@@ -95,7 +95,7 @@ func (a *Asker) refused(addr string) bool {
 
 // decline ends the requests that wait. The lock is held.
 func (a *Asker) decline() {
-	a.declined = a.shown
+	a.declined = a.lastShown
 	for cancel := range a.waiting {
 		(*cancel)(client.ErrWaited)
 	}
@@ -110,7 +110,7 @@ func (a *Asker) signedIn() {
 	var m jsonrpc.Message
 	to := a.to
 	if to != nil {
-		m = to.over()
+		m = to.settledMessage()
 	}
 	a.mu.Unlock()
 	if m.Kind() != jsonrpc.Invalid {

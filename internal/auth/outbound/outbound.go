@@ -29,15 +29,15 @@ type Authorizer struct {
 	o    Options
 	name string // of the server, as it is shown
 
-	ctx    context.Context // until Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	wanted atomic.Bool // the server has wanted a credential, and the store is followed
-	once   sync.Once
+	ctx      context.Context // until Close
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	demanded atomic.Bool // the server has wanted a credential, and the store is followed
+	once     sync.Once
 
-	mu     sync.Mutex
-	closed bool
-	told   string // the last thing that the log was told
+	mu         sync.Mutex
+	closed     bool
+	lastLogged string // the last thing that the log was told
 }
 
 // closeTime bounds the wait for a token request that is under way.
@@ -50,7 +50,7 @@ func New(o Options) *Authorizer {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	a := &Authorizer{o: o, name: shown(o.Credential.Server())}
+	a := &Authorizer{o: o, name: displayURL(o.Credential.Server())}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -59,12 +59,12 @@ func New(o Options) *Authorizer {
 func (a *Authorizer) watch() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.wanted.Swap(true) {
+	if a.closed || a.demanded.Swap(true) {
 		return
 	}
 	a.wg.Go(func() {
 		if err := a.o.Credential.Follow(a.ctx, a.changed); err != nil && a.ctx.Err() == nil {
-			a.tell("the stored credentials cannot be watched: a sign-in in another process is noticed with the next request", "error", err.Error())
+			a.logOnce("the stored credentials cannot be watched: a sign-in in another process is noticed with the next request", "error", err.Error())
 		}
 	})
 }
@@ -96,7 +96,7 @@ func (a *Authorizer) Close() {
 // changed is called when another process has changed the stored credential.
 func (a *Authorizer) changed(signedIn bool) {
 	a.mu.Lock()
-	a.told = ""
+	a.lastLogged = ""
 	a.mu.Unlock()
 	if signedIn {
 		a.o.Logger.Debug("there is a new credential", "url", a.name)
@@ -105,8 +105,8 @@ func (a *Authorizer) changed(signedIn bool) {
 	a.o.Logger.Info("signed out", "url", a.name)
 }
 
-// tell tells the log something, unless it was told the same just before.
-func (a *Authorizer) tell(what string, pairs ...any) {
+// logOnce tells the log something, unless it was told the same just before.
+func (a *Authorizer) logOnce(what string, pairs ...any) {
 	key := what
 	for _, p := range pairs {
 		if s, ok := p.(string); ok {
@@ -114,8 +114,8 @@ func (a *Authorizer) tell(what string, pairs ...any) {
 		}
 	}
 	a.mu.Lock()
-	again := a.told == key
-	a.told = key
+	again := a.lastLogged == key
+	a.lastLogged = key
 	a.mu.Unlock()
 	if !again {
 		a.o.Logger.Warn(what, append(pairs, "url", a.name)...)
@@ -131,7 +131,7 @@ type transport struct {
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.with.RoundTrip(r)
-	if !t.a.wanted.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
+	if !t.a.demanded.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
 		t.a.watch()
 	}
 	if err != nil {
@@ -149,12 +149,12 @@ func (a *Authorizer) fault(ctx context.Context, err error) error {
 	if f == nil {
 		return err
 	}
-	a.tell("no credential for the server", "reason", f.Reason, "error", f.Text)
+	a.logOnce("no credential for the server", "reason", f.Reason, "error", f.Text)
 	return f
 }
 
-// shown returns a URL without what may hold a secret.
-func shown(addr string) string {
+// displayURL returns a URL without what may hold a secret.
+func displayURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return "the server"

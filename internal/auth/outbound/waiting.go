@@ -63,7 +63,7 @@ func waitingFor(c *client.Credential, store *tokenstore.Store, need client.Requi
 		url = login.URL
 	}
 	if url == "" {
-		return "waiting for sign-in to " + shown(c.Server())
+		return "waiting for sign-in to " + displayURL(c.Server())
 	}
 	return "waiting for sign-in at " + printable.Text(url)
 }

@@ -42,7 +42,7 @@ func newIntrospector(in *Introspection, caller *auth.Caller, most int) *introspe
 
 // introspect asks about a token, once for all who wait for the answer.
 func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*verified, error) {
-	in := p.asked
+	in := p.introspector
 	for {
 		in.mu.Lock()
 		now := p.opts.Now()
@@ -89,7 +89,7 @@ func notActive() error {
 
 // ask asks about a token.
 func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
-	in := p.asked
+	in := p.introspector
 	select {
 	case in.places <- struct{}{}:
 		defer func() { <-in.places }()
@@ -119,7 +119,7 @@ func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
 
 // introspected checks what an endpoint has said of a token.
 func (p *Protector) introspected(c auth.Claims) (*verified, error) {
-	in, now := p.asked, p.opts.Now()
+	in, now := p.introspector, p.opts.Now()
 	wanted := in.Audiences
 	if len(wanted) == 0 {
 		wanted = p.table.Load().audiences
@@ -147,7 +147,7 @@ func (p *Protector) introspected(c auth.Claims) (*verified, error) {
 		}
 	}
 	v := p.grant(name, c)
-	v.wanted, v.until = in.Audiences, now.Add(activeFor)
+	v.audiences, v.until = in.Audiences, now.Add(activeFor)
 	if end := c.Expires.Add(skew); !c.Expires.IsZero() && end.Before(v.until) {
 		v.until = end
 	}

@@ -19,7 +19,7 @@ type issuer struct {
 	mu      sync.Mutex
 	keys    *auth.KeySet  // nil: its metadata has not been read yet
 	running chan struct{} // closed when the attempt in progress ends; nil: there is none
-	tried   time.Time
+	lastTry time.Time
 	fault   error // of the last attempt
 }
 
@@ -50,11 +50,11 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 			}
 		}
 		now := i.caller.Now()
-		if d := now.Sub(i.tried); i.fault != nil && d >= 0 && d < discoverGap {
+		if d := now.Sub(i.lastTry); i.fault != nil && d >= 0 && d < discoverGap {
 			defer i.mu.Unlock()
 			return nil, i.fault
 		}
-		i.tried, i.running = now, make(chan struct{})
+		i.lastTry, i.running = now, make(chan struct{})
 		i.mu.Unlock()
 		i.discover(ctx)
 	}

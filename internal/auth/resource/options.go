@@ -123,7 +123,7 @@ func New(o Options) (*Protector, error) {
 		if err != nil {
 			return nil, fmt.Errorf("introspection: %w", err)
 		}
-		p.asked = newIntrospector(o.Introspection, caller, o.MaxTokens)
+		p.introspector = newIntrospector(o.Introspection, caller, o.MaxTokens)
 	}
 	if o.Nonces {
 		p.nonces = newNonces()
@@ -302,16 +302,16 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
-	opts     Options
-	caller   *auth.Caller
-	issuers  map[string]*issuer
-	asked    *introspector // nil: there is none
-	known    *cache
-	proofs   auth.Proofs
-	nonces   *nonces // nil: proofs need none
-	expiries expiries
-	table    atomic.Pointer[table]
-	policy   atomic.Pointer[Policy]
+	opts         Options
+	caller       *auth.Caller
+	issuers      map[string]*issuer
+	introspector *introspector // nil: there is none
+	known        *cache
+	proofs       auth.Proofs
+	nonces       *nonces // nil: proofs need none
+	expiries     expiries
+	table        atomic.Pointer[table]
+	policy       atomic.Pointer[Policy]
 }
 
 // Close stops the timers of contexts that wait for the end of a token. They are not done then.

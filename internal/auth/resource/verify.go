@@ -26,7 +26,7 @@ type hash = [sha256.Size]byte
 type verified struct {
 	grant     *Grant
 	audience  []string // of the token
-	wanted    []string // one of these is enough; nil: the addresses of the endpoint
+	audiences []string // one of these is enough; nil: the addresses of the endpoint
 	jkt, x5t  string
 	until     time.Time
 	issuer    *issuer      // that has signed it; nil: introspected
@@ -36,7 +36,7 @@ type verified struct {
 
 // isFor reports whether the token is for an endpoint.
 func (v *verified) isFor(e *endpoint) bool {
-	wanted := v.wanted
+	wanted := v.audiences
 	if wanted == nil {
 		wanted = e.audiences
 	}
@@ -83,7 +83,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 		}
 		err = &auth.Error{Kind: auth.InvalidToken, Doing: "access token", What: "it is of an issuer that is not known here"}
 	}
-	if p.asked == nil {
+	if p.introspector == nil {
 		return nil, err
 	}
 	return p.introspect(ctx, sum, token)
@@ -104,7 +104,7 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 		return nil, err
 	}
 	v := p.grant(i.URL, c)
-	v.issuer, v.key, v.wanted, v.until = i, c.Key, i.Audiences, c.Expires.Add(skew)
+	v.issuer, v.key, v.audiences, v.until = i, c.Key, i.Audiences, c.Expires.Add(skew)
 	v.keyLooked.Store(p.opts.Now().Unix())
 	p.known.put(sum, v, p.opts.Now())
 	return v, nil

@@ -19,8 +19,8 @@ type PrompterOptions struct {
 	// this one. nil: the sign-in is in this process.
 	Command []string
 	Lookup  func(string) (string, bool) // environment variables: required
-	// Tell is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
-	Tell func(client.Required)
+	// OnSignIn is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
+	OnSignIn func(client.Required)
 }
 
 // A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
@@ -31,10 +31,10 @@ type Prompter struct {
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	start  *start // nil: no start is under way
-	told   string // the address that Tell was told last
+	mu          sync.Mutex
+	closed      bool
+	start       *start // nil: no start is under way
+	lastAddress string // the address that Tell was told last
 }
 
 // A start is the beginning of a sign-in, for all who wait for it.
@@ -179,7 +179,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 		}
 		if login.URL != "" {
 			need.URL, need.UserCode, need.Expires = login.URL, login.UserCode, login.Expires
-			p.tell(need)
+			p.announce(need)
 		}
 		select {
 		case <-tick.C:
@@ -194,13 +194,13 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 	}
 }
 
-// tell tells where the person goes, once.
-func (p *Prompter) tell(need client.Required) {
+// announce tells where the person goes, once.
+func (p *Prompter) announce(need client.Required) {
 	p.mu.Lock()
-	known := p.told == need.URL
-	p.told = need.URL
+	known := p.lastAddress == need.URL
+	p.lastAddress = need.URL
 	p.mu.Unlock()
-	if !known && p.o.Tell != nil {
-		p.o.Tell(need)
+	if !known && p.o.OnSignIn != nil {
+		p.o.OnSignIn(need)
 	}
 }

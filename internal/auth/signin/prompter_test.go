@@ -34,7 +34,7 @@ func newInstance(t *testing.T, server *authtest.Server, dir string, detached boo
 	o, err := s.Options(t.Context())
 	bridgetest.Must(t, err)
 	in := &instance{told: make(chan client.Required, 10)}
-	po := PrompterOptions{Settings: s, Store: o.Store, Lookup: os.LookupEnv, Tell: func(need client.Required) { in.told <- need }}
+	po := PrompterOptions{Settings: s, Store: o.Store, Lookup: os.LookupEnv, OnSignIn: func(need client.Required) { in.told <- need }}
 	if detached {
 		po.Command = []string{os.Args[0], "sign-in"}
 	}

@@ -75,7 +75,7 @@ func pack(value any, secrets map[string]*Secret) (box, error) {
 // unpack is the inverse of pack.
 func (b box) unpack(value any, secrets map[string]*Secret) error {
 	if json.Unmarshal(b.Value, value) != nil {
-		return broken("its content has not the fields of its kind")
+		return brokenError("its content has not the fields of its kind")
 	}
 	for name, s := range secrets {
 		*s = b.Secrets[name].Secret
@@ -111,7 +111,7 @@ func (c *stored) check(g Generation) error {
 func (c *stored) entry(key Key, g Generation) (Entry, error) {
 	e := Entry{Key: key, Generation: g, RateLimited: c.RateLimited}
 	if (c.Credential == nil) != (g == 0) {
-		return Entry{Key: key}, broken("its generation does not fit its content")
+		return Entry{Key: key}, brokenError("its generation does not fit its content")
 	}
 	if c.Credential == nil {
 		return e, nil

@@ -57,10 +57,10 @@ func parseEnvelope(f file, data []byte) (envelope, error) {
 		Version int `json:"version"`
 	}
 	if len(data) > maxFile {
-		return envelope{}, broken("it is larger than any file of ours")
+		return envelope{}, brokenError("it is larger than any file of ours")
 	}
 	if json.Unmarshal(data, &version) != nil {
-		return envelope{}, broken("it is no JSON object with a version")
+		return envelope{}, brokenError("it is no JSON object with a version")
 	}
 	if version.Version > format {
 		return envelope{}, &Error{Kind: ErrNewer, Detail: fmt.Sprintf("its format is %d, and this program knows %d", version.Version, format)}
@@ -68,18 +68,18 @@ func parseEnvelope(f file, data []byte) (envelope, error) {
 	var e envelope
 	switch err := json.Unmarshal(data, &e); {
 	case err != nil:
-		return envelope{}, broken("it has not the fields of its format")
+		return envelope{}, brokenError("it has not the fields of its format")
 	case e.Version != format:
-		return envelope{}, broken("it has no format that there ever was")
+		return envelope{}, brokenError("it has no format that there ever was")
 	case e.Kind != f.sub || e.Name != f.name:
-		return envelope{}, broken("it is the content of another file")
+		return envelope{}, brokenError("it is the content of another file")
 	case e.Generation < 0 || (e.Plain == nil) == (e.Sealed == nil):
-		return envelope{}, broken("it has no content, or two")
+		return envelope{}, brokenError("it has no content, or two")
 	}
 	return e, nil
 }
 
-func broken(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
+func brokenError(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
 
 // located gives an error of a file's content the path of the file.
 func located(err error, path string) error {
@@ -124,7 +124,7 @@ func (s *Store) decode(f file, data []byte, payload any) (Generation, error) {
 		}
 	}
 	if json.Unmarshal(content, payload) != nil {
-		return 0, broken("its content has not the fields of its kind")
+		return 0, brokenError("its content has not the fields of its kind")
 	}
 	if p, ok := payload.(checked); ok {
 		return e.Generation, p.check(e.Generation)

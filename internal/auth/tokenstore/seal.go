@@ -103,11 +103,11 @@ func (k *sealer) open(f file, g Generation, c *sealedContent) ([]byte, error) {
 		return nil, &Error{Kind: ErrOtherKey}
 	}
 	if len(c.Nonce) != k.aead.NonceSize() {
-		return nil, broken("its nonce has not the right length")
+		return nil, brokenError("its nonce has not the right length")
 	}
 	content, err := k.aead.Open(nil, c.Nonce, c.Data, bound(f, g))
 	if err != nil {
-		return nil, broken("it is encrypted with the right key, and was changed since")
+		return nil, brokenError("it is encrypted with the right key, and was changed since")
 	}
 	return content, nil
 }

@@ -35,8 +35,8 @@ var bytesFindings = []struct {
 // bytes is C3 and C10: what there was on a process's stdout besides messages.
 func (d *diagnosis) bytes(p *peer) {
 	for _, f := range bytesFindings {
-		lines, count := p.seen(f.fault)
-		if count == 0 || d.told(f.is.Title) {
+		lines, count := p.faultLines(f.fault)
+		if count == 0 || d.hasFinding(f.is.Title) {
 			continue
 		}
 		seen := strings.Join(lines, "\n")
@@ -48,12 +48,12 @@ func (d *diagnosis) bytes(p *peer) {
 		if count > 1 {
 			seen = fmt.Sprintf("%d times: %s", count, seen)
 		}
-		d.report.Add(f.is.Seen(seen))
+		d.report.Add(f.is.Finding(seen))
 	}
 }
 
-// told reports whether there is a finding with this title: further processes show the same bytes.
-func (d *diagnosis) told(title string) bool {
+// hasFinding reports whether there is a finding with this title: further processes show the same bytes.
+func (d *diagnosis) hasFinding(title string) bool {
 	for _, f := range d.report.Findings() {
 		if f.Title == title {
 			return true

@@ -182,18 +182,18 @@ func (d *diagnosis) stop(p *peer) {
 	}
 }
 
-// left returns how much time there is for further questions.
-func (d *diagnosis) left() time.Duration { return time.Until(d.until) }
+// timeLeft returns how much time there is for further questions.
+func (d *diagnosis) timeLeft() time.Duration { return time.Until(d.until) }
 
 // firstWait is how long the first answer of a process may take.
-func (d *diagnosis) firstWait() time.Duration { return max(0, min(d.options.Patience, d.left())) }
+func (d *diagnosis) firstWait() time.Duration { return max(0, min(d.options.Patience, d.timeLeft())) }
 
 // suspicion is after which silence further processes are asked.
 func (d *diagnosis) suspicion() time.Duration { return min(suspectAfter, d.options.Patience/2) }
 
 // wait is how long a further answer may take.
 func (d *diagnosis) wait() time.Duration {
-	return max(0, min(callPatience, d.options.Patience, d.left()))
+	return max(0, min(callPatience, d.options.Patience, d.timeLeft()))
 }
 
 // noteTook notes how long something took.

@@ -39,7 +39,7 @@ func (d *diagnosis) ignoresEnd(p *peer) {
 		seen += fmt.Sprintf(", and %v after SIGTERM; it took SIGKILL", wait)
 		is = doctor.MustKill
 	}
-	d.report.Add(is.Seen(seen))
+	d.report.Add(is.Finding(seen))
 }
 
 // leftBehind looks who is left of a server that has ended, and ends them.

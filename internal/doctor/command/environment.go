@@ -50,7 +50,7 @@ func (d *diagnosis) safeEnvironment(ctx context.Context, wait time.Duration) []d
 	if d.options.Safe == nil || len(more) == 0 {
 		return nil
 	}
-	if r := d.withEnvironment(ctx, d.options.Safe, wait); r.outcome == answered || ctx.Err() != nil || d.left() <= 0 {
+	if r := d.withEnvironment(ctx, d.options.Safe, wait); r.outcome == answered || ctx.Err() != nil || d.timeLeft() <= 0 {
 		return nil
 	}
 	return []doctor.Finding{{Code: "C12"}} // tryTwins looks for the variable once this is certain
@@ -76,7 +76,7 @@ func (d *diagnosis) withEnvironment(ctx context.Context, env []string, wait time
 		return reply{outcome: exited}
 	}
 	defer d.stop(p)
-	return p.call(ctx, firstID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.left())))
+	return p.call(ctx, firstID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.timeLeft())))
 }
 
 // needed finds the variables without which the server fails: it fails with env, and works
@@ -91,7 +91,7 @@ func (d *diagnosis) needed(ctx context.Context, env, more []string, wait time.Du
 		// It fails with the first low of more, and works with the first high.
 		low, high := 0, len(more)
 		for high-low > 1 {
-			if d.left() <= wait || ctx.Err() != nil {
+			if d.timeLeft() <= wait || ctx.Err() != nil {
 				return names
 			}
 			if middle := (low + high) / 2; works(more[:middle]) {

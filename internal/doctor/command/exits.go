@@ -57,7 +57,7 @@ func (d *diagnosis) exited(server *peer, how string, ended bool) {
 	}
 	if do == "" {
 		do = doctor.EndsAtOnce.Do
-		if noise, _ := server.seen(faultNoise); len(noise) > 0 {
+		if noise, _ := server.faultLines(faultNoise); len(noise) > 0 {
 			do += " It has also written to stdout: " + doctor.Excerpt(noise[0])
 		}
 	}

@@ -3,7 +3,7 @@ package command
 // A process is one of the system, as far as it matters who descends from whom.
 type process struct {
 	pid, parent, group int
-	began              string // tells it from a later one with the same pid
+	startTime          string // tells it from a later one with the same pid
 	name               string
 	zombie             bool
 }
@@ -34,12 +34,12 @@ func family(pid int) []process {
 func alive(before []process, pid int) []process {
 	was := map[int]string{}
 	for _, p := range before {
-		was[p.pid] = p.began
+		was[p.pid] = p.startTime
 	}
 	var found []process
 	for _, p := range processes() {
 		began, known := was[p.pid]
-		if p.pid != pid && !p.zombie && (known && began == p.began || p.group == pid) {
+		if p.pid != pid && !p.zombie && (known && began == p.startTime || p.group == pid) {
 			found = append(found, p)
 		}
 	}

@@ -33,7 +33,7 @@ func processes() []process {
 		if len(rest) <= began {
 			continue
 		}
-		p := process{pid: pid, began: rest[began], name: string(stat[open+1 : close])}
+		p := process{pid: pid, startTime: rest[began], name: string(stat[open+1 : close])}
 		p.zombie = rest[state] == "Z" || rest[state] == "X"
 		p.parent, _ = strconv.Atoi(rest[parent])
 		p.group, _ = strconv.Atoi(rest[group])

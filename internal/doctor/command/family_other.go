@@ -26,7 +26,7 @@ func processes() []process {
 		if len(fields) <= name {
 			continue
 		}
-		p := process{began: strings.Join(fields[began:name], " "), name: strings.Join(fields[name:], " ")}
+		p := process{startTime: strings.Join(fields[began:name], " "), name: strings.Join(fields[name:], " ")}
 		p.zombie = strings.HasPrefix(fields[state], "Z")
 		p.pid, _ = strconv.Atoi(fields[pid])
 		p.parent, _ = strconv.Atoi(fields[parent])

@@ -48,7 +48,7 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) re
 		try(&found.full, d.options.Full, false, "initialize", initializeParams(era.NewestLegacy))
 	}
 	try(&found.modern, nil, false, "server/discover", "{"+modernMeta()+"}")
-	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.left())))
+	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.timeLeft())))
 	ports := listening(pidsOf(server))
 	cancel() // of processes that had less time; an answer that was there counts
 	running.Wait()
@@ -166,7 +166,7 @@ var namesPort = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)
 // not tell on which ports the server listens, on one that the server has written of.
 func (d *diagnosis) servesHTTP(ctx context.Context, ports []int, server *peer) string {
 	if len(ports) == 0 && (runtime.GOOS != "linux" || isFetcher(d.spec.Path)) {
-		noise, _ := server.seen(faultNoise)
+		noise, _ := server.faultLines(faultNoise)
 		for _, m := range namesPort.FindAllStringSubmatch(strings.Join(append(server.process.StderrTail(), noise...), "\n"), 4) {
 			if port, err := strconv.Atoi(m[1]); err == nil {
 				ports = append(ports, port)

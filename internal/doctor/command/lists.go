@@ -35,10 +35,10 @@ var allLists = []list{
 func (s *session) lists(ctx context.Context) {
 	began := time.Now()
 	for _, l := range allLists {
-		if s.left() <= 0 || ctx.Err() != nil {
+		if s.timeLeft() <= 0 || ctx.Err() != nil {
 			return
 		}
-		if !s.has(l.capability) {
+		if !s.hasCapability(l.capability) {
 			s.undeclared(ctx, l)
 			continue
 		}
@@ -51,8 +51,8 @@ func (s *session) lists(ctx context.Context) {
 	}
 }
 
-// broken adds a finding of C13.
-func (s *session) broken(severity doctor.Severity, title, seen, means, do string) {
+// addC13 adds a finding of C13.
+func (s *session) addC13(severity doctor.Severity, title, seen, means, do string) {
 	s.add("C13", severity, title, seen, means, do)
 }
 
@@ -66,7 +66,7 @@ func (s *session) undeclared(ctx context.Context, l list) {
 		return
 	}
 	if n := len(toolheader.Tools(r.message.Result())); n > 0 {
-		s.broken(doctor.Error, "tools without the capability", fmt.Sprintf("capabilities has no \"tools\", and tools/list has %d", n),
+		s.addC13(doctor.Error, "tools without the capability", fmt.Sprintf("capabilities has no \"tools\", and tools/list has %d", n),
 			"Clients ask for tools only if the server has declared that it has any. They will show none.",
 			"Declare the capability: \"capabilities\":{\"tools\":{}}.")
 	}
@@ -92,7 +92,7 @@ func (s *session) list(ctx context.Context, l list) (count int, ok bool) {
 			}
 		}
 		if len(elements) == 0 || elements[0] != '[' {
-			s.broken(doctor.Error, "a list without its elements", fmt.Sprintf("%s: %s", l.method, r.message.Bytes()),
+			s.addC13(doctor.Error, "a list without its elements", fmt.Sprintf("%s: %s", l.method, r.message.Bytes()),
 				"Clients refuse the whole answer.", fmt.Sprintf("The result needs an array %q, empty if there is nothing.", l.member))
 			return count, false
 		}
@@ -112,14 +112,14 @@ func (s *session) list(ctx context.Context, l list) (count int, ok bool) {
 func (s *session) usable(l list, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
-	case r.outcome == silent && s.left() <= 0: // of the doctor's time
+	case r.outcome == silent && s.timeLeft() <= 0: // of the doctor's time
 	case r.outcome == silent:
-		s.broken(doctor.Error, "a list is not answered", fmt.Sprintf("%s: no answer in %v", l.method, r.took.Round(100*time.Millisecond)),
+		s.addC13(doctor.Error, "a list is not answered", fmt.Sprintf("%s: no answer in %v", l.method, r.took.Round(100*time.Millisecond)),
 			"Clients ask for it when they connect, and wait until they give up.", do)
 	case r.outcome == exited:
 		s.endedAt(l.method)
 	case r.outcome == answered && r.message.IsError():
-		s.broken(doctor.Error, doctor.NoMethod.Title, fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
+		s.addC13(doctor.Error, doctor.NoMethod.Title, fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
 			doctor.NoMethod.Means, do)
 	}
 	return r.ok()
@@ -133,21 +133,21 @@ func (s *session) next(l list, raw json.RawMessage, cursors map[string]bool, pag
 	cursor, ok := jsonrpc.Text(raw)
 	switch {
 	case !ok:
-		s.broken(doctor.Warning, "nextCursor is no text", fmt.Sprintf("%s: \"nextCursor\":%s", l.method, raw),
+		s.addC13(doctor.Warning, "nextCursor is no text", fmt.Sprintf("%s: \"nextCursor\":%s", l.method, raw),
 			"Strict clients, such as those of the TypeScript SDK, refuse the whole answer.", "Leave nextCursor out on the last page.")
 		return "", false
 	case cursor == "": // most clients take it for the end
 		return "", false
 	case cursors[cursor]:
-		s.report.Add(doctor.Circle.Seen(fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw)))
+		s.report.Add(doctor.Circle.Finding(fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw)))
 		return "", false
 	case page >= maxPages:
-		s.broken(doctor.Warning, "a list does not end", fmt.Sprintf("%s: page %d has a nextCursor again: %s", l.method, page, raw),
+		s.addC13(doctor.Warning, "a list does not end", fmt.Sprintf("%s: page %d has a nextCursor again: %s", l.method, page, raw),
 			"Clients that read all pages may never end, or give up.", "Leave nextCursor out on the last page.")
 		return "", false
 	}
 	cursors[cursor] = true
-	return cursor, s.left() > 0
+	return cursor, s.timeLeft() > 0
 }
 
 // element looks at one tool, prompt or resource.
@@ -160,12 +160,12 @@ func (s *session) element(l list, element []byte, names map[string]bool) {
 	}
 	what := strings.TrimSuffix(l.member, "s")
 	if name == "" {
-		s.broken(doctor.Error, "a "+what+" without a "+l.key, fmt.Sprintf("%s: %s", l.method, element),
+		s.addC13(doctor.Error, "a "+what+" without a "+l.key, fmt.Sprintf("%s: %s", l.method, element),
 			"Clients refuse the whole list.", "Give it a "+l.key+".")
 		return
 	}
 	if names[name] {
-		s.broken(doctor.Warning, "two "+l.member+" with the same "+l.key, strconv.Quote(name),
+		s.addC13(doctor.Warning, "two "+l.member+" with the same "+l.key, strconv.Quote(name),
 			"Clients show one of them, or refuse the list; models refuse two tools of one name.", "Give each its own "+l.key+".")
 	}
 	names[name] = true
@@ -186,16 +186,16 @@ func (s *session) tool(name string, element []byte) {
 		}
 	}
 	if wrong := notObjectSchema(input); wrong != "" {
-		s.broken(doctor.Error, "a tool's inputSchema is not that of an object", fmt.Sprintf("tool %q: inputSchema %s: %s", name, wrong, input),
+		s.addC13(doctor.Error, "a tool's inputSchema is not that of an object", fmt.Sprintf("tool %q: inputSchema %s: %s", name, wrong, input),
 			"Arguments are an object, so its schema needs \"type\":\"object\". Strict clients refuse the whole list of tools, others this tool.",
 			"Write {\"type\":\"object\",\"properties\":{...}}; for a tool without arguments, {\"type\":\"object\"}.")
 	}
 	if output != nil && (len(output) == 0 || output[0] != '{') {
-		s.broken(doctor.Error, "a tool's outputSchema is no schema", fmt.Sprintf("tool %q: outputSchema %s", name, output),
+		s.addC13(doctor.Error, "a tool's outputSchema is no schema", fmt.Sprintf("tool %q: outputSchema %s", name, output),
 			"Strict clients refuse the whole list of tools.", "Write a JSON Schema as an object, or leave outputSchema out.")
 	}
 	if _, err := toolheader.Parse(input); err != nil {
-		s.broken(doctor.Warning, "a tool has an invalid x-mcp-header", fmt.Sprintf("tool %q: %v", name, err),
+		s.addC13(doctor.Warning, "a tool has an invalid x-mcp-header", fmt.Sprintf("tool %q: %v", name, err),
 			"Clients of 2026-07-28 must leave such a tool out of the list when they use HTTP, and so does the bridge.",
 			"Correct the annotation in the tool's inputSchema, or take it out.")
 	}

@@ -38,11 +38,11 @@ func (r reply) ok() bool { return r.outcome == answered && !r.message.IsError() 
 // A peer is one process that was started. Its methods may be called concurrently, but for
 // end. Whoever has started it must call end or stop.
 type peer struct {
-	process *supervisor.Process
-	began   time.Time
-	queue   chan []byte   // what is to be written to stdin
-	written chan struct{} // closed when nothing is written any more
-	over    chan struct{} // closed when stdout has ended
+	process     *supervisor.Process
+	began       time.Time
+	queue       chan []byte   // what is to be written to stdin
+	written     chan struct{} // closed when nothing is written any more
+	stdoutEnded chan struct{} // closed when stdout has ended
 
 	mu         sync.Mutex // guards what follows
 	firstAsked time.Time  // when the first request was sent
@@ -58,7 +58,7 @@ type peer struct {
 // start starts a process. max bounds its lines, see output.
 func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 	p := &peer{
-		queue: make(chan []byte, 64), written: make(chan struct{}), over: make(chan struct{}),
+		queue: make(chan []byte, 64), written: make(chan struct{}), stdoutEnded: make(chan struct{}),
 		waiting: make(map[string]chan reply),
 	}
 	p.out = newOutput(max, p.arrived, p.overlong)
@@ -83,7 +83,7 @@ func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 
 // read is the goroutine that reads stdout; stop waits for it.
 func (p *peer) read() {
-	defer close(p.over)
+	defer close(p.stdoutEnded)
 	b := make([]byte, 64<<10)
 	for {
 		n, err := p.process.Stdout().Read(b)
@@ -187,7 +187,7 @@ func (q *question) await(ctx context.Context, patience time.Duration) reply {
 	r := reply{outcome: silent}
 	select {
 	case r = <-q.to:
-	case <-q.peer.over:
+	case <-q.peer.stdoutEnded:
 		r.outcome = exited
 		select {
 		case r = <-q.to: // it was among the last bytes
@@ -232,8 +232,8 @@ func (p *peer) takeUnterminated() (taken bool) {
 	return p.out.takeUnterminated()
 }
 
-// seen returns the lines of stdout that show a fault, and how many there were.
-func (p *peer) seen(f fault) (lines []string, count int) {
+// faultLines returns the lines of stdout that show a fault, and how many there were.
+func (p *peer) faultLines(f fault) (lines []string, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.out.faults[f]), p.out.counts[f]
@@ -242,7 +242,7 @@ func (p *peer) seen(f fault) (lines []string, count int) {
 // stop ends the process and all that belongs to it. It must be called once.
 func (p *peer) stop() error {
 	err := p.process.Stop()
-	<-p.over // the reader sends answers, too
+	<-p.stdoutEnded // the reader sends answers, too
 	close(p.queue)
 	<-p.written
 	ended := trace.Event{What: "ended", PID: p.process.Pid(), Asked: true, Took: time.Since(p.began)}

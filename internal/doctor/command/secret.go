@@ -119,8 +119,8 @@ func class(c byte) int {
 	return 0
 }
 
-// Shown returns the command line as it may be shown: without what looks like a credential.
-func Shown(path string, args []string) string {
+// DisplayCommand returns the command line as it may be shown: without what looks like a credential.
+func DisplayCommand(path string, args []string) string {
 	shown := path
 	secrets := secretArgs(args)
 	for i, arg := range args {

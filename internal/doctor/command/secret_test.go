@@ -26,7 +26,7 @@ func TestSecretArguments(t *testing.T) {
 		{[]string{"--header", "X-API-Key: abcdefgh12345"}, "abcdefgh12345", "argument 2"},
 		{[]string{"aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dF"}, "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bC1dF", "looks random"},
 	} {
-		r := doctor.NewReport(Shown("server", c.args))
+		r := doctor.NewReport(DisplayCommand("server", c.args))
 		diagnoseArguments(c.args, r)
 		f := one(t, r, "C14")
 		if out := text(t, r); strings.Contains(out, c.secret) || !strings.Contains(f.Seen, c.at) {

@@ -50,8 +50,8 @@ func (s *session) params(members string) string {
 	return "{" + members + "}"
 }
 
-// has reports whether the server has declared a capability.
-func (s *session) has(capability string) bool {
+// hasCapability reports whether the server has declared a capability.
+func (s *session) hasCapability(capability string) bool {
 	var result struct {
 		Capabilities map[string]json.RawMessage `json:"capabilities"`
 	}
@@ -68,7 +68,7 @@ func (s *session) ids(ctx context.Context) {
 	}
 	var fastest time.Duration
 	for _, id := range []string{`"1"`, "1", `"x"`, largeID} {
-		if s.left() <= 0 {
+		if s.timeLeft() <= 0 {
 			return
 		}
 		wait := s.wait()
@@ -105,7 +105,7 @@ const largeID = "9007199254740993"
 // unanswered tells of a request that was not answered because of its id.
 func (s *session) unanswered(method, id string, took time.Duration) {
 	if id == largeID {
-		s.report.Add(doctor.LargeUnanswered.Seen("asked with " + id + ": no answer"))
+		s.report.Add(doctor.LargeUnanswered.Finding("asked with " + id + ": no answer"))
 		return
 	}
 	s.add("C9", doctor.Error, "a request with this id is not answered", fmt.Sprintf("%s with the id %s: no answer in %v", method, id, took.Round(100*time.Millisecond)),
@@ -122,10 +122,10 @@ func (s *session) compareID(asked string, got jsonrpc.ID) {
 	seen := fmt.Sprintf("asked with %s, answered with %s", asked, got)
 	switch {
 	case got.Equivalent(want) && asked == largeID:
-		s.report.Add(doctor.Rounded.Seen(seen))
+		s.report.Add(doctor.Rounded.Finding(seen))
 	case got.Equivalent(want): // spelled otherwise, and the same value
 	default:
-		s.report.Add(doctor.OtherID.Seen(seen))
+		s.report.Add(doctor.OtherID.Finding(seen))
 	}
 }
 
@@ -140,7 +140,7 @@ func (s *session) endedAt(request string) {
 // callTool calls the tool that the user has named.
 func (s *session) callTool(ctx context.Context) {
 	name := s.options.Call
-	if name == "" || s.left() <= 0 {
+	if name == "" || s.timeLeft() <= 0 {
 		return
 	}
 	arguments := s.options.Arguments
@@ -148,7 +148,7 @@ func (s *session) callTool(ctx context.Context) {
 		arguments = []byte("{}")
 	}
 	s.calls++
-	r := s.peer.call(ctx, fmt.Sprint(100+s.calls), "tools/call", s.params(fmt.Sprintf(`"name":%s,"arguments":%s`, jsonrpc.Quote(name), arguments)), max(0, s.left()))
+	r := s.peer.call(ctx, fmt.Sprint(100+s.calls), "tools/call", s.params(fmt.Sprintf(`"name":%s,"arguments":%s`, jsonrpc.Quote(name), arguments)), max(0, s.timeLeft()))
 	took := r.took.Round(time.Millisecond)
 	switch {
 	case r.outcome == silent:

@@ -35,7 +35,7 @@ func (d *diagnosis) initialized(result []byte) {
 	err := json.Unmarshal(result, &r)
 	switch {
 	case err != nil || r.ProtocolVersion == nil || r.Capabilities == nil || r.ServerInfo == nil:
-		d.report.Add(doctor.Incomplete.Seen(string(result)))
+		d.report.Add(doctor.Incomplete.Finding(string(result)))
 	case !era.IsLegacy(*r.ProtocolVersion):
 		d.add("C8", doctor.Error, "the server answers initialize with a revision that has none", fmt.Sprintf("asked for %s, answered %q", era.NewestLegacy, *r.ProtocolVersion),
 			"Clients that do not know the revision give up.", "Answer with the revision that was asked for, or with the newest that the server knows among "+strings.Join(era.OnlyLegacy.Versions(), ", ")+".")
@@ -109,7 +109,7 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 	close(next)
 	running.Wait()
 	for i, f := range found {
-		if len(f) > 0 && d.left() > 0 {
+		if len(f) > 0 && d.timeLeft() > 0 {
 			f = all[i](ctx, 2*wait)
 		}
 		findings = append(findings, f...)
@@ -119,7 +119,7 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 
 // older asks for another revision than the newest one.
 func (d *diagnosis) older(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
-	if d.left() <= 0 {
+	if d.timeLeft() <= 0 {
 		return nil
 	}
 	p, err := d.start(ctx, nil)
@@ -127,14 +127,14 @@ func (d *diagnosis) older(ctx context.Context, revision string, wait time.Durati
 		return nil
 	}
 	defer d.stop(p)
-	r := p.call(ctx, firstID, "initialize", initializeParams(revision), min(wait, max(0, d.left())))
+	r := p.call(ctx, firstID, "initialize", initializeParams(revision), min(wait, max(0, d.timeLeft())))
 	finding := func(severity doctor.Severity, title, seen string) []doctor.Finding {
 		return []doctor.Finding{{Code: "C8", Severity: severity, Title: title, Seen: "asked for " + revision + ": " + seen,
 			Means: "Clients of this revision cannot connect.",
 			Do:    "A server that does not know the revision must answer with one that it knows; the client decides."}}
 	}
 	switch {
-	case ctx.Err() != nil || d.left() <= 0:
+	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
 	case r.outcome == exited:
 		how, _ := p.exit()
@@ -161,7 +161,7 @@ func (d *diagnosis) older(ctx context.Context, revision string, wait time.Durati
 // discover asks a process of its own whether it speaks 2026-07-28. If it does, it is asked all that a
 // client of that revision would ask. Else it must still answer initialize.
 func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.Finding {
-	if d.left() <= 0 {
+	if d.timeLeft() <= 0 {
 		return nil
 	}
 	p, err := d.start(ctx, nil)
@@ -169,14 +169,14 @@ func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.F
 		return nil
 	}
 	defer d.stop(p)
-	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", min(wait, max(0, d.left())))
+	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", min(wait, max(0, d.timeLeft())))
 	finding := func(title, seen string) []doctor.Finding {
 		return []doctor.Finding{{Code: "C8", Severity: doctor.Warning, Title: title, Seen: "server/discover: " + seen,
 			Means: "Clients of 2026-07-28 ask this first, to find out what the server speaks. They lose the process, or wait for the answer before they send initialize.",
 			Do:    "Answer requests before initialize that the server does not know with an error (-32601). The bridge asks a process of its own, and starts another one."}}
 	}
 	switch {
-	case ctx.Err() != nil || d.left() <= 0:
+	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
 	case r.outcome == exited:
 		how, _ := p.exit()
@@ -184,9 +184,9 @@ func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.F
 	case r.outcome == answered && r.ok() && d.modern(ctx, p, r, true):
 		return nil
 	}
-	then := p.call(ctx, secondID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.left())))
+	then := p.call(ctx, secondID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.timeLeft())))
 	switch {
-	case ctx.Err() != nil || d.left() <= 0:
+	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
 	case then.outcome == exited:
 		how, _ := p.exit()
@@ -276,7 +276,7 @@ func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
 		return
 	}
 	again := reply{outcome: silent}
-	if d.left() > d.options.SlowStart {
+	if d.timeLeft() > d.options.SlowStart {
 		again = d.withEnvironment(ctx, d.spec.Env, d.firstWait())
 	}
 	seen := fmt.Sprintf("first answer %v after the start", start.Round(time.Millisecond))
@@ -291,7 +291,7 @@ func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
 	if isFetcher(d.spec.Path) {
 		do += " " + d.spec.Path + " looks for the package, and loads it, before it runs it: install the package, and name the installed program or give an exact version."
 	}
-	slow := doctor.SlowStart.Seen(seen)
+	slow := doctor.SlowStart.Finding(seen)
 	slow.Do = do
 	d.report.Add(slow)
 }

@@ -166,7 +166,7 @@ func (c *Client) take(ctx context.Context, must bool) error {
 // caller reads the body and closes it, at the latest when ctx is done. Where there is no
 // reply, Err says why. The caller calls Close in any case.
 func (c *Client) Start(ctx context.Context, q Request) *Reply {
-	r := &Reply{Asked: cmp.Or(q.Method, http.MethodPost), ID: q.ID, Began: time.Now(), closing: func() {}}
+	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, Began: time.Now(), closing: func() {}}
 	if r.Err = c.take(ctx, q.Must); r.Err != nil {
 		return r
 	}
@@ -336,8 +336,8 @@ func looksRandom(s string) bool {
 	return len(s) >= 20 && strings.ContainsAny(s, "0123456789") && !strings.Contains(s, ".")
 }
 
-// Shown returns a URL as it may be shown, without its query.
-func Shown(u *url.URL) string {
+// DisplayURL returns a URL as it may be shown, without its query.
+func DisplayURL(u *url.URL) string {
 	text := u.Scheme + "://" + u.Host + u.EscapedPath()
 	if u.RawQuery != "" {
 		text += "?..."

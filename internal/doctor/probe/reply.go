@@ -20,9 +20,9 @@ import (
 // A Reply is what came back for a Request, or why nothing did. It is for one goroutine at
 // a time.
 type Reply struct {
-	Asked string // the method of HTTP
-	ID    int    // of the request of MCP, 0: none
-	Err   error  // why there is no reply, or no more of it
+	Method string // the method of HTTP
+	ID     int    // of the request of MCP, 0: none
+	Err    error  // why there is no reply, or no more of it
 
 	Status int         // 0: there is no reply
 	Header http.Header // nil likewise
@@ -122,11 +122,11 @@ func (r *Reply) readEvent(e Event) {
 		r.recorded(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err == nil && (m.IsResponse() || m.Method != ""):
-		r.lex.odd(OddName, "event: "+e.Name)
+		r.lex.addFault(OddName, "event: "+e.Name)
 		r.recorded(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err != nil && (e.Name == "" || e.Name == "message"):
-		r.lex.odd(OddJSON, "data: "+string(e.Data))
+		r.lex.addFault(OddJSON, "data: "+string(e.Data))
 	}
 }
 
@@ -211,8 +211,8 @@ var (
 	product  = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
 )
 
-// Who returns the name of what has answered, as far as it says: a proxy, mostly.
-func (r *Reply) Who() string {
+// Intermediary returns the name of what has answered, as far as it says: a proxy, mostly.
+func (r *Reply) Intermediary() string {
 	var names []string
 	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
 		if v := product.FindString(r.Header.Get(name)); v != "" {
@@ -234,13 +234,13 @@ func (r *Reply) Who() string {
 // Line says in one line what came back.
 func (r *Reply) Line() string {
 	if r.Err != nil && r.Status == 0 {
-		return r.Asked + ": " + NetText(r.Err)
+		return r.Method + ": " + NetText(r.Err)
 	}
-	text := fmt.Sprintf("%s was answered %d %s", r.Asked, r.Status, http.StatusText(r.Status))
+	text := fmt.Sprintf("%s was answered %d %s", r.Method, r.Status, http.StatusText(r.Status))
 	if t := r.MediaType(); t != "" {
 		text += ", " + t
 	}
-	if who := r.Who(); who != "the server" {
+	if who := r.Intermediary(); who != "the server" {
 		text += ", by " + who
 	}
 	if x := r.Excerpt(); x != "" {

@@ -26,16 +26,16 @@ const (
 
 // A lexer reads an event stream as the standard says, and notes what breaks its rules.
 type lexer struct {
-	rest   []byte // what is no whole line yet
-	looked int    // how much of rest has no line end in it
-	lf     bool   // an LF that comes next belongs to the CR before it
-	cur    Event
-	begun  bool // cur has a field that counts
-	later  bool // there was a line
-	ready  []Event
-	size   int
-	others int // comments and retry fields: signs of life
-	faults []Fault
+	rest      []byte // what is no whole line yet
+	searched  int    // how much of rest has no line end in it
+	lf        bool   // an LF that comes next belongs to the CR before it
+	cur       Event
+	begun     bool // cur has a field that counts
+	pastFirst bool // there was a line
+	ready     []Event
+	size      int
+	others    int // comments and retry fields: signs of life
+	faults    []Fault
 }
 
 // A Fault is what breaks the rules of event streams.
@@ -44,7 +44,7 @@ type Fault struct {
 	Line string // where
 }
 
-func (l *lexer) odd(what, line string) {
+func (l *lexer) addFault(what, line string) {
 	if len(l.faults) < 5 {
 		l.faults = append(l.faults, Fault{what, line})
 	}
@@ -69,16 +69,16 @@ func (l *lexer) feed(b []byte) {
 			if l.lf = false; l.rest[0] == '\n' {
 				l.rest = l.rest[1:]
 			} else {
-				l.odd(OddCR, string(l.rest[:min(len(l.rest), 1000)]))
+				l.addFault(OddCR, string(l.rest[:min(len(l.rest), 1000)]))
 			}
 		}
-		i := bytes.IndexAny(l.rest[l.looked:], "\r\n")
+		i := bytes.IndexAny(l.rest[l.searched:], "\r\n")
 		if i < 0 {
-			l.looked = len(l.rest)
+			l.searched = len(l.rest)
 			return
 		}
-		i += l.looked
-		l.looked, l.lf = 0, l.rest[i] == '\r'
+		i += l.searched
+		l.searched, l.lf = 0, l.rest[i] == '\r'
 		line := l.rest[:i]
 		l.rest = l.rest[i+1:]
 		l.line(line)
@@ -92,18 +92,18 @@ func (l *lexer) end() {
 		l.rest = nil
 	}
 	if l.cur.Data != nil {
-		l.odd(OddBlank, "data: "+string(l.cur.Data))
+		l.addFault(OddBlank, "data: "+string(l.cur.Data))
 	}
 }
 
 func (l *lexer) line(line []byte) {
-	if !l.later {
-		l.later, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+	if !l.pastFirst {
+		l.pastFirst, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 	}
 	if len(line) == 0 {
 		if l.begun {
 			if !utf8.Valid(l.cur.Data) {
-				l.odd(OddUTF8, string(l.cur.Data))
+				l.addFault(OddUTF8, string(l.cur.Data))
 			}
 			l.ready = append(l.ready, l.cur)
 		}
@@ -128,11 +128,11 @@ func (l *lexer) line(line []byte) {
 	case name == "retry", name == "" && colon:
 		l.others++
 	case strings.ContainsAny(name[:1], `{}[]"`):
-		l.odd(OddLine, string(line))
+		l.addFault(OddLine, string(line))
 	default:
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "data", "event", "id":
-			l.odd(OddField, string(line))
+			l.addFault(OddField, string(line))
 		}
 	}
 }

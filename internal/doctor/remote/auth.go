@@ -150,7 +150,7 @@ func wellKnown(u *url.URL, name string, path string) *url.URL {
 // that a public server names.
 func (p *prober) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
 	if p.isTrap(u) {
-		return &probe.Reply{Asked: "GET", Err: fmt.Errorf("a private address is not asked")}, false
+		return &probe.Reply{Method: "GET", Err: fmt.Errorf("a private address is not asked")}, false
 	}
 	r := p.do(ctx, probe.Request{Method: http.MethodGet, URL: u, Foreign: true, Header: map[string]string{"Accept": typeJSON}})
 	return r, r.Err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Text, into) == nil
@@ -175,7 +175,7 @@ func (p *prober) resourceOf(ctx context.Context) string {
 	if err != nil || !httpdial.SameOrigin(u, p.URL) || u.Path == "" || u.Path == "/" {
 		return ""
 	}
-	return probe.Shown(u)
+	return probe.DisplayURL(u)
 }
 
 // checkDiscovery follows the way that clients go to find out where they get a token.
@@ -194,7 +194,7 @@ func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
 			return
 		}
 		if !ok {
-			p.add("H18", doctor.Error, "The metadata of the protected resource cannot be had", probe.Shown(u)+": "+r.Line(), means,
+			p.add("H18", doctor.Error, "The metadata of the protected resource cannot be had", probe.DisplayURL(u)+": "+r.Line(), means,
 				"Serve the document of RFC 9728 at this URL, to everybody; behind a proxy, pass the path /.well-known/ on.")
 			return
 		}
@@ -217,7 +217,7 @@ func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
 // checkResource looks at the metadata of the resource and of its authorization server.
 func (p *prober) checkResource(ctx context.Context, m resourceMetadata) {
 	if !p.covers(m.Resource) {
-		p.add("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.Shown(p.URL)),
+		p.add("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.DisplayURL(p.URL)),
 			"Clients refuse to ask for a token: it would be one for another server.",
 			"Have the metadata name the URL that clients use as resource. Behind a proxy, tell the server its public URL.")
 	}
@@ -244,7 +244,7 @@ func (p *prober) checkResource(ctx context.Context, m resourceMetadata) {
 	switch {
 	case !ok && r.Skip():
 	case !ok:
-		p.add("H18", doctor.Error, "The metadata of the authorization server cannot be had", probe.Shown(issuer)+": "+r.Line(), "Clients cannot get a token.",
+		p.add("H18", doctor.Error, "The metadata of the authorization server cannot be had", probe.DisplayURL(issuer)+": "+r.Line(), "Clients cannot get a token.",
 			"Serve them at /.well-known/oauth-authorization-server or /.well-known/openid-configuration of the issuer.")
 	case !slices.Contains(s.Methods, "S256"):
 		p.add("H18", doctor.Error, "The authorization server does not say that it takes S256", fmt.Sprintf("code_challenge_methods_supported is %q", s.Methods),

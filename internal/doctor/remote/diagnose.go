@@ -137,8 +137,8 @@ type requester interface {
 	// harmless is a method that every such server has and that changes nothing.
 	harmless() string
 
-	// has reports whether the server has declared the capability.
-	has(capability string) bool
+	// hasCapability reports whether the server has declared the capability.
+	hasCapability(capability string) bool
 }
 
 // requester returns the way to talk with what was found, nil if there is none.

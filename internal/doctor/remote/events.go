@@ -20,13 +20,13 @@ import (
 
 // events is a connection to a server that speaks HTTP+SSE.
 type events struct {
-	p        *prober
-	stream   *probe.Reply
-	said     string   // the endpoint, as the server gave it
-	endpoint *url.URL // where messages go; set before the first ask
-	open     bool     // initialize was answered
-	version  string
-	can      map[string]json.RawMessage
+	p            *prober
+	stream       *probe.Reply
+	endpointText string   // the endpoint, as the server gave it
+	endpoint     *url.URL // where messages go; set before the first ask
+	open         bool     // initialize was answered
+	version      string
+	capabilities map[string]json.RawMessage
 
 	mu      sync.Mutex
 	waiting map[string]chan probe.Message // by id
@@ -54,7 +54,7 @@ func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
 	inTime := late.Stop()
 	switch {
 	case got && r.Last.Name == "endpoint":
-		e := &events{p: p, stream: r, said: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
+		e := &events{p: p, stream: r, endpointText: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
 		go e.read()
 		p.atEnd(func(context.Context) { cancel(); r.Close(); <-e.done })
 		return e
@@ -92,7 +92,7 @@ func (e *events) read() {
 
 func (e *events) harmless() string { return "ping" }
 
-func (e *events) has(capability string) bool { return e.can[capability] != nil }
+func (e *events) hasCapability(capability string) bool { return e.capabilities[capability] != nil }
 
 // ask posts a request and waits for the response on the stream.
 func (e *events) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
@@ -146,9 +146,9 @@ func (e *events) askMessage(ctx context.Context, m map[string]any, id int, chang
 // checkEvents opens the session of HTTP+SSE, at the endpoint that the server has given or
 // where it should be (H21).
 func (p *prober) checkEvents(ctx context.Context, e *events) {
-	given, err := p.URL.Parse(e.said)
-	if err != nil || given.Host == "" || strings.TrimSpace(e.said) == "" {
-		p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.said, "Clients do not learn where to send messages.",
+	given, err := p.URL.Parse(e.endpointText)
+	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
+		p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
 			"Send the path for messages as the data of the endpoint event.")
 		return
 	}
@@ -167,9 +167,9 @@ func (p *prober) checkEvents(ctx context.Context, e *events) {
 			kind = "is of an internal host"
 		}
 		works := e.begin(ctx, &best)
-		seen := "the server gave " + probe.Shown(given)
+		seen := "the server gave " + probe.DisplayURL(given)
 		if works != nil && works.Status/100 == 2 {
-			seen += "; messages are taken at " + probe.Shown(&best)
+			seen += "; messages are taken at " + probe.DisplayURL(&best)
 		}
 		p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
 		return
@@ -183,12 +183,12 @@ func (p *prober) checkEvents(ctx context.Context, e *events) {
 	best.Path = path.Join(prefix, given.Path)
 	if prefix != "/" && prefix != "." && !strings.HasPrefix(given.Path, prefix+"/") && r.Status/100 != 2 {
 		if fixed := e.begin(ctx, &best); fixed.Status/100 == 2 {
-			p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.Shown(given)+": "+r.Line()+"; messages are taken at "+probe.Shown(&best), means, do)
+			p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Line()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
 			return
 		}
 	}
 	if r.Status/100 != 2 {
-		p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.Shown(given)+": "+r.Line(), means, do)
+		p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Line(), means, do)
 		return
 	}
 	p.explainSilent(e, r)
@@ -203,7 +203,7 @@ func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	r := e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
 		"protocolVersion": era.NewestLegacy, "capabilities": map[string]any{}, "clientInfo": json.RawMessage(buildinfo.Implementation())}}, id, nil)
 	if s := e.p.sessionOf(r); s != nil {
-		e.open, e.version, e.can = true, s.version, s.can
+		e.open, e.version, e.capabilities = true, s.version, s.capabilities
 		e.p.fact("revision", "%s", s.version)
 		e.p.checkRevision(s)
 		e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)

@@ -94,8 +94,8 @@ func (p *prober) checkRedirect(r *probe.Reply) *url.URL {
 	p.HideURL(target)
 	same := httpdial.SameOrigin(p.URL, target)
 	keeps := r.Status == http.StatusTemporaryRedirect || r.Status == http.StatusPermanentRedirect
-	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.Shown(target))
-	do := "Use the URL " + probe.Shown(target) + "."
+	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.DisplayURL(target))
+	do := "Use the URL " + probe.DisplayURL(target) + "."
 	switch {
 	case login.MatchString(target.Path) || login.MatchString(target.Host):
 		p.add("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
@@ -137,7 +137,7 @@ func (p *prober) explain(ctx context.Context, legacy, modern *probe.Reply) {
 	case r.Status/100 == 3: // said before
 	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && challenge.Match(r.Text):
 		p.add("H5", doctor.Error, "A check for bots answers instead of MCP", r.Line(), "Clients of MCP cannot solve such a challenge.",
-			"Exempt this path from the bot protection at "+r.Who()+".")
+			"Exempt this path from the bot protection at "+r.Intermediary()+".")
 	case isTLSPort(r):
 		p.sayOtherScheme(ctx, r)
 	case r.Status == http.StatusUnauthorized:
@@ -209,7 +209,7 @@ func (p *prober) speaksTLS(ctx context.Context) bool {
 func (p *prober) sayOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
-	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.Shown(&other)+".")
+	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.DisplayURL(&other)+".")
 }
 
 // aboutHost matches what servers say of a Host or an Origin that they do not admit.
@@ -247,7 +247,7 @@ func (p *prober) explainForbidden(ctx context.Context, r *probe.Reply) {
 	}
 	if r.IsHTML() {
 		p.add("H5", doctor.Error, "Something before the server refuses the request", r.Line(), "Clients do not get to the server.",
-			"Look at the rules of the firewall or the proxy that answers: "+r.Who()+".")
+			"Look at the rules of the firewall or the proxy that answers: "+r.Intermediary()+".")
 		return
 	}
 	p.checkAuthorization(ctx, r)
@@ -259,7 +259,7 @@ func (p *prober) explainFailure(r *probe.Reply) {
 	switch r.Status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		title = "A gateway answers, and the server behind it does not"
-		do = "See whether the server runs, and whether " + r.Who() + " has its address and path right."
+		do = "See whether the server runs, and whether " + r.Intermediary() + " has its address and path right."
 		if after := r.Header.Get("Retry-After"); after != "" {
 			do += " It says to try again in " + after + " s."
 		}
@@ -302,7 +302,7 @@ func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
 		}
 		all.Go(func() {
 			if p.speaksAt(ctx, &u) {
-				works[i] = probe.Shown(&u)
+				works[i] = probe.DisplayURL(&u)
 			}
 		})
 	}

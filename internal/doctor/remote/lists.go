@@ -16,7 +16,7 @@ const mostPages = 5 // of a list
 // sayLists counts what the server has.
 func (p *prober) sayLists(ctx context.Context, t requester) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
-		if t.has(kind) {
+		if t.hasCapability(kind) {
 			p.fact(kind, "%s", p.countList(ctx, t, kind))
 		}
 	}
@@ -81,7 +81,7 @@ func (p *prober) checkReuse(ctx context.Context, t requester) {
 	var last *probe.Reply
 	for range tries {
 		r := t.ask(ctx, t.harmless(), nil, nil)
-		if !works(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
+		if !wasAnswered(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
 			return
 		}
 		last = r
@@ -92,7 +92,7 @@ func (p *prober) checkReuse(ctx context.Context, t requester) {
 	}
 	p.add("H24", doctor.Note, "Each request takes a connection of its own", seen+")",
 		fmt.Sprintf("Each call takes %s longer than it must.", ms(p.dialled)),
-		"Have the server, or "+last.Who()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
+		"Have the server, or "+last.Intermediary()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
 }
 
 // checkBodies finds out how long a message may be (H19).
@@ -102,7 +102,7 @@ func (p *prober) checkBodies(ctx context.Context, t requester) {
 		within, cancel := context.WithTimeout(ctx, checkTime)
 		r := t.ask(within, t.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
 		cancel()
-		if works(r) {
+		if wasAnswered(r) {
 			continue
 		}
 		if r.Status != 413 && !(r.Status == 400 || r.Status == 500) || r.Skip() {
@@ -123,7 +123,7 @@ func tooLarge(r *probe.Reply) bool {
 }
 
 func (p *prober) sayBodyLimit(r *probe.Reply, size int) {
-	who, severity := r.Who(), doctor.Note
+	who, severity := r.Intermediary(), doctor.Note
 	do := "Raise the limit at " + who + " if tools take files or long texts (express.json({limit}), max body size)."
 	if lower := strings.ToLower(who + string(r.Text)); strings.Contains(lower, "nginx") || strings.Contains(lower, "openresty") {
 		severity = doctor.Warning // its default is 1 MB, whatever the server takes

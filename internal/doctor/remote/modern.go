@@ -17,14 +17,14 @@ import (
 
 // A modern is a server that speaks 2026-07-28. It is not changed.
 type modern struct {
-	p     *prober
-	can   map[string]json.RawMessage
-	first *probe.Reply // to server/discover
+	p            *prober
+	capabilities map[string]json.RawMessage
+	first        *probe.Reply // to server/discover
 }
 
 func (m *modern) harmless() string { return "server/discover" }
 
-func (m *modern) has(capability string) bool { return m.can[capability] != nil }
+func (m *modern) hasCapability(capability string) bool { return m.capabilities[capability] != nil }
 
 func (m *modern) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	return m.p.askModern(ctx, method, params, change)
@@ -81,7 +81,7 @@ func (p *prober) modernOf(r *probe.Reply) *modern {
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
 		p.fact("server", "%s %s", info.Name, info.Version)
 	}
-	return &modern{p: p, can: result.Capabilities, first: r}
+	return &modern{p: p, capabilities: result.Capabilities, first: r}
 }
 
 // saysMissing matches a complaint that a header did not come.
@@ -109,7 +109,7 @@ func (p *prober) sayDropped(r *probe.Reply) bool {
 // checkModernHeaders sees whether a request is served as server/discover has promised
 // (H9, H15).
 func (p *prober) checkModernHeaders(ctx context.Context, m *modern) {
-	if m == nil || !m.has("tools") {
+	if m == nil || !m.hasCapability("tools") {
 		return
 	}
 	r := m.ask(ctx, "tools/list", nil, nil)

@@ -121,7 +121,7 @@ func (p *prober) add(code string, severity doctor.Severity, title, seen, means, 
 }
 
 // fault adds a finding with its usual words.
-func (p *prober) fault(f doctor.Fault, seen string) { p.report.Add(f.Seen(p.Withhold(seen))) }
+func (p *prober) fault(f doctor.Fault, seen string) { p.report.Add(f.Finding(p.Withhold(seen))) }
 
 // sayLimited says that the server has refused requests because there were too many.
 func (p *prober) sayLimited() {
@@ -142,7 +142,7 @@ func (p *prober) sayLimited() {
 	}
 	p.add("H20", severity, doctor.TooMany.Title, seen,
 		"Clients that make as many requests get errors. Checks that came later were left out.",
-		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Who()+".")
+		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Intermediary()+".")
 }
 
 // Header names, as net/http spells them, and media types.

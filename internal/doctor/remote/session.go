@@ -19,11 +19,11 @@ import (
 // A session is one of Streamable HTTP, of a revision up to 2025-11-25. What is in it is
 // not changed once it is open.
 type session struct {
-	p       *prober
-	id      string // "": the server has no sessions
-	version string
-	can     map[string]json.RawMessage // the server's capabilities
-	first   *probe.Reply               // to initialize
+	p            *prober
+	id           string // "": the server has no sessions
+	version      string
+	capabilities map[string]json.RawMessage // the server's capabilities
+	first        *probe.Reply               // to initialize
 }
 
 // legacyHeader is what a POST without a session has.
@@ -71,14 +71,14 @@ func (p *prober) sessionOf(r *probe.Reply) *session {
 	if !r.OK() || json.Unmarshal(r.Result(), &result) != nil {
 		return nil
 	}
-	s := &session{p: p, id: r.Header.Get(headerSession), version: result.ProtocolVersion, can: result.Capabilities, first: r}
+	s := &session{p: p, id: r.Header.Get(headerSession), version: result.ProtocolVersion, capabilities: result.Capabilities, first: r}
 	p.fact("server", "%s %s", result.ServerInfo.Name, result.ServerInfo.Version)
 	return s
 }
 
 func (s *session) harmless() string { return "ping" }
 
-func (s *session) has(capability string) bool { return s.can[capability] != nil }
+func (s *session) hasCapability(capability string) bool { return s.capabilities[capability] != nil }
 
 // header returns what each request of the session has.
 func (s *session) headers() map[string]string {
@@ -152,9 +152,9 @@ func (s *session) pings(ctx context.Context, n int, change func(*probe.Request))
 // aboutSession matches what servers say of a session that they do not know.
 var aboutSession = lazyregexp.New(`(?i)session|not initialized`)
 
-// works reports whether a request was answered: also with an error, as long as that is
+// wasAnswered reports whether a request was answered: also with an error, as long as that is
 // not about the session. There are servers without ping.
-func works(r *probe.Reply) bool {
+func wasAnswered(r *probe.Reply) bool {
 	return r.OK() || r.Err == nil && r.Status == http.StatusOK && r.RPC() != nil && !aboutSession.MatchString(r.RPC().Message)
 }
 
@@ -169,7 +169,7 @@ func isLost(r *probe.Reply) bool {
 func count(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 	for _, r := range replies {
 		switch {
-		case works(r):
+		case wasAnswered(r):
 			good++
 			continue
 		case isLost(r):
@@ -213,7 +213,7 @@ func (p *prober) sayNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 // explainLost says why no request of the session works.
 func (p *prober) explainLost(ctx context.Context, s *session, bad *probe.Reply) {
 	without := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerVersion) })
-	if works(without) {
+	if wasAnswered(without) {
 		p.add("H15", doctor.Error, "The server refuses the protocol version that it has chosen", fmt.Sprintf("with MCP-Protocol-Version: %s: %s; without the header it works", s.version, bad.Line()),
 			"Clients send this header with every request after initialize: all of them fail.",
 			"Correct the server, or whatever checks this header before it: the version in the answer to initialize must be admitted.")
@@ -281,7 +281,7 @@ func (p *prober) checkUnknown(ctx context.Context, s *session) {
 	switch {
 	case r.Err != nil || r.Skip() || r.Status == http.StatusNotFound || r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden:
 		return
-	case works(r): // it does not need its sessions
+	case wasAnswered(r): // it does not need its sessions
 		return
 	}
 	p.fault(doctor.Not404, "with an unknown session id, "+r.Line())

@@ -15,7 +15,7 @@ func (p *prober) sayBuffered(r *probe.Reply, seen string) {
 	if p.buffered.Swap(true) {
 		return // said of another stream
 	}
-	if who := r.Who(); who != "the server" {
+	if who := r.Intermediary(); who != "the server" {
 		seen += "; answers come from " + who
 	}
 	p.fault(doctor.Buffered, seen)
@@ -24,7 +24,7 @@ func (p *prober) sayBuffered(r *probe.Reply, seen string) {
 // noteCompressed notes that an event stream is compressed.
 func (p *prober) noteCompressed(r *probe.Reply) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		p.fault(doctor.Compressed, "Content-Encoding: "+e+", by "+r.Who())
+		p.fault(doctor.Compressed, "Content-Encoding: "+e+", by "+r.Intermediary())
 	}
 }
 
@@ -233,5 +233,5 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 	}
 	p.add("H12", doctor.Warning, doctor.CutIdle.Title, seen,
 		doctor.CutIdle.Means,
-		"Raise the idle limit at "+r.Who()+" (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded.")
+		"Raise the idle limit at "+r.Intermediary()+" (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded.")
 }

@@ -206,7 +206,7 @@ func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted
 			d.learned.add(found)
 		}
 	}
-	if out = w.splice(); d.has(out) {
+	if out = w.splice(); d.containsSecret(out) {
 		return []byte(`"` + Mark + `"`), []string{"*"}, found
 	}
 	return out, w.paths, found
@@ -217,8 +217,8 @@ func mentionsState(message []byte) bool {
 	return bytes.Contains(message, []byte("requestState")) || bytes.Contains(message, []byte(`\u`))
 }
 
-// has reports whether a secret stands in text as it is.
-func (d *Redactor) has(text []byte) bool {
+// containsSecret reports whether a secret stands in text as it is.
+func (d *Redactor) containsSecret(text []byte) bool {
 	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Mark, string(s)) }
 	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
 }
@@ -495,7 +495,7 @@ func isNameByte(c byte) bool {
 // ID returns an id without secrets.
 func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	text, ok := jsonrpc.Text([]byte(id.String()))
-	if ok && len(d.inText(nil, []byte(text), nil)) > 0 || !ok && d.has([]byte(id.String())) {
+	if ok && len(d.inText(nil, []byte(text), nil)) > 0 || !ok && d.containsSecret([]byte(id.String())) {
 		return jsonrpc.StringID(Mark)
 	}
 	return id

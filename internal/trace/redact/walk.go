@@ -162,7 +162,7 @@ func (w *walk) prepare() {
 	}
 	escapes := bytes.IndexByte(w.text, '\\') >= 0
 	w.escape = escapes && (d.special || d.learned.isSpecial() || len(d.patterns) > 0 || len(w.extra) > 0 || bytes.Contains(w.text, []byte(`\u`)))
-	w.look = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.has(w.text) ||
+	w.look = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.containsSecret(w.text) ||
 		escapes && bytes.Contains(w.text, []byte(`\"`)) || mayHaveURL(w.text) ||
 		bytes.IndexByte(w.text, '=') >= 0 && bytes.ContainsAny(w.text, "?#&")
 }
@@ -267,7 +267,7 @@ func (w *walk) value(i int, f frame) int {
 		return end
 	}
 	end := endOfScalar(w.text, i)
-	if w.look && (w.d.has(w.text[i:end]) || len(findAll(nil, w.text[i:end], w.extra)) > 0) {
+	if w.look && (w.d.containsSecret(w.text[i:end]) || len(findAll(nil, w.text[i:end], w.extra)) > 0) {
 		w.cut(span{i, end}, `"`+Mark+`"`, false)
 	}
 	return end
@@ -317,7 +317,7 @@ func (w *walk) inside(at span, text []byte, key bool) {
 		clean := in.splice()
 		w.found = append(w.found, in.found...)
 		switch {
-		case w.d.has(clean): // it goes from one member to the next
+		case w.d.containsSecret(clean): // it goes from one member to the next
 		case len(in.cuts) == 0:
 			return
 		default:

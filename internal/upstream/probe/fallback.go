@@ -26,12 +26,12 @@ type Fallback struct {
 	// a session.
 	Sessionless func() bool
 
-	stays atomic.Bool // the Conn is Legacy's for good
+	staysLegacy atomic.Bool // the Conn is Legacy's for good
 }
 
 // Keeps is what bridge.PumpOptions says of it: the Conn may have to send again what it was
 // sent, as long as it may be a translating one.
-func (f *Fallback) Keeps() bool { return !f.stays.Load() }
+func (f *Fallback) Keeps() bool { return !f.staysLegacy.Load() }
 
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -68,19 +68,19 @@ type fallbackConn struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // what sends again
 
-	mu      sync.Mutex
-	conn    bridge.Conn // stays once decided is closed, and may be read without mu
-	closed  bool
-	asked   jsonrpc.ID        // initialize's id; zero: it was not sent
-	since   []jsonrpc.Message // initialize and what was sent after it
-	again   bool              // that is being sent to another conn: Send waits
-	decided chan struct{}     // closed when conn stays, and has got what was sent before
+	mu        sync.Mutex
+	conn      bridge.Conn // stays once decided is closed, and may be read without mu
+	closed    bool
+	asked     jsonrpc.ID        // initialize's id; zero: it was not sent
+	sentSince []jsonrpc.Message // initialize and what was sent after it
+	resending bool              // that is being sent to another conn: Send waits
+	decided   chan struct{}     // closed when conn stays, and has got what was sent before
 
 	// Only Receive, and the sink that it gives conn, use these.
-	settled bool              // the answer to initialize has come
-	dropped bool              // conn was closed so that the server could be asked
-	held    []jsonrpc.Message // responses that have come before it
-	ready   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
+	settled     bool              // the answer to initialize has come
+	dropped     bool              // conn was closed so that the server could be asked
+	held        []jsonrpc.Message // responses that have come before it
+	handOnFirst []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
 
 // note keeps what may have to be sent again. It is false when Send has to wait
@@ -91,13 +91,13 @@ func (c *fallbackConn) note(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	switch {
 	case c.isDecided():
 	case c.asked.IsZero() && (m.Kind() != jsonrpc.Request || m.Method() != "initialize"):
-	case c.again || len(c.since) == maxSince:
+	case c.resending || len(c.sentSince) == maxSince:
 		return nil, false
 	default:
 		if c.asked.IsZero() {
 			c.asked = m.ID()
 		}
-		c.since = append(c.since, m)
+		c.sentSince = append(c.sentSince, m)
 	}
 	return c.conn, true
 }
@@ -148,7 +148,7 @@ var errChanges = errors.New("another server has taken its place")
 func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		conn := c.current()
-		if c.settled && len(c.ready) == 0 {
+		if c.settled && len(c.handOnFirst) == 0 {
 			return conn.Receive(ctx, sink)
 		}
 		err := conn.Receive(ctx, &fallbackSink{ctx, c, sink})
@@ -178,7 +178,7 @@ func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 // passes reports whether a message is no matter of the decision.
 func (s *fallbackSink) passes(m *jsonrpc.Message) bool {
 	if s.c.settled {
-		return len(s.c.ready) == 0
+		return len(s.c.handOnFirst) == 0
 	}
 	if m.Kind() != jsonrpc.Response {
 		return true
@@ -211,8 +211,8 @@ func (s *fallbackSink) decide(ctx context.Context, m jsonrpc.Message) error {
 			m = c.f.unusable(m)
 		}
 		c.settled = true
-		c.ready, c.held = append([]jsonrpc.Message{m}, c.held...), nil
-		c.f.stays.Store(true)
+		c.handOnFirst, c.held = append([]jsonrpc.Message{m}, c.held...), nil
+		c.f.staysLegacy.Store(true)
 		c.decide(c.current())
 	}
 	return c.hand(ctx, s.sink) // after an error m is offered again
@@ -220,11 +220,11 @@ func (s *fallbackSink) decide(ctx context.Context, m jsonrpc.Message) error {
 
 // hand hands on what is ready.
 func (c *fallbackConn) hand(ctx context.Context, sink bridge.Sink) error {
-	for len(c.ready) > 0 {
-		if err := sink.Send(ctx, c.ready[0]); err != nil {
+	for len(c.handOnFirst) > 0 {
+		if err := sink.Send(ctx, c.handOnFirst[0]); err != nil {
 			return err
 		}
-		c.ready = c.ready[1:]
+		c.handOnFirst = c.handOnFirst[1:]
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (c *fallbackConn) hand(ctx context.Context, sink bridge.Sink) error {
 func (c *fallbackConn) decide(conn bridge.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.conn, c.since = conn, nil
+	c.conn, c.sentSince = conn, nil
 	close(c.decided)
 }
 
@@ -285,7 +285,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer jsonrpc.Message, refused bool) bool {
 	p := c.f.Prober
 	if answer.IsError() && AnswersModern(answer) {
-		p.Said(true)
+		p.NoteEra(true)
 		return true
 	}
 	if refused {
@@ -319,8 +319,8 @@ func (c *fallbackConn) switchTo(other bridge.Conn) bool {
 	}
 	defer c.mu.Unlock()
 	c.conn = other
-	sent := c.since
-	c.again = true
+	sent := c.sentSince
+	c.resending = true
 	c.wg.Go(func() {
 		for _, m := range sent {
 			if err := other.Send(c.ctx, m); err != nil && !errors.Is(err, context.Canceled) && p.opts.Dropped != nil {

@@ -98,9 +98,9 @@ type Prober struct {
 	// Settled and Patience replace 10 and 3 seconds in tests.
 	Settled, Patience time.Duration
 
-	opts Options
-	log  hclog.Logger
-	give lazytimer.Timer // gives the spare up
+	opts       Options
+	log        hclog.Logger
+	spareTimer lazytimer.Timer // gives the spare up
 
 	mu     sync.Mutex
 	known  bool
@@ -115,7 +115,7 @@ type Prober struct {
 // New returns a Prober that knows nothing yet. Close ends it.
 func New(o Options) *Prober {
 	p := &Prober{Settled: defaultSettled, Patience: defaultPatience, opts: o, log: o.Logger}
-	p.give.Do = p.dropSpare
+	p.spareTimer.Do = p.dropSpare
 	return p
 }
 
@@ -280,15 +280,15 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 		p.closeLater(spare.Conn)
 	default:
 		p.spare = spare
-		p.give.After(spareFor)
+		p.spareTimer.After(spareFor)
 	}
 	if err == nil {
 		p.log.Debug("the server's era is found", "modern", modern)
 	}
 }
 
-// Said keeps what the server has said by itself.
-func (p *Prober) Said(modern bool) {
+// NoteEra keeps what the server has said by itself.
+func (p *Prober) NoteEra(modern bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.known || p.modern != modern {
@@ -338,7 +338,7 @@ func (p *Prober) SuspectOtherEra() (unusable bool) {
 // it is a modern one by now (ED9).
 func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 	if AnswersModern(refusal) {
-		p.Said(true)
+		p.NoteEra(true)
 		return true
 	}
 	p.forgetFinding()
@@ -352,7 +352,7 @@ func (p *Prober) TakeSpare() *Process {
 	defer p.mu.Unlock()
 	spare := p.spare
 	if spare != nil {
-		p.give.Clear()
+		p.spareTimer.Clear()
 		p.spare = nil
 	}
 	return spare
@@ -361,7 +361,7 @@ func (p *Prober) TakeSpare() *Process {
 // Close closes that process, if nobody has taken it. Nobody is asked any more: the Context of
 // the Options has ended.
 func (p *Prober) Close() {
-	p.give.Stop()
+	p.spareTimer.Stop()
 	p.dropSpare()
 }
 

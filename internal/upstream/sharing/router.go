@@ -101,7 +101,7 @@ func (r *Router) TrySend(m jsonrpc.Message) bool {
 	}
 	id := m.ID()
 	r.mu.Lock()
-	at := r.atLocked(key)
+	at := r.membershipLocked(key)
 	if at == nil || r.calls[id] != nil {
 		r.mu.Unlock()
 		return false
@@ -149,7 +149,7 @@ func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, err
 	if r.closed {
 		return nil, io.ErrClosedPipe
 	}
-	at := r.atLocked(key)
+	at := r.membershipLocked(key)
 	if at == nil {
 		if joined == nil {
 			return nil, nil
@@ -162,8 +162,8 @@ func (r *Router) enter(key Key, id jsonrpc.ID, joined *Member) (*membership, err
 	return at, nil
 }
 
-// atLocked returns the client's membership of a server, nil if it has none.
-func (r *Router) atLocked(key Key) *membership {
+// membershipLocked returns the client's membership of a server, nil if it has none.
+func (r *Router) membershipLocked(key Key) *membership {
 	for _, at := range r.memberships {
 		if at.key == key {
 			return at

@@ -49,7 +49,7 @@ func (h *askHistory) key(method string, name []byte) toolKey {
 	return toolKey{method, maphash.Bytes(h.seed, name)}
 }
 
-func (h *askHistory) of(tool toolKey) toolHistory { return h.tools[tool] }
+func (h *askHistory) historyOf(tool toolKey) toolHistory { return h.tools[tool] }
 
 // set replaces the history of a tool. If there are too many tools it removes
 // another one, if possible one that does not ask.
@@ -71,7 +71,7 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 
 // expect raises the expectation of a tool to n input requests.
 func (h *askHistory) expect(tool toolKey, n int) {
-	if its := h.of(tool); n > its.requests {
+	if its := h.historyOf(tool); n > its.requests {
 		h.set(tool, toolHistory{requests: n, complete: its.complete})
 	}
 }
@@ -79,7 +79,7 @@ func (h *askHistory) expect(tool toolKey, n int) {
 // suspect is expect for a tool that may have asked, or that another tool was taken
 // for. The next calls will show.
 func (h *askHistory) suspect(tool toolKey, n int) {
-	if its := h.of(tool); n > its.requests && its.complete {
+	if its := h.historyOf(tool); n > its.requests && its.complete {
 		h.set(tool, toolHistory{requests: n, complete: true, fewer: forgetAfter - suspectFor})
 	}
 }
@@ -87,7 +87,7 @@ func (h *askHistory) suspect(tool toolKey, n int) {
 // record notes that a call has ended, and how often it has asked. It reports
 // whether less is expected now than before.
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
-	its := h.of(tool)
+	its := h.historyOf(tool)
 	was := its
 	switch {
 	case !its.complete:

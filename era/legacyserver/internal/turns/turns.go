@@ -45,7 +45,7 @@ type Turns[C any] struct {
 	related   bool          // the transport has named the call of the latest input request
 	unrelated bool          // the transport could name the call of an input request, and did not
 	holder    *Asker[C]     // the call that has the turn; nil: none
-	late      *timers.Timer // ends the turn
+	turnTimer *timers.Timer // ends the turn
 	waiting   []*Asker[C]   // in order; empty if there is no holder
 	history   askHistory
 	all       bool // all calls that may ask take turns
@@ -83,11 +83,11 @@ type Asker[C any] struct {
 	Call     C
 	Priority Priority
 
-	tool       toolKey
-	mayBeAsked bool          // input requests are possible during the call
-	asked      int           // how many input requests there have been
-	waits      *timers.Timer // when the call stops waiting; nil: it does not wait
-	ended      bool          // history has recorded the call
+	tool          toolKey
+	mayBeAsked    bool          // input requests are possible during the call
+	inputRequests int           // how many input requests there have been
+	waits         *timers.Timer // when the call stops waiting; nil: it does not wait
+	ended         bool          // history has recorded the call
 }
 
 // Waits reports whether the call waits for its turn.
@@ -112,13 +112,13 @@ func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 	if !a.mayBeAsked || t.needless() {
 		return false
 	}
-	h := t.history.of(a.tool)
-	return t.all || !h.complete || a.asked < h.requests
+	h := t.history.historyOf(a.tool)
+	return t.all || !h.complete || a.inputRequests < h.requests
 }
 
 // willAsk reports whether a call is expected to ask (again).
 func (t *Turns[C]) willAsk(a *Asker[C]) bool {
-	return t.all || a.asked < t.history.of(a.tool).requests
+	return t.all || a.inputRequests < t.history.historyOf(a.tool).requests
 }
 
 // Await gives a call the turn if it may ask. True: another call has the turn; this
@@ -177,9 +177,9 @@ func (t *Turns[C]) take(now time.Time, a *Asker[C]) {
 	case t.willAsk(a):
 		patience = turnKnown
 	}
-	t.timers.Stop(t.late)
+	t.timers.Stop(t.turnTimer)
 	t.holder = a
-	t.late = t.timers.Set(now.Add(patience), func(now time.Time, out *era.Out) {
+	t.turnTimer = t.timers.Set(now.Add(patience), func(now time.Time, out *era.Out) {
 		if a.Priority != Abandoned {
 			t.End(now, a, out) // later calls of the tool need not wait for this one
 		}
@@ -193,8 +193,8 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 	if t.holder != a {
 		return
 	}
-	t.timers.Stop(t.late)
-	t.holder, t.late = nil, nil
+	t.timers.Stop(t.turnTimer)
+	t.holder, t.turnTimer = nil, nil
 	for t.holder == nil && len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.StopWaiting(next)
@@ -290,22 +290,22 @@ func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) 
 // Ask notes an input request that was assigned to the call a. others are the calls
 // that it could belong to as well.
 func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
-	a.asked++
+	a.inputRequests++
 	if !a.mayBeAsked || t.needless() {
 		return
 	}
-	h := t.history.of(a.tool)
-	if a.asked <= h.requests {
+	h := t.history.historyOf(a.tool)
+	if a.inputRequests <= h.requests {
 		return
 	}
 	if unsure := h.complete && a != t.holder && len(others) > 0; unsure {
-		t.history.suspect(a.tool, a.asked)
+		t.history.suspect(a.tool, a.inputRequests)
 		for _, other := range others {
-			t.history.suspect(other.tool, other.asked+1)
+			t.history.suspect(other.tool, other.inputRequests+1)
 		}
 		return
 	}
-	t.history.expect(a.tool, a.asked)
+	t.history.expect(a.tool, a.inputRequests)
 }
 
 // End records a call that has ended. Calls of its tool that wait may go on, if
@@ -315,7 +315,7 @@ func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 		return
 	}
 	a.ended = true
-	if !t.history.record(a.tool, a.asked) {
+	if !t.history.record(a.tool, a.inputRequests) {
 		return
 	}
 	for _, w := range slices.Clone(t.waiting) {

@@ -139,7 +139,7 @@ func TestTurnsOrder(t *testing.T) {
 	w.turns.history.expect(w.asker("asks").tool, 3)
 	holder, gone, fresh, retry := w.asker("asks"), w.asker("asks"), w.asker("asks"), w.asker("asks")
 	w.begins(holder, false)
-	gone.asked = 1
+	gone.inputRequests = 1
 	if !w.turns.Abandon(w.now, gone, true, &era.Out{}) {
 		t.Fatal("the answers of a call that was given up do not wait")
 	}
@@ -204,10 +204,10 @@ func TestHistoryIsBounded(t *testing.T) {
 	if n := len(h.tools); n != maxTools {
 		t.Errorf("%d tools are remembered, want %d", n, maxTools)
 	}
-	if h.of(key(`"asks"`)).requests != 1 {
+	if h.historyOf(key(`"asks"`)).requests != 1 {
 		t.Error("it was forgotten which tool asks")
 	}
-	if !h.of(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {
+	if !h.historyOf(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {
 		t.Error("nothing was learned of the last tool")
 	}
 }
