@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,7 +62,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	case !h.opts.Alone && path == "/servers":
 		h.index(w, r)
 	default:
-		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound())
+		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound(path))
 	}
 }
 
@@ -81,17 +82,29 @@ func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.
 }
 
 // notFound says where clients should go. HTTP+SSE is left out where a server
-// withholds it: the index says which have it.
-func (h *Hub) notFound() string {
+// withholds it: the index says which have it. Who asks has been let in, and may see the index.
+func (h *Hub) notFound(path string) string {
 	text, base := "not found; the MCP endpoints are ", ""
 	if !h.opts.Alone {
-		text, base = "not found; /servers lists the servers, each at ", "/servers/NAME"
+		text, base = h.unknown(path)+"; /servers lists the servers, each at ", "/servers/NAME"
 	}
 	text += base + "/mcp (Streamable HTTP)"
 	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.withholds("sse") }) {
 		text += ", " + base + "/sse (HTTP+SSE)"
 	}
 	return text + " and " + base + "/ws (WebSocket)"
+}
+
+// unknown says which server there is not, if a path is of one.
+func (h *Hub) unknown(path string) string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/servers/"), "/")
+	switch at, _ := h.find("/servers/" + name + "/"); {
+	case name == "" || at != nil || !strings.HasPrefix(path, "/servers/"):
+		return "not found"
+	case len(name) > 100: // as no name of a server is
+		return "not found; there is no such server"
+	}
+	return fmt.Sprintf("not found; there is no server %q", name)
 }
 
 // trimSlash takes a slash off the end of a path.

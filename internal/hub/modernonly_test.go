@@ -60,7 +60,11 @@ func TestNotFoundNamesWhatIsServed(t *testing.T) {
 	} {
 		_, url := start(t, hub.Options{Alone: tt.alone}, tt.specs...)
 		for _, path := range []string{"/nothing", "/servers/modern/nothing"} {
-			if status, _, body := do(t, http.MethodGet, url+path, ""); status != http.StatusNotFound || strings.TrimSpace(body) != tt.want {
+			want := tt.want
+			if !tt.alone && path == "/servers/modern/nothing" && tt.specs[0].Name != "modern" {
+				want = strings.Replace(want, "not found;", `not found; there is no server "modern";`, 1)
+			}
+			if status, _, body := do(t, http.MethodPost, url+path, "{}"); status != http.StatusNotFound || strings.TrimSpace(body) != want {
 				t.Errorf("%s of %d servers: %d %s", path, len(tt.specs), status, body)
 			}
 		}

@@ -78,9 +78,11 @@ func (o options) others() []string {
 		case "oauth2bearer":
 			to = append(to, "--header", "Authorization: Bearer ${TOKEN}")
 		case "cors":
+			origin := "https://app.example" // all of them, in supergateway: here one is named
 			if strings.Contains(x.value, "://") {
-				to = append(to, "--allow-origin", x.value)
+				origin = x.value
 			}
+			to = append(to, "--allow-origin", origin)
 		case "sessiontimeout":
 			if ms, err := strconv.Atoi(x.value); err == nil && ms > 0 && ms%1000 == 0 {
 				to = append(to, "--session-timeout", fmt.Sprintf("%ds", ms/1000))

@@ -17,7 +17,7 @@ func TestLine(t *testing.T) {
 			"mcp-bridge serve --port 8001 -- npx -y @modelcontextprotocol/server-filesystem ./folder"},
 		{[]string{"--stdio", "uvx mcp-server-git"}, "mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
 		{[]string{"--outputTransport=ws", "--stdio=node x.js"}, "mcp-bridge serve --port 8000 -- node x.js"},
-		{[]string{"--port", "1", "--stdio", `sh -c "echo 'a b'" x`, "--cors", "--healthEndpoint", "/h"}, `mcp-bridge serve --port 1 -- sh -c 'echo a b' x`},
+		{[]string{"--port", "1", "--stdio", `sh -c "echo 'a b'" x`, "--cors", "--healthEndpoint", "/h"}, `mcp-bridge serve --port 1 --allow-origin https://app.example -- sh -c 'echo a b' x`},
 		{[]string{"--stdio", "x", "--cors", "https://app.example", "--sessionTimeout", "60000", "--logLevel", "none", "--stateful"},
 			"mcp-bridge serve --port 8000 --allow-origin https://app.example --session-timeout 60s --log-level off -- x"},
 		{[]string{"--sse", "https://host/sse"}, "mcp-bridge connect https://host/sse"},

@@ -304,7 +304,11 @@ func (c *conn) replace(old, l *leg, open []*request, fault *httpdial.Fault) (ok 
 	c.leg = l
 	close(old.replaced)
 	c.wg.Go(func() { c.repeat(l, again) })
-	c.d.log().Info("the server does not speak "+old.transport.String(), "status", fault.Status, "next", l.transport.String())
+	tell := c.d.log().Info
+	if !l.opened { // at the beginning, where the transport that is found is told (found), or an error
+		tell = c.d.log().Debug
+	}
+	tell("the server does not speak "+old.transport.String(), "status", fault.Status, "next", l.transport.String())
 	return true, nil
 }
 

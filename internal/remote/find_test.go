@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,7 +9,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -178,6 +182,8 @@ func TestOnlyModes(t *testing.T) {
 
 // LE13: if the second transport is refused as well, the client hears of both,
 // the first one first; and it may try again.
+//
+// The log has the error, and not each attempt.
 func TestBothRefused(t *testing.T) {
 	for _, c := range []struct {
 		mode      Mode
@@ -196,10 +202,14 @@ func TestBothRefused(t *testing.T) {
 		t.Run(fmt.Sprint(c.mode, c.post, c.get), func(t *testing.T) {
 			s := newSite(t)
 			s.be(status(c.post), status(c.get))
-			d := &Dialer{URL: s.URL + "?key=secret", Options: Options{Mode: c.mode, NoRenew: true}}
+			var log attempts
+			d := &Dialer{URL: s.URL + "?key=secret", Options: Options{Mode: c.mode, NoRenew: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}}
 			conn := dial(t, d)
 			conn.send(initializeText)
 			conn.wantError("0", c.reason, c.words...)
+			if log.told.Load() {
+				t.Error("beside the error, the log tells of each attempt")
+			}
 			conn.send(initializeText)
 			if m := conn.answerTo("0"); !m.IsError() || strings.Contains(string(m.Bytes()), "secret") {
 				t.Errorf("received %s", m.Bytes())
@@ -209,6 +219,16 @@ func TestBothRefused(t *testing.T) {
 			conn.call("1", "tools/list")
 		})
 	}
+}
+
+// attempts is a log that notes whether it tells of attempts.
+type attempts struct{ told atomic.Bool }
+
+func (a *attempts) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("does not speak")) {
+		a.told.Store(true)
+	}
+	return len(line), nil
 }
 
 // What the server itself has said to initialize reaches the client as it is.
