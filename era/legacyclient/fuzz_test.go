@@ -3,6 +3,9 @@ package legacyclient
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +70,41 @@ t`))
 		}
 		filter.ServerEnded(now, nil, &out)
 	})
+}
+
+// TestSpoiled feeds the transcripts with messages that have odd values and members that stand twice, which changing bytes hardly
+// comes upon. Nothing may panic.
+func TestSpoiled(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no transcripts: %v", err)
+	}
+	var texts []string
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, strings.ReplaceAll(string(text), "\n  ", " "))
+	}
+	for seed := range uint64(6000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		p := newTranscript()
+		p.Discard()
+		for line := range strings.Lines(texts[r.IntN(len(texts))]) {
+			line = strings.TrimSpace(line)
+			if line == "" || line[0] == '#' || strings.HasPrefix(line, "->") || strings.HasPrefix(line, "dropped ") {
+				continue
+			}
+			p.Spoil = nil
+			if r.IntN(3) == 0 && strings.Contains(line, "->") {
+				p.Spoil = func(text string) string { return eratest.Spoil(r, text) }
+			}
+			_ = p.Line(line) // what comes of it is not what the transcript says
+			p.Discard()
+		}
+		p.F.ServerEnded(time.Time{}, nil, &era.Out{})
+	}
 }
 
 // FuzzModel plays a client and a server that choose what to do by the

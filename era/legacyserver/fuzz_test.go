@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/era/internal/eratest"
 	"github.com/mcp-bridge/mcp-bridge/era/internal/shape"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -57,6 +58,27 @@ func TestShuffled(t *testing.T) {
 		if t.Failed() {
 			t.Fatalf("seed %d:\n%s", seed, strings.Join(history, "\n"))
 		}
+	}
+}
+
+// TestSpoiled feeds the transcripts with messages that have odd values and members that stand twice, which changing bytes hardly
+// comes upon.
+func TestSpoiled(t *testing.T) {
+	texts, sealer := transcripts(t), testSealer(t)
+	for seed := range uint64(6000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		s := newFuzzed(t, sealer)
+		s.spoil = func(text string) string {
+			if r.IntN(3) == 0 {
+				return eratest.Spoil(r, text)
+			}
+			return text
+		}
+		text := texts[r.IntN(len(texts))]
+		for line := range strings.Lines(strings.ReplaceAll(text, "\n  ", " ")) {
+			s.line(strings.TrimSpace(line))
+		}
+		s.f.ServerEnded(s.now, errors.New("over"), &s.out)
 	}
 }
 
@@ -112,6 +134,7 @@ type fuzzed struct {
 	owed  map[jsonrpc.ID]int  // requests less answers
 	asked map[jsonrpc.ID]int  // questions less answers
 	quiet []jsonrpc.ID        // cancelled, or a listen: need not be answered
+	spoil func(text string) string
 }
 
 func (s *fuzzed) excused(id jsonrpc.ID) bool {
@@ -133,6 +156,9 @@ func (s *fuzzed) line(line string) {
 	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
 	text = strings.ReplaceAll(text, "$meta", `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+s.caps)
 	text = strings.ReplaceAll(text, "$1", s.state)
+	if s.spoil != nil {
+		text = s.spoil(text)
+	}
 	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
 		return

@@ -46,6 +46,9 @@ type Transcript struct {
 	// Expand replaces what stands for something else in a message. Nil: nothing does.
 	Expand func(text string) string
 
+	// Spoil changes a message before it is sent. Nil: nothing is changed.
+	Spoil func(text string) string
+
 	now   time.Time
 	out   era.Out // what has come of the last line and was not told yet
 	texts map[string]string
@@ -157,7 +160,11 @@ func (p *Transcript) Line(line string) error {
 
 // send hands the filter a message.
 func (p *Transcript) send(from, related, text string) error {
-	m, err := jsonrpc.Parse([]byte(p.text(text)))
+	text = p.text(text)
+	if p.Spoil != nil {
+		text = p.Spoil(text)
+	}
+	m, err := jsonrpc.Parse([]byte(text))
 	if err != nil {
 		return err
 	}

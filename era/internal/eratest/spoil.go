@@ -1,0 +1,58 @@
+package eratest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// place is where a value stands in a text.
+type place struct {
+	at, end int
+	object  int    // where the object begins that has it; -1: none does
+	key     string // in that object
+}
+
+// places appends where a value and those in it stand. value begins at at.
+func places(all []place, value []byte, at, object int, key string) []place {
+	all = append(all, place{at, at + len(value), object, key})
+	for m := range jsonrpc.Members(value) {
+		all = places(all, m.Value, at+m.At, at, m.Key)
+	}
+	for i, e := range jsonrpc.Elements(value) {
+		all = places(all, e, at+i, -1, "")
+	}
+	return all
+}
+
+// odd are values that stand where others are expected.
+var odd = []string{
+	`null`, `true`, `5`, `-1`, `1.5`, `1e999`, `""`, `"x"`, `[]`, `[{}]`, `["x","x"]`, `{}`, `"2025-11-25"`, `"2026-07-28"`, `"input_required"`, `"task"`,
+	`{"_meta":{},"_meta":{}}`, `{"requestId":1,"requestId":2}`, `{"progressToken":1,"progressToken":2}`, `{"method":"roots/list"}`, `{"code":1,"code":"x","message":"m"}`,
+	`"` + strings.Repeat("y", 1+jsonrpc.MaxName) + `"`,
+}
+
+// Spoil returns a JSON text with a value or two replaced by odd ones or by others of the text, or with members that stand twice.
+// It is no different for what is not JSON.
+func Spoil(r *rand.Rand, text string) string {
+	for range 1 + r.IntN(2) {
+		if !jsonrpc.Valid([]byte(text)) {
+			return text
+		}
+		all := places(nil, []byte(text), 0, -1, "")
+		p, other := all[r.IntN(len(all))], all[r.IntN(len(all))]
+		value := odd[r.IntN(len(odd))]
+		if r.IntN(3) == 0 {
+			value = text[other.at:other.end]
+		}
+		if p.object >= 0 && r.IntN(2) == 0 { // the member comes twice
+			first := slices.Concat([]byte{'{'}, jsonrpc.Quote(p.key), []byte{':'}, []byte(value), []byte{','})
+			text = text[:p.object] + string(first) + text[p.object+1:]
+			continue
+		}
+		text = text[:p.at] + value + text[p.end:]
+	}
+	return text
+}
