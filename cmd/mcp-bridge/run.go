@@ -13,9 +13,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/eventlog"
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
@@ -141,7 +141,7 @@ func commandNames() []string {
 // didYouMean is what is added to the complaint about a name that is none of
 // known: which was meant, if that can be guessed. prefix stands in front of all of known.
 func didYouMean(prefix, name string, known []string) string {
-	similar := config.Suggest(name, known)
+	similar := nearest.To(name, known)
 	if similar == "" && len(name) > 2 { // the beginning of one, and of no other
 		starts := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, name) })
 		if len(starts) == 1 {

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // A Config is what a file says.
@@ -187,7 +189,7 @@ func (c *Config) Server(name string) (Server, error) {
 		}
 		names[i] = s.Name
 	}
-	switch similar := Suggest(name, names); {
+	switch similar := nearest.To(name, names); {
 	case len(names) == 0:
 		return Server{}, fmt.Errorf("there is no server %s: the file has none at all", quote(name))
 	case similar != "":

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // aliases are the keys of a server by what they mean. Clients have different
@@ -99,15 +101,15 @@ func (p *parser) foreign(m member) {
 		p.errorf(m.at, `%s belongs into "mcp-bridge": {%s: ...}`, m.what, m.what)
 		return
 	}
-	if meaning := misnamed[normalizedName(m.key)]; meaning != "" {
+	if meaning := misnamed[nearest.Normalize(m.key)]; meaning != "" {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, meaning)
 		return
 	}
-	if similar := Suggest(m.key, append(slices.Sorted(maps.Keys(aliases)), bridgeKey)); similar != "" {
+	if similar := nearest.To(m.key, append(slices.Sorted(maps.Keys(aliases)), bridgeKey)); similar != "" {
 		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, similar)
 		return
 	}
-	if similar := Suggest(m.key, settingNames()); similar != "" {
+	if similar := nearest.To(m.key, settingNames()); similar != "" {
 		p.errorf(m.at, `%s is not known here: did you mean "mcp-bridge": {%q: ...}?`, m.what, similar)
 		return
 	}

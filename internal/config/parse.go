@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // A parser reads one file and collects what is wrong with it.
@@ -161,7 +163,7 @@ func (p *parser) file(root hujson.Value) {
 			p.servers(m)
 		case slices.Contains(clientTopKeys, m.key):
 			p.notef(m.at, "%s is for a client, and ignored here", m.what)
-		case Suggest(m.key, slices.Concat(serverKeys, []string{bridgeKey})) != "":
+		case nearest.To(m.key, slices.Concat(serverKeys, []string{bridgeKey})) != "":
 			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{bridgeKey})))
 		default:
 			p.notef(m.at, "%s is not known here, and ignored", m.what)
@@ -185,7 +187,7 @@ func (p *parser) daemon(top member) {
 		return
 	}
 	for _, m := range all {
-		switch flag := daemonFlags[normalizedName(m.key)]; {
+		switch flag := daemonFlags[nearest.Normalize(m.key)]; {
 		case m.key == "defaults":
 			if all, ok := p.fixed(m.value, m.what); ok {
 				for _, m := range all {
@@ -239,7 +241,7 @@ var daemonFlags = map[string]string{
 
 // meant returns the end of a message: what was probably meant.
 func (p *parser) meant(key string, known []string) string {
-	if similar := Suggest(key, known); similar != "" {
+	if similar := nearest.To(key, known); similar != "" {
 		return fmt.Sprintf(": did you mean %q?", similar)
 	}
 	return ": remove it"

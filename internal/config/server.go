@@ -10,6 +10,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // A draft is a server while it is read.
@@ -148,7 +149,7 @@ func (p *parser) kind(d *draft) {
 	if !ok {
 		return
 	}
-	if d.kind = kinds[normalizedName(text)]; d.kind == "" {
+	if d.kind = kinds[nearest.Normalize(text)]; d.kind == "" {
 		if slices.Contains(modes, text) {
 			p.errorf(m.at, `this belongs into "mcp-bridge": {"transport": %q}`, text)
 			return

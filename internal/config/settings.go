@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // A setting is one key of "defaults" and of each server's "mcp-bridge", and all that is
@@ -153,7 +155,7 @@ func (p *parser) setting(s *Settings, m member) {
 		p.errorf(m.at, `%s is not for all servers: put it into the "mcp-bridge" of one`, m.what)
 		return
 	}
-	if similar := Suggest(m.key, settingNames()); similar == "" && aliases[m.key] != "" {
+	if similar := nearest.To(m.key, settingNames()); similar == "" && aliases[m.key] != "" {
 		p.errorf(m.at, `%s belongs to the server itself, beside "mcp-bridge"`, m.what)
 		return
 	}

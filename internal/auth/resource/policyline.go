@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
-	"github.com/mcp-bridge/mcp-bridge/internal/config"
+	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
 // A PolicyError says which line of a policy is wrong, and what to write instead.
@@ -120,7 +120,7 @@ func checkMethod(method string) error {
 		return fmt.Errorf("a method is missing behind the word %s: write %s METHOD -> SCOPE", ownMethod, ownMethod)
 	}
 	what := fmt.Sprintf("%.100q is no method that clients send", method)
-	meant := config.Suggest(method, methods)
+	meant := nearest.To(method, methods)
 	switch {
 	case strings.Contains(method, "*"):
 		return errors.New(what + ": write a line for each method, or * for all; only what a message names may be a pattern")

@@ -1,0 +1,52 @@
+// Package nearest finds the word that somebody has most likely meant.
+package nearest
+
+import "strings"
+
+// To returns which of known was most likely meant by name, which is none of
+// them, or "".
+func To(name string, known []string) string {
+	if len(name) > 100 {
+		return ""
+	}
+	name = Normalize(name)
+	best, least := "", 1+max(1, len(name)/4)
+	for _, k := range known {
+		if d := distance(name, Normalize(k)); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// Normalize returns a name without what people spell in different ways.
+func Normalize(name string) string {
+	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(name))
+}
+
+// distance is the number of letters to insert, delete, replace or exchange
+// with their neighbour that makes b of a.
+func distance(a, b string) int {
+	s, t := []rune(a), []rune(b)
+	rows := make([][]int, len(s)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(t)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(s); i++ {
+		for j := 1; j <= len(t); j++ {
+			replaced := rows[i-1][j-1]
+			if s[i-1] != t[j-1] {
+				replaced++
+			}
+			rows[i][j] = min(replaced, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && s[i-1] == t[j-2] && s[i-2] == t[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(s)][len(t)]
+}
