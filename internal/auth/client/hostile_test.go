@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
 // TestSignInAgainAndAgain: a server that takes nothing, or always wants more, does not open a browser for each
@@ -222,7 +223,7 @@ func TestEnterpriseClient(t *testing.T) {
 	asked := false
 	e := Enterprise{
 		IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "me", Method: auth.MethodNone},
-		IDToken: func(context.Context) (string, error) { return "id-canary", nil },
+		IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil },
 		HTTP: &http.Client{Transport: wire{"idp.test": http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			asked = true
 			w.json(rw, 200, map[string]string{"access_token": "assertion-canary", "token_type": "N_A", "issued_token_type": auth.TypeIDJAG})

@@ -2,12 +2,8 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
@@ -22,19 +18,22 @@ func (ClientCredentials) token(ctx context.Context, m machineRequest) (auth.Toke
 	return m.caller.Token(ctx, m.server, m.client, auth.ClientCredentials(m.resource, m.scopes), m.prover)
 }
 
-// JWTBearer is a Machine that has an assertion of somebody else in a file, such as the identity of a
-// workload (RFC 7523, 2.1). The file is read at each use. An assertion that is refused is not tried
-// again, nor is another grant.
-type JWTBearer struct{ File string }
+// JWTBearer is a Machine that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). An
+// assertion that is refused is not tried again, nor is another grant.
+type JWTBearer struct {
+	Name string // what the assertion is known by, such as its file
+	// Assertion returns it. It is called at each use, with the credential locked: it must not wait.
+	Assertion func() (tokenstore.Secret, error)
+}
 
-func (j JWTBearer) identity() string { return "jwt-bearer " + j.File }
+func (j JWTBearer) identity() string { return "jwt-bearer " + j.Name }
 
 func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, error) {
-	assertion, err := readSecret(j.File)
+	assertion, err := j.Assertion()
 	if err != nil {
 		return auth.Token{}, err
 	}
-	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(assertion, m.resource, m.scopes), m.prover)
+	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(assertion.Reveal(), m.resource, m.scopes), m.prover)
 }
 
 // Enterprise is a Machine for a server whose company decides who may use it: an id token of the company's identity
@@ -46,22 +45,17 @@ type Enterprise struct {
 	// HTTP makes the requests to it: the user has named it, so it may be where the MCP server may not lead to.
 	// nil: as for that.
 	HTTP *http.Client
-	// IDToken returns the id token of the person. It is called at each use.
-	IDToken func(ctx context.Context) (string, error)
+	// IDToken returns the id token of the person. It is called at each use, with the credential locked: it must not wait.
+	IDToken func() (tokenstore.Secret, error)
 	// Secret returns that of Client, as it is now, and beside an error what it was before. It is called at each use.
 	// nil: Client has it.
 	Secret func() (tokenstore.Secret, error)
 }
 
-// IDTokenFile returns an Enterprise.IDToken that reads a file.
-func IDTokenFile(path string) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) { return readSecret(path) }
-}
-
 func (e Enterprise) identity() string { return "enterprise " + e.IDP.Issuer + " " + e.Client.ID }
 
 func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, error) {
-	id, err := e.IDToken(ctx)
+	id, err := e.IDToken()
 	if err != nil {
 		return auth.Token{}, err
 	}
@@ -81,7 +75,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 		}
 	}
 	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.Exchange{
-		Subject: id, SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
+		Subject: id.Reveal(), SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)
 	if err != nil {
@@ -91,25 +85,4 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 		return auth.Token{}, &Permanent{What: "the identity provider gave no identity assertion", Err: fmt.Errorf("it issued a token of the type %.100q", t.Issued)}
 	}
 	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(t.Access, m.resource, m.scopes), m.prover)
-}
-
-// maxSecret bounds a file with a secret.
-const maxSecret = 64 << 10
-
-// readSecret reads a file with one secret.
-func readSecret(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	text := strings.TrimSpace(string(data))
-	switch {
-	case err != nil:
-		return "", err
-	case text == "" || len(data) > maxSecret:
-		return "", errors.New(path + " is empty, or larger than 64 KiB")
-	}
-	return text, nil
 }

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -9,8 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,13 +73,12 @@ func TestRotatedSecret(t *testing.T) {
 	})
 }
 
-// TestJWTBearer: the file is read at each use; what is refused is not tried again at once.
+// TestJWTBearer: the assertion is asked for at each use; what is refused is not tried again at once.
 func TestJWTBearer(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		file := filepath.Join(t.TempDir(), "assertion")
-		bridgetest.Must(t, os.WriteFile(file, []byte("one-canary\n"), 0o600))
+		now := "one-canary"
 		o := w.options()
-		o.Machine = JWTBearer{file}
+		o.Machine = JWTBearer{"file", func() (tokenstore.Secret, error) { return tokenstore.NewSecret(now), nil }}
 		c := w.credential(t, o)
 		w.then("/token", answer(400, `{"error":"invalid_grant"}`))
 		for range 4 {
@@ -92,7 +88,7 @@ func TestJWTBearer(t *testing.T) {
 			}
 		}
 		w.wantCount(t, "/token", 1)
-		bridgetest.Must(t, os.WriteFile(file, []byte("two-canary\n"), 0o600))
+		now = "two-canary"
 		time.Sleep(maxPause)
 		w.wantServed(t, c)
 		w.wantCount(t, "/token", 2)
@@ -110,11 +106,10 @@ func TestEnterprise(t *testing.T) {
 		idp := newFake("https://idp.test", "")
 		w.wire["idp.test"] = idp
 		idp.then("/token", answer(200, `{"access_token":"jag-canary","token_type":"N_A","issued_token_type":"`+auth.TypeIDJAG+`"}`))
-		file := filepath.Join(t.TempDir(), "id")
-		bridgetest.Must(t, os.WriteFile(file, []byte("id-canary"), 0o600))
 		o := w.options()
 		o.Proof = withSecret
-		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"}, IDToken: IDTokenFile(file)}
+		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
+			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		w.wantServed(t, w.credential(t, o))
 		x, j := idp.forms[0], w.forms[0]
 		if x.Get("subject_token") != "id-canary" || x.Get("audience") != testIssuer || x.Get("resource") != testServer || x.Get("requested_token_type") != auth.TypeIDJAG {
@@ -183,7 +178,7 @@ func TestEnterpriseOther(t *testing.T) {
 		idp.then("/token", answer(200, `{"access_token":"at-canary","token_type":"Bearer","issued_token_type":"`+auth.TypeAccessToken+`"}`))
 		o := w.options()
 		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
-			IDToken: func(context.Context) (string, error) { return "id-canary", nil }}
+			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		_, _, err := w.post(t, w.credential(t, o))
 		if _, ok := errors.AsType[*Permanent](err); !ok {
 			t.Errorf("the error is %v", err)

@@ -120,7 +120,8 @@ func (s Settings) machine() (client.Machine, error) {
 	case ClientCredentials:
 		return client.ClientCredentials{}, nil
 	case JWTBearer:
-		return client.JWTBearer{File: s.AssertionFile}, nil
+		assertion, err := assertionIn("assertion-file", s.AssertionFile)
+		return client.JWTBearer{Name: s.AssertionFile, Assertion: assertion}, err
 	case Enterprise:
 		secret := func() (tokenstore.Secret, error) { return s.IDP.ClientSecret, nil }
 		if s.IDP.SecretFile != "" {
@@ -129,6 +130,10 @@ func (s Settings) machine() (client.Machine, error) {
 				return nil, err
 			}
 			secret = file.now
+		}
+		id, err := assertionIn("id-token-file", s.IDP.IDTokenFile)
+		if err != nil {
+			return nil, err
 		}
 		own, err := s.http(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
 		if err != nil {
@@ -139,7 +144,7 @@ func (s Settings) machine() (client.Machine, error) {
 			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, Token: s.IDP.TokenURL},
 			Client:  auth.Client{ID: s.IDP.ClientID},
 			Secret:  secret,
-			IDToken: client.IDTokenFile(s.IDP.IDTokenFile),
+			IDToken: id,
 		}, nil
 	}
 	return nil, nil
@@ -166,11 +171,34 @@ func readFile(flag, path string) ([]byte, error) {
 
 // secretIn reads a file with one line, a secret, for the first time.
 func secretIn(flag, path string) (*secretFile[tokenstore.Secret], error) {
-	return openSecretFile(flag, path, func(text []byte) (tokenstore.Secret, error) {
+	return openSecretFile(flag, path, lineOf(flag, path))
+}
+
+// assertionIn returns what reads a file with one line that is valid for a short time: where it cannot be read now, what it had
+// before does not count. Only what can be read once, such as a pipe, is read at the beginning, and may not come later.
+func assertionIn(flag, path string) (func() (tokenstore.Secret, error), error) {
+	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: lineOf(flag, path)}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		if f, err = secretIn(flag, path); err != nil {
+			return nil, err
+		}
+	}
+	return func() (tokenstore.Secret, error) {
+		line, err := f.now()
+		if err != nil {
+			return tokenstore.Secret{}, err
+		}
+		return line, nil
+	}, nil
+}
+
+// lineOf returns what takes the line out of a file that has one.
+func lineOf(flag, path string) func([]byte) (tokenstore.Secret, error) {
+	return func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))
 		if line == "" || strings.ContainsAny(line, "\r\n\x00") {
 			return tokenstore.Secret{}, fmt.Errorf("--%s %s: it should have one line, the secret", flag, path)
 		}
 		return tokenstore.NewSecret(line), nil
-	})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
@@ -58,6 +59,43 @@ func TestSecretPipe(t *testing.T) {
 	for range 2 {
 		if secret, _, err := proof(); secret.Reveal() != "hush" || err != nil {
 			t.Errorf("the secret is %q, error %v", secret.Reveal(), err)
+		}
+	}
+}
+
+// An assertion is read at each use, and what it was before does not count; a pipe is read at the beginning, not when the
+// assertion is used, as somebody may wait for that.
+func TestAssertion(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "assertion")
+	read, err := assertionIn("assertion-file", path)
+	bridgetest.Must(t, err)
+	if _, err := read(); err == nil {
+		t.Error("a file that is not there was read")
+	}
+	for _, text := range []string{"one\n", "two"} {
+		bridgetest.Must(t, os.WriteFile(path, []byte(text), 0o600))
+		if got, err := read(); err != nil || got.Reveal() != strings.TrimSpace(text) {
+			t.Errorf("it is %q, error %v; want %q", got.Reveal(), err, text)
+		}
+	}
+	bridgetest.Must(t, os.Remove(path))
+	if got, err := read(); err == nil || !got.IsZero() {
+		t.Errorf("it is %q, though the file has gone", got.Reveal())
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	r, w, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer r.Close()
+	_, err = w.WriteString("piped")
+	bridgetest.Must(t, err)
+	bridgetest.Must(t, w.Close())
+	read, err = assertionIn("assertion-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
+	bridgetest.Must(t, err)
+	for range 2 {
+		if got, err := read(); err != nil || got.Reveal() != "piped" {
+			t.Errorf("it is %q, error %v", got.Reveal(), err)
 		}
 	}
 }
