@@ -204,7 +204,7 @@ mcp-bridge record FILE -- mcp-bridge demo`)
 
 // hosts serves the hosts of the examples over TLS: an identity provider, and one with an MCP server, which may want a sign-in.
 func (w *world) hosts(signIn bool) {
-	w.ids = issuerAt(w.t, "https://id.example.com")
+	w.ids = &issuer{authtest.IssuerAt(w.t, "https://id.example.com")}
 	var server http.Handler = authtest.At("https://mcp.example.com")
 	if !signIn {
 		env := []string{"XDG_RUNTIME_DIR=" + w.t.TempDir()} // it is elsewhere: trace does not find it
@@ -278,7 +278,9 @@ func (w *world) run(text, stdin string) (status int, out, log string) {
 	w.t.Helper()
 	out, log, to := w.redirections(stdin)
 	status = w.tell("{ " + text + "\n} " + to + "\necho $? >&3\n")
-	return status, harness.ReadFile(w.t, out), harness.ReadFile(w.t, log)
+	out, log = harness.ReadFile(w.t, out), harness.ReadFile(w.t, log)
+	harness.Keep("log of "+text, log)
+	return status, out, log
 }
 
 // start starts a line beside the shell. It is one command: nothing is between the shell and it.
@@ -300,6 +302,7 @@ func (w *world) end(j *job, ask bool) {
 	if status := w.tell(fmt.Sprintf("wait %d\necho $? >&3\n", j.pid)); status != 0 && !strings.HasPrefix(j.text, "curl ") {
 		w.t.Errorf("%s: status %d\n%s", j.text, status, harness.ReadFile(w.t, j.log))
 	}
+	harness.Keep("log of "+j.text, harness.ReadFile(w.t, j.log))
 	w.jobs = slices.DeleteFunc(w.jobs, func(other *job) bool { return other == j })
 }
 

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // protected starts a bridge that accepts the access tokens of an issuer.
 func protected(t testing.TB, i *issuer, flags ...string) *server {
 	t.Helper()
-	return serve(t, append([]string{"--oidc-issuer", i.url, "--public-url", publicURL, "--require-scope", "mcp"}, flags...))
+	return serve(t, append([]string{"--oidc-issuer", i.URL, "--public-url", publicURL, "--require-scope", "mcp"}, flags...))
 }
 
 // TestServeAccessTokens: a client with an access token has every transport; one without is told where
@@ -30,7 +31,7 @@ func TestServeAccessTokens(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "stdin")
 	config := filepath.Join(t.TempDir(), "servers.json")
 	writeFile(t, config, fmt.Sprintf(`{"mcpServers":{"one":{"command":%s,"args":["-record",%s]}}}`, quote(childBin), quote(record)))
-	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--config", config, "--oidc-issuer", i.url, "--public-url", publicURL+"/tools",
+	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--config", config, "--oidc-issuer", i.URL, "--public-url", publicURL+"/tools",
 		"--require-scope", "mcp", "--token-file", tokenFile(t, "ann "+annToken), "--log-level", "trace")
 	one := newSite(t, "http://"+s.host()).at("/servers/one")
 	resource := publicURL + "/tools/servers/one"
@@ -50,13 +51,13 @@ func TestServeAccessTokens(t *testing.T) {
 		"neighbour's audience": {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"aud": publicURL + "/tools/servers/two/mcp"}))}}},
 		"slash at the end":     {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"aud": resource + "/mcp/"}))}}},
 		"expired":              {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"exp": time.Now().Add(-31 * time.Second).Unix()}))}}},
-		"id token":             {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.sign(`{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, i.claims("bob", for_(nil)))}}},
+		"id token":             {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.Sign(`{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, i.claims("bob", for_(nil)))}}},
 		"20 KB":                {401, "invalid_token", http.Header{"Authorization": {"Bearer " + strings.Repeat("a", 20<<10)}}},
 		"a key, plain":         {401, "invalid_token", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"cnf": map[string]any{"jkt": "x"}}))}}},
 		"two tokens":           {400, "invalid_request", http.Header{"Authorization": {"Bearer " + good, "Bearer " + good}}},
 		"no scope":             {403, "insufficient_scope", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"scope": "other"}))}}},
 	}
-	for what, token := range i.forged(i.claims("bob", for_(nil))) {
+	for what, token := range i.Forged(i.claims("bob", for_(nil))) {
 		bad[what] = badInput{401, "invalid_token", http.Header{"Authorization": {"Bearer " + token}}}
 	}
 	for what, c := range bad {
@@ -84,7 +85,7 @@ func TestServeAccessTokens(t *testing.T) {
 			t.Errorf("the list of servers: %v, want %d", got, want)
 		}
 	}
-	if n := i.count("/forged"); n > 0 {
+	if n := i.Count("/forged"); n > 0 {
 		t.Errorf("%d requests for keys that a token names", n)
 	}
 	if read := harness.ReadFile(t, record); read != "" {
@@ -101,7 +102,7 @@ func TestServeAccessTokens(t *testing.T) {
 			Resource             string
 			AuthorizationServers []string `json:"authorization_servers"`
 		}
-		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || doc.Resource != resource+"/mcp" || len(doc.AuthorizationServers) != 1 || doc.AuthorizationServers[0] != i.url {
+		if err := json.Unmarshal([]byte(got.body), &doc); err != nil || doc.Resource != resource+"/mcp" || len(doc.AuthorizationServers) != 1 || doc.AuthorizationServers[0] != i.URL {
 			t.Errorf("metadata at %s: %v", place, got)
 		}
 	}
@@ -156,23 +157,23 @@ func TestServeScopes(t *testing.T) {
 func TestServeIntrospection(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
-	i.opaque["opaque-token-of-bob"] = i.claims("bob", map[string]any{"active": true})
+	i.Opaque["opaque-token-of-bob"] = i.claims("bob", map[string]any{"active": true})
 	secret := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, secret, introspectSecret+"\n")
-	s := protected(t, i, "--introspect", i.url+"/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret, "--log-level", "trace")
+	writeFile(t, secret, authtest.IntrospectSecret+"\n")
+	s := protected(t, i, "--introspect", i.URL+"/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret, "--log-level", "trace")
 	mustAnswer(t, s.site().bearer("opaque-token-of-bob").mustOpen(t, "mcp"), ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping)
 	if got := s.site().bearer("opaque-token-of-eve").ask(t, "POST", "/mcp", ping, nil); got.status != http.StatusUnauthorized {
 		t.Errorf("a token that is not active: %v", got)
 	}
 	writeFile(t, secret, "another secret\n")
-	i.set(func() { i.opaque["new"] = i.claims("bob", map[string]any{"active": true}) })
+	i.Set(func() { i.Opaque["new"] = i.claims("bob", map[string]any{"active": true}) })
 	got := s.site().bearer("new").ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("the endpoint refuses us: %v", got)
 	}
 	s.waitLog(regexp.MustCompile("access tokens cannot be verified now"))
-	for _, text := range []string{introspectSecret, "another secret", "opaque-token-of"} {
+	for _, text := range []string{authtest.IntrospectSecret, "another secret", "opaque-token-of"} {
 		if strings.Contains(s.Log(), text) {
 			t.Errorf("%q is in the log", text)
 		}
@@ -185,15 +186,15 @@ func TestServeProviderStopped(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	s := protected(t, i)
-	i.set(func() { i.down = true })
+	i.Set(func() { i.Down = true })
 	got := s.site().bearer(i.token("bob", nil)).ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %v", got)
 	}
-	i.set(func() { i.down = false })
+	i.Set(func() { i.Down = false })
 	s = protected(t, i)
 	c := s.site().bearer(i.token("bob", nil)).mustOpen(t, "mcp")
-	i.set(func() { i.down = true; clear(i.asked) })
+	i.Set(func() { i.Down = true; clear(i.Asked) })
 	mustAnswer(t, c, ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping) // one that was not seen before
 	stranger := s.site()
@@ -210,7 +211,7 @@ func TestServeProviderStopped(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	if n, most := i.count("/jwks"), 1+int(took/(30*time.Second)); n > most { // one in 30 seconds
+	if n, most := i.Count("/jwks"), 1+int(took/(30*time.Second)); n > most { // one in 30 seconds
 		t.Errorf("%d requests with random key ids made %d requests for keys in %v; want at most %d", many, n, took, most)
 	}
 }

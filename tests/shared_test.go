@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -40,10 +41,10 @@ func principals(t testing.TB, access bool) (flags []string, tokens [2]string) {
 	}
 	i := newIssuer(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, secret, introspectSecret)
+	writeFile(t, secret, authtest.IntrospectSecret)
 	flags = []string{
-		"--oidc-issuer", i.url, "--public-url", publicURL,
-		"--introspect", i.url + "/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret,
+		"--oidc-issuer", i.URL, "--public-url", publicURL,
+		"--introspect", i.URL + "/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret,
 	}
 	return flags, [2]string{i.token("ann", nil), i.token("bob", nil)}
 }

@@ -3,6 +3,7 @@
 package authtest
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -140,7 +141,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/authorize":
 		s.authorize(w, r)
 	case path == "/device":
-		reply(w, 200, map[string]any{"device_code": "device-canary", "user_code": "WDJB-MJHT", "verification_uri": s.base + "/activate", "expires_in": 600, "interval": 1})
+		reply(w, 200, map[string]any{"device_code": secret("device-canary-" + rand.Text()), "user_code": "WDJB-MJHT", "verification_uri": s.base + "/activate", "expires_in": 600, "interval": 1})
 	case path == "/token":
 		s.token(w, form)
 	case path == "/revoke":
@@ -159,6 +160,7 @@ func reply(w http.ResponseWriter, status int, v any) {
 
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	secret(token)
 	if !s.valid[token] {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.base+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
@@ -202,7 +204,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		back.Set("error", "access_denied")
 	} else {
 		s.issued++
-		code := fmt.Sprintf("code-canary-%d", s.issued)
+		code := secret(fmt.Sprintf("code-canary-%d-%s", s.issued, rand.Text()))
 		s.codes[code], s.more[code] = true, hasMore(q.Get("scope"))
 		back.Set("code", code)
 	}
@@ -212,6 +214,9 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 func hasMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
 
 func (s *Server) token(w http.ResponseWriter, form url.Values) {
+	for _, name := range []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"} {
+		secret(form.Get(name))
+	}
 	if grant := form.Get("grant_type"); grant == "authorization_code" {
 		if !s.codes[form.Get("code")] || form.Get("code_verifier") == "" {
 			reply(w, 400, map[string]any{"error": "invalid_grant"})
@@ -220,8 +225,8 @@ func (s *Server) token(w http.ResponseWriter, form url.Values) {
 		delete(s.codes, form.Get("code"))
 	}
 	s.issued++
-	access := fmt.Sprintf("access-canary-%d", s.issued)
+	access := secret(fmt.Sprintf("access-canary-%d-%s", s.issued, rand.Text()))
 	s.more[access] = s.more[form.Get("code")]
 	s.valid[access] = true
-	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": fmt.Sprintf("refresh-canary-%d", s.issued), "scope": "tools"})
+	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": secret(fmt.Sprintf("refresh-canary-%d-%s", s.issued, rand.Text())), "scope": "tools"})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 )
 
 // unread is a body that nobody may read.
@@ -38,35 +39,35 @@ func badCases(t *testing.T, as *provider) []badCase {
 	b64 := base64.RawURLEncoding.EncodeToString
 	good := toJSON(t, as.claims(nil))
 	claims := func(change map[string]any) func(*http.Request) { return bearer(as.token(t, change)) }
-	other := newKey(t)
-	point, _ := as.key.PublicKey.Bytes()
+	other := authtest.NewKey(t)
+	point, _ := as.Key.PublicKey.Bytes()
 	input := b64([]byte(`{"alg":"HS256","kid":"k1"}`)) + "." + b64([]byte(good))
 	mac := hmac.New(sha256.New, point)
 	mac.Write([]byte(input))
-	embedded := toJSON(t, map[string]any{"alg": "ES256", "kid": "k1", "jwk": jwk(t, other, "k1"), "jku": as.url + "/other"})
+	embedded := toJSON(t, map[string]any{"alg": "ES256", "kid": "k1", "jwk": authtest.JWK(other, "k1"), "jku": as.URL + "/other"})
 	return []badCase{
 		{"nothing", missing, func(*http.Request) {}},
 		{"other scheme", missing, func(r *http.Request) { r.SetBasicAuth("a", "b") }},
 		{"alg none", badToken, bearer(b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(good)) + ".")},
-		{"alg none with a signature", badToken, bearer(signText(t, as.key, `{"alg":"none","kid":"k1"}`, good))},
+		{"alg none with a signature", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"none","kid":"k1"}`, good))},
 		{"HS256 with the public key", badToken, bearer(input + "." + b64(mac.Sum(nil)))},
-		{"embedded jwk and jku", badToken, bearer(signText(t, other, embedded, good))},
-		{"crit", badToken, bearer(signText(t, as.key, `{"alg":"ES256","kid":"k1","crit":["exp"],"exp":1}`, good))},
-		{"claim twice", badToken, bearer(signText(t, as.key, header, strings.Replace(good, `"sub":`, `"sub":"eve","sub":`, 1)))},
-		{"id token by typ", badToken, bearer(signText(t, as.key, `{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, good))},
+		{"embedded jwk and jku", badToken, bearer(authtest.SignText(t, other, embedded, good))},
+		{"crit", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","crit":["exp"],"exp":1}`, good))},
+		{"claim twice", badToken, bearer(authtest.SignText(t, as.Key, header, strings.Replace(good, `"sub":`, `"sub":"eve","sub":`, 1)))},
+		{"id token by typ", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, good))},
 		{"id token", badToken, claims(map[string]any{"at_hash": "x"})},
 		{"neighbour's audience", badToken, claims(map[string]any{"aud": public + "/other"})},
 		{"slash at the end", badToken, claims(map[string]any{"aud": audience + "/"})},
 		{"upper case", badToken, claims(map[string]any{"aud": strings.ToUpper(audience)})},
 		{"no audience", badToken, claims(map[string]any{"aud": nil})},
 		{"other issuer", badToken, claims(map[string]any{"iss": "https://other.example"})},
-		{"issuer with a slash", badToken, claims(map[string]any{"iss": as.url + "/"})},
+		{"issuer with a slash", badToken, claims(map[string]any{"iss": as.URL + "/"})},
 		{"expired a second past the skew", badToken, claims(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})},
 		{"no end", badToken, claims(map[string]any{"exp": nil})},
 		{"not yet", badToken, claims(map[string]any{"nbf": start.Add(31 * time.Second).Unix()})},
 		{"nobody", badToken, claims(map[string]any{"sub": nil, "client_id": nil})},
-		{"other key", badToken, bearer(signText(t, other, header, good))},
-		{"unknown key", badToken, bearer(signText(t, other, `{"alg":"ES256","kid":"k2"}`, good))},
+		{"other key", badToken, bearer(authtest.SignText(t, other, header, good))},
+		{"unknown key", badToken, bearer(authtest.SignText(t, other, `{"alg":"ES256","kid":"k2"}`, good))},
 		{"no signature", badToken, bearer(b64([]byte(header)) + "." + b64([]byte(good)) + ".")},
 		{"opaque", badToken, bearer("abcdefghijklmnop")},
 		{"no token", badToken, func(r *http.Request) { r.Header.Set("Authorization", "Bearer") }},
@@ -178,12 +179,12 @@ func TestRandomKeyIDs(t *testing.T) {
 		}
 	}
 	many(0)
-	if n := as.count("/jwks"); n != 1 {
+	if n := as.Count("/jwks"); n != 1 {
 		t.Errorf("%d fetches at first", n)
 	}
 	clock.add(31 * time.Second)
 	many(10_000)
-	if n := as.count("/jwks"); n != 2 {
+	if n := as.Count("/jwks"); n != 2 {
 		t.Errorf("%d fetches, 30 seconds later", n)
 	}
 }
@@ -195,20 +196,20 @@ func TestProviderStopped(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	long := map[string]any{"exp": start.Add(48 * time.Hour).Unix()}
 	seen := as.token(t, long)
-	as.set(func() { as.down = true })
+	as.Set(func() { as.Down = true })
 	r := request(http.MethodPost, "/mcp", "Bearer "+seen)
 	if code, h := status(p, r); code != 503 || h.Get("Retry-After") == "" || h.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %d %v", code, h)
 	}
-	as.set(func() { as.down = false })
+	as.Set(func() { as.Down = false })
 	clock.add(6 * time.Second)
 	want(t, p, "Bearer "+seen, 200)
-	as.set(func() { as.down = true })
+	as.Set(func() { as.Down = true })
 	for range 20 {
 		clock.add(time.Hour)
 		want(t, p, "Bearer "+seen, 200)
 		want(t, p, "Bearer "+as.token(t, map[string]any{"exp": start.Add(48 * time.Hour).Unix(), "sub": "bob"}), 200)
-		want(t, p, "Bearer "+signText(t, as.key, `{"alg":"ES256","kid":"new"}`, toJSON(t, as.claims(long))), 503)
+		want(t, p, "Bearer "+authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"new"}`, toJSON(t, as.claims(long))), 503)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestKeyWithdrawn(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	token := as.token(t, nil)
 	want(t, p, "Bearer "+token, 200)
-	as.set(func() { as.jwks = map[string]any{"keys": []any{jwk(t, newKey(t), "k2")}} })
+	as.Set(func() { as.JWKS = map[string]any{"keys": []any{authtest.JWK(authtest.NewKey(t), "k2")}} })
 	clock.add(16 * time.Minute)
 	want(t, p, "Bearer "+token, 401)
 }

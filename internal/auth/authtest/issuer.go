@@ -1,0 +1,214 @@
+package authtest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// IntrospectSecret is that of the client "bridge", which may ask an Issuer about tokens.
+const IntrospectSecret = "introspection-s3cret-of-the-bridge"
+
+// An Issuer is an authorization server with one key, whose access tokens the test makes. Its methods may be called
+// concurrently.
+type Issuer struct {
+	URL    string
+	Key    *ecdsa.PrivateKey // with the id k1
+	Client *http.Client      // for requests to it; nil if somebody else serves it
+
+	// These are changed in Set.
+	Down   bool                      // answers nothing but 502
+	JWKS   any                       // its keys; nil: Key
+	Opaque map[string]map[string]any // what introspection says of tokens
+	Asked  map[string]int            // requests by path
+
+	t  testing.TB
+	mu sync.Mutex
+}
+
+// NewIssuer starts an Issuer, which ends with the test.
+func NewIssuer(t testing.TB) *Issuer {
+	t.Helper()
+	i := IssuerAt(t, "")
+	s := httptest.NewServer(i)
+	i.URL, i.Client = s.URL, s.Client()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return i
+}
+
+// IssuerAt returns an Issuer that somebody else serves at this URL.
+func IssuerAt(t testing.TB, url string) *Issuer {
+	t.Helper()
+	secret(IntrospectSecret)
+	return &Issuer{t: t, URL: url, Key: NewKey(t), Asked: map[string]int{}, Opaque: map[string]map[string]any{}}
+}
+
+// NewKey returns a key for ES256.
+func NewKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	return key
+}
+
+// JWK returns a public key as JSON has it; kid "": it has no name.
+func JWK(key *ecdsa.PrivateKey, kid string) map[string]any {
+	point, err := key.PublicKey.Bytes()
+	if err != nil {
+		panic(err)
+	}
+	m := map[string]any{"kty": "EC", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}
+	if kid != "" {
+		m["kid"] = kid
+	}
+	return m
+}
+
+func b64[T []byte | string](text T) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
+// ServeHTTP implements http.Handler.
+func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.Asked[r.URL.Path]++
+	if i.Down {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	switch r.URL.Path {
+	case "/.well-known/oauth-authorization-server":
+		reply(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks"})
+	case "/jwks":
+		keys := i.JWKS
+		if keys == nil {
+			keys = map[string]any{"keys": []any{JWK(i.Key, "k1")}}
+		}
+		reply(w, 200, keys)
+	case "/introspect":
+		token := secret(r.FormValue("token"))
+		if id, given, _ := r.BasicAuth(); id != "bridge" || given != IntrospectSecret {
+			reply(w, 401, map[string]any{"error": "invalid_client"})
+			return
+		}
+		answer := i.Opaque[token]
+		if answer == nil {
+			answer = map[string]any{"active": false}
+		}
+		reply(w, 200, answer)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// Set changes the Issuer.
+func (i *Issuer) Set(f func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f()
+}
+
+// Count returns how often a path was asked for.
+func (i *Issuer) Count(path string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.Asked[path]
+}
+
+// Claims returns those of a valid token of a person for an audience, until a time, with these changes. A nil value takes
+// one out.
+func (i *Issuer) Claims(audience, sub string, end time.Time, change map[string]any) map[string]any {
+	m := map[string]any{"iss": i.URL, "aud": audience, "sub": sub, "client_id": "c1", "scope": "mcp", "exp": end.Unix()}
+	maps.Copy(m, change)
+	maps.DeleteFunc(m, func(_ string, v any) bool { return v == nil })
+	return m
+}
+
+// Header is that of a valid access token.
+const Header = `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`
+
+// Sign signs a header, as it is, and claims.
+func (i *Issuer) Sign(header string, claims map[string]any) string {
+	i.t.Helper()
+	return SignText(i.t, i.Key, header, toJSON(i.t, claims))
+}
+
+func toJSON(t testing.TB, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	must(t, err)
+	return string(text)
+}
+
+// SignText signs a header and a payload, as they are.
+func SignText(t testing.TB, key *ecdsa.PrivateKey, header, payload string) string {
+	t.Helper()
+	input := unsigned(header, payload)
+	sum := sha256.Sum256([]byte(input))
+	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
+	must(t, err)
+	sig := make([]byte, 64)
+	r.FillBytes(sig[:32])
+	s.FillBytes(sig[32:])
+	return secret(input + "." + b64(sig))
+}
+
+// unsigned is what a signature is made for.
+func unsigned(header, payload string) string { return b64(header) + "." + b64(payload) }
+
+// Forged returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
+// with them.
+func (i *Issuer) Forged(claims map[string]any) map[string]string {
+	i.t.Helper()
+	payload := toJSON(i.t, claims)
+	other := NewKey(i.t)
+	jwk := toJSON(i.t, JWK(other, "k1"))
+	der, err := x509.MarshalPKIXPublicKey(&i.Key.PublicKey)
+	must(i.t, err)
+	ours, err := i.Key.PublicKey.Bytes()
+	must(i.t, err)
+	sign := func(key *ecdsa.PrivateKey, header, payload string) string { return SignText(i.t, key, header, payload) }
+	all := map[string]string{
+		"alg none":      unsigned(`{"alg":"none"}`, payload) + ".",
+		"embedded jwk":  sign(other, `{"alg":"ES256","kid":"k1","typ":"at+jwt","jwk":`+jwk+`}`, payload),
+		"embedded jku":  sign(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","jku":%q}`, i.URL+"/forged"), payload),
+		"embedded x5u":  sign(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","x5u":%q}`, i.URL+"/forged"), payload),
+		"unknown crit":  sign(i.Key, `{"alg":"ES256","kid":"k1","typ":"at+jwt","crit":["x"],"x":1}`, payload),
+		"claim twice":   sign(i.Key, Header, strings.Replace(payload, `"sub":`, `"sub":"eve","sub":`, 1)),
+		"another key":   sign(other, Header, payload),
+		"header twice":  sign(i.Key, `{"alg":"none","alg":"ES256","kid":"k1","typ":"at+jwt"}`, payload),
+		"key id of any": sign(other, `{"alg":"ES256","typ":"at+jwt"}`, payload),
+	}
+	for what, key := range map[string][]byte{
+		"PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "DER": der, "point": ours,
+	} {
+		input := unsigned(`{"alg":"HS256","kid":"k1","typ":"at+jwt"}`, payload)
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(input))
+		all["HS256 with the public key as "+what] = input + "." + b64(mac.Sum(nil))
+	}
+	return all
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
