@@ -24,6 +24,7 @@ func runBridge(t testing.TB, env []string, args ...string) (status int, stdout, 
 	if _, exited := err.(*exec.ExitError); err != nil && !exited {
 		t.Fatal(err)
 	}
+	harness.Keep(fmt.Sprintf("output of %q", args), out.String()+errs.String())
 	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
 }
 

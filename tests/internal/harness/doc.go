@@ -15,6 +15,10 @@
 // Start runs a program. The program is stopped when the test ends, and a data race
 // or a panic that it reports fails the test. What it logs is kept (Log, WaitLog).
 //
+// When all tests have run, all that bridges have written, but for messages to their clients, is searched for every secret of
+// the run (secrets.go); a hit fails the run. For that, bridges that have to do with credentials log at the level trace, of which
+// Log and WaitLog have only what the test has asked for, and write traces.
+//
 // Every wait is bounded by Patience, which is long: a loaded machine may stall, and no test
 // relies on it passing. WaitUntil looks again and again at what another process changes;
 // where a test can wait for an event, it does that instead.

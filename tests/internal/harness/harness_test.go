@@ -67,3 +67,34 @@ func TestProcPanics(t *testing.T) {
 		t.Errorf("the owner has heard of no panic: %q\n%s", owner.errors, p.Log())
 	}
 }
+
+// TestSearch: a secret is found however it is spelled, the parts of a signed token too; what is short is not looked for.
+func TestSearch(t *testing.T) {
+	t.Parallel()
+	const secret, token = "a+secret/of\"16bytes", "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbm4ifQ-payload.c2lnbmF0dXJl-of-the-token"
+	s := newSearcher([]string{secret, token, "short"})
+	for text, want := range map[string]string{
+		"x " + secret + " y": secret, "a%2Bsecret%2Fof%2216bytes": "a%2Bsecret%2Fof%2216bytes", `{"t":"a+secret/of\"16bytes"}`: `a+secret/of\"16bytes`,
+		"c2lnbmF0dXJl-of-the-token": "c2lnbmF0dXJl-of-the-token", "eyJhbGciOiJFUzI1NiJ9.": "", "short": "", "a+secret/of": "",
+	} {
+		at, length := s.in([]byte(text))
+		if got := text[max(0, at):max(0, at+length)]; got != want {
+			t.Errorf("%q: found is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestGiven: which secrets a bridge is given, and where it writes.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	argv := []string{"mcp-bridge", "serve", "--token-file=/a", "--trace", "/b", "--", "x", "--token-file", "/c"}
+	if got := flagValues(argv, secretFiles); len(got) != 1 || got[0] != "/a" {
+		t.Errorf("files of secrets: %q", got)
+	}
+	if got := flagValues(argv, writtenFiles); len(got) != 1 || got[0] != "/b" {
+		t.Errorf("files that it writes: %q", got)
+	}
+	if with, quiet := watched(argv, nil); !quiet || with[2] != "--log-level" || with[3] != "trace" || len(with) != len(argv)+2 {
+		t.Errorf("started is %q, %v", with, quiet)
+	}
+}

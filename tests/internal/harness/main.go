@@ -49,9 +49,17 @@ func Main(m *testing.M, programs ...Program) {
 	if err == nil {
 		err = build(dir, programs)
 	}
+	if err == nil {
+		keptIn = filepath.Join(dir, "written")
+		err = os.Mkdir(keptIn, 0o700)
+	}
 	code := 1
 	if err == nil {
 		code = m.Run()
+		for _, fault := range search() {
+			fmt.Fprintln(os.Stderr, fault)
+			code = max(code, 1)
+		}
 	} else {
 		fmt.Fprintln(os.Stderr, err)
 	}

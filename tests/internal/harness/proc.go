@@ -2,10 +2,14 @@ package harness
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +25,11 @@ type Proc struct {
 	Done   <-chan struct{} // closed when the process has been reaped
 
 	mu      sync.Mutex
-	stderr  bytes.Buffer
+	stderr  bytes.Buffer  // but for what was not asked for
+	all     bytes.Buffer  // stderr
+	quiet   bool          // the lines of the levels debug and trace were not asked for
+	skips   bool          // the last line was one of them
+	line    []byte        // the beginning of the next one
 	changed chan struct{} // closed and replaced when stderr grows
 }
 
@@ -48,7 +56,12 @@ func Start(t testing.TB, o Options, argv ...string) *Proc {
 		owner = t
 	}
 	done := make(chan struct{})
-	p := &Proc{Cmd: exec.Command(argv[0], argv[1:]...), Done: done, changed: make(chan struct{})}
+	quiet := false
+	if !strings.HasPrefix(t.Name(), "TestMemory") { // it would take more
+		argv, quiet = watched(argv, o.Env)
+	}
+	givenTo(argv, o.Env)
+	p := &Proc{Cmd: exec.Command(argv[0], argv[1:]...), Done: done, quiet: quiet, changed: make(chan struct{})}
 	// Without this, a program with the race detector takes a second to end.
 	p.Cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=20"), o.Env...)
 	p.Cmd.Dir, p.Cmd.ExtraFiles = o.Dir, o.Files
@@ -105,6 +118,7 @@ func closeAll(files ...*os.File) {
 
 // inspect looks at what the program has logged.
 func (p *Proc) inspect(t testing.TB, check func(testing.TB, string)) {
+	p.keep()
 	log := p.Log()
 	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic:") {
 		t.Errorf("%q reported a race or a panic", p.Cmd.Args)
@@ -117,16 +131,74 @@ func (p *Proc) inspect(t testing.TB, check func(testing.TB, string)) {
 	}
 }
 
+// watched returns a command line with which a bridge that has to do with credentials logs all that it can, and writes a trace;
+// quiet: that level was not asked for.
+func watched(argv, env []string) (with []string, quiet bool) {
+	if len(argv) < 2 || argv[1] != "serve" && argv[1] != "connect" || !hasCredentials(argv, env) {
+		return argv, false
+	}
+	with = slices.Clone(argv)
+	if keptIn != "" && len(flagValues(argv, []string{"--trace", "--record"})) == 0 {
+		with = slices.Insert(with, 2, "--trace", filepath.Join(keptIn, rand.Text()))
+	}
+	if len(flagValues(argv, []string{"--log-level"})) > 0 {
+		return with, false
+	}
+	return slices.Insert(with, 2, "--log-level", "trace"), true
+}
+
+// keep keeps what the program has written, now that it has ended.
+func (p *Proc) keep() {
+	p.mu.Lock()
+	p.stderr.Write(p.line)
+	p.line = nil
+	text := p.all.String()
+	p.all = bytes.Buffer{}
+	p.mu.Unlock()
+	Keep(fmt.Sprintf("stderr of %q", p.Cmd.Args), text)
+	keepFiles(p.Cmd.Args)
+}
+
 // stderr takes what the program writes to its standard error.
 type stderr struct{ p *Proc }
 
 func (s stderr) Write(b []byte) (int, error) {
-	s.p.mu.Lock()
-	defer s.p.mu.Unlock()
-	s.p.stderr.Write(b)
-	close(s.p.changed)
-	s.p.changed = make(chan struct{})
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all.Write(b)
+	before := p.stderr.Len()
+	if p.quiet {
+		p.sort(b)
+	} else {
+		p.stderr.Write(b)
+	}
+	if p.stderr.Len() > before {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 	return len(b), nil
+}
+
+// logLine is the beginning of a line of a log, with its level.
+var logLine = regexp.MustCompile(`^(?:\{.{0,60}"@level":"([a-z]+)"|\d{4}-\d\d-\d\dT\S+ \[([A-Z]+)\])`)
+
+// sort leaves out the lines of the levels that were not asked for. The lock is held.
+func (p *Proc) sort(b []byte) {
+	for line := range bytes.Lines(append(p.line, b...)) {
+		if line[len(line)-1] != '\n' {
+			p.line = bytes.Clone(line)
+			return
+		}
+		if m := logLine.FindSubmatch(line); m != nil {
+			level := strings.ToLower(string(m[1]) + string(m[2]))
+			p.skips = level == "debug" || level == "trace"
+		}
+		if !p.skips {
+			p.stderr.Write(line)
+		}
+	}
+	p.line = nil
 }
 
 // Log is what the program has written to stderr so far.

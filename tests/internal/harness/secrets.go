@@ -1,0 +1,215 @@
+package harness
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+)
+
+// Whatever a bridge writes that is no message for its client is kept until all tests have run: its log, traces and
+// recordings, what commands print. Then it is searched for the secrets of the run: what the authorization
+// servers of authtest have issued or were given, and what bridges were given in files, headers and variables. Main
+// fails if there is one.
+
+// kept is what was written.
+var kept struct {
+	mu    sync.Mutex
+	texts []keptText
+	given map[string]bool // secrets that bridges were given
+}
+
+// A keptText is what was written to one place. It is in a file, as there may be much of it.
+type keptText struct{ what, file string }
+
+// Keep keeps what a program has written, to be searched.
+func Keep(what, text string) {
+	if keptIn == "" {
+		return
+	}
+	file := filepath.Join(keptIn, rand.Text())
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		panic(err)
+	}
+	keepFile(what, file)
+}
+
+func keepFile(what, file string) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	kept.texts = append(kept.texts, keptText{what, file})
+}
+
+// leastSecret is how long a secret is at least: what is shorter is found where it is not meant.
+const leastSecret = 16
+
+// give notes secrets that a bridge was given.
+func give(secrets ...string) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.given == nil {
+		kept.given = map[string]bool{}
+	}
+	for _, s := range secrets {
+		kept.given[s] = true
+	}
+}
+
+// secretFiles are the flags that name files with secrets; secretVariables the variables that have one.
+var (
+	secretFiles = []string{"--token-file", "--inspect-token-file", "--client-secret-file", "--assertion-file", "--id-token-file", "--auth-key",
+		"--idp-client-secret-file", "--introspect-secret-file", "--header-file", "--tls-key", "--client-key"}
+	secretVariables = []string{"MCP_BRIDGE_CLIENT_SECRET", "MCP_BRIDGE_TOKENS"}
+	writtenFiles    = []string{"--trace", "--record", "--log-file"}
+)
+
+// keptIn is the folder for what bridges have written, traces that no test has asked for among it; "": Main does not run.
+var keptIn string
+
+// hasCredentials reports whether a bridge has to do with credentials.
+func hasCredentials(argv, env []string) bool {
+	has := func(all []string, words ...string) bool {
+		return slices.ContainsFunc(all, func(s string) bool {
+			return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(s, w) })
+		})
+	}
+	return has(env, "MCP_BRIDGE_AUTH_DIR", "MCP_BRIDGE_CLIENT_SECRET", "MCP_BRIDGE_TOKENS") ||
+		has(argv, "--auth", "--oidc-", "--introspect-", "--token-file", "--client-secret-file", "--assertion-file", "--id-token-file", "--header")
+}
+
+// flagValues returns the values of flags in a command line.
+func flagValues(argv []string, names []string) (values []string) {
+	for i, arg := range argv {
+		name, value, joined := strings.Cut(arg, "=")
+		switch {
+		case arg == "--":
+			return values
+		case !slices.Contains(names, name):
+		case joined:
+			values = append(values, value)
+		case i+1 < len(argv):
+			values = append(values, argv[i+1])
+		}
+	}
+	return values
+}
+
+// givenTo notes the secrets that a program is given.
+func givenTo(argv, env []string) {
+	for _, file := range flagValues(argv, secretFiles) {
+		text, err := os.ReadFile(file)
+		if info, bad := os.Stat(file); err != nil || bad != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		give(words(string(text))...)
+	}
+	for _, header := range flagValues(argv, []string{"--header"}) {
+		if name, value, _ := strings.Cut(header, ":"); strings.EqualFold(name, "Authorization") {
+			give(words(value)...)
+		}
+	}
+	for _, v := range env {
+		if name, value, _ := strings.Cut(v, "="); slices.Contains(secretVariables, name) {
+			give(words(value)...)
+		}
+	}
+}
+
+// words returns what may be secrets in a text: in a file of tokens there are names and hashes, too.
+func words(text string) []string {
+	return slices.DeleteFunc(strings.Fields(text), func(w string) bool { return strings.HasPrefix(w, "sha256:") })
+}
+
+// keepFiles keeps what a program has written into files.
+func keepFiles(argv []string) {
+	files := flagValues(argv, writtenFiles)
+	if i := slices.Index(argv, "record"); i == 1 && len(argv) > 2 {
+		files = append(files, argv[2])
+	}
+	for _, file := range files {
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		what := fmt.Sprintf("%s of %q", file, argv)
+		if filepath.Dir(file) == keptIn {
+			keepFile(what, file)
+		} else if text, err := os.ReadFile(file); err == nil { // it may be gone in the end
+			Keep(what, string(text))
+		}
+	}
+}
+
+// A searcher has the forms in which secrets may be written, by how they begin.
+type searcher struct {
+	begins [1 << 16]bool // with these two bytes
+	by     map[string][]string
+}
+
+// prefix is how much of a form it is looked up by.
+const prefix = 12
+
+func newSearcher(secrets []string) *searcher {
+	s := &searcher{by: map[string][]string{}}
+	seen := map[string]bool{}
+	for _, secret := range secrets {
+		quoted, _ := json.Marshal(secret)
+		all := []string{secret, url.QueryEscape(secret), strings.Trim(string(quoted), `"`)}
+		if parts := strings.Split(secret, "."); len(parts) == 3 { // a signed token: its header is no secret
+			all = append(all, parts[1:]...)
+		}
+		for _, form := range all {
+			if len(form) >= leastSecret && !seen[form] {
+				seen[form] = true
+				s.by[form[:prefix]] = append(s.by[form[:prefix]], form)
+				s.begins[int(form[0])<<8|int(form[1])] = true
+			}
+		}
+	}
+	return s
+}
+
+// in returns where the first secret in a text begins, and how long it is; -1: there is none.
+func (s *searcher) in(text []byte) (at, length int) {
+	for i := 0; i+leastSecret <= len(text); i++ {
+		if !s.begins[int(text[i])<<8|int(text[i+1])] {
+			continue
+		}
+		for _, form := range s.by[string(text[i:i+prefix])] {
+			if bytes.HasPrefix(text[i:], []byte(form)) {
+				return i, len(form)
+			}
+		}
+	}
+	return -1, 0
+}
+
+// search says, for each text with a secret, where that is.
+func search() (faults []string) {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	secrets := authtest.Secrets()
+	for secret := range kept.given {
+		secrets = append(secrets, secret)
+	}
+	s, bytes := newSearcher(secrets), 0
+	for _, k := range kept.texts {
+		text, err := os.ReadFile(k.file)
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("%s: %v", k.what, err))
+		}
+		bytes += len(text)
+		if at, length := s.in(text); at >= 0 {
+			faults = append(faults, fmt.Sprintf("%s has a secret: ...%s[%d bytes]", k.what, text[max(0, at-300):at], length))
+		}
+	}
+	fmt.Fprintf(os.Stderr, "searched %d bytes of %d texts for %d secrets\n", bytes, len(kept.texts), len(secrets))
+	return faults
+}
