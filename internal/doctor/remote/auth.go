@@ -30,9 +30,9 @@ type serverMetadata struct {
 	Methods []string `json:"code_challenge_methods_supported"`
 }
 
-// checkAuthorization finds the step of authorization that fails (H18), where the server
+// check finds the step of authorization that fails (H18), where the server
 // has answered 401 or 403.
-func (p *prober) checkAuthorization(ctx context.Context, r *probe.Reply) {
+func (p authorization) check(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	challenge := r.Header.Get("WWW-Authenticate")
@@ -45,7 +45,7 @@ func (p *prober) checkAuthorization(ctx context.Context, r *probe.Reply) {
 
 // sayCredentials says what is wrong with the credentials that were sent, or that there
 // are none.
-func (p *prober) sayCredentials(ctx context.Context, r *probe.Reply, challenge string) {
+func (p authorization) sayCredentials(ctx context.Context, r *probe.Reply, challenge string) {
 	const means = "The server does not serve clients without valid credentials; what lies behind was not checked."
 	sent := p.Header.Get("Authorization")
 	switch {
@@ -94,7 +94,7 @@ func parameter(challenge, name string) string {
 
 // tokenFault decodes a token that is a JWT and says what is wrong with it; "": nothing
 // that can be seen. It repeats times and the audience only.
-func (p *prober) tokenFault(header string) string {
+func (p authorization) tokenFault(header string) string {
 	_, token, _ := strings.Cut(header, " ")
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -132,7 +132,7 @@ func (p *prober) tokenFault(header string) string {
 
 // covers reports whether a resource identifier is that of the server, or a parent of it
 // at the border of a segment.
-func (p *prober) covers(resource string) bool {
+func (p authorization) covers(resource string) bool {
 	u, err := url.Parse(resource)
 	if err != nil || !httpdial.SameOrigin(u, p.URL) {
 		return false
@@ -148,7 +148,7 @@ func wellKnown(u *url.URL, name string, path string) *url.URL {
 
 // fetch gets a document that is JSON, without credentials. It goes to no private address
 // that a public server names.
-func (p *prober) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
+func (p authorization) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
 	if p.isTrap(u) {
 		return &probe.Reply{Method: "GET", Err: fmt.Errorf("a private address is not asked")}, false
 	}
@@ -157,7 +157,7 @@ func (p *prober) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply,
 }
 
 // isTrap reports whether u is of a private address and the server is not.
-func (p *prober) isTrap(u *url.URL) bool {
+func (p authorization) isTrap(u *url.URL) bool {
 	private := func(host string) bool {
 		ip, err := netip.ParseAddr(host)
 		return host == "localhost" || err == nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
@@ -166,7 +166,7 @@ func (p *prober) isTrap(u *url.URL) bool {
 }
 
 // resourceOf returns what the site's metadata say the URL of its MCP server is.
-func (p *prober) resourceOf(ctx context.Context) string {
+func (p authorization) resourceOf(ctx context.Context) string {
 	var m resourceMetadata
 	if _, ok := p.fetch(ctx, wellKnown(p.URL, "oauth-protected-resource", ""), &m); !ok {
 		return ""
@@ -179,7 +179,7 @@ func (p *prober) resourceOf(ctx context.Context) string {
 }
 
 // checkDiscovery follows the way that clients go to find out where they get a token.
-func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
+func (p authorization) checkDiscovery(ctx context.Context, challenge string) {
 	const means = "Clients that know OAuth cannot find out where to get a token."
 	var m resourceMetadata
 	var r *probe.Reply
@@ -215,7 +215,7 @@ func (p *prober) checkDiscovery(ctx context.Context, challenge string) {
 }
 
 // checkResource looks at the metadata of the resource and of its authorization server.
-func (p *prober) checkResource(ctx context.Context, m resourceMetadata) {
+func (p authorization) checkResource(ctx context.Context, m resourceMetadata) {
 	if !p.covers(m.Resource) {
 		p.add("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.DisplayURL(p.URL)),
 			"Clients refuse to ask for a token: it would be one for another server.",

@@ -26,7 +26,7 @@ const (
 
 // connect finds out whether the server can be reached, phase by phase (H1 to H3), and
 // returns whether there is any use in sending requests.
-func (p *prober) connect(ctx context.Context) bool {
+func (p connection) connect(ctx context.Context) bool {
 	port := p.URL.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[p.URL.Scheme]
@@ -70,7 +70,7 @@ func ms(d time.Duration) string {
 }
 
 // connectByProxy looks at a proxy that the environment names; the rest is up to it.
-func (p *prober) connectByProxy(ctx context.Context, proxy *url.URL, err error) (reached bool) {
+func (p connection) connectByProxy(ctx context.Context, proxy *url.URL, err error) (reached bool) {
 	const do = "Correct HTTP_PROXY or HTTPS_PROXY, or name the server's host in NO_PROXY."
 	if err != nil {
 		p.add("H1", doctor.Error, "The proxy in the environment cannot be used", "HTTP_PROXY or HTTPS_PROXY is not a valid URL",
@@ -94,7 +94,7 @@ func (p *prober) connectByProxy(ctx context.Context, proxy *url.URL, err error) 
 }
 
 // lookup returns the addresses of a host.
-func (p *prober) lookup(ctx context.Context, host string) ([]netip.Addr, bool) {
+func (p connection) lookup(ctx context.Context, host string) ([]netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, true
 	}
@@ -139,7 +139,7 @@ func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dial {
 
 // sayDials says which addresses do not answer, and returns an attempt that succeeded;
 // nil: none has. The connections of the others are closed.
-func (p *prober) sayDials(dials []*dial) *dial {
+func (p connection) sayDials(dials []*dial) *dial {
 	var best *dial
 	var failed []string
 	local := true // what failed was refused by this machine or on it

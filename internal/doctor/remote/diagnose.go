@@ -54,7 +54,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 	}
 	bounded, cancel := context.WithTimeout(ctx, whole)
 	defer cancel()
-	if p.connect(bounded) {
+	if (connection{p}).connect(bounded) {
 		p.diagnose(ctx, bounded)
 	}
 	p.cleanup()
@@ -66,34 +66,35 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 // diagnose finds out what speaks there, and runs the checks for that. What waits for
 // minutes is bounded by slow alone.
 func (p *prober) diagnose(slow, ctx context.Context) {
-	found := p.identify(ctx)
+	found := identification{p}.identify(ctx)
 	p.Patience = answerTime
 	switch {
 	case found.events != nil:
-		p.checkEvents(ctx, found.events)
-	case found.legacy != nil && !p.checkSession(ctx, found.legacy):
+		found.events.check(ctx)
+	case found.legacy != nil && !found.legacy.check(ctx):
 		found.legacy = nil // what needs the session would only say so again
 	}
 	t := found.requester()
 	if t == nil {
 		return
 	}
+	common := commonChecks{p, t}
 	early, cancel := withoutLast(ctx, recheckTime)
 	defer cancel()
 	p.together(early,
-		func(ctx context.Context) { p.sayLists(ctx, t) },
-		func(ctx context.Context) { p.checkMediaTypes(ctx, t) },
-		func(ctx context.Context) { p.checkBrowsers(ctx, found) },
-		func(ctx context.Context) { p.checkReuse(ctx, t) },
-		func(ctx context.Context) { p.checkListen(ctx, found.modern) },
-		func(ctx context.Context) { p.checkModernHeaders(ctx, found.modern) },
-		func(ctx context.Context) { p.checkUnknown(ctx, found.legacy) },
-		func(ctx context.Context) { p.checkGet(ctx, found.legacy) },
-		func(ctx context.Context) { p.checkResume(ctx, found.legacy) },
+		common.sayLists,
+		common.checkMediaTypes,
+		browsers{p, found}.check,
+		common.checkReuse,
+		found.modern.checkListen,
+		found.modern.checkHeaders,
+		found.legacy.checkUnknown,
+		found.legacy.checkGet,
+		found.legacy.checkResume,
 	)
 	p.resolve(ctx)
-	p.checkBodies(ctx, t) // alone: its megabytes would slow the others down
-	p.checkCall(ctx, t)
+	common.checkBodies(ctx) // alone: its megabytes would slow the others down
+	common.checkCall(ctx)
 	if p.opts.Slow {
 		p.checkIdle(slow, found)
 	}

@@ -143,27 +143,27 @@ func (e *events) askMessage(ctx context.Context, m map[string]any, id int, chang
 	return r
 }
 
-// checkEvents opens the session of HTTP+SSE, at the endpoint that the server has given or
+// check opens the session of HTTP+SSE, at the endpoint that the server has given or
 // where it should be (H21).
-func (p *prober) checkEvents(ctx context.Context, e *events) {
-	given, err := p.URL.Parse(e.endpointText)
+func (e *events) check(ctx context.Context) {
+	given, err := e.p.URL.Parse(e.endpointText)
 	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
-		p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
+		e.p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
 			"Send the path for messages as the data of the endpoint event.")
 		return
 	}
-	p.HideURL(given)
-	p.noteCompressed(e.stream)
+	e.p.HideURL(given)
+	e.p.noteCompressed(e.stream)
 	const do = "Tell the server the prefix and the public URL that its proxy has, or have it send a relative path that is right for clients; the proxy must pass that path on."
 	const means = "Clients send their messages there: they refuse to, or do not reach the server."
 	best := *given
-	best.Scheme, best.Host = p.URL.Scheme, p.URL.Host
-	if !httpdial.SameOrigin(given, p.URL) {
+	best.Scheme, best.Host = e.p.URL.Scheme, e.p.URL.Host
+	if !httpdial.SameOrigin(given, e.p.URL) {
 		kind := "is of another host than the stream"
 		switch {
 		case strings.EqualFold(best.Host, given.Host):
 			kind = "has another scheme than the stream"
-		case p.isTrap(given):
+		case authorization{e.p}.isTrap(given):
 			kind = "is of an internal host"
 		}
 		works := e.begin(ctx, &best)
@@ -171,27 +171,27 @@ func (p *prober) checkEvents(ctx context.Context, e *events) {
 		if works != nil && works.Status/100 == 2 {
 			seen += "; messages are taken at " + probe.DisplayURL(&best)
 		}
-		p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
+		e.p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
 		return
 	}
 	r := e.begin(ctx, given)
 	if r.OK() || r.Err != nil || r.Skip() {
-		p.explainSilent(e, r)
+		e.explainSilent(r)
 		return
 	}
-	prefix := path.Dir(strings.TrimSuffix(p.URL.Path, "/"))
+	prefix := path.Dir(strings.TrimSuffix(e.p.URL.Path, "/"))
 	best.Path = path.Join(prefix, given.Path)
 	if prefix != "/" && prefix != "." && !strings.HasPrefix(given.Path, prefix+"/") && r.Status/100 != 2 {
 		if fixed := e.begin(ctx, &best); fixed.Status/100 == 2 {
-			p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Line()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
+			e.p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Line()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
 			return
 		}
 	}
 	if r.Status/100 != 2 {
-		p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Line(), means, do)
+		e.p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Line(), means, do)
 		return
 	}
-	p.explainSilent(e, r)
+	e.explainSilent(r)
 }
 
 // begin sends initialize to endpoint, which messages go to from now on.
@@ -205,22 +205,22 @@ func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	if s := e.p.sessionOf(r); s != nil {
 		e.open, e.version, e.capabilities = true, s.version, s.capabilities
 		e.p.fact("revision", "%s", s.version)
-		e.p.checkRevision(s)
+		s.checkRevision()
 		e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
 	}
 	return r
 }
 
 // explainSilent says why there is no session although the message was not refused.
-func (p *prober) explainSilent(e *events, r *probe.Reply) {
+func (e *events) explainSilent(r *probe.Reply) {
 	switch {
 	case e.open || r.Skip():
 	case r.RPC() != nil:
-		p.add("H5", doctor.Error, "The server refuses to begin", r.Excerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
+		e.p.add("H5", doctor.Error, "The server refuses to begin", r.Excerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
 	case r.Err != nil && r.Status == 0:
-		p.add("H21", doctor.Error, "Messages cannot be sent to the URL that the server gives for them", r.Line(), "Clients cannot begin.", "Check that URL, and the log of what answers there.")
+		e.p.add("H21", doctor.Error, "Messages cannot be sent to the URL that the server gives for them", r.Line(), "Clients cannot begin.", "Check that URL, and the log of what answers there.")
 	default:
-		p.add("H23", doctor.Error, "initialize gets no response", r.Line()+"; nothing came on the event stream", "Clients wait until they give up.",
+		e.p.add("H23", doctor.Error, "initialize gets no response", r.Line()+"; nothing came on the event stream", "Clients wait until they give up.",
 			"If there are several replicas, the message has reached another one than the stream: bind clients to a replica. Otherwise look at the server's log.")
 	}
 }

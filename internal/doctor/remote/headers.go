@@ -12,9 +12,9 @@ import (
 )
 
 // checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
-func (p *prober) checkMediaTypes(ctx context.Context, t requester) {
+func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	const charset = typeJSON + "; charset=utf-8"
-	r := t.ask(ctx, t.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
+	r := p.t.ask(ctx, p.t.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
 	if r.Status == http.StatusUnsupportedMediaType {
 		p.add("H10", doctor.Warning, "A Content-Type with a charset is refused", "with Content-Type: "+charset+", "+r.Line(),
 			"Clients in .NET, Java and others send the charset: they are refused.", "Have the server compare the media type without its parameters.")
@@ -23,7 +23,7 @@ func (p *prober) checkMediaTypes(ctx context.Context, t requester) {
 
 // explainMediaTypes finds out which Accept and Content-Type the server wants, where it
 // has refused those that the protocol prescribes (H10).
-func (p *prober) explainMediaTypes(ctx context.Context, r *probe.Reply) {
+func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 	const both = typeJSON + ", " + typeSSE
 	works := ""
 	for _, try := range [][2]string{{"Accept", typeSSE}, {"Accept", typeJSON}, {"Accept", "*/*"}, {"Content-Type", typeJSON + "; charset=utf-8"}} {
@@ -38,9 +38,9 @@ func (p *prober) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 // browserOrigin is the origin of a page that a developer has: the MCP Inspector's.
 const browserOrigin = "http://localhost:6274"
 
-// checkBrowsers sees whether pages may use the server, if they are meant to (H16).
-func (p *prober) checkBrowsers(ctx context.Context, f found) {
-	needs, q := f.needed(p)
+// check sees whether pages may use the server, if they are meant to (H16).
+func (p browsers) check(ctx context.Context) {
+	needs, q := p.neededHeaders()
 	q.Method, q.Body = http.MethodOptions, nil
 	q.Foreign, q.Header = true, map[string]string{"Origin": browserOrigin, "Access-Control-Request-Method": http.MethodPost,
 		"Access-Control-Request-Headers": strings.ToLower(strings.Join(needs, ","))}
@@ -64,34 +64,34 @@ func (p *prober) checkBrowsers(ctx context.Context, f found) {
 		p.sayCORS("Access-Control-Allow-Headers of the preflight lacks "+strings.Join(missing, ", "),
 			"Access-Control-Allow-Headers: "+strings.Join(needs, ", "))
 	}
-	p.checkExposed(ctx, f)
+	p.checkExposed(ctx)
 }
 
-// needed returns the headers with which a browser needs permission, and a request like
+// neededHeaders returns the headers with which a browser needs permission, and a request like
 // those that it sends.
-func (f found) needed(p *prober) ([]string, probe.Request) {
-	names := []string{"Content-Type"}
+func (p browsers) neededHeaders() (names []string, like probe.Request) {
+	names = []string{"Content-Type"}
 	if p.Header.Get("Authorization") != "" {
 		names = append(names, "Authorization")
 	}
-	if f.legacy != nil || f.modern != nil {
+	if p.found.legacy != nil || p.found.modern != nil {
 		names = append(names, "MCP-Protocol-Version")
 	}
-	if f.legacy != nil && f.legacy.id != "" {
+	if p.found.legacy != nil && p.found.legacy.id != "" {
 		names = append(names, "Mcp-Session-Id")
 	}
-	if f.modern != nil {
+	if p.found.modern != nil {
 		names = append(names, "Mcp-Method", "Mcp-Name")
 	}
-	if f.events != nil {
-		return names, probe.Request{URL: f.events.endpoint}
+	if p.found.events != nil {
+		return names, probe.Request{URL: p.found.events.endpoint}
 	}
 	return names, probe.Request{}
 }
 
 // checkExposed sees whether a page may read what it needs of replies.
-func (p *prober) checkExposed(ctx context.Context, f found) {
-	if f.legacy == nil || f.legacy.id == "" {
+func (p browsers) checkExposed(ctx context.Context) {
+	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return
 	}
 	fromPage := func(q *probe.Request) { q.Header["Origin"] = browserOrigin }
@@ -106,11 +106,11 @@ func (p *prober) checkExposed(ctx context.Context, f found) {
 	case !lists(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !lists(r.Header, "Access-Control-Expose-Headers", "*"):
 		p.sayCORS("Access-Control-Expose-Headers of the reply to initialize lacks Mcp-Session-Id", "Access-Control-Expose-Headers: Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate")
 	}
-	if s := p.sessionOf(r); s != nil && s.version != f.legacy.version {
-		p.add("H15", doctor.Warning, "The negotiated version differs from one initialize to the next", fmt.Sprintf("%q, then %q", f.legacy.version, s.version),
+	if s := p.sessionOf(r); s != nil && s.version != p.found.legacy.version {
+		p.add("H15", doctor.Warning, "The negotiated version differs from one initialize to the next", fmt.Sprintf("%q, then %q", p.found.legacy.version, s.version),
 			"Clients see other tools and rules from one session to the next.", "See whether all replicas of the server have the same version.")
 	}
-	gone := f.legacy.ask(ctx, "ping", nil, func(q *probe.Request) {
+	gone := p.found.legacy.ask(ctx, "ping", nil, func(q *probe.Request) {
 		fromPage(q)
 		q.Header[headerSession] = "5a6f1c1e-0d0c-4b1e-9c57-3f1f2f7c9a11"
 	})
@@ -119,7 +119,7 @@ func (p *prober) checkExposed(ctx context.Context, f found) {
 	}
 }
 
-func (p *prober) sayCORS(seen, do string) {
+func (p browsers) sayCORS(seen, do string) {
 	p.add("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
 		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
 }

@@ -23,7 +23,7 @@ import (
 
 // identify finds out what speaks at the address, and if nothing does that clients
 // understand, why.
-func (p *prober) identify(ctx context.Context) found {
+func (p identification) identify(ctx context.Context) found {
 	for moved := false; ; moved = true {
 		f, legacy, modern := p.introduce(ctx)
 		if f.legacy != nil || f.modern != nil {
@@ -46,7 +46,7 @@ func (p *prober) identify(ctx context.Context) found {
 }
 
 // introduce asks in both eras at once.
-func (p *prober) introduce(ctx context.Context) (f found, legacy, modern *probe.Reply) {
+func (p identification) introduce(ctx context.Context) (f found, legacy, modern *probe.Reply) {
 	var both sync.WaitGroup
 	both.Go(func() { modern = p.discover(ctx) })
 	both.Go(func() { legacy = p.initialize(ctx, nil) })
@@ -57,7 +57,7 @@ func (p *prober) introduce(ctx context.Context) (f found, legacy, modern *probe.
 	return found{legacy: p.sessionOf(legacy), modern: p.modernOf(modern)}, legacy, modern
 }
 
-func (p *prober) sayFound(f found, legacy, modern *probe.Reply) {
+func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
 	sessions := "without sessions"
 	if f.legacy != nil && f.legacy.id != "" {
 		sessions = "with sessions"
@@ -81,7 +81,7 @@ func (p *prober) sayFound(f found, legacy, modern *probe.Reply) {
 
 // checkRedirect says what a redirect of POST does to clients (H4), and returns where to
 // go on; nil: nowhere.
-func (p *prober) checkRedirect(r *probe.Reply) *url.URL {
+func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	if r.Err != nil || r.Status/100 != 3 || r.Status == http.StatusNotModified {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (p *prober) checkRedirect(r *probe.Reply) *url.URL {
 var login = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
 
 // explain says why nothing at the address speaks MCP.
-func (p *prober) explain(ctx context.Context, legacy, modern *probe.Reply) {
+func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply) {
 	r := legacy
 	switch {
 	case r.Skip() || modern.Skip():
@@ -141,7 +141,7 @@ func (p *prober) explain(ctx context.Context, legacy, modern *probe.Reply) {
 	case isTLSPort(r):
 		p.sayOtherScheme(ctx, r)
 	case r.Status == http.StatusUnauthorized:
-		p.checkAuthorization(ctx, r)
+		authorization{p.prober}.check(ctx, r)
 	case r.Status == http.StatusForbidden || r.Status == http.StatusMisdirectedRequest || aboutHost.MatchString(r.Excerpt()):
 		p.explainForbidden(ctx, r)
 	case r.Status == http.StatusNotAcceptable || r.Status == http.StatusUnsupportedMediaType:
@@ -162,11 +162,11 @@ func (p *prober) explain(ctx context.Context, legacy, modern *probe.Reply) {
 var challenge = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
 
 // explainNoReply says why there is no reply at all.
-func (p *prober) explainNoReply(ctx context.Context, r *probe.Reply) {
+func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	text := r.Err.Error()
 	switch {
 	case wantsCertificate(r.Err):
-		p.sayWantsCertificate(r.Err)
+		connection{p.prober}.sayWantsCertificate(r.Err)
 	case p.URL.Scheme == "http" && (strings.Contains(text, "malformed HTTP") || errors.Is(r.Err, io.EOF) || errors.Is(r.Err, io.ErrUnexpectedEOF) || strings.Contains(text, "reset")) && p.speaksTLS(ctx):
 		p.sayOtherScheme(ctx, r)
 	case strings.Contains(text, "malformed HTTP"):
@@ -190,7 +190,7 @@ func isTLSPort(r *probe.Reply) bool {
 }
 
 // speaksTLS reports whether the server's port answers a TLS handshake.
-func (p *prober) speaksTLS(ctx context.Context) bool {
+func (p identification) speaksTLS(ctx context.Context) bool {
 	address := p.URL.Host
 	if p.URL.Port() == "" {
 		address = net.JoinHostPort(p.URL.Hostname(), "80")
@@ -206,7 +206,7 @@ func (p *prober) speaksTLS(ctx context.Context) bool {
 	return true
 }
 
-func (p *prober) sayOtherScheme(_ context.Context, r *probe.Reply) {
+func (p identification) sayOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
 	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.DisplayURL(&other)+".")
@@ -216,7 +216,7 @@ func (p *prober) sayOtherScheme(_ context.Context, r *probe.Reply) {
 var aboutHost = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
 
 // explainForbidden finds out whether it is the Origin or the Host that is refused (H17).
-func (p *prober) explainForbidden(ctx context.Context, r *probe.Reply) {
+func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	try := func(change func(*probe.Request)) bool {
 		a := p.initialize(ctx, change)
 		return a.OK() || a.RPC() != nil && a.Status != r.Status
@@ -250,11 +250,11 @@ func (p *prober) explainForbidden(ctx context.Context, r *probe.Reply) {
 			"Look at the rules of the firewall or the proxy that answers: "+r.Intermediary()+".")
 		return
 	}
-	p.checkAuthorization(ctx, r)
+	authorization{p.prober}.check(ctx, r)
 }
 
 // explainFailure says that the server, or what stands before it, fails.
-func (p *prober) explainFailure(r *probe.Reply) {
+func (p identification) explainFailure(r *probe.Reply) {
 	title, do := "The server fails when a client begins", "Look at the server's log."
 	switch r.Status {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -268,14 +268,14 @@ func (p *prober) explainFailure(r *probe.Reply) {
 }
 
 // explainOther says that the answer is none of those that are known.
-func (p *prober) explainOther(r, modern *probe.Reply) {
+func (p identification) explainOther(r, modern *probe.Reply) {
 	e := r.RPC()
 	switch {
 	case e != nil && (e.Code == era.CodeUnsupportedVersion || strings.Contains(strings.ToLower(e.Message), "protocol version")):
 		p.add("H15", doctor.Error, "The server takes none of the protocol versions that are known", r.Line()+"; server/discover: "+modern.Line(),
 			"Clients cannot begin.", "Update the server, or the clients: they have no version in common.")
 	case e != nil && saysMissing.MatchString(e.Message):
-		p.add("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Line(), "Clients cannot begin.", passHeader(p, "missing", "of requests"))
+		p.add("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Line(), "Clients cannot begin.", passHeader(p.prober, "missing", "of requests"))
 	case e != nil:
 		p.add("H5", doctor.Error, "The server refuses to begin", r.Line(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
 	case r.Status/100 == 2 && len(r.Text) == 0 && r.Events == 0:
@@ -288,7 +288,7 @@ func (p *prober) explainOther(r, modern *probe.Reply) {
 
 // checkPath looks for the server at other paths of the same site (H6), where the answer
 // says that it is not here.
-func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
+func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	paths := []string{"/mcp", "/sse", "/"}
@@ -307,7 +307,7 @@ func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
 		})
 	}
 	var resource string
-	all.Go(func() { resource = p.resourceOf(ctx) })
+	all.Go(func() { resource = authorization{p.prober}.resourceOf(ctx) })
 	all.Wait()
 	at := slices.DeleteFunc(works, func(u string) bool { return u == "" })
 	if resource != "" && resource != p.URL.String() {
@@ -328,7 +328,7 @@ func (p *prober) checkPath(ctx context.Context, r *probe.Reply) {
 
 // speaksAt reports whether an MCP server answers at u. It sends the user's headers only
 // because u is of the same origin.
-func (p *prober) speaksAt(ctx context.Context, u *url.URL) bool {
+func (p identification) speaksAt(ctx context.Context, u *url.URL) bool {
 	if u.Path == "/sse" {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()

@@ -14,22 +14,22 @@ import (
 const mostPages = 5 // of a list
 
 // sayLists counts what the server has.
-func (p *prober) sayLists(ctx context.Context, t requester) {
+func (p commonChecks) sayLists(ctx context.Context) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
-		if t.hasCapability(kind) {
-			p.fact(kind, "%s", p.countList(ctx, t, kind))
+		if p.t.hasCapability(kind) {
+			p.fact(kind, "%s", p.countList(ctx, kind))
 		}
 	}
 }
 
-func (p *prober) countList(ctx context.Context, t requester, kind string) string {
+func (p commonChecks) countList(ctx context.Context, kind string) string {
 	n, cursor, began := 0, "", time.Now()
 	for page := 1; ; page++ {
 		params := map[string]any{}
 		if cursor != "" {
 			params["cursor"] = cursor
 		}
-		r := t.ask(ctx, kind+"/list", params, nil)
+		r := p.t.ask(ctx, kind+"/list", params, nil)
 		var list map[string]json.RawMessage
 		if !r.OK() || json.Unmarshal(r.Result(), &list) != nil {
 			if r.Skip() {
@@ -52,7 +52,7 @@ func (p *prober) countList(ctx context.Context, t requester, kind string) string
 
 // checkCall calls the tool that the user has named, and sees whether its events came as
 // they arose.
-func (p *prober) checkCall(ctx context.Context, t requester) {
+func (p commonChecks) checkCall(ctx context.Context) {
 	if p.opts.Call == "" {
 		return
 	}
@@ -60,7 +60,7 @@ func (p *prober) checkCall(ctx context.Context, t requester) {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	r := t.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
+	r := p.t.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
 	if !r.OK() {
 		p.fact("call", "%s", r.Line())
 		return
@@ -76,11 +76,11 @@ func (p *prober) checkCall(ctx context.Context, t requester) {
 }
 
 // checkReuse sees whether connections are used again (H24).
-func (p *prober) checkReuse(ctx context.Context, t requester) {
+func (p commonChecks) checkReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply
 	for range tries {
-		r := t.ask(ctx, t.harmless(), nil, nil)
+		r := p.t.ask(ctx, p.t.harmless(), nil, nil)
 		if !wasAnswered(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
 			return
 		}
@@ -96,11 +96,11 @@ func (p *prober) checkReuse(ctx context.Context, t requester) {
 }
 
 // checkBodies finds out how long a message may be (H19).
-func (p *prober) checkBodies(ctx context.Context, t requester) {
+func (p commonChecks) checkBodies(ctx context.Context) {
 	const kB, MB = 1000, 1000 * 1000
 	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
 		within, cancel := context.WithTimeout(ctx, checkTime)
-		r := t.ask(within, t.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
+		r := p.t.ask(within, p.t.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
 		cancel()
 		if wasAnswered(r) {
 			continue
@@ -122,7 +122,7 @@ func tooLarge(r *probe.Reply) bool {
 	return strings.Contains(text, "too large") || strings.Contains(text, "toolarge") || strings.Contains(text, "exceed") || strings.Contains(text, "body limit")
 }
 
-func (p *prober) sayBodyLimit(r *probe.Reply, size int) {
+func (p commonChecks) sayBodyLimit(r *probe.Reply, size int) {
 	who, severity := r.Intermediary(), doctor.Note
 	do := "Raise the limit at " + who + " if tools take files or long texts (express.json({limit}), max body size)."
 	if lower := strings.ToLower(who + string(r.Text)); strings.Contains(lower, "nginx") || strings.Contains(lower, "openresty") {

@@ -106,38 +106,38 @@ func (p *prober) sayDropped(r *probe.Reply) bool {
 	return true
 }
 
-// checkModernHeaders sees whether a request is served as server/discover has promised
+// checkHeaders sees whether a request is served as server/discover has promised
 // (H9, H15).
-func (p *prober) checkModernHeaders(ctx context.Context, m *modern) {
+func (m *modern) checkHeaders(ctx context.Context) {
 	if m == nil || !m.hasCapability("tools") {
 		return
 	}
 	r := m.ask(ctx, "tools/list", nil, nil)
-	if r.Err != nil || r.Skip() || r.Status/100 == 2 || p.sayDropped(r) {
+	if r.Err != nil || r.Skip() || r.Status/100 == 2 || m.p.sayDropped(r) {
 		return
 	}
 	if e := r.RPC(); e != nil && e.Code == era.CodeUnsupportedVersion {
-		p.add("H15", doctor.Error, "The server refuses the protocol version that it offers", "server/discover lists "+era.NewestModern+"; tools/list: "+r.Line(),
+		m.p.add("H15", doctor.Error, "The server refuses the protocol version that it offers", "server/discover lists "+era.NewestModern+"; tools/list: "+r.Line(),
 			"Clients of "+era.NewestModern+" fail.", "If there are several replicas, see whether all have the same version; else correct the server.")
 	}
 }
 
 // checkListen opens a subscription, whose first message is due at once (H11).
-func (p *prober) checkListen(ctx context.Context, m *modern) {
+func (m *modern) checkListen(ctx context.Context) {
 	if m == nil || m.first.Err != nil {
 		return
 	}
-	if p.subscribe(ctx) != "" {
-		p.recheckLater(m, m.first, p.subscribe)
+	if m.subscribe(ctx) != "" {
+		m.p.recheckLater(m, m.first, m.subscribe)
 	}
 }
 
 // subscribe opens a subscription and waits for its first event. It returns what did not
 // come in the time there was, "" if all did.
-func (p *prober) subscribe(ctx context.Context) (silent string) {
-	q := p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
+func (m *modern) subscribe(ctx context.Context) (silent string) {
+	q := m.p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
 	q.Within = checkTime
-	r := p.Start(ctx, q)
+	r := m.p.Start(ctx, q)
 	defer r.Close()
 	switch {
 	case r.TimedOut(0):
@@ -146,8 +146,8 @@ func (p *prober) subscribe(ctx context.Context) (silent string) {
 		return ""
 	}
 	got := r.Next()
-	p.noteOdd(r)
-	p.noteCompressed(r)
+	m.p.noteOdd(r)
+	m.p.noteCompressed(r)
 	if !got && r.TimedOut(0) {
 		return "subscriptions/listen: headers came, and the first event did not come"
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// A prober makes one diagnosis. Its methods may be called concurrently, but for those of
+// A prober makes the requests of one diagnosis and collects what they show. Its methods may be called concurrently, but for those of
 // the Client that may not.
 type prober struct {
 	*probe.Client
@@ -156,3 +156,27 @@ const (
 	typeJSON = "application/json"
 	typeSSE  = "text/event-stream"
 )
+
+// The checks are methods of what they are about: a session, modern and events are what a server speaks, and the
+// types below add a subject to the prober, which they share.
+
+// connection has the checks of addresses, proxies and TLS, before the first request (H1 to H3).
+type connection struct{ *prober }
+
+// identification finds out what speaks at the address, and if nothing does, why (H4 to H6).
+type identification struct{ *prober }
+
+// authorization has the checks of a server that wants credentials (H18).
+type authorization struct{ *prober }
+
+// commonChecks are made in whichever way the server speaks: t makes the requests.
+type commonChecks struct {
+	*prober
+	t requester
+}
+
+// browsers has the checks of what web pages may do (H16).
+type browsers struct {
+	*prober
+	found found
+}

@@ -103,34 +103,34 @@ func (s *session) ask(ctx context.Context, method string, params map[string]any,
 	return s.p.do(ctx, q)
 }
 
-// checkSession says whether the session works at all: with any connection (H7), with the
+// check says whether the session works at all: with any connection (H7), with the
 // headers that belong to it (H9, H15). It returns whether it does.
-func (p *prober) checkSession(ctx context.Context, s *session) bool {
-	p.checkRevision(s)
+func (s *session) check(ctx context.Context) bool {
+	s.checkRevision()
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	initialized := p.do(ctx, probe.Request{Header: s.headers(), Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})})
+	initialized := s.p.do(ctx, probe.Request{Header: s.headers(), Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})})
 	pings := s.pings(ctx, affinityPings, func(q *probe.Request) { q.Fresh, q.NoCookies = true, true })
 	good, lost, worst := count(pings)
 	switch {
 	case good == len(pings) && initialized.Status/100 == 2:
 		return true
 	case good == len(pings) && initialized.Err == nil && !initialized.Skip() && !isLost(initialized):
-		p.add("H9", doctor.Warning, "The server refuses notifications/initialized", initialized.Line(),
+		s.p.add("H9", doctor.Warning, "The server refuses notifications/initialized", initialized.Line(),
 			"Several clients end the session when this notification fails.", "Have the server answer notifications 202.")
 		return true
 	case worst == nil || worst.Skip() || worst.TimedOut(checkTime/2):
 		return good > 0 // too slow for so many at once, perhaps
 	case lost == 0 && good > 0: // errors of another kind, now and then
-		p.add("H7", doctor.Warning, "Some requests of a session fail", fmt.Sprintf("%d of %d pings on fresh connections failed; %s", len(pings)-good, len(pings), worst.Line()),
+		s.p.add("H7", doctor.Warning, "Some requests of a session fail", fmt.Sprintf("%d of %d pings on fresh connections failed; %s", len(pings)-good, len(pings), worst.Line()),
 			"Calls fail at random.", "Look at the logs of the server's replicas, and of what balances the load: one of them may be ill.")
 		return false
 	}
-	if cookies := p.cookiesHelp(ctx, s); cookies || good > 0 {
-		p.sayNoAffinity(len(pings), lost, worst, cookies)
+	if cookies := s.cookiesHelp(ctx); cookies || good > 0 {
+		s.sayNoAffinity(len(pings), lost, worst, cookies)
 		return cookies
 	}
-	p.explainLost(ctx, s, worst)
+	s.explainLost(ctx, worst)
 	return false
 }
 
@@ -184,37 +184,37 @@ func count(replies []*probe.Reply) (good, lost int, bad *probe.Reply) {
 
 // cookiesHelp reports whether the session is found by requests with the cookies that came
 // with it.
-func (p *prober) cookiesHelp(ctx context.Context, s *session) bool {
-	if len(p.Jar.Cookies(p.URL)) == 0 {
+func (s *session) cookiesHelp(ctx context.Context) bool {
+	if len(s.p.Jar.Cookies(s.p.URL)) == 0 {
 		return false
 	}
 	good, _, _ := count(s.pings(ctx, 4, func(q *probe.Request) { q.Fresh = true }))
 	return good == 4
 }
 
-func (p *prober) sayNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
+func (s *session) sayNoAffinity(n, lost int, bad *probe.Reply, cookies bool) {
 	seen := fmt.Sprintf("%d of %d pings of one session on fresh connections did not find it; %s", lost, n, bad.Line())
 	if cookies {
-		p.add("H7", doctor.Warning, "Sessions are bound to a replica by a cookie only", seen+"; with the cookies of the first reply, all do",
+		s.p.add("H7", doctor.Warning, "Sessions are bound to a replica by a cookie only", seen+"; with the cookies of the first reply, all do",
 			"Clients that keep no cookies (most do not) lose their session again and again.",
 			"Bind sessions by the Mcp-Session-Id header (or by the client's address) where the load is balanced, or keep sessions in a store that all replicas share.")
 		return
 	}
 	if lost == n {
-		p.add("H7", doctor.Error, "The session that the server has opened is not known to it", seen, "Clients begin, and then every call fails.",
+		s.p.add("H7", doctor.Error, "The session that the server has opened is not known to it", seen, "Clients begin, and then every call fails.",
 			"If there are several replicas, see that requests of a session reach the one that has opened it. Otherwise look at the server's log.")
 		return
 	}
-	p.add("H7", doctor.Error, doctor.LosesSessions.Title, seen,
+	s.p.add("H7", doctor.Error, doctor.LosesSessions.Title, seen,
 		fmt.Sprintf("About %d %% of all calls fail, and clients begin new sessions again and again.", 100*lost/n),
 		doctor.LosesSessions.Do)
 }
 
 // explainLost says why no request of the session works.
-func (p *prober) explainLost(ctx context.Context, s *session, bad *probe.Reply) {
+func (s *session) explainLost(ctx context.Context, bad *probe.Reply) {
 	without := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerVersion) })
 	if wasAnswered(without) {
-		p.add("H15", doctor.Error, "The server refuses the protocol version that it has chosen", fmt.Sprintf("with MCP-Protocol-Version: %s: %s; without the header it works", s.version, bad.Line()),
+		s.p.add("H15", doctor.Error, "The server refuses the protocol version that it has chosen", fmt.Sprintf("with MCP-Protocol-Version: %s: %s; without the header it works", s.version, bad.Line()),
 			"Clients send this header with every request after initialize: all of them fail.",
 			"Correct the server, or whatever checks this header before it: the version in the answer to initialize must be admitted.")
 		return
@@ -224,22 +224,22 @@ func (p *prober) explainLost(ctx context.Context, s *session, bad *probe.Reply) 
 	}
 	if s.id == "" {
 		if missing.MatchString(bad.Excerpt()) && aboutSession.MatchString(bad.Excerpt()) {
-			p.add("H9", doctor.Error, "The Mcp-Session-Id header of the server is lost on the way", "the answer to initialize had none, and then: "+bad.Line(),
-				"Clients do not learn the session's id: every call fails.", passHeader(p, "Mcp-Session-Id", "of replies"))
+			s.p.add("H9", doctor.Error, "The Mcp-Session-Id header of the server is lost on the way", "the answer to initialize had none, and then: "+bad.Line(),
+				"Clients do not learn the session's id: every call fails.", passHeader(s.p, "Mcp-Session-Id", "of replies"))
 			return
 		}
-		p.sayRefused("ping", bad)
+		s.sayRefused("ping", bad)
 		return
 	}
 	none := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerSession) })
 	switch {
 	case isLost(bad) && none.Status == bad.Status && none.Excerpt() == bad.Excerpt() && missing.MatchString(bad.Excerpt()):
-		p.add("H9", doctor.Error, "The Mcp-Session-Id header of clients is lost on the way", "with and without the header: "+bad.Line(),
-			"The server does not learn which session a call is of: every call fails.", passHeader(p, "Mcp-Session-Id", "of requests"))
+		s.p.add("H9", doctor.Error, "The Mcp-Session-Id header of clients is lost on the way", "with and without the header: "+bad.Line(),
+			"The server does not learn which session a call is of: every call fails.", passHeader(s.p, "Mcp-Session-Id", "of requests"))
 	case isLost(bad):
-		p.sayNoAffinity(affinityPings, affinityPings, bad, false)
+		s.sayNoAffinity(affinityPings, affinityPings, bad, false)
 	default:
-		p.sayRefused("ping", bad)
+		s.sayRefused("ping", bad)
 	}
 }
 
@@ -252,27 +252,27 @@ func passHeader(p *prober, name, of string) string {
 }
 
 // sayRefused says that the server opens sessions but does not answer in them.
-func (p *prober) sayRefused(method string, bad *probe.Reply) {
-	p.add("H7", doctor.Error, "The server opens a session and does not answer in it", method+": "+bad.Line(),
+func (s *session) sayRefused(method string, bad *probe.Reply) {
+	s.p.add("H7", doctor.Error, "The server opens a session and does not answer in it", method+": "+bad.Line(),
 		"Clients can connect, and every call fails.", "Look at the server's log; if there are several replicas, see whether each knows the sessions of the others.")
 }
 
 // checkRevision looks at the version that was negotiated.
-func (p *prober) checkRevision(s *session) {
+func (s *session) checkRevision() {
 	switch v := s.version; {
 	case era.IsLegacy(v):
 	case era.IsStateless(v):
-		p.add("H15", doctor.Warning, "initialize is answered with a revision that has no initialize", "protocolVersion "+strconv.Quote(v),
+		s.p.add("H15", doctor.Warning, "initialize is answered with a revision that has no initialize", "protocolVersion "+strconv.Quote(v),
 			"Clients of older revisions refuse to go on; those of the new one do not ask with initialize.",
 			"Have the server answer initialize with "+era.NewestLegacy+" or older, or refuse it with error -32022.")
 	default:
-		p.add("H15", doctor.Error, "The server chooses a protocol version that does not exist", "protocolVersion "+strconv.Quote(v),
+		s.p.add("H15", doctor.Error, "The server chooses a protocol version that does not exist", "protocolVersion "+strconv.Quote(v),
 			"Clients refuse to go on with a version that they do not know.", "Have the server answer with the version that was asked for, or with the newest one that it knows.")
 	}
 }
 
 // checkUnknown sees what becomes of a client whose session the server has forgotten (H8).
-func (p *prober) checkUnknown(ctx context.Context, s *session) {
+func (s *session) checkUnknown(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
 	}
@@ -284,7 +284,7 @@ func (p *prober) checkUnknown(ctx context.Context, s *session) {
 	case wasAnswered(r): // it does not need its sessions
 		return
 	}
-	p.fault(doctor.Not404, "with an unknown session id, "+r.Line())
+	s.p.fault(doctor.Not404, "with an unknown session id, "+r.Line())
 }
 
 // endSession deletes a session; judge: and says what is wrong with that (H25).

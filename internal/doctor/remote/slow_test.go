@@ -112,7 +112,7 @@ func TestHeldBackInDoubt(t *testing.T) {
 			}
 			short, cancel := context.WithTimeout(t.Context(), checkTime/10)
 			defer cancel()
-			p.checkListen(short, m)
+			m.checkListen(short)
 			p.resolve(t.Context())
 			if report.Has("H11") != held {
 				t.Errorf("H11 found: %v, want %v", !held, held)

@@ -29,17 +29,17 @@ func (p *prober) noteCompressed(r *probe.Reply) {
 }
 
 // checkGet looks at the stream for what the server says by itself (H11, H13, H14).
-func (p *prober) checkGet(ctx context.Context, s *session) {
+func (s *session) checkGet(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	first := p.listen(ctx, s, "", checkTime)
+	first := s.listen(ctx, "", checkTime)
 	defer first.Close()
 	switch {
 	case first.Skip():
 	case first.TimedOut(0):
-		p.recheckLater(s, s.first, func(ctx context.Context) (silent string) {
-			again := p.listen(ctx, s, "", checkTime)
+		s.p.recheckLater(s, s.first, func(ctx context.Context) (silent string) {
+			again := s.listen(ctx, "", checkTime)
 			defer again.Close()
 			if again.TimedOut(0) {
 				return "GET: no headers came"
@@ -47,32 +47,32 @@ func (p *prober) checkGet(ctx context.Context, s *session) {
 			return ""
 		})
 	case first.Err != nil:
-		p.add("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Line(), "Clients do not hear what the server says by itself; some give up.",
+		s.p.add("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Line(), "Clients do not hear what the server says by itself; some give up.",
 			"Have the server answer GET with an event stream, or with 405.")
 	case first.IsStream():
-		p.readGet(ctx, s, first)
+		s.readGet(ctx, first)
 	default:
-		p.explainGet(s, first)
+		s.explainGet(first)
 	}
 }
 
 // listen opens the GET stream of a session, to be read for the time.
-func (p *prober) listen(ctx context.Context, s *session, last string, within time.Duration) *probe.Reply {
+func (s *session) listen(ctx context.Context, last string, within time.Duration) *probe.Reply {
 	h := s.headers()
 	delete(h, "Content-Type")
 	h["Accept"] = typeSSE
 	if last != "" {
 		h[headerLastEvent] = last
 	}
-	return p.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Within: within})
+	return s.p.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Within: within})
 }
 
 // explainGet says what clients make of a GET that is not answered with a stream.
-func (p *prober) explainGet(s *session, r *probe.Reply) {
+func (s *session) explainGet(r *probe.Reply) {
 	severity, means := doctor.Note, "Most clients go on without the stream; some report an error."
 	switch {
 	case r.Status == http.StatusMethodNotAllowed:
-		p.fact("GET stream", "none (405)")
+		s.p.fact("GET stream", "none (405)")
 		return
 	case r.Status == http.StatusNotFound && s.id != "":
 		severity, means = doctor.Warning, "404 says that the session is gone: clients begin a new one, again and again."
@@ -83,16 +83,16 @@ func (p *prober) explainGet(s *session, r *probe.Reply) {
 	case r.Status/100 == 2:
 		severity, means = doctor.Warning, "Clients take the page for an event stream, find nothing in it, and open it again and again."
 	}
-	p.add("H13", severity, doctor.OddGet.Title, r.Line(), means, doctor.OddGet.Do)
+	s.p.add("H13", severity, doctor.OddGet.Title, r.Line(), means, doctor.OddGet.Do)
 }
 
 // quickEnd is how soon after its beginning the end of a GET stream is no coincidence.
 const quickEnd = time.Second
 
 // readGet reads the beginning of a GET stream, and opens it again.
-func (p *prober) readGet(ctx context.Context, s *session, r *probe.Reply) {
-	p.fact("GET stream", "yes")
-	p.noteCompressed(r)
+func (s *session) readGet(ctx context.Context, r *probe.Reply) {
+	s.p.fact("GET stream", "yes")
+	s.p.noteCompressed(r)
 	late := time.AfterFunc(quickEnd, r.Close)
 	last := ""
 	for r.Next() {
@@ -101,34 +101,34 @@ func (p *prober) readGet(ctx context.Context, s *session, r *probe.Reply) {
 		}
 	}
 	late.Stop()
-	p.noteOdd(r)
+	s.p.noteOdd(r)
 	polls := r.Others() > 0 || r.Events > 0 // the server may want to be polled
 	if r.Ended && !polls {
-		p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))))
+		s.p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))))
 		return
 	}
 	if last == "" || r.Ended {
-		p.checkAgain(ctx, s)
+		s.checkAgain(ctx)
 		return
 	}
-	resumed := p.listen(ctx, s, last, checkTime)
+	resumed := s.listen(ctx, last, checkTime)
 	defer resumed.Close()
 	if resumed.Err == nil && !resumed.Skip() && resumed.Status/100 != 2 {
-		p.sayNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Line())
+		s.sayNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Line())
 	}
 }
 
 // checkAgain sees whether a GET stream that was cut can be opened anew (H13).
-func (p *prober) checkAgain(ctx context.Context, s *session) {
+func (s *session) checkAgain(ctx context.Context) {
 	const tries = 4
 	for i := range tries {
-		r := p.listen(ctx, s, "", checkTime)
+		r := s.listen(ctx, "", checkTime)
 		r.Close()
 		switch {
 		case r.Err != nil || r.Status != http.StatusConflict:
 			return
 		case i == tries-1:
-			p.add("H13", doctor.Warning, "After a cut, the GET stream cannot be opened again", fmt.Sprintf("the first one was closed %s ago; GET: %d %s", quickEnd, r.Status, http.StatusText(r.Status)),
+			s.p.add("H13", doctor.Warning, "After a cut, the GET stream cannot be opened again", fmt.Sprintf("the first one was closed %s ago; GET: %d %s", quickEnd, r.Status, http.StatusText(r.Status)),
 				"A client whose connection was lost is locked out of its stream.", "A proxy may hide from the server that the client has gone; have the server let a new stream take the place of the old one.")
 			return
 		}
@@ -140,37 +140,37 @@ func (p *prober) checkAgain(ctx context.Context, s *session) {
 	}
 }
 
-func (p *prober) sayNotResumed(seen string) {
-	p.fault(doctor.CannotResume, seen)
+func (s *session) sayNotResumed(seen string) {
+	s.p.fault(doctor.CannotResume, seen)
 }
 
 // checkResume cuts the reply to a ping after its first event and resumes it (H14), if the
 // server sends an id before it sends the response.
-func (p *prober) checkResume(ctx context.Context, s *session) {
+func (s *session) checkResume(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
 	}
-	id := p.NewID()
+	id := s.p.NewID()
 	q := probe.Request{Header: s.headers(), ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Within: checkTime}
-	r := p.Start(ctx, q)
+	r := s.p.Start(ctx, q)
 	primed := r.IsStream() && r.Next() && r.Last.HasID && r.Message() == nil
 	r.Close()
 	if !primed {
 		return
 	}
-	again := p.listen(ctx, s, r.Last.ID, checkTime-time.Second)
+	again := s.listen(ctx, r.Last.ID, checkTime-time.Second)
 	defer again.Close()
 	if again.Err != nil || again.Skip() {
 		return
 	}
 	again.ID = id
 	if !again.IsStream() {
-		p.sayNotResumed("the reply to a ping was cut after its first event; GET with its Last-Event-ID: " + again.Line())
+		s.sayNotResumed("the reply to a ping was cut after its first event; GET with its Last-Event-ID: " + again.Line())
 		return
 	}
 	for again.Next() {
 		if again.Last.HasID && again.Last.ID == r.Last.ID && len(again.Last.Data) > 0 {
-			p.sayNotResumed("an event was sent again that the client had said it has")
+			s.sayNotResumed("an event was sent again that the client had said it has")
 		}
 		if again.Message() != nil {
 			break
@@ -178,14 +178,14 @@ func (p *prober) checkResume(ctx context.Context, s *session) {
 	}
 	for _, m := range again.Messages {
 		if m.IsResponse() && string(m.ID) != fmt.Sprint(id) {
-			p.sayNotResumed(fmt.Sprintf("the resumed stream brings the response to another request, with id %s", m.ID))
+			s.sayNotResumed(fmt.Sprintf("the resumed stream brings the response to another request, with id %s", m.ID))
 			return
 		}
 	}
 	if again.Message() != nil {
-		p.fact("resumption", "works")
+		s.p.fact("resumption", "works")
 	} else if again.Ended || again.TimedOut(checkTime-time.Second) && s.first.Took < time.Second {
-		p.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %d events and not the response", again.Events))
+		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %d events and not the response", again.Events))
 	}
 }
 
@@ -201,7 +201,7 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 	var r *probe.Reply
 	switch {
 	case f.legacy != nil:
-		r = p.listen(ctx, f.legacy, "", quiet)
+		r = f.legacy.listen(ctx, "", quiet)
 	case f.modern != nil:
 		r = p.Start(ctx, p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}}))
 	default:

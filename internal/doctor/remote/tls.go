@@ -19,7 +19,7 @@ import (
 
 // handshake makes a TLS connection over conn and says what is wrong with it (H2, H3).
 // No request is made over it.
-func (p *prober) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
+func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
 	c := p.opts.TLS.Clone()
 	if c == nil {
 		c = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -44,7 +44,7 @@ func (p *prober) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionS
 }
 
 // sayHandshake explains why there is no TLS connection.
-func (p *prober) sayHandshake(err error) {
+func (p connection) sayHandshake(err error) {
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) || isPlainHTTP(err) {
 		other := *p.URL
@@ -81,7 +81,7 @@ func wantsCertificate(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-func (p *prober) sayWantsCertificate(err error) {
+func (p connection) sayWantsCertificate(err error) {
 	title, do := "The server wants a client certificate", "Give one with --client-cert and --client-key."
 	if p.opts.TLS != nil && len(p.opts.TLS.Certificates) > 0 {
 		title, do = "The server refuses the client certificate", "Check with --client-cert and --client-key that the certificate is not expired, and that the server trusts who has issued it."
@@ -90,7 +90,7 @@ func (p *prober) sayWantsCertificate(err error) {
 }
 
 // checkChain says what is wrong with the server's certificates, and reports whether that is nothing.
-func (p *prober) checkChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
+func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
 	leaf, sound := chain[0], true
 	names := "the certificate of " + subjectOf(leaf)
 	add := func(title, seen, means, do string) {
@@ -178,7 +178,7 @@ func list(names []string, ips []net.IP) string {
 
 // issuerCompletes reports whether the chain is complete with the certificate that the last
 // one says its issuer's can be fetched as.
-func (p *prober) issuerCompletes(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
+func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certificate, inter *x509.CertPool, roots *x509.CertPool, now time.Time) bool {
 	for _, address := range last.IssuingCertificateURL {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil || req.URL.Scheme != "http" {
@@ -199,7 +199,7 @@ func (p *prober) issuerCompletes(ctx context.Context, last, leaf *x509.Certifica
 
 // clockOff says by how much the clocks of this machine and of the server differ; "": by
 // little, or that is not known. The request has nothing of the user's in it.
-func (p *prober) clockOff(ctx context.Context, c *tls.Config) string {
+func (p connection) clockOff(ctx context.Context, c *tls.Config) string {
 	trip := httpdial.NewTransport(httpdial.TransportOptions{TLS: c})
 	defer trip.CloseIdleConnections()
 	root := *p.URL
