@@ -67,6 +67,14 @@ func runPage(t *testing.T, page string) {
 		}
 	}
 	w.endJobs()
+	if snippets := snippetsOf(t, page); len(snippets) > 0 {
+		serves(w, command{page, 0, "mcp-bridge serve --demo"})
+		for _, s := range snippets {
+			s.judge(w)
+			t.Logf("%s: %s: %s%q %s", s.file, s.name, s.Command, s.Args, s.URL)
+		}
+		w.endJobs()
+	}
 }
 
 func newWorld(t *testing.T, page string) *world {
