@@ -16,7 +16,7 @@ const deadAfter = time.Minute
 func listenTCP(addr string) (net.Listener, error) {
 	const probes = 4
 	config := net.ListenConfig{
-		Control: setUserTimeout,
+		Control: setOptions,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: deadAfter / probes, Interval: deadAfter / probes, Count: probes - 1,
 		},

@@ -10,7 +10,9 @@ import (
 )
 
 // A client that dies without a word is noticed within about a minute, whether
-// or not something was on its way to it.
+// or not something was on its way to it. One that reads slowly is not taken for
+// dead: what it has no room for is not kept by the kernel, which would let a
+// write wait until much of it was taken.
 func TestDeadPeersAreNoticed(t *testing.T) {
 	ls, err := Open(Options{Addrs: []string{"127.0.0.1:0"}})
 	bridgetest.Must(t, err)
@@ -30,6 +32,9 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	}
 	if ms := option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); ms != 60_000 {
 		t.Errorf("what is not acknowledged is given up after %d ms", ms)
+	}
+	if kept := option(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); kept <= 0 || kept > 256<<10 {
+		t.Errorf("the kernel keeps %d bytes that the client has no room for", kept)
 	}
 	if on := option(unix.SOL_SOCKET, unix.SO_KEEPALIVE); on != 1 {
 		t.Error("idle connections are not probed")

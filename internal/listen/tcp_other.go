@@ -4,6 +4,6 @@ package listen
 
 import "syscall"
 
-// setUserTimeout is nil where only the system's own patience counts for a peer
+// setOptions is nil where only the system's own patience counts for a peer
 // that has died with something on its way to it.
-var setUserTimeout func(network, address string, c syscall.RawConn) error
+var setOptions func(network, address string, c syscall.RawConn) error
