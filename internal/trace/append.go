@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -248,39 +247,20 @@ func (w *writer) exchange(x *Exchange) {
 
 // header writes headers in the order of their names: rendered ones, or else those of a map.
 func (w *writer) header(name string, h http.Header, rendered []byte) {
-	var names []string
-	for n, values := range h {
-		if len(values) > 0 {
-			names = append(names, n)
-		}
-	}
-	switch {
-	case len(rendered) > 0:
+	if len(rendered) > 0 {
 		w.key(name)
 		w.dst = append(w.dst, rendered...)
-	case len(names) > 0:
-		slices.Sort(names)
-		w.key(name)
-		w.dst = appendHeader(w.dst, names, h, func(_, value string) string { return value })
+		return
 	}
-}
-
-// appendHeader appends the headers with those names, which have values, as an object. shown returns what stands there of a value.
-func appendHeader(dst []byte, names []string, h http.Header, shown func(name, value string) string) []byte {
-	for i, name := range names {
-		dst = appendString(append(dst, "{,"[min(i, 1)]), name)
-		values := h[name]
-		if len(values) == 1 { // one value is a string
-			dst = appendString(append(dst, ':'), shown(name, values[0]))
-			continue
-		}
-		dst = append(dst, ':')
-		for j, v := range values {
-			dst = appendString(append(dst, "[,"[min(j, 1)]), shown(name, v))
-		}
-		dst = append(dst, ']')
+	fields := sortedFields(nil, h)
+	if len(fields) == 0 {
+		return
 	}
-	return append(dst, '}')
+	w.key(name)
+	for i, f := range fields {
+		w.dst = appendField(append(w.dst, "{,"[min(i, 1)]), f, func(value string) string { return value })
+	}
+	w.dst = append(w.dst, '}')
 }
 
 func (w *writer) event(e *Event) {

@@ -27,7 +27,7 @@ func (r *Record) Redact(d *redact.Redactor) {
 		if x.URL, changed = d.URL(x.URL); changed {
 			r.Redacted = append(r.Redacted, "http.url")
 		}
-		x.Request, x.Response = r.cleaned(d, x.Request, "http.req."), r.cleaned(d, x.Response, "http.resp.")
+		x.Request, x.Response = r.cleaned(d, x.Request, inRequest), r.cleaned(d, x.Response, inResponse)
 		x.Why, x.Err = d.String(x.Why), d.String(x.Err)
 		r.HTTP = &x
 	}

@@ -2,7 +2,6 @@ package trace
 
 import (
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -211,8 +210,8 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 		if x.URL, changed = d.URL(e.URL); changed {
 			m.Redacted = append(m.Redacted, "http.url")
 		}
-		x.request = m.header(d, e.Request, "http.req.")
-		x.response = m.header(d, e.Response, "http.resp.")
+		x.request = m.header(d, e.Request, inRequest)
+		x.response = m.header(d, e.Response, inResponse)
 		m.atHop(e.Session, e.Hop)
 	case observe.Stream:
 		m.about(e.Server, e.Session)
@@ -220,31 +219,6 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 		m.Record.Event = &Event{What: e.What, From: d.String(e.From)}
 		m.atHop(e.Session, e.Hop)
 	}
-}
-
-// header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
-// behind prefix.
-func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
-	m.names = m.names[:0]
-	for name, values := range h {
-		if len(values) > 0 {
-			m.names = append(m.names, name)
-		}
-	}
-	if len(m.names) == 0 {
-		return nil
-	}
-	slices.Sort(m.names)
-	last := ""
-	from := len(m.headers)
-	m.headers = appendHeader(m.headers, m.names, h, func(name, value string) string {
-		clean := d.Field(name, value)
-		if clean != value && name != last {
-			m.Redacted, last = append(m.Redacted, prefix+name), name
-		}
-		return clean
-	})
-	return m.headers[from:len(m.headers):len(m.headers)]
 }
 
 // atHop corrects what is otherwise between the bridge and the server.

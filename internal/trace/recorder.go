@@ -133,7 +133,9 @@ type maker struct {
 
 	exchange Exchange // memory for Record.HTTP, and for its headers
 	headers  []byte
-	names    []string
+	fields   []field
+	paths    [4]string // memory for Record.Redacted
+	usual    usualFields
 }
 
 var makers = sync.Pool{New: func() any { return new(maker) }}
@@ -141,15 +143,15 @@ var makers = sync.Pool{New: func() any { return new(maker) }}
 // maxKept is how large memory may be that is used again.
 const maxKept = 256 << 10
 
-// maxNames is how many headers there may be in memory that is used again.
-const maxNames = 128
+// maxFields is how many headers there may be in memory that is used again.
+const maxFields = 128
 
 func (m *maker) release() {
 	if m.HTTP != nil {
-		if m.exchange = (Exchange{}); len(m.names) > maxNames {
-			m.names = nil
+		if m.exchange = (Exchange{}); cap(m.fields) > maxFields {
+			m.fields = nil
 		}
-		clear(m.names)
+		clear(m.fields[:cap(m.fields)])
 		if m.headers = m.headers[:0]; cap(m.headers) > maxKept {
 			m.headers = nil
 		}

@@ -1,0 +1,127 @@
+package trace
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+)
+
+// field is a header and its values, of which there is one at least.
+type field struct {
+	name   string
+	values []string
+}
+
+// sortedFields appends the headers that have values, in the order of their names.
+func sortedFields(to []field, h http.Header) []field {
+	for name, values := range h {
+		if len(values) > 0 {
+			to = append(to, field{name, values})
+		}
+	}
+	slices.SortFunc(to, func(a, b field) int { return strings.Compare(a.name, b.name) })
+	return to
+}
+
+// appendField appends a header as a member. shown returns what stands there of a value.
+func appendField(dst []byte, f field, shown func(value string) string) []byte {
+	dst = append(appendString(dst, f.name), ':')
+	if len(f.values) == 1 { // one value is a string
+		return appendString(dst, shown(f.values[0]))
+	}
+	for i, v := range f.values {
+		dst = appendString(append(dst, "[,"[min(i, 1)]), shown(v))
+	}
+	return append(dst, ']')
+}
+
+// maxUsual is how long a value is, in bytes, of which usualFields keep the member.
+const maxUsual = 128
+
+// usualFields are the latest headers in which there was nothing to take out: most exchanges have the same ones. The zero value is
+// empty.
+type usualFields [64]usualField
+
+// usualField is a header with one value, and its member.
+type usualField struct {
+	clean       *redact.Clean // nil: there is none
+	name, value string
+	member      []byte
+}
+
+// at returns where a header is kept.
+func (u *usualFields) at(f field) *usualField {
+	hash := uint(len(f.name))
+	if v := f.values[0]; v != "" {
+		hash += uint(len(v))<<2 + uint(v[0]) + uint(v[len(v)-1])<<4
+	}
+	return &u[hash%uint(len(u))]
+}
+
+// is reports whether f is kept here, and still as it is to be shown.
+func (u *usualField) is(f field, clean *redact.Clean) bool {
+	return u.clean == clean && len(f.values) == 1 && u.value == f.values[0] && u.name == f.name
+}
+
+// keep keeps a header, in the place of another one.
+func (u *usualField) keep(f field, clean *redact.Clean, member []byte) {
+	if v := f.values[0]; len(f.values) == 1 && len(v) <= maxUsual {
+		u.clean, u.name, u.value, u.member = clean, f.name, v, append(u.member[:0], member...)
+	}
+}
+
+const (
+	inRequest     = "http.req."
+	inResponse    = "http.resp."
+	sessionHeader = "Mcp-Session-Id"
+)
+
+// header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
+// behind prefix.
+func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
+	if m.fields = sortedFields(m.fields[:0], h); len(m.fields) == 0 {
+		return nil
+	}
+	from := len(m.headers)
+	clean := d.Clean()
+	for i, f := range m.fields {
+		m.headers = append(m.headers, "{,"[min(i, 1)])
+		usual := m.usual.at(f)
+		if usual.is(f, clean) {
+			m.headers = append(m.headers, usual.member...)
+			continue
+		}
+		begin, taken := len(m.headers), false
+		m.headers = appendField(m.headers, f, func(value string) string {
+			shown := d.Field(f.name, value)
+			taken = taken || shown != value
+			return shown
+		})
+		if taken {
+			m.takenOut(prefix, f.name)
+		} else {
+			usual.keep(f, clean, m.headers[begin:])
+		}
+	}
+	m.headers = append(m.headers, '}')
+	return m.headers[from:len(m.headers):len(m.headers)]
+}
+
+// takenOut lists a header in which there was a secret.
+func (m *maker) takenOut(prefix, name string) {
+	path := ""
+	switch {
+	case name != sessionHeader:
+		path = prefix + name
+	case prefix == inRequest: // those that nearly all exchanges have need no memory
+		path = inRequest + sessionHeader
+	default:
+		path = inResponse + sessionHeader
+	}
+	if m.Redacted == nil {
+		m.Redacted = m.paths[:0]
+	}
+	m.Redacted = append(m.Redacted, path)
+}

@@ -1,0 +1,56 @@
+package trace
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// Headers are written as they came, also if they have come before, and without what has become a secret meanwhile.
+func TestHeadersAgain(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	ring := NewRing(RingOptions{})
+	defer rec.Use(ring)()
+	f := ring.FollowNew()
+	one, other := strings.Repeat("1", 30), strings.Repeat("2", 30)
+	long := strings.Repeat("l", 1000)
+	headers := []http.Header{
+		{"A": {one}, "B": {one}}, {"A": {other}, "B": {one}}, {"A": {one, other}}, {"A": {one, one}}, {"A": {one}}, {"A": {""}, "B": {}},
+		{"A": {"\x01\""}, "L": {long}}, {"Mcp-Session-Id": {"the-session"}, "A": {"tok-1234567"}, "X-Api-Key": {"k"}},
+	}
+	pass := func() (all []Record) {
+		for range 3 {
+			for _, h := range headers {
+				o.Event(&observe.Exchange{Hop: observe.Down, Request: h, Response: h})
+			}
+		}
+		return records(t, f.Ready(100))
+	}
+	taken := []string{"http.req.Mcp-Session-Id", "http.req.X-Api-Key", "http.resp.Mcp-Session-Id", "http.resp.X-Api-Key"}
+	check := func(a string, taken []string) {
+		for i, r := range pass() {
+			want := headers[i%len(headers)].Clone()
+			delete(want, map[bool]string{true: "B"}[len(want["B"]) == 0])
+			var redacted []string
+			if want.Get("Mcp-Session-Id") != "" {
+				want = http.Header{"Mcp-Session-Id": {redact.Mark}, "A": {a}, "X-Api-Key": {redact.Mark}}
+				redacted = taken
+			}
+			if !reflect.DeepEqual(r.HTTP.Request, want) || !reflect.DeepEqual(r.HTTP.Response, want) || !slices.Equal(r.Redacted, redacted) {
+				t.Errorf("%v, %v, without %v; want %v without %v", r.HTTP.Request, r.HTTP.Response, r.Redacted, want, redacted)
+			}
+		}
+	}
+	check("tok-1234567", taken)
+	c := o.OpenQuiet("x", "http").Conn(taker{}, observe.Up)
+	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"token":"tok-1234567"}`)))
+	f.Ready(1)
+	check(redact.Mark, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))
+}
