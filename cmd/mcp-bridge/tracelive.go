@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/inspect"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
@@ -36,7 +37,18 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	}
 	defer stream.Body.Close()
 	fmt.Fprintf(viewer.Err, "mcp-bridge: looking at %s, pid %d; client →|   |→ server\n", bridge.Name, bridge.PID)
-	err = viewer.Live(ctx, stream.Body)
+	done := make(chan error, 1)
+	go func() { done <- viewer.Live(ctx, stream.Body) }()
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		end := time.NewTimer(stuckStdout)
+		defer end.Stop()
+		select {
+		case <-done:
+		case <-end.C: // nobody reads what we print
+		}
+	}
 	if ctx.Err() != nil {
 		return nil // we were asked to end
 	}
@@ -45,6 +57,9 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	}
 	return err
 }
+
+// stuckStdout is for how long live, asked to end, waits for who should read what it has printed.
+const stuckStdout = time.Second
 
 // choose returns the bridge that is meant: by its process id, or the name of one of its servers. Without
 // where, it is the only one.
