@@ -188,7 +188,7 @@ func (h *half) refuse(m jsonrpc.Message) {
 func (s *split) route(m *jsonrpc.Message) *half {
 	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
 	switch {
-	case m.Kind() != jsonrpc.Response && len(m.Meta()) > 0 && era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}.Claims():
+	case m.Kind() != jsonrpc.Response && len(m.Meta()) > 0 && era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}.IsModern():
 		return modern
 	case m.Kind() == jsonrpc.Request:
 		return legacy

@@ -442,7 +442,7 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 // afterRemoval tells those that wait for room that less is in the queue.
 func (b *Inbox) afterRemoval() {
 	b.wakeSenders()
-	if b.low.notify != nil && b.low.reached(b.waiting()) {
+	if b.low.notify != nil && b.low.isReached(b.waiting()) {
 		b.tellLow()
 	}
 }

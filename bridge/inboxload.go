@@ -32,7 +32,7 @@ type lowMark struct {
 	notify chan<- struct{}
 }
 
-func (l lowMark) reached(waiting Load) bool {
+func (l lowMark) isReached(waiting Load) bool {
 	return waiting.Messages == 0 || waiting.Messages <= l.Messages && waiting.Bytes <= l.Bytes
 }
 
@@ -42,7 +42,7 @@ func (l lowMark) reached(waiting Load) bool {
 func (b *Inbox) NotifyBelow(low Load, notify chan<- struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.low = (lowMark{low, notify}); b.low.reached(b.waiting()) {
+	if b.low = (lowMark{low, notify}); b.low.isReached(b.waiting()) {
 		b.tellLow()
 	}
 }

@@ -26,7 +26,7 @@ func ExampleMeta_Check() {
 		parse(`{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`),
 	} {
 		meta := era.MetaOf(m)
-		if !meta.Claims() {
+		if !meta.IsModern() {
 			fmt.Println(m.ID(), "is legacy")
 			continue
 		}

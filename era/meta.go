@@ -72,16 +72,16 @@ func (m Meta) Revision() string {
 	return text
 }
 
-// Claims reports whether the meta makes its message modern (ED1, ED3b): it has a
+// IsModern reports whether the meta makes its message modern (ED1, ED3b): it has a
 // protocol version, and that is not a legacy version. A version that the bridge
 // does not know counts as modern, and so does a value that is not a string. Check
 // refuses both.
-func (m Meta) Claims() bool { return m.Version != nil && !IsLegacy(m.Revision()) }
+func (m Meta) IsModern() bool { return m.Version != nil && !IsLegacy(m.Revision()) }
 
 // IsModernMessage reports whether m is a request or a notification whose meta
 // makes it modern.
 func IsModernMessage(m jsonrpc.Message) bool {
-	return m.Kind() != jsonrpc.Response && MetaOf(m).Claims()
+	return m.Kind() != jsonrpc.Response && MetaOf(m).IsModern()
 }
 
 // HasModern reports whether a raw list of versions has a modern version.

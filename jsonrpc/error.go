@@ -37,11 +37,11 @@ func newError(code int, fault string, at int) *Error {
 	return &Error{Code: code, Message: text + fault + " at byte " + strconv.Itoa(at)}
 }
 
-// Answers reports whether the invalid message of a server was probably meant as the answer
+// IsAnswer reports whether the invalid message of a server was probably meant as the answer
 // to the request e.ID. This is so for a response, and for an object with an id but neither
 // a method nor a result. The client should then get an error, because the server will not
 // answer again.
-func (e *Error) Answers() bool {
+func (e *Error) IsAnswer() bool {
 	known := !e.ID.IsZero() && e.ID != NullID
 	return known && (e.Kind == Response || e.Kind == Invalid && e.Code == CodeInvalidRequest)
 }

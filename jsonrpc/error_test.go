@@ -25,8 +25,8 @@ func TestErrorAnswers(t *testing.T) {
 			t.Errorf("%s: no error", text)
 			continue
 		}
-		if e.Answers() != want {
-			t.Errorf("%s is an answer: %v, want %v (kind %d, code %d)", text, e.Answers(), want, e.Kind, e.Code)
+		if e.IsAnswer() != want {
+			t.Errorf("%s is an answer: %v, want %v (kind %d, code %d)", text, e.IsAnswer(), want, e.Kind, e.Code)
 		}
 	}
 }

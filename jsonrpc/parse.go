@@ -166,7 +166,7 @@ func (p *parser) error(cut int) *Error {
 	} else {
 		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
 	}
-	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.tooLong(p.m.id) {
+	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.isTooLong(p.m.id) {
 		e.ID = ID{string(p.slice(p.m.id))}
 	}
 	e.Kind, e.Marked = p.seenFields.kind(p.fault == ""), p.seenFields.has(fieldJSONRPC)
@@ -446,7 +446,7 @@ func (p *parser) bounds() {
 // boundRepeated refuses a value whose decoded text is longer than MaxName. It is for names that
 // a peer repeats, perhaps with escapes that were not there before.
 func (p *parser) boundRepeated(name string, s span) {
-	if !p.tooLong(s) {
+	if !p.isTooLong(s) {
 		return
 	}
 	if said, ok := Text(p.slice(s)); !ok || len(said) > MaxName {
@@ -456,14 +456,14 @@ func (p *parser) boundRepeated(name string, s span) {
 
 // bound refuses a value that is longer than MaxName.
 func (p *parser) bound(name string, s span) {
-	if p.tooLong(s) {
+	if p.isTooLong(s) {
 		p.refuse(int(s.start), name+" is longer than "+strconv.Itoa(MaxName)+" bytes, which is the limit,")
 	}
 }
 
-// tooLong reports whether a value is longer than MaxName. The quotes of a string do not
+// isTooLong reports whether a value is longer than MaxName. The quotes of a string do not
 // count.
-func (p *parser) tooLong(s span) bool {
+func (p *parser) isTooLong(s span) bool {
 	length := int(s.end - s.start)
 	return length > MaxName && (length > MaxName+2 || p.data[s.start] != '"')
 }

@@ -11,7 +11,7 @@ const (
 	version2026_07_28 = "2026-07-28"
 )
 
-func knownVersion(v string) bool {
+func isKnownVersion(v string) bool {
 	switch v {
 	case version2024_11_05, version2025_03_26, wire.Version2025_06_18, version2025_11_25:
 		return true

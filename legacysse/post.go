@@ -59,8 +59,8 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// authorized reports whether the sender of r may send all of these messages, or answers the request.
-func (h *Handler) authorized(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
+// checkAuthorized reports whether the sender of r may send all of these messages, or answers the request.
+func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, messages []jsonrpc.Message) bool {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
 		return true
@@ -118,7 +118,7 @@ func sessionID(u *url.URL) string {
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	// Nothing of a batch that is refused is taken: what was to be an answer to the server may come again.
-	if !h.authorized(w, r, messages) {
+	if !h.checkAuthorized(w, r, messages) {
 		return nil, nil, false
 	}
 	messages, faults = s.brokenAnswers(messages, faults)
@@ -174,7 +174,7 @@ func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Er
 // there is one (SS8).
 func badVersion(h http.Header) string {
 	switch v := h[wire.HeaderVersion]; {
-	case len(v) == 0 || len(v) == 1 && (v[0] == "" || knownVersion(v[0])):
+	case len(v) == 0 || len(v) == 1 && (v[0] == "" || isKnownVersion(v[0])):
 		return ""
 	case len(v) > 1:
 		return "the header MCP-Protocol-Version may be sent once"
@@ -196,7 +196,7 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 	}
 	raw := m.Lookup("params", "_meta", metaVersion)
 	var claim string
-	if raw == nil || json.Unmarshal(raw, &claim) != nil || knownVersion(claim) {
+	if raw == nil || json.Unmarshal(raw, &claim) != nil || isKnownVersion(claim) {
 		return jsonrpc.Message{}, false
 	}
 	data := `{"supported":["` + version2024_11_05 + `","` + version2025_03_26 + `","` + wire.Version2025_06_18 + `","` + version2025_11_25 + `"],"requested":` + string(raw) + `}`

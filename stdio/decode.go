@@ -115,9 +115,9 @@ func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (j
 func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.reportNoise(size, e.Message)
 	switch {
-	case e.Kind == jsonrpc.Response && !e.Answers():
+	case e.Kind == jsonrpc.Response && !e.IsAnswer():
 		return jsonrpc.Message{}, nil
-	case c.opts.Peer == Server && e.Answers(), c.opts.Peer == Client && c.client.questions.MustBeAnswer(e):
+	case c.opts.Peer == Server && e.IsAnswer(), c.opts.Peer == Client && c.client.questions.MustBeAnswer(e):
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"

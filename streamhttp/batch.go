@@ -13,7 +13,7 @@ import (
 // alone (LI8 to LI12).
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserve.Share) {
 	messages, failed, ok := h.parseBatch(w, r, body)
-	if !ok || h.refuseModernBatch(w, r, messages) || !h.authorized(w, r, jsonrpc.ID{}, messages...) {
+	if !ok || h.refuseModernBatch(w, r, messages) || !h.checkAuthorized(w, r, jsonrpc.ID{}, messages...) {
 		return
 	}
 	if h.opts.Stateless {

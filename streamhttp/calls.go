@@ -24,8 +24,8 @@ type call struct {
 // opens reports whether c is the initialize request: no other comes first.
 func (c *call) opens() bool { return c.order == 1 }
 
-// carries reports whether a message of the server may travel on c's stream.
-func (c *call) carries() bool {
+// canCarry reports whether a message of the server may travel on c's stream.
+func (c *call) canCarry() bool {
 	st := c.stream
 	return !c.opens() && !st.unresumable && (st.reader != nil || st.committed)
 }
@@ -103,7 +103,7 @@ func (t *callTable) anyCall() *call {
 func (t *callTable) about(m jsonrpc.Message) *call {
 	var task []byte
 	for _, c := range t.byID {
-		if c.results == "" || !c.carries() {
+		if c.results == "" || !c.canCarry() {
 			continue
 		}
 		if task == nil {
@@ -132,7 +132,7 @@ func taskOf(m jsonrpc.Message) []byte {
 func (t *callTable) likeliest(since uint64) *call {
 	var best *call
 	for _, c := range t.byID {
-		if !c.carries() || c.order <= since {
+		if !c.canCarry() || c.order <= since {
 			continue
 		}
 		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.order > best.order) {
@@ -192,9 +192,9 @@ func (h *handshake) accepted(m jsonrpc.Message) {
 	}
 }
 
-// tooEarly reports whether a message of the server must wait until the client has said
+// isTooEarly reports whether a message of the server must wait until the client has said
 // notifications/initialized (LI29), or until initialize was answered.
-func (h *handshake) tooEarly(m jsonrpc.Message) bool {
+func (h *handshake) isTooEarly(m jsonrpc.Message) bool {
 	if h.ready {
 		return false
 	}

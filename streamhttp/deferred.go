@@ -88,15 +88,15 @@ func (q *deferredNotifications) takeAll() []jsonrpc.Message {
 // supersede removes what says nothing that m does not say as well.
 func (q *deferredNotifications) supersede(m jsonrpc.Message) {
 	for i, o := range q.list {
-		if coalesces(o, m) {
+		if supersedes(o, m) {
 			q.remove(i)
 			return
 		}
 	}
 }
 
-// coalesces reports whether the newer notification says all that the older one says.
-func coalesces(older, newer jsonrpc.Message) bool {
+// supersedes reports whether the newer notification says all that the older one says.
+func supersedes(older, newer jsonrpc.Message) bool {
 	if older.Method() != newer.Method() {
 		return false
 	}
@@ -128,7 +128,7 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 		s.opts.Logger.Debug("notification dropped: the request that it could follow is answered", "method", m.Method())
 		return
 	}
-	if s.handshake.tooEarly(m) {
+	if s.handshake.isTooEarly(m) {
 		if !s.deferred.beforeInitialized.fits(m, s.opts.ReplayBytes) {
 			s.warnLost(m, "too many before the client is initialized")
 			return
@@ -212,7 +212,7 @@ func (s *session) retryDeferred() {
 	s.deferred.requests = nil
 	for _, r := range waiting {
 		st := s.target(r.m)
-		if st == nil && !s.handshake.tooEarly(r.m) {
+		if st == nil && !s.handshake.isTooEarly(r.m) {
 			if c := s.likelyToRead(r.since); c != nil {
 				st = c.stream
 			}

@@ -167,7 +167,7 @@ func answersExpired(r *http.Request) bool {
 // beginSSE writes what a stream begins with.
 func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
 	out.Begin()
-	if v := s.revision(); knownVersion(v) && v >= version2025_11_25 && !s.stateless {
+	if v := s.revision(); isKnownVersion(v) && v >= version2025_11_25 && !s.stateless {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
 		if seq, ours := s.cursor(st, rd); ours {

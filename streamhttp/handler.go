@@ -273,7 +273,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, "LI21", http.StatusNotFound, id, noSuchSession)
 		return nil
 	}
-	if v := r.Header.Get(wire.HeaderVersion); v != "" && !knownVersion(v) {
+	if v := r.Header.Get(wire.HeaderVersion); v != "" && !isKnownVersion(v) {
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}

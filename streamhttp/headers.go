@@ -12,7 +12,7 @@ const (
 
 const supportedVersions = version2024_11_05 + ", " + version2025_03_26 + ", " + version2025_06_18 + ", " + version2025_11_25
 
-func knownVersion(v string) bool {
+func isKnownVersion(v string) bool {
 	switch v {
 	case version2024_11_05, version2025_03_26, version2025_06_18, version2025_11_25:
 		return true

@@ -12,7 +12,7 @@ import (
 type exchanges struct {
 	mu     sync.Mutex
 	fresh  map[*exchange]struct{} // those that sweep has not seen
-	seen   map[*exchange]struct{}
+	swept  map[*exchange]struct{}
 	shares map[string]int // how many each party has of them; nil: nobody needs to know
 	closed bool
 	after  time.Duration   // how long a request waits for sweep at most
@@ -31,7 +31,7 @@ func (x *exchanges) add(e *exchange, max int) error {
 		return errTooManyCalls
 	}
 	if x.fresh == nil {
-		x.fresh, x.seen = make(map[*exchange]struct{}), make(map[*exchange]struct{})
+		x.fresh, x.swept = make(map[*exchange]struct{}), make(map[*exchange]struct{})
 	}
 	x.fresh[e] = struct{}{}
 	if x.shares != nil {
@@ -49,7 +49,7 @@ func (x *exchanges) add(e *exchange, max int) error {
 // leaves to others. Whose they are is counted from when half of them are there until
 // three quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {
-	free := max - len(x.fresh) - len(x.seen)
+	free := max - len(x.fresh) - len(x.swept)
 	if free > max-max/4 {
 		x.shares = nil
 	}
@@ -58,7 +58,7 @@ func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	}
 	if x.shares == nil {
 		x.shares = make(map[string]int)
-		for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+		for _, some := range [...]map[*exchange]struct{}{x.fresh, x.swept} {
 			for other := range some {
 				x.shares[other.Party()]++
 			}
@@ -80,7 +80,7 @@ func (x *exchanges) sweep() {
 	for e := range x.fresh {
 		e.scheduleCommit()
 		e.watch()
-		x.seen[e] = struct{}{}
+		x.swept[e] = struct{}{}
 	}
 	clear(x.fresh)
 }
@@ -88,7 +88,7 @@ func (x *exchanges) sweep() {
 func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
 	delete(x.fresh, e)
-	delete(x.seen, e)
+	delete(x.swept, e)
 	if x.shares != nil {
 		party := e.Party()
 		if x.shares[party]--; x.shares[party] == 0 {
@@ -104,7 +104,7 @@ func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.seen} {
+	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.swept} {
 		for e := range some {
 			e.cancel(bridge.ErrClosing)
 		}

@@ -47,7 +47,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 	switch {
 	case m.Kind() == jsonrpc.Notification:
 		return h.takeNotification(w, r, *m, &q)
-	case !q.claims():
+	case !q.isModern():
 		no := h.refuseUnclaimed(r, *m, &q)
 		if no == nil {
 			return false
@@ -67,7 +67,7 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 // could mean anything here: a cancellation names an id that other clients use
 // as well (MI4).
 func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *requestFacts) (answered bool) {
-	claims := q.claims()
+	claims := q.isModern()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
 		return false // ED4
 	}

@@ -48,7 +48,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m = httpserve.WithTraceContext(m, r.Header)
-	if h.opts.Guard.Authenticator != nil && !h.authorized(w, r, requestID(m), m) || h.serveByEra(w, r, &m, share) {
+	if h.opts.Guard.Authenticator != nil && !h.checkAuthorized(w, r, requestID(m), m) || h.serveByEra(w, r, &m, share) {
 		return
 	}
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
@@ -77,9 +77,9 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	h.serveOneWay(w, r, s, []jsonrpc.Message{m}, share)
 }
 
-// authorized reports whether the sender of r may send these messages, or answers the request: id is
+// checkAuthorized reports whether the sender of r may send these messages, or answers the request: id is
 // the one that the answer has to carry.
-func (h *Handler) authorized(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, messages ...jsonrpc.Message) bool {
+func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, messages ...jsonrpc.Message) bool {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
 		return true

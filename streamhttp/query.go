@@ -65,9 +65,9 @@ func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
 	*field = member.Value
 }
 
-// claims reports whether the request is a modern one (ED1).
-func (q *requestFacts) claims() bool {
-	return textIs(q.meta.Version, era.NewestModern) || q.meta.Claims()
+// isModern reports whether the request is a modern one (ED1).
+func (q *requestFacts) isModern() bool {
+	return textIs(q.meta.Version, era.NewestModern) || q.meta.IsModern()
 }
 
 // namesModern reports whether a version header names a modern revision.

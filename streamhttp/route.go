@@ -26,7 +26,7 @@ func (r *router) target(m jsonrpc.Message) *stream {
 		}
 		return nil
 	case jsonrpc.Request:
-		if r.stateless || r.handshake.tooEarly(m) {
+		if r.stateless || r.handshake.isTooEarly(m) {
 			return nil
 		}
 		if !m.Related().IsZero() {
@@ -62,7 +62,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		}
 		return nil
 	}
-	if r.handshake.tooEarly(m) {
+	if r.handshake.isTooEarly(m) {
 		return nil
 	}
 	if !m.Related().IsZero() {
@@ -90,7 +90,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 // tells (B.4): that of the call in whose course it came, a standalone one for
 // what came in the course of none, or of one that is over.
 func (r *router) exact(m jsonrpc.Message) *stream {
-	if c := r.calls.byID[m.Related()]; c != nil && c.carries() {
+	if c := r.calls.byID[m.Related()]; c != nil && c.canCarry() {
 		return c.stream
 	}
 	return r.standalone.newest()

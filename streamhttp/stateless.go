@@ -77,7 +77,7 @@ func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, opens boo
 	case len(values) > 1:
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, "the header MCP-Protocol-Version may be sent once")
 		return "", false
-	case !knownVersion(values[0]):
+	case !isKnownVersion(values[0]):
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return "", false
 	}

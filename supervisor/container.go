@@ -199,9 +199,9 @@ func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)
 // has lost its engine. Any other status is that of the program in the container.
 const clientFailed exitStatus = 125
 
-// toldEnd reports whether err, with which a client has ended, also says how the container
+// reportsContainerEnd reports whether err, with which a client has ended, also says how the container
 // has ended.
-func toldEnd(err error) bool {
+func reportsContainerEnd(err error) bool {
 	status, ok := errors.AsType[exitStatus](err)
 	return err == nil || ok && status != clientFailed
 }
@@ -214,7 +214,7 @@ func (p *Process) endContainer() error {
 		return nil
 	}
 	defer c.forget()
-	if p.hasExited() && toldEnd(p.exitErr) {
+	if p.hasExited() && reportsContainerEnd(p.exitErr) {
 		return nil
 	}
 	id, err := c.end()

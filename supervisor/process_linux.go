@@ -229,7 +229,7 @@ func statOf(pid int) (string, error) {
 	return string(b[bytes.LastIndexByte(b, ')')+1:]), err
 }
 
-func (st procStat) dead() bool { return st.state == 'Z' || st.state == 'X' }
+func (st procStat) isDead() bool { return st.state == 'Z' || st.state == 'X' }
 
 // allPids lists the processes of the system.
 func allPids() ([]int, error) {
@@ -260,7 +260,7 @@ func groupIsDead(pgid int) bool {
 		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
 			return false
 		}
-		if err == nil && st.pgid == pgid && !st.dead() {
+		if err == nil && st.pgid == pgid && !st.isDead() {
 			return false
 		}
 	}

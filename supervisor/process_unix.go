@@ -125,7 +125,7 @@ func (c *child) killStrays() {
 // isGone reports whether the group is empty and no stray is left. The child must be reaped.
 func (c *child) isGone() bool {
 	if !c.groupGone.Load() {
-		if !c.groupEmpty() {
+		if !c.isGroupEmpty() {
 			return false
 		}
 		c.forgetGroup()
@@ -140,7 +140,7 @@ func (c *child) forgetGroup() {
 	watchdog.remove(c.pid)
 }
 
-func (c *child) groupEmpty() bool {
+func (c *child) isGroupEmpty() bool {
 	if unix.Kill(-c.pid, 0) == unix.ESRCH {
 		return true
 	}

@@ -115,7 +115,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 		if marker == "" { // the orphan is new, or was in the middle of an exec the last time
 			var sure bool
 			if marker, sure = markerOf(pid); !sure {
-				unsure = t.execs(pid) || unsure
+				unsure = t.isExecing(pid) || unsure
 			}
 			if t.orphans == nil {
 				t.orphans = make(map[int]string)
@@ -133,8 +133,8 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 // when a process has none. After execWait the orphan has cleared its environment.
 const execWait = 2 * time.Second
 
-// execs reports whether an orphan may be in the middle of an exec.
-func (t *childTable) execs(pid int) bool {
+// isExecing reports whether an orphan may be in the middle of an exec.
+func (t *childTable) isExecing(pid int) bool {
 	since, seen := t.unsure[pid]
 	if !seen {
 		if t.unsure == nil {

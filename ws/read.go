@@ -159,9 +159,9 @@ func (c *conn) take(text []byte) bool {
 // requests, unless it leaves unread what it is sent.
 func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
-	case fault.Kind == jsonrpc.Response && !fault.Answers():
+	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
 		return true
-	case !c.client && fault.Answers(), c.client && c.calls.questions.MustBeAnswer(fault):
+	case !c.client && fault.IsAnswer(), c.client && c.calls.questions.MustBeAnswer(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}

@@ -192,11 +192,11 @@ func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool
 	for _, m := range withdrawn {
 		_ = r.Deliver(r.Context(), m)
 	}
-	return k.goesOn(renew, f, failures)
+	return k.mustGoOn(renew, f, failures)
 }
 
-// goesOn is the end of lose. It reports whether the reconnector has something left to do.
-func (k *reconnector) goesOn(renew bool, f *httpdial.Fault, failures int) bool {
+// mustGoOn is the end of lose. It reports whether the reconnector has something left to do.
+func (k *reconnector) mustGoOn(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()

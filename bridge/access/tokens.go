@@ -129,9 +129,9 @@ func (t *Tokens) read() (*tokenSet, error) {
 	return set, nil
 }
 
-// Unsettled reports whether the file is gone or empty. This is so for a moment while some
+// IsUnsettled reports whether the file is gone or empty. This is so for a moment while some
 // programs write a file, so a caller may want to wait a little before Reload.
-func (t *Tokens) Unsettled() bool {
+func (t *Tokens) IsUnsettled() bool {
 	if t.file == "" || t.once {
 		return false
 	}

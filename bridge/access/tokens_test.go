@@ -148,7 +148,7 @@ func TestReload(t *testing.T) {
 	check("", "alice")
 	for _, none := range []string{"", "# alice " + tokenA2 + "\n", " \n\n"} {
 		write(t, file, none, 0o600)
-		if err := tokens.Reload(); err != nil || len(tokens.Names()) != 0 || tokens.Unsettled() != (none == "") {
+		if err := tokens.Reload(); err != nil || len(tokens.Names()) != 0 || tokens.IsUnsettled() != (none == "") {
 			t.Errorf("%q: %v, and there are tokens of %v", none, err, tokens.Names())
 		}
 		check("", "")
@@ -157,7 +157,7 @@ func TestReload(t *testing.T) {
 		check("", "alice")
 	}
 	bridgetest.Must(t, os.Remove(file))
-	if !tokens.Unsettled() {
+	if !tokens.IsUnsettled() {
 		t.Error("a file that is gone is not taken for one that may come back")
 	}
 	if err := tokens.Reload(); err != nil {

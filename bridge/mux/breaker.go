@@ -75,7 +75,7 @@ func IsOrderly(err error) bool {
 	return err == nil || errors.Is(err, io.EOF)
 }
 
-// open reports whether calls are to be refused at once.
-func (b *breaker) open(now time.Time) bool {
+// isOpen reports whether calls are to be refused at once.
+func (b *breaker) isOpen(now time.Time) bool {
 	return b.failures >= tripAfter && now.Before(b.due)
 }

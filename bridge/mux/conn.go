@@ -24,7 +24,7 @@ type conn struct {
 	removed bool  // it has ended; under mux.mu
 	calls   calls // in progress; under mux.mu
 
-	inbox bridge.Inbox // for the client; full, which is in room.go, says what it may hold
+	inbox bridge.Inbox // for the client; isFull, which is in room.go, says what it may hold
 
 	// mu is held while something is put into inbox, so that it is known how much waits
 	// there, and that the call is not cancelled.
@@ -198,7 +198,7 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil
 	case x.ledger.isFull(c, x.opts.MaxCalls):
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
-	case x.serverState.server == nil && x.serverState.breaker.open(time.Now()):
+	case x.serverState.server == nil && x.serverState.breaker.isOpen(time.Now()):
 		wait := time.Until(x.serverState.breaker.due).Round(time.Second)
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.serverState.breaker.failures, wait)
 		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil

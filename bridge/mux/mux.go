@@ -122,7 +122,7 @@ type Mux struct {
 	mu          report.Mutex
 	closed      bool
 	closeErr    error // of the last server
-	keeping     bool  // keep runs
+	keepRunning bool  // keep runs
 	conns       map[*conn]struct{}
 	idle        time.Time // since when there is no Conn
 	ledger      ledger

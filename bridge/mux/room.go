@@ -54,7 +54,7 @@ func (c *conn) put(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.inbox.Waiting()
-	if c.err == nil && c.full(waiting, m.Size()) {
+	if c.err == nil && c.isFull(waiting, m.Size()) {
 		c.watchRoom(m.Size())
 		return false
 	}
@@ -91,8 +91,8 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	}
 }
 
-// full reports whether an inbox in which so much waits has no room for so many bytes.
-func (c *conn) full(waiting bridge.Load, size int) bool {
+// isFull reports whether an inbox in which so much waits has no room for so many bytes.
+func (c *conn) isFull(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
 	return waiting.Messages >= o.Unread || waiting.Messages > 0 && waiting.Bytes+size > o.UnreadBytes
 }
@@ -122,7 +122,7 @@ func (c *conn) watchRoom(want int) {
 func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err != nil || !c.full(c.inbox.Waiting(), m.Size()) {
+	if c.err != nil || !c.isFull(c.inbox.Waiting(), m.Size()) {
 		return false
 	}
 	c.watchRoom(m.Size())

@@ -193,10 +193,10 @@ func (call *call) wantsLog(m jsonrpc.Message) bool {
 	return call.level >= 0 && (rank < 0 || rank >= call.level)
 }
 
-// strays reports whether m came in the course of another request than call: what
+// isStray reports whether m came in the course of another request than call: what
 // it says of that is not the server's to say there (MI14, D.2). It is called with
 // mu held.
-func (s *server) strays(m jsonrpc.Message, call *call) bool {
+func (s *server) isStray(m jsonrpc.Message, call *call) bool {
 	id, named := m.During()
 	return named && s.call(id) != call
 }
@@ -232,7 +232,7 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.ledger.calls[n]
-		if call != nil && (!s.mayKnow(call) || call.token.IsZero() || s.strays(m, call)) {
+		if call != nil && (!s.mayKnow(call) || call.token.IsZero() || s.isStray(m, call)) {
 			call = nil
 		}
 		x.mu.Unlock()
@@ -250,7 +250,7 @@ func (s *server) cancelListen(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.call(m.CancelledID())
-	ours := call != nil && call.listen != nil && !s.strays(m, call)
+	ours := call != nil && call.listen != nil && !s.isStray(m, call)
 	if ours {
 		result, _ := say.ListenEnd(call.id)
 		x.finish(call, result, m.WithCancelledID(call.id).WithRelated(call.id))
@@ -271,7 +271,7 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken
 	var known []byte // of a subscription that its client has open already
 	x.mu.Lock()
 	call := s.call(id)
-	if call != nil && (call.listen == nil || s.strays(m, call)) {
+	if call != nil && (call.listen == nil || s.isStray(m, call)) {
 		call = nil
 	}
 	if call != nil && acknowledged {

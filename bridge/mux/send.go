@@ -125,11 +125,11 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 				call.server = x.serverState.server
 			}
 			return x.serverState.server, nil
-		case call == nil && (x.serverState.failed != failed || x.serverState.breaker.open(time.Now())):
+		case call == nil && (x.serverState.failed != failed || x.serverState.breaker.isOpen(time.Now())):
 			return nil, nil
 		}
-		if !x.keeping {
-			x.keeping = true
+		if !x.keepRunning {
+			x.keepRunning = true
 			x.wg.Go(x.keep)
 		}
 		signal(x.wake)

@@ -164,7 +164,7 @@ func (x *Mux) serve(conn bridge.Conn) {
 	s.acks.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
-	if x.up(s) {
+	if x.setServer(s) {
 		writer.Go(s.write)
 		x.down(s, conn.Receive(context.Background(), s), time.Since(started))
 	}
@@ -193,8 +193,8 @@ func (s *server) discard() {
 	}
 }
 
-// up says that s is the server now. It is false when the Mux is closed.
-func (x *Mux) up(s *server) bool {
+// setServer says that s is the server now. It is false when the Mux is closed.
+func (x *Mux) setServer(s *server) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {

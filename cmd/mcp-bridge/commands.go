@@ -283,7 +283,7 @@ func flagsOf(name string) []string {
 	if c.set == nil {
 		return nil
 	}
-	return slices.DeleteFunc(flagNames(c.set()), func(flag string) bool { return !m.Shown(name, flag) })
+	return slices.DeleteFunc(flagNames(c.set()), func(flag string) bool { return !m.IsShown(name, flag) })
 }
 
 // help prints the first page, or that of a command or a topic.

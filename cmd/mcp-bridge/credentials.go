@@ -43,7 +43,7 @@ type credentials struct {
 // attach has requests to a remote server made with its credential, unless somebody has given another one, or there
 // are to be none. Without a folder for credentials the server is used all the same, unless the settings ask for one.
 func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.Settings, log hclog.Logger) error {
-	if !s.Used() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
+	if !s.IsUsed() || hasAuthorization(*spec) || !mayHaveCredential(spec.URL) {
 		return nil
 	}
 	log = log.With("server", spec.Name)
@@ -56,7 +56,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	a := c.open[key]
 	if a == nil {
 		a, err = newAuthorizer(ctx, s, c.asker, log)
-		if _, stored := errors.AsType[*tokenstore.Error](err); stored && plainly(s) {
+		if _, stored := errors.AsType[*tokenstore.Error](err); stored && isDefault(s) {
 			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
 			return nil
 		}
@@ -72,7 +72,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 		}
 	}
 	spec.Remote.Authorize = a.Authorize
-	if s.Personal() && s.Prompt != signin.PromptError {
+	if s.IsPersonal() && s.Prompt != signin.PromptError {
 		spec.Remote.AuthorizeTime = cmp.Or(s.Wait, signin.DefaultWait)
 	}
 	return nil
@@ -85,7 +85,7 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 		return nil, err
 	}
 	closed := o.HTTP.CloseIdleConnections
-	if s.Personal() && s.Prompt != signin.PromptError {
+	if s.IsPersonal() && s.Prompt != signin.PromptError {
 		if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
 			asker = nil
 		}
@@ -105,9 +105,9 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 	return outbound.New(outbound.Options{Credential: credential, Logger: log, Closed: closed}), nil
 }
 
-// plainly reports whether the settings ask for nothing.
-func plainly(s signin.Settings) bool {
-	return s.Personal() && s.Dir == "" && s.Store != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
+// isDefault reports whether the settings ask for nothing.
+func isDefault(s signin.Settings) bool {
+	return s.IsPersonal() && s.Dir == "" && s.Store != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
 
 // newPrompter returns what has a person sign in, in a process that outlives this one.

@@ -82,7 +82,7 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 	}
 	defer d.sockets.Close()
 	wg.Go(func() { d.hangups(background) })
-	defer d.notify.Watch(d.alive, d.logNotifyError)()
+	defer d.notify.Watch(d.isAlive, d.logNotifyError)()
 	d.serve(ctx)
 	return stopped(ctx)
 }
@@ -218,9 +218,9 @@ func (d *daemon) apply(all []hub.Spec) error {
 	return err
 }
 
-// alive reports whether the servers can be asked anything: the service manager
+// isAlive reports whether the servers can be asked anything: the service manager
 // restarts a bridge that cannot.
-func (d *daemon) alive() bool {
+func (d *daemon) isAlive() bool {
 	answered := make(chan struct{})
 	go func() { // ends at once, or never: then the process is about to be ended
 		d.hub.Sessions()
@@ -287,7 +287,7 @@ const accessWait = 2 * time.Second
 // awaitAccess waits for that, until ctx is done: nothing of a reload counts before what decides about access
 // can be read.
 func (d *daemon) awaitAccess(ctx context.Context) {
-	if !(d.keys != nil && d.keys.Unsettled()) && !d.protection.unsettled() {
+	if !(d.keys != nil && d.keys.IsUnsettled()) && !d.protection.isUnsettled() {
 		return
 	}
 	t := time.NewTimer(accessWait)

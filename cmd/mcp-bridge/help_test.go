@@ -73,7 +73,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 		page, _ := m.Page(c.Name)
 		for _, k := range c.Flags {
 			used[c.Name+" "+k.Name] = true
-			if !m.Shown(c.Name, k.Name) {
+			if !m.IsShown(c.Name, k.Name) {
 				if k.Name != "detached" {
 					t.Errorf("--%s of %s is not shown", k.Name, c.Name)
 				}

@@ -55,7 +55,7 @@ func login(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	if !s.Personal() {
+	if !s.IsPersonal() {
 		return usagef("--auth %s needs nobody to sign in: mcp-bridge gets a token when it connects", s.Mode)
 	}
 	ctx, cancel := untilHangup(ctx, env.hangup)

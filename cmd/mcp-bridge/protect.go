@@ -56,15 +56,15 @@ func (f *protectFlags) register(fs *pflag.FlagSet) {
 	f.set = fs
 }
 
-// enabled reports whether access tokens are accepted.
-func (f *protectFlags) enabled() bool { return len(f.issuers) > 0 || f.introspect != "" }
+// isEnabled reports whether access tokens are accepted.
+func (f *protectFlags) isEnabled() bool { return len(f.issuers) > 0 || f.introspect != "" }
 
 // dpopModes are the values of --client-dpop.
 var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
 
 // check finds mistakes that do not depend on the system. prefix is --path-prefix.
 func (f *protectFlags) check(prefix string) error {
-	if !f.enabled() {
+	if !f.isEnabled() {
 		for _, name := range needIssuer {
 			if f.set.Changed(name) {
 				return usagef("--%s is about access tokens: it needs --oidc-issuer or --introspect", name)
@@ -153,7 +153,7 @@ var noServer = []resource.Resource{{Paths: []string{"/servers"}}}
 
 // protection returns what verifies access tokens, nil if that is not wanted. keys are the static ones.
 func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
-	if !f.enabled() {
+	if !f.isEnabled() {
 		return nil, nil
 	}
 	trust, err := httpdial.LoadTLS(caFile, "", "")
@@ -300,9 +300,9 @@ func readScopeMap(file string) ([]byte, error) {
 
 var errEmptyScopeMap = errors.New("it is empty; leave the flag out, or write a comment (#), if no message needs a scope")
 
-// unsettled reports whether the file of --scope-map is gone or empty, as it is for a moment while some programs
+// isUnsettled reports whether the file of --scope-map is gone or empty, as it is for a moment while some programs
 // write it.
-func (p *protection) unsettled() bool {
+func (p *protection) isUnsettled() bool {
 	if p == nil || p.flags.scopeMap == "" {
 		return false
 	}

@@ -126,7 +126,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 // credential gives a remote server its credential, as the flags say it, and as the configuration file says it of the server.
 func (f *targetFlags) credential(ctx context.Context, spec *upstream.Spec, said map[string][]string, all *credentials, env environment, log hclog.Logger) error {
 	s, err := f.signIn(*spec, said, env)
-	if err != nil || !s.Used() {
+	if err != nil || !s.IsUsed() {
 		return err
 	}
 	return all.attach(ctx, spec, s, log)

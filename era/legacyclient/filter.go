@@ -152,7 +152,7 @@ func (f *filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case "notifications/initialized":
 		f.listen.initialized(now, out)
 	case "notifications/cancelled":
-		if !f.calls.cancelled(m, out) && !f.listen.forgetWaiter(now, m.CancelledID()) {
+		if !f.calls.cancel(m, out) && !f.listen.forgetWaiter(now, m.CancelledID()) {
 			out.Drop(m, "it names no request in flight")
 		}
 	case "notifications/roots/list_changed", "notifications/progress", "notifications/tasks/status":
@@ -194,7 +194,7 @@ func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case f.opening.phase == discovering && f.opening.discover.Equivalent(m.ID()):
 		f.opening.discovered(now, m, out)
 	default:
-		if !f.listen.ended(now, m.ID(), m, out) {
+		if !f.listen.endListen(now, m.ID(), m, out) {
 			out.Drop(m, "nobody waits for this answer") // J12
 		}
 	}
@@ -213,7 +213,7 @@ func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 		"notifications/resources/list_changed", "notifications/resources/updated":
 		f.listen.changed(m, method, out)
 	case "notifications/cancelled": // with it servers end a listen (ST13)
-		if !f.listen.ended(now, m.CancelledID(), jsonrpc.Message{}, out) {
+		if !f.listen.endListen(now, m.CancelledID(), jsonrpc.Message{}, out) {
 			out.Drop(m, "it names no open request")
 		}
 	case "notifications/elicitation/complete", "notifications/tasks", "notifications/tasks/status":

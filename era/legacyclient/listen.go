@@ -232,10 +232,10 @@ func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
 	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
 }
 
-// ended is called when the server has ended request id; m is the response, if
+// endListen is called when the server has ended request id; m is the response, if
 // there is one. It returns false if id is not that of a listen. A result, an error
 // or notifications/cancelled ends a listen (ST13).
-func (l *listener) ended(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
+func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case l.next != nil && l.next.id.Equivalent(id):
 		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.Reason("listen_ended")}

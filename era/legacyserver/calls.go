@@ -58,14 +58,14 @@ func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	c := &call{request: r, order: k.next()}
 	c.turn.Call = c
 	k.open[c.id] = c
-	if c.logLevel == nil || !k.logs.await(now, c, out) {
+	if c.logLevel == nil || !k.logs.mustAwaitLevel(now, c, out) {
 		k.levelSet(now, c, out)
 	}
 }
 
 // levelSet goes on with a call after the server has set its log level.
 func (k *calls) levelSet(now time.Time, c *call, out *era.Out) {
-	if c.method != "tools/call" || !k.tools.await(c) {
+	if c.method != "tools/call" || !k.tools.mustAwaitList(c) {
 		k.toolKnown(now, c, out)
 	}
 }
@@ -81,7 +81,7 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 	}
 	mayBeAsked := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
 	k.turns.Begin(&c.turn, mayBeAsked, c.method, c.name)
-	if !k.turns.Await(now, &c.turn) {
+	if !k.turns.MustWait(now, &c.turn) {
 		k.send(c, out)
 	}
 }
@@ -296,7 +296,7 @@ func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*t
 	if c := k.tasks.callOfID(q.task); c != nil {
 		return c, nil
 	}
-	if k.turns.OfAbandoned() {
+	if k.turns.IsAbandoned() {
 		return nil, nil
 	}
 	best := -1
@@ -318,13 +318,13 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	if missingCapability(c.capabilities, q.method, q.params) == nil {
 		n += 8
 	}
-	if k.turns.Holds(&c.turn) {
+	if k.turns.HasTurn(&c.turn) {
 		n += 4
 	}
 	if k.turns.MightAsk(&c.turn) {
 		n += 2
 	}
-	if k.isLive(c) && !c.turn.Waits() {
+	if k.isLive(c) && !c.turn.IsWaiting() {
 		n++
 	}
 	return n

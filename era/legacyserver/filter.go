@@ -103,11 +103,11 @@ func New(o Options) *Filter {
 // Parked returns how many calls are parked. It is safe for concurrent use.
 func (f *Filter) Parked() int { return int(f.parking.count.Load()) }
 
-// Failed reports whether initialize has failed: the server has refused it, has not
+// HasFailed reports whether initialize has failed: the server has refused it, has not
 // answered in time, or has answered with a version that the bridge does not know.
 // The requests that waited were refused; the caller must close the connection and
 // may try another one (D4). It is safe for concurrent use.
-func (f *Filter) Failed() bool { return f.handshake.failed.Load() }
+func (f *Filter) HasFailed() bool { return f.handshake.failed.Load() }
 
 // Start sends initialize.
 func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out) }
@@ -149,7 +149,7 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
 		return
 	}
-	if f.calls.open[r.id] != nil || f.subs.listening(r.id) {
+	if f.calls.open[r.id] != nil || f.subs.isListening(r.id) {
 		refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
 		return
 	}
@@ -179,7 +179,7 @@ func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
 	id := m.CancelledID()
 	switch {
 	case f.handshake.forget(id):
-	case f.subs.listening(id):
+	case f.subs.isListening(id):
 		f.subs.end(now, id)
 	default:
 		f.calls.cancelled(now, id, m.Lookup("params", "reason"), out)

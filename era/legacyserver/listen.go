@@ -55,11 +55,11 @@ type early struct {
 // resource is a resource that the server has subscribed for the bridge, or is
 // about to.
 type resource struct {
-	uri        []byte // raw
-	subscribed bool
-	refs       int
-	waiting    []*listening
-	linger     *timers.Timer
+	uri         []byte // raw
+	subscribed  bool
+	refs        int
+	waiting     []*listening
+	lingerTimer *timers.Timer
 }
 
 // listChanges are the list changes that a listen can ask for.
@@ -73,7 +73,7 @@ func (s *subscriptions) find(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *listening) bool { return l.id == id })
 }
 
-func (s *subscriptions) listening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
+func (s *subscriptions) isListening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
 
 // listen takes a subscriptions/listen (C.3). From now on it gets notifications, so
 // that no change between subscribing and acknowledgement is missed.
@@ -169,7 +169,7 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 		}, out)
 	}
 	res.refs++
-	s.timers.Stop(res.linger)
+	s.timers.Stop(res.lingerTimer)
 	if !res.subscribed {
 		res.waiting = append(res.waiting, l)
 		l.pending++
@@ -183,7 +183,7 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 	res.subscribed = !m.IsError()
 	if !res.subscribed {
 		delete(s.resources, uri)
-		s.timers.Stop(res.linger)
+		s.timers.Stop(res.lingerTimer)
 	} else if res.refs == 0 {
 		s.unsubscribeLater(now, uri, res)
 	}
@@ -210,8 +210,8 @@ func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 // unsubscribeLater unsubscribes a resource at the server after a while, unless another
 // listen wants it by then.
 func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resource) {
-	s.timers.Stop(res.linger)
-	res.linger = s.timers.Set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
+	s.timers.Stop(res.lingerTimer)
+	res.lingerTimer = s.timers.Set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
 		delete(s.resources, uri)
 		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
 		s.requests.send("resources/unsubscribe", params, ignoreResponse, out)

@@ -38,9 +38,9 @@ type levelWaiter struct {
 	rank int
 }
 
-// await sets the server's log level for a call (C.1). True: the call has to wait
+// mustAwaitLevel sets the server's log level for a call (C.1). True: the call has to wait
 // for that, and ready is called in time.
-func (l *logs) await(now time.Time, c *call, out *era.Out) bool {
+func (l *logs) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
 	if !l.supported || rank >= l.rank {
 		return false

@@ -324,7 +324,7 @@ func (w *world) finish() {
 		w.take(&out)
 	} else {
 		w.pass(time.Second)
-		for len(w.atServer) > 0 || !w.f.turns.Idle() {
+		for len(w.atServer) > 0 || !w.f.turns.IsIdle() {
 			for _, id := range slices.Sorted(maps.Keys(w.atServer)) {
 				name := w.atServer[id]
 				delete(w.atServer, id)

@@ -139,7 +139,7 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 // park answers a call with input_required. The server goes on with it, and the
 // retry finds it (C.4.1).
 func (p *parking) park(now time.Time, c *call, out *era.Out) {
-	if c.turn.Waits() { // with the answers to some of them
+	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)
 		p.deliver(now, c, out)
 	}

@@ -87,7 +87,7 @@ func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out
 			c.input.answers = append(c.input.answers, inputAnswer{c.input.requests[i], a})
 		}
 	}
-	if len(c.input.answers) == 0 || !p.turns.Await(now, &c.turn) {
+	if len(c.input.answers) == 0 || !p.turns.MustWait(now, &c.turn) {
 		p.deliver(now, c, out)
 	}
 }

@@ -104,9 +104,9 @@ func (t *taskTools) changed(now time.Time, out *era.Out) {
 	}
 }
 
-// await reports whether a call has to wait for the list of tools. Then ready is
+// mustAwaitList reports whether a call has to wait for the list of tools. Then ready is
 // called in time.
-func (t *taskTools) await(c *call) bool {
+func (t *taskTools) mustAwaitList(c *call) bool {
 	if !t.listing {
 		return false
 	}

@@ -76,7 +76,7 @@ func (s *script) word(word, rest string) error {
 			err = fmt.Errorf("%s are parked", got)
 		}
 	case "failed":
-		if got := strconv.FormatBool(s.f.Failed()); got != rest {
+		if got := strconv.FormatBool(s.f.HasFailed()); got != rest {
 			err = fmt.Errorf("failed is %s", got)
 		}
 	default:

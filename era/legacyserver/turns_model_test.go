@@ -341,7 +341,7 @@ func (w *turnsWorld) finish() {
 		w.t.Errorf("call %s has no end: %+v", c.name, c)
 	}
 	w.pass(time.Second)
-	if !w.f.turns.Idle() {
+	if !w.f.turns.IsIdle() {
 		w.t.Error("a call has the turn, or waits for it, when all is over")
 	}
 }

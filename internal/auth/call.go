@@ -265,14 +265,14 @@ func checkURL(addr string, plain bool) error {
 		return errors.New("it contains a user name")
 	case strings.Contains(addr, "#"):
 		return errors.New("it contains a fragment")
-	case u.Scheme == "http" && !plain && !loopback(u.Hostname()):
+	case u.Scheme == "http" && !plain && !isLoopbackName(u.Hostname()):
 		return errors.New("it is not https, and its host is not this machine (in a private network --allow-private-auth allows that)")
 	}
 	return nil
 }
 
-// loopback reports whether a host is this machine by its name.
-func loopback(host string) bool {
+// isLoopbackName reports whether a host is this machine by its name.
+func isLoopbackName(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
 	}

@@ -26,8 +26,8 @@ type Claims struct {
 	Key      string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
 }
 
-// For reports whether a token is for one of these audiences, byte for byte.
-func (c Claims) For(audiences []string) bool {
+// IsFor reports whether a token is for one of these audiences, byte for byte.
+func (c Claims) IsFor(audiences []string) bool {
 	return slices.ContainsFunc(c.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) })
 }
 

@@ -98,7 +98,7 @@ func (v *Verifier) check(payload []byte) (Claims, error) {
 	switch {
 	case c.Issuer != v.Issuer || v.Issuer == "":
 		what = "it is of another issuer"
-	case !c.For(v.Audiences):
+	case !c.IsFor(v.Audiences):
 		what = "it is for another audience"
 	case f.Has("at_hash") || f.Has("c_hash"):
 		what = "it is an id token"

@@ -286,7 +286,7 @@ func FuzzClaims(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Now: func() time.Time { return start }}
 		c, err := v.check([]byte(text))
-		if err == nil && (c.Issuer != testIssuer || !c.For(v.Audiences) || c.Expires.Before(start.Add(-skew))) {
+		if err == nil && (c.Issuer != testIssuer || !c.IsFor(v.Audiences) || c.Expires.Before(start.Add(-skew))) {
 			t.Fatalf("%q is read as %+v", text, c)
 		}
 	})

@@ -15,8 +15,8 @@ import (
 // differs. "": the newest.
 type Revision string
 
-// legacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
-func (r Revision) legacyDiscovery() bool { return r != "" && r < "2025-06-18" }
+// isLegacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
+func (r Revision) isLegacyDiscovery() bool { return r != "" && r < "2025-06-18" }
 
 // ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
 type ResourceMetadata struct {
@@ -60,7 +60,7 @@ type ServerMetadata struct {
 // Revision 2025-03-26 has none. Where 2025-06-18 finds nothing announced, it is asked as the later
 // revisions are.
 func ResourceMetadataURLs(rev Revision, server, announced string) []string {
-	if rev.legacyDiscovery() {
+	if rev.isLegacyDiscovery() {
 		return nil
 	}
 	var all []string
@@ -90,7 +90,7 @@ func slash(path string) string {
 func ServerMetadataURLs(rev Revision, issuer string) []string {
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	origin, path, _ := cutURL(issuer)
-	if rev.legacyDiscovery() {
+	if rev.isLegacyDiscovery() {
 		return []string{origin + oauth}
 	}
 	path = strings.TrimSuffix(path, "/")

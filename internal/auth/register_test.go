@@ -146,7 +146,7 @@ func TestIntrospect(t *testing.T) {
 	server, client := ServerMetadata{Introspection: addr}, Client{ID: "rs", Secret: "s"}
 	claims, active, err := c.Introspect(within(t), server, client, "good")
 	want := Claims{Subject: "ann", ClientID: "c", Scopes: []string{"a", "b"}, Audience: []string{"https://h/mcp"}, Expires: time.Unix(1800000000, 0), JKT: "x"}
-	if err != nil || !active || !reflect.DeepEqual(claims, want) || !claims.For([]string{"https://h/mcp"}) || claims.For([]string{"https://h/mcp/"}) || claims.For(nil) {
+	if err != nil || !active || !reflect.DeepEqual(claims, want) || !claims.IsFor([]string{"https://h/mcp"}) || claims.IsFor([]string{"https://h/mcp/"}) || claims.IsFor(nil) {
 		t.Errorf("%+v, %v, %v", claims, active, err)
 	}
 	if claims, active, err := c.Introspect(within(t), server, client, "dead"); err != nil || active || !reflect.DeepEqual(claims, Claims{}) {

@@ -56,7 +56,7 @@ func (q *ServerRequests) Received(m jsonrpc.Message) {
 // id of one. The client is not to be told with that id: the two sides count
 // their requests apart, so it could have one of its own under it.
 func (q *ServerRequests) MustBeAnswer(e *jsonrpc.Error) bool {
-	if !e.Answers() {
+	if !e.IsAnswer() {
 		return false
 	}
 	asked := q.take(e.ID)

@@ -134,8 +134,8 @@ func (m *Manual) Unexplained(command string) []string {
 	return missing
 }
 
-// Shown reports whether a flag of a command is one that people are told of.
-func (m *Manual) Shown(command, name string) bool {
+// IsShown reports whether a flag of a command is one that people are told of.
+func (m *Manual) IsShown(command, name string) bool {
 	f, ok := m.flag(m.command(command), name)
 	return ok && f.Text != ""
 }

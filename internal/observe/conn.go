@@ -130,11 +130,11 @@ func (c *conn) reportNeverSent(left map[unsentKey]*Call) {
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	r := &receiver{conn: c, sink: sink}
 	if c.untaken != nil {
-		r.came, c.untaken = *c.untaken, nil
+		r.current, c.untaken = *c.untaken, nil
 	}
 	err := c.Conn.Receive(ctx, r)
-	if r.came.mark != nil {
-		c.untaken = &arrival{r.came.key, r.came.mark}
+	if r.current.mark != nil {
+		c.untaken = &arrival{r.current.key, r.current.mark}
 	}
 	return err
 }
@@ -142,16 +142,16 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 // receiver is what the Conn sends to in one Receive. Its calls do not overlap.
 type receiver struct {
 	*conn
-	sink bridge.Sink
-	came arrival
+	sink    bridge.Sink
+	current arrival
 }
 
 // see tells of a message, unless that was done, and gives it its mark.
 func (r *receiver) see(m *jsonrpc.Message) {
-	if r.came.mark == nil || r.came.key != m.Key() {
-		r.came = arrival{m.Key(), r.received(m)}
+	if r.current.mark == nil || r.current.key != m.Key() {
+		r.current = arrival{m.Key(), r.received(m)}
 	}
-	*m = m.WithMark(r.came.mark)
+	*m = m.WithMark(r.current.mark)
 }
 
 // noteTaken says that the receiver has the message.
@@ -159,8 +159,8 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind) {
 	if r.hop == Down && kind == jsonrpc.Request {
 		r.s.calls.Add(1)
 	}
-	if r.came.mark != nil {
-		r.came = arrival{}
+	if r.current.mark != nil {
+		r.current = arrival{}
 	}
 }
 
@@ -168,7 +168,7 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind) {
 // may be until the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	kind := m.Kind()
-	if r.came.mark != nil || r.watched(&m, r.in()) {
+	if r.current.mark != nil || r.watched(&m, r.in()) {
 		r.see(&m)
 	}
 	err := r.sink.Send(ctx, m)
@@ -180,7 +180,7 @@ func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	kind := m.Kind()
-	if r.came.mark != nil || r.watched(&m, r.in()) {
+	if r.current.mark != nil || r.watched(&m, r.in()) {
 		r.see(&m)
 	}
 	taken := r.sink.TrySend(m)

@@ -157,10 +157,10 @@ func status(value string) (func(*View) bool, error) {
 	switch value {
 	case "ok":
 		return func(v *View) bool {
-			return v.Kind == trace.Response && !failed(v.Record) || v.HTTP != nil && v.HTTP.Status > 0 && !failed(v.Record)
+			return v.Kind == trace.Response && !hasFailed(v.Record) || v.HTTP != nil && v.HTTP.Status > 0 && !hasFailed(v.Record)
 		}, nil
 	case "err":
-		return func(v *View) bool { return failed(v.Record) }, nil
+		return func(v *View) bool { return hasFailed(v.Record) }, nil
 	case "pending":
 		return func(v *View) bool { return v.Pending && !v.Cancelled }, nil
 	case "late":
@@ -176,8 +176,8 @@ func status(value string) (func(*View) bool, error) {
 	return func(v *View) bool { return v.Code == n || v.HTTP != nil && v.HTTP.Status == n }, nil
 }
 
-// failed reports whether a record tells of something that went wrong.
-func failed(r *trace.Record) bool {
+// hasFailed reports whether a record tells of something that went wrong.
+func hasFailed(r *trace.Record) bool {
 	switch {
 	case r.HTTP != nil:
 		return r.HTTP.Status >= http.StatusBadRequest || r.HTTP.Err != ""

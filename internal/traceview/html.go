@@ -61,7 +61,7 @@ func (h *htmlPage) row(v *View) error {
 	p := Printer{}
 	p.subject(v)
 	class := ""
-	if failed(v.Record) || v.Pending {
+	if hasFailed(v.Record) || v.Pending {
 		class = ` class="bad"`
 	}
 	when := ""

@@ -111,7 +111,7 @@ func (p *Printer) line(v *View) {
 	p.buf = append(p.buf, "  "...)
 	from := len(p.buf)
 	p.subject(v)
-	bad := failed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
+	bad := hasFailed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
 	if bad && p.Color {
 		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), plain...)
 	}

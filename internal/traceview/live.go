@@ -48,7 +48,7 @@ type waiting struct {
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
 // A request that is Late is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
-	if s.passes() {
+	if s.isUnfiltered() {
 		return s.copyUnread(in)
 	}
 	return s.follow(ctx, in)

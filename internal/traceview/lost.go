@@ -60,7 +60,7 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 	}
 	near, far := peers(&st.Record)
 	switch {
-	case st.Kind == trace.Request && received(&st.Record):
+	case st.Kind == trace.Request && isReceived(&st.Record):
 		return s.unanswered(st, near, far), true
 	case st.Kind == trace.Request:
 		if st.Cause != 0 {
@@ -68,7 +68,7 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 		}
 		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waited(st)))
 		return Loss{Where: place(near), Text: text}, true
-	case received(&st.Record) && len(st.effects) == 0 && !s.kept(st):
+	case isReceived(&st.Record) && len(st.effects) == 0 && !s.isKept(st):
 		return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
 	}
 	return loss, false
@@ -109,11 +109,11 @@ func (s *Correlation) isTold(st *step) bool {
 		return false
 	}
 	asked := s.bySeq[st.request.Cause]
-	return asked != nil && asked.Kind == trace.Request && received(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropped == nil
+	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropped == nil
 }
 
-// kept reports whether a message that was received is one that the bridge rightly keeps.
-func (s *Correlation) kept(st *step) bool {
+// isKept reports whether a message that was received is one that the bridge rightly keeps.
+func (s *Correlation) isKept(st *step) bool {
 	switch {
 	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
 		return true
@@ -128,8 +128,8 @@ func (s *Correlation) kept(st *step) bool {
 	return st.request.Cause == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
 }
 
-// received reports whether the bridge has received a message, and not sent it.
-func received(r *trace.Record) bool {
+// isReceived reports whether the bridge has received a message, and not sent it.
+func isReceived(r *trace.Record) bool {
 	return r.Hop == trace.Down && r.Dir == trace.ToServer || r.Hop == trace.Up && r.Dir == trace.ToClient
 }
 

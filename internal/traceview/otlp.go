@@ -78,7 +78,7 @@ func span(v *View, known map[uint64]spanIDs) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
 	ids := spanIDs{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
 	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: nanos(v.Time)}
-	if !received(v.Record) {
+	if !isReceived(v.Record) {
 		s.Kind = 3
 	}
 	if cause, ok := known[v.Cause]; ok && v.Cause != 0 {

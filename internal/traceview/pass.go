@@ -12,8 +12,8 @@ import (
 // passRoom is how long a line may be that pass hands on unread.
 const passRoom = 256 << 10
 
-// passes reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
-func (s *Viewer) passes() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
+// isUnfiltered reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
+func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
 
 // copyUnread prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
 // made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.

@@ -30,11 +30,11 @@ type connector struct {
 // connector is what sharing.Options say of Connect.
 func (s *Server) connector(shared *sharing.Server) (bridge.Dialer, func() bool) {
 	c := &connector{s: s, shared: shared, tools: s.table(shared.Key)}
-	return c, c.parked
+	return c, c.hasParked
 }
 
-// parked reports whether calls wait for their clients in the server.
-func (c *connector) parked() bool {
+// hasParked reports whether calls wait for their clients in the server.
+func (c *connector) hasParked() bool {
 	f := c.filter.Load()
 	return f != nil && f.Parked() > 0
 }

@@ -33,7 +33,7 @@ func (k *keys) modernKey(principal string) sharing.Key {
 	case PerRequest:
 		return sharing.Key{Exclusive: k.number.Add(1)}
 	}
-	if k.pool.Isolated(principal) {
+	if k.pool.IsIsolated(principal) {
 		return sharing.Key{Principal: principal}
 	}
 	return sharing.Key{}

@@ -215,7 +215,7 @@ func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (s *lastSink) check() {
-	if !s.set && s.filter.Failed() {
+	if !s.set && s.filter.HasFailed() {
 		s.set = true
 		s.last.After(lastAnswers)
 	}

@@ -168,7 +168,7 @@ func refusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 		// A body that says "no such method" is about the method.
 		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
 	case http.StatusBadRequest:
-		fault.Lost = deadSession(said.Bytes(), fault.Own)
+		fault.Lost = saysSessionDead(said.Bytes(), fault.Own)
 	}
 	if fault.Lost && fault.Own.Kind() != jsonrpc.Response {
 		fault.Reason = httpdial.ReasonSessionLost
@@ -182,10 +182,10 @@ type readCloser struct {
 	io.Closer
 }
 
-// deadSession matches the 400 that many deployed servers give for a session
+// saysSessionDead matches the 400 that many deployed servers give for a session
 // they do not know, the examples of the SDKs among them. Only whole texts
 // count: an error that merely mentions a session must not end one that lives.
-func deadSession(body []byte, own jsonrpc.Message) bool {
+func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 	text := string(body)
 	if own.IsError() {
 		text = ""
@@ -224,7 +224,7 @@ func (c *conn) incoming(raw []byte, session *session) {
 		if err != nil {
 			c.log.Warn("event of the server dropped", "error", err)
 			e, ok := errors.AsType[*jsonrpc.Error](err)
-			if !ok || !e.Answers() {
+			if !ok || !e.IsAnswer() {
 				continue
 			}
 			m = c.target.Peer.InvalidFault(err).Response(e.ID)

@@ -80,7 +80,7 @@ func (c *conn) admitRequest(call *call) decision {
 	switch {
 	case fault != nil || err != nil:
 		return decision{fault: fault, err: err}
-	case c.st.down != nil && !opens && !c.attends():
+	case c.st.down != nil && !opens && !c.canRetryAttended():
 		return decision{fault: c.downFault()}
 	}
 	if opens {
@@ -97,9 +97,9 @@ func (c *conn) admitRequest(call *call) decision {
 	return decision{waits: true}
 }
 
-// attends reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
+// canRetryAttended reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
 // that is made for it. The lock is held.
-func (c *conn) attends() bool {
+func (c *conn) canRetryAttended() bool {
 	return c.st.down.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTime != 0
 }
 

@@ -69,8 +69,8 @@ func (call *call) Removed() { close(call.done) }
 
 func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
 
-// awaits reports whether a response is what the call is about.
-func (call *call) awaits() bool { return call.kind == jsonrpc.Request }
+// wantsResponse reports whether a response is what the call is about.
+func (call *call) wantsResponse() bool { return call.kind == jsonrpc.Request }
 
 func (call *call) isDone() bool {
 	select {
@@ -281,7 +281,7 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 		// A body that says "no such method" is about the method.
 		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
 	case http.StatusBadRequest:
-		fault.Lost = fault.Own.IsError() && deadSession(fault.Own)
+		fault.Lost = fault.Own.IsError() && saysSessionDead(fault.Own)
 	}
 	return fault
 }

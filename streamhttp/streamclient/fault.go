@@ -14,12 +14,12 @@ var hints = map[int]string{
 	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",
 }
 
-// deadSession matches the 400 that many deployed servers give for a session
+// saysSessionDead matches the 400 that many deployed servers give for a session
 // they do not know, where the specification has 404: the examples of the
 // TypeScript SDK answer -32000 "Bad Request: No valid session ID provided",
 // or "Server not initialized" when they have been restarted. Only whole texts
 // count: an error that merely mentions a session must not end one that lives.
-func deadSession(m jsonrpc.Message) bool {
+func saysSessionDead(m jsonrpc.Message) bool {
 	if code, _ := strconv.Atoi(string(m.Lookup("error", "code"))); code != -32000 {
 		return false
 	}

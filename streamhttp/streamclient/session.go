@@ -233,7 +233,7 @@ func (n *renewal) repairLoop(r *repair) {
 		if n.endIfUpgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
 			return
 		}
-		if n.repaired(r, session, fault) {
+		if n.finishAttempt(r, session, fault) {
 			n.tellChanged(session)
 			return
 		}
@@ -266,7 +266,7 @@ func (n *renewal) begin(r *repair) context.Context {
 // client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
 func (n *renewal) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
-	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.down() || r.next.IsZero() ||
+	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.next.IsZero() ||
 		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTime == 0 {
 		return false
 	}
@@ -280,8 +280,8 @@ func (n *renewal) retryAttended(call *call) bool {
 	return true
 }
 
-// repaired takes over the result of an attempt; false: another one is needed.
-func (n *renewal) repaired(r *repair, session *session, fault *httpdial.Fault) bool {
+// finishAttempt takes over the result of an attempt; false: another one is needed.
+func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
 	if c.ledger.Gate == r.first {

@@ -146,8 +146,8 @@ var closedChannel = func() <-chan struct{} {
 	return ch
 }()
 
-// down reports whether the bridge tries in vain to get a session.
-func (c *conn) down() bool { return c.st.session == nil && c.renewal.repair != nil }
+// isDown reports whether the bridge tries in vain to get a session.
+func (c *conn) isDown() bool { return c.st.session == nil && c.renewal.repair != nil }
 
 func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 	if fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
@@ -155,7 +155,7 @@ func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 	}
 	if call.method == "initialize" {
 		c.beginInitialize(call)
-	} else if c.down() {
+	} else if c.isDown() {
 		return c.renewal.downFault(c.renewal.repair), nil
 	}
 	c.ledger.Add(call)
@@ -190,7 +190,7 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 		// end it here and now would cost the connection.
 		time.AfterFunc(cancelWait, target.cancel)
 	}
-	if c.down() {
+	if c.isDown() {
 		return "the server is down"
 	}
 	return ""
@@ -201,7 +201,7 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 func (c *conn) admitResponse(call *call) (drop string) {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	switch {
-	case !ok && c.down():
+	case !ok && c.isDown():
 		return "the server is down"
 	case ok && session.lost:
 		return "the session that asked is gone"

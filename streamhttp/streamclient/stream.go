@@ -47,7 +47,7 @@ func (s *cursor) note(r *sse.Reader, fruitful bool) {
 	}
 	polled, before := false, s.lastID
 	if id := r.LastEventID(); id != "" {
-		if !sendable(id) {
+		if !isSendable(id) {
 			id = "" // it cannot be asked for: the stream cannot be resumed
 		}
 		s.lastID = id
@@ -72,8 +72,8 @@ func (s *cursor) timeLeft(limit time.Duration) time.Duration {
 	return time.Until(s.until)
 }
 
-// sendable reports whether an event id can be the value of a header.
-func sendable(id string) bool {
+// isSendable reports whether an event id can be the value of a header.
+func isSendable(id string) bool {
 	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
@@ -86,8 +86,8 @@ func (s *cursor) wait() time.Duration {
 	return streamRetry
 }
 
-// expired reports whether nothing is left of that time.
-func (s *cursor) expired() bool { return !s.until.IsZero() && time.Until(s.until) <= 0 }
+// isExpired reports whether nothing is left of that time.
+func (s *cursor) isExpired() bool { return !s.until.IsZero() && time.Until(s.until) <= 0 }
 
 // delay returns how long to wait before the next connection: exactly as long
 // as the server has said, at first (LE7, LE8); and not beyond the time for
@@ -154,7 +154,7 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 		resp.Body.Close()
 		at.note(r, data || time.Since(since) >= streamSteady)
 		switch {
-		case call.isDone() || !call.awaits():
+		case call.isDone() || !call.wantsResponse():
 			return nil
 		case fault != nil:
 			return fault
@@ -176,7 +176,7 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 // without a fault the call was answered meanwhile.
 func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response, *httpdial.Fault) {
 	why := &httpdial.Fault{}
-	for !at.expired() {
+	for !at.isExpired() {
 		if !httpdial.Pause(call.ctx, call.done, at.delay()) {
 			if call.isDone() {
 				return nil, nil

@@ -632,7 +632,7 @@ func TestResumeLeavesNothing(t *testing.T) {
 // (LE7). And a server cannot make a call wait for as long as it likes.
 func TestCursorLimits(t *testing.T) {
 	for id, want := range map[string]bool{"1_2": true, "\u00e9": true, "a\x01": false, "\x7f": false, "\xff": false} {
-		if got := sendable(id); got != want {
+		if got := isSendable(id); got != want {
 			t.Errorf("sendable(%q) = %v", id, got)
 		}
 	}

@@ -108,7 +108,7 @@ func (c *Credential) siteOf401(ctx context.Context, d auth.Demand, old *held) (*
 	if err != nil {
 		s = nil
 	}
-	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !c.signsIn(ctx, s)) {
+	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !c.canSignIn(ctx, s)) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("registering at %s: %w", s.Server.Issuer, ctx.Err())
 		}
@@ -177,7 +177,7 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 	if err != nil {
 		return nil, err
 	}
-	if w.Attempts[scopeSet(w.Scopes)] >= maxStepUps && w.recent(c.now(), attemptWindow) > 0 {
+	if w.Attempts[scopeKey(w.Scopes)] >= maxStepUps && w.recent(c.now(), attemptWindow) > 0 {
 		return nil, &Permanent{What: "the server wants more rights than signing in brings", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
 	}
 	s, err := c.discover(ctx, d.ResourceMetadata, false)
@@ -187,8 +187,8 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 	return c.machineSigns(ctx, s, old)
 }
 
-// scopeSet names a set of scopes.
-func scopeSet(scopes []string) string { return auth.JoinScope(sortedCopy(scopes)) }
+// scopeKey names a set of scopes.
+func scopeKey(scopes []string) string { return auth.JoinScope(sortedCopy(scopes)) }
 
 // attempted counts a sign-in that a 403 was the reason of.
 func (c *Credential) attempted(ctx context.Context) error {
@@ -207,7 +207,7 @@ func (c *Credential) attempted(ctx context.Context) error {
 		if len(w.Attempts) >= 32 {
 			clear(w.Attempts)
 		}
-		w.Attempts[scopeSet(w.Scopes)]++
+		w.Attempts[scopeKey(w.Scopes)]++
 	} else {
 		w.Attempts = nil
 	}
@@ -318,7 +318,7 @@ func (c *Credential) begin(s *site, w wants, old tokenstore.Credential, scopes [
 		Server: c.o.Server, Profile: c.o.Profile, Issuer: s.Server.Issuer, TokenEndpoint: s.Server.Token,
 		RevocationEndpoint: s.Server.Revocation, Resource: c.resource(s), Asked: scopes,
 	}
-	if !c.bound(s, w) {
+	if !c.isBound(s, w) {
 		return next, nil
 	}
 	if next.DPoPKey = old.DPoPKey; next.DPoPKey.IsZero() {

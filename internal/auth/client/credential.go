@@ -151,7 +151,7 @@ const nothingLife = time.Second
 // hold returns what Token does. nil: nothing is stored.
 func (c *Credential) hold(ctx context.Context) (*held, error) {
 	h := c.current.Load()
-	if h != nil && !h.unsaved && !h.due(c.now()) && !c.isRefused(h) {
+	if h != nil && !h.unsaved && !h.isDue(c.now()) && !c.isRefused(h) {
 		return h, nil
 	}
 	if h == nil {
@@ -169,11 +169,11 @@ func (c *Credential) hold(ctx context.Context) (*held, error) {
 	return got, err
 }
 
-// due reports whether the token should be renewed.
-func (h *held) due(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
+// isDue reports whether the token should be renewed.
+func (h *held) isDue(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
 
-// expired reports whether the token has ended by its own word.
-func (h *held) expired(now time.Time) bool {
+// isExpired reports whether the token has ended by its own word.
+func (h *held) isExpired(now time.Time) bool {
 	return !h.stored.Expires.IsZero() && !now.Before(h.stored.Expires)
 }
 
@@ -210,10 +210,10 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 		}
 	}
 	refused, now := c.isRefused(h) || h.stored.Access.IsZero(), c.now()
-	if !refused && !h.due(now) && !h.unsaved {
+	if !refused && !h.isDue(now) && !h.unsaved {
 		return h, nil
 	}
-	if !c.renewable(h) {
+	if !c.isRenewable(h) {
 		if refused {
 			return nil, nil // without a token the server says what it wants
 		}
@@ -226,7 +226,7 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 		return h, nil
 	}
 	f, err := c.renewal(h)
-	if err != nil || !refused && !h.expired(now) {
+	if err != nil || !refused && !h.isExpired(now) {
 		return h, nil // still valid: nobody waits
 	}
 	got, err := f.wait(ctx)
@@ -236,8 +236,8 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 	return got, err
 }
 
-// renewable reports whether there is something to ask for a new token with.
-func (c *Credential) renewable(h *held) bool {
+// isRenewable reports whether there is something to ask for a new token with.
+func (c *Credential) isRenewable(h *held) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if since := c.now().Sub(c.unrenewableAt); c.unrenewable == h.generation && c.unrenewable != 0 && since >= 0 && since < maxPause {

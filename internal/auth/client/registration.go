@@ -33,7 +33,7 @@ func (c *Credential) identify(ctx context.Context, s *site, redirect string, sco
 	var found auth.Client
 	err = c.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		all = slices.DeleteFunc(slices.Clone(all), func(r tokenstore.Registration) bool {
-			return slices.Contains(r.RedirectURIs, redirect) && (anew || !c.usable(r))
+			return slices.Contains(r.RedirectURIs, redirect) && (anew || !c.isUsable(r))
 		})
 		for _, r := range all {
 			if slices.Contains(r.RedirectURIs, redirect) {
@@ -69,8 +69,8 @@ func (c *Credential) register(ctx context.Context, s *site, m auth.ClientMetadat
 // registeredNow is how long a registration counts as one that the server still knows, without having been of use.
 const registeredNow = time.Minute
 
-// usable reports whether a registration was of use, or has just been made, and its secret has not ended.
-func (c *Credential) usable(r tokenstore.Registration) bool {
+// isUsable reports whether a registration was of use, or has just been made, and its secret has not ended.
+func (c *Credential) isUsable(r tokenstore.Registration) bool {
 	age := c.now().Sub(r.Registered)
 	known := !r.Proven.IsZero() || 0 <= age && age < registeredNow
 	return known && (r.Expires.IsZero() || c.now().Before(r.Expires))

@@ -61,7 +61,7 @@ func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		wait = max(wait, min(e.RetryAfter, maxRetryAfter))
 	}
-	if !transient(err) {
+	if !isTransient(err) {
 		wait = maxPause
 	}
 	p.until = c.now().Add(wait)
@@ -113,11 +113,11 @@ func (c *Credential) renewLocked(l *tokenstore.Locked, old *held) (*held, error)
 		if err != nil {
 			return nil, err
 		}
-		if h != nil && !h.due(c.now()) && !c.isRefused(h) {
+		if h != nil && !h.isDue(c.now()) && !c.isRefused(h) {
 			return h, nil
 		}
 	}
-	if c.o.Machine == nil && (e.Credential.Refresh.IsZero() || l.Spent(e.Credential.Refresh)) {
+	if c.o.Machine == nil && (e.Credential.Refresh.IsZero() || l.IsSpent(e.Credential.Refresh)) {
 		return nil, c.required("the token has ended, and there is none to renew it with")
 	}
 	token, err := c.ask(l, e)
@@ -232,7 +232,7 @@ func (c *Credential) saveUnsaved(l *tokenstore.Locked) (got *held, done bool, er
 	c.mu.Unlock()
 	c.current.Store(nil) // a stale one gives way to what somebody else has stored
 	got, err = c.adopt(l.Entry())
-	if got == nil || got.due(c.now()) {
+	if got == nil || got.isDue(c.now()) {
 		return got, false, err
 	}
 	return got, true, err
@@ -261,7 +261,7 @@ func (c *Credential) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err
 			return nil, c.required("the authorization server does not know this client any more")
 		}
 		return nil, &Permanent{What: "the authorization server does not take the client id or its secret", Err: err}
-	case transient(err):
+	case isTransient(err):
 		return nil, err
 	}
 	if _, ok := errors.AsType[*Permanent](err); ok {

@@ -55,9 +55,9 @@ func (p *Permanent) Error() string { return p.What + ": " + p.Err.Error() }
 // Unwrap returns the error below.
 func (p *Permanent) Unwrap() error { return p.Err }
 
-// transient reports whether the same may work later: the answer is missing, or not one of an
+// isTransient reports whether the same may work later: the answer is missing, or not one of an
 // authorization server at all. Nothing is deleted for it.
-func transient(err error) bool {
+func isTransient(err error) bool {
 	var required *Required
 	var permanent *Permanent
 	switch {

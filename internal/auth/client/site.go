@@ -163,10 +163,10 @@ func (c *Credential) askSite(ctx context.Context, announced string, have *site) 
 // errNoSignIn says that nothing shows that somebody could sign in at a server.
 var errNoSignIn = errors.New("the server tells nothing of an authorization server")
 
-// signsIn reports whether somebody can sign in at the site. Where there is no metadata at all, the endpoints are
+// canSignIn reports whether somebody can sign in at the site. Where there is no metadata at all, the endpoints are
 // those that revision 2025-03-26 assumes, and a server that only wants a key has none of them: they are
 // there if the client can register itself.
-func (c *Credential) signsIn(ctx context.Context, s *site) bool {
+func (c *Credential) canSignIn(ctx context.Context, s *site) bool {
 	if !s.Assumed || c.o.Machine != nil || c.o.ClientID != "" || c.o.Document != "" || c.o.NotDynamic {
 		return true
 	}
@@ -233,8 +233,8 @@ func (c *Credential) scopes(s *site, w wants, offline bool) []string {
 	return all
 }
 
-// bound reports whether tokens are to be bound to a key.
-func (c *Credential) bound(s *site, w wants) bool {
+// isBound reports whether tokens are to be bound to a key.
+func (c *Credential) isBound(s *site, w wants) bool {
 	switch c.o.DPoP {
 	case DPoPOff:
 		return false

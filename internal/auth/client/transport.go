@@ -60,7 +60,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		next, try, err := x.refused(resp, h)
-		if err == nil && (!try || sent == maxSends || !x.replayable()) {
+		if err == nil && (!try || sent == maxSends || !x.isReplayable()) {
 			return resp, nil
 		}
 		drop(resp)
@@ -142,8 +142,8 @@ func (x *exchange) refused(resp *http.Response, h *held) (next *held, try bool, 
 	return next, err == nil && next != nil, err
 }
 
-// replayable reports whether the body can be sent again.
-func (x *exchange) replayable() bool {
+// isReplayable reports whether the body can be sent again.
+func (x *exchange) isReplayable() bool {
 	return x.r.Body == nil || x.r.Body == http.NoBody || x.r.GetBody != nil
 }
 

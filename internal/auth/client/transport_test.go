@@ -326,7 +326,7 @@ func TestStepUp(t *testing.T) {
 		}
 		wanted, err := c.askedByServer(t.Context())
 		bridgetest.Must(t, err)
-		if got := scopeSet(wanted.Scopes); got != "mcp:read mcp:write" {
+		if got := scopeKey(wanted.Scopes); got != "mcp:read mcp:write" {
 			t.Errorf("asked for would be %q", got)
 		}
 	})

@@ -83,8 +83,8 @@ func (a *Asker) wait(parent context.Context) (ctx context.Context, end func()) {
 	}
 }
 
-// refused reports whether the person does not want to open the address.
-func (a *Asker) refused(addr string) bool {
+// isRefused reports whether the person does not want to open the address.
+func (a *Asker) isRefused(addr string) bool {
 	if a == nil || addr == "" {
 		return false
 	}

@@ -136,8 +136,8 @@ func TestDeclined(t *testing.T) {
 		x.client.Says("%s", retry)
 		x.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		x.client.Gets(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the person has not wanted to sign in","data":{"reason":"authorization_required","status":401}}}`)
-		if context.Cause(ctx) != client.ErrWaited || !x.refused(need.URL) || x.refused("https://as.example/other") {
-			t.Errorf("the wait has ended: %v, refused: %v", context.Cause(ctx), x.refused(need.URL))
+		if context.Cause(ctx) != client.ErrWaited || !x.isRefused(need.URL) || x.isRefused("https://as.example/other") {
+			t.Errorf("the wait has ended: %v, refused: %v", context.Cause(ctx), x.isRefused(need.URL))
 		}
 	})
 }

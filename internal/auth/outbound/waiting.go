@@ -23,7 +23,7 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 		if httpdial.IsUnattended(ctx) {
 			return &need
 		}
-		if asker.refused(need.URL) {
+		if asker.isRefused(need.URL) {
 			need.Reason = "the person does not want to"
 			return &need
 		}

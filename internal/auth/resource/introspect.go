@@ -128,7 +128,7 @@ func (p *Protector) introspected(c auth.Claims) (*verified, error) {
 	switch {
 	case in.Issuer != "" && c.Issuer != "" && c.Issuer != in.Issuer:
 		what = "the token is of another issuer"
-	case !c.For(wanted):
+	case !c.IsFor(wanted):
 		what = "the token is for another audience"
 	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
 		what = "the token has expired"

@@ -114,7 +114,7 @@ func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
 	for i := range messages {
 		m := &messages[i]
 		method := m.Method()
-		if ambiguous(m) {
+		if isAmbiguous(m) {
 			scopes = auth.UnionScope(scopes, p.all())
 			continue
 		}
@@ -172,8 +172,8 @@ func anyMatches(pattern string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return matches(pattern, n) })
 }
 
-// ambiguous reports whether some readers could find another method or other params in a message.
-func ambiguous(m *jsonrpc.Message) bool {
+// isAmbiguous reports whether some readers could find another method or other params in a message.
+func isAmbiguous(m *jsonrpc.Message) bool {
 	if !m.IsExtended() { // mostly so
 		return false
 	}

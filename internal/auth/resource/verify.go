@@ -40,7 +40,7 @@ func (v *verified) isFor(e *endpoint) bool {
 	if wanted == nil {
 		wanted = e.audiences
 	}
-	return auth.Claims{Audience: v.audience}.For(wanted)
+	return auth.Claims{Audience: v.audience}.IsFor(wanted)
 }
 
 // lookup returns a token that was verified before, nil if there is none.

@@ -39,7 +39,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	case Off:
 		o.DPoP = client.DPoPOff
 	}
-	if s.Personal() {
+	if s.IsPersonal() {
 		o.Wait = cmp.Or(s.Wait, DefaultWait)
 	}
 	var err error

@@ -70,7 +70,7 @@ const look = 250 * time.Millisecond
 // SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for
 // that as long as Settings.Wait. The *client.Required that it returns then says where the person goes.
 func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.Required) error {
-	if p.signedIn(ctx, c, need) {
+	if p.isSignedIn(ctx, c, need) {
 		return nil
 	}
 	if need.URL == "" {
@@ -85,8 +85,8 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 	return p.wait(ctx, c, need)
 }
 
-// signedIn reports whether there is another credential than the one that did not do.
-func (p *Prompter) signedIn(ctx context.Context, c *client.Credential, need client.Required) bool {
+// isSignedIn reports whether there is another credential than the one that did not do.
+func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.Required) bool {
 	e, err := p.o.Store.Load(ctx, c.Key())
 	return err == nil && e.Generation != 0 && e.Generation != need.Known && !e.Credential.Access.IsZero()
 }
@@ -158,7 +158,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 	defer tick.Stop()
 	gone := 0
 	for {
-		if p.signedIn(ctx, c, need) {
+		if p.isSignedIn(ctx, c, need) {
 			return nil
 		}
 		login, pending, err := p.o.Store.PendingLogin(c.Key())

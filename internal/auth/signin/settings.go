@@ -104,11 +104,11 @@ type Param struct {
 	Value string `json:"value"`
 }
 
-// Used reports whether a credential is used at all.
-func (s Settings) Used() bool { return s.Mode != None }
+// IsUsed reports whether a credential is used at all.
+func (s Settings) IsUsed() bool { return s.Mode != None }
 
-// Personal reports whether a person signs in.
-func (s Settings) Personal() bool { return cmp.Or(s.Mode, Auto) == Auto }
+// IsPersonal reports whether a person signs in.
+func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, Auto) == Auto }
 
 // Check returns what is wrong with the settings, in the words of the flags. It reads no file.
 func (s Settings) Check() error {

@@ -103,8 +103,8 @@ func (l *Locked) Spend(refresh Secret) error {
 	return l.put(next, g)
 }
 
-// Spent reports whether a refresh token is known as one that must not be sent.
-func (l *Locked) Spent(refresh Secret) bool {
+// IsSpent reports whether a refresh token is known as one that must not be sent.
+func (l *Locked) IsSpent(refresh Secret) bool {
 	return slices.Contains(l.stored.Spent, spentHash(l.key, refresh))
 }
 

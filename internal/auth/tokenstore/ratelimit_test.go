@@ -115,7 +115,7 @@ func TestSpent(t *testing.T) {
 	spent := func(want bool, refresh Secret) {
 		t.Helper()
 		locked(t, open(t, s.Dir()), func(l *Locked) error {
-			if l.Spent(refresh) != want {
+			if l.IsSpent(refresh) != want {
 				t.Errorf("spent: %v", !want)
 			}
 			return nil

@@ -84,15 +84,15 @@ func secretIn(arg string) (what, value string) {
 	if m := bearer.FindStringSubmatch(arg); m != nil {
 		return "a credential for HTTP", m[1]
 	}
-	if mixed(arg) {
+	if looksRandom(arg) {
 		return "text that looks random", arg
 	}
 	return "", ""
 }
 
-// mixed reports whether a long argument looks like a random string: it has many letters of
+// looksRandom reports whether a long argument looks like a random string: it has many letters of
 // both cases between digits, as words and hexadecimal checksums have not.
-func mixed(arg string) bool {
+func looksRandom(arg string) bool {
 	if !dense.MatchString(arg) || strings.HasPrefix(arg, "-") {
 		return false
 	}

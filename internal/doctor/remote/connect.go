@@ -24,9 +24,9 @@ const (
 	mostAddresses = 6
 )
 
-// connect finds out whether the server can be reached, phase by phase (H1 to H3), and
+// canConnect finds out whether the server can be reached, phase by phase (H1 to H3), and
 // returns whether there is any use in sending requests.
-func (p connection) connect(ctx context.Context) bool {
+func (p connection) canConnect(ctx context.Context) bool {
 	port := p.URL.Port()
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[p.URL.Scheme]

@@ -54,7 +54,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 	}
 	bounded, cancel := context.WithTimeout(ctx, whole)
 	defer cancel()
-	if (connection{p}).connect(bounded) {
+	if (connection{p}).canConnect(bounded) {
 		p.diagnose(ctx, bounded)
 	}
 	p.cleanup()

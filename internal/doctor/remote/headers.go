@@ -56,7 +56,7 @@ func (p browsers) check(ctx context.Context) {
 	p.fact("browsers", "pages of %s are admitted", browserOrigin)
 	var missing []string
 	for _, name := range needs {
-		if !lists(r.Header, "Access-Control-Allow-Headers", name) && !(name != "Authorization" && lists(r.Header, "Access-Control-Allow-Headers", "*")) {
+		if !listsName(r.Header, "Access-Control-Allow-Headers", name) && !(name != "Authorization" && listsName(r.Header, "Access-Control-Allow-Headers", "*")) {
 			missing = append(missing, name)
 		}
 	}
@@ -103,7 +103,7 @@ func (p browsers) checkExposed(ctx context.Context) {
 	case r.Header.Get("Access-Control-Allow-Origin") == "":
 		p.sayCORS("the preflight is answered, and the reply to POST has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on every reply")
 		return
-	case !lists(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !lists(r.Header, "Access-Control-Expose-Headers", "*"):
+	case !listsName(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !listsName(r.Header, "Access-Control-Expose-Headers", "*"):
 		p.sayCORS("Access-Control-Expose-Headers of the reply to initialize lacks Mcp-Session-Id", "Access-Control-Expose-Headers: Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate")
 	}
 	if s := p.sessionOf(r); s != nil && s.version != p.found.legacy.version {
@@ -124,8 +124,8 @@ func (p browsers) sayCORS(seen, do string) {
 		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
 }
 
-// lists reports whether a header is a list with this name in it.
-func lists(h http.Header, header, name string) bool {
+// listsName reports whether a header is a list with this name in it.
+func listsName(h http.Header, header, name string) bool {
 	return slices.ContainsFunc(strings.Split(strings.Join(h.Values(header), ","), ","), func(s string) bool {
 		return strings.EqualFold(strings.TrimSpace(s), name)
 	})

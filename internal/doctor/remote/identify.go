@@ -74,7 +74,7 @@ func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
 			"Tokens and certificates that are good may be refused.", "Set both clocks (NTP).")
 	}
 	if f.modern == nil {
-		p.sayDropped(modern)
+		p.reportDropped(modern)
 		p.sayNewestFails(modern)
 	}
 }
@@ -152,7 +152,7 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 		p.explainFailure(r)
 	case r.IsHTML():
 		p.checkPath(ctx, r)
-	case p.sayDropped(modern) || p.report.Has("H10") || p.report.Has("H22") || p.report.Has("H23"):
+	case p.reportDropped(modern) || p.report.Has("H10") || p.report.Has("H22") || p.report.Has("H23"):
 	default:
 		p.explainOther(r, modern)
 	}

@@ -108,7 +108,7 @@ func (p commonChecks) checkBodies(ctx context.Context) {
 		if r.Status != 413 && !(r.Status == 400 || r.Status == 500) || r.Skip() {
 			return // it may be the network; nothing is sure
 		}
-		if r.Status != 413 && !tooLarge(r) {
+		if r.Status != 413 && !saysTooLarge(r) {
 			return
 		}
 		p.sayBodyLimit(r, size)
@@ -116,8 +116,8 @@ func (p commonChecks) checkBodies(ctx context.Context) {
 	}
 }
 
-// tooLarge reports whether a reply says in words that the message is too large.
-func tooLarge(r *probe.Reply) bool {
+// saysTooLarge reports whether a reply says in words that the message is too large.
+func saysTooLarge(r *probe.Reply) bool {
 	text := strings.ToLower(r.Excerpt() + string(r.Text[:min(len(r.Text), 1000)]))
 	return strings.Contains(text, "too large") || strings.Contains(text, "toolarge") || strings.Contains(text, "exceed") || strings.Contains(text, "body limit")
 }

@@ -87,9 +87,9 @@ func (p *prober) modernOf(r *probe.Reply) *modern {
 // saysMissing matches a complaint that a header did not come.
 var saysMissing = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
 
-// sayDropped says when the server misses a header of 2026-07-28 that was sent (H9), and
+// reportDropped says when the server misses a header of 2026-07-28 that was sent (H9), and
 // returns whether it does.
-func (p *prober) sayDropped(r *probe.Reply) bool {
+func (p *prober) reportDropped(r *probe.Reply) bool {
 	e := r.RPC()
 	if r.Status/100 == 2 || e == nil || e.Code != era.CodeHeaderMismatch {
 		return false
@@ -113,7 +113,7 @@ func (m *modern) checkHeaders(ctx context.Context) {
 		return
 	}
 	r := m.ask(ctx, "tools/list", nil, nil)
-	if r.Err != nil || r.Skip() || r.Status/100 == 2 || m.p.sayDropped(r) {
+	if r.Err != nil || r.Skip() || r.Status/100 == 2 || m.p.reportDropped(r) {
 		return
 	}
 	if e := r.RPC(); e != nil && e.Code == era.CodeUnsupportedVersion {

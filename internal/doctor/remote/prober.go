@@ -17,7 +17,7 @@ type prober struct {
 	*probe.Client
 	opts    Options
 	report  *doctor.Report
-	dialled time.Duration // what a new connection costs; set by connect
+	dialled time.Duration // what a new connection costs; set by canConnect
 
 	buffered atomic.Bool // see sayBuffered
 

@@ -172,11 +172,11 @@ type fallbackSink struct {
 }
 
 func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
-	return s.passes(&m) && s.sink.TrySend(m)
+	return s.isUndecisive(&m) && s.sink.TrySend(m)
 }
 
-// passes reports whether a message is no matter of the decision.
-func (s *fallbackSink) passes(m *jsonrpc.Message) bool {
+// isUndecisive reports whether a message is no matter of the decision.
+func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	if s.c.settled {
 		return len(s.c.handOnFirst) == 0
 	}
@@ -189,7 +189,7 @@ func (s *fallbackSink) passes(m *jsonrpc.Message) bool {
 }
 
 func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if s.passes(&m) {
+	if s.isUndecisive(&m) {
 		return s.sink.Send(ctx, m)
 	}
 	return s.decide(ctx, m)

@@ -106,9 +106,9 @@ func NewPool(o Options) *Pool {
 	return p
 }
 
-// Isolated reports whether a principal has a server of its own where others share one,
+// IsIsolated reports whether a principal has a server of its own where others share one,
 // because its calls have ended the one that all share.
-func (p *Pool) Isolated(principal string) bool { return p.isolated.has(principal) }
+func (p *Pool) IsIsolated(principal string) bool { return p.isolated.has(principal) }
 
 // ByID returns the server that has this ID (Server.ID); nil: there is none any more.
 func (p *Pool) ByID(id string) *Server {

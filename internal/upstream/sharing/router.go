@@ -187,7 +187,7 @@ func (s memberSink) TrySend(m jsonrpc.Message) bool {
 	r := s.at.router
 	r.handing.Add(1)
 	defer r.handing.Add(-1)
-	open := r.answered(s.at, &m)
+	open := r.endCall(s.at, &m)
 	if !r.inbox.TrySend(m) {
 		r.unanswered(s.at, &m, open)
 		return false
@@ -201,7 +201,7 @@ func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	r := s.at.router
 	r.handing.Add(1)
 	defer r.handing.Add(-1)
-	open := r.answered(s.at, &m)
+	open := r.endCall(s.at, &m)
 	if err := r.inbox.Send(ctx, m); err != nil {
 		r.unanswered(s.at, &m, open)
 		return err
@@ -217,9 +217,9 @@ func (s memberSink) done(m *jsonrpc.Message) {
 	}
 }
 
-// answered takes the request out of calls that a message answers, before the client gets
+// endCall takes the request out of calls that a message answers, before the client gets
 // the answer: the client may use the id again at once. It reports whether there was one.
-func (r *Router) answered(at *membership, m *jsonrpc.Message) bool {
+func (r *Router) endCall(at *membership, m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response {
 		return false
 	}

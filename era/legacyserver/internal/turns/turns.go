@@ -70,11 +70,11 @@ func (t *Turns[C]) Begin(a *Asker[C], mayBeAsked bool, method string, name []byt
 	}
 }
 
-// Holds reports whether a call has the turn.
-func (t *Turns[C]) Holds(a *Asker[C]) bool { return t.holder == a }
+// HasTurn reports whether a call has the turn.
+func (t *Turns[C]) HasTurn(a *Asker[C]) bool { return t.holder == a }
 
-// Idle reports whether no call has the turn or waits for it.
-func (t *Turns[C]) Idle() bool { return t.holder == nil && len(t.waiting) == 0 }
+// IsIdle reports whether no call has the turn or waits for it.
+func (t *Turns[C]) IsIdle() bool { return t.holder == nil && len(t.waiting) == 0 }
 
 // Asker is the part of a call that turns uses. Call is the call itself, which turns
 // only hands back; Priority is set by Begin and Abandon, and by the caller to Returning
@@ -90,8 +90,8 @@ type Asker[C any] struct {
 	ended         bool          // history has recorded the call
 }
 
-// Waits reports whether the call waits for its turn.
-func (a *Asker[C]) Waits() bool { return a.waits != nil }
+// IsWaiting reports whether the call waits for its turn.
+func (a *Asker[C]) IsWaiting() bool { return a.waits != nil }
 
 // Priority is what a call does when it has its turn. Calls of a lower one go
 // first.
@@ -103,13 +103,13 @@ const (
 	Abandoned                 // the client has cancelled the call or not come back: the server gets refusals
 )
 
-// needless reports whether no call needs turns, because the transport names the
+// isNeedless reports whether no call needs turns, because the transport names the
 // call of each input request.
-func (t *Turns[C]) needless() bool { return t.related && !t.unrelated }
+func (t *Turns[C]) isNeedless() bool { return t.related && !t.unrelated }
 
 // MightAsk reports whether a call may ask (again).
 func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
-	if !a.mayBeAsked || t.needless() {
+	if !a.mayBeAsked || t.isNeedless() {
 		return false
 	}
 	h := t.history.historyOf(a.tool)
@@ -121,9 +121,9 @@ func (t *Turns[C]) willAsk(a *Asker[C]) bool {
 	return t.all || a.inputRequests < t.history.historyOf(a.tool).requests
 }
 
-// Await gives a call the turn if it may ask. True: another call has the turn; this
+// MustWait gives a call the turn if it may ask. True: another call has the turn; this
 // one waits, and proceed is called in time.
-func (t *Turns[C]) Await(now time.Time, a *Asker[C]) bool {
+func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 	switch {
 	case !t.MightAsk(a) || t.holder == a:
 		return false
@@ -234,17 +234,17 @@ func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.O
 		t.take(now, a)
 		return false
 	}
-	return refusals && t.Await(now, a)
+	return refusals && t.MustWait(now, a)
 }
 
-// OfAbandoned reports whether an abandoned call has the turn, so that nobody can
+// IsAbandoned reports whether an abandoned call has the turn, so that nobody can
 // answer an input request.
-func (t *Turns[C]) OfAbandoned() bool { return t.holder != nil && t.holder.Priority == Abandoned }
+func (t *Turns[C]) IsAbandoned() bool { return t.holder != nil && t.holder.Priority == Abandoned }
 
 // FindAbandoned returns an abandoned call for which is returns true, of those that
 // have the turn or wait for it; nil if there is none.
 func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
-	if t.OfAbandoned() && is(t.holder) {
+	if t.IsAbandoned() && is(t.holder) {
 		return t.holder
 	}
 	for _, a := range t.waiting {
@@ -282,7 +282,7 @@ func (t *Turns[C]) Retries() (n int) {
 func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) {
 	t.unrelated = t.unrelated || standalone
 	t.related = related
-	if t.needless() && t.holder != nil {
+	if t.isNeedless() && t.holder != nil {
 		t.Release(now, t.holder, out)
 	}
 }
@@ -291,7 +291,7 @@ func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) 
 // that it could belong to as well.
 func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
 	a.inputRequests++
-	if !a.mayBeAsked || t.needless() {
+	if !a.mayBeAsked || t.isNeedless() {
 		return
 	}
 	h := t.history.historyOf(a.tool)
@@ -311,7 +311,7 @@ func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
 // End records a call that has ended. Calls of its tool that wait may go on, if
 // they need no turn any more.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
-	if !a.mayBeAsked || a.ended || t.needless() {
+	if !a.mayBeAsked || a.ended || t.isNeedless() {
 		return
 	}
 	a.ended = true

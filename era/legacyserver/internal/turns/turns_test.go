@@ -32,7 +32,7 @@ func (w *turnsTest) asker(tool string) *Asker[*int] {
 // begins checks whether a call has to wait.
 func (w *turnsTest) begins(a *Asker[*int], waits bool) {
 	w.t.Helper()
-	if got := w.turns.Await(w.now, a); got != waits {
+	if got := w.turns.MustWait(w.now, a); got != waits {
 		w.t.Fatalf("the call waits: %t, want %t", got, waits)
 	}
 }
@@ -152,7 +152,7 @@ func TestTurnsOrder(t *testing.T) {
 	w.wentOn(fresh)
 	w.ends(fresh)
 	w.wentOn(gone)
-	if !w.turns.OfAbandoned() {
+	if !w.turns.IsAbandoned() {
 		t.Error("what the server asks now is not of the call that was given up")
 	}
 	w.pass(turnAbandoned)
