@@ -18,7 +18,7 @@ type call struct {
 	method     string
 	token      jsonrpc.ID  // of progress; zero: none
 	task       bool        // augmented as a task: its token outlives the response (J13)
-	size       int         // bytes that are kept of it, in all books together
+	size       int         // bytes that are kept of it, in all ledgers together
 	lasts      bool        // they are kept when it is answered, too
 	timeout    *time.Timer // nil: none
 	deadline   time.Time   // when there is a timeout: it is not put off beyond this
@@ -27,7 +27,7 @@ type call struct {
 
 // ledger keeps the requests that one side owes the other an answer to.
 //
-// A response leaves the books in two steps, take and settled, so that "nothing
+// A response leaves the ledger in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
 	max      int             // calls at once
@@ -92,7 +92,7 @@ func (l *ledger) open(c *call) error {
 }
 
 // What a request that waits for its answer takes, beside its bytes: entries in the
-// books of the client's transport, the pump and the server's side, each with copies
+// ledgers of the client's transport, the pump and the server's side, each with copies
 // of its id, its token and its method.
 const (
 	callSize = 1 << 10

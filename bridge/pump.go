@@ -31,7 +31,7 @@ const drainNoticeAfter = time.Second
 const maxRenewal = 10
 
 // maxUnanswered is how many requests of each side may wait for the other's
-// answers. A side that answers none must not make the books grow for ever.
+// answers. A side that answers none must not make the ledger grow for ever.
 const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
@@ -86,10 +86,10 @@ type PumpOptions struct {
 
 // Pump copies messages between one client and one server, byte for byte and
 // in order, until the conversation is over. It is two Receives, each of which has the
-// other Conn as its Sink, with the books between them; one of them has a goroutine of
+// other Conn as its Sink, with the ledgers between them; one of them has a goroutine of
 // its own. It returns when everything it started has ended; it closes neither Conn.
 //
-// It keeps the books on who owes whom an answer, so that no request is left
+// It keeps ledgers of who owes whom an answer, so that no request is left
 // hanging:
 //
 //   - After the client's io.EOF it goes on until the server owes nothing

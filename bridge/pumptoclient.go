@@ -13,7 +13,7 @@ import (
 type toClientSink struct {
 	*pump
 
-	// A message that is in the books, while the client has not taken it: as the client is
+	// A message that is in the ledger, while the client has not taken it: as the client is
 	// to get it.
 	entered bool
 	was     jsonrpc.Key // of what the server has sent
@@ -36,7 +36,7 @@ func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isEntered reports whether m is in the books. What was, and does not come again, is
+// isEntered reports whether m is in the ledger. What was, and does not come again, is
 // dropped.
 func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	if !s.entered || s.was == m.Key() {
@@ -47,7 +47,7 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	return false
 }
 
-// enter enters a message into the books. false: the client does not get it. It is not inlined
+// enter enters a message into the ledger. false: the client does not get it. It is not inlined
 // because all that writes to the client stands on the stack of Send: with a smaller one of
 // that, a session needs 8 KiB less.
 //
@@ -107,7 +107,7 @@ func (s *toClientSink) notTaken(ctx context.Context, err error) error {
 	return nil
 }
 
-// last hands on what the client was offered when the server ended, which is in the books no
+// last hands on what the client was offered when the server ended, which is in the ledger no
 // more. A request that nobody can be answered is dropped.
 func (s *toClientSink) last(ctx context.Context) {
 	if !s.entered {
@@ -122,7 +122,7 @@ func (s *toClientSink) last(ctx context.Context) {
 	s.done()
 }
 
-// returned enters a server's message into the books. It reports whether the
+// returned enters a server's message into the ledger. It reports whether the
 // client is to get it, and in what spelling. A response that it is to get
 // must be settled afterwards.
 func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {

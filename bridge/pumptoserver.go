@@ -98,7 +98,7 @@ type toServerSink struct {
 	*pump
 	graceCtx context.Context
 
-	// A message that is in the books, while the server has not taken it: as the server
+	// A message that is in the ledger, while the server has not taken it: as the server
 	// is to get it. The client's Conn offers it again, unless it has withdrawn it.
 	admitted bool
 	was      jsonrpc.Key // of what the client has sent
@@ -139,7 +139,7 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// isAdmitted reports whether m is in the books. One that was, and has been withdrawn
+// isAdmitted reports whether m is in the ledger. One that was, and has been withdrawn
 // since, is taken out of them.
 func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	if !s.admitted || s.was == m.Key() {
@@ -149,7 +149,7 @@ func (s *toServerSink) isAdmitted(m *jsonrpc.Message) bool {
 	return false
 }
 
-// withdraw takes a request out of the books that the server never had.
+// withdraw takes a request out of the ledger that the server never had.
 func (s *toServerSink) withdraw() {
 	if s.m.Kind() == jsonrpc.Request {
 		s.toServer.close(s.m.ID())
@@ -236,7 +236,7 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// admit enters a client's message into the books. It reports whether the
+// admit enters a client's message into the ledger. It reports whether the
 // server is to get it, and in what spelling.
 func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
@@ -310,7 +310,7 @@ func (p *pump) withToken(m jsonrpc.Message, l *ledger, timeout time.Duration) (j
 	return m, true
 }
 
-// closing takes the request that a cancellation is about out of the books, and
+// closing takes the request that a cancellation is about out of the ledger, and
 // returns the cancellation with its id as it was asked with.
 func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 	id := m.CancelledID()

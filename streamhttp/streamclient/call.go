@@ -402,7 +402,7 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 }
 
-// refuse answers a request that was not entered into the books.
+// refuse answers a request that was not entered into the ledger.
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 	defer c.refusals.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
