@@ -97,9 +97,10 @@ func newWorld(t *testing.T, page string) *world {
 // mounts gives the machine folders of its own where the examples write or look.
 func (w *world) mounts() {
 	etc, none := w.t.TempDir(), w.t.TempDir()
-	for _, name := range []string{"alternatives", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "passwd", "ssl"} {
+	bridgetest.Must(w.t, os.Mkdir(etc+"/ssl", 0o755))
+	for _, name := range []string{"alternatives", "group", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "nsswitch.conf", "passwd", "ssl/openssl.cnf"} {
 		if _, err := os.Stat("/etc/" + name); err == nil {
-			out, err := exec.Command("cp", "-R", "/etc/"+name, etc).CombinedOutput()
+			out, err := exec.Command("cp", "-R", "/etc/"+name, filepath.Dir(filepath.Join(etc, name))).CombinedOutput()
 			must(w.t, err, out)
 		}
 	}
