@@ -23,7 +23,7 @@ func TestHeadersAgain(t *testing.T) {
 	long := strings.Repeat("l", 1000)
 	headers := []http.Header{
 		{"A": {one}, "B": {one}}, {"A": {other}, "B": {one}}, {"A": {one, other}}, {"A": {one, one}}, {"A": {one}}, {"A": {""}, "B": {}},
-		{"A": {"\x01\""}, "L": {long}}, {"Mcp-Session-Id": {"the-session"}, "A": {"tok-1234567"}, "X-Api-Key": {"k"}},
+		{"A": {"\x01\""}, "L": {long}}, {"Name": {"1a1"}}, {"Name": {"1b1"}}, {"Name": {"1b1", "x"}}, {"Mcp-Session-Id": {"the-session"}, "A": {"tok-1234567"}, "X-Api-Key": {"k"}},
 	}
 	pass := func() (all []Record) {
 		for range 3 {
