@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -51,16 +52,22 @@ type Verifier struct {
 //
 // InvalidToken: the token is not valid. Unavailable: that cannot be told now, see KeySet.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
-	h, err := readHeader(token)
+	t, err := ReadJWT(token)
 	if err != nil {
-		return Claims{}, invalidToken(err.Error())
+		return Claims{}, err
 	}
+	return v.VerifyRead(ctx, t)
+}
+
+// VerifyRead is Verify of a token that was read.
+func (v *Verifier) VerifyRead(ctx context.Context, t Unverified) (Claims, error) {
+	h := t.header
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
 	case "", "jwt", "at+jwt":
 	default:
 		return Claims{}, invalidToken("it is not an access token by its typ")
 	}
-	jws, err := jose.ParseSignedCompact(token, algorithms)
+	jws, err := jose.ParseSignedCompact(t.text, algorithms)
 	if err != nil {
 		return Claims{}, invalidToken("it is not a signed token that can be read")
 	}
@@ -73,7 +80,10 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 		if err != nil {
 			continue
 		}
-		c, err := v.check(payload)
+		if !bytes.Equal(payload, t.payload) { // cannot be: both are of the same text
+			break
+		}
+		c, err := v.check(t.claims)
 		c.Key = k.id
 		return c, err
 	}
@@ -81,11 +91,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 }
 
 // check checks the claims of a token whose signature is valid.
-func (v *Verifier) check(payload []byte) (Claims, error) {
-	f, err := strictjson.Object(payload)
-	if err != nil {
-		return Claims{}, invalidToken("its claims cannot be read: " + err.Error())
-	}
+func (v *Verifier) check(f strictjson.Fields) (Claims, error) {
 	c, err := readClaims(f)
 	if err != nil {
 		return Claims{}, invalidToken("its claims cannot be used: " + err.Error())
@@ -122,22 +128,40 @@ func invalidToken(what string) *Error {
 	return &Error{Kind: InvalidToken, Doing: "access token", What: what}
 }
 
-// UnverifiedIssuer returns the issuer that a token claims to be of (RFC 7519, 4.1.1): only to choose
-// the Verifier that is to verify it.
-func UnverifiedIssuer(token string) (string, error) {
-	if _, err := readHeader(token); err != nil {
-		return "", invalidToken(err.Error())
-	}
-	f, err := segment(strings.Split(token, ".")[1])
+// Unverified is a token that was read, and of which nothing is known to be true. Its text is not printed.
+type Unverified struct {
+	text    string
+	header  header
+	payload []byte
+	claims  strictjson.Fields // of payload
+}
+
+// ReadJWT reads a token in three parts. InvalidToken: Verify would not take it.
+func ReadJWT(token string) (Unverified, error) {
+	h, err := readHeader(token)
 	if err != nil {
-		return "", invalidToken("its claims cannot be read")
+		return Unverified{}, invalidToken(err.Error())
 	}
-	r := strictjson.Read(f)
-	if iss := r.Text("iss"); iss != "" {
+	claims, payload, err := segment(strings.Split(token, ".")[1])
+	if err != nil {
+		return Unverified{}, invalidToken("its claims cannot be read: " + err.Error())
+	}
+	return Unverified{text: token, header: h, payload: payload, claims: claims}, nil
+}
+
+// Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the Verifier that is to verify it.
+func (t Unverified) Issuer() (string, error) {
+	if iss := strictjson.Read(t.claims).Text("iss"); iss != "" {
 		return iss, nil
 	}
 	return "", invalidToken("it does not say who issued it")
 }
+
+// String returns nothing of the token.
+func (t Unverified) String() string { return "[token]" }
+
+// GoString returns nothing of the token.
+func (t Unverified) GoString() string { return t.String() }
 
 // A header is what is read of a token's header before its signature is known to be valid.
 type header struct {
@@ -154,7 +178,7 @@ func readHeader(token string) (header, error) {
 	if len(parts) != 3 {
 		return header{}, errors.New("it does not have three parts")
 	}
-	f, err := segment(parts[0])
+	f, _, err := segment(parts[0])
 	if err != nil {
 		return header{}, errors.New("its header cannot be read")
 	}
@@ -175,10 +199,11 @@ func readHeader(token string) (header, error) {
 }
 
 // segment decodes one part of a token.
-func segment(part string) (strictjson.Fields, error) {
-	text, err := base64.RawURLEncoding.Strict().DecodeString(part)
+func segment(part string) (f strictjson.Fields, text []byte, err error) {
+	text, err = base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
-		return nil, errors.New("it is not base64url")
+		return nil, nil, errors.New("it is not base64url")
 	}
-	return strictjson.Object(text)
+	f, err = strictjson.Object(text)
+	return f, text, err
 }

@@ -76,10 +76,14 @@ func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
 
 // verify finds out about a token that is not known.
 func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verified, error) {
-	name, err := auth.UnverifiedIssuer(token)
+	read, err := auth.ReadJWT(token)
+	name := ""
+	if err == nil {
+		name, err = read.Issuer()
+	}
 	if err == nil {
 		if i := p.issuers[name]; i != nil {
-			return p.verifySigned(ctx, i, sum, token)
+			return p.verifySigned(ctx, i, sum, read)
 		}
 		err = &auth.Error{Kind: auth.InvalidToken, Doing: "access token", What: "it is of an issuer that is not known here"}
 	}
@@ -90,7 +94,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 }
 
 // verifySigned verifies a token by the keys of its issuer.
-func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token string) (*verified, error) {
+func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.Unverified) (*verified, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
 		return nil, err
@@ -99,7 +103,7 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 	if len(wanted) == 0 {
 		wanted = p.table.Load().audiences
 	}
-	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).Verify(ctx, token)
+	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyRead(ctx, token)
 	if err != nil {
 		return nil, err
 	}
