@@ -73,16 +73,10 @@ func (s *toClientSink) done() {
 // Send copies a message to the client. Only the end of the server's Conn keeps it from
 // being taken.
 func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	tried := s.isEntered(&m)
-	if !tried && !s.enter(ctx, &m) {
+	if !s.isEntered(&m) && !s.enter(ctx, &m) {
 		return nil
 	}
-	var err error
-	// A Conn may have a goroutine that writes what was sent: a response is tried first.
-	if tried || s.m.Kind() != jsonrpc.Response || !s.client.TrySend(s.m) {
-		err = s.client.Send(ctx, s.m)
-	}
-	if err != nil {
+	if err := s.client.Send(ctx, s.m); err != nil {
 		return s.notTaken(ctx, err)
 	}
 	s.done()

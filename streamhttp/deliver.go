@@ -34,10 +34,9 @@ func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 }
 
 // place routes one message of the server, unless the stream that it belongs to is full and
-// somebody reads it: then it returns what is closed when that may have changed.
-// deliver: the caller is ready to do the work of the exchange that has got a
-// response now, which is returned then. It takes the lock.
-func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-chan struct{}, err error) {
+// somebody reads it: then room is closed when that may have changed. If rd is not nil, m
+// completes the reply of a POST, and the caller is to call answerAndWake of it. It takes the lock.
+func (s *session) place(m jsonrpc.Message) (rd *reader, room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -59,7 +58,7 @@ func (s *session) place(m jsonrpc.Message, deliver bool) (rd *reader, room <-cha
 			st.room = make(chan struct{})
 		}
 		room = st.room
-	case read && deliver && m.Kind() == jsonrpc.Response && len(s.calls.byID) <= maxInlineCalls:
+	case read && m.Kind() == jsonrpc.Response && len(s.calls.byID) <= maxInlineCalls:
 		rd = st.reader
 		rd.held = true
 		s.route(m, st)

@@ -76,13 +76,14 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // Send routes one message of the server to the client. It waits while the
-// stream that the message belongs to is full and somebody reads it.
+// stream that the message belongs to is full and somebody reads it. It may do the work of
+// the POST that waits for the answer m.
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	for {
-		_, room, err := s.place(m, false)
+		room, err := s.put(m)
 		if room == nil {
 			return err
 		}
@@ -95,14 +96,20 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// TrySend is Send where nobody has to be waited for. It may do the work of the POST that
-// waits for the answer m.
+// TrySend is Send where nobody has to be waited for.
 func (s *session) TrySend(m jsonrpc.Message) bool {
-	rd, room, err := s.place(m, true)
+	room, err := s.put(m)
+	return room == nil && err == nil
+}
+
+// put routes m, and writes the reply that it completes, if that may be done at once. A room
+// that is not nil says that nothing was done: it is closed when there may be some.
+func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
+	rd, room, err := s.place(m)
 	if rd != nil {
 		rd.answerAndWake()
 	}
-	return room == nil && err == nil
+	return room, err
 }
 
 // Close ends the session: what is owed is answered with an error, every

@@ -189,14 +189,17 @@ func (c *conn) hungUp() func() error {
 }
 
 // Send implements bridge.Conn. It returns when m is queued; the queue holds
-// little, and waits while the peer takes nothing.
+// little, and waits while the peer takes nothing. A response is written by the caller,
+// as TrySend writes it, where few calls are open.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
 	c.note(m)
-	if err := c.out.Send(ctx, m.Bytes()); err != nil {
-		return err
+	if m.Kind() != jsonrpc.Response || ctx.Err() != nil || !c.writeAtOnce(m) {
+		if err := c.out.Send(ctx, m.Bytes()); err != nil {
+			return err
+		}
 	}
 	c.sent(m)
 	return nil
@@ -231,13 +234,16 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	c.note(m)
-	if c.calls.open.Load() > maxInlineCalls || !c.writeInline(m) {
-		if !c.out.TrySend(m.Bytes()) {
-			return false
-		}
+	if !c.writeAtOnce(m) && !c.out.TrySend(m.Bytes()) {
+		return false
 	}
 	c.sent(m)
 	return true
+}
+
+// writeAtOnce is writeInline where few calls are open.
+func (c *conn) writeAtOnce(m jsonrpc.Message) bool {
+	return c.calls.open.Load() <= maxInlineCalls && c.writeInline(m)
 }
 
 // close delivers what was sent, ends the conversation with code and reason,
