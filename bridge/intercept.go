@@ -61,13 +61,13 @@ type interceptor struct {
 	hooks   Hooks
 	replies *replies // to the receiver; nil: there are none
 
-	// The message of the peer that is being handed on, as Hooks.Receive has returned it:
-	// the same is offered again until it is taken. Only the Sink of Receive uses it.
-	handing bool
-	was     jsonrpc.Key // of what the peer has sent
-	in      jsonrpc.Message
-	reply   *jsonrpc.Message // nil: there is none, or it was sent
-	ended   error            // how the Conn has ended; only Receive uses it
+	// A message of the peer that was not taken, as Hooks.Receive has returned it: it is
+	// offered again. Only the Sink of Receive uses it.
+	kept  bool
+	was   jsonrpc.Key      // of what the peer has sent, whether it is kept or not
+	in    jsonrpc.Message  // while kept
+	reply *jsonrpc.Message // nil: there is none, or it was sent
+	ended error            // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -194,82 +194,100 @@ type interceptSink struct {
 	refused error // what Send of sink has returned last
 }
 
-// callReceiveHook shows the hook a message, unless it has seen it. It is false when there is nothing
-// to do for it.
-func (s *interceptSink) callReceiveHook(m jsonrpc.Message) bool {
-	switch {
-	case !s.handing:
-	case s.was == m.Key():
-		return true
-	default: // what was offered before was withdrawn
-		s.handed()
+// callReceiveHook shows the hook a message, unless it has seen it, and puts what is to be
+// received into its place. It is false when there is nothing to do for it.
+func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
+	if s.kept {
+		if s.was == m.Key() {
+			*m = s.in
+			return true
+		}
+		s.letGo() // what was offered before was withdrawn
 		s.reply = nil
 	}
-	s.was = m.Key()
-	if s.hooks.Receive != nil {
-		in, reply := s.hooks.Receive(m)
-		s.in = in
-		if reply.Kind() != jsonrpc.Invalid {
-			kept := reply // reply itself would always be allocated
-			s.reply = &kept
-		}
-	} else {
-		s.in = m
+	if s.hooks.Receive == nil {
+		return true
 	}
-	s.handing = s.in.Kind() != jsonrpc.Invalid || s.reply != nil
-	return s.handing
+	in, reply := s.hooks.Receive(*m)
+	*m = in
+	if reply.Kind() != jsonrpc.Invalid {
+		again := reply // reply itself would always be allocated
+		s.reply = &again
+	}
+	return m.Kind() != jsonrpc.Invalid || s.reply != nil
 }
 
-// handed says that the message was taken.
-func (s *interceptSink) handed() {
-	s.handing = false
-	s.was = jsonrpc.Key{}
-	s.in = jsonrpc.Message{}
+// keep keeps what the hook has made of the peer's message, until that is offered again.
+func (s *interceptSink) keep(was jsonrpc.Key, m *jsonrpc.Message) {
+	s.kept, s.was, s.in = true, was, *m
+}
+
+// letGo keeps it no longer.
+func (s *interceptSink) letGo() {
+	if s.kept {
+		s.kept, s.was, s.in = false, jsonrpc.Key{}, jsonrpc.Message{}
+	}
 }
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
-	if !s.callReceiveHook(m) {
+	was := m.Key()
+	if !s.callReceiveHook(&m) {
 		return true
 	}
+	if !s.tryHandOn(&m) {
+		s.keep(was, &m)
+		return false
+	}
+	s.letGo()
+	return true
+}
+
+func (s *interceptSink) tryHandOn(m *jsonrpc.Message) bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
 			return false
 		}
 		s.reply = nil
 	}
-	if s.in.Kind() != jsonrpc.Invalid {
-		if s.replies != nil {
-			if !s.replies.tryTurn() {
-				return false
-			}
-			defer s.replies.done()
-		}
-		if !s.sink.TrySend(s.in) {
+	if m.Kind() == jsonrpc.Invalid {
+		return true
+	}
+	if s.replies != nil {
+		if !s.replies.tryTurn() {
 			return false
 		}
+		defer s.replies.done()
 	}
-	s.handed()
-	return true
+	return s.sink.TrySend(*m)
 }
 
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if s.callReceiveHook(m) {
-		if s.refused = s.send(ctx); s.refused != nil {
-			return s.refused
-		}
-		s.handed()
+	was := m.Key()
+	if !s.callReceiveHook(&m) {
+		return nil
 	}
-	return nil
+	if m.Size() > budget.Free { // nothing here holds on to it but s, which untilPassed has let go of it
+		s.keep(was, &m)
+		was, m = jsonrpc.Key{}, jsonrpc.Message{}
+		s.refused = s.handOn(s.untilPassed(ctx), &s.in)
+	} else if s.refused = s.handOn(ctx, &m); s.refused != nil {
+		s.keep(was, &m)
+	}
+	if s.refused == nil {
+		s.letGo()
+	}
+	return s.refused
 }
 
-func (s *interceptSink) send(ctx context.Context) error {
+// handOn sends what the hook has made of a message, and its reply before.
+func (s *interceptSink) handOn(ctx context.Context, m *jsonrpc.Message) error {
 	if s.reply != nil {
 		if err := s.conn.Send(ctx, *s.reply); err != nil {
 			return err
 		}
 		s.reply = nil
 	}
-	if s.in.Kind() == jsonrpc.Invalid {
+	if m.Kind() == jsonrpc.Invalid {
 		return nil
 	}
 	if s.replies != nil {
@@ -278,21 +296,18 @@ func (s *interceptSink) send(ctx context.Context) error {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.Send(s.untilPassed(ctx), s.in)
+	return s.sink.Send(ctx, *m)
 }
 
 // untilPassed returns the ctx of a Send that may go on until the message is answered
 // (Exchange): once the server has the message it is not offered again, and is let go of.
 func (s *interceptSink) untilPassed(ctx context.Context) context.Context {
-	if s.in.Size() <= budget.Free {
-		return ctx
-	}
 	passed, ok := ctx.Value(passedKey{}).(func(int))
 	if !ok {
 		return ctx
 	}
 	return WithPassed(ctx, func(kept int) {
-		s.handed()
+		s.letGo()
 		passed(kept)
 	})
 }
