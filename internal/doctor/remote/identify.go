@@ -141,7 +141,7 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 	case isTLSPort(r):
 		p.sayOtherScheme(ctx, r)
 	case r.Status == http.StatusUnauthorized:
-		authorization{p.prober}.check(ctx, r)
+		authorization(p).check(ctx, r)
 	case r.Status == http.StatusForbidden || r.Status == http.StatusMisdirectedRequest || aboutHost.MatchString(r.Excerpt()):
 		p.explainForbidden(ctx, r)
 	case r.Status == http.StatusNotAcceptable || r.Status == http.StatusUnsupportedMediaType:
@@ -166,7 +166,7 @@ func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	text := r.Err.Error()
 	switch {
 	case wantsCertificate(r.Err):
-		connection{p.prober}.sayWantsCertificate(r.Err)
+		connection(p).sayWantsCertificate(r.Err)
 	case p.URL.Scheme == "http" && (strings.Contains(text, "malformed HTTP") || errors.Is(r.Err, io.EOF) || errors.Is(r.Err, io.ErrUnexpectedEOF) || strings.Contains(text, "reset")) && p.speaksTLS(ctx):
 		p.sayOtherScheme(ctx, r)
 	case strings.Contains(text, "malformed HTTP"):
@@ -250,7 +250,7 @@ func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 			"Look at the rules of the firewall or the proxy that answers: "+r.Intermediary()+".")
 		return
 	}
-	authorization{p.prober}.check(ctx, r)
+	authorization(p).check(ctx, r)
 }
 
 // explainFailure says that the server, or what stands before it, fails.
@@ -307,7 +307,7 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 		})
 	}
 	var resource string
-	all.Go(func() { resource = authorization{p.prober}.resourceOf(ctx) })
+	all.Go(func() { resource = authorization(p).resourceOf(ctx) })
 	all.Wait()
 	at := slices.DeleteFunc(works, func(u string) bool { return u == "" })
 	if resource != "" && resource != p.URL.String() {
