@@ -157,6 +157,9 @@ func (t *asked) retried(id jsonrpc.ID, c *asking, m jsonrpc.Message) (in, reply 
 
 // cancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
 func (t *asked) cancel(m jsonrpc.Message) jsonrpc.Message {
+	if m.CancelledID().IsZero() { // it names no request
+		return m
+	}
 	for id, c := range t.calls {
 		switch {
 		case m.CancelledID() == c.retry:

@@ -159,3 +159,27 @@ func TestAskedLater(t *testing.T) {
 		}
 	})
 }
+
+// A cancellation that names no request goes to the server as it came, and ends no call.
+func TestCancelledNothing(t *testing.T) {
+	for _, params := range []string{``, `,"params":{}`, `,"params":[]`, `,"params":null`, `,"params":{"requestId":null}`, `,"params":{"requestId":{}}`, `,"params":{"requestId":1.5}`} {
+		note := `{"jsonrpc":"2.0","method":"notifications/cancelled"` + params + `}`
+		t.Run(note, func(t *testing.T) {
+			talking(t, func(t *testing.T, x *talk) {
+				x.client.Says(call)
+				x.client.Says("%s", note)
+				x.server.Gets(call, note)
+				x.answers(result)
+				x.client.Gets(result)
+			})
+			talking(t, func(t *testing.T, x *talk) { // while its question is open
+				retry := x.asks(t, "accept")
+				x.client.Says("%s", note)
+				x.server.Gets(note)
+				x.client.Says("%s", retry)
+				x.answers(result)
+				x.client.Gets(strings.Replace(result, `"id":1`, `"id":2`, 1))
+			})
+		})
+	}
+}
