@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"weak"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -363,5 +365,47 @@ func TestStreamOfMessage(t *testing.T) {
 	}
 	if want := []string{"ping in", "n out", "", ""}; !slices.Equal(w, want) {
 		t.Errorf("the streams are %q, want %q", w, want)
+	}
+}
+
+// brings is a Conn whose peer says what the test wants.
+type brings struct {
+	bridge.Conn
+	say func(sink bridge.Sink)
+}
+
+func (b *brings) Receive(_ context.Context, sink bridge.Sink) error {
+	b.say(sink)
+	return io.EOF
+}
+
+// The bytes of a request are not kept until it is answered, nor after it was cancelled.
+func TestOpenCallsKeepNoBytes(t *testing.T) {
+	request := func(sink bridge.Sink) weak.Pointer[byte] {
+		raw := []byte(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{"a":"` + strings.Repeat("a", 1<<16) + `"}}}`)
+		m, err := jsonrpc.Parse(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink.TrySend(m)
+		return weak.Make(&raw[0])
+	}
+	check := func(when string, w weak.Pointer[byte]) {
+		runtime.GC()
+		if w.Value() != nil {
+			t.Errorf("the bytes are kept %s", when)
+		}
+	}
+	var o Observer
+	defer o.Watch(&lost{})()
+	c := o.OpenQuiet("x", "").Conn(&brings{say: func(sink bridge.Sink) {
+		w := request(sink)
+		check("while the request is open", w)
+		w = request(sink)
+		sink.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":7}`)))
+		check("after it was cancelled", w)
+	}}, Down)
+	if err := c.Receive(t.Context(), takes{}); err != io.EOF {
+		t.Error(err)
 	}
 }

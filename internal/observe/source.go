@@ -19,22 +19,14 @@ type Source struct {
 	Memo any
 }
 
-// request is the Source of a request, in one piece with its Call.
-type request struct {
-	Source
-	call Call
-}
-
-// newSource returns the Source of a received message.
-func newSource(m *jsonrpc.Message) (s *Source) {
+// newSource returns the Source of a received message. The Call of a request is no part of it:
+// an open Call is kept for long, and text would keep the bytes of the message with it.
+func newSource(m *jsonrpc.Message) *Source {
+	s := &Source{text: m.TextID()}
 	if m.Kind() == jsonrpc.Request {
-		r := new(request)
-		s = &r.Source
-		s.call = &r.call
-	} else {
-		s = new(Source)
+		s.call = new(Call)
 	}
-	s.text, s.mark.Of = m.TextID(), s
+	s.mark.Of = s
 	return s
 }
 
