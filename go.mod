@@ -2,6 +2,8 @@ module github.com/mcp-bridge/mcp-bridge
 
 go 1.26.0
 
+ignore ./tests/node_modules
+
 require (
 	github.com/cli/browser v1.3.0
 	github.com/coder/websocket v1.8.15
@@ -60,5 +62,3 @@ require (
 )
 
 tool honnef.co/go/tools/cmd/staticcheck
-
-ignore ./tests/node_modules
