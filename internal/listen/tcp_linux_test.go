@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"errors"
 	"net"
 	"testing"
 
@@ -25,17 +26,28 @@ func TestDeadPeersAreNoticed(t *testing.T) {
 	defer conn.Close()
 	raw, err := conn.(*net.TCPConn).SyscallConn()
 	bridgetest.Must(t, err)
+	optionOrError := func(level, name int) (n int, err error) {
+		bridgetest.Must(t, raw.Control(func(fd uintptr) { n, err = unix.GetsockoptInt(int(fd), level, name) }))
+		return n, err
+	}
 	option := func(level, name int) int {
-		n := -1
-		bridgetest.Must(t, raw.Control(func(fd uintptr) { n, _ = unix.GetsockoptInt(int(fd), level, name) }))
+		n, err := optionOrError(level, name)
+		bridgetest.Must(t, err)
 		return n
 	}
 	if ms := option(unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT); ms != 60_000 {
 		t.Errorf("what is not acknowledged is given up after %d ms", ms)
 	}
-	if kept := option(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT); kept <= 0 || kept > 256<<10 {
-		t.Errorf("the kernel keeps %d bytes that the client has no room for", kept)
-	}
+	t.Run("slow", func(t *testing.T) {
+		kept, err := optionOrError(unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT)
+		if errors.Is(err, unix.ENOPROTOOPT) {
+			t.Skip("this kernel, or what stands for one in a sandbox, does not know TCP_NOTSENT_LOWAT")
+		}
+		bridgetest.Must(t, err)
+		if kept <= 0 || kept > 256<<10 {
+			t.Errorf("the kernel keeps %d bytes that the client has no room for", kept)
+		}
+	})
 	if on := option(unix.SOL_SOCKET, unix.SO_KEEPALIVE); on != 1 {
 		t.Error("idle connections are not probed")
 	}
