@@ -57,7 +57,7 @@ type inProgress struct {
 	LateCall
 	by          canceller // who can cancel it; nil: nobody
 	in          *callList // nil: it was not entered, or has ended
-	lateReports int       // how many of lateAfter Late was told of
+	lateReports int       // how many of lateAfter OnLate was told of
 	prev, next  *inProgress
 }
 

@@ -64,7 +64,7 @@ type interceptor struct {
 	// A message of the peer that was not taken, as Hooks.Receive has returned it: it is
 	// offered again. Only the Sink of Receive uses it.
 	kept  bool
-	was   jsonrpc.Key      // of what the peer has sent, whether it is kept or not
+	was   jsonrpc.Key      // while kept: of what the peer has sent
 	in    jsonrpc.Message  // while kept
 	reply *jsonrpc.Message // nil: there is none, or it was sent
 	ended error            // how the Conn has ended; only Receive uses it
@@ -331,7 +331,7 @@ type replies struct {
 	refused error                       // why sink did not take a reply
 	cancel  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
 	ended   error                       // there will be no Receive any more
-	changed chan struct{}               // closed when sink or over changes; nil: nobody waits for it
+	changed chan struct{}               // closed when sink or ended changes; nil: nobody waits for it
 }
 
 func (r *replies) tryTurn() bool {

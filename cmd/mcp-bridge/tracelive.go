@@ -46,7 +46,9 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 		defer end.Stop()
 		select {
 		case <-done:
-		case <-end.C: // nobody reads what we print
+		case <-end.C:
+			// Nobody reads what we print. The goroutine may still write to viewer, which is right because nobody else
+			// uses viewer any more and the process ends now.
 		}
 	}
 	if ctx.Err() != nil {

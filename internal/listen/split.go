@@ -46,7 +46,7 @@ type splitter struct {
 	done        chan struct{}
 	once        sync.Once
 	closeErr    error
-	wg          sync.WaitGroup // accept, and one for each connection in looking
+	wg          sync.WaitGroup // accept, and one for each connection in sniffing
 
 	mu       sync.Mutex
 	sniffing map[net.Conn]struct{} // nil when closed
@@ -130,7 +130,7 @@ func (s *splitter) enter(conn net.Conn) bool {
 	return true
 }
 
-// removeSniffed removes the connection from looking. It returns false if Close has closed the
+// removeSniffed removes the connection from sniffing. It returns false if Close has closed the
 // connection.
 func (s *splitter) removeSniffed(conn net.Conn) bool {
 	s.mu.Lock()

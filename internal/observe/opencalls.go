@@ -13,7 +13,7 @@ import (
 // caller locks it.
 type openCalls struct {
 	all          map[jsonrpc.ID]*Call
-	byNormalized map[string][]*Call // by plain: of those whose id is spelled in an unusual way; see maxEquivalent
+	byNormalized map[string][]*Call // by normalizedID: of those whose id is spelled in an unusual way; see maxEquivalent
 
 	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
 }
@@ -21,7 +21,7 @@ type openCalls struct {
 // maxCancelled is for how many cancelled requests of openCalls it is known whose answer comes though nobody wants it.
 const maxCancelled = 32
 
-// maxEquivalent is how many requests are found by one plain form: only numbers that are the same
+// maxEquivalent is how many requests are found by one normalized form: only numbers that are the same
 // as float64, and one number or text in several spellings, share one.
 const maxEquivalent = 8
 

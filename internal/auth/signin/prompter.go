@@ -34,7 +34,7 @@ type Prompter struct {
 	mu          sync.Mutex
 	closed      bool
 	start       *start // nil: no start is under way
-	lastAddress string // the address that Tell was told last
+	lastAddress string // the address that OnSignIn was told last
 }
 
 // A start is the beginning of a sign-in, for all who wait for it.
