@@ -37,7 +37,7 @@ func appendField(dst []byte, f field, shown func(value string) string) []byte {
 	return append(dst, ']')
 }
 
-// maxUsual is how long a value is, in bytes, of which usualFields keep the member.
+// maxUsual is how long a name and its value are, in bytes, of which usualFields keep the member.
 const maxUsual = 128
 
 // usualFields are the latest headers in which there was nothing to take out: most exchanges have the same ones. The zero value is
@@ -67,7 +67,7 @@ func (u *usualField) is(f field, clean *redact.Clean) bool {
 
 // keep keeps a header, in the place of another one.
 func (u *usualField) keep(f field, clean *redact.Clean, member []byte) {
-	if v := f.values[0]; len(f.values) == 1 && len(v) <= maxUsual {
+	if v := f.values[0]; len(f.values) == 1 && len(f.name)+len(v) <= maxUsual {
 		u.clean, u.name, u.value, u.member = clean, f.name, v, append(u.member[:0], member...)
 	}
 }
@@ -85,28 +85,34 @@ func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte 
 		return nil
 	}
 	from := len(m.headers)
-	clean := d.Clean()
 	for i, f := range m.fields {
 		m.headers = append(m.headers, "{,"[min(i, 1)])
-		usual := m.usual.at(f)
-		if usual.is(f, clean) {
-			m.headers = append(m.headers, usual.member...)
-			continue
-		}
-		begin, taken := len(m.headers), false
-		m.headers = appendField(m.headers, f, func(value string) string {
-			shown := d.Field(f.name, value)
-			taken = taken || shown != value
-			return shown
-		})
-		if taken {
+		if m.field(d, f) {
 			m.takenOut(prefix, f.name)
-		} else {
-			usual.keep(f, clean, m.headers[begin:])
 		}
 	}
 	m.headers = append(m.headers, '}')
 	return m.headers[from:len(m.headers):len(m.headers)]
+}
+
+// field appends one header, as it stands in the line. taken: there was a secret in it.
+func (m *maker) field(d *redact.Redactor, f field) (taken bool) {
+	clean := d.Clean() // for this header alone: by the next one, something may have been learned
+	usual := m.usual.at(f)
+	if usual.is(f, clean) {
+		m.headers = append(m.headers, usual.member...)
+		return false
+	}
+	begin := len(m.headers)
+	m.headers = appendField(m.headers, f, func(value string) string {
+		shown := d.Field(f.name, value)
+		taken = taken || shown != value
+		return shown
+	})
+	if !taken {
+		usual.keep(f, clean, m.headers[begin:])
+	}
+	return taken
 }
 
 // takenOut lists a header in which there was a secret.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -53,4 +54,54 @@ func TestHeadersAgain(t *testing.T) {
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"token":"tok-1234567"}`)))
 	f.Ready(1)
 	check(redact.Mark, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))
+}
+
+// What is learned while headers are written is taken out of all that are written after that, also if they have come before.
+func TestLearnedAmongHeaders(t *testing.T) {
+	t.Parallel()
+	d := redactor(t, redact.Options{})
+	var m maker
+	for round := range 100 {
+		value := fmt.Sprintf("tok-%08d", round)
+		h := http.Header{"Zz": {value}} // the last one
+		m.header(d, h, inRequest)
+		for i := range 300 {
+			h[fmt.Sprintf("A%03d", i)] = []string{value, value} // never kept
+		}
+		learned := make(chan struct{})
+		go func() {
+			defer close(learned)
+			d.Message([]byte(`{"token":"`+value+`"}`), nil)
+		}()
+		m.headers = m.headers[:0]
+		text := string(m.header(d, h, inRequest))
+		<-learned
+		if strings.Contains(text, redact.Mark) && strings.Contains(text, `"Zz":"`+value+`"`) {
+			t.Fatalf("round %d: the last header has what was taken out of one before it", round)
+		}
+	}
+}
+
+// However long names and values are, what is kept of them is bounded.
+func TestUsualHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	d := redactor(t, redact.Options{})
+	var m maker
+	for i := range 200 {
+		name, value := "A", strings.Repeat("v", i)
+		if i%2 == 0 {
+			name, value = "N"+strings.Repeat("n", 10*i), "v"
+		}
+		m.headers = m.headers[:0]
+		m.header(d, http.Header{name: {value}}, inRequest)
+	}
+	kept := 0
+	for _, u := range m.usual {
+		if kept += len(u.member); len(u.name)+len(u.value) > maxUsual {
+			t.Errorf("a header of %d bytes is kept", len(u.name)+len(u.value))
+		}
+	}
+	if kept == 0 {
+		t.Error("nothing is kept")
+	}
 }
