@@ -484,7 +484,7 @@ func (s *Session) forget(b *openCalls, call *Call) {
 func (o *Observer) subject(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = o.names.get(m.Lookup("params", "name"), o.excerpt)
+		name = o.shortText(o.names.text(m.Lookup("params", "name")))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		name = o.shortURI(m.Lookup("params", "uri"))
 	}

@@ -110,11 +110,11 @@ func TestNames(t *testing.T) {
 		before := `\n`
 		o.names[i].Store(&before)
 	}
-	if got := o.names.get([]byte(`"\n"`), o.excerpt); got != "\n" {
+	if got := o.names.text([]byte(`"\n"`)); got != "\n" {
 		t.Errorf("a line break is %q", got)
 	}
 	raw := []byte(`"abcd"`)
-	if n := testing.AllocsPerRun(100, func() { o.names.get(raw, o.excerpt) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { o.shortText(o.names.text(raw)) }); n != 0 {
 		t.Errorf("%v allocations for a name that has come before", n)
 	}
 }

@@ -3,6 +3,8 @@ package observe
 import (
 	"bytes"
 	"sync/atomic"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // maxShared is how long a name is, in bytes, that names share.
@@ -12,18 +14,19 @@ const maxShared = 64
 // of their own. The zero value works, and any number of goroutines may use it.
 type names [32]atomic.Pointer[string]
 
-// get returns what read makes of a string in JSON, which depends on nothing else. What is no string, a long one or one with
-// escapes is not kept.
-func (n *names) get(value []byte, read func(value []byte) string) string {
+// text returns a string in JSON as jsonrpc.Text does; "": it is none. What is no string, a long one or one with escapes is
+// not kept.
+func (n *names) text(value []byte) string {
 	if len(value) <= 2 || len(value) > 2+maxShared || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
-		return read(value)
+		text, _ := jsonrpc.Text(value)
+		return text
 	}
 	plain := value[1 : len(value)-1]
 	at := &n[(len(plain)+3*int(plain[0])+5*int(plain[len(plain)/2])+7*int(plain[len(plain)-1]))%len(n)]
 	if known := at.Load(); known != nil && *known == string(plain) {
 		return *known
 	}
-	name := read(value)
-	at.Store(&name)
-	return name
+	text, _ := jsonrpc.Text(value)
+	at.Store(&text)
+	return text
 }

@@ -302,8 +302,11 @@ func (o *Observer) implementation(info []byte) Implementation {
 // excerpt returns the beginning of a string in JSON, without secrets; "": it is none.
 func (o *Observer) excerpt(value []byte) string {
 	text, _ := jsonrpc.Text(value)
-	return printable.Clip(o.clean(text), maxSaid)
+	return o.shortText(text)
 }
+
+// shortText returns a text as it is, or of a long one the beginning, without secrets.
+func (o *Observer) shortText(text string) string { return printable.Clip(o.clean(text), maxSaid) }
 
 // clean takes secrets out of a text that is to be cut; others are left as they are.
 func (o *Observer) clean(text string) string {
