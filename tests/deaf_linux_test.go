@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"io"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -24,4 +26,23 @@ func TestServeDeafServer(t *testing.T) {
 	}
 	c.close()
 	waitGone(t, server)
+}
+
+// TestModernTimeout: --request-timeout also bounds how long the bridge looks whether a server
+// that says nothing at all speaks 2026-07-28.
+func TestModernTimeout(t *testing.T) {
+	t.Parallel()
+	s := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--request-timeout", "1s", "--", "sleep", "1000")
+	for _, request := range []struct{ method, name, params string }{{"tools/list", "", ""}, {"tools/call", "x", `"name":"x",`}} {
+		text := `{"jsonrpc":"2.0","id":1,"method":"` + request.method + `","params":{` + request.params + metaModern + `}}`
+		resp := s.site().postFilled(t, func() {}, modernHeader(request.method, request.name), text, 0, "")
+		if resp == nil {
+			t.Fatal("no reply")
+		}
+		reply, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if !strings.Contains(string(reply), `"reason":"timeout"`) {
+			t.Errorf("%s: %s", request.method, reply)
+		}
+	}
 }

@@ -99,6 +99,7 @@ func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up := s.Upstream
 	up.Secret, up.Observer = o.secret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
+	up.EraTimeout = s.Pump.RequestTimeout
 	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.Dropped(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up

@@ -3,7 +3,9 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
@@ -15,10 +17,11 @@ import (
 
 // keys says which shared server a client uses (D.1).
 type keys struct {
-	isolation Isolation
-	prober    *probe.Prober
-	pool      *sharing.Pool
-	sealer    *era.Sealer
+	isolation  Isolation
+	eraTimeout time.Duration
+	prober     *probe.Prober
+	pool       *sharing.Pool
+	sealer     *era.Sealer
 
 	number     atomic.Uint64                // of servers that are not shared
 	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
@@ -49,13 +52,31 @@ func (k *keys) sessionKey(ctx context.Context) sharing.Key {
 
 // KeyFor implements sharing.Keys.
 func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
-	modern, err := k.prober.Modern(ctx)
-	if err != nil {
+	asking := ctx
+	if k.eraTimeout > 0 {
+		var stop context.CancelFunc
+		asking, stop = context.WithTimeout(ctx, k.eraTimeout)
+		defer stop()
+	}
+	modern, err := k.prober.Modern(asking)
+	switch {
+	case err != nil && asking.Err() != nil && ctx.Err() == nil:
+		return key, nil, noAnswer(k.eraTimeout)
+	case err != nil:
 		return key, nil, err
 	}
 	key, clientInfo = k.keyOf(identity.Principal(ctx), m, modern)
 	return key, clientInfo, nil
 }
+
+// noAnswer is the error of a server that has said nothing for this time.
+type noAnswer time.Duration
+
+func (n noAnswer) Error() string {
+	return fmt.Sprintf("the server did not answer within %v", time.Duration(n))
+}
+func (n noAnswer) PublicError() string { return n.Error() }
+func (n noAnswer) PublicData() []byte  { return []byte(`{"reason":"timeout"}`) }
 
 // KeyAtOnce implements sharing.Keys: it must be known which era the server speaks.
 func (k *keys) KeyAtOnce(principal string, m jsonrpc.Message) (key sharing.Key, ok bool) {

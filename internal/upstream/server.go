@@ -72,6 +72,10 @@ type Spec struct {
 	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
 	ParkTimeout time.Duration
 
+	// EraTimeout is how long a modern client's request waits where it is not known yet which
+	// era the server speaks. 0: as long as it takes to find that out.
+	EraTimeout time.Duration
+
 	// Secret is what ids of tasks are bound to their principals with (A6): no
 	// principal may know it as a whole. If it stays the same, ids stay valid when
 	// the bridge starts anew. nil: a random one.
@@ -142,7 +146,7 @@ func New(spec Spec) (*Server, error) {
 	s.tasks.ctx, s.tasks.cancel = context.WithCancel(context.Background())
 	s.prober = probe.New(s.probeOptions())
 	s.pool = sharing.NewPool(s.poolOptions())
-	s.keys = keys{isolation: spec.Isolation, prober: s.prober, pool: s.pool, sealer: s.sealer}
+	s.keys = keys{isolation: spec.Isolation, eraTimeout: spec.EraTimeout, prober: s.prober, pool: s.pool, sealer: s.sealer}
 	return s, nil
 }
 
