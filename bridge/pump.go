@@ -157,8 +157,8 @@ type pump struct {
 
 var errServerEnded = errors.New("the server has ended the conversation")
 
-// errDrained ends both directions in an orderly way.
-var errDrained = errors.New("conversation over")
+// errOver is the cause of a Pump's end when nobody has given another.
+var errOver = errors.New("conversation over")
 
 // errStopped says that the client's direction ended because Pump's ctx is done.
 var errStopped = errors.New("stopped")
@@ -191,7 +191,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 			return // what is owed is being answered
 		}
 		p.clientEnded(p.ctx, late, p.clientErr)
-		p.cancel(errDrained)
+		p.cancel(errOver)
 	})
 	return func() {
 		unstop()
@@ -221,7 +221,7 @@ func (p *pump) serverEnded(toClient *toClientSink, serverErr error) error {
 		toClient.last(p.ctx)
 		p.fail(p.ctx, serverErr)
 	}
-	p.cancel(errDrained)
+	p.cancel(errOver)
 	p.copying.Wait()
 	switch {
 	case serverEnded && errors.Is(serverErr, io.EOF):

@@ -55,19 +55,19 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 	defer admission.Unused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	_ = client.Receive(ctx, &refusing{client: client, why: why, stop: stop})
+	_ = client.Receive(ctx, &refusingSink{client: client, why: why, stop: stop})
 }
 
-// refusing is the Sink of a client whose requests are answered with why.
-type refusing struct {
+// refusingSink is the Sink of a client whose requests are answered with why.
+type refusingSink struct {
 	client Conn
 	why    error
 	stop   context.CancelFunc // ends the Receive
 }
 
-func (r *refusing) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+func (r *refusingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
-func (r *refusing) Send(ctx context.Context, m jsonrpc.Message) error {
+func (r *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // requestState. It is sealed: the client can neither read nor change it.
 type State struct {
 	Unit       string    // the shared server that has the call, as legacyserver.Options.Unit
-	Instance   string    // which start of that server
+	ServerRun  string    // which start of that server
 	Call       string    // names the parked call; with Replay, the number of input requests
 	Generation int       // the round of the call
 	Principal  string    // who may retry the call

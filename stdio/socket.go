@@ -188,14 +188,14 @@ type socketConn struct {
 // then owns.
 func newSocketConn(nc net.Conn, opts Options) *socketConn {
 	c := &socketConn{nc: nc, wait: closeWait}
-	c.Conn = newConn(nc, nc, c.hangUp, opts, false)
+	c.Conn = newConn(nc, nc, c.closeGently, opts, false)
 	c.watch = watchPeer(nc, func() { c.fail(errDeadPeer) })
 	return c
 }
 
 // Receive implements bridge.Conn. A peer that has hung up is noticed while sink waits.
 func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
-	hungUp := c.hungUp()
+	hungUp := c.peerHungUp()
 	return c.receive(ctx, sink, hungUp, func(_ context.Context, err error) error {
 		if err == io.EOF && hungUp != nil && hungUp() == net.ErrClosed {
 			return errBothWays
@@ -208,9 +208,9 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 // so that nobody waits for what is owed to it.
 var errBothWays = errors.New("the client has closed the connection")
 
-// hungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
+// peerHungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
 // because a server has ended: what it has said before is still to be handed on.
-func (c *socketConn) hungUp() func() error {
+func (c *socketConn) peerHungUp() func() error {
 	if c.opts.Peer != Client {
 		return nil
 	}
@@ -252,9 +252,9 @@ func networkError(err error) error {
 	return err
 }
 
-// hangUp is the closer. It lets the peer take what it was sent: closing a
+// closeGently is the closer. It lets the peer take what it was sent: closing a
 // connection that holds unread input would throw that away.
-func (c *socketConn) hangUp() error {
+func (c *socketConn) closeGently() error {
 	c.watch.stop()
 	c.in.mu.Lock() // Receive reads no more; what still comes is ours
 	defer c.in.mu.Unlock()

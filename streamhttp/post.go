@@ -220,7 +220,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		// Before the look at the stream: of what comes because of it, we are told.
 		taken = todo.pass()
 		whole, stream := p.s.reply(p.st)
-		if len(todo.messages) > 0 && p.s.isOver() {
+		if len(todo.messages) > 0 && p.s.takesNoMore() {
 			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).

@@ -182,8 +182,8 @@ func (s *session) isEstablished() bool {
 	return s.handshake.answered
 }
 
-// isOver reports whether the session takes no more messages of the client.
-func (s *session) isOver() bool {
+// takesNoMore reports whether the session takes no more messages of the client.
+func (s *session) takesNoMore() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended || s.handshake.rejected

@@ -38,12 +38,12 @@ const placeWait = 10 * time.Second
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Control struct {
-	admit  Admit
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup   // clients, and who waits to be one
-	here   *limiter.Limiter // clients that are not gone
-	served *limiter.Limiter // clients that have not left
+	admit      Admit
+	ctx        context.Context
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup   // clients, and who waits to be one
+	present    *limiter.Limiter // clients that are not gone
+	unreleased *limiter.Limiter // clients whose Slot is not released
 
 	mu sync.Mutex // makes begin's check of ctx and its wg.Add one step, as Close sees it
 }
@@ -54,8 +54,8 @@ type Control struct {
 // the Control.
 func New(max int, admit Admit) *Control {
 	l := &Control{admit: admit}
-	l.here = limiter.New(limiter.Options{Max: max, Wait: placeWait})
-	l.served = limiter.New(limiter.Options{Max: 2 * max, Wait: placeWait})
+	l.present = limiter.New(limiter.Options{Max: max, Wait: placeWait})
+	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeWait})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -73,7 +73,7 @@ func (l *Control) Close() {
 }
 
 // Sessions returns how many clients there are that are not gone.
-func (l *Control) Sessions() int { return l.here.Taken() }
+func (l *Control) Sessions() int { return l.present.Taken() }
 
 // Acquire gives a client a place, and has that of Admit for it first. It counts
 // for the Party of ctx. It waits as long as Admit does, but not when ctx is done,
@@ -126,10 +126,10 @@ func (l *Control) begin() error {
 // Slot is a client that a Control has let in. It is the Holder of its
 // places.
 type Slot struct {
-	control      *Control
-	ctx          context.Context
-	cancel       context.CancelCauseFunc
-	here, served *limiter.Place
+	control             *Control
+	ctx                 context.Context
+	cancel              context.CancelCauseFunc
+	present, unreleased *limiter.Place
 
 	mu    sync.Mutex
 	leave func()              // gives back what Admit gave; nil: it has not
@@ -145,14 +145,14 @@ type usage struct {
 func (g *Slot) takeOwn(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
-	if g.served, err = g.control.served.Acquire(ctx, party, nil); err == nil {
-		if g.here, err = g.control.here.Acquire(ctx, party, g); err == nil {
+	if g.unreleased, err = g.control.unreleased.Acquire(ctx, party, nil); err == nil {
+		if g.present, err = g.control.present.Acquire(ctx, party, g); err == nil {
 			if err = g.control.ctx.Err(); err == nil {
 				return nil
 			}
-			g.here.Release()
+			g.present.Release()
 		}
-		g.served.Release()
+		g.unreleased.Release()
 	}
 	if errors.Is(err, limiter.ErrFull) || errors.Is(err, limiter.ErrLate) {
 		return ErrTooMany
@@ -203,7 +203,7 @@ func (g *Slot) Context() context.Context { return g.ctx }
 // still run. It may be called more than once, by any goroutine.
 func (g *Slot) Gone() {
 	g.cancel(nil)
-	g.here.Release()
+	g.present.Release()
 }
 
 // Release says that the Handler has returned, or will not be called. It is
@@ -211,7 +211,7 @@ func (g *Slot) Gone() {
 func (g *Slot) Release() {
 	g.Gone()
 	g.giveBack()
-	g.served.Release()
+	g.unreleased.Release()
 	g.control.wg.Done()
 }
 

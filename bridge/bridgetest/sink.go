@@ -52,20 +52,20 @@ func testRefused(t *testing.T, p *pair) {
 	}
 }
 
-// stuckSink waits with the first message until it is told to stop.
-type stuckSink struct {
-	called chan struct{}
-	then   func()
-	m      jsonrpc.Message
+// blockingSink waits with the first message until it is told to stop.
+type blockingSink struct {
+	called  chan struct{}
+	instead func() // called instead of waiting; nil: it waits
+	m       jsonrpc.Message
 }
 
-func (s *stuckSink) TrySend(jsonrpc.Message) bool { return false }
+func (s *blockingSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (s *stuckSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *blockingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	s.m = m
 	close(s.called)
-	if s.then != nil {
-		s.then()
+	if s.instead != nil {
+		s.instead()
 		return nil
 	}
 	<-ctx.Done()
@@ -77,7 +77,7 @@ func testSinkContext(t *testing.T, p *pair) {
 	defer wg.Wait()
 	wg.Go(func() { send(t, p.peer, note("held", 0, 10)) })
 	ctx, cancel := context.WithCancel(t.Context())
-	s := &stuckSink{called: make(chan struct{})}
+	s := &blockingSink{called: make(chan struct{})}
 	err := ended(t, func() error { return p.self.Receive(ctx, s) }, func() { <-s.called; cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Receive = %v, want context.Canceled", err)
@@ -89,7 +89,7 @@ func testCloseEndsSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = p.peer.send(t.Context(), note("held", 0, 10)) })
-	s := &stuckSink{called: make(chan struct{})}
+	s := &blockingSink{called: make(chan struct{})}
 	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
 }
 
@@ -97,7 +97,7 @@ func testCloseInSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { _ = p.peer.send(t.Context(), note("last", 0, 10)) })
-	s := &stuckSink{called: make(chan struct{})}
-	s.then = func() { p.self.end() }
+	s := &blockingSink{called: make(chan struct{})}
+	s.instead = func() { p.self.end() }
 	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() {})
 }

@@ -73,14 +73,14 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 
 // file shows a file, in two passes: what became of a request stands after it.
 func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
-	story, err := viewer.ReadAll(file)
+	correlation, err := viewer.ReadAll(file)
 	switch {
 	case errors.Is(err, traceview.ErrNoTrace):
 		return usagef("%v", err)
 	case err != nil:
 		return err
 	case f.lost:
-		n, err := viewer.PrintLost(story)
+		n, err := viewer.PrintLost(correlation)
 		if err == nil && n > 0 {
 			err = &loggedError{fmt.Errorf("%d messages were lost or have no answer", n)}
 		}
@@ -90,9 +90,9 @@ func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
 		return err
 	}
 	if f.export != "" {
-		return viewer.Export(file, story, f.export)
+		return viewer.Export(file, correlation, f.export)
 	}
-	return viewer.PrintAll(file, story)
+	return viewer.PrintAll(file, correlation)
 }
 
 // columns returns how wide the terminal is, as far as the environment says; 0: not known.

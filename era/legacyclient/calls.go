@@ -56,7 +56,7 @@ func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
 // come first, and the session's members of _meta are added (C.0).
 func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	var reserved, others []string
-	if hasReserved(c.m.Meta()) {
+	if mayHaveReserved(c.m.Meta()) {
 		reserved = reservedKeys[:]
 	}
 	if era.MayAskForInput(c.method) {
@@ -78,8 +78,8 @@ var (
 	retryKeys = [...]string{"task", "inputResponses", "requestState"}
 )
 
-// hasReserved reports whether _meta may have any of reservedKeys.
-func hasReserved(meta []byte) bool {
+// mayHaveReserved reports whether _meta may have any of reservedKeys.
+func mayHaveReserved(meta []byte) bool {
 	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
 

@@ -74,7 +74,7 @@ func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case jsonrpc.Request:
 		f.request(now, m, out)
 	case jsonrpc.Notification:
-		f.notification(now, m, out)
+		f.clientNotification(now, m, out)
 	case jsonrpc.Response:
 		f.inputs.answered(m, out)
 	}
@@ -134,8 +134,8 @@ func (f *filter) inFlight(id jsonrpc.ID) bool {
 	return used || f.listen.isSubscribing(id)
 }
 
-// notification takes a notification of the client.
-func (f *filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
+// clientNotification takes a notification of the client.
+func (f *filter) clientNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch f.opening.phase {
 	case fresh:
 		out.Drop(m, "the session has not begun")
@@ -168,7 +168,7 @@ func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case jsonrpc.Response:
 		f.response(now, m, out)
 	case jsonrpc.Notification:
-		f.fromServer(now, m, out)
+		f.serverNotification(now, m, out)
 	case jsonrpc.Request: // 2026-07-28 has none, but a ping is harmless (C.2)
 		if m.Method() == "ping" {
 			out.Server(jsonrpc.NewResult(m.ID(), nil))
@@ -200,8 +200,8 @@ func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// fromServer takes a notification of the server.
-func (f *filter) fromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
+// serverNotification takes a notification of the server.
+func (f *filter) serverNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch method := m.Method(); method {
 	case "notifications/progress":
 		f.calls.progress(m, out)

@@ -21,10 +21,10 @@ type Options struct {
 	// bridge's own is sent.
 	ClientInfo []byte
 
-	// Principal, Unit and Instance become part of the State of a parked call, and its
+	// Principal, Unit and ServerRun become part of the State of a parked call, and its
 	// retry must match them: whose call it is, which shared server has it, and which
-	// start of that server. An Instance is never used twice.
-	Principal, Unit, Instance string
+	// start of that server. A ServerRun is never used twice.
+	Principal, Unit, ServerRun string
 
 	// Sealer seals the States. Nil: calls are not parked, and input requests of the
 	// server are refused.
@@ -93,7 +93,7 @@ func New(o Options) *Filter {
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
 	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, declared: o.Capabilities,
 		openRequests: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
-		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, instance: o.Instance, principal: o.Principal, results: &f.results}}
+		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, serverRun: o.ServerRun, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
 		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
 	f.handshake.clientInfo, f.handshake.clientCapabilities = o.ClientInfo, o.Capabilities
@@ -241,7 +241,7 @@ func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.Due(now, out) }
 // ServerEnded answers every call with -32603 and data.reason "server_ended". It
 // does not answer open subscriptions/listen: the caller knows whether they end or
 // are opened again at the next server (ST9). Retries of parked calls reach another
-// Filter with another Instance, which refuses them.
+// Filter with another ServerRun, which refuses them.
 func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
 	text := "the server has ended"
 	if err != nil {

@@ -85,7 +85,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	}
 	w.f = New(Options{
 		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), ParkTimeout: worldTimeout, MaxParked: 5,
-		Unit: "u", Instance: "i", Principal: "p",
+		Unit: "u", ServerRun: "i", Principal: "p",
 	})
 	var out era.Out
 	w.f.Start(w.now, &out)
@@ -338,7 +338,7 @@ func (w *world) finish() {
 				w.fail("question %s was never answered", id)
 			}
 		}
-		if n := len(w.f.calls.open) + len(w.f.calls.sent) + len(w.f.calls.tokens) + len(w.f.parking.openRequests) + len(w.f.requests.open) + w.f.parking.asking; n > 0 || !w.f.Due().IsZero() {
+		if n := len(w.f.calls.open) + len(w.f.calls.sent) + len(w.f.calls.tokens) + len(w.f.parking.openRequests) + len(w.f.requests.open) + w.f.parking.collecting; n > 0 || !w.f.Due().IsZero() {
 			w.fail("%d things are kept when all is over", n)
 		}
 	}

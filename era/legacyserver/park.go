@@ -31,7 +31,7 @@ type parking struct {
 
 	openRequests map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
 	records      map[string]*call             // parked calls
-	asking       int                          // calls whose input requests are being collected
+	collecting   int                          // calls whose input requests are being collected
 	count        atomic.Int64                 // of records
 }
 
@@ -75,7 +75,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	}
 	in := c.input
 	idle := !in.parked && in.window == nil
-	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.asking+p.turns.Retries() >= p.max {
+	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.collecting+p.turns.Retries() >= p.max {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
@@ -94,7 +94,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	if last := in.firstAsked.Add(askWindowMax); last.Before(at) {
 		at = last
 	}
-	p.asking++
+	p.collecting++
 	in.window = p.timers.Set(at, func(now time.Time, out *era.Out) {
 		p.cancelWindow(c)
 		p.park(now, c, out)
@@ -105,7 +105,7 @@ func (p *parking) cancelWindow(c *call) {
 	if c.input.window != nil {
 		p.timers.Stop(c.input.window)
 		c.input.window = nil
-		p.asking--
+		p.collecting--
 	}
 }
 

@@ -30,7 +30,7 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 		p.retryAfterURLs(now, r, state, out)
 		return
 	}
-	if state.Instance != p.states.instance {
+	if state.ServerRun != p.states.serverRun {
 		refuse(goneState)
 		return
 	}

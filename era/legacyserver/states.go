@@ -17,14 +17,14 @@ type stateIssuer struct {
 	sealer  *era.Sealer
 	timeout time.Duration
 
-	unit, instance, principal string
+	unit, serverRun, principal string
 }
 
 // newState returns the State of a call without its name and round.
 func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 	return era.State{
 		Unit:      s.unit,
-		Instance:  s.instance,
+		ServerRun: s.serverRun,
 		Principal: s.principal,
 		Method:    r.method,
 		Digest:    digestOf(r.m),

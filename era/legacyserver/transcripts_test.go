@@ -20,7 +20,7 @@ import (
 //	declare JSON      what initialize is to declare
 //	start             the server starts
 //	open JSON         the server starts, and has these capabilities
-//	max 2, timeout 5m, instance b, principal p, unit u, clientinfo {}, nosealer    options, ahead of open
+//	max 2, timeout 5m, serverrun b, principal p, unit u, clientinfo {}, nosealer    options, ahead of open
 //
 // and $ stands for what every message has:
 //
@@ -31,7 +31,7 @@ func TestTranscripts(t *testing.T) {
 	eratest.PlayFiles(t, func(t *testing.T) *eratest.Transcript {
 		s := &script{Transcript: eratest.NewTranscript(nil), caps: `{}`, o: Options{
 			ClientInfo: []byte(`{"name":"bridge","version":"1"}`),
-			Principal:  "alice", Unit: "u1", Instance: "a", Sealer: testSealer(t),
+			Principal:  "alice", Unit: "u1", ServerRun: "a", Sealer: testSealer(t),
 		}}
 		s.Word, s.Expand = s.word, s.expand
 		return s.Transcript
@@ -57,8 +57,8 @@ func (s *script) word(word, rest string) error {
 		s.o.MaxParked, err = strconv.Atoi(rest)
 	case "timeout":
 		s.o.ParkTimeout, err = time.ParseDuration(rest)
-	case "instance":
-		s.o.Instance = rest
+	case "serverrun":
+		s.o.ServerRun = rest
 	case "principal":
 		s.o.Principal = rest
 	case "unit":

@@ -70,7 +70,7 @@ type turnsCall struct {
 func newTurnsWorld(t *testing.T, seed uint64) *turnsWorld {
 	w := &turnsWorld{t: t, rand: rand.New(rand.NewPCG(seed, 2)), now: time.Unix(1700000000, 0)}
 	w.f = New(Options{
-		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), Unit: "u", Instance: "i", ParkTimeout: turnsParkTimeout,
+		Capabilities: []byte(`{"elicitation":{}}`), Sealer: testSealer(t), Unit: "u", ServerRun: "i", ParkTimeout: turnsParkTimeout,
 	})
 	var out era.Out
 	w.f.Start(w.now, &out)

@@ -153,14 +153,14 @@ func (s *scanner) run(is func(byte) bool) string {
 
 func (s *scanner) space() bool { return s.run(isSpace) != "" }
 
-// elements takes empty elements of a list: commas and spaces.
-func (s *scanner) elements() {
+// skipEmpty skips empty elements of a list: commas and spaces.
+func (s *scanner) skipEmpty() {
 	s.run(func(c byte) bool { return isSpace(c) || c == ',' })
 }
 
 // challenges reads to the end, and returns what came before an error.
 func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
-	for s.elements(); s.at < len(s.text); s.elements() {
+	for s.skipEmpty(); s.at < len(s.text); s.skipEmpty() {
 		c, fault := s.challenge()
 		if fault != nil {
 			return all, fault
@@ -187,7 +187,7 @@ func (s *scanner) challenge() (Challenge, *ChallengeError) {
 		return c, nil
 	}
 	for {
-		s.elements()
+		s.skipEmpty()
 		before := s.at
 		p, ok, fault := s.param()
 		if fault != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	keptRecords  = 500      // the latest
 	keptBytes    = 4 << 20  // of messages
-	keptOfOne    = 64 << 10 // bytes of a message; nothing is kept of a longer one
+	largestKept  = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
 	keptSessions = 100
 	keptAsked    = 100
 )
@@ -109,7 +109,7 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 		return
 	}
 	rec.Method, rec.ID = m.Method(), m.ID()
-	if rec.Body.Cut = len(text); len(text) <= keptOfOne {
+	if rec.Body.Cut = len(text); len(text) <= largestKept {
 		rec.Body = trace.Body{Text: slices.Clone(text)}
 	}
 	switch m.Kind() {

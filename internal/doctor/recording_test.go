@@ -22,7 +22,7 @@ func TestRecording(t *testing.T) {
 	r.Message(s, "stdio", trace.ToServer, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"login","arguments":{"password":"named-secret-1","x":"hidden-secret"}}}`+"\n"))
 	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
 	r.Message(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
-	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", keptOfOne)+`"}}`))
+	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", largestKept)+`"}}`))
 	r.Process(s, trace.Event{What: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
 	report := NewReport("x")
 	report.Hide("hidden-secret")
@@ -65,8 +65,8 @@ func TestLongRecording(t *testing.T) {
 	if len(lines) != keptRecords+1 || !bytes.Contains(lines[0], []byte(`"kind":"gap","lost":10`)) || !bytes.Contains(lines[1], []byte(`"id":10,`)) {
 		t.Errorf("%d lines: %s", len(lines), lines[0])
 	}
-	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", keptOfOne-100) + `"}}`)
-	for range 2 * keptBytes / keptOfOne {
+	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", largestKept-100) + `"}}`)
+	for range 2 * keptBytes / largestKept {
 		r.Message("s1", "stdio", trace.ToServer, long)
 	}
 	if r.bytes > keptBytes {

@@ -30,7 +30,7 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 type InlineReply struct {
 	conn         net.Conn
 	peerHasTaken func() bool
-	timeout      lazytimer.Timer // calls cut
+	timeout      lazytimer.Timer // calls abortLateWrite
 	written      bool
 
 	mu    sync.Mutex // held while the deadline is set

@@ -67,8 +67,9 @@ type Metrics struct {
 	perServer atomic.Pointer[map[string]*ofServer]
 }
 
-// What the OpenTelemetry conventions for MCP recommend, in seconds.
-var secondsBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
+// durationBuckets are for what takes long: requests, sessions, processes. They are what the OpenTelemetry
+// conventions for MCP recommend, in seconds.
+var durationBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
 var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 100e-3, 500e-3, 1}
 
@@ -82,11 +83,11 @@ func New(o Options) *Metrics {
 		labels = append(labels, "gen_ai_tool_name")
 	}
 	m.operations = [2]*prometheus.HistogramVec{
-		m.histogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", secondsBuckets, labels...),
-		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", secondsBuckets, labels...),
+		m.histogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", durationBuckets, labels...),
+		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
 	}
 	m.sessions = m.gauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
-	m.lasted = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", secondsBuckets).WithLabelValues().(prometheus.Histogram)
+	m.lasted = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
 	m.ended = m.counter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
 	m.messages = m.counter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
 	m.bytes = m.counter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
@@ -98,7 +99,7 @@ func New(o Options) *Metrics {
 	m.starts = m.counter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
 	m.exits = m.counter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
 	m.stops = m.counter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
-	m.ran = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", secondsBuckets).WithLabelValues().(prometheus.Histogram)
+	m.ran = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
 	m.stderr = m.counter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
 	m.noise = m.counter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
 	m.notes = m.counter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")

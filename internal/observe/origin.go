@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// SessionOrigin is what a transport says of a session that it serves, beside its Conn. The transport
-// sets the fields, and gives the SessionOrigin to its Handler with WithOrigin.
+// SessionOrigin is what a transport and the Watchers tell each other of a session, beside its Conn. The
+// transport says where the client comes from, who it is, and how the session has ended: it sets the fields,
+// and gives the SessionOrigin to its Handler with WithOrigin. From then on it holds the Session that Watchers
+// know, if anybody observes it: Observed, Session and Tag return that, and may be called concurrently.
 type SessionOrigin struct {
 	Remote    string // where the client comes from
 	Principal string // who it is; "": nobody was authenticated

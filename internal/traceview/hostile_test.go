@@ -57,9 +57,9 @@ func TestHostile(t *testing.T) {
 			show := Viewer{JSON: asJSON, Terminal: asJSON, Err: io.Discard}
 			var out bytes.Buffer
 			show.Out = bufio.NewWriter(&out)
-			story, err := show.ReadAll(bytes.NewReader(hostile.File(lines)))
+			correlation, err := show.ReadAll(bytes.NewReader(hostile.File(lines)))
 			bridgetest.Must(t, err)
-			n, err := show.PrintLost(story)
+			n, err := show.PrintLost(correlation)
 			bridgetest.Must(t, err)
 			bridgetest.Must(t, show.Out.Flush())
 			bridgetest.Must(t, hostile.Quiet(out.Bytes()))
@@ -118,9 +118,9 @@ func shown(t *testing.T, show Viewer, lines []hostile.Line) (out, errs []byte) {
 	var stdout, stderr bytes.Buffer
 	show.Out, show.Err = bufio.NewWriter(&stdout), &stderr
 	file := hostile.File(lines)
-	story, err := show.ReadAll(bytes.NewReader(file))
+	correlation, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
-	bridgetest.Must(t, show.PrintAll(bytes.NewReader(file), story))
+	bridgetest.Must(t, show.PrintAll(bytes.NewReader(file), correlation))
 	bridgetest.Must(t, show.Out.Flush())
 	return stdout.Bytes(), stderr.Bytes()
 }
@@ -130,9 +130,9 @@ func exported(t *testing.T, format string, lines []hostile.Line) []byte {
 	var out bytes.Buffer
 	show := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
 	file := hostile.File(lines)
-	story, err := show.ReadAll(bytes.NewReader(file))
+	correlation, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
-	bridgetest.Must(t, show.Export(bytes.NewReader(file), story, format))
+	bridgetest.Must(t, show.Export(bytes.NewReader(file), correlation, format))
 	bridgetest.Must(t, show.Out.Flush())
 	return out.Bytes()
 }

@@ -109,12 +109,12 @@ func TestOrder(t *testing.T) {
 	bridgetest.Must(t, err)
 	var out bytes.Buffer
 	s := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
-	story, err := s.ReadAll(bytes.NewReader(file))
+	correlation, err := s.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	if s.Filter, err = ParseFilter([]string{"id:6"}); err != nil {
 		t.Fatal(err)
 	}
-	bridgetest.Must(t, s.PrintAll(bytes.NewReader(file), story))
+	bridgetest.Must(t, s.PrintAll(bytes.NewReader(file), correlation))
 	bridgetest.Must(t, s.Out.Flush())
 	if n := strings.Count(out.String(), "\n"); n != 4 || strings.Index(out.String(), "|→") > strings.Index(out.String(), "|←") {
 		t.Errorf("printed:\n%s", out.String())

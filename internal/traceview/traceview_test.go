@@ -21,24 +21,24 @@ import (
 // of traffic that only looks so.
 const recorded = "testdata/lost.jsonl"
 
-func read(t testing.TB) (all []trace.Record, story *Correlation) {
+func read(t testing.TB) (all []trace.Record, correlation *Correlation) {
 	t.Helper()
 	text, err := os.ReadFile(recorded)
 	bridgetest.Must(t, err)
-	story = new(Correlation)
+	correlation = new(Correlation)
 	for r, err := range trace.NewReader(bytes.NewReader(text)).Records() {
 		bridgetest.Must(t, err)
 		all = append(all, r)
-		story.Add(&r)
+		correlation.Add(&r)
 	}
-	story.Resolve()
-	return all, story
+	correlation.Resolve()
+	return all, correlation
 }
 
-func views(all []trace.Record, story *Correlation) iter.Seq[*View] {
+func views(all []trace.Record, correlation *Correlation) iter.Seq[*View] {
 	return func(yield func(*View) bool) {
 		for i := range all {
-			if !yield(story.View(&all[i])) {
+			if !yield(correlation.View(&all[i])) {
 				return
 			}
 		}
@@ -46,9 +46,9 @@ func views(all []trace.Record, story *Correlation) iter.Seq[*View] {
 }
 
 func TestLost(t *testing.T) {
-	_, story := read(t)
+	_, correlation := read(t)
 	var got []string
-	for _, loss := range story.Lost() {
+	for _, loss := range correlation.Lost() {
 		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String())
 	}
 	want := []string{
@@ -75,7 +75,7 @@ func TestStreamIsShown(t *testing.T) {
 // One loss is told once, though the bridge has told of it, too: with the message that was received, or
 // with the request whose answer it was.
 func TestLostOnce(t *testing.T) {
-	var story Correlation
+	var correlation Correlation
 	for _, line := range []string{
 		`{"v":1,"seq":1,"ts":"2026-11-21T07:40:48.1Z","ses":"s1","hop":"up","dir":"s2c","kind":"notification","method":"notifications/progress"}`,
 		`{"v":1,"seq":2,"ts":"2026-11-21T07:40:48.2Z","cause":1,"kind":"drop","method":"notifications/progress","why":"of no request"}`,
@@ -89,11 +89,11 @@ func TestLostOnce(t *testing.T) {
 	} {
 		r, err := trace.Parse([]byte(line))
 		bridgetest.Must(t, err)
-		story.Add(&r)
+		correlation.Add(&r)
 	}
-	story.Resolve()
+	correlation.Resolve()
 	var got []string
-	for _, loss := range story.Lost() {
+	for _, loss := range correlation.Lost() {
 		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String()+": "+loss.Text)
 	}
 	want := []string{
@@ -108,7 +108,7 @@ func TestLostOnce(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	all, story := read(t)
+	all, correlation := read(t)
 	for words, want := range map[string]int{
 		"":                                   len(all),
 		"method:tools/call id:1":             6,
@@ -136,7 +136,7 @@ func TestFilter(t *testing.T) {
 		f, err := ParseFilter(strings.Fields(words))
 		bridgetest.Must(t, err)
 		n := 0
-		for v := range views(all, story) {
+		for v := range views(all, correlation) {
 			if f.Match(v) {
 				n++
 			}
@@ -168,12 +168,12 @@ func TestEscaped(t *testing.T) {
 }
 
 func TestPrinter(t *testing.T) {
-	all, story := read(t)
+	all, correlation := read(t)
 	var out bytes.Buffer
 	p := Printer{Out: &out, Both: true, Exchanges: true, Width: 130}
 	f, err := ParseFilter([]string{"ses:q2"})
 	bridgetest.Must(t, err)
-	for v := range views(all, story) {
+	for v := range views(all, correlation) {
 		if f.Match(v) {
 			bridgetest.Must(t, p.Print(v))
 		}
@@ -201,9 +201,9 @@ func clock(text []byte) []byte {
 }
 
 func TestHAR(t *testing.T) {
-	all, story := read(t)
+	all, correlation := read(t)
 	var out bytes.Buffer
-	bridgetest.Must(t, Export(&out, "har", views(all, story)))
+	bridgetest.Must(t, Export(&out, "har", views(all, correlation)))
 	var har struct {
 		Log struct {
 			Version string
@@ -242,9 +242,9 @@ func TestHAR(t *testing.T) {
 }
 
 func TestOTLP(t *testing.T) {
-	all, story := read(t)
+	all, correlation := read(t)
 	var out bytes.Buffer
-	bridgetest.Must(t, Export(&out, "otlp", views(all, story)))
+	bridgetest.Must(t, Export(&out, "otlp", views(all, correlation)))
 	var otlp struct {
 		ResourceSpans []struct{ ScopeSpans []struct{ Spans []otlpSpan } }
 	}
@@ -292,26 +292,26 @@ func FuzzTrace(f *testing.F) {
 	f.Add([]byte(`{"v":1,"seq":1,"cause":1,"kind":"response","id":null,"http":{"url":":\u0000//","resp":{"</style><script>":["\u009b"]}},"event":{"what":"<img src=x>","text":"\r"},"raw":"x","tail":"y","cut":3}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		var all []trace.Record
-		var story Correlation
+		var correlation Correlation
 		for r, err := range trace.NewReader(bytes.NewReader(file)).Records() {
 			if err == nil {
 				all = append(all, r)
-				story.Add(&r)
+				correlation.Add(&r)
 			}
 		}
-		story.Resolve()
+		correlation.Resolve()
 		var out bytes.Buffer
 		p := Printer{Out: &out, Both: true, Exchanges: true}
-		for v := range views(all, &story) {
+		for v := range views(all, &correlation) {
 			bridgetest.Must(t, p.Print(v))
 		}
-		for _, loss := range story.Lost() {
+		for _, loss := range correlation.Lost() {
 			_, _ = io.WriteString(&out, printable.Text(loss.Text))
 		}
 		bridgetest.Must(t, hostile.Quiet(out.Bytes()))
 		for format, check := range checks {
 			out.Reset()
-			bridgetest.Must(t, Export(&out, format, views(all, &story)))
+			bridgetest.Must(t, Export(&out, format, views(all, &correlation)))
 			bridgetest.Must(t, check(out.Bytes()))
 		}
 	})

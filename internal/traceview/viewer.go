@@ -32,16 +32,16 @@ var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
 // ReadAll reads a whole trace.
 func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
-	var story Correlation
-	err := s.each(in, true, func(r *trace.Record, _ []byte) error { story.Add(r); return nil })
-	story.Resolve()
-	return &story, err
+	var correlation Correlation
+	err := s.each(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
+	correlation.Resolve()
+	return &correlation, err
 }
 
 // PrintAll prints the records of a trace that ReadAll has read.
-func (s *Viewer) PrintAll(in io.Reader, story *Correlation) error {
+func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	print := s.printer()
-	o := order{most: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(story.View(r), line) }}
+	o := order{most: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
 	if s.JSON {
 		o.most = 0 // as they stand there
 	}
@@ -52,18 +52,18 @@ func (s *Viewer) PrintAll(in io.Reader, story *Correlation) error {
 }
 
 // PrintLost prints what got lost, and returns how many messages did.
-func (s *Viewer) PrintLost(story *Correlation) (n int, err error) {
+func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := Printer{Out: s.Out, Color: s.Terminal}
-	for _, loss := range story.Lost() {
-		if !s.Filter.Match(story.View(&loss.What)) {
+	for _, loss := range correlation.Lost() {
+		if !s.Filter.Match(correlation.View(&loss.What)) {
 			continue
 		}
 		n++
-		if err := s.loss(&p, story, &loss); err != nil {
+		if err := s.loss(&p, correlation, &loss); err != nil {
 			return n, err
 		}
 	}
-	if gaps := story.Gaps(); gaps > 0 {
+	if gaps := correlation.Gaps(); gaps > 0 {
 		fmt.Fprintf(s.Err, "mcp-bridge: %d records are missing in the trace: a message that seems to be lost may only lack its record\n", gaps)
 	}
 	if n == 0 && !s.JSON {
@@ -72,7 +72,7 @@ func (s *Viewer) PrintLost(story *Correlation) (n int, err error) {
 	return n, err
 }
 
-func (s *Viewer) loss(p *Printer, story *Correlation, loss *Loss) error {
+func (s *Viewer) loss(p *Printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
 			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.What)),
@@ -83,7 +83,7 @@ func (s *Viewer) loss(p *Printer, story *Correlation, loss *Loss) error {
 		return s.json(line)
 	}
 	for i := range loss.Steps {
-		if err := p.Print(story.View(&loss.Steps[i])); err != nil {
+		if err := p.Print(correlation.View(&loss.Steps[i])); err != nil {
 			return err
 		}
 	}
@@ -92,11 +92,11 @@ func (s *Viewer) loss(p *Printer, story *Correlation, loss *Loss) error {
 }
 
 // Export writes the records of a trace that ReadAll has read in one of Formats.
-func (s *Viewer) Export(in io.Reader, story *Correlation, format string) error {
+func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) error {
 	var wrong error
 	err := Export(s.Out, format, func(yield func(*View) bool) {
 		wrong = s.each(in, false, func(r *trace.Record, _ []byte) error {
-			if v := story.View(r); s.Filter.Match(v) && !yield(v) {
+			if v := correlation.View(r); s.Filter.Match(v) && !yield(v) {
 				return errStopped
 			}
 			return nil

@@ -70,7 +70,7 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 	}
 	f := legacyserver.New(legacyserver.Options{
 		Capabilities: []byte(c.shared.Key.Capabilities), ClientInfo: c.shared.ClientInfo,
-		Principal: c.shared.Key.Principal, Unit: c.shared.ID(), Instance: rand.Text(), Sealer: c.s.sealer,
+		Principal: c.shared.Key.Principal, Unit: c.shared.ID(), ServerRun: rand.Text(), Sealer: c.s.sealer,
 		ParkTimeout: c.s.spec.ParkTimeout,
 	})
 	c.filter.Store(f)

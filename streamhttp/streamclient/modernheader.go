@@ -15,15 +15,15 @@ import (
 
 // modernAttempt is how a request is put to the server, and what has been tried.
 type modernAttempt struct {
-	msg     jsonrpc.Message // the call's, or with another id
-	version string
-	named   bool   // there is a Mcp-Name
-	name    string // what it says
-	rawName bool   // and as it is, not as base64
-	tool    modernTool
-	empty   bool // one of its Mcp-Params is empty
-	coded   bool // and goes as the base64 of nothing
-	header  http.Header
+	msg        jsonrpc.Message // the call's, or with another id
+	version    string
+	named      bool   // there is a Mcp-Name
+	name       string // what it says
+	rawName    bool   // and as it is, not as base64
+	tool       modernTool
+	emptyParam bool // one of its Mcp-Params is empty
+	coded      bool // and goes as the base64 of nothing
+	header     http.Header
 
 	repeated  bool // it was sent again because the reply was lost
 	busy      int  // how often because the server was busy
@@ -98,12 +98,12 @@ func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
 
 // encodeEmpty writes empty Mcp-Params in base64 for a server that needs that.
 func (at *modernAttempt) encodeEmpty(params http.Header) {
-	at.empty = false
+	at.emptyParam = false
 	for _, values := range params {
 		if values[0] != "" {
 			continue
 		}
-		at.empty = true
+		at.emptyParam = true
 		if at.coded {
 			values[0] = toolheader.EncodedEmpty
 		}
@@ -173,7 +173,7 @@ func (c *modernConn) learnHeaderForms(at *modernAttempt, answer jsonrpc.Message)
 	if at.renamed && !isHeaderMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
 		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
 	}
-	if at.refreshed && at.empty && !isHeaderMismatch(answer) {
+	if at.refreshed && at.emptyParam && !isHeaderMismatch(answer) {
 		c.client.codedEmpty.Store(true)
 	}
 }

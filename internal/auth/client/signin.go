@@ -337,7 +337,7 @@ func (f *Flow) store(t auth.Token) error {
 	s.ClientID = f.oauthClient.ID
 	s = withToken(s, t, c.now())
 	err = c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) error {
-		if err := l.ResetRateLimit(); err != nil {
+		if err := l.ForgetRequests(); err != nil {
 			return err
 		}
 		_, err := l.Save(s, l.Entry().Generation)

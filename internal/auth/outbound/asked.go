@@ -195,7 +195,7 @@ func (t *asked) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused 
 	case !c.retry.IsZero():
 		return m.WithID(c.retry).WithRelated(c.retry), reply, nil
 	}
-	t.makeRoom()
+	t.makeRoomForOutcome()
 	c.outcome = m
 	return out, reply, nil
 }
@@ -233,8 +233,8 @@ func (t *asked) sent(m jsonrpc.Message) {
 	}
 }
 
-// makeRoom forgets an outcome whose retry has not come, if there are many.
-func (t *asked) makeRoom() {
+// makeRoomForOutcome forgets an outcome whose retry has not come, any one, if there are maxOutcome of them.
+func (t *asked) makeRoomForOutcome() {
 	n, one := 0, jsonrpc.ID{}
 	for id, c := range t.calls {
 		if c.outcome.Kind() != jsonrpc.Invalid {

@@ -37,7 +37,7 @@ const (
 	ErrReadOnly Kind = "may not be written"
 	// ErrIO: the system reported another error.
 	ErrIO Kind = "input or output error"
-	// ErrRateLimit: too many token requests. It stays until [Locked.ResetRateLimit].
+	// ErrRateLimit: too many token requests. It stays until [Locked.ForgetRequests].
 	ErrRateLimit Kind = "too many token requests in a minute; none is sent until the next sign-in"
 	// ErrNoKeyring: the system's keyring is needed and cannot be used.
 	ErrNoKeyring Kind = "the system's keyring cannot be used"

@@ -21,7 +21,7 @@ const (
 // Request notes that a token request is about to be sent, and returns
 // [ErrRateLimit] if it must not be: when there were limit requests (0: [DefaultRequests]) within
 // the last minute, of all processes together. From then on every Request fails, until
-// [Locked.ResetRateLimit]. It also fails if it cannot note the request; then the
+// [Locked.ForgetRequests]. It also fails if it cannot note the request; then the
 // new token could probably not be stored either, so do not send.
 //
 // A larger limit is for tokens that live for seconds only.
@@ -69,9 +69,9 @@ func recent(times []time.Time, now time.Time) []time.Time {
 	return kept[max(0, len(kept)-maxRequests):]
 }
 
-// ResetRateLimit forgets all token requests, so that Request allows them again. It
+// ForgetRequests forgets all token requests, so that Request allows them again. It
 // is for what a person does: signing in.
-func (l *Locked) ResetRateLimit() error {
+func (l *Locked) ForgetRequests() error {
 	if err := l.read(); err != nil {
 		return err
 	}

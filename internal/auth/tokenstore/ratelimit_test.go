@@ -62,7 +62,7 @@ func TestBrake(t *testing.T) {
 	if n := requests(t, s, 1, 100); n != 0 {
 		t.Error("the rate limit is off after a Save")
 	}
-	locked(t, s, (*Locked).ResetRateLimit)
+	locked(t, s, (*Locked).ForgetRequests)
 	if n := requests(t, s, 10, 0); n != 6 {
 		t.Errorf("%d requests after a reset", n)
 	}

@@ -131,7 +131,7 @@ func TestLockExcludes(t *testing.T) {
 	_, err := kept.Save(named("x"), kept.Entry().Generation)
 	wantKind(t, err, ErrEnded)
 	wantKind(t, kept.Request(0), ErrEnded)
-	wantKind(t, kept.ResetRateLimit(), ErrEnded)
+	wantKind(t, kept.ForgetRequests(), ErrEnded)
 	wantKind(t, kept.Spend(NewSecret("x")), ErrEnded)
 	wantKind(t, kept.Delete(), ErrEnded)
 	wantAccount(t, s, "80")
