@@ -22,64 +22,74 @@ type asked struct {
 	initialize jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
 	begun      bool       // the session is of 2025-11-25, and its client can show addresses
 	elicited   string     // the id of what a legacy client was asked last; "": nothing is open
-	answered   bool       // that has its answer
+	address    string     // that it was asked to show
+	answered   bool       // the person has gone there
 
-	calls map[jsonrpc.ID]*asking // those of modern clients that can show addresses, by the id of the call
-	count int                    // of them so far
+	calls     map[jsonrpc.ID]*asking // those of modern clients that can show addresses, by the id of the call
+	questions map[string]*asking     // those of them that were answered with a question, by their state
+	byRetry   map[jsonrpc.ID]*asking // those whose retry is in progress, by the id of the retry
+	count     int                    // of calls so far
 }
 
 // An asking is a call of a modern client, which may be answered with a question.
 type asking struct {
+	id      jsonrpc.ID
 	number  int // by which the newest is known
 	method  string
 	token   jsonrpc.ID
 	leaving bool // its outcome is on its way to the client
 
 	state   string          // what its retry has as requestState; "": it was not answered with a question
+	address string          // that the client was asked to show
 	outcome jsonrpc.Message // that came before the retry
-	retry   jsonrpc.ID      // in progress; zero: none has come
+	retry   jsonrpc.ID      // in progress; zero: none is
 	next    jsonrpc.ID      // the progress token of the retry
+	givenUp bool            // the retry is over, and the server was told: a late outcome is for nobody
 }
+
+// isOver reports whether the server has nothing more to say of the call that the client waits for.
+func (c *asking) isOver() bool { return c.givenUp || c.outcome.Kind() != jsonrpc.Invalid }
 
 // Names in messages.
 const (
-	elicit     = "elicitation/create"
-	cancelled  = "notifications/cancelled"
-	progress   = "notifications/progress"
-	completed  = "notifications/elicitation/complete"
-	entry      = "sign-in" // of inputRequests
-	maxOutcome = 16        // calls with an outcome whose retry has not come
+	elicit    = "elicitation/create"
+	cancelled = "notifications/cancelled"
+	progress  = "notifications/progress"
+	completed = "notifications/elicitation/complete"
+	entry     = "sign-in" // of inputRequests
+	maxOver   = 16        // calls that are over, and kept for a retry or a late outcome
 )
 
-// question returns what asks the client; invalid: it cannot be asked now.
-func (t *asked) question(server string, need client.Required) jsonrpc.Message {
+// question returns what asks the client to show an address; nil: it cannot be asked now.
+func (t *asked) question(server string, need client.Required) []jsonrpc.Message {
 	params := `{"mode":"url","message":` + string(jsonrpc.Quote(messageTo(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
 	if t.begun {
-		t.elicited, t.answered = newName(), false
-		return jsonrpc.NewRequest(jsonrpc.StringID(t.elicited), elicit, []byte(params+`,"elicitationId":"`+t.elicited+`"}`))
+		before := t.settledMessage()
+		t.elicited, t.address = newName(), need.URL
+		return []jsonrpc.Message{before, jsonrpc.NewRequest(jsonrpc.StringID(t.elicited), elicit, []byte(params+`,"elicitationId":"`+t.elicited+`"}`))}
 	}
-	var newest jsonrpc.ID
-	for id, c := range t.calls {
-		if !c.leaving && c.state == "" && (newest.IsZero() || c.number > t.calls[newest].number) {
-			newest = id
+	var c *asking // the newest
+	for _, one := range t.calls {
+		if !one.leaving && one.state == "" && (c == nil || one.number > c.number) {
+			c = one
 		}
 	}
-	if newest.IsZero() {
-		return jsonrpc.Message{}
+	if c == nil {
+		return nil
 	}
-	c := t.calls[newest]
-	c.state = newName()
-	return jsonrpc.NewResult(newest, []byte(`{"resultType":"input_required","inputRequests":{"`+entry+`":{"method":"`+elicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(newest)
+	c.state, c.address = newName(), need.URL
+	t.questions[c.state] = c
+	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+entry+`":{"method":"`+elicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(c.id)}
 }
 
 // settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
 func (t *asked) settledMessage() jsonrpc.Message {
-	name := t.elicited
-	t.elicited = ""
+	name, answered := t.elicited, t.answered
+	t.elicited, t.address, t.answered = "", "", false
 	switch {
 	case name == "":
 		return jsonrpc.Message{}
-	case !t.answered:
+	case !answered:
 		return jsonrpc.NewNotification(cancelled, []byte(`{"requestId":"`+name+`","reason":"the sign-in is over"}`))
 	}
 	return jsonrpc.NewNotification(completed, []byte(`{"elicitationId":"`+name+`"}`))
@@ -90,87 +100,123 @@ func (t *asked) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	switch m.Kind() {
+	case jsonrpc.Request:
+		return t.requested(m)
 	case jsonrpc.Response:
-		if t.elicited == "" || !m.ID().Equivalent(jsonrpc.StringID(t.elicited)) {
-			return m, reply
+		if t.elicited != "" && m.ID().Equivalent(jsonrpc.StringID(t.elicited)) {
+			t.answer(action(m.Result()))
+			return in, reply
 		}
-		t.answered = true
-		if action(m.Result()) == "decline" {
-			t.asker.decline()
-		}
-		return jsonrpc.Message{}, reply
 	case jsonrpc.Notification:
 		if m.Method() == cancelled {
 			return t.cancel(m), reply
 		}
-		return m, reply
 	}
+	return m, reply
+}
+
+// answer takes what the person has done with what a legacy client was asked.
+func (t *asked) answer(said string) {
+	if said == "decline" {
+		t.asker.decline(t.address)
+	}
+	if t.answered = said == "accept"; !t.answered { // nothing is left that could be completed
+		t.elicited, t.address = "", ""
+	}
+}
+
+// requested takes a request of the client.
+func (t *asked) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	if m.Method() == "initialize" {
 		if showsURLs(jsonrpc.Lookup(m.Params(), "capabilities")) {
 			t.initialize = m.ID()
 		}
 		return m, reply
 	}
-	if !era.MayAskForInput(m.Method()) || !showsURLs(era.MetaOf(m).Capabilities) {
-		return m, reply
-	}
-	state, _ := jsonrpc.Text(jsonrpc.Lookup(m.Params(), "requestState"))
-	for id, c := range t.calls {
-		if state != "" && c.state == state && c.retry.IsZero() && c.method == m.Method() {
-			return t.retried(id, c, m)
+	showing := era.MayAskForInput(m.Method()) && showsURLs(era.MetaOf(m).Capabilities)
+	var c *asking // that m is the retry of
+	if showing {
+		state, _ := jsonrpc.Text(jsonrpc.Lookup(m.Params(), "requestState"))
+		if c = t.questions[state]; c != nil && (c.givenUp || !c.retry.IsZero() || c.method != m.Method()) {
+			c = nil
 		}
 	}
-	t.add(m)
+	same := t.calls[m.ID()]
+	switch {
+	case t.byRetry[m.ID()] != nil, same != nil && same != c && (same.state != "" || c != nil):
+		return in, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "a request with this id is already in progress", nil).WithRelated(m.ID())
+	case c != nil:
+		return t.retried(c, m)
+	case showing && same == nil:
+		t.add(m)
+	}
 	return m, reply
 }
 
 // add notes a call.
 func (t *asked) add(m jsonrpc.Message) {
 	t.count++
-	t.calls[m.ID()] = &asking{number: t.count, method: m.Method(), token: m.ProgressToken()}
+	t.calls[m.ID()] = &asking{id: m.ID(), number: t.count, method: m.Method(), token: m.ProgressToken()}
+}
+
+// forget is add undone.
+func (t *asked) forget(c *asking) {
+	delete(t.calls, c.id)
+	delete(t.questions, c.state)
+	delete(t.byRetry, c.retry)
+}
+
+// giveUp has the outcome of a call be for nobody, also if it is on its way already.
+func (t *asked) giveUp(c *asking) {
+	t.forgetOldestOver()
+	delete(t.byRetry, c.retry)
+	c.retry, c.givenUp = jsonrpc.ID{}, true
 }
 
 // retried takes the retry of a call that was answered with a question.
-func (t *asked) retried(id jsonrpc.ID, c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (t *asked) retried(c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	switch said := action(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), entry)); {
-	case c.outcome.Kind() != jsonrpc.Invalid && !needsSignIn(c.outcome):
-		delete(t.calls, id)
+	case c.isOver() && !needsSignIn(c.outcome):
+		t.forget(c)
 		return in, c.outcome.WithID(m.ID()).WithRelated(m.ID())
 	case said != "accept":
-		delete(t.calls, id)
 		if said == "decline" {
-			t.asker.decline()
+			t.asker.decline(c.address)
+		}
+		if c.isOver() {
+			t.forget(c)
+		} else {
+			t.giveUp(c)
+			in = jsonrpc.NewNotification(cancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
 		f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized, Text: "the person has not wanted to sign in"}
-		if c.outcome.Kind() == jsonrpc.Invalid {
-			in = jsonrpc.NewNotification(cancelled, []byte(`{"requestId":`+id.String()+`}`))
-		}
 		return in, f.Response(m.ID()).WithRelated(m.ID())
-	case c.outcome.Kind() != jsonrpc.Invalid: // nobody had signed in yet
-		delete(t.calls, id)
+	case c.isOver(): // nobody had signed in yet
+		t.forget(c)
 		t.add(m)
 		return m.WithoutInParams(nil, "inputResponses", "requestState"), reply
 	}
 	c.retry, c.next = m.ID(), m.ProgressToken()
+	t.byRetry[c.retry] = c
 	return in, reply
 }
 
 // cancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
 func (t *asked) cancel(m jsonrpc.Message) jsonrpc.Message {
-	if m.CancelledID().IsZero() { // it names no request
+	id := m.CancelledID()
+	if id.IsZero() { // it names no request
 		return m
 	}
-	for id, c := range t.calls {
-		switch {
-		case m.CancelledID() == c.retry:
-			delete(t.calls, id)
-			return m.WithCancelledID(id)
-		case m.CancelledID() == id && c.state != "": // it has its answer
-			return jsonrpc.Message{}
-		case m.CancelledID() == id:
-			delete(t.calls, id)
-			return m
-		}
+	if c := t.byRetry[id]; c != nil {
+		t.giveUp(c)
+		return m.WithCancelledID(c.id)
+	}
+	switch c := t.calls[id]; {
+	case c == nil:
+	case c.state != "": // it has its answer
+		return jsonrpc.Message{}
+	default:
+		t.forget(c)
 	}
 	return m
 }
@@ -189,22 +235,25 @@ func (t *asked) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused 
 	switch {
 	case c == nil:
 		return m, reply, nil
+	case c.givenUp:
+		t.forget(c)
+		return out, reply, nil
 	case c.state == "":
 		c.leaving = true
 		return m, reply, nil
 	case !c.retry.IsZero():
 		return m.WithID(c.retry).WithRelated(c.retry), reply, nil
 	}
-	t.makeRoomForOutcome()
+	t.forgetOldestOver()
 	c.outcome = m
 	return out, reply, nil
 }
 
 // progressed returns the progress of a call, for its retry if there is one; invalid: nobody is told.
 func (t *asked) progressed(m jsonrpc.Message) jsonrpc.Message {
-	for _, c := range t.calls {
+	for _, c := range t.questions {
 		switch {
-		case c.state == "" || c.token.IsZero() || c.token != m.ProgressToken():
+		case c.isOver() || c.token.IsZero() || c.token != m.ProgressToken():
 		case c.next.IsZero():
 			return jsonrpc.Message{}
 		default:
@@ -221,28 +270,31 @@ func (t *asked) sent(m jsonrpc.Message) {
 	}
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
-	if m.ID() == t.initialize {
+	if !t.initialize.IsZero() && m.ID() == t.initialize {
 		version, _ := jsonrpc.Text(jsonrpc.Lookup(m.Result(), "protocolVersion"))
 		t.initialize, t.begun = jsonrpc.ID{}, version == era.Version2025_11_25
 	}
-	delete(t.calls, m.ID())
-	for id, c := range t.calls {
-		if !c.retry.IsZero() && c.retry == m.ID() {
-			delete(t.calls, id)
-		}
+	if c := t.byRetry[m.ID()]; c != nil {
+		t.forget(c)
+	} else if c := t.calls[m.ID()]; c != nil && c.leaving {
+		t.forget(c)
 	}
 }
 
-// makeRoomForOutcome forgets an outcome whose retry has not come, any one, if there are maxOutcome of them.
-func (t *asked) makeRoomForOutcome() {
-	n, one := 0, jsonrpc.ID{}
-	for id, c := range t.calls {
-		if c.outcome.Kind() != jsonrpc.Invalid {
-			n, one = n+1, id
+// forgetOldestOver forgets the oldest of the calls that are over, if there are maxOver of them.
+func (t *asked) forgetOldestOver() {
+	n := 0
+	var oldest *asking
+	for _, c := range t.questions {
+		if !c.isOver() {
+			continue
+		}
+		if n++; oldest == nil || c.number < oldest.number {
+			oldest = c
 		}
 	}
-	if n >= maxOutcome {
-		delete(t.calls, one)
+	if n >= maxOver {
+		t.forget(oldest)
 	}
 }
 

@@ -15,8 +15,11 @@ import (
 // one client that is the person's own: whoever opens the address signs in for all who use the credential. The zero
 // value works. Its methods may be called concurrently; those of nil do nothing.
 type Asker struct {
+	order sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
+
 	mu        sync.Mutex
 	to        *asked
+	latest    string // the address of the sign-in that the requests wait for
 	lastShown string // the address that was shown last
 	declined  string // the address that the person does not want to open
 	waiting   map[*context.CancelCauseFunc]struct{}
@@ -30,7 +33,7 @@ func (a *Asker) Handler(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		to := &asked{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}}
+		to := &asked{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}, questions: map[string]*asking{}, byRetry: map[jsonrpc.ID]*asking{}}
 		a.set(to)
 		defer a.set(nil)
 		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.received, Send: to.sending, Sent: to.sent}))
@@ -48,29 +51,45 @@ func (a *Asker) Ask(server string, need client.Required) {
 	if a == nil || need.URL == "" {
 		return
 	}
-	a.mu.Lock()
-	var m jsonrpc.Message
-	var to *asked
-	if to = a.to; to != nil && a.lastShown != need.URL {
-		if m = to.question(displayURL(server), need); m.Kind() != jsonrpc.Invalid {
-			a.lastShown = need.URL
+	a.tell(func(to *asked) (all []jsonrpc.Message) {
+		a.latest = need.URL
+		if to != nil && a.lastShown != need.URL {
+			if all = to.question(displayURL(server), need); all != nil {
+				a.lastShown = need.URL
+			}
 		}
-	}
+		return all
+	})
+}
+
+// tell sends the client what f returns, which is called with the lock held; to is nil where there is no client.
+func (a *Asker) tell(f func(to *asked) []jsonrpc.Message) {
+	a.order.Lock()
+	defer a.order.Unlock()
+	a.mu.Lock()
+	to := a.to
+	all := f(to)
 	a.mu.Unlock()
-	if m.Kind() != jsonrpc.Invalid {
-		_ = to.client.Send(to.ctx, m) // a client that is gone needs no answer
+	for _, m := range all {
+		if m.Kind() != jsonrpc.Invalid {
+			_ = to.client.Send(to.ctx, m) // a client that is gone needs no answer
+		}
 	}
 }
 
 // wait returns a ctx that ends with client.ErrWaited as its cause if the person does not want to sign in. end is called when
-// the wait is over.
-func (a *Asker) wait(parent context.Context) (ctx context.Context, end func()) {
+// the wait is over. It is refused if the person has not wanted to open addr, where the sign-in is; "": it has not begun.
+func (a *Asker) wait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
 	if a == nil {
-		return parent, func() {}
+		return parent, func() {}, false
 	}
 	ctx, cancel := context.WithCancelCause(parent)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if addr != "" && addr == a.declined {
+		cancel(client.ErrWaited)
+		return ctx, func() {}, true
+	}
 	if a.waiting == nil {
 		a.waiting = map[*context.CancelCauseFunc]struct{}{}
 	}
@@ -80,22 +99,15 @@ func (a *Asker) wait(parent context.Context) (ctx context.Context, end func()) {
 		delete(a.waiting, &cancel)
 		a.mu.Unlock()
 		cancel(nil)
-	}
+	}, false
 }
 
-// isRefused reports whether the person does not want to open the address.
-func (a *Asker) isRefused(addr string) bool {
-	if a == nil || addr == "" {
-		return false
+// decline ends the requests that wait, if they do so for the sign-in at this address. The lock is held.
+func (a *Asker) decline(addr string) {
+	if addr != a.latest {
+		return // that sign-in is over
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.declined == addr
-}
-
-// decline ends the requests that wait. The lock is held.
-func (a *Asker) decline() {
-	a.declined = a.lastShown
+	a.declined = addr
 	for cancel := range a.waiting {
 		(*cancel)(client.ErrWaited)
 	}
@@ -106,16 +118,12 @@ func (a *Asker) signedIn() {
 	if a == nil {
 		return
 	}
-	a.mu.Lock()
-	var m jsonrpc.Message
-	to := a.to
-	if to != nil {
-		m = to.settledMessage()
-	}
-	a.mu.Unlock()
-	if m.Kind() != jsonrpc.Invalid {
-		_ = to.client.Send(to.ctx, m)
-	}
+	a.tell(func(to *asked) []jsonrpc.Message {
+		if to == nil {
+			return nil
+		}
+		return []jsonrpc.Message{to.settledMessage()}
+	})
 }
 
 // messageTo is what the person reads beside the address.

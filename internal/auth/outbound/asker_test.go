@@ -3,6 +3,7 @@ package outbound
 import (
 	"context"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,13 @@ func (x *talk) answers(text string) {
 	if err := x.behind.Send(context.Background(), bridgetest.Parse(text)); err != nil {
 		panic(err)
 	}
+}
+
+// refuses reports whether nobody waits for a sign-in at an address.
+func (x *talk) refuses(t *testing.T, addr string) bool {
+	_, end, refused := x.wait(t.Context(), addr)
+	end()
+	return refused
 }
 
 const (
@@ -131,13 +139,13 @@ func TestRetry(t *testing.T) {
 func TestDeclined(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {
 		retry := x.asks(t, "decline")
-		ctx, end := x.wait(t.Context())
+		ctx, end, _ := x.wait(t.Context(), "")
 		defer end()
 		x.client.Says("%s", retry)
 		x.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		x.client.Gets(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the person has not wanted to sign in","data":{"reason":"authorization_required","status":401}}}`)
-		if context.Cause(ctx) != client.ErrWaited || !x.isRefused(need.URL) || x.isRefused("https://as.example/other") {
-			t.Errorf("the wait has ended: %v, refused: %v", context.Cause(ctx), x.isRefused(need.URL))
+		if context.Cause(ctx) != client.ErrWaited || !x.refuses(t, need.URL) || x.refuses(t, "https://as.example/other") {
+			t.Errorf("the wait has ended: %v, refused: %v", context.Cause(ctx), x.refuses(t, need.URL))
 		}
 	})
 }
@@ -179,6 +187,173 @@ func TestCancelledNothing(t *testing.T) {
 				x.client.Says("%s", retry)
 				x.answers(result)
 				x.client.Gets(strings.Replace(result, `"id":1`, `"id":2`, 1))
+			})
+		})
+	}
+}
+
+// cancels is a client's notifications/cancelled.
+func cancels(id string) string {
+	return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
+}
+
+// A request has one answer: the outcome of a call that was answered with a question reaches nobody when its retry was
+// cancelled or declined, also if it was on its way to the client already.
+func TestOutcomeTooLate(t *testing.T) {
+	t.Run("cancelled", func(t *testing.T) {
+		talking(t, func(t *testing.T, x *talk) {
+			x.client.Says("%s", x.asks(t, "accept"))
+			x.client.Says("%s", cancels("2"))
+			x.server.Gets(cancels("1"))
+			x.answers(result)
+			x.client.Gets()
+		})
+	})
+	t.Run("declined", func(t *testing.T) {
+		talking(t, func(t *testing.T, x *talk) {
+			x.client.Says("%s", x.asks(t, "decline"))
+			x.server.Gets(cancels("1"))
+			if m := <-x.client.Out; m.ID().String() != "2" || !m.IsError() {
+				t.Errorf("the answer is %s", m.Bytes())
+			}
+			x.answers(result)
+			x.client.Gets()
+		})
+	})
+}
+
+// While a call that was answered with a question waits for its outcome, its id and that of its retry stand for nothing else.
+func TestIDInUse(t *testing.T) {
+	const inUse = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
+	outcome := strings.Replace(result, `"id":1`, `"id":2`, 1)
+	for name, again := range map[string]string{"a call": call, "a ping": `{"jsonrpc":"2.0","id":1,"method":"ping"}`} {
+		t.Run(name, func(t *testing.T) {
+			talking(t, func(t *testing.T, x *talk) {
+				retry := x.asks(t, "accept")
+				x.client.Says("%s", again)
+				x.client.Gets(strings.Replace(inUse, "ID", "1", 1))
+				x.client.Says("%s", retry)
+				x.client.Says("%s", strings.Replace(again, `"id":1`, `"id":2`, 1))
+				x.client.Gets(strings.Replace(inUse, "ID", "2", 1))
+				x.server.Gets()
+				x.answers(result)
+				x.client.Gets(outcome)
+			})
+		})
+	}
+	t.Run("the retry has the id of another call", func(t *testing.T) {
+		talking(t, func(t *testing.T, x *talk) {
+			retry := x.asks(t, "accept")
+			x.client.Says("%s", strings.Replace(call, `"id":1`, `"id":2`, 1))
+			x.client.Says("%s", retry)
+			x.client.Gets(strings.Replace(inUse, "ID", "2", 1))
+			x.answers(outcome)
+			x.client.Gets(outcome)
+		})
+	})
+	t.Run("the retry has the id of its call", func(t *testing.T) {
+		talking(t, func(t *testing.T, x *talk) {
+			x.client.Says("%s", strings.Replace(x.asks(t, "accept"), `"id":2`, `"id":1`, 1))
+			x.answers(result)
+			x.client.Gets(result)
+		})
+	})
+}
+
+// asksAt has the client call, and shows it an address; it returns the retry.
+func (x *talk) asksAt(t *testing.T, id, addr, action string) string {
+	t.Helper()
+	made := strings.Replace(call, `"id":1`, `"id":`+id, 1)
+	x.client.Says("%s", made)
+	x.server.Gets(made)
+	x.Ask("https://h/mcp", client.Required{URL: addr})
+	m := <-x.client.Out
+	state := regexp.MustCompile(`"requestState":"([^"]+)"`).FindSubmatch(m.Bytes())
+	if m.ID().String() != id || state == nil {
+		t.Fatalf("asked was %s", m.Bytes())
+	}
+	return strings.NewReplacer("ACTION", action, "STATE", string(state[1]), `"id":2`, `"id":"retry of `+id+`"`).Replace(retry)
+}
+
+// Outcomes whose retries do not come are kept for the newest calls.
+func TestOldestForgotten(t *testing.T) {
+	talking(t, func(t *testing.T, x *talk) {
+		var retries []string
+		for i := range maxOver + 2 {
+			id := strconv.Itoa(i)
+			retries = append(retries, x.asksAt(t, id, "https://as.example/"+id, "accept"))
+			x.answers(strings.Replace(result, `"id":1`, `"id":`+id, 1))
+		}
+		x.client.Gets()
+		for i, retry := range retries {
+			x.client.Says("%s", retry)
+			if i < 2 {
+				x.server.Gets(retry)
+				continue
+			}
+			x.client.Gets(strings.Replace(result, `"id":1`, `"id":"retry of `+strconv.Itoa(i)+`"`, 1))
+		}
+		x.server.Gets()
+	})
+}
+
+// Who does not want to open an address is still waited for at another, and not at that one, whenever the wait begins.
+func TestDeclinedAddress(t *testing.T) {
+	talking(t, func(t *testing.T, x *talk) {
+		const a, b = "https://as.example/a", "https://as.example/b"
+		first, second := x.asksAt(t, "1", a, "decline"), x.asksAt(t, "3", b, "decline")
+		ctx, end, _ := x.wait(t.Context(), b)
+		defer end()
+		x.client.Says("%s", first)
+		if ctx.Err() != nil || x.refuses(t, b) {
+			t.Errorf("declined was %s: the wait for %s has ended: %v, refused: %v", a, b, ctx.Err(), x.refuses(t, b))
+		}
+		x.client.Says("%s", second)
+		if context.Cause(ctx) != client.ErrWaited {
+			t.Errorf("the wait has ended: %v", context.Cause(ctx))
+		}
+		if late, end, refused := x.wait(t.Context(), b); !refused || context.Cause(late) != client.ErrWaited {
+			t.Errorf("a wait after that: refused %v, ended: %v", refused, context.Cause(late))
+		} else {
+			end()
+		}
+		for range 2 {
+			<-x.client.Out // the errors
+		}
+	})
+}
+
+// A legacy client that is asked to show another address is told first that the one before is settled, unless it knows.
+func TestAskedAgain(t *testing.T) {
+	for action, want := range map[string]string{"": cancelled, "accept": completed, "decline": "", "cancel": ""} {
+		t.Run(action, func(t *testing.T) {
+			talking(t, func(t *testing.T, x *talk) {
+				x.client.Says(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"elicitation":{"url":{}}}}}`)
+				x.answers(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}`)
+				<-x.client.Out
+				x.answers(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"the answer to no initialize"}}`)
+				<-x.client.Out
+				x.Ask("https://h/mcp", client.Required{URL: "https://as.example/a"})
+				synctest.Wait()
+				first := <-x.client.Out
+				if action != "" {
+					x.client.Says(`{"jsonrpc":"2.0","id":%s,"result":{"action":%q}}`, first.ID(), action)
+				}
+				x.Ask("https://h/mcp", client.Required{URL: "https://as.example/b"})
+				if want != "" {
+					if m := <-x.client.Out; m.Method() != want || !strings.Contains(string(m.Params()), first.ID().String()) {
+						t.Errorf("told was %s, want %s of %s", m.Bytes(), want, first.ID())
+					}
+				}
+				second := <-x.client.Out
+				if second.Method() != elicit || !strings.Contains(string(second.Params()), `"https://as.example/b"`) {
+					t.Errorf("asked was %s", second.Bytes())
+				}
+				x.signedIn()
+				if m := <-x.client.Out; m.Method() != cancelled || m.CancelledID() != second.ID() {
+					t.Errorf("told was %s", m.Bytes())
+				}
+				x.client.Gets()
 			})
 		})
 	}

@@ -23,12 +23,12 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 		if httpdial.IsUnattended(ctx) {
 			return &need
 		}
-		if asker.isRefused(need.URL) {
+		ctx, end, refused := asker.wait(ctx, need.URL)
+		defer end()
+		if refused {
 			need.Reason = "the person does not want to"
 			return &need
 		}
-		ctx, end := asker.wait(ctx)
-		defer end()
 		asker.Ask(c.Server(), need)
 		err := telling(ctx, signIn, store, c, need)
 		if err == nil {
