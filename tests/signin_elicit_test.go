@@ -124,16 +124,17 @@ func TestStepUpElicited(t *testing.T) {
 	}
 }
 
+const modernT = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{},%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"url":{}}}}}}`
+
 // A modern client is answered with input_required, and its retry gets the result of the call.
 func TestStepUpInput(t *testing.T) {
 	t.Parallel()
-	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{},%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"url":{}}}}}}`
 	for _, order := range []string{"opened, then retried", "retried, then opened", "declined"} {
 		t.Run(order, func(t *testing.T) {
 			t.Parallel()
 			_, connect := wanting(t)
 			p := connect()
-			p.send(fmt.Sprintf(call, 1, ""))
+			p.send(fmt.Sprintf(modernT, 1, ""))
 			ask := p.says()
 			input := ask.Result.InputRequests["sign-in"]
 			if ask.ID != 1.0 || ask.Result.ResultType != "input_required" || ask.Result.RequestState == "" || input.Method != "elicitation/create" || input.Params.Mode != "url" {
@@ -146,7 +147,7 @@ func TestStepUpInput(t *testing.T) {
 			if order == "opened, then retried" {
 				opens(t, input.Params.URL)
 			}
-			p.send(fmt.Sprintf(call, 2, fmt.Sprintf(`"inputResponses":{"sign-in":{"action":%q}},"requestState":%q,`, action, ask.Result.RequestState)))
+			p.send(fmt.Sprintf(modernT, 2, fmt.Sprintf(`"inputResponses":{"sign-in":{"action":%q}},"requestState":%q,`, action, ask.Result.RequestState)))
 			if order == "retried, then opened" {
 				opens(t, input.Params.URL)
 			}
@@ -155,6 +156,36 @@ func TestStepUpInput(t *testing.T) {
 				t.Errorf("the answer is %+v", answer)
 			}
 		})
+	}
+}
+
+// Cancellations that name no request are of no consequence while a call of a client that can show addresses is open, before it
+// is answered with input_required and afterwards. Neither is an id that is in use.
+func TestStepUpOddShapes(t *testing.T) {
+	t.Parallel()
+	_, connect := wanting(t)
+	p := connect()
+	odd := func() {
+		for _, params := range []string{``, `,"params":{}`, `,"params":[]`, `,"params":null`, `,"params":{"requestId":null}`, `,"params":{"requestId":{}}`, `,"params":{"requestId":1.5}`, `,"params":{"requestId":"nobody's"}`} {
+			p.send(`{"jsonrpc":"2.0","method":"notifications/cancelled"` + params + `}`)
+		}
+	}
+	p.send(fmt.Sprintf(modernT, 1, ""))
+	odd()
+	ask := p.says()
+	if ask.ID != 1.0 || ask.Result.RequestState == "" {
+		t.Fatalf("answered was %+v", ask)
+	}
+	odd()
+	p.send(fmt.Sprintf(modernT, 1, ""))
+	if no := p.says(); no.ID != 1.0 || no.Error.Message == "" {
+		t.Errorf("a call with the id of one in progress was answered with %+v", no)
+	}
+	p.send(fmt.Sprintf(modernT, 2, fmt.Sprintf(`"inputResponses":{"sign-in":{"action":"accept"}},"requestState":%q,`, ask.Result.RequestState)))
+	odd()
+	opens(t, ask.Result.InputRequests["sign-in"].Params.URL)
+	if answer := p.says(); answer.ID != 2.0 || len(answer.Result.Content) != 1 {
+		t.Errorf("the answer is %+v", answer)
 	}
 }
 
