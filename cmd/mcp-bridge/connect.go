@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/internal/auth/outbound"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/demo"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -185,7 +184,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	env.lines.Hide(traced.redact)
 	env.lines.HideLines(traced.redactLine)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.Dropped(spec.Name), &seen, log
-	auth := credentials{asker: new(outbound.Asker)}
+	auth := credentials{asks: true}
 	defer auth.close()
 	server, err := f.target.server(ctx, spec, said, &auth, env, log)
 	if err != nil {
@@ -212,7 +211,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	defer unlook()
-	return seen.Serve(spec.Name, "stdio", auth.asker.Handler(server.Handler(true, opts))).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{How: howConnected}), client)
+	return seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts))).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{How: howConnected}), client)
 }
 
 func closeServer(server *upstream.Server, log hclog.Logger) {

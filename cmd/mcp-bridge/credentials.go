@@ -32,12 +32,13 @@ type credentials struct {
 	// public is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
 	// It is set before anything is given.
 	public string
-	// asker asks the only client of this run to show where a person signs in, where this process opens no browser; nil: nobody is
-	// asked. It is set before anything is given.
-	asker *outbound.Asker
+	// asks says that the only client of this run may be asked to show where a person signs in, where this process opens no browser.
+	// It is set before anything is given.
+	asks bool
 
-	mu   sync.Mutex
-	open map[[sha256.Size]byte]*outbound.Authorizer
+	mu    sync.Mutex
+	open  map[[sha256.Size]byte]*outbound.Authorizer
+	asker *outbound.Asker // asks the client; nil: nothing that was given needs it
 }
 
 // attach has requests to a remote server made with its credential, unless somebody has given another one, or there
@@ -55,7 +56,8 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	}
 	a := c.open[key]
 	if a == nil {
-		a, err = newAuthorizer(ctx, s, c.asker, log)
+		asker := c.askerFor(s)
+		a, err = newAuthorizer(ctx, s, asker, log)
 		if _, stored := errors.AsType[*tokenstore.Error](err); stored && isDefault(s) {
 			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
 			return nil
@@ -67,15 +69,39 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 			c.open = map[[sha256.Size]byte]*outbound.Authorizer{}
 		}
 		c.open[key] = a
+		if asker != nil {
+			c.asker = asker
+		}
 		if c.public != "" {
 			log.Warn("whoever reaches the address uses this server with your credential, without having to show who he is (--insecure); --token-file asks clients for tokens", "address", c.public)
 		}
 	}
 	spec.Remote.Authorize = a.Authorize
-	if s.IsPersonal() && s.Prompt != signin.PromptError {
+	if isPrompted(s) {
 		spec.Remote.AuthorizeTime = cmp.Or(s.Wait, signin.DefaultWait)
 	}
 	return nil
+}
+
+// isPrompted reports whether requests have a person sign in.
+func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
+
+// askerFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
+func (c *credentials) askerFor(s signin.Settings) *outbound.Asker {
+	if !c.asks || !isPrompted(s) {
+		return nil
+	}
+	if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
+		return nil
+	}
+	return cmp.Or(c.asker, new(outbound.Asker))
+}
+
+// clientAsker returns what is to stand before the client; nil: nothing. What is used in this run was given.
+func (c *credentials) clientAsker() *outbound.Asker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asker
 }
 
 // newAuthorizer opens the store, and makes no request.
@@ -85,10 +111,7 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 		return nil, err
 	}
 	closed := o.HTTP.CloseIdleConnections
-	if s.IsPersonal() && s.Prompt != signin.PromptError {
-		if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
-			asker = nil
-		}
+	if isPrompted(s) {
 		prompter, err := newPrompter(s, o.Store, asker, log)
 		if err != nil {
 			return nil, err

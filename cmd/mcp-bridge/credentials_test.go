@@ -9,7 +9,13 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
 // A watched is written to, and ends the run when it has a text.
@@ -66,5 +72,40 @@ func TestServeOwnCredential(t *testing.T) {
 				t.Errorf("%q does not say what helps: %s", args, text)
 			}
 		}
+	}
+}
+
+// What passes between a client and its server is looked at for a sign-in only where the client can be asked to show one.
+func TestClientAsked(t *testing.T) {
+	const url = "http://127.0.0.1:1/mcp"
+	for name, one := range map[string]struct {
+		browser string
+		serve   bool
+		s       signin.Settings
+		spec    upstream.Spec
+		want    bool
+	}{
+		"no browser":      {s: signin.Settings{NoBrowser: true}, want: true},
+		"a browser":       {browser: "a-browser"},
+		"only errors":     {s: signin.Settings{NoBrowser: true, Prompt: signin.PromptError}},
+		"--auth none":     {s: signin.Settings{NoBrowser: true, Mode: signin.None}},
+		"no person":       {s: signin.Settings{NoBrowser: true, Mode: signin.ClientCredentials, Client: signin.Client{ID: "x", Secret: tokenstore.NewSecret("y")}}},
+		"many clients":    {serve: true, s: signin.Settings{NoBrowser: true}},
+		"a command":       {s: signin.Settings{NoBrowser: true}, spec: upstream.Spec{Command: supervisor.Spec{Path: "x"}}},
+		"own credentials": {s: signin.Settings{NoBrowser: true}, spec: upstream.Spec{URL: "http://u:p@127.0.0.1:1/mcp"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("BROWSER", one.browser)
+			c := credentials{asks: !one.serve}
+			defer c.close()
+			one.s.Server, one.s.Dir = url, filepath.Join(t.TempDir(), "auth")
+			if one.spec.URL == "" && one.spec.Command.Path == "" {
+				one.spec.URL = url
+			}
+			bridgetest.Must(t, c.attach(t.Context(), &one.spec, one.s, hclog.NewNullLogger()))
+			if asked := c.clientAsker() != nil; asked != one.want {
+				t.Errorf("is asked: %v", asked)
+			}
+		})
 	}
 }
