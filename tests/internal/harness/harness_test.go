@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "panics":
 		panic("at the disco")
+	case "races": // what it says is what the test says
+		os.Stderr.WriteString(os.Getenv("HARNESS_TEXT"))
+		os.Exit(0)
 	}
 	Main(m)
 }
@@ -65,6 +68,26 @@ func TestProcPanics(t *testing.T) {
 	owner.ends[0]()
 	if !strings.Contains(strings.Join(owner.errors, ""), "panic") {
 		t.Errorf("the owner has heard of no panic: %q\n%s", owner.errors, p.Log())
+	}
+}
+
+// TestReportsAmongTraces: a race or a panic fails the owner also where it is reported after a line that the harness itself
+// has asked for, and is shown.
+func TestReportsAmongTraces(t *testing.T) {
+	t.Parallel()
+	for _, report := range []string{"==================\nWARNING: DATA RACE\nRead at 0x00c0 by goroutine 7:\n  main.f()\n", "panic: at the disco\n\ngoroutine 1 [running]:\n"} {
+		for _, before := range []string{"2026-11-24T10:00:00.000Z [TRACE] message: text=\n  | {}\n", `{"@level":"debug","@message":"m"}` + "\n", "2026-11-24T10:00:00.000Z [TRACE] cut off here "} {
+			owner := &recorder{TB: t}
+			p := Start(t, Options{Env: []string{"HARNESS_ROLE=races", "HARNESS_TEXT=" + before + report}, Owner: owner}, os.Args[0], "serve", "--token-file", "/none")
+			p.Wait(t)
+			owner.ends[0]()
+			if !strings.Contains(strings.Join(owner.errors, ""), "race or a panic") {
+				t.Errorf("after %q the owner has heard of nothing: %q", before, owner.errors)
+			}
+			if log := p.Log(); strings.HasSuffix(before, "\n") && log != report {
+				t.Errorf("the log is %q, want %q", log, report)
+			}
+		}
 	}
 }
 

@@ -24,12 +24,10 @@ type Proc struct {
 	Stdout *os.File        // reads from the program's; nil with Options.NoPipes or Options.Stdout
 	Done   <-chan struct{} // closed when the process has been reaped
 
+	quiet bool // the lines of the levels debug and trace were not asked for
+
 	mu      sync.Mutex
-	stderr  bytes.Buffer  // but for what was not asked for
-	all     bytes.Buffer  // stderr
-	quiet   bool          // the lines of the levels debug and trace were not asked for
-	skips   bool          // the last line was one of them
-	line    []byte        // the beginning of the next one
+	stderr  bytes.Buffer
 	changed chan struct{} // closed and replaced when stderr grows
 }
 
@@ -116,13 +114,20 @@ func closeAll(files ...*os.File) {
 	}
 }
 
+// report is the beginning of what a program says of a race or a panic.
+var report = regexp.MustCompile(`DATA RACE|panic:`)
+
 // inspect looks at what the program has logged.
 func (p *Proc) inspect(t testing.TB, check func(testing.TB, string)) {
-	p.keep()
-	log := p.Log()
-	if strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic:") {
-		t.Errorf("%q reported a race or a panic", p.Cmd.Args)
+	p.mu.Lock()
+	all := p.stderr.String()
+	p.mu.Unlock()
+	Keep(fmt.Sprintf("stderr of %q", p.Cmd.Args), all)
+	keepFiles(p.Cmd.Args)
+	if at := report.FindStringIndex(all); at != nil {
+		t.Errorf("%q reported a race or a panic:\n%s", p.Cmd.Args, all[at[0]:min(len(all), at[0]+8<<10)])
 	}
+	log := p.Log()
 	if check != nil {
 		check(t, log)
 	}
@@ -147,18 +152,6 @@ func watched(argv, env []string) (with []string, quiet bool) {
 	return slices.Insert(with, 2, "--log-level", "trace"), true
 }
 
-// keep keeps what the program has written, now that it has ended.
-func (p *Proc) keep() {
-	p.mu.Lock()
-	p.stderr.Write(p.line)
-	p.line = nil
-	text := p.all.String()
-	p.all = bytes.Buffer{}
-	p.mu.Unlock()
-	Keep(fmt.Sprintf("stderr of %q", p.Cmd.Args), text)
-	keepFiles(p.Cmd.Args)
-}
-
 // stderr takes what the program writes to its standard error.
 type stderr struct{ p *Proc }
 
@@ -166,45 +159,45 @@ func (s stderr) Write(b []byte) (int, error) {
 	p := s.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all.Write(b)
-	before := p.stderr.Len()
-	if p.quiet {
-		p.sort(b)
-	} else {
-		p.stderr.Write(b)
-	}
-	if p.stderr.Len() > before {
-		close(p.changed)
-		p.changed = make(chan struct{})
-	}
-	return len(b), nil
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return p.stderr.Write(b)
 }
 
 // logLine is the beginning of a line of a log, with its level.
 var logLine = regexp.MustCompile(`^(?:\{.{0,60}"@level":"([a-z]+)"|\d{4}-\d\d-\d\dT\S+ \[([A-Z]+)\])`)
 
-// sort leaves out the lines of the levels that were not asked for. The lock is held.
-func (p *Proc) sort(b []byte) {
-	for line := range bytes.Lines(append(p.line, b...)) {
-		if line[len(line)-1] != '\n' {
-			p.line = bytes.Clone(line)
-			return
+// asked leaves out of a text the lines of the levels debug and trace, with the indented ones that belong to them, and the
+// beginning of a line that has not come whole yet.
+func asked(text string) string {
+	var b strings.Builder
+	skips := false
+	for line := range strings.Lines(text) {
+		if m := logLine.FindStringSubmatch(line); m != nil {
+			level := strings.ToLower(m[1] + m[2])
+			skips = level == "debug" || level == "trace"
+		} else if !strings.HasPrefix(line, "  ") {
+			skips = false
 		}
-		if m := logLine.FindSubmatch(line); m != nil {
-			level := strings.ToLower(string(m[1]) + string(m[2]))
-			p.skips = level == "debug" || level == "trace"
-		}
-		if !p.skips {
-			p.stderr.Write(line)
+		if !skips && strings.HasSuffix(line, "\n") {
+			b.WriteString(line)
 		}
 	}
-	p.line = nil
+	return b.String()
 }
 
-// Log is what the program has written to stderr so far.
+// Log is what the program has written to stderr so far, but for the levels that the test has not asked for.
 func (p *Proc) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.log()
+}
+
+// log is Log. It is called with mu held.
+func (p *Proc) log() string {
+	if p.quiet {
+		return asked(p.stderr.String())
+	}
 	return p.stderr.String()
 }
 
@@ -214,7 +207,7 @@ func (p *Proc) WaitLog(t testing.TB, re *regexp.Regexp) []string {
 	timeout := time.After(Patience)
 	for {
 		p.mu.Lock()
-		m, changed := re.FindStringSubmatch(p.stderr.String()), p.changed
+		m, changed := re.FindStringSubmatch(p.log()), p.changed
 		p.mu.Unlock()
 		if m != nil {
 			return m
