@@ -1,8 +1,15 @@
 package harness
 
 import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -103,6 +110,87 @@ func TestSearch(t *testing.T) {
 		at, length := s.in([]byte(text))
 		if got := text[max(0, at):max(0, at+length)]; got != want {
 			t.Errorf("%q: found is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestSearchEncoded: a secret is found in base64 and hexadecimal, alone and after something else, as Basic has it.
+func TestSearchEncoded(t *testing.T) {
+	t.Parallel()
+	const secret = "\xff\xfe\xfd+a/secret!16b" // 16 bytes
+	s := newSearcher([]string{secret})
+	for _, text := range []string{secret, url.QueryEscape(secret)} {
+		for _, before := range []string{"", "i", "id", "id:", "the-client:"} {
+			for _, after := range []string{"", "1", "22", "333"} {
+				whole := []byte(before + text + after)
+				for _, encoded := range []string{
+					base64.StdEncoding.EncodeToString(whole), base64.RawURLEncoding.EncodeToString(whole), hex.EncodeToString(whole), fmt.Sprintf("%X", whole),
+				} {
+					if at, _ := s.in([]byte(`{"Authorization":"Basic ` + encoded + `"}`)); at < 0 {
+						t.Errorf("%q in %q is not found as %s", text, whole, encoded)
+					}
+				}
+			}
+		}
+	}
+	if at, _ := s.in([]byte(base64.StdEncoding.EncodeToString([]byte("another secret of the same length")))); at >= 0 {
+		t.Error("something else is found")
+	}
+}
+
+// TestGivenSecrets: what is searched of all that a bridge is given in flags, variables and its configuration.
+func TestGivenSecrets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(dir, name)
+	}
+	secret := map[string]string{}
+	for _, name := range []string{"key", "bearer", "variable", "unspaced", "first", "second", "configured", "named", "client", "filed"} {
+		secret[name] = name + "-" + rand.Text()
+	}
+	write("secret", secret["filed"])
+	config := write("servers.json", fmt.Sprintf(`{"mcpServers": {"far": {"url": "http://127.0.0.1:1", "headers": {"X-Key": %q, "Authorization": "Bearer ${NAMED}"},
+		"auth": {"clientSecret": %q}}, "other": {"url": "http://127.0.0.1:1", "auth": {"clientSecretFile": "secret"}}}}`, secret["configured"], secret["client"]))
+	plain := write("plain.json", `{"mcpServers": {"near": {"command": "x"}}}`)
+	env := []string{"TOKEN=" + secret["variable"], "NAMED=" + secret["named"], "MCP_BRIDGE_TOKENS=ann " + secret["first"] + ";bob " + secret["second"]}
+	givenTo([]string{"mcp-bridge", "serve", "--header", "X-Api-Key: " + secret["key"], "--header=Authorization: Bearer " + secret["bearer"],
+		"-H", "X-Other: ${TOKEN}", "--header", "X-Unspaced:" + secret["unspaced"], "--config", config}, env)
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	for name, s := range secret {
+		if !kept.given[s] {
+			t.Errorf("the %s secret is not searched for", name)
+		}
+	}
+	for _, c := range []struct {
+		argv []string
+		want bool
+	}{
+		{[]string{"mcp-bridge", "serve", "--config", config}, true}, {[]string{"mcp-bridge", "serve", "--config=" + config}, true},
+		{[]string{"mcp-bridge", "connect", config, "far"}, true}, {[]string{"mcp-bridge", "serve", "--config", plain}, false},
+	} {
+		if _, quiet := watched(c.argv, nil); quiet != c.want {
+			t.Errorf("%q logs at the level trace: %v", c.argv, quiet)
+		}
+	}
+}
+
+// TestWrittenFiles: of a trace, the older files are searched, too, and nothing that is beside it.
+func TestWrittenFiles(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "trace")
+	for _, name := range []string{"", ".1", ".12", ".tokens", "r"} {
+		if err := os.WriteFile(file+name, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, argv := range [][]string{{"mcp-bridge", "serve", "--trace", file}, {"mcp-bridge", "record", file, "--", "x"}} {
+		if got, want := written(argv), []string{file, file + ".1", file + ".12"}; !slices.Equal(got, want) {
+			t.Errorf("%q writes %q, want %q", argv, got, want)
 		}
 	}
 }

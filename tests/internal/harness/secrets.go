@@ -3,11 +3,14 @@ package harness
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -74,6 +77,9 @@ var (
 // keptIn is the folder for what bridges have written, traces that no test has asked for among it; "": Main does not run.
 var keptIn string
 
+// credentialKeys are in configuration files with which a bridge has to do with credentials.
+var credentialKeys = regexp.MustCompile(`"(?:auth|headers|headerFile)"\s*:`)
+
 // hasCredentials reports whether a bridge has to do with credentials.
 func hasCredentials(argv, env []string) bool {
 	has := func(all []string, words ...string) bool {
@@ -81,8 +87,24 @@ func hasCredentials(argv, env []string) bool {
 			return slices.ContainsFunc(words, func(w string) bool { return strings.HasPrefix(s, w) })
 		})
 	}
+	for _, file := range configFiles(argv) {
+		if text, _ := os.ReadFile(file); credentialKeys.Match(text) {
+			return true
+		}
+	}
 	return has(env, "MCP_BRIDGE_AUTH_DIR", "MCP_BRIDGE_CLIENT_SECRET", "MCP_BRIDGE_TOKENS") ||
-		has(argv, "--auth", "--oidc-", "--introspect-", "--token-file", "--client-secret-file", "--assertion-file", "--id-token-file", "--header")
+		has(argv, "--auth", "--oidc-", "--introspect-", "--token-file", "--client-secret-file", "--assertion-file", "--id-token-file", "--header", "-H")
+}
+
+// configFiles returns the configuration files that a command line names.
+func configFiles(argv []string) []string {
+	files := flagValues(argv, []string{"--config"})
+	for _, arg := range argv {
+		if !strings.HasPrefix(arg, "-") && (strings.HasSuffix(arg, ".json") || strings.HasSuffix(arg, ".jsonc")) {
+			files = append(files, arg)
+		}
+	}
+	return files
 }
 
 // flagValues returns the values of flags in a command line.
@@ -105,22 +127,80 @@ func flagValues(argv []string, names []string) (values []string) {
 // givenTo notes the secrets that a program is given.
 func givenTo(argv, env []string) {
 	for _, file := range flagValues(argv, secretFiles) {
-		text, err := os.ReadFile(file)
-		if info, bad := os.Stat(file); err != nil || bad != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		give(words(string(text))...)
+		give(words(string(readRegular(file)))...)
 	}
-	for _, header := range flagValues(argv, []string{"--header"}) {
-		if name, value, _ := strings.Cut(header, ":"); strings.EqualFold(name, "Authorization") {
-			give(words(value)...)
+	for _, header := range flagValues(argv, []string{"--header", "-H"}) {
+		_, value, _ := strings.Cut(header, ":")
+		giveValue(value, env)
+	}
+	for _, file := range configFiles(argv) {
+		var config any
+		if json.Unmarshal(readRegular(file), &config) == nil { // others have mistakes, or comments
+			giveConfigured(config, filepath.Dir(file), env)
 		}
 	}
 	for _, v := range env {
 		if name, value, _ := strings.Cut(v, "="); slices.Contains(secretVariables, name) {
 			give(words(value)...)
+			give(words(strings.ReplaceAll(value, ";", "\n"))...) // as tokens may be separated
 		}
 	}
+}
+
+// readRegular reads a file, unless it can be read once only.
+func readRegular(file string) []byte {
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	text, _ := os.ReadFile(file)
+	return text
+}
+
+// giveValue notes a secret that may have a word before it, as in Bearer TOKEN, and variables in it.
+func giveValue(value string, env []string) {
+	value = strings.TrimSpace(expand(value, env))
+	give(append(words(value), value)...)
+}
+
+// giveConfigured notes the secrets in a part of a configuration file, which is in the folder dir.
+func giveConfigured(part any, dir string, env []string) {
+	all, _ := part.(map[string]any)
+	for key, value := range all {
+		text, isText := value.(string)
+		headers, _ := value.(map[string]any)
+		switch {
+		case key == "headers":
+			for _, header := range headers {
+				text, _ := header.(string)
+				giveValue(text, env)
+			}
+		case isText && slices.Contains([]string{"clientSecret", "idpClientSecret"}, key):
+			giveValue(text, env)
+		case isText && (key == "key" || strings.HasSuffix(key, "File") && key != "envFile"):
+			if text = expand(text, env); !filepath.IsAbs(text) {
+				text = filepath.Join(dir, text)
+			}
+			give(words(string(readRegular(text)))...)
+		default:
+			giveConfigured(value, dir, env)
+		}
+	}
+}
+
+// variable is one in the value of a header.
+var variable = regexp.MustCompile(`\$\{(?:env:)?(\w+)\}`)
+
+// expand puts the values of variables into a text: those of env, or else the tests' own.
+func expand(text string, env []string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
+		name := variable.FindStringSubmatch(found)[1]
+		for _, v := range slices.Backward(env) {
+			if n, value, _ := strings.Cut(v, "="); n == name {
+				return value
+			}
+		}
+		return os.Getenv(name)
+	})
 }
 
 // words returns what may be secrets in a text: in a file of tokens there are names and hashes, too.
@@ -130,14 +210,7 @@ func words(text string) []string {
 
 // keepFiles keeps what a program has written into files.
 func keepFiles(argv []string) {
-	files := flagValues(argv, writtenFiles)
-	if i := slices.Index(argv, "record"); i == 1 && len(argv) > 2 {
-		files = append(files, argv[2])
-	}
-	for _, file := range files {
-		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
+	for _, file := range written(argv) {
 		what := fmt.Sprintf("%s of %q", file, argv)
 		if filepath.Dir(file) == keptIn {
 			keepFile(what, file)
@@ -145,6 +218,22 @@ func keepFiles(argv []string) {
 			Keep(what, string(text))
 		}
 	}
+}
+
+// written returns the files that a program has written: also the older ones of a trace that was full, NAME.1 and so on.
+func written(argv []string) (files []string) {
+	names := flagValues(argv, writtenFiles)
+	if i := slices.Index(argv, "record"); i == 1 && len(argv) > 2 {
+		names = append(names, argv[2])
+	}
+	for _, name := range names {
+		older, _ := filepath.Glob(name + ".[0-9]*")
+		files = append(append(files, name), older...)
+	}
+	return slices.DeleteFunc(files, func(file string) bool {
+		info, err := os.Stat(file)
+		return err != nil || !info.Mode().IsRegular()
+	})
 }
 
 // A searcher has the forms in which secrets may be written, by how they begin.
@@ -156,16 +245,36 @@ type searcher struct {
 // prefix is how much of a form it is looked up by.
 const prefix = 12
 
+// forms returns how a secret may be written, also as a part of a text that is encoded as a whole, such as ID:SECRET.
+func forms(secret string) (all []string) {
+	quoted, _ := json.Marshal(secret)
+	all = []string{secret, strings.Trim(string(quoted), `"`)}
+	if parts := strings.Split(secret, "."); len(parts) == 3 { // a signed token: its header is no secret
+		all = append(all, parts[1:]...)
+	}
+	escaped := url.QueryEscape(secret)
+	if all = append(all, encoded(secret)...); escaped != secret {
+		all = append(append(all, escaped), encoded(escaped)...)
+	}
+	return all
+}
+
+// encoded returns a text in hexadecimal and base64, each of whose characters depends on the text alone.
+func encoded(text string) []string {
+	digits := hex.EncodeToString([]byte(text))
+	all := []string{digits, strings.ToUpper(digits)}
+	for skip := range min(3, len(text)) { // how many bytes of it are encoded together with what stands before it
+		whole := text[skip : len(text)-(len(text)-skip)%3]
+		all = append(all, base64.StdEncoding.EncodeToString([]byte(whole)), base64.URLEncoding.EncodeToString([]byte(whole)))
+	}
+	return all
+}
+
 func newSearcher(secrets []string) *searcher {
 	s := &searcher{by: map[string][]string{}}
 	seen := map[string]bool{}
 	for _, secret := range secrets {
-		quoted, _ := json.Marshal(secret)
-		all := []string{secret, url.QueryEscape(secret), strings.Trim(string(quoted), `"`)}
-		if parts := strings.Split(secret, "."); len(parts) == 3 { // a signed token: its header is no secret
-			all = append(all, parts[1:]...)
-		}
-		for _, form := range all {
+		for _, form := range forms(secret) {
 			if len(form) >= leastSecret && !seen[form] {
 				seen[form] = true
 				s.by[form[:prefix]] = append(s.by[form[:prefix]], form)
