@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // A said is a message of connect, as far as these tests look at it.
@@ -49,7 +50,10 @@ func (p *proc) says() (m said) {
 func wanting(t *testing.T) (server *authtest.Server, connect func(flags ...string) *proc) {
 	server = authtest.New(t)
 	server.WantRights()
-	dir := t.TempDir()
+	dir, err := os.MkdirTemp("", "mcp-bridge-wanting-")
+	bridgetest.Must(t, err)
+	// A sign-in that nobody wants any more is a process of its own, and may still write as it ends.
+	t.Cleanup(func() { harness.WaitUntil(t, "the sign-in to end", func() bool { return os.RemoveAll(dir) == nil }) })
 	env := []string{"BROWSER=" + strings.Join([]string{os.Args[0], "browse", filepath.Join(dir, "opened"), "%s"}, " "), "MCP_BRIDGE_AUTH_DIR=" + filepath.Join(dir, "auth")}
 	if status, _, stderr := runBridge(t, env, "login", server.URL); status != 0 {
 		t.Fatalf("login: status %d: %s", status, stderr)
