@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -143,11 +144,11 @@ func (t *asked) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	}
 	same := t.calls[m.ID()]
 	switch {
-	case t.byRetry[m.ID()] != nil, same != nil && same != c && (same.state != "" || c != nil):
+	case t.byRetry[m.ID()] != nil, same != nil && same != c:
 		return in, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "a request with this id is already in progress", nil).WithRelated(m.ID())
 	case c != nil:
 		return t.retried(c, m)
-	case showing && same == nil:
+	case showing:
 		t.add(m)
 	}
 	return m, reply
@@ -242,6 +243,7 @@ func (t *asked) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused 
 		c.leaving = true
 		return m, reply, nil
 	case !c.retry.IsZero():
+		c.leaving = true
 		return m.WithID(c.retry).WithRelated(c.retry), reply, nil
 	}
 	t.forgetOldestOver()
@@ -274,9 +276,7 @@ func (t *asked) sent(m jsonrpc.Message) {
 		version, _ := jsonrpc.Text(jsonrpc.Lookup(m.Result(), "protocolVersion"))
 		t.initialize, t.begun = jsonrpc.ID{}, version == era.Version2025_11_25
 	}
-	if c := t.byRetry[m.ID()]; c != nil {
-		t.forget(c)
-	} else if c := t.calls[m.ID()]; c != nil && c.leaving {
+	if c := cmp.Or(t.byRetry[m.ID()], t.calls[m.ID()]); c != nil && c.leaving {
 		t.forget(c)
 	}
 }

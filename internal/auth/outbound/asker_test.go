@@ -222,7 +222,7 @@ func TestOutcomeTooLate(t *testing.T) {
 	})
 }
 
-// While a call that was answered with a question waits for its outcome, its id and that of its retry stand for nothing else.
+// While a call waits for its outcome, its id and that of its retry stand for nothing else.
 func TestIDInUse(t *testing.T) {
 	const inUse = `{"jsonrpc":"2.0","id":ID,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
 	outcome := strings.Replace(result, `"id":1`, `"id":2`, 1)
@@ -241,6 +241,18 @@ func TestIDInUse(t *testing.T) {
 			})
 		})
 	}
+	t.Run("before the question", func(t *testing.T) {
+		talking(t, func(t *testing.T, x *talk) {
+			x.client.Says(call)
+			x.client.Says(call)
+			x.client.Gets(strings.Replace(inUse, "ID", "1", 1))
+			x.server.Gets(call)
+			x.Ask("https://h/mcp", need)
+			if m := <-x.client.Out; m.ID().String() != "1" || m.IsError() {
+				t.Errorf("asked was %s", m.Bytes())
+			}
+		})
+	})
 	t.Run("the retry has the id of another call", func(t *testing.T) {
 		talking(t, func(t *testing.T, x *talk) {
 			retry := x.asks(t, "accept")
