@@ -480,10 +480,7 @@ func TestManyOpenCalls(t *testing.T) {
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"none"}}`)))
 	recv(t, session)
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"invalid","method":5}`)))
-	c.text()
-	if open := session.calls.open.Load(); open != 0 {
-		t.Errorf("%d requests are open, want none", open)
-	}
+	c.text() // the refusal; it is settled before the next message is read
 	ask(n)
 	if open := session.calls.open.Load(); open != 1 {
 		t.Errorf("%d requests are open, want one", open)
