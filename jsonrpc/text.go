@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// nextRune decodes one character of valid string text (without the quotes) and
-// returns the rest of the text. A lone surrogate is returned as it is, so that two
-// different ones stay different.
+// nextRune decodes one character of string text (without the quotes) and returns the
+// rest of the text. A lone surrogate is returned as it is, so that two different ones stay
+// different. Text that is not valid means nothing, but does no harm: an escape that is cut
+// off stands for its own characters.
 func nextRune[T string | []byte](text T) (rune, T) {
 	if text[0] != '\\' {
 		if text[0] < utf8.RuneSelf {
@@ -16,6 +17,9 @@ func nextRune[T string | []byte](text T) (rune, T) {
 		var buf [utf8.UTFMax]byte
 		r, size := utf8.DecodeRune(buf[:copy(buf[:], text)])
 		return r, text[size:]
+	}
+	if len(text) == 1 {
+		return '\\', text[1:]
 	}
 	switch text[1] {
 	case 'b':
@@ -30,6 +34,9 @@ func nextRune[T string | []byte](text T) (rune, T) {
 		return '\t', text[2:]
 	case 'u':
 		r := unit(text)
+		if r < 0 {
+			return 'u', text[2:]
+		}
 		if utf16.IsSurrogate(r) {
 			if pair := utf16.DecodeRune(r, unit(text[6:])); pair != utf8.RuneError {
 				return pair, text[12:]

@@ -227,3 +227,15 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Text that is no valid string does no harm, wherever it is cut off.
+func TestTextInvalid(t *testing.T) {
+	const text = `a\u00e9\ud83d\ude00\n\"`
+	for end := range len(text) + 1 {
+		for _, tail := range []string{"", `\`, `\u`, `\u12`, `\uzzzz`, `\ud83d\u`} {
+			if _, ok := Text([]byte(`"` + text[:end] + tail + `"`)); !ok {
+				t.Errorf("%s%s is no text", text[:end], tail)
+			}
+		}
+	}
+}

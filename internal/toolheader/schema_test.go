@@ -79,6 +79,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"type":"object","properties":{"b":{"type":"string","x-mcp-header":"B"}}}}}`))
 	f.Add([]byte(`{"$defs":{"x-mcp-header":{"items":[{"x-mcp-header":"a"}]}},"properties":{"\ud800":{"type":"integer","x-mcp-header":"A-1"}}}`))
 	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"a":{"type":"boolean","x-mcp-header":"B"}}`))
+	f.Add([]byte(`{"properties":{"a":{"type":"boolean","x-mcp-header":"B\}`))
 	f.Fuzz(func(t *testing.T, schema []byte) {
 		params, err := Parse(schema) // whatever it is, it does no harm
 		if err != nil || !json.Valid(schema) {
