@@ -266,9 +266,9 @@ func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.callReceiveHook(&m) {
 		return nil
 	}
-	if m.Size() > budget.Free { // nothing here holds on to it but s, which untilPassed has let go of it
+	if m.Size() > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
 		s.keep(was, &m)
-		was, m = jsonrpc.Key{}, jsonrpc.Message{}
+		m = jsonrpc.Message{}
 		s.refused = s.handOn(s.untilPassed(ctx), &s.in)
 	} else if s.refused = s.handOn(ctx, &m); s.refused != nil {
 		s.keep(was, &m)
