@@ -58,7 +58,8 @@ func splicedParams(c *call, every, retry string) []byte {
 	if shape.IsObject(meta) {
 		rest = jsonrpc.Without(meta, era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeyRelatedTask)
 		if shape.IsEmpty(rest) && len(rest) != len(meta) {
-			params, meta = jsonrpc.Without(params, "_meta"), nil
+			// The space inside goes with it.
+			params, meta, rest = jsonrpc.Without(params, "_meta"), nil, []byte("{}")
 		}
 	}
 	all := "{" + every

@@ -23,6 +23,7 @@ var Objects = []string{
 	`{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}},"content":[{"type":"text"}],"structuredContent":{"a":1}}`,
 	`{"content":[],"structuredContent":[1],"ttlMs":0,"cacheScope":"private","ttlMs":1}`,
 	`{"_meta":{"io.modelcontextprotocol/serverInfo":{},"x":1},"result\u0054ype":"complete","tools":[{"name":"t","outputSchema":{"type":"array"}}]}`,
+	`{"_meta":{"io.modelcontextprotocol/logLevel":1 , "io.modelcontextprotocol/clientInfo":1 }, "a":[1, 2] }`,
 	`{"_meta":{}}`, `{}`, `{ }`, "{\"a\":\n1,\"task\":2}", `[1]`, `"x"`, `null`,
 }
 
