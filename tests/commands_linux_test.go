@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,27 +31,31 @@ type rule struct {
 // rules has the lines that run. The first one that fits a line judges it.
 var rules = []rule{
 	{`(OTEL_\w+=\S+ )?mcp-bridge serve `, serves},
-	{`mcp-bridge -- `, serves},
+	{`mcp-bridge (--port 8080 )?-- `, serves},
 	{`npx mcp-bridge serve `, serves},
 	{`go run \./cmd/mcp-bridge serve `, serves},
 	{`(?s)docker run --rm .*-p 127\.0\.0\.1:8080:8080 `, serves},
 	{`mcp-bridge replay --serve `, serves},
 	{`(AUTH=\S+ \S+ )?(AUTH=".*" )?mcp-bridge connect `, converses},
+	{`mcp-bridge http://localhost:8080/mcp`, converses},
 	{`docker run --rm -i mcp-bridge `, converses},
 	{`mkdir -m 700 auth`, prints(`^$`)},
 	{`mcp-bridge (record|replay --stdio) `, converses},
 	{`mcp-bridge replay `, prints(`\d messages sent, \d compared: no difference`)},
 	{`mcp-bridge doctor -- node `, finds(`warning C3: `)},
-	{`mcp-bridge doctor `, prints(`(?s)server +\S.*nothing wrong was found`)},
+	{`mcp-bridge doctor (https:|--bundle)`, prints(`(?s)server +\S.*nothing wrong was found|note H18: `)},
 	{`mcp-bridge trace FILE --lost`, prints(`no message was lost`)},
 	{`mcp-bridge trace FILE`, prints(`initialize`)},
+	{`mcp-bridge trace (--http )?(status|method):`, looks},
 	{`mcp-bridge trace`, watches},
 	{`mcp-bridge check-config `, prints(`.`)},
 	{`mcp-bridge (wrap|unwrap) `, prints(`.`)},
 	{`mcp-bridge login --callback - `, paste},
+	{`mcp-bridge login --no-browser `, elsewhereSigned},
+	{`mcp-bridge login --cancel `, cancels},
 	{`mcp-bridge login `, prints(`(?i)signed in`)},
 	{`mcp-bridge status`, prints(`mcp\.example\.com`)},
-	{`mcp-bridge logout `, prints(`(?i)signed out`)},
+	{`mcp-bridge logout `, prints(`(?i)signed out|nobody is signed in`)},
 	{`docker run --rm mcp-bridge version`, prints(`^mcp-bridge `)},
 	{`source <\(mcp-bridge completion bash\)`, completes},
 	{`curl -sN -o events `, follows},
@@ -81,6 +86,7 @@ var elsewhere = []struct{ line, why string }{
 	{`(brew|scoop) `, "for macOS and Windows"},
 	{`gh attestation `, "asks GitHub"},
 	{`claude mcp `, "is the command of a client"},
+	{`mcp-bridge doctor --slow `, "takes minutes; internal/doctor/remote has its tests"},
 }
 
 // TestDocumentedCommands runs what README.md, docs and contrib say to type, as it is written: the lines of a page one after the
@@ -150,15 +156,30 @@ func documents(t *testing.T) (files []string) {
 	return files
 }
 
-var lineComment = regexp.MustCompile(` +# .*$`)
+var (
+	lineComment = regexp.MustCompile(` +# .*$`)
+	inSentence  = regexp.MustCompile("`(mcp-bridge [^`]* [^`]*|mcp-bridge (?:https?:|trace|status)[^`]*)`")
+	placeholder = regexp.MustCompile(`\b(COMMAND|FILE|NAME|PID|VERSION)\b|\.\.\.`)
+)
 
-// commandsOf returns the lines in a document's blocks of sh, and those of console that begin with a $.
+// commandsOf returns the lines in a document's blocks of sh, those of console that begin with a $, and the commands in its sentences that leave
+// nothing to fill in but a URL.
 func commandsOf(t *testing.T, file string) (all []command) {
 	t.Helper()
 	lang, more := "", false
 	for i, line := range strings.Split(readDoc(t, filepath.Join("..", file)), "\n") {
 		if fence, ok := strings.CutPrefix(line, "```"); ok {
 			lang = fence
+			continue
+		}
+		if lang == "" {
+			for _, code := range inSentence.FindAllStringSubmatch(line, -1) {
+				c := command{file, i + 1, strings.ReplaceAll(code[1], "URL", "https://mcp.example.com/mcp")}
+				again := slices.ContainsFunc(all, func(other command) bool { return other.text == c.text })
+				if !again && !placeholder.MatchString(c.text) {
+					all = append(all, c)
+				}
+			}
 			continue
 		}
 		line, prompt := strings.CutPrefix(line, "$ ")

@@ -96,6 +96,7 @@ func finds(pattern string) func(*world, command) {
 // watches: the line shows what passes a client's bridge, and ends at SIGTERM.
 func watches(w *world, c command) {
 	w.t.Helper()
+	w.endJobs() // trace would ask which bridge is meant
 	if w.client == nil {
 		w.client = start(w.t, nil, "mcp-bridge", "connect", "--name", "files", "--", "mcp-bridge", "demo")
 		w.client.send(initialize("2025-06-18"))
@@ -117,20 +118,58 @@ func watches(w *world, c command) {
 	w.end(j, true)
 }
 
+// looks: the line looks at the bridges that run, and ends at SIGTERM.
+func looks(w *world, c command) {
+	w.t.Helper()
+	watches(w, command{c.file, c.line, "mcp-bridge trace"}) // there is one
+	j := w.start(c.text)
+	waitFile(w.t, j.log, func(text string) bool { return w.ended(j) || strings.Contains(text, "looking at ") })
+	w.end(j, true)
+}
+
 // paste: the line takes the address at which the browser of a sign-in has ended.
 func paste(w *world, c command) {
 	w.t.Helper()
-	login := w.start("mcp-bridge login --no-browser https://mcp.example.com/mcp")
-	authorize := regexp.MustCompile(`https://mcp\.example\.com/authorize\S*`)
-	waitFile(w.t, login.out, func(text string) bool { return authorize.MatchString(text) })
+	signIn(w, "mcp-bridge login --no-browser https://mcp.example.com/mcp", c.text)
+}
+
+// elsewhereSigned: the line signs in, when the address that it shows was opened elsewhere, and what comes of it pasted.
+func elsewhereSigned(w *world, c command) {
+	w.t.Helper()
+	signIn(w, c.text, "mcp-bridge login --callback - https://mcp.example.com/mcp")
+}
+
+func signIn(w *world, login, callback string) {
+	w.t.Helper()
+	j, authorize := showsAddress(w, login)
 	browser := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := browser.Get(authorize.FindString(harness.ReadFile(w.t, login.out)))
+	resp, err := browser.Get(authorize)
 	bridgetest.Must(w.t, err)
 	resp.Body.Close()
-	if status, out, log := w.run(c.text, resp.Header.Get("Location")+"\n"); status != 0 {
+	if status, out, log := w.run(callback, resp.Header.Get("Location")+"\n"); status != 0 {
+		w.t.Errorf("%s: status %d\n%s\n%s", callback, status, out, log)
+	}
+	w.end(j, false)
+}
+
+// showsAddress starts a sign-in, and returns the address that it shows.
+func showsAddress(w *world, login string) (j *job, address string) {
+	w.t.Helper()
+	j = w.start(login)
+	authorize := regexp.MustCompile(`https://mcp\.example\.com/authorize\S*`)
+	waitFile(w.t, j.out, func(text string) bool { return authorize.MatchString(text) })
+	return j, authorize.FindString(harness.ReadFile(w.t, j.out))
+}
+
+// cancels: the line ends a sign-in that waits.
+func cancels(w *world, c command) {
+	w.t.Helper()
+	j, _ := showsAddress(w, "mcp-bridge login --no-browser https://mcp.example.com/mcp")
+	if status, out, log := w.run(c.text, ""); status != 0 {
 		w.t.Errorf("%s: status %d\n%s\n%s", c, status, out, log)
 	}
-	w.end(login, false)
+	harness.WaitUntil(w.t, "the end of the sign-in", func() bool { return w.ended(j) })
+	w.jobs = slices.DeleteFunc(w.jobs, func(other *job) bool { return other == j })
 }
 
 // follows: the line keeps a stream open, and its first event is in the file events.

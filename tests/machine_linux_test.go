@@ -137,7 +137,7 @@ func (w *world) programs() string {
 	dir := w.t.TempDir()
 	bridgetest.Must(w.t, os.Symlink(bridgeBin, filepath.Join(dir, "mcp-bridge")))
 	for name, script := range map[string]string{
-		"uvx": "exec mcp-bridge demo", "python": "exec mcp-bridge demo", "sudo": `exec "$@"`,
+		"uvx": "exec mcp-bridge demo", "tsx": "exec mcp-bridge demo", "python": "exec mcp-bridge demo", "sudo": `exec "$@"`,
 		"npx":  `[ "$1" != mcp-bridge ] || { shift; exec mcp-bridge "$@"; }; exec mcp-bridge demo`,
 		"node": `echo Server running on stdio; exec mcp-bridge demo`,
 		"go": `case "$1 $2" in
@@ -214,15 +214,13 @@ mcp-bridge record FILE -- mcp-bridge demo`)
 // hosts serves the hosts of the examples over TLS: an identity provider, and one with an MCP server, which may want a sign-in.
 func (w *world) hosts(signIn bool) {
 	w.ids = &issuer{authtest.IssuerAt(w.t, "https://id.example.com")}
-	var server http.Handler = authtest.At("https://mcp.example.com")
-	if !signIn {
-		env := []string{"XDG_RUNTIME_DIR=" + w.t.TempDir()} // it is elsewhere: trace does not find it
-		demo := start(w.t, env, bridgeBin, "serve", "--demo", "--listen", demoAddress)
-		demo.waitLog(regexp.MustCompile("listening"))
-		server = &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: demoAddress})
-		}}
-	}
+	env := []string{"XDG_RUNTIME_DIR=" + w.t.TempDir()} // it is elsewhere: trace does not find it
+	demo := start(w.t, env, bridgeBin, "serve", "--demo", "--listen", demoAddress)
+	demo.waitLog(regexp.MustCompile("listening"))
+	open := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: demoAddress})
+	}}
+	protected := authtest.At("https://mcp.example.com")
 	dir := w.t.TempDir()
 	w.ca.issue(w.t, dir, "hosts", "mcp.example.com", "example.com", "id.example.com")
 	cert, err := tls.LoadX509KeyPair(dir+"/hosts.pem", dir+"/hosts.key")
@@ -234,7 +232,11 @@ func (w *world) hosts(signIn bool) {
 			w.ids.ServeHTTP(rw, r)
 			return
 		}
-		server.ServeHTTP(rw, r)
+		if signIn && r.URL.Path != "/sse" && r.URL.Path != "/message" {
+			protected.ServeHTTP(rw, r)
+			return
+		}
+		open.ServeHTTP(rw, r)
 	})}
 	go s.Serve(l)
 	w.t.Cleanup(func() { s.Close() })

@@ -25,9 +25,38 @@ type snippet struct {
 	Headers        map[string]string
 }
 
-var jsonBlock = regexp.MustCompile("(?s)\\n```json\\n(.*?)```")
+var (
+	jsonBlock = regexp.MustCompile("(?s)\\n```json\\n(.*?)```")
+	tomlBlock = regexp.MustCompile("(?s)\\n```toml\\n(.*?)```")
+	tomlTable = regexp.MustCompile(`(?m)^\[mcp_servers\.(\w+)\]\n((?:.+\n)*)`)
+	tomlEntry = regexp.MustCompile(`(?m)^(\w+) = (.*)$`)
+	tomlPair  = regexp.MustCompile(`(\w+) = (".*?")`)
+)
 
-// snippetsOf returns the entries of a document's JSON that start the bridge, or reach it at its usual address.
+// tomlSnippets returns the entries of a document's TOML, whose values are those of JSON but for tables: { A = "b" }.
+func tomlSnippets(t *testing.T, file string) (all []snippet) {
+	t.Helper()
+	for _, block := range tomlBlock.FindAllStringSubmatch(readDoc(t, filepath.Join("..", file)), -1) {
+		for _, table := range tomlTable.FindAllStringSubmatch(block[1], -1) {
+			var members []string
+			for _, entry := range tomlEntry.FindAllStringSubmatch(table[2], -1) {
+				value := entry[2]
+				if strings.HasPrefix(value, "{") {
+					value = tomlPair.ReplaceAllString(value, `"$1": $2`)
+				}
+				members = append(members, `"`+entry[1]+`": `+value)
+			}
+			s := snippet{name: table[1], file: file}
+			bridgetest.Must(t, json.Unmarshal([]byte("{"+strings.Join(members, ",")+"}"), &s))
+			if s.Command == "mcp-bridge" || strings.HasPrefix(s.URL, "http://127.0.0.1:8080/") {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// snippetsOf returns the entries of a document's JSON and TOML that start the bridge, or reach it at its usual address.
 func snippetsOf(t *testing.T, file string) (all []snippet) {
 	t.Helper()
 	for _, block := range jsonBlock.FindAllStringSubmatch(readDoc(t, filepath.Join("..", file)), -1) {
@@ -49,7 +78,7 @@ func snippetsOf(t *testing.T, file string) (all []snippet) {
 			}
 		}
 	}
-	return all
+	return append(all, tomlSnippets(t, file)...)
 }
 
 // judge does with an entry what its client does. At 127.0.0.1:8080 is a demo.
