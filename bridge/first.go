@@ -24,7 +24,7 @@ func AwaitFirst(h Handler, d time.Duration) Handler {
 func awaitFirst(ctx context.Context, client Conn, d time.Duration) (silent bool, err error) {
 	first, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	used := admission.Unused(ctx)
+	used := admission.MarkUnused(ctx)
 	_, err = First(first, client)
 	used()
 	if first.Err() != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {

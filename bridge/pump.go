@@ -179,7 +179,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
 	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, p.ctx, p
 	p.toClient.all, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
-	unwatch, watched := admission.InUse(parent, p.toServer.inProgress)
+	unwatch, watched := admission.ReportUse(parent, p.toServer.inProgress)
 	if watched {
 		p.toServer.watch()
 	}

@@ -52,7 +52,7 @@ func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
 
 // refuseAll answers a client in place of a server that is not there.
 func refuseAll(ctx context.Context, client Conn, why error) {
-	defer admission.Unused(ctx)()
+	defer admission.MarkUnused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	_ = client.Receive(ctx, &refusingSink{client: client, why: why, stop: stop})

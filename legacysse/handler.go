@@ -163,7 +163,7 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 		h.mu.Lock()
 		delete(h.sessions, s.id)
 		h.mu.Unlock()
-		slot.Gone()
+		slot.ClientGone()
 	}
 	h.mu.Lock()
 	h.sessions[s.id] = s

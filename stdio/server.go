@@ -181,7 +181,7 @@ func (s *SocketServer) take(nc net.Conn) {
 			return
 		}
 		s.serve(slot, conn)
-		slot.Gone()
+		slot.ClientGone()
 		conn.Close(nil)
 		slot.Release()
 	})
@@ -260,7 +260,7 @@ func howEnded(ctx context.Context, err error) (text string, failed bool) {
 
 // awaitFirst waits for the first message of a client, which the next Receive begins with.
 func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
-	defer admission.Unused(ctx)()
+	defer admission.MarkUnused(ctx)()
 	ctx, cancel := context.WithTimeout(ctx, firstWait)
 	defer cancel()
 	_, err := bridge.First(ctx, conn)

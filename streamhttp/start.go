@@ -35,7 +35,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 		h.mu.Lock()
 		delete(h.sessions, s.id)
 		h.mu.Unlock()
-		slot.Gone()
+		slot.ClientGone()
 	}
 	h.mu.Lock()
 	h.sessions[s.id] = s
@@ -51,7 +51,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	defer slot.Release()
 	defer context.AfterFunc(principal, func() { s.end("there is no token any more for who has opened the session") })()
 	ctx := slot.Context()
-	stop, _ := admission.InUse(ctx, s.inUse)
+	stop, _ := admission.ReportUse(ctx, s.inUse)
 	defer stop()
 	s.origin.How = func(err error) (string, bool) { return s.endText(ctx, err) }
 	h.ended(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))

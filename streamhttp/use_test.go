@@ -19,7 +19,7 @@ import (
 // ended for others.
 func TestServerAloneIsInUse(t *testing.T) {
 	h := streamhttp.NewHandler(bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		defer admission.Unused(ctx)() // as far as it knows
+		defer admission.MarkUnused(ctx)() // as far as it knows
 		for {
 			m, err := bridgetest.Recv(ctx, client)
 			if err != nil {

@@ -22,7 +22,7 @@ func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
 			_ = r.Deliver(r.Context(), in)
 		}
 	}
-	return fault(conn.Receive(r.Context(), r.Deliverer()), r.opts.Where)
+	return fault(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Where)
 }
 
 // fromServer enters a message of the server into the ledger, and returns it as the client
@@ -39,7 +39,7 @@ func (r *renewer) fromServer(l *link, m jsonrpc.Message) (in, reply jsonrpc.Mess
 }
 
 // replay tells a new connection what the client has told the old one (LE5). It is a
-// remoteconn.NewSession.
+// remoteconn.ReplacementSession.
 type replay struct {
 	r         *renewer
 	conn      bridge.Conn
@@ -56,14 +56,14 @@ func (p *replay) run() *httpdial.Fault {
 	return f
 }
 
-// Opened implements remoteconn.NewSession.
+// Opened implements remoteconn.ReplacementSession.
 func (p *replay) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
 	if p.r.opts.TellRenewed {
 		p.changed = changed
 	}
 }
 
-// Tell implements remoteconn.NewSession.
+// Tell implements remoteconn.ReplacementSession.
 func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	if err := p.conn.Send(ctx, m); err != nil {
 		return p.fault(ctx, err)
@@ -71,7 +71,7 @@ func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	return nil
 }
 
-// Ask implements remoteconn.NewSession. Pings are answered meanwhile, all else waits for
+// Ask implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
 // the client.
 func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	if p.brokenWhy != nil {

@@ -123,7 +123,7 @@ func (r *renewer) sendOver(ctx context.Context, e entry) error {
 // Close implements bridge.Conn. What was sent is delivered before, what is in
 // progress gets no answer.
 func (r *renewer) Close(error) error {
-	r.Shut(r.clean)
+	r.Shutdown(r.clean)
 	return nil
 }
 

@@ -26,7 +26,7 @@ type call struct{ msg jsonrpc.Message }
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 
 // Own reports whether it is the bridge's own. Those do not get into the ledger.
-func (c *call) Own() bool { return false }
+func (c *call) IsOwn() bool { return false }
 
 // Removed is called when nobody waits for the response any more.
 func (c *call) Removed() {}
@@ -94,7 +94,7 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 	e := entry{link: r.st.link, msg: m}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		if f, err := r.ledger.Refuses(m, 0, true); f != nil || err != nil {
+		if f, err := r.ledger.RefusalOf(m, 0, true); f != nil || err != nil {
 			return entry{fault: f, err: err}
 		}
 		if m.Method() == "initialize" {
@@ -110,7 +110,7 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 			}
 			e.link.told = true
 		}
-		if target := r.ledger.Cancels(m); target != nil { // its response is not wanted any more (J12)
+		if target := r.ledger.CancelledCall(m); target != nil { // its response is not wanted any more (J12)
 			r.ledger.Remove(target)
 		}
 	case jsonrpc.Response:
@@ -136,7 +136,7 @@ func (r *renewer) enterNow(m jsonrpc.Message) (l *link, c *call) {
 	}
 	switch m.Kind() {
 	case jsonrpc.Request:
-		if f, err := r.ledger.Refuses(m, 0, true); f != nil || err != nil || m.Method() == "initialize" {
+		if f, err := r.ledger.RefusalOf(m, 0, true); f != nil || err != nil || m.Method() == "initialize" {
 			return nil, nil
 		}
 		c = &call{m}
@@ -166,7 +166,7 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 		r.opts.Logger.Info("connected", "url", r.opts.Where)
 		return
 	}
-	if !r.ledger.Remember(call.msg) {
+	if !r.ledger.RememberSession(call.msg) {
 		r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }

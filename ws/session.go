@@ -41,7 +41,7 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 		maxFirst: maxFirst,
 		pace:     h.opts.BodyTimeout,
 		crowded:  h.logCrowded,
-		ended:    slot.Gone,
+		ended:    slot.ClientGone,
 	})
 	return s
 }

@@ -26,9 +26,9 @@ func PublicReason(err error) string {
 	return say.ErrBusy.Error()
 }
 
-// placeWait is how long a client waits for a place in a Control, if its party has
+// placeTimeout is how long a client waits for a place in a Control, if its party has
 // less than an equal part of them. Others are refused at once.
-const placeWait = 10 * time.Second
+const placeTimeout = 10 * time.Second
 
 // Control receives the clients of a listening transport: it gives them places,
 // counts them, by party, and at the end waits until they have left. Any number
@@ -54,8 +54,8 @@ type Control struct {
 // the Control.
 func New(max int, admit Admit) *Control {
 	l := &Control{admit: admit}
-	l.present = limiter.New(limiter.Options{Max: max, Wait: placeWait})
-	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeWait})
+	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
+	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeTimeout})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
@@ -96,13 +96,13 @@ func (l *Control) acquire(ctx context.Context, now bool) (*Slot, error) {
 	defer context.AfterFunc(l.ctx, cancel)()
 	var err error
 	if now {
-		err = g.take(ctx)
+		err = g.acquireAll(ctx)
 	}
 	if err == nil {
-		if err = g.takeOwn(ctx); err == nil {
+		if err = g.acquireControlPlaces(ctx); err == nil {
 			return g, nil
 		}
-		g.giveBack()
+		g.releaseAdmitPlace()
 	}
 	if l.ctx.Err() != nil {
 		err = say.ErrClosing
@@ -131,9 +131,9 @@ type Slot struct {
 	cancel              context.CancelCauseFunc
 	present, unreleased *limiter.Place
 
-	mu    sync.Mutex
-	leave func()              // gives back what Admit gave; nil: it has not
-	uses  map[*usage]struct{} // by what serves it
+	mu           sync.Mutex
+	releaseAdmit func()              // gives back what Admit gave; nil: it has not
+	uses         map[*usage]struct{} // by what serves it
 }
 
 // usage is how whoever serves a Slot tells whether it is busy, and since when.
@@ -141,8 +141,8 @@ type usage struct {
 	inProgress func() (busy bool, since time.Time)
 }
 
-// takeOwn takes the Control's own places.
-func (g *Slot) takeOwn(ctx context.Context) error {
+// acquireControlPlaces takes the Control's own places.
+func (g *Slot) acquireControlPlaces(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
 	if g.unreleased, err = g.control.unreleased.Acquire(ctx, party, nil); err == nil {
@@ -160,10 +160,10 @@ func (g *Slot) takeOwn(ctx context.Context) error {
 	return err
 }
 
-// take asks Admit, unless it has given a place already.
-func (g *Slot) take(ctx context.Context) error {
+// acquireAll asks Admit, unless it has given a place already.
+func (g *Slot) acquireAll(ctx context.Context) error {
 	g.mu.Lock()
-	has := g.leave != nil
+	has := g.releaseAdmit != nil
 	g.mu.Unlock()
 	if has || g.control.admit == nil {
 		return nil
@@ -180,15 +180,15 @@ func (g *Slot) take(ctx context.Context) error {
 		return err
 	}
 	g.mu.Lock()
-	g.leave = sync.OnceFunc(leave)
+	g.releaseAdmit = sync.OnceFunc(leave)
 	g.mu.Unlock()
 	return nil
 }
 
-func (g *Slot) giveBack() {
+func (g *Slot) releaseAdmitPlace() {
 	g.mu.Lock()
-	leave := g.leave
-	g.leave = nil
+	leave := g.releaseAdmit
+	g.releaseAdmit = nil
 	g.mu.Unlock()
 	if leave != nil {
 		leave()
@@ -199,9 +199,9 @@ func (g *Slot) giveBack() {
 // bridge.ErrReclaimed then) or the Control is closed. It is the one for Handler.ServeConn.
 func (g *Slot) Context() context.Context { return g.ctx }
 
-// Gone says that the client's session has ended, although its Handler may
+// ClientGone says that the client's session has ended, although its Handler may
 // still run. It may be called more than once, by any goroutine.
-func (g *Slot) Gone() {
+func (g *Slot) ClientGone() {
 	g.cancel(nil)
 	g.present.Release()
 }
@@ -209,8 +209,8 @@ func (g *Slot) Gone() {
 // Release says that the Handler has returned, or will not be called. It is
 // called once, and gives back what Admit gave; the client is gone.
 func (g *Slot) Release() {
-	g.Gone()
-	g.giveBack()
+	g.ClientGone()
+	g.releaseAdmitPlace()
 	g.unreleased.Release()
 	g.control.wg.Done()
 }
@@ -245,10 +245,10 @@ func (g *Slot) Reclaim() bool {
 	return true
 }
 
-// InUse says what somebody who serves the Slot of ctx has in progress, and since
+// ReportUse says what somebody who serves the Slot of ctx has in progress, and since
 // when it is quiet if that is nothing, until stop is called. inProgress must not
 // wait. It reports whether there is a Slot. A session is in use if one says so.
-func InUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
+func ReportUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
 	g, ok := HolderOf(ctx).(*Slot)
 	if !ok {
 		return func() {}, false
@@ -267,11 +267,11 @@ func InUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) 
 	}, true
 }
 
-// Unused says that who serves the client of ctx has nothing in progress for it,
+// MarkUnused says that who serves the client of ctx has nothing in progress for it,
 // from now until stop is called: its place may be given to another. A Pump says
 // by itself what it has in progress.
-func Unused(ctx context.Context) (stop func()) {
+func MarkUnused(ctx context.Context) (stop func()) {
 	since := time.Now()
-	stop, _ = InUse(ctx, func() (bool, time.Time) { return false, since })
+	stop, _ = ReportUse(ctx, func() (bool, time.Time) { return false, since })
 	return stop
 }

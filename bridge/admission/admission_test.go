@@ -40,16 +40,16 @@ func TestPlaces(t *testing.T) {
 	if one.Context().Err() != nil {
 		t.Error("a client that is there is gone")
 	}
-	one.Gone()
-	one.Gone() // it counts once
+	one.ClientGone()
+	one.ClientGone() // it counts once
 	sessions(1)
 	if one.Context().Err() == nil || two.Context().Err() != nil {
 		t.Error("not the client that is gone is gone")
 	}
 	three := acquire(nil)
-	three.Gone()
+	three.ClientGone()
 	four := acquire(nil)
-	four.Gone()
+	four.ClientGone()
 	acquire(admission.ErrTooMany) // the servers of four clients are still there
 	one.Release()
 	five := acquire(nil)
@@ -79,7 +79,7 @@ func TestClose(t *testing.T) {
 			t.Error("somebody was not told")
 		}
 		one.Release()
-		two.Gone()
+		two.ClientGone()
 		if synctest.Wait(); closed {
 			t.Error("Close has not waited")
 		}
@@ -254,7 +254,7 @@ func TestReclaims(t *testing.T) {
 			return g
 		}
 		unknown, silent, busy := acquire("ann"), acquire("ann"), acquire("ann")
-		defer admission.Unused(silent.Context())()
+		defer admission.MarkUnused(silent.Context())()
 		client, server := bridge.Pipe()
 		from, to := bridge.Pipe()
 		ended := make(chan error, 1)

@@ -55,7 +55,7 @@ func HolderOf(ctx context.Context) Holder {
 // own. The error is Admit's.
 func TakePlace(ctx context.Context) error {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		return g.take(ctx)
+		return g.acquireAll(ctx)
 	}
 	return nil
 }
@@ -64,6 +64,6 @@ func TakePlace(ctx context.Context) error {
 // from: a Handler does it that needs it no more. The Slot stays.
 func ReleasePlace(ctx context.Context) {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		g.giveBack()
+		g.releaseAdmitPlace()
 	}
 }

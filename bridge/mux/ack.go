@@ -10,16 +10,16 @@ import (
 // This file sees to it that nobody waits without a word for a subscription that
 // the server does not acknowledge (MI21).
 
-// ackWait is how long a server may take to acknowledge a subscription. It may
+// ackTimeout is how long a server may take to acknowledge a subscription. It may
 // have to be started or initialized for it, or be busy with something else.
-const ackWait = time.Minute
+const ackTimeout = time.Minute
 
 var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
 // awaitAck says that a subscription is about to be sent. It is called with mu held.
 func (s *server) awaitAck(call *call) {
-	call.listen.due = time.Now().Add(ackWait)
-	s.acks.AtLatest(call.listen.due)
+	call.listen.ackDeadline = time.Now().Add(ackTimeout)
+	s.ackTimer.AtLatest(call.listen.ackDeadline)
 }
 
 // giveUpListens cancels the subscriptions whose acknowledgement is overdue. One
@@ -37,20 +37,20 @@ func (s *server) giveUpListens() {
 	var overdue []*call
 	for _, call := range x.ledger.calls {
 		switch {
-		case call.listen == nil || !s.mayKnow(call) || call.listen.due.IsZero():
-		case !call.listen.due.After(now):
+		case call.listen == nil || !s.mayHave(call) || call.listen.ackDeadline.IsZero():
+		case !call.listen.ackDeadline.After(now):
 			overdue = append(overdue, call)
-		case next.IsZero() || call.listen.due.Before(next):
-			next = call.listen.due
+		case next.IsZero() || call.listen.ackDeadline.Before(next):
+			next = call.listen.ackDeadline
 		}
 	}
 	for _, call := range overdue {
-		s.cancel(call.number, notAcknowledgedReason, nil, nil)
-		if call.listen.honoured != nil {
+		s.cancel(call.serverID, notAcknowledgedReason, nil, nil)
+		if call.listen.acknowledged != nil {
 			s.relistenLater(call)
 		} else {
 			x.finish(call, refusal(call, era.NotAcknowledged, say.TimedOut))
 		}
 	}
-	s.acks.Set(next)
+	s.ackTimer.Set(next)
 }

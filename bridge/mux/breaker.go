@@ -12,54 +12,54 @@ const (
 	// waited for.
 	tripAfter = 5
 
-	// stable is how long a server must have lived for its end to be no failure,
+	// stableAfter is how long a server must have lived for its end to be no failure,
 	// and how long failures are remembered that nobody has asked about since.
-	stable = time.Minute
+	stableAfter = time.Minute
 )
 
 // breaker says when a server that has failed may be tried again (ST9).
 type breaker struct {
-	first, most time.Duration // between attempts
-	failures    int           // in a row
-	due         time.Time     // of the next attempt
-	brief       int           // servers in a row that have done their work and soon ended
+	minBackoff, maxBackoff time.Duration // between attempts
+	failures               int           // in a row
+	nextAttempt            time.Time     // of the next attempt
+	briefRuns              int           // servers in a row that have done their work and soon ended
 }
 
 // failed says that there was no server to be had, or that it has ended soon.
 func (b *breaker) failed(now time.Time) {
-	if b.failures > 0 && now.Sub(b.due) > stable {
+	if b.failures > 0 && now.Sub(b.nextAttempt) > stableAfter {
 		b.failures = 0
 	}
 	b.failures++
-	wait := b.first
-	for i := 1; i < b.failures && wait < b.most; i++ {
+	wait := b.minBackoff
+	for i := 1; i < b.failures && wait < b.maxBackoff; i++ {
 		wait *= 2
 	}
-	wait = min(wait, b.most)
-	b.due = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
+	wait = min(wait, b.maxBackoff)
+	b.nextAttempt = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
 // ended says that a server has ended after it lived for so long.
 func (b *breaker) ended(now time.Time, lived time.Duration) {
-	if lived < stable {
+	if lived < stableAfter {
 		b.failed(now)
 		return
 	}
-	b.failures, b.brief, b.due = 0, 0, now
+	b.failures, b.briefRuns, b.nextAttempt = 0, 0, now
 }
 
-// done says that a server has ended which had done its work: that is no failure,
+// finishedWork says that a server has ended which had done its work: that is no failure,
 // however short it was, and calls may start the next one at once. It returns how
 // long those wait that have no work for it: else each server would be started
 // because the last one has ended.
-func (b *breaker) done(now time.Time, lived time.Duration) (idle time.Duration) {
-	b.failures, b.due = 0, now
-	if lived >= stable {
-		b.brief = 0
+func (b *breaker) finishedWork(now time.Time, lived time.Duration) (idle time.Duration) {
+	b.failures, b.nextAttempt = 0, now
+	if lived >= stableAfter {
+		b.briefRuns = 0
 		return 0
 	}
-	idle = min(b.first<<min(b.brief, 16), b.most)
-	b.brief++
+	idle = min(b.minBackoff<<min(b.briefRuns, 16), b.maxBackoff)
+	b.briefRuns++
 	return idle
 }
 
@@ -77,5 +77,5 @@ func IsOrderly(err error) bool {
 
 // isOpen reports whether calls are to be refused at once.
 func (b *breaker) isOpen(now time.Time) bool {
-	return b.failures >= tripAfter && now.Before(b.due)
+	return b.failures >= tripAfter && now.Before(b.nextAttempt)
 }

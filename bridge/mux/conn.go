@@ -31,7 +31,7 @@ type conn struct {
 	mu    sync.Mutex
 	err   error         // why the Conn has ended
 	done  chan struct{} // closed when err is set; nil: nobody has asked for it
-	waits *waits        // nil: inbox was never half full
+	waits *roomWait     // nil: inbox was never half full
 }
 
 var errNoMessage = errors.New("bridge: send of an invalid message")
@@ -57,7 +57,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
 			return nil
 		}
-		if name := ambiguous(m); name != "" {
+		if name := ambiguityOf(m); name != "" {
 			c.mux.drop(m, `a key differs from "`+name+`" by upper and lower case only`)
 			return nil
 		}
@@ -70,9 +70,9 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (c *conn) newCall(m jsonrpc.Message) *call {
-	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), level: -1}
+	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), logLevel: -1}
 	if level := logLevel(m); level != nil {
-		call.level = max(era.LogRank(level), 0) // the server says if it is none
+		call.logLevel = max(era.LogRank(level), 0) // the server says if it is none
 	}
 	switch m.Method() {
 	case say.Listen:
@@ -95,7 +95,7 @@ func logLevel(m jsonrpc.Message) (level []byte) {
 // request sends a request to the server.
 func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	id := m.ID()
-	if name := ambiguous(m); name != "" {
+	if name := ambiguityOf(m); name != "" {
 		text := `a key of the message differs from "` + name + `" by upper and lower case only`
 		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
 		return nil
@@ -109,7 +109,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 		}
 		call.listen.listenRequest = kept
 	}
-	no, err := c.open(call)
+	no, err := c.tryEnter(call)
 	if no.Kind() != jsonrpc.Invalid {
 		c.push(call, no)
 		return nil
@@ -123,7 +123,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn. It does something for requests only, and while there is a
 // server.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Request || ambiguous(m) != "" || m.Method() == say.Listen {
+	if m.Kind() != jsonrpc.Request || ambiguityOf(m) != "" || m.Method() == say.Listen {
 		return false
 	}
 	call := c.newCall(m)
@@ -146,17 +146,17 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if call.over { // the server has ended, and it is answered
+	if call.ended { // the server has ended, and it is answered
 		return true
 	}
 	x.ledger.remove(call)
 	return false
 }
 
-// ambiguous returns the key of the envelope that another key of m is equal to
+// ambiguityOf returns the key of the envelope that another key of m is equal to
 // but for upper and lower case, "" if there is none. A server that takes the
 // one for the other would answer another client's request, or cancel it.
-func ambiguous(m jsonrpc.Message) string {
+func ambiguityOf(m jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
 	}
@@ -174,8 +174,8 @@ func ambiguous(m jsonrpc.Message) string {
 	return ""
 }
 
-// open enters a call into the ledger, or returns the error to answer it with.
-func (c *conn) open(call *call) (no jsonrpc.Message, err error) {
+// tryEnter enters a call into the ledger, or returns the error to answer it with.
+func (c *conn) tryEnter(call *call) (no jsonrpc.Message, err error) {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
 	return c.enter(call)
@@ -199,7 +199,7 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 	case x.ledger.isFull(c, x.opts.MaxCalls):
 		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
 	case x.serverState.server == nil && x.serverState.breaker.isOpen(time.Now()):
-		wait := time.Until(x.serverState.breaker.due).Round(time.Second)
+		wait := time.Until(x.serverState.breaker.nextAttempt).Round(time.Second)
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.serverState.breaker.failures, wait)
 		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil
 	}
@@ -258,9 +258,9 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.inbox.Receive(ctx, sink)
 }
 
-// endAfter ends the Conn for the reason err once its client has read what it has got.
+// endWhenDelivered ends the Conn for the reason err once its client has read what it has got.
 // The Mux must remove the Conn (removeConn) then.
-func (c *conn) endAfter(err error) { c.inbox.End(err) }
+func (c *conn) endWhenDelivered(err error) { c.inbox.End(err) }
 
 // doneChan returns what is closed when the Conn has ended.
 func (c *conn) doneChan() <-chan struct{} {

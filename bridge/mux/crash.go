@@ -16,7 +16,7 @@ import (
 func (s *server) users() []string {
 	users := make(map[string]bool)
 	for _, call := range s.mux.ledger.calls {
-		if s.mayKnow(call) && call.listen == nil {
+		if s.mayHave(call) && call.listen == nil {
 			users[call.conn.principal] = true
 		}
 	}
@@ -26,9 +26,9 @@ func (s *server) users() []string {
 	return slices.Sorted(maps.Keys(users))
 }
 
-// leftBy notes that a request in progress is one no more. It is called with mu held.
-func (s *server) leftBy(call *call) {
-	if s.mayKnow(call) && call.listen == nil {
+// noteLastUser notes that a request in progress is one no more. It is called with mu held.
+func (s *server) noteLastUser(call *call) {
+	if s.mayHave(call) && call.listen == nil {
 		s.hadRequests, s.lastUser = true, call.conn.principal
 	}
 }
@@ -38,7 +38,7 @@ func (s *server) leftBy(call *call) {
 func (x *Mux) endConnsOf(principals []string, err error) {
 	for c := range x.conns {
 		if slices.Contains(principals, c.principal) {
-			c.endAfter(&endOfServer{err})
+			c.endWhenDelivered(&endOfServer{err})
 			x.removeConn(c)
 		}
 	}

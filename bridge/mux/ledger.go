@@ -9,11 +9,11 @@ import (
 
 // call is one request in progress.
 type call struct {
-	conn   *conn
-	id     jsonrpc.ID // as its client knows it
-	number int64      // its id at the server; under Mux.mu, and so is what is below listen
-	token  jsonrpc.ID // of progress, as its client knows it; zero: none
-	level  int        // rank of the log messages that it asked for; negative: none
+	conn     *conn
+	id       jsonrpc.ID // as its client knows it
+	serverID int64      // its id at the server; under Mux.mu, and so is what is below listen
+	token    jsonrpc.ID // of progress, as its client knows it; zero: none
+	logLevel int        // rank of the log messages that it asked for; negative: none
 	// isDiscover: it is server/discover, which is not cancelled: there are servers
 	// that take the cancellation, as their second message, for the beginning of a
 	// legacy session. Its answer reaches nobody.
@@ -22,61 +22,61 @@ type call struct {
 
 	server  *server // which has it, or is about to get it; nil: it waits for one
 	written bool    // the server may know of it
-	over    bool    // answered or cancelled
+	ended   bool    // answered or cancelled
 
 	cancelled atomic.Bool // nothing more about it reaches its client
 }
 
 // ledger is the requests in progress; under Mux.mu.
 type ledger struct {
-	calls   map[int64]*call // by their ids at the server
-	listens int             // how many of calls are subscriptions
-	shares  map[string]int  // of calls, by principal; none for anybody
-	lastID  int64
+	calls            map[int64]*call // by their ids at the server
+	listens          int             // how many of calls are subscriptions
+	callsByPrincipal map[string]int  // of calls, by principal; none for anybody
+	lastID           int64
 
-	quiet    time.Time // until then log messages may be about what was cancelled,
-	quietFor *conn     // by this client; nil: by several
+	quietUntil time.Time // until then log messages may be about what was cancelled,
+	quietFor   *conn     // by this client; nil: by several
 }
 
 // enter enters a new call.
 func (l *ledger) enter(call *call) {
 	c := call.conn
 	c.calls.add(call)
-	l.number(call)
+	l.assignServerID(call)
 	if c.principal != "" {
-		l.shares[c.principal]++
+		l.callsByPrincipal[c.principal]++
 	}
 	if call.listen != nil {
 		l.listens++
 	}
 }
 
-// number gives a call an id at the server, which has not been used before (J2): also one
+// assignServerID gives a call an id at the server, which has not been used before (J2): also one
 // that the server is sent again.
-func (l *ledger) number(call *call) {
-	delete(l.calls, call.number)
+func (l *ledger) assignServerID(call *call) {
+	delete(l.calls, call.serverID)
 	l.lastID++
-	call.number = l.lastID
-	l.calls[call.number] = call
+	call.serverID = l.lastID
+	l.calls[call.serverID] = call
 }
 
 // remove takes a call out.
 func (l *ledger) remove(call *call) {
-	delete(l.calls, call.number)
+	delete(l.calls, call.serverID)
 	if call.listen != nil {
 		l.listens--
 	}
 	if call.server != nil {
-		call.server.leftBy(call)
+		call.server.noteLastUser(call)
 	}
 	c := call.conn
 	c.calls.remove(call)
 	if c.principal != "" {
-		if l.shares[c.principal]--; l.shares[c.principal] == 0 {
-			delete(l.shares, c.principal)
+		if l.callsByPrincipal[c.principal]--; l.callsByPrincipal[c.principal] == 0 {
+			delete(l.callsByPrincipal, c.principal)
 		}
 	}
-	call.over = true
+	call.ended = true
 }
 
 // requests returns how many calls there are, without subscriptions.
@@ -87,7 +87,7 @@ func (l *ledger) requests() int { return len(l.calls) - l.listens }
 func (l *ledger) isFull(c *conn, most int) bool {
 	share := c.calls.len()
 	if c.principal != "" {
-		share = l.shares[c.principal]
+		share = l.callsByPrincipal[c.principal]
 	}
 	return most > 0 && share >= most-len(l.calls)
 }
@@ -103,9 +103,9 @@ func (l *ledger) othersHaveCalls(c *conn) bool {
 	return others > 0
 }
 
-// quietTime is how long after the cancellation of a call a log message may
+// quietAfterCancel is how long after the cancellation of a call a log message may
 // still be about it.
-const quietTime = 5 * time.Second
+const quietAfterCancel = 5 * time.Second
 
 // noteCancelled notes that a call is cancelled which the server may know of.
 func (l *ledger) noteCancelled(call *call) {
@@ -113,16 +113,16 @@ func (l *ledger) noteCancelled(call *call) {
 		return
 	}
 	now := time.Now()
-	if now.Before(l.quiet) && !call.conn.samePrincipal(l.quietFor) {
+	if now.Before(l.quietUntil) && !call.conn.samePrincipal(l.quietFor) {
 		l.quietFor = nil
 	} else {
 		l.quietFor = call.conn
 	}
-	l.quiet = now.Add(quietTime)
+	l.quietUntil = now.Add(quietAfterCancel)
 }
 
 // isQuiet reports whether a log message that names no call may be about one that others than
 // c have cancelled.
 func (l *ledger) isQuiet(c *conn) bool {
-	return !time.Now().After(l.quiet) && !c.samePrincipal(l.quietFor)
+	return !time.Now().After(l.quietUntil) && !c.samePrincipal(l.quietFor)
 }

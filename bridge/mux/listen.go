@@ -9,13 +9,13 @@ import (
 // This file keeps subscriptions open at a server that lives, but to which each
 // has a connection of its own, as over HTTP: that may break alone (C.2).
 
-// steady is how long a subscription must have lasted to be opened again soon.
-const steady = 5 * time.Second
+// steadyListen is how long a subscription must have lasted to be opened again soon.
+const steadyListen = 5 * time.Second
 
-// isLoss reports whether an error says that a subscription was lost on the way
+// saysServerLost reports whether an error says that a subscription was lost on the way
 // to the server, or that this is out of reach: it is what our own clients, and
 // other bridges, say then (C.7).
-func isLoss(m jsonrpc.Message) bool {
+func saysServerLost(m jsonrpc.Message) bool {
 	if !m.IsError() {
 		return false
 	}
@@ -35,13 +35,13 @@ func isLoss(m jsonrpc.Message) bool {
 func (s *server) relistenLater(call *call) {
 	x := s.mux
 	l := call.listen
-	if !l.acked.IsZero() && time.Since(l.acked) > steady {
+	if !l.ackedAt.IsZero() && time.Since(l.ackedAt) > steadyListen {
 		l.tries = 0
 	}
-	l.acked, l.due = time.Time{}, time.Time{}
+	l.ackedAt, l.ackDeadline = time.Time{}, time.Time{}
 	wait := min(x.opts.Backoff<<min(l.tries, 16), x.opts.MaxBackoff)
 	l.tries++
-	x.ledger.number(call)
+	x.ledger.assignServerID(call)
 	l.reopening, call.written = true, false
 	s.lateListens = append(s.lateListens, lateListen{call, time.Now().Add(wait)})
 	signal(s.lateAdded)
@@ -49,8 +49,8 @@ func (s *server) relistenLater(call *call) {
 
 // lateListen is a subscription that is to be sent again.
 type lateListen struct {
-	call *call
-	due  time.Time
+	call   *call
+	sendAt time.Time
 }
 
 // nextListen returns when the first of late is due; zero: there is none.
@@ -59,8 +59,8 @@ func (s *server) nextListen() time.Time {
 	defer s.mux.mu.Unlock()
 	var first time.Time
 	for _, l := range s.lateListens {
-		if first.IsZero() || l.due.Before(first) {
-			first = l.due
+		if first.IsZero() || l.sendAt.Before(first) {
+			first = l.sendAt
 		}
 	}
 	return first
@@ -74,8 +74,8 @@ func (s *server) sendListens() {
 	rest := s.lateListens[:0]
 	for _, l := range s.lateListens {
 		switch {
-		case l.call.over || l.call.server != s:
-		case l.due.After(now):
+		case l.call.ended || l.call.server != s:
+		case l.sendAt.After(now):
 			rest = append(rest, l)
 		default:
 			due = append(due, l.call)

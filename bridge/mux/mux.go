@@ -17,10 +17,10 @@
 //
 // # Lock order
 //
-// One goroutine takes the locks in this order: the turn of a client's Inbox, server.turn,
+// One goroutine takes the locks in this order: the turn of a client's Inbox, server.writing,
 // Mux.mu, conn.mu, the Inbox's own. The first two are turns more than locks: whoever
 // receives for a client, or writes to the server, has them. Others try to take them and go on
-// without; only the Mux's writer waits for server.turn. None of the others is held while
+// without; only the Mux's writer waits for server.writing. None of the others is held while
 // anybody waits, or while messages are reported (report.Mutex).
 package mux
 
@@ -39,10 +39,10 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultUnread      = 100_000 // a burst of small ones is read faster than any client can
-	DefaultUnreadBytes = 16 << 20
-	DefaultBackoff     = 500 * time.Millisecond
-	DefaultMaxBackoff  = 30 * time.Second
+	DefaultMaxUnread      = 100_000 // a burst of small ones is read faster than any client can
+	DefaultMaxUnreadBytes = 16 << 20
+	DefaultBackoff        = 500 * time.Millisecond
+	DefaultMaxBackoff     = 30 * time.Second
 )
 
 // maxCalls is how many requests of one client may wait for an answer (D.2).
@@ -55,11 +55,11 @@ type Options struct {
 	// one goroutine at a time, and not again before that Conn is closed.
 	Dialer bridge.Dialer
 
-	// Unread is how many messages a client may leave unread, and UnreadBytes how
+	// MaxUnread is how many messages a client may leave unread, and MaxUnreadBytes how
 	// many bytes, before its Conn is ended; one message always fits.
-	// 0 means DefaultUnread and DefaultUnreadBytes.
-	Unread      int
-	UnreadBytes int
+	// 0 means DefaultMaxUnread and DefaultMaxUnreadBytes.
+	MaxUnread      int
+	MaxUnreadBytes int
 
 	// MaxCalls is how many requests may be in progress at the server, open
 	// subscriptions among them. No client gets more of them than are left for
@@ -82,19 +82,19 @@ type Options struct {
 	// it should not. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	// Crashed is told that the server has ended, other than by its own choice after it
+	// OnCrash is told that the server has ended, other than by its own choice after it
 	// has answered (IsOrderly), and who had requests in progress there: principals,
 	// "" for all who have not authenticated; or, if nobody had, whose request was the
 	// last, if there was any. Those that it returns are to share the server no more: their Conns end once
 	// they have read what they are owed, and then this end is no failure, so that the
 	// others have the next server at once. It is called by one goroutine at a time,
 	// with no lock held; nil is fine, and returns nobody.
-	Crashed func(principals []string) (part []string)
+	OnCrash func(principals []string) (part []string)
 
-	// Restarting is told that there is no server any more, or could not be
+	// OnRestart is told that there is no server any more, or could not be
 	// had, why, and after what time another may be tried, if anybody wants one
 	// then. It is called by one goroutine at a time; nil is fine.
-	Restarting func(err error, wait time.Duration)
+	OnRestart func(err error, wait time.Duration)
 }
 
 // Mux makes one server that speaks 2026-07-28 look like many: it is a Dialer
@@ -111,41 +111,41 @@ type Options struct {
 // subscriptions are opened again at the next one without their clients' doing;
 // these are told that all they watch may have changed (ST9).
 type Mux struct {
-	opts   Options
-	prefix string // of progress tokens: no client can guess those of another
+	opts        Options
+	tokenPrefix string // of progress tokens: no client can guess those of another
 
 	ctx    context.Context // done when the Mux is closed
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // keep
-	wake   chan struct{}  // holds one element when keep has to look again
+	wg     sync.WaitGroup // keepConnected
+	wake   chan struct{}  // holds one element when keepConnected has to look again
 
-	mu          report.Mutex
-	closed      bool
-	closeErr    error // of the last server
-	keepRunning bool  // keep runs
-	conns       map[*conn]struct{}
-	idle        time.Time // since when there is no Conn
-	ledger      ledger
-	serverState serverState
+	mu                report.Mutex
+	closed            bool
+	closeErr          error // of the last server
+	keepConnectedRuns bool  // keepConnected runs
+	conns             map[*conn]struct{}
+	idleSince         time.Time // since when there is no Conn
+	ledger            ledger
+	serverState       serverState
 }
 
 // serverState is what a Mux knows of having a server; under Mux.mu.
 type serverState struct {
-	server  *server       // nil: none is up
-	waiting int           // Sends that wait for one
-	failed  int           // how often there was none to be had
-	changed chan struct{} // closed, and replaced, when server or failed has changed
-	breaker breaker
-	pause   time.Time // before which subscriptions alone are no reason to dial
+	server             *server       // nil: none is up
+	waitingSends       int           // Sends that wait for one
+	failures           int           // how often there was none to be had
+	changed            chan struct{} // closed, and replaced, when server or failed has changed
+	breaker            breaker
+	noListenDialBefore time.Time // before which subscriptions alone are no reason to dial
 }
 
 // New returns a Mux. It starts nothing.
 func New(o Options) *Mux {
-	if o.Unread <= 0 {
-		o.Unread = DefaultUnread
+	if o.MaxUnread <= 0 {
+		o.MaxUnread = DefaultMaxUnread
 	}
-	if o.UnreadBytes <= 0 {
-		o.UnreadBytes = DefaultUnreadBytes
+	if o.MaxUnreadBytes <= 0 {
+		o.MaxUnreadBytes = DefaultMaxUnreadBytes
 	}
 	if o.Backoff <= 0 {
 		o.Backoff = DefaultBackoff
@@ -154,10 +154,10 @@ func New(o Options) *Mux {
 		o.MaxBackoff = max(DefaultMaxBackoff, o.Backoff)
 	}
 	x := &Mux{
-		opts: o, prefix: rand.Text()[:12] + "-", idle: time.Now(),
+		opts: o, tokenPrefix: rand.Text()[:12] + "-", idleSince: time.Now(),
 		wake: make(chan struct{}, 1), conns: make(map[*conn]struct{}),
-		ledger:      ledger{calls: make(map[int64]*call), shares: make(map[string]int)},
-		serverState: serverState{changed: make(chan struct{}), breaker: breaker{first: o.Backoff, most: o.MaxBackoff}},
+		ledger:      ledger{calls: make(map[int64]*call), callsByPrincipal: make(map[string]int)},
+		serverState: serverState{changed: make(chan struct{}), breaker: breaker{minBackoff: o.Backoff, maxBackoff: o.MaxBackoff}},
 	}
 	x.mu.Dropped = o.Dropped
 	x.ctx, x.cancel = context.WithCancel(context.Background())
@@ -197,7 +197,7 @@ func (x *Mux) Load() Load {
 	defer x.mu.Unlock()
 	l := Load{Conns: len(x.conns), Calls: x.ledger.requests(), Listens: x.ledger.listens}
 	if l.Conns == 0 {
-		l.IdleSince = x.idle
+		l.IdleSince = x.idleSince
 	}
 	return l
 }
@@ -221,7 +221,7 @@ func (x *Mux) Close() error {
 	}
 	x.cancel()
 	if server != nil {
-		_ = server.conn.Close(nil) // its error is keep's
+		_ = server.conn.Close(nil) // its error is that of keepConnected
 	}
 	x.wg.Wait()
 	x.mu.Lock()
@@ -238,7 +238,7 @@ func (x *Mux) forget(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 		return
 	}
 	x.ledger.noteCancelled(call)
-	call.server.cancel(call.number, reason, meta, mark)
+	call.server.cancel(call.serverID, reason, meta, mark)
 }
 
 // finish takes a call out of the ledger and hands its client the last that there
@@ -275,7 +275,7 @@ func (x *Mux) removeConn(c *conn) {
 	}
 	delete(x.conns, c)
 	if len(x.conns) == 0 {
-		x.idle = time.Now()
+		x.idleSince = time.Now()
 	}
 }
 

@@ -79,7 +79,7 @@ func newMux(t *testing.T, o mux.Options) *muxed {
 		defer x.mu.Unlock()
 		x.dropped = append(x.dropped, reason)
 	}
-	o.Restarting = func(_ error, wait time.Duration) {
+	o.OnRestart = func(_ error, wait time.Duration) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.waits = append(x.waits, wait)
@@ -581,10 +581,10 @@ func TestMuxSlowClient(t *testing.T) {
 		fits  int
 		bytes int
 	}{
-		{"count", mux.Options{Unread: 10}, 10, 0},
+		{"count", mux.Options{MaxUnread: 10}, 10, 0},
 		{"default", mux.Options{}, 16, 1<<20 - 200},
-		{"bytes", mux.Options{UnreadBytes: 1000}, 2, 300},
-		{"one always fits", mux.Options{UnreadBytes: 1000}, 1, 10_000},
+		{"bytes", mux.Options{MaxUnreadBytes: 1000}, 2, 300},
+		{"one always fits", mux.Options{MaxUnreadBytes: 1000}, 1, 10_000},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			x := newMux(t, c.opts)
@@ -619,7 +619,7 @@ func TestMuxBurst(t *testing.T) {
 	progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
 	for name, pause := range map[string]time.Duration{"reads": 100 * time.Microsecond, "dawdles": time.Millisecond} {
 		bubble(t, name, func(t *testing.T) {
-			x := newMux(t, mux.Options{Unread: 1000})
+			x := newMux(t, mux.Options{MaxUnread: 1000})
 			a := x.dial()
 			a.says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":1}}}`)
 			x.up()
@@ -661,7 +661,7 @@ func TestMuxLargeBehindSmall(t *testing.T) {
 		"answer":       `{"jsonrpc":"2.0","id":1,"result":{"progressToken":%s,"message":"%s"}}`,
 	} {
 		bubble(t, name, func(t *testing.T) {
-			x := newMux(t, mux.Options{UnreadBytes: 1000})
+			x := newMux(t, mux.Options{MaxUnreadBytes: 1000})
 			a, token := x.progressing()
 			x.serverSays(progressOf, token, 1)
 			x.serverSays(large, token, strings.Repeat("x", 950))
@@ -680,7 +680,7 @@ func TestMuxLargeBehindSmall(t *testing.T) {
 // D.2: but one that reads a little now and then holds nobody up for long.
 func TestMuxLargeBehindMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newMux(t, mux.Options{UnreadBytes: 100_000})
+		x := newMux(t, mux.Options{MaxUnreadBytes: 100_000})
 		a, token := x.progressing()
 		const n = 350
 		for i := range n {
@@ -763,7 +763,7 @@ func TestMuxSlowClientOfPump(t *testing.T) {
 		"translated": func(c bridge.Conn) bridge.Conn { return translate.Wrap(c, passing{}, nil) },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			x := newMux(t, mux.Options{Unread: 50})
+			x := newMux(t, mux.Options{MaxUnread: 50})
 			conn := wrap(x.dial().Conn)
 			client := bridgetest.NewPeer(t, 0) // which takes nothing
 			done := make(chan error)

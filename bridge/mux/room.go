@@ -12,16 +12,16 @@ import (
 
 const (
 	// A client whose inbox is full is waited for if it reads anything within
-	// roomFirst, and then as long as it reads so much in each roomWait: nobody
+	// firstReadWindow, and then as long as it reads so much in each readWindow: nobody
 	// else notices much of that.
-	roomFirst    = 50 * time.Millisecond
-	roomWait     = 250 * time.Millisecond
-	roomMessages = 1000
-	roomBytes    = 1 << 20
+	firstReadWindow    = 50 * time.Millisecond
+	readWindow         = 250 * time.Millisecond
+	enoughReadMessages = 1000
+	enoughReadBytes    = 1 << 20
 
-	// roomMost is for how long in a row others with calls in progress have to wait
+	// maxTotalWait is for how long in a row others with calls in progress have to wait
 	// with it. Time in which it is not waited for counts back.
-	roomMost = 5 * time.Second
+	maxTotalWait = 5 * time.Second
 )
 
 // hasReadEnough reports whether a client that has read so much has read what it has to in
@@ -30,12 +30,12 @@ func hasReadEnough(read bridge.Load, stalled bool) bool {
 	if stalled {
 		return read != bridge.Load{}
 	}
-	return read.Messages >= roomMessages || read.Bytes >= roomBytes
+	return read.Messages >= enoughReadMessages || read.Bytes >= enoughReadBytes
 }
 
-// waits are for those who wait for room in one client's inbox: one at a time, for
+// roomWait is for those who wait for room in one client's inbox: one at a time, for
 // each measures what the client reads meanwhile. Most clients never need them.
-type waits struct {
+type roomWait struct {
 	turn chan struct{} // holds one element while somebody waits
 	free chan struct{} // holds one element when there may be room again
 
@@ -70,7 +70,7 @@ func (c *conn) putLast(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.inbox.Waiting()
-	if c.err == nil && (waiting.Messages >= o.Unread+2*maxCalls || waiting.Messages > 0 && waiting.Bytes > 2*o.UnreadBytes) {
+	if c.err == nil && (waiting.Messages >= o.MaxUnread+2*maxCalls || waiting.Messages > 0 && waiting.Bytes > 2*o.MaxUnreadBytes) {
 		return false
 	}
 	c.enqueue(call, m, waiting)
@@ -94,27 +94,27 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 // isFull reports whether an inbox in which so much waits has no room for so many bytes.
 func (c *conn) isFull(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
-	return waiting.Messages >= o.Unread || waiting.Messages > 0 && waiting.Bytes+size > o.UnreadBytes
+	return waiting.Messages >= o.MaxUnread || waiting.Messages > 0 && waiting.Bytes+size > o.MaxUnreadBytes
 }
 
 // isHalfFull reports whether an inbox in which so much waits is half full.
 func (c *conn) isHalfFull(waiting bridge.Load) bool {
 	o := &c.mux.opts
-	return waiting.Messages > o.Unread/2 || waiting.Bytes > o.UnreadBytes/2
+	return waiting.Messages > o.MaxUnread/2 || waiting.Bytes > o.MaxUnreadBytes/2
 }
 
 // watchRoom makes free tell when the inbox is half empty, and a message of so many
 // bytes fits as well. It is called with c.mu held.
 func (c *conn) watchRoom(want int) {
 	if c.waits == nil {
-		c.waits = &waits{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
+		c.waits = &roomWait{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
 	}
 	w, o := c.waits, &c.mux.opts
 	if !c.inbox.IsNotifying() { // what was waited with before fits by now
 		w.wantedSize, w.readBefore = 0, c.inbox.Taken()
 	}
 	w.wantedSize = max(w.wantedSize, want)
-	c.inbox.NotifyBelow(bridge.Load{Messages: o.Unread / 2, Bytes: min(o.UnreadBytes/2, o.UnreadBytes-w.wantedSize)}, w.free)
+	c.inbox.NotifyBelow(bridge.Load{Messages: o.MaxUnread / 2, Bytes: min(o.MaxUnreadBytes/2, o.MaxUnreadBytes-w.wantedSize)}, w.free)
 }
 
 // lacksRoom reports whether there is no room for a message; then free will tell
@@ -156,11 +156,11 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	began := time.Now()
 	rest := began.Sub(w.last) // since somebody was waiting
 	w.spent = max(0, w.spent-rest)
-	stalled := c.progressed() == bridge.Load{} && rest > roomWait
-	window := time.NewTimer(roomWait)
+	stalled := c.progressed() == bridge.Load{} && rest > readWindow
+	window := time.NewTimer(readWindow)
 	defer window.Stop()
 	if stalled {
-		window.Reset(roomFirst)
+		window.Reset(firstReadWindow)
 	}
 	for c.lacksRoom(m) {
 		look := false
@@ -177,20 +177,20 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 		}
 		began, w.last = now, now
 		switch {
-		case w.spent >= roomMost:
+		case w.spent >= maxTotalWait:
 			return bridge.ErrSlow
 		case look && !hasReadEnough(c.progressed(), stalled):
 			return bridge.ErrSlow
 		case look:
 			stalled = false
-			window.Reset(roomWait)
+			window.Reset(readWindow)
 		}
 	}
 	return c.ended()
 }
 
 // waiting returns what those have in common who wait for room, after lacksRoom.
-func (c *conn) waiting() *waits {
+func (c *conn) waiting() *roomWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.waits

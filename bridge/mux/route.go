@@ -16,11 +16,11 @@ import (
 // subscription is what a Mux remembers of an open subscription.
 type subscription struct {
 	listenRequest jsonrpc.Message // what has to be said to open it again (era.KeptListen)
-	honoured      []byte          // what the server has agreed to; nil: it has not answered yet
+	acknowledged  []byte          // what the server has agreed to; nil: it has not answered yet
 	reopening     bool            // a server that had it has ended
 	tries         int             // how often it was sent again in a row, to a server that lives
-	acked         time.Time       // when the server has acknowledged it; zero: it has not since it was sent
-	due           time.Time       // when it is given up without; zero: it is not waited for
+	ackedAt       time.Time       // when the server has acknowledged it; zero: it has not since it was sent
+	ackDeadline   time.Time       // when it is given up without; zero: it is not waited for
 }
 
 // Send hands one message of the server to whom it is for. It waits for nobody, but as
@@ -50,13 +50,13 @@ func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	x.mu.Lock()
-	call := s.call(m.ID())
+	call := s.callOf(m.ID())
 	switch {
 	case call == nil: // J12
 		x.mu.Unlock()
 		x.drop(m, "answers no request that is in progress")
 		return true
-	case call.listen != nil && call.listen.honoured != nil && isLoss(m):
+	case call.listen != nil && call.listen.acknowledged != nil && saysServerLost(m):
 		s.relistenLater(call)
 		x.mu.Unlock()
 		return true
@@ -66,7 +66,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	}
 	switch {
 	case m.IsError():
-		s.failed = s.failed || isLoss(m)
+		s.answeredByLoss = s.answeredByLoss || saysServerLost(m)
 	case !s.answered && call.listen == nil && !call.isDiscover:
 		s.answered = !asksForInput(m)
 	}
@@ -82,7 +82,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		}
 		x.mu.Lock()
 	}
-	gone := call.over
+	gone := call.ended
 	switch {
 	case gone:
 	case ends: // ST13
@@ -109,26 +109,26 @@ func asksForInput(m jsonrpc.Message) bool {
 	return kind == "input_required"
 }
 
-// call returns the call that the server knows by id; nil: there is none, or the
+// callOf returns the call that the server knows by id; nil: there is none, or the
 // server has guessed the id of one that it has not got. It is called with mu held.
-func (s *server) call(id jsonrpc.ID) *call {
-	n, ok := number(id)
+func (s *server) callOf(id jsonrpc.ID) *call {
+	n, ok := serverIDNumber(id)
 	if !ok {
 		return nil
 	}
 	call := s.mux.ledger.calls[n]
-	if call == nil || !s.mayKnow(call) {
+	if call == nil || !s.mayHave(call) {
 		return nil
 	}
 	return call
 }
 
-// mayKnow reports whether the server may know of a call. It is called with mu held.
-func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
+// mayHave reports whether the server may know of a call. It is called with mu held.
+func (s *server) mayHave(call *call) bool { return call.server == s && call.written }
 
-// number returns the integer that an id is, which the server may have decoded
+// serverIDNumber returns the integer that an id is, which the server may have decoded
 // and encoded.
-func number(id jsonrpc.ID) (int64, bool) {
+func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	text := id.String()
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, true
@@ -139,7 +139,7 @@ func number(id jsonrpc.ID) (int64, bool) {
 
 // token returns the progress token of the call with this number, at the server.
 func (x *Mux) token(number int64) jsonrpc.ID {
-	return jsonrpc.StringID(x.prefix + strconv.FormatInt(number, 10))
+	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(number, 10))
 }
 
 // route hands a notification to the one client that it is about.
@@ -159,9 +159,9 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x.mu.Lock()
 	var call *call
 	if id, named := m.During(); named {
-		call = s.call(id)
+		call = s.callOf(id)
 	} else if log {
-		call = s.logging()
+		call = s.onlyLoggingCall()
 	}
 	x.mu.Unlock()
 	switch {
@@ -172,13 +172,13 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	case log && !call.wantsLog(m):
 		x.drop(m, "a log message that its request has not asked for")
 	default:
-		return call.hand(m, mayWait)
+		return call.deliver(m, mayWait)
 	}
 	return true
 }
 
-// hand hands the client of a call a message about it.
-func (call *call) hand(m jsonrpc.Message, mayWait bool) (taken bool) {
+// deliver hands the client of a call a message about it.
+func (call *call) deliver(m jsonrpc.Message, mayWait bool) (taken bool) {
 	m = m.WithRelated(call.id)
 	if !mayWait {
 		return call.conn.tryPush(call, m)
@@ -190,7 +190,7 @@ func (call *call) hand(m jsonrpc.Message, mayWait bool) (taken bool) {
 // wantsLog reports whether a call has asked for a log message (MI18).
 func (call *call) wantsLog(m jsonrpc.Message) bool {
 	rank := era.LogRank(m.Lookup("params", "level"))
-	return call.level >= 0 && (rank < 0 || rank >= call.level)
+	return call.logLevel >= 0 && (rank < 0 || rank >= call.logLevel)
 }
 
 // isStray reports whether m came in the course of another request than call: what
@@ -198,26 +198,26 @@ func (call *call) wantsLog(m jsonrpc.Message) bool {
 // mu held.
 func (s *server) isStray(m jsonrpc.Message, call *call) bool {
 	id, named := m.During()
-	return named && s.call(id) != call
+	return named && s.callOf(id) != call
 }
 
-// logging returns the call that a log message is about when nothing tells: the
+// onlyLoggingCall returns the call that a log message is about when nothing tells: the
 // only one that the server has, if that has asked for log messages. Those that
 // have not count, for the server may log all the same; open subscriptions do
 // not, for no log message is about one. It is called with mu held.
-func (s *server) logging() *call {
+func (s *server) onlyLoggingCall() *call {
 	x := s.mux
 	var only *call
 	for _, call := range x.ledger.calls {
 		switch {
-		case !s.mayKnow(call) || call.listen != nil:
+		case !s.mayHave(call) || call.listen != nil:
 			continue
 		case only != nil:
 			return nil
 		}
 		only = call
 	}
-	if only == nil || only.level < 0 || x.ledger.isQuiet(only.conn) {
+	if only == nil || only.logLevel < 0 || x.ledger.isQuiet(only.conn) {
 		return nil
 	}
 	return only
@@ -227,12 +227,12 @@ func (s *server) logging() *call {
 func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	text := m.ProgressToken().String()
-	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.prefix)
+	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.tokenPrefix)
 	var call *call
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.ledger.calls[n]
-		if call != nil && (!s.mayKnow(call) || call.token.IsZero() || s.isStray(m, call)) {
+		if call != nil && (!s.mayHave(call) || call.token.IsZero() || s.isStray(m, call)) {
 			call = nil
 		}
 		x.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 		x.drop(m, "progress of no request that is in progress")
 		return true
 	}
-	return call.hand(m.WithProgressToken(call.token), mayWait)
+	return call.deliver(m.WithProgressToken(call.token), mayWait)
 }
 
 // cancelListen ends a subscription that the server has torn down, in the way
@@ -249,7 +249,7 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 func (s *server) cancelListen(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
-	call := s.call(m.CancelledID())
+	call := s.callOf(m.CancelledID())
 	ours := call != nil && call.listen != nil && !s.isStray(m, call)
 	if ours {
 		result, _ := say.ListenEnd(call.id)
@@ -270,15 +270,15 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken
 	}
 	var known []byte // of a subscription that its client has open already
 	x.mu.Lock()
-	call := s.call(id)
+	call := s.callOf(id)
 	if call != nil && (call.listen == nil || s.isStray(m, call)) {
 		call = nil
 	}
 	if call != nil && acknowledged {
-		known = call.listen.honoured
-		call.listen.acked, call.listen.due = time.Now(), time.Time{}
+		known = call.listen.acknowledged
+		call.listen.ackedAt, call.listen.ackDeadline = time.Now(), time.Time{}
 		if known == nil {
-			call.listen.honoured = bytes.Clone(m.Lookup("params", "notifications"))
+			call.listen.acknowledged = bytes.Clone(m.Lookup("params", "notifications"))
 		}
 	}
 	x.mu.Unlock()
@@ -286,11 +286,11 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken
 	case call == nil:
 		x.drop(m, "belongs to no subscription that is open")
 	case known != nil:
-		call.refresh(known)
+		call.announceChanges(known)
 	case !call.listen.asksFor(m.Method()):
 		x.drop(m, "its subscription has not asked for it")
 	default:
-		return call.hand(say.WithSubscription(m, call.id), mayWait)
+		return call.deliver(say.WithSubscription(m, call.id), mayWait)
 	}
 	return true
 }
@@ -317,9 +317,9 @@ func (l *subscription) asksFor(method string) bool {
 	return string(l.listenRequest.Lookup("params", "notifications", key)) == "true"
 }
 
-// refresh tells a client that all it has subscribed to may have changed: its
+// announceChanges tells a client that all it has subscribed to may have changed: its
 // server is another one (ST9).
-func (call *call) refresh(honoured []byte) {
+func (call *call) announceChanges(honoured []byte) {
 	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
 	say := func(method, params string) {
 		call.conn.push(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))

@@ -39,9 +39,9 @@ const maxAnswers = 1000
 // they could not say anything to it (ST10).
 func (s *server) refuse(m jsonrpc.Message) {
 	s.mux.mu.Lock()
-	full := s.answers >= maxAnswers
+	full := s.ownAnswers >= maxAnswers
 	if !full {
-		s.answers++
+		s.ownAnswers++
 		s.queueOwn(era.AnswerTo(m))
 	}
 	s.mux.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
 	s.mux.mu.Lock()
-	s.flushed = bye
+	s.ownWritten = bye
 	s.mux.mu.Unlock()
 	signal(s.ownAdded)
 	t := time.NewTimer(say.MaxWait)
@@ -70,13 +70,13 @@ func (s *server) awaitCancellations() {
 	}
 }
 
-// saidAll is for awaitCancellations. The writer calls it.
-func (s *server) saidAll() {
+// drain is for awaitCancellations. The writer calls it.
+func (s *server) drain() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if s.flushed != nil && len(s.ownMessages) == 0 {
-		close(s.flushed)
-		s.flushed = nil
+	if s.ownWritten != nil && len(s.ownMessages) == 0 {
+		close(s.ownWritten)
+		s.ownWritten = nil
 	}
 }
 
@@ -84,6 +84,6 @@ func (s *server) takeOwn() []jsonrpc.Message {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	all := s.ownMessages
-	s.ownMessages, s.answers = nil, 0
+	s.ownMessages, s.ownAnswers = nil, 0
 	return all
 }

@@ -71,11 +71,11 @@ type outItem struct {
 // writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing
 // waits to be written, and the server takes it at once.
 func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
-	if m.Size() > mostDirect || s.queued.Load() > 0 || !s.turn.TryLock() {
+	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writing.TryLock() {
 		return false
 	}
-	defer s.turn.Unlock()
-	m, ok := s.named(call, m)
+	defer s.writing.Unlock()
+	m, ok := s.withServerIDs(call, m)
 	if !ok || s.conn.TrySend(m) {
 		return true
 	}
@@ -92,7 +92,7 @@ func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 // giveUp ends a Send whose ctx is done; the error says that no answer will
 // come. It is called with mu held.
 func (x *Mux) giveUp(ctx context.Context, call *call) error {
-	if call != nil && call.over {
+	if call != nil && call.ended {
 		return nil // answered at the same time
 	}
 	if call != nil {
@@ -107,30 +107,30 @@ func (x *Mux) giveUp(ctx context.Context, call *call) error {
 func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	failed := x.serverState.failed
+	failed := x.serverState.failures
 	if x.serverState.server == nil {
-		x.serverState.waiting++
+		x.serverState.waitingSends++
 		defer func() {
-			if x.serverState.failed == failed {
-				x.serverState.waiting--
+			if x.serverState.failures == failed {
+				x.serverState.waitingSends--
 			}
 		}()
 	}
 	for {
 		switch {
-		case call != nil && call.over, c.removed:
+		case call != nil && call.ended, c.removed:
 			return nil, c.ended()
 		case x.serverState.server != nil:
 			if call != nil {
 				call.server = x.serverState.server
 			}
 			return x.serverState.server, nil
-		case call == nil && (x.serverState.failed != failed || x.serverState.breaker.isOpen(time.Now())):
+		case call == nil && (x.serverState.failures != failed || x.serverState.breaker.isOpen(time.Now())):
 			return nil, nil
 		}
-		if !x.keepRunning {
-			x.keepRunning = true
-			x.wg.Go(x.keep)
+		if !x.keepConnectedRuns {
+			x.keepConnectedRuns = true
+			x.wg.Go(x.keepConnected)
 		}
 		signal(x.wake)
 		changed := x.serverState.changed

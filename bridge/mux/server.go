@@ -15,23 +15,23 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outBuffer is how many messages wait for the server to take them, before
+// outQueueLength is how many messages wait for the server to take them, before
 // those who send them do, in turn.
-const outBuffer = 16
+const outQueueLength = 16
 
-// mostDirect is the size, in bytes, of messages that may be written without the
+// maxDirectSize is the size, in bytes, of messages that may be written without the
 // writer. Larger ones no server is sure to take at once.
-const mostDirect = 4 << 10
+const maxDirectSize = 4 << 10
 
 // server is one server of a Mux, while it lives. Two goroutines serve it:
-// keep reads, and write writes. A client itself writes only what the server takes
+// keepConnected reads, and write writes. A client itself writes only what the server takes
 // at once: it could not leave in the middle of a message without cutting it off
 // for all.
 type server struct {
-	mux  *Mux
-	conn bridge.Conn
-	turn sync.Mutex // held while somebody writes
-	out  chan outItem
+	mux     *Mux
+	conn    bridge.Conn
+	writing sync.Mutex // held while somebody writes
+	out     chan outItem
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued  atomic.Int64
@@ -40,34 +40,34 @@ type server struct {
 	relistenFirst []*call           // subscriptions that it gets first
 	ownAdded      chan struct{}     // holds one element when there is something in own
 	ownMessages   []jsonrpc.Message // cancellations, and answers to what the server asks
-	answers       int               // how many of own are answers
-	broken        error             // why nothing can be written; under mux.mu, and so are ownMessages and answers
+	ownAnswers    int               // how many of own are answers
+	writeErr      error             // why nothing can be written; under mux.mu, and so are ownMessages and answers
 
 	unsent []unsent // of the writer
 
-	flushed chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
+	ownWritten chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
 
 	lateAdded   chan struct{} // holds one element when there is something new in late
 	lateListens []lateListen  // under mux.mu
 
-	answered bool // it has answered a call, with a result; under mux.mu
-	failed   bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
+	answered       bool // it has answered a call, with a result; under mux.mu
+	answeredByLoss bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
 
 	hadRequests bool   // it has had requests; under mux.mu, and so is lastUser
 	lastUser    string // the principal whose request was the last to be over
 
-	acks lazytimer.Timer // calls giveUpListens
+	ackTimer lazytimer.Timer // calls giveUpListens
 }
 
 // unsent is a request that the server did not take.
 type unsent struct {
-	call *call
-	err  error
-	due  time.Time // when its client is told, unless the server ends before
+	call         *call
+	err          error
+	tellClientAt time.Time // when its client is told, unless the server ends before
 }
 
-// keep keeps a server up while anybody wants one, until the Mux is closed.
-func (x *Mux) keep() {
+// keepConnected keeps a server up while anybody wants one, until the Mux is closed.
+func (x *Mux) keepConnected() {
 	for x.awaitWanted() {
 		conn, err := x.opts.Dialer.Dial(x.ctx)
 		if err != nil {
@@ -83,10 +83,10 @@ func (x *Mux) keep() {
 func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
-		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.due), x.serverState.waiting > 0
+		closed, wait, wanted := x.closed, time.Until(x.serverState.breaker.nextAttempt), x.serverState.waitingSends > 0
 		if !wanted && x.ledger.listens > 0 {
 			wanted = true
-			wait = max(wait, time.Until(x.serverState.pause))
+			wait = max(wait, time.Until(x.serverState.noListenDialBefore))
 		}
 		x.mu.Unlock()
 		var due <-chan time.Time
@@ -115,19 +115,19 @@ func (x *Mux) unavailable(err error) {
 	}
 	now := time.Now()
 	if errors.Is(err, bridge.ErrBusy) {
-		x.serverState.pause = now.Add(x.opts.Backoff)
+		x.serverState.noListenDialBefore = now.Add(x.opts.Backoff)
 	} else {
 		x.serverState.breaker.failed(now)
 	}
-	wait := x.serverState.breaker.due.Sub(now)
-	x.serverState.failed++
-	x.serverState.waiting = 0 // all of them return
+	wait := x.serverState.breaker.nextAttempt.Sub(now)
+	x.serverState.failures++
+	x.serverState.waitingSends = 0 // all of them return
 	text, data := say.Unavailable(err)
 	x.fail(nil, text, data)
 	x.notify()
 	x.mu.Unlock()
-	if x.opts.Restarting != nil {
-		x.opts.Restarting(err, max(wait, 0))
+	if x.opts.OnRestart != nil {
+		x.opts.OnRestart(err, max(wait, 0))
 	}
 }
 
@@ -159,19 +159,19 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 // serve reads a server until it ends, and sees to it that whoever waits for it
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
-	s := &server{mux: x, conn: conn, out: make(chan outItem, outBuffer),
+	s := &server{mux: x, conn: conn, out: make(chan outItem, outQueueLength),
 		drained: make(chan struct{}), ownAdded: make(chan struct{}, 1), lateAdded: make(chan struct{}, 1)}
-	s.acks.Do = s.giveUpListens
+	s.ackTimer.Do = s.giveUpListens
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.setServer(s) {
 		writer.Go(s.write)
-		x.down(s, conn.Receive(context.Background(), s), time.Since(started))
+		x.serverEnded(s, conn.Receive(context.Background(), s), time.Since(started))
 	}
 	close(s.drained)
 	err := conn.Close(nil)
 	writer.Wait()
-	s.acks.Stop()
+	s.ackTimer.Stop()
 	s.discard()
 	x.mu.Lock()
 	x.closeErr = err
@@ -207,12 +207,12 @@ func (x *Mux) setServer(s *server) bool {
 		}
 	}
 	for _, call := range s.relistenFirst {
-		x.ledger.number(call)
+		x.ledger.assignServerID(call)
 		call.server = s
 	}
-	if time.Now().Before(x.serverState.pause) { // a call has started it, and may be all that it does
+	if time.Now().Before(x.serverState.noListenDialBefore) { // a call has started it, and may be all that it does
 		for _, call := range s.relistenFirst {
-			s.lateListens = append(s.lateListens, lateListen{call, x.serverState.pause})
+			s.lateListens = append(s.lateListens, lateListen{call, x.serverState.noListenDialBefore})
 		}
 		s.relistenFirst = nil
 		signal(s.lateAdded)
@@ -222,19 +222,19 @@ func (x *Mux) setServer(s *server) bool {
 	return true
 }
 
-// down says that s has ended.
-func (x *Mux) down(s *server, err error, lived time.Duration) {
+// serverEnded says that s has ended.
+func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
 	x.serverState.server = nil
-	if s.broken != nil {
-		err = s.broken
+	if s.writeErr != nil {
+		err = s.writeErr
 	}
-	orderly := IsOrderly(err) && s.answered && !s.failed // what it owes came when it was about to go
+	orderly := IsOrderly(err) && s.answered && !s.answeredByLoss // what it owes came when it was about to go
 	var part []string
-	if !orderly && !x.closed && x.opts.Crashed != nil {
+	if !orderly && !x.closed && x.opts.OnCrash != nil {
 		users := s.users()
 		x.mu.Unlock()
-		part = x.opts.Crashed(users)
+		part = x.opts.OnCrash(users)
 		x.mu.Lock()
 	}
 	if x.closed {
@@ -244,18 +244,18 @@ func (x *Mux) down(s *server, err error, lived time.Duration) {
 	now := time.Now()
 	switch {
 	case orderly:
-		x.serverState.pause = now.Add(x.serverState.breaker.done(now, lived))
+		x.serverState.noListenDialBefore = now.Add(x.serverState.breaker.finishedWork(now, lived))
 	case len(part) == 0:
 		x.serverState.breaker.ended(now, lived)
 	}
-	wait := x.serverState.breaker.due.Sub(now)
+	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	text, data := say.Ending(err)
 	x.fail(s, text, data)
 	x.endConnsOf(part, err)
 	x.notify()
 	x.mu.Unlock()
-	if x.opts.Restarting != nil {
-		x.opts.Restarting(err, max(wait, 0))
+	if x.opts.OnRestart != nil {
+		x.opts.OnRestart(err, max(wait, 0))
 	}
 }
 
@@ -272,7 +272,7 @@ func (s *server) write() {
 	defer again.Stop()
 	for {
 		if len(s.unsent) > 0 && due == nil {
-			late = time.NewTimer(time.Until(s.unsent[0].due))
+			late = time.NewTimer(time.Until(s.unsent[0].tellClientAt))
 			due = late.C
 		}
 		select {
@@ -286,7 +286,7 @@ func (s *server) write() {
 			for _, m := range s.takeOwn() {
 				s.send(nil, m)
 			}
-			s.saidAll()
+			s.drain()
 		case <-due:
 			due = nil
 			s.reject()
@@ -309,12 +309,12 @@ func (s *server) write() {
 // send writes one message, unless its call is no longer wanted.
 func (s *server) send(call *call, m jsonrpc.Message) {
 	var err error
-	s.turn.Lock()
-	m, ok := s.named(call, m)
+	s.writing.Lock()
+	m, ok := s.withServerIDs(call, m)
 	if ok {
 		err = s.conn.Send(context.Background(), m)
 	}
-	s.turn.Unlock()
+	s.writing.Unlock()
 	switch {
 	case err == nil:
 	case call == nil:
@@ -324,13 +324,13 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	}
 }
 
-// named returns a client's request with the id and the token that the server
+// withServerIDs returns a client's request with the id and the token that the server
 // knows it by (D.2), and anything else as it is; false: it is no longer wanted.
-func (s *server) named(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
+func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if call == nil {
 		return m, true
 	}
-	number, ok := s.begin(call)
+	number, ok := s.assign(call)
 	if !ok {
 		return m, false
 	}
@@ -340,18 +340,18 @@ func (s *server) named(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-// begin says that the server will know of a call, and returns by which number.
-func (s *server) begin(call *call) (number int64, ok bool) {
+// assign says that the server will know of a call, and returns by which number.
+func (s *server) assign(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if call.over || call.server != s {
+	if call.ended || call.server != s {
 		return 0, false
 	}
 	call.written = true
 	if call.listen != nil {
 		s.awaitAck(call)
 	}
-	return call.number, true
+	return call.serverID, true
 }
 
 // reject answers the requests that the server did not take. One that was about
@@ -359,18 +359,18 @@ func (s *server) begin(call *call) (number int64, ok bool) {
 // can be written is closed, and so ends.
 func (s *server) reject() {
 	now := time.Now()
-	for len(s.unsent) > 0 && !s.unsent[0].due.After(now) {
+	for len(s.unsent) > 0 && !s.unsent[0].tellClientAt.After(now) {
 		u := s.unsent[0]
 		s.unsent = s.unsent[1:]
 		if errors.Is(u.err, io.ErrClosedPipe) || errors.Is(u.err, syscall.EPIPE) {
 			s.mux.mu.Lock()
-			s.broken = u.err
+			s.writeErr = u.err
 			s.mux.mu.Unlock()
-			_ = s.conn.Close(nil) // its error is keep's
+			_ = s.conn.Close(nil) // its error is that of keepConnected
 			return
 		}
 		s.mux.mu.Lock()
-		if !u.call.over && u.call.server == s {
+		if !u.call.ended && u.call.server == s {
 			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), say.ServerEnded))
 		}
 		s.mux.mu.Unlock()

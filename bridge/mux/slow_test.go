@@ -38,7 +38,7 @@ func (x *muxed) serverSaysAll(token string, n int) (done <-chan struct{}) {
 // since another has looked.
 func TestMuxReaderIsNotSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newMux(t, mux.Options{UnreadBytes: 8 << 20})
+		x := newMux(t, mux.Options{MaxUnreadBytes: 8 << 20})
 		a, token := x.progressing()
 		const n = 1500
 		said := x.serverSaysAll(token, n)
@@ -85,7 +85,7 @@ func TestMuxReaderIsNotSlow(t *testing.T) {
 func TestMuxSteadyReaderHoldsNobodyUp(t *testing.T) {
 	for name, alone := range map[string]bool{"with another": false, "alone": true} {
 		bubble(t, name, func(t *testing.T) {
-			x := newMux(t, mux.Options{UnreadBytes: 1 << 20})
+			x := newMux(t, mux.Options{MaxUnreadBytes: 1 << 20})
 			a, token := x.progressing()
 			const n = 1200
 			var b *muxClient
@@ -188,7 +188,7 @@ func TestMuxDroppedHoldsNoLock(t *testing.T) {
 	servers := newServers()
 	var x *mux.Mux
 	told := make(chan error, 1)
-	x = mux.New(mux.Options{Dialer: servers, UnreadBytes: 100, Dropped: func(jsonrpc.Message, string) {
+	x = mux.New(mux.Options{Dialer: servers, MaxUnreadBytes: 100, Dropped: func(jsonrpc.Message, string) {
 		done := make(chan error, 1)
 		go func() {
 			x.Load()

@@ -7,11 +7,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outbox is what waits to be written to the server. translated.mu guards it, except
-// turn, wake, takenAtOnce and spare; the last two belong to whoever has the turn.
+// outbox is what waits to be written to the server. translatedConn.mu guards it, except
+// writing, wakeWriter, takenAtOnce and spare; the last two belong to whoever has the turn.
 type outbox struct {
-	turn chan struct{} // holds one element while somebody writes to the server
-	wake chan struct{} // holds one element when there is something for translated.write
+	writing    chan struct{} // holds one element while somebody writes to the server
+	wakeWriter chan struct{} // holds one element when there is something for translatedConn.write
 
 	takenAtOnce bool              // the server has taken the last message at once; whose turn it is has it
 	spare       []jsonrpc.Message // memory of era.Out.ToServer; likewise
@@ -32,7 +32,7 @@ type outgoing struct {
 type pendingSend struct{ err error }
 
 func (o *outbox) init() {
-	o.turn, o.wake = make(chan struct{}, 1), make(chan struct{}, 1)
+	o.writing, o.wakeWriter = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // add appends what the filter has said in the course of the Send s; nil: of none.
@@ -52,7 +52,7 @@ func (o *outbox) add(said []jsonrpc.Message, s *pendingSend) {
 func (o *outbox) leaveToWrite(n int) {
 	o.queue.Rest()[n-1].endsBatch = true
 	o.batches++
-	signal(o.wake)
+	signal(o.wakeWriter)
 }
 
 // stopWaiting says that the Send s waits no more for what is left of its messages. It reports

@@ -15,7 +15,7 @@ import (
 // This file is a translated Conn's way to its server.
 
 // Send implements bridge.Conn.
-func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
+func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -30,12 +30,12 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	s := &pendingSend{}
 	t.filter.FromClient(time.Now(), m, &t.lastOut)
-	t.markSaid(m.Mark())
+	t.markSources(m.Mark())
 	replies, quiet := len(t.lastOut.ToClient) > 0, len(t.lastOut.ToServer) == 0
 	t.collect(s)
 	t.mu.Unlock()
 	if replies {
-		t.in.Wake()
+		t.toClient.Wake()
 	}
 	if quiet {
 		return nil
@@ -46,15 +46,15 @@ func (t *translated) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn. What the filter has made of a message and the server
 // does not take is left to write: if the server never takes a request of it, it has
 // ended (lost). So it is tried only with a server that has taken the last message at once.
-func (t *translated) TrySend(m jsonrpc.Message) bool {
-	o := &t.out
+func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
+	o := &t.toServer
 	select {
-	case o.turn <- struct{}{}:
+	case o.writing <- struct{}{}:
 	default:
 		return false
 	}
-	defer func() { <-o.turn }()
-	if !o.takenAtOnce || t.in.Waiting().Messages >= readAhead {
+	defer func() { <-o.writing }()
+	if !o.takenAtOnce || t.toClient.Waiting().Messages >= maxReadAhead {
 		return false
 	}
 	t.mu.Lock()
@@ -63,13 +63,13 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	t.filter.FromClient(time.Now(), m, &t.lastOut)
-	t.markSaid(m.Mark())
+	t.markSources(m.Mark())
 	said, replies := t.lastOut.ToServer, len(t.lastOut.ToClient) > 0
 	t.lastOut.ToServer, o.spare = o.spare, nil
 	t.collect(nil)
 	t.mu.Unlock()
 	if replies {
-		t.in.Wake()
+		t.toClient.Wake()
 	}
 	for i, m := range said {
 		if i > 0 && t.isOverLocking() {
@@ -85,26 +85,26 @@ func (t *translated) TrySend(m jsonrpc.Message) bool {
 }
 
 // isOverLocking is isOver for those who do not hold mu.
-func (t *translated) isOverLocking() bool {
+func (t *translatedConn) isOverLocking() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.isOver()
 }
 
 // putBack leaves to write what the server has not taken. The caller has the turn.
-func (t *translated) putBack(said []jsonrpc.Message) {
+func (t *translatedConn) putBack(said []jsonrpc.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.isOver() {
-		t.out.putBack(said)
+		t.toServer.putBack(said)
 	}
 }
 
 // write writes what nobody's Send waits for.
-func (t *translated) write() {
+func (t *translatedConn) write() {
 	for {
 		select {
-		case <-t.out.wake:
+		case <-t.toServer.wakeWriter:
 			_ = t.flush(context.Background(), nil)
 		case <-t.done:
 			return
@@ -114,25 +114,25 @@ func (t *translated) write() {
 
 // flush writes to the server, in order, until nothing is left, or only what
 // others will write; what s has to say is written then.
-func (t *translated) flush(ctx context.Context, s *pendingSend) error {
+func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	select {
 	case <-t.done:
 		return io.ErrClosedPipe
 	default:
 	}
-	o := &t.out
+	o := &t.toServer
 	select {
-	case o.turn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
+	case o.writing <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
 	default:
 		select {
-		case o.turn <- struct{}{}:
+		case o.writing <- struct{}{}:
 		case <-ctx.Done():
 			return t.stopWaiting(s)
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
 	}
-	defer func() { <-o.turn }()
+	defer func() { <-o.writing }()
 	for {
 		next, ok := t.next()
 		if !ok {
@@ -157,32 +157,32 @@ func (t *translated) flush(ctx context.Context, s *pendingSend) error {
 
 // stopWaiting ends the wait of a Send. What it was to write is written later: the filter has
 // taken the message, so Send says that it was taken.
-func (t *translated) stopWaiting(s *pendingSend) error {
-	signal(t.out.wake)
+func (t *translatedConn) stopWaiting(s *pendingSend) error {
+	signal(t.toServer.wakeWriter)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.out.stopWaiting(s) {
+	if t.toServer.stopWaiting(s) {
 		return nil
 	}
 	return s.err
 }
 
 // next returns the message that is to be written next, and leaves it where it is.
-func (t *translated) next() (next outgoing, ok bool) {
+func (t *translatedConn) next() (next outgoing, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return next, false
 	}
-	return t.out.first()
+	return t.toServer.first()
 }
 
 // sent takes away what next has returned, and says how it went to the Send that waits for
 // it still.
-func (t *translated) sent(next outgoing, err error) {
+func (t *translatedConn) sent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if now, ok := t.out.pop(); ok {
+	if now, ok := t.toServer.pop(); ok {
 		next = now
 	}
 	switch {
@@ -197,27 +197,27 @@ func (t *translated) sent(next outgoing, err error) {
 // failUnsent is for a request that the server has not taken, and nobody's Send waits
 // for: it must be answered, so this is the server's end. Mostly it has ended, and
 // says in a moment why. It is called with mu held.
-func (t *translated) failUnsent(err error) {
+func (t *translatedConn) failUnsent(err error) {
 	if t.isOver() {
 		return
 	}
-	t.why = cmp.Or(t.why, err)
-	t.stalled.AtLatest(time.Now().Add(say.MaxWait))
+	t.stalledErr = cmp.Or(t.stalledErr, err)
+	t.stallTimer.AtLatest(time.Now().Add(say.MaxWait))
 }
 
 // giveUp ends the Conn because of a request that the server has not taken.
-func (t *translated) giveUp() {
+func (t *translatedConn) giveUp() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.isOver() {
-		t.finish(time.Now(), t.why)
+		t.finish(time.Now(), t.stalledErr)
 	}
 }
 
 // endError returns why nothing can be sent. It is called with mu held.
-func (t *translated) endError() error {
-	if t.closed || errors.Is(t.ended, io.EOF) {
+func (t *translatedConn) endError() error {
+	if t.closed || errors.Is(t.receiveErr, io.EOF) {
 		return io.ErrClosedPipe
 	}
-	return fmt.Errorf("the server has ended: %w", t.ended)
+	return fmt.Errorf("the server has ended: %w", t.receiveErr)
 }

@@ -30,14 +30,14 @@ import (
 )
 
 const (
-	// readAhead is how many messages for the client wait for Receive before the
+	// maxReadAhead is how many messages for the client wait for Receive before the
 	// server has to, and so have those who send.
-	readAhead = 16
+	maxReadAhead = 16
 
-	// maxUnsent is how many times a server may make the filter say something
+	// maxUnsentBatches is how many times a server may make the filter say something
 	// to it, or a timer may, before it takes any of that. What was held back
 	// for it and is let go of at once counts as one.
-	maxUnsent = 1000
+	maxUnsentBatches = 1000
 )
 
 // errStalled ends a Conn whose server takes nothing and yet goes on asking.
@@ -59,11 +59,11 @@ var errStalled = errors.New("the server does not take what it is sent")
 // called concurrently, with no lock of the Conn's held, in the goroutine that has
 // brought the message, which it should not hold up.
 func Wrap(server bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reason string)) bridge.Conn {
-	t := &translated{server: server, filter: f, room: make(chan struct{}, 1), done: make(chan struct{})}
-	t.in.MaxMessages = math.MaxInt // readAhead bounds it
-	t.out.init()
+	t := &translatedConn{server: server, filter: f, room: make(chan struct{}, 1), done: make(chan struct{})}
+	t.toClient.MaxMessages = math.MaxInt // maxReadAhead bounds it
+	t.toServer.init()
 	t.mu.Dropped = dropped
-	t.due.Do, t.stalled.Do = t.tick, t.giveUp
+	t.filterTimer.Do, t.stallTimer.Do = t.tick, t.giveUp
 	t.mu.Lock()
 	f.Start(time.Now(), &t.lastOut)
 	t.collect(nil)
@@ -72,23 +72,23 @@ func Wrap(server bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reas
 	return t
 }
 
-// translated is a Conn to a server of the other era.
-type translated struct {
-	server bridge.Conn
-	in     bridge.Inbox  // what the filter says to the client
-	room   chan struct{} // holds one element when there may be room in the Inbox again
-	out    outbox        // what it says to the server
+// translatedConn is a Conn to a server of the other era.
+type translatedConn struct {
+	server   bridge.Conn
+	toClient bridge.Inbox  // what the filter says to the client
+	room     chan struct{} // holds one element when there may be room in the Inbox again
+	toServer outbox        // what it says to the server
 
-	mu      report.Mutex // held while the filter works, never while anything waits
-	filter  era.Filter
-	lastOut era.Out
-	stop    context.CancelFunc // of the reader; nil: there is none
-	ended   error              // why nothing more comes from the server; nil: it may
-	closed  bool
+	mu         report.Mutex // held while the filter works, never while anything waits
+	filter     era.Filter
+	lastOut    era.Out
+	stopReader context.CancelFunc // of the reader; nil: there is none
+	receiveErr error              // why nothing more comes from the server; nil: it may
+	closed     bool
 
-	due     lazytimer.Timer // calls tick
-	stalled lazytimer.Timer // calls giveUp
-	why     error           // why stalled is set; under mu
+	filterTimer lazytimer.Timer // calls tick
+	stallTimer  lazytimer.Timer // calls giveUp
+	stalledErr  error           // why stallTimer is set; under mu
 
 	writing  sync.WaitGroup // for write
 	done     chan struct{}  // closed by Close
@@ -99,29 +99,29 @@ type translated struct {
 // collect takes over what the filter has said, in its order. It is called with mu held,
 // and its caller has the client's side look (Inbox.Wake, Deliver) afterwards. s is the Send
 // in whose course it was; nil: none.
-func (t *translated) collect(s *pendingSend) {
+func (t *translatedConn) collect(s *pendingSend) {
 	for _, d := range t.lastOut.Dropped {
 		t.mu.Drop(d.Message, d.Reason)
 	}
 	clear(t.lastOut.Dropped)
 	t.lastOut.Dropped = t.lastOut.Dropped[:0]
 	for _, m := range t.lastOut.ToClient {
-		t.in.Add(m) // which has ended if the Conn is closed
+		t.toClient.Add(m) // which has ended if the Conn is closed
 	}
 	clear(t.lastOut.ToClient)
 	t.lastOut.ToClient = t.lastOut.ToClient[:0]
-	t.out.add(t.lastOut.ToServer, s)
+	t.toServer.add(t.lastOut.ToServer, s)
 	clear(t.lastOut.ToServer)
 	t.lastOut.ToServer = t.lastOut.ToServer[:0]
 	if !t.isOver() {
-		t.due.Set(t.filter.Due())
+		t.filterTimer.Set(t.filter.Due())
 	}
 }
 
-// markSaid gives what the filter has just said the mark of the message that has made it say so, so that an
+// markSources gives what the filter has just said the mark of the message that has made it say so, so that an
 // observer sees what came of that. What has a mark of its own, because it was held back, keeps it. It
 // is called with mu held.
-func (t *translated) markSaid(mark *jsonrpc.Mark) {
+func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 	if mark == nil {
 		return
 	}
@@ -136,26 +136,26 @@ func (t *translated) markSaid(mark *jsonrpc.Mark) {
 
 // isOver reports whether nothing more is said: all that was owed is answered. It is called
 // with mu held.
-func (t *translated) isOver() bool { return t.closed || t.ended != nil }
+func (t *translatedConn) isOver() bool { return t.closed || t.receiveErr != nil }
 
 // Receive implements bridge.Conn. A goroutine of its own reads the server; it also does the
 // work of the client's side, where that needs no waiting.
-func (t *translated) Receive(ctx context.Context, sink bridge.Sink) error {
+func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	reading, stop := context.WithCancel(ctx)
 	var reader sync.WaitGroup
 	defer reader.Wait()
 	defer stop()
 	t.mu.Lock()
 	if !t.isOver() {
-		t.stop = stop
+		t.stopReader = stop
 		reader.Go(func() { t.read(reading) })
 	}
 	t.mu.Unlock()
-	return t.in.Receive(ctx, sink)
+	return t.toClient.Receive(ctx, sink)
 }
 
 // read takes the server's messages until it ends, or nobody wants them any more.
-func (t *translated) read(ctx context.Context) {
+func (t *translatedConn) read(ctx context.Context) {
 	err := t.server.Receive(ctx, (*fromServer)(t))
 	if ctx.Err() != nil {
 		return
@@ -168,12 +168,12 @@ func (t *translated) read(ctx context.Context) {
 }
 
 // fromServer is the Sink of what the server sends.
-type fromServer translated
+type fromServer translatedConn
 
 // Send gives the filter a message. It waits while the client's side does not take what
 // came before.
 func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
-	t := (*translated)(f)
+	t := (*translatedConn)(f)
 	if err := t.waitRoom(ctx); err != nil {
 		return err
 	}
@@ -185,13 +185,13 @@ func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySend is Send where there is room.
 func (f *fromServer) TrySend(m jsonrpc.Message) bool {
-	t := (*translated)(f)
-	return t.in.Waiting().Messages < readAhead && t.take(m)
+	t := (*translatedConn)(f)
+	return t.toClient.Waiting().Messages < maxReadAhead && t.take(m)
 }
 
 // take gives the filter a message of the server, and hands on what that makes of it. False:
 // nobody wants it any more.
-func (t *translated) take(m jsonrpc.Message) (taken bool) {
+func (t *translatedConn) take(m jsonrpc.Message) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
 	if t.isOver() {
@@ -199,38 +199,38 @@ func (t *translated) take(m jsonrpc.Message) (taken bool) {
 		return false
 	}
 	t.filter.FromServer(now, m, &t.lastOut)
-	t.markSaid(m.Mark())
+	t.markSources(m.Mark())
 	says := len(t.lastOut.ToClient) > 0
 	t.collect(nil)
-	if t.out.unsentBatches() > maxUnsent {
+	if t.toServer.unsentBatches() > maxUnsentBatches {
 		t.finish(now, errStalled)
 	}
 	t.mu.Unlock()
 	if says {
-		t.in.Deliver()
+		t.toClient.Deliver()
 	}
 	return true
 }
 
 // finish lets the filter answer what is owed, because nothing more comes from the server.
 // It is called with mu held.
-func (t *translated) finish(now time.Time, err error) {
-	t.ended = err
+func (t *translatedConn) finish(now time.Time, err error) {
+	t.receiveErr = err
 	t.filter.ServerEnded(now, err, &t.lastOut)
 	t.lastOut.ToServer = nil
-	t.out.drop()
+	t.toServer.drop()
 	t.collect(nil)
 	if errors.Is(err, bridge.ErrSlow) { // the client does not read even this
-		t.in.Abort(err)
+		t.toClient.Abort(err)
 	}
-	t.in.End(err)
-	if t.stop != nil {
-		t.stop()
+	t.toClient.End(err)
+	if t.stopReader != nil {
+		t.stopReader()
 	}
 }
 
 // tick lets the filter do what is due.
-func (t *translated) tick() {
+func (t *translatedConn) tick() {
 	t.mu.Lock()
 	if now := time.Now(); !t.isOver() {
 		if due := t.filter.Due(); !due.IsZero() && !due.After(now) { // it was not put off meanwhile
@@ -239,15 +239,15 @@ func (t *translated) tick() {
 		t.collect(nil)
 	}
 	t.mu.Unlock()
-	t.in.Wake()
+	t.toClient.Wake()
 }
 
 // waitRoom waits until there is room for what the filter may say to the client, or nothing
 // more comes of it.
-func (t *translated) waitRoom(ctx context.Context) error {
+func (t *translatedConn) waitRoom(ctx context.Context) error {
 	waited := false
-	for t.in.Waiting().Messages >= readAhead {
-		t.in.NotifyBelow(bridge.Load{Messages: readAhead - 1, Bytes: math.MaxInt}, t.room)
+	for t.toClient.Waiting().Messages >= maxReadAhead {
+		t.toClient.NotifyBelow(bridge.Load{Messages: maxReadAhead - 1, Bytes: math.MaxInt}, t.room)
 		select {
 		case <-t.room:
 			waited = true
@@ -264,17 +264,17 @@ func (t *translated) waitRoom(ctx context.Context) error {
 }
 
 // Close implements bridge.Conn.
-func (t *translated) Close(reason error) error {
+func (t *translatedConn) Close(reason error) error {
 	t.closing.Do(func() {
 		t.mu.Lock()
 		t.closed = true
 		t.mu.Unlock()
 		close(t.done)
-		t.in.Abort(io.ErrClosedPipe)
+		t.toClient.Abort(io.ErrClosedPipe)
 		t.closeErr = t.server.Close(reason)
 		t.writing.Wait()
-		t.due.Stop()
-		t.stalled.Stop()
+		t.filterTimer.Stop()
+		t.stallTimer.Stop()
 	})
 	return t.closeErr
 }

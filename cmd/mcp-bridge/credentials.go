@@ -78,7 +78,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	}
 	spec.Remote.Authorize = a.Authorize
 	if isPrompted(s) {
-		spec.Remote.AuthorizeTime = cmp.Or(s.Wait, signin.DefaultWait)
+		spec.Remote.AuthorizeTimeout = cmp.Or(s.Wait, signin.DefaultWait)
 	}
 	return nil
 }

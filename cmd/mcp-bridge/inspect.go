@@ -122,7 +122,7 @@ func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), e
 func (d *daemon) startInspect() (err error) {
 	d.stopInspect, err = d.flags.inspect.begin(inspected{
 		name: "serve", observer: d.observer, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
-		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.Cancel, waiting: d.hub.Waiting,
+		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.CancelCalls, waiting: d.hub.WaitingCalls,
 	})
 	return err
 }

@@ -198,11 +198,11 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 func (f *serveFlags) hub(guard access.Policy, p *protection, seen *observe.Observer, log hclog.Logger) hub.Options {
 	prefix, _ := f.access.publicPrefix()
 	o := hub.Options{
-		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), Alone: f.config == "",
+		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), SingleServer: f.config == "",
 		PeerUser: listen.PeerUser, Observer: seen, Logger: log,
 	}
 	if p != nil {
-		o.Metadata, o.Secret = p.Metadata(), func() []byte { return p.taskSecret(f.listen.key) }
+		o.Metadata, o.TaskSecret = p.Metadata(), func() []byte { return p.taskSecret(f.listen.key) }
 	}
 	return o
 }

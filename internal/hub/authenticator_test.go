@@ -53,7 +53,7 @@ func TestExpiry(t *testing.T) {
 			token, expire := context.WithCancelCause(t.Context())
 			spec := demoSpec(t, "demo")
 			spec.Pump.Grace = -1
-			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, Alone: true}, spec)
+			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, SingleServer: true}, spec)
 			socket, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws", nil)
 			bridgetest.Must(t, err)
 			defer socket.CloseNow()
@@ -113,7 +113,7 @@ func TestBusyExpiry(t *testing.T) {
 			token, expire := context.WithCancelCause(t.Context())
 			spec := demoSpec(t, "flood")
 			spec.Upstream.Command.Env = append(spec.Upstream.Command.Env, "HUB_TEST_FLOOD=1")
-			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, Alone: true}, spec)
+			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, SingleServer: true}, spec)
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			// until reads lines that the client gets, as far as one with this in it; "": to their end.

@@ -42,7 +42,7 @@ const annToken, bobToken = "0123456789abcdef-of-ann", "0123456789abcdef-of-bob"
 // their own, of which there are several where all of 127.0.0.0/8 is this host.
 func two(t *testing.T, byToken bool, spec hub.Spec) (a, b *client) {
 	t.Helper()
-	o := hub.Options{Alone: true}
+	o := hub.Options{SingleServer: true}
 	if byToken {
 		tokens, err := access.ParseTokens("ann " + annToken + "\nbob " + bobToken)
 		bridgetest.Must(t, err)

@@ -15,26 +15,26 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// A front is what the page at "/" says: to people who open the address of the bridge in a browser, or ask curl for it.
-type front struct {
+// A startPage is what the page at "/" says: to people who open the address of the bridge in a browser, or ask curl for it.
+type startPage struct {
 	Version   string
 	Refused   string // why nothing else is told, and what to do; "": all is told
-	Endpoints []place
-	Servers   []place
+	Endpoints []link
+	Servers   []link
 	Snippets  []snippet
-	Links     []place
+	Links     []link
 }
 
-// A place is something that has an address.
-type place struct{ Name, Address string }
+// A link is something that has an address.
+type link struct{ Name, Address string }
 
 // A snippet is what to write into the configuration of a client.
 type snippet struct{ For, Text string }
 
-// isFront reports whether a request is for that page: by its path, and because its sender takes what people read.
+// isStartPage reports whether a request is for that page: by its path, and because its sender takes what people read.
 // Clients of MCP do not: at a path that is no endpoint they must get a 404.
-func (h *Hub) isFront(r *http.Request, path string) bool {
-	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.Alone) {
+func (h *Hub) isStartPage(r *http.Request, path string) bool {
+	if path != "/" && (path != h.opts.PathPrefix || path == "/servers" && !h.opts.SingleServer) {
 		return false
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header.Get("Upgrade") != "" {
@@ -49,29 +49,29 @@ func isForPeople(accept string) bool {
 	return strings.Contains(accept, "text/html") || strings.Contains(accept, "text/plain")
 }
 
-// front answers with the page. Who has to authenticate and does not is told that, and nothing else: neither which version
+// serveStartPage answers with the page. Who has to authenticate and does not is told that, and nothing else: neither which version
 // this is nor which servers there are.
-func (h *Hub) front(w http.ResponseWriter, r *http.Request) {
+func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {
 	case no != nil && no.Status == http.StatusUnauthorized:
 		observe.Refuse(r, no.Rule, no.Status, no.Reason)
-		writeFront(w, r, no.Status, front{Refused: no.Reason})
+		writeStartPage(w, r, no.Status, startPage{Refused: no.Reason})
 	case no != nil:
 		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
 	case known != nil:
-		writeFront(w, known, http.StatusOK, h.frontFor(known))
+		writeStartPage(w, known, http.StatusOK, h.startPageFor(known))
 	}
 }
 
-// frontFor returns what a client is told that may come in.
-func (h *Hub) frontFor(r *http.Request) front {
+// startPageFor returns what a client is told that may come in.
+func (h *Hub) startPageFor(r *http.Request) startPage {
 	base := h.opts.PublicURL
 	if base == "" {
 		base = h.opts.Guard.Scheme(r) + "://" + r.Host + h.opts.publicPrefix(r)
 	}
-	page := front{Version: buildinfo.Version()}
-	transports := []place{{"Streamable HTTP", "/mcp"}, {"HTTP+SSE", "/sse"}, {"WebSocket", "/ws"}}
+	page := startPage{Version: buildinfo.Version()}
+	transports := []link{{"Streamable HTTP", "/mcp"}, {"HTTP+SSE", "/sse"}, {"WebSocket", "/ws"}}
 	name, address := "my-server", ""
 	servers := h.serversInOrder()
 	for _, s := range servers {
@@ -79,35 +79,35 @@ func (h *Hub) frontFor(r *http.Request) front {
 		if address == "" {
 			address = at + "/mcp"
 		}
-		if !h.opts.Alone {
+		if !h.opts.SingleServer {
 			if !h.opts.Guard.Authenticates() { // a token may be for one of them only
-				page.Servers = append(page.Servers, place{s.spec.Name, at + "/mcp"})
+				page.Servers = append(page.Servers, link{s.spec.Name, at + "/mcp"})
 			}
 			continue
 		}
 		name = s.spec.Name
 		for _, t := range transports {
-			if !s.withholds(t.Address[1:]) {
+			if !s.hidesEndpoint(t.Address[1:]) {
 				url := at + t.Address
 				if t.Address == "/ws" {
 					url = "ws" + strings.TrimPrefix(url, "http")
 				}
-				page.Endpoints = append(page.Endpoints, place{t.Name, url})
+				page.Endpoints = append(page.Endpoints, link{t.Name, url})
 			}
 		}
 	}
 	switch {
 	case len(page.Servers) > 0:
 		name = page.Servers[0].Name
-	case !h.opts.Alone:
+	case !h.opts.SingleServer:
 		address = base + "/servers/NAME/mcp"
 	}
-	if !h.opts.Alone {
-		page.Endpoints = []place{{"The list of servers", base + "/servers"}, {"Each server", base + "/servers/NAME/mcp"}}
+	if !h.opts.SingleServer {
+		page.Endpoints = []link{{"The list of servers", base + "/servers"}, {"Each server", base + "/servers/NAME/mcp"}}
 	}
-	page.Endpoints = append(page.Endpoints, place{"Is it ready?", base + "/readyz"})
+	page.Endpoints = append(page.Endpoints, link{"Is it ready?", base + "/readyz"})
 	page.Snippets = snippets(name, address, h.opts.Guard.Authenticates() && h.opts.Metadata == nil) // else clients sign in
-	page.Links = []place{{"Documentation", repository}, {"When something goes wrong", repository + "/blob/main/docs/troubleshooting.md"}}
+	page.Links = []link{{"Documentation", repository}, {"When something goes wrong", repository + "/blob/main/docs/troubleshooting.md"}}
 	return page
 }
 
@@ -141,8 +141,8 @@ func snippets(name, address string, authenticates bool) []snippet {
 	return []snippet{{"A client that takes an address", text(byURL)}, {"A client that starts programs", text(byCommand)}}
 }
 
-// writeFront writes the page: as HTML for browsers, else as text.
-func writeFront(w http.ResponseWriter, r *http.Request, status int, page front) {
+// writeStartPage writes the page: as HTML for browsers, else as text.
+func writeStartPage(w http.ResponseWriter, r *http.Request, status int, page startPage) {
 	var body bytes.Buffer
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
@@ -161,13 +161,13 @@ func writeFront(w http.ResponseWriter, r *http.Request, status int, page front) 
 }
 
 // text writes the page as text.
-func (p front) text(b *bytes.Buffer) {
+func (p startPage) text(b *bytes.Buffer) {
 	if p.Refused != "" {
 		fmt.Fprintf(b, "This is an mcp-bridge: %s\n", p.Refused)
 		return
 	}
 	fmt.Fprintf(b, "mcp-bridge %s\n", p.Version)
-	for _, list := range [][]place{p.Endpoints, p.Servers, p.Links} {
+	for _, list := range [][]link{p.Endpoints, p.Servers, p.Links} {
 		if len(list) > 0 {
 			b.WriteByte('\n')
 		}
@@ -191,7 +191,7 @@ var styleHash = func() string {
 
 // html writes the page for browsers. Addresses are shown and not linked where a browser has no use for them. It is
 // written without html/template, with which the linker could leave out no method of any type: 4 MB of the program.
-func (p front) html(b *bytes.Buffer) {
+func (p startPage) html(b *bytes.Buffer) {
 	esc := html.EscapeString
 	b.WriteString(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><link rel="icon" href="data:,"><style>` + style + `</style></head>
@@ -201,7 +201,7 @@ func (p front) html(b *bytes.Buffer) {
 		fmt.Fprintf(b, "<h1>mcp-bridge</h1><p>This is an mcp-bridge: %s</p>\n", esc(p.Refused))
 	} else {
 		fmt.Fprintf(b, "<h1>mcp-bridge %s</h1>\n<p>It serves the Model Context Protocol. Write one of these addresses into an MCP client.</p>\n<table>", esc(p.Version))
-		for _, list := range [][]place{p.Endpoints, p.Servers} {
+		for _, list := range [][]link{p.Endpoints, p.Servers} {
 			for _, e := range list {
 				fmt.Fprintf(b, "<tr><td>%s</td><td><code>%s</code></td></tr>\n", esc(e.Name), esc(e.Address))
 			}

@@ -17,7 +17,7 @@ const browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 
 // People who open the address are told where to go: browsers as HTML without a script, curl as text.
 func TestFront(t *testing.T) {
-	_, one := start(t, hub.Options{Alone: true, PathPrefix: "/tools"}, demoSpec(t, `de<b>"mo`))
+	_, one := start(t, hub.Options{SingleServer: true, PathPrefix: "/tools"}, demoSpec(t, `de<b>"mo`))
 	for _, at := range []string{"/", "/tools", "/tools/"} {
 		for accept, kind := range map[string]string{browser: "text/html; charset=utf-8", "*/*": "text/plain; charset=utf-8", "": "text/plain; charset=utf-8"} {
 			status, header, body := do(t, http.MethodGet, one+at, "", "Accept", accept)
@@ -51,7 +51,7 @@ func TestFront(t *testing.T) {
 
 // What clients write is what the operator says, whatever a request was sent to.
 func TestFrontPublicURL(t *testing.T) {
-	_, one := start(t, hub.Options{Alone: true, PathPrefix: "/tools", PublicURL: "https://mcp.example.com/tools"}, demoSpec(t, "demo"))
+	_, one := start(t, hub.Options{SingleServer: true, PathPrefix: "/tools", PublicURL: "https://mcp.example.com/tools"}, demoSpec(t, "demo"))
 	_, _, body := do(t, http.MethodGet, one+"/", "")
 	if !strings.Contains(body, " https://mcp.example.com/tools/mcp\n") || !strings.Contains(body, " wss://mcp.example.com/tools/ws\n") || strings.Contains(body, one) {
 		t.Errorf("the page does not have the public URL:\n%s", body)
@@ -60,7 +60,7 @@ func TestFrontPublicURL(t *testing.T) {
 
 // The page is in nobody's way: what clients of MCP send gets the answers of a path that is no endpoint.
 func TestFrontIsForPeople(t *testing.T) {
-	_, one := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
+	_, one := start(t, hub.Options{SingleServer: true}, demoSpec(t, "demo"))
 	_, index := start(t, hub.Options{PathPrefix: "/servers"}, demoSpec(t, "demo"))
 	for _, test := range []struct{ method, url, accept string }{
 		{http.MethodPost, one + "/", "application/json, text/event-stream"}, {http.MethodPost, one + "/", "*/*"},
@@ -116,8 +116,8 @@ func TestFrontIsGuarded(t *testing.T) {
 func TestFrontBehindProxy(t *testing.T) {
 	proxies, _, err := access.ParseProxies([]string{"loopback"})
 	bridgetest.Must(t, err)
-	_, url := start(t, hub.Options{Alone: true, Guard: access.Policy{TrustedProxies: proxies}}, demoSpec(t, "demo"))
-	_, plain := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
+	_, url := start(t, hub.Options{SingleServer: true, Guard: access.Policy{TrustedProxies: proxies}}, demoSpec(t, "demo"))
+	_, plain := start(t, hub.Options{SingleServer: true}, demoSpec(t, "demo"))
 	for addr, want := range map[string]string{url: "https://", plain: "http://"} {
 		_, host, _ := strings.Cut(addr, "://")
 		if _, _, body := do(t, http.MethodGet, addr+"/", "", "X-Forwarded-Proto", "https"); !strings.Contains(body, want+host+"/mcp") {

@@ -14,7 +14,7 @@ import (
 
 // ServeHTTP answers one request. Whatever it is for, its client has Options.Deadlines.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.opts.Observer.ServeHTTP(h.bounded, w, r)
+	h.opts.Observer.ServeHTTP(h.handler, w, r)
 }
 
 // serve answers one request, which has its deadlines.
@@ -45,8 +45,8 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		h.opts.Metadata.ServeHTTP(w, r)
 		return
 	}
-	if h.isFront(r, path) {
-		h.front(w, r)
+	if h.isStartPage(r, path) {
+		h.serveStartPage(w, r)
 		return
 	}
 	known, no := h.opts.Guard.Enter(w, r)
@@ -56,10 +56,10 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r = known; {
 	case r == nil: // a preflight
-	case at.withholds(name):
+	case at.hidesEndpoint(name):
 		httpserve.RefuseText(w, r, "SS10", http.StatusNotFound, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
 			h.opts.publicPrefix(r)+h.pathPrefix(at.spec.Name)+"/mcp")
-	case !h.opts.Alone && path == "/servers":
+	case !h.opts.SingleServer && path == "/servers":
 		h.index(w, r)
 	default:
 		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound(path))
@@ -85,18 +85,18 @@ func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.
 // withholds it: the index says which have it. Who asks has been let in, and may see the index.
 func (h *Hub) notFound(path string) string {
 	text, base := "not found; the MCP endpoints are ", ""
-	if !h.opts.Alone {
-		text, base = h.unknown(path)+"; /servers lists the servers, each at ", "/servers/NAME"
+	if !h.opts.SingleServer {
+		text, base = h.unknownServer(path)+"; /servers lists the servers, each at ", "/servers/NAME"
 	}
 	text += base + "/mcp (Streamable HTTP)"
-	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.withholds("sse") }) {
+	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.hidesEndpoint("sse") }) {
 		text += ", " + base + "/sse (HTTP+SSE)"
 	}
 	return text + " and " + base + "/ws (WebSocket)"
 }
 
-// unknown says which server there is not, if a path is of one.
-func (h *Hub) unknown(path string) string {
+// unknownServer says which server there is not, if a path is of one.
+func (h *Hub) unknownServer(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/servers/"), "/")
 	switch at, _ := h.find("/servers/" + name + "/"); {
 	case name == "" || at != nil || !strings.HasPrefix(path, "/servers/"):
@@ -130,7 +130,7 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	switch {
-	case !h.opts.Alone:
+	case !h.opts.SingleServer:
 		rest, ok := strings.CutPrefix(path, "/servers/")
 		if !ok {
 			return nil, ""
@@ -144,8 +144,8 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 	return h.servers[name], endpoint
 }
 
-// describe is what an Observer wants to know of a request.
-func (h *Hub) describe(r *http.Request) (server, remote string) {
+// describeRequest is what an Observer wants to know of a request.
+func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	remote = h.opts.Guard.RemoteAddr(r)
 	path := trimSlash(r.URL.Path)
 	at, _ := h.find(path)
@@ -178,11 +178,11 @@ func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
 	list := []entry{}
 	for _, s := range h.serversInOrder() {
 		e := entry{
-			Name: s.spec.Name, Description: h.described(s.spec.Name),
+			Name: s.spec.Name, Description: h.description(s.spec.Name),
 			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.state(),
 		}
 		for _, name := range endpoints {
-			if s.withholds(name) {
+			if s.hidesEndpoint(name) {
 				continue
 			}
 			e.Endpoints[name] = prefix + h.pathPrefix(s.spec.Name) + "/" + name
@@ -214,7 +214,7 @@ func (h *Hub) health(w http.ResponseWriter, path string) {
 
 func (h *Hub) readiness() readiness {
 	list := h.serversInOrder()
-	if h.opts.Alone && len(list) == 1 {
+	if h.opts.SingleServer && len(list) == 1 {
 		return readiness{State: list[0].state()}
 	}
 	all := readiness{Servers: map[string]upstream.State{}}

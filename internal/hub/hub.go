@@ -35,9 +35,9 @@ type Options struct {
 	// nothing is said of it.
 	Metadata http.Handler
 
-	// Secret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
+	// TaskSecret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
 	// Guard.Tokens say.
-	Secret func() []byte
+	TaskSecret func() []byte
 
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
 	// as "/tools". Requests are understood with it and without, as some proxies
@@ -48,9 +48,9 @@ type Options struct {
 	// the page for people has it. "": what the request was sent to.
 	PublicURL string
 
-	// Alone exposes the only server at /mcp, /sse, /message and /ws. Otherwise
+	// SingleServer exposes the only server at /mcp, /sse, /message and /ws. Otherwise
 	// each has these below /servers/NAME, and /servers lists them.
-	Alone bool
+	SingleServer bool
 
 	// Deadlines hold for every request, whatever its path.
 	Deadlines httpserve.Deadlines
@@ -68,10 +68,10 @@ type Options struct {
 
 // secret returns what Secret does.
 func (o *Options) secret() []byte {
-	if o.Secret == nil {
+	if o.TaskSecret == nil {
 		return o.Guard.Tokens.Secret()
 	}
-	return o.Secret()
+	return o.TaskSecret()
 }
 
 // party returns who a client that sends lines counts as.
@@ -92,24 +92,24 @@ func (o *Options) publicPrefix(r *http.Request) string {
 
 // Hub is an http.Handler for all servers. Its methods may be called concurrently.
 type Hub struct {
-	opts    Options
-	bounded http.Handler   // serve, with the Deadlines
-	all     *places        // of processes
-	memory  *budget.Budget // for what clients of all servers make us hold
-	kept    *budget.Budget // for what is kept for clients that come back
+	opts           Options
+	handler        http.Handler   // serve, with the Deadlines
+	totalProcesses *processLimit  // of processes
+	clientBudget   *budget.Budget // for what clients of all servers make us hold
+	resumeBudget   *budget.Budget // for what is kept for clients that come back
 
-	apply   sync.Mutex          // one Apply at a time
-	going   sync.WaitGroup      // servers that are being closed
-	refuser *stdio.SocketServer // for message lines that could be meant for any server
+	applying sync.Mutex          // one Apply at a time
+	closing  sync.WaitGroup      // servers that are being closed
+	refuser  *stdio.SocketServer // for message lines that could be meant for any server
 
-	lines atomic.Bool // a server has been given a listener, which it cannot pass on
+	hasLineListener atomic.Bool // a server has been given a listener, which it cannot pass on
 
-	mu      sync.RWMutex
-	servers map[string]*server
-	order   []string          // as configured
-	texts   map[string]string // descriptions, which may change while a server stays
-	leaving map[*server]bool  // were removed, and have not ended yet
-	closed  chan struct{}     // closed by Close
+	mu           sync.RWMutex
+	servers      map[string]*server
+	order        []string          // as configured
+	descriptions map[string]string // descriptions, which may change while a server stays
+	leaving      map[*server]bool  // were removed, and have not ended yet
+	closed       chan struct{}     // closed by Close
 }
 
 // New returns a Hub without servers. Close ends it.
@@ -119,28 +119,28 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{
 		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
-		memory: budget.ForMessages(defaultMaxMessageSize), kept: budget.New(streamhttp.DefaultKept),
+		clientBudget: budget.ForMessages(defaultMaxMessageSize), resumeBudget: budget.New(streamhttp.DefaultKept),
 	}
 	if o.Observer != nil {
-		o.Observer.Describe = h.describe
+		o.Observer.Describe = h.describeRequest
 	}
-	h.bounded = o.Deadlines.Handler(http.HandlerFunc(h.serve))
-	h.all = newPlaces(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
-	h.refuser = stdio.NewSocketServer(refusal(o), stdio.ServerOptions{
-		MaxMessageSize: refusedSize, MaxSessions: refusedSessions, Budget: h.memory, Party: h.opts.party, Logger: o.Logger,
+	h.handler = o.Deadlines.Handler(http.HandlerFunc(h.serve))
+	h.totalProcesses = newProcessLimit(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
+	h.refuser = stdio.NewSocketServer(refusingHandler(o), stdio.ServerOptions{
+		MaxMessageSize: maxRefusedSize, MaxSessions: maxRefusedSessions, Budget: h.clientBudget, Party: h.opts.party, Logger: o.Logger,
 	})
 	return h
 }
 
 // SetMaxChildren bounds the processes of all servers together, from now on.
 // 0 is no bound, as at the beginning.
-func (h *Hub) SetMaxChildren(n int) { h.all.Resize(n) }
+func (h *Hub) SetMaxChildren(n int) { h.totalProcesses.Resize(n) }
 
 // What clients may send, and how many there may be at a time, that are only to be
 // told why they cannot be served in lines.
 const (
-	refusedSize     = 64 << 10
-	refusedSessions = 100
+	maxRefusedSize     = 64 << 10
+	maxRefusedSessions = 100
 )
 
 var errClosed = errors.New("the hub is closed")
@@ -150,8 +150,8 @@ var errClosed = errors.New("the hub is closed")
 // takes no new ones, finishes what is in progress, and stops. The error says
 // which server cannot be; then nothing has changed.
 func (h *Hub) Apply(specs []Spec) error {
-	h.apply.Lock()
-	defer h.apply.Unlock()
+	h.applying.Lock()
+	defer h.applying.Unlock()
 	h.mu.RLock()
 	old := h.servers
 	h.mu.RUnlock()
@@ -170,9 +170,9 @@ func (h *Hub) Apply(specs []Spec) error {
 		texts[spec.Name] = spec.Description
 	}
 	h.mu.Lock()
-	h.servers, h.order, h.texts = next, order, texts
+	h.servers, h.order, h.descriptions = next, order, texts
 	h.mu.Unlock()
-	h.memory.Resize(budgetFor(specs))
+	h.clientBudget.Resize(budgetFor(specs))
 	h.logChanges(old, next, order)
 	for name, s := range old {
 		if next[name] != s {
@@ -226,7 +226,7 @@ func (h *Hub) remove(s *server) {
 	h.mu.Lock()
 	h.leaving[s] = true
 	h.mu.Unlock()
-	h.going.Go(func() {
+	h.closing.Go(func() {
 		s.close()
 		h.mu.Lock()
 		delete(h.leaving, s)
@@ -258,7 +258,7 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 			made = append(made, s)
-			if err := s.up.Check(); err != nil {
+			if err := s.upstream.Check(); err != nil {
 				s.log.Warn("the server cannot be started as things are", "error", err)
 			}
 			if err := s.startAhead(); err != nil {
@@ -273,7 +273,7 @@ func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*serve
 
 // pathPrefix returns the path in front of a server's endpoints.
 func (h *Hub) pathPrefix(name string) string {
-	if h.opts.Alone {
+	if h.opts.SingleServer {
 		return ""
 	}
 	return basePath(name)
@@ -283,19 +283,19 @@ func (h *Hub) pathPrefix(name string) string {
 // their server's Pump, also those of servers that were removed before. It
 // returns when all have ended.
 func (h *Hub) Close() error {
-	h.apply.Lock()
+	h.applying.Lock()
 	if !h.isClosed() {
 		close(h.closed)
 	}
 	h.mu.RLock()
 	all := h.servers
 	h.mu.RUnlock()
-	h.apply.Unlock()
+	h.applying.Unlock()
 	for _, s := range all {
-		h.going.Go(s.close)
+		h.closing.Go(s.close)
 	}
-	h.going.Go(func() { _ = h.refuser.Close() })
-	h.going.Wait()
+	h.closing.Go(func() { _ = h.refuser.Close() })
+	h.closing.Wait()
 	return nil
 }
 
@@ -342,19 +342,19 @@ func (h *Hub) serversInOrder() []*server {
 	return list
 }
 
-// described returns what is said about a server.
-func (h *Hub) described(name string) string {
+// description returns what is said about a server.
+func (h *Hub) description(name string) string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.texts[name]
+	return h.descriptions[name]
 }
 
 // ServeLines serves clients that send messages in lines on l's connections,
 // until l is closed. Only a server alone can be meant, and where tokens are
 // wanted, a line has no place for one: then clients get an error.
 func (h *Hub) ServeLines(l net.Listener) error {
-	if list := h.serversInOrder(); h.opts.Alone && !h.opts.Guard.Authenticates() && len(list) == 1 {
-		h.lines.Store(true)
+	if list := h.serversInOrder(); h.opts.SingleServer && !h.opts.Guard.Authenticates() && len(list) == 1 {
+		h.hasLineListener.Store(true)
 		return list[0].lines.Serve(l)
 	}
 	return h.refuser.Serve(l)

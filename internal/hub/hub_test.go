@@ -125,7 +125,7 @@ func end(t *testing.T, url, session string) {
 
 // Which path leads where, alone and among many.
 func TestPaths(t *testing.T) {
-	_, one := start(t, hub.Options{Alone: true, PathPrefix: "/tools"}, demoSpec(t, "demo"))
+	_, one := start(t, hub.Options{SingleServer: true, PathPrefix: "/tools"}, demoSpec(t, "demo"))
 	_, many := start(t, hub.Options{}, demoSpec(t, "demo"), demoSpec(t, "My Server"))
 	_, behind := start(t, hub.Options{PathPrefix: "/servers"}, demoSpec(t, "demo"))
 	tests := []struct {
@@ -227,7 +227,7 @@ func TestTokens(t *testing.T) {
 func TestMaxChildren(t *testing.T) {
 	spec := demoSpec(t, "demo")
 	spec.MaxChildren, spec.Queue, spec.QueueTimeout = 1, -1, time.Minute
-	_, url := start(t, hub.Options{Alone: true}, spec)
+	_, url := start(t, hub.Options{SingleServer: true}, spec)
 	id := session(t, url+"/mcp")
 	status, h, text := do(t, http.MethodPost, url+"/mcp", hello)
 	if status != http.StatusServiceUnavailable || h.Get("Retry-After") == "" || !strings.Contains(text, "too many clients") {
@@ -235,7 +235,7 @@ func TestMaxChildren(t *testing.T) {
 	}
 	end(t, url+"/mcp", id)
 	spec.Queue, spec.Fingerprint = 1, "2"
-	_, url = start(t, hub.Options{Alone: true}, spec)
+	_, url = start(t, hub.Options{SingleServer: true}, spec)
 	id = session(t, url+"/mcp")
 	second := make(chan string)
 	go func() { second <- session(t, url+"/mcp") }()
@@ -248,7 +248,7 @@ func TestMaxChildren(t *testing.T) {
 func TestIdleProcessMakesRoom(t *testing.T) {
 	spec := demoSpec(t, "a")
 	spec.MaxChildren, spec.QueueTimeout, spec.Upstream.Protocol = 2, 20*time.Second, era.OnlyLegacy
-	_, url := start(t, hub.Options{Alone: true}, spec)
+	_, url := start(t, hub.Options{SingleServer: true}, spec)
 	for _, caps := range []string{`{}`, `{"roots":{}}`, `{"sampling":{}}`} {
 		status, _, body := do(t, http.MethodPost, url+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{`+
 			`"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+caps+`}}}`,
@@ -335,7 +335,7 @@ func TestApply(t *testing.T) {
 func TestHealth(t *testing.T) {
 	broken := demoSpec(t, "broken")
 	broken.Upstream.Command.Path = "no-such-command"
-	_, url := start(t, hub.Options{Alone: true}, broken)
+	_, url := start(t, hub.Options{SingleServer: true}, broken)
 	status, _, body := do(t, http.MethodGet, url+"/readyz", "")
 	if status != http.StatusServiceUnavailable || strings.Contains(body, "no-such-command") || !strings.Contains(body, `"lastError"`) {
 		t.Errorf("/readyz of a command that does not exist: %d %s", status, body)
@@ -363,7 +363,7 @@ func TestWithdrawnToken(t *testing.T) {
 	write("ann " + ann + "\nbob " + bob + "\n")
 	tokens, err := access.LoadTokens(file)
 	bridgetest.Must(t, err)
-	h, url := start(t, hub.Options{Alone: true, Guard: access.Policy{Tokens: tokens}}, demoSpec(t, "demo"))
+	h, url := start(t, hub.Options{SingleServer: true, Guard: access.Policy{Tokens: tokens}}, demoSpec(t, "demo"))
 
 	ended := make(chan string)
 	for _, token := range []string{ann, bob} {

@@ -22,22 +22,22 @@ func (h *Hub) Info() []Info {
 	var all []Info
 	for _, s := range h.serversInOrder() {
 		all = append(all, Info{
-			Name: s.spec.Name, Description: h.described(s.spec.Name), Remote: !s.up.IsCommand(), State: s.state(), Sessions: s.sessions(),
+			Name: s.spec.Name, Description: h.description(s.spec.Name), Remote: !s.upstream.IsCommand(), State: s.state(), Sessions: s.sessions(),
 		})
 	}
 	return all
 }
 
-// Cancel cancels calls in progress, of all servers: see bridge.Calls.
-func (h *Hub) Cancel(match func(bridge.LateCall) bool) (n int) {
+// CancelCalls cancels calls in progress, of all servers: see bridge.Calls.
+func (h *Hub) CancelCalls(match func(bridge.LateCall) bool) (n int) {
 	for _, s := range h.serversInOrder() {
 		n += s.calls.Cancel(match)
 	}
 	return n
 }
 
-// Waiting returns the requests that have no answer yet, of all servers: see observe.Observer.Waiting.
-func (h *Hub) Waiting() (all []observe.Waiting) {
+// WaitingCalls returns the requests that have no answer yet, of all servers: see observe.Observer.Waiting.
+func (h *Hub) WaitingCalls() (all []observe.Waiting) {
 	for _, s := range h.serversInOrder() {
 		all = append(all, h.opts.Observer.Waiting(s.spec.Name, &s.calls)...)
 	}
@@ -47,8 +47,8 @@ func (h *Hub) Waiting() (all []observe.Waiting) {
 // Restart replaces a server by a new one of the same Spec. The old one takes no new sessions,
 // finishes what is in progress, and ends, like one that was configured anew.
 func (h *Hub) Restart(name string) error {
-	h.apply.Lock()
-	defer h.apply.Unlock()
+	h.applying.Lock()
+	defer h.applying.Unlock()
 	if h.isClosed() {
 		return errClosed
 	}
@@ -56,7 +56,7 @@ func (h *Hub) Restart(name string) error {
 	old := h.servers[name]
 	h.mu.RUnlock()
 	switch {
-	case old != nil && h.lines.Load():
+	case old != nil && h.hasLineListener.Load():
 		return errors.New("it has a Unix socket for messages in lines, which ends with it: restart the bridge")
 	case old == nil:
 		return fmt.Errorf("there is no server %q", name)

@@ -46,7 +46,7 @@ func processOf(e told) observe.ProcessStarted {
 
 // A restart gives new clients a new server, and ends the old one's sessions.
 func TestRestart(t *testing.T) {
-	h, url := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
+	h, url := start(t, hub.Options{SingleServer: true}, demoSpec(t, "demo"))
 	old := session(t, url+"/mcp")
 	bridgetest.Must(t, h.Restart("demo"))
 	if status, body := echo(t, url+"/mcp", session(t, url+"/mcp")); status != http.StatusOK {
@@ -68,7 +68,7 @@ func TestStopAndKill(t *testing.T) {
 	var seen observe.Observer
 	heard := make(told, 1000)
 	defer seen.WatchEvents(heard)()
-	_, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	_, url := start(t, hub.Options{SingleServer: true, Observer: &seen}, demoSpec(t, "demo"))
 	id := session(t, url+"/mcp")
 	opened := next[observe.SessionOpened](heard)
 	opened.Session.Stop()
@@ -98,7 +98,7 @@ func TestStopAndKill(t *testing.T) {
 // A call that is cancelled is answered with an error, and the session goes on.
 func TestCancel(t *testing.T) {
 	var seen observe.Observer
-	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	h, url := start(t, hub.Options{SingleServer: true, Observer: &seen}, demoSpec(t, "demo"))
 	id := session(t, url+"/mcp")
 	answer := make(chan string)
 	go func() {
@@ -106,7 +106,7 @@ func TestCancel(t *testing.T) {
 			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":3600}}}`, "Mcp-Session-Id", id)
 		answer <- body
 	}()
-	for h.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+	for h.CancelCalls(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
 		if h.Info()[0].State.Calls > 1 {
 			t.Fatal("there are other calls")
 		}
@@ -129,7 +129,7 @@ func (looker) Message(*observe.Passed) {}
 func TestCancelListen(t *testing.T) {
 	var seen observe.Observer
 	defer seen.Watch(looker{})()
-	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	h, url := start(t, hub.Options{SingleServer: true, Observer: &seen}, demoSpec(t, "demo"))
 	stream := make(chan string)
 	go func() {
 		_, _, body := do(t, http.MethodPost, url+"/mcp",
@@ -137,7 +137,7 @@ func TestCancelListen(t *testing.T) {
 			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 		stream <- body
 	}()
-	for h.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+	for h.CancelCalls(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
 		select {
 		case body := <-stream:
 			t.Fatalf("the stream is %s", body)
@@ -154,7 +154,7 @@ func TestCancelListen(t *testing.T) {
 func TestCancelModern(t *testing.T) {
 	var seen observe.Observer
 	defer seen.Watch(looker{})()
-	h, url := start(t, hub.Options{Alone: true, Observer: &seen}, demoSpec(t, "demo"))
+	h, url := start(t, hub.Options{SingleServer: true, Observer: &seen}, demoSpec(t, "demo"))
 	answer := make(chan string)
 	go func() {
 		_, _, body := do(t, http.MethodPost, url+"/mcp",
@@ -162,7 +162,7 @@ func TestCancelModern(t *testing.T) {
 			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "slow")
 		answer <- body
 	}()
-	for h.Cancel(func(c bridge.LateCall) bool {
+	for h.CancelCalls(func(c bridge.LateCall) bool {
 		s := observe.SessionOf(c.Ctx)
 		return c.ID.String() == "9" && s != nil && strings.HasPrefix(s.Name, "q")
 	}) == 0 {

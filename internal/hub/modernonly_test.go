@@ -14,7 +14,7 @@ import (
 func TestOnlyModernClients(t *testing.T) {
 	spec := demoSpec(t, "a b")
 	spec.Clients = era.OnlyModern
-	one, alone := start(t, hub.Options{Alone: true, PathPrefix: "/tools"}, spec)
+	one, alone := start(t, hub.Options{SingleServer: true, PathPrefix: "/tools"}, spec)
 	spec = demoSpec(t, "a b")
 	spec.Clients = era.OnlyModern
 	_, many := start(t, hub.Options{PathPrefix: "/tools"}, spec, demoSpec(t, "all"))
@@ -58,7 +58,7 @@ func TestNotFoundNamesWhatIsServed(t *testing.T) {
 		{false, []hub.Spec{modern}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP) and /servers/NAME/ws (WebSocket)"},
 		{false, []hub.Spec{modern, demoSpec(t, "all")}, "not found; /servers lists the servers, each at /servers/NAME/mcp (Streamable HTTP) and /servers/NAME/ws (WebSocket)"},
 	} {
-		_, url := start(t, hub.Options{Alone: tt.alone}, tt.specs...)
+		_, url := start(t, hub.Options{SingleServer: tt.alone}, tt.specs...)
 		for _, path := range []string{"/nothing", "/servers/modern/nothing"} {
 			want := tt.want
 			if !tt.alone && path == "/servers/modern/nothing" && tt.specs[0].Name != "modern" {

@@ -69,7 +69,7 @@ func (w *events[T]) next(t *testing.T) T {
 func TestExchanges(t *testing.T) {
 	var o observe.Observer
 	told := watching[*observe.Exchange](&o)
-	_, url := start(t, hub.Options{Alone: true, Observer: &o}, demoSpec(t, "demo"))
+	_, url := start(t, hub.Options{SingleServer: true, Observer: &o}, demoSpec(t, "demo"))
 	id := session(t, url+"/mcp")
 	opened := told.next(t)
 	if opened.Server != "demo" || opened.Session == nil || opened.Session.Client().Name != "t" || opened.Status != 200 || opened.Method != "POST" ||
@@ -155,7 +155,7 @@ func TestReadyAfterFailures(t *testing.T) {
 	works := filepath.Join(t.TempDir(), "works")
 	spec := demoSpec(t, "demo")
 	spec.Upstream.Command.Env = append(spec.Upstream.Command.Env, "HUB_TEST_IF="+works)
-	_, url := start(t, hub.Options{Alone: true}, spec)
+	_, url := start(t, hub.Options{SingleServer: true}, spec)
 	ready := func(want int, text string) {
 		t.Helper()
 		if status, _, body := do(t, http.MethodGet, url+"/readyz", ""); status != want || !strings.Contains(body, text) {
@@ -174,7 +174,7 @@ func TestReadyAfterFailures(t *testing.T) {
 // A remote server that lets nobody in is not ready; calls that wait are told of.
 func TestReadyRemote(t *testing.T) {
 	var lock atomic.Bool
-	_, inner := start(t, hub.Options{Alone: true}, demoSpec(t, "demo"))
+	_, inner := start(t, hub.Options{SingleServer: true}, demoSpec(t, "demo"))
 	there := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if lock.Load() {
 			http.Error(w, "no", http.StatusUnauthorized)
@@ -185,7 +185,7 @@ func TestReadyRemote(t *testing.T) {
 	}))
 	defer there.Close()
 	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	_, url := start(t, hub.Options{Alone: true}, hub.Spec{Name: "far", Upstream: upstream.Spec{Name: "far", URL: there.URL + "/mcp"}})
+	_, url := start(t, hub.Options{SingleServer: true}, hub.Spec{Name: "far", Upstream: upstream.Spec{Name: "far", URL: there.URL + "/mcp"}})
 	ready := func(want int, text string) {
 		t.Helper()
 		if status, _, body := do(t, http.MethodGet, url+"/readyz", ""); status != want || !strings.Contains(body, text) {

@@ -12,22 +12,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// places bounds how many processes there are at once, and shares them out among
+// processLimit bounds how many processes there are at once, and shares them out among
 // parties. Who finds none left waits in a queue; the queue is bounded too, and so
 // is the wait.
-type places struct {
+type processLimit struct {
 	*limiter.Limiter
 	wait time.Duration
 	flag string // what to change if there are too few
 }
 
-// newPlaces makes max places; 0 is no bound.
-func newPlaces(max, queue int, wait time.Duration, flag string) *places {
-	return &places{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
+// newProcessLimit makes max places; 0 is no bound.
+func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLimit {
+	return &processLimit{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
 }
 
 // take returns when there is a place, or why there is none.
-func (p *places) take(ctx context.Context) (*limiter.Place, error) {
+func (p *processLimit) take(ctx context.Context) (*limiter.Place, error) {
 	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
 	case errors.Is(err, limiter.ErrFull):
@@ -39,7 +39,7 @@ func (p *places) take(ctx context.Context) (*limiter.Place, error) {
 }
 
 // admit takes a place of each, in order, for the Party of ctx.
-func admit(all ...*places) admission.Admit {
+func admit(all ...*processLimit) admission.Admit {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place
 		leave = func() {

@@ -14,8 +14,8 @@ import (
 // waits too long, or may not, hears that it is busy.
 func TestPlacesOfWhoGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own := newPlaces(3, 1, time.Minute, "--max-children")
-		all := newPlaces(1, 1, time.Minute, "--max-children-total")
+		own := newProcessLimit(3, 1, time.Minute, "--max-children")
+		all := newProcessLimit(1, 1, time.Minute, "--max-children-total")
 		enter := admit(own, all)
 		leave, err := enter(t.Context())
 		if err != nil {

@@ -105,45 +105,45 @@ func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	return up
 }
 
-// firstMessage is how long a client of HTTP+SSE or WebSocket may be connected
+// firstMessageTimeout is how long a client of HTTP+SSE or WebSocket may be connected
 // before it says anything.
-const firstMessage = 30 * time.Second
+const firstMessageTimeout = 30 * time.Second
 
 // server is a Spec at work: the server on all listening transports.
 type server struct {
-	spec Spec
-	up   *upstream.Server
-	log  hclog.Logger
+	spec     Spec
+	upstream *upstream.Server
+	log      hclog.Logger
 
 	calls bridge.Calls // of all clients
 
 	removed atomic.Bool // by a new configuration, while the hub goes on
 
-	streams *streamhttp.Handler
-	events  *legacysse.Handler
-	sockets *ws.Handler
-	lines   *stdio.SocketServer
+	streamHTTP *streamhttp.Handler
+	legacySSE  *legacysse.Handler
+	webSockets *ws.Handler
+	lines      *stdio.SocketServer
 }
 
 // newServer makes a server of a hub.
 func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
-	o, memory, base := &h.opts, h.memory, h.pathPrefix(spec.Name)
+	o, memory, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter admission.Admit
 	if spec.Upstream.URL == "" {
-		enter = admit(newPlaces(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.all)
+		enter = admit(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
 	}
 	var err error
-	if s.up, err = upstream.New(spec.upstream(enter, o)); err != nil {
+	if s.upstream, err = upstream.New(spec.upstream(enter, o)); err != nil {
 		return nil, err
 	}
-	up := s.up
+	up := s.upstream
 	if up.SharesAlways() {
 		enter = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
-	s.tellCalls(&pump, o.Observer)
+	s.observeCalls(&pump, o.Observer)
 	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
 	observed := func(transport string, h bridge.Handler) bridge.Handler {
 		return o.Observer.Serve(spec.Name, transport, h)
@@ -151,18 +151,18 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	s.streams = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
-		Guard: o.Guard, Budget: memory, Kept: h.kept, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+	s.streamHTTP = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
+		Guard: o.Guard, Budget: memory, Kept: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", up.Exchange(pump)), ToolSchema: up.ToolSchema,
 	})
 	// A process starts, and its place is taken, with the first message and not with
 	// the connection.
-	s.events = legacysse.NewHandler(observed("sse", bridge.AwaitFirst(up.LegacyOnly(pump), firstMessage)), legacysse.HandlerOptions{
+	s.legacySSE = legacysse.NewHandler(observed("sse", bridge.AwaitFirst(up.LegacyOnly(pump), firstMessageTimeout)), legacysse.HandlerOptions{
 		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
-	s.sockets = ws.NewHandler(observed("websocket", bridge.AwaitFirst(up.Handler(false, pump), firstMessage)), ws.HandlerOptions{
+	s.webSockets = ws.NewHandler(observed("websocket", bridge.AwaitFirst(up.Handler(false, pump), firstMessageTimeout)), ws.HandlerOptions{
 		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
 	})
 	s.lines = stdio.NewSocketServer(observed("socket", up.Handler(true, pump)), stdio.ServerOptions{
@@ -171,9 +171,9 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	return s, nil
 }
 
-// tellCalls has the Observer told of calls that wait for their answers too long, and of
+// observeCalls has the Observer told of calls that wait for their answers too long, and of
 // messages that reach nobody.
-func (s *server) tellCalls(pump *bridge.PumpOptions, o *observe.Observer) {
+func (s *server) observeCalls(pump *bridge.PumpOptions, o *observe.Observer) {
 	o.Follow(s.spec.Name, &s.calls)
 	pump.Calls, pump.Dropped = &s.calls, o.Dropped(s.spec.Name)
 	pump.TimedOut = o.TimedOut(s.spec.Name, s.spec.Pump.RequestTimeout)
@@ -181,7 +181,7 @@ func (s *server) tellCalls(pump *bridge.PumpOptions, o *observe.Observer) {
 
 // state returns what /readyz and the index say of the server.
 func (s *server) state() upstream.State {
-	state := s.up.State()
+	state := s.upstream.State()
 	n, oldest := s.calls.InProgress()
 	if state.Calls = n; n > 0 {
 		state.OldestCall = int(time.Since(oldest).Seconds())
@@ -203,26 +203,26 @@ func (s *server) grace(why error) time.Duration {
 	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
 }
 
-// withholds reports whether one of the server's paths is that of a transport which
+// hidesEndpoint reports whether one of the server's paths is that of a transport which
 // has nothing that its clients may speak: HTTP+SSE, where that is 2026-07-28 only (SS10).
-func (s *server) withholds(name string) bool {
+func (s *server) hidesEndpoint(name string) bool {
 	return s != nil && s.spec.Clients == era.OnlyModern && (name == "sse" || name == "message")
 }
 
 // endpoint returns the handler of one of the server's paths, nil: there is none.
 func (s *server) endpoint(name string) http.Handler {
-	if s == nil || s.withholds(name) {
+	if s == nil || s.hidesEndpoint(name) {
 		return nil
 	}
 	switch name {
 	case "mcp":
-		return s.streams
+		return s.streamHTTP
 	case "sse":
-		return http.HandlerFunc(s.events.ServeSSE)
+		return http.HandlerFunc(s.legacySSE.ServeSSE)
 	case "message":
-		return http.HandlerFunc(s.events.ServeMessage)
+		return http.HandlerFunc(s.legacySSE.ServeMessage)
 	case "ws":
-		return s.sockets
+		return s.webSockets
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func Paths(name string, alone bool) []string {
 func basePath(name string) string { return "/servers/" + url.PathEscape(name) }
 
 func (s *server) sessions() int {
-	return s.streams.Sessions() + s.events.Sessions() + s.sockets.Sessions() + s.lines.Sessions()
+	return s.streamHTTP.Sessions() + s.legacySSE.Sessions() + s.webSockets.Sessions() + s.lines.Sessions()
 }
 
 // startAhead starts a process before there is a client, if that is wanted.
@@ -257,7 +257,7 @@ func (s *server) startAhead() error {
 	if failed == nil {
 		failed = func(err error) { s.log.Error("the server cannot work as configured", "error", err) }
 	}
-	err := s.up.StartAhead(failed)
+	err := s.upstream.StartAhead(failed)
 	if err != nil && s.spec.OnFailure == nil {
 		failed(err)
 		return nil
@@ -269,15 +269,15 @@ func (s *server) startAhead() error {
 // when everything has ended.
 func (s *server) close() {
 	var wg sync.WaitGroup
-	for _, end := range []func() error{s.streams.Close, s.events.Close, s.sockets.Close, s.lines.Close} {
-		wg.Go(func() { s.report(end()) })
+	for _, end := range []func() error{s.streamHTTP.Close, s.legacySSE.Close, s.webSockets.Close, s.lines.Close} {
+		wg.Go(func() { s.logCloseError(end()) })
 	}
 	wg.Wait()
-	s.report(s.up.Close()) // what clients share, once they have gone
+	s.logCloseError(s.upstream.Close()) // what clients share, once they have gone
 	s.calls.Close()
 }
 
-func (s *server) report(err error) {
+func (s *server) logCloseError(err error) {
 	if err != nil {
 		s.log.Warn("closing", "error", err)
 	}

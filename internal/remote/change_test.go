@@ -80,7 +80,7 @@ func TestServerChanges(t *testing.T) {
 		before := len(s.received())
 		s.change(from.alternative())
 		c.callUntil("tools/list")
-		if got := d.first(); got != from.alternative() {
+		if got := d.firstTransport(); got != from.alternative() {
 			t.Errorf("the Dialer remembers %s", got)
 		}
 		got := s.received()[before:]
@@ -109,7 +109,7 @@ func TestServerChanges(t *testing.T) {
 			s.streamable.Close()
 		}
 		c.callUntil("tools/list")
-		if got := d.first(); got != from {
+		if got := d.firstTransport(); got != from {
 			t.Errorf("then the Dialer remembers %s", got)
 		}
 		c.call("9", "tools/list")
@@ -166,7 +166,7 @@ func downIsNoChange(t *testing.T, s *site, from transport, code int) {
 			t.Errorf("the server got a %s", r)
 		}
 	}
-	if got := c.conn.(*conn).leg.transport; got != from {
+	if got := c.conn.(*conn).current.transport; got != from {
 		t.Errorf("the Conn went over to %s", got)
 	}
 }

@@ -18,21 +18,21 @@ var errClosed = errors.New("remote: the connection is closed")
 
 // conn is a Conn to a server that may speak either of two transports (LE13).
 //
-// It passes everything on to a Conn of the one that is tried first, its leg.
+// It passes everything on to a Conn of the one that is tried first, its transportConn.
 // When that ends because the server speaks another transport, conn goes over
-// to a leg of the other one and gives it the requests that are still without
+// to a transportConn of the other one and gives it the requests that are still without
 // an answer: the client's initialize, in the main. What is sent meanwhile waits.
 // If the server does not speak the other one either, the client gets the error
 // of the first attempt, with a word on the second, and may initialize again,
 // which begins anew.
 //
-// A server may change in mid-session. Then the leg ends when it fails to renew
-// the session, and leaves a handoff: the other leg begins by renewing that
-// session, and goes the same way if it is refused too, so that the legs take
+// A server may change in mid-session. Then the transportConn ends when it fails to renew
+// the session, and leaves a handoff: the other transportConn begins by renewing that
+// session, and goes the same way if it is refused too, so that the transportConns take
 // turns, at growing intervals, until one is taken.
 //
 // Its goroutines are two for each time that it goes over, awaited by Close:
-// one closes the leg that is left, the other one sends to the new one.
+// one closes the transportConn that is left, the other one sends to the new one.
 type conn struct {
 	d      *Dialer
 	ctx    context.Context // has the values of Dial's; done when Close begins
@@ -40,22 +40,22 @@ type conn struct {
 	wg     sync.WaitGroup
 	once   sync.Once
 
-	mu      sync.Mutex // guards what follows and is never held while waiting
-	closed  bool
-	leg     *leg
-	open    []*request        // what the next leg would have to be asked again; mostly none
-	answers []jsonrpc.Message // for Receive: to those that no leg answers
+	mu           sync.Mutex // guards what follows and is never held while waiting
+	closed       bool
+	current      *transportConn
+	openRequests []*request        // what the next transportConn would have to be asked again; mostly none
+	answers      []jsonrpc.Message // for Receive: to those that no transportConn answers
 }
 
-// leg is a Conn of one transport.
-type leg struct {
+// transportConn is a Conn of one transport.
+type transportConn struct {
 	bridge.Conn
 	transport transport
 	ready     chan struct{} // closed when messages may be sent
-	replaced  chan struct{} // closed when another leg has taken its place
+	replaced  chan struct{} // closed when another transportConn has taken its place
 
 	// Guarded by the mu of conn:
-	retired bool // it is over, because the server does not speak its transport
+	refused bool // it is over, because the server does not speak its transport
 	opened  bool // the server has answered an initialize: it does
 }
 
@@ -64,32 +64,32 @@ type request struct {
 	m    jsonrpc.Message
 	sent chan struct{} // closed when the Send that was called with it returns
 
-	// refused is why the leg before this one was refused, nil: none was.
+	// refused is why the transportConn before this one was refused, nil: none was.
 	refused *httpdial.Fault
 }
 
 func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 	c := &conn{d: d}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	first, err := c.dial(d.first(), nil)
+	first, err := c.dial(d.firstTransport(), nil)
 	if err != nil {
 		c.cancel()
 		return nil, err
 	}
 	close(first.ready)
-	c.leg = first
+	c.current = first
 	return c, nil
 }
 
-// dial makes a leg. That takes no time: no Dial waits for the network. Its ctx tells the leg
+// dial makes a transportConn. That takes no time: no Dial waits for the network. Its ctx tells the transportConn
 // which session it is for, so that its HTTP exchanges are observed. Where
 // there is a handoff, the client has been answered its initialize long since.
-func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*leg, error) {
+func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn, error) {
 	inner, err := c.d.dialer(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
 	if err != nil {
 		return nil, err
 	}
-	l := &leg{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), opened: handoff != nil}
+	l := &transportConn{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), opened: handoff != nil}
 	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 		if m.Kind() == jsonrpc.Response {
 			m = c.answered(l, m)
@@ -122,17 +122,17 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	var r *request
 	for {
 		c.mu.Lock()
-		l := c.leg
+		l := c.current
 		if m.Kind() == jsonrpc.Request && (!l.opened || m.Method() == "initialize") {
 			r = &request{m: m, sent: make(chan struct{})}
-			c.open = append(c.open, r)
+			c.openRequests = append(c.openRequests, r)
 		}
 		c.mu.Unlock()
 		if r != nil {
 			return c.sendRequest(ctx, l, r)
 		}
 		err := c.sendTo(ctx, l, m)
-		if err == nil || !c.mustGoOver(ctx, l, err) {
+		if err == nil || !c.mustSwitch(ctx, l, err) {
 			return err
 		}
 		if err := c.wait(ctx, l.replaced); err != nil {
@@ -141,38 +141,38 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// sendRequest sends what the next leg gets if this one is refused.
-func (c *conn) sendRequest(ctx context.Context, l *leg, r *request) error {
+// sendRequest sends what the next transportConn gets if this one is refused.
+func (c *conn) sendRequest(ctx context.Context, l *transportConn, r *request) error {
 	defer close(r.sent)
 	err := c.sendTo(ctx, l, r.m)
-	if err == nil || c.mustGoOver(ctx, l, err) {
+	if err == nil || c.mustSwitch(ctx, l, err) {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open = slices.DeleteFunc(c.open, func(other *request) bool { return other == r })
+	c.openRequests = slices.DeleteFunc(c.openRequests, func(other *request) bool { return other == r })
 	return err
 }
 
-func (c *conn) sendTo(ctx context.Context, l *leg, m jsonrpc.Message) error {
+func (c *conn) sendTo(ctx context.Context, l *transportConn, m jsonrpc.Message) error {
 	if err := c.wait(ctx, l.ready); err != nil {
 		return err
 	}
 	return l.Send(ctx, m)
 }
 
-// mustGoOver reports whether a Send to l has failed because l was refused.
-func (c *conn) mustGoOver(ctx context.Context, l *leg, err error) bool {
+// mustSwitch reports whether a Send to l has failed because l was refused.
+func (c *conn) mustSwitch(ctx context.Context, l *transportConn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return (l.retired || unopened(err) != nil) && !c.closed && ctx.Err() == nil
+	return (l.refused || unopenedFault(err) != nil) && !c.closed && ctx.Err() == nil
 }
 
-// TrySend takes what the next leg would not get if this one is refused.
+// TrySend takes what the next transportConn would not get if this one is refused.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	c.mu.Lock()
-	l := c.leg
-	open := l.opened && !l.retired && m.Method() != "initialize"
+	l := c.current
+	open := l.opened && !l.refused && m.Method() != "initialize"
 	c.mu.Unlock()
 	if !open {
 		return false
@@ -186,28 +186,28 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 }
 
 // Receive hands on what the server sends. It is here that conn goes
-// over to another leg: when all was received that the one before had to say.
+// over to another transportConn: when all was received that the one before had to say.
 func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
-		if err := c.handAnswers(ctx, sink); err != nil {
+		if err := c.deliverAnswers(ctx, sink); err != nil {
 			return err
 		}
 		c.mu.Lock()
-		l := c.leg
+		l := c.current
 		c.mu.Unlock()
 		err := l.Receive(ctx, sink)
-		fault := unopened(err)
+		fault := unopenedFault(err)
 		if fault == nil {
 			return err
 		}
-		if err := c.goOver(ctx, l, fault, handoffOf(err)); err != nil {
+		if err := c.switchTransport(ctx, l, fault, handoffOf(err)); err != nil {
 			return err
 		}
 	}
 }
 
-// handAnswers hands on the answers to requests that no leg answers.
-func (c *conn) handAnswers(ctx context.Context, sink bridge.Sink) error {
+// deliverAnswers hands on the answers to requests that no transportConn answers.
+func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 	for {
 		c.mu.Lock()
 		var m jsonrpc.Message
@@ -227,24 +227,24 @@ func (c *conn) handAnswers(ctx context.Context, sink bridge.Sink) error {
 	}
 }
 
-// goOver replaces a leg that the server has refused. With a handoff it was in
+// switchTransport replaces a transportConn that the server has refused. With a handoff it was in
 // mid-session.
-func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
+func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *httpdial.Fault, handoff *sessionstate.Handoff) error {
 	if err := c.retire(old); err != nil {
 		return err
 	}
 	for {
 		c.mu.Lock()
-		open := slices.Clone(c.open)
+		open := slices.Clone(c.openRequests)
 		c.mu.Unlock()
-		for _, r := range open { // which does not take long: the leg is being closed
+		for _, r := range open { // which does not take long: the transportConn is being closed
 			if err := c.wait(ctx, r.sent); err != nil {
 				return err
 			}
 		}
 		next := old.transport.alternative()
 		if slices.ContainsFunc(open, func(r *request) bool { return r.refused != nil }) {
-			next = c.d.first() // both were refused: the next initialize begins anew
+			next = c.d.firstTransport() // both were refused: the next initialize begins anew
 		}
 		if slices.ContainsFunc(open, func(r *request) bool { return r.m.Method() == "initialize" }) {
 			handoff = nil // the client begins anew itself
@@ -265,45 +265,45 @@ func (c *conn) goOver(ctx context.Context, old *leg, fault *httpdial.Fault, hand
 	}
 }
 
-// retire closes a leg that is over. That lets those go who wait for it.
-func (c *conn) retire(l *leg) error {
+// retire closes a transportConn that is over. That lets those go who wait for it.
+func (c *conn) retire(l *transportConn) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.closed:
 		return errClosed
-	case !l.retired:
-		l.retired = true
+	case !l.refused:
+		l.refused = true
 		c.wg.Go(func() { _ = l.Close(nil) })
 	}
 	return nil
 }
 
-// replace makes l the current leg, in the place of old; false: the open
+// replace makes l the current transportConn, in the place of old; false: the open
 // requests are others by now. Those that were refused for the first time go to
 // l, the others are answered.
-func (c *conn) replace(old, l *leg, open []*request, fault *httpdial.Fault) (ok bool, err error) {
+func (c *conn) replace(old, l *transportConn, open []*request, fault *httpdial.Fault) (ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false, errClosed
 	}
-	if !slices.Equal(c.open, open) {
+	if !slices.Equal(c.openRequests, open) {
 		return false, nil
 	}
-	c.open = nil
+	c.openRequests = nil
 	for _, r := range open {
 		if r.refused != nil {
 			c.answers = append(c.answers, r.answer(old.transport, fault.Text))
 			continue
 		}
 		r.refused = fault
-		c.open = append(c.open, r)
+		c.openRequests = append(c.openRequests, r)
 	}
-	again := slices.Clone(c.open)
-	c.leg = l
+	again := slices.Clone(c.openRequests)
+	c.current = l
 	close(old.replaced)
-	c.wg.Go(func() { c.repeat(l, again) })
+	c.wg.Go(func() { c.resend(l, again) })
 	tell := c.d.log().Info
 	if !l.opened { // at the beginning, where the transport that is found is told (found), or an error
 		tell = c.d.log().Debug
@@ -312,9 +312,9 @@ func (c *conn) replace(old, l *leg, open []*request, fault *httpdial.Fault) (ok 
 	return true, nil
 }
 
-// repeat sends the requests to l, and lets others pass once the initialize is
+// resend sends the requests to l, and lets others pass once the initialize is
 // on its way: what is needed for its answer must not wait.
-func (c *conn) repeat(l *leg, again []*request) {
+func (c *conn) resend(l *transportConn, again []*request) {
 	ready := sync.OnceFunc(func() { close(l.ready) })
 	defer ready()
 	for _, r := range again {
@@ -328,22 +328,22 @@ func (c *conn) repeat(l *leg, again []*request) {
 
 // answered looks at a response on its way to the client: the answer to
 // initialize says whether the server speaks the transport.
-func (c *conn) answered(l *leg, m jsonrpc.Message) jsonrpc.Message {
+func (c *conn) answered(l *transportConn, m jsonrpc.Message) jsonrpc.Message {
 	c.mu.Lock()
-	i := slices.IndexFunc(c.open, func(r *request) bool { return r.m.ID().Equivalent(m.ID()) })
+	i := slices.IndexFunc(c.openRequests, func(r *request) bool { return r.m.ID().Equivalent(m.ID()) })
 	if i < 0 {
 		c.mu.Unlock()
 		return m
 	}
-	r := c.open[i]
-	c.open = slices.Delete(c.open, i, i+1)
+	r := c.openRequests[i]
+	c.openRequests = slices.Delete(c.openRequests, i, i+1)
 	opened := r.m.Method() == "initialize" && !m.IsError()
 	if opened {
 		l.opened = true
 	}
 	c.mu.Unlock()
 	if opened {
-		c.d.found(l.transport)
+		c.d.noteTransport(l.transport)
 	}
 	if text := c.ownErrorText(m); r.refused != nil && text != "" {
 		return r.answer(l.transport, text)
@@ -351,9 +351,9 @@ func (c *conn) answered(l *leg, m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// ownErrorText returns the text of an error response that is the leg's own (C.7) rather
+// ownErrorText returns the text of an error response that is the transportConn's own (C.7) rather
 // than the server's, "": it is not. A server that is a bridge too speaks as the
-// leg does, but of another server.
+// transportConn does, but of another server.
 func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 	if string(m.Lookup("error", "code")) != "-32603" || m.Lookup("error", "data", "reason") == nil {
 		return ""
@@ -381,7 +381,7 @@ func (c *conn) Close(reason error) error {
 	c.once.Do(func() {
 		c.mu.Lock()
 		c.closed = true
-		l := c.leg
+		l := c.current
 		c.mu.Unlock()
 		c.cancel()
 		err = l.Close(reason)

@@ -65,8 +65,8 @@ type dialFunc func(context.Context) (bridge.Conn, error)
 
 func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx) }
 
-// What a refused leg holds up goes to the next one, once; what its sender has
-// given up does not; and the leg is closed.
+// What a refused transportConn holds up goes to the next one, once; what its sender has
+// given up does not; and the transportConn is closed.
 func TestHeldUpMessagesMoveOn(t *testing.T) {
 	first := newFakeLeg()
 	near, far := bridge.Pipe()
@@ -127,7 +127,7 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 	}
 }
 
-// A leg that is refused just when the Conn is closed has no successor that
+// A transportConn that is refused just when the Conn is closed has no successor that
 // nobody closes.
 func TestNoLegAfterClose(t *testing.T) {
 	var mu sync.Mutex

@@ -29,7 +29,7 @@ func (d *Dialer) Modern() bridge.Dialer {
 		return d
 	}
 	c := d.modern()
-	c.Options.Foreign, c.Options.ToolsChanged = d.Options.Foreign, d.Options.ToolsChanged
+	c.Options.OnForeignRefusal, c.Options.OnToolsChanged = d.Options.OnForeignRefusal, d.Options.OnToolsChanged
 	return c
 }
 
@@ -51,15 +51,15 @@ func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
 	switch {
 	case fault == nil:
 		return m, nil
-	case notModern(fault):
+	case saysNotModern(fault):
 		return m, ErrNotModern
 	}
 	return m, &probeError{fault}
 }
 
-// notModern reports whether a server refuses so that does not know what it was
+// saysNotModern reports whether a server refuses so that does not know what it was
 // asked. Who is not let in, or is to come later, may still be a modern one's client.
-func notModern(f *httpdial.Fault) bool {
+func saysNotModern(f *httpdial.Fault) bool {
 	switch f.Status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
 		return false

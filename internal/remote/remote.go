@@ -93,11 +93,11 @@ type Options struct {
 	// (httpdial.LoadTLS). nil means the system's authorities.
 	TLS *tls.Config
 
-	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTime is how long
+	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTimeout is how long
 	// a person may take to sign in meanwhile: see streamclient.Options. nil: there are
 	// none but those in Header.
-	Authorize     func(base http.RoundTripper) http.RoundTripper
-	AuthorizeTime time.Duration
+	Authorize        func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTimeout time.Duration
 
 	// NoRenew: when the session is lost, the Conn ends instead of making a new
 	// one in the client's name. With a socket that is so in any case.
@@ -107,15 +107,15 @@ type Options struct {
 	// may have changed (streamclient.Options.TellRenewed).
 	TellRenewed bool
 
-	// Opened is streamclient.Options.Opened, for servers of that transport.
-	Opened func(session bool)
+	// OnOpened is streamclient.Options.OnOpened, for servers of that transport.
+	OnOpened func(session bool)
 
-	// Upgraded is streamclient.Options.Upgraded, for servers of that transport.
-	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+	// ConfirmUpgrade is streamclient.Options.ConfirmUpgrade, for servers of that transport.
+	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// Foreign and ToolsChanged are those of streamclient.ModernOptions, for the
+	// OnForeignRefusal and OnToolsChanged are those of streamclient.ModernOptions, for the
 	// Conns of Modern.
-	Foreign, ToolsChanged func()
+	OnForeignRefusal, OnToolsChanged func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -132,8 +132,8 @@ type Dialer struct {
 
 	Options Options
 
-	mu    sync.Mutex
-	known transport // what has answered initialize last
+	mu             sync.Mutex
+	knownTransport transport // what has answered initialize last
 
 	dialers func(transport) bridge.Dialer // nil but in tests
 }
@@ -147,14 +147,14 @@ func schemeOf(text string) (scheme string, err error) {
 	case scheme == "unix" || scheme == "tcp":
 		_, err = stdio.ParseSocket(text)
 	case strings.HasPrefix(rest, "//"):
-		err = fmt.Errorf("%s, not %.20q", howWritten, scheme+"://...")
+		err = fmt.Errorf("%s, not %.20q", urlForms, scheme+"://...")
 	default:
-		err = errors.New(howWritten)
+		err = errors.New(urlForms)
 	}
 	return scheme, err
 }
 
-const howWritten = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
+const urlForms = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
 
 // CheckURL says what is wrong with the address of a server, if anything. The
 // error does not repeat a URL, there may be keys in it.
@@ -178,7 +178,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
+			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
@@ -239,41 +239,41 @@ func (t transport) alternative() transport {
 // dialer returns a Dialer for one transport; report: it is to tell when the
 // server speaks another one. The handoff is nil but in mid-session.
 func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
-	renewed := func() { d.found(t) }
+	renewed := func() { d.noteTransport(t) }
 	switch {
 	case d.dialers != nil:
 		return d.dialers(t)
 	case t == streamable:
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
-			ReportUnopened: report, Handoff: handoff, Renewed: renewed, Opened: d.Options.Opened, Upgraded: d.Options.Upgraded, Logger: d.Options.Logger,
+			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
+			ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, OnOpened: d.Options.OnOpened, ConfirmUpgrade: d.Options.ConfirmUpgrade, Logger: d.Options.Logger,
 		}}
 	}
 	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTime, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, Renewed: renewed, Logger: d.Options.Logger,
+		Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 
-// first returns which transport to try first.
-func (d *Dialer) first() transport {
+// firstTransport returns which transport to try first.
+func (d *Dialer) firstTransport() transport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.known != unknown:
-		return d.known
+	case d.knownTransport != unknown:
+		return d.knownTransport
 	case d.Options.Mode == sseFirst:
 		return legacy
 	}
 	return streamable
 }
 
-// found remembers which transport has answered.
-func (d *Dialer) found(t transport) {
+// noteTransport remembers which transport has answered.
+func (d *Dialer) noteTransport(t transport) {
 	d.mu.Lock()
-	news := d.known != t
-	d.known = t
+	news := d.knownTransport != t
+	d.knownTransport = t
 	d.mu.Unlock()
 	if news {
 		d.log().Info("the server's transport is found", "transport", t.String())
@@ -287,9 +287,9 @@ func (d *Dialer) log() hclog.Logger {
 	return d.Options.Logger
 }
 
-// unopened returns why a server does not speak the transport that it was
+// unopenedFault returns why a server does not speak the transport that it was
 // spoken to in; nil: err does not say so.
-func unopened(err error) *httpdial.Fault {
+func unopenedFault(err error) *httpdial.Fault {
 	var s *streamclient.UnopenedError
 	var l *sseclient.UnopenedError
 	switch {
@@ -305,7 +305,7 @@ func unopened(err error) *httpdial.Fault {
 	return nil
 }
 
-// handoffOf returns what a leg has left that was refused in mid-session; nil: it
+// handoffOf returns what a transportConn has left that was refused in mid-session; nil: it
 // was not.
 func handoffOf(err error) *sessionstate.Handoff {
 	var s *streamclient.UnopenedError

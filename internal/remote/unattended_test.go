@@ -101,7 +101,7 @@ func TestUnattended(t *testing.T) {
 				d.next = first
 				server := httptest.NewServer(d)
 				t.Cleanup(server.Close)
-				c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTime: signsIn,
+				c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTimeout: signsIn,
 					Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
 				c.open()
 				c.call("1", "tools/list")

@@ -96,9 +96,9 @@ func (b *Base) Receive(ctx context.Context, sink bridge.Sink) error {
 // or when the Conn has ended; then there is an error.
 func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.inbox.Send(ctx, m) }
 
-// Deliverer returns a Sink whose Send is Deliver, and whose TrySend delivers what needs no
+// DeliverSink returns a Sink whose Send is Deliver, and whose TrySend delivers what needs no
 // waiting.
-func (b *Base) Deliverer() bridge.Sink { return &b.inbox }
+func (b *Base) DeliverSink() bridge.Sink { return &b.inbox }
 
 // Answer is Deliver for an error response to what Send was called with: it leaves the
 // work to Receive, because the caller of Send may hold locks. It returns the error of ctx.
@@ -113,8 +113,8 @@ func (b *Base) End(err error) {
 	b.cancel(err)
 }
 
-// Shut is Close: it ends everything, waits for all goroutines, and calls last, nil: nothing.
-func (b *Base) Shut(last func()) {
+// Shutdown is Close: it ends everything, waits for all goroutines, and calls last, nil: nothing.
+func (b *Base) Shutdown(last func()) {
 	b.once.Do(func() {
 		b.mu.Lock()
 		b.closed = true
@@ -131,8 +131,8 @@ func (b *Base) Shut(last func()) {
 // Slots bound how many goroutines of one kind there are: an element for each.
 type Slots chan struct{}
 
-// Take takes a slot, and waits for it. The error is Base.Err's.
-func (s Slots) Take(ctx context.Context, b *Base) error {
+// Acquire takes a slot, and waits for it. The error is Base.Err's.
+func (s Slots) Acquire(ctx context.Context, b *Base) error {
 	select {
 	case s <- struct{}{}:
 		return nil
@@ -147,8 +147,8 @@ func (s Slots) Take(ctx context.Context, b *Base) error {
 	return b.Err(ctx)
 }
 
-// TryTake takes a slot if there is one.
-func (s Slots) TryTake() bool {
+// TryAcquire takes a slot if there is one.
+func (s Slots) TryAcquire() bool {
 	select {
 	case s <- struct{}{}:
 		return true
@@ -157,5 +157,5 @@ func (s Slots) TryTake() bool {
 	}
 }
 
-// Free gives a slot back.
-func (s Slots) Free() { <-s }
+// Release gives a slot back.
+func (s Slots) Release() { <-s }

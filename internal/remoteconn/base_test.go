@@ -47,7 +47,7 @@ func TestEnd(t *testing.T) {
 			if err := b.Err(t.Context()); err != why {
 				t.Errorf("Err = %v", err)
 			}
-			b.Shut(nil)
+			b.Shutdown(nil)
 			if err := b.Receive(t.Context(), sink); err != why {
 				t.Errorf("Receive after Close = %v", err)
 			}
@@ -55,23 +55,23 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// Shut waits for goroutines, unblocks who waits, and lets nothing begin any more.
+// Shutdown waits for goroutines, unblocks who waits, and lets nothing begin any more.
 func TestShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Base
 		b.Start()
 		slots := make(Slots, 1)
-		if err := slots.Take(t.Context(), &b); err != nil || slots.TryTake() {
+		if err := slots.Acquire(t.Context(), &b); err != nil || slots.TryAcquire() {
 			t.Fatal("the slots are wrong")
 		}
 		errs := make(chan error, 3)
 		ended := false
-		b.Go(func() { errs <- slots.Take(t.Context(), &b); ended = true })
+		b.Go(func() { errs <- slots.Acquire(t.Context(), &b); ended = true })
 		b.Go(func() { errs <- b.Wait(t.Context(), nil) })
 		go func() { errs <- b.Receive(t.Context(), &collect{}) }()
 		synctest.Wait()
 		last := false
-		b.Shut(func() { last = ended })
+		b.Shutdown(func() { last = ended })
 		for range 3 {
 			if err := <-errs; err != ErrClosed {
 				t.Errorf("a call that waits ended with %v", err)
@@ -99,6 +99,6 @@ func TestBackpressure(t *testing.T) {
 		if n != maxQueued {
 			t.Errorf("%d messages were queued, want %d", n, maxQueued)
 		}
-		b.Shut(nil)
+		b.Shutdown(nil)
 	})
 }

@@ -13,8 +13,8 @@ type Call interface {
 	comparable
 	ID() jsonrpc.ID
 
-	// Own reports whether it is a request of the bridge's own, and not of the client.
-	Own() bool
+	// IsOwn reports whether it is a request of the bridge's own, and not of the client.
+	IsOwn() bool
 
 	// Removed is called when the Call is no longer in progress, with the Ledger locked.
 	Removed()
@@ -39,24 +39,24 @@ type Ledger[C Call, S comparable] struct {
 	inFlight int // how many of them are the client's
 }
 
-// Refuses says why the client's request m is not to be sent, if one of the rules that all
+// RefusalOf says why the client's request m is not to be sent, if one of the rules that all
 // transports have in common says so: an id that is in use, which Send must not accept; more
 // than most requests in progress (0: no limit); a second initialize in the session that is
 // open. The lock is held.
-func (l *Ledger[C, S]) Refuses(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
+func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
 	switch _, used := l.calls[m.ID()]; {
 	case used:
 		return nil, ErrDuplicate
 	case most > 0 && l.inFlight >= most:
-		return TooMany(), nil
+		return TooManyFault(), nil
 	case open && l.State.Begun && m.Method() == "initialize":
 		return httpdial.AlreadyBegun(), nil
 	}
 	return nil, nil
 }
 
-// TooMany is why a request is refused when as many are in progress as may be.
-func TooMany() *httpdial.Fault {
+// TooManyFault is why a request is refused when as many are in progress as may be.
+func TooManyFault() *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
 }
 
@@ -66,7 +66,7 @@ func (l *Ledger[C, S]) Add(call C) {
 		l.calls = make(map[jsonrpc.ID]C)
 	}
 	l.calls[call.ID()] = call
-	if !call.Own() {
+	if !call.IsOwn() {
 		l.inFlight++
 	}
 }
@@ -77,7 +77,7 @@ func (l *Ledger[C, S]) Has(call C) bool { return l.calls[call.ID()] == call }
 // Remove takes a call out that is in progress. The lock is held.
 func (l *Ledger[C, S]) Remove(call C) {
 	delete(l.calls, call.ID())
-	if !call.Own() {
+	if !call.IsOwn() {
 		l.inFlight--
 	}
 	call.Removed()
@@ -94,13 +94,13 @@ func (l *Ledger[C, S]) Select(wanted func(C) bool) []C {
 	return some
 }
 
-// Cancels returns the call that the client's message m cancels; the zero C: none. The
+// CancelledCall returns the call that the client's message m cancels; the zero C: none. The
 // bridge's own are not the client's to cancel. The lock is held.
-func (l *Ledger[C, S]) Cancels(m jsonrpc.Message) (target C) {
+func (l *Ledger[C, S]) CancelledCall(m jsonrpc.Message) (target C) {
 	if m.Method() != "notifications/cancelled" {
 		return target
 	}
-	if _, call, ok := jsonrpc.Find(l.calls, m.CancelledID()); ok && !call.Own() {
+	if _, call, ok := jsonrpc.Find(l.calls, m.CancelledID()); ok && !call.IsOwn() {
 		target = call
 	}
 	return target
@@ -155,9 +155,9 @@ func (l *Ledger[C, S]) NoteFromServer(session S, m jsonrpc.Message) (jsonrpc.Mes
 	return m, true
 }
 
-// Remember keeps what a new session would have to be told as well, after m has succeeded.
+// RememberSession keeps what a new session would have to be told as well, after m has succeeded.
 // False: there is no room for it.
-func (l *Ledger[C, S]) Remember(m jsonrpc.Message) bool {
+func (l *Ledger[C, S]) RememberSession(m jsonrpc.Message) bool {
 	l.Lock()
 	defer l.Unlock()
 	return l.State.Remember(m)

@@ -13,7 +13,7 @@ type fakeCall struct {
 }
 
 func (c *fakeCall) ID() jsonrpc.ID { return c.id }
-func (c *fakeCall) Own() bool      { return c.own }
+func (c *fakeCall) IsOwn() bool      { return c.own }
 func (c *fakeCall) Removed()       { c.removed++ }
 
 // Each call is ended by one, and the bridge's own do not count, nor can the client cancel them.
@@ -23,19 +23,19 @@ func TestLedger(t *testing.T) {
 	l.Add(theirs)
 	l.Add(ours)
 	request := func(id jsonrpc.ID) jsonrpc.Message { return jsonrpc.NewRequest(id, "ping", nil) }
-	if _, err := l.Refuses(request(jsonrpc.IntID(1)), 9, true); err != ErrDuplicate {
+	if _, err := l.RefusalOf(request(jsonrpc.IntID(1)), 9, true); err != ErrDuplicate {
 		t.Errorf("the same id again: %v", err)
 	}
-	if f, err := l.Refuses(request(jsonrpc.IntID(2)), 1, true); f == nil || err != nil {
+	if f, err := l.RefusalOf(request(jsonrpc.IntID(2)), 1, true); f == nil || err != nil {
 		t.Errorf("one too many: %v, %v", f, err)
 	}
-	if f, err := l.Refuses(request(jsonrpc.IntID(2)), 2, true); f != nil || err != nil {
+	if f, err := l.RefusalOf(request(jsonrpc.IntID(2)), 2, true); f != nil || err != nil {
 		t.Errorf("one more: %v, %v", f, err)
 	}
 	cancel := func(id string) jsonrpc.Message {
 		return jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id+`}`))
 	}
-	if l.Cancels(cancel("1")) != theirs || l.Cancels(cancel(`"b"`)) != nil || l.Cancels(cancel("3")) != nil {
+	if l.CancelledCall(cancel("1")) != theirs || l.CancelledCall(cancel(`"b"`)) != nil || l.CancelledCall(cancel("3")) != nil {
 		t.Error("the wrong call is cancelled")
 	}
 	if call, ok := l.Claim(jsonrpc.IntID(1)); !ok || call != theirs || l.ClaimCall(theirs) || theirs.removed != 1 {

@@ -13,8 +13,8 @@ import (
 // restoreTimeout bounds how long subscriptions and the log level of a new session may take.
 const restoreTimeout = 10 * time.Second
 
-// A NewSession is one that is to take the place of a lost one.
-type NewSession interface {
+// A ReplacementSession is one that is to take the place of a lost one.
+type ReplacementSession interface {
 	// Ask makes a request of the bridge's own, and waits for the response.
 	Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault)
 
@@ -36,7 +36,7 @@ type Renewal struct {
 // Renew initializes a new session in the client's place, with the client's own words but
 // another id, and tells it what the client has told the old one: log level and
 // subscriptions (LE5). A fault means that there is no session.
-func (l *Ledger[C, S]) Renew(ctx context.Context, s NewSession, r Renewal) *httpdial.Fault {
+func (l *Ledger[C, S]) Renew(ctx context.Context, s ReplacementSession, r Renewal) *httpdial.Fault {
 	l.Lock()
 	initialize, initialized := l.State.Opening()
 	l.Unlock()
@@ -56,7 +56,7 @@ func (l *Ledger[C, S]) Renew(ctx context.Context, s NewSession, r Renewal) *http
 	return nil
 }
 
-func (l *Ledger[C, S]) initialize(ctx context.Context, s NewSession, r Renewal, initialize, initialized jsonrpc.Message) *httpdial.Fault {
+func (l *Ledger[C, S]) initialize(ctx context.Context, s ReplacementSession, r Renewal, initialize, initialized jsonrpc.Message) *httpdial.Fault {
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.Timeout)

@@ -43,11 +43,11 @@ func (s *Server) makeDialers() error {
 	}
 	opts := s.spec.Remote
 	opts.MaxMessageSize, opts.MaxDepth, opts.Logger = s.spec.MaxMessageSize, s.spec.MaxDepth, s.log
-	opts.Opened = func(session bool) { s.sessionless.Store(!session) }
-	opts.ToolsChanged = s.tools.Forget
+	opts.OnOpened = func(session bool) { s.sessionless.Store(!session) }
+	opts.OnToolsChanged = s.tools.Forget
 	if s.spec.Protocol == era.Auto {
-		opts.Upgraded = func(ctx context.Context, refusal jsonrpc.Message) bool { return s.prober.Upgraded(ctx, refusal) }
-		opts.Foreign = func() { s.prober.Recheck() }
+		opts.ConfirmUpgrade = func(ctx context.Context, refusal jsonrpc.Message) bool { return s.prober.Upgraded(ctx, refusal) }
+		opts.OnForeignRefusal = func() { s.prober.Recheck() }
 	}
 	opts.NoRenew = false
 	d.lasting = &remote.Dialer{URL: s.spec.URL, Options: opts}

@@ -144,7 +144,7 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 // server, and notifications, which can mean nothing yet. The message stays the client's
 // next one.
 func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
-	defer admission.Unused(ctx)()
+	defer admission.MarkUnused(ctx)()
 	s := &openingSink{client: client}
 	err := client.Receive(ctx, s)
 	if s.opening.Kind() != jsonrpc.Invalid {
@@ -242,7 +242,7 @@ func (s *Server) mayKeep() bool {
 // refuse returns what answers clients of an era that is not served (ED5).
 func refuse(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		defer admission.Unused(ctx)()
+		defer admission.MarkUnused(ctx)()
 		s := &refusingSink{client: client, served: served}
 		_ = client.Receive(ctx, s)
 		return s.err

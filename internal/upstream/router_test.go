@@ -103,7 +103,7 @@ func TestRouterSlowClient(t *testing.T) {
 			}
 			token := m.ProgressToken().String()
 			var all []string
-			for i := range mux.DefaultUnread + 1000 {
+			for i := range mux.DefaultMaxUnread + 1000 {
 				all = append(all, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, token, i))
 			}
 			return append(all, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, m.ID()))

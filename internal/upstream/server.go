@@ -163,7 +163,7 @@ func (s *Server) probeOptions() probe.Options {
 		Agreed: s.endOtherEra, Failed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if !s.IsCommand() {
-		o.Longer = httpdial.WithWait(0, s.spec.Remote.AuthorizeTime)
+		o.Longer = httpdial.WithWait(0, s.spec.Remote.AuthorizeTimeout)
 	}
 	if s.isHTTP() {
 		o.Discover = s.dialers.remote.Discover

@@ -64,10 +64,10 @@ type Options struct {
 
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. An
-	// *httpdial.Fault that it returns is what clients are told. AuthorizeTime is how long a
+	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
 	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
-	Authorize     func(base http.RoundTripper) http.RoundTripper
-	AuthorizeTime time.Duration
+	Authorize        func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
@@ -113,8 +113,8 @@ type Options struct {
 	// renewing that session. nil: it begins with the client's initialize.
 	Handoff *Handoff
 
-	// Renewed is called when a session was renewed, and must not wait. It may be nil.
-	Renewed func()
+	// OnRenewed is called when a session was renewed, and must not wait. It may be nil.
+	OnRenewed func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -163,7 +163,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Session: observe.SessionOf(ctx),
-		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reserved, Hints: hints,
+		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: statusHints,
 		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
 	if err != nil {
@@ -176,11 +176,11 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	return conn, nil
 }
 
-// reserved are the headers that are the transport's own business.
-var reserved = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}
+// reservedHeaders are the headers that are the transport's own business.
+var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}
 
-// hints are what the texts about the HTTP status of the GET end in.
-var hints = map[int]string{
+// statusHints are what the texts about the HTTP status of the GET end in.
+var statusHints = map[int]string{
 	http.StatusBadRequest:       "is it a Streamable HTTP server?",
 	http.StatusNotFound:         "is the path of the URL right? It is often /sse",
 	http.StatusMethodNotAllowed: "there is no HTTP+SSE server at this path; is it a Streamable HTTP server?",

@@ -85,7 +85,7 @@ func TestResolveEndpoint(t *testing.T) {
 		{"http://h/sse", "javascript:x", ""},
 		{"http://h/sse", "/a\x00b", ""},
 		{"http://h/sse", "/%zz", ""},
-		{"http://h/sse", "/" + strings.Repeat("a", mostEndpoint), ""},
+		{"http://h/sse", "/" + strings.Repeat("a", maxEndpointSize), ""},
 	} {
 		stream, err := url.Parse(c.stream)
 		bridgetest.Must(t, err)
@@ -299,7 +299,7 @@ func TestOversized(t *testing.T) {
 		f.posted()
 		s.out <- "data: " + strings.Repeat("x", 1001) + "\n\n"
 		u.getsError("1", "too_large")
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		u.reinitialized(f.stream(2))
 	})
 }
@@ -351,7 +351,7 @@ func TestInitializeTimeout(t *testing.T) {
 		f.wantPost(initializeText)
 		time.Sleep(initializeTimeout)
 		u.getsError("0", "timeout")
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		u.reinitialized(f.stream(2)) // the server may come to its senses
 	})
 }
@@ -374,15 +374,15 @@ func TestOrder(t *testing.T) {
 		u.sends(callText, note)
 		f.wantPost(callText)
 		f.wantNoPost()
-		time.Sleep(overtakeWait)
+		time.Sleep(acceptTimeout)
 		f.wantPost(note)
 		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		u.sends(cancel)
-		time.Sleep(aheadWait - time.Millisecond) // for the notification ahead of it
+		time.Sleep(aheadTimeout - time.Millisecond) // for the notification ahead of it
 		f.wantNoPost()
 		time.Sleep(time.Millisecond)
 		f.wantNoPost() // and for the request
-		time.Sleep(aheadWait)
+		time.Sleep(aheadTimeout)
 		f.wantPost(cancel)
 		if d := time.Since(start); d > 3*time.Second {
 			t.Errorf("took %v", d)
@@ -411,7 +411,7 @@ func TestCancelAfterAcceptance(t *testing.T) {
 		f.wantPost(callText)
 		cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
 		u.sends(cancel)
-		time.Sleep(aheadWait / 2)
+		time.Sleep(aheadTimeout / 2)
 		f.wantNoPost()
 		close(accept)
 		f.wantPost(cancel)

@@ -14,10 +14,10 @@ import (
 
 const (
 	maxOneWay         = 64                    // notifications and responses on their way at once
-	aheadWait         = time.Second           // how long a message waits for the one ahead of it
-	overtakeWait      = 20 * time.Millisecond // and for its acceptance, once it is written
+	aheadTimeout      = time.Second           // how long a message waits for the one ahead of it
+	acceptTimeout     = 20 * time.Millisecond // and for its acceptance, once it is written
 	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification
-	lingerTime        = 2 * time.Second       // how long a POST may go on after its request was answered
+	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
 )
 
@@ -33,10 +33,10 @@ type conn struct {
 	opts   Options
 	log    hclog.Logger
 
-	requests remoteconn.Slots // one for each request that has a goroutine
-	oneWay   remoteconn.Slots // and for each notification or response
-	turn     remoteconn.Slots // the one slot is for who may send next
-	refusals sync.WaitGroup   // of requests, from the decision that calls for it on
+	requestSlots remoteconn.Slots // one for each request that has a goroutine
+	oneWaySlots  remoteconn.Slots // and for each notification or response
+	sendSlot     remoteconn.Slots // the one slot is for who may send next
+	refusing     sync.WaitGroup   // of requests, from the decision that calls for it on
 
 	ledger      remoteconn.Ledger[*call, *session] // its lock guards the states, too
 	st          connState
@@ -47,9 +47,9 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 	c := &conn{
 		target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine may linger a moment after its request.
-		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
-		oneWay:   make(remoteconn.Slots, maxOneWay),
-		turn:     make(remoteconn.Slots, 1),
+		requestSlots: make(remoteconn.Slots, 2*opts.MaxInFlight),
+		oneWaySlots:  make(remoteconn.Slots, maxOneWay),
+		sendSlot:     make(remoteconn.Slots, 1),
 	}
 	c.reconnector = reconnector{c: c, retryNow: make(chan struct{}, 1)}
 	c.Start()
@@ -70,58 +70,58 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	call := newCall(c, m)
-	slots := c.oneWay
+	slots := c.oneWaySlots
 	if call.kind == jsonrpc.Request {
-		slots = c.requests
+		slots = c.requestSlots
 	}
-	if err := slots.Take(ctx, &c.Base); err != nil {
+	if err := slots.Acquire(ctx, &c.Base); err != nil {
 		call.cancel()
 		return err
 	}
-	d, err := c.takeTurn(ctx, call)
-	if err == nil && d.send {
-		defer c.turn.Free()
-		if !c.Go(func() { c.run(call); slots.Free() }) {
+	d, err := c.admitInTurn(ctx, call)
+	if err == nil && d.sendNow {
+		defer c.sendSlot.Release()
+		if !c.Go(func() { c.run(call); slots.Release() }) {
 			return remoteconn.ErrClosed
 		}
 		c.awaitSent(ctx, call)
 		return nil
 	}
-	slots.Free()
-	if !d.waits { // for a session, which the reconnector is getting
+	slots.Release()
+	if !d.leftToReconnector { // for a session, which the reconnector is getting
 		call.cancel()
 	}
-	if d.fault != nil {
-		c.log.Warn("request refused", "method", call.method, "reason", d.fault.Reason)
-		_ = c.Answer(ctx, d.fault.Response(call.id))
-		c.refusals.Done()
+	if d.answerWith != nil {
+		c.log.Warn("request refused", "method", call.method, "reason", d.answerWith.Reason)
+		_ = c.Answer(ctx, d.answerWith.Response(call.id))
+		c.refusing.Done()
 	}
 	return err
 }
 
-// takeTurn waits until nobody else is sending and the gate is open, and enters
+// admitInTurn waits until nobody else is sending and the gate is open, and enters
 // the call into the ledger. If it is to be sent, the turn is the caller's.
-func (c *conn) takeTurn(ctx context.Context, call *call) (decision, error) {
+func (c *conn) admitInTurn(ctx context.Context, call *call) (admission, error) {
 	for {
-		if err := c.turn.Take(ctx, &c.Base); err != nil {
-			return decision{}, err
+		if err := c.sendSlot.Acquire(ctx, &c.Base); err != nil {
+			return admission{}, err
 		}
 		d := c.admit(call)
-		if d.drop != "" {
-			c.log.Debug("message dropped: "+d.drop, "method", call.method)
+		if d.dropReason != "" {
+			c.log.Debug("message dropped: "+d.dropReason, "method", call.method)
 		}
-		if d.send {
-			if d.after != nil {
-				c.await(ctx, d.after.accepted, nil, aheadWait)
+		if d.sendNow {
+			if d.sendAfter != nil {
+				c.await(ctx, d.sendAfter.accepted, nil, aheadTimeout)
 			}
 			return d, nil
 		}
-		c.turn.Free()
-		if d.gate == nil {
+		c.sendSlot.Release()
+		if d.retryAfter == nil {
 			return d, d.err
 		}
-		if err := c.Wait(ctx, d.gate); err != nil {
-			return decision{}, err
+		if err := c.Wait(ctx, d.retryAfter); err != nil {
+			return admission{}, err
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (c *conn) awaitSent(ctx context.Context, call *call) {
 	if call.kind == jsonrpc.Notification {
 		written = nil // what it is about may depend on it
 	}
-	c.await(ctx, call.accepted, written, aheadWait)
+	c.await(ctx, call.accepted, written, aheadTimeout)
 }
 
 // await waits for accepted; but no longer than limit, and than a moment once
@@ -151,7 +151,7 @@ func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, lim
 		select {
 		case <-written:
 			written = nil
-			t.Reset(overtakeWait)
+			t.Reset(acceptTimeout)
 			continue
 		case <-accepted:
 		case <-t.C:
@@ -165,6 +165,6 @@ func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, lim
 // Close closes the event stream, which ends the session, and returns when
 // every goroutine has ended. What is still in progress is cut off without an answer.
 func (c *conn) Close(error) error {
-	c.Shut(c.target.Close)
+	c.Shutdown(c.target.Close)
 	return nil
 }

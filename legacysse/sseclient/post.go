@@ -55,8 +55,8 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 // ID is the id of a request.
 func (call *call) ID() jsonrpc.ID { return call.id }
 
-// Own reports whether the call is the bridge's own.
-func (call *call) Own() bool { return call.reply != nil }
+// IsOwn reports whether the call is the bridge's own.
+func (call *call) IsOwn() bool { return call.reply != nil }
 
 // Removed is called when nobody waits for the response any more. The POST has a moment
 // left to come to its end: to cut it off here and now would cost the connection.
@@ -65,7 +65,7 @@ func (call *call) Removed() {
 		call.timeout.Stop()
 	}
 	if !call.isAccepted() {
-		time.AfterFunc(lingerTime, call.cancel)
+		time.AfterFunc(lingerTimeout, call.cancel)
 	}
 }
 
@@ -82,7 +82,7 @@ func (call *call) isAccepted() bool {
 func (c *conn) run(call *call) {
 	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
-		call.timeout = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime), func() { c.Go(func() { c.failInitialize(call) }) })
+		call.timeout = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTimeout), func() { c.Go(func() { c.failInitialize(call) }) })
 		c.ledger.Unlock()
 	}
 	fault := c.post(call)
@@ -95,7 +95,7 @@ func (c *conn) run(call *call) {
 		return
 	}
 	if fault.Lost {
-		c.forget(call.session, fault)
+		c.endStream(call.session, fault)
 	}
 	c.fail(call, fault)
 }
@@ -103,11 +103,11 @@ func (c *conn) run(call *call) {
 // failInitialize answers an initialize that has taken too long.
 func (c *conn) failInitialize(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
-		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTime).String()})
+		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTimeout).String()})
 }
 
 var (
-	accept      = []string{"*/*"}
+	acceptAny   = []string{"*/*"}
 	acceptSSE   = []string{wire.TypeSSE}
 	contentType = []string{wire.TypeJSON}
 )
@@ -119,14 +119,14 @@ func (c *conn) post(call *call) *httpdial.Fault {
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
 	})
 	switch {
-	case call.Own():
+	case call.IsOwn():
 		ctx = httpdial.Unattended(ctx)
 	case c.opts.Authorize != nil:
 		ctx = c.WithProgress(ctx, call.msg, false)
 	}
 	req := c.target.NewRequest(ctx, http.MethodPost)
 	req.URL = call.session.endpoint
-	req.Header["Accept"] = accept
+	req.Header["Accept"] = acceptAny
 	req.Header["Content-Type"] = contentType
 	if v := c.versionOf(call); v >= wire.Version2025_06_18 { // SS8
 		req.Header[wire.HeaderVersion] = []string{v}
@@ -142,7 +142,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 		return refusal(call.session.peer, resp)
 	}
 	// Read, so that the connection can be used again; but not for long.
-	defer time.AfterFunc(lingerTime, call.cancel).Stop()
+	defer time.AfterFunc(lingerTimeout, call.cancel).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return nil
 }
@@ -200,11 +200,11 @@ func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 	return false
 }
 
-// forget ends the stream of a session that is of no use any more, because the
+// endStream ends the stream of a session that is of no use any more, because the
 // server does not know it for instance, so that the reconnector gets a new one.
-func (c *conn) forget(session *session, fault *httpdial.Fault) {
+func (c *conn) endStream(session *session, fault *httpdial.Fault) {
 	c.ledger.Lock()
-	session.forgotten = fault
+	session.endedByBridge = fault
 	c.ledger.Unlock()
 	session.stop()
 }
@@ -252,13 +252,13 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.WithID(m, call.id)
 	}
-	if call.Own() {
+	if call.IsOwn() {
 		call.reply <- m // has room for it
 		return
 	}
 	if call.gate != nil {
-		c.opened(call, m)
-	} else if !m.IsError() && !c.ledger.Remember(call.msg) {
+		c.initializeAnswered(call, m)
+	} else if !m.IsError() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 	c.Deliver(c.Context(), m)
@@ -282,7 +282,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 			c.ledger.State.Initialize = jsonrpc.Message{}
 			c.ledger.Unlock()
 		}
-		c.forget(call.session, fault)
+		c.endStream(call.session, fault)
 	}
 	c.answerFault(call, fault)
 }
@@ -290,7 +290,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 // answerFault answers a claimed call with the fault.
 func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
-	if call.Own() {
+	if call.IsOwn() {
 		call.reply <- fault.Response(call.id)
 		return
 	}
@@ -300,22 +300,22 @@ func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	}
 }
 
-// opened notes what the server has answered to the client's initialize.
-func (c *conn) opened(call *call, m jsonrpc.Message) {
+// initializeAnswered notes what the server has answered to the client's initialize.
+func (c *conn) initializeAnswered(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if m.IsError() {
 		c.ledger.State.Initialize = jsonrpc.Message{} // there is nothing to renew
 		return
 	}
-	call.session.version = negotiated(m)
+	call.session.version = negotiatedVersion(m)
 	c.ledger.State.Begun = true
 	c.log.Info("connected", "url", c.target.Peer.String(), "version", call.session.version)
 }
 
-// negotiated returns the version in an initialize result; "" if there is none
+// negotiatedVersion returns the version in an initialize result; "" if there is none
 // that could stand in a header.
-func negotiated(result jsonrpc.Message) string {
+func negotiatedVersion(result jsonrpc.Message) string {
 	var version string
 	if json.Unmarshal(result.Lookup("result", "protocolVersion"), &version) != nil {
 		return ""

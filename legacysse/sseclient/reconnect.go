@@ -37,11 +37,11 @@ func (k *reconnector) run() {
 	c := k.c
 	failures := 0 // in a row
 	c.ledger.Lock()
-	refused := c.st.refused
+	refused := c.st.refusedRenewals
 	c.ledger.Unlock()
 	if refused > 1 {
 		failures = refused - 1
-		k.pause(delay(0, failures-1))
+		k.pause(reconnectDelay(0, failures-1))
 	}
 	for c.Context().Err() == nil {
 		session, fault := k.connect()
@@ -50,43 +50,43 @@ func (k *reconnector) run() {
 			wait = fault.RetryAfter
 		} else {
 			<-session.ended
-			wait = session.retry
-			if time.Since(session.began) >= streamSteady {
+			wait = session.serverRetry
+			if time.Since(session.began) >= steadyStream {
 				failures = 0
 			}
-			k.lose(session)
+			k.sessionLost(session)
 		}
-		if c.Context().Err() != nil || k.retire() {
+		if c.Context().Err() != nil || k.stopIfIdle() {
 			return
 		}
-		k.pause(delay(wait, failures))
+		k.pause(reconnectDelay(wait, failures))
 		failures++
 	}
 }
 
-// retire ends the reconnector if there is nothing for it to do.
-func (k *reconnector) retire() (ended bool) {
+// stopIfIdle ends the reconnector if there is nothing for it to do.
+func (k *reconnector) stopIfIdle() (ended bool) {
 	c := k.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	k.running = c.Context().Err() == nil && (c.st.down != nil || len(c.st.pending) > 0)
+	k.running = c.Context().Err() == nil && (c.st.downFault != nil || len(c.st.pending) > 0)
 	return !k.running
 }
 
 // pause waits, unless a client has come meanwhile that wants a session now.
 func (k *reconnector) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.retryNow, d) }
 
-// delay returns how long to wait before the next attempt: as long as the
+// reconnectDelay returns how long to wait before the next attempt: as long as the
 // server has said at first, and longer while the attempts are in vain.
-func delay(retry time.Duration, failures int) time.Duration {
-	d := streamFirst
+func reconnectDelay(retry time.Duration, failures int) time.Duration {
+	d := defaultReconnectDelay
 	if retry > 0 {
-		d = min(max(retry, streamLeast), streamMost)
+		d = min(max(retry, minReconnectDelay), maxServerRetry)
 	}
-	if failures == 0 || d >= streamLongest {
+	if failures == 0 || d >= maxBackoff {
 		return d
 	}
-	d = min(max(d, streamFirst)<<min(failures, 10), streamLongest)
+	d = min(max(d, defaultReconnectDelay)<<min(failures, 10), maxBackoff)
 	return d - rand.N(d/4)
 }
 
@@ -101,14 +101,14 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	}
 	c.ledger.Unlock()
 	session, unopened, fault := c.open(ctx)
-	if fault == nil && !k.install(session) {
+	if fault == nil && !k.useSession(session) {
 		if fault = k.renew(session); fault != nil {
 			session.stop()
 			<-session.ended
-			k.lose(session)
+			k.sessionLost(session)
 		} else {
 			c.log.Info("connected again", "url", c.target.Peer.String())
-			k.install(session)
+			k.useSession(session)
 			k.tellRenewed(session)
 		}
 	}
@@ -118,15 +118,15 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	return session, fault
 }
 
-// install makes a session the one that messages go to, and sends what has
+// useSession makes a session the one that messages go to, and sends what has
 // waited for it. It is false if there is nothing and the client does not know of
 // this session yet.
-func (k *reconnector) install(session *session) bool {
+func (k *reconnector) useSession(session *session) bool {
 	c := k.c
-	if c.turn.Take(c.Context(), &c.Base) != nil {
+	if c.sendSlot.Acquire(c.Context(), &c.Base) != nil {
 		return false
 	}
-	defer c.turn.Free()
+	defer c.sendSlot.Release()
 	c.ledger.Lock()
 	if !session.initialized && (len(c.st.pending) == 0 || c.awaitsRenewal()) {
 		c.ledger.Unlock()
@@ -139,11 +139,11 @@ func (k *reconnector) install(session *session) bool {
 			calls = append(calls, call)
 		}
 	}
-	c.st.pending, c.st.session, c.st.down = nil, session, nil
+	c.st.pending, c.st.session, c.st.downFault = nil, session, nil
 	c.ledger.Unlock()
 	for _, call := range calls {
 		c.Go(func() { c.run(call) })
-		c.await(c.Context(), call.accepted, call.written, aheadWait)
+		c.await(c.Context(), call.accepted, call.written, aheadTimeout)
 	}
 	return true
 }
@@ -156,23 +156,23 @@ func (k *reconnector) openFailed(fault *httpdial.Fault, unopened bool) {
 	c.ledger.Lock()
 	calls := c.st.pending
 	c.st.pending = nil
-	first := c.st.down == nil
+	first := c.st.downFault == nil
 	if unopened && c.opts.ReportUnopened {
 		end := &UnopenedError{Status: fault.Status, Text: fault.Text}
 		if !first {
-			end.Handoff = c.ledger.State.Handoff(c.st.refused + 1)
+			end.Handoff = c.ledger.State.Handoff(c.st.refusedRenewals + 1)
 			if c.ledger.Gate == nil {
 				c.ledger.Gate = make(chan struct{}) // which stays shut
 			}
 		}
 		c.ledger.Unlock()
-		c.refusals.Wait()
+		c.refusing.Wait()
 		c.End(end)
 		return
 	}
 	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.ledger.State.Initialize.Kind() == jsonrpc.Request
 	if goesOn {
-		c.st.down = fault
+		c.st.downFault = fault
 	} else {
 		c.ledger.State.Initialize = jsonrpc.Message{}
 	}
@@ -191,20 +191,20 @@ func (k *reconnector) openFailed(fault *httpdial.Fault, unopened bool) {
 	}
 }
 
-// lose deals with a session whose stream has ended: who waits for a response
+// sessionLost deals with a session whose stream has ended: who waits for a response
 // gets an error, and nobody waits any more for what the server has asked.
-func (k *reconnector) lose(s *session) {
+func (k *reconnector) sessionLost(s *session) {
 	c := k.c
 	c.ledger.Lock()
 	s.lost = true
-	fault := s.why
-	if s.forgotten != nil {
-		fault = s.forgotten
+	fault := s.endFault
+	if s.endedByBridge != nil {
+		fault = s.endedByBridge
 	}
 	if c.st.session == s {
 		c.st.session = nil
 		if c.ledger.State.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
-			c.st.down = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
+			c.st.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
 				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
 		}
 	}

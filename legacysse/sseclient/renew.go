@@ -25,14 +25,14 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 func (k *reconnector) tellRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()
-	c.st.refused = 0
-	changed := s.changed
+	c.st.refusedRenewals = 0
+	changed := s.changeNotifications
 	c.ledger.Unlock()
 	for _, m := range changed {
 		c.Deliver(c.Context(), m)
 	}
-	if c.opts.Renewed != nil {
-		c.opts.Renewed()
+	if c.opts.OnRenewed != nil {
+		c.opts.OnRenewed()
 	}
 }
 
@@ -42,27 +42,27 @@ func (c *conn) adopt(e *sessionstate.Handoff) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	c.ledger.State.Adopt(e, &session{lost: true})
-	c.st.refused = e.Refused
-	c.st.down = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
+	c.st.refusedRenewals = e.Refused
+	c.st.downFault = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
 	c.reconnector.wake()
 }
 
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
-// remoteconn.NewSession.
+// remoteconn.ReplacementSession.
 type renewedSession struct {
 	c *conn
 	s *session
 }
 
-// Opened implements remoteconn.NewSession.
+// Opened implements remoteconn.ReplacementSession.
 func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
-	o.s.version, o.s.initialized = negotiated(answer), true
+	o.s.version, o.s.initialized = negotiatedVersion(answer), true
 	if o.c.opts.TellRenewed {
-		o.s.changed = changed
+		o.s.changeNotifications = changed
 	}
 }
 
-// Ask implements remoteconn.NewSession.
+// Ask implements remoteconn.ReplacementSession.
 func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	c := o.c
 	call := newCall(c, m)
@@ -79,7 +79,7 @@ func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 		case reply := <-call.reply:
 			return reply, nil
 		case <-o.s.ended:
-			fault = o.s.why
+			fault = o.s.endFault
 		case <-ctx.Done():
 			fault = c.target.Peer.NetFault(ctx.Err())
 		}
@@ -90,7 +90,7 @@ func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return jsonrpc.Message{}, fault
 }
 
-// Tell implements remoteconn.NewSession.
+// Tell implements remoteconn.ReplacementSession.
 func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	call := newCall(o.c, m)
 	defer call.cancel()

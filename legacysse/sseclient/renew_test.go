@@ -18,7 +18,7 @@ func TestTellRenewed(t *testing.T) {
 		s.say(`{"jsonrpc":"2.0","id":2,"result":{}}`)
 		u.gets()
 		s.end()
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		s = f.stream(2)
 		u.reinitialized(s)
 		p := f.posted()

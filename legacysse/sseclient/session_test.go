@@ -46,7 +46,7 @@ func TestSessionLost(t *testing.T) {
 		u.sends(`{"jsonrpc":"2.0","id":1,"result":{}}`, callText, note) // in vain
 		u.getsError("1", "server_down")
 
-		time.Sleep(streamFirst - time.Millisecond)
+		time.Sleep(defaultReconnectDelay - time.Millisecond)
 		f.stream(1)
 		time.Sleep(time.Millisecond)
 		s = f.stream(2)
@@ -85,7 +85,7 @@ func TestAskedAgain(t *testing.T) {
 		u.getsText(ask)
 		s.end()
 		u.gets() // the cancellation
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		s = f.stream(2)
 		u.reinitialized(s)
 		s.say(ask)
@@ -112,7 +112,7 @@ func TestReconnectDelay(t *testing.T) {
 		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		s.out <- "retry: 3000\n\n"
-		time.Sleep(streamSteady)
+		time.Sleep(steadyStream)
 		s.end()
 		time.Sleep(3*time.Second - time.Millisecond)
 		f.stream(1)
@@ -132,7 +132,7 @@ func TestReconnectDelay(t *testing.T) {
 			t.Errorf("%s", m.Bytes())
 		}
 		f.set(func() { f.onGET = nil })
-		time.Sleep(streamLongest)
+		time.Sleep(maxBackoff)
 		u.reinitialized(f.stream(2))
 	})
 }
@@ -144,7 +144,7 @@ func TestReconnectInVain(t *testing.T) {
 		u := f.dial(Options{})
 		u.initializes("2024-11-05").end()
 		for n := 2; n < 6; n++ {
-			for time.Sleep(streamFirst); ; time.Sleep(time.Second) {
+			for time.Sleep(defaultReconnectDelay); ; time.Sleep(time.Second) {
 				synctest.Wait()
 				f.mu.Lock()
 				there := len(f.streams)
@@ -157,7 +157,7 @@ func TestReconnectInVain(t *testing.T) {
 			u.reinitialized(s)
 			s.end()
 		}
-		time.Sleep(streamFirst * 3)
+		time.Sleep(defaultReconnectDelay * 3)
 		f.stream(5)
 	})
 }
@@ -315,7 +315,7 @@ func TestProbe(t *testing.T) {
 		u.getsText(answer)
 		u.initializes("2024-11-05")
 		s.end()
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		u.reinitialized(f.stream(2))
 	})
 }
@@ -364,7 +364,7 @@ func TestForgotten(t *testing.T) {
 				t.Errorf("%s", m.Bytes())
 			}
 			<-s.over
-			time.Sleep(streamFirst)
+			time.Sleep(defaultReconnectDelay)
 			u.reinitialized(f.stream(2))
 			u.sends(callText)
 			f.wantPost(callText)
@@ -391,7 +391,7 @@ func TestInitializeRefused(t *testing.T) {
 		f = newFake(t)
 		u = f.dial(Options{})
 		u.initializes("2024-11-05").end()
-		time.Sleep(streamFirst)
+		time.Sleep(defaultReconnectDelay)
 		s = f.stream(2)
 		p := f.posted()
 		s.say(`{"jsonrpc":"2.0","id":` + new(msg(p.text)).ID().String() + `,"error":{"code":1,"message":"secret"}}`)

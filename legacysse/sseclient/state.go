@@ -11,77 +11,77 @@ import (
 
 // connState are everything about a conn that changes, beside the ledger, whose lock guards it.
 type connState struct {
-	session *session        // nil: there is none (yet)
-	pending []*call         // requests that wait for the first stream
-	refused int             // renewals in a row that a Conn before this one has ended with
-	down    *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
+	session         *session        // nil: there is none (yet)
+	pending         []*call         // requests that wait for the first stream
+	refusedRenewals int             // renewals in a row that a Conn before this one has ended with
+	downFault       *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 }
 
 // session is one event stream.
 type session struct {
-	endpoint *url.URL       // for the POSTs
-	peer     *httpdial.Peer // explains what goes wrong with them
-	ctx      context.Context
-	stop     context.CancelFunc // ends the stream
-	ended    chan struct{}      // closed when the reader has ended
-	began    time.Time
-	retry    time.Duration   // what the server said of when to come back, 0: nothing; once ended is closed
-	why      *httpdial.Fault // why the stream has ended; once ended is closed
+	endpoint    *url.URL       // for the POSTs
+	peer        *httpdial.Peer // explains what goes wrong with them
+	ctx         context.Context
+	stop        context.CancelFunc // ends the stream
+	ended       chan struct{}      // closed when the reader has ended
+	began       time.Time
+	serverRetry time.Duration   // what the server said of when to come back, 0: nothing; once ended is closed
+	endFault    *httpdial.Fault // why the stream has ended; once ended is closed
 
 	// Guarded by the lock of the ledger:
-	version     string            // negotiated, "" until the result is there
-	initialized bool              // it was told notifications/initialized
-	lost        bool              // it is over
-	forgotten   *httpdial.Fault   // why the bridge has ended the stream itself
-	changed     []jsonrpc.Message // what the client is told of a new session, with TellRenewed
+	version             string            // negotiated, "" until the result is there
+	initialized         bool              // it was told notifications/initialized
+	lost                bool              // it is over
+	endedByBridge       *httpdial.Fault   // why the bridge has ended the stream itself
+	changeNotifications []jsonrpc.Message // what the client is told of a new session, with TellRenewed
 }
 
-// decision is what becomes of a message: one field is set but for after.
-type decision struct {
-	send  bool            // it is sent now
-	after *call           // once this one was accepted
-	waits bool            // it will be sent by the reconnector
-	gate  <-chan struct{} // it has to come again after this was closed
-	fault *httpdial.Fault // it is answered with this
-	drop  string          // it is not needed, for this reason
-	err   error           // it cannot be taken
+// admission is what becomes of a message: one field is set but for sendAfter.
+type admission struct {
+	sendNow           bool            // it is sent now
+	sendAfter         *call           // once this one was accepted
+	leftToReconnector bool            // it will be sent by the reconnector
+	retryAfter        <-chan struct{} // it has to come again after this was closed
+	answerWith        *httpdial.Fault // it is answered with this
+	dropReason        string          // it is not needed, for this reason
+	err               error           // it cannot be taken
 }
 
 // admit decides what becomes of a message of the client, and enters it into the ledger
 // if it may be sent.
-func (c *conn) admit(call *call) decision {
+func (c *conn) admit(call *call) admission {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if err := c.Err(context.Background()); err != nil {
-		return decision{err: err}
+		return admission{err: err}
 	}
 	if call.kind == jsonrpc.Response {
 		return c.admitResponse(call)
 	}
-	target := c.ledger.Cancels(call.msg)
+	target := c.ledger.CancelledCall(call.msg)
 	switch {
 	case target != nil && target.method == "initialize": // J11
-		return decision{drop: "initialize cannot be cancelled"}
+		return admission{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil:
-		return decision{gate: c.ledger.Gate}
+		return admission{retryAfter: c.ledger.Gate}
 	case call.kind == jsonrpc.Request:
 		d := c.admitRequest(call)
-		if d.fault != nil {
-			c.refusals.Add(1)
+		if d.answerWith != nil {
+			c.refusing.Add(1)
 		}
 		return d
 	}
 	return c.admitNotification(call, target)
 }
 
-func (c *conn) admitRequest(call *call) decision {
+func (c *conn) admitRequest(call *call) admission {
 	opens := call.method == "initialize"
-	fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil)
+	fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.st.session != nil)
 	switch {
 	case fault != nil || err != nil:
-		return decision{fault: fault, err: err}
-	case c.st.down != nil && !opens && !c.canRetryAttended():
-		return decision{fault: c.downFault()}
+		return admission{answerWith: fault, err: err}
+	case c.st.downFault != nil && !opens && !c.canRetryAttended():
+		return admission{answerWith: c.downFault()}
 	}
 	if opens {
 		c.ledger.State.Begin(call.msg)
@@ -90,36 +90,36 @@ func (c *conn) admitRequest(call *call) decision {
 	}
 	c.ledger.Add(call)
 	if call.session = c.st.session; call.session != nil {
-		return decision{send: true}
+		return admission{sendNow: true}
 	}
 	c.st.pending = append(c.st.pending, call)
 	c.reconnector.wake()
-	return decision{waits: true}
+	return admission{leftToReconnector: true}
 }
 
 // canRetryAttended reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
 // that is made for it. The lock is held.
 func (c *conn) canRetryAttended() bool {
-	return c.st.down.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTime != 0
+	return c.st.downFault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0
 }
 
 // awaitsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
 // as well. The lock is held.
 func (c *conn) awaitsRenewal() bool {
-	return c.st.down != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
+	return c.st.downFault != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
 }
 
 func (c *conn) downFault() *httpdial.Fault {
-	return httpdial.FaultSince(c.st.down, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.down.Text, "the bridge keeps trying"))
+	return httpdial.FaultSince(c.st.downFault, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.downFault.Text, "the bridge keeps trying"))
 }
 
-func (c *conn) admitNotification(call, target *call) decision {
+func (c *conn) admitNotification(call, target *call) admission {
 	s := c.st.session
 	if call.method == "notifications/initialized" {
 		c.ledger.State.Initialized = call.msg
 		if s != nil {
 			if s.initialized {
-				return decision{drop: "the bridge has said so already"}
+				return admission{dropReason: "the bridge has said so already"}
 			}
 			s.initialized = true
 		}
@@ -131,21 +131,21 @@ func (c *conn) admitNotification(call, target *call) decision {
 		}
 	}
 	if s == nil {
-		return decision{drop: "there is no session"}
+		return admission{dropReason: "there is no session"}
 	}
 	call.session = s
-	return decision{send: true, after: target}
+	return admission{sendNow: true, sendAfter: target}
 }
 
 // admitResponse gives the client's response the id that the server knows.
-func (c *conn) admitResponse(call *call) decision {
+func (c *conn) admitResponse(call *call) admission {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	if !ok { // more were asked than are noted
 		session = c.st.session
 	}
 	if session == nil || session.lost {
-		return decision{drop: "the session that asked is gone"}
+		return admission{dropReason: "the session that asked is gone"}
 	}
 	call.msg, call.session = answer, session
-	return decision{send: true}
+	return admission{sendNow: true}
 }

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	streamFirst   = time.Second           // before the stream is opened again, if the server has not said
-	streamLeast   = 10 * time.Millisecond // the wait is never shorter, whatever the server says
-	streamLongest = 30 * time.Second      // the wait grows up to this
-	streamMost    = 10 * time.Minute      // the longest retry that is honoured
-	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
+	defaultReconnectDelay = time.Second           // before the stream is opened again, if the server has not said
+	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
+	maxBackoff            = 30 * time.Second      // the wait grows up to this
+	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
+	steadyStream          = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
 const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
@@ -32,7 +32,7 @@ const reasonEndpoint = "foreign_endpoint" // the endpoint event names another se
 func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)
-	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTime), s.stop)
+	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
 	defer late.Stop()
 	req := c.target.NewRequest(s.ctx, http.MethodGet)
 	req.Header["Accept"] = acceptSSE
@@ -50,7 +50,7 @@ func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault 
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		if s.endpoint, unopened, fault = c.awaitEndpoint(r, resp, s); fault == nil {
 			s.peer = c.target.Peer.At(s.endpoint, nil)
-			if late.Stop() && c.Go(func() { c.read(s, r, resp.Body) }) {
+			if late.Stop() && c.Go(func() { c.readStream(s, r, resp.Body) }) {
 				return s, false, nil
 			}
 			fault = c.target.Peer.NetFault(context.DeadlineExceeded)
@@ -107,15 +107,15 @@ func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (en
 	}
 }
 
-// mostEndpoint is how long the address in an endpoint event may be.
-const mostEndpoint = 8 << 10
+// maxEndpointSize is how long the address in an endpoint event may be.
+const maxEndpointSize = 8 << 10
 
 // resolveEndpoint returns the address for POSTs that an endpoint event names,
 // relative to the address of the stream. Both must have the same origin:
 // credentials go along with every POST (SS6).
 func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 	ref, err := url.Parse(strings.TrimSpace(text))
-	if err != nil || len(text) > mostEndpoint || ref.Opaque != "" || *ref == (url.URL{}) {
+	if err != nil || len(text) > maxEndpointSize || ref.Opaque != "" || *ref == (url.URL{}) {
 		return nil, errors.New("its endpoint event names no valid address") // err would repeat it, with the session's id
 	}
 	u := stream.ResolveReference(ref)
@@ -126,35 +126,35 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// read hands on what the event stream carries, until it ends.
-func (c *conn) read(s *session, r *sse.Reader, body io.Closer) {
+// readStream hands on what the event stream carries, until it ends.
+func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
 	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "opened"})
-	defer c.closed(s)
+	defer c.streamClosed(s)
 	defer body.Close()
 	defer s.stop()
 	for {
 		event, err := r.Next()
 		switch {
 		case err == sse.ErrTooLarge:
-			s.why = c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
+			s.endFault = c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
-			s.why = c.streamFault(err)
+			s.endFault = c.streamFault(err)
 		case len(event.Data) > 0 && (event.Name == "" || event.Name == "message"):
 			c.incoming(event.Data, s)
 		}
 		if err != nil {
-			s.retry, _ = r.Retry()
+			s.serverRetry, _ = r.Retry()
 			return
 		}
 	}
 }
 
-// closed tells the Observer that the event stream has ended.
-func (c *conn) closed(s *session) {
+// streamClosed tells the Observer that the event stream has ended.
+func (c *conn) streamClosed(s *session) {
 	why := "the bridge has closed it"
-	if c.Context().Err() == nil && s.why != nil {
-		why = s.why.Text
+	if c.Context().Err() == nil && s.endFault != nil {
+		why = s.endFault.Text
 	}
 	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "closed", Why: why})
 }

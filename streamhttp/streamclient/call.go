@@ -31,9 +31,9 @@ type call struct {
 
 	session *session // where it is posted first; nil: there was none when it was admitted
 
-	gate     chan struct{} // of the client's initialize
-	opening  *session      // of any initialize: the session in its making
-	replaced *session      // to be ended when the call is over
+	gate       chan struct{} // of the client's initialize
+	newSession *session      // of any initialize: the session in its making
+	replaced   *session      // to be ended when the call is over
 
 	own bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
@@ -49,7 +49,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	}
 	switch {
 	case call.method == "initialize":
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), httpdial.WithWait(c.opts.InitializeTimeout, c.opts.AuthorizeTime))
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), httpdial.WithWait(c.opts.InitializeTimeout, c.opts.AuthorizeTimeout))
 	case call.kind != jsonrpc.Request:
 		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
 	default:
@@ -61,8 +61,8 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 // ID is the id of a request.
 func (call *call) ID() jsonrpc.ID { return call.id }
 
-// Own reports whether the call is the bridge's own.
-func (call *call) Own() bool { return call.own }
+// IsOwn reports whether the call is the bridge's own.
+func (call *call) IsOwn() bool { return call.own }
 
 // Removed is called when nobody waits for the response any more.
 func (call *call) Removed() { close(call.done) }
@@ -87,14 +87,14 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	session := call.session
 	resent, repeats := false, 0
 	for {
-		if call.kind == jsonrpc.Request && !call.Own() {
+		if call.kind == jsonrpc.Request && !call.IsOwn() {
 			c.listener.startListening(session)
 		}
 		fault := c.post(call, session)
 		switch {
 		case fault == nil, call.isDone(), c.Context().Err() != nil:
 			return nil
-		case fault.Lost && !call.Own() && !resent: // LE5
+		case fault.Lost && !call.IsOwn() && !resent: // LE5
 			resent = true
 			session, fault = c.renewal.recoverSession(call.ctx, session)
 			switch {
@@ -122,9 +122,9 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 		})
 	}
 	switch {
-	case call.Own() && !call.attended:
+	case call.IsOwn() && !call.attended:
 		ctx = httpdial.Unattended(ctx)
-	case c.opts.Authorize != nil && !call.Own():
+	case c.opts.Authorize != nil && !call.IsOwn():
 		ctx = c.WithProgress(ctx, call.msg, true)
 	}
 	req := c.newRequest(ctx, http.MethodPost, session)
@@ -163,7 +163,7 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 		return c.readBody(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
 		httpdial.Drain(resp)
-		return c.accepted(call, session, resp.StatusCode)
+		return c.notificationAccepted(call, session, resp.StatusCode)
 	}
 	return &httpdial.Fault{
 		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
@@ -178,7 +178,7 @@ func (c *conn) readBody(call *call, session *session, resp *http.Response) *http
 		return fault
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return c.accepted(call, session, resp.StatusCode)
+		return c.notificationAccepted(call, session, resp.StatusCode)
 	}
 	fault = c.incoming(raw, call, session)
 	switch {
@@ -192,9 +192,9 @@ func (c *conn) readBody(call *call, session *session, resp *http.Response) *http
 	return nil
 }
 
-// exactSize is the largest body that is believed to be as long as it says
+// maxPreallocated is the largest body that is believed to be as long as it says
 // before it has come.
-const exactSize = 4 << 20
+const maxPreallocated = 4 << 20
 
 func (c *conn) readAll(resp *http.Response) ([]byte, *httpdial.Fault) {
 	return readReply(c.target.Peer, resp, c.opts.MaxMessageSize)
@@ -208,7 +208,7 @@ func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *htt
 	}
 	var raw []byte
 	var err error
-	if n := resp.ContentLength; n >= 0 && n <= exactSize {
+	if n := resp.ContentLength; n >= 0 && n <= maxPreallocated {
 		raw = make([]byte, n)
 		if _, err = io.ReadFull(resp.Body, raw); err == nil {
 			httpdial.Drain(resp) // sees the end
@@ -225,8 +225,8 @@ func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *htt
 	return raw, nil
 }
 
-// accepted handles a success without a message.
-func (c *conn) accepted(call *call, session *session, status int) *httpdial.Fault {
+// notificationAccepted handles a success without a message.
+func (c *conn) notificationAccepted(call *call, session *session, status int) *httpdial.Fault {
 	if call.kind != jsonrpc.Request {
 		if status != http.StatusAccepted {
 			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
@@ -243,8 +243,8 @@ func (c *conn) accepted(call *call, session *session, status int) *httpdial.Faul
 	select {
 	case <-call.done:
 		return nil
-	case <-session.listenEnded:
-	case <-c.listener.awayOf(session):
+	case <-session.noListenStream:
+	case <-c.listener.streamAwayOf(session):
 		return c.lostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
@@ -267,7 +267,7 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	}
 	gone := c.opts.ReportUnopened && !c.opts.NoRenew // if it is no Streamable HTTP server any more
 	switch status := resp.StatusCode; {
-	case status == http.StatusBadRequest && c.opts.Upgraded != nil && isOnlyModern(fault.Own):
+	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModern(fault.Own):
 		fault.Lost = true // the server knows no sessions any more (ED9)
 		return fault
 	case status == http.StatusMethodNotAllowed:
@@ -325,16 +325,16 @@ func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.F
 		}
 		m, _ = c.ledger.NoteFromServer(session, m)
 	}
-	c.Deliver(c.Context(), m.WithRelated(relation(from)))
+	c.Deliver(c.Context(), m.WithRelated(relatedID(from)))
 	return nil
 }
 
-// relation returns the request in whose course a message comes that came with
+// relatedID returns the request in whose course a message comes that came with
 // the reply to from: upstream's streams are told apart downstream (B.4). What
 // the bridge has asked for itself is nobody else's business, and what comes
 // after the response belongs to no request any more.
-func relation(from *call) jsonrpc.ID {
-	if from == nil || from.Own() || from.kind != jsonrpc.Request || from.isDone() {
+func relatedID(from *call) jsonrpc.ID {
+	if from == nil || from.IsOwn() || from.kind != jsonrpc.Request || from.isDone() {
 		return jsonrpc.NullID
 	}
 	return from.id
@@ -369,11 +369,11 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 		m = httpdial.WithID(m, call.id)
 	}
 	if call.gate != nil {
-		c.opened(call, m)
-	} else if !m.IsError() && !call.Own() && !c.ledger.Remember(call.msg) {
+		c.initializeAnswered(call, m)
+	} else if !m.IsError() && !call.IsOwn() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
-	if call.Own() {
+	if call.IsOwn() {
 		call.replied <- m // has room for it
 	} else {
 		c.Deliver(c.Context(), m)
@@ -404,14 +404,14 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 
 // refuse answers a request that was not entered into the ledger.
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
-	defer c.refusals.Done()
+	defer c.refusing.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 	_ = c.Answer(ctx, fault.Response(call.id))
 }
 
-// abandon takes back a message that was entered but never sent; false: it was
+// endUnanswered takes back a message that was entered but never sent; false: it was
 // answered before.
-func (c *conn) abandon(call *call) bool {
+func (c *conn) endUnanswered(call *call) bool {
 	ours := call.kind != jsonrpc.Request || c.ledger.ClaimCall(call)
 	call.setSent()
 	if call.gate != nil {

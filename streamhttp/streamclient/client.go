@@ -40,10 +40,10 @@ type Options struct {
 
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. A
-	// *Fault that it returns is what clients are told. AuthorizeTime is how long a
+	// *Fault that it returns is what clients are told. AuthorizeTimeout is how long a
 	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
-	Authorize     func(base http.RoundTripper) http.RoundTripper
-	AuthorizeTime time.Duration
+	Authorize        func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
@@ -111,20 +111,20 @@ type Options struct {
 	// renewing that session. nil: it begins with the client's initialize.
 	Handoff *Handoff
 
-	// Renewed is called when a session was renewed, and must not wait. It may be nil.
-	Renewed func()
+	// OnRenewed is called when a session was renewed, and must not wait. It may be nil.
+	OnRenewed func()
 
-	// Upgraded is asked when the server refuses the renewal of a session, with an
+	// ConfirmUpgrade is asked when the server refuses the renewal of a session, with an
 	// error of its own or a 4xx, whether it speaks 2026-07-28 by now: if so, Receive
 	// ends with ErrUpgraded. refusal is that error, invalid where there is none.
 	// It may wait, until ctx is done. nil: the Conn goes on trying.
-	Upgraded func(ctx context.Context, refusal jsonrpc.Message) bool
+	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
-	// Opened is called when the server has answered the client's initialize,
+	// OnOpened is called when the server has answered the client's initialize,
 	// before Receive brings the answer, and must not wait: session says
 	// whether there is a session id. Without one the server has no way to ask
 	// the client anything. It may be nil.
-	Opened func(session bool)
+	OnOpened func(session bool)
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -174,7 +174,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Session: observe.SessionOf(ctx),
-		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: hints,
+		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: statusHints,
 		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 
 const (
 	maxOneWay        = 64               // notifications and responses on their way at once
-	aheadWait        = time.Second      // how long Send waits until the message ahead was written
+	aheadTimeout     = time.Second      // how long Send waits until the message ahead was written
 	notificationWait = time.Second      // how long Send waits until a notification was accepted
-	listenWait       = time.Second / 10 // how long what follows initialized waits for the standalone stream
+	listenTimeout    = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	oneWayTimeout    = time.Minute      // how long the server may take to accept one
-	linger           = time.Second / 2  // how long a stream may stay open after its response
-	cancelWait       = 2 * time.Second  // and after its call was cancelled
+	streamLinger     = time.Second / 2  // how long a stream may stay open after its response
+	cancelLinger     = 2 * time.Second  // and after its call was cancelled
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are one per message being
@@ -32,9 +32,9 @@ type conn struct {
 	opts   Options
 	log    hclog.Logger
 
-	requests remoteconn.Slots // one for each request that has a goroutine
-	oneWay   remoteconn.Slots // and for each notification or response
-	refusals sync.WaitGroup   // of refuse, from the decision that calls for it on
+	requestSlots remoteconn.Slots // one for each request that has a goroutine
+	oneWaySlots  remoteconn.Slots // and for each notification or response
+	refusing     sync.WaitGroup   // of refuse, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
 	st     state
@@ -47,8 +47,8 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 	c := &conn{
 		target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
-		requests: make(remoteconn.Slots, 2*opts.MaxInFlight),
-		oneWay:   make(remoteconn.Slots, maxOneWay),
+		requestSlots: make(remoteconn.Slots, 2*opts.MaxInFlight),
+		oneWaySlots:  make(remoteconn.Slots, maxOneWay),
 	}
 	c.renewal.c, c.listener.c = c, c
 	c.Start()
@@ -58,26 +58,26 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 // slots returns those that a message of this kind needs one of.
 func (c *conn) slots(kind jsonrpc.Kind) remoteconn.Slots {
 	if kind == jsonrpc.Request {
-		return c.requests
+		return c.requestSlots
 	}
-	return c.oneWay
+	return c.oneWaySlots
 }
 
 // TrySend implements bridge.Conn: a request is sent if nothing is ahead of it.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Request || m.Method() == "initialize" || !c.requests.TryTake() {
+	if m.Kind() != jsonrpc.Request || m.Method() == "initialize" || !c.requestSlots.TryAcquire() {
 		return false
 	}
 	call := newCall(c, m)
 	if !c.admitNow(call) {
 		call.cancel()
-		c.requests.Free()
+		c.requestSlots.Release()
 		return false
 	}
-	if !c.Go(func() { c.run(call); c.requests.Free() }) {
-		c.abandon(call)
+	if !c.Go(func() { c.run(call); c.requestSlots.Release() }) {
+		c.endUnanswered(call)
 		call.cancel()
-		c.requests.Free()
+		c.requestSlots.Release()
 		return false
 	}
 	return true
@@ -97,14 +97,14 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	slots := c.slots(m.Kind())
-	if err := slots.Take(ctx, &c.Base); err != nil {
+	if err := slots.Acquire(ctx, &c.Base); err != nil {
 		return err
 	}
 	call := newCall(c, m)
 	started, err := c.launch(ctx, call, slots)
 	if !started {
 		call.cancel()
-		slots.Free()
+		slots.Release()
 	}
 	if started && call.kind == jsonrpc.Notification {
 		c.awaitNotification(ctx, call)
@@ -124,11 +124,11 @@ func (c *conn) launch(ctx context.Context, call *call, slots remoteconn.Slots) (
 		return false, err
 	}
 	err = c.awaitAhead(ctx, ahead)
-	if err == nil && !c.Go(func() { c.run(call); slots.Free() }) {
+	if err == nil && !c.Go(func() { c.run(call); slots.Release() }) {
 		err = c.Err(ctx)
 	}
 	if err != nil {
-		if !c.abandon(call) {
+		if !c.endUnanswered(call) {
 			err = nil // it was answered meanwhile
 		}
 		return false, err
@@ -144,7 +144,7 @@ func (c *conn) awaitAhead(ctx context.Context, ahead <-chan struct{}) error {
 		return nil
 	default:
 	}
-	t := time.NewTimer(aheadWait)
+	t := time.NewTimer(aheadTimeout)
 	defer t.Stop()
 	select {
 	case <-ahead:
@@ -180,7 +180,7 @@ func (c *conn) awaitNotification(ctx context.Context, call *call) {
 func (c *conn) run(call *call) {
 	fault := c.exchange(call)
 	if fault == nil && call.method == "notifications/initialized" {
-		c.listener.startListeningAndWait(c.current())
+		c.listener.startListeningAndWait(c.currentSession())
 	}
 	call.setSent()
 	if fault != nil && !c.endUnopened(call, fault) {
@@ -199,8 +199,8 @@ func (c *conn) run(call *call) {
 // Close ends the session with a DELETE (LE11) and returns when every
 // goroutine has ended. What is still in progress is cut off without an answer.
 func (c *conn) Close(error) error {
-	c.Shut(func() {
-		for _, s := range c.shut() {
+	c.Shutdown(func() {
+		for _, s := range c.endSessions() {
 			c.deleteSession(s)
 		}
 		c.target.Close()

@@ -27,7 +27,7 @@ type Handoff = sessionstate.Handoff
 var ErrSessionLost = errors.New("the server has forgotten the session")
 
 // ErrUpgraded is how Receive ends when the server does not renew the session because
-// it speaks 2026-07-28 by now (Options.Upgraded, ED9).
+// it speaks 2026-07-28 by now (Options.ConfirmUpgrade, ED9).
 var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
 
 // UnopenedError is the error of Receive and of each later Send when the server has refused
@@ -51,7 +51,7 @@ func (e *UnopenedError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysUnopened(fault *httpdial.Fault) bool {
-	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !saysModern(fault.Own)
+	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !isModernError(fault.Own)
 }
 
 // isStatusAboutCaller reports whether a status is about credentials, size, rate or
@@ -66,9 +66,9 @@ func isStatusAboutCaller(status int) bool {
 	return false
 }
 
-// saysModern reports whether a server's error is one of 2026-07-28: it has
+// isModernError reports whether a server's error is one of 2026-07-28: it has
 // understood what it was sent, and does not want it (ME9).
-func saysModern(m jsonrpc.Message) bool {
+func isModernError(m jsonrpc.Message) bool {
 	switch string(m.Lookup("error", "code")) {
 	case "-32020", "-32021", "-32022", "-32601":
 		return true
@@ -88,8 +88,8 @@ func (c *conn) endUnopened(first *call, fault *httpdial.Fault) (ended bool) {
 		c.ledger.Unlock()
 		return false
 	}
-	others := c.ledger.Select(func(other *call) bool { return other != first && !other.Own() })
-	first.replaced, c.st.opening = first.opening, nil
+	others := c.ledger.Select(func(other *call) bool { return other != first && !other.IsOwn() })
+	first.replaced, c.st.newSession = first.newSession, nil
 	c.ledger.Unlock()
 	for _, other := range others {
 		c.fail(c.Context(), other, fault)
@@ -115,7 +115,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
 func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
-	if c.opts.Upgraded == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.Upgraded(httpdial.Unattended(r.ctx), fault.Own) {
+	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.Own) {
 		return false
 	}
 	return n.giveUp(r, fault, func() error {
@@ -136,7 +136,7 @@ func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) (ended b
 		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
 		c.ledger.Lock()
 		defer c.ledger.Unlock()
-		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(n.refused + 1)}
+		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(n.refusedRenewals + 1)}
 	})
 }
 
@@ -153,13 +153,13 @@ func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 	if c.ledger.Gate == nil {
 		c.ledger.Gate = make(chan struct{}) // which stays shut
 	}
-	calls := c.ledger.Select(func(call *call) bool { return !call.Own() })
+	calls := c.ledger.Select(func(call *call) bool { return !call.IsOwn() })
 	c.ledger.Unlock()
 	lost := n.forgottenFault(fault)
 	for _, call := range calls {
 		c.fail(c.Context(), call, lost)
 	}
-	c.refusals.Wait()
+	c.refusing.Wait()
 	c.End(why())
 	return true
 }
@@ -170,14 +170,14 @@ func (n *renewal) adopt(e *sessionstate.Handoff) {
 	c := n.c
 	c.ledger.Lock()
 	c.ledger.State.Adopt(e, &session{lost: true})
-	n.refused = e.Refused
+	n.refusedRenewals = e.Refused
 	r := n.newRepair(true)
 	n.repair = r
 	if e.Refused < 2 {
-		c.ledger.Gate = r.first
+		c.ledger.Gate = r.firstAttempted
 	} else {
-		close(r.first)
-		r.tries = e.Refused - 2
+		close(r.firstAttempted)
+		r.putOffs = e.Refused - 2
 		r.putOff()
 	}
 	c.ledger.Unlock()

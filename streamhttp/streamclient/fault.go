@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// hints are what to do about some HTTP statuses.
-var hints = map[int]string{
+// statusHints are what to do about some HTTP statuses.
+var statusHints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path; is it an older HTTP+SSE server?",
 }

@@ -175,10 +175,10 @@ func TestSessionLostAtOnce(t *testing.T) {
 	var test *clientTest
 	renewals := 0
 	testClient(t, func(s *fakeServer, o *Options) {
-		o.Renewed = func() {
+		o.OnRenewed = func() {
 			if renewals++; renewals == 1 {
 				s.forget()
-				test.inner.renewal.loseSession(test.inner.current())
+				test.inner.renewal.loseSession(test.inner.currentSession())
 			}
 		}
 	}, func(t *clientTest) {

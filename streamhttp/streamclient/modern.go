@@ -61,14 +61,14 @@ type ModernOptions struct {
 	// cancellations behind it. 0 means 1024.
 	MaxInFlight int
 
-	// Foreign is called when the server has refused a request as only one does
+	// OnForeignRefusal is called when the server has refused a request as only one does
 	// that does not speak 2026-07-28 (ED9), and must not wait. It may be nil.
-	Foreign func()
+	OnForeignRefusal func()
 
-	// ToolsChanged is called when the server has refused a call for its headers,
+	// OnToolsChanged is called when the server has refused a call for its headers,
 	// and its list of tools has called for others (ME4). It must not wait, and may
 	// be nil.
-	ToolsChanged func()
+	OnToolsChanged func()
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -95,8 +95,8 @@ type ModernClient struct {
 
 	Options ModernOptions
 
-	rawNames   atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
-	codedEmpty atomic.Bool // it takes an empty Mcp-Param for a missing one, unless it is in base64
+	sendRawNames  atomic.Bool // the server takes Mcp-Name as it is, without base64 (ME2)
+	emptyAsBase64 atomic.Bool // it takes an empty Mcp-Param for a missing one, unless it is in base64
 }
 
 // Dial checks the URL and the headers and returns a Conn. It makes no network
@@ -132,7 +132,7 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	}
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Session: observe.SessionOf(ctx),
-		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernHints,
+		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernStatusHints,
 		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
 	})
 	if err != nil {
@@ -144,8 +144,8 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 // discoverID is the id of the bridge's own server/discover.
 var discoverID = jsonrpc.StringID("mcp-bridge-discover")
 
-// sessionEnd bounds the DELETE of a session that nobody has asked for.
-const sessionEnd = 2 * time.Second
+// deleteTimeout bounds the DELETE of a session that nobody has asked for.
+const deleteTimeout = 2 * time.Second
 
 // Discover asks the server once which revisions it speaks, with the server/discover of a
 // modern client (ED7), until ctx is done. It returns the response: a result, or an error,
@@ -160,7 +160,7 @@ func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *Fault) {
 	defer conn.Close(nil)
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), ClientInfo: buildinfo.Implementation(), Capabilities: []byte("{}")}
 	call := conn.newCall(ctx, jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`)))
-	call.private = true
+	call.isOwn = true
 	defer call.cancel()
 	answer, fault := conn.ask(call)
 	if call.session != "" {

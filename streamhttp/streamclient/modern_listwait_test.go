@@ -35,7 +35,7 @@ func TestModernListIsNeverAnswered(t *testing.T) {
 				t.Errorf("call %s of %s has taken %v, not %v", id, name, d, most)
 			}
 		}
-		call("1", "a", modernToolWait)
+		call("1", "a", modernToolTimeout)
 		call("2", "a", 0)
 		call("3", "b", 0)
 		time.Sleep(modernListTimeout) // the list is given up
@@ -47,7 +47,7 @@ func TestModernListIsNeverAnswered(t *testing.T) {
 		time.Sleep(time.Minute)
 		const inTime = 5 * time.Second
 		late.Store(int64(inTime))
-		call("6", "deploy", modernToolWait)
+		call("6", "deploy", modernToolTimeout)
 		time.Sleep(inTime)
 		t.callTool("7", "deploy", `{"region":"r"}`)
 		if got := t.server.requests("tools/call")[1].header.Get("Mcp-Param-Region"); got != "r" {

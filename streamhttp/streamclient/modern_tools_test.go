@@ -115,7 +115,7 @@ func TestModernNameRefused(t *testing.T) {
 			t.send(modern("1", "prompts/get", `"name":"é"`))
 			t.want(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"I do not like your Mcp-Name"}}`)
 			t.wantSeen("prompts/get", "prompts/get")
-			if t.client.rawNames.Load() {
+			if t.client.sendRawNames.Load() {
 				t.Error("it has learned that names go raw")
 			}
 		}
@@ -322,7 +322,7 @@ func TestModernNoList(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" {
-				time.Sleep(100 * time.Millisecond) // all wait for the one, and less than modernToolWait
+				time.Sleep(100 * time.Millisecond) // all wait for the one, and less than modernToolTimeout
 				cut()
 			}
 			return false
@@ -355,7 +355,7 @@ func TestModernNoList(t *testing.T) {
 		})
 		began := time.Now()
 		t.callTool("4", "y", "{}")
-		if d := time.Since(began); d != modernToolWait {
+		if d := time.Since(began); d != modernToolTimeout {
 			t.Errorf("the call has waited for %v", d)
 		}
 		t.wantSeen("tools/list", "tools/call")
@@ -369,7 +369,7 @@ func TestModernNoList(t *testing.T) {
 			return false
 		})
 		t.callTool("5", "z", "{}")
-		if n := len(t.server.requests("tools/list")); n != modernListPages {
+		if n := len(t.server.requests("tools/list")); n != maxModernListPages {
 			t.Errorf("%d pages were asked for", n)
 		}
 	})
@@ -451,13 +451,13 @@ func TestModernListChanged(t *testing.T) {
 // What is remembered of tools is bounded.
 func TestModernToolsBounded(t *testing.T) {
 	var tools modernTools
-	for i := range 3 * modernMostTools {
+	for i := range 3 * maxModernTools {
 		tools.learn([]toolheader.Tool{{Name: fmt.Sprint(i)}})
-		if len(tools.byName) > modernMostTools {
+		if len(tools.byName) > maxModernTools {
 			t.Fatalf("%d tools are remembered", len(tools.byName))
 		}
 	}
-	if _, l, _ := tools.lookUp(fmt.Sprint(3*modernMostTools-1), 0, false); l != nil {
+	if _, l, _ := tools.lookUp(fmt.Sprint(3*maxModernTools-1), 0, false); l != nil {
 		t.Error("the newest is not")
 	}
 }
@@ -466,25 +466,25 @@ func TestModernToolsBounded(t *testing.T) {
 // little of it: nothing if the tool is known, else one of the others (ME3).
 func TestModernToolsFull(t *testing.T) {
 	var tools modernTools
-	for i := range modernMostTools {
+	for i := range maxModernTools {
 		tools.learn([]toolheader.Tool{{Name: fmt.Sprint(i)}})
 	}
 	region := []toolheader.Param{{Header: "Mcp-Param-Region", Path: []string{"region"}, Type: toolheader.String}}
 	known := func() (n int) {
-		for i := range modernMostTools {
-			if tool := tools.byName[fmt.Sprint(i)]; tool.seq > 0 {
+		for i := range maxModernTools {
+			if tool := tools.byName[fmt.Sprint(i)]; tool.learnedAt > 0 {
 				n++
 			}
 		}
 		return n
 	}
 	tools.learn([]toolheader.Tool{{Name: "7", Params: region}})
-	if tool, _, _ := tools.lookUp("7", 0, false); len(tool.params) != 1 || known() != modernMostTools {
+	if tool, _, _ := tools.lookUp("7", 0, false); len(tool.params) != 1 || known() != maxModernTools {
 		t.Errorf("after news of a known tool %d are known, and its parameters are %v", known(), tool.params)
 	}
 	for i, name := range []string{"new", "newer"} {
 		tools.learn([]toolheader.Tool{{Name: name, Params: region}})
-		if tool, _, _ := tools.lookUp(name, 0, false); len(tool.params) != 1 || known() < modernMostTools-1-i || len(tools.byName) != modernMostTools {
+		if tool, _, _ := tools.lookUp(name, 0, false); len(tool.params) != 1 || known() < maxModernTools-1-i || len(tools.byName) != maxModernTools {
 			t.Errorf("after %s %d of the others are known, of %d; its parameters are %v", name, known(), len(tools.byName), tool.params)
 		}
 	}
@@ -497,7 +497,7 @@ func TestModernListIsNeededAfterFailure(t *testing.T) {
 		broken := true
 		t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "tools/list" && broken {
-				time.Sleep(modernToolWait + time.Second)
+				time.Sleep(modernToolTimeout + time.Second)
 				w.WriteHeader(http.StatusInternalServerError)
 				return true
 			}

@@ -13,10 +13,10 @@ import (
 
 // This file is for servers that make requests, for which 2026-07-28 has no place (ST10).
 
-// question hands on a request that came in the reply to call. What comes of a question
+// takeServerRequest hands on a request that came in the reply to call. What comes of a question
 // of the bridge's own nobody receives: it is answered here.
-func (c *modernConn) question(call *modernCall, m jsonrpc.Message) {
-	if call.private {
+func (c *modernConn) takeServerRequest(call *modernCall, m jsonrpc.Message) {
+	if call.isOwn {
 		c.sendAnswer(era.AnswerTo(m))
 		return
 	}
@@ -27,15 +27,15 @@ func (c *modernConn) question(call *modernCall, m jsonrpc.Message) {
 // when it is taken, so nobody waits for that; of a server that takes none of
 // maxNotes the rest is dropped.
 func (c *modernConn) sendAnswer(m jsonrpc.Message) {
-	if !c.answers.TryTake() {
+	if !c.answerSlots.TryAcquire() {
 		c.log.Warn("answer dropped: the server asks more than it takes answers to")
 		return
 	}
 	within, stop := context.WithTimeout(c.Context(), oneWayTimeout)
 	call := c.newCall(within, m)
-	if !c.Go(func() { c.runAnswer(call); stop(); c.answers.Free() }) {
+	if !c.Go(func() { c.runAnswer(call); stop(); c.answerSlots.Release() }) {
 		stop()
-		c.answers.Free()
+		c.answerSlots.Release()
 	}
 }
 

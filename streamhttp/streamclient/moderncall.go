@@ -20,7 +20,7 @@ import (
 func (c *modernConn) run(call *modernCall) {
 	defer call.cancel()
 	answer, rest, fault := c.exchange(call)
-	if c.take(call) && c.Context().Err() == nil {
+	if c.claim(call) && c.Context().Err() == nil {
 		if fault != nil {
 			c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 			answer = fault.Response(call.id)
@@ -44,17 +44,17 @@ func finishReply(rest *http.Response, cancel context.CancelFunc) {
 	if rest == nil {
 		return
 	}
-	defer time.AfterFunc(linger, cancel).Stop()
+	defer time.AfterFunc(streamLinger, cancel).Stop()
 	io.Copy(io.Discard, rest.Body)
 	rest.Body.Close()
 }
 
 // runNotification carries a notification.
 func (c *modernConn) runNotification(call *modernCall) {
-	defer close(call.sent)
+	defer close(call.accepted)
 	defer call.cancel()
 	var at modernAttempt
-	if at.read(call) != nil {
+	if at.readRequest(call) != nil {
 		c.log.Warn("notification dropped: no header can repeat what it says")
 		return
 	}
@@ -97,11 +97,11 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.delivered:
 			return answer, nil, fault
-		case fault.Reason == httpdial.ReasonBroken && !at.repeated:
-			at.repeated = true
+		case fault.Reason == httpdial.ReasonBroken && !at.resent:
+			at.resent = true
 			at.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
-		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busy, fault.RetryAfter):
-			at.busy++
+		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busyRetries, fault.RetryAfter):
+			at.busyRetries++
 		default:
 			return answer, nil, fault
 		}
@@ -124,7 +124,7 @@ func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.
 	switch {
 	case call.method == "subscriptions/listen": // it is begun again and again, and nobody waits for its end
 		ctx = httpdial.Unattended(ctx)
-	case c.opts.Authorize != nil && !call.private:
+	case c.opts.Authorize != nil && !call.isOwn:
 		ctx = c.WithProgress(ctx, call.msg, true)
 	}
 	req := c.target.RequestWith(ctx, http.MethodPost, header)
@@ -138,7 +138,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	if fault != nil {
 		return answer, nil, fault
 	}
-	if call.private {
+	if call.isOwn {
 		call.session = resp.Header.Get(wire.HeaderSession)
 	}
 	switch mediaType := httpdial.MediaType(resp); {
@@ -209,11 +209,11 @@ func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	return true
 }
 
-// reportForeign calls opts.Foreign for a call that was refused as no modern server
+// reportForeign calls opts.OnForeignRefusal for a call that was refused as no modern server
 // does; not for the request of Discover, whose caller sees the refusal.
 func (c *modernConn) reportForeign(call *modernCall) {
-	if c.opts.Foreign != nil && call.id != discoverID {
-		c.opts.Foreign()
+	if c.opts.OnForeignRefusal != nil && call.id != discoverID {
+		c.opts.OnForeignRefusal()
 	}
 }
 
@@ -272,9 +272,9 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		case answersTo(got, m.ID()):
 			return got, nil
 		case got.Kind() == jsonrpc.Notification:
-			c.notified(call, got)
+			c.takeNotification(call, got)
 		case got.Kind() == jsonrpc.Request:
-			c.question(call, got)
+			c.takeServerRequest(call, got)
 		default: // somebody else's response
 			c.log.Warn("response of the server dropped: it has no place in the reply to another request", "method", call.method)
 		}
@@ -290,12 +290,12 @@ func (c *modernConn) brokenFault(err error) *httpdial.Fault {
 		Text: fmt.Sprintf("%s ended the stream before the response", c.target.Peer)}
 }
 
-// notified hands on a notification that came in the reply to call.
-func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
+// takeNotification hands on a notification that came in the reply to call.
+func (c *modernConn) takeNotification(call *modernCall, m jsonrpc.Message) {
 	if m.Method() == "notifications/tools/list_changed" {
 		c.tools.forget()
 	}
-	if call.private {
+	if call.isOwn {
 		return
 	}
 	call.delivered = true
@@ -305,7 +305,7 @@ func (c *modernConn) notified(call *modernCall, m jsonrpc.Message) {
 // deleteSession ends a session that a server of an older revision has made of
 // a request. Nothing depends on the answer.
 func (c *modernConn) deleteSession(session string) {
-	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), sessionEnd)
+	ctx, cancel := context.WithTimeout(httpdial.Unattended(c.Context()), deleteTimeout)
 	defer cancel()
 	req := c.target.NewRequest(ctx, http.MethodDelete)
 	req.Header[wire.HeaderSession] = []string{session}

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// modernHints are what to do about some HTTP statuses.
-var modernHints = map[int]string{
+// modernStatusHints are what to do about some HTTP statuses.
+var modernStatusHints = map[int]string{
 	404: "is the path of the URL right? It is often /mcp",
 	405: "there is no Streamable HTTP server at this path",
 }
@@ -28,9 +28,9 @@ type modernConn struct {
 	opts   ModernOptions
 	log    hclog.Logger
 
-	requests      remoteconn.Slots // one for each request that has a goroutine
-	notifications remoteconn.Slots // and for each notification
-	answers       remoteconn.Slots // and for each answer to a request of the server
+	requestSlots      remoteconn.Slots // one for each request that has a goroutine
+	notificationSlots remoteconn.Slots // and for each notification
+	answerSlots       remoteconn.Slots // and for each answer to a request of the server
 
 	tools modernTools
 
@@ -43,10 +43,10 @@ func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOpt
 	c := &modernConn{
 		client: client, target: target, opts: opts, log: opts.Logger,
 		// Twice MaxInFlight: a goroutine lingers a moment after its request.
-		requests:      make(remoteconn.Slots, 2*opts.MaxInFlight),
-		notifications: make(remoteconn.Slots, maxOneWay),
-		answers:       make(remoteconn.Slots, maxOneWay),
-		calls:         make(map[jsonrpc.ID]*modernCall),
+		requestSlots:      make(remoteconn.Slots, 2*opts.MaxInFlight),
+		notificationSlots: make(remoteconn.Slots, maxOneWay),
+		answerSlots:       make(remoteconn.Slots, maxOneWay),
+		calls:             make(map[jsonrpc.ID]*modernCall),
 	}
 	c.Start()
 	return c
@@ -62,10 +62,10 @@ type modernCall struct {
 	ctx    context.Context
 	cancel context.CancelFunc // ends the POST, and the reading of its reply
 
-	private   bool          // the bridge's own: nothing of it is for Receive
+	isOwn     bool          // the bridge's own: nothing of it is for Receive
 	session   string        // what a private one was given as Mcp-Session-Id
 	delivered bool          // something of the reply was handed on
-	sent      chan struct{} // of a notification: closed when the server has taken it
+	accepted  chan struct{} // of a notification: closed when the server has taken it
 }
 
 func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall {
@@ -92,13 +92,13 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 		c.sendAnswer(m)
 	case m.Method() == "notifications/cancelled":
 		c.cancel(m.CancelledID())
-	case m.Kind() != jsonrpc.Request || !c.requests.TryTake():
+	case m.Kind() != jsonrpc.Request || !c.requestSlots.TryAcquire():
 		return false
 	default:
 		call := c.newCall(c.Context(), m)
 		if fault, err := c.admit(call); fault != nil || err != nil {
 			call.cancel()
-			c.requests.Free()
+			c.requestSlots.Release()
 			return false
 		}
 	}
@@ -129,7 +129,7 @@ func (c *modernConn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.requests.Take(ctx, &c.Base); err != nil {
+	if err := c.requestSlots.Acquire(ctx, &c.Base); err != nil {
 		return err
 	}
 	call := c.newCall(c.Context(), m)
@@ -141,7 +141,7 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	call.cancel()
-	c.requests.Free()
+	c.requestSlots.Release()
 	return err
 }
 
@@ -153,18 +153,18 @@ func (c *modernConn) admit(call *modernCall) (*httpdial.Fault, error) {
 		return nil, remoteconn.ErrDuplicate
 	}
 	if len(c.calls) >= c.opts.MaxInFlight {
-		return remoteconn.TooMany(), nil
+		return remoteconn.TooManyFault(), nil
 	}
 	c.calls[call.id] = call
-	if !c.Go(func() { c.run(call); c.requests.Free() }) {
+	if !c.Go(func() { c.run(call); c.requestSlots.Release() }) {
 		delete(c.calls, call.id)
 		return nil, remoteconn.ErrClosed
 	}
 	return nil, nil
 }
 
-// take takes a call out of the ledger; false: it was cancelled before.
-func (c *modernConn) take(call *modernCall) bool {
+// claim takes a call out of the ledger; false: it was cancelled before.
+func (c *modernConn) claim(call *modernCall) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.calls[call.id] != call {
@@ -192,21 +192,21 @@ func (c *modernConn) cancel(id jsonrpc.ID) {
 // sendNotification posts a notification and waits a moment until it was taken, so that
 // what its sender sends next cannot overtake it.
 func (c *modernConn) sendNotification(ctx context.Context, m jsonrpc.Message) error {
-	if err := c.notifications.Take(ctx, &c.Base); err != nil {
+	if err := c.notificationSlots.Acquire(ctx, &c.Base); err != nil {
 		return err
 	}
 	within, stop := context.WithTimeout(c.Context(), oneWayTimeout)
 	call := c.newCall(within, m)
-	call.sent = make(chan struct{})
-	if !c.Go(func() { c.runNotification(call); stop(); c.notifications.Free() }) {
+	call.accepted = make(chan struct{})
+	if !c.Go(func() { c.runNotification(call); stop(); c.notificationSlots.Release() }) {
 		stop()
-		c.notifications.Free()
+		c.notificationSlots.Release()
 		return c.Err(ctx)
 	}
 	t := time.NewTimer(notificationWait)
 	defer t.Stop()
 	select {
-	case <-call.sent:
+	case <-call.accepted:
 	case <-t.C:
 	case <-c.Context().Done():
 	case <-ctx.Done(): // it has set out all the same
@@ -217,6 +217,6 @@ func (c *modernConn) sendNotification(ctx context.Context, m jsonrpc.Message) er
 // Close cuts off what is in progress, which gets no answer, and returns when
 // every goroutine has ended.
 func (c *modernConn) Close(error) error {
-	c.Shut(c.target.Close)
+	c.Shutdown(c.target.Close)
 	return nil
 }

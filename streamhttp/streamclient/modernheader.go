@@ -15,31 +15,31 @@ import (
 
 // modernAttempt is how a request is put to the server, and what has been tried.
 type modernAttempt struct {
-	msg        jsonrpc.Message // the call's, or with another id
-	version    string
-	named      bool   // there is a Mcp-Name
-	name       string // what it says
-	rawName    bool   // and as it is, not as base64
-	tool       modernTool
-	emptyParam bool // one of its Mcp-Params is empty
-	coded      bool // and goes as the base64 of nothing
-	header     http.Header
+	msg           jsonrpc.Message // the call's, or with another id
+	version       string
+	hasName       bool   // there is a Mcp-Name
+	name          string // what it says
+	rawName       bool   // and as it is, not as base64
+	tool          modernTool
+	emptyParam    bool // one of its Mcp-Params is empty
+	emptyAsBase64 bool // and goes as the base64 of nothing
+	header        http.Header
 
-	repeated  bool // it was sent again because the reply was lost
-	busy      int  // how often because the server was busy
-	renamed   bool // the server did not like the Mcp-Name, which is now the other way round
-	refreshed bool // or the Mcp-Params, and its tools were listed again
+	resent        bool // it was sent again because the reply was lost
+	busyRetries   int  // how often because the server was busy
+	nameRetried   bool // the server did not like the Mcp-Name, which is now the other way round
+	paramsRetried bool // or the Mcp-Params, and its tools were listed again
 }
 
 // prepareHeaders makes the headers for a call. A call that cannot go out gets its
 // answer here.
 func (c *modernConn) prepareHeaders(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
-	if no := at.read(call); no != nil {
+	if no := at.readRequest(call); no != nil {
 		return no.Response(call.id), nil
 	}
-	at.rawName = c.client.rawNames.Load() && maySendRaw(at.name)
-	at.coded = c.client.codedEmpty.Load()
-	if call.method == "tools/call" && at.named {
+	at.rawName = c.client.sendRawNames.Load() && maySendRaw(at.name)
+	at.emptyAsBase64 = c.client.emptyAsBase64.Load()
+	if call.method == "tools/call" && at.hasName {
 		at.tool = c.toolOf(call, at.name, 0, false)
 		if call.ctx.Err() != nil {
 			return answer, c.target.Peer.NetFault(call.ctx.Err())
@@ -53,9 +53,9 @@ func (c *modernConn) prepareHeaders(call *modernCall, at *modernAttempt) (answer
 	return answer, nil
 }
 
-// read takes out of the message what the headers say (ME1). It refuses what no
+// readRequest takes out of the message what the headers say (ME1). It refuses what no
 // header can say and no server can know.
-func (at *modernAttempt) read(call *modernCall) *era.Refusal {
+func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 	if !isHeaderText(call.method) {
 		return era.NotFound(call.method)
 	}
@@ -67,7 +67,7 @@ func (at *modernAttempt) read(call *modernCall) *era.Refusal {
 		}
 	}
 	if key := wire.NameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
-		at.name, at.named = jsonrpc.Text(call.msg.Lookup("params", key))
+		at.name, at.hasName = jsonrpc.Text(call.msg.Lookup("params", key))
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
 	values := []string{at.version, call.method, at.name}
 	header[wire.HeaderVersion] = values[0:1:1]
 	header[wire.HeaderMethod] = values[1:2:2]
-	if at.named {
+	if at.hasName {
 		if !at.rawName {
 			values[2] = toolheader.Encode(at.name)
 		}
@@ -104,7 +104,7 @@ func (at *modernAttempt) encodeEmpty(params http.Header) {
 			continue
 		}
 		at.emptyParam = true
-		if at.coded {
+		if at.emptyAsBase64 {
 			values[0] = toolheader.EncodedEmpty
 		}
 	}
@@ -127,7 +127,7 @@ func isHeaderMismatch(m jsonrpc.Message) bool {
 
 // wantsOtherHeaders reports whether a response calls for other headers.
 func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
-	return isHeaderMismatch(answer) && !(at.renamed && at.refreshed)
+	return isHeaderMismatch(answer) && !(at.nameRetried && at.paramsRetried)
 }
 
 // correctHeaders makes other headers after the server has refused those that were
@@ -137,32 +137,32 @@ func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer 
 	text = strings.ToLower(text)
 	switch {
 	case strings.Contains(text, "mcp-name") && !strings.Contains(text, "mcp-param-"): // ME2
-		if at.renamed || toolheader.Encode(at.name) == at.name || !at.rawName && !maySendRaw(at.name) {
+		if at.nameRetried || toolheader.Encode(at.name) == at.name || !at.rawName && !maySendRaw(at.name) {
 			return false
 		}
-		at.renamed = true
+		at.nameRetried = true
 		at.rawName = !at.rawName
 		at.header = c.headerOf(call, at)
 		return true
-	case call.method != "tools/call", at.refreshed,
+	case call.method != "tools/call", at.paramsRetried,
 		strings.Contains(text, "mcp-method"), strings.Contains(text, "mcp-protocol-version"):
 		return false
 	}
-	at.refreshed = true // ME4
+	at.paramsRetried = true // ME4
 	c.log.Debug("the server wants other headers for a tool: asking for its tools")
-	tool := c.toolOf(call, at.name, at.tool.seq, true)
+	tool := c.toolOf(call, at.name, at.tool.learnedAt, true)
 	if tool.err != nil || call.ctx.Err() != nil {
 		return false
 	}
 	at.tool = tool
-	at.coded = true // it may have missed an empty one; all servers must understand this
+	at.emptyAsBase64 = true // it may have missed an empty one; all servers must understand this
 	before := at.header
 	at.header = c.headerOf(call, at)
 	if maps.EqualFunc(before, at.header, slices.Equal) {
 		return false
 	}
-	if c.opts.ToolsChanged != nil {
-		c.opts.ToolsChanged()
+	if c.opts.OnToolsChanged != nil {
+		c.opts.OnToolsChanged()
 	}
 	return true
 }
@@ -170,10 +170,10 @@ func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer 
 // learnHeaderForms remembers how the server wants its Mcp-Name and empty Mcp-Params, if
 // that was found out.
 func (c *modernConn) learnHeaderForms(at *modernAttempt, answer jsonrpc.Message) {
-	if at.renamed && !isHeaderMismatch(answer) && c.client.rawNames.Swap(at.rawName) != at.rawName {
+	if at.nameRetried && !isHeaderMismatch(answer) && c.client.sendRawNames.Swap(at.rawName) != at.rawName {
 		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
 	}
-	if at.refreshed && at.emptyParam && !isHeaderMismatch(answer) {
-		c.client.codedEmpty.Store(true)
+	if at.paramsRetried && at.emptyParam && !isHeaderMismatch(answer) {
+		c.client.emptyAsBase64.Store(true)
 	}
 }

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	modernListPages   = 100              // of a list of tools that the bridge asks for itself
-	modernListTimeout = 10 * time.Second // how long that may take
-	modernMostTools   = 1 << 15          // that are remembered
+	maxModernListPages = 100              // of a list of tools that the bridge asks for itself
+	modernListTimeout  = 10 * time.Second // how long that may take
+	maxModernTools     = 1 << 15          // that are remembered
 
-	// modernToolWait is how long a call waits for the list, which goes on
+	// modernToolTimeout is how long a call waits for the list, which goes on
 	// without it: most tools have no headers, and a server that wants some says
 	// so (ME4). Then it is worth the whole modernListTimeout.
-	modernToolWait = 2 * time.Second
+	modernToolTimeout = 2 * time.Second
 
 	// modernListPause is how long no call waits for a list after the server has
 	// taken too long to answer, or to refuse, the last one. What is needed is asked
@@ -30,20 +30,20 @@ const (
 
 // modernTool is what is known of a tool.
 type modernTool struct {
-	params []toolheader.Param // what goes as headers with a call
-	err    error              // why there is no such tool: its annotations are invalid
-	seq    uint64             // grows with everything that is learned; 0: nothing is known
+	params    []toolheader.Param // what goes as headers with a call
+	err       error              // why there is no such tool: its annotations are invalid
+	learnedAt uint64             // grows with everything that is learned; 0: nothing is known
 }
 
 // modernTools remembers the tools that were seen in lists, and the names that
 // no list had. Nothing depends on its being right: a server that wants other
 // headers says so (ME4).
 type modernTools struct {
-	mu      sync.Mutex
-	seq     uint64
-	byName  map[string]modernTool
-	listing *modernListing // not nil while the bridge asks for the list itself
-	pause   time.Time      // until which it does not
+	mu              sync.Mutex
+	lastLearned     uint64
+	byName          map[string]modernTool
+	listing         *modernListing // not nil while the bridge asks for the list itself
+	noListingBefore time.Time      // until which it does not
 }
 
 // modernListing is one walk through the server's list of tools.
@@ -59,13 +59,13 @@ type modernListing struct {
 func (t *modernTools) lookUp(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tool = t.byName[name]; tool.seq > seq {
+	if tool = t.byName[name]; tool.learnedAt > seq {
 		return tool, nil, false
 	}
 	if t.listing != nil {
 		return modernTool{}, t.listing, false
 	}
-	if !needed && time.Now().Before(t.pause) {
+	if !needed && time.Now().Before(t.noListingBefore) {
 		return modernTool{}, nil, false
 	}
 	t.listing = &modernListing{began: time.Now(), done: make(chan struct{})}
@@ -80,22 +80,22 @@ func (t *modernTools) listed(l *modernListing, ok bool, name string, seq uint64)
 	l.ok = ok
 	close(l.done)
 	switch now := time.Now(); {
-	case ok && t.byName[name].seq <= seq: // there is none in the list: it need not be looked for again
+	case ok && t.byName[name].learnedAt <= seq: // there is none in the list: it need not be looked for again
 		t.put(name, modernTool{})
-	case !ok && now.Sub(l.began) > modernToolWait:
-		t.pause = now.Add(modernListPause)
+	case !ok && now.Sub(l.began) > modernToolTimeout:
+		t.noListingBefore = now.Add(modernListPause)
 	}
 }
 
 // put enters a tool. If there are too many, any one of the others makes room:
 // it is asked for again when somebody calls it. Its caller holds mu.
 func (t *modernTools) put(name string, tool modernTool) modernTool {
-	t.seq++
-	tool.seq = t.seq
+	t.lastLearned++
+	tool.learnedAt = t.lastLearned
 	if t.byName == nil {
 		t.byName = make(map[string]modernTool)
 	}
-	if _, known := t.byName[name]; !known && len(t.byName) >= modernMostTools {
+	if _, known := t.byName[name]; !known && len(t.byName) >= maxModernTools {
 		for other := range t.byName {
 			delete(t.byName, other)
 			break
@@ -110,7 +110,7 @@ func (t *modernTools) put(name string, tool modernTool) modernTool {
 func (t *modernTools) learn(tools []toolheader.Tool) (excluded []toolheader.Tool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pause = time.Time{} // somebody was answered
+	t.noListingBefore = time.Time{} // somebody was answered
 	for _, tool := range tools {
 		if tool.Err != nil && t.byName[tool.Name].err == nil {
 			excluded = append(excluded, tool)
@@ -131,10 +131,10 @@ func (t *modernTools) forget() {
 // If that is nothing, the bridge asks for the list of tools first; so few
 // clients call what they have not seen in a list that one does it for all who
 // wait (ME3, ME4). The zero modernTool means that nothing could be learned by
-// modernToolWait after the list was asked for, or by modernListTimeout if it is
+// modernToolTimeout after the list was asked for, or by modernListTimeout if it is
 // needed: the call goes on without.
 func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bool) modernTool {
-	wait := modernToolWait
+	wait := modernToolTimeout
 	if needed {
 		wait = modernListTimeout
 	}
@@ -173,9 +173,9 @@ func (c *modernConn) listTools(call *modernCall) bool {
 	if meta := call.msg.Lookup("params", "_meta"); meta != nil {
 		params = jsonrpc.With(params, "_meta", jsonrpc.Without(meta, "progressToken", era.KeyLogLevel))
 	}
-	for range modernListPages {
+	for range maxModernListPages {
 		page := c.newCall(ctx, jsonrpc.NewRequest(c.ownID(), "tools/list", params))
-		page.private = true
+		page.isOwn = true
 		answer, fault := c.ask(page)
 		if fault != nil {
 			c.log.With(fault.Attrs()...).Warn("could not ask for the tools before one is called")
@@ -187,7 +187,7 @@ func (c *modernConn) listTools(call *modernCall) bool {
 		}
 		params = jsonrpc.With(params, "cursor", next)
 	}
-	c.log.Warn("the server's list of tools has no end", "pages", modernListPages)
+	c.log.Warn("the server's list of tools has no end", "pages", maxModernListPages)
 	return true
 }
 

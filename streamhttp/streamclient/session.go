@@ -27,13 +27,13 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
-	s := &session{id: id, listenAnswered: make(chan struct{}), listenEnded: make(chan struct{}), away: make(chan struct{})}
+	s := &session{id: id, listenAnswered: make(chan struct{}), noListenStream: make(chan struct{}), streamAway: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.Context())
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	call.opening = s
-	if !call.Own() {
-		c.st.opening = s
+	call.newSession = s
+	if !call.IsOwn() {
+		c.st.newSession = s
 	}
 	return s, nil
 }
@@ -47,9 +47,9 @@ func isVisibleASCII(s string) bool {
 	return true
 }
 
-// negotiated returns the version in an initialize result; "" if there is none
+// negotiatedVersion returns the version in an initialize result; "" if there is none
 // that could stand in a header.
-func negotiated(result jsonrpc.Message) string {
+func negotiatedVersion(result jsonrpc.Message) string {
 	var version string
 	if json.Unmarshal(result.Lookup("result", "protocolVersion"), &version) != nil || !isVisibleASCII(version) {
 		return ""
@@ -57,17 +57,17 @@ func negotiated(result jsonrpc.Message) string {
 	return version
 }
 
-// opened makes the answer to the client's initialize the current session.
-func (c *conn) opened(call *call, m jsonrpc.Message) {
+// initializeAnswered makes the answer to the client's initialize the current session.
+func (c *conn) initializeAnswered(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
-	c.st.opening = nil
-	s := call.opening
+	c.st.newSession = nil
+	s := call.newSession
 	if m.IsError() || s == nil {
 		call.replaced = s
 		c.ledger.Unlock()
 		return
 	}
-	s.version = negotiated(m)
+	s.version = negotiatedVersion(m)
 	if old := c.st.session; old != nil {
 		old.lost = true
 		old.stop()
@@ -76,8 +76,8 @@ func (c *conn) opened(call *call, m jsonrpc.Message) {
 	c.st.session, c.ledger.State.Begun = s, true
 	c.ledger.Unlock()
 	c.log.Info("connected", "url", c.target.Peer.String(), "version", s.version, "session", s.id != "")
-	if c.opts.Opened != nil {
-		c.opts.Opened(s.id != "")
+	if c.opts.OnOpened != nil {
+		c.opts.OnOpened(s.id != "")
 	}
 }
 
@@ -85,7 +85,7 @@ func (c *conn) opened(call *call, m jsonrpc.Message) {
 // pass, the bridge goes on trying in the client's place.
 func (c *conn) openFailed(call *call, fault *httpdial.Fault) {
 	c.ledger.Lock()
-	call.replaced, c.st.opening = call.opening, nil
+	call.replaced, c.st.newSession = call.newSession, nil
 	if !fault.Transient || c.st.session != nil || c.Err(c.Context()) != nil || c.opts.NoRenew {
 		c.ledger.Unlock()
 		return
@@ -101,23 +101,23 @@ func (c *conn) openFailed(call *call, fault *httpdial.Fault) {
 // renewal gets a new session for a conn in the place of one that is lost. The lock of the
 // ledger guards it.
 type renewal struct {
-	c       *conn
-	repair  *repair // not nil while the bridge tries to get a session
-	refused int     // renewals in a row that a Conn before this one has ended with
+	c               *conn
+	repair          *repair // not nil while the bridge tries to get a session
+	refusedRenewals int     // renewals in a row that a Conn before this one has ended with
 }
 
 // repair is the attempt of the bridge to get a session that the client
 // takes for granted. There is one at a time.
 type repair struct {
-	ctx      context.Context
-	stop     context.CancelFunc
-	first    chan struct{} // closed after an attempt that is made at once, behind a shut gate
-	retryNow chan struct{} // ends the wait before the next attempt
+	ctx            context.Context
+	stop           context.CancelFunc
+	firstAttempted chan struct{} // closed after an attempt that is made at once, behind a shut gate
+	retryNow       chan struct{} // ends the wait before the next attempt
 
-	fault *httpdial.Fault // of the last attempt
-	tries int             // attempts that were put off so far
-	wait  time.Duration   // before the next attempt
-	next  time.Time       // when that is; zero: it is under way
+	fault       *httpdial.Fault // of the last attempt
+	putOffs     int             // attempts that were put off so far
+	wait        time.Duration   // before the next attempt
+	nextAttempt time.Time       // when that is; zero: it is under way
 
 	attended bool // the next attempt is for a request of the client: a person may sign in for it
 }
@@ -125,9 +125,9 @@ type repair struct {
 // newRepair is called with the lock of the ledger held.
 func (n *renewal) newRepair(now bool) *repair {
 	c := n.c
-	r := &repair{first: make(chan struct{}), retryNow: make(chan struct{}, 1)}
+	r := &repair{firstAttempted: make(chan struct{}), retryNow: make(chan struct{}, 1)}
 	if !now {
-		close(r.first) // nobody shall wait for it
+		close(r.firstAttempted) // nobody shall wait for it
 		r.putOff()
 	}
 	r.ctx, r.stop = context.WithCancel(c.Context())
@@ -136,9 +136,9 @@ func (n *renewal) newRepair(now bool) *repair {
 
 // putOff is called with the lock of the ledger held.
 func (r *repair) putOff() {
-	r.wait = httpdial.Backoff(r.tries)
-	r.next = time.Now().Add(r.wait)
-	r.tries++
+	r.wait = httpdial.Backoff(r.putOffs)
+	r.nextAttempt = time.Now().Add(r.wait)
+	r.putOffs++
 }
 
 func (n *renewal) downFault(r *repair) *httpdial.Fault {
@@ -146,7 +146,7 @@ func (n *renewal) downFault(r *repair) *httpdial.Fault {
 	if r.fault != nil {
 		f = httpdial.FaultSince(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
 	}
-	if wait := time.Until(r.next); !r.next.IsZero() && wait > 0 {
+	if wait := time.Until(r.nextAttempt); !r.nextAttempt.IsZero() && wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
 		f.Text = httpdial.Also(f.Text, "an attempt is being made now")
@@ -215,7 +215,7 @@ func (n *renewal) loseSession(session *session) {
 		return
 	}
 	r := n.newRepair(true)
-	n.repair, c.ledger.Gate = r, r.first
+	n.repair, c.ledger.Gate = r, r.firstAttempted
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
@@ -229,7 +229,7 @@ func (n *renewal) loseSession(session *session) {
 func (n *renewal) repairLoop(r *repair) {
 	defer r.stop()
 	for n.pause(r) {
-		session, refused, fault := n.handshake(n.begin(r))
+		session, refused, fault := n.handshake(n.beginAttempt(r))
 		if n.endIfUpgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
 			return
 		}
@@ -246,8 +246,8 @@ func (n *renewal) pause(r *repair) bool {
 	return r.ctx.Err() == nil
 }
 
-// begin returns the ctx of an attempt.
-func (n *renewal) begin(r *repair) context.Context {
+// beginAttempt returns the ctx of an attempt.
+func (n *renewal) beginAttempt(r *repair) context.Context {
 	n.c.ledger.Lock()
 	defer n.c.ledger.Unlock()
 	select {
@@ -255,7 +255,7 @@ func (n *renewal) begin(r *repair) context.Context {
 	default:
 	}
 	attended := r.attended
-	r.next, r.attended = time.Time{}, false
+	r.nextAttempt, r.attended = time.Time{}, false
 	if attended {
 		return r.ctx
 	}
@@ -266,13 +266,13 @@ func (n *renewal) begin(r *repair) context.Context {
 // client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
 func (n *renewal) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
-	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.next.IsZero() ||
-		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTime == 0 {
+	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||
+		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTimeout == 0 {
 		return false
 	}
 	call.attended, r.attended = true, true
-	r.first = make(chan struct{})
-	c.ledger.Gate = r.first
+	r.firstAttempted = make(chan struct{})
+	c.ledger.Gate = r.firstAttempted
 	select {
 	case r.retryNow <- struct{}{}:
 	default:
@@ -284,9 +284,9 @@ func (n *renewal) retryAttended(call *call) bool {
 func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
-	if c.ledger.Gate == r.first {
+	if c.ledger.Gate == r.firstAttempted {
 		c.ledger.Gate = nil
-		defer close(r.first)
+		defer close(r.firstAttempted)
 	}
 	switch {
 	case n.repair != r: // the client initializes by itself
@@ -303,11 +303,11 @@ func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
 		return false
 	}
-	c.st.session, n.repair, n.refused = session, nil, 0
+	c.st.session, n.repair, n.refusedRenewals = session, nil, 0
 	c.ledger.Unlock()
 	c.log.Info("connected again", "url", c.target.Peer.String())
-	if c.opts.Renewed != nil {
-		c.opts.Renewed()
+	if c.opts.OnRenewed != nil {
+		c.opts.OnRenewed()
 	}
 	c.listener.startListening(session)
 	return true
@@ -320,7 +320,7 @@ func (n *renewal) tellChanged(session *session) {
 	c.ledger.Lock()
 	var changed []jsonrpc.Message
 	if session != nil && c.st.session == session {
-		changed = session.changed
+		changed = session.changeNotifications
 	}
 	c.ledger.Unlock()
 	for _, m := range changed {
@@ -345,32 +345,32 @@ func (n *renewal) handshake(ctx context.Context) (session *session, refused bool
 }
 
 // renewedSession is a session that the bridge itself begins, after the client's was lost; it is a
-// remoteconn.NewSession.
+// remoteconn.ReplacementSession.
 type renewedSession struct {
 	c       *conn
 	session *session // what the reply to initialize is about; nil: there was none
 	refused bool     // initialize was answered with a fault
 }
 
-// Ask implements remoteconn.NewSession.
+// Ask implements remoteconn.ReplacementSession.
 func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	call, fault := o.c.ask(ctx, m, o.session)
 	if m.Method() == "initialize" {
-		o.session, o.refused = call.opening, fault != nil
+		o.session, o.refused = call.newSession, fault != nil
 	}
 	return call.reply, fault
 }
 
-// Tell implements remoteconn.NewSession.
+// Tell implements remoteconn.ReplacementSession.
 func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	return o.c.tell(ctx, m, o.session)
 }
 
-// Opened implements remoteconn.NewSession.
+// Opened implements remoteconn.ReplacementSession.
 func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
-	o.session.version, o.session.initialized = negotiated(answer), true
+	o.session.version, o.session.initialized = negotiatedVersion(answer), true
 	if o.c.opts.TellRenewed {
-		o.session.changed = changed
+		o.session.changeNotifications = changed
 	}
 }
 

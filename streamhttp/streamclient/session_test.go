@@ -132,7 +132,7 @@ func TestInitializeRefusedWithSession(t *testing.T) {
 		call := newCall(c, msg(initializeText))
 		c.tryAdmit(call)
 		c.run(call)
-		if call.opening == nil || call.opening.ctx.Err() == nil {
+		if call.newSession == nil || call.newSession.ctx.Err() == nil {
 			t.Error("the context of the session is left behind")
 		}
 		if n := len(t.server.requests("DELETE")); n != 1 {

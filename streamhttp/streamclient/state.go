@@ -10,11 +10,11 @@ import (
 
 // state is everything about a conn that changes, beside the ledger, whose lock guards it.
 type state struct {
-	// last is the channel sent of the message that was entered last; see Send.
-	last <-chan struct{}
+	// lastSent is the channel sent of the message that was entered last; see Send.
+	lastSent <-chan struct{}
 
-	session *session // nil before initialize and while the server is down
-	opening *session // what the reply to the client's initialize said so far
+	session    *session // nil before initialize and while the server is down
+	newSession *session // what the reply to the client's initialize said so far
 }
 
 // session is what one initialize has set up. It also stands for a
@@ -24,17 +24,17 @@ type session struct {
 	ctx            context.Context // done when the session is over
 	stop           context.CancelFunc
 	listenAnswered chan struct{} // closed when the server has answered the first GET
-	listenEnded    chan struct{} // closed when the server offers no standalone stream
+	noListenStream chan struct{} // closed when the server offers no standalone stream
 
 	version     string // negotiated, "" until the result is there
 	initialized bool   // it was told notifications/initialized
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
 
-	away   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
-	isAway bool          // it is closed
+	streamAway chan struct{} // closed while its standalone stream cannot be had; another one when it can again
+	isAway     bool          // it is closed
 
-	changed []jsonrpc.Message // what the client is told of a new one, with TellRenewed
+	changeNotifications []jsonrpc.Message // what the client is told of a new one, with TellRenewed
 }
 
 // admit waits while the gate is shut, and enters the call into the ledger. It
@@ -43,13 +43,13 @@ type session struct {
 func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
 		d := c.tryAdmit(call)
-		if d.drop != "" {
-			c.log.Debug("message dropped: "+d.drop, "method", call.method)
+		if d.dropReason != "" {
+			c.log.Debug("message dropped: "+d.dropReason, "method", call.method)
 		}
-		if d.gate == nil {
-			return d.ahead, d.fault, d.err
+		if d.retryAfter == nil {
+			return d.sendAfter, d.answerWith, d.err
 		}
-		if err := c.Wait(ctx, d.gate); err != nil {
+		if err := c.Wait(ctx, d.retryAfter); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -57,46 +57,46 @@ func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fa
 
 // admitResult is what becomes of a message: exactly one field is set.
 type admitResult struct {
-	ahead <-chan struct{} // it is sent after this was closed
-	gate  <-chan struct{} // it has to come again after this was closed
-	fault *httpdial.Fault // it is answered with this
-	drop  string          // it is not needed, for this reason
-	err   error           // it cannot be taken
+	sendAfter  <-chan struct{} // it is sent after this was closed
+	retryAfter <-chan struct{} // it has to come again after this was closed
+	answerWith *httpdial.Fault // it is answered with this
+	dropReason string          // it is not needed, for this reason
+	err        error           // it cannot be taken
 }
 
 func (c *conn) tryAdmit(call *call) (d admitResult) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	target := c.ledger.Cancels(call.msg)
+	target := c.ledger.CancelledCall(call.msg)
 	switch {
 	case c.Context().Err() != nil:
 		return admitResult{err: c.Err(c.Context())}
 	case target != nil && target.method == "initialize": // J11
-		return admitResult{drop: "initialize cannot be cancelled"}
+		return admitResult{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
-		return admitResult{gate: c.ledger.Gate}
+		return admitResult{retryAfter: c.ledger.Gate}
 	case c.renewal.retryAttended(call):
-		return admitResult{gate: c.ledger.Gate}
+		return admitResult{retryAfter: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
-		if d.fault, d.err = c.admitRequest(call); d.fault != nil {
-			c.refusals.Add(1)
+		if d.answerWith, d.err = c.admitRequest(call); d.answerWith != nil {
+			c.refusing.Add(1)
 		}
 	case jsonrpc.Notification:
-		d.drop = c.admitNotification(call, target)
+		d.dropReason = c.admitNotification(call, target)
 	case jsonrpc.Response:
-		d.drop = c.admitResponse(call)
+		d.dropReason = c.admitResponse(call)
 	}
 	if d != (admitResult{}) {
 		return d
 	}
 	c.assignSession(call)
-	d.ahead = c.st.last
-	if d.ahead == nil {
-		d.ahead = closedChannel
+	d.sendAfter = c.st.lastSent
+	if d.sendAfter == nil {
+		d.sendAfter = closedChannel
 	}
-	c.st.last = call.sent
+	c.st.lastSent = call.sent
 	return d
 }
 
@@ -105,14 +105,14 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 func (c *conn) admitNow(call *call) (admitted bool) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.last) {
+	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.lastSent) {
 		return false
 	}
 	if fault, err := c.admitRequest(call); fault != nil || err != nil {
 		return false
 	}
 	c.assignSession(call)
-	c.st.last = call.sent
+	c.st.lastSent = call.sent
 	return true
 }
 
@@ -126,7 +126,7 @@ func (c *conn) assignSession(call *call) {
 	case c.st.session != nil:
 		call.session = c.st.session
 	default:
-		call.session = c.st.opening
+		call.session = c.st.newSession
 	}
 }
 
@@ -150,7 +150,7 @@ var closedChannel = func() <-chan struct{} {
 func (c *conn) isDown() bool { return c.st.session == nil && c.renewal.repair != nil }
 
 func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
-	if fault, err := c.ledger.Refuses(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
+	if fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
 		return fault, err
 	}
 	if call.method == "initialize" {
@@ -188,7 +188,7 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 		c.ledger.Remove(target)
 		// The server need not answer now, but it may end the stream (LE12): to
 		// end it here and now would cost the connection.
-		time.AfterFunc(cancelWait, target.cancel)
+		time.AfterFunc(cancelLinger, target.cancel)
 	}
 	if c.isDown() {
 		return "the server is down"
@@ -210,19 +210,19 @@ func (c *conn) admitResponse(call *call) (drop string) {
 	return ""
 }
 
-// current returns the session there is; nil: none.
-func (c *conn) current() *session {
+// currentSession returns the session there is; nil: none.
+func (c *conn) currentSession() *session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	return c.st.session
 }
 
-// shut returns the sessions that Close has to end.
-func (c *conn) shut() []*session {
+// endSessions returns the sessions that Close has to end.
+func (c *conn) endSessions() []*session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	var all []*session
-	for _, s := range []*session{c.st.session, c.st.opening} {
+	for _, s := range []*session{c.st.session, c.st.newSession} {
 		if s != nil && !s.lost {
 			s.stop()
 			s.lost = true

@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	streamRetry   = time.Second           // before a stream is opened again, if the server has not said
-	streamLeast   = 10 * time.Millisecond // the wait is never shorter, whatever the server says
-	streamFirst   = time.Second / 4       // what the wait grows from, at least
-	streamPolled  = time.Second / 4       // the shortest wait that a server gives to be polled
-	streamLongest = 30 * time.Second      // the wait grows up to this
-	streamMost    = 10 * time.Minute      // the longest retry that is honoured
-	streamSteady  = 10 * time.Second      // a stream that has lived so long was no failure
+	defaultReconnectDelay = time.Second           // before a stream is opened again, if the server has not said
+	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
+	minBackoff            = time.Second / 4       // what the wait grows from, at least
+	minPollRetry          = time.Second / 4       // the shortest wait that a server gives to be polled
+	maxBackoff            = 30 * time.Second      // the wait grows up to this
+	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
+	steadyStream          = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
-// cursor is how far a stream was read, over all its connections, and when to
+// resumePoint is how far a stream was read, over all its connections, and when to
 // connect again.
-type cursor struct {
+type resumePoint struct {
 	lastID   string
 	retry    time.Duration
 	hasRetry bool
 	failures int       // fruitless connections in a row
-	until    time.Time // when it is enough of them; zero: there was progress since the last
+	giveUpAt time.Time // when it is enough of them; zero: there was progress since the last
 }
 
-// note takes over what the reader of a connection has learned. A connection
+// connectionEnded takes over what the reader of a connection has learned. A connection
 // without data is fruitless, unless the server lets itself be polled: it sends
 // an id each time, and a retry that makes that bearable (LE7). An id that is new
 // is progress all the same.
-func (s *cursor) note(r *sse.Reader, fruitful bool) {
+func (s *resumePoint) connectionEnded(r *sse.Reader, fruitful bool) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
 	}
@@ -51,7 +51,7 @@ func (s *cursor) note(r *sse.Reader, fruitful bool) {
 			id = "" // it cannot be asked for: the stream cannot be resumed
 		}
 		s.lastID = id
-		polled = s.wait() >= streamPolled
+		polled = s.wait() >= minPollRetry
 	}
 	if fruitful || polled {
 		s.failures = 0
@@ -59,17 +59,17 @@ func (s *cursor) note(r *sse.Reader, fruitful bool) {
 		s.failures++
 	}
 	if fruitful || polled || s.lastID != before {
-		s.until = time.Time{}
+		s.giveUpAt = time.Time{}
 	}
 }
 
 // timeLeft returns how much is left of the time for fruitless connections, which
 // limit is and which begins with the first call since there was progress.
-func (s *cursor) timeLeft(limit time.Duration) time.Duration {
-	if s.until.IsZero() {
-		s.until = time.Now().Add(limit)
+func (s *resumePoint) timeLeft(limit time.Duration) time.Duration {
+	if s.giveUpAt.IsZero() {
+		s.giveUpAt = time.Now().Add(limit)
 	}
-	return time.Until(s.until)
+	return time.Until(s.giveUpAt)
 }
 
 // isSendable reports whether an event id can be the value of a header.
@@ -79,30 +79,30 @@ func isSendable(id string) bool {
 
 // wait returns how long the server wants its client to wait. Nobody waits for
 // a call for as long as some could name.
-func (s *cursor) wait() time.Duration {
+func (s *resumePoint) wait() time.Duration {
 	if s.hasRetry {
-		return min(max(s.retry, streamLeast), streamMost)
+		return min(max(s.retry, minReconnectDelay), maxServerRetry)
 	}
-	return streamRetry
+	return defaultReconnectDelay
 }
 
 // isExpired reports whether nothing is left of that time.
-func (s *cursor) isExpired() bool { return !s.until.IsZero() && time.Until(s.until) <= 0 }
+func (s *resumePoint) isExpired() bool { return !s.giveUpAt.IsZero() && time.Until(s.giveUpAt) <= 0 }
 
 // delay returns how long to wait before the next connection: exactly as long
 // as the server has said, at first (LE7, LE8); and not beyond the time for
 // fruitless ones while there is some left.
-func (s *cursor) delay() time.Duration {
+func (s *resumePoint) delay() time.Duration {
 	d := s.wait()
-	if s.failures > 1 && d < streamLongest {
-		d = max(d, streamFirst)
+	if s.failures > 1 && d < maxBackoff {
+		d = max(d, minBackoff)
 		for range min(s.failures, 10) {
 			d *= 2
 		}
-		d = min(d, streamLongest)
+		d = min(d, maxBackoff)
 		d -= rand.N(d / 4)
 	}
-	if left := time.Until(s.until); left > 0 {
+	if left := time.Until(s.giveUpAt); left > 0 {
 		d = min(d, left)
 	}
 	return d
@@ -138,7 +138,7 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data boo
 		if call != nil && !lingering && call.isDone() {
 			// The server should end the stream now; see to it that it ends.
 			lingering = true
-			defer time.AfterFunc(linger, call.cancel).Stop()
+			defer time.AfterFunc(streamLinger, call.cancel).Stop()
 		}
 	}
 }
@@ -146,13 +146,13 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data boo
 // readCallStream reads the event stream that answers a POST, and resumes it as
 // often as it ends before the response (LE7).
 func (c *conn) readCallStream(call *call, session *session, resp *http.Response) *httpdial.Fault {
-	at := cursor{}
+	at := resumePoint{}
 	for {
 		since := time.Now()
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		data, fault := c.readEvents(r, call, session)
 		resp.Body.Close()
-		at.note(r, data || time.Since(since) >= streamSteady)
+		at.connectionEnded(r, data || time.Since(since) >= steadyStream)
 		switch {
 		case call.isDone() || !call.wantsResponse():
 			return nil
@@ -174,7 +174,7 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 // resume connects to the rest of the stream of a call, for as long as
 // ResumeTimeout allows from the first attempt on. Without a response and
 // without a fault the call was answered meanwhile.
-func (c *conn) resume(call *call, session *session, at *cursor) (*http.Response, *httpdial.Fault) {
+func (c *conn) resume(call *call, session *session, at *resumePoint) (*http.Response, *httpdial.Fault) {
 	why := &httpdial.Fault{}
 	for !at.isExpired() {
 		if !httpdial.Pause(call.ctx, call.done, at.delay()) {
@@ -245,16 +245,16 @@ func (l *listener) startListeningAndWait(session *session) {
 		return
 	}
 	l.startListening(session)
-	httpdial.Pause(session.ctx, session.listenAnswered, listenWait)
+	httpdial.Pause(session.ctx, session.listenAnswered, listenTimeout)
 }
 
 // listen reads the standalone stream for as long as the session lasts, or
 // until it is known that the server offers none.
 func (l *listener) listen(session *session) {
 	c := l.c
-	defer close(session.listenEnded)
+	defer close(session.noListenStream)
 	heard := sync.OnceFunc(func() { close(session.listenAnswered) })
-	at := cursor{}
+	at := resumePoint{}
 	for opened := false; ; {
 		resp, fault := c.openStream(httpdial.Unattended(session.ctx), session, at.lastID)
 		heard()
@@ -277,7 +277,7 @@ func (l *listener) listen(session *session) {
 			return
 		case fault.Transient && fault.Status != http.StatusNotImplemented:
 			at.failures++
-		case opened && fault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTime != 0: // until somebody signs in for a request
+		case opened && fault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0: // until somebody signs in for a request
 			at.failures++
 		case fault.Status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
 			at.lastID = ""
@@ -317,27 +317,27 @@ func (l *listener) setAway(session *session, away bool) {
 	switch {
 	case away == session.isAway:
 	case away:
-		close(session.away)
+		close(session.streamAway)
 	default:
-		session.away = make(chan struct{})
+		session.streamAway = make(chan struct{})
 	}
 	session.isAway = away
 }
 
-// awayOf returns what is closed when the session's standalone stream cannot be had.
-func (l *listener) awayOf(session *session) <-chan struct{} {
+// streamAwayOf returns what is closed when the session's standalone stream cannot be had.
+func (l *listener) streamAwayOf(session *session) <-chan struct{} {
 	c := l.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	return session.away
+	return session.streamAway
 }
 
-func (l *listener) listenTo(session *session, resp *http.Response, at *cursor) {
+func (l *listener) listenTo(session *session, resp *http.Response, at *resumePoint) {
 	c := l.c
 	defer l.observeStream(at.lastID)()
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 	data, _ := c.readEvents(r, nil, session)
-	at.note(r, data || time.Since(since) >= streamSteady)
+	at.connectionEnded(r, data || time.Since(since) >= steadyStream)
 }

@@ -542,8 +542,8 @@ func TestSlowStandaloneStream(t *testing.T) {
 		start := time.Now()
 		t.open()
 		t.call("1", "ping")
-		if d := time.Since(start); d != listenWait {
-			t.Errorf("the first call was answered after %v, want %v", d, listenWait)
+		if d := time.Since(start); d != listenTimeout {
+			t.Errorf("the first call was answered after %v, want %v", d, listenTimeout)
 		}
 	})
 }
@@ -636,8 +636,8 @@ func TestCursorLimits(t *testing.T) {
 			t.Errorf("sendable(%q) = %v", id, got)
 		}
 	}
-	c := cursor{retry: 24 * time.Hour, hasRetry: true}
-	if got := c.delay(); got != streamMost {
+	c := resumePoint{retry: 24 * time.Hour, hasRetry: true}
+	if got := c.delay(); got != maxServerRetry {
 		t.Errorf("a retry of a day waits %v", got)
 	}
 }

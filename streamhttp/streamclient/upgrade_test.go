@@ -55,7 +55,7 @@ func TestUpgraded(t *testing.T) {
 			var asked []string
 			testClient(t, func(s *fakeServer, o *Options) {
 				s.stateless = c.stateless
-				o.Upgraded = func(_ context.Context, m jsonrpc.Message) bool {
+				o.ConfirmUpgrade = func(_ context.Context, m jsonrpc.Message) bool {
 					asked = append(asked, string(m.Lookup("error", "code")))
 					return true
 				}
@@ -89,7 +89,7 @@ func TestNotUpgraded(t *testing.T) {
 		"no": func(context.Context, jsonrpc.Message) bool { return false }, "not asked": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			testClient(t, func(s *fakeServer, o *Options) { o.Upgraded = upgraded }, func(t *clientTest) {
+			testClient(t, func(s *fakeServer, o *Options) { o.ConfirmUpgrade = upgraded }, func(t *clientTest) {
 				t.open()
 				t.server.forget()
 				t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
@@ -105,7 +105,7 @@ func TestNotUpgraded(t *testing.T) {
 	}
 	t.Run("no new version", func(t *testing.T) {
 		testClient(t, func(s *fakeServer, o *Options) {
-			o.Upgraded = func(context.Context, jsonrpc.Message) bool { return true }
+			o.ConfirmUpgrade = func(context.Context, jsonrpc.Message) bool { return true }
 		}, func(t *clientTest) {
 			t.open()
 			t.server.script(asModern(400, namesOld))
@@ -155,7 +155,7 @@ func TestModernForeign(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var foreign int
 			testModern(t, func(s *fakeServer, o *ModernOptions) {
-				o.Foreign = func() { foreign++ }
+				o.OnForeignRefusal = func() { foreign++ }
 				s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 					if c.status < 0 {
 						w.Header().Set("Content-Type", "text/html")
@@ -187,7 +187,7 @@ func msgOr(text string) jsonrpc.Message {
 // ED9: the question whether a server speaks 2026-07-28 is no reason to ask it.
 func TestDiscoverIsNotForeign(t *testing.T) {
 	testModern(t, func(s *fakeServer, o *ModernOptions) {
-		o.Foreign = func() { t.Error("it is called") }
+		o.OnForeignRefusal = func() { t.Error("it is called") }
 		s.onPost = asModern(400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)
 	}, func(t *modernTest) {
 		t.client.Discover(t.Context())

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 func serve(tb testing.TB, up upstream.Spec) *site {
 	tb.Helper()
 	up.Name = "bench"
-	h := hub.New(hub.Options{Alone: true})
+	h := hub.New(hub.Options{SingleServer: true})
 	tb.Cleanup(func() { _ = h.Close() })
 	bridgetest.Must(tb, h.Apply([]hub.Spec{{Name: up.Name, Upstream: up}}))
 	srv := httptest.NewServer(h)

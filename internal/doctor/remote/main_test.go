@@ -66,7 +66,7 @@ func newBridge(t *testing.T, guard access.Policy, change ...func(*hub.Spec)) htt
 	for _, c := range change {
 		c(&spec)
 	}
-	h := hub.New(hub.Options{Alone: true, Guard: guard})
+	h := hub.New(hub.Options{SingleServer: true, Guard: guard})
 	t.Cleanup(func() { _ = h.Close() })
 	if err := h.Apply([]hub.Spec{spec}); err != nil {
 		t.Fatal(err)

@@ -243,7 +243,7 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	dialer, s.parked = p.opts.Connect(s)
 	s.mux = mux.New(mux.Options{
 		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls,
-		Crashed: p.onCrash(key), Restarting: p.restarting,
+		OnCrash: p.onCrash(key), OnRestart: p.restarting,
 	})
 	return s, nil
 }
