@@ -311,7 +311,7 @@ func (s *session) endExchange() {
 	s.mu.Unlock()
 }
 
-// inUse is what admission.InUse is told: the server may not have got yet what the client
+// inUse is what admission.ReportUse is told: the server may not have got yet what the client
 // has asked, and what serves one POST is in use for as long as it is there.
 func (s *session) inUse() (busy bool, since time.Time) {
 	s.mu.Lock()

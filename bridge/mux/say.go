@@ -80,7 +80,7 @@ func (s *server) drain() {
 	}
 }
 
-func (s *server) takeOwn() []jsonrpc.Message {
+func (s *server) takeOwnMessages() []jsonrpc.Message {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	all := s.ownMessages

@@ -283,7 +283,7 @@ func (s *server) write() {
 				close(it.written)
 			}
 		case <-s.ownAdded:
-			for _, m := range s.takeOwn() {
+			for _, m := range s.takeOwnMessages() {
 				s.send(nil, m)
 			}
 			s.drain()

@@ -13,7 +13,7 @@ type fakeCall struct {
 }
 
 func (c *fakeCall) ID() jsonrpc.ID { return c.id }
-func (c *fakeCall) IsOwn() bool      { return c.own }
+func (c *fakeCall) IsOwn() bool    { return c.own }
 func (c *fakeCall) Removed()       { c.removed++ }
 
 // Each call is ended by one, and the bridge's own do not count, nor can the client cancel them.
