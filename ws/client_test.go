@@ -111,9 +111,11 @@ func TestRefused(t *testing.T) {
 		case "/evil":
 			http.Redirect(w, r, evil.URL, http.StatusTemporaryRedirect)
 		case "/101":
-			w.Header().Set("Connection", "Upgrade")
-			w.Header().Set("Upgrade", "websocket")
-			w.WriteHeader(101)
+			conn, _, err := http.NewResponseController(w).Hijack()
+			bridgetest.Must(t, err)
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+			_, _ = io.Copy(io.Discard, conn) // until the client hangs up
+			conn.Close()
 		case "/slow":
 			<-r.Context().Done()
 		}
@@ -142,8 +144,12 @@ func TestRefused(t *testing.T) {
 		c.Close(nil)
 	}
 	c := dialClient(t, "ws://"+host+"/101", ClientOptions{})
+	before := time.Now()
 	send(t, c, msg(initializeText))
 	wantError(t, recv(t, c), "1", `"reason":"not_mcp"`, "does not speak the WebSocket protocol")
+	if took := time.Since(before); took > 2*time.Second { // the library looks for a body for 3 s
+		t.Errorf("that it is not valid was known after %v", took)
+	}
 	c = dialClient(t, "ws://"+host+"/slow", ClientOptions{ConnectTimeout: 50 * time.Millisecond})
 	send(t, c, msg(initializeText))
 	wantError(t, recv(t, c), "1", `"reason":"timeout"`)

@@ -90,6 +90,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, hand.openFailed(err)
 	}
+	hand.body.agreed.Store(true)
 	c := newConn(socket, hand.wire, endpoint{
 		peer:       d.peer.String(),
 		maxMessage: d.opts.MaxMessageSize,
@@ -108,6 +109,22 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 type handshake struct {
 	*dialer
 	wire *wire
+	body *upgradedBody
+}
+
+// upgradedBody is the body of a reply with status 101. Until the rest of the reply was found
+// valid it is empty: the library looks in it for what an invalid one says, for up to 3 s, and there is nothing.
+type upgradedBody struct {
+	*wire
+	agreed atomic.Bool
+}
+
+// Read implements io.Reader.
+func (b *upgradedBody) Read(p []byte) (int, error) {
+	if !b.agreed.Load() {
+		return 0, io.EOF
+	}
+	return b.wire.Read(p)
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -129,7 +146,8 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, errors.New("the transport in use cannot upgrade")
 	}
 	h.wire = newWire(body, h.opts.StallAfter)
-	resp.Body = h.wire
+	h.body = &upgradedBody{wire: h.wire}
+	resp.Body = h.body
 	return resp, nil
 }
 

@@ -74,6 +74,7 @@ func TestResolveEndpoint(t *testing.T) {
 		{"http://h/sse", " /m\t", "http://h/m"},
 		{"http://h/sse", "http://u:p@h/m", "http://h/m"},
 		{"http://h/sse", `/\evil/m`, "http://h/%5Cevil/m"},
+		{"http://h/sse", "/m?a b=é", "http://h/m?a%20b=%C3%A9"},
 		{"http://h/sse", "", ""},
 		{"http://h/sse", "http://evil/m", ""},
 		{"http://h/sse", "//evil/m", ""},

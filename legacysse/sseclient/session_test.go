@@ -137,6 +137,20 @@ func TestReconnectDelay(t *testing.T) {
 	})
 }
 
+// SS7: a retry of 0 means at once, which is not the same as none.
+func TestReconnectAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		u := f.dial(Options{})
+		s := u.initializes("2024-11-05")
+		s.out <- "retry: 0\n\n"
+		synctest.Wait()
+		s.end()
+		time.Sleep(minReconnectDelay)
+		u.reinitialized(f.stream(2))
+	})
+}
+
 // The wait grows as well where the server takes every session and drops it.
 func TestReconnectInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,11 +119,26 @@ func resolveEndpoint(stream *url.URL, text string) (*url.URL, error) {
 		return nil, errors.New("its endpoint event names no valid address") // err would repeat it, with the session's id
 	}
 	u := stream.ResolveReference(ref)
+	u.RawQuery = escapeQuery(u.RawQuery)
 	u.User, u.Fragment, u.RawFragment = nil, "", ""
 	if !httpdial.SameOrigin(stream, u) {
 		return nil, fmt.Errorf("its endpoint event names another server, %s://%s, which would get the credentials", u.Scheme, u.Host)
 	}
 	return u, nil
+}
+
+// escapeQuery percent-encodes what cannot stand in the first line of a request, as browsers do;
+// url.Parse leaves a query as it is.
+func escapeQuery(query string) string {
+	var b strings.Builder
+	for i := range len(query) {
+		if c := query[i]; c <= ' ' || c >= 0x7f {
+			fmt.Fprintf(&b, "%%%02X", c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
 }
 
 // readStream hands on what the event stream carries, until it ends.
@@ -144,7 +159,9 @@ func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 			c.incoming(event.Data, s)
 		}
 		if err != nil {
-			s.serverRetry, _ = r.Retry()
+			if retry, ok := r.Retry(); ok {
+				s.serverRetry = max(retry, minReconnectDelay) // 0 would mean that there is none
+			}
 			return
 		}
 	}
