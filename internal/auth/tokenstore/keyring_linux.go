@@ -1,23 +1,9 @@
 package tokenstore
 
-import (
-	"errors"
-	"os"
-	"path/filepath"
-	"strconv"
-)
+import "github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore/secretservice"
 
-// sessionReachable returns an error where there is no session bus, and so no keyring. The
-// library would start a bus of its own there, with nobody on it, and leave it running.
-func sessionReachable() error {
-	if address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address != "" && address != "autolaunch:" {
-		return nil
-	}
-	dir := filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
-	for _, name := range []string{"bus", "dbus-session"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return nil
-		}
-	}
-	return errors.New("there is no session bus, as in a container or a session without a desktop")
+func systemGet(service, user string) (secret string, found bool, err error) {
+	return secretservice.Get(service, user)
 }
+
+func systemSet(service, user, secret string) error { return secretservice.Set(service, user, secret) }

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/zalando/go-keyring"
 )
 
 // A Keyring keeps small secrets. Its methods may be called concurrently.
@@ -29,23 +27,9 @@ func SystemKeyring() Keyring { return systemKeyring{} }
 
 type systemKeyring struct{}
 
-func (systemKeyring) Get(service, user string) (string, bool, error) {
-	if err := sessionReachable(); err != nil {
-		return "", false, err
-	}
-	secret, err := keyring.Get(service, user)
-	if errors.Is(err, keyring.ErrNotFound) {
-		return "", false, nil
-	}
-	return secret, err == nil, err
-}
+func (systemKeyring) Get(service, user string) (string, bool, error) { return systemGet(service, user) }
 
-func (systemKeyring) Set(service, user, secret string) error {
-	if err := sessionReachable(); err != nil {
-		return err
-	}
-	return keyring.Set(service, user, secret)
-}
+func (systemKeyring) Set(service, user, secret string) error { return systemSet(service, user, secret) }
 
 const (
 	// Under these names the key is in the keyring, one for all folders.

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/zalando/go-keyring"
-
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
@@ -215,16 +213,4 @@ func TestOneKeyForAll(t *testing.T) {
 	if ring.sets != 1 {
 		t.Errorf("%d keys were made", ring.sets)
 	}
-}
-
-// TestSystemKeyring: the library's own stand-in for a keyring.
-func TestSystemKeyring(t *testing.T) { // not parallel: what stands in does so for all
-	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
-	keyring.MockInit()
-	dir := t.TempDir() + "/auth"
-	save(t, openSealed(t, dir, SystemKeyring()), named("a"))
-	wantAccount(t, openSealed(t, dir, SystemKeyring()), "a")
-	keyring.MockInitWithError(errors.New("locked"))
-	_, err := Open(within(t), Options{Dir: dir, Keyring: SystemKeyring()})
-	wantKind(t, err, ErrNoKeyring)
 }
