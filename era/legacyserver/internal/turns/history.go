@@ -8,6 +8,10 @@ const (
 	forgetAfter = 20
 	suspectFor  = 3
 
+	// sureAfter is how many calls of a tool that asks must have ended, and not asked more than
+	// expected, before it counts as known how often it asks at most.
+	sureAfter = 10
+
 	// maxTools is how many tools are remembered.
 	maxTools = 1000
 )
@@ -34,6 +38,7 @@ type toolKey struct {
 type toolHistory struct {
 	requests int  // that a call is expected to cause at most
 	complete bool // a call has ended; before, any number is expected
+	calls    int  // that have ended since more was expected than before, up to sureAfter
 	fewer    int  // calls in a row that have asked less
 	most     int  // the most that any of these has asked
 }
@@ -84,11 +89,18 @@ func (h *askHistory) suspect(tool toolKey, n int) {
 	}
 }
 
+// isSure reports whether calls have shown how often the tool asks at most: a tool
+// that may ask once more than expected would be taken for another one then.
+func (its toolHistory) isSure() bool {
+	return its.complete && (its.requests == 0 || its.calls >= sureAfter)
+}
+
 // record notes that a call has ended, and how often it has asked. It reports
 // whether less is expected now than before.
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	its := h.historyOf(tool)
 	was := its
+	its.calls = min(its.calls+1, sureAfter)
 	switch {
 	case !its.complete:
 		its.complete, its.requests, less = true, max(its.requests, asked), true
@@ -97,9 +109,10 @@ func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	case its.fewer+1 < forgetAfter:
 		its.fewer, its.most = its.fewer+1, max(its.most, asked)
 	default:
-		its = toolHistory{requests: max(its.most, asked), complete: true}
+		its = toolHistory{requests: max(its.most, asked), complete: true, calls: sureAfter}
 		less = true
 	}
+	less = less || its.isSure() && !was.isSure()
 	if its != was {
 		h.set(tool, its)
 	}

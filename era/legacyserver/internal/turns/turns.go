@@ -113,7 +113,7 @@ func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 		return false
 	}
 	h := t.history.historyOf(a.tool)
-	return t.all || !h.complete || a.inputRequests < h.requests
+	return t.all || !h.isSure() || a.inputRequests < h.requests
 }
 
 // willAsk reports whether a call is expected to ask (again).

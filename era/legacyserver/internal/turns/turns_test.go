@@ -87,11 +87,16 @@ func TestTurnsOfToolThatNeverAsks(t *testing.T) {
 // does when it has asked as often as it does.
 func TestTurnsOfToolThatAsks(t *testing.T) {
 	w := newTurnsTest(t)
-	first := w.asker("asks")
-	w.begins(first, false)
-	w.asks(first)
-	w.begins(first, false) // it may ask again, for all that is known
-	w.ends(first)
+	for range sureAfter {
+		first := w.asker("asks")
+		w.begins(first, false)
+		w.asks(first)
+		w.begins(first, false) // it may ask again, for all that is known
+		if w.turns.holder != first {
+			t.Fatal("a call does not take a turn that may ask again")
+		}
+		w.ends(first)
+	}
 
 	second, third, quiet := w.asker("asks"), w.asker("asks"), w.asker("quiet")
 	w.begins(second, false)
@@ -102,6 +107,29 @@ func TestTurnsOfToolThatAsks(t *testing.T) {
 	w.begins(second, false) // with the answer: no more is expected of it
 	w.asks(third)
 	w.wentOn(quiet)
+}
+
+// D.2: that a call has asked once, and the next one too, does not say that no call asks twice. While that
+// is not known, another call waits until one is over: the second request could be taken for its own.
+func TestTurnsOfToolThatAsksMore(t *testing.T) {
+	w := newTurnsTest(t)
+	for range 2 {
+		c := w.asker("varies")
+		w.begins(c, false)
+		w.asks(c)
+		w.begins(c, false)
+		w.ends(c)
+	}
+	more, other := w.asker("varies"), w.asker("varies")
+	w.begins(more, false)
+	w.asks(more)
+	w.begins(more, false) // with the answer
+	w.begins(other, true)
+	w.asks(more) // once more
+	w.wentOn(other)
+	if w.turns.holder != other {
+		t.Error("who has waited does not have the turn")
+	}
 }
 
 // A turn ends after a while, and so does waiting for one.
