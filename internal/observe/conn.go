@@ -222,10 +222,13 @@ func (c *conn) stream(p *Passed) string {
 func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	s := c.s
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.At, p.conn = s.o.seq.Add(1), s, c.hop, c.out(), *m, time.Now(), c
+	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), s, c.hop, c.out(), *m, c
 	if source := sourceOf(m); source != nil {
-		p.Cause, p.Inside = source.mark.Seq, p.At.Sub(source.mark.At)
+		p.Cause, p.Inside = source.mark.Seq, time.Since(source.mark.At)
+		p.At = source.mark.At.Add(p.Inside) // costs less than to ask for the time of day, too
 		p.Origin, p.Source = source.call, source
+	} else {
+		p.At = time.Now()
 	}
 	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {

@@ -252,13 +252,13 @@ func (w *writer) header(name string, h http.Header, rendered []byte) {
 		w.dst = append(w.dst, rendered...)
 		return
 	}
-	fields := sortedFields(nil, h)
-	if len(fields) == 0 {
+	var fields sortedFields
+	if fields.set(h); len(fields.all) == 0 {
 		return
 	}
 	w.key(name)
-	for i, f := range fields {
-		w.dst = appendField(append(w.dst, "{,"[min(i, 1)]), f, func(value string) string { return value })
+	for i, at := range fields.order {
+		w.dst = appendField(append(w.dst, "{,"[min(i, 1)]), fields.all[at], func(value string) string { return value })
 	}
 	w.dst = append(w.dst, '}')
 }

@@ -14,15 +14,30 @@ type field struct {
 	values []string
 }
 
-// sortedFields appends the headers that have values, in the order of their names.
-func sortedFields(to []field, h http.Header) []field {
+// sortedFields are headers in the order of their names. The zero value has none.
+type sortedFields struct {
+	all   []field
+	order []int // indexes of all: to move these costs less, because the garbage collector need not hear of it
+}
+
+// set makes f the headers that have values.
+func (f *sortedFields) set(h http.Header) {
+	f.all, f.order = f.all[:0], f.order[:0]
 	for name, values := range h {
 		if len(values) > 0 {
-			to = append(to, field{name, values})
+			f.order = append(f.order, len(f.all))
+			f.all = append(f.all, field{name, values})
 		}
 	}
-	slices.SortFunc(to, func(a, b field) int { return strings.Compare(a.name, b.name) })
-	return to
+	slices.SortFunc(f.order, func(a, b int) int { return strings.Compare(f.all[a].name, f.all[b].name) })
+}
+
+// release forgets the headers, and keeps their memory unless it is much.
+func (f *sortedFields) release() {
+	if cap(f.all) > maxFields {
+		*f = sortedFields{}
+	}
+	clear(f.all[:cap(f.all)])
 }
 
 // appendField appends a header as a member. shown returns what stands there of a value.
@@ -81,11 +96,12 @@ const (
 // header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
 // behind prefix.
 func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
-	if m.fields = sortedFields(m.fields[:0], h); len(m.fields) == 0 {
+	if m.fields.set(h); len(m.fields.all) == 0 {
 		return nil
 	}
 	from := len(m.headers)
-	for i, f := range m.fields {
+	for i, at := range m.fields.order {
+		f := m.fields.all[at]
 		m.headers = append(m.headers, "{,"[min(i, 1)])
 		if m.field(d, f) {
 			m.takenOut(prefix, f.name)

@@ -133,7 +133,7 @@ type maker struct {
 
 	exchange Exchange // memory for Record.HTTP, and for its headers
 	headers  []byte
-	fields   []field
+	fields   sortedFields
 	paths    [4]string // memory for Record.Redacted
 	usual    usualFields
 }
@@ -148,10 +148,8 @@ const maxFields = 128
 
 func (m *maker) release() {
 	if m.HTTP != nil {
-		if m.exchange = (Exchange{}); cap(m.fields) > maxFields {
-			m.fields = nil
-		}
-		clear(m.fields[:cap(m.fields)])
+		m.exchange = Exchange{}
+		m.fields.release()
 		if m.headers = m.headers[:0]; cap(m.headers) > maxKept {
 			m.headers = nil
 		}
