@@ -29,9 +29,10 @@ type Hooks struct {
 	// it. The peer's answer may have come before. It may be called concurrently.
 	Sent func(out jsonrpc.Message)
 
-	// Receive sees each message of the peer once. in is received in its place. A
-	// valid reply is sent to the peer, before in is received. Calls do not overlap.
-	Receive func(m jsonrpc.Message) (in, reply jsonrpc.Message)
+	// Receive sees each message of the peer once. What it leaves in m is received; the
+	// invalid message is not. A reply is sent to the peer before that; nil: there is
+	// none. Calls do not overlap. It must not keep m.
+	Receive func(m *jsonrpc.Message) (reply *jsonrpc.Message)
 
 	// Ended sees the error with which the Conn itself has ended, once, and returns what
 	// Receive says. It does not see the errors of a Receive's ctx and Sink.
@@ -61,13 +62,13 @@ type interceptor struct {
 	hooks   Hooks
 	replies *replies // to the receiver; nil: there are none
 
-	// A message of the peer that was not taken, as Hooks.Receive has returned it: it is
-	// offered again. Only the Sink of Receive uses it.
-	kept  bool
-	was   jsonrpc.Key      // while kept: of what the peer has sent
-	in    jsonrpc.Message  // while kept
+	// A message of the peer, as Hooks.Receive has left it, while it is handed on, and while it
+	// is kept because it was not taken: it is offered again. Only the Sink of Receive uses it.
+	in    jsonrpc.Message
 	reply *jsonrpc.Message // nil: there is none, or it was sent
-	ended error            // how the Conn has ended; only Receive uses it
+	kept  bool
+	was   jsonrpc.Key // while kept: of what the peer has sent
+	ended error       // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -194,62 +195,54 @@ type interceptSink struct {
 	refused error // what Send of sink has returned last
 }
 
-// callReceiveHook shows the hook a message, unless it has seen it, and puts what is to be
-// received into its place. It is false when there is nothing to do for it.
-func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
+// see shows the hook a message, unless it has seen it. It is false when there is nothing to
+// do for it.
+func (s *interceptSink) see(m *jsonrpc.Message) bool {
 	if s.kept {
 		if s.was == m.Key() {
-			*m = s.in
 			return true
 		}
 		s.letGo() // what was offered before was withdrawn
 		s.reply = nil
 	}
-	if s.hooks.Receive == nil {
-		return true
+	s.in = *m
+	if s.hooks.Receive != nil {
+		s.reply = s.hooks.Receive(&s.in)
 	}
-	in, reply := s.hooks.Receive(*m)
-	*m = in
-	if reply.Kind() != jsonrpc.Invalid {
-		again := reply // reply itself would always be allocated
-		s.reply = &again
-	}
-	return m.Kind() != jsonrpc.Invalid || s.reply != nil
+	return s.in.Kind() != jsonrpc.Invalid || s.reply != nil
 }
 
-// keep keeps what the hook has made of the peer's message, until that is offered again.
-func (s *interceptSink) keep(was jsonrpc.Key, m *jsonrpc.Message) {
-	s.kept, s.was, s.in = true, was, *m
-}
+// keep keeps what the hook has made of m, the peer's message, until that is offered again.
+func (s *interceptSink) keep(m *jsonrpc.Message) { s.kept, s.was = true, m.Key() }
 
-// letGo keeps it no longer.
+// letGo lets go of the message.
 func (s *interceptSink) letGo() {
+	s.in = jsonrpc.Message{}
 	if s.kept {
-		s.kept, s.was, s.in = false, jsonrpc.Key{}, jsonrpc.Message{}
+		s.kept, s.was = false, jsonrpc.Key{}
 	}
 }
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
-	was := m.Key()
-	if !s.callReceiveHook(&m) {
+	if !s.see(&m) {
 		return true
 	}
-	if !s.tryHandOn(&m) {
-		s.keep(was, &m)
+	if !s.tryHandOn() {
+		s.keep(&m)
 		return false
 	}
 	s.letGo()
 	return true
 }
 
-func (s *interceptSink) tryHandOn(m *jsonrpc.Message) bool {
+func (s *interceptSink) tryHandOn() bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
 			return false
 		}
 		s.reply = nil
 	}
-	if m.Kind() == jsonrpc.Invalid {
+	if s.in.Kind() == jsonrpc.Invalid {
 		return true
 	}
 	if s.replies != nil {
@@ -258,36 +251,35 @@ func (s *interceptSink) tryHandOn(m *jsonrpc.Message) bool {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.TrySend(*m)
+	return s.sink.TrySend(s.in)
 }
 
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	was := m.Key()
-	if !s.callReceiveHook(&m) {
+	if !s.see(&m) {
 		return nil
 	}
-	if m.Size() > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
-		s.keep(was, &m)
+	if max(m.Size(), s.in.Size()) > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
+		s.keep(&m)
 		m = jsonrpc.Message{}
-		s.refused = s.handOn(s.untilPassed(ctx), &s.in)
-	} else if s.refused = s.handOn(ctx, &m); s.refused != nil {
-		s.keep(was, &m)
+		ctx = s.untilPassed(ctx)
 	}
-	if s.refused == nil {
+	if s.refused = s.handOn(ctx); s.refused == nil {
 		s.letGo()
+	} else if m.Kind() != jsonrpc.Invalid {
+		s.keep(&m)
 	}
 	return s.refused
 }
 
 // handOn sends what the hook has made of a message, and its reply before.
-func (s *interceptSink) handOn(ctx context.Context, m *jsonrpc.Message) error {
+func (s *interceptSink) handOn(ctx context.Context) error {
 	if s.reply != nil {
 		if err := s.conn.Send(ctx, *s.reply); err != nil {
 			return err
 		}
 		s.reply = nil
 	}
-	if m.Kind() == jsonrpc.Invalid {
+	if s.in.Kind() == jsonrpc.Invalid {
 		return nil
 	}
 	if s.replies != nil {
@@ -296,7 +288,7 @@ func (s *interceptSink) handOn(ctx context.Context, m *jsonrpc.Message) error {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.Send(ctx, *m)
+	return s.sink.Send(ctx, s.in)
 }
 
 // untilPassed returns the ctx of a Send that may go on until the message is answered

@@ -19,7 +19,7 @@ import (
 var passAll = bridge.Hooks{
 	Send:    func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) { return m, reply, nil },
 	Sent:    func(jsonrpc.Message) {},
-	Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) { return m, reply },
+	Receive: func(*jsonrpc.Message) (reply *jsonrpc.Message) { return nil },
 	Ended:   func(err error) error { return err },
 	Closed:  func(err error) error { return err },
 }
@@ -65,17 +65,20 @@ func TestInterceptReceive(t *testing.T) {
 		var seen []string
 		over := 0
 		c := bridge.Intercept(ours, bridge.Hooks{
-			Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 				seen = append(seen, m.Method())
+				answer := word("answer")
 				switch m.Method() {
 				case "swallowed":
-					return in, reply
+					*m = jsonrpc.Message{}
 				case "answered":
-					return in, word("answer")
+					*m, reply = jsonrpc.Message{}, &answer
 				case "both":
-					return word("quick both"), word("answer")
+					*m, reply = word("quick both"), &answer
+				default:
+					*m = word(m.Method() + " in")
 				}
-				return word(m.Method() + " in"), reply
+				return reply
 			},
 			Ended: func(err error) error {
 				over++

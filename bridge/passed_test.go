@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -53,11 +54,12 @@ func TestExchangeKeepsNoBytes(t *testing.T) {
 			client := &oneRequest{m: parse(t, text)}
 			var came, went weak.Pointer[byte]
 			shown := 0
-			looked := bridge.Intercept(client, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			looked := bridge.Intercept(client, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 				shown++
-				in = change(m)
-				came, went = weak.Make(&m.Bytes()[0]), weak.Make(&in.Bytes()[0])
-				return in, reply
+				came = weak.Make(&m.Bytes()[0])
+				*m = change(*m)
+				went = weak.Make(&m.Bytes()[0])
+				return nil
 			}})
 			if _, err := bridge.First(t.Context(), looked); err != nil {
 				t.Fatal(err)
@@ -79,5 +81,42 @@ func TestExchangeKeepsNoBytes(t *testing.T) {
 				t.Errorf("%v; the request was shown %d times", err, shown)
 			}
 		})
+	}
+}
+
+// sending is a peer that sends one message, with TrySend or Send, and calls look when that was taken.
+type sending struct {
+	text  string
+	tries bool
+	look  func(sent weak.Pointer[byte])
+	bridge.Conn
+}
+
+func (s sending) Receive(ctx context.Context, sink bridge.Sink) error {
+	s.look(s.send(ctx, sink))
+	return io.EOF
+}
+
+func (s sending) send(ctx context.Context, sink bridge.Sink) weak.Pointer[byte] {
+	m := bridgetest.Parse(s.text)
+	if !s.tries || !sink.TrySend(m) {
+		_ = sink.Send(ctx, m)
+	}
+	return weak.Make(&m.Bytes()[0])
+}
+
+// What looks at a Conn keeps nothing of a message that was taken.
+func TestInterceptKeepsNothing(t *testing.T) {
+	for _, tries := range []bool{false, true} {
+		peer := sending{text: `{"jsonrpc":"2.0","method":"quick","params":{"x":"` + strings.Repeat("x", 1000) + `"}}`, tries: tries, look: func(sent weak.Pointer[byte]) {
+			if runtime.GC(); sent.Value() != nil {
+				t.Errorf("kept; tries: %t", tries)
+			}
+		}}
+		l := new(listening)
+		err := bridge.Intercept(peer, bridge.Hooks{Receive: func(*jsonrpc.Message) *jsonrpc.Message { return nil }}).Receive(t.Context(), l)
+		if err != io.EOF || len(l.got) != 1 {
+			t.Errorf("%v; received %q", err, l.got)
+		}
 	}
 }

@@ -168,12 +168,13 @@ func (h *Handler) authorized(r *http.Request, s bridge.Conn) bridge.Conn {
 	if a == nil {
 		return s
 	}
-	return bridge.Intercept(s, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-		if reply, refused := a.Forbidden(r, m); refused {
+	return bridge.Intercept(s, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+		if no, refused := a.Forbidden(r, *m); refused {
 			h.logRefused(r, "the client may not send "+m.Method())
-			return jsonrpc.Message{}, reply
+			answer := no // no itself would always be allocated
+			*m, reply = jsonrpc.Message{}, &answer
 		}
-		return m, jsonrpc.Message{}
+		return reply
 	}})
 }
 

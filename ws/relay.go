@@ -13,29 +13,30 @@ import (
 // relay hands on what has come early over a connection, and then all that comes, until
 // the connection is lost.
 func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
-	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) { return r.fromServer(l, m) }})
+	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) { return r.fromServer(l, m) }})
 	for _, m := range early {
-		in, reply := r.fromServer(l, m)
-		if reply.Kind() != jsonrpc.Invalid {
-			_ = l.conn.Send(r.Context(), reply) // if it is lost, so is who asked
+		if reply := r.fromServer(l, &m); reply != nil {
+			_ = l.conn.Send(r.Context(), *reply) // if it is lost, so is who asked
 		} else {
-			_ = r.Deliver(r.Context(), in)
+			_ = r.Deliver(r.Context(), m)
 		}
 	}
 	return fault(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Where)
 }
 
-// fromServer enters a message of the server into the ledger, and returns it as the client
-// is to know it, or what is replied instead.
-func (r *renewer) fromServer(l *link, m jsonrpc.Message) (in, reply jsonrpc.Message) {
+// fromServer enters a message of the server into the ledger, and makes of it what the client is
+// to know, or nothing if it is replied to instead.
+func (r *renewer) fromServer(l *link, m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response {
-		r.answered(m)
+		r.answered(*m)
 	}
-	in, ok := r.ledger.NoteFromServer(l, m)
+	in, ok := r.ledger.NoteFromServer(l, *m)
 	if !ok {
-		return jsonrpc.Message{}, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the client's answers", nil)
+		no := jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the client's answers", nil)
+		in, reply = jsonrpc.Message{}, &no
 	}
-	return in, reply
+	*m = in
+	return reply
 }
 
 // replay tells a new connection what the client has told the old one (LE5). It is a

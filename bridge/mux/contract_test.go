@@ -24,11 +24,11 @@ func (c onlyClient) Close(reason error) error {
 
 // withoutCancelled returns a server's Conn that does not see what the Mux itself says.
 func withoutCancelled(c bridge.Conn) bridge.Conn {
-	return bridge.Intercept(c, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+	return bridge.Intercept(c, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 		if m.Method() == "notifications/cancelled" {
-			return in, reply
+			*m = jsonrpc.Message{}
 		}
-		return m, reply
+		return nil
 	}})
 }
 

@@ -90,11 +90,11 @@ func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn,
 		return nil, err
 	}
 	l := &transportConn{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), opened: handoff != nil}
-	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 		if m.Kind() == jsonrpc.Response {
-			m = c.answered(l, m)
+			*m = c.answered(l, *m)
 		}
-		return m, jsonrpc.Message{}
+		return nil
 	}})
 	return l, nil
 }

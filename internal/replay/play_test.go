@@ -109,11 +109,12 @@ func TestPlayUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := recorded(t, server(), legacy)
 		asks := bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-			return server().ServeConn(ctx, bridge.Intercept(client, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+			return server().ServeConn(ctx, bridge.Intercept(client, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 				if m.Method() == "notifications/initialized" {
-					return m, bridgetest.Parse(`{"jsonrpc":"2.0","id":"more","method":"roots/list"}`)
+					more := bridgetest.Parse(`{"jsonrpc":"2.0","id":"more","method":"roots/list"}`)
+					return &more
 				}
-				return m, reply
+				return nil
 			}}))
 		})
 		r := played(t, asks, rec, PlayOptions{})
@@ -135,15 +136,16 @@ func TestPlayAnswerIDs(t *testing.T) {
 					}
 					return m, reply, nil
 				},
-				Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-					if m.Kind() == jsonrpc.Response {
+				Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+					switch {
+					case m.Kind() != jsonrpc.Response:
+					case strings.HasPrefix(m.ID().String(), `"q`):
 						id, _ := jsonrpc.ParseID([]byte(strings.Trim(m.ID().String(), `"q`)))
-						if !strings.HasPrefix(m.ID().String(), `"q`) {
-							return in, reply
-						}
-						m = m.WithID(id)
+						*m = m.WithID(id)
+					default:
+						*m = jsonrpc.Message{}
 					}
-					return m, reply
+					return nil
 				},
 			}))
 		})

@@ -101,7 +101,7 @@ func BenchmarkFilter(b *testing.B) {
 	b.Run("answer", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			s.receive(answer)
+			s.receive(&answer)
 		}
 	})
 	tool := `{"name":"tool","description":"` + strings.Repeat("d", 200) + `","inputSchema":{"type":"object","properties":{"a":{"type":"string"}}}},`

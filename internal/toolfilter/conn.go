@@ -57,11 +57,11 @@ func refuse(m jsonrpc.Message, no *refusal) (out, reply jsonrpc.Message, refused
 }
 
 // receive is the hook for what the server sends.
-func (s *session) receive(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response && s.lists.answered(m.ID()) {
-		m = s.filter.fromServer(m)
+		*m = s.filter.fromServer(*m)
 	}
-	return m, jsonrpc.Message{}
+	return nil
 }
 
 // refusal says why a client's message does not reach the server.

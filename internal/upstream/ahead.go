@@ -38,15 +38,19 @@ type ahead struct {
 
 // startAhead starts a server ahead. The error is that of its start.
 func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, error) {
-	conn, err := d.Dial(context.Background())
+	var conn bridge.Conn
+	var p *process
+	var err error
+	if command, ok := d.(*processDialer); ok {
+		conn, p, err = command.start(context.Background())
+	} else {
+		conn, err = d.Dial(context.Background())
+	}
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), aheadFor)
-	s := &ahead{failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn}
-	if p, ok := conn.(*processConn); ok {
-		s.process = p.process
-	}
+	s := &ahead{failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn, process: p}
 	s.wg.Go(func() { s.watch(ctx, conn) })
 	return s, nil
 }
@@ -64,7 +68,10 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	err := conn.Receive(ctx, earlySink{early})
 	var keep bridge.Conn
 	if errors.Is(ctx.Err(), context.Canceled) && errors.Is(err, context.Canceled) { // asked for
-		keep = early
+		keep = conn
+		if len(early.earlyMessages) > 0 {
+			keep = early
+		}
 	}
 	s.mu.Lock()
 	s.ready = keep

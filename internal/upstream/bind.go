@@ -24,12 +24,14 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	}
 	b := &binder{s: s, principal: principal}
 	return bridge.Intercept(client, bridge.Hooks{
-		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-			own, no := b.forServer(m)
+		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+			own, no := b.forServer(*m)
 			if no != nil && refuse(no) {
-				return jsonrpc.Message{}, no.Response(m.ID())
+				answer := no.Response(m.ID())
+				own, reply = jsonrpc.Message{}, &answer
 			}
-			return own, jsonrpc.Message{}
+			*m = own
+			return reply
 		},
 		Send: func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 			return b.forClient(m), jsonrpc.Message{}, nil

@@ -71,15 +71,25 @@ func (s *Server) fallback(legacy, modern bridge.Dialer, o bridge.PumpOptions) br
 // asLegacy returns h for clients whose initialize may ask for a modern version.
 func asLegacy(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		begun := false
-		return h.ServeConn(ctx, bridge.Intercept(client, bridge.Hooks{Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
-			if !begun {
-				begun = true
-				m = era.LegacyInitialize(m)
-			}
-			return m, jsonrpc.Message{}
-		}}))
+		return h.ServeConn(ctx, legacyInitialize(ctx, client))
 	})
+}
+
+// legacyInitialize returns client with a first message that asks for no modern version. Mostly that
+// is client itself.
+func legacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
+	first, err := bridge.First(ctx, client)
+	if changed := era.LegacyInitialize(first); err == nil && changed.Key() == first.Key() {
+		return client
+	}
+	begun := false
+	return bridge.Intercept(client, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+		if !begun {
+			begun = true
+			*m = era.LegacyInitialize(*m)
+		}
+		return nil
+	}})
 }
 
 // LegacyOnly returns what serves clients of a transport that has no place for

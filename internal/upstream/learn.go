@@ -25,15 +25,15 @@ import (
 func (c *connector) redactExit(conn bridge.Conn) bridge.Conn {
 	initialized := !c.shared.Key.Legacy
 	return bridge.Intercept(conn, bridge.Hooks{
-		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 			switch {
 			case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed":
 				c.tools.Forget()
 			case !initialized && m.Kind() == jsonrpc.Response:
 				initialized = true
-				c.initialized(m)
+				c.initialized(*m)
 			}
-			return m, jsonrpc.Message{}
+			return nil
 		},
 		Ended: func(err error) error {
 			if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
@@ -129,10 +129,10 @@ func (l *responseWatcher) answered(id jsonrpc.ID) (asked question) {
 	return asked
 }
 
-// received is the hook for what the server has said: it returns what clients get of it.
-func (l *responseWatcher) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+// received is the hook for what the server has said: it makes of it what clients get.
+func (l *responseWatcher) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
-		return m, jsonrpc.Message{}
+		return nil
 	}
 	switch asked := l.answered(m.ID()); asked.method {
 	case "tools/list":
@@ -141,12 +141,12 @@ func (l *responseWatcher) received(m jsonrpc.Message) (in, reply jsonrpc.Message
 		if m.IsError() && l.modern {
 			l.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 		}
-		m = l.s.served(m)
+		*m = l.s.served(*m)
 	}
-	if m.IsError() && l.modern && probe.RefusesModern(m) {
+	if m.IsError() && l.modern && probe.RefusesModern(*m) {
 		l.endIfChanged()
 	}
-	return m, jsonrpc.Message{}
+	return nil
 }
 
 // served returns the answer to server/discover with the versions that clients

@@ -23,6 +23,12 @@ type processDialer struct {
 
 // Dial implements bridge.Dialer.
 func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	conn, _, err := d.start(ctx)
+	return conn, err
+}
+
+// start starts the command, and returns the Conn to it, and its process.
+func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error) {
 	p := &process{d: d, known: make(chan struct{})}
 	p.session.Store(observe.SessionOf(ctx))
 	c := d.command
@@ -35,18 +41,12 @@ func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	conn, err := c.Dial(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if k, ok := conn.(killer); ok {
 		p.killer.Store(&k)
 	}
-	return &processConn{conn, p}, nil
-}
-
-// processConn is the Conn to a process.
-type processConn struct {
-	bridge.Conn
-	process *process
+	return conn, p, nil
 }
 
 // process is one process of a server.

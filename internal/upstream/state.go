@@ -141,12 +141,12 @@ func (c *counted) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{
-		Receive: func(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 			if m.Kind() != jsonrpc.Response {
-				return m, jsonrpc.Message{}
+				return nil
 			}
 			switch isError := m.IsError(); {
-			case isError && c.remote && refusesService(&m, !answered):
+			case isError && c.remote && refusesService(m, !answered):
 				refused = true
 				c.of.noteRefused()
 			case isError && !answered:
@@ -156,7 +156,7 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 				c.of.noteAnswered()
 			}
 			answered = true
-			return m, jsonrpc.Message{}
+			return nil
 		},
 		Ended: func(err error) error {
 			exit, ok := errors.AsType[*stdio.ExitError](err)

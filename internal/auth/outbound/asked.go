@@ -97,23 +97,26 @@ func (t *asked) settledMessage() jsonrpc.Message {
 }
 
 // received sees what the client sends.
-func (t *asked) received(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (t *asked) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	switch m.Kind() {
 	case jsonrpc.Request:
-		return t.requested(m)
+		in, answer := t.requested(*m)
+		if *m = in; answer.Kind() != jsonrpc.Invalid {
+			reply = &answer
+		}
 	case jsonrpc.Response:
 		if t.elicited != "" && m.ID().Equivalent(jsonrpc.StringID(t.elicited)) {
 			t.answer(action(m.Result()))
-			return in, reply
+			*m = jsonrpc.Message{}
 		}
 	case jsonrpc.Notification:
 		if m.Method() == cancelled {
-			return t.cancel(m), reply
+			*m = t.cancel(*m)
 		}
 	}
-	return m, reply
+	return reply
 }
 
 // answer takes what the person has done with what a legacy client was asked.
