@@ -73,9 +73,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
-// lastWords is how long Close, and the end of a server, wait for a client to
+// lastWordsTimeout is how long Close, and the end of a server, wait for a client to
 // take what was said to it before.
-const lastWords = 5 * time.Second
+const lastWordsTimeout = 5 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
 // end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
@@ -91,10 +91,10 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control *admission.Control
-	wg      sync.WaitGroup // sessions, until they have said their last words
-	bodies  httpserve.Bodies
-	refused access.Warnings
+	control         *admission.Control
+	wg              sync.WaitGroup // sessions, until they have said their last words
+	bodies          httpserve.Bodies
+	refusalWarnings access.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -144,7 +144,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refused.Due() {
+	if h.refusalWarnings.Due() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
@@ -183,7 +183,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 	defer cancel(nil)
 	defer context.AfterFunc(token, func() {
 		if context.Cause(token) == access.ErrExpired { // calls in progress may be answered
-			s.refuse()
+			s.stopTaking()
 			cancel(access.ErrExpired)
 			return
 		}
@@ -191,13 +191,13 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 	})()
 	s.ctx = ctx
 	s.origin.How = s.endText
-	h.ended(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
+	h.sessionEnded(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// ended ends a session whose bridge.Handler has returned err.
+// sessionEnded ends a session whose bridge.Handler has returned err.
 //
 //go:noinline
-func (h *Handler) ended(slot *admission.Slot, s *session, err error) {
+func (h *Handler) sessionEnded(slot *admission.Slot, s *session, err error) {
 	s.in.drop()
 	if how, failed := s.endText(err); !s.origin.Observed() && failed {
 		h.logEnded(s, err)
@@ -206,10 +206,10 @@ func (h *Handler) ended(slot *admission.Slot, s *session, err error) {
 	}
 	s.end(errSessionEnded)
 	slot.Release()
-	t := time.NewTimer(lastWords)
+	t := time.NewTimer(lastWordsTimeout)
 	defer t.Stop()
 	select {
-	case <-s.written:
+	case <-s.streamEnded:
 	case <-t.C:
 	}
 }
@@ -236,7 +236,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 // if it is that there was no place: clients try again.
 func (h *Handler) logEnded(s *session, err error) {
 	level := hclog.Warn
-	if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() {
+	if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() {
 		level = hclog.Debug
 	}
 	h.opts.Logger.Log(level, "session ended", "session", s.tag(), "error", err)

@@ -37,7 +37,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, jsonrpc.ID{}, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
-	s := h.named(w, r)
+	s := h.namedSession(w, r)
 	if s == nil {
 		return
 	}
@@ -53,7 +53,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.pass(r.Context(), messages, replies, share); err != nil {
-		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSessionText)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -68,13 +68,13 @@ func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, messag
 	no := a.Authorize(w.Header(), r, messages...)
 	if no != nil {
 		h.logRefused(r, no.Reason)
-		refuse(w, r, no.Rule, no.Status, firstRequest(messages), no.Reason)
+		refuse(w, r, no.Rule, no.Status, firstRequestID(messages), no.Reason)
 	}
 	return no == nil
 }
 
-// firstRequest returns the id of the first request in a body, the zero one if there is none.
-func firstRequest(messages []jsonrpc.Message) jsonrpc.ID {
+// firstRequestID returns the id of the first request in a body, the zero one if there is none.
+func firstRequestID(messages []jsonrpc.Message) jsonrpc.ID {
 	for _, m := range messages {
 		if m.Kind() == jsonrpc.Request {
 			return m.ID()
@@ -83,11 +83,11 @@ func firstRequest(messages []jsonrpc.Message) jsonrpc.ID {
 	return jsonrpc.ID{}
 }
 
-const noSuchSession = "there is no such session (it ends with its event stream); begin anew with a GET"
+const noSuchSessionText = "there is no such session (it ends with its event stream); begin anew with a GET"
 
-// named returns the session that a request names in its query, or answers the
+// namedSession returns the session that a request names in its query, or answers the
 // request. One whose token has expired, and that only finishes its calls, is none any more.
-func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
+func (h *Handler) namedSession(w http.ResponseWriter, r *http.Request) *session {
 	id := sessionID(r.URL)
 	if id == "" {
 		refuse(w, r, "SS3", http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
@@ -95,7 +95,7 @@ func (h *Handler) named(w http.ResponseWriter, r *http.Request) *session {
 	}
 	s := h.find(r, id)
 	if s == nil || s.taking.Err() != nil {
-		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSession)
+		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSessionText)
 		return nil
 	}
 	return s
@@ -160,7 +160,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
-		if !s.asked.MustBeAnswer(fault) {
+		if !s.serverRequests.MustBeAnswer(fault) {
 			others = append(others, fault)
 			continue
 		}

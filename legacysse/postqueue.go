@@ -25,12 +25,12 @@ type postQueue struct {
 	wakeup chan struct{} // holds one element when something was added to queue
 
 	turn  sync.Mutex
-	sink  bridge.Sink // of a Receive that waits for messages; nil: there is none
-	queue []*incoming // has what was accepted in front
+	sink  bridge.Sink      // of a Receive that waits for messages; nil: there is none
+	queue []*queuedMessage // has what was accepted in front
 }
 
-// incoming is a message that was POSTed.
-type incoming struct {
+// queuedMessage is a message that was POSTed.
+type queuedMessage struct {
 	m        jsonrpc.Message
 	share    *budget.Share // what m holds of the budget; mostly nil
 	accepted chan struct{} // closed when Receive has m, and its POST is done
@@ -63,7 +63,7 @@ func (p *postQueue) accept(ctx, taking context.Context, m jsonrpc.Message, share
 
 // offer calls the Sink for a message, if it is this one's turn, or else queues it. nil:
 // the message was accepted.
-func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
+func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	first := p.sink != nil && len(p.queue) == 0
@@ -71,7 +71,7 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 		share.Free()
 		return nil
 	}
-	it := &incoming{m, share, make(chan struct{})}
+	it := &queuedMessage{m, share, make(chan struct{})}
 	p.queue = append(p.queue, it)
 	select {
 	case p.wakeup <- struct{}{}:
@@ -89,7 +89,7 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *incoming {
 func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
 		p.await(ctx, sink)
-		if err := p.handOn(ctx, sending, sink); err != nil {
+		if err := p.deliverFirst(ctx, sending, sink); err != nil {
 			return err
 		}
 	}
@@ -117,11 +117,11 @@ func (p *postQueue) isIdle(ctx context.Context, sink bridge.Sink) bool {
 	return true
 }
 
-// handOn sends the first message. It is no part of receive, because a goroutine that waits there
+// deliverFirst sends the first message. It is no part of receive, because a goroutine that waits there
 // should need little stack: there are as many as there are sessions.
 //
 //go:noinline
-func (p *postQueue) handOn(ctx, sending context.Context, sink bridge.Sink) error {
+func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink) error {
 	it, err := p.next(ctx)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (p *postQueue) handOn(ctx, sending context.Context, sink bridge.Sink) error
 }
 
 // next takes the first message, for which await has waited, out of the queue.
-func (p *postQueue) next(ctx context.Context) (*incoming, error) {
+func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	if err := ctx.Err(); err != nil && !p.isFirstAccepted() {
@@ -161,7 +161,7 @@ func (p *postQueue) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p
 func (p *postQueue) drop() {
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	p.queue = slices.DeleteFunc(p.queue, func(it *incoming) bool {
+	p.queue = slices.DeleteFunc(p.queue, func(it *queuedMessage) bool {
 		if isDone(it.accepted) {
 			it.share.Free()
 			return true

@@ -422,7 +422,7 @@ func TestStall(t *testing.T) {
 		for ; err == nil; sent++ {
 			err = p.Send(context.Background(), big)
 		}
-		if err != errStalled || sent > 2*mostBytes/1000 {
+		if err != errStalled || sent > 2*maxQueuedBytes/1000 {
 			t.Errorf("%d messages sent, then %v; want %v", sent, err, errStalled)
 		}
 		if d := time.Since(start); d > 31*time.Second || d < 15*time.Second {
@@ -474,8 +474,8 @@ func TestQueueCount(t *testing.T) {
 		for s.Send(ctx, msg(note)) == nil {
 			n++
 		}
-		if n != mostQueued {
-			t.Errorf("%d messages wait, want %d", n, mostQueued)
+		if n != maxQueuedMessages {
+			t.Errorf("%d messages wait, want %d", n, maxQueuedMessages)
 		}
 	})
 }
@@ -568,7 +568,7 @@ func TestCloseStuckReader(t *testing.T) {
 		p.says(note)
 		start := time.Now()
 		s.h.Close()
-		if d := time.Since(start); d > lastWords {
+		if d := time.Since(start); d > lastWordsTimeout {
 			t.Errorf("Close took %v", d)
 		}
 	})

@@ -18,8 +18,8 @@ import (
 
 // How much may wait for the reader of a stream before Send waits too.
 const (
-	mostBytes  = 256 << 10
-	mostQueued = 4096
+	maxQueuedBytes    = 256 << 10
+	maxQueuedMessages = 4096
 )
 
 // Why a session is over.
@@ -40,33 +40,33 @@ type session struct {
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
 	ctx   context.Context // of the bridge.Handler
 
-	in       postQueue
-	out      *sendqueue.Queue
-	revision clientstate.NegotiatedVersion
-	asked    clientstate.ServerRequests
-	active   atomic.Int64 // when a message last went either way, Unix nanoseconds
+	in             postQueue
+	out            *sendqueue.Queue
+	revision       clientstate.NegotiatedVersion
+	serverRequests clientstate.ServerRequests
+	lastActive     atomic.Int64 // when a message last went either way, Unix nanoseconds
 
-	life    context.Context // done when the session is over; the cause says why
-	endLife context.CancelCauseFunc
-	taking  context.Context // done when nothing more is taken from the client: at the end of life at the latest
-	refuse  context.CancelFunc
-	ending  sync.Once
-	onEnd   func()
-	origin  observe.SessionOrigin
-	closing context.Context // done when the owner has closed the session
-	close   context.CancelFunc
-	written chan struct{} // closed when the event stream has ended
+	life        context.Context // done when the session is over; the cause says why
+	endLife     context.CancelCauseFunc
+	taking      context.Context // done when nothing more is taken from the client: at the end of life at the latest
+	stopTaking  context.CancelFunc
+	ending      sync.Once
+	onEnd       func()
+	origin      observe.SessionOrigin
+	closing     context.Context // done when the owner has closed the session
+	close       context.CancelFunc
+	streamEnded chan struct{} // closed when the event stream has ended
 }
 
 func newSession(owner string) *session {
 	s := &session{
-		id:      rand.Text(), // 130 bits, base32
-		owner:   owner,
-		out:     sendqueue.New(mostQueued, mostBytes),
-		written: make(chan struct{}),
+		id:          rand.Text(), // 130 bits, base32
+		owner:       owner,
+		out:         sendqueue.New(maxQueuedMessages, maxQueuedBytes),
+		streamEnded: make(chan struct{}),
 	}
 	s.life, s.endLife = context.WithCancelCause(context.Background())
-	s.taking, s.refuse = context.WithCancel(s.life)
+	s.taking, s.stopTaking = context.WithCancel(s.life)
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.in.wakeup = make(chan struct{}, 1)
 	s.touch()
@@ -76,10 +76,10 @@ func newSession(owner string) *session {
 // tag names the session in the log, where its id would be a key to it.
 func (s *session) tag() string { return s.origin.Tag(s.id[:6]) }
 
-func (s *session) touch() { s.active.Store(time.Now().UnixNano()) }
+func (s *session) touch() { s.lastActive.Store(time.Now().UnixNano()) }
 
-// quiet returns for how long no message went either way.
-func (s *session) quiet() time.Duration { return time.Since(time.Unix(0, s.active.Load())) }
+// idleTime returns for how long no message went either way.
+func (s *session) idleTime() time.Duration { return time.Since(time.Unix(0, s.lastActive.Load())) }
 
 // Receive implements bridge.Conn. A client whose stream has ended cannot be sent to
 // any more (SS5), so that is no io.EOF. What was accepted before the end is handed on
@@ -140,7 +140,7 @@ func (s *session) TrySend(m jsonrpc.Message) bool {
 // be called again for the same message.
 func (s *session) note(m jsonrpc.Message) {
 	s.revision.Note(m)
-	s.asked.Sent(m)
+	s.serverRequests.Sent(m)
 }
 
 // Close implements bridge.Conn: what was sent before still reaches the client, then
@@ -171,6 +171,6 @@ func (s *session) endCause() error { return context.Cause(s.life) }
 // error, share is still the caller's.
 func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
-	s.asked.Received(m)
+	s.serverRequests.Received(m)
 	return s.in.accept(ctx, s.taking, m, share)
 }

@@ -42,7 +42,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	defer close(s.written)
+	defer close(s.streamEnded)
 	err = h.write(w, r, s)
 	level := hclog.Debug
 	if err == errStalled || err == errIdle { // it was not the client's doing
@@ -104,7 +104,7 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 			case <-r.Context().Done():
 				return errClientGone
 			case <-idle.C:
-				left := h.opts.SessionTimeout - s.quiet()
+				left := h.opts.SessionTimeout - s.idleTime()
 				if left <= 0 {
 					return errIdle
 				}

@@ -199,15 +199,15 @@ func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) 
 // refuse refuses a client for whom there is no place. Those that are being refused cannot
 // pile up, nor be in the way of who may wait for one.
 func (s *SocketServer) refuse(conn *socketConn) {
-	if s.refusing(1) {
+	if s.countRefusal(1) {
 		s.turnAway(conn)
-		s.refusing(-1)
+		s.countRefusal(-1)
 	}
 }
 
-// refusing adds one (+1 or -1) to the number of connections being refused; false:
+// countRefusal adds one (+1 or -1) to the number of connections being refused; false:
 // there are too many, and nothing was added.
-func (s *SocketServer) refusing(one int) bool {
+func (s *SocketServer) countRefusal(one int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if one > 0 && s.refusals >= s.opts.MaxSessions {

@@ -26,7 +26,7 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	}
 	s.beginExchange()
 	defer s.endExchange()
-	if !batchAllowed(w, r, s.revision()) {
+	if !checkBatch(w, r, s.revision()) {
 		return
 	}
 	requests := onlyRequests(messages)
@@ -71,8 +71,8 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 	return messages, failed, true
 }
 
-// batchAllowed reports whether the revision has batches, or answers the request (LI8).
-func batchAllowed(w http.ResponseWriter, r *http.Request, revision string) bool {
+// checkBatch reports whether the revision has batches, or answers the request (LI8).
+func checkBatch(w http.ResponseWriter, r *http.Request, revision string) bool {
 	if jsonrpc.HasBatches(revision) {
 		return true
 	}
@@ -86,7 +86,7 @@ func refuseElements(w http.ResponseWriter, r *http.Request, failed []jsonrpc.Mes
 	observe.Refuse(r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(array(failed))
+	_, _ = w.Write(jsonArray(failed))
 }
 
 func ids(requests []jsonrpc.Message) []jsonrpc.ID {
@@ -101,7 +101,7 @@ func onlyRequests(messages []jsonrpc.Message) []jsonrpc.Message {
 	return slices.DeleteFunc(slices.Clone(messages), func(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request })
 }
 
-func array(messages []jsonrpc.Message) []byte {
+func jsonArray(messages []jsonrpc.Message) []byte {
 	body := []byte{'['}
 	for i, m := range messages {
 		if i > 0 {

@@ -8,18 +8,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/streamhttp/internal/wire"
 )
 
-// maxOutside is how large a body may be that belongs to no session: an
+// maxSessionlessBody is how large a body may be that belongs to no session: an
 // initialize request, or what has to be refused once its id is known.
-const maxOutside = 1 << 20
+const maxSessionlessBody = 1 << 20
 
 // maxBody returns how many bytes r may send, and whether that is less than
 // usual because r belongs to no session, and says that there are such.
 func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
 	max = h.bodies.Max
-	if max <= maxOutside || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.named(r) != nil {
+	if max <= maxSessionlessBody || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.namedSession(r) != nil {
 		return max, false
 	}
-	return maxOutside, true
+	return maxSessionlessBody, true
 }
 
 // badBody answers a request of which the body could not be read. One that is
@@ -32,9 +32,9 @@ func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, out
 	}
 	httpserve.LastRequest(w, r) // at once: the rest is not worth reading
 	if r.Header.Get(wire.HeaderSession) != "" {
-		refuse(w, r, "LI21", http.StatusNotFound, noSuchSession)
+		refuse(w, r, "LI21", http.StatusNotFound, noSuchSessionText)
 		return
 	}
 	refuse(w, r, "J9", http.StatusRequestEntityTooLarge,
-		"a message without an Mcp-Session-Id must not be larger than "+strconv.Itoa(maxOutside)+" bytes; begin with an initialize request")
+		"a message without an Mcp-Session-Id must not be larger than "+strconv.Itoa(maxSessionlessBody)+" bytes; begin with an initialize request")
 }

@@ -12,22 +12,22 @@ const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
-	id      jsonrpc.ID
-	method  string
-	token   jsonrpc.ID
-	task    bool   // augmented as a task: its token outlives the response (J13)
-	results string // the task that a tasks/result is about, as raw JSON
-	order   uint64
-	stream  *stream
+	id         jsonrpc.ID
+	method     string
+	token      jsonrpc.ID
+	isTask     bool   // augmented as a task: its token outlives the response (J13)
+	resultTask string // the task that a tasks/result is about, as raw JSON
+	number     uint64
+	stream     *stream
 }
 
-// opens reports whether c is the initialize request: no other comes first.
-func (c *call) opens() bool { return c.order == 1 }
+// isInitialize reports whether c is the initialize request: no other comes first.
+func (c *call) isInitialize() bool { return c.number == 1 }
 
 // canCarry reports whether a message of the server may travel on c's stream.
 func (c *call) canCarry() bool {
 	st := c.stream
-	return !c.opens() && !st.unresumable && (st.reader != nil || st.committed)
+	return !c.isInitialize() && !st.unresumable && (st.reader != nil || st.committed)
 }
 
 // callTable has the client's requests in flight, and the progress tokens that the
@@ -36,7 +36,7 @@ type callTable struct {
 	byID   map[jsonrpc.ID]*call
 	tokens map[jsonrpc.ID]*call
 	tasks  map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over
-	made   uint64                  // calls that there have been
+	count  uint64                  // calls that there have been
 }
 
 // unusableID returns an id that cannot be used: by a call in flight, or twice among requests (J3).
@@ -52,21 +52,21 @@ func (t *callTable) unusableID(requests []jsonrpc.Message) (used jsonrpc.ID, ok 
 
 // add enters a request that is answered on st.
 func (t *callTable) add(m jsonrpc.Message, st *stream) {
-	t.made++
-	c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken(), order: t.made, stream: st}
+	t.count++
+	c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken(), number: t.count, stream: st}
 	if t.byID == nil {
 		t.byID = make(map[jsonrpc.ID]*call)
 	}
 	t.byID[c.id] = c
 	if c.method == "tasks/result" {
-		c.results = string(m.Lookup("params", "taskId"))
+		c.resultTask = string(m.Lookup("params", "taskId"))
 	}
 	if !c.token.IsZero() {
 		if t.tokens == nil {
 			t.tokens = make(map[jsonrpc.ID]*call)
 		}
 		t.tokens[c.token] = c
-		c.task = m.Lookup("params", "task") != nil
+		c.isTask = m.Lookup("params", "task") != nil
 	}
 }
 
@@ -77,7 +77,7 @@ func (t *callTable) remove(c *call) {
 		return
 	}
 	delete(t.tokens, c.token)
-	if c.task {
+	if c.isTask {
 		if len(t.tasks) >= maxDeferred || t.tasks == nil {
 			t.tasks = make(map[jsonrpc.ID]struct{})
 		}
@@ -99,11 +99,11 @@ func (t *callTable) anyCall() *call {
 	return nil
 }
 
-// about returns the tasks/result in flight for the task that m is about (B.1.4).
-func (t *callTable) about(m jsonrpc.Message) *call {
+// callNamedBy returns the tasks/result in flight for the task that m is about (B.1.4).
+func (t *callTable) callNamedBy(m jsonrpc.Message) *call {
 	var task []byte
 	for _, c := range t.byID {
-		if c.results == "" || !c.canCarry() {
+		if c.resultTask == "" || !c.canCarry() {
 			continue
 		}
 		if task == nil {
@@ -111,7 +111,7 @@ func (t *callTable) about(m jsonrpc.Message) *call {
 				return nil
 			}
 		}
-		if c.results == string(task) {
+		if c.resultTask == string(task) {
 			return c
 		}
 	}
@@ -132,10 +132,10 @@ func taskOf(m jsonrpc.Message) []byte {
 func (t *callTable) likeliest(since uint64) *call {
 	var best *call
 	for _, c := range t.byID {
-		if !c.canCarry() || c.order <= since {
+		if !c.canCarry() || c.number <= since {
 			continue
 		}
-		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.order > best.order) {
+		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.number > best.number) {
 			best = c
 		}
 	}

@@ -17,9 +17,9 @@ type commitTimer struct {
 
 // add has st made late after wait.
 func (c *commitTimer) add(st *stream, queue *commitQueue, wait time.Duration) {
-	st.due = time.Now().Add(wait)
+	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
-	c.timer.AtLatest(st.due)
+	c.timer.AtLatest(st.commitAt)
 }
 
 // commitDue makes the streams late whose time has come, and sets the time for the others.
@@ -50,11 +50,11 @@ func (q *commitQueue) add(st *stream) {
 func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
 	for st := q.first; st != nil; st = q.first {
 		awaited := !st.closed && !st.committed && st.reader != nil
-		if awaited && st.due.After(now) {
-			return st.due
+		if awaited && st.commitAt.After(now) {
+			return st.commitAt
 		}
 		if awaited {
-			st.isDue = true
+			st.commitIsDue = true
 			st.reader.wakeUnlessHeld()
 		}
 		q.first, st.nextDue = st.nextDue, nil
@@ -70,7 +70,7 @@ func (s *session) scheduleCommit(st *stream, opens bool) {
 	switch {
 	case s.ended:
 	case opens || s.stateless:
-		s.commits.add(st, &s.commits.slow, initializeCommit)
+		s.commits.add(st, &s.commits.slow, initializeCommitAfter)
 	default:
 		s.commits.add(st, &s.commits.calls, s.opts.CommitAfter)
 	}

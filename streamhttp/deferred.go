@@ -165,11 +165,11 @@ func (s *session) deferRequest(m jsonrpc.Message) {
 	delete(s.sent, m.ID()) // if it has travelled before, that was in vain
 	switch {
 	case m.Method() == "ping":
-		s.posts.put(jsonrpc.NewResult(m.ID(), []byte(`{}`)))
+		s.posts.add(jsonrpc.NewResult(m.ID(), []byte(`{}`)))
 	case s.stateless, !s.deferred.hasRoom(m, s.opts.ReplayBytes):
-		s.posts.put(unreachable(m))
+		s.posts.add(noStreamError(m))
 	default:
-		r := &deferredRequest{m: m, since: s.calls.made, until: time.Now().Add(s.opts.HoldTimeout)}
+		r := &deferredRequest{m: m, since: s.calls.count, until: time.Now().Add(s.opts.HoldTimeout)}
 		s.deferred.requests = append(s.deferred.requests, r)
 		if len(s.deferred.requests) == 1 {
 			s.deferred.expiry.Set(r.until)
@@ -189,14 +189,14 @@ func (s *session) expireDeferred() {
 			s.deferred.expiry.Set(r.until)
 			return
 		}
-		s.posts.put(unreachable(r.m))
+		s.posts.add(noStreamError(r.m))
 		s.deferred.requests[0] = nil
 		s.deferred.requests = s.deferred.requests[1:]
 	}
 }
 
-// unreachable is the answer to a server request that no stream could carry.
-func unreachable(m jsonrpc.Message) jsonrpc.Message {
+// noStreamError is the answer to a server request that no stream could carry.
+func noStreamError(m jsonrpc.Message) jsonrpc.Message {
 	const text = "the client listens on no stream that could carry the request"
 	if m.Method() == "roots/list" {
 		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, text, nil)

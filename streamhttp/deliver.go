@@ -53,7 +53,7 @@ func (s *session) place(m jsonrpc.Message) (rd *reader, room <-chan struct{}, er
 	}
 	read := st != nil && st.reader != nil
 	switch {
-	case read && st.bytes >= highWater:
+	case read && st.pendingBytes >= highWater:
 		if st.room == nil {
 			st.room = make(chan struct{})
 		}
@@ -106,11 +106,11 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	} else {
 		s.push(st, m)
 	}
-	if c.opens() && !m.IsError() {
+	if c.isInitialize() && !m.IsError() {
 		s.handshake.accepted(m)
 	}
 	s.settle(c)
-	if c.opens() && s.handshake.answered {
+	if c.isInitialize() && s.handshake.answered {
 		s.releaseEarly()
 	}
 }
@@ -118,7 +118,7 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 // settle ends a call after its response was pushed, or in place of one.
 func (s *session) settle(c *call) {
 	s.calls.remove(c)
-	if c.stream.owed--; c.stream.owed == 0 {
+	if c.stream.owedResponses--; c.stream.owedResponses == 0 {
 		c.stream.finish()
 	}
 }

@@ -49,7 +49,7 @@ type exchange struct {
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
 	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with clock held as well
-	over  bool        // the request is answered, or never will be; set with clock held as well
+	ended bool        // the request is answered, or never will be; set with clock held as well
 
 	clock   sync.Mutex       // never held during a write
 	began   time.Time        // when the Handler began to serve the request
@@ -89,7 +89,7 @@ func (e *exchange) Party() string {
 func (e *exchange) watch() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	if e.unwatch == nil && !e.over {
+	if e.unwatch == nil && !e.ended {
 		e.unwatch = context.AfterFunc(e.r.Context(), func() { e.cancel(errClientGone) })
 	}
 }
@@ -97,7 +97,7 @@ func (e *exchange) watch() {
 func (e *exchange) isOver() bool {
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	return e.over
+	return e.ended
 }
 
 // answered returns what is closed when the request is answered, or never will be.
@@ -106,7 +106,7 @@ func (e *exchange) answered() <-chan struct{} {
 	defer e.clock.Unlock()
 	if e.done == nil {
 		e.done = make(chan struct{})
-		if e.over {
+		if e.ended {
 			close(e.done)
 		}
 	}
@@ -127,8 +127,8 @@ func (e *exchange) refuse(no *era.Refusal) {
 func (e *exchange) scheduleCommit() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	if e.timer == nil && !e.over {
-		e.tickAt(e.began.Add(e.h.opts.CommitModern))
+	if e.timer == nil && !e.ended {
+		e.tickAt(e.began.Add(e.h.opts.ModernCommitAfter))
 	}
 }
 
@@ -136,7 +136,7 @@ func (e *exchange) scheduleCommit() {
 func (e *exchange) awaitSilence() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	if !e.over {
+	if !e.ended {
 		e.tickLater()
 	}
 }
@@ -166,7 +166,7 @@ func (e *exchange) tick() {
 		return
 	}
 	defer e.mu.Unlock()
-	if e.over || e.reply.begin(e.r.Context()) != nil {
+	if e.ended || e.reply.begin(e.r.Context()) != nil {
 		return
 	}
 	defer e.reply.end()
@@ -186,7 +186,7 @@ func (e *exchange) scheduleTick() {
 	e.clock.Lock()
 	defer e.clock.Unlock()
 	switch {
-	case e.over:
+	case e.ended:
 	case e.out == nil:
 		e.tickAt(time.Now().Add(commitRetry))
 	default:
@@ -280,7 +280,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 		e.mu.Lock()
 	}
 	defer e.mu.Unlock()
-	if e.over {
+	if e.ended {
 		return errAnswered
 	}
 	if err := e.lossCause(); err != nil {
@@ -297,7 +297,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 		return nil
 	case m.Kind() == jsonrpc.Notification && m.Related() != jsonrpc.NullID:
-		return e.notify(ctx, m)
+		return e.sendNotification(ctx, m)
 	}
 	e.h.opts.Logger.Debug("message dropped: it is none that the reply to a request may have", "method", m.Method())
 	return nil
@@ -305,7 +305,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySend is Send for a short answer that the client takes at once.
 func (e *exchange) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > smallReply {
+	if m.Kind() != jsonrpc.Response || m.ID() != e.id || m.Size() > maxSmallReply {
 		return false
 	}
 	quick := httpserve.InlineReplyOf(e.r)
@@ -313,7 +313,7 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer e.mu.Unlock()
-	if e.over || e.isEvent(m) || e.lossCause() != nil {
+	if e.ended || e.isEvent(m) || e.lossCause() != nil {
 		return false
 	}
 	return quick.Write(func() {
@@ -322,17 +322,17 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 	})
 }
 
-// notify writes a notification. The caller holds the lock, as for all that follows.
-func (e *exchange) notify(ctx context.Context, m jsonrpc.Message) error {
+// sendNotification writes a notification. The caller holds the lock, as for all that follows.
+func (e *exchange) sendNotification(ctx context.Context, m jsonrpc.Message) error {
 	if err := e.reply.begin(ctx); err != nil {
 		return err
 	}
 	defer e.reply.end()
-	return e.event(ctx, m)
+	return e.writeEvent(ctx, m)
 }
 
-// event writes a message to the stream.
-func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
+// writeEvent writes a message to the stream.
+func (e *exchange) writeEvent(ctx context.Context, m jsonrpc.Message) error {
 	if e.out == nil {
 		e.commit()
 	}
@@ -343,7 +343,7 @@ func (e *exchange) event(ctx context.Context, m jsonrpc.Message) error {
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	stream := e.isEvent(m)
-	if !stream && m.Size() <= smallReply {
+	if !stream && m.Size() <= maxSmallReply {
 		return e.answerSmall(m) // is kept until the end, or until Close
 	}
 	if err := e.reply.begin(ctx); err != nil {
@@ -352,7 +352,7 @@ func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
 	defer e.reply.end()
 	defer e.settle()
 	if stream {
-		return e.event(ctx, m)
+		return e.writeEvent(ctx, m)
 	}
 	e.beginJSON(m)
 	e.open()
@@ -431,12 +431,12 @@ func (e *exchange) sent(ctx context.Context) error {
 
 // settle says that the request is answered, or never will be.
 func (e *exchange) settle() {
-	if e.over {
+	if e.ended {
 		return
 	}
 	e.clock.Lock()
 	defer e.clock.Unlock()
-	e.over = true
+	e.ended = true
 	if e.timer != nil {
 		e.timer.Clear()
 	}
@@ -453,7 +453,7 @@ func (e *exchange) settle() {
 func (e *exchange) end(ctx context.Context) {
 	why := e.lossCause()
 	switch {
-	case e.over:
+	case e.ended:
 	case why == nil:
 		_ = e.answer(ctx, e.unanswered())
 	case why == errRevoked && e.out == nil:

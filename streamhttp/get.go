@@ -32,13 +32,13 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 	var rd *reader
 	var err error
 	if last := r.Header.Get(wire.HeaderLastEventID); last == "" {
-		st, rd, err = s.listen()
+		st, rd, err = s.openStandalone()
 	} else if key, seq, ok := parseEventID(last); ok {
 		st, rd, err = s.resume(key, seq)
 	}
 	switch {
 	case err != nil:
-		refuse(w, r, "LI21", http.StatusNotFound, sessionGone)
+		refuse(w, r, "LI21", http.StatusNotFound, sessionGoneText)
 		return
 	case st == nil:
 		refuse(w, r, "LI18", http.StatusBadRequest, "the stream of this Last-Event-ID cannot be resumed: it is unknown, complete, cancelled, or no longer kept")

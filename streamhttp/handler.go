@@ -74,9 +74,9 @@ type HandlerOptions struct {
 	// request by then. The reply to initialize has ten seconds. 0: 50 ms.
 	CommitAfter time.Duration
 
-	// CommitModern is how long the status of the reply to a modern request may
+	// ModernCommitAfter is how long the status of the reply to a modern request may
 	// wait for its first message; then it becomes an SSE stream (MI13). 0: 10 s.
-	CommitModern time.Duration
+	ModernCommitAfter time.Duration
 
 	KeepAlive   time.Duration // between comments on a silent SSE stream (LI26). 0: 15 s; negative: none
 	StallAfter  time.Duration // a reader that takes nothing for that long is cut off. 0: 30 s
@@ -91,16 +91,16 @@ type HandlerOptions struct {
 	// be shared with others. nil: one of its own, for messages of MaxMessageSize.
 	Budget *budget.Budget
 
-	// Kept is the memory for events that sessions keep for clients that come back
+	// ResumeBudget is the memory for events that sessions keep for clients that come back
 	// (LI16, LI17), together: beyond, those of the session that keeps one more go
-	// first. It may be shared with others. nil: one of its own, of DefaultKept.
-	Kept *budget.Budget
+	// first. It may be shared with others. nil: one of its own, of DefaultResumeBytes.
+	ResumeBudget *budget.Budget
 
 	Logger hclog.Logger // nil: silence
 }
 
-// DefaultKept is how many bytes all sessions together keep for resumption.
-const DefaultKept = 256 << 20
+// DefaultResumeBytes is how many bytes all sessions together keep for resumption.
+const DefaultResumeBytes = 256 << 20
 
 func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, 64<<20)
@@ -112,7 +112,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.ReplayEvents = cmp.Or(o.ReplayEvents, 10_000)
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, 30*time.Minute)
 	o.CommitAfter = cmp.Or(o.CommitAfter, 50*time.Millisecond)
-	o.CommitModern = cmp.Or(o.CommitModern, 10*time.Second)
+	o.ModernCommitAfter = cmp.Or(o.ModernCommitAfter, 10*time.Second)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
 	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
 	o.HoldTimeout = cmp.Or(o.HoldTimeout, 10*time.Second)
@@ -123,8 +123,8 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	if o.Budget == nil {
 		o.Budget = budget.ForMessages(o.MaxMessageSize)
 	}
-	if o.Kept == nil {
-		o.Kept = budget.New(DefaultKept)
+	if o.ResumeBudget == nil {
+		o.ResumeBudget = budget.New(DefaultResumeBytes)
 	}
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
@@ -132,10 +132,10 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
-// initializeCommit is how long the answer to initialize may take before its
+// initializeCommitAfter is how long the answer to initialize may take before its
 // reply turns into an SSE stream. It is long because the session id, which is
 // due only when initialize succeeds (LI20), must be sent with the headers.
-const initializeCommit = 10 * time.Second
+const initializeCommitAfter = 10 * time.Second
 
 // tidyEvery is how often sessions are looked at for what has become too old.
 const tidyEvery = 15 * time.Second
@@ -155,11 +155,11 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control   *admission.Control
-	exchanges exchanges
-	tidier    sync.WaitGroup
-	bodies    httpserve.Bodies
-	refused   access.Warnings
+	control         *admission.Control
+	exchanges       exchanges
+	tidier          sync.WaitGroup
+	bodies          httpserve.Bodies
+	refusalWarnings access.Warnings
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -172,8 +172,8 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
 	h.bodies.Party = h.opts.Guard.Party
-	h.exchanges.after, h.exchanges.timer.Do = min(sweepAfter, opts.CommitModern), h.exchanges.sweep
-	h.tidier.Go(h.tidy)
+	h.exchanges.sweepDelay, h.exchanges.timer.Do = min(sweepAfter, opts.ModernCommitAfter), h.exchanges.sweep
+	h.tidier.Go(h.endIdleSessions)
 	return h
 }
 
@@ -213,7 +213,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refused.Due() {
+	if h.refusalWarnings.Due() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
@@ -268,9 +268,9 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, "LI21", http.StatusBadRequest, id, text)
 		return nil
 	}
-	s := h.named(r)
+	s := h.namedSession(r)
 	if s == nil {
-		refuseID(w, r, "LI21", http.StatusNotFound, id, noSuchSession)
+		refuseID(w, r, "LI21", http.StatusNotFound, id, noSuchSessionText)
 		return nil
 	}
 	if v := r.Header.Get(wire.HeaderVersion); v != "" && !isKnownVersion(v) {
@@ -283,10 +283,10 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 
 const unsupportedVersion = "unsupported MCP-Protocol-Version; supported: " + supportedVersions
 
-const noSuchSession = "there is no such session (it may have ended); begin anew with an initialize request"
+const noSuchSessionText = "there is no such session (it may have ended); begin anew with an initialize request"
 
-// named returns the session that a request names and may use, or nil.
-func (h *Handler) named(r *http.Request) *session {
+// namedSession returns the session that a request names and may use, or nil.
+func (h *Handler) namedSession(r *http.Request) *session {
 	name := r.Header.Get(wire.HeaderSession)
 	if name == "" {
 		return nil
@@ -300,8 +300,8 @@ func (h *Handler) named(r *http.Request) *session {
 	return s
 }
 
-// tidy ends idle sessions and drops old events.
-func (h *Handler) tidy() {
+// endIdleSessions ends idle sessions and drops old events.
+func (h *Handler) endIdleSessions() {
 	every := tidyEvery
 	if t := h.opts.SessionTimeout; t > 0 {
 		every = min(every, max(t/4, 10*time.Millisecond))

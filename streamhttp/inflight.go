@@ -10,14 +10,14 @@ import (
 
 // exchanges are those in progress. The zero value has none; after and timer.Do are to be set.
 type exchanges struct {
-	mu     sync.Mutex
-	fresh  map[*exchange]struct{} // those that sweep has not seen
-	swept  map[*exchange]struct{}
-	shares map[string]int // how many each party has of them; nil: nobody needs to know
-	closed bool
-	after  time.Duration   // how long a request waits for sweep at most
-	timer  lazytimer.Timer // calls sweep
-	wg     sync.WaitGroup  // one for each
+	mu         sync.Mutex
+	unswept    map[*exchange]struct{} // those that sweep has not seen
+	swept      map[*exchange]struct{}
+	byParty    map[string]int // how many each party has of them; nil: nobody needs to know
+	closed     bool
+	sweepDelay time.Duration   // how long a request waits for sweep at most
+	timer      lazytimer.Timer // calls sweep
+	wg         sync.WaitGroup  // one for each
 }
 
 // add enters e, whose time begins, or says why there is no place for it.
@@ -30,17 +30,17 @@ func (x *exchanges) add(e *exchange, max int) error {
 	case !x.hasRoom(e, max):
 		return errTooManyCalls
 	}
-	if x.fresh == nil {
-		x.fresh, x.swept = make(map[*exchange]struct{}), make(map[*exchange]struct{})
+	if x.unswept == nil {
+		x.unswept, x.swept = make(map[*exchange]struct{}), make(map[*exchange]struct{})
 	}
-	x.fresh[e] = struct{}{}
-	if x.shares != nil {
-		x.shares[e.Party()]++
+	x.unswept[e] = struct{}{}
+	if x.byParty != nil {
+		x.byParty[e.Party()]++
 	}
 	x.wg.Add(1)
 	e.began = time.Now()
-	if len(x.fresh) == 1 { // else the time is set
-		x.timer.AtLatest(e.began.Add(x.after))
+	if len(x.unswept) == 1 { // else the time is set
+		x.timer.AtLatest(e.began.Add(x.sweepDelay))
 	}
 	return nil
 }
@@ -49,22 +49,22 @@ func (x *exchanges) add(e *exchange, max int) error {
 // leaves to others. Whose they are is counted from when half of them are there until
 // three quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {
-	free := max - len(x.fresh) - len(x.swept)
+	free := max - len(x.unswept) - len(x.swept)
 	if free > max-max/4 {
-		x.shares = nil
+		x.byParty = nil
 	}
 	if free > max/2 {
 		return true
 	}
-	if x.shares == nil {
-		x.shares = make(map[string]int)
-		for _, some := range [...]map[*exchange]struct{}{x.fresh, x.swept} {
+	if x.byParty == nil {
+		x.byParty = make(map[string]int)
+		for _, some := range [...]map[*exchange]struct{}{x.unswept, x.swept} {
 			for other := range some {
-				x.shares[other.Party()]++
+				x.byParty[other.Party()]++
 			}
 		}
 	}
-	return free > 0 && x.shares[e.Party()] <= free
+	return free > 0 && x.byParty[e.Party()] <= free
 }
 
 // sweepAfter is how long a request is not looked after at most: nearly all are
@@ -77,22 +77,22 @@ const sweepAfter = 20 * time.Millisecond
 func (x *exchanges) sweep() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for e := range x.fresh {
+	for e := range x.unswept {
 		e.scheduleCommit()
 		e.watch()
 		x.swept[e] = struct{}{}
 	}
-	clear(x.fresh)
+	clear(x.unswept)
 }
 
 func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
-	delete(x.fresh, e)
+	delete(x.unswept, e)
 	delete(x.swept, e)
-	if x.shares != nil {
+	if x.byParty != nil {
 		party := e.Party()
-		if x.shares[party]--; x.shares[party] == 0 {
-			delete(x.shares, party)
+		if x.byParty[party]--; x.byParty[party] == 0 {
+			delete(x.byParty, party)
 		}
 	}
 	x.mu.Unlock()
@@ -104,7 +104,7 @@ func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	for _, some := range [...]map[*exchange]struct{}{x.fresh, x.swept} {
+	for _, some := range [...]map[*exchange]struct{}{x.unswept, x.swept} {
 		for e := range some {
 			e.cancel(bridge.ErrClosing)
 		}

@@ -113,7 +113,7 @@ func newReplayModel(t *testing.T, rnd *rand.Rand) *replayModel {
 	m := &replayModel{t: t, rnd: rnd, now: time.Unix(0, 0)}
 	m.real = replay{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxAge: time.Minute}
 	for i := range 4 {
-		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), next: 1}})
+		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), nextSeq: 1}})
 	}
 	return m
 }
@@ -220,8 +220,8 @@ func (m *replayModel) check() {
 		if got := seqs(s.st.sent); got != kept.String() {
 			m.t.Errorf("stream %d: kept %s, want %s", i, got, kept.String())
 		}
-		if s.st.bytes != size || s.st.last() != s.last || s.st.cursor() != s.last-uint64(len(s.pending)) {
-			m.t.Errorf("stream %d: %d bytes, last %d, cursor %d", i, s.st.bytes, s.st.last(), s.st.cursor())
+		if s.st.pendingBytes != size || s.st.lastSeq() != s.last || s.st.cursor() != s.last-uint64(len(s.pending)) {
+			m.t.Errorf("stream %d: %d bytes, last %d, cursor %d", i, s.st.pendingBytes, s.st.lastSeq(), s.st.cursor())
 		}
 	}
 }

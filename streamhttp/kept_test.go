@@ -21,7 +21,7 @@ func TestServerKeptTogether(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const total, sessions, events, size = 1 << 20, 8, 40, 10_000
 				kept := budget.New(total)
-				s := newSite(t, streamhttp.HandlerOptions{Kept: kept, ReplayBytes: 512 << 10})
+				s := newSite(t, streamhttp.HandlerOptions{ResumeBudget: kept, ReplayBytes: 512 << 10})
 				var users []*user
 				var first []string
 				for range sessions {

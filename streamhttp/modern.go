@@ -75,11 +75,11 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMethod]
 	switch {
 	case len(version) > 0 && q.meta.Version != nil && !isOnly(version, q.meta.Version):
-		no = mismatchOf(wire.HeaderVersion, version, era.KeyVersion)
+		no = headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
 		no = era.UnsupportedVersion(h.opts.Eras, q.meta.Revision())
-	case len(method) > 0 && (len(method) > 1 || trim(method[0]) != m.Method()):
-		no = mismatchOf(wire.HeaderMethod, method, "the method")
+	case len(method) > 0 && (len(method) > 1 || trimSpace(method[0]) != m.Method()):
+		no = headerMismatchOf(wire.HeaderMethod, method, "the method")
 	}
 	if no != nil {
 		writeRefusal(w, r, jsonrpc.ID{}, no)
@@ -94,9 +94,9 @@ func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jso
 func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
 	switch {
 	case namesModern(r.Header) && m.Method() == "initialize": // ED2
-		return mismatch("the " + wire.HeaderVersion + " header names a revision that has no initialize")
+		return headerMismatch("the " + wire.HeaderVersion + " header names a revision that has no initialize")
 	case namesModern(r.Header) && q.meta.Version != nil: // MI8
-		return mismatch("the " + wire.HeaderVersion + " header is not what " + era.KeyVersion + " is")
+		return headerMismatch("the " + wire.HeaderVersion + " header is not what " + era.KeyVersion + " is")
 	case namesModern(r.Header): // ED3
 		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
 	case h.opts.Eras == era.OnlyModern: // ED5
@@ -120,11 +120,11 @@ func requestedVersion(r *http.Request, m jsonrpc.Message, q *requestFacts) strin
 // refuseQuery says what is wrong with a modern request, in the order of MI10;
 // nil: nothing that can be told without its server.
 func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
-	if q.twice != "" {
-		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.twice + " stands twice"}
+	if q.duplicateKey != "" {
+		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.duplicateKey + " stands twice"}
 	}
 	if version := r.Header[wire.HeaderVersion]; q.meta.Version[0] == '"' && !isOnly(version, q.meta.Version) {
-		return mismatchOf(wire.HeaderVersion, version, era.KeyVersion) // MI8
+		return headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion) // MI8
 	}
 	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
 		return no
@@ -174,7 +174,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 // be the same for each of them.
 func (h *Handler) logUnserved(err error) {
 	level := hclog.Debug
-	if h.refused.Due() {
+	if h.refusalWarnings.Due() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request not served", "error", err)

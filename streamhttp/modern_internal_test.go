@@ -121,7 +121,7 @@ func FuzzServerModernPOST(f *testing.F) {
 		if err := json.Unmarshal([]byte(body), &said); err != nil {
 			t.Fatalf("served, but no JSON: %v", err)
 		}
-		if said.Params.Meta["io.modelcontextprotocol/protocolVersion"] != trim(version) || trim(version) != "2026-07-28" || said.Method != trim(method) {
+		if said.Params.Meta["io.modelcontextprotocol/protocolVersion"] != trimSpace(version) || trimSpace(version) != "2026-07-28" || said.Method != trimSpace(method) {
 			t.Errorf("served: %s with version %q, method %q", body, version, method)
 		}
 	})

@@ -234,7 +234,7 @@ func TestServerModernSlow(t *testing.T) {
 		u.ask26("1", "ping", "").is(http.StatusNotFound)
 	})
 	bubble(t, "the status comes with the answer until then", func(t *testing.T) {
-		s, u := newModern(t, streamhttp.HandlerOptions{CommitModern: time.Minute})
+		s, u := newModern(t, streamhttp.HandlerOptions{ModernCommitAfter: time.Minute})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
 		p := s.server()
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -291,7 +291,7 @@ func TestServerModernSlow(t *testing.T) {
 	// client must not get.
 	bubble(t, "while a message is dropped", func(t *testing.T) {
 		log := hclog.New(&hclog.LoggerOptions{Level: hclog.Debug, Output: slowLog{2 * time.Second}})
-		s, u := newModern(t, streamhttp.HandlerOptions{CommitModern: time.Second, KeepAlive: -1, Logger: log})
+		s, u := newModern(t, streamhttp.HandlerOptions{ModernCommitAfter: time.Second, KeepAlive: -1, Logger: log})
 		r := u.ask26("1", "tools/call", `"name":"t"`)
 		p := s.server()
 		p.gets()

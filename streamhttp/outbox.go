@@ -15,11 +15,11 @@ import (
 
 // outbox is what a POST still has to pass to the server. The zero outbox is empty.
 type outbox struct {
-	s        *session
-	messages []jsonrpc.Message
-	pending  *pendingMessage  // the first of them, in the queue of the session; nil: it is not
-	begun    bool             // the server has got a message
-	share    *httpserve.Share // goes with the last of them
+	s         *session
+	messages  []jsonrpc.Message
+	pending   *pendingMessage  // the first of them, in the queue of the session; nil: it is not
+	passedAny bool             // the server has got a message
+	share     *httpserve.Share // goes with the last of them
 }
 
 // pass passes on what the server takes at once, and returns what is closed when it
@@ -28,7 +28,7 @@ type outbox struct {
 func (o *outbox) pass() <-chan struct{} {
 	for len(o.messages) > 0 {
 		if o.pending == nil {
-			if o.begun && o.s.isInitializing() {
+			if o.passedAny && o.s.isInitializing() {
 				return nil
 			}
 			var share *budget.Share
@@ -59,9 +59,9 @@ func (o *outbox) takeBack() []jsonrpc.Message {
 	return o.messages
 }
 
-// passRestWait is how long the rest of a batch waits for the server to take it when
+// passRestTimeout is how long the rest of a batch waits for the server to take it when
 // there is nobody left to answer.
-const passRestWait = time.Minute
+const passRestTimeout = time.Minute
 
 // passRest passes on the notifications and responses that are left of a batch which
 // the server has begun to take: the end of its reply, or of the connection, is
@@ -69,12 +69,12 @@ const passRestWait = time.Minute
 // server has not got.
 func (o *outbox) passRest() []jsonrpc.Message {
 	left := o.takeBack()
-	if !o.begun || len(left) == 0 || o.s.stateless {
+	if !o.passedAny || len(left) == 0 || o.s.stateless {
 		return left
 	}
 	requests := onlyRequests(left)
 	o.messages = slices.DeleteFunc(slices.Clone(left), func(m jsonrpc.Message) bool { return m.Kind() == jsonrpc.Request })
-	enough := time.NewTimer(passRestWait)
+	enough := time.NewTimer(passRestTimeout)
 	defer enough.Stop()
 	for over := false; !over; {
 		taken := o.pass()
@@ -94,7 +94,7 @@ func (o *outbox) passRest() []jsonrpc.Message {
 
 // delivered says that the server has got the first message.
 func (o *outbox) delivered() {
-	o.begun, o.pending = true, nil
+	o.passedAny, o.pending = true, nil
 	o.s.passed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	o.messages = o.messages[1:]
@@ -117,7 +117,7 @@ func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, me
 			s.undelivered(messages[i:])
 			return true
 		}
-		refuse(w, r, "LI21", http.StatusNotFound, sessionGone)
+		refuse(w, r, "LI21", http.StatusNotFound, sessionGoneText)
 		return false
 	}
 	return true

@@ -116,9 +116,9 @@ func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session
 	}
 }
 
-const sameIDTwice = "a request with this id is already in progress"
+const duplicateIDText = "a request with this id is already in progress"
 
-const sessionGone = "the session has ended; begin anew with an initialize request"
+const sessionGoneText = "the session has ended; begin anew with an initialize request"
 
 // serveInitialize opens a session (LI20, LI22).
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
@@ -131,7 +131,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	var asked string
 	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
 	s := newSession(&h.opts, principal(r), asked, time.Now())
-	s.kept.budget = h.opts.Kept.Share(h.opts.Guard.Party(r))
+	s.kept.budget = h.opts.ResumeBudget.Share(h.opts.Guard.Party(r))
 	one := []jsonrpc.Message{m}
 	st, rd, _, _ := s.open(one) // nothing stands against the first request
 	s.beginExchange()
@@ -140,7 +140,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 		return
 	}
 	observe.Belongs(w, &s.origin)
-	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), opens: true, share: share}
+	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), isInitialize: true, share: share}
 	defer func() {
 		if !s.isEstablished() {
 			s.end("initialize failed")
@@ -151,15 +151,15 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 
 // post is the exchange of one POST that has requests in it.
 type post struct {
-	w     http.ResponseWriter
-	r     *http.Request
-	s     *session
-	st    *stream
-	rd    *reader
-	first jsonrpc.ID       // of the requests
-	batch []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
-	opens bool             // the request is initialize
-	share *httpserve.Share // what the messages take until the server has them
+	w            http.ResponseWriter
+	r            *http.Request
+	s            *session
+	st           *stream
+	rd           *reader
+	first        jsonrpc.ID       // of the requests
+	batch        []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
+	isInitialize bool             // the request is initialize
+	share        *httpserve.Share // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
@@ -175,10 +175,10 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 		httpserve.Busy(w, r, p.first, err.Error(), err)
 		return
 	case err != nil:
-		refuseID(w, r, "LI21", http.StatusNotFound, p.first, sessionGone)
+		refuseID(w, r, "LI21", http.StatusNotFound, p.first, sessionGoneText)
 		return
 	case p.st == nil:
-		refuseID(w, r, "J3", http.StatusBadRequest, used, sameIDTwice)
+		refuseID(w, r, "J3", http.StatusBadRequest, used, duplicateIDText)
 		return
 	}
 	s.prepend(p.st, failed)
@@ -192,7 +192,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
 	answer := h.answerer(p)
 	defer p.rd.setAnswer(nil)
-	p.s.scheduleCommit(p.st, p.opens)
+	p.s.scheduleCommit(p.st, p.isInitialize)
 	todo := outbox{s: p.s, messages: messages, share: p.share}
 	defer todo.takeBack()
 	taken := todo.pass()
@@ -221,15 +221,15 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 		taken = todo.pass()
 		whole, stream := p.s.reply(p.st)
 		if len(todo.messages) > 0 && p.s.takesNoMore() {
-			if len(todo.takeBack()) == len(messages) && !p.opens && !p.s.stateless {
+			if len(todo.takeBack()) == len(messages) && !p.isInitialize && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
-				refuseID(p.w, p.r, "LI21", http.StatusNotFound, p.first, sessionGone)
+				refuseID(p.w, p.r, "LI21", http.StatusNotFound, p.first, sessionGoneText)
 				return
 			}
 			todo.messages = nil // the end of the session has answered every request
 		}
-		if p.opens && (stream || p.s.isEstablished()) {
+		if p.isInitialize && (stream || p.s.isEstablished()) {
 			p.w.Header()[wire.HeaderSession] = []string{p.s.id}
 		}
 		switch {
@@ -242,7 +242,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 			p.s.undelivered(todo.passRest())
 			return
 		case whole != nil && late == nil: // no call is left that commitTimer would find
-			late = time.After(time.Until(p.st.due))
+			late = time.After(time.Until(p.st.commitAt))
 		}
 	}
 }
@@ -251,12 +251,12 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 // messages, if the client takes it at once (reader.setAnswer); nil: that cannot be told.
 func (h *Handler) answerer(p *post) func() bool {
 	quick := httpserve.InlineReplyOf(p.r)
-	if quick == nil || p.opens || p.batch != nil || p.s.stateless { // a place is free when the client has its answer
+	if quick == nil || p.isInitialize || p.batch != nil || p.s.stateless { // a place is free when the client has its answer
 		return nil
 	}
 	return func() bool {
 		whole, stream := p.s.reply(p.st)
-		if stream || len(whole) != 1 || len(whole[0].line) > smallReply || p.r.Context().Err() != nil {
+		if stream || len(whole) != 1 || len(whole[0].line) > maxSmallReply || p.r.Context().Err() != nil {
 			return false
 		}
 		return quick.Write(func() {
@@ -290,14 +290,14 @@ func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonr
 	h.writeBody(w, append(body, ']'))
 }
 
-// smallReply is how much net/http keeps until the handler returns.
-const smallReply = 2048
+// maxSmallReply is how much net/http keeps until the handler returns.
+const maxSmallReply = 2048
 
 func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
-	if len(body) > smallReply { // net/http counts what is shorter itself
+	if len(body) > maxSmallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if len(body) <= smallReply { // it is written after all is done here, or at once by answerer
+	if len(body) <= maxSmallReply { // it is written after all is done here, or at once by answerer
 		_, _ = w.Write(body)
 		return
 	}

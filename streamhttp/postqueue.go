@@ -55,14 +55,14 @@ func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessag
 	q.mu.Lock()
 	q.waiting = append(q.waiting, p)
 	q.mu.Unlock()
-	if !q.turn.TryLock() || !q.handOn() {
+	if !q.turn.TryLock() || !q.deliverInline() {
 		q.wakeReceiver()
 	}
 	return p
 }
 
-// put is offer for a message that no POST waits for. The caller may hold locks.
-func (q *postQueue) put(m jsonrpc.Message) {
+// add is offer for a message that no POST waits for. The caller may hold locks.
+func (q *postQueue) add(m jsonrpc.Message) {
 	q.mu.Lock()
 	if q.err == nil {
 		q.waiting = append(q.waiting, &pendingMessage{m: m, abandoned: true})
@@ -82,9 +82,9 @@ func (q *postQueue) wakeReceiver() {
 // own to do, and others may bring more and more.
 const maxInline = 32
 
-// handOn gives sink what waits, in the receiver's place. It reports whether nothing is left
+// deliverInline gives sink what waits, in the receiver's place. It reports whether nothing is left
 // for the receiver to do. The caller has locked turn, which is unlocked.
-func (q *postQueue) handOn() (done bool) {
+func (q *postQueue) deliverInline() (done bool) {
 	defer q.turn.Unlock()
 	for range maxInline {
 		p, sink := q.firstIfIdle()
@@ -94,7 +94,7 @@ func (q *postQueue) handOn() (done bool) {
 		if !sink.TrySend(p.m) {
 			return false // the receiver offers it again
 		}
-		if more := q.took(p); !more {
+		if more := q.noteTaken(p); !more {
 			return true
 		}
 	}
@@ -183,7 +183,7 @@ func (q *postQueue) sendFirst(ctx context.Context, sink bridge.Sink) (idle bool,
 	case p == nil:
 		return true, nil
 	case sink.TrySend(p.m):
-		q.took(p)
+		q.noteTaken(p)
 		return false, nil
 	}
 	return false, q.sendWaiting(ctx, sink, p)
@@ -222,7 +222,7 @@ func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendin
 	q.mu.Unlock()
 	err := sink.Send(ctx, p.m)
 	if err == nil {
-		q.took(p)
+		q.noteTaken(p)
 		return nil
 	}
 	q.mu.Lock()
@@ -235,8 +235,8 @@ func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendin
 	return err
 }
 
-// took notes that the sink has taken p, the first message. It reports whether there is another.
-func (q *postQueue) took(p *pendingMessage) (more bool) {
+// noteTaken notes that the sink has taken p, the first message. It reports whether there is another.
+func (q *postQueue) noteTaken(p *pendingMessage) (more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.cancel = nil

@@ -173,12 +173,12 @@ func TestCommitTimes(t *testing.T) {
 			t.Error("a reply is a stream that was answered before, or whose time has not begun, or that initialize is")
 		}
 		<-openingReader.wake
-		if d := time.Since(begin); d != initializeCommit || !streams(opening) {
+		if d := time.Since(begin); d != initializeCommitAfter || !streams(opening) {
 			t.Errorf("initialize was woken after %v, is a stream: %v", d, streams(opening))
 		}
 		third, thirdReader := call(5, false) // the timer has stood still
 		<-thirdReader.wake
-		if d := time.Since(begin); d != initializeCommit+after || !streams(third) {
+		if d := time.Since(begin); d != initializeCommitAfter+after || !streams(third) {
 			t.Errorf("the third was woken after %v, is a stream: %v", d, streams(third))
 		}
 		s.end("the test is over")

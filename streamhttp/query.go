@@ -15,12 +15,12 @@ import (
 // requestFacts is what a request says of itself in its params: what its headers have
 // to repeat.
 type requestFacts struct {
-	meta  era.Meta
-	name  []byte // what it asks for, raw; nil: nothing is named
-	args  []byte // the arguments of a tool's call, raw; nil: none
-	state []byte // requestState, raw; nil: none. Bound to who may come back with it (A6)
-	input []byte // inputResponses, raw; nil: none
-	twice string // a key of these that stands twice: two readers could differ about it
+	meta           era.Meta
+	name           []byte // what it asks for, raw; nil: nothing is named
+	arguments      []byte // the arguments of a tool's call, raw; nil: none
+	requestState   []byte // requestState, raw; nil: none. Bound to who may come back with it (A6)
+	inputResponses []byte // inputResponses, raw; nil: none
+	duplicateKey   string // a key of these that stands twice: two readers could differ about it
 }
 
 // readQuery walks over the params once, and once over their _meta.
@@ -33,11 +33,11 @@ func readQuery(m jsonrpc.Message) (q requestFacts) {
 		case name:
 			q.note(&q.name, member)
 		case "arguments":
-			q.note(&q.args, member)
+			q.note(&q.arguments, member)
 		case "requestState":
-			q.note(&q.state, member)
+			q.note(&q.requestState, member)
 		case "inputResponses":
-			q.note(&q.input, member)
+			q.note(&q.inputResponses, member)
 		}
 	}
 	return q
@@ -60,7 +60,7 @@ func (q *requestFacts) readMeta(meta []byte) {
 
 func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
 	if *field != nil {
-		q.twice = member.Key
+		q.duplicateKey = member.Key
 	}
 	*field = member.Value
 }
@@ -73,16 +73,16 @@ func (q *requestFacts) isModern() bool {
 // namesModern reports whether a version header names a modern revision.
 func namesModern(header http.Header) bool {
 	for _, v := range header[wire.HeaderVersion] {
-		if era.IsModern(trim(v)) {
+		if era.IsModern(trimSpace(v)) {
 			return true
 		}
 	}
 	return false
 }
 
-// trim takes away what RFC 9110 (5.5) does not count to the value of a header.
+// trimSpace takes away what RFC 9110 (5.5) does not count to the value of a header.
 // Over HTTP/1 net/http has done so.
-func trim(value string) string {
+func trimSpace(value string) string {
 	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {
 		return value // mostly so
 	}
@@ -91,7 +91,7 @@ func trim(value string) string {
 
 // isOnly reports whether a header was sent once, with what a raw JSON string means.
 func isOnly(values []string, raw []byte) bool {
-	return len(values) == 1 && textIs(raw, trim(values[0]))
+	return len(values) == 1 && textIs(raw, trimSpace(values[0]))
 }
 
 // textIs reports whether a raw JSON string means text.
@@ -106,27 +106,27 @@ func textIs(raw []byte, text string) bool {
 	return got == text
 }
 
-func mismatch(text string) *era.Refusal {
+func headerMismatch(text string) *era.Refusal {
 	return &era.Refusal{Code: era.CodeHeaderMismatch, Text: "header mismatch: " + text}
 }
 
-// mismatchOf says in which way a header with these values does not repeat what
+// headerMismatchOf says in which way a header with these values does not repeat what
 // stands in the body.
-func mismatchOf(name string, values []string, what string) *era.Refusal {
+func headerMismatchOf(name string, values []string, what string) *era.Refusal {
 	switch len(values) {
 	case 0:
-		return mismatch("the " + name + " header is missing")
+		return headerMismatch("the " + name + " header is missing")
 	case 1:
-		return mismatch("the " + name + " header is not what " + what + " is")
+		return headerMismatch("the " + name + " header is not what " + what + " is")
 	}
-	return mismatch("there is more than one " + name + " header")
+	return headerMismatch("there is more than one " + name + " header")
 }
 
 // refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
 func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFacts) *era.Refusal {
 	values := header[wire.HeaderMethod]
-	if len(values) != 1 || trim(values[0]) != method {
-		return mismatchOf(wire.HeaderMethod, values, "the method")
+	if len(values) != 1 || trimSpace(values[0]) != method {
+		return headerMismatchOf(wire.HeaderMethod, values, "the method")
 	}
 	key := wire.NameKey(method)
 	if key == "" {
@@ -138,16 +138,16 @@ func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFac
 	case len(values) == 0 && !named:
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
-		return mismatchOf(wire.HeaderName, values, "params."+key)
-	case h.opts.RawNames && textIs(q.name, trim(values[0])):
+		return headerMismatchOf(wire.HeaderName, values, "params."+key)
+	case h.opts.RawNames && textIs(q.name, trimSpace(values[0])):
 		return nil
 	}
 	got, err := toolheader.Decode(values[0])
 	switch {
 	case err != nil:
-		return mismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
+		return headerMismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
 	case !textIs(q.name, got):
-		return mismatchOf(wire.HeaderName, values, "params."+key)
+		return headerMismatchOf(wire.HeaderName, values, "params."+key)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrp
 	if err != nil || len(params) == 0 {
 		return nil // whoever lists such a tool to clients says what is wrong with it
 	}
-	if err := toolheader.Check(params, q.args, header); err != nil {
+	if err := toolheader.Check(params, q.arguments, header); err != nil {
 		return &era.Refusal{Code: era.CodeHeaderMismatch, Text: err.Error()}
 	}
 	return nil

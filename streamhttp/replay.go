@@ -23,7 +23,7 @@ func (rp *replay) keep(st *stream, n int, now time.Time) {
 	for i := range st.pending[:n] {
 		e := &st.pending[i]
 		e.at = now
-		st.bytes -= len(e.line)
+		st.pendingBytes -= len(e.line)
 		rp.bytes += len(e.line)
 		rp.order = append(rp.order, st)
 	}
@@ -46,7 +46,7 @@ func (rp *replay) rewind(st *stream, seq uint64) bool {
 	}
 	st.pending = append(append(make([]event, 0, len(again)+len(st.pending)), again...), st.pending...)
 	for _, e := range again {
-		st.bytes += len(e.line)
+		st.pendingBytes += len(e.line)
 	}
 	rp.drop(st, len(again))
 	return true
@@ -123,33 +123,33 @@ func (k *retention) remove(st *stream) {
 // written moves the first n pending events of st to what is kept.
 func (k *retention) written(st *stream, n int) {
 	k.keep(st, n, time.Now())
-	k.makeFit()
+	k.evictToFit()
 }
 
 // park counts what waits on a stream without a reader. false: there is no room for it.
 func (k *retention) park(st *stream) bool {
 	st.parked = true
-	return k.parkMore(st.bytes, len(st.pending))
+	return k.parkMore(st.pendingBytes, len(st.pending))
 }
 
 // parkMore counts what has come to a stream that is parked. false: there is no room for it.
 func (k *retention) parkMore(bytes, events int) bool {
 	k.parked.bytes += bytes
 	k.parked.events += events
-	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.makeFit()
+	return k.parked.bytes <= k.maxBytes && k.parked.events <= k.maxCount && k.evictToFit()
 }
 
 func (k *retention) unpark(st *stream) {
 	if st.parked {
 		st.parked = false
-		k.parked.bytes -= st.bytes
+		k.parked.bytes -= st.pendingBytes
 		k.parked.events -= len(st.pending)
 	}
 }
 
-// makeFit counts what is kept in the budget. Where there is no room for it, what was written
+// evictToFit counts what is kept in the budget. Where there is no room for it, what was written
 // before goes first; false: there is none even so.
-func (k *retention) makeFit() bool {
+func (k *retention) evictToFit() bool {
 	for !k.budget.Hold(k.replay.bytes + k.parked.bytes) {
 		if len(k.order) == 0 {
 			return false

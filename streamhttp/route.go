@@ -30,9 +30,9 @@ func (r *router) target(m jsonrpc.Message) *stream {
 			return nil
 		}
 		if !m.Related().IsZero() {
-			return r.exact(m)
+			return r.exactStream(m)
 		}
-		if c := r.calls.about(m); c != nil {
+		if c := r.calls.callNamedBy(m); c != nil {
 			return c.stream
 		}
 		if c := r.likelyToRead(0); c != nil {
@@ -50,7 +50,7 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 			return c.stream
 		}
 		if r.calls.isTask(m.ProgressToken()) {
-			return r.exact(m)
+			return r.exactStream(m)
 		}
 		return nil
 	case "notifications/cancelled":
@@ -66,9 +66,9 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		return nil
 	}
 	if !m.Related().IsZero() {
-		return r.exact(m)
+		return r.exactStream(m)
 	}
-	if c := r.calls.about(m); c != nil {
+	if c := r.calls.callNamedBy(m); c != nil {
 		return c.stream
 	}
 	st := r.standalone.newest()
@@ -86,10 +86,10 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 	return st
 }
 
-// exact returns the stream for a message whose relation the server's transport
+// exactStream returns the stream for a message whose relation the server's transport
 // tells (B.4): that of the call in whose course it came, a standalone one for
 // what came in the course of none, or of one that is over.
-func (r *router) exact(m jsonrpc.Message) *stream {
+func (r *router) exactStream(m jsonrpc.Message) *stream {
 	if c := r.calls.byID[m.Related()]; c != nil && c.canCarry() {
 		return c.stream
 	}
@@ -110,7 +110,7 @@ func (r *router) likelyToRead(since uint64) *call {
 // server's: that of the request, or if it has ended, a standalone one.
 func (r *router) streamForCancel(id jsonrpc.ID) *stream {
 	st := r.sent[id]
-	if st != nil && (st.closed || st.unresumable || (st.get && st.reader == nil)) {
+	if st != nil && (st.closed || st.unresumable || (st.isStandalone && st.reader == nil)) {
 		return r.standalone.newest()
 	}
 	return st

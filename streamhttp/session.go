@@ -42,15 +42,15 @@ type session struct {
 	onEnd  func()
 	origin observe.SessionOrigin
 
-	mu       sync.Mutex // guards all that follows
-	ended    bool
-	why      string    // of ended
-	router             // which stream a message of the server travels on
-	deferred deferred  // messages of the server without a stream
-	kept     retention // for a client that comes back
-	commits  commitTimer
-	activity activity
-	keys     uint64 // streams made
+	mu            sync.Mutex // guards all that follows
+	ended         bool
+	endReason     string    // of ended
+	router                  // which stream a message of the server travels on
+	deferred      deferred  // messages of the server without a stream
+	kept          retention // for a client that comes back
+	commits       commitTimer
+	activity      activity
+	lastStreamKey uint64 // streams made
 }
 
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
@@ -63,7 +63,7 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 		kept:  retention{replay: replay{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxAge: opts.ReplayAge}},
 	}
 	s.handshake.version = version
-	s.activity.quiet = now
+	s.activity.idleSince = now
 	s.deferred.expiry.Do = s.expireDeferred
 	s.commits.timer.Do = s.commitDue
 	return s
@@ -126,7 +126,7 @@ func (s *session) end(why string) {
 		s.mu.Unlock()
 		return
 	}
-	s.ended, s.why = true, why
+	s.ended, s.endReason = true, why
 	for _, c := range s.calls.byID {
 		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
 		s.settle(c)
@@ -161,7 +161,7 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	}
 	st := s.newStream(false)
 	st.reader = newReader()
-	st.owed = len(requests)
+	st.owedResponses = len(requests)
 	for _, m := range requests {
 		s.calls.add(m, st)
 	}
@@ -175,7 +175,7 @@ func (s *session) isEstablished() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls.byID {
-		if c.opens() && c.stream.committed {
+		if c.isInitialize() && c.stream.committed {
 			return true
 		}
 	}
@@ -228,7 +228,7 @@ func (s *session) cancel(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, c, ok := jsonrpc.Find(s.calls.byID, id)
-	if !ok || c.opens() {
+	if !ok || c.isInitialize() {
 		return
 	}
 	st := c.stream
@@ -238,7 +238,7 @@ func (s *session) cancel(id jsonrpc.ID) {
 		return
 	}
 	s.settle(c)
-	if st.owed == 0 {
+	if st.owedResponses == 0 {
 		s.abandon(st)
 	}
 }
@@ -294,7 +294,7 @@ const abandonedAfter = time.Hour
 // activity is how a session is in use by its client. The session's lock guards it.
 type activity struct {
 	exchanges int       // HTTP exchanges being served
-	quiet     time.Time // when the last of them ended
+	idleSince time.Time // when the last of them ended
 }
 
 // beginExchange and endExchange bracket every HTTP exchange of the session.
@@ -307,7 +307,7 @@ func (s *session) beginExchange() {
 func (s *session) endExchange() {
 	s.mu.Lock()
 	s.activity.exchanges--
-	s.activity.quiet = time.Now()
+	s.activity.idleSince = time.Now()
 	s.mu.Unlock()
 }
 
@@ -316,7 +316,7 @@ func (s *session) endExchange() {
 func (s *session) inUse() (busy bool, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.stateless || len(s.calls.byID) > 0, s.activity.quiet
+	return s.stateless || len(s.calls.byID) > 0, s.activity.idleSince
 }
 
 // tidy drops what has become too old and reports whether the session has
@@ -328,6 +328,6 @@ func (s *session) tidy(now time.Time) (expired bool) {
 	if s.activity.exchanges > 0 || s.opts.SessionTimeout < 0 {
 		return false
 	}
-	idle := now.Sub(s.activity.quiet)
+	idle := now.Sub(s.activity.idleSince)
 	return idle >= s.opts.SessionTimeout && (len(s.calls.byID) == 0 || idle >= max(s.opts.SessionTimeout, abandonedAfter))
 }

@@ -71,7 +71,7 @@ func newWorld(t *testing.T, rnd *rand.Rand, small bool) *world {
 	w := &world{t: t, small: small, rnd: rnd, asked: make(map[string]bool), noted: make(map[int]int), refused: make(chan string, 10_000)}
 	w.s = newSession(&opts, "", version2025_11_25, time.Now())
 	w.s.onEnd = func() {}
-	w.s.handshake.answered, w.s.handshake.ready, w.s.calls.made = true, true, 1
+	w.s.handshake.answered, w.s.handshake.ready, w.s.calls.count = true, true, 1
 	go w.s.Receive(context.Background(), refusals(w.refused)) // as the server
 	return w
 }
@@ -124,7 +124,7 @@ func (w *world) step() {
 	case op < 12:
 		w.open()
 	case op < 15:
-		st, rd, err := w.s.listen()
+		st, rd, err := w.s.openStandalone()
 		bridgetest.Must(w.t, err)
 		w.did("listen %d", st.key)
 		w.lines = append(w.lines, &line{st: st, rd: rd, key: st.key, committed: true})
@@ -322,8 +322,8 @@ func (w *world) check() {
 		for _, e := range st.pending {
 			size += len(e.line)
 		}
-		if size != st.bytes {
-			w.t.Errorf("stream %d: %d bytes are pending, not %d", st.key, size, st.bytes)
+		if size != st.pendingBytes {
+			w.t.Errorf("stream %d: %d bytes are pending, not %d", st.key, size, st.pendingBytes)
 		}
 		for _, e := range st.sent {
 			kept += len(e.line)
@@ -332,9 +332,9 @@ func (w *world) check() {
 			w.t.Errorf("the void stream %d still has something", st.key)
 		}
 		if st.parked {
-			parked.bytes += st.bytes
+			parked.bytes += st.pendingBytes
 			parked.events += len(st.pending)
-			if st.reader != nil || st.get {
+			if st.reader != nil || st.isStandalone {
 				w.t.Errorf("stream %d should not be parked", st.key)
 			}
 		}
@@ -344,7 +344,7 @@ func (w *world) check() {
 	}
 	for _, c := range s.calls.byID {
 		look(c.stream)
-		if c.stream.owed == 0 || c.stream.closed {
+		if c.stream.owedResponses == 0 || c.stream.closed {
 			w.t.Errorf("the stream of call %v owes nothing", c.id)
 		}
 	}
@@ -361,7 +361,7 @@ func (w *world) check() {
 		w.t.Errorf("%d bytes are kept, not %d", kept, s.kept.bytes)
 	}
 	for _, st := range s.standalone.connected {
-		if st.reader == nil || !st.get || slices.Contains(s.standalone.idle, st) {
+		if st.reader == nil || !st.isStandalone || slices.Contains(s.standalone.idle, st) {
 			w.t.Errorf("stream %d is no connected standalone stream", st.key)
 		}
 	}
@@ -421,7 +421,7 @@ func (w *world) settle() {
 func TestServerUnansweredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, rand.New(rand.NewPCG(1, 1)), false)
-		st, rd, err := w.s.listen()
+		st, rd, err := w.s.openStandalone()
 		bridgetest.Must(t, err)
 		for i := range 3 * maxDeferred {
 			w.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"elicitation/create"}`, i))

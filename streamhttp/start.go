@@ -54,13 +54,13 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	stop, _ := admission.ReportUse(ctx, s.inUse)
 	defer stop()
 	s.origin.How = func(err error) (string, bool) { return s.endText(ctx, err) }
-	h.ended(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
+	h.sessionEnded(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// ended ends a session whose bridge.Handler has returned err.
+// sessionEnded ends a session whose bridge.Handler has returned err.
 //
 //go:noinline
-func (h *Handler) ended(ctx context.Context, s *session, err error) {
+func (h *Handler) sessionEnded(ctx context.Context, s *session, err error) {
 	if how, failed := s.endText(ctx, err); !s.origin.Observed() && failed {
 		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
 	} else if !s.origin.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
@@ -72,7 +72,7 @@ func (h *Handler) ended(ctx context.Context, s *session, err error) {
 // endText returns how the session has ended, whose bridge.Handler returns err.
 func (s *session) endText(ctx context.Context, err error) (text string, failed bool) {
 	s.mu.Lock()
-	text = s.why
+	text = s.endReason
 	s.mu.Unlock()
 	switch {
 	case err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):

@@ -51,7 +51,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 // serveStatelessBatch answers a POST of an array.
 func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserve.Share) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
-	if !ok || !batchAllowed(w, r, version) {
+	if !ok || !checkBatch(w, r, version) {
 		return
 	}
 	requests := onlyRequests(messages)
@@ -96,7 +96,7 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 		httpserve.Busy(p.w, p.r, p.first, err.Error(), err)
 		return
 	case p.st == nil:
-		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, sameIDTwice)
+		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, duplicateIDText)
 		return
 	}
 	s.beginExchange()
@@ -116,7 +116,7 @@ func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
 	s.stateless, s.handshake.initializing = true, true
 	s.handshake.answered, s.handshake.ready = true, true
-	s.calls.made = 1                        // whether the client sends it or the bridge does, initialize is nothing special here
+	s.calls.count = 1                       // whether the client sends it or the bridge does, initialize is nothing special here
 	s.kept.maxBytes, s.kept.maxCount = 0, 0 // nobody can ask for it
 	return s
 }

@@ -22,45 +22,45 @@ type event struct {
 //
 // The session's lock guards every field.
 type stream struct {
-	key         uint64 // the first half of its event ids; unique in the session
-	get         bool   // a standalone GET stream; otherwise born of a POST
-	owed        int    // responses still to come on a POST's stream
-	next        uint64 // sequence number of the next event; the first is 1
-	pending     []event
-	sent        []event // written before, kept for replay, oldest first
-	bytes       int     // of pending
-	reader      *reader // the exchange by which the client reads it; nil: nobody is connected
-	parked      bool    // nobody is connected, and pending waits for a resumption
-	detached    time.Time
-	due         time.Time     // when the reply to its POST becomes a stream, unless it is complete
-	isDue       bool          // that time has come
-	nextDue     *stream       // in the session's commitTimer
-	committed   bool          // a client was told its event ids
-	closed      bool          // nothing more will be appended
-	unresumable bool          // it cannot be resumed: cancelled, or events had to be dropped
-	room        chan struct{} // closed when pending shrinks; nil when nobody waits
+	key           uint64 // the first half of its event ids; unique in the session
+	isStandalone  bool   // a standalone GET stream; otherwise born of a POST
+	owedResponses int    // responses still to come on a POST's stream
+	nextSeq       uint64 // sequence number of the next event; the first is 1
+	pending       []event
+	sent          []event // written before, kept for replay, oldest first
+	pendingBytes  int     // of pending
+	reader        *reader // the exchange by which the client reads it; nil: nobody is connected
+	parked        bool    // nobody is connected, and pending waits for a resumption
+	detachedAt    time.Time
+	commitAt      time.Time     // when the reply to its POST becomes a stream, unless it is complete
+	commitIsDue   bool          // that time has come
+	nextDue       *stream       // in the session's commitTimer
+	committed     bool          // a client was told its event ids
+	closed        bool          // nothing more will be appended
+	unresumable   bool          // it cannot be resumed: cancelled, or events had to be dropped
+	room          chan struct{} // closed when pending shrinks; nil when nobody waits
 }
 
 // name returns what observers call the stream.
 func (st *stream) name() string { return strconv.FormatUint(st.key, 10) }
 
-// last returns the sequence number of the newest event; 0 before the first.
-func (st *stream) last() uint64 { return st.next - 1 }
+// lastSeq returns the sequence number of the newest event; 0 before the first.
+func (st *stream) lastSeq() uint64 { return st.nextSeq - 1 }
 
 // cursor returns the sequence number of the newest event written.
 func (st *stream) cursor() uint64 {
 	if len(st.pending) > 0 {
 		return st.pending[0].seq - 1
 	}
-	return st.last()
+	return st.lastSeq()
 }
 
 // push appends a message.
 func (st *stream) push(m jsonrpc.Message) {
 	line := m.Line()
-	st.pending = append(st.pending, event{seq: st.next, line: line, kind: m.Kind(), related: m.Related()})
-	st.bytes += len(line)
-	st.next++
+	st.pending = append(st.pending, event{seq: st.nextSeq, line: line, kind: m.Kind(), related: m.Related()})
+	st.pendingBytes += len(line)
+	st.nextSeq++
 	if st.reader != nil {
 		st.reader.wakeUnlessHeld()
 	}
@@ -93,7 +93,7 @@ func (st *stream) reply() (whole []event, stream bool) {
 		}
 	}
 	if !st.closed {
-		return nil, st.isDue
+		return nil, st.commitIsDue
 	}
 	return st.pending, len(st.pending) == 0
 }
@@ -104,7 +104,7 @@ func (st *stream) rewound(seq uint64) (again []event, ok bool) {
 	if st.unresumable || seq > st.cursor() {
 		return nil, false
 	}
-	if st.closed && seq == st.last() {
+	if st.closed && seq == st.lastSeq() {
 		return nil, false // its response has been delivered
 	}
 	i := len(st.sent)

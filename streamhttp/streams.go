@@ -12,12 +12,12 @@ import (
 
 // newStream makes a stream.
 func (s *session) newStream(get bool) *stream {
-	s.keys++
-	return &stream{key: s.keys, get: get, next: 1}
+	s.lastStreamKey++
+	return &stream{key: s.lastStreamKey, isStandalone: get, nextSeq: 1}
 }
 
-// listen makes a standalone stream and attaches a reader to it (LI19). It takes the lock.
-func (s *session) listen() (*stream, *reader, error) {
+// openStandalone makes a standalone stream and attaches a reader to it (LI19). It takes the lock.
+func (s *session) openStandalone() (*stream, *reader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -43,12 +43,12 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 	}
 	s.kept.unpark(st)
 	if !s.kept.rewind(st, seq) {
-		if st.reader == nil && !st.get {
+		if st.reader == nil && !st.isStandalone {
 			s.park(st)
 		}
 		return nil, nil, nil
 	}
-	s.kept.makeFit()
+	s.kept.evictToFit()
 	return st, s.attach(st), nil
 }
 
@@ -60,7 +60,7 @@ func (s *session) attach(st *stream) *reader {
 		close(st.reader.superseded)
 	}
 	st.reader = r
-	if st.get {
+	if st.isStandalone {
 		s.standalone.connect(st)
 		for _, m := range s.deferred.backlog.takeAll() {
 			st.push(m)
@@ -117,7 +117,7 @@ func (s *session) take(st *stream, r *reader, buf []event) (events []event, over
 	}
 	buf = append(buf, st.pending[:n]...)
 	s.kept.written(st, n)
-	if st.bytes < highWater {
+	if st.pendingBytes < highWater {
 		st.release()
 	}
 	return buf, n == 0 && st.closed
@@ -131,11 +131,11 @@ func (s *session) detach(st *stream, r *reader) {
 		return // another connection has it
 	}
 	st.reader = nil
-	st.detached = time.Now()
+	st.detachedAt = time.Now()
 	st.release()
 	switch {
 	case s.ended:
-	case st.get:
+	case st.isStandalone:
 		s.detachStandalone(st)
 	case !st.committed || st.unresumable:
 		s.abandon(st) // nobody knows an event id to resume it with (B.2)
@@ -150,8 +150,8 @@ func (s *session) detach(st *stream, r *reader) {
 func (s *session) detachStandalone(st *stream) {
 	s.standalone.remove(st)
 	back := st.pending
-	st.next -= uint64(len(back))
-	st.pending, st.bytes = nil, 0
+	st.nextSeq -= uint64(len(back))
+	st.pending, st.pendingBytes = nil, 0
 	s.reroute(back)
 	if forgotten := s.standalone.disconnect(st); forgotten != nil {
 		s.abandon(forgotten)
@@ -172,24 +172,24 @@ func (s *session) reroute(events []event) {
 
 // push appends a message to a stream.
 func (s *session) push(st *stream, m jsonrpc.Message) {
-	before := st.bytes
+	before := st.pendingBytes
 	st.push(m)
-	if st.parked && !s.kept.parkMore(st.bytes-before, 1) {
-		s.lose(st, bufferFull)
+	if st.parked && !s.kept.parkMore(st.pendingBytes-before, 1) {
+		s.dropStream(st, bufferFullText)
 	}
 }
 
 // park keeps a stream for a client that may come back.
 func (s *session) park(st *stream) {
 	if !s.kept.park(st) {
-		s.lose(st, bufferFull)
+		s.dropStream(st, bufferFullText)
 	}
 }
 
-const bufferFull = "nobody reads the stream and its buffer is full"
+const bufferFullText = "nobody reads the stream and its buffer is full"
 
-// lose gives up a stream whose events can be kept no longer.
-func (s *session) lose(st *stream, why string) {
+// dropStream gives up a stream whose events can be kept no longer.
+func (s *session) dropStream(st *stream, why string) {
 	s.opts.Logger.Warn("messages dropped: "+why, "session", s.tag(), "stream", st.key, "messages", len(st.pending))
 	s.abandon(st)
 }
@@ -201,27 +201,27 @@ func (s *session) abandon(st *stream) {
 	st.unresumable = true
 	s.kept.remove(st)
 	if st.reader != nil {
-		s.kept.makeFit()
+		s.kept.evictToFit()
 		return
 	}
 	s.kept.unpark(st)
 	left := st.pending
-	st.pending, st.bytes = nil, 0
-	s.kept.makeFit()
+	st.pending, st.pendingBytes = nil, 0
+	s.kept.evictToFit()
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
 // tidyStreams drops what has become too old.
 func (s *session) tidyStreams(now time.Time) {
 	s.kept.expire(now)
-	s.kept.makeFit()
+	s.kept.evictToFit()
 	for _, st := range s.kept.streams {
 		switch {
 		case st.reader != nil:
 		case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
 			s.kept.remove(st)
-		case len(st.pending) > 0 && now.Sub(st.detached) > s.kept.maxAge:
-			s.lose(st, "nobody came back for them in time")
+		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.kept.maxAge:
+			s.dropStream(st, "nobody came back for them in time")
 		}
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// maxFirst is how long a client's messages may be until one was valid: there
+// maxFirstMessage is how long a client's messages may be until one was valid: there
 // is no server yet, and nobody knows what the client is.
-const maxFirst = 1 << 20
+const maxFirstMessage = 1 << 20
 
 var (
 	errTooMuch = errors.New("too much is being received; try again later")
@@ -17,12 +17,12 @@ var (
 
 // awaitChunk gives the peer the time for one chunk.
 func (c *conn) awaitChunk() {
-	if c.pace > 0 {
-		c.reader.slow.After(c.pace)
+	if c.chunkTimeout > 0 {
+		c.reader.slow.After(c.chunkTimeout)
 	}
 }
 
-// tooSlow ends a conversation with a peer that holds memory and does not go on.
-func (c *conn) tooSlow() {
+// refuseSlow ends a conversation with a peer that holds memory and does not go on.
+func (c *conn) refuseSlow() {
 	c.refuse(websocket.StatusPolicyViolation, "a message that arrives too slowly")
 }

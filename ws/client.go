@@ -34,10 +34,10 @@ type ClientOptions struct {
 
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. An
-	// *httpdial.Fault that it returns is what clients are told. AuthorizeTime is how long a
+	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
 	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
-	Authorize     func(base http.RoundTripper) http.RoundTripper
-	AuthorizeTime time.Duration
+	Authorize        func(base http.RoundTripper) http.RoundTripper
+	AuthorizeTimeout time.Duration
 
 	// TLS says which servers are trusted, and has the client's certificates.
 	// It is not used with a Transport. nil means the system's authorities.
@@ -122,6 +122,6 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	return newRenewer(d.dial, d.close, renewOptions{
-		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, SignsIn: c.Options.AuthorizeTime != 0, Logger: d.opts.Logger,
+		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
 	}), nil
 }

@@ -224,7 +224,7 @@ func ask(t *testing.T, c bridge.Conn, session *session, request string) {
 func TestRenew(t *testing.T) {
 	for name, lose := range map[string]func(s *site, session *session){
 		"closed":    func(s *site, _ *session) { s.quit <- errors.New("x") },
-		"torn down": func(_ *site, session *session) { session.wire.cut() },
+		"torn down": func(_ *site, session *session) { session.wire.closeNow() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, HandlerOptions{})

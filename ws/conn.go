@@ -37,21 +37,21 @@ var (
 
 // endpoint says what a conn has at its other end, and what it may do.
 type endpoint struct {
-	peer       string // for texts: "the client", or the server's address
-	client     bool   // it is a client, which is told what is wrong with its messages
-	maxMessage int
-	maxDepth   int           // 0 or negative: no limit
-	maxBatch   int           // 0: no limit
-	ping       time.Duration // negative: never
-	idle       time.Duration // without a message in either direction; 0 or negative: for ever
-	noise      func(size int, reason string)
+	peer         string // for texts: "the client", or the server's address
+	client       bool   // it is a client, which is told what is wrong with its messages
+	maxMessage   int
+	maxDepth     int           // 0 or negative: no limit
+	maxBatch     int           // 0: no limit
+	pingInterval time.Duration // negative: never
+	idleTimeout  time.Duration // without a message in either direction; 0 or negative: for ever
+	noise        func(size int, reason string)
 
 	// Against a client that takes our memory.
-	budget   *budget.Budget // for what is received; nil: no limit
-	party    string         // who the peer counts as in budget
-	maxFirst int            // bytes in its messages until one was valid; 0: maxMessage
-	pace     time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
-	crowded  func()         // called when there is none left of budget
+	budget          *budget.Budget // for what is received; nil: no limit
+	party           string         // who the peer counts as in budget
+	maxFirstMessage int            // bytes in its messages until one was valid; 0: maxMessage
+	chunkTimeout    time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
+	budgetExhausted func()         // called when there is none left of budget
 
 	ended func() // called once, when nothing can be sent any more; may be nil
 }
@@ -78,7 +78,7 @@ type conn struct {
 	writing      sync.Mutex      // held while messages are put into the wire
 	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known
 	calls        calls           // of a client
-	idling       lazytimer.Timer // ends a conversation in which nothing is said
+	idleTimer    lazytimer.Timer // ends a conversation in which nothing is said
 
 	wg  sync.WaitGroup
 	end ending
@@ -86,9 +86,9 @@ type conn struct {
 
 // calls is what a conn knows of the requests that are open on it.
 type calls struct {
-	revision  clientstate.NegotiatedVersion
-	questions clientstate.ServerRequests // to the client
-	open      atomic.Int64               // about how many requests of the client have no answer; see maxInlineCalls
+	revision       clientstate.NegotiatedVersion
+	serverRequests clientstate.ServerRequests // to the client
+	openRequests   atomic.Int64               // about how many requests of the client have no answer; see maxInlineCalls
 }
 
 // ending is how a conn has ended.
@@ -111,15 +111,15 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	c.end.closing, c.end.close = context.WithCancel(context.Background())
 	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
 	c.reader.limit = e.maxMessage
-	if e.maxFirst > 0 {
-		c.reader.limit = min(e.maxFirst, e.maxMessage)
+	if e.maxFirstMessage > 0 {
+		c.reader.limit = min(e.maxFirstMessage, e.maxMessage)
 	}
-	c.reader.slow.Do = c.tooSlow
-	c.idling.Do = c.expire
-	c.touch()
+	c.reader.slow.Do = c.refuseSlow
+	c.idleTimer.Do = c.expire
+	c.resetIdle()
 	c.wg.Go(c.read)
 	c.wg.Go(c.write)
-	if e.ping > 0 {
+	if e.pingInterval > 0 {
 		c.wg.Go(c.watch)
 	}
 	return c
@@ -210,7 +210,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 func (c *conn) note(m jsonrpc.Message) {
 	if c.client {
 		c.calls.revision.Note(m)
-		c.calls.questions.Sent(m)
+		c.calls.serverRequests.Sent(m)
 	}
 }
 
@@ -219,7 +219,7 @@ func (c *conn) sent(m jsonrpc.Message) {
 	if c.client && m.Kind() == jsonrpc.Response {
 		c.calls.settled()
 	}
-	c.touch()
+	c.resetIdle()
 }
 
 // maxInlineCalls is how many requests of a client may be open for answers to be written
@@ -243,7 +243,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 
 // writeAtOnce is writeInline where few calls are open.
 func (c *conn) writeAtOnce(m jsonrpc.Message) bool {
-	return c.calls.open.Load() <= maxInlineCalls && c.writeInline(m)
+	return c.calls.openRequests.Load() <= maxInlineCalls && c.writeInline(m)
 }
 
 // close delivers what was sent, ends the conversation with code and reason,
@@ -253,7 +253,7 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.in.Abort(errClosed)
 	c.finish(errClosed, code, reason, true)
 	c.wg.Wait()
-	c.idling.Stop()
+	c.idleTimer.Stop()
 	c.in.drop()
 }
 
@@ -265,7 +265,7 @@ func (c *conn) finish(err error, code websocket.StatusCode, reason string, keep 
 		e.err, e.code, e.reason, e.kept = err, code, reason, keep
 		c.out.Close(err)
 		c.wire.shortenStall(closeWait)
-		c.idling.Clear()
+		c.idleTimer.Clear()
 		close(e.done)
 		c.in.End(err)
 		if c.ended != nil {
@@ -283,9 +283,9 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// brokenError says that the network has failed, or that we have cut it. It wraps
+// lostError says that the network has failed, or that we have cut it. It wraps
 // nothing of it: io.EOF would be an orderly end to others.
-func (c *conn) brokenError(err error) error {
+func (c *conn) lostError(err error) error {
 	if c.wire.stalled.Load() {
 		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)
 	}

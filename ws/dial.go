@@ -28,14 +28,14 @@ var clientReserved = []string{
 var clientHints = map[int]string{
 	http.StatusOK:               "there is no WebSocket server at this path; is the path of the URL right? It is often /ws",
 	http.StatusNotFound:         "is the path of the URL right? It is often /ws",
-	http.StatusBadRequest:       notHere,
-	http.StatusMethodNotAllowed: notHere,
-	http.StatusNotAcceptable:    notHere,
+	http.StatusBadRequest:       notHereHint,
+	http.StatusMethodNotAllowed: notHereHint,
+	http.StatusNotAcceptable:    notHereHint,
 	http.StatusUpgradeRequired:  "does a proxy on the way not pass WebSockets on?",
 	http.StatusNotImplemented:   "does a proxy on the way not pass WebSockets on?",
 }
 
-const notHere = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
+const notHereHint = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
 
 // dialer makes connections to one server.
 type dialer struct {
@@ -75,7 +75,7 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Receive when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, httpdial.WithWait(3*d.opts.ConnectTimeout, d.opts.AuthorizeTime))
+	ctx, cancel := context.WithTimeout(ctx, httpdial.WithWait(3*d.opts.ConnectTimeout, d.opts.AuthorizeTimeout))
 	defer cancel()
 	hand := &handshake{dialer: d}
 	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{
@@ -92,10 +92,10 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	hand.body.agreed.Store(true)
 	c := newConn(socket, hand.wire, endpoint{
-		peer:       d.peer.String(),
-		maxMessage: d.opts.MaxMessageSize,
-		maxDepth:   d.opts.MaxDepth,
-		ping:       d.opts.PingInterval,
+		peer:         d.peer.String(),
+		maxMessage:   d.opts.MaxMessageSize,
+		maxDepth:     d.opts.MaxDepth,
+		pingInterval: d.opts.PingInterval,
 		noise: func(size int, reason string) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},

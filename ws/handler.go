@@ -85,9 +85,9 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control *admission.Control
-	refused access.Warnings
-	crowded access.Warnings
+	control         *admission.Control
+	refusalWarnings access.Warnings
+	budgetWarnings  access.Warnings
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to server. Close
@@ -147,16 +147,16 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refused.Due() {
+	if h.refusalWarnings.Due() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
-// logCrowded says that a client was closed because of the Budget.
-func (h *Handler) logCrowded() {
+// logBudgetExhausted says that a client was closed because of the Budget.
+func (h *Handler) logBudgetExhausted() {
 	level := hclog.Debug
-	if h.crowded.Due() {
+	if h.budgetWarnings.Due() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
@@ -192,11 +192,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
 	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.endText}
-	defer s.endWith(access.TokenContext(r))()
+	defer s.endWithToken(access.TokenContext(r))()
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
 	if how, failed := s.endText(err); !seen.Observed() && failed {
 		level := hclog.Warn
-		if errors.Is(err, bridge.ErrBusy) && !h.refused.Due() { // clients try again
+		if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() { // clients try again
 			level = hclog.Debug
 		}
 		h.opts.Logger.Log(level, "session ended", "error", err)

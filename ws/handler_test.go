@@ -456,7 +456,7 @@ func TestManyOpenCalls(t *testing.T) {
 		c.write(frame(fin|opText, []byte(cancel)))
 		wantText(t, recv(t, session), cancel)
 	}
-	if open := session.calls.open.Load(); open != n-2 {
+	if open := session.calls.openRequests.Load(); open != n-2 {
 		t.Errorf("%d requests are open, want %d", open, n-2)
 	}
 	session.writing.Lock() // nobody writes, and not yet
@@ -482,7 +482,7 @@ func TestManyOpenCalls(t *testing.T) {
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"invalid","method":5}`)))
 	c.text() // the refusal; it is settled before the next message is read
 	ask(n)
-	if open := session.calls.open.Load(); open != 1 {
+	if open := session.calls.openRequests.Load(); open != 1 {
 		t.Errorf("%d requests are open, want one", open)
 	}
 }

@@ -17,13 +17,13 @@ type inbound struct {
 	mu        sync.Mutex
 	delivered int // messages
 	taken     int // of those, by a Sink
-	held      []holding
+	held      []heldMessage
 }
 
-// holding is the share of a budget that the n-th message holds.
-type holding struct {
-	n     int
-	share *budget.Share
+// heldMessage is the share of a budget that the n-th message holds.
+type heldMessage struct {
+	number int
+	share  *budget.Share
 }
 
 // deliver hands m on. It waits while the queue is full: the WebSocket is then not read,
@@ -33,7 +33,7 @@ func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 	in.mu.Lock()
 	in.delivered++
 	if share != nil {
-		in.held = append(in.held, holding{in.delivered, share})
+		in.held = append(in.held, heldMessage{in.delivered, share})
 	}
 	in.mu.Unlock()
 	return in.Send(context.Background(), m) // which the end of the Inbox ends
@@ -44,7 +44,7 @@ func (in *inbound) took() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.taken++
-	for len(in.held) > 0 && in.held[0].n <= in.taken {
+	for len(in.held) > 0 && in.held[0].number <= in.taken {
 		in.held[0].share.Free()
 		in.held = in.held[1:]
 	}

@@ -39,10 +39,10 @@ func (c *conn) read() {
 			text, err = c.readAll(r)
 		}
 		if err != nil {
-			c.cannotRead(err)
+			c.readFailed(err)
 			return
 		}
-		if !c.take(text) {
+		if !c.takeMessage(text) {
 			return
 		}
 	}
@@ -59,7 +59,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	defer putChunk(first)
 	r := &c.reader.text
 	r.R, r.N = message, int64(c.reader.limit)+1
-	n, err := fill(r, first)
+	n, err := readFull(r, first)
 	if err == io.EOF && r.N == 0 {
 		return nil, errTooLong
 	}
@@ -73,12 +73,12 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		}
 	}()
 	for err == nil {
-		if !c.hold(chunkSize) {
+		if !c.holdBudget(chunkSize) {
 			return nil, errTooMuch
 		}
 		c.awaitChunk()
 		chunk := getChunk()
-		n, err = fill(r, chunk)
+		n, err = readFull(r, chunk)
 		all = append(all, chunk[:n])
 	}
 	if err == io.EOF && r.N == 0 {
@@ -88,7 +88,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 		return nil, err
 	}
 	beyond := (len(all) - 1) * chunkSize
-	if !c.hold(beyond + n) {
+	if !c.holdBudget(beyond + n) {
 		return nil, errTooMuch
 	}
 	text := bytes.Join(all, nil)
@@ -96,16 +96,16 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// hold takes n bytes for what is being read, if there are so many.
-func (c *conn) hold(n int) (held bool) {
+// holdBudget takes n bytes for what is being read, if there are so many.
+func (c *conn) holdBudget(n int) (held bool) {
 	if c.reader.share == nil && c.budget != nil {
 		c.reader.share = c.budget.Share(c.party)
 	}
 	return c.reader.share.Take(n)
 }
 
-// fill reads until p is full, which gives no error, or r ends: io.EOF.
-func fill(r io.Reader, p []byte) (n int, err error) {
+// readFull reads until p is full, which gives no error, or r ends: io.EOF.
+func readFull(r io.Reader, p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var more int
 		more, err = r.Read(p[n:])
@@ -117,9 +117,9 @@ func fill(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// take hands on what the peer has sent in one piece. false: the conversation
+// takeMessage hands on what the peer has sent in one piece. false: the conversation
 // is over.
-func (c *conn) take(text []byte) bool {
+func (c *conn) takeMessage(text []byte) bool {
 	messages, faults := jsonrpc.Decode(text, !c.client || c.calls.revision.Batches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
@@ -161,14 +161,14 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
 		return true
-	case !c.client && fault.IsAnswer(), c.client && c.calls.questions.MustBeAnswer(fault):
+	case !c.client && fault.IsAnswer(), c.client && c.calls.serverRequests.MustBeAnswer(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}
 	reply, due := fault.Reply()
 	switch {
 	case due && c.client:
-		c.calls.open.Add(1)
+		c.calls.openRequests.Add(1)
 		return c.Send(context.Background(), reply) == nil
 	case due && fault.IsRequest():
 		c.out.TrySend(reply.Bytes())
@@ -179,7 +179,7 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 // deliver hands a message on. It waits while those before are not taken: the
 // WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
-	c.touch()
+	c.resetIdle()
 	if c.expired.Load() {
 		share.Free()
 		return c.refuseLate(context.Background(), m) == nil
@@ -197,10 +197,10 @@ func (c *conn) refuseLate(ctx context.Context, m jsonrpc.Message) error {
 
 // count takes note of a client's message.
 func (c *calls) count(m jsonrpc.Message) {
-	c.questions.Received(m)
+	c.serverRequests.Received(m)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
-		c.open.Add(1)
+		c.openRequests.Add(1)
 	case m.Method() == "notifications/cancelled": // is not answered, mostly
 		c.settled()
 	}
@@ -209,8 +209,8 @@ func (c *calls) count(m jsonrpc.Message) {
 // settled says that a request of a client is open no more. Of what was not counted it
 // may be said, too.
 func (c *calls) settled() {
-	if c.open.Add(-1) < 0 {
-		c.open.Add(1)
+	if c.openRequests.Add(-1) < 0 {
+		c.openRequests.Add(1)
 	}
 }
 
@@ -219,9 +219,9 @@ func (c *conn) refuse(code websocket.StatusCode, what string) {
 	c.finish(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
-// tooLong says which limit a message was beyond. Which flag changes it is the
+// tooLongText says which limit a message was beyond. Which flag changes it is the
 // bridge's own user to know, not a server.
-func (c *conn) tooLong() string {
+func (c *conn) tooLongText() string {
 	switch {
 	case !c.client:
 		return fmt.Sprintf("a message longer than %d bytes", c.reader.limit)
@@ -231,20 +231,20 @@ func (c *conn) tooLong() string {
 	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.limit)
 }
 
-// cannotRead ends the conversation when nothing can be read any more.
-func (c *conn) cannotRead(err error) {
+// readFailed ends the conversation when nothing can be read any more.
+func (c *conn) readFailed(err error) {
 	var closed websocket.CloseError
 	switch {
 	case errors.As(err, &closed):
 		c.finish(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
 	case err == errTooLong:
-		c.refuse(websocket.StatusMessageTooBig, c.tooLong())
+		c.refuse(websocket.StatusMessageTooBig, c.tooLongText())
 	case err == errTooMuch:
-		c.crowded()
+		c.budgetExhausted()
 		c.finish(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
-		c.finish(c.brokenError(err), websocket.StatusProtocolError, "protocol error", false)
+		c.finish(c.lostError(err), websocket.StatusProtocolError, "protocol error", false)
 	}
 }
 

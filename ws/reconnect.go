@@ -10,8 +10,8 @@ import (
 const (
 	renewStableAfter = 10 * time.Second // a connection that has lived so long was no failure
 	renewInitialize  = time.Minute      // how long the answer to initialize may take
-	mostRetryAfter   = time.Minute      // of what the server says, how much is waited for
-	mostEarly        = 1000             // messages of a server that come before it has initialized
+	maxRetryAfter    = time.Minute      // of what the server says, how much is waited for
+	maxEarly         = 1000             // messages of a server that come before it has initialized
 )
 
 // reconnector makes the connections of a renewer.
@@ -69,7 +69,7 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	r := k.r
 	r.ledger.Lock()
 	waiting = r.st.attempt
-	resume := r.st.resume
+	resume := r.st.hadSession
 	ctx := r.Context()
 	if waiting == nil || !waiting.attended {
 		ctx = httpdial.Unattended(ctx)
@@ -77,13 +77,13 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	r.ledger.Unlock()
 	conn, err := r.open(ctx)
 	if err != nil {
-		return nil, waiting, nil, fault(err, r.opts.Where)
+		return nil, waiting, nil, faultOf(err, r.opts.Where)
 	}
-	l = &link{conn: conn, told: resume}
+	l = &link{conn: conn, initializedSent: resume}
 	if !resume {
 		return l, waiting, nil, nil
 	}
-	p := &replay{r: r, conn: conn}
+	p := &sessionRenewal{r: r, conn: conn}
 	if f = p.run(); f != nil {
 		_ = conn.Close(nil)
 		return nil, waiting, nil, f
@@ -99,16 +99,16 @@ func (k *reconnector) install(l *link, waiting *attempt) bool {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
 	if r.st.attempt != waiting {
-		r.st.next = time.Time{}
+		r.st.nextAttempt = time.Time{}
 		return false
 	}
-	r.st.link, r.st.down = l, nil
-	r.settle(nil)
+	r.st.link, r.st.downFault = l, nil
+	r.finishAttempt(nil)
 	return true
 }
 
-// settle tells those who wait how the attempt has ended. The lock of the ledger is held.
-func (r *renewer) settle(f *httpdial.Fault) {
+// finishAttempt tells those who wait how the attempt has ended. The lock of the ledger is held.
+func (r *renewer) finishAttempt(f *httpdial.Fault) {
 	if a := r.st.attempt; a != nil {
 		a.fault = f
 		close(a.done)
@@ -126,21 +126,21 @@ func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures
 		return false
 	}
 	if r.st.attempt != waiting { // the client has begun anew
-		r.st.next = time.Time{}
+		r.st.nextAttempt = time.Time{}
 		return true
 	}
 	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Where)...)
-	if !r.st.resume {
+	if !r.st.hadSession {
 		if !f.Transient || r.opts.NoRenew || r.ledger.State.Initialize.Kind() != jsonrpc.Request {
-			r.settle(f)
+			r.finishAttempt(f)
 			k.running = false
 			return false
 		}
 		// The client may never ask again: it gets a session all the same.
-		r.st.resume = true
+		r.st.hadSession = true
 		more := *f
 		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
-		r.settle(&more)
+		r.finishAttempt(&more)
 	}
 	k.putOff(f, failures)
 	return true
@@ -149,16 +149,16 @@ func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures
 // putOff has the next attempt wait. Nobody waits with it. The lock of the ledger is held.
 func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
-	r.settle(f)
-	r.st.down = f
-	r.st.next = time.Now().Add(max(httpdial.Backoff(failures), min(f.RetryAfter, mostRetryAfter)))
+	r.finishAttempt(f)
+	r.st.downFault = f
+	r.st.nextAttempt = time.Now().Add(max(httpdial.Backoff(failures), min(f.RetryAfter, maxRetryAfter)))
 }
 
 // pause waits for the next attempt, unless a client comes that wants it now.
 func (k *reconnector) pause() {
 	r := k.r
 	r.ledger.Lock()
-	wait := time.Until(r.st.next)
+	wait := time.Until(r.st.nextAttempt)
 	r.ledger.Unlock()
 	if wait > 0 {
 		httpdial.Pause(r.Context(), k.retryNow, wait)
@@ -172,7 +172,7 @@ func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool
 	r := k.r
 	r.ledger.Lock()
 	r.st.link = nil
-	renew := r.st.resume && !r.opts.NoRenew
+	renew := r.st.hadSession && !r.opts.NoRenew
 	if renew {
 		r.st.attempt = newAttempt() // what comes now waits for it
 	}
@@ -203,7 +203,7 @@ func (k *reconnector) mustGoOn(renew bool, f *httpdial.Fault, failures int) bool
 	switch {
 	case r.opts.NoRenew:
 		r.End(ErrSessionLost)
-		r.settle(f)
+		r.finishAttempt(f)
 		return false
 	case !renew && r.st.attempt == nil:
 		k.running = false
@@ -211,7 +211,7 @@ func (k *reconnector) mustGoOn(renew bool, f *httpdial.Fault, failures int) bool
 	case renew && failures > 0: // it keeps breaking
 		k.putOff(f, failures-1)
 	default:
-		r.st.next = time.Time{}
+		r.st.nextAttempt = time.Time{}
 	}
 	return true
 }

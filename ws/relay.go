@@ -21,7 +21,7 @@ func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
 			_ = r.Deliver(r.Context(), m)
 		}
 	}
-	return fault(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Where)
+	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Where)
 }
 
 // fromServer enters a message of the server into the ledger, and makes of it what the client is
@@ -39,9 +39,9 @@ func (r *renewer) fromServer(l *link, m *jsonrpc.Message) (reply *jsonrpc.Messag
 	return reply
 }
 
-// replay tells a new connection what the client has told the old one (LE5). It is a
+// sessionRenewal tells a new connection what the client has told the old one (LE5). It is a
 // remoteconn.ReplacementSession.
-type replay struct {
+type sessionRenewal struct {
 	r         *renewer
 	conn      bridge.Conn
 	brokenWhy *httpdial.Fault   // why the connection is of no use any more; nil: it is
@@ -49,7 +49,7 @@ type replay struct {
 	changed   []jsonrpc.Message // what the client is told of the new session, with TellRenewed
 }
 
-func (p *replay) run() *httpdial.Fault {
+func (p *sessionRenewal) run() *httpdial.Fault {
 	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitialize, Log: p.r.opts.Logger})
 	if f == nil {
 		f = p.brokenWhy
@@ -58,14 +58,14 @@ func (p *replay) run() *httpdial.Fault {
 }
 
 // Opened implements remoteconn.ReplacementSession.
-func (p *replay) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
+func (p *sessionRenewal) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
 	if p.r.opts.TellRenewed {
 		p.changed = changed
 	}
 }
 
 // Tell implements remoteconn.ReplacementSession.
-func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+func (p *sessionRenewal) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	if err := p.conn.Send(ctx, m); err != nil {
 		return p.fault(ctx, err)
 	}
@@ -74,7 +74,7 @@ func (p *replay) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 
 // Ask implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
 // the client.
-func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+func (p *sessionRenewal) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	if p.brokenWhy != nil {
 		return jsonrpc.Message{}, p.brokenWhy
 	}
@@ -83,27 +83,27 @@ func (p *replay) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *
 	}
 	receiving, stop := context.WithCancel(ctx)
 	defer stop()
-	a := &answerSink{replay: p, id: m.ID(), stop: stop}
+	a := &answerSink{sessionRenewal: p, id: m.ID(), stop: stop}
 	if err := p.conn.Receive(receiving, a); a.msg.Kind() == jsonrpc.Invalid {
 		return jsonrpc.Message{}, p.fault(ctx, err)
 	}
 	return a.msg, nil
 }
 
-func (p *replay) fault(ctx context.Context, err error) *httpdial.Fault {
+func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
-		p.brokenWhy = fault(err, p.r.opts.Where)
+		p.brokenWhy = faultOf(err, p.r.opts.Where)
 		return p.brokenWhy
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}
 	}
-	return fault(err, p.r.opts.Where)
+	return faultOf(err, p.r.opts.Where)
 }
 
 // answerSink is the Sink of an Ask: it takes messages up to the response.
 type answerSink struct {
-	*replay
+	*sessionRenewal
 	id   jsonrpc.ID
 	stop context.CancelFunc // ends the Receive
 	msg  jsonrpc.Message    // the response; nothing: it has not come
@@ -121,7 +121,7 @@ func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 		a.stop()
 	case m.Kind() == jsonrpc.Request && m.Method() == "ping":
 		return a.conn.TrySend(jsonrpc.NewResult(m.ID(), nil))
-	case len(a.early) < mostEarly:
+	case len(a.early) < maxEarly:
 		a.early = append(a.early, m)
 	default:
 		a.r.opts.Logger.Warn("message dropped: the server has sent too much before it has initialized", "method", m.Method())

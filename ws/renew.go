@@ -28,9 +28,9 @@ type renewOptions struct {
 // whoever brings it there.
 type renewer struct {
 	remoteconn.Base
-	open  func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
-	clean func()                                         // called at the end of Close
-	opts  renewOptions
+	open     func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
+	onClosed func()                                         // called at the end of Close
+	opts     renewOptions
 
 	ledger      remoteconn.Ledger[*call, *link] // its lock guards the state, too
 	st          renewState
@@ -38,7 +38,7 @@ type renewer struct {
 }
 
 func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(), opts renewOptions) *renewer {
-	r := &renewer{open: open, clean: clean, opts: opts}
+	r := &renewer{open: open, onClosed: clean, opts: opts}
 	r.reconnector = reconnector{r: r, retryNow: make(chan struct{}, 1)}
 	r.Start()
 	return r
@@ -68,21 +68,21 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 		if err := r.Err(ctx); err != nil {
 			return err
 		}
-		e := r.enter(m)
+		e := r.admit(m)
 		switch {
-		case e.wait != nil:
-			if err := r.Wait(ctx, e.wait.done); err != nil {
+		case e.waitFor != nil:
+			if err := r.Wait(ctx, e.waitFor.done); err != nil {
 				return err
 			}
-			if f := e.wait.fault; f != nil {
+			if f := e.waitFor.fault; f != nil {
 				return r.refuse(ctx, m, f)
 			}
 		case e.link != nil:
 			return r.sendOver(ctx, e)
-		case e.fault != nil:
-			return r.refuse(ctx, m, e.fault)
-		case e.drop != "":
-			r.opts.Logger.Debug("message dropped: "+e.drop, "method", m.Method())
+		case e.answerWith != nil:
+			return r.refuse(ctx, m, e.answerWith)
+		case e.dropReason != "":
+			r.opts.Logger.Debug("message dropped: "+e.dropReason, "method", m.Method())
 			return nil
 		default:
 			return e.err
@@ -102,7 +102,7 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fau
 
 // sendOver sends over a connection. If that is lost, the reconnector deals with it,
 // and answers what is in the ledger.
-func (r *renewer) sendOver(ctx context.Context, e entry) error {
+func (r *renewer) sendOver(ctx context.Context, e sendDecision) error {
 	err := e.link.conn.Send(ctx, e.msg)
 	switch {
 	case err == nil:
@@ -123,12 +123,12 @@ func (r *renewer) sendOver(ctx context.Context, e entry) error {
 // Close implements bridge.Conn. What was sent is delivered before, what is in
 // progress gets no answer.
 func (r *renewer) Close(error) error {
-	r.Shutdown(r.clean)
+	r.Shutdown(r.onClosed)
 	return nil
 }
 
-// fault returns err, in which open and the Conns it makes say what is wrong.
-func fault(err error, where string) *httpdial.Fault {
+// faultOf returns err, in which open and the Conns it makes say what is wrong.
+func faultOf(err error, where string) *httpdial.Fault {
 	var f *httpdial.Fault
 	if errors.As(err, &f) {
 		return f

@@ -17,7 +17,7 @@ func TestTellRenewed(t *testing.T) {
 	c := dialClient(t, s.url(), ClientOptions{TellRenewed: true})
 	old := s.open(t, c)
 	ask(t, c, old, `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a"}}`)
-	old.wire.cut()
+	old.wire.closeNow()
 	session := <-s.sessions
 	m := recv(t, session)
 	send(t, session, jsonrpc.NewResult(m.ID(), []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"prompts":{}}}`)))

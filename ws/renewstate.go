@@ -12,11 +12,11 @@ import (
 // renewState is everything about a renewer that changes, beside the ledger, whose lock
 // guards it.
 type renewState struct {
-	link    *link           // the connection there is; nil: none
-	attempt *attempt        // what messages wait for; nil: nothing
-	down    *httpdial.Fault // not nil while the reconnector tries again and again
-	next    time.Time       // when it will
-	resume  bool            // the client takes it for granted that there is a session
+	link        *link           // the connection there is; nil: none
+	attempt     *attempt        // what messages wait for; nil: nothing
+	downFault   *httpdial.Fault // not nil while the reconnector tries again and again
+	nextAttempt time.Time       // when it will
+	hadSession  bool            // the client takes it for granted that there is a session
 }
 
 // call is a request of the client that was sent over the link and waits for a response.
@@ -33,8 +33,8 @@ func (c *call) Removed() {}
 
 // link is one connection.
 type link struct {
-	conn bridge.Conn
-	told bool // notifications/initialized; guarded by the lock of the ledger
+	conn            bridge.Conn
+	initializedSent bool // notifications/initialized; guarded by the lock of the ledger
 }
 
 // attempt is an attempt to connect.
@@ -47,20 +47,20 @@ type attempt struct {
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 
-// entry is what becomes of a message: one of these.
-type entry struct {
-	link  *link // it is sent here, as msg
-	msg   jsonrpc.Message
-	call  *call           // beside link: what was entered for it
-	wait  *attempt        // it has to come again after this has succeeded
-	fault *httpdial.Fault // it is answered with this
-	drop  string          // it is not needed, for this reason
-	err   error           // it cannot be taken
+// sendDecision is what becomes of a message: one of these.
+type sendDecision struct {
+	link       *link // it is sent here, as msg
+	msg        jsonrpc.Message
+	call       *call           // beside link: what was entered for it
+	waitFor    *attempt        // it has to come again after this has succeeded
+	answerWith *httpdial.Fault // it is answered with this
+	dropReason string          // it is not needed, for this reason
+	err        error           // it cannot be taken
 }
 
-// enter decides what becomes of a message of the client, and enters it into
+// admit decides what becomes of a message of the client, and enters it into
 // the ledger.
-func (r *renewer) enter(m jsonrpc.Message) entry {
+func (r *renewer) admit(m jsonrpc.Message) sendDecision {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
 	s := &r.st
@@ -68,34 +68,34 @@ func (r *renewer) enter(m jsonrpc.Message) entry {
 	opens := request && m.Method() == "initialize"
 	switch {
 	case r.Context().Err() != nil:
-		return entry{err: r.Err(r.Context())}
+		return sendDecision{err: r.Err(r.Context())}
 	case s.link != nil:
-		return r.enterLink(m)
+		return r.admitToLink(m)
 	case s.attempt != nil:
 		s.attempt.attended = s.attempt.attended || request
-		return entry{wait: s.attempt}
+		return sendDecision{waitFor: s.attempt}
 	case !request:
-		return entry{drop: "there is no connection"}
-	case s.down != nil && !opens && !(r.opts.SignsIn && s.down.Reason == httpdial.ReasonAuth):
-		return entry{fault: r.downFault()}
+		return sendDecision{dropReason: "there is no connection"}
+	case s.downFault != nil && !opens && !(r.opts.SignsIn && s.downFault.Reason == httpdial.ReasonAuth):
+		return sendDecision{answerWith: r.downFault()}
 	}
 	if opens { // the client begins anew; nobody needs to do so in its place
-		s.resume = false
+		s.hadSession = false
 		r.ledger.State.Begin(m)
 	}
 	s.attempt = newAttempt()
 	s.attempt.attended = true
 	r.reconnector.wake()
-	return entry{wait: s.attempt}
+	return sendDecision{waitFor: s.attempt}
 }
 
-// enterLink is enter for a message that can be sent. The lock is held.
-func (r *renewer) enterLink(m jsonrpc.Message) entry {
-	e := entry{link: r.st.link, msg: m}
+// admitToLink is enter for a message that can be sent. The lock is held.
+func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
+	e := sendDecision{link: r.st.link, msg: m}
 	switch m.Kind() {
 	case jsonrpc.Request:
 		if f, err := r.ledger.RefusalOf(m, 0, true); f != nil || err != nil {
-			return entry{fault: f, err: err}
+			return sendDecision{answerWith: f, err: err}
 		}
 		if m.Method() == "initialize" {
 			r.ledger.State.Begin(m)
@@ -105,10 +105,10 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/initialized" {
 			r.ledger.State.Initialized = m
-			if e.link.told {
-				return entry{drop: "the bridge has said so already"}
+			if e.link.initializedSent {
+				return sendDecision{dropReason: "the bridge has said so already"}
 			}
-			e.link.told = true
+			e.link.initializedSent = true
 		}
 		if target := r.ledger.CancelledCall(m); target != nil { // its response is not wanted any more (J12)
 			r.ledger.Remove(target)
@@ -117,9 +117,9 @@ func (r *renewer) enterLink(m jsonrpc.Message) entry {
 		asked, answer, ok := r.ledger.State.RouteResponse(m)
 		switch {
 		case !ok:
-			return entry{drop: "it answers nothing that the server has asked"}
+			return sendDecision{dropReason: "it answers nothing that the server has asked"}
 		case asked != e.link:
-			return entry{drop: "the session that asked is gone"}
+			return sendDecision{dropReason: "the session that asked is gone"}
 		}
 		e.msg = answer
 	}
@@ -161,7 +161,7 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 	}
 	if call.msg.Method() == "initialize" {
 		r.ledger.Lock()
-		r.st.resume, r.ledger.State.Begun = true, true
+		r.st.hadSession, r.ledger.State.Begun = true, true
 		r.ledger.Unlock()
 		r.opts.Logger.Info("connected", "url", r.opts.Where)
 		return
@@ -173,8 +173,8 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 
 // downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
-	f := httpdial.FaultSince(r.st.down, httpdial.ReasonDown, "not connected: "+r.st.down.Text)
-	if wait := time.Until(r.st.next); wait > 0 {
+	f := httpdial.FaultSince(r.st.downFault, httpdial.ReasonDown, "not connected: "+r.st.downFault.Text)
+	if wait := time.Until(r.st.nextAttempt); wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
 		f.Text = httpdial.Also(f.Text, "an attempt is being made now")

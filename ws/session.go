@@ -26,22 +26,22 @@ type session struct {
 func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
 	s := &session{handler: h, owner: owner, ctx: slot.Context()}
 	s.conn = newConn(socket, w, endpoint{
-		peer:       "the client",
-		client:     true,
-		maxMessage: h.opts.MaxMessageSize,
-		maxDepth:   h.opts.MaxDepth,
-		maxBatch:   h.opts.MaxBatch,
-		ping:       h.opts.PingInterval,
-		idle:       h.opts.SessionTimeout,
+		peer:         "the client",
+		client:       true,
+		maxMessage:   h.opts.MaxMessageSize,
+		maxDepth:     h.opts.MaxDepth,
+		maxBatch:     h.opts.MaxBatch,
+		pingInterval: h.opts.PingInterval,
+		idleTimeout:  h.opts.SessionTimeout,
 		noise: func(size int, reason string) {
 			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
 		},
-		budget:   h.opts.Budget,
-		party:    party,
-		maxFirst: maxFirst,
-		pace:     h.opts.BodyTimeout,
-		crowded:  h.logCrowded,
-		ended:    slot.ClientGone,
+		budget:          h.opts.Budget,
+		party:           party,
+		maxFirstMessage: maxFirstMessage,
+		chunkTimeout:    h.opts.BodyTimeout,
+		budgetExhausted: h.logBudgetExhausted,
+		ended:           slot.ClientGone,
 	})
 	return s
 }
@@ -72,10 +72,10 @@ func (u untakenSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// endWith ends the session when the token that it was opened with is not valid any more: at once if it was
+// endWithToken ends the session when the token that it was opened with is not valid any more: at once if it was
 // revoked, and if it has expired when calls in progress have been answered: requests that come meanwhile are refused. stop
 // must be called.
-func (s *session) endWith(token context.Context) (stop func()) {
+func (s *session) endWithToken(token context.Context) (stop func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.ctx = ctx
 	unused := context.AfterFunc(token, func() {

@@ -12,15 +12,15 @@ import (
 // have brought nothing at all, not even a part of a message, after 2.2
 // times the interval. Where nobody takes what the peer sends, it is not silent.
 func (c *conn) watch() {
-	for c.pause(c.ping) {
-		if c.answers(c.ping) || c.answers(c.ping/5) {
+	for c.pause(c.pingInterval) {
+		if c.pingAnswered(c.pingInterval) || c.pingAnswered(c.pingInterval/5) {
 			continue
 		}
 		if err := c.wire.writeErr(); err != nil { // which nobody need have noticed
-			c.cannotWrite(err)
+			c.writeFailed(err)
 			return
 		}
-		if c.wire.silence() < 2*c.ping {
+		if c.wire.silence() < 2*c.pingInterval {
 			continue
 		}
 		c.finish(fmt.Errorf("%s is gone: no sign of life for %v", c.peer, c.wire.silence().Round(time.Second)),
@@ -29,8 +29,8 @@ func (c *conn) watch() {
 	}
 }
 
-// answers pings, and reports whether a pong came in time.
-func (c *conn) answers(within time.Duration) bool {
+// pingAnswered pings, and reports whether a pong came in time.
+func (c *conn) pingAnswered(within time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return c.ws.Ping(ctx) == nil
@@ -48,14 +48,14 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// touch says that a message goes.
-func (c *conn) touch() {
-	if c.idle > 0 {
-		c.idling.After(c.idle)
+// resetIdle says that a message goes.
+func (c *conn) resetIdle() {
+	if c.idleTimeout > 0 {
+		c.idleTimer.After(c.idleTimeout)
 	}
 }
 
 // expire ends a conversation in which nothing was said for too long.
 func (c *conn) expire() {
-	c.finish(fmt.Errorf("no message went for %v", c.idle), websocket.StatusGoingAway, "idle for too long", true)
+	c.finish(fmt.Errorf("no message went for %v", c.idleTimeout), websocket.StatusGoingAway, "idle for too long", true)
 }

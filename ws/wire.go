@@ -24,17 +24,17 @@ func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
 
 // largeSize holds the longest frame. Frames that fill much of that have a pool
 // too; for those between the two, it would be too much.
-const largeSize = maxFrame + frameHeader
+const largeSize = maxFrame + maxFrameHeader
 
 var larges = sync.Pool{New: func() any { return new([largeSize]byte) }}
 
 // bufferFor returns an empty buffer for a frame with size bytes.
 func bufferFor(size int) []byte {
 	switch {
-	case size <= chunkSize-frameHeader:
+	case size <= chunkSize-maxFrameHeader:
 		return getChunk()[:0]
 	case size <= maxFrame/2:
-		return make([]byte, 0, size+frameHeader)
+		return make([]byte, 0, size+maxFrameHeader)
 	}
 	return larges.Get().(*[largeSize]byte)[:0]
 }
@@ -62,10 +62,10 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 //
 // The gathering is bounded because the owner flushes after each message.
 type wire struct {
-	rwc     io.ReadWriteCloser
-	stall   time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
-	timeout lazytimer.Timer // is set while something is being written
-	began   time.Time
+	rwc          io.ReadWriteCloser
+	stallTimeout time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
+	timeout      lazytimer.Timer // is set while something is being written
+	began        time.Time
 
 	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
 	stalled atomic.Bool
@@ -84,11 +84,11 @@ type wire struct {
 const maxWaiting = chunkSize
 
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
-	w := &wire{rwc: rwc, stall: stall, began: time.Now()}
+	w := &wire{rwc: rwc, stallTimeout: stall, began: time.Now()}
 	w.free = sync.NewCond(&w.mu)
 	w.timeout.Do = func() {
 		w.stalled.Store(true)
-		w.cut()
+		w.closeNow()
 	}
 	return w
 }
@@ -165,7 +165,7 @@ func (w *wire) cork(size int) {
 	}
 }
 
-const frameHeader = 14 // bytes at most, RFC 6455
+const maxFrameHeader = 14 // bytes at most, RFC 6455
 
 // bufferedBytes returns how many bytes have gathered.
 func (w *wire) bufferedBytes() int {
@@ -248,10 +248,10 @@ func (w *wire) watch(on bool) {
 	switch {
 	case !on:
 		w.timeout.Clear()
-	case w.shortStall > 0 && (w.stall <= 0 || w.shortStall < w.stall):
+	case w.shortStall > 0 && (w.stallTimeout <= 0 || w.shortStall < w.stallTimeout):
 		w.timeout.After(w.shortStall)
-	case w.stall > 0:
-		w.timeout.After(w.stall)
+	case w.stallTimeout > 0:
+		w.timeout.After(w.stallTimeout)
 	}
 }
 
@@ -259,10 +259,10 @@ func (w *wire) watch(on bool) {
 func (w *wire) shortenStall(stall time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.stall > 0 && w.stall <= stall {
+	if w.stallTimeout > 0 && w.stallTimeout <= stall {
 		return
 	}
-	w.stall = stall
+	w.stallTimeout = stall
 	if w.busy {
 		w.timeout.After(stall)
 	}
@@ -282,8 +282,8 @@ func (w *wire) Close() error {
 	w.free.Broadcast()
 	w.mu.Unlock()
 	w.timeout.Stop()
-	return w.cut()
+	return w.closeNow()
 }
 
-// cut closes the stream at once, whatever is going on.
-func (w *wire) cut() error { return w.rwc.Close() }
+// closeNow closes the stream at once, whatever is going on.
+func (w *wire) closeNow() error { return w.rwc.Close() }

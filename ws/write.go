@@ -35,7 +35,7 @@ func (c *conn) write() {
 			return
 		}
 		if err != nil {
-			c.cannotWrite(err)
+			c.writeFailed(err)
 			return
 		}
 	}
@@ -74,7 +74,7 @@ func (c *conn) writeAll(batch [][]byte) error {
 // writeInline writes a small message to a peer that has taken all that came before.
 // false: it is not small, or that is not so, and nothing was done.
 func (c *conn) writeInline(m jsonrpc.Message) bool {
-	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInline-frameHeader || !c.writing.TryLock() {
+	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInline-maxFrameHeader || !c.writing.TryLock() {
 		return false
 	}
 	defer c.writing.Unlock()
@@ -108,10 +108,10 @@ func (c *conn) writeMessage(text []byte) error {
 	return w.Close()
 }
 
-// cannotWrite ends a conn to which nothing can be written. What the peer has
+// writeFailed ends a conn to which nothing can be written. What the peer has
 // sent before may still be on its way: there is a moment to read it.
-func (c *conn) cannotWrite(err error) {
-	gone := c.brokenError(err)
+func (c *conn) writeFailed(err error) {
+	gone := c.lostError(err)
 	c.out.Close(gone)
 	t := time.NewTimer(closeWait)
 	defer t.Stop()
@@ -128,7 +128,7 @@ func (c *conn) closeSocket() {
 	c.writing.Lock() // whoever writes now is the last: done is closed
 	_ = c.wire.flush()
 	c.writing.Unlock()
-	t := time.AfterFunc(closeWait, func() { _ = c.wire.cut() })
+	t := time.AfterFunc(closeWait, func() { _ = c.wire.closeNow() })
 	_ = c.ws.Close(c.end.code, c.end.reason)
 	t.Stop()
 	_ = c.ws.CloseNow()

@@ -165,10 +165,10 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 			report.Hide(value)
 		}
 	}
-	if o.Safe, err = supervisor.Environ("safe", extra); err != nil {
+	if o.SafeEnv, err = supervisor.Environ("safe", extra); err != nil {
 		return nil, nil, usagef("%v", err)
 	}
-	if o.Full, err = supervisor.Environ("all", extra); err != nil {
+	if o.FullEnv, err = supervisor.Environ("all", extra); err != nil {
 		return nil, nil, usagef("%v", err)
 	}
 	defer supervise(log)()

@@ -113,11 +113,11 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	need := flow.Where()
 	switch {
 	case need.UserCode != "":
-		printf(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
+		printSafe(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
 	case browser != nil:
-		printf(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
+		printSafe(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
 	default:
-		printf(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
+		printSafe(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
 	}
 	if need.UserCode == "" {
 		go deliverLines(env.stdin, flow, env.stderr)
@@ -125,7 +125,7 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	if err := flow.Wait(ctx); err != nil {
 		return err
 	}
-	printf(env, "Signed in to %s\n", c.Server())
+	printSafe(env, "Signed in to %s\n", c.Server())
 	return nil
 }
 
@@ -161,7 +161,7 @@ func deliverLines(stdin io.Reader, flow *client.Flow, stderr io.Writer) {
 
 // joinLogin waits for the sign-in of another process.
 func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, env environment) error {
-	printf(env, "Another process is signing in to this server already.\n")
+	printSafe(env, "Another process is signing in to this server already.\n")
 	return awaitLogin(ctx, c.Key(), c.Server(), c, store, true, env)
 }
 
@@ -177,9 +177,9 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 		}
 		if tell && pending && login.URL != "" {
 			tell = false
-			printf(env, "It waits for you. Open this address:\n  %s\n", login.URL)
+			printSafe(env, "It waits for you. Open this address:\n  %s\n", login.URL)
 			if login.UserCode != "" {
-				printf(env, "and enter the code: %s\n", login.UserCode)
+				printSafe(env, "and enter the code: %s\n", login.UserCode)
 			}
 		}
 		if !pending {
@@ -201,7 +201,7 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 	if entry.Credential.Access.IsZero() {
 		return errors.New("the sign-in brought nothing")
 	}
-	printf(env, "Signed in to %s\n", server)
+	printSafe(env, "Signed in to %s\n", server)
 	return nil
 }
 
@@ -229,7 +229,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		if err := options.Store.CancelLogin(pending.Key); err != nil {
 			return err
 		}
-		printf(env, "The sign-in to %s was cancelled\n", s.Server)
+		printSafe(env, "The sign-in to %s was cancelled\n", s.Server)
 		return nil
 	}
 	addr := f.callback
@@ -274,8 +274,8 @@ func sameServer(a, b string) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// printf writes to stdout what is made for people; its arguments are foreign text.
-func printf(env environment, format string, args ...any) {
+// printSafe writes to stdout what is made for people; its arguments are foreign text.
+func printSafe(env environment, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
 			lines := strings.Split(text, "\n")

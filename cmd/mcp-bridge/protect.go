@@ -169,7 +169,7 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 	}()
 	o := resource.Options{
 		Keys: keys, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServer, Scopes: f.scopes, DPoP: dpopModes[f.dpop],
-		Report: (&denials{log: log}).report,
+		OnDenied: (&denials{log: log}).report,
 		HTTP: func(named string) (*http.Client, error) {
 			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: private, TLS: trust})
 			if err == nil {

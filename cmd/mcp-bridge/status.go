@@ -360,11 +360,11 @@ func logout(ctx context.Context, args []string, env environment) error {
 			if err := store.CancelLogin(p.Key); err != nil {
 				return err
 			}
-			printf(env, "The sign-in to %s was cancelled\n", p.Login.Server)
+			printSafe(env, "The sign-in to %s was cancelled\n", p.Login.Server)
 		}
 	}
 	if len(entries) == 0 {
-		printf(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+		printSafe(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
 		return nil
 	}
 	var problems []error
@@ -389,10 +389,10 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if err != nil {
 		return err
 	}
-	printf(env, "Signed out of %s\n", stored.Server)
+	printSafe(env, "Signed out of %s\n", stored.Server)
 	switch {
 	case auth.Is(revoked, auth.Unsupported):
-		printf(env, "Its authorization server cannot be told; what was issued ends by itself\n")
+		printSafe(env, "Its authorization server cannot be told; what was issued ends by itself\n")
 	case revoked != nil:
 		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told: %s\n", printable.Text(revoked.Error()))
 	}

@@ -37,7 +37,7 @@ func checkRequest(t *testing.T, m jsonrpc.Message) {
 	f := New(Options{}).(*filter)
 	const every = `"v":"1"`
 	f.session.meta = jsonrpc.NewFragment([]byte("{" + every + "}"))
-	c := &call{id: m.ID(), m: m, method: m.Method(), upstream: id}
+	c := &call{id: m.ID(), m: m, method: m.Method(), serverID: id}
 	for _, retry := range []string{"", `"inputResponses":{"a":1},"requestState":"s"`} {
 		want := eratest.InPlace(m, splicedParams(c, every, retry)).WithID(id)
 		eratest.SameBytes(t, "to a modern server", f.calls.forServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
@@ -95,7 +95,7 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string, wrapped bool) {
 	}
 	c := &call{id: request.ID(), m: request, method: method}
 	got, f := session().calls.translated(c, m, parts), session()
-	want := legalResult(m.Result(), parts, era.IsModernMethod(method))
+	want := legacyResult(m.Result(), parts, era.IsModernMethod(method))
 	switch method {
 	case "tools/list":
 		want = f.calls.schemas.showTools(want)
@@ -111,7 +111,7 @@ func TestEnvelopes(t *testing.T) {
 	request := eratest.Parse(t, `{"jsonrpc":"2.0","ID":7,"id":1,"method":"tools/call","params":{"name":"t"}}`)
 	result := eratest.Parse(t, `{"jsonrpc":"2.0","params":{},"result":{"resultType":"complete","a":1},"id":1}`)
 	client := New(Options{}).(*filter)
-	c := &call{id: request.ID(), m: request, method: request.Method(), upstream: jsonrpc.IntID(3)}
+	c := &call{id: request.ID(), m: request, method: request.Method(), serverID: jsonrpc.IntID(3)}
 	toServer := client.calls.forServer(c, jsonrpc.Fragment{})
 	if want := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{},"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)

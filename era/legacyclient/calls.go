@@ -16,21 +16,21 @@ type calls struct {
 	inputs  *inputs
 	schemas schemas
 
-	atServer map[jsonrpc.ID]*call // by the id at the server
-	owed     map[jsonrpc.ID]*call // by the client's id
+	atServer   map[jsonrpc.ID]*call // by the id at the server
+	byClientID map[jsonrpc.ID]*call // by the client's id
 }
 
 // call is a request of the client without an answer. Either it is at the server
 // (upstream is set), or it waits for answers of the client, or for the time of the
 // next attempt.
 type call struct {
-	id       jsonrpc.ID      // the client's
-	m        jsonrpc.Message // as the client has sent it
-	method   string
-	upstream jsonrpc.ID // the id at the server; zero: not there
-	input    *input     // nil: the server has not asked for input
-	due      time.Time  // when the wait ends
-	progress float64    // the latest that the client has got
+	id            jsonrpc.ID      // the client's
+	m             jsonrpc.Message // as the client has sent it
+	method        string
+	serverID      jsonrpc.ID // the id at the server; zero: not there
+	input         *input     // nil: the server has not asked for input
+	inputDeadline time.Time  // when the wait ends
+	progress      float64    // the latest that the client has got
 }
 
 // forward sends a request of the client to the server.
@@ -40,15 +40,15 @@ func (k *calls) forward(m jsonrpc.Message, method string, out *era.Out) {
 		refuse(c.id, jsonrpc.CodeInvalidParams, "params must be an object", nil, out)
 		return
 	}
-	k.owed[c.id] = c
+	k.byClientID[c.id] = c
 	k.send(c, jsonrpc.Fragment{}, out)
 }
 
 // send sends a call to the server, with a new id. retry has the members of a
 // retry.
 func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
-	c.upstream = k.session.nextID()
-	k.atServer[c.upstream] = c
+	c.serverID = k.session.nextID()
+	k.atServer[c.serverID] = c
 	out.Server(k.forServer(c, retry))
 }
 
@@ -66,7 +66,7 @@ func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	if reserved != nil || others != nil {
 		m = m.WithoutInParams(reserved, others...)
 	}
-	return m.WithMeta(k.session.meta).WithFirst(retry).WithID(c.upstream)
+	return m.WithMeta(k.session.meta).WithFirst(retry).WithID(c.serverID)
 }
 
 var (
@@ -109,7 +109,7 @@ func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrp
 		}
 	}
 	result := m.Result()
-	legal := legalResult(result, parts, core)
+	legal := legacyResult(result, parts, core)
 	switch c.method {
 	case "tools/list":
 		legal = k.schemas.showTools(legal)
@@ -147,7 +147,7 @@ func namesURI(failure, read jsonrpc.Message) bool {
 
 // finish answers the client. m has the client's id.
 func (k *calls) finish(c *call, m jsonrpc.Message, out *era.Out) {
-	delete(k.owed, c.id)
+	delete(k.byClientID, c.id)
 	out.Client(m.WithRelated(c.id))
 }
 
@@ -159,15 +159,15 @@ func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 // cancel takes the client's notifications/cancelled. The client hears nothing
 // more of the request (J12). False: it is not one of these calls.
 func (k *calls) cancel(m jsonrpc.Message, out *era.Out) bool {
-	id, c, ok := jsonrpc.Find(k.owed, m.CancelledID())
+	id, c, ok := jsonrpc.Find(k.byClientID, m.CancelledID())
 	if !ok {
 		return false
 	}
-	delete(k.owed, id)
+	delete(k.byClientID, id)
 	k.inputs.cancelRequests(c, nil, out)
-	if !c.upstream.IsZero() {
-		delete(k.atServer, c.upstream)
-		out.Server(m.WithCancelledID(c.upstream))
+	if !c.serverID.IsZero() {
+		delete(k.atServer, c.serverID)
+		out.Server(m.WithCancelledID(c.serverID))
 	}
 	return true
 }
@@ -219,10 +219,10 @@ func (k *calls) onlyCall() *call {
 
 // serverEnded answers all calls with an error.
 func (k *calls) serverEnded(text string, data []byte, out *era.Out) {
-	for _, c := range k.owed {
+	for _, c := range k.byClientID {
 		k.inputs.cancelRequests(c, nil, out)
 		refuse(c.id, jsonrpc.CodeInternalError, text, data, out)
 	}
-	clear(k.owed)
+	clear(k.byClientID)
 	clear(k.atServer)
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// declared is what the client has said in initialize.
-type declared struct {
+// clientCapabilities is what the client has said in initialize.
+type clientCapabilities struct {
 	raw           []byte // a modern clientCapabilities
 	roots         bool
 	sampling      bool
@@ -15,8 +15,8 @@ type declared struct {
 	form, url     bool // the modes of elicitation
 }
 
-// advertised is what the server can do, as far as the Filter needs it.
-type advertised struct {
+// serverCapabilities is what the server can do, as far as the Filter needs it.
+type serverCapabilities struct {
 	logging   bool
 	subscribe bool
 	changes   changes
@@ -26,11 +26,11 @@ type advertised struct {
 // listChanged, tasks are removed. elicitation is removed before 2025-06-18,
 // becomes forms only before 2025-11-25, and stays as declared from then on.
 // Everything else stays.
-func projectDeclared(raw []byte, version string) declared {
+func projectDeclared(raw []byte, version string) clientCapabilities {
 	if !shape.IsObject(raw) {
-		return declared{raw: []byte("{}")}
+		return clientCapabilities{raw: []byte("{}")}
 	}
-	var d declared
+	var d clientCapabilities
 	d.raw = jsonrpc.Without(raw, "tasks")
 	for m := range jsonrpc.Members(raw) {
 		if m.Key == "extensions" {

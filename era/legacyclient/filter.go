@@ -47,10 +47,10 @@ func New(o Options) era.Filter {
 		o.DefaultLogLevel = "info"
 	}
 	f := &filter{}
-	f.session.level = -1
+	f.session.logLevel = -1
 	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, logLevel: o.DefaultLogLevel, resume: f.resume}
 	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*inputRequest{}}
-	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, owed: map[jsonrpc.ID]*call{}}
+	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, byClientID: map[jsonrpc.ID]*call{}}
 	f.listen = listener{session: &f.session}
 	return f
 }
@@ -88,7 +88,7 @@ func (f *filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 		reply(m.ID(), nil, out)
 	case method == "initialize":
 		f.opening.begin(m, out)
-	case f.opening.phase == fresh:
+	case f.opening.phase == notStarted:
 		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has not begun: send initialize first", nil, out)
 	case f.opening.phase == discovering:
 		f.opening.queue(m, out)
@@ -130,14 +130,14 @@ func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era
 }
 
 func (f *filter) inFlight(id jsonrpc.ID) bool {
-	_, used := f.calls.owed[id]
+	_, used := f.calls.byClientID[id]
 	return used || f.listen.isSubscribing(id)
 }
 
 // clientNotification takes a notification of the client.
 func (f *filter) clientNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch f.opening.phase {
-	case fresh:
+	case notStarted:
 		out.Drop(m, "the session has not begun")
 		return
 	case discovering:
@@ -185,7 +185,7 @@ func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch {
 	case ok:
 		delete(f.calls.atServer, id)
-		c.upstream = jsonrpc.ID{}
+		c.serverID = jsonrpc.ID{}
 		if m.IsError() {
 			f.calls.failed(c, m, out)
 		} else {
@@ -225,8 +225,8 @@ func (f *filter) serverNotification(now time.Time, m jsonrpc.Message, out *era.O
 
 // logMessage passes a log message on, related to its call.
 func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
-	if f.session.level >= 0 {
-		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.level {
+	if f.session.logLevel >= 0 {
+		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.logLevel {
 			out.Drop(m, "below the level that the client has set")
 			return
 		}
@@ -243,7 +243,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 	}
 	related := jsonrpc.NullID
 	if f.listen.isOfListen(m) { // of an extension
-		out.Client(legalNotification(m).WithRelated(related))
+		out.Client(legacyNotification(m).WithRelated(related))
 		return
 	}
 	if c := f.calls.callOf(m); c != nil {

@@ -30,14 +30,14 @@ type opening struct {
 type phase int
 
 const (
-	fresh       phase = iota
+	notStarted  phase = iota
 	discovering       // initialize waits for the answer to server/discover
 	ready
 )
 
 // begin takes initialize: it becomes server/discover (C.2).
 func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
-	if o.phase != fresh {
+	if o.phase != notStarted {
 		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has begun already: initialize is sent once", nil, out)
 		return
 	}
@@ -101,7 +101,7 @@ func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	o.discoverRetried = false
 	o.initialize, o.discover = jsonrpc.Message{}, jsonrpc.ID{}
 	if refusal := checkDiscovery(m); refusal != nil {
-		o.phase = fresh
+		o.phase = notStarted
 		out.Client(refusal.Response(id).WithRelated(id))
 	} else {
 		o.phase = ready
@@ -178,7 +178,7 @@ func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 		info = buildinfo.Implementation() // required in the result of initialize
 	}
 	b := []byte(`{"protocolVersion":"` + o.session.version + `","capabilities":` + string(capabilities) + `,"serverInfo":` + string(info))
-	rest := jsonrpc.Without(legalResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
+	rest := jsonrpc.Without(legacyResult(result, parts, true), "supportedVersions", "capabilities", "protocolVersion", "serverInfo")
 	if shape.IsEmpty(rest) {
 		return append(b, '}')
 	}
@@ -195,5 +195,5 @@ func (o *opening) serverEnded(text string, data []byte, out *era.Out) {
 			refuse(m.ID(), jsonrpc.CodeInternalError, text, data, out)
 		}
 	}
-	o.phase, o.queued = fresh, nil
+	o.phase, o.queued = notStarted, nil
 }

@@ -13,7 +13,7 @@ import (
 const (
 	maxInputRounds = 10                     // results input_required in a row to one call (ME8)
 	maxRepeats     = 3                      // of these, those without input requests, which only want the call again
-	repeatPace     = 250 * time.Millisecond // before each of these
+	repeatDelay    = 250 * time.Millisecond // before each of these
 )
 
 // inputs sends the server's input requests to the client.
@@ -33,7 +33,7 @@ type input struct {
 	rounds, repeats int
 	state           []byte          // requestState of this round, raw; nil: none
 	requests        []*inputRequest // of this round, in the server's order
-	open            int             // of these, those without an answer
+	unanswered      int             // of these, those without an answer
 }
 
 // inputRequest is one input request of the server to the client.
@@ -45,8 +45,8 @@ type inputRequest struct {
 	answer []byte          // the client's result, raw
 }
 
-// noID is the id of an input request until it is sent.
-var noID = jsonrpc.IntID(0)
+// placeholderID is the id of an input request until it is sent.
+var placeholderID = jsonrpc.IntID(0)
 
 // inputRequired takes a result that asks for input. Its input requests are sent to
 // the client, and when all are answered the call is sent to the server again
@@ -73,7 +73,7 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 			in.calls.finishError(c, "the server wants the call again and again", "rounds_exceeded", out)
 			return
 		}
-		in.waitUntil(c, now.Add(repeatPace))
+		in.waitUntil(c, now.Add(repeatDelay))
 		return
 	}
 	for _, a := range requests {
@@ -82,7 +82,7 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 			return
 		}
 	}
-	round.requests, round.open = requests, len(requests)
+	round.requests, round.unanswered = requests, len(requests)
 	for _, a := range requests {
 		in.send(a, out)
 	}
@@ -105,7 +105,7 @@ func readInputRequests(c *call, requests []byte) (list []*inputRequest, ok bool)
 		if !named || seen[m.Key] || params != nil && !shape.IsObject(params) {
 			return nil, false
 		}
-		request, err := jsonrpc.MakeRequest(noID, method, params)
+		request, err := jsonrpc.MakeRequest(placeholderID, method, params)
 		if err != nil { // a key that must be unique stands twice, say
 			return nil, false
 		}
@@ -192,8 +192,8 @@ func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	a.answer = m.Result()
-	c.input.open--
-	if c.input.open == 0 {
+	c.input.unanswered--
+	if c.input.unanswered == 0 {
 		in.retry(c, out)
 	}
 }
@@ -266,7 +266,7 @@ func (in *inputs) cancelRequests(c *call, why []byte, out *era.Out) {
 
 // waitUntil has a call wait until a time at most: for answers of its client, or for the next attempt.
 func (in *inputs) waitUntil(c *call, due time.Time) {
-	c.due = due
+	c.inputDeadline = due
 	in.waiting = append(in.waiting, c)
 }
 
@@ -279,7 +279,7 @@ func (in *inputs) stopWaiting(c *call) {
 // due returns when tick must be called; zero: never.
 func (in *inputs) due() (due time.Time) {
 	for _, c := range in.waiting {
-		due = earlier(due, c.due)
+		due = earlier(due, c.inputDeadline)
 	}
 	return due
 }
@@ -287,7 +287,7 @@ func (in *inputs) due() (due time.Time) {
 // tick goes on with the calls whose wait has ended.
 func (in *inputs) tick(now time.Time, out *era.Out) {
 	for _, c := range slices.Clone(in.waiting) {
-		if !c.due.After(now) {
+		if !c.inputDeadline.After(now) {
 			in.callDue(c, out)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	subscribePace = 20 * time.Millisecond // subscriptions within this time share one new listen
-	ackTimeout    = 10 * time.Second      // for the server to acknowledge a listen
-	steadyListen  = 5 * time.Second       // a listen that ends sooner has failed
-	listenBackoff = time.Second           // after the first failure; doubled after each further one
-	maxBackoff    = time.Minute
-	maxReopens    = 5           // of lost listens in a row
-	reopenRefill  = time.Minute // until one more may be opened
+	subscribeDelay = 20 * time.Millisecond // subscriptions within this time share one new listen
+	ackTimeout     = 10 * time.Second      // for the server to acknowledge a listen
+	steadyListen   = 5 * time.Second       // a listen that ends sooner has failed
+	listenBackoff  = time.Second           // after the first failure; doubled after each further one
+	maxBackoff     = time.Minute
+	maxReopens     = 5           // of lost listens in a row
+	reopenRefill   = time.Minute // until one more may be opened
 )
 
 // changes are the lists whose changes are announced.
@@ -29,33 +29,33 @@ type changes struct{ tools, prompts, resources bool }
 type listener struct {
 	session *session
 
-	changes changes  // that the client gets; none before notifications/initialized
-	uris    []string // that the client has subscribed to, in order
-	cur     *stream  // the acknowledged listen
-	next    *stream  // will replace cur; not acknowledged
-	waiters []waiter // resources/subscribe requests that wait for next
+	changes changes       // that the client gets; none before notifications/initialized
+	uris    []string      // that the client has subscribed to, in order
+	current *listenStream // the acknowledged listen
+	next    *listenStream // will replace cur; not acknowledged
+	waiters []waiter      // resources/subscribe requests that wait for next
 
-	openAt   time.Time // when to open the next listen; zero: not planned
-	resync   bool      // changes may have been missed
-	failures int       // in a row
-	reopens  int       // since the budget was full
-	refilled time.Time
+	openAt     time.Time // when to open the next listen; zero: not planned
+	resync     bool      // changes may have been missed
+	failures   int       // in a row
+	reopens    int       // since the budget was full
+	refilledAt time.Time
 }
 
-// stream is one subscriptions/listen.
-type stream struct {
-	id       jsonrpc.ID
-	changes  changes
-	uris     []string  // requested
-	honoured []string  // granted by the server
-	granted  changes   // granted by the server
-	due      time.Time // of the acknowledgement
-	acked    time.Time
+// listenStream is one subscriptions/listen.
+type listenStream struct {
+	id             jsonrpc.ID
+	changes        changes
+	uris           []string  // requested
+	grantedURIs    []string  // granted by the server
+	grantedChanges changes   // granted by the server
+	ackDeadline    time.Time // of the acknowledgement
+	ackedAt        time.Time
 }
 
 func (l *listener) due() time.Time {
 	if l.next != nil {
-		return l.next.due // openAt comes after that
+		return l.next.ackDeadline // openAt comes after that
 	}
 	return l.openAt
 }
@@ -85,20 +85,20 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 	l.openAt = time.Time{}
 	if l.changes == (changes{}) && len(l.uris) == 0 {
 		l.resync = false
-		if l.cur != nil {
-			closeListen(l.cur.id, out)
-			l.cur = nil
+		if l.current != nil {
+			closeListen(l.current.id, out)
+			l.current = nil
 		}
 		return
 	}
-	if l.cur != nil && len(l.waiters) == 0 && l.cur.changes == l.changes && slices.Equal(l.cur.uris, l.uris) {
+	if l.current != nil && len(l.waiters) == 0 && l.current.changes == l.changes && slices.Equal(l.current.uris, l.uris) {
 		return
 	}
 	l.open(now, out)
 }
 
 func (l *listener) open(now time.Time, out *era.Out) {
-	l.next = &stream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), due: now.Add(ackTimeout)}
+	l.next = &listenStream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
 	filter := []byte("{")
 	for _, kind := range []struct {
 		key string
@@ -146,12 +146,12 @@ func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) 
 		out.Drop(m, "it acknowledges no listen that waits for it")
 		return
 	}
-	if l.cur != nil {
-		closeListen(l.cur.id, out)
+	if l.current != nil {
+		closeListen(l.current.id, out)
 	}
-	l.cur, l.next = l.next, nil
-	s := l.cur
-	s.acked = now
+	l.current, l.next = l.next, nil
+	s := l.current
+	s.ackedAt = now
 	s.read(m.Lookup("params", "notifications"))
 	l.settleWaiters(out)
 	if l.resync {
@@ -161,20 +161,20 @@ func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) 
 }
 
 // read notes what the server has granted.
-func (s *stream) read(notifications []byte) {
+func (s *listenStream) read(notifications []byte) {
 	for m := range jsonrpc.Members(notifications) {
 		on := string(m.Value) == "true"
 		switch m.Key {
 		case "toolsListChanged":
-			s.granted.tools = on
+			s.grantedChanges.tools = on
 		case "promptsListChanged":
-			s.granted.prompts = on
+			s.grantedChanges.prompts = on
 		case "resourcesListChanged":
-			s.granted.resources = on
+			s.grantedChanges.resources = on
 		case "resourceSubscriptions":
 			for _, e := range jsonrpc.Elements(m.Value) {
 				if uri, ok := jsonrpc.Text(e); ok {
-					s.honoured = append(s.honoured, uri)
+					s.grantedURIs = append(s.grantedURIs, uri)
 				}
 			}
 		}
@@ -186,16 +186,16 @@ func (l *listener) announceAll(out *era.Out) {
 	tell := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
 	}
-	if l.cur.granted.tools && l.changes.tools {
+	if l.current.grantedChanges.tools && l.changes.tools {
 		tell("notifications/tools/list_changed", nil)
 	}
-	if l.cur.granted.prompts && l.changes.prompts {
+	if l.current.grantedChanges.prompts && l.changes.prompts {
 		tell("notifications/prompts/list_changed", nil)
 	}
-	if l.cur.granted.resources && l.changes.resources {
+	if l.current.grantedChanges.resources && l.changes.resources {
 		tell("notifications/resources/list_changed", nil)
 	}
-	for _, uri := range l.cur.honoured {
+	for _, uri := range l.current.grantedURIs {
 		if slices.Contains(l.uris, uri) {
 			tell("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
 		}
@@ -204,7 +204,7 @@ func (l *listener) announceAll(out *era.Out) {
 
 // isOfListen reports whether a notification belongs to the session's listen.
 func (l *listener) isOfListen(m jsonrpc.Message) bool {
-	return l.cur != nil && l.cur.id.Equivalent(streamOf(m))
+	return l.current != nil && l.current.id.Equivalent(streamOf(m))
 }
 
 // changed passes a notification of the listen on.
@@ -229,7 +229,7 @@ func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
 		out.Drop(m, "the client has not subscribed to it")
 		return
 	}
-	out.Client(legalNotification(m).WithRelated(jsonrpc.NullID))
+	out.Client(legacyNotification(m).WithRelated(jsonrpc.NullID))
 }
 
 // endListen is called when the server has ended request id; m is the response, if
@@ -248,14 +248,14 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 			}
 		}
 		l.nextFailed(now, why, out)
-	case l.cur != nil && l.cur.id.Equivalent(id):
-		s := l.cur
-		l.cur = nil
-		if s.granted == (changes{}) && len(s.honoured) == 0 {
+	case l.current != nil && l.current.id.Equivalent(id):
+		s := l.current
+		l.current = nil
+		if s.grantedChanges == (changes{}) && len(s.grantedURIs) == 0 {
 			return true // the server granted nothing, and will grant nothing again
 		}
 		l.resync = true
-		if now.Sub(s.acked) >= steadyListen {
+		if now.Sub(s.ackedAt) >= steadyListen {
 			l.failures = 0
 			l.reopen(now, 0)
 		} else {
@@ -276,7 +276,7 @@ func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 		switch {
 		case !slices.Contains(s.uris, w.uri):
 			return false
-		case l.cur != nil && slices.Contains(l.cur.honoured, w.uri): // the client has subscribed to it before
+		case l.current != nil && slices.Contains(l.current.grantedURIs, w.uri): // the client has subscribed to it before
 			reply(w.id, nil, out)
 			return true
 		}
@@ -284,7 +284,7 @@ func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 		out.Client(why.Response(w.id).WithRelated(w.id))
 		return true
 	})
-	if l.cur == nil && why.Code == jsonrpc.CodeInternalError {
+	if l.current == nil && why.Code == jsonrpc.CodeInternalError {
 		l.resync = true
 		l.failed(now)
 	}
@@ -301,14 +301,14 @@ func (l *listener) failed(now time.Time) {
 // accepts listens and ends them is not kept busy.
 func (l *listener) reopen(now time.Time, wait time.Duration) {
 	if l.reopens == 0 {
-		l.refilled = now
+		l.refilledAt = now
 	}
-	for l.reopens > 0 && now.Sub(l.refilled) >= reopenRefill {
+	for l.reopens > 0 && now.Sub(l.refilledAt) >= reopenRefill {
 		l.reopens--
-		l.refilled = l.refilled.Add(reopenRefill)
+		l.refilledAt = l.refilledAt.Add(reopenRefill)
 	}
 	if l.reopens >= maxReopens {
-		wait = max(wait, l.refilled.Add(reopenRefill).Sub(now))
+		wait = max(wait, l.refilledAt.Add(reopenRefill).Sub(now))
 	}
 	l.reopens++
 	l.plan(now.Add(wait))

@@ -43,27 +43,27 @@ func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool)
 	if parts.meta == nil {
 		return keys, true
 	}
-	rest := legalMeta(parts.meta)
+	rest := legacyMeta(parts.meta)
 	if rest == nil {
 		return append(keys, "_meta"), true
 	}
 	return keys, len(rest) == len(parts.meta)
 }
 
-// legalResult removes from a result what legacy revisions do not have.
-func legalResult(result []byte, parts resultParts, core bool) []byte {
+// legacyResult removes from a result what legacy revisions do not have.
+func legacyResult(result []byte, parts resultParts, core bool) []byte {
 	var room [4]string
 	keys, ok := parts.removed(room[:0], core)
 	result = jsonrpc.Without(result, keys...)
 	if !ok {
-		result = jsonrpc.With(result, "_meta", legalMeta(parts.meta))
+		result = jsonrpc.With(result, "_meta", legacyMeta(parts.meta))
 	}
 	return result
 }
 
-// legalMeta removes from a server's _meta what legacy revisions do not have; nil
+// legacyMeta removes from a server's _meta what legacy revisions do not have; nil
 // if nothing is left.
-func legalMeta(meta []byte) []byte {
+func legacyMeta(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return meta
 	}
@@ -74,14 +74,14 @@ func legalMeta(meta []byte) []byte {
 	return rest
 }
 
-// legalNotification does the same for a notification of a listen.
-func legalNotification(m jsonrpc.Message) jsonrpc.Message {
+// legacyNotification does the same for a notification of a listen.
+func legacyNotification(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	meta := m.Meta()
 	if meta == nil {
 		return m
 	}
-	rest := legalMeta(meta)
+	rest := legacyMeta(meta)
 	switch {
 	case rest == nil:
 		params = jsonrpc.Without(params, "_meta")

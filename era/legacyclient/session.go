@@ -10,13 +10,13 @@ import (
 
 // session is what the client and the server have said about themselves.
 type session struct {
-	version  string           // negotiated
-	declared declared         // what the client can do
-	server   advertised       // what the server can do
-	level    int              // set by the client, an index in LogLevels; -1: none
-	meta     jsonrpc.Fragment // added to the _meta of every call; computed once
-	bareMeta []byte           // the same as a raw object, without the log level
-	lastID   int64            // of requests to the server
+	version  string             // negotiated
+	declared clientCapabilities // what the client can do
+	server   serverCapabilities // what the server can do
+	logLevel int                // set by the client, an index in LogLevels; -1: none
+	meta     jsonrpc.Fragment   // added to the _meta of every call; computed once
+	bareMeta []byte             // the same as a raw object, without the log level
+	lastID   int64              // of requests to the server
 }
 
 // nextID returns an id for a request to the server.
@@ -45,7 +45,7 @@ func (s *session) readCapabilities(capabilities []byte) {
 	isTrue := func(feature, flag string) bool {
 		return string(shape.Member(shape.Member(capabilities, feature), flag)) == "true"
 	}
-	s.server = advertised{
+	s.server = serverCapabilities{
 		logging:   shape.IsObject(shape.Member(capabilities, "logging")),
 		subscribe: isTrue("resources", "subscribe"),
 		changes: changes{
@@ -74,7 +74,7 @@ func (s *session) setLevel(m jsonrpc.Message, out *era.Out) {
 		refuse(m.ID(), jsonrpc.CodeInvalidParams, "params.level must be one of "+strings.Join(era.LogLevels, ", "), nil, out)
 		return
 	}
-	s.level = level
+	s.logLevel = level
 	s.askForLogs(jsonrpc.Quote(era.LogLevels[level]))
 	reply(m.ID(), nil, out)
 }

@@ -34,13 +34,13 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if !known {
 		l.uris = append(l.uris, uri)
 	}
-	if l.cur != nil && l.next == nil && slices.Contains(l.cur.honoured, uri) {
+	if l.current != nil && l.next == nil && slices.Contains(l.current.grantedURIs, uri) {
 		reply(m.ID(), nil, out)
 		return
 	}
 	l.waiters = append(l.waiters, waiter{m.ID(), uri})
 	if l.next == nil || !slices.Contains(l.next.uris, uri) {
-		l.plan(now.Add(subscribePace))
+		l.plan(now.Add(subscribeDelay))
 	}
 }
 
@@ -87,7 +87,7 @@ func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string,
 func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
-		l.plan(now.Add(subscribePace))
+		l.plan(now.Add(subscribeDelay))
 	}
 }
 
@@ -99,7 +99,7 @@ func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	}
 	uri := l.waiters[i].uri
 	l.waiters = slices.Delete(l.waiters, i, i+1)
-	held := l.cur != nil && slices.Contains(l.cur.honoured, uri)
+	held := l.current != nil && slices.Contains(l.current.grantedURIs, uri)
 	if !held && !slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.uri == uri }) {
 		l.forgetURI(now, uri)
 	}
@@ -111,9 +111,9 @@ func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
 	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
 		switch {
-		case !slices.Contains(l.cur.uris, w.uri):
+		case !slices.Contains(l.current.uris, w.uri):
 			return false // the next listen will have it
-		case slices.Contains(l.cur.honoured, w.uri):
+		case slices.Contains(l.current.grantedURIs, w.uri):
 			reply(w.id, nil, out)
 		default:
 			refused = append(refused, w.uri)
@@ -123,7 +123,7 @@ func (l *listener) settleWaiters(out *era.Out) {
 	})
 	isRefused := func(uri string) bool { return slices.Contains(refused, uri) }
 	l.uris = slices.DeleteFunc(l.uris, isRefused)
-	l.cur.uris = slices.DeleteFunc(l.cur.uris, isRefused) // no reason for another listen
+	l.current.uris = slices.DeleteFunc(l.current.uris, isRefused) // no reason for another listen
 }
 
 // covers reports whether a change of uri concerns a subscription: to uri itself,

@@ -35,7 +35,7 @@ type call struct {
 	request             // of the client: the first, or the latest retry
 	atServer jsonrpc.ID // the id of our request; zero: not sent yet
 	token    jsonrpc.ID // the progress token in it
-	order    int64      // when the call, or its latest retry, came
+	arrival  int64      // when the call, or its latest retry, came
 
 	turn  turns.Asker[*call]
 	input *callInput // what the server has asked during the call; nil: nothing yet
@@ -55,7 +55,7 @@ func (k *calls) isLive(c *call) bool { return k.open[c.id] == c }
 // server has the log level that the call wants, until the list of tools is known,
 // and for its turn.
 func (k *calls) begin(now time.Time, r request, out *era.Out) {
-	c := &call{request: r, order: k.next()}
+	c := &call{request: r, arrival: k.next()}
 	c.turn.Call = c
 	k.open[c.id] = c
 	if c.logLevel == nil || !k.logs.mustAwaitLevel(now, c, out) {
@@ -217,7 +217,7 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	if c.atServer.IsZero() {
 		return
 	}
-	k.logs.quiet = now.Add(quietTime)
+	k.logs.quietUntil = now.Add(quietAfterCancel)
 	asked := c.input != nil && len(c.input.requests) > 0
 	if !k.turns.Abandon(now, &c.turn, asked, out) && c.input != nil {
 		k.parking.refuseRequests(c, out)
@@ -305,7 +305,7 @@ func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*t
 			continue
 		}
 		rank := k.rank(other, q)
-		if c == nil || rank > best || rank == best && other.order > c.order {
+		if c == nil || rank > best || rank == best && other.arrival > c.arrival {
 			c, best = other, rank
 		}
 		others = append(others, &other.turn)
@@ -336,7 +336,7 @@ func (k *calls) serverEnded(text string, out *era.Out) {
 	for _, c := range k.open {
 		owed = append(owed, c)
 	}
-	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.order, b.order) })
+	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.arrival, b.arrival) })
 	for _, c := range owed {
 		refuse(c.id, jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
 	}

@@ -91,8 +91,8 @@ func New(o Options) *Filter {
 	f.tools = taskTools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
-	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, max: o.MaxParked, declared: o.Capabilities,
-		openRequests: make(map[jsonrpc.ID]*inputRequest), records: make(map[string]*call),
+	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, maxParked: o.MaxParked, declared: o.Capabilities,
+		openRequests: make(map[jsonrpc.ID]*inputRequest), parkedCalls: make(map[string]*call),
 		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, serverRun: o.ServerRun, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
 		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
@@ -116,7 +116,7 @@ func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out
 func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		if f.handshake.take(m, out) {
+		if f.handshake.holdRequest(m, out) {
 			f.serve(now, m, out)
 		}
 	case jsonrpc.Notification:

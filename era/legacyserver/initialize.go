@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// openTimeout is how long requests wait for the server to answer initialize.
-	openTimeout = time.Minute
+	// initializeTimeout is how long requests wait for the server to answer initialize.
+	initializeTimeout = time.Minute
 
-	// maxHeld is how many requests may wait.
-	maxHeld = 1000
+	// maxHeldRequests is how many requests may wait.
+	maxHeldRequests = 1000
 
 	// maxCause is how many bytes of the server's own error message are repeated.
 	maxCause = 500
@@ -33,7 +33,7 @@ type handshake struct {
 
 	clientInfo, clientCapabilities []byte // raw
 
-	open         bool
+	isOpen       bool
 	failure      *era.Refusal      // why initialize failed; nil: the server has not answered yet
 	heldRequests []jsonrpc.Message // in order
 	failed       atomic.Bool
@@ -52,7 +52,7 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
 	params = shape.AppendMember(params, "capabilities", h.clientCapabilities)
 	params = shape.AppendMember(params, "clientInfo", info)
-	late := h.timers.Set(now.Add(openTimeout), func(_ time.Time, out *era.Out) {
+	late := h.timers.Set(now.Add(initializeTimeout), func(_ time.Time, out *era.Out) {
 		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
 	})
 	h.requests.send("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *era.Out) {
@@ -61,15 +61,15 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	}, out)
 }
 
-// take returns true if a client's request can be served now. Otherwise it holds or
+// holdRequest returns true if a client's request can be served now. Otherwise it holds or
 // refuses the request.
-func (h *handshake) take(m jsonrpc.Message, out *era.Out) bool {
+func (h *handshake) holdRequest(m jsonrpc.Message, out *era.Out) bool {
 	switch {
-	case h.open:
+	case h.isOpen:
 		return true
 	case h.failure != nil:
 		out.Client(h.failure.Response(m.ID()).WithRelated(m.ID()))
-	case len(h.heldRequests) == maxHeld:
+	case len(h.heldRequests) == maxHeldRequests:
 		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.Reason("busy"), out)
 	default:
 		h.heldRequests = append(h.heldRequests, m)
@@ -165,7 +165,7 @@ func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
 		h.fail(initializeFailed(m, version), out)
 		return
 	}
-	h.open, h.failure, h.version = true, nil, version
+	h.isOpen, h.failure, h.version = true, nil, version
 	h.failed.Store(false)
 	h.capabilities = []byte("{}")
 	if c := m.Lookup("result", "capabilities"); shape.IsObject(c) {

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// Input requests that come within askWindow of the last are asked together, but
-	// the first is not kept waiting for longer than askWindowMax (C.4.1).
-	askWindow    = 30 * time.Millisecond
-	askWindowMax = 200 * time.Millisecond
+	// Input requests that come within collectWindow of the last are asked together, but
+	// the first is not kept waiting for longer than maxCollectWindow (C.4.1).
+	collectWindow    = 30 * time.Millisecond
+	maxCollectWindow = 200 * time.Millisecond
 
 	// maxInputRequests is how many input requests of one call may be open.
 	maxInputRequests = 100
@@ -33,7 +33,7 @@ type inputRequest struct {
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
 	requests   []*inputRequest // that are open, in order
-	keys       int             // how many there have been
+	lastKey    int             // how many there have been
 	firstAsked time.Time       // of the requests in the window
 	window     *timers.Timer   // more are being collected until then; nil: no
 	generation int             // counts the rounds; the State names the current one
@@ -48,8 +48,8 @@ type callInput struct {
 }
 
 type inputAnswer struct {
-	q      *inputRequest
-	result []byte // raw
+	request *inputRequest
+	result  []byte // raw
 }
 
 // newInputRequest makes the changes that an input request needs (C.4.1): in

@@ -17,9 +17,9 @@ const (
 	// then (C.3).
 	subscribeTimeout = 5 * time.Second
 
-	// lingerTime is how long a resource stays subscribed after its last listen has
+	// subscriptionLinger is how long a resource stays subscribed after its last listen has
 	// ended, because clients often listen again at once.
-	lingerTime = 5 * time.Second
+	subscriptionLinger = 5 * time.Second
 )
 
 // subscriptions are the open listens of clients, and the resources that the server
@@ -39,15 +39,15 @@ type listening struct {
 	id                 jsonrpc.ID
 	changes            []string // list changes that the listen gets: keys of its notifications
 	uris               []string // resources that the listen gets
-	pending            int      // of these, those that the server has not subscribed yet
-	overdue            *timers.Timer
+	pendingURIs        int      // of these, those that the server has not subscribed yet
+	ackTimer           *timers.Timer
 	acked              bool
-	earlyNotifications []early // notifications before the acknowledgement
+	earlyNotifications []earlyNotification // notifications before the acknowledgement
 }
 
-// early is a notification that came before the acknowledgement. Of equal ones the
+// earlyNotification is a notification that came before the acknowledgement. Of equal ones the
 // latest is kept.
-type early struct {
+type earlyNotification struct {
 	method, uri string
 	m           jsonrpc.Message
 }
@@ -88,18 +88,18 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	for _, uri := range wanted {
 		s.reference(l, uri, out)
 	}
-	if l.pending == 0 {
+	if l.pendingURIs == 0 {
 		s.acknowledge(now, l, out)
 		return
 	}
-	l.overdue = s.timers.Set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
+	l.ackTimer = s.timers.Set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
 		for _, uri := range slices.Clone(l.uris) {
 			if res := s.resources[uri]; !res.subscribed {
 				res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
 				s.dereference(now, l, uri)
 			}
 		}
-		l.pending = 0
+		l.pendingURIs = 0
 		s.acknowledge(now, l, out)
 	})
 }
@@ -172,7 +172,7 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 	s.timers.Stop(res.lingerTimer)
 	if !res.subscribed {
 		res.waiting = append(res.waiting, l)
-		l.pending++
+		l.pendingURIs++
 	}
 }
 
@@ -188,11 +188,11 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 		s.unsubscribeLater(now, uri, res)
 	}
 	for _, l := range waiting {
-		l.pending--
+		l.pendingURIs--
 		if m.IsError() {
 			l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 		}
-		if l.pending == 0 {
+		if l.pendingURIs == 0 {
 			s.acknowledge(now, l, out)
 		}
 	}
@@ -211,7 +211,7 @@ func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
 // listen wants it by then.
 func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resource) {
 	s.timers.Stop(res.lingerTimer)
-	res.lingerTimer = s.timers.Set(now.Add(lingerTime), func(_ time.Time, out *era.Out) {
+	res.lingerTimer = s.timers.Set(now.Add(subscriptionLinger), func(_ time.Time, out *era.Out) {
 		delete(s.resources, uri)
 		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
 		s.requests.send("resources/unsubscribe", params, ignoreResponse, out)
@@ -221,7 +221,7 @@ func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resourc
 // acknowledge sends the acknowledgement, which is the first message of a listen. A
 // listen that gets nothing is answered at once.
 func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
-	s.timers.Stop(l.overdue)
+	s.timers.Stop(l.ackTimer)
 	l.acked = true
 	honoured := []byte{'{'}
 	for _, change := range l.changes {
@@ -260,7 +260,7 @@ func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
 	i := s.find(id)
 	l := s.listens[i]
 	s.listens = slices.Delete(s.listens, i, i+1)
-	s.timers.Stop(l.overdue)
+	s.timers.Stop(l.ackTimer)
 	for _, uri := range slices.Clone(l.uris) {
 		res := s.resources[uri]
 		res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
@@ -282,8 +282,8 @@ func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 			out.Client(l.delivery(m))
 			continue
 		}
-		l.earlyNotifications = slices.DeleteFunc(l.earlyNotifications, func(e early) bool { return e.method == method && e.uri == uri })
-		l.earlyNotifications = append(l.earlyNotifications, early{method, uri, m})
+		l.earlyNotifications = slices.DeleteFunc(l.earlyNotifications, func(e earlyNotification) bool { return e.method == method && e.uri == uri })
+		l.earlyNotifications = append(l.earlyNotifications, earlyNotification{method, uri, m})
 	}
 	if !delivered {
 		out.Drop(m, "nobody listens for it")

@@ -9,11 +9,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// levelTimeout is how long a call waits for the server to set the log level.
-const levelTimeout = 2 * time.Second
+// setLevelTimeout is how long a call waits for the server to set the log level.
+const setLevelTimeout = 2 * time.Second
 
-// quietTime is how long a cancelled call may still send log messages.
-const quietTime = 5 * time.Second
+// quietAfterCancel is how long a cancelled call may still send log messages.
+const quietAfterCancel = 5 * time.Second
 
 // logs sets the server's log level and assigns log messages to calls. A server has
 // one log level for all clients, so it gets the most verbose level that any client
@@ -26,11 +26,11 @@ type logs struct {
 	oneClient bool // all clients are of one principal
 	ready     func(now time.Time, c *call, out *era.Out)
 
-	supported bool
-	rank      int // the server's level, by LogRank; len(LogLevels): not known
-	setting   int // the level in the open logging/setLevel; len(LogLevels): none
-	waiting   []levelWaiter
-	quiet     time.Time // until then a message may belong to a cancelled call
+	supported  bool
+	rank       int // the server's level, by LogRank; len(LogLevels): not known
+	setting    int // the level in the open logging/setLevel; len(LogLevels): none
+	waiting    []levelWaiter
+	quietUntil time.Time // until then a message may belong to a cancelled call
 }
 
 type levelWaiter struct {
@@ -56,7 +56,7 @@ func (l *logs) raise(now time.Time, rank int, level []byte, out *era.Out) {
 		return
 	}
 	l.setting = rank
-	overdue := l.timers.Set(now.Add(levelTimeout), func(now time.Time, out *era.Out) {
+	overdue := l.timers.Set(now.Add(setLevelTimeout), func(now time.Time, out *era.Out) {
 		l.rank = min(l.rank, rank) // otherwise the next call would wait as long
 		l.set(now, rank, out)
 	})
@@ -114,7 +114,7 @@ func (l *logs) message(now time.Time, m jsonrpc.Message, out *era.Out) {
 // callOf returns the call that a log message belongs to, or nil if that is not
 // certain. If the message itself does not tell, it belongs to the only call in
 // progress; parked calls and calls without logs count. If clients of several
-// principals share the server, a message within quietTime after a cancellation may
+// principals share the server, a message within quietAfterCancel after a cancellation may
 // belong to the cancelled call, so nobody gets it (D8, B.1).
 func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
 	if id, ok := m.During(); ok {
@@ -124,7 +124,7 @@ func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
 	if m.Lookup("params", "_meta", era.KeyRelatedTask) != nil {
 		return l.tasks.callOf(m)
 	}
-	if !l.oneClient && now.Before(l.quiet) {
+	if !l.oneClient && now.Before(l.quietUntil) {
 		return nil
 	}
 	return l.calls.onlyCall()

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// parkRounds is how often a call may be parked (C.4.4).
-const parkRounds = 16
+// maxParkRounds is how often a call may be parked (C.4.4).
+const maxParkRounds = 16
 
 // parking parks calls during which the server sends input requests (C.4). Each
 // input request is answered exactly once, also if its call is cancelled or the
@@ -26,11 +26,11 @@ type parking struct {
 	logs   *logs
 	states stateIssuer
 
-	max      int    // calls that may be parked at a time
-	declared []byte // the capabilities that the server was told of, raw
+	maxParked int    // calls that may be parked at a time
+	declared  []byte // the capabilities that the server was told of, raw
 
 	openRequests map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
-	records      map[string]*call             // parked calls
+	parkedCalls  map[string]*call             // parked calls
 	collecting   int                          // calls whose input requests are being collected
 	count        atomic.Int64                 // of records
 }
@@ -75,12 +75,12 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	}
 	in := c.input
 	idle := !in.parked && in.window == nil
-	if len(in.requests) >= maxInputRequests || idle && len(p.records)+p.collecting+p.turns.Retries() >= p.max {
+	if len(in.requests) >= maxInputRequests || idle && len(p.parkedCalls)+p.collecting+p.turns.Retries() >= p.maxParked {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
-	in.keys++
-	q.key, q.call = "m"+strconv.Itoa(in.keys), c
+	in.lastKey++
+	q.key, q.call = "m"+strconv.Itoa(in.lastKey), c
 	in.requests = append(in.requests, q)
 	p.openRequests[q.id] = q
 	if in.parked {
@@ -90,8 +90,8 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 		in.firstAsked = now
 	}
 	p.cancelWindow(c)
-	at := now.Add(askWindow)
-	if last := in.firstAsked.Add(askWindowMax); last.Before(at) {
+	at := now.Add(collectWindow)
+	if last := in.firstAsked.Add(maxCollectWindow); last.Before(at) {
 		at = last
 	}
 	p.collecting++
@@ -162,7 +162,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	if len(in.requests) == 0 {
 		return
 	}
-	if in.rounds == parkRounds {
+	if in.rounds == maxParkRounds {
 		p.calls.reject(now, c, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the call has asked too often", Data: shape.Reason("rounds")}, out)
 		return
 	}
@@ -178,8 +178,8 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	state.Call, state.Generation = in.name, in.generation
 	in.deadline = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
 	delete(p.calls.open, c.id)
-	p.records[in.name] = c
-	p.count.Store(int64(len(p.records)))
+	p.parkedCalls[in.name] = c
+	p.count.Store(int64(len(p.parkedCalls)))
 	out.Client(p.states.inputRequired(c.id, append(requests, '}'), state))
 	p.turns.Release(now, &c.turn, out)
 }
@@ -188,8 +188,8 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 func (p *parking) unpark(c *call) {
 	p.timers.Stop(c.input.deadline)
 	c.input.parked = false
-	delete(p.records, c.input.name)
-	p.count.Store(int64(len(p.records)))
+	delete(p.parkedCalls, c.input.name)
+	p.count.Store(int64(len(p.parkedCalls)))
 }
 
 // expire ends a parked call whose client has not retried it in time (C.4.5).
@@ -202,6 +202,6 @@ func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 
 // serverEnded forgets the parked calls.
 func (p *parking) serverEnded() {
-	clear(p.records)
+	clear(p.parkedCalls)
 	p.count.Store(0)
 }

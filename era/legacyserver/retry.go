@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	badState  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
-	usedState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
-	goneState = &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended", Data: []byte(`{"reason":"server_ended"}`)}
-	badAnswer = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
+	badStateRefusal    = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
+	usedState          = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
+	serverEndedRefusal = &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended", Data: []byte(`{"reason":"server_ended"}`)}
+	badAnswerRefusal   = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
 )
 
 // retry takes a request with a requestState (C.4.4).
@@ -23,7 +23,7 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 	refuse := func(why *era.Refusal) { out.Client(why.Response(r.id).WithRelated(r.id)) }
 	state, ok := p.states.open(now, &r)
 	if !ok {
-		refuse(badState)
+		refuse(badStateRefusal)
 		return
 	}
 	if state.Replay {
@@ -31,17 +31,17 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 		return
 	}
 	if state.ServerRun != p.states.serverRun {
-		refuse(goneState)
+		refuse(serverEndedRefusal)
 		return
 	}
-	c := p.records[state.Call]
+	c := p.parkedCalls[state.Call]
 	if c == nil || c.input.generation != state.Generation {
 		refuse(usedState)
 		return
 	}
 	answers, ok := answersTo(c, r.answers)
 	if !ok {
-		refuse(badAnswer) // the call stays parked
+		refuse(badAnswerRefusal) // the call stays parked
 		return
 	}
 	p.claim(now, c, r, answers, out)
@@ -72,7 +72,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
 	p.unpark(c)
 	r.urlRounds = c.urlRounds
-	c.request, c.order = r, p.calls.next()
+	c.request, c.arrival = r, p.calls.next()
 	p.calls.open[c.id] = c
 	if o := c.input.outcome; o != nil {
 		p.calls.conclude(now, c, *o, out)
@@ -97,9 +97,9 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 	answers := c.input.answers
 	c.input.answers = nil
 	for _, a := range answers {
-		if p.openRequests[a.q.id] == a.q { // otherwise the server has withdrawn it
-			p.forget(a.q)
-			out.Server(a.q.answer(a.result))
+		if p.openRequests[a.request.id] == a.request { // otherwise the server has withdrawn it
+			p.forget(a.request)
+			out.Server(a.request.answer(a.result))
 		}
 	}
 	if c.input.window == nil {
@@ -119,7 +119,7 @@ func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out 
 		switch actionOf(entry.Value) {
 		case "accept":
 		case "":
-			out.Client(badAnswer.Response(r.id).WithRelated(r.id))
+			out.Client(badAnswerRefusal.Response(r.id).WithRelated(r.id))
 			return
 		default:
 			p.declined(r, out)

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	pollDefault = time.Second
-	pollMin     = 50 * time.Millisecond
-	pollMax     = time.Minute
+	defaultPollInterval = time.Second
+	minPollInterval     = 50 * time.Millisecond
+	maxPollInterval     = time.Minute
 )
 
 // tasks runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
@@ -71,9 +71,9 @@ func (k *tasks) proceed(now time.Time, c *call, task []byte, out *era.Out) {
 		return
 	}
 	if ms, err := strconv.ParseInt(string(shape.Member(task, "pollInterval")), 10, 32); err == nil {
-		t.interval = min(max(time.Duration(ms)*time.Millisecond, pollMin), pollMax)
+		t.interval = min(max(time.Duration(ms)*time.Millisecond, minPollInterval), maxPollInterval)
 	} else if t.interval == 0 {
-		t.interval = pollDefault
+		t.interval = defaultPollInterval
 	}
 	t.poll = k.timers.Set(now.Add(t.interval), func(_ time.Time, out *era.Out) {
 		t.get = k.send(c, "tasks/get", out)

@@ -74,8 +74,8 @@ func JWTBearer(assertion, resource string, scopes []string) Grant {
 	return grant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
 }
 
-// An Exchange is what a token exchange (RFC 8693, 2.1) asks for. Only Subject and SubjectType are required.
-type Exchange struct {
+// An TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only Subject and SubjectType are required.
+type TokenExchangeRequest struct {
 	Subject, SubjectType string   // the token that is given, and its type
 	Requested            string   // type of the one that is wanted
 	Audience, Resource   string   // for whom
@@ -83,7 +83,7 @@ type Exchange struct {
 }
 
 // TokenExchange exchanges one token for another (RFC 8693, 2.1).
-func TokenExchange(x Exchange) Grant {
+func TokenExchange(x TokenExchangeRequest) Grant {
 	return grant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.Subject, "subject_token_type", x.SubjectType,
 		"requested_token_type", x.Requested, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
 }

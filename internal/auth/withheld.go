@@ -22,10 +22,10 @@ func (g Grant) String() string { return "grant " + g.form.Get("grant_type") }
 func (g Grant) GoString() string { return g.String() }
 
 // String returns text that does not show the token that is given.
-func (x Exchange) String() string { return "exchange of a token " + withheld }
+func (x TokenExchangeRequest) String() string { return "exchange of a token " + withheld }
 
 // GoString returns what String does.
-func (x Exchange) GoString() string { return x.String() }
+func (x TokenExchangeRequest) GoString() string { return x.String() }
 
 // String returns text that does not show the secret and the token for its management.
 func (r Registration) String() string { return r.Client.String() + " at " + r.Issuer }

@@ -13,7 +13,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		client, &client, []Client{client},
 		Token{Access: "SECRET", Refresh: "SECRET", ID: "SECRET"},
 		AuthorizationCode("SECRET", "SECRET", "", ""), RefreshToken("SECRET", "", nil), JWTBearer("SECRET", "", nil),
-		Exchange{Subject: "SECRET"}, map[string]Exchange{"x": {Subject: "SECRET"}},
+		TokenExchangeRequest{Subject: "SECRET"}, map[string]TokenExchangeRequest{"x": {Subject: "SECRET"}},
 		Registration{Client: client, ManageToken: "SECRET"},
 		DeviceAuthorization{DeviceCode: "SECRET"},
 	} {

@@ -83,11 +83,11 @@ func NewTarget(address string, o TargetOptions) (*Target, error) {
 
 // NewRequest returns a request with the headers that all have. Its Header may be changed.
 func (t *Target) NewRequest(ctx context.Context, method string) *http.Request {
-	return t.RequestWith(ctx, method, maps.Clone(t.Header))
+	return t.NewBareRequest(ctx, method, maps.Clone(t.Header))
 }
 
-// RequestWith returns a request with these headers and no others.
-func (t *Target) RequestWith(ctx context.Context, method string, header http.Header) *http.Request {
+// NewBareRequest returns a request with these headers and no others.
+func (t *Target) NewBareRequest(ctx context.Context, method string, header http.Header) *http.Request {
 	return (&http.Request{Method: method, URL: t.URL, Host: t.Host, Header: header}).WithContext(ctx)
 }
 

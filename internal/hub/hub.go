@@ -119,7 +119,7 @@ func New(o Options) *Hub {
 	}
 	h := &Hub{
 		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
-		clientBudget: budget.ForMessages(defaultMaxMessageSize), resumeBudget: budget.New(streamhttp.DefaultKept),
+		clientBudget: budget.ForMessages(defaultMaxMessageSize), resumeBudget: budget.New(streamhttp.DefaultResumeBytes),
 	}
 	if o.Observer != nil {
 		o.Observer.Describe = h.describeRequest

@@ -152,7 +152,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
 	s.streamHTTP = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
-		Guard: o.Guard, Budget: memory, Kept: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+		Guard: o.Guard, Budget: memory, ResumeBudget: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", up.Exchange(pump)), ToolSchema: up.ToolSchema,
 	})

@@ -178,7 +178,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			Authorize: d.Options.Authorize, AuthorizeTime: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
+			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {

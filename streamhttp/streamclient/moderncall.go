@@ -127,7 +127,7 @@ func (c *modernConn) roundTrip(call *modernCall, m jsonrpc.Message, header http.
 	case c.opts.Authorize != nil && !call.isOwn:
 		ctx = c.WithProgress(ctx, call.msg, true)
 	}
-	req := c.target.RequestWith(ctx, http.MethodPost, header)
+	req := c.target.NewBareRequest(ctx, http.MethodPost, header)
 	httpdial.SetBody(req, m.Bytes())
 	return c.target.Do(req)
 }

@@ -18,8 +18,8 @@ const maxStepUps = 2
 // finds out what to do.
 func (c *Credential) take(ctx context.Context) (release func(), err error) {
 	select {
-	case c.turn <- struct{}{}:
-		return func() { <-c.turn }, nil
+	case c.challengeTurn <- struct{}{}:
+		return func() { <-c.challengeTurn }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("another request is finding out where to sign in: %w", ctx.Err())
 	}
@@ -267,7 +267,7 @@ func (c *Credential) machineSigns(ctx context.Context, s *site, old *held) (got 
 	c.renewals.Add(1)
 	c.mu.Unlock()
 	defer c.renewals.Done()
-	lockCtx, cancel := context.WithTimeout(c.waiting, lockTime)
+	lockCtx, cancel := context.WithTimeout(c.waiting, lockTimeout)
 	defer cancel()
 	w, err := c.askedByServer(ctx)
 	if err != nil {
@@ -313,7 +313,7 @@ func (c *Credential) machineClient() string {
 }
 
 // begin makes a credential without tokens. A key of proofs is kept.
-func (c *Credential) begin(s *site, w wants, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
+func (c *Credential) begin(s *site, w serverDemands, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
 	next := tokenstore.Credential{
 		Server: c.o.Server, Profile: c.o.Profile, Issuer: s.Server.Issuer, TokenEndpoint: s.Server.Token,
 		RevocationEndpoint: s.Server.Revocation, Resource: c.resource(s), Asked: scopes,

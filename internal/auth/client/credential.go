@@ -16,12 +16,12 @@ import (
 
 // Waits and bounds.
 const (
-	lockTime    = 30 * time.Second // for the lock of the credential
-	requestTime = 30 * time.Second // for one token request
-	maxAhead    = 5 * time.Minute  // how long before its end a token is renewed, at most
-	lastPart    = 12               // and at most this part of its life: of an hour 5 minutes
-	firstPause  = time.Second      // after a renewal that failed; it doubles
-	maxPause    = 5 * time.Minute
+	lockTimeout    = 30 * time.Second // for the lock of the credential
+	requestTimeout = 30 * time.Second // for one token request
+	maxAhead       = 5 * time.Minute  // how long before its end a token is renewed, at most
+	lastPart       = 12               // and at most this part of its life: of an hour 5 minutes
+	firstPause     = time.Second      // after a renewal that failed; it doubles
+	maxPause       = 5 * time.Minute
 
 	maxRetryAfter = 15 * time.Minute // a server that names a longer one is asked again all the same
 )
@@ -36,12 +36,12 @@ type Credential struct {
 	caller *auth.Caller
 	random func() float64 // for jitter
 
-	life        context.Context // a token request may go on
-	end         context.CancelFunc
-	waiting     context.Context // a wait for the lock may go on
-	stopWaiting context.CancelFunc
-	renewals    sync.WaitGroup
-	turn        chan struct{} // held by who answers a challenge
+	life          context.Context // a token request may go on
+	end           context.CancelFunc
+	waiting       context.Context // a wait for the lock may go on
+	stopWaiting   context.CancelFunc
+	renewals      sync.WaitGroup
+	challengeTurn chan struct{} // held by who answers a challenge
 
 	current     atomic.Pointer[held] // nil: nothing is known to be stored
 	foundNoneAt atomic.Int64         // when that was read last, in Unix nanoseconds
@@ -54,11 +54,11 @@ type Credential struct {
 	// unrenewable is a credential whose renewal would not help, since unrenewableAt.
 	unrenewable   tokenstore.Generation
 	unrenewableAt time.Time
-	// noEndpoints is when a server without metadata was found to have none of the assumed endpoints.
-	noEndpoints time.Time
-	prover      *auth.Prover      // of proverOf
-	keyText     tokenstore.Secret // the key of prover
-	unsaved     *unsaved          // nil: all is stored
+	// foundNoEndpointsAt is when a server without metadata was found to have none of the assumed endpoints.
+	foundNoEndpointsAt time.Time
+	prover             *auth.Prover      // of proverOf
+	keyText            tokenstore.Secret // the key of prover
+	unsaved            *unsaved          // nil: all is stored
 }
 
 // A held is a credential as it was read. It does not change.
@@ -74,7 +74,7 @@ type held struct {
 // A pause keeps renewals apart that fail.
 type pause struct {
 	until      time.Time
-	failed     int
+	failures   int
 	err        error
 	generation tokenstore.Generation
 }
@@ -145,8 +145,8 @@ func (h *held) token() auth.Token {
 	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.Granted, Expires: s.Expires}
 }
 
-// nothingLife is how long it counts that nothing is stored.
-const nothingLife = time.Second
+// noneCacheTime is how long it counts that nothing is stored.
+const noneCacheTime = time.Second
 
 // hold returns what Token does. nil: nothing is stored.
 func (c *Credential) hold(ctx context.Context) (*held, error) {
@@ -157,7 +157,7 @@ func (c *Credential) hold(ctx context.Context) (*held, error) {
 	if h == nil {
 		// A server that wants no token gets one request after the other. If it wants one by now, its
 		// challenge has the store read again.
-		if since := c.now().UnixNano() - c.foundNoneAt.Load(); 0 <= since && since < int64(nothingLife) {
+		if since := c.now().UnixNano() - c.foundNoneAt.Load(); 0 <= since && since < int64(noneCacheTime) {
 			return nil, nil
 		}
 	}

@@ -165,24 +165,24 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Connection", "close")
 	switch err := error(nil); {
 	case r.Host != v.host:
-		page(w, http.StatusMisdirectedRequest, "This address is not known here.")
+		writePage(w, http.StatusMisdirectedRequest, "This address is not known here.")
 	case r.URL.Path != callbackPath:
-		page(w, http.StatusNotFound, "There is nothing here.")
+		writePage(w, http.StatusNotFound, "There is nothing here.")
 	case r.Method != http.MethodGet:
 		h.Set("Allow", http.MethodGet)
-		page(w, http.StatusMethodNotAllowed, "There is nothing here.")
+		writePage(w, http.StatusMethodNotAllowed, "There is nothing here.")
 	default:
 		if err = v.take(r.URL.RawQuery); errors.Is(err, errUsed) {
-			page(w, http.StatusGone, "The sign-in has been answered already. You can close this page.")
+			writePage(w, http.StatusGone, "The sign-in has been answered already. You can close this page.")
 		} else if err != nil {
-			page(w, http.StatusBadRequest, "This does not answer the sign-in that is under way.")
+			writePage(w, http.StatusBadRequest, "This does not answer the sign-in that is under way.")
 		} else {
-			page(w, http.StatusOK, "The answer has arrived. You can close this page, and see in the program whether you are signed in.")
+			writePage(w, http.StatusOK, "The answer has arrived. You can close this page, and see in the program whether you are signed in.")
 		}
 	}
 }
 
-func page(w http.ResponseWriter, status int, text string) {
+func writePage(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<!doctype html><title>Sign-in</title><p>"+text+"</p>\n")
 }

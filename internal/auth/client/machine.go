@@ -74,7 +74,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 			return auth.Token{}, err
 		}
 	}
-	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.Exchange{
+	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.TokenExchangeRequest{
 		Subject: id.Reveal(), SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)

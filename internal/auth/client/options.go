@@ -103,8 +103,8 @@ func New(o Options) (*Credential, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c := &Credential{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64, turn: make(chan struct{}, 1)}
-	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTime}
+	c := &Credential{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64, challengeTurn: make(chan struct{}, 1)}
+	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
 	if o.Revision != "" && o.Revision < "2025-06-18" {
 		c.caller.Version = string(o.Revision)
 	}

@@ -152,7 +152,7 @@ func (c *Credential) forget(issuer, id string) bool {
 	if id == c.o.ClientID || id == c.o.Document {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.waiting, lockTime)
+	ctx, cancel := context.WithTimeout(c.waiting, lockTimeout)
 	defer cancel()
 	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == id }), nil

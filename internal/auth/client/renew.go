@@ -52,11 +52,11 @@ func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
 		}
 		return
 	}
-	p := pause{failed: 1, err: err, generation: of}
+	p := pause{failures: 1, err: err, generation: of}
 	if c.paused.err != nil && c.paused.generation == of {
-		p.failed = c.paused.failed + 1
+		p.failures = c.paused.failures + 1
 	}
-	wait := min(firstPause<<min(p.failed-1, 20), maxPause)
+	wait := min(firstPause<<min(p.failures-1, 20), maxPause)
 	wait = wait/2 + time.Duration(c.random()*float64(wait/2))
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		wait = max(wait, min(e.RetryAfter, maxRetryAfter))
@@ -84,7 +84,7 @@ func (c *Credential) pausedFor(of tokenstore.Generation, now time.Time) (error, 
 func (c *Credential) renew(old *held) (*held, error) {
 	for try := 1; ; try++ {
 		var got *held
-		ctx, cancel := context.WithTimeout(c.waiting, lockTime)
+		ctx, cancel := context.WithTimeout(c.waiting, lockTimeout)
 		err := c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) (err error) {
 			got, err = c.renewLocked(l, old)
 			return err
@@ -207,7 +207,7 @@ func (c *Credential) keep(s tokenstore.Credential, replaces tokenstore.Generatio
 	h.unsaved = true
 	c.mu.Lock()
 	c.unsaved = &unsaved{s, replaces}
-	c.paused = pause{until: c.now().Add(firstPause), err: err, generation: replaces, failed: 1}
+	c.paused = pause{until: c.now().Add(firstPause), err: err, generation: replaces, failures: 1}
 	c.mu.Unlock()
 	c.current.Store(h)
 	c.notice(err)

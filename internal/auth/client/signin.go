@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// signInTime bounds a sign-in, unless its options say otherwise.
-const signInTime = 10 * time.Minute
+// signInTimeout bounds a sign-in, unless its options say otherwise.
+const signInTimeout = 10 * time.Minute
 
 // A Browser opens an address for a person to see. The address is http or https, and must not reach a shell.
 type Browser interface{ Open(addr string) error }
@@ -52,7 +52,7 @@ var errCancelled = errors.New("the sign-in was cancelled")
 type Flow struct {
 	c           *Credential
 	site        *site
-	wants       wants
+	wants       serverDemands
 	oauthClient auth.Client
 	login       *tokenstore.LoginLock
 	needed      Required
@@ -103,7 +103,7 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 	f.scopes = c.scopes(f.site, f.wants, true)
 	limit := o.Limit
 	if limit <= 0 {
-		limit = signInTime
+		limit = signInTimeout
 	}
 	f.needed = Required{Expires: c.now().Add(limit), Reason: "nobody has signed in to " + c.o.Server}
 	if err := f.makeKey(ctx); err != nil {
@@ -128,8 +128,8 @@ func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err e
 	return f, err
 }
 
-// openable refuses what a browser would not show.
-func openable(addr string) error {
+// checkOpenable refuses what a browser would not show.
+func checkOpenable(addr string) error {
 	u, err := url.Parse(addr)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsFunc(addr, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return errors.New("the address that a person is to open is not http or https, or has a character that no address has")
@@ -139,7 +139,7 @@ func openable(addr string) error {
 
 // openable refuses an address that the authorization server wants a person to open.
 func (f *Flow) openable(addr string) error {
-	if err := openable(addr); err != nil {
+	if err := checkOpenable(addr); err != nil {
 		return &auth.Error{Kind: auth.Invalid, Doing: "sign-in", URL: f.site.Server.Issuer, What: err.Error(), Do: "tell the operator of the server"}
 	}
 	return nil
@@ -281,7 +281,7 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 		if back.err != nil {
 			return auth.Token{}, back.err
 		}
-		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime) // the code works only once
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // the code works only once
 		defer cancel()
 		return f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
 	}
@@ -307,7 +307,7 @@ func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error
 			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, context.Cause(ctx))
 		case <-timer.C:
 		}
-		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		token, err := f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.DeviceCode(f.device.DeviceCode, f.c.resource(f.site)), prover)
 		cancel()
 		switch {
@@ -328,7 +328,7 @@ func (f *Flow) store(t auth.Token) error {
 	if c.o.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
 		return &Permanent{What: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	s, err := c.begin(f.site, f.wants, tokenstore.Credential{DPoPKey: f.key}, f.scopes)
 	if err != nil {
@@ -351,7 +351,7 @@ func (f *Flow) store(t auth.Token) error {
 
 // finish notes whether the registration was of use. A person who said no has seen that the client is known.
 func (f *Flow) finish(err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	if id := f.oauthClient.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.Document && !auth.Is(err, auth.AccessDenied) {
 		f.c.prove(ctx, f.site.Server.Issuer, id, err == nil)
@@ -384,7 +384,7 @@ type Ended struct {
 
 // noteEnd remembers how a sign-in has ended, for other processes.
 func (c *Credential) noteEnd(err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockTime)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	end := Ended{}
 	if err != nil {

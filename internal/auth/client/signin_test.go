@@ -416,7 +416,7 @@ func TestOpenable(t *testing.T) {
 		"https://as.test/a?b=c": true, "http://127.0.0.1:1/a": true,
 		"javascript:alert(1)": false, "file:///etc/passwd": false, "https:": false, "": false, "https://as.test/a b": false, "https://as.test/\n": false, "-x": false,
 	} {
-		if got := openable(addr) == nil; got != want {
+		if got := checkOpenable(addr) == nil; got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
 	}

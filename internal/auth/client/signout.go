@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// revokeTime bounds the revocation of tokens at a sign-out.
-const revokeTime = 5 * time.Second
+// revokeTimeout bounds the revocation of tokens at a sign-out.
+const revokeTimeout = 5 * time.Second
 
 // SignOut deletes the credential, and tells the authorization server that its tokens are not used any more
 // (RFC 7009). revoked says how that went; nothing waits for it longer than 5 seconds, and what is stored
@@ -29,7 +29,7 @@ func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	c.unsaved = nil
 	c.mu.Unlock()
 	c.current.Store(nil)
-	ctx, cancel := context.WithTimeout(ctx, revokeTime)
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 	defer cancel()
 	return c.revoke(ctx, last), nil
 }

@@ -52,7 +52,7 @@ func TestSignOut(t *testing.T) {
 				switch {
 				case (name == "revoked" || name == "signed") && (revoked != nil || len(hints) != 2):
 					t.Errorf("revoked %q, error %v", hints, revoked)
-				case name == "hangs" && (!auth.Is(revoked, auth.Unavailable) || time.Since(begun) != revokeTime):
+				case name == "hangs" && (!auth.Is(revoked, auth.Unavailable) || time.Since(begun) != revokeTimeout):
 					t.Errorf("after %v the error is %v", time.Since(begun), revoked)
 				case name == "no endpoint" && !auth.Is(revoked, auth.Unsupported):
 					t.Errorf("the error is %v", revoked)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// siteLife is how long metadata is used without asking again. A refused token makes it ask at once.
-const siteLife = time.Hour
+// siteCacheTime is how long metadata is used without asking again. A refused token makes it ask at once.
+const siteCacheTime = time.Hour
 
 // A site is what is known of a server and its authorization server.
 type site struct {
@@ -22,8 +22,8 @@ type site struct {
 	Origin   bool                  `json:"origin,omitempty"`  // there is no metadata of the resource: revision 2025-03-26
 }
 
-// wants is what the server's challenges have asked for. It is remembered over processes.
-type wants struct {
+// serverDemands is what the server's challenges have asked for. It is remembered over processes.
+type serverDemands struct {
 	Announced string         `json:"announced,omitempty"` // address of the resource's metadata
 	Scopes    []string       `json:"scopes,omitempty"`    // all that challenges have named
 	DPoP      bool           `json:"dpop,omitempty"`      // it takes bound tokens only
@@ -42,7 +42,7 @@ const (
 )
 
 // recent returns how many sign-ins there were in the time before now.
-func (w wants) recent(now time.Time, within time.Duration) (n int) {
+func (w serverDemands) recent(now time.Time, within time.Duration) (n int) {
 	for _, at := range w.Signed {
 		if age := now.Sub(at); age >= 0 && age < within {
 			n++
@@ -99,11 +99,11 @@ func (c *Credential) remember(ctx context.Context, name string, document any, ex
 }
 
 // askedByServer returns what challenges have asked for.
-func (c *Credential) askedByServer(ctx context.Context) (wants, error) {
+func (c *Credential) askedByServer(ctx context.Context) (serverDemands, error) {
 	m, err := c.o.Store.Metadata(ctx, c.key)
-	w := wants{}
+	w := serverDemands{}
 	if err == nil && m.Documents[wantsDocument] != nil && json.Unmarshal(m.Documents[wantsDocument], &w) != nil {
-		w = wants{}
+		w = serverDemands{}
 	}
 	return w, err
 }
@@ -116,7 +116,7 @@ func (c *Credential) discover(ctx context.Context, announced string, fresh bool)
 		return nil, err
 	}
 	have := siteOf(m)
-	if left := m.Expires.Sub(c.now()); have != nil && !fresh && left > 0 && left <= siteLife {
+	if left := m.Expires.Sub(c.now()); have != nil && !fresh && left > 0 && left <= siteCacheTime {
 		return have, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, discoveryTime)
@@ -128,7 +128,7 @@ func (c *Credential) discover(ctx context.Context, announced string, fresh bool)
 	if found.Assumed && have != nil && !have.Origin {
 		return have, nil // the metadata is away for now: nobody said that it has changed
 	}
-	if err := c.remember(ctx, siteDocument, found, c.now().Add(siteLife)); err != nil {
+	if err := c.remember(ctx, siteDocument, found, c.now().Add(siteCacheTime)); err != nil {
 		c.notice(err) // it is found again next time
 	}
 	return found, nil
@@ -171,9 +171,9 @@ func (c *Credential) canSignIn(ctx context.Context, s *site) bool {
 		return true
 	}
 	c.mu.Lock()
-	silent := c.noEndpoints
+	silent := c.foundNoEndpointsAt
 	c.mu.Unlock()
-	if since := c.now().Sub(silent); !silent.IsZero() && 0 <= since && since < siteLife {
+	if since := c.now().Sub(silent); !silent.IsZero() && 0 <= since && since < siteCacheTime {
 		return false
 	}
 	redirect := c.redirectURI(c.port())
@@ -183,7 +183,7 @@ func (c *Credential) canSignIn(ctx context.Context, s *site) bool {
 	}
 	if _, err = c.identify(ctx, s, redirect, nil, false); err != nil && !auth.Is(err, auth.Unavailable) && ctx.Err() == nil {
 		c.mu.Lock()
-		c.noEndpoints = c.now()
+		c.foundNoEndpointsAt = c.now()
 		c.mu.Unlock()
 	}
 	return err == nil
@@ -219,7 +219,7 @@ func (c *Credential) resource(s *site) string {
 
 // scopes returns what is asked for: what challenges have named, else what the server lists, else nothing. What
 // the user asks for comes in the place of the list. With offline, offline_access is added where it is offered.
-func (c *Credential) scopes(s *site, w wants, offline bool) []string {
+func (c *Credential) scopes(s *site, w serverDemands, offline bool) []string {
 	all := w.Scopes
 	switch {
 	case len(c.o.Scopes) > 0:
@@ -234,7 +234,7 @@ func (c *Credential) scopes(s *site, w wants, offline bool) []string {
 }
 
 // isBound reports whether tokens are to be bound to a key.
-func (c *Credential) isBound(s *site, w wants) bool {
+func (c *Credential) isBound(s *site, w serverDemands) bool {
 	switch c.o.DPoP {
 	case DPoPOff:
 		return false

@@ -423,18 +423,18 @@ func TestScopeRules(t *testing.T) {
 	listed := &site{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, Server: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
 	for name, x := range map[string]struct {
 		site    *site
-		wants   wants
+		wants   serverDemands
 		given   []string
 		offline bool
 		want    string
 	}{
-		"challenge": {listed, wants{Scopes: []string{"c"}}, nil, false, "c"},
-		"listed":    {listed, wants{}, nil, false, "a b"},
-		"none":      {&site{}, wants{}, nil, true, ""},
-		"given":     {listed, wants{Scopes: []string{"c"}}, []string{"g"}, false, "g c"},
-		"offline":   {listed, wants{}, nil, true, "a b offline_access"},
-		"no scopes": {&site{Server: listed.Server}, wants{}, nil, true, ""},
-		"unlisted":  {&site{Resource: listed.Resource}, wants{}, nil, true, "a b"},
+		"challenge": {listed, serverDemands{Scopes: []string{"c"}}, nil, false, "c"},
+		"listed":    {listed, serverDemands{}, nil, false, "a b"},
+		"none":      {&site{}, serverDemands{}, nil, true, ""},
+		"given":     {listed, serverDemands{Scopes: []string{"c"}}, []string{"g"}, false, "g c"},
+		"offline":   {listed, serverDemands{}, nil, true, "a b offline_access"},
+		"no scopes": {&site{Server: listed.Server}, serverDemands{}, nil, true, ""},
+		"unlisted":  {&site{Resource: listed.Resource}, serverDemands{}, nil, true, "a b"},
 	} {
 		c := &Credential{o: Options{Scopes: x.given}}
 		if got := auth.JoinScope(c.scopes(x.site, x.wants, x.offline)); got != x.want {
@@ -476,7 +476,7 @@ func TestKeyOnly(t *testing.T) {
 		w.wantCount(t, prm, 1)
 		w.wantCount(t, as, 1)
 		w.wantCount(t, "/register", 1)
-		time.Sleep(siteLife + time.Second) // the server has got an authorization server since
+		time.Sleep(siteCacheTime + time.Second) // the server has got an authorization server since
 		signedIn := 0
 		o.SignIn = w.signsIn(t, &signedIn)
 		c = w.credential(t, o)

@@ -12,18 +12,18 @@ import (
 // ErrWaited is the cause of a ctx whose request has waited for a sign-in as long as Options.Wait.
 var ErrWaited = errors.New("nobody has signed in within the time that a request waits for it")
 
-// leastWait is how long a request waits at least: it takes a few requests to find out where a person goes.
-const leastWait = 10 * time.Second
+// minWait is how long a request waits at least: it takes a few requests to find out where a person goes.
+const minWait = 10 * time.Second
 
-// wait returns how long a request waits for a sign-in.
-func (c *Credential) wait() time.Duration { return max(c.o.Wait, leastWait) }
+// waitTimeout returns how long a request waits for a sign-in.
+func (c *Credential) waitTimeout() time.Duration { return max(c.o.Wait, minWait) }
 
 // bounded returns a ctx for all that a request waits for until somebody has signed in.
 func (c *Credential) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.o.Wait == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, c.wait(), ErrWaited)
+	return context.WithTimeoutCause(ctx, c.waitTimeout(), ErrWaited)
 }
 
 // waited returns err as who made the request is to know it, where that is the end of the time of ctx, which is bounded's: what
@@ -38,6 +38,6 @@ func (c *Credential) waited(ctx context.Context, err error) error {
 		copied.Err = ctx.Err() // ErrWaited says what a person has not done
 		late = &copied
 	}
-	late.Kind, late.What, late.Do = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.wait()), "--auth-wait says how long that is"
+	late.Kind, late.What, late.Do = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.waitTimeout()), "--auth-wait says how long that is"
 	return late
 }

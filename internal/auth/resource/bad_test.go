@@ -46,50 +46,50 @@ func badCases(t *testing.T, as *provider) []badCase {
 	mac.Write([]byte(input))
 	embedded := toJSON(t, map[string]any{"alg": "ES256", "kid": "k1", "jwk": authtest.JWK(other, "k1"), "jku": as.URL + "/other"})
 	return []badCase{
-		{"nothing", missing, func(*http.Request) {}},
-		{"other scheme", missing, func(r *http.Request) { r.SetBasicAuth("a", "b") }},
-		{"alg none", badToken, bearer(b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(good)) + ".")},
-		{"alg none with a signature", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"none","kid":"k1"}`, good))},
-		{"HS256 with the public key", badToken, bearer(input + "." + b64(mac.Sum(nil)))},
-		{"embedded jwk and jku", badToken, bearer(authtest.SignText(t, other, embedded, good))},
-		{"crit", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","crit":["exp"],"exp":1}`, good))},
-		{"claim twice", badToken, bearer(authtest.SignText(t, as.Key, header, strings.Replace(good, `"sub":`, `"sub":"eve","sub":`, 1)))},
-		{"id token by typ", badToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, good))},
-		{"id token", badToken, claims(map[string]any{"at_hash": "x"})},
-		{"neighbour's audience", badToken, claims(map[string]any{"aud": public + "/other"})},
-		{"slash at the end", badToken, claims(map[string]any{"aud": audience + "/"})},
-		{"upper case", badToken, claims(map[string]any{"aud": strings.ToUpper(audience)})},
-		{"no audience", badToken, claims(map[string]any{"aud": nil})},
-		{"other issuer", badToken, claims(map[string]any{"iss": "https://other.example"})},
-		{"issuer with a slash", badToken, claims(map[string]any{"iss": as.URL + "/"})},
-		{"expired a second past the skew", badToken, claims(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})},
-		{"no end", badToken, claims(map[string]any{"exp": nil})},
-		{"not yet", badToken, claims(map[string]any{"nbf": start.Add(31 * time.Second).Unix()})},
-		{"nobody", badToken, claims(map[string]any{"sub": nil, "client_id": nil})},
-		{"other key", badToken, bearer(authtest.SignText(t, other, header, good))},
-		{"unknown key", badToken, bearer(authtest.SignText(t, other, `{"alg":"ES256","kid":"k2"}`, good))},
-		{"no signature", badToken, bearer(b64([]byte(header)) + "." + b64([]byte(good)) + ".")},
-		{"opaque", badToken, bearer("abcdefghijklmnop")},
-		{"no token", badToken, func(r *http.Request) { r.Header.Set("Authorization", "Bearer") }},
-		{"20 KB", badToken, bearer(strings.Repeat("a", 20<<10))},
-		{"not ASCII", badToken, bearer("tö.k.n")},
-		{"in the query", badToken, func(r *http.Request) { r.URL.RawQuery = "access_token=" + as.token(t, nil) }},
-		{"in the query too", badToken, func(r *http.Request) {
+		{"nothing", noCredential, func(*http.Request) {}},
+		{"other scheme", noCredential, func(r *http.Request) { r.SetBasicAuth("a", "b") }},
+		{"alg none", invalidToken, bearer(b64([]byte(`{"alg":"none"}`)) + "." + b64([]byte(good)) + ".")},
+		{"alg none with a signature", invalidToken, bearer(authtest.SignText(t, as.Key, `{"alg":"none","kid":"k1"}`, good))},
+		{"HS256 with the public key", invalidToken, bearer(input + "." + b64(mac.Sum(nil)))},
+		{"embedded jwk and jku", invalidToken, bearer(authtest.SignText(t, other, embedded, good))},
+		{"crit", invalidToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","crit":["exp"],"exp":1}`, good))},
+		{"claim twice", invalidToken, bearer(authtest.SignText(t, as.Key, header, strings.Replace(good, `"sub":`, `"sub":"eve","sub":`, 1)))},
+		{"id token by typ", invalidToken, bearer(authtest.SignText(t, as.Key, `{"alg":"ES256","kid":"k1","typ":"id+jwt"}`, good))},
+		{"id token", invalidToken, claims(map[string]any{"at_hash": "x"})},
+		{"neighbour's audience", invalidToken, claims(map[string]any{"aud": public + "/other"})},
+		{"slash at the end", invalidToken, claims(map[string]any{"aud": audience + "/"})},
+		{"upper case", invalidToken, claims(map[string]any{"aud": strings.ToUpper(audience)})},
+		{"no audience", invalidToken, claims(map[string]any{"aud": nil})},
+		{"other issuer", invalidToken, claims(map[string]any{"iss": "https://other.example"})},
+		{"issuer with a slash", invalidToken, claims(map[string]any{"iss": as.URL + "/"})},
+		{"expired a second past the skew", invalidToken, claims(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})},
+		{"no end", invalidToken, claims(map[string]any{"exp": nil})},
+		{"not yet", invalidToken, claims(map[string]any{"nbf": start.Add(31 * time.Second).Unix()})},
+		{"nobody", invalidToken, claims(map[string]any{"sub": nil, "client_id": nil})},
+		{"other key", invalidToken, bearer(authtest.SignText(t, other, header, good))},
+		{"unknown key", invalidToken, bearer(authtest.SignText(t, other, `{"alg":"ES256","kid":"k2"}`, good))},
+		{"no signature", invalidToken, bearer(b64([]byte(header)) + "." + b64([]byte(good)) + ".")},
+		{"opaque", invalidToken, bearer("abcdefghijklmnop")},
+		{"no token", invalidToken, func(r *http.Request) { r.Header.Set("Authorization", "Bearer") }},
+		{"20 KB", invalidToken, bearer(strings.Repeat("a", 20<<10))},
+		{"not ASCII", invalidToken, bearer("tö.k.n")},
+		{"in the query", invalidToken, func(r *http.Request) { r.URL.RawQuery = "access_token=" + as.token(t, nil) }},
+		{"in the query too", invalidToken, func(r *http.Request) {
 			bearer(as.token(t, nil))(r)
 			r.URL.RawQuery = "a=b&access%5ftoken="
 		}},
-		{"api_key in the query", badToken, func(r *http.Request) { r.URL.RawQuery = "API_KEY=" + as.token(t, nil) }},
+		{"api_key in the query", invalidToken, func(r *http.Request) { r.URL.RawQuery = "API_KEY=" + as.token(t, nil) }},
 		{"two headers", malformed, func(r *http.Request) {
 			r.Header["Authorization"] = []string{"Bearer " + as.token(t, nil), "Bearer " + as.token(t, nil)}
 		}},
-		{"unknown binding", badToken, claims(map[string]any{"cnf": map[string]any{"kid": "x"}})},
-		{"bound to a key, plain", unbound, claims(map[string]any{"cnf": map[string]any{"jkt": "x"}})},
-		{"bound to a certificate, plain", unbound, claims(map[string]any{"cnf": map[string]any{"x5t#S256": "x"}})},
-		{"unbound with DPoP", badToken, func(r *http.Request) { r.Header.Set("Authorization", "DPoP "+as.token(t, nil)) }},
-		{"bound to a key, without a proof", badProof, func(r *http.Request) {
+		{"unknown binding", invalidToken, claims(map[string]any{"cnf": map[string]any{"kid": "x"}})},
+		{"bound to a key, plain", wrongBinding, claims(map[string]any{"cnf": map[string]any{"jkt": "x"}})},
+		{"bound to a certificate, plain", wrongBinding, claims(map[string]any{"cnf": map[string]any{"x5t#S256": "x"}})},
+		{"unbound with DPoP", invalidToken, func(r *http.Request) { r.Header.Set("Authorization", "DPoP "+as.token(t, nil)) }},
+		{"bound to a key, without a proof", invalidProof, func(r *http.Request) {
 			r.Header.Set("Authorization", "DPoP "+as.token(t, map[string]any{"cnf": map[string]any{"jkt": "x"}}))
 		}},
-		{"lacking scope", tooLittle, claims(map[string]any{"scope": "read"})},
+		{"lacking scope", insufficientScope, claims(map[string]any{"scope": "read"})},
 	}
 }
 
@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 		}
 		inside(w, r)
 	})
-	codes := [countReasons]int{missing: 401, badToken: 401, unbound: 401, badProof: 401, malformed: 400, tooLittle: 403}
+	codes := [countReasons]int{noCredential: 401, invalidToken: 401, wrongBinding: 401, invalidProof: 401, malformed: 400, insufficientScope: 403}
 	seen := map[string]http.Header{}
 	for _, c := range badCases(t, as) {
 		for what, r := range map[string]*http.Request{
@@ -158,7 +158,7 @@ func checkChallenge(t *testing.T, c badCase, r *http.Request, h http.Header) {
 		t.Errorf("%s: scheme %s", c.name, challenges[0].Scheme)
 	}
 	d := auth.DemandOf(challenges)
-	if d.Error != codes[c.kind] || (d.Error == "") != (d.ErrorDescription == "") {
+	if d.Error != oauthErrors[c.kind] || (d.Error == "") != (d.ErrorDescription == "") {
 		t.Errorf("%s: error %q, %q", c.name, d.Error, d.ErrorDescription)
 	}
 	if d.ResourceMetadata != public+wellKnown+r.URL.Path || auth.JoinScope(d.Scopes) != "mcp" {

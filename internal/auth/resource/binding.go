@@ -20,18 +20,18 @@ import (
 // checkBinding demands what a token is bound to: a certificate (RFC 8705, 3), a key (RFC 9449, 7).
 func (p *Protector) checkBinding(r *http.Request, v *verified, scheme, token string) *denial {
 	if v.x5t != "" && !hasCertificate(r, v.x5t) {
-		return &denial{kind: unbound, err: errors.New("the token is bound to another certificate")}
+		return &denial{kind: wrongBinding, err: errors.New("the token is bound to another certificate")}
 	}
 	dpop := scheme == auth.SchemeDPoP
 	switch {
 	case p.opts.DPoP == DPoPOff && (dpop || v.jkt != ""):
-		return &denial{kind: unbound, err: errors.New("the token is bound to a key, and DPoP is off")}
+		return &denial{kind: wrongBinding, err: errors.New("the token is bound to a key, and DPoP is off")}
 	case p.opts.DPoP == DPoPRequire && v.jkt == "":
-		return &denial{kind: badToken, dpop: true, err: errors.New("the token is not bound to a key, as it must be")}
+		return &denial{kind: invalidToken, dpop: true, err: errors.New("the token is not bound to a key, as it must be")}
 	case dpop && v.jkt == "":
-		return &denial{kind: badToken, err: errors.New("the token is sent with DPoP, and is not bound to a key")}
+		return &denial{kind: invalidToken, err: errors.New("the token is sent with DPoP, and is not bound to a key")}
 	case !dpop && v.jkt != "":
-		return &denial{kind: unbound, dpop: true, err: errors.New("the token is bound to a key, and is sent without a proof")}
+		return &denial{kind: wrongBinding, dpop: true, err: errors.New("the token is bound to a key, and is sent without a proof")}
 	case !dpop:
 		return nil
 	}
@@ -39,11 +39,11 @@ func (p *Protector) checkBinding(r *http.Request, v *verified, scheme, token str
 	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: p.address(r), Access: token, JKT: v.jkt})
 	switch {
 	case auth.Is(err, auth.InvalidToken):
-		return &denial{kind: badProof, dpop: true, err: err}
+		return &denial{kind: invalidProof, dpop: true, err: err}
 	case err != nil:
-		return &denial{kind: away, dpop: true, err: err}
+		return &denial{kind: unavailable, dpop: true, err: err}
 	case p.nonces != nil && !p.nonces.valid(proofNonce(proof[0]), p.opts.Now()):
-		return &denial{kind: needNonce, dpop: true, err: errors.New("the DPoP proof has no nonce of ours, or an old one")}
+		return &denial{kind: nonceNeeded, dpop: true, err: errors.New("the DPoP proof has no nonce of ours, or an old one")}
 	}
 	return nil
 }

@@ -11,14 +11,14 @@ import (
 type reason int
 
 const (
-	missing   reason = iota // no credential
-	badToken                // not valid here
-	unbound                 // bound to a key or certificate that the request does not show
-	badProof                // the DPoP proof is not valid
-	needNonce               // the DPoP proof has no nonce of ours
-	malformed               // not one credential
-	tooLittle               // scopes are lacking
-	away                    // nobody can tell now
+	noCredential      reason = iota // no credential
+	invalidToken                    // not valid here
+	wrongBinding                    // bound to a key or certificate that the request does not show
+	invalidProof                    // the DPoP proof is not valid
+	nonceNeeded                     // the DPoP proof has no nonce of ours
+	malformed                       // not one credential
+	insufficientScope               // scopes are lacking
+	unavailable                     // nobody can tell now
 	countReasons
 )
 
@@ -26,26 +26,26 @@ const (
 type denial struct {
 	kind   reason
 	dpop   bool     // the challenge is of the DPoP scheme
-	scopes []string // of tooLittle
-	err    error    // for Options.Report
+	scopes []string // of insufficientScope
+	err    error    // for Options.OnDenied
 }
 
 // What clients are told: fixed texts, so that a reply says nothing of the token.
 var (
-	statuses = [countReasons]int{401, 401, 401, 401, 401, 400, 403, 503}
-	codes    = [countReasons]string{
+	statuses    = [countReasons]int{401, 401, 401, 401, 401, 400, 403, 503}
+	oauthErrors = [countReasons]string{
 		"", "invalid_token", "invalid_token", "invalid_dpop_proof", "use_dpop_nonce", "invalid_request", "insufficient_scope", "",
 	}
 	rules   = [countReasons]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""}
 	reasons = [countReasons]string{
-		missing:   "authentication is needed",
-		badToken:  "the access token is not valid here: it may have expired, or be for another server",
-		unbound:   "the access token is bound to a key, and the request does not show that it has this key",
-		badProof:  "the DPoP proof is missing or not valid",
-		needNonce: "the DPoP proof needs the nonce of this reply",
-		malformed: "more than one credential was sent",
-		tooLittle: "the access token does not have the scopes that this needs",
-		away:      "whether the access token is valid cannot be told now; try again",
+		noCredential:      "authentication is needed",
+		invalidToken:      "the access token is not valid here: it may have expired, or be for another server",
+		wrongBinding:      "the access token is bound to a key, and the request does not show that it has this key",
+		invalidProof:      "the DPoP proof is missing or not valid",
+		nonceNeeded:       "the DPoP proof needs the nonce of this reply",
+		malformed:         "more than one credential was sent",
+		insufficientScope: "the access token does not have the scopes that this needs",
+		unavailable:       "whether the access token is valid cannot be told now; try again",
 	}
 )
 
@@ -55,18 +55,18 @@ var retryAfter = []string{"5"} // seconds
 // deny reports a denial, and returns what is answered: with a header set that is the same for every
 // request of an endpoint that is denied for the same reason.
 func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
-	if p.opts.Report != nil && why.err != nil {
-		p.opts.Report(r, why.err)
+	if p.opts.OnDenied != nil && why.err != nil {
+		p.opts.OnDenied(r, why.err)
 	}
 	switch why.kind {
-	case away:
+	case unavailable:
 		h["Retry-After"] = retryAfter
-	case tooLittle:
-		h["Www-Authenticate"] = []string{p.challenge(e.metadata, tooLittle, why.scopes, why.dpop)}
+	case insufficientScope:
+		h["Www-Authenticate"] = []string{p.challenge(e.metadata, insufficientScope, why.scopes, why.dpop)}
 	default:
 		h["Www-Authenticate"] = e.header(why.kind, why.dpop)
 	}
-	if why.kind == needNonce {
+	if why.kind == nonceNeeded {
 		h["Dpop-Nonce"] = []string{p.nonces.current(p.opts.Now())}
 	}
 	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: reasons[why.kind]}
@@ -75,8 +75,8 @@ func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denia
 // challenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme
 // that fits the request.
 func (p *Protector) challenge(metadata string, kind reason, scopes []string, dpop bool) string {
-	dpop = p.opts.DPoP == DPoPRequire || p.opts.DPoP == DPoPAuto && (dpop || kind == badProof || kind == needNonce)
-	d := auth.Demand{Bearer: !dpop, DPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, Error: codes[kind]}
+	dpop = p.opts.DPoP == DPoPRequire || p.opts.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
+	d := auth.Demand{Bearer: !dpop, DPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, Error: oauthErrors[kind]}
 	if d.Error != "" {
 		d.ErrorDescription = reasons[kind]
 	}

@@ -10,9 +10,9 @@ import (
 
 // When streams end.
 const (
-	endSteps   = 15 * time.Second // ends are rounded up to this
-	unknownEnd = time.Hour        // of a token that does not say when it expires
-	longestEnd = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
+	expiryStep      = 15 * time.Second // ends are rounded up to this
+	unknownLifetime = time.Hour        // of a token that does not say when it expires
+	maxStreamLife   = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
 )
 
 // expiries makes the contexts that are done when tokens have expired. All tokens that end in the same 15
@@ -21,24 +21,24 @@ type expiries struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	m  map[int64]end // by the second
+	m  map[int64]expiry // by the second
 }
 
-type end struct {
+type expiry struct {
 	ctx   context.Context
 	timer *time.Timer
 }
 
-// after returns a context that is done 30 to 45 seconds after expires.
-func (e *expiries) after(expires time.Time) context.Context {
+// contextUntil returns a context that is done 30 to 45 seconds after expires.
+func (e *expiries) contextUntil(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {
-		expires = now.Add(unknownEnd)
+		expires = now.Add(unknownLifetime)
 	}
-	if last := now.Add(longestEnd); expires.After(last) {
+	if last := now.Add(maxStreamLife); expires.After(last) {
 		expires = last
 	}
-	const step = int64(endSteps / time.Second)
+	const step = int64(expiryStep / time.Second)
 	second := (expires.Add(skew).Unix() + step - 1) / step * step
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,9 +52,9 @@ func (e *expiries) after(expires time.Time) context.Context {
 		return ctx
 	}
 	if e.m == nil {
-		e.m = map[int64]end{}
+		e.m = map[int64]expiry{}
 	}
-	e.m[second] = end{ctx, time.AfterFunc(wait, func() {
+	e.m[second] = expiry{ctx, time.AfterFunc(wait, func() {
 		e.mu.Lock()
 		delete(e.m, second)
 		e.mu.Unlock()

@@ -11,10 +11,10 @@ import (
 
 // How long answers count, and how many questions there may be at a time.
 const (
-	activeFor   = time.Minute
-	inactiveFor = 5 * time.Second
-	maxAsking   = 32
-	askWithin   = 10 * time.Second // unless the Caller has a time
+	activeCacheTime   = time.Minute
+	inactiveCacheTime = 5 * time.Second
+	maxIntrospections = 32
+	introspectTimeout = 10 * time.Second // unless the Caller has a time
 )
 
 // An introspector asks about tokens (RFC 7662).
@@ -22,7 +22,7 @@ type introspector struct {
 	Introspection
 	caller *auth.Caller
 	places chan struct{}
-	most   int
+	max    int
 
 	mu       sync.Mutex
 	inactive map[hash]time.Time     // tokens that are not valid, until then
@@ -32,10 +32,10 @@ type introspector struct {
 func newIntrospector(in *Introspection, caller *auth.Caller, most int) *introspector {
 	c := *caller
 	if c.Timeout <= 0 {
-		c.Timeout = askWithin
+		c.Timeout = introspectTimeout
 	}
 	return &introspector{
-		Introspection: *in, caller: &c, places: make(chan struct{}, maxAsking), most: most,
+		Introspection: *in, caller: &c, places: make(chan struct{}, maxIntrospections), max: most,
 		inactive: map[hash]time.Time{}, asking: map[hash]chan struct{}{},
 	}
 }
@@ -46,7 +46,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 	for {
 		in.mu.Lock()
 		now := p.opts.Now()
-		if until, ok := in.inactive[sum]; ok && now.Before(until) && until.Sub(now) <= inactiveFor {
+		if until, ok := in.inactive[sum]; ok && now.Before(until) && until.Sub(now) <= inactiveCacheTime {
 			in.mu.Unlock()
 			return nil, notActive()
 		}
@@ -60,7 +60,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 		case <-ctx.Done():
 			return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the answer did not come in time", Err: ctx.Err()}
 		}
-		if v := p.known.get(sum); v != nil && p.opts.Now().Before(v.until) {
+		if v := p.verifiedTokens.get(sum); v != nil && p.opts.Now().Before(v.cachedUntil) {
 			return v, nil
 		}
 	}
@@ -69,7 +69,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 	in.mu.Unlock()
 	v, err := p.ask(ctx, token)
 	if v != nil {
-		p.known.put(sum, v, p.opts.Now())
+		p.verifiedTokens.put(sum, v, p.opts.Now())
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -77,8 +77,8 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 	close(done)
 	if auth.Is(err, auth.InvalidToken) {
 		now := p.opts.Now()
-		makeRoom(in.inactive, in.most, func(until time.Time) bool { return !now.Before(until) })
-		in.inactive[sum] = now.Add(inactiveFor)
+		makeRoom(in.inactive, in.max, func(until time.Time) bool { return !now.Before(until) })
+		in.inactive[sum] = now.Add(inactiveCacheTime)
 	}
 	return v, err
 }
@@ -147,9 +147,9 @@ func (p *Protector) introspected(c auth.Claims) (*verified, error) {
 		}
 	}
 	v := p.grant(name, c)
-	v.audiences, v.until = in.Audiences, now.Add(activeFor)
-	if end := c.Expires.Add(skew); !c.Expires.IsZero() && end.Before(v.until) {
-		v.until = end
+	v.wantedAudiences, v.cachedUntil = in.Audiences, now.Add(activeCacheTime)
+	if end := c.Expires.Add(skew); !c.Expires.IsZero() && end.Before(v.cachedUntil) {
+		v.cachedUntil = end
 	}
 	return v, nil
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// discoverGap is between two attempts to find the keys of an issuer.
-const discoverGap = 5 * time.Second
+// discoverRetryDelay is between two attempts to find the keys of an issuer.
+const discoverRetryDelay = 5 * time.Second
 
 // An issuer is an Issuer with its keys.
 type issuer struct {
@@ -50,7 +50,7 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 			}
 		}
 		now := i.caller.Now()
-		if d := now.Sub(i.lastTry); i.fault != nil && d >= 0 && d < discoverGap {
+		if d := now.Sub(i.lastTry); i.fault != nil && d >= 0 && d < discoverRetryDelay {
 			defer i.mu.Unlock()
 			return nil, i.fault
 		}

@@ -79,9 +79,9 @@ type Options struct {
 	Now       func() time.Time // nil: time.Now
 	MaxTokens int              // that are remembered; 0: 10,000
 
-	// Report is told why a request is refused, which says more than clients are to know. It may be
+	// OnDenied is told why a request is refused, which says more than clients are to know. It may be
 	// called concurrently. nil: nobody is told.
-	Report func(r *http.Request, err error)
+	OnDenied func(r *http.Request, err error)
 }
 
 // defaultTokens is how many tokens are remembered.
@@ -108,8 +108,8 @@ func New(o Options) (*Protector, error) {
 	}
 	p := &Protector{
 		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
-		known:  newCache(o.MaxTokens),
-		proofs: auth.Proofs{Now: o.Now}, expiries: expiries{now: o.Now},
+		verifiedTokens: newCache(o.MaxTokens),
+		proofs:         auth.Proofs{Now: o.Now}, expiries: expiries{now: o.Now},
 	}
 	for _, i := range o.Issuers {
 		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
@@ -302,16 +302,16 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
-	opts         Options
-	caller       *auth.Caller
-	issuers      map[string]*issuer
-	introspector *introspector // nil: there is none
-	known        *cache
-	proofs       auth.Proofs
-	nonces       *nonces // nil: proofs need none
-	expiries     expiries
-	table        atomic.Pointer[table]
-	policy       atomic.Pointer[Policy]
+	opts           Options
+	caller         *auth.Caller
+	issuers        map[string]*issuer
+	introspector   *introspector // nil: there is none
+	verifiedTokens *cache
+	proofs         auth.Proofs
+	nonces         *nonces // nil: proofs need none
+	expiries       expiries
+	table          atomic.Pointer[table]
+	policy         atomic.Pointer[Policy]
 }
 
 // Close stops the timers of contexts that wait for the end of a token. They are not done then.

@@ -115,7 +115,7 @@ func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
 		m := &messages[i]
 		method := m.Method()
 		if isAmbiguous(m) {
-			scopes = auth.UnionScope(scopes, p.all())
+			scopes = auth.UnionScope(scopes, p.allScopes())
 			continue
 		}
 		if method == "" {
@@ -187,8 +187,8 @@ func isAmbiguous(m *jsonrpc.Message) bool {
 	return false
 }
 
-// all returns the scopes of all rules.
-func (p *Policy) all() (scopes []string) {
+// allScopes returns the scopes of all rules.
+func (p *Policy) allScopes() (scopes []string) {
 	for _, method := range slices.Sorted(maps.Keys(p.rules)) {
 		for _, r := range p.rules[method] {
 			scopes = auth.UnionScope(scopes, r.scopes)

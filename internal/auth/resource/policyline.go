@@ -22,8 +22,8 @@ func (e *PolicyError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns Err.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
-// methods are those that clients send, of all revisions.
-var methods = []string{
+// knownMethods are those that clients send, of all revisions.
+var knownMethods = []string{
 	"initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get", "resources/list",
 	"resources/templates/list", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
 	"logging/setLevel", "subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update",
@@ -31,8 +31,8 @@ var methods = []string{
 	"notifications/tasks/status",
 }
 
-// naming are those of methods whose messages name something that a pattern may fit.
-var naming = []string{
+// methodsWithName are those of methods whose messages name something that a pattern may fit.
+var methodsWithName = []string{
 	"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
 }
 
@@ -101,7 +101,7 @@ func checkScope(s string) error {
 
 // checkPattern says what is wrong with a pattern behind a method: that nothing ever fits it.
 func checkPattern(method, pattern string) error {
-	if pattern == "*" || slices.Contains(naming, method) || !slices.Contains(methods, method) {
+	if pattern == "*" || slices.Contains(methodsWithName, method) || !slices.Contains(knownMethods, method) {
 		return nil
 	}
 	what := fmt.Sprintf("%s names no tool, no prompt and no URI, so that nothing fits %.100q: write %s -> SCOPE", method, pattern, method)
@@ -114,13 +114,13 @@ func checkPattern(method, pattern string) error {
 // checkMethod says what is wrong with a method.
 func checkMethod(method string) error {
 	switch {
-	case method == "*" || slices.Contains(methods, method):
+	case method == "*" || slices.Contains(knownMethods, method):
 		return nil
 	case method == ownMethod:
 		return fmt.Errorf("a method is missing behind the word %s: write %s METHOD -> SCOPE", ownMethod, ownMethod)
 	}
 	what := fmt.Sprintf("%.100q is no method that clients send", method)
-	meant := nearest.To(method, methods)
+	meant := nearest.To(method, knownMethods)
 	switch {
 	case strings.Contains(method, "*"):
 		return errors.New(what + ": write a line for each method, or * for all; only what a message names may be a pattern")

@@ -80,7 +80,7 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 	e := p.table.Load().endpoint(r.URL.Path)
 	g, why := p.identify(r, e)
 	if why == nil && !g.Unlimited && !p.policy.Load().Covers(g.Scopes, p.opts.Scopes) {
-		why = &denial{kind: tooLittle, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
+		why = &denial{kind: insufficientScope, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
 	}
 	if why != nil {
 		return r, p.deny(h, r, e, why)
@@ -97,7 +97,7 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	if scopes == nil {
 		return nil
 	}
-	why := &denial{kind: tooLittle, scopes: scopes, dpop: isDPoP(r), err: errLacking}
+	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errLacking}
 	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
 }
 
@@ -122,8 +122,8 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 	if scopes == nil {
 		return jsonrpc.Message{}, false
 	}
-	if p.opts.Report != nil {
-		p.opts.Report(r, errLacking)
+	if p.opts.OnDenied != nil {
+		p.opts.OnDenied(r, errLacking)
 	}
 	if m.Kind() == jsonrpc.Request {
 		reply = InsufficientScope(m.ID(), scopes)
@@ -134,7 +134,7 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 // InsufficientScope returns the answer to a request that needs scopes that its sender lacks.
 func InsufficientScope(id jsonrpc.ID, scopes []string) jsonrpc.Message {
 	data := append([]byte(`{"reason":"insufficient_scope","scope":`), jsonrpc.Quote(auth.JoinScope(scopes))...)
-	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, reasons[tooLittle], append(data, '}'))
+	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, reasons[insufficientScope], append(data, '}'))
 }
 
 // identify returns who has sent a request.
@@ -144,11 +144,11 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 		return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
 	}
 	if access.TokenInQuery(r.URL.RawQuery) {
-		return nil, &denial{kind: badToken, dpop: dpop, err: errors.New("there is a token in the query")}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("there is a token in the query")}
 	}
 	scheme, token, err := auth.Credential(r)
 	if err != nil {
-		return nil, &denial{kind: badToken, dpop: dpop, err: err}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: err}
 	}
 	if p.opts.Keys != nil && len(r.Header["X-Api-Key"]) == 1 {
 		key := strings.Trim(r.Header["X-Api-Key"][0], " \t")
@@ -161,7 +161,7 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 		if g := p.byCertificate(r); g != nil {
 			return g, nil
 		}
-		return nil, &denial{kind: missing, err: errors.New("there is no credential")}
+		return nil, &denial{kind: noCredential, err: errors.New("there is no credential")}
 	}
 	var room [2048]byte // so that tokens of the usual length need no allocation
 	sum := sha256.Sum256(append(room[:0], token...))
@@ -174,11 +174,11 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	}
 	switch {
 	case auth.Is(err, auth.InvalidToken):
-		return nil, &denial{kind: badToken, dpop: dpop, err: err}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: err}
 	case err != nil:
-		return nil, &denial{kind: away, dpop: dpop, err: err}
+		return nil, &denial{kind: unavailable, dpop: dpop, err: err}
 	case !v.isFor(e):
-		return nil, &denial{kind: badToken, dpop: dpop, err: errors.New("the token is for another audience")}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("the token is for another audience")}
 	}
 	if why := p.checkBinding(r, v, scheme, token); why != nil {
 		why.dpop = dpop || why.dpop
@@ -201,7 +201,7 @@ func isDPoP(r *http.Request) bool {
 func (p *Protector) byKey(key string) (*Grant, *denial) {
 	s, ok := p.opts.Keys.Sender(key)
 	if !ok {
-		return nil, &denial{kind: badToken, err: errors.New("the key is not known")}
+		return nil, &denial{kind: invalidToken, err: errors.New("the key is not known")}
 	}
 	return keyGrant(s), nil
 }

@@ -131,7 +131,7 @@ func TestForgets(t *testing.T) {
 		want(t, p, "Bearer "+as.token(t, nil), 200)
 	}
 	want(t, p, "Bearer "+first, 200)
-	if n := len(p.known.m); n > 10 {
+	if n := len(p.verifiedTokens.byHash); n > 10 {
 		t.Errorf("%d tokens are remembered", n)
 	}
 	clock.add(time.Hour + 29*time.Second)
@@ -311,8 +311,8 @@ func TestStreamsEnd(t *testing.T) {
 		e := expiries{now: time.Now}
 		for _, life := range []time.Duration{time.Second, 7*time.Minute + 3*time.Second, time.Hour} {
 			begin := time.Now()
-			ctx := e.after(begin.Add(life))
-			if other := e.after(begin.Add(life)); other != ctx {
+			ctx := e.contextUntil(begin.Add(life))
+			if other := e.contextUntil(begin.Add(life)); other != ctx {
 				t.Error("two contexts for one end")
 			}
 			<-ctx.Done()
@@ -320,19 +320,19 @@ func TestStreamsEnd(t *testing.T) {
 				t.Errorf("done %v after the end, %v", late, context.Cause(ctx))
 			}
 		}
-		if ctx := e.after(time.Now().Add(-time.Hour)); ctx.Err() == nil {
+		if ctx := e.contextUntil(time.Now().Add(-time.Hour)); ctx.Err() == nil {
 			t.Error("a token that has expired is not done")
 		}
 		begin := time.Now()
-		<-e.after(time.Time{}).Done()
-		if d := time.Since(begin); d > unknownEnd+time.Minute {
+		<-e.contextUntil(time.Time{}).Done()
+		if d := time.Since(begin); d > unknownLifetime+time.Minute {
 			t.Errorf("an unknown end came after %v", d)
 		}
-		<-e.after(begin.Add(1e6 * time.Hour)).Done()
+		<-e.contextUntil(begin.Add(1e6 * time.Hour)).Done()
 		if len(e.m) != 0 {
 			t.Errorf("%d ends are left", len(e.m))
 		}
-		ctx := e.after(time.Now().Add(time.Minute))
+		ctx := e.contextUntil(time.Now().Add(time.Minute))
 		e.close()
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -527,7 +527,7 @@ func BenchmarkUnseen(b *testing.B) {
 			bare += 10 * time.Since(began)
 			b.StartTimer()
 		}
-		clear(p.known.m)
+		clear(p.verifiedTokens.byHash)
 		if _, no := p.Authenticate(h, r); no != nil {
 			b.Fatal(no)
 		}

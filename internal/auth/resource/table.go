@@ -121,7 +121,7 @@ func escaped(path string) string { return (&url.URL{Path: path}).EscapedPath() }
 // fillHeaders makes the challenges of an endpoint.
 func (p *Protector) fillHeaders(e *endpoint) {
 	for kind := range countReasons {
-		if kind == tooLittle || kind == away {
+		if kind == insufficientScope || kind == unavailable {
 			continue
 		}
 		for i, dpop := range []bool{false, true} {

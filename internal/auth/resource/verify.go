@@ -16,58 +16,58 @@ import (
 
 // How long what was found out about a token counts.
 const (
-	skew      = 30 * time.Second // how far clocks may differ, as auth.Verifier has it
-	keyChecks = 30 * time.Second // how often it is looked whether a token's key is still there
+	skew             = 30 * time.Second // how far clocks may differ, as auth.Verifier has it
+	keyCheckInterval = 30 * time.Second // how often it is looked whether a token's key is still there
 )
 
 type hash = [sha256.Size]byte
 
 // verified is a token that is valid until then.
 type verified struct {
-	grant     *Grant
-	audience  []string // of the token
-	audiences []string // one of these is enough; nil: the addresses of the endpoint
-	jkt, x5t  string
-	until     time.Time
-	issuer    *issuer      // that has signed it; nil: introspected
-	key       string       // that has signed it
-	keyLooked atomic.Int64 // when its key was last seen, in seconds
+	grant           *Grant
+	tokenAudience   []string // of the token
+	wantedAudiences []string // one of these is enough; nil: the addresses of the endpoint
+	jkt, x5t        string
+	cachedUntil     time.Time
+	issuer          *issuer      // that has signed it; nil: introspected
+	keyID           string       // that has signed it
+	keyLooked       atomic.Int64 // when its key was last seen, in seconds
 }
 
 // isFor reports whether the token is for an endpoint.
 func (v *verified) isFor(e *endpoint) bool {
-	wanted := v.audiences
+	wanted := v.wantedAudiences
 	if wanted == nil {
 		wanted = e.audiences
 	}
-	return auth.Claims{Audience: v.audience}.IsFor(wanted)
+	return auth.Claims{Audience: v.tokenAudience}.IsFor(wanted)
 }
 
 // lookup returns a token that was verified before, nil if there is none.
 func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
-	v := p.known.get(sum)
+	v := p.verifiedTokens.get(sum)
 	if v == nil {
 		return nil, nil
 	}
 	now := p.opts.Now()
-	if !now.Before(v.until) {
-		p.known.remove(sum)
+	if !now.Before(v.cachedUntil) {
+		p.verifiedTokens.remove(sum)
 		return nil, nil
 	}
 	looked := v.keyLooked.Load()
-	if v.issuer == nil || now.Unix() >= looked && now.Unix()-looked < int64(keyChecks/time.Second) {
+	if v.issuer == nil || now.Unix() >= looked && now.Unix()-looked < int64(keyCheckInterval/time.Second) {
 		return v, nil
 	}
 	keys, err := v.issuer.keySet(ctx)
 	if err != nil {
 		return nil, err
 	}
-	here, err := keys.Has(ctx, v.key)
+	here, err := keys.Has(ctx, v.keyID)
 	if err != nil {
 		return nil, err
 	}
 	if !here {
-		p.known.remove(sum)
+		p.verifiedTokens.remove(sum)
 		return nil, nil
 	}
 	v.keyLooked.Store(now.Unix())
@@ -108,9 +108,9 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 		return nil, err
 	}
 	v := p.grant(i.URL, c)
-	v.issuer, v.key, v.audiences, v.until = i, c.Key, i.Audiences, c.Expires.Add(skew)
+	v.issuer, v.keyID, v.wantedAudiences, v.cachedUntil = i, c.Key, i.Audiences, c.Expires.Add(skew)
 	v.keyLooked.Store(p.opts.Now().Unix())
-	p.known.put(sum, v, p.opts.Now())
+	p.verifiedTokens.put(sum, v, p.opts.Now())
 	return v, nil
 }
 
@@ -120,8 +120,8 @@ func (p *Protector) grant(issuer string, c auth.Claims) *verified {
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
 		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
-	g.from(access.Sender{Name: g.Principal, Token: p.expiries.after(c.Expires)})
-	return &verified{grant: g, audience: c.Audience, jkt: c.JKT, x5t: c.X5T}
+	g.from(access.Sender{Name: g.Principal, Token: p.expiries.contextUntil(c.Expires)})
+	return &verified{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 
 // principalOf returns the principal of a token. Each part stands behind its length, so that no two
@@ -138,30 +138,30 @@ func principalOf(parts ...string) string {
 
 // A cache remembers tokens that are valid, by their sum.
 type cache struct {
-	most int
-	mu   sync.RWMutex
-	m    map[hash]*verified
+	max    int
+	mu     sync.RWMutex
+	byHash map[hash]*verified
 }
 
-func newCache(most int) *cache { return &cache{most: most, m: map[hash]*verified{}} }
+func newCache(most int) *cache { return &cache{max: most, byHash: map[hash]*verified{}} }
 
 func (c *cache) get(sum hash) *verified {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.m[sum]
+	return c.byHash[sum]
 }
 
 func (c *cache) remove(sum hash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.m, sum)
+	delete(c.byHash, sum)
 }
 
 func (c *cache) put(sum hash, v *verified, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	makeRoom(c.m, c.most, func(v *verified) bool { return !now.Before(v.until) })
-	c.m[sum] = v
+	makeRoom(c.byHash, c.max, func(v *verified) bool { return !now.Before(v.cachedUntil) })
+	c.byHash[sum] = v
 }
 
 // makeRoom removes entries of a map that is full: some that are over, or else any one.

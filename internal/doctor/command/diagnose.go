@@ -18,9 +18,9 @@ import (
 
 // Options say how a command is diagnosed. The zero value works.
 type Options struct {
-	// Safe and Full are environments besides Spec.Env: one that has only what clients pass
+	// SafeEnv and Full are environments besides Spec.Env: one that has only what clients pass
 	// to servers, and one with all variables. nil: that is not tried.
-	Safe, Full []string
+	SafeEnv, FullEnv []string
 
 	// Call names a tool that is called once with Arguments, a JSON object. "": none is.
 	Call      string
@@ -36,21 +36,21 @@ type Options struct {
 	Patience time.Duration
 	// SlowStart is when a start counts as slow; 0 means 4 s.
 	SlowStart time.Duration
-	// EndWait is how long the server may take to end after the end of its input, and again
+	// EndTimeout is how long the server may take to end after the end of its input, and again
 	// after SIGTERM; 0 means 2 s, as in the SDKs' clients.
-	EndWait time.Duration
+	EndTimeout time.Duration
 }
 
 // Limits of time.
 const (
-	suspectAfter  = 3 * time.Second  // without the first answer; then further processes are asked, too
-	totalTime     = 16 * time.Second // for all that is asked; a process that will not end takes longer
-	defaultWait   = 8 * time.Second
-	slowWait      = time.Minute
-	slowStart     = 4 * time.Second
-	defaultEnd    = 2 * time.Second
-	callPatience  = 3 * time.Second // for an answer of a server that has answered before
-	checksAtATime = 3
+	suspectAfter      = 3 * time.Second  // without the first answer; then further processes are asked, too
+	totalTimeout      = 16 * time.Second // for all that is asked; a process that will not end takes longer
+	defaultPatience   = 8 * time.Second
+	slowPatience      = time.Minute
+	slowStart         = 4 * time.Second
+	defaultEndTimeout = 2 * time.Second
+	callPatience      = 3 * time.Second // for an answer of a server that has answered before
+	checksAtATime     = 3
 )
 
 // The ids of requests that begin a conversation. ids asks with others.
@@ -58,14 +58,14 @@ const firstID, secondID = "100", "99"
 
 // diagnosis is one run of Diagnose.
 type diagnosis struct {
-	spec    supervisor.Spec
-	options Options
-	report  *doctor.Report
-	until   time.Time // when no more may be asked
+	spec     supervisor.Spec
+	options  Options
+	report   *doctor.Report
+	deadline time.Time // when no more may be asked
 
 	mu        sync.Mutex // guards what follows
 	timings   []string
-	stops     error
+	stopErr   error
 	revisions map[string]string // what was answered to initialize, by what was asked for
 }
 
@@ -73,14 +73,14 @@ type diagnosis struct {
 // returns an error if it could not find that out: ctx has ended, or the system gives no
 // process. Spec.Stderr and Spec.OnContainer are not called.
 func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Report) error {
-	o.Patience = cmp.Or(o.Patience, map[bool]time.Duration{false: defaultWait, true: slowWait}[o.Slow])
-	o.SlowStart, o.EndWait = cmp.Or(o.SlowStart, slowStart), cmp.Or(o.EndWait, defaultEnd)
-	d := &diagnosis{spec: spec, options: o, report: r, until: time.Now().Add(totalTime), revisions: map[string]string{}}
+	o.Patience = cmp.Or(o.Patience, map[bool]time.Duration{false: defaultPatience, true: slowPatience}[o.Slow])
+	o.SlowStart, o.EndTimeout = cmp.Or(o.SlowStart, slowStart), cmp.Or(o.EndTimeout, defaultEndTimeout)
+	d := &diagnosis{spec: spec, options: o, report: r, deadline: time.Now().Add(totalTimeout), revisions: map[string]string{}}
 	d.spec.Stderr, d.spec.OnContainer = nil, nil
 	// The doctor looks how the server ends; a client's waits would only take longer.
-	d.spec.Stop = supervisor.StopWaits{Stdin: 500 * time.Millisecond, Term: o.EndWait}
+	d.spec.Stop = supervisor.StopWaits{Stdin: 500 * time.Millisecond, Term: o.EndTimeout}
 	if o.Slow {
-		d.until = time.Now().Add(time.Hour)
+		d.deadline = time.Now().Add(time.Hour)
 	}
 	d.hideSecrets()
 	r.Fact("transport", "stdio")
@@ -92,7 +92,7 @@ func Diagnose(ctx context.Context, spec supervisor.Spec, o Options, r *doctor.Re
 	if len(d.timings) > 0 {
 		r.Fact("timings", "%s", strings.Join(d.timings, ", "))
 	}
-	return errors.Join(err, d.stops, ctx.Err())
+	return errors.Join(err, d.stopErr, ctx.Err())
 }
 
 // run asks the server, then further processes of it.
@@ -178,12 +178,12 @@ func (d *diagnosis) stop(p *peer) {
 	if err := p.stop(); err != nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.stops = errors.Join(d.stops, err)
+		d.stopErr = errors.Join(d.stopErr, err)
 	}
 }
 
 // timeLeft returns how much time there is for further questions.
-func (d *diagnosis) timeLeft() time.Duration { return time.Until(d.until) }
+func (d *diagnosis) timeLeft() time.Duration { return time.Until(d.deadline) }
 
 // firstWait is how long the first answer of a process may take.
 func (d *diagnosis) firstWait() time.Duration { return max(0, min(d.options.Patience, d.timeLeft())) }
@@ -215,7 +215,7 @@ func (d *diagnosis) add(code string, severity doctor.Severity, title, seen, mean
 // hideSecrets keeps what looks like a credential in the environment out of the report:
 // servers like to print it when it is wrong.
 func (d *diagnosis) hideSecrets() {
-	for _, v := range slices.Concat(d.spec.Env, d.options.Full) {
+	for _, v := range slices.Concat(d.spec.Env, d.options.FullEnv) {
 		name, value, _ := strings.Cut(v, "=")
 		if isSensitive(name) && isValue(value) {
 			d.report.Hide(value)

@@ -50,10 +50,10 @@ func examine(t *testing.T, spec supervisor.Spec, o Options) *doctor.Report {
 }
 
 // impatient is for servers that will not answer.
-var impatient = Options{Patience: 2 * time.Second, EndWait: 300 * time.Millisecond}
+var impatient = Options{Patience: 2 * time.Second, EndTimeout: 300 * time.Millisecond}
 
 // quick is for servers that answer; their ends are not waited for for long.
-var quick = Options{EndWait: 300 * time.Millisecond}
+var quick = Options{EndTimeout: 300 * time.Millisecond}
 
 var diagnoses = []struct {
 	faults  string
@@ -133,7 +133,7 @@ func TestNothingIsFoundInHealthyServers(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			spec := fake(t, role, "DOCTOR_TEST_MORE=1")
-			r := examine(t, spec, Options{Safe: spec.Env[:3], Full: spec.Env})
+			r := examine(t, spec, Options{SafeEnv: spec.Env[:3], FullEnv: spec.Env})
 			if len(r.Findings()) > 0 {
 				t.Error(text(t, r))
 			}
@@ -188,7 +188,7 @@ func TestSlowFirstStart(t *testing.T) {
 // A server that cannot run twice at a time has no fault for that.
 func TestServerThatRunsAlone(t *testing.T) {
 	spec := fake(t, "alone", "DOCTOR_TEST_FILE="+filepath.Join(t.TempDir(), "lock"), "DOCTOR_TEST_MORE=1")
-	if r := examine(t, spec, Options{Safe: spec.Env[:4]}); len(r.Findings()) > 0 {
+	if r := examine(t, spec, Options{SafeEnv: spec.Env[:4]}); len(r.Findings()) > 0 {
 		t.Error(text(t, r))
 	}
 }
@@ -212,11 +212,11 @@ func TestMissingVariable(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			few, full := fake(t, role), fake(t, role, many...)
-			works := examine(t, full, Options{Safe: few.Env, Full: full.Env})
+			works := examine(t, full, Options{SafeEnv: few.Env, FullEnv: full.Env})
 			if f := one(t, works, "C12"); f.Severity != doctor.Warning || !strings.HasSuffix(f.Seen, "needs: DOCTOR_TEST_KEY") {
 				t.Errorf("a server that works here: %+v", f)
 			}
-			fails := examine(t, few, Options{Safe: few.Env, Full: full.Env, Patience: 2 * time.Second})
+			fails := examine(t, few, Options{SafeEnv: few.Env, FullEnv: full.Env, Patience: 2 * time.Second})
 			if !strings.Contains(text(t, fails), "needs: DOCTOR_TEST_KEY") {
 				t.Errorf("a server that fails here:\n%s", text(t, fails))
 			}

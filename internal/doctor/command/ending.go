@@ -8,16 +8,16 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// leaveTime is how long what the server has started may take to end after itself.
-const leaveTime = 500 * time.Millisecond
+// leaveTimeout is how long what the server has started may take to end after itself.
+const leaveTimeout = 500 * time.Millisecond
 
 // end is C11: ends a server as clients do, and looks who is left. It ends them, too.
 func (d *diagnosis) end(p *peer) {
 	pid := p.process.Pid()
-	before := family(pid)
+	before := descendants(pid)
 	began := time.Now()
 	p.closeInput()
-	timer := time.NewTimer(d.options.EndWait)
+	timer := time.NewTimer(d.options.EndTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.process.Done():
@@ -30,7 +30,7 @@ func (d *diagnosis) end(p *peer) {
 
 // ignoresEnd ends a server that runs on after the end of its input.
 func (d *diagnosis) ignoresEnd(p *peer) {
-	wait := d.options.EndWait
+	wait := d.options.EndTimeout
 	d.stop(p)
 	seen := fmt.Sprintf("still running %v after its stdin was closed", wait)
 	is := doctor.IgnoresEnd
@@ -46,7 +46,7 @@ func (d *diagnosis) ignoresEnd(p *peer) {
 func (d *diagnosis) leftBehind(p *peer, before []process) {
 	pid := p.process.Pid()
 	left := alive(before, pid)
-	for until := time.Now().Add(leaveTime); len(left) > 0 && time.Now().Before(until); left = alive(before, pid) {
+	for until := time.Now().Add(leaveTimeout); len(left) > 0 && time.Now().Before(until); left = alive(before, pid) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	d.stop(p)

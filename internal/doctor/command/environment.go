@@ -12,7 +12,7 @@ import (
 )
 
 // addsVariables reports whether the full environment has variables that the server's has not.
-func (d *diagnosis) addsVariables() bool { return len(added(d.options.Full, d.spec.Env)) > 0 }
+func (d *diagnosis) addsVariables() bool { return len(added(d.options.FullEnv, d.spec.Env)) > 0 }
 
 // added returns the variables of env whose names are not in less.
 func added(env, less []string) []string {
@@ -35,22 +35,22 @@ func (d *diagnosis) missingVariable(ctx context.Context) {
 	if !d.addsVariables() {
 		return
 	}
-	r := d.withEnvironment(ctx, d.options.Full, d.firstWait())
+	r := d.withEnvironment(ctx, d.options.FullEnv, d.firstWait())
 	if r.outcome != answered {
 		return
 	}
 	seen := "the server fails with the variables that it is given, and answers with the whole environment"
-	names := d.needed(ctx, d.spec.Env, added(d.options.Full, d.spec.Env), patience(r.took))
+	names := d.needed(ctx, d.spec.Env, added(d.options.FullEnv, d.spec.Env), patience(r.took))
 	d.needs(doctor.Error, "the server needs a variable that it is not given", seen, names)
 }
 
 // safeEnvironment is C12 of a server that works: does it work with what clients pass to servers?
 func (d *diagnosis) safeEnvironment(ctx context.Context, wait time.Duration) []doctor.Finding {
-	more := added(d.spec.Env, d.options.Safe)
-	if d.options.Safe == nil || len(more) == 0 {
+	more := added(d.spec.Env, d.options.SafeEnv)
+	if d.options.SafeEnv == nil || len(more) == 0 {
 		return nil
 	}
-	if r := d.withEnvironment(ctx, d.options.Safe, wait); r.outcome == answered || ctx.Err() != nil || d.timeLeft() <= 0 {
+	if r := d.withEnvironment(ctx, d.options.SafeEnv, wait); r.outcome == answered || ctx.Err() != nil || d.timeLeft() <= 0 {
 		return nil
 	}
 	return []doctor.Finding{{Code: "C12"}} // tryTwins looks for the variable once this is certain
@@ -61,7 +61,7 @@ func (d *diagnosis) needsMore(ctx context.Context, start time.Duration) {
 	if r := d.withEnvironment(ctx, d.spec.Env, d.firstWait()); r.outcome != answered {
 		return // it cannot be started again at all, so that the variables need not be the cause
 	}
-	names := d.needed(ctx, d.options.Safe, added(d.spec.Env, d.options.Safe), patience(start))
+	names := d.needed(ctx, d.options.SafeEnv, added(d.spec.Env, d.options.SafeEnv), patience(start))
 	d.needs(doctor.Warning, "the server needs a variable that clients do not pass on",
 		"the server answers with the environment of this shell, and fails with the few variables that clients pass on (HOME, PATH and the like)", names)
 }

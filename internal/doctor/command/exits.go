@@ -10,9 +10,9 @@ import (
 
 // A cause is something that programs say on stderr before they end.
 type cause struct {
-	text *lazyregexp.Regexp // its first group is what is put into the two texts
-	is   string
-	do   string
+	text      *lazyregexp.Regexp // its first group is what is put into the two texts
+	diagnosis string
+	advice    string
 }
 
 var causes = []cause{
@@ -35,7 +35,7 @@ var causes = []cause{
 func recognise(stderr string) (is, do string) {
 	for _, c := range causes {
 		if m := c.text.FindStringSubmatch(stderr); m != nil {
-			is, do = fmt.Sprintf(c.is, m[1]), c.do
+			is, do = fmt.Sprintf(c.diagnosis, m[1]), c.advice
 			if strings.Contains(do, "%") {
 				do = fmt.Sprintf(do, m[1])
 			}

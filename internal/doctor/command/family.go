@@ -8,9 +8,9 @@ type process struct {
 	zombie             bool
 }
 
-// family returns the processes that descend from pid, or are in its group, without itself
+// descendants returns the processes that descend from pid, or are in its group, without itself
 // and without those that have ended. It is empty where the system does not tell.
-func family(pid int) []process {
+func descendants(pid int) []process {
 	all := processes()
 	member := map[int]bool{pid: true}
 	for grown := true; grown; {

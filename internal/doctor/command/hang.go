@@ -18,8 +18,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// suspects is what further processes of a silent server have done.
-type suspects struct {
+// alternativeReplies is what further processes of a silent server have done.
+type alternativeReplies struct {
 	terminal reply // to initialize, with a terminal as stdout
 	full     reply // to initialize, with the full environment
 	modern   reply // to server/discover
@@ -28,13 +28,13 @@ type suspects struct {
 // suspected is called when the server has been silent for a while: it goes on waiting, has
 // further processes tried meanwhile, and tells why the server is silent, if it stays so. It ends a
 // server that has stayed silent, and returns the answer of one that has not.
-func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) reply {
+func (d *diagnosis) suspected(ctx context.Context, server *peer, q *pendingRequest) reply {
 	if server.takeUnterminated() {
 		d.stop(server)
 		d.bytes(server)
 		return reply{outcome: silent}
 	}
-	var found suspects
+	var found alternativeReplies
 	others, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	try := func(to *reply, env []string, terminal bool, method, params string) {
@@ -45,7 +45,7 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *question) re
 		try(&found.terminal, nil, true, "initialize", initializeParams(era.NewestLegacy))
 	}
 	if d.addsVariables() {
-		try(&found.full, d.options.Full, false, "initialize", initializeParams(era.NewestLegacy))
+		try(&found.full, d.options.FullEnv, false, "initialize", initializeParams(era.NewestLegacy))
 	}
 	try(&found.modern, nil, false, "server/discover", "{"+modernMeta()+"}")
 	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.timeLeft())))
@@ -80,20 +80,20 @@ func (d *diagnosis) oneRequest(ctx context.Context, env []string, terminal bool,
 // pidsOf returns the processes of a server.
 func pidsOf(p *peer) []int {
 	pids := []int{p.process.Pid()}
-	for _, member := range family(p.process.Pid()) {
+	for _, member := range descendants(p.process.Pid()) {
 		pids = append(pids, member.pid)
 	}
 	return pids
 }
 
 // explainSilence tells why a server does not answer, and ends it.
-func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *question, found suspects, ports []int) {
+func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *pendingRequest, found alternativeReplies, ports []int) {
 	waited := time.Since(q.asked).Round(100 * time.Millisecond)
 	url := d.servesHTTP(ctx, ports, server)
 	server.closeInput()
 	atEnd := reply{outcome: silent}
 	if url == "" {
-		atEnd = q.await(ctx, d.options.EndWait)
+		atEnd = q.await(ctx, d.options.EndTimeout)
 	}
 	d.stop(server)
 	d.bytes(server)

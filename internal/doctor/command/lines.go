@@ -45,13 +45,13 @@ type output struct {
 	length int               // its length so far
 	finder *jsonrpc.IDFinder // reads on in a line that is too long
 
-	several  []byte // lines that may together be a message, with their line feeds
-	attempts int
+	severalLines []byte // lines that may together be a message, with their line feeds
+	attempts     int
 
-	faults map[fault][]string // the first lines that show it
-	counts map[fault]int
-	first  []byte // the first bytes of all output
-	total  int
+	faults     map[fault][]string // the first lines that show it
+	counts     map[fault]int
+	firstBytes []byte // the first bytes of all output
+	total      int
 }
 
 func newOutput(max int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID)) *output {
@@ -60,7 +60,7 @@ func newOutput(max int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID))
 
 // write takes bytes in, as they were read.
 func (o *output) write(b []byte) {
-	o.first = append(o.first, b[:min(len(b), maxEvidence-len(o.first))]...)
+	o.firstBytes = append(o.firstBytes, b[:min(len(b), maxEvidence-len(o.firstBytes))]...)
 	o.total += len(b)
 	for {
 		before, after, found := bytes.Cut(b, []byte{'\n'})
@@ -186,10 +186,10 @@ func (o *output) takeNonMessage(line, text []byte) {
 		o.giveUpSeveral()
 		o.note(faultHeader, string(line))
 	case len(trimmed) == 0 && o.counts[faultHeader] > 0: // the end of such headers
-	case o.several != nil:
+	case o.severalLines != nil:
 		o.together(line)
 	case len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && !json.Valid(trimmed):
-		o.several, o.attempts = append(bytes.Clone(line), '\n'), 0
+		o.severalLines, o.attempts = append(bytes.Clone(line), '\n'), 0
 	default:
 		o.noise(line)
 	}
@@ -197,31 +197,31 @@ func (o *output) takeNonMessage(line, text []byte) {
 
 // together adds a line to those that may be one message, and looks whether it is complete.
 func (o *output) together(line []byte) bool {
-	o.several = append(append(o.several, line...), '\n')
+	o.severalLines = append(append(o.severalLines, line...), '\n')
 	trimmed := bytes.TrimSpace(line)
 	if len(trimmed) > 0 && (trimmed[len(trimmed)-1] == '}' || trimmed[len(trimmed)-1] == ']') {
 		o.attempts++
-		if messages, ok := parse(bytes.TrimSpace(o.several)); ok {
-			o.note(faultManyLines, string(o.several))
-			o.several = nil
+		if messages, ok := parse(bytes.TrimSpace(o.severalLines)); ok {
+			o.note(faultManyLines, string(o.severalLines))
+			o.severalLines = nil
 			for _, m := range messages {
 				o.message(m)
 			}
 			return true
 		}
 	}
-	if len(o.several) > maxAssembly || o.attempts > maxAttempts || json.Valid(o.several) {
+	if len(o.severalLines) > maxAssembly || o.attempts > maxAttempts || json.Valid(o.severalLines) {
 		o.giveUpSeveral()
 	}
-	return o.several != nil
+	return o.severalLines != nil
 }
 
 // giveUpSeveral makes text of lines that looked like the beginning of a message.
 func (o *output) giveUpSeveral() {
-	for line := range bytes.Lines(o.several) {
+	for line := range bytes.Lines(o.severalLines) {
 		o.noise(bytes.TrimSuffix(line, []byte{'\n'}))
 	}
-	o.several = nil
+	o.severalLines = nil
 }
 
 // aroundInvalid returns the neighbourhood of the first byte that is not UTF-8.

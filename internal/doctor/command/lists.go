@@ -18,13 +18,13 @@ import (
 // maxPages is how many pages of a list are read.
 const maxPages = 100
 
-// A list is one that a server may have.
-type list struct {
+// A listMethod is one that a server may have.
+type listMethod struct {
 	capability, method, member string
 	key                        string // the member that names an element
 }
 
-var allLists = []list{
+var allLists = []listMethod{
 	{"tools", "tools/list", "tools", "name"},
 	{"prompts", "prompts/list", "prompts", "name"},
 	{"resources", "resources/list", "resources", "uri"},
@@ -57,7 +57,7 @@ func (s *session) addC13(severity doctor.Severity, title, seen, means, do string
 }
 
 // undeclared looks whether there are tools although the server does not say so.
-func (s *session) undeclared(ctx context.Context, l list) {
+func (s *session) undeclared(ctx context.Context, l listMethod) {
 	if l.capability != "tools" {
 		return
 	}
@@ -73,7 +73,7 @@ func (s *session) undeclared(ctx context.Context, l list) {
 }
 
 // list reads one list.
-func (s *session) list(ctx context.Context, l list) (count int, ok bool) {
+func (s *session) list(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
 	for page := 1; ; page++ {
@@ -109,7 +109,7 @@ func (s *session) list(ctx context.Context, l list) (count int, ok bool) {
 }
 
 // usable looks whether a list was answered with a result.
-func (s *session) usable(l list, r reply) (ok bool) {
+func (s *session) usable(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
 	case r.outcome == silent && s.timeLeft() <= 0: // of the doctor's time
@@ -126,7 +126,7 @@ func (s *session) usable(l list, r reply) (ok bool) {
 }
 
 // next tells how to ask for the next page.
-func (s *session) next(l list, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
+func (s *session) next(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
 	if len(raw) == 0 {
 		return "", false
 	}
@@ -151,7 +151,7 @@ func (s *session) next(l list, raw json.RawMessage, cursors map[string]bool, pag
 }
 
 // element looks at one tool, prompt or resource.
-func (s *session) element(l list, element []byte, names map[string]bool) {
+func (s *session) element(l listMethod, element []byte, names map[string]bool) {
 	var name string
 	for m := range jsonrpc.Members(element) {
 		if m.Key == l.key {

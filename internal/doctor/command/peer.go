@@ -40,7 +40,7 @@ func (r reply) ok() bool { return r.outcome == answered && !r.message.IsError() 
 type peer struct {
 	process     *supervisor.Process
 	began       time.Time
-	queue       chan []byte   // what is to be written to stdin
+	inputQueue  chan []byte   // what is to be written to stdin
 	written     chan struct{} // closed when nothing is written any more
 	stdoutEnded chan struct{} // closed when stdout has ended
 
@@ -58,7 +58,7 @@ type peer struct {
 // start starts a process. max bounds its lines, see output.
 func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 	p := &peer{
-		queue: make(chan []byte, 64), written: make(chan struct{}), stdoutEnded: make(chan struct{}),
+		inputQueue: make(chan []byte, 64), written: make(chan struct{}), stdoutEnded: make(chan struct{}),
 		waiting: make(map[string]chan reply),
 	}
 	p.out = newOutput(max, p.arrived, p.overlong)
@@ -103,7 +103,7 @@ func (p *peer) read() {
 func (p *peer) write() {
 	defer close(p.written)
 	var err error
-	for line := range p.queue {
+	for line := range p.inputQueue {
 		if err == nil {
 			if _, err = p.process.Stdin().Write(line); err == nil {
 				p.record.Message(p.session, "stdio", trace.ToServer, line)
@@ -128,7 +128,7 @@ func (p *peer) arrived(m jsonrpc.Message) {
 			answer = jsonrpc.NewResult(m.ID(), []byte("{}"))
 		}
 		select {
-		case p.queue <- line(answer):
+		case p.inputQueue <- line(answer):
 		default: // a server that asks without reading gets no answers
 		}
 	}
@@ -150,8 +150,8 @@ func (p *peer) resolve(id jsonrpc.ID, r reply) {
 
 func line(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
 
-// A question is a request that was sent. Whoever has asked it must call forget.
-type question struct {
+// A pendingRequest is a request that was sent. Whoever has asked it must call forget.
+type pendingRequest struct {
 	peer  *peer
 	id    string
 	anyID bool
@@ -161,9 +161,9 @@ type question struct {
 
 // ask sends a request. id is JSON. With anyID an answer to nothing that was asked counts as
 // this request's.
-func (p *peer) ask(id, method, params string, anyID bool) *question {
+func (p *peer) ask(id, method, params string, anyID bool) *pendingRequest {
 	ident, _ := jsonrpc.ParseID([]byte(id))
-	q := &question{peer: p, id: id, anyID: anyID, to: make(chan reply, 1), asked: time.Now()}
+	q := &pendingRequest{peer: p, id: id, anyID: anyID, to: make(chan reply, 1), asked: time.Now()}
 	p.mu.Lock()
 	p.waiting[id] = q.to
 	if anyID {
@@ -174,14 +174,14 @@ func (p *peer) ask(id, method, params string, anyID bool) *question {
 	}
 	p.mu.Unlock()
 	select {
-	case p.queue <- line(jsonrpc.NewRequest(ident, method, []byte(params))):
+	case p.inputQueue <- line(jsonrpc.NewRequest(ident, method, []byte(params))):
 	default: // a server that reads nothing answers nothing
 	}
 	return q
 }
 
 // await waits for the answer, at most for patience. It may be called again after silence.
-func (q *question) await(ctx context.Context, patience time.Duration) reply {
+func (q *pendingRequest) await(ctx context.Context, patience time.Duration) reply {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	r := reply{outcome: silent}
@@ -201,7 +201,7 @@ func (q *question) await(ctx context.Context, patience time.Duration) reply {
 }
 
 // forget says that the answer is of no interest any more.
-func (q *question) forget() {
+func (q *pendingRequest) forget() {
 	q.peer.mu.Lock()
 	defer q.peer.mu.Unlock()
 	delete(q.peer.waiting, q.id)
@@ -220,7 +220,7 @@ func (p *peer) call(ctx context.Context, id, method, params string, patience tim
 // notify sends a notification.
 func (p *peer) notify(method string) {
 	select {
-	case p.queue <- line(jsonrpc.NewNotification(method, nil)):
+	case p.inputQueue <- line(jsonrpc.NewNotification(method, nil)):
 	default: // the server does not read; the next request finds out
 	}
 }
@@ -243,7 +243,7 @@ func (p *peer) faultLines(f fault) (lines []string, count int) {
 func (p *peer) stop() error {
 	err := p.process.Stop()
 	<-p.stdoutEnded // the reader sends answers, too
-	close(p.queue)
+	close(p.inputQueue)
 	<-p.written
 	ended := trace.Event{What: "ended", PID: p.process.Pid(), Asked: true, Took: time.Since(p.began)}
 	if how := p.process.ExitError(); how != nil {

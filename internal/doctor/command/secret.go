@@ -21,12 +21,12 @@ var (
 	// notSecret matches names that end like secrets and are none.
 	notSecret = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
 	// knownKey matches credentials by what their makers have them begin with.
-	knownKey = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
-	fileName = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
-	userInfo = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
-	inQuery  = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
-	bearer   = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
-	dense    = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
+	knownKey  = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
+	fileName  = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
+	userInfo  = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
+	inQuery   = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
+	bearer    = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
+	denseText = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
 )
 
 // secretArgs finds the arguments that look like credentials.
@@ -93,12 +93,12 @@ func secretIn(arg string) (what, value string) {
 // looksRandom reports whether a long argument looks like a random string: it has many letters of
 // both cases between digits, as words and hexadecimal checksums have not.
 func looksRandom(arg string) bool {
-	if !dense.MatchString(arg) || strings.HasPrefix(arg, "-") {
+	if !denseText.MatchString(arg) || strings.HasPrefix(arg, "-") {
 		return false
 	}
 	changes := 0
 	for i := 1; i < len(arg); i++ {
-		if class(arg[i]) != class(arg[i-1]) {
+		if charClass(arg[i]) != charClass(arg[i-1]) {
 			changes++
 		}
 	}
@@ -107,7 +107,7 @@ func looksRandom(arg string) bool {
 		strings.ContainsAny(arg, strings.ToUpper(lower))
 }
 
-func class(c byte) int {
+func charClass(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
 		return 1

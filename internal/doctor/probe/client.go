@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	mostRequests = 60      // of one diagnosis
-	mostAtOnce   = 8       // of them at a time
-	mostBody     = 8 << 20 // bytes of a reply
+	mostRequests  = 60      // of one diagnosis
+	maxConcurrent = 8       // of them at a time
+	mostBody      = 8 << 20 // bytes of a reply
 )
 
 // ErrTooMany says that no more requests are made: there were too many for one diagnosis,
@@ -51,17 +51,17 @@ type Client struct {
 	// It may be changed while nothing else is going on.
 	Patience time.Duration
 
-	hide  func(secrets ...string)
-	peer  *httpdial.Peer // knows the credentials, to withhold them
-	trip  *http.Transport
-	slots chan struct{}
-	began time.Time
+	hide      func(secrets ...string)
+	peer      *httpdial.Peer // knows the credentials, to withhold them
+	transport *http.Transport
+	slots     chan struct{}
+	began     time.Time
 
-	mu     sync.Mutex
-	sent   int
-	busy   *Reply // the first 429
-	busyAt int    // how many requests had been made then
-	nextID int
+	mu                sync.Mutex
+	sent              int
+	first429          *Reply // the first 429
+	requestsBefore429 int    // how many requests had been made then
+	nextID            int
 }
 
 // New returns a Client for the server at an http or https URL. It makes no request. Who
@@ -75,7 +75,7 @@ func New(address string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Patience: o.Patience, Header: header, Host: header.Get("Host"), TLS: o.TLS, hide: o.Hide, slots: make(chan struct{}, mostAtOnce), began: time.Now(), nextID: 100}
+	c := &Client{Patience: o.Patience, Header: header, Host: header.Get("Host"), TLS: o.TLS, hide: o.Hide, slots: make(chan struct{}, maxConcurrent), began: time.Now(), nextID: 100}
 	if c.hide == nil {
 		c.hide = func(...string) {}
 	}
@@ -87,7 +87,7 @@ func New(address string, o Options) (*Client, error) {
 	c.hideCredentials(u)
 	c.MoveTo(u)
 	c.Jar, _ = cookiejar.New(nil) // which has no errors
-	c.trip = c.newTransport()
+	c.transport = c.newTransport()
 	return c, nil
 }
 
@@ -105,18 +105,18 @@ func (c *Client) Withhold(text string) string { return c.peer.Withhold(text) }
 func (c *Client) Busy() (first *Reply, requests int, since time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy == nil {
+	if c.first429 == nil {
 		return nil, 0, 0
 	}
-	return c.busy, c.busyAt, c.busy.Began.Sub(c.began)
+	return c.first429, c.requestsBefore429, c.first429.Began.Sub(c.began)
 }
 
 func (c *Client) newTransport() *http.Transport {
-	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: mostAtOnce})
+	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: maxConcurrent})
 }
 
 // Close closes idle connections. All replies must have been closed before.
-func (c *Client) Close() { c.trip.CloseIdleConnections() }
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // NewID returns the id of a request that no other has.
 func (c *Client) NewID() int {
@@ -143,10 +143,10 @@ type Request struct {
 	Within time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
 }
 
-// take waits until a request may be made.
-func (c *Client) take(ctx context.Context, must bool) error {
+// acquire waits until a request may be made.
+func (c *Client) acquire(ctx context.Context, must bool) error {
 	c.mu.Lock()
-	over := !must && (c.sent >= mostRequests || c.busy != nil)
+	over := !must && (c.sent >= mostRequests || c.first429 != nil)
 	if !over {
 		c.sent++
 	}
@@ -167,7 +167,7 @@ func (c *Client) take(ctx context.Context, must bool) error {
 // reply, Err says why. The caller calls Close in any case.
 func (c *Client) Start(ctx context.Context, q Request) *Reply {
 	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, Began: time.Now(), closing: func() {}}
-	if r.Err = c.take(ctx, q.Must); r.Err != nil {
+	if r.Err = c.acquire(ctx, q.Must); r.Err != nil {
 		return r
 	}
 	defer func() { <-c.slots }()
@@ -180,7 +180,7 @@ func (c *Client) Start(ctx context.Context, q Request) *Reply {
 		ctx, cancel = context.WithTimeout(ctx, q.Within)
 	}
 	r.closing = cancel
-	trip := c.trip
+	trip := c.transport
 	if q.Fresh {
 		trip = c.newTransport()
 		r.closing = func() { cancel(); trip.CloseIdleConnections() }
@@ -258,8 +258,8 @@ func (c *Client) httpRequest(ctx context.Context, q Request) *http.Request {
 func (c *Client) noteBusy(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy == nil {
-		c.busy, c.busyAt = r, c.sent
+	if c.first429 == nil {
+		c.first429, c.requestsBefore429 = r, c.sent
 	}
 }
 

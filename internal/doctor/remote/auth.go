@@ -33,7 +33,7 @@ type serverMetadata struct {
 // check finds the step of authorization that fails (H18), where the server
 // has answered 401 or 403.
 func (p authorization) check(ctx context.Context, r *probe.Reply) {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	challenge := r.Header.Get("WWW-Authenticate")
 	p.sayCredentials(ctx, r, challenge)

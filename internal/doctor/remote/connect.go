@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	lookupTime    = 4 * time.Second
-	dialTime      = 3 * time.Second
-	mostAddresses = 6
+	lookupTimeout = 4 * time.Second
+	dialTimeout   = 3 * time.Second
+	maxAddresses  = 6
 )
 
 // canConnect finds out whether the server can be reached, phase by phase (H1 to H3), and
@@ -46,7 +46,7 @@ func (p connection) canConnect(ctx context.Context) bool {
 		return false
 	}
 	defer best.conn.Close()
-	phases := fmt.Sprintf("DNS %s, connect %s", ms(lookup), ms(best.took))
+	phases := fmt.Sprintf("DNS %s, connect %s", millis(lookup), millis(best.took))
 	p.dialled = best.took
 	if p.URL.Scheme == "https" {
 		began := time.Now()
@@ -55,14 +55,14 @@ func (p connection) canConnect(ctx context.Context) bool {
 			return false
 		}
 		p.dialled += time.Since(began)
-		phases += fmt.Sprintf(", TLS %s (%s, certificate until %s)", ms(time.Since(began)), tls.VersionName(state.Version), state.PeerCertificates[0].NotAfter.Format(time.DateOnly))
+		phases += fmt.Sprintf(", TLS %s (%s, certificate until %s)", millis(time.Since(began)), tls.VersionName(state.Version), state.PeerCertificates[0].NotAfter.Format(time.DateOnly))
 	}
 	p.fact("connection", "%s", phases)
 	return true
 }
 
-// ms returns a duration as people read it.
-func ms(d time.Duration) string {
+// millis returns a duration as people read it.
+func millis(d time.Duration) string {
 	if d < 10*time.Millisecond {
 		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 	}
@@ -83,7 +83,7 @@ func (p connection) connectByProxy(ctx context.Context, proxy *url.URL, err erro
 	if proxy.Port() == "" {
 		address = net.JoinHostPort(proxy.Hostname(), map[string]string{"http": "80", "https": "443", "socks5": "1080"}[proxy.Scheme])
 	}
-	conn, err := (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", address)
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address)
 	if err != nil {
 		p.add("H1", doctor.Error, "The proxy in the environment cannot be reached", "proxy "+proxy.Host+": "+probe.NetText(err),
 			"Clients with HTTP_PROXY or HTTPS_PROXY set like this do not get to the server.", do)
@@ -98,7 +98,7 @@ func (p connection) lookup(ctx context.Context, host string) ([]netip.Addr, bool
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, true
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err != nil || len(ips) == 0 {
@@ -110,7 +110,7 @@ func (p connection) lookup(ctx context.Context, host string) ([]netip.Addr, bool
 		p.add("H1", doctor.Error, "The host name cannot be resolved", seen, "No client on this machine finds the server.", do)
 		return nil, false
 	}
-	return ips[:min(len(ips), mostAddresses)], true
+	return ips[:min(len(ips), maxAddresses)], true
 }
 
 // A dial is an attempt to connect to one address.
@@ -129,7 +129,7 @@ func dialAll(ctx context.Context, ips []netip.Addr, port string) []*dial {
 		dials[i] = d
 		all.Go(func() {
 			began := time.Now()
-			d.conn, d.err = (&net.Dialer{Timeout: dialTime}).DialContext(ctx, "tcp", net.JoinHostPort(d.ip.String(), port))
+			d.conn, d.err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", net.JoinHostPort(d.ip.String(), port))
 			d.took = time.Since(began)
 		})
 	}
@@ -186,7 +186,7 @@ func reason(err error) string {
 	var t interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &t) && t.Timeout():
-		return "no answer in " + dialTime.String()
+		return "no answer in " + dialTimeout.String()
 	case errors.As(err, &op):
 		return strings.TrimPrefix(probe.NetText(op.Err), "connect: ")
 	}

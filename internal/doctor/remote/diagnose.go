@@ -30,13 +30,13 @@ type Options struct {
 
 // How long things may take.
 const (
-	wholeTime   = 17 * time.Second // everything but cleaning up and what is slow
-	cleanupTime = 2 * time.Second
-	answerTime  = 8 * time.Second // the first answer: the server may have to start
-	slowAnswer  = time.Minute     // with Slow
-	checkTime   = 5 * time.Second // each check that follows
-	recheckTime = 5 * time.Second // of wholeTime, at most half as much as is left: what is checked again
-	slowQuiet   = 330 * time.Second
+	totalTimeout   = 17 * time.Second // everything but cleaning up and what is slow
+	cleanupTimeout = 2 * time.Second
+	answerTimeout  = 8 * time.Second // the first answer: the server may have to start
+	slowAnswer     = time.Minute     // with Slow
+	checkTimeout   = 5 * time.Second // each check that follows
+	recheckTimeout = 5 * time.Second // of totalTimeout, at most half as much as is left: what is checked again
+	slowQuiet      = 330 * time.Second
 )
 
 // Diagnose finds out what is wrong with the server at address and adds it to r. It takes
@@ -48,7 +48,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 		return err
 	}
 	defer p.Close()
-	whole := wholeTime
+	whole := totalTimeout
 	if o.Slow {
 		whole += slowAnswer
 	}
@@ -67,7 +67,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 // minutes is bounded by slow alone.
 func (p *prober) diagnose(slow, ctx context.Context) {
 	found := identification{p}.identify(ctx)
-	p.Patience = answerTime
+	p.Patience = answerTimeout
 	switch {
 	case found.events != nil:
 		found.events.check(ctx)
@@ -79,12 +79,12 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 		return
 	}
 	common := commonChecks{p, t}
-	early, cancel := withoutLast(ctx, recheckTime)
+	early, cancel := withoutLast(ctx, recheckTimeout)
 	defer cancel()
 	p.together(early,
 		common.sayLists,
 		common.checkMediaTypes,
-		browsers{p, found}.check,
+		corsChecks{p, found}.check,
 		common.checkReuse,
 		found.modern.checkListen,
 		found.modern.checkHeaders,
@@ -115,7 +115,7 @@ func (p *prober) together(ctx context.Context, checks ...func(context.Context)) 
 	var all sync.WaitGroup
 	for _, check := range checks {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, checkTime+time.Second)
+			ctx, cancel := context.WithTimeout(ctx, checkTimeout+time.Second)
 			defer cancel()
 			check(ctx)
 		})

@@ -34,8 +34,8 @@ type events struct {
 	began   time.Time
 }
 
-// endpointTime is how long the first event of HTTP+SSE may take.
-const endpointTime = 4 * time.Second
+// endpointTimeout is how long the first event of HTTP+SSE may take.
+const endpointTimeout = 4 * time.Second
 
 // openEvents looks for a server of HTTP+SSE, where POST was refused as those do; nil:
 // there is none.
@@ -48,7 +48,7 @@ func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
 	}
 	// The stream outlives ctx: it is closed in the end.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	late := time.AfterFunc(endpointTime, cancel)
+	late := time.AfterFunc(endpointTimeout, cancel)
 	r := p.Start(life, probe.Request{Method: http.MethodGet, Header: map[string]string{"Accept": typeSSE}})
 	got := r.IsStream() && r.Next()
 	inTime := late.Stop()
@@ -59,9 +59,9 @@ func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
 		p.atEnd(func(context.Context) { cancel(); r.Close(); <-e.done })
 		return e
 	case !inTime && r.IsStream():
-		p.sayBuffered(r, "GET: the headers of an event stream came, and its first event did not come in "+endpointTime.String())
+		p.sayBuffered(r, "GET: the headers of an event stream came, and its first event did not come in "+endpointTimeout.String())
 	case !inTime && !got && (post.Status == http.StatusNotFound || post.Status == http.StatusMethodNotAllowed):
-		p.sayBuffered(post, "POST: "+strconv.Itoa(post.Status)+", as servers of HTTP+SSE answer; GET: no headers came in "+endpointTime.String())
+		p.sayBuffered(post, "POST: "+strconv.Itoa(post.Status)+", as servers of HTTP+SSE answer; GET: no headers came in "+endpointTimeout.String())
 	}
 	cancel()
 	r.Close()
@@ -132,7 +132,7 @@ func (e *events) askMessage(ctx context.Context, m map[string]any, id int, chang
 			"Clients of HTTP+SSE read responses from the event stream only: they wait until they give up.", "Have the server send all messages on the event stream, and answer POST 202.")
 		return r
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	select {
 	case got := <-c:
@@ -197,7 +197,7 @@ func (e *events) check(ctx context.Context) {
 // begin sends initialize to endpoint, which messages go to from now on.
 func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	e.endpoint = endpoint
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	id := e.p.NewID()
 	r := e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{

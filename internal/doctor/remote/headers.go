@@ -14,7 +14,7 @@ import (
 // checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
 func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	const charset = typeJSON + "; charset=utf-8"
-	r := p.t.ask(ctx, p.t.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
+	r := p.requester.ask(ctx, p.requester.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
 	if r.Status == http.StatusUnsupportedMediaType {
 		p.add("H10", doctor.Warning, "A Content-Type with a charset is refused", "with Content-Type: "+charset+", "+r.Line(),
 			"Clients in .NET, Java and others send the charset: they are refused.", "Have the server compare the media type without its parameters.")
@@ -39,7 +39,7 @@ func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 const browserOrigin = "http://localhost:6274"
 
 // check sees whether pages may use the server, if they are meant to (H16).
-func (p browsers) check(ctx context.Context) {
+func (p corsChecks) check(ctx context.Context) {
 	needs, q := p.neededHeaders()
 	q.Method, q.Body = http.MethodOptions, nil
 	q.Foreign, q.Header = true, map[string]string{"Origin": browserOrigin, "Access-Control-Request-Method": http.MethodPost,
@@ -69,7 +69,7 @@ func (p browsers) check(ctx context.Context) {
 
 // neededHeaders returns the headers with which a browser needs permission, and a request like
 // those that it sends.
-func (p browsers) neededHeaders() (names []string, like probe.Request) {
+func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	names = []string{"Content-Type"}
 	if p.Header.Get("Authorization") != "" {
 		names = append(names, "Authorization")
@@ -90,7 +90,7 @@ func (p browsers) neededHeaders() (names []string, like probe.Request) {
 }
 
 // checkExposed sees whether a page may read what it needs of replies.
-func (p browsers) checkExposed(ctx context.Context) {
+func (p corsChecks) checkExposed(ctx context.Context) {
 	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return
 	}
@@ -119,7 +119,7 @@ func (p browsers) checkExposed(ctx context.Context) {
 	}
 }
 
-func (p browsers) sayCORS(seen, do string) {
+func (p corsChecks) sayCORS(seen, do string) {
 	p.add("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
 		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
 }

@@ -68,7 +68,7 @@ func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
 	}
 	p.fact("transport", "Streamable HTTP, %s, %s", first.Proto, sessions)
 	p.fact("revision", "%s", f.eras())
-	p.fact("first answer", "%s, as %s", ms(first.Took), first.MediaType())
+	p.fact("first answer", "%s, as %s", millis(first.Took), first.MediaType())
 	if off := skew(first.Header, nil); off != "" {
 		p.add("H2", doctor.Note, "The clocks of this machine and of the server differ", off,
 			"Tokens and certificates that are good may be refused.", "Set both clocks (NTP).")
@@ -97,7 +97,7 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.DisplayURL(target))
 	do := "Use the URL " + probe.DisplayURL(target) + "."
 	switch {
-	case login.MatchString(target.Path) || login.MatchString(target.Host):
+	case loginPage.MatchString(target.Path) || loginPage.MatchString(target.Host):
 		p.add("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
 			"Exempt this path from the login of the proxy or portal before the server; protect it with tokens (Authorization: Bearer) or OAuth as MCP has it.")
 		return nil
@@ -124,8 +124,8 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	return target
 }
 
-// login matches paths and hosts of pages where people sign in.
-var login = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
+// loginPage matches paths and hosts of pages where people sign in.
+var loginPage = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
 
 // explain says why nothing at the address speaks MCP.
 func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply) {
@@ -135,7 +135,7 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 	case r.Err != nil && r.Status == 0:
 		p.explainNoReply(ctx, r)
 	case r.Status/100 == 3: // said before
-	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && challenge.Match(r.Text):
+	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && botChallenge.Match(r.Text):
 		p.add("H5", doctor.Error, "A check for bots answers instead of MCP", r.Line(), "Clients of MCP cannot solve such a challenge.",
 			"Exempt this path from the bot protection at "+r.Intermediary()+".")
 	case isTLSPort(r):
@@ -158,8 +158,8 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 	}
 }
 
-// challenge matches the pages with which bots are kept away.
-var challenge = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
+// botChallenge matches the pages with which bots are kept away.
+var botChallenge = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
 
 // explainNoReply says why there is no reply at all.
 func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
@@ -195,7 +195,7 @@ func (p identification) speaksTLS(ctx context.Context) bool {
 	if p.URL.Port() == "" {
 		address = net.JoinHostPort(p.URL.Hostname(), "80")
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: p.URL.Hostname()}} // nothing is sent over it
 	conn, err := d.DialContext(ctx, "tcp", address)
@@ -289,7 +289,7 @@ func (p identification) explainOther(r, modern *probe.Reply) {
 // checkPath looks for the server at other paths of the same site (H6), where the answer
 // says that it is not here.
 func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	paths := []string{"/mcp", "/sse", "/"}
 	works := make([]string, len(paths))

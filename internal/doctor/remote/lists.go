@@ -11,12 +11,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-const mostPages = 5 // of a list
+const maxPages = 5 // of a list
 
 // sayLists counts what the server has.
 func (p commonChecks) sayLists(ctx context.Context) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
-		if p.t.hasCapability(kind) {
+		if p.requester.hasCapability(kind) {
 			p.fact(kind, "%s", p.countList(ctx, kind))
 		}
 	}
@@ -29,7 +29,7 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 		if cursor != "" {
 			params["cursor"] = cursor
 		}
-		r := p.t.ask(ctx, kind+"/list", params, nil)
+		r := p.requester.ask(ctx, kind+"/list", params, nil)
 		var list map[string]json.RawMessage
 		if !r.OK() || json.Unmarshal(r.Result(), &list) != nil {
 			if r.Skip() {
@@ -43,8 +43,8 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 		_ = json.Unmarshal(list["nextCursor"], &cursor)
 		switch {
 		case cursor == "":
-			return fmt.Sprintf("%d, in %s", n, ms(time.Since(began)))
-		case page == mostPages:
+			return fmt.Sprintf("%d, in %s", n, millis(time.Since(began)))
+		case page == maxPages:
 			return fmt.Sprintf("%d on the first %d pages", n, page)
 		}
 	}
@@ -60,7 +60,7 @@ func (p commonChecks) checkCall(ctx context.Context) {
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
-	r := p.t.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
+	r := p.requester.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
 	if !r.OK() {
 		p.fact("call", "%s", r.Line())
 		return
@@ -69,9 +69,9 @@ func (p commonChecks) checkCall(ctx context.Context) {
 	if strings.Contains(string(r.Result()), `"isError":true`) {
 		verdict = "the tool reports an error"
 	}
-	p.fact("call", "%s, in %s, with %d events", verdict, ms(r.Took), r.Events)
+	p.fact("call", "%s, in %s, with %d events", verdict, millis(r.Took), r.Events)
 	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
-		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, ms(r.Times[0])))
+		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, millis(r.Times[0])))
 	}
 }
 
@@ -80,7 +80,7 @@ func (p commonChecks) checkReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply
 	for range tries {
-		r := p.t.ask(ctx, p.t.harmless(), nil, nil)
+		r := p.requester.ask(ctx, p.requester.harmless(), nil, nil)
 		if !wasAnswered(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
 			return
 		}
@@ -91,7 +91,7 @@ func (p commonChecks) checkReuse(ctx context.Context) {
 		seen += ", Connection: " + c
 	}
 	p.add("H24", doctor.Note, "Each request takes a connection of its own", seen+")",
-		fmt.Sprintf("Each call takes %s longer than it must.", ms(p.dialled)),
+		fmt.Sprintf("Each call takes %s longer than it must.", millis(p.dialled)),
 		"Have the server, or "+last.Intermediary()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
 }
 
@@ -99,8 +99,8 @@ func (p commonChecks) checkReuse(ctx context.Context) {
 func (p commonChecks) checkBodies(ctx context.Context) {
 	const kB, MB = 1000, 1000 * 1000
 	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
-		within, cancel := context.WithTimeout(ctx, checkTime)
-		r := p.t.ask(within, p.t.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
+		within, cancel := context.WithTimeout(ctx, checkTimeout)
+		r := p.requester.ask(within, p.requester.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
 		cancel()
 		if wasAnswered(r) {
 			continue

@@ -136,7 +136,7 @@ func (m *modern) checkListen(ctx context.Context) {
 // come in the time there was, "" if all did.
 func (m *modern) subscribe(ctx context.Context) (silent string) {
 	q := m.p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
-	q.Within = checkTime
+	q.Within = checkTimeout
 	r := m.p.Start(ctx, q)
 	defer r.Close()
 	switch {

@@ -23,13 +23,13 @@ type prober struct {
 
 	rechecks chan func(context.Context) // see recheckLater
 
-	mu    sync.Mutex
-	open  []func(context.Context) // see atEnd
-	facts map[string]string
+	mu       sync.Mutex
+	endFuncs []func(context.Context) // see atEnd
+	facts    map[string]string
 }
 
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
-	first := answerTime
+	first := answerTimeout
 	if o.Slow {
 		first = slowAnswer
 	}
@@ -60,7 +60,7 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 		began := time.Now()
 		silent := stream(ctx)
 		if waited := time.Since(began); silent != "" && waited > surelySlow*usual.Took {
-			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), ms(usual.Took)))
+			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), millis(usual.Took)))
 		}
 	}
 }
@@ -99,10 +99,10 @@ func (p *prober) sayFacts() {
 
 // cleanup ends what was opened at the server.
 func (p *prober) cleanup() {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTime)
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, end := range p.open {
+	for _, end := range p.endFuncs {
 		all.Go(func() { end(ctx) })
 	}
 	all.Wait()
@@ -112,7 +112,7 @@ func (p *prober) cleanup() {
 func (p *prober) atEnd(end func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.open = append(p.open, end)
+	p.endFuncs = append(p.endFuncs, end)
 }
 
 // add adds a finding.
@@ -133,7 +133,7 @@ func (p *prober) sayLimited() {
 	if after := r.Header.Get("Retry-After"); after != "" {
 		seen += ", Retry-After: " + after
 	}
-	seen += fmt.Sprintf("; it was among the first %d requests, %s after the first one", n, ms(since))
+	seen += fmt.Sprintf("; it was among the first %d requests, %s after the first one", n, millis(since))
 	switch {
 	case n <= 2:
 		severity = doctor.Error
@@ -172,11 +172,11 @@ type authorization struct{ *prober }
 // commonChecks are made in whichever way the server speaks: t makes the requests.
 type commonChecks struct {
 	*prober
-	t requester
+	requester requester
 }
 
-// browsers has the checks of what web pages may do (H16).
-type browsers struct {
+// corsChecks has the checks of what web pages may do (H16).
+type corsChecks struct {
 	*prober
 	found found
 }

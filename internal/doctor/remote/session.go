@@ -107,7 +107,7 @@ func (s *session) ask(ctx context.Context, method string, params map[string]any,
 // headers that belong to it (H9, H15). It returns whether it does.
 func (s *session) check(ctx context.Context) bool {
 	s.checkRevision()
-	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	initialized := s.p.do(ctx, probe.Request{Header: s.headers(), Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})})
 	pings := s.pings(ctx, affinityPings, func(q *probe.Request) { q.Fresh, q.NoCookies = true, true })
@@ -119,7 +119,7 @@ func (s *session) check(ctx context.Context) bool {
 		s.p.add("H9", doctor.Warning, "The server refuses notifications/initialized", initialized.Line(),
 			"Several clients end the session when this notification fails.", "Have the server answer notifications 202.")
 		return true
-	case worst == nil || worst.Skip() || worst.TimedOut(checkTime/2):
+	case worst == nil || worst.Skip() || worst.TimedOut(checkTimeout/2):
 		return good > 0 // too slow for so many at once, perhaps
 	case lost == 0 && good > 0: // errors of another kind, now and then
 		s.p.add("H7", doctor.Warning, "Some requests of a session fail", fmt.Sprintf("%d of %d pings on fresh connections failed; %s", len(pings)-good, len(pings), worst.Line()),

@@ -105,12 +105,12 @@ func TestHeldBackInDoubt(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			p.Patience = answerTime
+			p.Patience = answerTimeout
 			m := p.modernOf(p.discover(t.Context()))
 			if m == nil {
 				t.Fatal("the server was not recognized")
 			}
-			short, cancel := context.WithTimeout(t.Context(), checkTime/10)
+			short, cancel := context.WithTimeout(t.Context(), checkTimeout/10)
 			defer cancel()
 			m.checkListen(short)
 			p.resolve(t.Context())

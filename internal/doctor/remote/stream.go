@@ -33,13 +33,13 @@ func (s *session) checkGet(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	first := s.listen(ctx, "", checkTime)
+	first := s.listen(ctx, "", checkTimeout)
 	defer first.Close()
 	switch {
 	case first.Skip():
 	case first.TimedOut(0):
 		s.p.recheckLater(s, s.first, func(ctx context.Context) (silent string) {
-			again := s.listen(ctx, "", checkTime)
+			again := s.listen(ctx, "", checkTimeout)
 			defer again.Close()
 			if again.TimedOut(0) {
 				return "GET: no headers came"
@@ -104,14 +104,14 @@ func (s *session) readGet(ctx context.Context, r *probe.Reply) {
 	s.p.noteOdd(r)
 	polls := r.Others() > 0 || r.Events > 0 // the server may want to be polled
 	if r.Ended && !polls {
-		s.p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", ms(time.Since(r.Began))))
+		s.p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", millis(time.Since(r.Began))))
 		return
 	}
 	if last == "" || r.Ended {
 		s.checkAgain(ctx)
 		return
 	}
-	resumed := s.listen(ctx, last, checkTime)
+	resumed := s.listen(ctx, last, checkTimeout)
 	defer resumed.Close()
 	if resumed.Err == nil && !resumed.Skip() && resumed.Status/100 != 2 {
 		s.sayNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Line())
@@ -122,7 +122,7 @@ func (s *session) readGet(ctx context.Context, r *probe.Reply) {
 func (s *session) checkAgain(ctx context.Context) {
 	const tries = 4
 	for i := range tries {
-		r := s.listen(ctx, "", checkTime)
+		r := s.listen(ctx, "", checkTimeout)
 		r.Close()
 		switch {
 		case r.Err != nil || r.Status != http.StatusConflict:
@@ -151,14 +151,14 @@ func (s *session) checkResume(ctx context.Context) {
 		return
 	}
 	id := s.p.NewID()
-	q := probe.Request{Header: s.headers(), ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Within: checkTime}
+	q := probe.Request{Header: s.headers(), ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Within: checkTimeout}
 	r := s.p.Start(ctx, q)
 	primed := r.IsStream() && r.Next() && r.Last.HasID && r.Message() == nil
 	r.Close()
 	if !primed {
 		return
 	}
-	again := s.listen(ctx, r.Last.ID, checkTime-time.Second)
+	again := s.listen(ctx, r.Last.ID, checkTimeout-time.Second)
 	defer again.Close()
 	if again.Err != nil || again.Skip() {
 		return
@@ -184,7 +184,7 @@ func (s *session) checkResume(ctx context.Context) {
 	}
 	if again.Message() != nil {
 		s.p.fact("resumption", "works")
-	} else if again.Ended || again.TimedOut(checkTime-time.Second) && s.first.Took < time.Second {
+	} else if again.Ended || again.TimedOut(checkTimeout-time.Second) && s.first.Took < time.Second {
 		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %d events and not the response", again.Events))
 	}
 }

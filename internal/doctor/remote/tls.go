@@ -29,7 +29,7 @@ func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.Connecti
 	if c.ServerName == "" {
 		c.ServerName = p.URL.Hostname()
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	secure := tls.Client(conn, c)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -117,7 +117,7 @@ func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c
 		}
 	}
 	if err := leaf.VerifyHostname(c.ServerName); err != nil {
-		seen := names + " is for " + list(leaf.DNSNames, leaf.IPAddresses)
+		seen := names + " is for " + joinNames(leaf.DNSNames, leaf.IPAddresses)
 		add("The certificate is for another host name", seen+", not for "+c.ServerName, refuse,
 			"Use one of its names in the URL, or have a certificate issued for "+c.ServerName+"; a server with several names must pick the certificate by SNI.")
 	}
@@ -161,8 +161,8 @@ func selfSigned(c *x509.Certificate) bool {
 	return string(c.RawIssuer) == string(c.RawSubject)
 }
 
-// list names the hosts of a certificate, a few of them.
-func list(names []string, ips []net.IP) string {
+// joinNames names the hosts of a certificate, a few of them.
+func joinNames(names []string, ips []net.IP) string {
 	all := append([]string(nil), names...)
 	for _, ip := range ips {
 		all = append(all, ip.String())
