@@ -40,7 +40,7 @@ var children = map[string]func() int{
 	// Dies in the middle of a call.
 	"crash": func() int {
 		bufio.NewReader(os.Stdin).ReadString('\n')
-		fmt.Fprint(os.Stderr, "starting\n\x1b[31mpanic: out of luck\x1b[0m\n\n  at line 1  \n")
+		fmt.Fprint(os.Stderr, "starting\n\x1b[31mpanic: \u202eout of luck\x1b[0m\n\n  at line 1  \n")
 		return 3
 	},
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -171,8 +172,7 @@ func (e *ExitError) Success() bool { return e.Err == nil }
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// lastText joins the last lines that fit into max bytes, without what a
-// terminal would take for commands.
+// lastText joins the last lines that fit into max bytes, each character printable.
 func lastText(lines []string, max int) string {
 	var kept []string
 	for i := len(lines) - 1; i >= 0 && max > 0; i-- {
@@ -189,8 +189,10 @@ func lastText(lines []string, max int) string {
 	return strings.Join(kept, " | ")
 }
 
+// printable returns a blank for what a terminal may take for a command, or what changes the
+// direction in which the text beside it is shown.
 func printable(r rune) rune {
-	if r < ' ' || r >= 0x7f && r < 0xa0 {
+	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 		return ' '
 	}
 	return r

@@ -129,7 +129,7 @@ func TestChildCrash(t *testing.T) {
 		if !errors.As(err, &exit) {
 			t.Fatalf("Recv = %v, want an *ExitError", err)
 		}
-		want := `server "demo" ended: exit status 3; last stderr: starting | [31mpanic: out of luck [0m | at line 1`
+		want := `server "demo" ended: exit status 3; last stderr: starting | [31mpanic:  out of luck [0m | at line 1`
 		if err.Error() != want {
 			t.Errorf("Recv = %q\nwant   %q", err, want)
 		}
