@@ -15,12 +15,12 @@ import (
 // once. The zero value is ready. It must not be used concurrently, except that what only reads
 // may be once Resolve has returned.
 type Correlation struct {
-	steps  []*step
-	bySeq  map[uint64]*step
-	drops  []trace.Record
-	gaps   uint64
-	last   time.Time
-	called map[callKey]map[jsonrpc.ID]*step // of Resolve: requests without an answer so far
+	steps        []*step
+	bySeq        map[uint64]*step
+	drops        []trace.Record
+	lostRecords  uint64
+	lastTime     time.Time
+	openRequests map[callKey]map[jsonrpc.ID]*step // of Resolve: requests without an answer so far
 }
 
 // step is a message that has passed one end of the bridge.
@@ -40,8 +40,8 @@ type callKey struct{ ses, hop, dir string }
 
 // Add takes the next record. It keeps no Body, and nothing else that may be long.
 func (s *Correlation) Add(r *trace.Record) {
-	if r.Time.After(s.last) {
-		s.last = r.Time
+	if r.Time.After(s.lastTime) {
+		s.lastTime = r.Time
 	}
 	switch {
 	case r.Earlier: // nothing is known of what became of it before
@@ -63,7 +63,7 @@ func (s *Correlation) Add(r *trace.Record) {
 		shorten(&d)
 		s.drops = append(s.drops, d)
 	case r.Kind == trace.Gap:
-		s.gaps += max(r.Lost, 1)
+		s.lostRecords += max(r.Lost, 1)
 	}
 }
 
@@ -80,8 +80,8 @@ func shorten(r *trace.Record) {
 // that of its answer: it looks at each of them.
 const maxRespelled = 1000
 
-// find returns the request that an answer has the id of.
-func find[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
+// findRequest returns the request that an answer has the id of.
+func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
 	if len(open) <= maxRespelled {
 		return jsonrpc.Find(open, id)
 	}
@@ -106,7 +106,7 @@ func lookup(text []byte, keys ...string) []byte {
 // Resolve finds out what belongs together.
 func (s *Correlation) Resolve() {
 	slices.SortStableFunc(s.steps, func(a, b *step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
-	s.called = make(map[callKey]map[jsonrpc.ID]*step)
+	s.openRequests = make(map[callKey]map[jsonrpc.ID]*step)
 	for _, st := range s.steps {
 		if cause := s.bySeq[st.Cause]; st.Cause != 0 && cause != nil && cause != st {
 			cause.effects = append(cause.effects, st)
@@ -116,7 +116,7 @@ func (s *Correlation) Resolve() {
 			s.waiting(st.Record, st.Dir)[st.ID] = st
 		case trace.Response:
 			open := s.waiting(st.Record, opposite(st.Dir))
-			if id, request, ok := find(open, st.ID); ok {
+			if id, request, ok := findRequest(open, st.ID); ok {
 				st.request, request.answer = request, st
 				delete(open, id)
 			}
@@ -126,7 +126,7 @@ func (s *Correlation) Resolve() {
 			}
 		}
 	}
-	s.called = nil
+	s.openRequests = nil
 	for i := range s.drops {
 		if st := s.bySeq[s.drops[i].Cause]; st != nil && s.drops[i].Cause != 0 {
 			st.dropped = &s.drops[i]
@@ -136,10 +136,10 @@ func (s *Correlation) Resolve() {
 
 func (s *Correlation) waiting(r trace.Record, dir string) map[jsonrpc.ID]*step {
 	key := callKey{r.Session, r.Hop, dir}
-	if s.called[key] == nil {
-		s.called[key] = make(map[jsonrpc.ID]*step)
+	if s.openRequests[key] == nil {
+		s.openRequests[key] = make(map[jsonrpc.ID]*step)
 	}
-	return s.called[key]
+	return s.openRequests[key]
 }
 
 func opposite(dir string) string {
@@ -153,7 +153,7 @@ func opposite(dir string) string {
 func (s *Correlation) View(r *trace.Record) *View {
 	v := &View{Record: r}
 	if st := s.bySeq[r.Seq]; st != nil && r.Kind == trace.Request {
-		v.Pending, v.Cancelled, v.Waited = st.answer == nil, st.cancelled, s.waited(st)
+		v.Pending, v.Cancelled, v.Waited = st.answer == nil, st.cancelled, s.waitTime(st)
 		if st.answer != nil {
 			v.Answer = &st.answer.Record
 		}
@@ -161,11 +161,11 @@ func (s *Correlation) View(r *trace.Record) *View {
 	return v
 }
 
-// waited returns how long a request was without an answer.
-func (s *Correlation) waited(st *step) time.Duration {
+// waitTime returns how long a request was without an answer.
+func (s *Correlation) waitTime(st *step) time.Duration {
 	switch {
 	case st.answer == nil:
-		return max(s.last.Sub(st.Time), 0)
+		return max(s.lastTime.Sub(st.Time), 0)
 	case st.answer.Took > 0:
 		return st.answer.Took
 	}

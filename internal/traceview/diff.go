@@ -16,7 +16,7 @@ const maxDiff = 4 << 20
 // beginnings and their ends.
 func Diff(a, b []byte) (left, right []Span) {
 	if len(a)+len(b) > maxDiff {
-		return ends(a, b)
+		return diffEnds(a, b)
 	}
 	x, y := tokens(a), tokens(b)
 	head := 0
@@ -29,13 +29,13 @@ func Diff(a, b []byte) (left, right []Span) {
 	}
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
 	if len(x) > 0 && len(y) > 0 && len(x)*len(y) <= maxTokens*maxTokens/4 {
-		return common(a, b, x, y)
+		return diffTokens(a, b, x, y)
 	}
-	return whole(x), whole(y)
+	return wholeText(x), wholeText(y)
 }
 
-// ends is Diff for texts that are too long to be split.
-func ends(a, b []byte) (left, right []Span) {
+// diffEnds is Diff for texts that are too long to be split.
+func diffEnds(a, b []byte) (left, right []Span) {
 	head, tail, least := 0, 0, min(len(a), len(b))
 	for head < least && a[head] == b[head] {
 		head++
@@ -54,15 +54,15 @@ func ends(a, b []byte) (left, right []Span) {
 
 func spanText(text []byte, s Span) []byte { return text[s.From:s.To] }
 
-func whole(t []Span) []Span {
+func wholeText(t []Span) []Span {
 	if len(t) == 0 {
 		return nil
 	}
 	return []Span{{t[0].From, t[len(t)-1].To}}
 }
 
-// common finds the longest common subsequence of two lists of tokens, and returns all other tokens.
-func common(a, b []byte, x, y []Span) (left, right []Span) {
+// diffTokens finds the longest common subsequence of two lists of tokens, and returns all other tokens.
+func diffTokens(a, b []byte, x, y []Span) (left, right []Span) {
 	width := len(y) + 1
 	longest := make([]uint16, (len(x)+1)*width)
 	for i := len(x) - 1; i >= 0; i-- {

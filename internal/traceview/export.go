@@ -25,8 +25,8 @@ func Export(w io.Writer, format string, records iter.Seq[*View]) error {
 	return fmt.Errorf("there is no format %q", format)
 }
 
-// missing counts what Gaps say.
-func missing(r *trace.Record) uint64 {
+// lostRecordsOf counts what Gaps say.
+func lostRecordsOf(r *trace.Record) uint64 {
 	if r.Kind != trace.Gap {
 		return 0
 	}

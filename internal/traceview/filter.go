@@ -53,7 +53,7 @@ func ParseFilter(words []string) (Filter, error) {
 		if !is || !slices.Contains(Keys, key) {
 			key, value = "", rest
 		}
-		cond, err := condition(key, value)
+		cond, err := parseCondition(key, value)
 		if err != nil {
 			return Filter{}, fmt.Errorf("%q: %w", word, err)
 		}
@@ -82,16 +82,16 @@ func (f Filter) Match(v *View) bool {
 	return true
 }
 
-func condition(key, value string) (func(*View) bool, error) {
+func parseCondition(key, value string) (func(*View) bool, error) {
 	like := func(of func(*View) string) (func(*View) bool, error) {
-		is, err := pattern(value)
+		is, err := parsePattern(value)
 		return func(v *View) bool { return is(of(v)) }, err
 	}
 	switch key {
 	case "method":
 		return like(func(v *View) string { return v.Method })
 	case "tool":
-		is, err := pattern(value)
+		is, err := parsePattern(value)
 		return func(v *View) bool { return v.Method == "tools/call" && is(v.Name) }, err
 	case "id":
 		return func(v *View) bool {
@@ -120,8 +120,8 @@ func condition(key, value string) (func(*View) bool, error) {
 	return contains(value), nil
 }
 
-// pattern returns what compares a string with a VALUE.
-func pattern(value string) (func(string) bool, error) {
+// parsePattern returns what compares a string with a VALUE.
+func parsePattern(value string) (func(string) bool, error) {
 	if value == "" {
 		return nil, errors.New("nothing stands behind the colon")
 	}

@@ -99,8 +99,8 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	entries := h.finish()
 	out := bufio.NewWriter(w) // its Flush returns the errors of others
 	fmt.Fprintf(out, `{"log":{"version":"1.2","creator":{"name":"mcp-bridge","version":%s},`, jsonrpc.Quote(buildinfo.Version()))
-	if h.missing > 0 {
-		fmt.Fprintf(out, `"comment":"%d records are missing in the trace",`, h.missing)
+	if h.lostRecords > 0 {
+		fmt.Fprintf(out, `"comment":"%d records are missing in the trace",`, h.lostRecords)
 	}
 	_, _ = out.WriteString(`"entries":[`)
 	for i, e := range entries {
@@ -122,12 +122,12 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 
 // harMaker makes entries. The messages of an exchange are recorded before it.
 type harMaker struct {
-	entries []*harEntry
-	refused []*harEntry
-	open    map[harPlace][]*harMessage // not yet part of an entry
-	sockets map[string]*harEntry       // by session
-	real    bool                       // there are exchanges
-	missing uint64
+	entries      []*harEntry
+	refused      []*harEntry
+	open         map[harPlace][]*harMessage // not yet part of an entry
+	sockets      map[string]*harEntry       // by session
+	hasExchanges bool                       // there are exchanges
+	lostRecords  uint64
 }
 
 type harPlace struct{ ses, hop string }
@@ -136,7 +136,7 @@ type harPlace struct{ ses, hop string }
 type harMessage struct{ trace.Record }
 
 func (h *harMaker) add(v *View) {
-	h.missing += missing(v.Record)
+	h.lostRecords += lostRecordsOf(v.Record)
 	switch {
 	case v.Kind.IsMessage():
 		place := harPlace{v.Session, v.Hop}
@@ -144,7 +144,7 @@ func (h *harMaker) add(v *View) {
 	case v.HTTP != nil && v.Kind == trace.Refused:
 		h.refused = append(h.refused, h.exchange(v.Record))
 	case v.HTTP != nil:
-		h.real = true
+		h.hasExchanges = true
 		e := h.exchange(v.Record)
 		h.entries = append(h.entries, e)
 		if v.HTTP.Status == http.StatusSwitchingProtocols && v.Session != "" {
@@ -158,7 +158,7 @@ func (h *harMaker) add(v *View) {
 
 // finish makes entries of what is no part of an exchange, and returns all of them.
 func (h *harMaker) finish() []*harEntry {
-	if !h.real { // else each refusal is an exchange, too
+	if !h.hasExchanges { // else each refusal is an exchange, too
 		h.entries = append(h.entries, h.refused...)
 	}
 	for place, all := range h.open {
@@ -170,7 +170,7 @@ func (h *harMaker) finish() []*harEntry {
 		}
 		if socket != nil {
 			for _, m := range all {
-				socket.Frames = append(socket.Frames, frame(&m.Record))
+				socket.Frames = append(socket.Frames, frameOf(&m.Record))
 				m.Body = trace.Body{} // the frame has a copy
 			}
 			continue
@@ -183,7 +183,7 @@ func (h *harMaker) finish() []*harEntry {
 	return h.entries
 }
 
-func frame(r *trace.Record) harFrame {
+func frameOf(r *trace.Record) harFrame {
 	f := harFrame{Type: "receive", Time: float64(r.Time.UnixMicro()) / 1e6, Opcode: 1, Data: validText(bodyText(&r.Body))}
 	if r.Dir == trace.ToServer {
 		f.Type = "send"
@@ -203,7 +203,7 @@ func (h *harMaker) lines(all []*harMessage) {
 				delete(asked, opposite(m.Dir)+" "+m.ID.String())
 				e.Time = millis(m.Time.Sub(e.at))
 				e.Timings.Wait = e.Time
-				answer(e, "application/json", bodyText(&m.Body), int64(m.Size))
+				setContent(e, "application/json", bodyText(&m.Body), int64(m.Size))
 				m.Body = trace.Body{}
 				continue
 			}
@@ -225,7 +225,7 @@ func (h *harMaker) lines(all []*harMessage) {
 
 // synthetic returns the entry of something that was no HTTP exchange.
 func synthetic(r *trace.Record, transport string) *harEntry {
-	e := entry(r)
+	e := newEntry(r)
 	where := url.URL{Scheme: transport, Host: "mcp-bridge", Path: "/" + cmp.Or(r.Server, "-") + "/" + cmp.Or(r.Method, "-")}
 	e.Request.Method, e.Request.URL, e.Request.Proto = "POST", where.String(), transport
 	e.Response.Proto = transport
@@ -234,7 +234,7 @@ func synthetic(r *trace.Record, transport string) *harEntry {
 	return e
 }
 
-func entry(r *trace.Record) *harEntry {
+func newEntry(r *trace.Record) *harEntry {
 	none := []harPair{}
 	return &harEntry{
 		at: r.Time, Started: r.Time.UTC().Format("2006-01-02T15:04:05.000000Z"),
@@ -246,7 +246,7 @@ func entry(r *trace.Record) *harEntry {
 
 // exchange returns the entry of an HTTP exchange, without the bodies.
 func (h *harMaker) exchange(r *trace.Record) *harEntry {
-	x, e := r.HTTP, entry(r)
+	x, e := r.HTTP, newEntry(r)
 	where := x.URL
 	if u, err := url.Parse(where); err == nil {
 		if !u.IsAbs() {
@@ -313,11 +313,11 @@ func (h *harMaker) fill(e *harEntry, r *trace.Record) {
 		return mine
 	})
 	if text != nil {
-		answer(e, e.Response.Content.Type, text, x.Out)
+		setContent(e, e.Response.Content.Type, text, x.Out)
 	}
 }
 
-func answer(e *harEntry, kind string, text []byte, size int64) {
+func setContent(e *harEntry, kind string, text []byte, size int64) {
 	c := harContent{Size: size, Type: kind, Text: string(text)}
 	if !utf8.Valid(text) {
 		c.Text, c.Encoding = base64.StdEncoding.EncodeToString(text), "base64"

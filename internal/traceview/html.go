@@ -38,7 +38,7 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	var lost uint64
 	for v := range records {
 		page.kept.keep(v.Record)
-		lost += missing(v.Record)
+		lost += lostRecordsOf(v.Record)
 		if err := page.row(v); err != nil {
 			return err
 		}

@@ -18,19 +18,19 @@ type Printer struct {
 	Out   io.Writer
 	Color bool // Out is a terminal that understands colours
 
-	// Bodies prints messages below their lines. Both prints, for a message that the bridge has
+	// Bodies prints messages below their lines. SideBySide prints, for a message that the bridge has
 	// made of another, both side by side with what differs marked.
-	Bodies, Both bool
+	Bodies, SideBySide bool
 
 	Exchanges bool // also the kinds HTTP and Stream, with their headers
-	Width     int  // characters of a line, for Both; 0: 160
+	Width     int  // characters of a line, for SideBySide; 0: 160
 
-	buf    []byte
-	err    error // of Out
-	server int   // widths of columns so far
-	ses    int
-	bodies bodies
-	day    string
+	buf          []byte
+	err          error // of Out
+	serverWidth  int   // widths of columns so far
+	sessionWidth int
+	bodies       bodies
+	lastDay      string
 }
 
 // Shows reports whether a Printer shows a kind that nobody has asked for by name.
@@ -39,14 +39,14 @@ func (p *Printer) Shows(k trace.Kind) bool {
 	case trace.HTTP, trace.Stream:
 		return p.Exchanges
 	case trace.Stderr:
-		return p.Bodies || p.Both
+		return p.Bodies || p.SideBySide
 	}
 	return true
 }
 
 // Keep notes a record that is not printed: Both may need its Body later.
 func (p *Printer) Keep(r *trace.Record) {
-	if p.Both {
+	if p.SideBySide {
 		p.bodies.keep(r)
 	}
 }
@@ -57,15 +57,15 @@ func (p *Printer) Print(v *View) error {
 	p.buf = p.buf[:0]
 	p.line(v)
 	switch cause := p.bodies.bodyOf(v.Cause); {
-	case p.Both && v.Kind.IsMessage() && v.Cause != 0 && cause != nil && v.Body.Text != nil:
+	case p.SideBySide && v.Kind.IsMessage() && v.Cause != 0 && cause != nil && v.Body.Text != nil:
 		p.sideBySide(cause, &v.Body)
-	case (p.Bodies || p.Both) && v.Body.Text != nil && v.Kind != trace.Stderr:
+	case (p.Bodies || p.SideBySide) && v.Body.Text != nil && v.Kind != trace.Stderr:
 		p.indented(bodyText(&v.Body))
 	}
-	if (p.Bodies || p.Both) && len(v.Redacted) > 0 {
+	if (p.Bodies || p.SideBySide) && len(v.Redacted) > 0 {
 		p.indented([]byte("redacted: " + strings.Join(v.Redacted, ", ")))
 	}
-	if x := v.HTTP; x != nil && (p.Bodies || p.Both) {
+	if x := v.HTTP; x != nil && (p.Bodies || p.SideBySide) {
 		p.headers("> ", x.Request)
 		p.headers("< ", x.Response)
 	}
@@ -93,19 +93,19 @@ func (p *Printer) flushLarge() {
 // line appends the line of a record.
 func (p *Printer) line(v *View) {
 	at := v.Time.Local()
-	if day := at.Format(time.DateOnly); day != p.day && !v.Time.IsZero() {
-		if p.day != "" {
+	if day := at.Format(time.DateOnly); day != p.lastDay && !v.Time.IsZero() {
+		if p.lastDay != "" {
 			p.buf = fmt.Appendf(p.buf, "-- %s --\n", day)
 		}
-		p.day = day
+		p.lastDay = day
 	}
 	if v.Time.IsZero() {
 		p.buf = append(p.buf, strings.Repeat(" ", 12)...)
 	} else {
 		p.buf = at.AppendFormat(p.buf, "15:04:05.000")
 	}
-	p.server = p.column(v.Server, p.server)
-	p.ses = p.column(v.Session, p.ses)
+	p.serverWidth = p.column(v.Server, p.serverWidth)
+	p.sessionWidth = p.column(v.Session, p.sessionWidth)
 	p.buf = append(p.buf, "  "...)
 	p.buf = append(p.buf, arrow(v.Record)...)
 	p.buf = append(p.buf, "  "...)
@@ -227,7 +227,7 @@ func (p *Printer) message(v *View) {
 		p.printf("(bridge %s)", rounded(v.Bridge))
 	}
 	p.printf("%s", size(int64(v.Size)))
-	if v.Stream != "" && (p.Bodies || p.Both || p.Exchanges) {
+	if v.Stream != "" && (p.Bodies || p.SideBySide || p.Exchanges) {
 		p.word("stream " + v.Stream)
 	}
 }

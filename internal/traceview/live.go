@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// held is for how long Live holds records back, to put them into the order of their numbers, and
+// reorderTime is for how long Live holds records back, to put them into the order of their numbers, and
 // maxHeld how many.
 const (
-	held    = 30 * time.Millisecond
-	maxHeld = 1000
+	reorderTime = 30 * time.Millisecond
+	maxHeld     = 1000
 )
 
-// tick is how often Live looks for requests that wait for an answer.
-const tick = time.Second
+// pendingInterval is how often Live looks for requests that wait for an answer.
+const pendingInterval = time.Second
 
 // maxWaiting is for how many requests without an answer Live looks, and maxWaitingBytes how long the lines of those
 // may be together that it has to print once they wait, in bytes.
@@ -28,17 +28,17 @@ const (
 
 // live is what a Viewer knows of a bridge that runs.
 type live struct {
-	print       func(v *View, line []byte) error
-	waiting     map[callKey]map[jsonrpc.ID]*waiting
-	n           int
-	lines       bool // of requests that wait are printed
-	bytes       int  // of those
-	pending     bool // requests are wanted once they wait
-	reprintLate bool // those that are late are printed again
+	print        func(v *View, line []byte) error
+	waiting      map[callKey]map[jsonrpc.ID]*waitingRequest
+	count        int
+	keepLines    bool // of requests that wait are printed
+	bytes        int  // of those
+	printPending bool // requests are wanted once they wait
+	reprintLate  bool // those that are late are printed again
 }
 
-// waiting is a request without an answer.
-type waiting struct {
+// waitingRequest is a request without an answer.
+type waitingRequest struct {
 	record trace.Record
 	line   []byte
 	told   bool // that it waits
@@ -56,7 +56,7 @@ func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 
 // follow is Live for records that have to be read.
 func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
-	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waiting), lines: s.JSON, pending: s.Filter.Has("status"), reprintLate: !s.JSON}
+	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waitingRequest), keepLines: s.JSON, printPending: s.Filter.Has("status"), reprintLate: !s.JSON}
 	type item struct {
 		record trace.Record
 		line   []byte
@@ -74,14 +74,14 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 			}
 		})
 	}()
-	ticks := time.NewTicker(tick)
+	ticks := time.NewTicker(pendingInterval)
 	defer ticks.Stop()
 	var err error
-	o := order{most: maxHeld, out: l.record}
+	o := reorderer{maxItems: maxHeld, out: l.record}
 	if s.JSON {
-		o.most = 0
+		o.maxItems = 0
 	}
-	calm := time.NewTimer(held)
+	calm := time.NewTimer(reorderTime)
 	defer calm.Stop()
 	for {
 		select {
@@ -96,7 +96,7 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 				return err
 			}
 			if len(o.items) == 0 {
-				calm.Reset(held)
+				calm.Reset(reorderTime)
 			}
 			err = o.add(&i.record, i.line)
 		case <-calm.C:
@@ -120,23 +120,23 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	switch r.Kind {
 	case trace.Request:
 		v.Pending = true
-		if w := l.open(r, line); r.Earlier {
+		if w := l.beginRequest(r, line); r.Earlier {
 			return l.earlier(w, line)
 		}
 	case trace.Response:
-		l.close(r, opposite(r.Dir), r.ID)
+		l.endRequest(r, opposite(r.Dir), r.ID)
 	case trace.Note:
 		if e := r.Event; e != nil && (e.Code == "unanswered" || e.Code == "over") {
-			l.close(r, r.Dir, r.ID)
+			l.endRequest(r, r.Dir, r.ID)
 		}
 	case trace.Notification:
 		if r.Method == "notifications/cancelled" {
 			if id, ok := jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId")); ok {
-				l.close(r, r.Dir, id)
+				l.endRequest(r, r.Dir, id)
 			}
 		}
 	}
-	if r.Kind == trace.Request && l.pending {
+	if r.Kind == trace.Request && l.printPending {
 		return nil // it is printed once it waits
 	}
 	v.Pending = false
@@ -144,31 +144,31 @@ func (l *live) record(r *trace.Record, line []byte) error {
 }
 
 // earlier prints a request that came before we looked.
-func (l *live) earlier(w *waiting, line []byte) error {
+func (l *live) earlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Took}
-	if l.pending && v.Waited < tick {
+	if l.printPending && v.Waited < pendingInterval {
 		return nil // it is printed once it waits
 	}
 	w.told, w.late = true, v.Waited >= Late
 	return l.print(v, line)
 }
 
-// open notes a request that waits for its answer.
-func (l *live) open(r *trace.Record, line []byte) *waiting {
-	w := &waiting{record: *r}
+// beginRequest notes a request that waits for its answer.
+func (l *live) beginRequest(r *trace.Record, line []byte) *waitingRequest {
+	w := &waitingRequest{record: *r}
 	shorten(&w.record)
-	if l.lines && l.pending { // else it is not needed, and it may be long
+	if l.keepLines && l.printPending { // else it is not needed, and it may be long
 		w.line = line
 	}
-	if l.n >= maxWaiting || l.bytes+len(w.line) > maxWaitingBytes {
+	if l.count >= maxWaiting || l.bytes+len(w.line) > maxWaitingBytes {
 		return w
 	}
 	key := callKey{r.Session, r.Hop, r.Dir}
 	if l.waiting[key] == nil {
-		l.waiting[key] = make(map[jsonrpc.ID]*waiting)
+		l.waiting[key] = make(map[jsonrpc.ID]*waitingRequest)
 	}
 	if before := l.waiting[key][r.ID]; before == nil {
-		l.n++
+		l.count++
 	} else {
 		l.bytes -= len(before.line)
 	}
@@ -177,11 +177,11 @@ func (l *live) open(r *trace.Record, line []byte) *waiting {
 	return w
 }
 
-func (l *live) close(r *trace.Record, dir string, id jsonrpc.ID) {
+func (l *live) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	key := callKey{r.Session, r.Hop, dir}
-	if own, w, ok := find(l.waiting[key], id); ok {
+	if own, w, ok := findRequest(l.waiting[key], id); ok {
 		delete(l.waiting[key], own)
-		l.n--
+		l.count--
 		l.bytes -= len(w.line)
 	}
 	if len(l.waiting[key]) == 0 {
@@ -194,8 +194,8 @@ func (l *live) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {
 			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
-			due := !w.told && l.pending && v.Waited >= tick || l.reprintLate && !w.late && v.Waited >= Late
-			w.told = w.told || v.Waited >= tick
+			due := !w.told && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.late && v.Waited >= Late
+			w.told = w.told || v.Waited >= pendingInterval
 			w.late = w.late || v.Waited >= Late
 			if due {
 				if err := l.print(v, w.line); err != nil {

@@ -127,7 +127,7 @@ func TestLiveLines(t *testing.T) {
 	record := func(seq uint64, text string) string {
 		return string(trace.Append(nil, &trace.Record{Seq: seq, Kind: trace.Note, Why: text}))
 	}
-	long := record(4, strings.Repeat("x", passRoom))
+	long := record(4, strings.Repeat("x", copyBufferSize))
 	for name, c := range map[string]struct {
 		lines      []string
 		want, told string

@@ -21,10 +21,10 @@ const (
 
 // Loss is a message that got lost, or a request that nobody has answered.
 type Loss struct {
-	Where Where
-	What  trace.Record   // without its Body
-	Text  string         // what is known, in a sentence; not escaped
-	Steps []trace.Record // how far it came, What first
+	Where  Where
+	Record trace.Record   // without its Body
+	Text   string         // what is known, in a sentence; not escaped
+	Steps  []trace.Record // how far it came, Record first
 
 	dropped *trace.Record // with which it is told, too; nil: nothing
 }
@@ -35,27 +35,27 @@ func (s *Correlation) Lost() []Loss {
 	told := map[*trace.Record]bool{}
 	for _, st := range s.steps {
 		if loss, is := s.loss(st); is {
-			loss.What, loss.Steps = st.Record, append([]trace.Record{st.Record}, loss.Steps...)
+			loss.Record, loss.Steps = st.Record, append([]trace.Record{st.Record}, loss.Steps...)
 			all = append(all, loss)
 			told[st.dropped], told[loss.dropped] = true, true
 		}
 	}
 	for i := range s.drops {
 		if d := &s.drops[i]; !told[d] {
-			all = append(all, Loss{Where: Discarded, What: *d, Text: "the bridge has dropped it: " + d.Why, Steps: []trace.Record{*d}})
+			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Why, Steps: []trace.Record{*d}})
 		}
 	}
 	return all
 }
 
 // Gaps returns how many records are missing in the trace.
-func (s *Correlation) Gaps() uint64 { return s.gaps }
+func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
 func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 	if st.cancelled || st.answer != nil {
 		return loss, false
 	}
-	if st.dropped != nil && !s.isTold(st) {
+	if st.dropped != nil && !s.isReported(st) {
 		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
 	}
 	near, far := peers(&st.Record)
@@ -66,8 +66,8 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 		if st.Cause != 0 {
 			return loss, false // the request that caused it tells
 		}
-		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waited(st)))
-		return Loss{Where: place(near), Text: text}, true
+		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waitTime(st)))
+		return Loss{Where: whereOf(near), Text: text}, true
 	case isReceived(&st.Record) && len(st.effects) == 0 && !s.isKept(st):
 		return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
 	}
@@ -76,14 +76,14 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 
 // unanswered says how far a request came that was received.
 func (s *Correlation) unanswered(st *step, near, far string) Loss {
-	within := rounded(s.waited(st))
+	within := rounded(s.waitTime(st))
 	for _, passed := range st.effects {
 		if passed.Kind != trace.Request || passed.Dir != st.Dir {
 			continue
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Where: place(far), Steps: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
+			return Loss{Where: whereOf(far), Steps: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
 		}
 		steps = append(steps, passed.answer.Record)
 		loss := Loss{Where: OnTheWay, Steps: steps, dropped: passed.answer.dropped}
@@ -102,9 +102,9 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 	return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
 }
 
-// isTold reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
+// isReported reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
 // that one, and not answered it.
-func (s *Correlation) isTold(st *step) bool {
+func (s *Correlation) isReported(st *step) bool {
 	if st.Kind != trace.Response || st.request == nil || st.request.Cause == 0 {
 		return false
 	}
@@ -141,7 +141,7 @@ func peers(r *trace.Record) (near, far string) {
 	return "server", "client"
 }
 
-func place(peer string) Where {
+func whereOf(peer string) Where {
 	if peer == "client" {
 		return AtClient
 	}

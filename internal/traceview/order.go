@@ -9,23 +9,23 @@ import (
 // maxOrdered is how long the lines may be together, in bytes, that an order holds back.
 const maxOrdered = 8 << 20
 
-// order puts records into the order of their numbers that stand near each other in a trace:
+// reorderer puts records into the order of their numbers that stand near each other in a trace:
 // what happens at the same time is written in any order, the record of a request perhaps after that of
 // its answer.
-type order struct {
-	most  int // records that are held back
-	out   func(r *trace.Record, line []byte) error
-	items []ordered
-	bytes int // of their lines
+type reorderer struct {
+	maxItems int // records that are held back
+	out      func(r *trace.Record, line []byte) error
+	items    []heldRecord
+	bytes    int // of their lines
 }
 
-type ordered struct {
+type heldRecord struct {
 	record trace.Record
 	line   []byte
 }
 
 // add takes the next record. Nothing is put in front of one without a number.
-func (o *order) add(r *trace.Record, line []byte) error {
+func (o *reorderer) add(r *trace.Record, line []byte) error {
 	if r.Seq == 0 {
 		if err := o.flush(); err != nil {
 			return err
@@ -36,9 +36,9 @@ func (o *order) add(r *trace.Record, line []byte) error {
 	for at > 0 && o.items[at-1].record.Seq > r.Seq {
 		at--
 	}
-	o.items = slices.Insert(o.items, at, ordered{*r, line})
+	o.items = slices.Insert(o.items, at, heldRecord{*r, line})
 	o.bytes += len(line)
-	for len(o.items) > o.most || o.bytes > maxOrdered {
+	for len(o.items) > o.maxItems || o.bytes > maxOrdered {
 		first := o.items[0]
 		o.items = slices.Delete(o.items, 0, 1)
 		o.bytes -= len(first.line)
@@ -50,7 +50,7 @@ func (o *order) add(r *trace.Record, line []byte) error {
 }
 
 // flush hands out what was held back.
-func (o *order) flush() error {
+func (o *reorderer) flush() error {
 	for i := range o.items {
 		if err := o.out(&o.items[i].record, o.items[i].line); err != nil {
 			return err

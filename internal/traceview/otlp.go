@@ -60,7 +60,7 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 		if v.Kind != trace.Request {
 			continue
 		}
-		text, err := json.Marshal(span(v, known))
+		text, err := json.Marshal(spanOf(v, known))
 		if err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-func span(v *View, known map[uint64]spanIDs) otlpSpan {
+func spanOf(v *View, known map[uint64]spanIDs) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
 	ids := spanIDs{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
 	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: nanos(v.Time)}

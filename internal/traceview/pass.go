@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// passRoom is how long a line may be that pass hands on unread.
-const passRoom = 256 << 10
+// copyBufferSize is how long a line may be that pass hands on unread.
+const copyBufferSize = 256 << 10
 
 // isUnfiltered reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
 func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
@@ -18,7 +18,7 @@ func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Fil
 // copyUnread prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
 // made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.
 func (s *Viewer) copyUnread(in io.Reader) error {
-	r := bufio.NewReaderSize(in, passRoom)
+	r := bufio.NewReaderSize(in, copyBufferSize)
 	passed := false
 	for {
 		if r.Buffered() == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxBodies is how much text Printer.Both keeps of messages of which the bridge may still
+// maxBodies is how much text Printer.SideBySide keeps of messages of which the bridge may still
 // make others, in bytes, and maxBodyCount of how many.
 const (
 	maxBodies    = 64 << 20

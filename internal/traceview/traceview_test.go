@@ -49,7 +49,7 @@ func TestLost(t *testing.T) {
 	_, correlation := read(t)
 	var got []string
 	for _, loss := range correlation.Lost() {
-		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String())
+		got = append(got, string(loss.Where)+" "+loss.Record.Method+" "+loss.Record.ID.String())
 	}
 	want := []string{
 		"server tools/call 2", "answer tools/call 3", "bridge tools/call 4", "bridge notifications/message ",
@@ -94,7 +94,7 @@ func TestLostOnce(t *testing.T) {
 	correlation.Resolve()
 	var got []string
 	for _, loss := range correlation.Lost() {
-		got = append(got, string(loss.Where)+" "+loss.What.Method+" "+loss.What.ID.String()+": "+loss.Text)
+		got = append(got, string(loss.Where)+" "+loss.Record.Method+" "+loss.Record.ID.String()+": "+loss.Text)
 	}
 	want := []string{
 		"dropped notifications/progress : the bridge has dropped it: of no request",
@@ -170,7 +170,7 @@ func TestEscaped(t *testing.T) {
 func TestPrinter(t *testing.T) {
 	all, correlation := read(t)
 	var out bytes.Buffer
-	p := Printer{Out: &out, Both: true, Exchanges: true, Width: 130}
+	p := Printer{Out: &out, SideBySide: true, Exchanges: true, Width: 130}
 	f, err := ParseFilter([]string{"ses:q2"})
 	bridgetest.Must(t, err)
 	for v := range views(all, correlation) {
@@ -301,7 +301,7 @@ func FuzzTrace(f *testing.F) {
 		}
 		correlation.Resolve()
 		var out bytes.Buffer
-		p := Printer{Out: &out, Both: true, Exchanges: true}
+		p := Printer{Out: &out, SideBySide: true, Exchanges: true}
 		for v := range views(all, &correlation) {
 			bridgetest.Must(t, p.Print(v))
 		}

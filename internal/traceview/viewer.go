@@ -41,9 +41,9 @@ func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 // PrintAll prints the records of a trace that ReadAll has read.
 func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	print := s.printer()
-	o := order{most: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
+	o := reorderer{maxItems: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
 	if s.JSON {
-		o.most = 0 // as they stand there
+		o.maxItems = 0 // as they stand there
 	}
 	if err := s.each(in, false, o.add); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := Printer{Out: s.Out, Color: s.Terminal}
 	for _, loss := range correlation.Lost() {
-		if !s.Filter.Match(correlation.View(&loss.What)) {
+		if !s.Filter.Match(correlation.View(&loss.Record)) {
 			continue
 		}
 		n++
@@ -75,7 +75,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 func (s *Viewer) loss(p *Printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
-			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.What)),
+			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.Record)),
 		})
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ var errStopped = errors.New("no more is wanted")
 // printer returns what prints a record if it is wanted.
 func (s *Viewer) printer() func(v *View, line []byte) error {
 	p := &Printer{
-		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, Both: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
+		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, SideBySide: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
 	}
 	named := s.Filter.Has("kind") || s.Filter.Has("status")
 	return func(v *View, line []byte) error {

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// asked is the client of one conversation, which an Asker may ask. A legacy client gets a request of the bridge's own, and its
+// clientPrompt is the client of one conversation, which an Asker may ask. A legacy client gets a request of the bridge's own, and its
 // requests go on waiting. A modern one gets input_required as the answer to its newest call, which goes on all the
 // same: its outcome is the answer to the retry. What follows is guarded by the lock of the Asker.
-type asked struct {
+type clientPrompt struct {
 	asker  *Asker
 	ctx    context.Context // of the conversation
 	client bridge.Conn
@@ -62,7 +62,7 @@ const (
 )
 
 // question returns what asks the client to show an address; nil: it cannot be asked now.
-func (t *asked) question(server string, need client.Required) []jsonrpc.Message {
+func (t *clientPrompt) question(server string, need client.Required) []jsonrpc.Message {
 	params := `{"mode":"url","message":` + string(jsonrpc.Quote(messageTo(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
 	if t.begun {
 		before := t.settledMessage()
@@ -84,7 +84,7 @@ func (t *asked) question(server string, need client.Required) []jsonrpc.Message 
 }
 
 // settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
-func (t *asked) settledMessage() jsonrpc.Message {
+func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	name, answered := t.elicited, t.answered
 	t.elicited, t.address, t.answered = "", "", false
 	switch {
@@ -97,7 +97,7 @@ func (t *asked) settledMessage() jsonrpc.Message {
 }
 
 // received sees what the client sends.
-func (t *asked) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+func (t *clientPrompt) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	switch m.Kind() {
@@ -120,7 +120,7 @@ func (t *asked) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 }
 
 // answer takes what the person has done with what a legacy client was asked.
-func (t *asked) answer(said string) {
+func (t *clientPrompt) answer(said string) {
 	if said == "decline" {
 		t.asker.decline(t.address)
 	}
@@ -130,7 +130,7 @@ func (t *asked) answer(said string) {
 }
 
 // requested takes a request of the client.
-func (t *asked) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (t *clientPrompt) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	if m.Method() == "initialize" {
 		if showsURLs(jsonrpc.Lookup(m.Params(), "capabilities")) {
 			t.initialize = m.ID()
@@ -158,27 +158,27 @@ func (t *asked) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 }
 
 // add notes a call.
-func (t *asked) add(m jsonrpc.Message) {
+func (t *clientPrompt) add(m jsonrpc.Message) {
 	t.count++
 	t.calls[m.ID()] = &asking{id: m.ID(), number: t.count, method: m.Method(), token: m.ProgressToken()}
 }
 
 // forget is add undone.
-func (t *asked) forget(c *asking) {
+func (t *clientPrompt) forget(c *asking) {
 	delete(t.calls, c.id)
 	delete(t.questions, c.state)
 	delete(t.byRetry, c.retry)
 }
 
 // giveUp has the outcome of a call be for nobody, also if it is on its way already.
-func (t *asked) giveUp(c *asking) {
+func (t *clientPrompt) giveUp(c *asking) {
 	t.forgetOldestOver()
 	delete(t.byRetry, c.retry)
 	c.retry, c.givenUp = jsonrpc.ID{}, true
 }
 
 // retried takes the retry of a call that was answered with a question.
-func (t *asked) retried(c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message) {
+func (t *clientPrompt) retried(c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	switch said := action(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), entry)); {
 	case c.isOver() && !needsSignIn(c.outcome):
 		t.forget(c)
@@ -206,7 +206,7 @@ func (t *asked) retried(c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message
 }
 
 // cancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
-func (t *asked) cancel(m jsonrpc.Message) jsonrpc.Message {
+func (t *clientPrompt) cancel(m jsonrpc.Message) jsonrpc.Message {
 	id := m.CancelledID()
 	if id.IsZero() { // it names no request
 		return m
@@ -226,7 +226,7 @@ func (t *asked) cancel(m jsonrpc.Message) jsonrpc.Message {
 }
 
 // sending sees what the client gets.
-func (t *asked) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+func (t *clientPrompt) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	if m.Kind() == jsonrpc.Notification && m.Method() == progress {
@@ -255,7 +255,7 @@ func (t *asked) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused 
 }
 
 // progressed returns the progress of a call, for its retry if there is one; invalid: nobody is told.
-func (t *asked) progressed(m jsonrpc.Message) jsonrpc.Message {
+func (t *clientPrompt) progressed(m jsonrpc.Message) jsonrpc.Message {
 	for _, c := range t.questions {
 		switch {
 		case c.isOver() || c.token.IsZero() || c.token != m.ProgressToken():
@@ -269,7 +269,7 @@ func (t *asked) progressed(m jsonrpc.Message) jsonrpc.Message {
 }
 
 // sent is told of what the client has got.
-func (t *asked) sent(m jsonrpc.Message) {
+func (t *clientPrompt) sent(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return
 	}
@@ -285,7 +285,7 @@ func (t *asked) sent(m jsonrpc.Message) {
 }
 
 // forgetOldestOver forgets the oldest of the calls that are over, if there are maxOver of them.
-func (t *asked) forgetOldestOver() {
+func (t *clientPrompt) forgetOldestOver() {
 	n := 0
 	var oldest *asking
 	for _, c := range t.questions {

@@ -18,7 +18,7 @@ type Asker struct {
 	order sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
 	mu        sync.Mutex
-	to        *asked
+	current   *clientPrompt
 	latest    string // the address of the sign-in that the requests wait for
 	lastShown string // the address that was shown last
 	declined  string // the address that the person does not want to open
@@ -33,17 +33,17 @@ func (a *Asker) Handler(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		to := &asked{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}, questions: map[string]*asking{}, byRetry: map[jsonrpc.ID]*asking{}}
+		to := &clientPrompt{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}, questions: map[string]*asking{}, byRetry: map[jsonrpc.ID]*asking{}}
 		a.set(to)
 		defer a.set(nil)
 		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.received, Send: to.sending, Sent: to.sent}))
 	})
 }
 
-func (a *Asker) set(to *asked) {
+func (a *Asker) set(to *clientPrompt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.to = to
+	a.current = to
 }
 
 // Ask shows the client where the person goes, once for each address. It may wait for the client to read.
@@ -51,7 +51,7 @@ func (a *Asker) Ask(server string, need client.Required) {
 	if a == nil || need.URL == "" {
 		return
 	}
-	a.tell(func(to *asked) (all []jsonrpc.Message) {
+	a.tell(func(to *clientPrompt) (all []jsonrpc.Message) {
 		a.latest = need.URL
 		if to != nil && a.lastShown != need.URL {
 			if all = to.question(displayURL(server), need); all != nil {
@@ -63,11 +63,11 @@ func (a *Asker) Ask(server string, need client.Required) {
 }
 
 // tell sends the client what f returns, which is called with the lock held; to is nil where there is no client.
-func (a *Asker) tell(f func(to *asked) []jsonrpc.Message) {
+func (a *Asker) tell(f func(to *clientPrompt) []jsonrpc.Message) {
 	a.order.Lock()
 	defer a.order.Unlock()
 	a.mu.Lock()
-	to := a.to
+	to := a.current
 	all := f(to)
 	a.mu.Unlock()
 	for _, m := range all {
@@ -118,7 +118,7 @@ func (a *Asker) signedIn() {
 	if a == nil {
 		return
 	}
-	a.tell(func(to *asked) []jsonrpc.Message {
+	a.tell(func(to *clientPrompt) []jsonrpc.Message {
 		if to == nil {
 			return nil
 		}
