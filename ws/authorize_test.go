@@ -2,7 +2,10 @@ package ws
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -109,4 +112,57 @@ func TestExpired(t *testing.T) {
 	if reason := c.wantClose(1008); !strings.Contains(reason, "expired") {
 		t.Errorf("the connection ends with %q", reason)
 	}
+}
+
+// A message for which there was no room when the token expired is answered as those are that had some.
+func TestExpiredWithoutRoom(t *testing.T) {
+	token, expire := context.WithCancelCause(t.Context())
+	opened, finish := make(chan *session, 1), make(chan struct{})
+	h := NewHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		m, err := bridgetest.Recv(ctx, c)
+		if err != nil {
+			return err
+		}
+		opened <- c.(*session)
+		<-ctx.Done()
+		<-finish
+		return c.Send(context.WithoutCancel(ctx), jsonrpc.NewResult(m.ID(), []byte(`{}`)))
+	}), HandlerOptions{})
+	defer h.Close()
+	s := &site{srv: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(access.Sender{Name: "ann", Token: token}.Context(r.Context())))
+	}))}
+	defer s.srv.Close()
+	c := s.dialRaw(t, nil)
+	asks := func(id int, text string) {
+		c.write(frame(fin|opText, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"a":%q}}`, id, text)))
+	}
+	asks(1, "")
+	session := <-opened
+	asks(2, strings.Repeat("x", maxQueuedBytes)) // which the server does not take
+	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"a","method":7}`)))
+	if text := c.text(); !strings.Contains(text, `"id":"a"`) { // so it has come
+		t.Fatal(text)
+	}
+	asks(3, "")
+	for session.delivery.TryLock() { // until it waits for room
+		session.delivery.Unlock()
+		runtime.Gosched()
+	}
+	expire(access.ErrExpired)
+	<-session.ctx.Done()
+	close(finish)
+	if text := c.text(); !strings.Contains(text, `"id":1`) || !strings.Contains(text, `"result"`) {
+		t.Errorf("heard %s", text)
+	}
+	both := c.text() + c.text() // in any order
+	for _, want := range []string{`"id":2`, `"id":3`} {
+		if !strings.Contains(both, want) {
+			t.Errorf("%s is not answered: %s", want, both)
+		}
+	}
+	if n := strings.Count(both, `{"reason":"token_expired"}`); n != 2 {
+		t.Errorf("heard %s", both)
+	}
+	c.wantClose(1008)
 }

@@ -73,7 +73,9 @@ type conn struct {
 	reader  reader
 	in      inbound
 	expired atomic.Bool // the client's token has: nothing more is taken
-	out     *sendqueue.Queue
+	// delivery is held while a message that has come is handed on, also while there is no room for it.
+	delivery sync.Mutex
+	out      *sendqueue.Queue
 
 	writing      sync.Mutex      // held while messages are put into the wire
 	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -180,11 +181,21 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 // WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.resetIdle()
+	c.delivery.Lock()
 	if c.expired.Load() {
+		c.delivery.Unlock()
 		share.Free()
 		return c.refuseLate(context.Background(), m) == nil
 	}
-	return c.in.deliver(m, share) == nil
+	defer c.delivery.Unlock()
+	err := c.in.deliver(m, share)
+	if err != access.ErrExpired {
+		return err == nil
+	}
+	// It has waited for room until the token had expired, and the calls in progress were answered.
+	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
+	defer cancel()
+	return c.refuseLate(ctx, m) == nil
 }
 
 // refuseLate answers what a client sends when its token has expired, and calls that came before are still finished.

@@ -55,6 +55,8 @@ func (s *session) refuseUntaken() {
 	defer cancel()
 	s.in.End(access.ErrExpired)
 	_ = s.in.Receive(ctx, untakenSink{s.conn}) // its error is that all of it was answered, or that the client takes nothing
+	s.delivery.Lock()                          // the one that was waiting for room is answered by whoever has read it
+	defer s.delivery.Unlock()
 }
 
 // untakenSink takes what is to be refused.
