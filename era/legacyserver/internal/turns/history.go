@@ -21,7 +21,7 @@ const (
 //
 // BenchmarkTurns of package legacyserver shows what the history is worth. 16 clients that accept input
 // requests call a tool that takes 20 ms and never asks: 761 calls a second, and 50
-// if all calls take turns. If the tool works for 500 ms after it has asked: 22
+// if all calls take turns. If the tool works for 500 ms after it has asked: 20
 // calls a second, and 2.
 type askHistory struct {
 	tools map[toolKey]toolHistory
