@@ -20,6 +20,7 @@ import (
 // doctorFlags are the flags of doctor.
 type doctorFlags struct {
 	target     targetFlags // of which doctor has some
+	auth       authFlags   // likewise
 	maxMessage size
 	json, slow bool
 	call       string
@@ -42,6 +43,7 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs.StringVar(&f.target.caFile, "ca-file", "", "")
 	fs.StringVar(&f.target.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.target.clientKey, "client-key", "", "")
+	f.auth.registerForDoctor(fs)
 	f.maxMessage = 64 << 20
 	fs.Var(&f.maxMessage, "max-message-size", "")
 	fs.BoolVar(&f.json, "json", false, "")

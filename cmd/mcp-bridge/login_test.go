@@ -155,6 +155,32 @@ func TestStatusCheckNeedsTheClient(t *testing.T) {
 	}
 }
 
+// doctor uses the stored credential, and has nobody sign in.
+func TestDoctorUsesStored(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	m.want(exitOK, "no sign-in is stored", "doctor", server.URL)
+	m.want(exitOK, "mcp-bridge login "+server.URL, "doctor", server.URL)
+	if n := server.Asked("/register") + server.Asked("/authorize") + server.Asked("/token"); n != 0 {
+		t.Errorf("doctor made %d requests for a sign-in", n)
+	}
+	m.want(exitOK, "Signed in", "login", server.URL)
+	says := func(wants string, args ...string) {
+		t.Helper()
+		if _, stdout, stderr := m.run(nil, nil, append([]string{"doctor"}, args...)...); !strings.Contains(stdout, wants) {
+			t.Errorf("doctor %q: %s%s", args, stdout, stderr)
+		}
+	}
+	says("credential    the stored one", server.URL)
+	says("wants credentials", "--auth", "none", server.URL)
+	says("wants credentials", "--profile", "work", server.URL)
+	m.endTokens()
+	renewed := server.Asked("/token")
+	if says("the stored one", server.URL); server.Asked("/token") != renewed+1 {
+		t.Errorf("%d requests to renew it", server.Asked("/token")-renewed)
+	}
+}
+
 // Where there is no browser, a code is shown if the server has them.
 func TestLoginByCode(t *testing.T) {
 	server := authtest.New(t)

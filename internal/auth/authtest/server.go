@@ -166,6 +166,10 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
+	if r.Method == http.MethodGet { // it says nothing by itself
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
 	var m struct {
 		ID     json.RawMessage `json:"id"`
 		Method string          `json:"method"`

@@ -50,19 +50,23 @@ func (p authorization) sayCredentials(ctx context.Context, r *probe.Reply, chall
 	sent := p.Header.Get("Authorization")
 	switch {
 	case sent == "" && r.Status == http.StatusUnauthorized:
-		p.add("H18", doctor.Note, "The server wants credentials", r.Line()+scheme(challenge), means,
-			`Run doctor again with --header "Authorization: Bearer ..." (or the header that the server wants). If the server has OAuth, "mcp-bridge login URL" signs in for connect and serve; doctor uses no stored credential.`)
+		seen := r.Line() + scheme(challenge)
+		if p.opts.NoStored != "" {
+			seen += "; " + p.opts.NoStored
+		}
+		p.add("H18", doctor.Note, "The server wants credentials", seen, means,
+			`If the server has OAuth, sign in with "mcp-bridge login `+probe.DisplayURL(p.URL)+`" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`)
 		return
 	case sent == "":
 		p.add("H18", doctor.Error, "Access is denied", r.Line()+scheme(challenge), means, "Check with which header or from which network the server admits clients.")
 		return
 	case strings.Contains(challenge, "insufficient_scope"):
 		p.add("H18", doctor.Error, "The token lacks a scope", r.Line()+"; scope wanted: "+parameter(challenge, "scope"), "Clients with this token are refused.",
-			"Get a token with this scope.")
+			"Get a token with this scope."+p.again("connect asks for it when a call needs it; "))
 		return
 	}
 	if fault := p.tokenFault(sent); fault != "" {
-		p.add("H18", doctor.Error, "The token is not valid", r.Line()+"; "+fault, means, "Get a new token for this server.")
+		p.add("H18", doctor.Error, "The token is not valid", r.Line()+"; "+fault, means, "Get a new token for this server."+p.again(""))
 		return
 	}
 	seen := r.Line()
@@ -71,7 +75,15 @@ func (p authorization) sayCredentials(ctx context.Context, r *probe.Reply, chall
 		seen += "; the answer is the same without the Authorization header"
 	}
 	p.add("H18", doctor.Error, "The credentials are refused", seen, means,
-		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away.")
+		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away."+p.again(""))
+}
+
+// again says how the sign-in is made anew whose stored credential was used; "": none was.
+func (p authorization) again(first string) string {
+	if !p.opts.Stored {
+		return ""
+	}
+	return " The credential is the stored one: " + first + `"mcp-bridge login --fresh ` + probe.DisplayURL(p.URL) + `" signs in anew.`
 }
 
 // scheme names the authentication scheme of a challenge.

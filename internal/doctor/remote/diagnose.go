@@ -17,6 +17,11 @@ type Options struct {
 	Header http.Header // on every request to the server, as the bridge's --header
 	TLS    *tls.Config // httpdial.LoadTLS; nil: the system's authorities, and no certificate of ours
 
+	// Stored says that the Authorization in Header is the stored credential of a sign-in. NoStored is
+	// why there is none; "": nobody has looked.
+	Stored   bool
+	NoStored string
+
 	// Slow adds the checks that wait for minutes.
 	Slow bool
 

@@ -38,7 +38,11 @@ func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &prober{Client: c, opts: o, report: r, facts: map[string]string{}, rechecks: make(chan func(context.Context), 2)}, nil
+	p := &prober{Client: c, opts: o, report: r, facts: map[string]string{}, rechecks: make(chan func(context.Context), 2)}
+	if o.Stored {
+		p.fact("credential", "the stored one of a sign-in, which connect would use")
+	}
+	return p, nil
 }
 
 // do is Do, and looks at the reply for what is wrong with any.
@@ -89,7 +93,7 @@ func (p *prober) fact(name, format string, args ...any) {
 // sayFacts reports the facts in the order in which people read them: the checks note
 // them in any.
 func (p *prober) sayFacts() {
-	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "authorization",
+	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "credential", "authorization",
 		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
 		if value, ok := p.facts[name]; ok {
 			p.report.Fact(name, "%s", value)
