@@ -120,7 +120,9 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	})
 	switch {
 	case call.IsOwn():
-		ctx = httpdial.Unattended(ctx)
+		if httpdial.IsUnattended(call.session.ctx) {
+			ctx = httpdial.Unattended(ctx)
+		}
 	case c.opts.Authorize != nil:
 		ctx = c.WithProgress(ctx, call.msg, false)
 	}

@@ -12,8 +12,12 @@ import (
 // renew initializes a new session in the client's place, and tells it what the old one
 // knew (SS7).
 func (k *reconnector) renew(s *session) *httpdial.Fault {
+	timeout := initializeTimeout
+	if !httpdial.IsUnattended(s.ctx) {
+		timeout = httpdial.WithWait(timeout, k.c.opts.AuthorizeTimeout)
+	}
 	fault := k.c.ledger.Renew(s.ctx, &renewedSession{k.c, s}, remoteconn.Renewal{
-		Server: k.c.target.Peer.String(), Timeout: initializeTimeout, Log: k.c.log,
+		Server: k.c.target.Peer.String(), Timeout: timeout, Log: k.c.log,
 	})
 	if fault != nil && fault.Reason == httpdial.ReasonRefused {
 		fault.Own = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client

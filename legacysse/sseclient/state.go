@@ -19,9 +19,9 @@ type connState struct {
 
 // session is one event stream.
 type session struct {
-	endpoint    *url.URL       // for the POSTs
-	peer        *httpdial.Peer // explains what goes wrong with them
-	ctx         context.Context
+	endpoint    *url.URL           // for the POSTs
+	peer        *httpdial.Peer     // explains what goes wrong with them
+	ctx         context.Context    // httpdial.Unattended, if no client waited for it
 	stop        context.CancelFunc // ends the stream
 	ended       chan struct{}      // closed when the reader has ended
 	began       time.Time
