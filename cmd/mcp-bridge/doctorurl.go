@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 
@@ -56,10 +57,15 @@ func (f *doctorFlags) useStored(ctx context.Context, address string, env environ
 	if err != nil || !s.IsUsed() || hasAuthorization(spec) || !mayHaveCredential(address) {
 		return err
 	}
-	token, err := storedToken(ctx, s)
+	options, err := s.Options(ctx)
+	if err != nil && !isDefault(s) {
+		return usagef("%v", err) // what the flags name is not there
+	}
+	var token auth.Token
+	if err == nil {
+		token, err = storedToken(ctx, options)
+	}
 	switch {
-	case err != nil && !isDefault(s):
-		return usagef("%v", err)
 	case err != nil:
 		o.NoStored = err.Error()
 	case token.Access == "":
@@ -77,18 +83,22 @@ func (f *doctorFlags) useStored(ctx context.Context, address string, env environ
 }
 
 // storedToken returns the token to use now; an empty one: none is stored.
-func storedToken(ctx context.Context, s signin.Settings) (auth.Token, error) {
-	options, err := s.Options(ctx)
-	if err != nil {
-		return auth.Token{}, err
-	}
+func storedToken(ctx context.Context, options client.Options) (auth.Token, error) {
 	defer options.HTTP.CloseIdleConnections()
+	var notice atomic.Pointer[error] // why the store cannot be read, for one
+	options.Notice = func(err error) { notice.Store(&err) }
 	c, err := client.New(options)
 	if err != nil {
 		return auth.Token{}, err
 	}
 	token, err := c.Token(ctx)
-	c.Close(ctx)
+	c.Close(context.WithoutCancel(ctx)) // a renewal under way may replace what is stored: its answer must not be lost
+	if err == nil {
+		token, err = c.Token(ctx) // what that renewal has given: the server may not take the old one any more
+	}
+	if noted := notice.Load(); err == nil && token.Access == "" && noted != nil {
+		err = *noted
+	}
 	if required, ok := errors.AsType[*client.Required](err); ok {
 		return auth.Token{}, errors.New(required.Reason)
 	}

@@ -76,7 +76,9 @@ func (m *machine) run(stdin *os.File, watch func(stdout io.Reader), args ...stri
 }
 
 // endTokens has all stored access tokens end by their own word.
-func (m *machine) endTokens() {
+func (m *machine) endTokens() { m.endTokensAt(time.Now().Add(-time.Minute)) }
+
+func (m *machine) endTokensAt(at time.Time) {
 	m.t.Helper()
 	store, err := tokenstore.Open(m.t.Context(), tokenstore.Options{Dir: m.env[authDirVariable]})
 	bridgetest.Must(m.t, err)
@@ -85,7 +87,7 @@ func (m *machine) endTokens() {
 	for _, one := range all {
 		bridgetest.Must(m.t, store.WithLock(m.t.Context(), one.Key, func(l *tokenstore.Locked) error {
 			c := l.Entry().Credential
-			c.Expires = time.Now().Add(-time.Minute)
+			c.Expires, c.Issued = at, at.Add(-time.Hour)
 			_, err := l.Save(c, l.Entry().Generation)
 			return err
 		}))
@@ -178,6 +180,11 @@ func TestDoctorUsesStored(t *testing.T) {
 	renewed := server.Asked("/token")
 	if says("the stored one", server.URL); server.Asked("/token") != renewed+1 {
 		t.Errorf("%d requests to renew it", server.Asked("/token")-renewed)
+	}
+	m.endTokensAt(time.Now().Add(20 * time.Second)) // due: the new one is used, as the old one may have ended with it
+	server.RevokeAll()
+	if _, stdout, stderr := m.run(nil, nil, "doctor", server.URL); strings.Contains(stdout, "H18") {
+		t.Errorf("the old token was used: %s%s", stdout, stderr)
 	}
 }
 

@@ -95,6 +95,9 @@ func (s *Server) Valid() int {
 	return len(s.valid)
 }
 
+// RevokeAll makes the access tokens invalid that there are. Those that are issued later are valid.
+func (s *Server) RevokeAll() { s.set(func() { clear(s.valid) }) }
+
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))

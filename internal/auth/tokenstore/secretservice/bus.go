@@ -22,8 +22,11 @@ type bus struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	serial  uint32
-	signals []*message // that came before a reply
+	signals []*message // of prompts, that came before a reply; at most maxSignals
 }
+
+// maxSignals is how many signals are kept that came before a reply: more than one would be odd.
+const maxSignals = 16
 
 // dialSession connects to the session bus. It starts none: without one there is no keyring.
 func dialSession() (*bus, error) {
@@ -139,7 +142,9 @@ func (b *bus) call(c call, write func(*writer), reply string) (*reader, error) {
 		case err != nil:
 			return nil, err
 		case m.kind == typeSignal:
-			b.signals = append(b.signals, m)
+			if m.iface == promptInterface && len(b.signals) < maxSignals {
+				b.signals = append(b.signals, m)
+			}
 		case m.replySerial != b.serial:
 		case m.kind == typeError:
 			return nil, m.asError()

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// serve is a bus with a Secret Service whose collection is locked. The user answers its question with this.
-func serve(t *testing.T, dismissed bool) {
+// serve is a bus with a Secret Service whose collection is locked. The user answers its question with this; with kde it
+// answers OpenSession as ksecretd does.
+func serve(t *testing.T, dismissed, kde bool) {
 	path := filepath.Join(t.TempDir(), "a bus")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -28,7 +29,7 @@ func serve(t *testing.T, dismissed bool) {
 			if err != nil {
 				return
 			}
-			answer(conn, dismissed)
+			answer(conn, dismissed, kde)
 			_ = conn.Close()
 		}
 	}()
@@ -38,7 +39,7 @@ func serve(t *testing.T, dismissed bool) {
 	})
 }
 
-func answer(conn net.Conn, dismissed bool) {
+func answer(conn net.Conn, dismissed, kde bool) {
 	in := bufio.NewReader(conn)
 	if line, _ := in.ReadString('\n'); !strings.HasPrefix(line, "\x00AUTH EXTERNAL ") {
 		return
@@ -60,8 +61,13 @@ func answer(conn net.Conn, dismissed bool) {
 			body.string(":1.1")
 		case "OpenSession":
 			signature = "vo"
-			body.signature("s")
-			body.string("")
+			if kde {
+				body.signature("ay")
+				body.bytes("")
+			} else {
+				body.signature("s")
+				body.string("")
+			}
 			body.string("/session")
 		case "Get":
 			signature = "v"
@@ -119,7 +125,7 @@ func reply(kind byte, serial uint32, signature string, body []byte) []byte {
 
 // TestLocked: a locked keyring asks its user; the bus is found among several addresses; what fails says why.
 func TestLocked(t *testing.T) { // not parallel: the address is in the environment
-	serve(t, false)
+	serve(t, false, false)
 	if secret, found, err := Get("service", "user"); secret != "hidden" || !found || err != nil {
 		t.Errorf("Get: %q, %v, %v", secret, found, err)
 	}
@@ -128,8 +134,16 @@ func TestLocked(t *testing.T) { // not parallel: the address is in the environme
 	}
 }
 
+// TestKDE: the keyring of KDE answers OpenSession with a byte array where GNOME's has a string.
+func TestKDE(t *testing.T) { // not parallel: the address is in the environment
+	serve(t, false, true)
+	if secret, found, err := Get("service", "user"); secret != "hidden" || !found || err != nil {
+		t.Errorf("Get: %q, %v, %v", secret, found, err)
+	}
+}
+
 func TestDismissed(t *testing.T) {
-	serve(t, true)
+	serve(t, true, false)
 	if _, found, err := Get("service", "user"); found || err == nil || !strings.Contains(err.Error(), "dismissed") {
 		t.Errorf("Get: %v, %v", found, err)
 	}

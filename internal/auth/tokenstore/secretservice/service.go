@@ -124,8 +124,14 @@ func (b *bus) openSession() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r.variant("s")
-	_ = r.string()
+	switch kind := r.signature(); kind { // of what encryption would need: GNOME's answers s, as the specification has it
+	case "s":
+		_ = r.string()
+	case "ay": // KDE's (ksecretd)
+		_ = r.bytes()
+	default:
+		return "", fmt.Errorf("the keyring has answered OpenSession with a value of type %q", kind)
+	}
 	session := r.string()
 	return session, r.err
 }
