@@ -140,7 +140,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
 
 // logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
-	if observe.From(r.Context()) != nil {
+	if observe.FromContext(r.Context()) != nil {
 		return
 	}
 	level := hclog.Debug
@@ -190,7 +190,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 		s.end(errTokenRemoved)
 	})()
 	s.ctx = ctx
-	s.origin.How = s.endText
+	s.origin.DescribeEnd = s.endText
 	h.sessionEnded(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 

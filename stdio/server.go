@@ -226,7 +226,7 @@ func (s *SocketServer) noise(size int, reason string) {
 func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	ctx := slot.Context()
 	how := func(err error) (string, bool) { return howEnded(ctx, err) }
-	seen := &observe.SessionOrigin{Remote: "socket", How: how}
+	seen := &observe.SessionOrigin{Remote: "socket", DescribeEnd: how}
 	err := s.awaitFirst(ctx, conn)
 	if err == nil {
 		err = s.handler.ServeConn(observe.WithOrigin(ctx, seen), conn)

@@ -82,7 +82,7 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 func tellOpened(seen *observe.Session, r *http.Request, st *stream) {
 	e := observe.Stream{Hop: observe.Down, Name: st.name(), What: "opened"}
 	if r.Method == http.MethodGet {
-		if e.From = r.Header.Get(wire.HeaderLastEventID); e.From != "" {
+		if e.FromEventID = r.Header.Get(wire.HeaderLastEventID); e.FromEventID != "" {
 			e.What = "resumed"
 		}
 	}

@@ -209,7 +209,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
-	if observe.From(r.Context()) != nil {
+	if observe.FromContext(r.Context()) != nil {
 		return
 	}
 	level := hclog.Debug
@@ -277,7 +277,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
 		return nil
 	}
-	observe.Belongs(w, &s.origin)
+	observe.SetExchangeOrigin(w, &s.origin)
 	return s
 }
 

@@ -139,7 +139,7 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	if !h.start(w, r, s, m.ID()) {
 		return
 	}
-	observe.Belongs(w, &s.origin)
+	observe.SetExchangeOrigin(w, &s.origin)
 	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), isInitialize: true, share: share}
 	defer func() {
 		if !s.isEstablished() {

@@ -53,7 +53,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	ctx := slot.Context()
 	stop, _ := admission.ReportUse(ctx, s.inUse)
 	defer stop()
-	s.origin.How = func(err error) (string, bool) { return s.endText(ctx, err) }
+	s.origin.DescribeEnd = func(err error) (string, bool) { return s.endText(ctx, err) }
 	h.sessionEnded(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 

@@ -143,7 +143,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // logRefused says that a request was refused, unless an Observer is told of it.
 func (h *Handler) logRefused(r *http.Request, reason string) {
-	if observe.From(r.Context()) != nil {
+	if observe.FromContext(r.Context()) != nil {
 		return
 	}
 	level := hclog.Debug
@@ -191,7 +191,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 		return
 	}
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
-	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, How: s.endText}
+	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, DescribeEnd: s.endText}
 	defer s.endWithToken(access.TokenContext(r))()
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
 	if how, failed := s.endText(err); !seen.Observed() && failed {

@@ -49,7 +49,7 @@ func TestClientSeen(t *testing.T) {
 	var o observe.Observer
 	var told seen
 	defer o.Watch(&told)()
-	ctx := observe.WithSession(t.Context(), o.Open("far", "stdio"))
+	ctx := observe.WithSession(t.Context(), o.OpenSession("far", "stdio"))
 	c, err := (&Client{URL: "ws" + strings.TrimPrefix(srv.URL, "http")}).Dial(ctx)
 	bridgetest.Must(t, err)
 	send(t, c, msg(initializeText))

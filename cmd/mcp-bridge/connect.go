@@ -183,7 +183,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	defer stop()
 	env.lines.Hide(traced.redact)
 	env.lines.HideLines(traced.redactLine)
-	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.Dropped(spec.Name), &seen, log
+	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.DroppedFunc(spec.Name), &seen, log
 	auth := credentials{asks: true}
 	defer auth.close()
 	server, err := f.target.server(ctx, spec, said, &auth, env, log)
@@ -205,13 +205,13 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	unlook, err := f.inspect.begin(inspected{
 		name: "connect " + spec.Name, observer: &seen, recorder: traced.recorder, env: env, log: log,
 		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
-		waiting: func() []observe.Waiting { return seen.Waiting(spec.Name, calls) },
+		waiting: func() []observe.WaitingCall { return seen.WaitingCalls(spec.Name, calls) },
 	})
 	if err != nil {
 		return err
 	}
 	defer unlook()
-	return seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts))).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{How: howConnected}), client)
+	return seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts))).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: howConnected}), client)
 }
 
 func closeServer(server *upstream.Server, log hclog.Logger) {
@@ -242,9 +242,9 @@ func tellOwed(log hclog.Logger) func(owed, untaken int) {
 // returned are to be closed in the end.
 func tellCalls(o *bridge.PumpOptions, server string, seen *observe.Observer) *bridge.Calls {
 	o.Calls = new(bridge.Calls)
-	seen.Follow(server, o.Calls)
-	o.Dropped = seen.Dropped(server)
-	o.TimedOut = seen.TimedOut(server, o.RequestTimeout)
+	seen.FollowCalls(server, o.Calls)
+	o.Dropped = seen.DroppedFunc(server)
+	o.TimedOut = seen.TimedOutFunc(server, o.RequestTimeout)
 	return o.Calls
 }
 

@@ -98,7 +98,7 @@ func stopped(ctx context.Context) error {
 // states returns what the metrics say of each server.
 func (d *daemon) states() (all []metrics.Server) {
 	for name, state := range d.hub.States() {
-		all = append(all, metrics.Server{Name: name, Ready: state.Ready, Calls: state.Calls, Oldest: time.Duration(state.OldestCall) * time.Second})
+		all = append(all, metrics.Server{Name: name, Ready: state.Ready, CallsInFlight: state.Calls, OldestCallAge: time.Duration(state.OldestCall) * time.Second})
 	}
 	return all
 }
@@ -365,7 +365,7 @@ func (d *daemon) reload(ctx context.Context) {
 func (d *daemon) serve(ctx context.Context) {
 	srv := &http.Server{
 		Handler:           d.hub,
-		BaseContext:       func(l net.Listener) context.Context { return observe.With(access.BaseContext(l), d.observer) },
+		BaseContext:       func(l net.Listener) context.Context { return observe.NewContext(access.BaseContext(l), d.observer) },
 		ConnContext:       connContext,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,

@@ -44,7 +44,7 @@ type inspected struct {
 	servers  func() []inspect.Server
 	restart  func(server string) error // nil: that cannot be done
 	cancel   func(func(bridge.LateCall) bool) int
-	waiting  func() []observe.Waiting
+	waiting  func() []observe.WaitingCall
 	certs    listenFlags // of TLS
 	env      environment
 	log      hclog.Logger
@@ -79,7 +79,7 @@ func (f *inspectFlags) begin(run inspected) (end func(), err error) {
 // cancelCall cancels a call of a session.
 func (run *inspected) cancelCall(session string, id jsonrpc.ID) bool {
 	return run.cancel(func(c bridge.LateCall) bool {
-		return observe.Names(c, session) && id.Equivalent(c.ID)
+		return observe.IsCallOfSession(c, session) && id.Equivalent(c.ID)
 	}) > 0
 }
 

@@ -60,7 +60,7 @@ func (f *metricsFlags) serve(seen *observe.Observer, servers func() []metrics.Se
 	if err != nil {
 		return nil, errors.Join(errors.New("--metrics cannot be served"), err)
 	}
-	m := metrics.New(metrics.Options{Tools: f.tools, Servers: servers})
+	m := metrics.New(metrics.Options{ToolLabels: f.tools, Servers: servers})
 	unwatch := seen.Watch(m)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", notForPages(m.Handler(), l.Addr()))

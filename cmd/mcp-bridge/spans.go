@@ -12,7 +12,7 @@ import (
 // sendSpans makes spans of what seen tells, until stop is called, if the environment names an
 // OpenTelemetry collector. hide takes secrets out of texts. Without spans the bridge works all the same.
 func sendSpans(ctx context.Context, seen *observe.Observer, hide func(string) string, env environment, log hclog.Logger) (stop func()) {
-	lookup := spans.Lookup(env.lookup)
+	lookup := spans.LookupEnv(env.lookup)
 	if !spans.Enabled(lookup) {
 		return func() {}
 	}

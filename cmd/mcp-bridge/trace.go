@@ -29,7 +29,7 @@ type tracingFlags struct {
 }
 
 func (f *tracingFlags) register(fs *pflag.FlagSet) {
-	f.maxMessage = trace.DefaultFileText
+	f.maxMessage = trace.DefaultFileMaxText
 	fs.StringVar(&f.file, "trace", "", "")
 	fs.StringVar(&f.record, "record", "", "")
 	fs.Var(&f.maxMessage, "trace-max-message", "")
@@ -73,7 +73,7 @@ func (f *tracingFlags) check() error {
 func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *tracing, end func(), err error) {
 	t = &tracing{flags: f, headers: map[string]bool{}, values: map[string]bool{}}
 	t.recorder = trace.NewRecorder(seen, t.redactor(f.unredacted))
-	seen.Clean = t.redact
+	seen.Redact = t.redact
 	if f.unredacted {
 		t.recorder.SetTextRedactor(t.redactor(false))
 		log.Warn("--trace-unredacted: traces of this run hold passwords and tokens as they are; keep them to yourself")
@@ -85,14 +85,14 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 	if f.record != "" {
 		o = trace.FileOptions{MaxText: -1, MaxBytes: -1}
 	}
-	o.Failed = func(err error) {
+	o.OnError = func(err error) {
 		log.Warn("the trace cannot be written; what happens meanwhile will be missing in it", "error", err)
 	}
 	file, err := trace.NewFile(cmp.Or(f.record, f.file), o)
 	if err != nil {
 		return nil, nil, usagef("writing what passes: %v", err)
 	}
-	release := t.recorder.Use(file)
+	release := t.recorder.AddSink(file)
 	return t, func() {
 		release()
 		t.recorder.Wait()

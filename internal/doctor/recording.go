@@ -109,7 +109,7 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 		return
 	}
 	rec.Method, rec.ID = m.Method(), m.ID()
-	if rec.Body.Cut = len(text); len(text) <= largestKept {
+	if rec.Body.OmittedBytes = len(text); len(text) <= largestKept {
 		rec.Body = trace.Body{Text: slices.Clone(text)}
 	}
 	switch m.Kind() {

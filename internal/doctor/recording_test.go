@@ -18,7 +18,7 @@ func TestRecording(t *testing.T) {
 	s := r.Session()
 	r.HideHeader("X-Pin")
 	r.Exchange(r.SessionOf("id-of-session-1"), time.Now(), trace.Exchange{Method: "POST", URL: "https://host/mcp?key=in-the-query", Status: 200,
-		Request: http.Header{"Authorization": {"Bearer of-authorization"}, "X-Pin": {"of-header"}}, Response: http.Header{"Mcp-Session-Id": {"id-of-session-1"}}})
+		RequestHeader: http.Header{"Authorization": {"Bearer of-authorization"}, "X-Pin": {"of-header"}}, ResponseHeader: http.Header{"Mcp-Session-Id": {"id-of-session-1"}}})
 	r.Message(s, "stdio", trace.ToServer, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"login","arguments":{"password":"named-secret-1","x":"hidden-secret"}}}`+"\n"))
 	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
 	r.Message(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
@@ -40,7 +40,7 @@ func TestRecording(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, fmt.Sprint(rec.Seq, " ", rec.Kind, " ", rec.Server, " ", rec.Session, " ", rec.Hop, " ", rec.Dir, " ", rec.Method, " ", rec.Name, " ", rec.ID, " ", rec.Failed, " ", rec.Body.Cut > 0))
+		got = append(got, fmt.Sprint(rec.Seq, " ", rec.Kind, " ", rec.Server, " ", rec.Session, " ", rec.Hop, " ", rec.Dir, " ", rec.Method, " ", rec.Name, " ", rec.ID, " ", rec.Failed, " ", rec.Body.OmittedBytes > 0))
 	}
 	want := []string{
 		"1 http server s2 up     false false", "2 request server s1 up c2s tools/call login 1 false false", "3 response server s1 up s2c tools/call login 1 true false",

@@ -145,7 +145,7 @@ func (l *Log) Event(e observe.Event) {
 	case observe.ProcessEnded:
 		l.stderr.end(e.PID)
 		l.out.Info("server process ended", serverFields(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program),
-			"status", statusOf(e.Err), "asked", e.Asked, "after", round(e.Lasted))...)
+			"status", statusOf(e.Err), "asked", e.StopRequested, "after", round(e.Lasted))...)
 	case observe.Stderr:
 		if l.stderr.allow(e.PID, e) {
 			l.out.Info("stderr", serverFields(e.Server, e.Session, "pid", e.PID, "line", l.shownLine(e.Line))...)
@@ -247,7 +247,7 @@ func refusal(e observe.Refused) []any {
 	if e.Rule != "" {
 		fields = append(fields, "rule", e.Rule)
 	}
-	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", clean(e.Path), "remote", clean(e.Remote))
+	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", clean(e.Path), "remote", clean(e.RemoteAddr))
 	if e.Host != "" {
 		fields = append(fields, "host", clean(e.Host))
 	}
@@ -287,8 +287,8 @@ func (l *Log) stream(e observe.Stream) {
 	if e.Name != "" {
 		fields = append(fields, "stream", clean(e.Name))
 	}
-	if e.From != "" {
-		fields = append(fields, "from", clean(e.From))
+	if e.FromEventID != "" {
+		fields = append(fields, "from", clean(e.FromEventID))
 	}
 	if e.Why != "" {
 		fields = append(fields, "reason", clean(e.Why))

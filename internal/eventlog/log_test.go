@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		p, o, l := logging(hclog.Info)
 		refuse := func(rule string, status, times int) {
 			for i := range times {
-				o.Event(observe.Refused{Server: "files", Rule: rule, Status: status, Method: "GET", Path: fmt.Sprint("/", i), Remote: "10.0.0.1:99", Why: "no"})
+				o.Event(observe.Refused{Server: "files", Rule: rule, Status: status, Method: "GET", Path: fmt.Sprint("/", i), RemoteAddr: "10.0.0.1:99", Why: "no"})
 			}
 		}
 		refuse("LI4", 406, 3)
@@ -95,12 +95,12 @@ func TestDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, o, l := logging(hclog.Info)
 		progress := jsonrpc.NewNotification("notifications/progress", []byte(`{"progressToken":null,"progress":1}`))
-		drop := o.Dropped("files")
+		drop := o.DroppedFunc("files")
 		drop(jsonrpc.NewResult(jsonrpc.IntID(7), nil), "answers no request that is in progress")
 		for range 3 {
 			drop(progress, "progress of no request that is in progress")
 		}
-		o.Dropped("other")(progress, "progress of no request that is in progress")
+		o.DroppedFunc("other")(progress, "progress of no request that is in progress")
 		p.wants(t, `\[INFO\]  message dropped: server=files reason="answers no request that is in progress" method="" id=7`,
 			`\[INFO\]  message dropped: server=files reason="progress of no request that is in progress" method=notifications/progress id=""`,
 			`\[INFO\]  message dropped: server=other .*`)
@@ -122,7 +122,7 @@ func TestDroppedResponseWithoutID(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Dropped(server)(m, "answers no request that is in progress")
+		o.DroppedFunc(server)(m, "answers no request that is in progress")
 	}
 	l.Close()
 	p.wants(t, `\[INFO\]  message dropped: server=(null|none) .*`, `\[INFO\]  message dropped: server=(null|none) .*`)
@@ -137,7 +137,7 @@ func TestDroppedMessageIsNotKept(t *testing.T) {
 	}
 	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
 	for range 2 {
-		o.Dropped("files")(m, "it is late")
+		o.DroppedFunc("files")(m, "it is late")
 	}
 	for _, k := range l.drops.kinds {
 		if kept := k.last.(observe.Dropped).Message; kept.Size() > 1<<10 {
@@ -172,7 +172,7 @@ func TestStderrFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, o, l := logging(hclog.Info)
 		defer l.Close()
-		s := o.Open("files", "stdio")
+		s := o.OpenSession("files", "stdio")
 		flood := func(pid, lines int) {
 			for range lines {
 				o.Event(observe.Stderr{Server: "files", Session: s, PID: pid, Line: "noise"})
@@ -215,7 +215,7 @@ func TestLevel(t *testing.T) {
 	p, o, l := logging(hclog.Info)
 	defer l.Close()
 	client, server := bridge.Pipe()
-	c := o.Open("files", "http").Conn(client, observe.Down)
+	c := o.OpenSession("files", "http").Conn(client, observe.Down)
 	ask := func() {
 		for _, text := range []string{
 			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"key":"canary"}}}`,
@@ -289,7 +289,7 @@ func TestSecretInName(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
 	defer l.Close()
 	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
-	c := o.OpenQuiet("files", "http").Conn(takesAll{}, observe.Down)
+	c := o.OpenUnannounced("files", "http").Conn(takesAll{}, observe.Down)
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "prompts/get", []byte(`{"name":"`+strings.Repeat("n", maxText-4)+`hunter22"}`)))
 	_ = c.Close(nil)
 	p.wants(t, `\[DEBUG\] exchange: .* prompt=n+\[\] by=server .* status="no answer"`)
@@ -299,7 +299,7 @@ func TestSecretInName(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
 	defer l.Close()
-	s := o.OpenQuiet("files", "http")
+	s := o.OpenUnannounced("files", "http")
 	c := s.Conn(takesAll{}, observe.Up)
 	client, server := bridge.Pipe()
 	down := s.Conn(client, observe.Down)

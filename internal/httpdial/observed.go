@@ -35,11 +35,11 @@ type observed struct {
 
 // RoundTrip implements http.RoundTripper.
 func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
-	if !o.session.OnExchanges() {
+	if !o.session.WantsExchanges() {
 		return o.RoundTripper.RoundTrip(req)
 	}
 	x := &roundTrip{session: o.session, Exchange: observe.Exchange{
-		Hop: observe.Up, Method: req.Method, URL: req.URL.String(), Request: req.Header, In: max(req.ContentLength, 0), Began: time.Now(),
+		Hop: observe.Up, Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: max(req.ContentLength, 0), Began: time.Now(),
 	}}
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GotConn:              x.connected,
@@ -72,7 +72,7 @@ type roundTrip struct {
 func (x *roundTrip) connected(c httptrace.GotConnInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.Remote = c.Conn.RemoteAddr().String()
+	x.RemoteAddr = c.Conn.RemoteAddr().String()
 }
 
 func (x *roundTrip) begun() {
@@ -84,14 +84,14 @@ func (x *roundTrip) begun() {
 func (x *roundTrip) replied(resp *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.Status, x.Response, x.Proto = resp.StatusCode, resp.Header, resp.Proto
+	x.Status, x.ResponseHeader, x.Proto = resp.StatusCode, resp.Header, resp.Proto
 }
 
 // Read implements io.Reader.
 func (x *roundTrip) Read(p []byte) (int, error) {
 	n, err := x.ReadCloser.Read(p)
 	x.mu.Lock()
-	x.Out += int64(n)
+	x.ResponseBytes += int64(n)
 	x.mu.Unlock()
 	if err != nil {
 		x.end(err)

@@ -70,7 +70,7 @@ func start(t *testing.T, o hub.Options, specs ...hub.Spec) (*hub.Hub, string) {
 	t.Cleanup(func() { _ = h.Close() })
 	bridgetest.Must(t, h.Apply(specs))
 	srv := httptest.NewUnstartedServer(h)
-	srv.Config.BaseContext = func(net.Listener) context.Context { return observe.With(context.Background(), o.Observer) }
+	srv.Config.BaseContext = func(net.Listener) context.Context { return observe.NewContext(context.Background(), o.Observer) }
 	srv.Start()
 	t.Cleanup(srv.Close)
 	t.Cleanup(http.DefaultClient.CloseIdleConnections)

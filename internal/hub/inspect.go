@@ -36,10 +36,10 @@ func (h *Hub) CancelCalls(match func(bridge.LateCall) bool) (n int) {
 	return n
 }
 
-// WaitingCalls returns the requests that have no answer yet, of all servers: see observe.Observer.Waiting.
-func (h *Hub) WaitingCalls() (all []observe.Waiting) {
+// WaitingCalls returns the requests that have no answer yet, of all servers: see observe.Observer.WaitingCalls.
+func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 	for _, s := range h.serversInOrder() {
-		all = append(all, h.opts.Observer.Waiting(s.spec.Name, &s.calls)...)
+		all = append(all, h.opts.Observer.WaitingCalls(s.spec.Name, &s.calls)...)
 	}
 	return all
 }

@@ -83,7 +83,7 @@ func TestStopAndKill(t *testing.T) {
 	for ended.PID != started.PID { // that of the first session
 		ended = next[observe.ProcessEnded](heard)
 	}
-	if !ended.Asked { // whether by SIGKILL depends on how quick it is: its stdin was closed a moment before
+	if !ended.StopRequested { // whether by SIGKILL depends on how quick it is: its stdin was closed a moment before
 		t.Errorf("the process has ended by itself with %v", ended.Err)
 	}
 	next[observe.SessionEnded](heard)

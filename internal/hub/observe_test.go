@@ -73,7 +73,7 @@ func TestExchanges(t *testing.T) {
 	id := session(t, url+"/mcp")
 	opened := told.next(t)
 	if opened.Server != "demo" || opened.Session == nil || opened.Session.Client().Name != "t" || opened.Status != 200 || opened.Method != "POST" ||
-		opened.URL != "/mcp" || opened.In != int64(len(hello)) || opened.Out == 0 || opened.Response.Get("Mcp-Session-Id") != id || opened.Took < opened.FirstByte {
+		opened.URL != "/mcp" || opened.RequestBytes != int64(len(hello)) || opened.ResponseBytes == 0 || opened.ResponseHeader.Get("Mcp-Session-Id") != id || opened.Took < opened.FirstByte {
 		t.Errorf("initialize is told as %+v", opened)
 	}
 	do(t, http.MethodGet, url+"/mcp", "", "Accept", "text/html")
@@ -88,7 +88,7 @@ func TestExchanges(t *testing.T) {
 	bridgetest.Must(t, err)
 	defer resp.Body.Close()
 	status, body := echo(t, url+"/mcp", id)
-	if e := told.next(t); status != 200 || e.Session != opened.Session || e.Out != int64(len(body)) {
+	if e := told.next(t); status != 200 || e.Session != opened.Session || e.ResponseBytes != int64(len(body)) {
 		t.Errorf("a call, %d %s, is told as %+v", status, body, e)
 	}
 	end(t, url+"/mcp", id)
@@ -131,7 +131,7 @@ func TestRefused(t *testing.T) {
 		{"POST /servers", "", nil, " path 405 /servers"},
 	} {
 		method, path, _ := strings.Cut(c.request, " ")
-		r, err := http.NewRequestWithContext(observe.With(t.Context(), &o), method, "http://localhost"+path, strings.NewReader(c.body))
+		r, err := http.NewRequestWithContext(observe.NewContext(t.Context(), &o), method, "http://localhost"+path, strings.NewReader(c.body))
 		bridgetest.Must(t, err)
 		r.RemoteAddr = "192.0.2.1:99"
 		for i := 0; i < len(c.header); i += 2 {
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 		if e.Origin != "" {
 			got += " " + e.Origin
 		}
-		if got != c.want || e.Why == "" || e.Remote != "192.0.2.1:99" || e.Method != method {
+		if got != c.want || e.Why == "" || e.RemoteAddr != "192.0.2.1:99" || e.Method != method {
 			t.Errorf("%s is told as %q, %+v, want %q", c.request, got, e, c.want)
 		}
 	}

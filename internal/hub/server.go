@@ -100,7 +100,7 @@ func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up.Secret, up.Observer = o.secret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.EraTimeout = s.Pump.RequestTimeout
-	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.Dropped(s.Name)
+	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
 }
@@ -174,9 +174,9 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 // observeCalls has the Observer told of calls that wait for their answers too long, and of
 // messages that reach nobody.
 func (s *server) observeCalls(pump *bridge.PumpOptions, o *observe.Observer) {
-	o.Follow(s.spec.Name, &s.calls)
-	pump.Calls, pump.Dropped = &s.calls, o.Dropped(s.spec.Name)
-	pump.TimedOut = o.TimedOut(s.spec.Name, s.spec.Pump.RequestTimeout)
+	o.FollowCalls(s.spec.Name, &s.calls)
+	pump.Calls, pump.Dropped = &s.calls, o.DroppedFunc(s.spec.Name)
+	pump.TimedOut = o.TimedOutFunc(s.spec.Name, s.spec.Pump.RequestTimeout)
 }
 
 // state returns what /readyz and the index say of the server.

@@ -47,8 +47,8 @@ type Options struct {
 	// Cancel cancels a call in progress of a session; false: there is no such call. nil: that cannot be done.
 	Cancel func(session string, id jsonrpc.ID) bool
 
-	// Waiting returns the requests that have no answer yet: see observe.Observer.Waiting. nil: they are not known.
-	Waiting func() []observe.Waiting
+	// Waiting returns the requests that have no answer yet: see observe.Observer.WaitingCalls. nil: they are not known.
+	Waiting func() []observe.WaitingCall
 
 	// Level and SetLevel are those of the log. nil: it has no level.
 	Level    func() hclog.Level

@@ -34,7 +34,7 @@ type started struct {
 	ring *trace.Ring
 	log  *strings.Builder
 
-	waiting []observe.Waiting
+	waiting []observe.WaitingCall
 }
 
 func start(t *testing.T) *started {
@@ -42,12 +42,12 @@ func start(t *testing.T) *started {
 	var seen observe.Observer
 	redactor, err := redact.New(redact.Options{Secrets: []string{canary}})
 	bridgetest.Must(t, err)
-	s := &started{seen: &seen, ring: trace.NewRing(trace.RingOptions{Records: 100}), log: new(strings.Builder)}
+	s := &started{seen: &seen, ring: trace.NewRing(trace.RingOptions{MaxRecords: 100}), log: new(strings.Builder)}
 	s.Inspector = New(Options{
 		Name: "test", Observer: &seen, Recorder: trace.NewRecorder(&seen, redactor), Ring: s.ring,
 		Servers:  func() []Server { return []Server{{Name: "files", Ready: true, LastError: "401 for " + canary}} },
 		Restart:  func(string) error { return nil },
-		Waiting:  func() []observe.Waiting { return s.waiting },
+		Waiting:  func() []observe.WaitingCall { return s.waiting },
 		Level:    func() hclog.Level { return hclog.Info },
 		SetLevel: func(hclog.Level) {},
 		Logger:   hclog.New(&hclog.LoggerOptions{Output: s.log}),
@@ -256,10 +256,10 @@ func TestStreamResumes(t *testing.T) {
 // gets none again. The list of sessions counts them.
 func TestStreamBeginsWithWhatWaits(t *testing.T) {
 	s := start(t)
-	session := s.seen.Open("files", "http")
+	session := s.seen.OpenSession("files", "http")
 	s.seen.Event(observe.SessionOpened{Session: session})
 	wait := func(id int64, ago time.Duration, told bool, dir observe.Direction) {
-		s.waiting = append(s.waiting, observe.Waiting{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: dir, Since: time.Now().Add(-ago), Told: told})
+		s.waiting = append(s.waiting, observe.WaitingCall{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: dir, Since: time.Now().Add(-ago), Told: told})
 	}
 	wait(1, time.Minute, false, observe.ToServer)
 	wait(2, time.Second, true, observe.ToServer)

@@ -124,7 +124,7 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 	}
 	delete(s.processes, e.PID)
 	now := time.Now()
-	p.Ended, p.Asked, p.kill, p.Session = &now, e.Asked, nil, name(e.Session)
+	p.Ended, p.Asked, p.kill, p.Session = &now, e.StopRequested, nil, name(e.Session)
 	if e.Err != nil {
 		p.Err = s.clean(e.Err.Error())
 	}
@@ -173,7 +173,7 @@ func (s *state) sessionList() []session {
 		client := o.Client()
 		list = append(list, session{
 			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.clean(client.Name), Version: s.clean(client.Version),
-			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.Unanswered(observe.Down, observe.ToServer),
+			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.UnansweredCount(observe.Down, observe.ToServer),
 		})
 	}
 	slices.SortFunc(list, func(a, b session) int { return a.Began.Compare(b.Began) })

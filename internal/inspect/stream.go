@@ -52,7 +52,7 @@ func (i *Inspector) Attach() (release func(), ok bool) {
 		return nil, false
 	}
 	if v.n++; v.n == 1 {
-		v.stop = []func(){i.o.Recorder.Use(i.o.Ring), i.o.Observer.Watch(i.stats)}
+		v.stop = []func(){i.o.Recorder.AddSink(i.o.Ring), i.o.Observer.Watch(i.stats)}
 	}
 	return sync.OnceFunc(func() {
 		v.mu.Lock()

@@ -36,7 +36,7 @@ func (nothing) Event(observe.Event)     {}
 
 // calling returns what makes a call that passes both ends, and is answered: four messages.
 func calling(tb testing.TB, o *observe.Observer) func() {
-	session := o.OpenQuiet("x", "http")
+	session := o.OpenUnannounced("x", "http")
 	client, server := &giver{}, &giver{}
 	down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
 	bridgetest.Must(tb, down.Receive(tb.Context(), passing{to: up}))
@@ -51,7 +51,7 @@ func calling(tb testing.TB, o *observe.Observer) func() {
 
 // What a call costs, of four messages, with nobody who watches, with a Watcher that does nothing, and with Metrics.
 func BenchmarkCall(b *testing.B) {
-	for name, w := range map[string]observe.Watcher{"off": nil, "watched": nothing{}, "metrics": New(Options{}), "tools": New(Options{Tools: true})} {
+	for name, w := range map[string]observe.Watcher{"off": nil, "watched": nothing{}, "metrics": New(Options{}), "tools": New(Options{ToolLabels: true})} {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer
 			if w != nil {
@@ -76,7 +76,7 @@ func TestAllocations(t *testing.T) {
 	stop := o.Watch(nothing{})
 	floor := testing.AllocsPerRun(1000, call)
 	stop()
-	defer o.Watch(New(Options{Tools: true}))()
+	defer o.Watch(New(Options{ToolLabels: true}))()
 	if n := testing.AllocsPerRun(1000, call); n > floor {
 		t.Errorf("%v allocations a call, and %v without Metrics", n, floor)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// states asks for the state of the servers when somebody wants the metrics.
-type states struct{ servers func() []Server }
+// serverCollector asks for the state of the servers when somebody wants the metrics.
+type serverCollector struct{ servers func() []Server }
 
 var (
 	readyDesc  = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
@@ -21,14 +21,14 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (s *states) Describe(all chan<- *prometheus.Desc) {
+func (s *serverCollector) Describe(all chan<- *prometheus.Desc) {
 	all <- readyDesc
 	all <- callsDesc
 	all <- oldestDesc
 }
 
 // Collect implements prometheus.Collector.
-func (s *states) Collect(all chan<- prometheus.Metric) {
+func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 	if s.servers == nil {
 		return
 	}
@@ -38,8 +38,8 @@ func (s *states) Collect(all chan<- prometheus.Metric) {
 			ready = 1
 		}
 		all <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, one.Name)
-		all <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(one.Calls), one.Name)
-		all <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, one.Oldest.Seconds(), one.Name)
+		all <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(one.CallsInFlight), one.Name)
+		all <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, one.OldestCallAge.Seconds(), one.Name)
 	}
 }
 

@@ -33,8 +33,8 @@ func set(all ...string) map[string]bool {
 	return m
 }
 
-// known returns name if it is in all.
-func known(all map[string]bool, name string) string {
+// labelOrOther returns name if it is in all, else "_other".
+func labelOrOther(all map[string]bool, name string) string {
 	if all[name] {
 		return name
 	}
@@ -53,19 +53,19 @@ func kindName(k jsonrpc.Kind) string {
 	return other
 }
 
-// faultOf returns the error_type of a response: its code, or "tool_error".
-func faultOf(p *observe.Passed) string {
+// errorTypeOf returns the error_type of a response: its code, or "tool_error".
+func errorTypeOf(p *observe.Passed) string {
 	switch {
 	case p.Message.IsError():
-		return known(codes, string(p.Message.Lookup("error", "code")))
+		return labelOrOther(codes, string(p.Message.Lookup("error", "code")))
 	case p.Failed():
 		return "tool_error"
 	}
 	return ""
 }
 
-// network returns the network_transport at one end of the bridge.
-func network(s *observe.Session, hop observe.Hop) string {
+// networkTransport returns the network_transport at one end of the bridge.
+func networkTransport(s *observe.Session, hop observe.Hop) string {
 	transport := s.Transport
 	if hop == observe.Up {
 		transport = s.ServerTransport()
@@ -81,8 +81,8 @@ func network(s *observe.Session, hop observe.Hop) string {
 	return ""
 }
 
-// endOf says in a word how a session has ended.
-func endOf(err error) string {
+// endReason says in a word how a session has ended.
+func endReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return "orderly"
@@ -98,9 +98,9 @@ func endOf(err error) string {
 	return "error"
 }
 
-func exitOf(e observe.ProcessEnded) string {
+func exitReason(e observe.ProcessEnded) string {
 	switch {
-	case e.Asked:
+	case e.StopRequested:
 		return "stopped"
 	case e.Err == nil:
 		return "exit_0"
@@ -110,18 +110,18 @@ func exitOf(e observe.ProcessEnded) string {
 
 func statusText(status int) string { return strconv.Itoa(status) }
 
-// names are labels that somebody else chooses: the first max of them.
-type names struct {
+// nameLimiter has labels that somebody else chooses: the first max of them.
+type nameLimiter struct {
 	max int
 
 	mu  sync.Mutex
 	all map[string]bool
 }
 
-func newNames(max int) *names { return &names{max: max, all: map[string]bool{}} }
+func newNames(max int) *nameLimiter { return &nameLimiter{max: max, all: map[string]bool{}} }
 
-// bounded returns name if it is one of the first.
-func (n *names) bounded(name string) string {
+// labelOf returns name if it is one of the first, else "_other".
+func (n *nameLimiter) labelOf(name string) string {
 	const longest = 128
 	if len(name) > longest {
 		return other

@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ofServer is what is counted for each message of a server. To look labels up costs more than to count, so
+// serverMetrics is what is counted for each message of a server. To look labels up costs more than to count, so
 // that is done once.
-type ofServer struct {
+type serverMetrics struct {
 	messages [3][3][4]atomic.Pointer[messageCounters] // by hop, direction and kind
 
 	mu     sync.Mutex
 	timers map[operationKey]prometheus.Observer
-	recent [3]atomic.Pointer[timed] // by hop: most calls are like the one before
+	recent [3]atomic.Pointer[cachedTimer] // by hop: most calls are like the one before
 }
 
 type messageCounters struct {
@@ -28,12 +28,12 @@ type messageCounters struct {
 
 // operationKey are the labels of a call. Those that peers choose are bounded.
 type operationKey struct {
-	hop                                      observe.Hop
-	method, tool, fault, transport, revision string
+	hop                                          observe.Hop
+	method, tool, errorType, transport, revision string
 }
 
-// timed is what times calls that are alike, and how: as they came, not as labels.
-type timed struct {
+// cachedTimer is what times calls that are alike, and how: as they came, not as labels.
+type cachedTimer struct {
 	call  operationKey
 	timer prometheus.Observer
 }
@@ -49,8 +49,8 @@ func (m *Metrics) Message(p *observe.Passed) {
 	}
 	c.count.Inc()
 	c.bytes.Add(float64(p.Message.Size()))
-	if p.Cause != 0 {
-		c.overhead.Observe(p.Inside.Seconds())
+	if p.CauseSeq != 0 {
+		c.overhead.Observe(p.TimeInBridge.Seconds())
 	}
 	// A response that the server owed, at either end; what the client owes takes as long as
 	// its user.
@@ -60,7 +60,7 @@ func (m *Metrics) Message(p *observe.Passed) {
 }
 
 // forServer returns what is counted of a server.
-func (m *Metrics) forServer(server string) *ofServer {
+func (m *Metrics) forServer(server string) *serverMetrics {
 	if s := (*m.perServer.Load())[server]; s != nil {
 		return s
 	}
@@ -70,9 +70,9 @@ func (m *Metrics) forServer(server string) *ofServer {
 	if s := old[server]; s != nil {
 		return s
 	}
-	all := make(map[string]*ofServer, len(old)+1)
+	all := make(map[string]*serverMetrics, len(old)+1)
 	maps.Copy(all, old)
-	s := &ofServer{timers: map[operationKey]prometheus.Observer{}}
+	s := &serverMetrics{timers: map[operationKey]prometheus.Observer{}}
 	all[server] = s
 	m.perServer.Store(&all)
 	return s
@@ -81,13 +81,13 @@ func (m *Metrics) forServer(server string) *ofServer {
 func (m *Metrics) countersOf(p *observe.Passed) *messageCounters {
 	dir := p.Dir.String()
 	values := []string{p.Session.Server, p.Hop.String(), dir, kindName(p.Message.Kind())}
-	return &messageCounters{m.messages.WithLabelValues(values...), m.bytes.WithLabelValues(values...), m.overhead.WithLabelValues(dir)}
+	return &messageCounters{m.messages.WithLabelValues(values...), m.messageBytes.WithLabelValues(values...), m.overhead.WithLabelValues(dir)}
 }
 
 // timerOf returns what the call of a response is timed with.
-func (m *Metrics) timerOf(s *ofServer, p *observe.Passed) prometheus.Observer {
+func (m *Metrics) timerOf(s *serverMetrics, p *observe.Passed) prometheus.Observer {
 	call := operationKey{
-		hop: p.Hop, method: p.Call.Method, fault: faultOf(p), transport: network(p.Session, p.Hop), revision: p.Session.Revision(),
+		hop: p.Hop, method: p.Call.Method, errorType: errorTypeOf(p), transport: networkTransport(p.Session, p.Hop), revision: p.Session.Revision(),
 	}
 	if m.tools != nil && p.Call.Method == "tools/call" {
 		call.tool = p.Call.Name
@@ -96,21 +96,21 @@ func (m *Metrics) timerOf(s *ofServer, p *observe.Passed) prometheus.Observer {
 		return last.timer
 	}
 	k := call
-	k.method, k.revision = known(methods, call.method), known(revisions, call.revision)
+	k.method, k.revision = labelOrOther(methods, call.method), labelOrOther(revisions, call.revision)
 	if call.tool != "" {
-		k.tool = m.tools.bounded(call.tool)
+		k.tool = m.tools.labelOf(call.tool)
 	}
 	t := m.timer(s, p.Session.Server, k)
-	s.recent[p.Hop].Store(&timed{call, t})
+	s.recent[p.Hop].Store(&cachedTimer{call, t})
 	return t
 }
 
-func (m *Metrics) timer(s *ofServer, server string, k operationKey) prometheus.Observer {
+func (m *Metrics) timer(s *serverMetrics, server string, k operationKey) prometheus.Observer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.timers[k]
 	if t == nil {
-		values := []string{k.method, k.fault, k.transport, k.revision, server}
+		values := []string{k.method, k.errorType, k.transport, k.revision, server}
 		if m.tools != nil {
 			values = append(values, k.tool)
 		}

@@ -25,46 +25,46 @@ type Options struct {
 	// is told.
 	Servers func() []Server
 
-	// Tools makes the name of a tool a label of its calls; of more than 200 names the rest
+	// ToolLabels makes the name of a tool a label of its calls; of more than 200 names the rest
 	// is "_other".
-	Tools bool
+	ToolLabels bool
 }
 
 // Server is the state of one server.
 type Server struct {
-	Name   string
-	Ready  bool
-	Calls  int           // that wait for an answer
-	Oldest time.Duration // the age of the oldest one
+	Name          string
+	Ready         bool
+	CallsInFlight int           // that wait for an answer
+	OldestCallAge time.Duration // the age of the oldest one
 }
 
 // Metrics is an observe.Watcher that counts.
 type Metrics struct {
 	registry *prometheus.Registry
-	tools    *names // nil: no tool is a label
+	tools    *nameLimiter // nil: no tool is a label
 
-	operations [2]*prometheus.HistogramVec // by hop
-	sessions   *prometheus.GaugeVec
-	lasted     prometheus.Histogram
-	ended      *prometheus.CounterVec
-	messages   *prometheus.CounterVec
-	bytes      *prometheus.CounterVec
-	overhead   *prometheus.HistogramVec
-	refused    *prometheus.CounterVec
-	dropped    *prometheus.CounterVec
-	streams    *prometheus.GaugeVec
-	resumed    prometheus.Counter
-	processes  *processes
-	starts     *prometheus.CounterVec
-	exits      *prometheus.CounterVec
-	stops      *prometheus.CounterVec
-	ran        prometheus.Histogram
-	stderr     *prometheus.CounterVec
-	noise      *prometheus.CounterVec
-	notes      *prometheus.CounterVec
+	operations       [2]*prometheus.HistogramVec // by hop
+	sessions         *prometheus.GaugeVec
+	sessionDuration  prometheus.Histogram
+	sessionsEnded    *prometheus.CounterVec
+	messages         *prometheus.CounterVec
+	messageBytes     *prometheus.CounterVec
+	overhead         *prometheus.HistogramVec
+	requestsRefused  *prometheus.CounterVec
+	messagesDropped  *prometheus.CounterVec
+	streams          *prometheus.GaugeVec
+	streamsResumed   prometheus.Counter
+	processes        *processes
+	processStarts    *prometheus.CounterVec
+	processExits     *prometheus.CounterVec
+	processStopSteps *prometheus.CounterVec
+	processLifetime  prometheus.Histogram
+	stderrLines      *prometheus.CounterVec
+	noiseLines       *prometheus.CounterVec
+	notes            *prometheus.CounterVec
 
 	mu        sync.Mutex // of changes of what follows
-	perServer atomic.Pointer[map[string]*ofServer]
+	perServer atomic.Pointer[map[string]*serverMetrics]
 }
 
 // durationBuckets are for what takes long: requests, sessions, processes. They are what the OpenTelemetry
@@ -76,9 +76,9 @@ var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-
 // New returns Metrics that count nothing until an Observer tells them.
 func New(o Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
-	m.perServer.Store(&map[string]*ofServer{})
+	m.perServer.Store(&map[string]*serverMetrics{})
 	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
-	if o.Tools {
+	if o.ToolLabels {
 		m.tools = newNames(200)
 		labels = append(labels, "gen_ai_tool_name")
 	}
@@ -87,24 +87,24 @@ func New(o Options) *Metrics {
 		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
 	}
 	m.sessions = m.gauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
-	m.lasted = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
-	m.ended = m.counter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
+	m.sessionDuration = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.sessionsEnded = m.counter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
 	m.messages = m.counter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
-	m.bytes = m.counter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
+	m.messageBytes = m.counter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
 	m.overhead = m.histogram("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", overheadBuckets, "dir")
-	m.refused = m.counter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
-	m.dropped = m.counter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
+	m.requestsRefused = m.counter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
+	m.messagesDropped = m.counter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
 	m.streams = m.gauge("mcp_bridge_streams", "Event streams and WebSockets of clients that are open.", "server")
-	m.resumed = m.counter("mcp_bridge_stream_resumes_total", "Event streams that were resumed.").WithLabelValues()
-	m.starts = m.counter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
-	m.exits = m.counter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
-	m.stops = m.counter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
-	m.ran = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
-	m.stderr = m.counter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
-	m.noise = m.counter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
+	m.streamsResumed = m.counter("mcp_bridge_stream_resumes_total", "Event streams that were resumed.").WithLabelValues()
+	m.processStarts = m.counter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
+	m.processExits = m.counter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
+	m.processStopSteps = m.counter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
+	m.processLifetime = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.stderrLines = m.counter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
+	m.noiseLines = m.counter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
 	m.notes = m.counter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")
 	m.processes = newProcesses()
-	m.registry.MustRegister(m.processes, &states{servers: o.Servers}, collectors.NewGoCollector(),
+	m.registry.MustRegister(m.processes, &serverCollector{servers: o.Servers}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.gauge("mcp_bridge_build_info", "Which build of mcp-bridge this is.", "version").WithLabelValues(buildinfo.Version()).Set(1)
 	return m
@@ -146,25 +146,25 @@ func (m *Metrics) Event(e observe.Event) {
 		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Inc()
 	case observe.SessionEnded:
 		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Dec()
-		m.lasted.Observe(e.Lasted.Seconds())
-		m.ended.WithLabelValues(endOf(e.Err)).Inc()
+		m.sessionDuration.Observe(e.Lasted.Seconds())
+		m.sessionsEnded.WithLabelValues(endReason(e.Err)).Inc()
 	case observe.ProcessStarted:
-		m.starts.WithLabelValues(e.Server).Inc()
+		m.processStarts.WithLabelValues(e.Server).Inc()
 		m.processes.started(e.Server, e.PID)
 	case observe.ProcessStopping:
-		m.stops.WithLabelValues(e.Server, e.Step).Inc()
+		m.processStopSteps.WithLabelValues(e.Server, e.Step).Inc()
 	case observe.ProcessEnded:
-		m.exits.WithLabelValues(e.Server, exitOf(e)).Inc()
-		m.ran.Observe(e.Lasted.Seconds())
+		m.processExits.WithLabelValues(e.Server, exitReason(e)).Inc()
+		m.processLifetime.Observe(e.Lasted.Seconds())
 		m.processes.ended(e.PID)
 	case observe.Stderr:
-		m.stderr.WithLabelValues(e.Server).Inc()
+		m.stderrLines.WithLabelValues(e.Server).Inc()
 	case observe.Noise:
-		m.noise.WithLabelValues(e.Server).Inc()
+		m.noiseLines.WithLabelValues(e.Server).Inc()
 	case observe.Dropped:
-		m.dropped.WithLabelValues(e.Server).Inc()
+		m.messagesDropped.WithLabelValues(e.Server).Inc()
 	case observe.Refused:
-		m.refused.WithLabelValues(e.Rule, statusText(e.Status)).Inc()
+		m.requestsRefused.WithLabelValues(e.Rule, statusText(e.Status)).Inc()
 	case observe.Stream:
 		m.stream(e)
 	case observe.Note:
@@ -178,7 +178,7 @@ func (m *Metrics) stream(e observe.Stream) {
 	case e.What == "opened":
 		m.streams.WithLabelValues(e.Server).Inc()
 	case e.What == "resumed":
-		m.resumed.Inc()
+		m.streamsResumed.Inc()
 		m.streams.WithLabelValues(e.Server).Inc()
 	case e.What == "closed":
 		m.streams.WithLabelValues(e.Server).Dec()

@@ -81,8 +81,8 @@ func call(client, server *bridgetest.Peer, id int, tool, answer string) {
 func TestConversation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
-		m := metrics.New(metrics.Options{Tools: true, Servers: func() []metrics.Server {
-			return []metrics.Server{{Name: "files", Ready: true, Calls: 3, Oldest: time.Minute}}
+		m := metrics.New(metrics.Options{ToolLabels: true, Servers: func() []metrics.Server {
+			return []metrics.Server{{Name: "files", Ready: true, CallsInFlight: 3, OldestCallAge: time.Minute}}
 		}})
 		defer o.Watch(m)()
 		client, server, end := session(t, &o)
@@ -114,7 +114,7 @@ func TestConversation(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
-		m := metrics.New(metrics.Options{Tools: true})
+		m := metrics.New(metrics.Options{ToolLabels: true})
 		defer o.Watch(m)()
 		client, server, end := session(t, &o)
 		for i := range 1000 {
@@ -143,7 +143,7 @@ func TestEvents(t *testing.T) {
 		observe.ProcessStarted{Server: "files", PID: cmd.Process.Pid},
 		observe.ProcessStarted{Server: "files", PID: 1 << 30},
 		observe.ProcessStopping{Server: "files", PID: 1 << 30, Step: "SIGTERM"},
-		observe.ProcessEnded{Server: "files", PID: 1 << 30, Asked: true, Lasted: time.Second},
+		observe.ProcessEnded{Server: "files", PID: 1 << 30, StopRequested: true, Lasted: time.Second},
 		observe.Refused{Rule: "LI4", Status: 406}, observe.Dropped{Server: "files"},
 		observe.Stderr{Server: "files"}, observe.Noise{Server: "files"}, observe.Note{Code: "C9"},
 		observe.Stream{Server: "files", Hop: observe.Down, What: "opened"}, observe.Stream{Server: "files", Hop: observe.Down, What: "closed"},

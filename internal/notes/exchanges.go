@@ -32,15 +32,15 @@ func (w *watcher) exchange(e *observe.Exchange) {
 	}
 	say := func(f doctor.Fault, seen string) { w.note(e.Server, e.Session, f, seen) }
 	line := e.Method + " was answered " + count(e.Status)
-	t, _, _ := mime.ParseMediaType(e.Response.Get("Content-Type"))
+	t, _, _ := mime.ParseMediaType(e.ResponseHeader.Get("Content-Type"))
 	stream := t == "text/event-stream"
-	if c := e.Response.Get("Content-Encoding"); stream && c != "" && c != "identity" {
+	if c := e.ResponseHeader.Get("Content-Encoding"); stream && c != "" && c != "identity" {
 		say(doctor.Compressed, "Content-Encoding: "+clip(c))
 	}
 	switch {
 	case e.Status == http.StatusTooManyRequests:
 		say(doctor.TooMany, line)
-	case e.Status == http.StatusUnauthorized && e.Response.Get("WWW-Authenticate") == "":
+	case e.Status == http.StatusUnauthorized && e.ResponseHeader.Get("WWW-Authenticate") == "":
 		say(doctor.NoChallenge, line)
 	}
 	switch e.Method {
@@ -65,16 +65,16 @@ func (w *watcher) post(e *observe.Exchange, t, line string, say func(doctor.Faul
 	case s == http.StatusNotAcceptable || s == http.StatusUnsupportedMediaType:
 		say(doctor.RefusesTypes, line)
 	case s == http.StatusRequestEntityTooLarge:
-		say(doctor.BodyLimit, line+", with a body of "+count(int(e.In))+" bytes")
+		say(doctor.BodyLimit, line+", with a body of "+count(int(e.RequestBytes))+" bytes")
 	case s == http.StatusOK && t == "text/html":
 		say(doctor.Page, line+" with text/html")
-	case s == http.StatusOK && e.Out > 0 && t != "application/json" && t != "text/event-stream":
+	case s == http.StatusOK && e.ResponseBytes > 0 && t != "application/json" && t != "text/event-stream":
 		if t == "" {
 			t = "none"
 		}
 		say(doctor.WrongType, line+", with the Content-Type "+clip(t))
 	}
-	if e.Request.Get("Mcp-Session-Id") == "" {
+	if e.RequestHeader.Get("Mcp-Session-Id") == "" {
 		return
 	}
 	c := conversationOf(e.Session)
@@ -120,16 +120,16 @@ func (r *replies) loses(at time.Time) int {
 
 // get looks at the reply to the request for a stream.
 func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(doctor.Fault, string)) {
-	if e.Request.Get("Mcp-Session-Id") == "" && e.Request.Get("Mcp-Protocol-Version") == "" {
+	if e.RequestHeader.Get("Mcp-Session-Id") == "" && e.RequestHeader.Get("Mcp-Protocol-Version") == "" {
 		return // no session is there yet: the client tries what the server speaks
 	}
-	from := e.Request.Get("Last-Event-Id") != ""
+	from := e.RequestHeader.Get("Last-Event-Id") != ""
 	switch s := e.Status; {
 	case s == http.StatusOK && stream:
-	case from && (s == http.StatusBadRequest || s == http.StatusNotFound && e.Request.Get("Mcp-Session-Id") == ""):
+	case from && (s == http.StatusBadRequest || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == ""):
 		say(doctor.CannotResume, line+", with Last-Event-ID")
 		return
-	case s/100 == 2 || s == http.StatusBadRequest || s == http.StatusConflict || s == http.StatusNotFound && e.Request.Get("Mcp-Session-Id") == "":
+	case s/100 == 2 || s == http.StatusBadRequest || s == http.StatusConflict || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == "":
 		say(doctor.OddGet, line)
 		return
 	default:
@@ -146,7 +146,7 @@ func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(do
 		least, most = min(least, d), max(most, d)
 	}
 	n := len(r.ends)
-	if e.Out > 64 || from { // something was said
+	if e.ResponseBytes > 64 || from { // something was said
 		r.ends, n = nil, 0
 	}
 	c.mu.Unlock()

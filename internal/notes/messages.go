@@ -101,7 +101,7 @@ func (w *watcher) strayResponse(p *observe.Passed) {
 			f.Code = doctor.OtherID.Code
 		}
 		w.note(p.Session.Server, p.Session, f, seen+", and so had one before")
-	case whole && p.Session.Unanswered(observe.Up, observe.ToServer) > 0:
+	case whole && p.Session.UnansweredCount(observe.Up, observe.ToServer) > 0:
 		f := doctor.OthersAnswer
 		if pipe {
 			f = doctor.OtherID

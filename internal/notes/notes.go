@@ -129,7 +129,7 @@ func (w *watcher) ended(e observe.ProcessEnded) {
 	w.mu.Lock()
 	delete(w.stops, e.PID)
 	n := 0
-	if atOnce := e.Lasted < soon; !e.Asked && atOnce && (e.Session == nil || !e.Session.Opened()) {
+	if atOnce := e.Lasted < soon; !e.StopRequested && atOnce && (e.Session == nil || !e.Session.Opened()) {
 		n = w.earlyExits[e.Server] + 1
 		put(w.earlyExits, e.Server, n)
 	}

@@ -61,7 +61,7 @@ type scene struct {
 }
 
 func newScene(t *testing.T, o *observe.Observer, transport string) *scene {
-	s := o.OpenQuiet("files", "http")
+	s := o.OpenUnannounced("files", "http")
 	s.SetServerTransport(transport)
 	w := new(wire)
 	return &scene{t, o, s, w, s.Conn(w, observe.Up)}
@@ -99,11 +99,11 @@ const hello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serv
 // http is an exchange with the server; headers are name, value and so on, of the request up to
 // "|", then of the reply.
 func (s *scene) http(method string, status int, took time.Duration, headers ...string) {
-	e := &observe.Exchange{Hop: observe.Up, Method: method, Status: status, Request: http.Header{}, Response: http.Header{}, Took: took, Began: time.Now(), Out: 50}
-	to := e.Request
+	e := &observe.Exchange{Hop: observe.Up, Method: method, Status: status, RequestHeader: http.Header{}, ResponseHeader: http.Header{}, Took: took, Began: time.Now(), ResponseBytes: 50}
+	to := e.RequestHeader
 	for len(headers) > 0 {
 		if headers[0] == "|" {
-			to, headers = e.Response, headers[1:]
+			to, headers = e.ResponseHeader, headers[1:]
 			continue
 		}
 		to.Set(headers[0], headers[1])
@@ -120,7 +120,7 @@ func (s *scene) stops(pid int, steps ...string) {
 	for _, step := range steps {
 		s.o.Event(observe.ProcessStopping{Server: "files", PID: pid, Step: step})
 	}
-	s.o.Event(observe.ProcessEnded{Server: "files", PID: pid, Asked: true})
+	s.o.Event(observe.ProcessEnded{Server: "files", PID: pid, StopRequested: true})
 }
 
 func (s *scene) noise(reason string) {
@@ -321,7 +321,7 @@ func TestAlone(t *testing.T) {
 	var n told
 	defer o.WatchEvents(&n)()
 	defer Watch(&o)()
-	if o.IsWatched() || o.OnExchanges() {
+	if o.IsWatched() || o.WantsExchanges() {
 		t.Error("messages or exchanges are observed for nobody")
 	}
 	stop := o.Watch(&told{})

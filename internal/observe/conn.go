@@ -23,7 +23,7 @@ func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
 	if s == nil || s.o == nil {
 		return c
 	}
-	observed := &conn{Conn: c, s: s, hop: hop}
+	observed := &conn{Conn: c, session: s, hop: hop}
 	if hop == Down {
 		observed.streams, _ = c.(streamer)
 	}
@@ -38,7 +38,7 @@ type streamer interface {
 
 type conn struct {
 	bridge.Conn
-	s       *Session
+	session *Session
 	hop     Hop
 	streams streamer // nil: there is one stream, or it is not known
 	unsent  unsentRequests
@@ -51,24 +51,24 @@ type arrival struct {
 	mark *jsonrpc.Mark // nil: there is none
 }
 
-// in and out are the directions of what is received, and of what is sent.
-func (c *conn) in() Direction {
+// inDirection and outDirection are the directions of what is received, and of what is sent.
+func (c *conn) inDirection() Direction {
 	if c.hop == Down {
 		return ToServer
 	}
 	return ToClient
 }
 
-func (c *conn) out() Direction { return ToServer + ToClient - c.in() }
+func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirection() }
 
 // watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
 // a request that somebody was told of, or cancel it: that must be known though nobody watches any more. Until it
 // is known who the client is, that is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
-	if c.hop == Down && !c.s.introduced.Load() {
-		c.s.noteImplementations(m, dir)
+	if c.hop == Down && !c.session.clientKnown.Load() {
+		c.session.noteImplementations(m, dir)
 	}
-	return c.s.o.watchers.Load() != nil || c.s.openRequests.Load() > 0 && mayEndRequest(m)
+	return c.session.o.messageWatchers.Load() != nil || c.session.openRequests.Load() > 0 && mayEndRequest(m)
 }
 
 // mayEndRequest reports whether m may be the end of a request.
@@ -80,29 +80,29 @@ func mayEndRequest(m *jsonrpc.Message) bool {
 const cancelled = "notifications/cancelled"
 
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
-	if !c.watched(&m, c.out()) {
+	if !c.watched(&m, c.outDirection()) {
 		return c.Conn.Send(ctx, m)
 	}
 	p := c.begin(&m)
 	err := c.Conn.Send(ctx, p.Message)
 	if err == nil {
-		c.s.sent(p)
-	} else if c.s.unsent(p) {
-		c.s.unanswered(c.hop, p.Call)
+		c.session.tellSent(p)
+	} else if c.session.takeBack(p) {
+		c.session.tellUnanswered(c.hop, p.Call)
 	}
 	p.release()
 	return err
 }
 
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if !c.watched(&m, c.out()) {
+	if !c.watched(&m, c.outDirection()) {
 		return c.Conn.TrySend(m)
 	}
 	p := c.begin(&m)
 	taken := c.Conn.TrySend(p.Message)
 	if taken {
-		c.s.sent(p)
-	} else if c.s.unsent(p) && c.s.o.rewriter.Load() != nil {
+		c.session.tellSent(p)
+	} else if c.session.takeBack(p) && c.session.o.rewriter.Load() != nil {
 		c.reportNeverSent(c.unsent.keep(&m, p.Call))
 		if p.Call.isLost() { // there is no Close any more that tells of it
 			c.reportNeverSent(c.unsent.clear())
@@ -115,7 +115,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 // Close closes the Conn. The requests that have passed it have no answer to expect.
 func (c *conn) Close(reason error) error {
 	err := c.Conn.Close(reason)
-	c.s.lose(c.hop, c)
+	c.session.tellAllUnanswered(c.hop, c)
 	c.reportNeverSent(c.unsent.clear())
 	return err
 }
@@ -123,7 +123,7 @@ func (c *conn) Close(reason error) error {
 // reportNeverSent tells of requests that were offered with TrySend, and will not be sent.
 func (c *conn) reportNeverSent(left map[unsentKey]*Call) {
 	for _, call := range left {
-		c.s.unanswered(c.hop, call)
+		c.session.tellUnanswered(c.hop, call)
 	}
 }
 
@@ -146,8 +146,8 @@ type receiver struct {
 	current arrival
 }
 
-// see tells of a message, unless that was done, and gives it its mark.
-func (r *receiver) see(m *jsonrpc.Message) {
+// tellOnce tells of a message, unless that was done, and gives it its mark.
+func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	if r.current.mark == nil || r.current.key != m.Key() {
 		r.current = arrival{m.Key(), r.received(m)}
 	}
@@ -157,7 +157,7 @@ func (r *receiver) see(m *jsonrpc.Message) {
 // noteTaken says that the receiver has the message.
 func (r *receiver) noteTaken(kind jsonrpc.Kind) {
 	if r.hop == Down && kind == jsonrpc.Request {
-		r.s.calls.Add(1)
+		r.session.calls.Add(1)
 	}
 	if r.current.mark != nil {
 		r.current = arrival{}
@@ -168,8 +168,8 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind) {
 // may be until the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	kind := m.Kind()
-	if r.current.mark != nil || r.watched(&m, r.in()) {
-		r.see(&m)
+	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
+		r.tellOnce(&m)
 	}
 	err := r.sink.Send(ctx, m)
 	if err == nil {
@@ -180,8 +180,8 @@ func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	kind := m.Kind()
-	if r.current.mark != nil || r.watched(&m, r.in()) {
-		r.see(&m)
+	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
+		r.tellOnce(&m)
 	}
 	taken := r.sink.TrySend(m)
 	if taken {
@@ -192,15 +192,15 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 
 // received tells of a message that has come.
 func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
-	s := c.s
+	s := c.session
 	source := newSource(m)
 	mark := &source.mark
 	mark.Seq, mark.At = s.o.seq.Add(1), time.Now()
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, mark.At, s, c.hop, c.in(), *m, source, source.call, c
+	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, mark.At, s, c.hop, c.inDirection(), *m, source, source.call, c
 	p.Stream = c.stream(p)
-	s.enter(p)
-	s.o.message(p)
+	s.attachCall(p)
+	s.o.tellMessage(p)
 	if p.cancels() {
 		s.cancelled(p)
 	}
@@ -211,7 +211,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 // stream returns on which stream a message passes. To ask the transport takes its lock, so that is done only while somebody
 // wants to know.
 func (c *conn) stream(p *Passed) string {
-	if c.streams == nil || !c.s.o.OnExchanges() {
+	if c.streams == nil || !c.session.o.WantsExchanges() {
 		return ""
 	}
 	return c.streams.StreamOf(&p.Message, p.Dir == ToClient)
@@ -220,12 +220,12 @@ func (c *conn) stream(p *Passed) string {
 // begin notes a message that is about to be sent, because its answer may come before Send
 // returns. Message of the result is what is to be sent.
 func (c *conn) begin(m *jsonrpc.Message) *Passed {
-	s := c.s
+	s := c.session
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), s, c.hop, c.out(), *m, c
+	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), s, c.hop, c.outDirection(), *m, c
 	if source := sourceOf(m); source != nil {
-		p.Cause, p.Inside = source.mark.Seq, time.Since(source.mark.At)
-		p.At = source.mark.At.Add(p.Inside) // costs less than to ask for the time of day, too
+		p.CauseSeq, p.TimeInBridge = source.mark.Seq, time.Since(source.mark.At)
+		p.At = source.mark.At.Add(p.TimeInBridge) // costs less than to ask for the time of day, too
 		p.Origin, p.Source = source.call, source
 	} else {
 		p.At = time.Now()
@@ -233,7 +233,7 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.take(m)
-		s.enter(p)
+		s.attachCall(p)
 		if r := s.o.rewriter.Load(); r != nil {
 			p.Message = (*r).Rewrite(p)
 		}
@@ -242,16 +242,16 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	return p
 }
 
-// sent tells of a message that was taken.
-func (s *Session) sent(p *Passed) {
+// tellSent tells of a message that was taken.
+func (s *Session) tellSent(p *Passed) {
 	if p.Message.Kind() == jsonrpc.Request {
 		if lost := p.Call.tellWatchers(); lost {
-			s.unanswered(p.Hop, p.Call)
+			s.tellUnanswered(p.Hop, p.Call)
 		}
 		return
 	}
-	s.enter(p)
-	s.o.message(p)
+	s.attachCall(p)
+	s.o.tellMessage(p)
 	if p.cancels() {
 		s.cancelled(p)
 	}
@@ -274,13 +274,13 @@ func (c *Call) tellWatchers() (lost bool) {
 	defer c.tellMu.Unlock()
 	if p := c.untold; p != nil {
 		c.untold = nil
-		p.Session.o.message(p)
+		p.Session.o.tellMessage(p)
 	}
 	return c.lost
 }
 
-// lose reports whether the request is still being sent. Then its sender tells what becomes of it.
-func (c *Call) lose() (unsent bool) {
+// markLost notes that the Conn was closed, and reports whether the request is still being sent. Then its sender tells what becomes of it.
+func (c *Call) markLost() (unsent bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
 	c.lost = c.untold != nil
@@ -290,7 +290,7 @@ func (c *Call) lose() (unsent bool) {
 // passedPool is memory for what the Watchers are told.
 var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 
-// release ends the use of p: the Watchers were told of it, or unsent says that they need not be.
+// release ends the use of p: the Watchers were told of it, or takeBack says that they need not be.
 func (p *Passed) release() {
 	*p = Passed{}
 	passedPool.Put(p)
@@ -302,8 +302,8 @@ func (c *Call) isLost() bool {
 	return c.lost
 }
 
-// unsent takes back what begin has noted. It is false for what is no request.
-func (s *Session) unsent(p *Passed) bool {
+// takeBack takes back what begin has noted. It is false for what is no request.
+func (s *Session) takeBack(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
 	}
@@ -314,12 +314,12 @@ func (s *Session) unsent(p *Passed) bool {
 	return true
 }
 
-// lose tells that the requests at an end of the bridge will not be answered: those that have
+// tellAllUnanswered tells that the requests at an end of the bridge will not be answered: those that have
 // passed of, or all if that is nil. Of those that came earlier it is not known.
-func (s *Session) lose(hop Hop, of *conn) {
+func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
-	for _, b := range []*openCalls{&s.open[hop-1], &s.asked[hop-1]} {
+	for _, b := range []*openCalls{&s.openClientCalls[hop-1], &s.openServerCalls[hop-1]} {
 		for _, call := range b.all {
 			if of == nil || call.conn == of || call.earlier {
 				lost = append(lost, call)
@@ -330,8 +330,8 @@ func (s *Session) lose(hop Hop, of *conn) {
 	}
 	s.mu.Unlock()
 	for _, call := range lost {
-		if !call.lose() {
-			s.unanswered(hop, call)
+		if !call.markLost() {
+			s.tellUnanswered(hop, call)
 		}
 	}
 }
@@ -354,22 +354,22 @@ func (s *Session) cancelled(p *Passed) {
 	p.Call.cancelled.Store(true)
 	s.mu.Unlock()
 	if gone != nil {
-		s.unanswered(p.Hop, gone)
+		s.tellUnanswered(p.Hop, gone)
 	}
 }
 
-// unanswered tells that a request will not be answered, unless that was told, or it was answered: a
+// tellUnanswered tells that a request will not be answered, unless that was told, or it was answered: a
 // Conn may be closed while the request is being sent, and say that it was not sent when its
 // response has come.
-func (s *Session) unanswered(hop Hop, call *Call) {
-	if call.over.CompareAndSwap(false, true) {
+func (s *Session) tellUnanswered(hop Hop, call *Call) {
+	if call.ended.CompareAndSwap(false, true) {
 		s.o.Event(Unanswered{Session: s, Hop: hop, Call: call, Cancelled: call.cancelled.Load()})
 	}
 }
 
-// Unanswered returns how many requests of a direction wait for their answers, of those that
+// UnansweredCount returns how many requests of a direction wait for their answers, of those that
 // Watchers were told of. One that was cancelled does not.
-func (s *Session) Unanswered(hop Hop, dir Direction) int {
+func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.waiting(hop, dir).all)
@@ -378,13 +378,13 @@ func (s *Session) Unanswered(hop Hop, dir Direction) int {
 // waiting returns the requests that go in a direction and have no answer yet.
 func (s *Session) waiting(hop Hop, dir Direction) *openCalls {
 	if dir == ToClient {
-		return &s.asked[hop-1]
+		return &s.openServerCalls[hop-1]
 	}
-	return &s.open[hop-1]
+	return &s.openClientCalls[hop-1]
 }
 
-// enter finds or keeps the Call of a message.
-func (s *Session) enter(p *Passed) {
+// attachCall finds or keeps the Call of a message.
+func (s *Session) attachCall(p *Passed) {
 	m := &p.Message
 	back := ToServer + ToClient - p.Dir
 	switch m.Kind() {
@@ -393,10 +393,10 @@ func (s *Session) enter(p *Passed) {
 			p.Call = new(Call)
 		}
 		if p.Call.conn == nil {
-			s.fill(p.Call, p)
+			s.fillCall(p.Call, p)
 		}
-		if old := s.wait(p); old != nil {
-			s.unanswered(p.Hop, old)
+		if old := s.addOpenCall(p); old != nil {
+			s.tellUnanswered(p.Hop, old)
 		}
 	case jsonrpc.Response:
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
@@ -412,14 +412,14 @@ func (s *Session) enter(p *Passed) {
 	}
 }
 
-// fill says of a Call what is known of the request.
-func (s *Session) fill(c *Call, p *Passed) {
+// fillCall says of a Call what is known of the request.
+func (s *Session) fillCall(c *Call, p *Passed) {
 	m := &p.Message
 	c.ID, c.Method, c.Dir, c.Began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.At, m.Size(), p.conn
 	if p.Origin != nil && p.Source.IsWhole(m) {
 		c.Name = p.Origin.Name
 	} else {
-		c.Name = s.o.subject(m)
+		c.Name = s.o.subjectOf(m)
 	}
 }
 
@@ -435,32 +435,32 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 		call = b.takeCancelled(id)
 	}
 	if call != nil {
-		call.over.Store(true)
+		call.ended.Store(true)
 		if call.earlier && (hop == Down) == (dir == ToServer) {
-			s.hasPassed(s.waiting(Down+Up-hop, dir), call.ID)
+			s.forgetEarlier(s.waiting(Down+Up-hop, dir), call.ID)
 		}
 	}
 	return call
 }
 
-// hasPassed takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
-// before the request was learned. If it was the bridge that has answered, the peer's answer may come still, and is known
+// forgetEarlier takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
+// before addEarlier. If it was the bridge that has answered, the peer's answer may come still, and is known
 // for a while. It is called with mu held.
-func (s *Session) hasPassed(b *openCalls, id jsonrpc.ID) {
+func (s *Session) forgetEarlier(b *openCalls, id jsonrpc.ID) {
 	call := b.all[id]
 	if call == nil || !call.earlier {
 		return
 	}
-	call.over.Store(true)
+	call.ended.Store(true)
 	s.forget(b, call)
 	if len(b.cancelled) < maxCancelled {
 		b.cancelled = append(b.cancelled, call)
 	}
 }
 
-// wait keeps a request until it is answered. It returns the request whose answer would not be
+// addOpenCall keeps a request until it is answered. It returns the request whose answer would not be
 // known: another with the same id, or the one that exceeds maxOpen.
-func (s *Session) wait(p *Passed) *Call {
+func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.waiting(p.Hop, p.Dir)
@@ -483,11 +483,11 @@ func (s *Session) forget(b *openCalls, call *Call) {
 	}
 }
 
-// subject returns what a request is about: the name of a tool or prompt, the URI of a resource.
-func (o *Observer) subject(m *jsonrpc.Message) (name string) {
+// subjectOf returns what a request is about: the name of a tool or prompt, the URI of a resource.
+func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = o.shortText(o.names.text(m.Lookup("params", "name")))
+		name = o.shortText(o.names.intern(m.Lookup("params", "name")))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		name = o.shortURI(m.Lookup("params", "uri"))
 	}
@@ -498,8 +498,8 @@ func (o *Observer) subject(m *jsonrpc.Message) (name string) {
 // is not known, or a user and password without their @, would not be found by who takes them out.
 func (o *Observer) shortURI(value []byte) string {
 	uri, _ := jsonrpc.Text(value)
-	uri = o.clean(uri)
-	begin := printable.Clip(uri, maxSaid)
+	uri = o.redact(uri)
+	begin := printable.Clip(uri, maxExcerpt)
 	if len(begin) < len(uri) {
 		if i := strings.LastIndexAny(begin, "/?#&"); i >= 0 {
 			return begin[:i+1]

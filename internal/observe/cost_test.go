@@ -20,7 +20,7 @@ func TestStreamOfMessageIsNotAsked(t *testing.T) {
 	var o Observer
 	var skips noExchanges
 	defer o.Watch(&skips)()
-	c := o.OpenQuiet("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Down)
+	c := o.OpenUnannounced("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Down)
 	pass := func() {
 		_ = c.Receive(t.Context(), takes{})
 		c.TrySend(jsonrpc.NewNotification("n", nil))
@@ -71,7 +71,7 @@ func TestFailed(t *testing.T) {
 			var o Observer
 			var w failures
 			defer o.Watch(&w)()
-			s := o.OpenQuiet("x", "http")
+			s := o.OpenUnannounced("x", "http")
 			client := s.Conn(&several{}, Down)
 			_ = s.Conn(&broken{answer: c.answer}, Up).Receive(t.Context(), handsOn{client, c.change})
 			if !slices.Equal(w, c.want) {
@@ -92,7 +92,7 @@ func TestNames(t *testing.T) {
 	var o Observer
 	var got calledNames
 	defer o.Watch(&got)()
-	c := o.OpenQuiet("x", "http").Conn(&several{}, Up)
+	c := o.OpenUnannounced("x", "http").Conn(&several{}, Up)
 	var want calledNames
 	for range 2 {
 		for _, n := range []struct{ raw, name string }{
@@ -110,11 +110,11 @@ func TestNames(t *testing.T) {
 		before := `\n`
 		o.names[i].Store(&before)
 	}
-	if got := o.names.text([]byte(`"\n"`)); got != "\n" {
+	if got := o.names.intern([]byte(`"\n"`)); got != "\n" {
 		t.Errorf("a line break is %q", got)
 	}
 	raw := []byte(`"abcd"`)
-	if n := testing.AllocsPerRun(100, func() { o.shortText(o.names.text(raw)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { o.shortText(o.names.intern(raw)) }); n != 0 {
 		t.Errorf("%v allocations for a name that has come before", n)
 	}
 }

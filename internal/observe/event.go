@@ -42,9 +42,9 @@ type CallLate struct {
 	Since   time.Time
 }
 
-// Over says that a request has ended of which Waiting has told first, and whose answer nobody is told of: one of
+// WaitingCallEnded says that a request has ended that WaitingCalls has returned, and whose answer nobody is told of: one of
 // 2026-07-28 over HTTP. It was answered or cancelled.
-type Over struct {
+type WaitingCallEnded struct {
 	Server  string
 	Session *Session
 	Method  string
@@ -83,13 +83,13 @@ type ProcessStopping struct {
 
 // ProcessEnded says that a process has ended.
 type ProcessEnded struct {
-	Server  string
-	Session *Session // as in ProcessStarted
-	PID     int
-	Program string // as in ProcessStarted
-	Err     error  // nil: with exit status 0
-	Asked   bool   // the bridge has asked it to end
-	Lasted  time.Duration
+	Server        string
+	Session       *Session // as in ProcessStarted
+	PID           int
+	Program       string // as in ProcessStarted
+	Err           error  // nil: with exit status 0
+	StopRequested bool   // the bridge has asked it to end
+	Lasted        time.Duration
 }
 
 // Stderr is one line that a process has written to its stderr, as it stands there.
@@ -119,16 +119,16 @@ type Dropped struct {
 
 // Refused says that a request, of HTTP or in it, was refused.
 type Refused struct {
-	Server  string   // "": it was for none
-	Session *Session // nil: for none
-	Rule    string   // the rule id of the protocol catalogue, or a short word; "": none
-	Method  string   // of HTTP
-	Path    string   // without the query
-	Remote  string   // the client's address
-	Host    string   // of a request refused for its Host or Origin: what it names, 100 bytes at most
-	Origin  string   // likewise
-	Status  int
-	Why     string // what the client was told
+	Server     string   // "": it was for none
+	Session    *Session // nil: for none
+	Rule       string   // the rule id of the protocol catalogue, or a short word; "": none
+	Method     string   // of HTTP
+	Path       string   // without the query
+	RemoteAddr string   // the client's address
+	Host       string   // of a request refused for its Host or Origin: what it names, 100 bytes at most
+	Origin     string   // likewise
+	Status     int
+	Why        string // what the client was told
 }
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Down) or of the
@@ -136,33 +136,33 @@ type Refused struct {
 // hold credentials: a Watcher must take them out before it shows or keeps them. The Event is a pointer, because the struct is
 // large.
 type Exchange struct {
-	Server    string
-	Session   *Session // nil: not known
-	Hop       Hop
-	Method    string
-	URL       string // Down: path and query. Up: all of it
-	Proto     string // "HTTP/1.1"
-	Remote    string // the peer's address
-	Status    int
-	Request   http.Header
-	Response  http.Header
-	In, Out   int64         // bytes of the body of the request, and of the reply
-	FirstByte time.Duration // until the reply began
-	Took      time.Duration
-	Began     time.Time
-	Rule, Why string // of a refusal
-	Err       error  // nil: it has ended in an orderly way
+	Server                      string
+	Session                     *Session // nil: not known
+	Hop                         Hop
+	Method                      string
+	URL                         string // Down: path and query. Up: all of it
+	Proto                       string // "HTTP/1.1"
+	RemoteAddr                  string // the peer's address
+	Status                      int
+	RequestHeader               http.Header
+	ResponseHeader              http.Header
+	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
+	FirstByte                   time.Duration // until the reply began
+	Took                        time.Duration
+	Began                       time.Time
+	Rule, Why                   string // of a refusal
+	Err                         error  // nil: it has ended in an orderly way
 }
 
 // Stream says that a stream of events was opened, resumed or closed, or a WebSocket.
 type Stream struct {
-	Server  string
-	Session *Session
-	Hop     Hop
-	Name    string // of the stream, in its session
-	What    string // "opened", "resumed", "closed"
-	From    string // of a resumed one: the event id from which
-	Why     string // of a closed one
+	Server      string
+	Session     *Session
+	Hop         Hop
+	Name        string // of the stream, in its session
+	What        string // "opened", "resumed", "closed"
+	FromEventID string // of a resumed one: the event id from which
+	Why         string // of a closed one
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its
@@ -184,20 +184,20 @@ type Note struct {
 	Text    string
 }
 
-func (SessionOpened) event()   {}
-func (SessionEnded) event()    {}
-func (SessionFailed) event()   {}
-func (CallLate) event()        {}
-func (CallTimedOut) event()    {}
-func (Over) event()            {}
-func (ProcessStarted) event()  {}
-func (ProcessStopping) event() {}
-func (ProcessEnded) event()    {}
-func (Stderr) event()          {}
-func (Noise) event()           {}
-func (Dropped) event()         {}
-func (Refused) event()         {}
-func (*Exchange) event()       {}
-func (Stream) event()          {}
-func (Unanswered) event()      {}
-func (Note) event()            {}
+func (SessionOpened) event()    {}
+func (SessionEnded) event()     {}
+func (SessionFailed) event()    {}
+func (CallLate) event()         {}
+func (CallTimedOut) event()     {}
+func (WaitingCallEnded) event() {}
+func (ProcessStarted) event()   {}
+func (ProcessStopping) event()  {}
+func (ProcessEnded) event()     {}
+func (Stderr) event()           {}
+func (Noise) event()            {}
+func (Dropped) event()          {}
+func (Refused) event()          {}
+func (*Exchange) event()        {}
+func (Stream) event()           {}
+func (Unanswered) event()       {}
+func (Note) event()             {}

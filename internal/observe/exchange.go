@@ -10,7 +10,7 @@ import (
 // ServeHTTP lets h answer a request, and tells the Watchers of the exchange when it has ended, if
 // somebody watches messages.
 func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	if o.OnExchanges() {
+	if o.WantsExchanges() {
 		o.serveHTTP(h, w, r)
 		return
 	}
@@ -20,18 +20,18 @@ func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{
-		Hop: Down, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, Remote: r.RemoteAddr,
-		Request: r.Header, Began: time.Now(),
+		Hop: Down, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, RemoteAddr: r.RemoteAddr,
+		RequestHeader: r.Header, Began: time.Now(),
 	}
 	if e.URL == "" || e.URL[0] != '/' {
 		e.URL = r.URL.RequestURI()
 	}
 	if o.Describe != nil {
-		e.Server, e.Remote = o.Describe(r)
+		e.Server, e.RemoteAddr = o.Describe(r)
 	}
 	e.ctx = exchangeContext{r.Context(), e}
 	r = r.WithContext(&e.ctx)
-	e.body = countedBody{r.Body, &e.In}
+	e.body = countedBody{r.Body, &e.RequestBytes}
 	r.Body = &e.body
 	defer e.end(r)
 	h.ServeHTTP(e, r)
@@ -65,9 +65,9 @@ type exchange struct {
 	body   countedBody
 }
 
-// Belongs says to which session an exchange belongs, of which w is the ResponseWriter that
+// SetExchangeOrigin says to which session an exchange belongs, of which w is the ResponseWriter that
 // the Handler was given. For one that nobody watches it does nothing.
-func Belongs(w http.ResponseWriter, to *SessionOrigin) {
+func SetExchangeOrigin(w http.ResponseWriter, to *SessionOrigin) {
 	if e, ok := w.(*exchange); ok {
 		e.origin = to
 	}
@@ -80,7 +80,7 @@ func (e *exchange) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 func (e *exchange) WriteHeader(status int) {
 	if e.Status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
 		// No copy of the header: what stands in it now stays, because Handlers set no header later.
-		e.Status, e.Response, e.FirstByte = status, e.Header(), time.Since(e.Began)
+		e.Status, e.ResponseHeader, e.FirstByte = status, e.Header(), time.Since(e.Began)
 	}
 	e.ResponseWriter.WriteHeader(status)
 }
@@ -91,7 +91,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 		e.WriteHeader(http.StatusOK)
 	}
 	n, err := e.ResponseWriter.Write(p)
-	e.Out += int64(n)
+	e.ResponseBytes += int64(n)
 	if err != nil {
 		e.Err = err
 	}

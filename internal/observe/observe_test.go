@@ -34,7 +34,7 @@ func (l *listing) Message(p *observe.Passed) {
 		l.nth = map[uint64]int{}
 	}
 	l.nth[p.Seq] = len(l.nth) + 1
-	seq, cause := l.nth[p.Seq], l.nth[p.Cause]
+	seq, cause := l.nth[p.Seq], l.nth[p.CauseSeq]
 	l.mu.Unlock()
 	text := fmt.Sprintf("%d<%d %s %s %s", seq, cause, p.Hop, p.Dir, p.Message.Bytes())
 	if p.Call != nil {
@@ -134,14 +134,14 @@ func TestContract(t *testing.T) {
 	for name, watch := range map[string]func(*observe.Observer){
 		"nobody":   func(*observe.Observer) {},
 		"somebody": func(o *observe.Observer) { o.Watch(&listing{}) },
-		"rewriter": func(o *observe.Observer) { o.Watch(&listing{}); o.Rewrite(unchanged{}) },
+		"rewriter": func(o *observe.Observer) { o.Watch(&listing{}); o.SetRewriter(unchanged{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
 				var o observe.Observer
 				watch(&o)
 				a, b = bridge.Pipe()
-				return o.Open("x", "http").Conn(a, observe.Down), b, func() {}
+				return o.OpenSession("x", "http").Conn(a, observe.Down), b, func() {}
 			}, bridgetest.Options{})
 		})
 	}
@@ -150,7 +150,7 @@ func TestContract(t *testing.T) {
 // While nobody watches nothing is allocated.
 func TestOffAllocatesNothing(t *testing.T) {
 	var o observe.Observer
-	c := o.OpenQuiet("x", "http").Conn(taker{}, observe.Down)
+	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Down)
 	m := jsonrpc.NewNotification("notifications/x", nil)
 	if n := testing.AllocsPerRun(100, func() { c.TrySend(m) }); n != 0 {
 		t.Errorf("%v allocations", n)

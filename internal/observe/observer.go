@@ -38,15 +38,15 @@ func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 // Passed is a message that has passed one end of the bridge: one that was received from the
 // client (Down, ToServer) or the server (Up, ToClient), or one that the other has taken.
 type Passed struct {
-	Seq     uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
-	Cause   uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
-	At      time.Time
-	Session *Session
-	Hop     Hop
-	Dir     Direction
-	Message jsonrpc.Message
-	Stream  string        // of those that the transport has in a session; "": it has one, it is not known, or all Watchers skip exchanges
-	Inside  time.Duration // how long the bridge has had the cause; 0: there is none
+	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
+	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
+	At           time.Time
+	Session      *Session
+	Hop          Hop
+	Dir          Direction
+	Message      jsonrpc.Message
+	Stream       string        // of those that the transport has in a session; "": it has one, it is not known, or all Watchers skip exchanges
+	TimeInBridge time.Duration // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request, of a request, its response and a cancellation. nil: the message is
 	// none of them, or answers nothing that is known.
@@ -74,8 +74,8 @@ type Call struct {
 
 	earlier bool // it came while nobody was told: only its method and id are known
 
-	conn *conn       // which it has passed
-	over atomic.Bool // it was answered, or Watchers were told that it will not be
+	conn  *conn       // which it has passed
+	ended atomic.Bool // it was answered, or Watchers were told that it will not be
 
 	cancelled atomic.Bool // by who has sent it
 
@@ -98,7 +98,7 @@ type Watcher interface {
 
 // A Watcher that SkipsExchanges needs no Exchange and no Passed.Stream: if no other Watcher does, HTTP exchanges are
 // not looked at, which costs more than to look at their messages.
-type skipper interface{ SkipsExchanges() }
+type exchangeSkipper interface{ SkipsExchanges() }
 
 // An EventWatcher is a Watcher of events alone.
 type EventWatcher interface {
@@ -112,23 +112,23 @@ type Observer struct {
 	// is set before the Observer is used. nil: that is not known.
 	Describe func(r *http.Request) (server, remote string)
 
-	// Clean takes secrets out of a long text before only its beginning is kept: half a secret would not be found
+	// Redact takes secrets out of a long text before only its beginning is kept: half a secret would not be found
 	// later. It is set before the Observer is used. nil: nothing is taken out.
-	Clean func(text string) string
+	Redact func(text string) string
 
 	seq      atomic.Uint64
 	sessions atomic.Uint64
-	names    names
+	names    internedNames
 
-	mu       sync.Mutex                     // of changes
-	own      []Watcher                      // who wants to be told of messages
-	along    []Watcher                      // who wants that only while there is one of these
-	watchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
-	events   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
-	rewriter atomic.Pointer[Rewriter]
+	mu              sync.Mutex                     // of changes
+	active          []Watcher                      // who wants to be told of messages
+	passive         []Watcher                      // who wants that only while there is one of these
+	messageWatchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
+	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
+	rewriter        atomic.Pointer[Rewriter]
 
-	gaps      atomic.Uint64 // see Gaps
-	exchanges atomic.Int64  // Watchers that want to be told of HTTP exchanges
+	gaps             atomic.Uint64 // see Gaps
+	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
 }
 
 // Watch adds a Watcher, until stop is called. What passes meanwhile may still be told when
@@ -136,15 +136,15 @@ type Observer struct {
 func (o *Observer) Watch(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
 	wants := int64(1)
-	if _, skips := w.(skipper); skips {
+	if _, skips := w.(exchangeSkipper); skips {
 		wants = 0
 	}
-	o.exchanges.Add(wants)
-	o.listen(&o.own, w, true)
+	o.exchangeWatchers.Add(wants)
+	o.addOrRemove(&o.active, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
-		o.exchanges.Add(-wants)
-		o.listen(&o.own, w, false)
+		o.exchangeWatchers.Add(-wants)
+		o.addOrRemove(&o.active, w, false)
 	})
 }
 
@@ -152,15 +152,15 @@ func (o *Observer) Watch(w Watcher) (stop func()) {
 // Watcher that Watch has added is told of them. So by itself it costs messages nothing.
 func (o *Observer) WatchAlong(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
-	o.listen(&o.along, w, true)
+	o.addOrRemove(&o.passive, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
-		o.listen(&o.along, w, false)
+		o.addOrRemove(&o.passive, w, false)
 	})
 }
 
-// listen adds w to those who want to be told of messages, or removes it from them.
-func (o *Observer) listen(to *[]Watcher, w Watcher, add bool) {
+// addOrRemove adds w to those who want to be told of messages, or removes it from them.
+func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if add {
@@ -168,24 +168,24 @@ func (o *Observer) listen(to *[]Watcher, w Watcher, add bool) {
 	} else {
 		*to = slices.DeleteFunc(*to, func(x Watcher) bool { return x == w })
 	}
-	if len(o.own) == 0 {
+	if len(o.active) == 0 {
 		o.gaps.Add(1) // before a message passes that nobody is told of
-		o.watchers.Store(nil)
+		o.messageWatchers.Store(nil)
 		return
 	}
-	all := slices.Concat(o.own, o.along)
-	o.watchers.Store(&all)
+	all := slices.Concat(o.active, o.passive)
+	o.messageWatchers.Store(&all)
 }
 
 // WatchEvents adds a Watcher that messages need not be told of, which costs them nothing.
 func (o *Observer) WatchEvents(w EventWatcher) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	add(&o.events, w)
+	add(&o.eventWatchers, w)
 	return sync.OnceFunc(func() {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		remove(&o.events, w)
+		remove(&o.eventWatchers, w)
 	})
 }
 
@@ -216,25 +216,25 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 func (o *Observer) Gaps() uint64 { return o.gaps.Load() }
 
 // IsWatched reports whether somebody watches messages.
-func (o *Observer) IsWatched() bool { return o != nil && o.watchers.Load() != nil }
+func (o *Observer) IsWatched() bool { return o != nil && o.messageWatchers.Load() != nil }
 
-// OnExchanges reports whether somebody wants to be told of HTTP exchanges.
-func (o *Observer) OnExchanges() bool { return o != nil && o.exchanges.Load() > 0 }
+// WantsExchanges reports whether somebody wants to be told of HTTP exchanges.
+func (o *Observer) WantsExchanges() bool { return o != nil && o.exchangeWatchers.Load() > 0 }
 
 // Event tells all Watchers of an event.
 func (o *Observer) Event(e Event) {
 	if o == nil {
 		return
 	}
-	if all := o.events.Load(); all != nil {
+	if all := o.eventWatchers.Load(); all != nil {
 		for _, w := range *all {
 			w.Event(e)
 		}
 	}
 }
 
-func (o *Observer) message(p *Passed) {
-	if all := o.watchers.Load(); all != nil {
+func (o *Observer) tellMessage(p *Passed) {
+	if all := o.messageWatchers.Load(); all != nil {
 		for _, w := range *all {
 			w.Message(p)
 		}
@@ -245,16 +245,16 @@ func (o *Observer) message(p *Passed) {
 // whoever answers a request with an HTTP status; what it costs, it costs refused requests
 // only. rule and why are those of the event Refused.
 func Refuse(r *http.Request, rule string, status int, why string) {
-	o := From(r.Context())
-	if o == nil || o.events.Load() == nil {
+	o := FromContext(r.Context())
+	if o == nil || o.eventWatchers.Load() == nil {
 		return
 	}
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.Rule, x.Why = rule, why
 	}
-	e := Refused{Rule: rule, Method: r.Method, Path: r.URL.Path, Remote: r.RemoteAddr, Status: status, Why: why}
+	e := Refused{Rule: rule, Method: r.Method, Path: r.URL.Path, RemoteAddr: r.RemoteAddr, Status: status, Why: why}
 	if o.Describe != nil {
-		e.Server, e.Remote = o.Describe(r)
+		e.Server, e.RemoteAddr = o.Describe(r)
 	}
 	if status == http.StatusForbidden || status == http.StatusBadRequest && (rule == "LI1" || rule == "LI2") {
 		e.Host, e.Origin = clip(r.Host), clip(r.Header.Get("Origin"))
@@ -264,19 +264,19 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 
 func clip(s string) string { return s[:min(len(s), 100)] }
 
-// Next returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers
+// NextSeq returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers
 // events, too.
-func (o *Observer) Next() uint64 { return o.seq.Add(1) }
+func (o *Observer) NextSeq() uint64 { return o.seq.Add(1) }
 
 type observerKey struct{}
 
-// With returns a ctx that carries the Observer to where requests are refused.
-func With(ctx context.Context, o *Observer) context.Context {
+// NewContext returns a ctx that carries the Observer to where requests are refused.
+func NewContext(ctx context.Context, o *Observer) context.Context {
 	return context.WithValue(ctx, observerKey{}, o)
 }
 
-// From returns the Observer of a ctx; nil: there is none.
-func From(ctx context.Context) *Observer {
+// FromContext returns the Observer of a ctx; nil: there is none.
+func FromContext(ctx context.Context) *Observer {
 	o, _ := ctx.Value(observerKey{}).(*Observer)
 	return o
 }

@@ -106,7 +106,7 @@ func TestUnansweredOnce(t *testing.T) {
 		var l lost
 		stop := o.Watch(&l)
 		b := &broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}
-		c := o.OpenQuiet("x", "").Conn(b, Up)
+		c := o.OpenUnannounced("x", "").Conn(b, Up)
 		b.first = func() {
 			switch name {
 			case "closed":
@@ -135,7 +135,7 @@ func TestLostAfterItsRequest(t *testing.T) {
 		w := new(inOrder)
 		stop := o.Watch(w)
 		b := new(closing)
-		c := o.OpenQuiet("x", "").Conn(b, Up)
+		c := o.OpenUnannounced("x", "").Conn(b, Up)
 		b.close = func() { _ = c.Close(nil) }
 		if try {
 			c.TrySend(m)
@@ -183,7 +183,7 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			var o Observer
 			w := new(inOrder)
 			stop := o.Watch(w)
-			s := o.OpenQuiet("x", "")
+			s := o.OpenUnannounced("x", "")
 			request := jsonrpc.NewRequest(id(t, "7"), method, nil)
 			_ = s.Conn(&broken{answer: request}, Down).Receive(t.Context(), takes{})
 			up := s.Conn(sends{}, Up)
@@ -193,7 +193,7 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			}
 			_ = s.Conn(&broken{answer: cancel}, Down).Receive(t.Context(), takes{})
 			up.TrySend(cancel)
-			if d, u := s.Unanswered(Down, ToServer), s.Unanswered(Up, ToServer); d != waits || u != waits {
+			if d, u := s.UnansweredCount(Down, ToServer), s.UnansweredCount(Up, ToServer); d != waits || u != waits {
 				t.Errorf("%s: %d and %d requests wait, want %d", method, d, u, waits)
 			}
 			if waits > 0 {
@@ -210,8 +210,8 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			if call := s.answered(Up, ToServer, answer.ID()); call == nil || call.Method != method {
 				t.Errorf("a late answer is that of %+v", call)
 			}
-			s.lose(Down, nil)
-			s.lose(Up, nil)
+			s.tellAllUnanswered(Down, nil)
+			s.tellAllUnanswered(Up, nil)
 			if !slices.Equal(w.told, []string{"cancelled " + method}) {
 				t.Errorf("in the end told %q", w.told)
 			}
@@ -225,16 +225,16 @@ func TestManyCancelled(t *testing.T) {
 	var o Observer
 	var l lost
 	defer o.Watch(&l)()
-	s := o.OpenQuiet("x", "")
+	s := o.OpenUnannounced("x", "")
 	up := s.Conn(sends{}, Up)
 	for i := range int64(1000) {
 		up.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(i), "ping", nil))
 		up.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+jsonrpc.IntID(i).String()+`}`)))
 	}
-	if kept := 1000 - l.n.Load(); kept != maxCancelled || s.Unanswered(Up, ToServer) != 0 {
-		t.Errorf("%d are kept, and %d wait", kept, s.Unanswered(Up, ToServer))
+	if kept := 1000 - l.n.Load(); kept != maxCancelled || s.UnansweredCount(Up, ToServer) != 0 {
+		t.Errorf("%d are kept, and %d wait", kept, s.UnansweredCount(Up, ToServer))
 	}
-	s.lose(Up, nil)
+	s.tellAllUnanswered(Up, nil)
 	if l.n.Load() != 1000 {
 		t.Errorf("told of %d", l.n.Load())
 	}
@@ -247,18 +247,18 @@ func TestAnsweredUnwatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	var o Observer
-	s := o.OpenQuiet("x", "")
+	s := o.OpenUnannounced("x", "")
 	up, down := s.Conn(&broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}, Up), s.Conn(&broken{answer: m}, Down)
 	stop := o.Watch(&lost{})
 	_ = down.Receive(t.Context(), takes{})
 	s.Conn(sends{}, Up).TrySend(m)
 	stop()
-	if s.Unanswered(Down, ToServer) != 1 || s.Unanswered(Up, ToServer) != 1 {
+	if s.UnansweredCount(Down, ToServer) != 1 || s.UnansweredCount(Up, ToServer) != 1 {
 		t.Fatal("the request does not wait at both ends")
 	}
 	_ = up.Receive(t.Context(), takes{})
 	s.Conn(sends{}, Down).TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
-	if d, u := s.Unanswered(Down, ToServer), s.Unanswered(Up, ToServer); d != 0 || u != 0 {
+	if d, u := s.UnansweredCount(Down, ToServer), s.UnansweredCount(Up, ToServer); d != 0 || u != 0 {
 		t.Errorf("%d and %d requests wait that were answered", d, u)
 	}
 	if n := s.openRequests.Load(); n != 0 {
@@ -277,37 +277,37 @@ func TestLongName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(new(Observer).subject(&m)); n != maxSaid {
-		t.Errorf("%d bytes are kept, want %d", n, maxSaid)
+	if n := len(new(Observer).subjectOf(&m)); n != maxExcerpt {
+		t.Errorf("%d bytes are kept, want %d", n, maxExcerpt)
 	}
 }
 
 // A secret that would be cut in two is taken out before.
 func TestSecretInLongName(t *testing.T) {
 	const secret = "canary-8d1f0c55"
-	o := &Observer{Clean: func(text string) string { return strings.ReplaceAll(text, secret, "[]") }}
+	o := &Observer{Redact: func(text string) string { return strings.ReplaceAll(text, secret, "[]") }}
 	for params, before := range map[string]string{
 		`tools/call","params":{"name":"`:         "",
 		`prompts/get","params":{"name":"`:        "",
 		`resources/read","params":{"uri":"x:/y?`: "x:/y?",
 	} {
-		long := strings.Repeat("n", maxSaid-len(before)-8)
+		long := strings.Repeat("n", maxExcerpt-len(before)-8)
 		m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"` + params + long + secret + `"}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := o.subject(&m), before+long+"[]"; got != want {
+		if got, want := o.subjectOf(&m), before+long+"[]"; got != want {
 			t.Errorf("kept %q, want %q", got, want)
 		}
 	}
-	if got := o.implementation([]byte(`{"name":"` + strings.Repeat("n", maxSaid-8) + secret + `"}`)).Name; strings.Contains(got, secret[:3]) {
+	if got := o.parseImplementation([]byte(`{"name":"` + strings.Repeat("n", maxExcerpt-8) + secret + `"}`)).Name; strings.Contains(got, secret[:3]) {
 		t.Errorf("kept %q", got)
 	}
 }
 
 // Where a long URI is cut, no half of a secret is left.
 func TestLongURI(t *testing.T) {
-	long := strings.Repeat("s", 2*maxSaid)
+	long := strings.Repeat("s", 2*maxExcerpt)
 	for uri, want := range map[string]string{
 		"https://user:" + long + "@host/a": "https://",
 		"https://host/a/" + long + "/b":    "https://host/a/",
@@ -318,7 +318,7 @@ func TestLongURI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := new(Observer).subject(&m); got != want {
+		if got := new(Observer).subjectOf(&m); got != want {
 			t.Errorf("kept %q, want %q", got, want)
 		}
 	}
@@ -357,7 +357,7 @@ func TestStreamOfMessage(t *testing.T) {
 	var o Observer
 	var w streamsTold
 	defer o.Watch(&w)()
-	s := o.OpenQuiet("x", "http")
+	s := o.OpenUnannounced("x", "http")
 	for _, hop := range []Hop{Down, Up} {
 		c := s.Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, hop)
 		_ = c.Receive(t.Context(), takes{})
@@ -398,7 +398,7 @@ func TestOpenCallsKeepNoBytes(t *testing.T) {
 	}
 	var o Observer
 	defer o.Watch(&lost{})()
-	c := o.OpenQuiet("x", "").Conn(&brings{say: func(sink bridge.Sink) {
+	c := o.OpenUnannounced("x", "").Conn(&brings{say: func(sink bridge.Sink) {
 		w := request(sink)
 		check("while the request is open", w)
 		w = request(sink)

@@ -14,10 +14,10 @@ type SessionOrigin struct {
 	Remote    string // where the client comes from
 	Principal string // who it is; "": nobody was authenticated
 
-	// How is asked once, when the session is over, how it has ended: in words without
+	// DescribeEnd is asked once, when the session is over, how it has ended: in words without
 	// content, and whether something went wrong. err is what the Handler returns. nil: err
 	// says it all.
-	How func(err error) (how string, failed bool)
+	DescribeEnd func(err error) (how string, failed bool)
 
 	session atomic.Pointer[Session] // nil: nobody observes it
 }
@@ -50,19 +50,19 @@ func (o *SessionOrigin) Tag(own string) string {
 	return own
 }
 
-// how returns how a session has ended.
-func (o *SessionOrigin) how(err error) (how string, failed bool) {
+// describeEnd returns how a session has ended.
+func (o *SessionOrigin) describeEnd(err error) (how string, failed bool) {
 	switch {
-	case o != nil && o.How != nil:
-		return o.How(err)
+	case o != nil && o.DescribeEnd != nil:
+		return o.DescribeEnd(err)
 	case err == nil:
 		return "the client has gone", false
 	}
 	return err.Error(), !errors.Is(err, context.Canceled)
 }
 
-// from notes what the transport says.
-func (s *Session) from(o *SessionOrigin) {
+// setOrigin notes what the transport says.
+func (s *Session) setOrigin(o *SessionOrigin) {
 	if o == nil {
 		return
 	}

@@ -16,9 +16,9 @@ type Rewriter interface {
 	Rewrite(p *Passed) jsonrpc.Message
 }
 
-// Rewrite sets the Rewriter, until stop is called. There is one at most, and it is called
+// SetRewriter sets the Rewriter, until stop is called. There is one at most, and it is called
 // only while there is also a Watcher of messages; the Watchers are told what it returns.
-func (o *Observer) Rewrite(r Rewriter) (stop func()) {
+func (o *Observer) SetRewriter(r Rewriter) (stop func()) {
 	o.rewriter.Store(&r)
 	return func() { o.rewriter.Store(nil) }
 }

@@ -62,9 +62,9 @@ func TestRewriteOffered(t *testing.T) {
 	var o observe.Observer
 	w := &numbering{}
 	defer o.Watch(w)()
-	defer o.Rewrite(w)()
+	defer o.SetRewriter(w)()
 	server := &hesitant{}
-	c := o.OpenQuiet("x", "").Conn(server, observe.Up)
+	c := o.OpenUnannounced("x", "").Conn(server, observe.Up)
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
 	bridgetest.Must(t, err)
 	for range 2 {
@@ -160,7 +160,7 @@ func TestRequestIsToldFirst(t *testing.T) {
 	w := &listing{}
 	defer o.Watch(w)()
 	server := &quick{}
-	c := o.OpenQuiet("x", "").Conn(server, observe.Up)
+	c := o.OpenUnannounced("x", "").Conn(server, observe.Up)
 	server.answer = func() { bridgetest.Must(t, c.Receive(t.Context(), ignoring{})) }
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
 	bridgetest.Must(t, err)

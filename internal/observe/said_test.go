@@ -14,7 +14,7 @@ import (
 // What a client says of itself does not stay in memory, however long it is.
 func TestLongNames(t *testing.T) {
 	var o observe.Observer
-	s := o.Open("files", "stdio")
+	s := o.OpenSession("files", "stdio")
 	a, b := bridge.Pipe()
 	defer a.Close(nil)
 	c := s.Conn(b, observe.Down)

@@ -34,31 +34,31 @@ type Session struct {
 
 	stop context.CancelCauseFunc // nil: no session of a client
 
-	memory kept // of Watchers
+	watcherValues kept // of Watchers
 
-	calls      atomic.Uint64 // requests of the client
-	introduced atomic.Bool   // the client has said who it is, or there is nothing more to look for
-	pid        atomic.Int64
-	server     said // the transport of the server
+	calls           atomic.Uint64 // requests of the client
+	clientKnown     atomic.Bool   // the client has said who it is, or there is nothing more to look for
+	pid             atomic.Int64
+	serverTransport atomicString // the transport of the server
 
-	era, rev said // without the lock, because every record asks for them
+	era, revision atomicString // without the lock, because every record asks for them
 
-	mu           sync.Mutex
-	client       Implementation
-	initializeID jsonrpc.ID // of initialize, which is not answered yet
-	opened       bool
-	finished     bool
-	openRequests atomic.Int64 // requests in open and asked
-	open         [2]openCalls // by Hop: the client's requests that wait for an answer
-	asked        [2]openCalls // by Hop: the server's
+	mu              sync.Mutex
+	client          Implementation
+	initializeID    jsonrpc.ID // of initialize, which is not answered yet
+	opened          bool
+	finished        bool
+	openRequests    atomic.Int64 // requests in openClientCalls and openServerCalls
+	openClientCalls [2]openCalls // by Hop: the client's requests that wait for an answer
+	openServerCalls [2]openCalls // by Hop: the server's
 }
 
-// said is a text that is set later, and asked for often. The zero value is "".
-type said struct{ text atomic.Pointer[string] }
+// atomicString is a text that is set later, and asked for often. The zero value is "".
+type atomicString struct{ text atomic.Pointer[string] }
 
-func (s *said) set(text string) { s.text.Store(&text) }
+func (s *atomicString) set(text string) { s.text.Store(&text) }
 
-func (s *said) get() string {
+func (s *atomicString) get() string {
 	if text := s.text.Load(); text != nil {
 		return *text
 	}
@@ -71,8 +71,8 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-// Open begins a session. The Watchers hear of it once the client has said who it is.
-func (o *Observer) Open(server, transport string) *Session {
+// OpenSession begins a session. The Watchers hear of it once the client has said who it is.
+func (o *Observer) OpenSession(server, transport string) *Session {
 	s := &Session{o: o, Server: server, Transport: transport, Began: time.Now()}
 	if o != nil {
 		s.Name = "s" + strconv.FormatUint(o.sessions.Add(1), 10)
@@ -80,12 +80,12 @@ func (o *Observer) Open(server, transport string) *Session {
 	return s
 }
 
-// OpenQuiet begins what is no session of a client, and of which no SessionOpened is told: a
+// OpenUnannounced begins what is no session of a client, and of which no SessionOpened is told: a
 // request of 2026-07-28 over HTTP, which is alone, or a process that clients share, whose
 // transport is "".
-func (o *Observer) OpenQuiet(server, transport string) *Session {
-	s := o.Open(server, transport)
-	s.introduced.Store(true)
+func (o *Observer) OpenUnannounced(server, transport string) *Session {
+	s := o.OpenSession(server, transport)
+	s.clientKnown.Store(true)
 	if o != nil {
 		s.Name = "q" + s.Name[1:]
 	}
@@ -98,19 +98,19 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 		return h
 	}
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		s := o.Open(server, transport)
-		s.from(originOf(ctx))
+		s := o.OpenSession(server, transport)
+		s.setOrigin(originOf(ctx))
 		ctx, s.stop = context.WithCancelCause(ctx)
 		defer s.stop(nil)
-		s.begun()
+		s.tellConnection()
 		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
 		s.ended(err)
 		return err
 	})
 }
 
-// begun tells of the connection, if the session is one.
-func (s *Session) begun() {
+// tellConnection tells of the connection, if the session is one.
+func (s *Session) tellConnection() {
 	if s.Transport == "sse" || s.Transport == "websocket" {
 		s.Stream(Stream{Hop: Down, What: "opened"})
 	}
@@ -118,9 +118,9 @@ func (s *Session) begun() {
 
 // ended ends the session, and tells of the end of its connection; err is how.
 func (s *Session) ended(err error) {
-	s.lose(Down, nil)
+	s.tellAllUnanswered(Down, nil)
 	if s.Transport == "sse" || s.Transport == "websocket" {
-		how, _ := s.origin.how(err)
+		how, _ := s.origin.describeEnd(err)
 		s.Stream(Stream{Hop: Down, What: "closed", Why: how})
 	}
 	s.End(err)
@@ -135,10 +135,10 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 		if !o.IsWatched() {
 			return h.ServeConn(ctx, client)
 		}
-		s := o.OpenQuiet(server, transport)
+		s := o.OpenUnannounced(server, transport)
 		s.era.set("modern")
 		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
-		s.lose(Down, nil)
+		s.tellAllUnanswered(Down, nil)
 		return err
 	})
 }
@@ -156,7 +156,7 @@ func (s *Session) Stop() {
 
 // Keep returns what a Watcher keeps with the session under its key, which make makes if there is
 // nothing yet.
-func (s *Session) Keep(key any, make func() any) any { return s.memory.Keep(key, make) }
+func (s *Session) Keep(key any, make func() any) any { return s.watcherValues.Keep(key, make) }
 
 // Opened reports whether the client has said who it is, and Watchers were told so. It is false
 // for what is no session of a client.
@@ -178,7 +178,7 @@ func (s *Session) End(err error) {
 	if !first {
 		return
 	}
-	how, failed := s.origin.how(err)
+	how, failed := s.origin.describeEnd(err)
 	lasted := time.Since(s.Began)
 	if !failed {
 		err = nil
@@ -191,8 +191,8 @@ func (s *Session) End(err error) {
 	}
 }
 
-// OnExchanges reports whether somebody wants to be told of HTTP exchanges. A nil Session works.
-func (s *Session) OnExchanges() bool { return s != nil && s.o.OnExchanges() }
+// WantsExchanges reports whether somebody wants to be told of HTTP exchanges. A nil Session works.
+func (s *Session) WantsExchanges() bool { return s != nil && s.o.WantsExchanges() }
 
 // Stream tells of a stream of the session. A nil Session works.
 func (s *Session) Stream(e Stream) {
@@ -221,7 +221,7 @@ func (s *Session) Client() Implementation {
 func (s *Session) Era() string { return s.era.get() }
 
 // Revision returns the negotiated protocol version; "": not known yet.
-func (s *Session) Revision() string { return s.rev.get() }
+func (s *Session) Revision() string { return s.revision.get() }
 
 // PID returns the id of the process that was started for the session; 0: none.
 func (s *Session) PID() int { return int(s.pid.Load()) }
@@ -235,12 +235,12 @@ func (s *Session) SetPID(pid int) {
 
 // ServerTransport returns how the bridge speaks with the server: "stdio", "http", "websocket",
 // "socket" or "tcp"; "": it does not yet.
-func (s *Session) ServerTransport() string { return s.server.get() }
+func (s *Session) ServerTransport() string { return s.serverTransport.get() }
 
 // SetServerTransport notes how the bridge speaks with the server. A nil Session works.
 func (s *Session) SetServerTransport(transport string) {
 	if s != nil {
-		s.server.set(transport)
+		s.serverTransport.set(transport)
 	}
 }
 
@@ -265,37 +265,37 @@ func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
 		s.mu.Lock()
 		s.initializeID = m.ID()
 		s.era.set("legacy")
-		s.client = s.o.implementation(m.Lookup("params", "clientInfo"))
+		s.client = s.o.parseImplementation(m.Lookup("params", "clientInfo"))
 		s.mu.Unlock()
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() != "ping":
 		meta := func(key string) []byte { return m.Lookup("params", "_meta", "io.modelcontextprotocol/"+key) }
 		if version := meta("protocolVersion"); version != nil {
 			s.mu.Lock()
 			s.era.set("modern")
-			s.rev.set(s.o.excerpt(version))
-			s.client = s.o.implementation(meta("clientInfo"))
+			s.revision.set(s.o.excerpt(version))
+			s.client = s.o.parseImplementation(meta("clientInfo"))
 			s.mu.Unlock()
-			s.tellBegun()
+			s.tellOpened()
 		}
 	case dir == ToClient && kind == jsonrpc.Response:
 		s.mu.Lock()
 		ours := !s.initializeID.IsZero() && m.ID().Equivalent(s.initializeID) && !m.IsError()
 		if ours {
-			s.rev.set(s.o.excerpt(m.Lookup("result", "protocolVersion")))
+			s.revision.set(s.o.excerpt(m.Lookup("result", "protocolVersion")))
 		}
 		s.mu.Unlock()
 		if ours {
-			s.tellBegun()
+			s.tellOpened()
 		}
 	}
 }
 
-// maxSaid is how many bytes are kept of a name or version that a peer gives itself, and of what a
+// maxExcerpt is how many bytes are kept of a name or version that a peer gives itself, and of what a
 // request is about: a session keeps them as long as it lasts, and no budget counts them.
-const maxSaid = 512
+const maxExcerpt = 512
 
-// implementation returns who a peer says it is; what is no string stays empty.
-func (o *Observer) implementation(info []byte) Implementation {
+// parseImplementation returns who a peer says it is; what is no string stays empty.
+func (o *Observer) parseImplementation(info []byte) Implementation {
 	return Implementation{o.excerpt(jsonrpc.Lookup(info, "name")), o.excerpt(jsonrpc.Lookup(info, "version"))}
 }
 
@@ -306,19 +306,19 @@ func (o *Observer) excerpt(value []byte) string {
 }
 
 // shortText returns a text as it is, or of a long one the beginning, without secrets.
-func (o *Observer) shortText(text string) string { return printable.Clip(o.clean(text), maxSaid) }
+func (o *Observer) shortText(text string) string { return printable.Clip(o.redact(text), maxExcerpt) }
 
-// clean takes secrets out of a text that is to be cut; others are left as they are.
-func (o *Observer) clean(text string) string {
-	if len(text) <= maxSaid || o.Clean == nil {
+// redact takes secrets out of a text that is to be cut; others are left as they are.
+func (o *Observer) redact(text string) string {
+	if len(text) <= maxExcerpt || o.Redact == nil {
 		return text
 	}
-	return o.Clean(text)
+	return o.Redact(text)
 }
 
-// tellBegun says that the session is there.
-func (s *Session) tellBegun() {
-	s.introduced.Store(true)
+// tellOpened says that the session is there.
+func (s *Session) tellOpened() {
+	s.clientKnown.Store(true)
 	s.mu.Lock()
 	told := s.opened || s.finished
 	s.opened = true

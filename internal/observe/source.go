@@ -37,7 +37,7 @@ func (p *Passed) Failed() bool {
 	if m.Kind() != jsonrpc.Response || m.IsError() {
 		return false
 	}
-	known := p.Source != nil && (p.Cause == 0 || p.Source.IsWhole(m))
+	known := p.Source != nil && (p.CauseSeq == 0 || p.Source.IsWhole(m))
 	if known {
 		if f := p.Source.failed.Load(); f != 0 {
 			return f > 0

@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Waiting is a request that has no answer yet, whether Watchers were told of it or not.
-type Waiting struct {
+// WaitingCall is a request that has no answer yet, whether Watchers were told of it or not.
+type WaitingCall struct {
 	Server  string
 	Session *Session
 	Method  string
@@ -18,26 +18,26 @@ type Waiting struct {
 	Told    bool // Watchers were told of it
 }
 
-// Waiting returns the requests in calls, which are those of a server, that have no answer yet: the bridge knows them
+// WaitingCalls returns the requests in calls, which are those of a server, that have no answer yet: the bridge knows them
 // without Watchers. Whoever watches by now is told, with the response, which of them it answers. A request
-// of 2026-07-28 over HTTP of which nobody was told gets a Session of its own, and its end is told with Over. A nil
+// of 2026-07-28 over HTTP of which nobody was told gets a Session of its own, and its end is told with WaitingCallEnded. A nil
 // Observer works.
-func (o *Observer) Waiting(server string, calls *bridge.Calls) (all []Waiting) {
+func (o *Observer) WaitingCalls(server string, calls *bridge.Calls) (all []WaitingCall) {
 	if o == nil {
 		return nil
 	}
 	calls.Visit(func(c bridge.LateCall) (note any) {
-		w := Waiting{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Dir: ToServer, Since: c.Since}
+		w := WaitingCall{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Dir: ToServer, Since: c.Since}
 		if c.ByServer {
 			w.Dir = ToClient
 		}
 		switch {
 		case w.Session == nil:
-			w.Session = o.OpenQuiet(server, "http")
+			w.Session = o.OpenUnannounced(server, "http")
 			w.Session.era.set("modern")
 			note = w.Session
 		case c.Note == nil:
-			w.Since, w.Told = w.Session.learn(&w)
+			w.Since, w.Told = w.Session.addEarlier(&w)
 		}
 		all = append(all, w)
 		return note
@@ -53,10 +53,10 @@ func sessionOf(c *bridge.LateCall) *Session {
 	return SessionOf(c.Ctx)
 }
 
-// learn keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
+// addEarlier keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
 // and whether Watchers were told of it. The response passes the client's end after this. Where the session has a server of
 // its own, it has the same id at that one's end.
-func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
+func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
@@ -73,34 +73,34 @@ func (s *Session) learn(w *Waiting) (since time.Time, told bool) {
 	return w.Since, false
 }
 
-// Follow has Watchers told of the calls of a server that are late, and of the end of those that Waiting has
+// FollowCalls has Watchers told of the calls of a server that are late, and of the end of those that WaitingCalls has
 // shown first. It is called before there are any. A nil Observer works.
-func (o *Observer) Follow(server string, calls *bridge.Calls) {
+func (o *Observer) FollowCalls(server string, calls *bridge.Calls) {
 	calls.OnLate = func(c bridge.LateCall) {
 		o.Event(CallLate{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
 	}
 	calls.Ended = func(c bridge.LateCall) {
-		o.Event(Over{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
+		o.Event(WaitingCallEnded{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
 	}
 }
 
-// TimedOut returns what tells Watchers of calls of a server that have ended because they took longer than within. A
+// TimedOutFunc returns what tells Watchers of calls of a server that have ended because they took longer than within. A
 // nil Observer works.
-func (o *Observer) TimedOut(server string, within time.Duration) func(bridge.LateCall) {
+func (o *Observer) TimedOutFunc(server string, within time.Duration) func(bridge.LateCall) {
 	return func(c bridge.LateCall) {
 		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Within: within})
 	}
 }
 
-// Dropped returns what tells Watchers of messages of a server or to it that reached nobody. A nil Observer works.
-func (o *Observer) Dropped(server string) func(m jsonrpc.Message, reason string) {
+// DroppedFunc returns what tells Watchers of messages of a server or to it that reached nobody. A nil Observer works.
+func (o *Observer) DroppedFunc(server string) func(m jsonrpc.Message, reason string) {
 	return func(m jsonrpc.Message, reason string) {
 		o.Event(Dropped{Server: server, Message: m, Reason: reason})
 	}
 }
 
-// Names reports whether a session is that of a call, as Watchers know it.
-func Names(c bridge.LateCall, session string) bool {
+// IsCallOfSession reports whether a session is that of a call, as Watchers know it.
+func IsCallOfSession(c bridge.LateCall, session string) bool {
 	s := sessionOf(&c)
 	return s != nil && s.Name == session
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// shown is what Waiting returns, in words.
-func shown(all []observe.Waiting) (list []string) {
+// shown is what WaitingCalls returns, in words.
+func shown(all []observe.WaitingCall) (list []string) {
 	for _, w := range all {
 		text := w.Session.Name + " " + w.Dir.String() + " " + w.Method + " " + w.ID.String()
 		if w.Told {
@@ -32,7 +32,7 @@ func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
 		var calls bridge.Calls
-		o.Follow("files", &calls)
+		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
@@ -47,7 +47,7 @@ func TestWaiting(t *testing.T) {
 		client.Says(call)
 		server.Says(asked)
 		waits := []string{"s1 c2s tools/call 7", `s1 s2c roots/list "a"`}
-		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, waits) {
+		if got := shown(o.WaitingCalls("files", &calls)); !slices.Equal(got, waits) {
 			t.Errorf("waiting: %q, want %q", got, waits)
 		}
 		l := &listing{}
@@ -55,32 +55,32 @@ func TestWaiting(t *testing.T) {
 		client.Says(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)
 		l.wants(t, `1<0 down c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`, `2<1 up c2s {"jsonrpc":"2.0","id":8,"method":"ping"} of ping()`)
 		waits = []string{"s1 c2s tools/call 7", "s1 c2s ping 8, told", `s1 s2c roots/list "a"`}
-		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, waits) {
+		if got := shown(o.WaitingCalls("files", &calls)); !slices.Equal(got, waits) {
 			t.Errorf("waiting: %q, want %q", got, waits)
 		}
 		server.Says(respelled)
 		client.Says(said)
 		l.wants(t, "3<0 up s2c "+respelled+" of tools/call()", "4<3 down s2c "+result+" of tools/call()",
 			"5<0 down c2s "+said+" of roots/list()", "6<5 up c2s "+said+" of roots/list()")
-		if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, []string{"s1 c2s ping 8, told"}) {
+		if got := shown(o.WaitingCalls("files", &calls)); !slices.Equal(got, []string{"s1 c2s ping 8, told"}) {
 			t.Errorf("waiting: %q", got)
 		}
 		server.End <- errors.New("crashed")
 		<-done
-		if got := o.Waiting("files", &calls); len(got) > 0 {
+		if got := o.WaitingCalls("files", &calls); len(got) > 0 {
 			t.Errorf("waiting in the end: %q", shown(got))
 		}
 	})
 }
 
-// ends is a Watcher of what Waiting has shown first.
+// ends is a Watcher of what WaitingCalls has shown first.
 type ends struct {
 	listing
-	over []observe.Over
+	over []observe.WaitingCallEnded
 }
 
 func (e *ends) Event(event observe.Event) {
-	if over, ok := event.(observe.Over); ok {
+	if over, ok := event.(observe.WaitingCallEnded); ok {
 		e.over = append(e.over, over)
 	}
 }
@@ -91,7 +91,7 @@ func TestWaitingModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
 		var calls bridge.Calls
-		o.Follow("files", &calls)
+		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.ServeRequests("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
@@ -103,13 +103,13 @@ func TestWaitingModern(t *testing.T) {
 		e := new(ends)
 		defer o.Watch(e)()
 		for range 2 {
-			if got := shown(o.Waiting("files", &calls)); !slices.Equal(got, []string{"q1 c2s tools/call 7"}) {
+			if got := shown(o.WaitingCalls("files", &calls)); !slices.Equal(got, []string{"q1 c2s tools/call 7"}) {
 				t.Errorf("waiting: %q", got)
 			}
 		}
 		var named []bool
 		calls.Cancel(func(c bridge.LateCall) bool {
-			named = append(named, observe.Names(c, "q1"), observe.Names(c, "q2"))
+			named = append(named, observe.IsCallOfSession(c, "q1"), observe.IsCallOfSession(c, "q2"))
 			return false
 		})
 		if !slices.Equal(named, []bool{true, false}) {
@@ -162,14 +162,14 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
 		var calls bridge.Calls
-		o.Follow("files", &calls)
+		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		l := &losses{}
 		look := func(m jsonrpc.Message) {
 			if m.ID() == jsonrpc.IntID(7) {
 				t.Cleanup(o.Watch(l))
-				if n := len(o.Waiting("files", &calls)); n != 1 {
+				if n := len(o.WaitingCalls("files", &calls)); n != 1 {
 					t.Errorf("%d wait", n)
 				}
 			}
@@ -189,7 +189,7 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 		client.Says(call)
 		server.Says(result)
 		synctest.Wait()
-		if n := s.Unanswered(observe.Up, observe.ToServer); n > 0 {
+		if n := s.UnansweredCount(observe.Up, observe.ToServer); n > 0 {
 			t.Errorf("%d requests wait for the server", n)
 		}
 		server.End <- errors.New("crashed")

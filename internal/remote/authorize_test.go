@@ -98,7 +98,7 @@ func TestAuthorize(t *testing.T) {
 				address = strings.Replace(address, "http", "ws", 1)
 			}
 			var o observe.Observer
-			x := &exchanges{session: o.Open("far", "http")}
+			x := &exchanges{session: o.OpenSession("far", "http")}
 			defer o.Watch(x)()
 			conn, err := (&Dialer{URL: address, Options: Options{Mode: one.mode, Authorize: with(nil)}}).Dial(observe.WithSession(t.Context(), x.session))
 			bridgetest.Must(t, err)

@@ -45,7 +45,7 @@ func TestExchangesAreObserved(t *testing.T) {
 			s := newSite(t)
 			one.be(s)
 			var o observe.Observer
-			x := &exchanges{session: o.Open("far", "http")}
+			x := &exchanges{session: o.OpenSession("far", "http")}
 			defer o.Watch(x)()
 			conn, err := (&Dialer{URL: s.URL, Options: Options{Mode: one.mode}}).Dial(observe.WithSession(t.Context(), x.session))
 			bridgetest.Must(t, err)

@@ -115,7 +115,7 @@ func (l *loader) fault(err error) error {
 	switch {
 	case !ok, errors.Is(err, trace.ErrVersion):
 		return err
-	case errors.Is(err, trace.ErrForeign):
+	case errors.Is(err, trace.ErrNotRecord):
 		if l.foreign++; l.foreign > 100 && l.records == 0 {
 			return fmt.Errorf("this is no recording: %w", err)
 		}
@@ -146,7 +146,7 @@ func (l *loader) take(r *trace.Record, line int) error {
 	case r.Earlier:
 		l.note(fmt.Sprintf("line %d: a request that came before the recording began", line))
 		return nil
-	case r.Body.Cut > 0 || r.Body.Text == nil:
+	case r.Body.OmittedBytes > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):
 		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, shorten(strings.Join(r.Redacted, ", ")))

@@ -19,9 +19,9 @@ const (
 	maxContent = 16 << 10
 )
 
-// cut returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
+// truncate returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
 // else, with all spans that come with it.
-func cut(text string, max int) string {
+func truncate(text string, max int) string {
 	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
 
@@ -51,7 +51,7 @@ func (s *Spans) attributes(p *observe.Passed) []attribute.KeyValue {
 		put("mcp.session.id", p.Session.Name, maxName)
 	}
 	put("mcp.protocol.version", revision(p), maxName)
-	transport, protocol := network(p.Session, p.Hop)
+	transport, protocol := networkOf(p.Session, p.Hop)
 	put("network.transport", transport, maxName)
 	put("network.protocol.name", protocol, maxName)
 	switch c.Method {
@@ -74,7 +74,7 @@ func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []
 	switch {
 	case p.Call.Method == "initialize":
 		if version, _ := jsonrpc.Text(p.Message.Lookup("result", "protocolVersion")); version != "" {
-			all = append(all, attribute.String("mcp.protocol.version", cut(version, maxName)))
+			all = append(all, attribute.String("mcp.protocol.version", truncate(version, maxName)))
 		}
 	case p.Call.Method == "tools/call" && s.content:
 		all = append(all, attribute.String("gen_ai.tool.call.result", s.redacted(string(p.Message.Result()), maxContent)))
@@ -102,8 +102,8 @@ func revision(p *observe.Passed) string {
 	return p.Session.Revision()
 }
 
-// network returns network.transport and network.protocol.name at one end of the bridge.
-func network(s *observe.Session, hop observe.Hop) (transport, protocol string) {
+// networkOf returns network.transport and network.protocol.name at one end of the bridge.
+func networkOf(s *observe.Session, hop observe.Hop) (transport, protocol string) {
 	name := s.Transport
 	if hop == observe.Up {
 		name = s.ServerTransport()

@@ -12,25 +12,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// span is that of a request at one end of the bridge.
-type span struct {
-	context   trace.SpanContext // what a request that is made of this one names as its parent
-	untouched bool              // it goes on with the parent that it has come with
-	*recorded                   // nil: the sampler does not want it
+// requestSpan is that of a request at one end of the bridge.
+type requestSpan struct {
+	context       trace.SpanContext // what a request that is made of this one names as its parent
+	untouched     bool              // it goes on with the parent that it has come with
+	*recordedSpan                   // nil: the sampler does not want it
 }
 
-// recorded is a span that is sent to the collector.
-type recorded struct {
+// recordedSpan is a span that is sent to the collector.
+type recordedSpan struct {
 	trace.Span
 	session *observe.Session
 	key     key
 	token   jsonrpc.ID        // zero: none
 	round   trace.SpanContext // of the first request of a conversation of several rounds
 
-	parent    *recorded   // the SERVER span of a CLIENT span; nil: none
-	children  []*recorded // the CLIENT spans of a SERVER span
-	cancelled bool        // who has asked does not want the answer any more
-	withdrawn bool        // the bridge has told that to a server or client
+	parent    *recordedSpan   // the SERVER span of a CLIENT span; nil: none
+	children  []*recordedSpan // the CLIENT spans of a SERVER span
+	cancelled bool            // who has asked does not want the answer any more
+	withdrawn bool            // the bridge has told that to a server or client
 	ended     bool
 }
 
@@ -45,11 +45,11 @@ func isReceived(p *observe.Passed) bool {
 }
 
 // spanOf returns the span of a request; nil: it has none.
-func (s *Spans) spanOf(c *observe.Call) *span {
+func (s *Spans) spanOf(c *observe.Call) *requestSpan {
 	if c == nil {
 		return nil
 	}
-	one, _ := c.Get(s).(*span)
+	one, _ := c.Get(s).(*requestSpan)
 	return one
 }
 
@@ -68,9 +68,9 @@ func (s *Spans) received(p *observe.Passed) {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
 	}
 	_, began := s.tracer.Start(ctx, p.Call.Method, serverKind...)
-	one := &span{context: began.SpanContext()}
+	one := &requestSpan{context: began.SpanContext()}
 	if began.IsRecording() {
-		one.recorded = s.record(began, nil, p)
+		one.recordedSpan = s.record(began, nil, p)
 		if inMeta && around.IsValid() {
 			began.AddLink(trace.Link{SpanContext: around})
 		}
@@ -96,23 +96,23 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 }
 
 // sending begins the CLIENT span of a request.
-func (s *Spans) sending(p *observe.Passed) *span {
+func (s *Spans) sending(p *observe.Passed) *requestSpan {
 	from := s.spanOf(p.Origin)
-	if from != nil && from.recorded == nil {
+	if from != nil && from.recordedSpan == nil {
 		return from // the sampler wants all spans of a trace or none
 	}
 	ctx := context.Background()
-	var parent *recorded
+	var parent *recordedSpan
 	if from != nil {
-		parent = from.recorded
+		parent = from.recordedSpan
 		ctx = trace.ContextWithSpan(ctx, parent.Span)
 	} else if remote := parentOf(&p.Message); remote.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, remote)
 	}
 	_, began := s.tracer.Start(ctx, p.Call.Method, clientKind...)
-	one := &span{context: began.SpanContext()}
+	one := &requestSpan{context: began.SpanContext()}
 	if began.IsRecording() {
-		one.recorded = s.record(began, parent, p)
+		one.recordedSpan = s.record(began, parent, p)
 	}
 	return one
 }

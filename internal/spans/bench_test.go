@@ -48,7 +48,7 @@ func BenchmarkCall(b *testing.B) {
 				defer s.Close()
 				defer s.Watch(&o)()
 			}
-			session := o.OpenQuiet("x", "http")
+			session := o.OpenUnannounced("x", "http")
 			client, server := &giver{}, &giver{}
 			down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
 			bridgetest.Must(b, down.Receive(b.Context(), passing{to: up}))

@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	quiet  = 10 * time.Minute // between two warnings
-	maxLog = 300              // bytes of a warning: a collector's reply is in it
+	warningInterval = 10 * time.Minute // between two warnings
+	maxLog          = 300              // bytes of a warning: a collector's reply is in it
 )
 
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
 	sdktrace.SpanExporter
 	warn     func(err error, failed int)
-	hide     *hider          // nil: there is nothing to hide
+	hide     *secretHider    // nil: there is nothing to hide
 	ctx      context.Context // done: nothing is sent any more
 	stop     context.CancelFunc
 	finished chan struct{} // closed when the last spans were sent
 
-	mu    sync.Mutex
-	due   time.Time // of the next warning
-	count int       // of failures since the last one
+	mu          sync.Mutex
+	nextWarning time.Time // of the next warning
+	failures    int       // of failures since the last one
 }
 
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
@@ -47,9 +47,9 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	switch {
 	case err == nil:
 	case e.ctx.Err() != nil:
-		e.failed(errors.New("the collector took too long at the end"))
+		e.noteFailure(errors.New("the collector took too long at the end"))
 	default:
-		e.failed(err)
+		e.noteFailure(err)
 	}
 	return nil
 }
@@ -66,14 +66,14 @@ func (e *exporter) abort() {
 	<-e.finished
 }
 
-// failed tells of an error, if it is time to.
-func (e *exporter) failed(err error) {
+// noteFailure tells of an error, if it is time to.
+func (e *exporter) noteFailure(err error) {
 	e.mu.Lock()
-	e.count++
-	now, count := time.Now(), e.count
-	due := !now.Before(e.due)
+	e.failures++
+	now, count := time.Now(), e.failures
+	due := !now.Before(e.nextWarning)
 	if due {
-		e.due, e.count = now.Add(quiet), 0
+		e.nextWarning, e.failures = now.Add(warningInterval), 0
 	}
 	e.mu.Unlock()
 	if due {
@@ -81,9 +81,9 @@ func (e *exporter) failed(err error) {
 	}
 }
 
-// misread tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
+// warnSetting tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
 // keep errors from being told.
-func (e *exporter) misread(err error) { e.warn(e.redacted(err), 0) }
+func (e *exporter) warnSetting(err error) { e.warn(e.redacted(err), 0) }
 
 // redacted returns an error as it is told: one line, not long, without secrets.
 func (e *exporter) redacted(err error) error {
@@ -91,5 +91,5 @@ func (e *exporter) redacted(err error) error {
 	if e.hide != nil {
 		text = e.hide.text(text) // before it is cut: half a secret would not be found
 	}
-	return errors.New(cut(text, maxLog))
+	return errors.New(truncate(text, maxLog))
 }

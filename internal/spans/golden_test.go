@@ -45,7 +45,7 @@ func telling(t *testing.T, o *observe.Observer, content bool) *told {
 func (a *told) lines() (all []string) {
 	a.t.Helper()
 	a.spans.Close()
-	if n := a.spans.recording.Load(); n != 0 || len(a.spans.open) != 0 {
+	if n := a.spans.openCount.Load(); n != 0 || len(a.spans.open) != 0 {
 		a.t.Errorf("%d spans of %d sessions are left", n, len(a.spans.open))
 	}
 	for _, s := range a.out.GetSpans() {
@@ -304,9 +304,9 @@ func TestStuckCollector(t *testing.T) {
 		out := newExporter(stuck{}, func(err error, n int) { warnings = append(warnings, fmt.Sprint(n, " ", err)) })
 		s := newSpans(out, resource.Empty(), false)
 		for range 3 {
-			out.failed(errors.New("refused\nsecond line"))
+			out.noteFailure(errors.New("refused\nsecond line"))
 		}
-		time.Sleep(quiet)
+		time.Sleep(warningInterval)
 		_, one := s.tracer.Start(t.Context(), "x")
 		one.End()
 		began := time.Now()

@@ -10,9 +10,9 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// hider takes out of what is told about the collector what the environment has of secrets: where it is
+// secretHider takes out of what is told about the collector what the environment has of secrets: where it is
 // beside scheme, host and port, and the values of headers.
-type hider struct {
+type secretHider struct {
 	values []string       // the longest first: one may begin with another
 	urls   *regexp.Regexp // in a text
 }
@@ -20,11 +20,11 @@ type hider struct {
 // minHidden is how many bytes a value has that is looked for. Shorter ones occur by chance.
 const minHidden = 4
 
-func newHider(env Lookup) *hider {
-	h := &hider{urls: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
+func newHider(env LookupEnv) *secretHider {
+	h := &secretHider{urls: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
-		h.addURL(env.text(prefix + "ENDPOINT"))
-		for _, pair := range strings.Split(env.text(prefix+"HEADERS"), ",") {
+		h.addURL(env.get(prefix + "ENDPOINT"))
+		for _, pair := range strings.Split(env.get(prefix+"HEADERS"), ",") {
 			_, value, ok := strings.Cut(pair, "=")
 			if !ok {
 				value = pair
@@ -44,7 +44,7 @@ func newHider(env Lookup) *hider {
 }
 
 // addURL has the parts of a URL taken out that a collector's reply may have.
-func (h *hider) addURL(text string) {
+func (h *secretHider) addURL(text string) {
 	h.add(text)
 	u, err := url.Parse(text)
 	if err != nil {
@@ -65,14 +65,14 @@ func (h *hider) addURL(text string) {
 	}
 }
 
-func (h *hider) add(value string) {
+func (h *secretHider) add(value string) {
 	if value = strings.TrimSpace(value); len(value) >= minHidden {
 		h.values = append(h.values, value)
 	}
 }
 
 // text returns a text without secrets.
-func (h *hider) text(text string) string {
+func (h *secretHider) text(text string) string {
 	text = h.urls.ReplaceAllStringFunc(text, func(s string) string {
 		u, err := url.Parse(s)
 		if err != nil || u.Host == "" {
@@ -89,7 +89,7 @@ func (h *hider) text(text string) string {
 
 // sdkLog is what the SDK writes its own log to, which otherwise goes to stderr with the settings that it does
 // not understand. Errors are told as those of sending are; the rest is not.
-type sdkLog struct{ failed func(error) }
+type sdkLog struct{ warn func(error) }
 
 func (sdkLog) Init(logr.RuntimeInfo)            {}
 func (sdkLog) Enabled(int) bool                 { return false }
@@ -98,5 +98,5 @@ func (l sdkLog) WithValues(...any) logr.LogSink { return l }
 func (l sdkLog) WithName(string) logr.LogSink   { return l }
 func (l sdkLog) Error(_ error, msg string, _ ...any) {
 	// The error and the values have the setting in them.
-	l.failed(errors.New("a setting of OTEL_* is not understood: " + msg))
+	l.warn(errors.New("a setting of OTEL_* is not understood: " + msg))
 }

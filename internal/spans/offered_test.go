@@ -26,14 +26,14 @@ func TestOffered(t *testing.T) {
 	s := newSpans(newExporter(tracetest.NewNoopExporter(), func(error, int) {}), resource.Empty(), false)
 	defer s.Close()
 	defer s.Watch(&o)()
-	c := o.OpenQuiet("files", "").Conn(busy{}, observe.Up)
+	c := o.OpenUnannounced("files", "").Conn(busy{}, observe.Up)
 	for id := range 300 {
 		c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(int64(id)), "tools/list", nil))
 	}
 	m := jsonrpc.NewRequest(jsonrpc.IntID(299), "tools/list", nil)
 	bridgetest.Must(t, c.Send(t.Context(), m))
 	bridgetest.Must(t, c.Close(nil))
-	if n := s.recording.Load(); n != 0 || len(s.open) != 0 {
+	if n := s.openCount.Load(); n != 0 || len(s.open) != 0 {
 		t.Errorf("%d spans of %d sessions are left", n, len(s.open))
 	}
 }

@@ -29,19 +29,19 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// Lookup returns an environment variable, as os.LookupEnv does.
-type Lookup func(name string) (string, bool)
+// LookupEnv returns an environment variable, as os.LookupEnv does.
+type LookupEnv func(name string) (string, bool)
 
-func (l Lookup) text(name string) string {
+func (l LookupEnv) get(name string) string {
 	text, _ := l(name)
 	return strings.TrimSpace(text)
 }
 
 // Enabled reports whether the environment asks for spans: it names an OTLP endpoint, and
 // does not turn spans off.
-func Enabled(env Lookup) bool {
-	return (env.text("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env.text("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") &&
-		!strings.EqualFold(env.text("OTEL_SDK_DISABLED"), "true") && env.text("OTEL_TRACES_EXPORTER") != "none"
+func Enabled(env LookupEnv) bool {
+	return (env.get("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || env.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") &&
+		!strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") && env.get("OTEL_TRACES_EXPORTER") != "none"
 }
 
 // Spans is an observe.Watcher and an observe.Rewriter that makes spans.
@@ -52,8 +52,8 @@ type Spans struct {
 	content  bool // arguments and results are told
 	redact   func(string) string
 
-	recording atomic.Int64 // spans in the table
-	mu        sync.Mutex   // of what follows, and of the fields of every recorded
+	openCount atomic.Int64 // spans in the table
+	mu        sync.Mutex   // of what follows, and of the fields of every recordedSpan
 	open      map[*observe.Session]*table
 	rounds    rounds
 }
@@ -65,9 +65,9 @@ type Spans struct {
 // The errors hold no secrets: of the collector's URL there is the host, and no value of its headers.
 //
 // The caller calls Close.
-func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Spans, error) {
+func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (*Spans, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		switch protocol := env.text(name); protocol {
+		switch protocol := env.get(name); protocol {
 		case "":
 			continue
 		case "http/protobuf", "http/json":
@@ -79,8 +79,8 @@ func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Sp
 	hide := newHider(env)
 	out := newExporter(nil, warn)
 	out.hide = hide
-	otel.SetLogger(logr.New(sdkLog{out.misread}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.failed))
+	otel.SetLogger(logr.New(sdkLog{out.warnSetting}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.noteFailure))
 	inner, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, errors.New(hide.text(err.Error()))
@@ -92,9 +92,9 @@ func New(ctx context.Context, env Lookup, warn func(err error, failed int)) (*Sp
 		attribute.String("service.instance.id", rand.Text()), // the names of sessions are unique in a process
 	), resource.WithFromEnv())
 	if err != nil { // some of the environment is not understood; the rest counts
-		out.failed(err)
+		out.noteFailure(err)
 	}
-	return newSpans(out, r, strings.EqualFold(env.text("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
+	return newSpans(out, r, strings.EqualFold(env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
 }
 
 func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
@@ -105,13 +105,13 @@ func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
 	}
 }
 
-// closeTime is how long spans that are not sent yet may take at the end.
-const closeTime = 900 * time.Millisecond
+// closeTimeout is how long spans that are not sent yet may take at the end.
+const closeTimeout = 900 * time.Millisecond
 
 // Close sends what is not sent yet, for a second at most, and returns when all goroutines
 // have ended. Spans that have not ended are not sent.
 func (s *Spans) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	_ = s.provider.Shutdown(ctx) // the exporter tells its errors
 	s.exporter.abort()
@@ -124,14 +124,14 @@ func (s *Spans) Redact(f func(text string) string) { s.redact = f }
 // redacted returns what is told of a text, of max bytes at most.
 func (s *Spans) redacted(text string, max int) string {
 	if s.redact != nil && text != "" {
-		text = s.redact(cut(text, max+maxContent)) // more than is shown: half a secret would not be found
+		text = s.redact(truncate(text, max+maxContent)) // more than is shown: half a secret would not be found
 	}
-	return cut(text, max)
+	return truncate(text, max)
 }
 
 // Watch makes spans of what o tells, until stop is called.
 func (s *Spans) Watch(o *observe.Observer) (stop func()) {
-	unset := o.Rewrite(s)
+	unset := o.SetRewriter(s)
 	unwatch := o.Watch(s)
 	return func() {
 		unwatch()

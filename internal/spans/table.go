@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxRecording is how many spans are found by what is said of their requests. Of more there
+// maxOpenSpans is how many spans are found by what is said of their requests. Of more there
 // are no events.
-const maxRecording = 10_000
+const maxOpenSpans = 10_000
 
 // key is a request or a progress token, in a session.
 type key struct {
@@ -26,18 +26,18 @@ type key struct {
 
 // table are the spans of a session that have not ended.
 type table struct {
-	ids, tokens map[key]*recorded
+	ids, tokens map[key]*recordedSpan
 }
 
 // record tells what a span is about, and enters it.
-func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *recorded {
-	one := &recorded{
+func (s *Spans) record(began trace.Span, parent *recordedSpan, p *observe.Passed) *recordedSpan {
+	one := &recordedSpan{
 		Span: began, session: p.Session, key: key{p.Hop, p.Dir, p.Call.ID},
 		token: p.Message.ProgressToken(), parent: parent,
 	}
 	began.SetName(s.nameOf(p.Call))
 	began.SetAttributes(s.attributes(p)...)
-	state := roundOf(&p.Message)
+	state := requestStateOf(&p.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parent != nil {
@@ -47,7 +47,7 @@ func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *r
 		began.AddLink(trace.Link{SpanContext: first})
 		one.round = first
 	}
-	if s.recording.Load() >= maxRecording {
+	if s.openCount.Load() >= maxOpenSpans {
 		return one
 	}
 	t := s.open[p.Session]
@@ -56,10 +56,10 @@ func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *r
 		t = s.open[p.Session]
 	}
 	if t == nil {
-		t = &table{map[key]*recorded{}, map[key]*recorded{}}
+		t = &table{map[key]*recordedSpan{}, map[key]*recordedSpan{}}
 		s.open[p.Session] = t
 	}
-	s.recording.Add(1)
+	s.openCount.Add(1)
 	t.ids[one.key] = one
 	if !one.token.IsZero() {
 		t.tokens[key{p.Hop, p.Dir, one.token}] = one
@@ -68,12 +68,12 @@ func (s *Spans) record(began trace.Span, parent *recorded, p *observe.Passed) *r
 }
 
 // remove takes a span out. It is called with mu held.
-func (s *Spans) remove(one *recorded) {
+func (s *Spans) remove(one *recordedSpan) {
 	t := s.open[one.session]
 	if t == nil || t.ids[one.key] != one {
 		return
 	}
-	s.recording.Add(-1)
+	s.openCount.Add(-1)
 	delete(t.ids, one.key)
 	if token := (key{one.key.hop, one.key.dir, one.token}); t.tokens[token] == one {
 		delete(t.tokens, token)
@@ -85,7 +85,7 @@ func (s *Spans) remove(one *recorded) {
 
 // end ends a span, and the CLIENT spans below it: nobody waits for their answers. fault is
 // the error.type; "" is none.
-func (s *Spans) end(one *recorded, fault, text string, more ...attribute.KeyValue) {
+func (s *Spans) end(one *recordedSpan, fault, text string, more ...attribute.KeyValue) {
 	s.mu.Lock()
 	if one.ended {
 		s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *Spans) end(one *recorded, fault, text string, more ...attribute.KeyValu
 }
 
 // endUnanswered ends the span of a request that nobody answers.
-func (s *Spans) endUnanswered(one *recorded) {
+func (s *Spans) endUnanswered(one *recordedSpan) {
 	fault := "session_lost"
 	s.mu.Lock()
 	if one.isCancelled() {
@@ -120,7 +120,7 @@ func (s *Spans) endUnanswered(one *recorded) {
 
 // isCancelled reports whether who has asked does not want the answer any more. A client of
 // 2026-07-28 says so over HTTP by going away. It is called with mu held.
-func (r *recorded) isCancelled() bool {
+func (r *recordedSpan) isCancelled() bool {
 	if r.parent != nil {
 		r = r.parent
 	}
@@ -128,8 +128,8 @@ func (r *recorded) isCancelled() bool {
 }
 
 const (
-	maxRounds = 1000
-	roundTime = 10 * time.Minute
+	maxRounds    = 1000
+	roundTimeout = 10 * time.Minute
 )
 
 // stateHash stands for the requestState of a conversation, which holds its secrets.
@@ -147,8 +147,8 @@ type round struct {
 	until time.Time
 }
 
-// roundOf returns what a request says of an earlier round; nil: it is the first one.
-func roundOf(m *jsonrpc.Message) []byte {
+// requestStateOf returns what a request says of an earlier round; nil: it is the first one.
+func requestStateOf(m *jsonrpc.Message) []byte {
 	switch m.Method() {
 	case "tools/call", "prompts/get", "resources/read":
 		return m.Lookup("params", "requestState")
@@ -181,5 +181,5 @@ func (r *rounds) keep(state []byte, first trace.SpanContext, now time.Time) {
 	if _, has := r.all[hash]; !has {
 		r.order = append(r.order, hash)
 	}
-	r.all[hash] = round{first, now.Add(roundTime)}
+	r.all[hash] = round{first, now.Add(roundTimeout)}
 }

@@ -19,11 +19,11 @@ func (s *Spans) Message(p *observe.Passed) {
 			s.received(p)
 		}
 	case jsonrpc.Response:
-		if one := s.spanOf(p.Call); one != nil && one.recorded != nil {
-			s.answered(p, one.recorded)
+		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
+			s.answered(p, one.recordedSpan)
 		}
 	case jsonrpc.Notification:
-		if s.recording.Load() > 0 {
+		if s.openCount.Load() > 0 {
 			s.notified(p)
 		}
 	}
@@ -34,11 +34,11 @@ func (s *Spans) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Unanswered:
 		// What was not sampled on its way in shares its span with the way out.
-		if one := s.spanOf(e.Call); one != nil && one.recorded != nil {
-			s.endUnanswered(one.recorded)
+		if one := s.spanOf(e.Call); one != nil && one.recordedSpan != nil {
+			s.endUnanswered(one.recordedSpan)
 		}
 	case observe.Stream:
-		if e.What == "resumed" && s.recording.Load() > 0 {
+		if e.What == "resumed" && s.openCount.Load() > 0 {
 			for _, one := range s.spansAt(e.Session, e.Hop) {
 				one.AddEvent("stream resumed")
 			}
@@ -50,7 +50,7 @@ func (s *Spans) Event(e observe.Event) {
 func (s *Spans) SkipsExchanges() {}
 
 // spansAt returns the spans at one end of a session.
-func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recorded) {
+func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.open[session]; t != nil {
@@ -64,16 +64,16 @@ func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recor
 }
 
 // answered ends a span with the response.
-func (s *Spans) answered(p *observe.Passed, one *recorded) {
+func (s *Spans) answered(p *observe.Passed, one *recordedSpan) {
 	m := &p.Message
 	var more []attribute.KeyValue
 	fault, text := "", ""
 	switch {
 	case m.IsError():
-		code := cut(string(m.Lookup("error", "code")), maxName)
+		code := truncate(string(m.Lookup("error", "code")), maxName)
 		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
 		fault, text = code, s.redacted(text, maxText)
-		if !isReceived(p) && p.Cause == 0 {
+		if !isReceived(p) && p.CauseSeq == 0 {
 			fault = faultOfBridge(m, fault)
 		}
 		more = append(more, attribute.String("rpc.response.status_code", code))
@@ -114,8 +114,8 @@ func (s *Spans) notified(p *observe.Passed) {
 	m := &p.Message
 	switch m.Method() {
 	case "notifications/cancelled":
-		if one := s.spanOf(p.Call); one != nil && one.recorded != nil {
-			s.cancelled(p, one.recorded)
+		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
+			s.cancelled(p, one.recordedSpan)
 		}
 	case "notifications/progress":
 		if one := s.find(p, m.ProgressToken(), true); one != nil {
@@ -128,13 +128,13 @@ func (s *Spans) notified(p *observe.Passed) {
 		}
 		if one := s.find(p, id, false); one != nil {
 			level, _ := jsonrpc.Text(m.Lookup("params", "level"))
-			s.event(one, m, attribute.String("mcp.log.level", cut(level, maxName)), s.textOf("mcp.log.data", m, "data"))
+			s.event(one, m, attribute.String("mcp.log.level", truncate(level, maxName)), s.textOf("mcp.log.data", m, "data"))
 		}
 	}
 }
 
 // event adds the event of a notification, without attributes that are not known.
-func (s *Spans) event(one *recorded, m *jsonrpc.Message, all ...attribute.KeyValue) {
+func (s *Spans) event(one *recordedSpan, m *jsonrpc.Message, all ...attribute.KeyValue) {
 	known := all[:0]
 	for _, a := range all {
 		if a.Valid() {
@@ -146,7 +146,7 @@ func (s *Spans) event(one *recorded, m *jsonrpc.Message, all ...attribute.KeyVal
 
 // cancelled notes that a request was withdrawn. When that is sent on, there is nothing more
 // to wait for.
-func (s *Spans) cancelled(p *observe.Passed, one *recorded) {
+func (s *Spans) cancelled(p *observe.Passed, one *recordedSpan) {
 	s.event(one, &p.Message, s.textOf("mcp.cancelled.reason", &p.Message, "reason"))
 	s.mu.Lock()
 	asked, over := one.parent, false
@@ -164,9 +164,9 @@ func (s *Spans) cancelled(p *observe.Passed, one *recorded) {
 
 // find returns the span of the request that a notification, which goes the other way, is
 // about: by its progress token or id, or else the only request that waits for an answer.
-func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recorded {
+func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSpan {
 	dir := observe.ToServer + observe.ToClient - p.Dir
-	only := !isToken && id.IsZero() && p.Session.Unanswered(p.Hop, dir) == 1
+	only := !isToken && id.IsZero() && p.Session.UnansweredCount(p.Hop, dir) == 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.open[p.Session]

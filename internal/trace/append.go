@@ -13,13 +13,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Begin is how each line begins that Append makes.
-const Begin = `{"v":1,`
+// LinePrefix is how each line begins that Append makes.
+const LinePrefix = `{"v":1,`
 
 // Append appends the line of a record, with its line feed. It allocates nothing but room
 // in dst, except for headers.
 func Append(dst []byte, r *Record) []byte {
-	w := writer{append(dst, Begin[:len(Begin)-1]...)}
+	w := writer{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
 	w.time(`,"ts":`, r.Time)
 	w.text(`,"srv":`, r.Server)
@@ -27,7 +27,7 @@ func Append(dst []byte, r *Record) []byte {
 	w.text(`,"str":`, r.Stream)
 	w.text(`,"hop":`, r.Hop)
 	w.text(`,"dir":`, r.Dir)
-	w.uint(`,"cause":`, r.Cause)
+	w.uint(`,"cause":`, r.CauseSeq)
 	w.text(`,"kind":`, string(r.Kind))
 	w.text(`,"era":`, r.Era)
 	w.text(`,"tr":`, r.Transport)
@@ -39,7 +39,7 @@ func Append(dst []byte, r *Record) []byte {
 	}
 	w.bool(`,"earlier":`, r.Earlier)
 	w.int(`,"size":`, int64(r.Size))
-	w.micros(`,"bridge_us":`, r.Bridge)
+	w.micros(`,"bridge_us":`, r.TimeInBridge)
 	w.micros(`,"dur_us":`, r.Took)
 	w.int(`,"code":`, int64(r.Code))
 	w.bool(`,"failed":`, r.Failed)
@@ -52,7 +52,7 @@ func Append(dst []byte, r *Record) []byte {
 		w.event(r.Event)
 	}
 	w.body(&r.Body, r.Kind.IsMessage() || r.Kind == Drop)
-	w.int(`,"cut":`, int64(r.Body.Cut))
+	w.int(`,"cut":`, int64(r.Body.OmittedBytes))
 	w.list(`,"redacted":`, r.Redacted)
 	return append(w.dst, '}', '\n')
 }
@@ -174,10 +174,10 @@ func appendStrings(dst []byte, values []string) []byte {
 func (w *writer) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
-	case message && b.Cut == 0 && !hasBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
+	case message && b.OmittedBytes == 0 && !hasBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
 		w.key(`,"msg":`)
 		w.dst = append(w.dst, b.Text...)
-	case utf8.Valid(b.Text) && utf8.Valid(b.Tail) && !isCostly(b.Text) && !isCostly(b.Tail):
+	case utf8.Valid(b.Text) && utf8.Valid(b.Tail) && !isShorterInBase64(b.Text) && !isShorterInBase64(b.Tail):
 		w.key(`,"raw":`)
 		w.dst = appendString(w.dst, b.Text)
 		if b.Tail != nil {
@@ -194,8 +194,8 @@ func (w *writer) body(b *Body, message bool) {
 	}
 }
 
-// isCostly reports whether a long text is longer as a string than in Base64.
-func isCostly(text []byte) bool {
+// isShorterInBase64 reports whether a long text is longer as a string than in Base64.
+func isShorterInBase64(text []byte) bool {
 	if len(text) <= 1<<20 {
 		return false
 	}
@@ -231,12 +231,12 @@ func (w *writer) exchange(x *Exchange) {
 		w.text(`,"url":`, x.URL)
 	}
 	w.text(`,"proto":`, x.Proto)
-	w.text(`,"remote":`, x.Remote)
+	w.text(`,"remote":`, x.RemoteAddr)
 	w.int(`,"status":`, int64(x.Status))
-	w.header(`,"req":`, x.Request, x.request)
-	w.header(`,"resp":`, x.Response, x.response)
-	w.int(`,"in":`, x.In)
-	w.int(`,"out":`, x.Out)
+	w.header(`,"req":`, x.RequestHeader, x.requestHeaderJSON)
+	w.header(`,"resp":`, x.ResponseHeader, x.responseHeaderJSON)
+	w.int(`,"in":`, x.RequestBytes)
+	w.int(`,"out":`, x.ResponseBytes)
 	w.text(`,"rule":`, x.Rule)
 	w.text(`,"why":`, x.Why)
 	w.micros(`,"ttfb_us":`, x.FirstByte)
@@ -270,12 +270,12 @@ func (w *writer) event(e *Event) {
 	w.int(`,"pid":`, int64(e.PID))
 	w.text(`,"program":`, e.Program)
 	w.text(`,"step":`, e.Step)
-	w.bool(`,"asked":`, e.Asked)
+	w.bool(`,"asked":`, e.StopRequested)
 	w.text(`,"client":`, e.Client)
 	w.text(`,"version":`, e.Version)
 	w.text(`,"rev":`, e.Revision)
 	w.uint(`,"calls":`, e.Calls)
-	w.text(`,"from":`, e.From)
+	w.text(`,"from":`, e.FromEventID)
 	w.text(`,"how":`, e.How)
 	w.text(`,"err":`, e.Err)
 	w.micros(`,"us":`, e.Took)
@@ -284,8 +284,8 @@ func (w *writer) event(e *Event) {
 	w.dst = append(w.dst, '}')
 }
 
-// asItIs are the ASCII characters that appendString does not escape.
-var asItIs = func() (all [256]bool) {
+// needsNoEscape are the ASCII characters that appendString does not escape.
+var needsNoEscape = func() (all [256]bool) {
 	for c := 0x20; c < 0x7f; c++ {
 		all[c] = c != '"' && c != '\\'
 	}
@@ -304,7 +304,7 @@ func isPlain(text []byte) bool {
 		}
 	}
 	for _, c := range text {
-		if !asItIs[c] {
+		if !needsNoEscape[c] {
 			return false
 		}
 	}
@@ -324,7 +324,7 @@ func appendString[T string | []byte](dst []byte, s T) []byte {
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if asItIs[c] {
+		if needsNoEscape[c] {
 			i++
 			continue
 		}

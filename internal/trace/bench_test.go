@@ -43,7 +43,7 @@ func messages(tb testing.TB) (all []jsonrpc.Message) {
 func sending(tb testing.TB, o *observe.Observer) func() {
 	all := messages(tb)
 	c := &passing{}
-	server := o.OpenQuiet("files", "http").Conn(c, observe.Up)
+	server := o.OpenUnannounced("files", "http").Conn(c, observe.Up)
 	_ = server.Receive(tb.Context(), taker{})
 	return func() {
 		server.TrySend(all[0])
@@ -61,13 +61,13 @@ func BenchmarkTrace(b *testing.B) {
 	for name, watch := range map[string]func(b *testing.B, o *observe.Observer) (stop func()){
 		"off":     func(*testing.B, *observe.Observer) func() { return func() {} },
 		"observe": func(_ *testing.B, o *observe.Observer) func() { return o.Watch(nowhere{}) },
-		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).Use(NewRing(RingOptions{})) },
+		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).AddSink(NewRing(RingOptions{})) },
 		"file": func(b *testing.B, o *observe.Observer) func() {
 			f, err := NewFile(filepath.Join(b.TempDir(), "trace"), FileOptions{})
 			if err != nil {
 				b.Fatal(err)
 			}
-			stop := recorder(b, o).Use(f)
+			stop := recorder(b, o).AddSink(f)
 			return func() { stop(); _ = f.Close(); b.ReportMetric(float64(f.Lost())/float64(2*b.N), "lost/message") }
 		},
 	} {
@@ -100,8 +100,8 @@ func TestAllocations(t *testing.T) {
 	}
 	for name, watch := range map[string]func() (stop func()){
 		"watched": func() func() { return o.Watch(nowhere{}) },
-		"ring":    func() func() { return recorder(t, &o).Use(NewRing(RingOptions{})) },
-		"file":    func() func() { return recorder(t, &o).Use(f) },
+		"ring":    func() func() { return recorder(t, &o).AddSink(NewRing(RingOptions{})) },
+		"file":    func() func() { return recorder(t, &o).AddSink(f) },
 	} {
 		stop := watch()
 		if n := testing.AllocsPerRun(1000, send); n > 2 {

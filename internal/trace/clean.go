@@ -27,13 +27,13 @@ func (r *Record) Redact(d *redact.Redactor) {
 		if x.URL, changed = d.URL(x.URL); changed {
 			r.Redacted = append(r.Redacted, "http.url")
 		}
-		x.Request, x.Response = r.cleaned(d, x.Request, inRequest), r.cleaned(d, x.Response, inResponse)
+		x.RequestHeader, x.ResponseHeader = r.cleaned(d, x.RequestHeader, inRequest), r.cleaned(d, x.ResponseHeader, inResponse)
 		x.Why, x.Err = d.String(x.Why), d.String(x.Err)
 		r.HTTP = &x
 	}
 	if r.Event != nil {
 		e := *r.Event
-		for _, text := range []*string{&e.Program, &e.Client, &e.Version, &e.From, &e.How, &e.Err, &e.Text} {
+		for _, text := range []*string{&e.Program, &e.Client, &e.Version, &e.FromEventID, &e.How, &e.Err, &e.Text} {
 			*text = d.String(*text)
 		}
 		r.Event = &e

@@ -32,7 +32,7 @@ func BenchmarkExchange(b *testing.B) {
 	for name, watch := range map[string]func(b *testing.B, o *observe.Observer) (stop func()){
 		"off":     func(*testing.B, *observe.Observer) func() { return func() {} },
 		"observe": func(_ *testing.B, o *observe.Observer) func() { return o.Watch(nowhere{}) },
-		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).Use(NewRing(RingOptions{})) },
+		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).AddSink(NewRing(RingOptions{})) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer
@@ -67,12 +67,12 @@ func BenchmarkCall(b *testing.B) {
 	for name, watch := range map[string]func(b *testing.B, o *observe.Observer) (stop func()){
 		"off":     func(*testing.B, *observe.Observer) func() { return func() {} },
 		"observe": func(_ *testing.B, o *observe.Observer) func() { return o.Watch(nowhere{}) },
-		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).Use(NewRing(RingOptions{})) },
+		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).AddSink(NewRing(RingOptions{})) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer
 			defer watch(b, &o)()
-			session := o.OpenQuiet("files", "http")
+			session := o.OpenUnannounced("files", "http")
 			client, server := &passing{}, &passing{}
 			down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
 			_, _ = down.Receive(b.Context(), handsOn{to: up}), up.Receive(b.Context(), handsOn{to: down})

@@ -52,22 +52,22 @@ func appendField(dst []byte, f field, shown func(value string) string) []byte {
 	return append(dst, ']')
 }
 
-// maxUsual is how long a name and its value are, in bytes, of which usualFields keep the member.
-const maxUsual = 128
+// maxCachedField is how long a name and its value are, in bytes, of which a fieldCache keeps the member.
+const maxCachedField = 128
 
-// usualFields are the latest headers in which there was nothing to take out: most exchanges have the same ones. The zero value is
+// fieldCache has the latest headers in which there was nothing to take out: most exchanges have the same ones. The zero value is
 // empty.
-type usualFields [64]usualField
+type fieldCache [64]cachedField
 
-// usualField is a header with one value, and its member.
-type usualField struct {
+// cachedField is a header with one value, and its member.
+type cachedField struct {
 	clean       *redact.Clean // nil: there is none
 	name, value string
 	member      []byte
 }
 
-// at returns where a header is kept.
-func (u *usualFields) at(f field) *usualField {
+// slot returns where a header is kept.
+func (u *fieldCache) slot(f field) *cachedField {
 	hash := uint(len(f.name))
 	if v := f.values[0]; v != "" {
 		hash += uint(len(v))<<2 + uint(v[0]) + uint(v[len(v)-1])<<4
@@ -75,14 +75,14 @@ func (u *usualFields) at(f field) *usualField {
 	return &u[hash%uint(len(u))]
 }
 
-// is reports whether f is kept here, and still as it is to be shown.
-func (u *usualField) is(f field, clean *redact.Clean) bool {
+// matches reports whether f is kept here, and still as it is to be shown.
+func (u *cachedField) matches(f field, clean *redact.Clean) bool {
 	return u.clean == clean && len(f.values) == 1 && u.value == f.values[0] && u.name == f.name
 }
 
 // keep keeps a header, in the place of another one.
-func (u *usualField) keep(f field, clean *redact.Clean, member []byte) {
-	if v := f.values[0]; len(f.values) == 1 && len(f.name)+len(v) <= maxUsual {
+func (u *cachedField) keep(f field, clean *redact.Clean, member []byte) {
+	if v := f.values[0]; len(f.values) == 1 && len(f.name)+len(v) <= maxCachedField {
 		u.clean, u.name, u.value, u.member = clean, f.name, v, append(u.member[:0], member...)
 	}
 }
@@ -104,7 +104,7 @@ func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte 
 		f := m.fields.all[at]
 		m.headers = append(m.headers, "{,"[min(i, 1)])
 		if m.field(d, f) {
-			m.takenOut(prefix, f.name)
+			m.noteRedacted(prefix, f.name)
 		}
 	}
 	m.headers = append(m.headers, '}')
@@ -114,8 +114,8 @@ func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte 
 // field appends one header, as it stands in the line. taken: there was a secret in it.
 func (m *maker) field(d *redact.Redactor, f field) (taken bool) {
 	clean := d.Clean() // for this header alone: by the next one, something may have been learned
-	usual := m.usual.at(f)
-	if usual.is(f, clean) {
+	usual := m.fieldCache.slot(f)
+	if usual.matches(f, clean) {
 		m.headers = append(m.headers, usual.member...)
 		return false
 	}
@@ -131,8 +131,8 @@ func (m *maker) field(d *redact.Redactor, f field) (taken bool) {
 	return taken
 }
 
-// takenOut lists a header in which there was a secret.
-func (m *maker) takenOut(prefix, name string) {
+// noteRedacted lists a header in which there was a secret.
+func (m *maker) noteRedacted(prefix, name string) {
 	path := ""
 	switch {
 	case name != sessionHeader:

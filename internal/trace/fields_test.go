@@ -18,7 +18,7 @@ func TestHeadersAgain(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	ring := NewRing(RingOptions{})
-	defer rec.Use(ring)()
+	defer rec.AddSink(ring)()
 	f := ring.FollowNew()
 	one, other := strings.Repeat("1", 30), strings.Repeat("2", 30)
 	long := strings.Repeat("l", 1000)
@@ -29,7 +29,7 @@ func TestHeadersAgain(t *testing.T) {
 	pass := func() (all []Record) {
 		for range 3 {
 			for _, h := range headers {
-				o.Event(&observe.Exchange{Hop: observe.Down, Request: h, Response: h})
+				o.Event(&observe.Exchange{Hop: observe.Down, RequestHeader: h, ResponseHeader: h})
 			}
 		}
 		return records(t, f.Ready(100))
@@ -41,19 +41,19 @@ func TestHeadersAgain(t *testing.T) {
 			delete(want, map[bool]string{true: "B"}[len(want["B"]) == 0])
 			var redacted []string
 			if want.Get("Mcp-Session-Id") != "" {
-				want = http.Header{"Mcp-Session-Id": {redact.Mark}, "A": {a}, "X-Api-Key": {redact.Mark}}
+				want = http.Header{"Mcp-Session-Id": {redact.Placeholder}, "A": {a}, "X-Api-Key": {redact.Placeholder}}
 				redacted = taken
 			}
-			if !reflect.DeepEqual(r.HTTP.Request, want) || !reflect.DeepEqual(r.HTTP.Response, want) || !slices.Equal(r.Redacted, redacted) {
-				t.Errorf("%v, %v, without %v; want %v without %v", r.HTTP.Request, r.HTTP.Response, r.Redacted, want, redacted)
+			if !reflect.DeepEqual(r.HTTP.RequestHeader, want) || !reflect.DeepEqual(r.HTTP.ResponseHeader, want) || !slices.Equal(r.Redacted, redacted) {
+				t.Errorf("%v, %v, without %v; want %v without %v", r.HTTP.RequestHeader, r.HTTP.ResponseHeader, r.Redacted, want, redacted)
 			}
 		}
 	}
 	check("tok-1234567", taken)
-	c := o.OpenQuiet("x", "http").Conn(taker{}, observe.Up)
+	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Up)
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"token":"tok-1234567"}`)))
 	f.Ready(1)
-	check(redact.Mark, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))
+	check(redact.Placeholder, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))
 }
 
 // What is learned while headers are written is taken out of all that are written after that, also if they have come before.
@@ -76,7 +76,7 @@ func TestLearnedAmongHeaders(t *testing.T) {
 		m.headers = m.headers[:0]
 		text := string(m.header(d, h, inRequest))
 		<-learned
-		if strings.Contains(text, redact.Mark) && strings.Contains(text, `"Zz":"`+value+`"`) {
+		if strings.Contains(text, redact.Placeholder) && strings.Contains(text, `"Zz":"`+value+`"`) {
 			t.Fatalf("round %d: the last header has what was taken out of one before it", round)
 		}
 	}
@@ -96,8 +96,8 @@ func TestUsualHeadersAreBounded(t *testing.T) {
 		m.header(d, http.Header{name: {value}}, inRequest)
 	}
 	kept := 0
-	for _, u := range m.usual {
-		if kept += len(u.member); len(u.name)+len(u.value) > maxUsual {
+	for _, u := range m.fieldCache {
+		if kept += len(u.member); len(u.name)+len(u.value) > maxCachedField {
 			t.Errorf("a header of %d bytes is kept", len(u.name)+len(u.value))
 		}
 	}

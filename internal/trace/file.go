@@ -13,21 +13,21 @@ import (
 
 // FileOptions bound a File. The zero value works.
 type FileOptions struct {
-	MaxText  int   // of one message, in bytes. 0: DefaultFileText; below 0: all of it
+	MaxText  int   // of one message, in bytes. 0: DefaultFileMaxText; below 0: all of it
 	NoText   bool  // no text of messages at all
-	MaxBytes int64 // of one file; 0: DefaultFileBytes; below 0: there is only one
-	Files    int   // how many there are at most; 0: DefaultFiles
+	MaxBytes int64 // of one file; 0: DefaultFileMaxBytes; below 0: there is only one
+	MaxFiles int   // how many there are at most; 0: DefaultMaxFiles
 
-	// Failed is told of an error of the file, once until it works again, in a goroutine of the File's.
+	// OnError is told of an error of the file, once until it works again, in a goroutine of the File's.
 	// nil: nobody is.
-	Failed func(err error)
+	OnError func(err error)
 }
 
 // The defaults of FileOptions.
 const (
-	DefaultFileText  = 1 << 20
-	DefaultFileBytes = 64 << 20
-	DefaultFiles     = 4
+	DefaultFileMaxText  = 1 << 20
+	DefaultFileMaxBytes = 64 << 20
+	DefaultMaxFiles     = 4
 )
 
 // What may wait to be written.
@@ -51,7 +51,7 @@ type File struct {
 	mu      sync.Mutex
 	waiting []byte // lines
 	count   int    // of waiting
-	gap     uint64 // how many lines were left out since the last one of waiting
+	skipped uint64 // how many lines were left out since the last one of waiting
 	lost    uint64 // all that were left out, or could not be written
 	spare   []byte // memory for waiting
 	closed  bool
@@ -73,13 +73,13 @@ func NewFile(name string, o FileOptions) (*File, error) {
 	case o.NoText:
 		o.MaxText = 0
 	case o.MaxText == 0:
-		o.MaxText = DefaultFileText
+		o.MaxText = DefaultFileMaxText
 	}
 	if o.MaxBytes == 0 {
-		o.MaxBytes = DefaultFileBytes
+		o.MaxBytes = DefaultFileMaxBytes
 	}
-	if o.Files <= 0 {
-		o.Files = DefaultFiles
+	if o.MaxFiles <= 0 {
+		o.MaxFiles = DefaultMaxFiles
 	}
 	f := &File{name: name, o: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
@@ -107,11 +107,11 @@ func (f *File) Put(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed || f.count > 0 && (f.count >= maxWaitingLines || len(f.waiting)+len(line) > maxWaitingBytes) {
-		f.gap++
+		f.skipped++
 		f.lost++
 		return
 	}
-	f.tellGap()
+	f.appendGap()
 	f.waiting = append(f.waiting, line...)
 	if f.count++; f.count == 1 {
 		signal(f.wake)
@@ -125,15 +125,15 @@ func (f *File) Put(line []byte) {
 func (f *File) Skip(n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.gap += n
+	f.skipped += n
 	f.lost += n
 }
 
-// tellGap adds the line of what was left out. It is called with mu held.
-func (f *File) tellGap() {
-	if f.gap > 0 {
-		f.waiting = Append(f.waiting, &Record{Kind: Gap, Time: time.Now(), Lost: f.gap})
-		f.gap = 0
+// appendGap adds the line of what was left out. It is called with mu held.
+func (f *File) appendGap() {
+	if f.skipped > 0 {
+		f.waiting = Append(f.waiting, &Record{Kind: Gap, Time: time.Now(), Lost: f.skipped})
+		f.skipped = 0
 	}
 }
 
@@ -169,7 +169,7 @@ func (f *File) write() {
 			pause.Stop()
 		}
 		f.mu.Lock()
-		f.tellGap()
+		f.appendGap()
 		lines, count := f.waiting, f.count
 		f.waiting, f.spare, f.count = f.spare[:0], nil, 0
 		over = f.closed
@@ -230,10 +230,10 @@ func (f *File) fail(err error, count int) {
 	f.err = err
 	f.mu.Lock()
 	f.lost += uint64(count)
-	f.gap += uint64(count)
+	f.skipped += uint64(count)
 	f.mu.Unlock()
-	if !f.failed && f.o.Failed != nil {
-		f.o.Failed(err)
+	if !f.failed && f.o.OnError != nil {
+		f.o.OnError(err)
 	}
 	f.failed = true
 }
@@ -246,12 +246,12 @@ func (f *File) rotate() error {
 			f.fail(err, 0)
 		}
 	}
-	for i := f.o.Files - 1; i > 0; i-- {
-		if err := os.Rename(f.numbered(i-1), f.numbered(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for i := f.o.MaxFiles - 1; i > 0; i-- {
+		if err := os.Rename(f.rotatedName(i-1), f.rotatedName(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if f.o.Files == 1 {
+	if f.o.MaxFiles == 1 {
 		if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -264,8 +264,8 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// numbered returns the name of the ith file; the one that is written to is 0.
-func (f *File) numbered(i int) string {
+// rotatedName returns the name of the ith file; the one that is written to is 0.
+func (f *File) rotatedName(i int) string {
 	if i == 0 {
 		return f.name
 	}

@@ -51,7 +51,7 @@ func saved(t *testing.T, name string) []int {
 func TestFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
 	for run := range 2 {
-		f := open(t, name, FileOptions{MaxBytes: 1000, Files: 3})
+		f := open(t, name, FileOptions{MaxBytes: 1000, MaxFiles: 3})
 		put(f, 10*run+1, 10*run+1, "")
 		put(f, 10*run+2, 10*run+2, strings.Repeat("x", 940))
 		put(f, 10*run+3, 10*run+3, strings.Repeat("x", 2000))
@@ -80,7 +80,7 @@ func TestFile(t *testing.T) {
 // What comes faster than it can be written is left out, counted, and the file says so. Nobody waits.
 func TestFileFull(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
-	f := &File{name: name, o: FileOptions{MaxBytes: -1, Files: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{name: name, o: FileOptions{MaxBytes: -1, MaxFiles: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestFileFails(t *testing.T) {
 	var told []error
 	f := &File{
 		name: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
-		o: FileOptions{MaxBytes: -1, Files: 1, Failed: func(err error) { told = append(told, err) }},
+		o: FileOptions{MaxBytes: -1, MaxFiles: 1, OnError: func(err error) { told = append(told, err) }},
 	}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)

@@ -16,32 +16,32 @@ const longText = 64 << 10
 
 // What may wait behind a long message, and with it: how many records, and how long their texts are.
 const (
-	maxLater      = 16 << 10
-	maxLaterBytes = 64 << 20
+	maxBacklog      = 16 << 10
+	maxBacklogBytes = 64 << 20
 )
 
 // backlog is what the records are made of later: of long messages, and of all that comes until these are done, because
 // what is found in them may be in what follows. The zero value works.
 type backlog struct {
-	busy atomic.Bool // changes with mu held: somebody makes records of what waits
-	room int         // bytes of waiting, at most; 0: maxLaterBytes
+	busy     atomic.Bool // changes with mu held: somebody makes records of what waits
+	maxBytes int         // bytes of waiting, at most; 0: maxBacklogBytes
 
 	mu      sync.Mutex
 	waiting []pendingRecord
 	bytes   int           // of waiting, and of what is being made
-	missing uint64        // how many were left out since the last one of waiting
+	skipped uint64        // how many were left out since the last one of waiting
 	done    chan struct{} // closed when nobody is busy any more; nil: nobody was
 }
 
 // pendingRecord is what one record is made of.
 type pendingRecord struct {
-	passed observe.Passed // a message
-	event  observe.Event  // nil: it is a message
-	seq    uint64         // of the event
-	at     time.Time      // of the event
-	sinks  []Sink
-	size   int
-	before uint64 // how many were left out before it
+	passed        observe.Passed // a message
+	event         observe.Event  // nil: it is a message
+	seq           uint64         // of the event
+	at            time.Time      // of the event
+	sinks         []Sink
+	size          int
+	skippedBefore uint64 // how many were left out before it
 
 	ready chan struct{} // to be closed once the records before it are made; nil: it is a record itself
 }
@@ -51,21 +51,21 @@ func isLong(size int, sinks []Sink) bool { return size > longText && wantsText(s
 
 // postpone has a record made later, if it is of something long, or others wait. It does not wait.
 func (r *Recorder) postpone(l *pendingRecord, long bool) bool {
-	if !long && !r.later.busy.Load() {
+	if !long && !r.backlog.busy.Load() {
 		return false
 	}
-	b := &r.later
+	b := &r.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	busy := b.busy.Load()
 	if !long && !busy {
 		return false
 	}
-	if busy && (len(b.waiting) >= maxLater || b.bytes+l.size > cmp.Or(b.room, maxLaterBytes)) {
-		b.missing++
+	if busy && (len(b.waiting) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
+		b.skipped++
 		return true
 	}
-	l.before, b.missing = b.missing, 0
+	l.skippedBefore, b.skipped = b.skipped, 0
 	b.waiting = append(b.waiting, *l)
 	b.bytes += l.size
 	if !busy {
@@ -81,7 +81,7 @@ func (r *Recorder) catchUp(done chan<- struct{}) {
 	defer close(done)
 	var sinks []Sink // of the last record
 	for made := 0; ; {
-		all, missing, more := r.later.take(made)
+		all, missing, more := r.backlog.take(made)
 		if !more {
 			return
 		}
@@ -94,11 +94,11 @@ func (r *Recorder) catchUp(done chan<- struct{}) {
 				continue
 			}
 			sinks = l.sinks
-			skip(sinks, l.before)
+			skip(sinks, l.skippedBefore)
 			if l.event == nil {
-				r.message(&l.passed, sinks)
+				r.recordMessage(&l.passed, sinks)
 			} else {
-				r.happened(l.event, l.seq, l.at, sinks)
+				r.recordEvent(l.event, l.seq, l.at, sinks)
 			}
 			made += l.size
 			*l = pendingRecord{} // nobody else needs the text
@@ -113,7 +113,7 @@ func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool
 	defer b.mu.Unlock()
 	b.bytes -= made
 	if all, b.waiting = b.waiting, nil; len(all) == 0 {
-		missing, b.missing = b.missing, 0
+		missing, b.skipped = b.skipped, 0
 	}
 	if more = len(all) > 0 || missing > 0; !more {
 		b.busy.Store(false)
@@ -132,17 +132,17 @@ func skip(sinks []Sink, n uint64) {
 
 // Wait returns when the Sinks have the records of all that was told before.
 func (r *Recorder) Wait() {
-	r.later.mu.Lock()
-	done := r.later.done
-	r.later.mu.Unlock()
+	r.backlog.mu.Lock()
+	done := r.backlog.done
+	r.backlog.mu.Unlock()
 	if done != nil {
 		<-done
 	}
 }
 
-// waitBefore returns when the records are made of all that was told before: then it is known what these messages name.
-func (r *Recorder) waitBefore() {
-	b := &r.later
+// waitForPending returns when the records are made of all that was told before: then it is known what these messages name.
+func (r *Recorder) waitForPending() {
+	b := &r.backlog
 	b.mu.Lock()
 	if !b.busy.Load() {
 		b.mu.Unlock()
@@ -163,7 +163,7 @@ func sizeOf(e observe.Event) int {
 	case observe.Stderr:
 		return least + len(e.Line)
 	case *observe.Exchange:
-		return least + len(e.URL) + headerSize(e.Request) + headerSize(e.Response)
+		return least + len(e.URL) + headerSize(e.RequestHeader) + headerSize(e.ResponseHeader)
 	}
 	return least
 }
@@ -183,12 +183,12 @@ func (r *Recorder) Message(p *observe.Passed) {
 	if all == nil {
 		return
 	}
-	if long := isLong(p.Message.Size(), *all); long || r.later.busy.Load() {
+	if long := isLong(p.Message.Size(), *all); long || r.backlog.busy.Load() {
 		if r.postpone(&pendingRecord{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
 			return
 		}
 	}
-	r.message(p, *all)
+	r.recordMessage(p, *all)
 }
 
 // Event implements observe.Watcher.
@@ -198,37 +198,37 @@ func (r *Recorder) Event(e observe.Event) {
 		return
 	}
 	dropped, _ := e.(observe.Dropped)
-	if long := isLong(dropped.Message.Size(), *all); long || r.later.busy.Load() {
-		if r.postpone(&pendingRecord{event: e, seq: r.observer.Next(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
+	if long := isLong(dropped.Message.Size(), *all); long || r.backlog.busy.Load() {
+		if r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
 			return
 		}
 	}
-	r.happened(e, 0, time.Now(), *all)
+	r.recordEvent(e, 0, time.Now(), *all)
 }
 
-// message makes the record of a message.
-func (r *Recorder) message(p *observe.Passed, sinks []Sink) {
+// recordMessage makes the record of a message.
+func (r *Recorder) recordMessage(p *observe.Passed, sinks []Sink) {
 	m := makers.Get().(*maker)
 	m.message(r.redactor.Load(), p, wantsText(sinks))
-	if d := r.texts.Load(); d != nil && m.Body.Text != nil {
+	if d := r.textRedactor.Load(); d != nil && m.Body.Text != nil {
 		d.Message(m.Body.Text, nil) // for what it learns
 	}
-	m.hand(sinks)
+	m.putInto(sinks)
 	m.release()
 }
 
-// happened makes the record of an event, if there is to be one. seq is 0 if it has no number yet.
-func (r *Recorder) happened(e observe.Event, seq uint64, at time.Time, sinks []Sink) {
+// recordEvent makes the record of an event, if there is to be one. seq is 0 if it has no number yet.
+func (r *Recorder) recordEvent(e observe.Event, seq uint64, at time.Time, sinks []Sink) {
 	m := makers.Get().(*maker)
 	m.now = at
 	if m.event(r.redactor.Load(), e, wantsText(sinks)) {
 		if m.Seq = seq; seq == 0 {
-			m.Seq = r.observer.Next()
+			m.Seq = r.observer.NextSeq()
 		}
 		if m.Time.IsZero() {
 			m.Time = at
 		}
-		m.hand(sinks)
+		m.putInto(sinks)
 	}
 	m.release()
 }

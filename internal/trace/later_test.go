@@ -47,8 +47,8 @@ func TestLongMessages(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	sink := newStuck()
-	release := rec.Use(sink)
-	s := o.OpenQuiet("files", "http")
+	release := rec.AddSink(sink)
+	s := o.OpenUnannounced("files", "http")
 	c := &passing{}
 	server := s.Conn(c, observe.Up)
 	bridgetest.Must(t, server.Receive(t.Context(), taker{}))
@@ -82,19 +82,19 @@ func TestLongMessages(t *testing.T) {
 func TestLongMessagesAreBounded(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
-	rec.later.room = 32 * longText
+	rec.backlog.maxBytes = 32 * longText
 	sink := newStuck()
 	f, err := NewFile(filepath.Join(t.TempDir(), "trace"), FileOptions{})
 	bridgetest.Must(t, err)
-	releases := []func(){rec.Use(sink), rec.Use(f)}
-	server := o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up)
+	releases := []func(){rec.AddSink(sink), rec.AddSink(f)}
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
 	send := func(m jsonrpc.Message) { server.TrySend(m) }
 	note := bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`)
 	send(long(1, 0, "x"))
 	<-sink.first
 	send(long(2, 20*longText, "x"))
 	send(long(3, 20*longText, "x")) // left out
-	for range maxLater {            // the last one is left out
+	for range maxBacklog {          // the last one is left out
 		send(note)
 	}
 	close(sink.goOn)
@@ -111,7 +111,7 @@ func TestLongMessagesAreBounded(t *testing.T) {
 			gaps = append(gaps, r.Lost)
 		}
 	}
-	if !slices.Equal(gaps, []uint64{1, 1}) || len(all) != 1+1+maxLater-1+2+1 || all[len(all)-1].Kind != Notification {
+	if !slices.Equal(gaps, []uint64{1, 1}) || len(all) != 1+1+maxBacklog-1+2+1 || all[len(all)-1].Kind != Notification {
 		t.Errorf("%d records, gaps of %d", len(all), gaps)
 	}
 	if f.Lost() != 2 {
@@ -125,8 +125,8 @@ func TestLineAfterLongMessage(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	sink := newStuck()
-	release := rec.Use(sink)
-	server := o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up)
+	release := rec.AddSink(sink)
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
 	server.TrySend(long(1, 0, "geheim-123"))
 	<-sink.first
 	server.TrySend(long(2, 0, "geheim-456"))
@@ -144,13 +144,13 @@ func TestLineAfterLongMessage(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
-	rec.later.room = 4 * longText
+	rec.backlog.maxBytes = 4 * longText
 	sink := newStuck()
-	release := rec.Use(sink)
-	o.OpenQuiet("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
+	release := rec.AddSink(sink)
+	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
 	<-sink.first
 	for range 5 {
-		o.Event(&observe.Exchange{Method: "GET", URL: "/", Request: http.Header{"Accept": {strings.Repeat("x", longText)}}})
+		o.Event(&observe.Exchange{Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longText)}}})
 	}
 	close(sink.goOn)
 	release()

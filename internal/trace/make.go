@@ -14,13 +14,13 @@ var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notificati
 
 // message makes the record of a message, with its text or without.
 func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
-	m.Seq, m.Time, m.Cause = p.Seq, p.At, p.Cause
+	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At, p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
 	if p.Hop == observe.Up {
 		m.Era, m.Transport = "", p.Session.ServerTransport()
 	}
-	m.Stream, m.Bridge = p.Stream, p.Inside
+	m.Stream, m.TimeInBridge = p.Stream, p.TimeInBridge
 	m.setMessage(&p.Message)
 	if p.Call != nil {
 		m.Name = d.Name(p.Call.Name)
@@ -39,15 +39,15 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 	}
 	var found [][]byte
 	if m.Kind == Response && p.Call != nil {
-		found, _ = p.Call.Get(foundKey{}).([][]byte)
+		found, _ = p.Call.Get(secretsKey{}).([][]byte)
 	}
 	if found = m.body(d, p, text, found); m.Kind == Request && p.Call != nil && len(found) > 0 {
-		p.Call.Set(foundKey{}, found)
+		p.Call.Set(secretsKey{}, found)
 	}
 }
 
-// foundKey is the key of what was taken out of a request: its response may have it under another name.
-type foundKey struct{}
+// secretsKey is the key of what was taken out of a request: its response may have it under another name.
+type secretsKey struct{}
 
 // session says of which session the record is; nil: of none that is known.
 func (m *maker) session(s *observe.Session) {
@@ -70,12 +70,12 @@ func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][
 		return nil
 	}
 	clean := d.Clean()
-	if p.Cause != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(m.ID.String()) {
+	if p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(m.ID.String()) {
 		m.Body = Body{Text: m.joined(&p.Message), valid: true}
 		return nil
 	}
 	found = m.cleaned(d, &p.Message, extra)
-	if p.Cause == 0 && p.Source != nil && len(m.Redacted) == 0 && len(extra) == 0 {
+	if p.CauseSeq == 0 && p.Source != nil && len(m.Redacted) == 0 && len(extra) == 0 {
 		p.Source.Memo = clean
 	}
 	return found
@@ -83,7 +83,7 @@ func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][
 
 // omitText leaves the text out.
 func (m *maker) omitText(d *redact.Redactor) {
-	m.Body = Body{Cut: m.Size}
+	m.Body = Body{OmittedBytes: m.Size}
 	m.ID = d.ID(m.ID)
 }
 
@@ -123,7 +123,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 	case observe.CallLate:
 		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "late", Text: "the request still has no answer"}
-	case observe.Over:
+	case observe.WaitingCallEnded:
 		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Hop, m.Dir = observe.Down.String(), observe.ToServer.String()
 		m.Record.Event = &Event{Code: "over", Text: "the request is answered or cancelled; it came before somebody looked"}
@@ -141,10 +141,10 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.atHop(e.Session, e.Hop)
 	case observe.Dropped:
 		m.setMessage(&e.Message)
-		m.about(e.Server, e.Session)
+		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
 		if mark := e.Message.Mark(); mark != nil { // it was received, and has its own record
-			m.Cause = mark.Seq
+			m.CauseSeq = mark.Seq
 		}
 		if text {
 			m.cleaned(d, &e.Message, nil)
@@ -152,7 +152,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 			m.omitText(d)
 		}
 	case observe.Note:
-		m.about(e.Server, e.Session)
+		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Record.Event = Note, &Event{Code: e.Code, Text: d.String(e.Text)}
 	case observe.Refused, *observe.Exchange, observe.Stream:
 		m.transport(d, e)
@@ -162,8 +162,8 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 	return true
 }
 
-// about says which server and session an event is about.
-func (m *maker) about(server string, s *observe.Session) {
+// setServerAndSession says which server and session an event is about.
+func (m *maker) setServerAndSession(server string, s *observe.Session) {
 	m.session(s)
 	if server != "" {
 		m.Server = server
@@ -172,13 +172,13 @@ func (m *maker) about(server string, s *observe.Session) {
 
 // call begins a Note about a request without an answer.
 func (m *maker) call(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
-	m.about(server, s)
+	m.setServerAndSession(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
 	m.Took = m.now.Sub(since)
 }
 
 // waiting makes the record of a request that came before somebody looked.
-func (m *maker) waiting(d *redact.Redactor, w *observe.Waiting) {
+func (m *maker) waiting(d *redact.Redactor, w *observe.WaitingCall) {
 	m.call(d, w.Server, w.Session, w.Method, w.ID, w.Since)
 	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Down.String(), w.Dir.String(), true
 }
@@ -187,21 +187,21 @@ func (m *maker) waiting(d *redact.Redactor, w *observe.Waiting) {
 func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 	switch e := e.(type) {
 	case observe.Refused:
-		m.about(e.Server, e.Session)
+		m.setServerAndSession(e.Server, e.Session)
 		path, _ := d.URL(e.Path)
-		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, Remote: e.Remote, Status: e.Status, Rule: e.Rule, Why: d.String(e.Why)}
+		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, RemoteAddr: e.RemoteAddr, Status: e.Status, Rule: e.Rule, Why: d.String(e.Why)}
 		for name, value := range map[string]string{"Host": e.Host, "Origin": e.Origin} {
 			if value != "" {
-				if m.HTTP.Request == nil {
-					m.HTTP.Request = http.Header{}
+				if m.HTTP.RequestHeader == nil {
+					m.HTTP.RequestHeader = http.Header{}
 				}
-				m.HTTP.Request[name] = []string{d.String(value)}
+				m.HTTP.RequestHeader[name] = []string{d.String(value)}
 			}
 		}
 	case *observe.Exchange:
-		m.about(e.Server, e.Session)
+		m.setServerAndSession(e.Server, e.Session)
 		m.exchange = Exchange{
-			Method: d.Name(e.Method), Proto: e.Proto, Remote: e.Remote, Status: e.Status, In: e.In, Out: e.Out,
+			Method: d.Name(e.Method), Proto: e.Proto, RemoteAddr: e.RemoteAddr, Status: e.Status, RequestBytes: e.RequestBytes, ResponseBytes: e.ResponseBytes,
 			FirstByte: e.FirstByte, Took: e.Took, Rule: e.Rule, Why: d.String(e.Why), Err: d.Error(e.Err),
 		}
 		x := &m.exchange
@@ -210,13 +210,13 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 		if x.URL, changed = d.URL(e.URL); changed {
 			m.Redacted = append(m.Redacted, "http.url")
 		}
-		x.request = m.header(d, e.Request, inRequest)
-		x.response = m.header(d, e.Response, inResponse)
+		x.requestHeaderJSON = m.header(d, e.RequestHeader, inRequest)
+		x.responseHeaderJSON = m.header(d, e.ResponseHeader, inResponse)
 		m.atHop(e.Session, e.Hop)
 	case observe.Stream:
-		m.about(e.Server, e.Session)
+		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Hop, m.Stream, m.Why = Stream, e.Hop.String(), e.Name, d.String(e.Why)
-		m.Record.Event = &Event{What: e.What, From: d.String(e.From)}
+		m.Record.Event = &Event{What: e.What, FromEventID: d.String(e.FromEventID)}
 		m.atHop(e.Session, e.Hop)
 	}
 }
@@ -241,7 +241,7 @@ func (m *maker) process(d *redact.Redactor, e observe.Event) bool {
 		m.Kind, m.Record.Event = Process, &Event{What: "stopping", PID: e.PID, Step: e.Step}
 	case observe.ProcessEnded:
 		server, session = e.Server, e.Session
-		m.Kind, m.Record.Event = Process, &Event{What: "ended", PID: e.PID, Program: d.String(e.Program), Asked: e.Asked, Err: d.Error(e.Err), Took: e.Lasted}
+		m.Kind, m.Record.Event = Process, &Event{What: "ended", PID: e.PID, Program: d.String(e.Program), StopRequested: e.StopRequested, Err: d.Error(e.Err), Took: e.Lasted}
 	case observe.Stderr:
 		server, session = e.Server, e.Session
 		line, changed := d.Text([]byte(e.Line))
@@ -255,6 +255,6 @@ func (m *maker) process(d *redact.Redactor, e observe.Event) bool {
 	default:
 		return false
 	}
-	m.about(server, session)
+	m.setServerAndSession(server, session)
 	return true
 }

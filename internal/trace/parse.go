@@ -15,19 +15,19 @@ import (
 // ErrVersion says that a line has a version of the format that this program does not know.
 var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a version of the format that this one does not know")
 
-// ErrForeign says that a line is no record.
-var ErrForeign = errors.New("it is no record of a trace")
+// ErrNotRecord says that a line is no record.
+var ErrNotRecord = errors.New("it is no record of a trace")
 
 // maxWord is how long a word may be, in bytes: a name, a method, an id. What a bridge writes is shorter.
 const maxWord = 4 << 10
 
 // Parse reads one line. Members that it does not know are ignored, and a Kind that it does
 // not know is kept. The Record refers to line. The error is ErrVersion, or says what is wrong and wraps
-// ErrForeign.
+// ErrNotRecord.
 func Parse(line []byte) (Record, error) {
 	line = bytes.Trim(line, " \t\r\n")
 	if len(line) == 0 || line[0] != '{' || !jsonrpc.Valid(line) {
-		return Record{}, fmt.Errorf("%w: it is not one JSON object in UTF-8", ErrForeign)
+		return Record{}, fmt.Errorf("%w: it is not one JSON object in UTF-8", ErrNotRecord)
 	}
 	var r Record
 	var p parser
@@ -44,7 +44,7 @@ func Parse(line []byte) (Record, error) {
 	case errors.Is(err, strconv.ErrRange) || n > Version:
 		return Record{}, ErrVersion
 	case err != nil || n == 0:
-		return Record{}, fmt.Errorf("%w: it does not say its version of the format", ErrForeign)
+		return Record{}, fmt.Errorf("%w: it does not say its version of the format", ErrNotRecord)
 	}
 	if r.Kind == "" {
 		p.fail("kind")
@@ -63,7 +63,7 @@ type parser struct {
 
 func (p *parser) fail(key string) {
 	if p.err == nil {
-		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrForeign, key)
+		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrNotRecord, key)
 	}
 }
 
@@ -86,7 +86,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "dir":
 		r.Dir = p.shortString(m)
 	case "cause":
-		p.uint(&r.Cause, m)
+		p.uint(&r.CauseSeq, m)
 	case "era":
 		r.Era = p.shortString(m)
 	case "tr":
@@ -102,7 +102,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "size":
 		p.count(&r.Size, m)
 	case "bridge_us":
-		p.micros(&r.Bridge, m)
+		p.micros(&r.TimeInBridge, m)
 	case "dur_us":
 		p.micros(&r.Took, m)
 	case "code":
@@ -114,7 +114,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "tail":
 		p.tail = m.Value
 	case "cut":
-		p.count(&r.Body.Cut, m)
+		p.count(&r.Body.OmittedBytes, m)
 	case "why":
 		r.Why = p.string(m)
 	case "lost":
@@ -140,17 +140,17 @@ func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 		case "proto":
 			x.Proto = p.string(m)
 		case "remote":
-			x.Remote = p.string(m)
+			x.RemoteAddr = p.string(m)
 		case "status":
 			p.count(&x.Status, m)
 		case "req":
-			x.Request = p.header(m)
+			x.RequestHeader = p.header(m)
 		case "resp":
-			x.Response = p.header(m)
+			x.ResponseHeader = p.header(m)
 		case "in":
-			p.bytesOf(&x.In, m)
+			p.bytesOf(&x.RequestBytes, m)
 		case "out":
-			p.bytesOf(&x.Out, m)
+			p.bytesOf(&x.ResponseBytes, m)
 		case "rule":
 			x.Rule = p.string(m)
 		case "why":
@@ -180,7 +180,7 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 		case "step":
 			e.Step = p.string(m)
 		case "asked":
-			p.bool(&e.Asked, m)
+			p.bool(&e.StopRequested, m)
 		case "client":
 			e.Client = p.string(m)
 		case "version":
@@ -190,7 +190,7 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 		case "calls":
 			p.uint(&e.Calls, m)
 		case "from":
-			e.From = p.string(m)
+			e.FromEventID = p.string(m)
 		case "how":
 			e.How = p.string(m)
 		case "err":

@@ -13,11 +13,11 @@ import (
 // byte of it in Base64, and room for the rest.
 const MaxLine = 96 << 20
 
-// ErrCut says that a line has no end: its writer was interrupted, or still writes.
-var ErrCut = errors.New("the file ends inside of it")
+// ErrTruncated says that a line has no end: its writer was interrupted, or still writes.
+var ErrTruncated = errors.New("the file ends inside of it")
 
-// ErrLong says that a line is longer than MaxLine.
-var ErrLong = errors.New("it is too long")
+// ErrLineTooLong says that a line is longer than MaxLine.
+var ErrLineTooLong = errors.New("it is too long")
 
 // LineError is what is wrong with one line. The lines after it can be read.
 type LineError struct {
@@ -27,7 +27,7 @@ type LineError struct {
 
 func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns ErrForeign, ErrVersion, ErrCut or ErrLong.
+// Unwrap returns ErrNotRecord, ErrVersion, ErrTruncated or ErrLineTooLong.
 func (e *LineError) Unwrap() error { return e.Err }
 
 // Reader reads the records of a trace. It must not be used concurrently.
@@ -117,10 +117,10 @@ func (r *Reader) next() ([]byte, error) {
 		r.line++
 		switch {
 		case long:
-			return nil, &LineError{r.line, ErrLong}
+			return nil, &LineError{r.line, ErrLineTooLong}
 		case err != nil:
 			if _, err := Parse(line); err != nil {
-				return nil, &LineError{r.line, ErrCut}
+				return nil, &LineError{r.line, ErrTruncated}
 			}
 			return line, nil // only its line feed is missing
 		}

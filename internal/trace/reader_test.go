@@ -40,13 +40,13 @@ func TestReader(t *testing.T) {
 		switch {
 		case err == nil:
 			have = append(have, fmt.Sprint(r.Line(), " ", rec.Kind, " ", rec.Seq, " ", len(r.Raw())))
-		case errors.Is(err, ErrCut):
+		case errors.Is(err, ErrTruncated):
 			have = append(have, err.Error()[:7]+" cut")
-		case errors.Is(err, ErrLong):
+		case errors.Is(err, ErrLineTooLong):
 			have = append(have, err.Error()[:7]+" long")
 		case errors.Is(err, ErrVersion):
 			have = append(have, err.Error()[:7]+"version")
-		case errors.Is(err, ErrForeign):
+		case errors.Is(err, ErrNotRecord):
 			have = append(have, err.Error()[:7]+"foreign")
 		default:
 			t.Error(err)
@@ -104,7 +104,7 @@ func FuzzBody(f *testing.F) {
 	f.Add([]byte("a\xffb"), []byte("x"), false)
 	f.Add([]byte("{\n}"), []byte(nil), true)
 	f.Fuzz(func(t *testing.T, text, tail []byte, message bool) {
-		r := Record{Kind: Stderr, Body: Body{Text: text, Tail: tail, Cut: len(tail)}}
+		r := Record{Kind: Stderr, Body: Body{Text: text, Tail: tail, OmittedBytes: len(tail)}}
 		if message {
 			r.Kind = Request
 		}

@@ -55,9 +55,9 @@ type Record struct {
 	Hop     string // Down or Up
 	Dir     string // ToServer or ToClient
 
-	// Cause is Seq of the received message that this one was made of, or of a Drop that was dropped. A message that
+	// CauseSeq is Seq of the received message that this one was made of, or of a Drop that was dropped. A message that
 	// was received has none, and one that the bridge itself has made.
-	Cause uint64
+	CauseSeq uint64
 
 	Era       string // "legacy" or "modern"
 	Transport string // "http", "sse", "websocket", "socket", "stdio"
@@ -71,8 +71,8 @@ type Record struct {
 	// of it.
 	Earlier bool
 
-	Bridge time.Duration // how long the bridge has had the cause
-	Took   time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
+	TimeInBridge time.Duration // how long the bridge has had the cause
+	Took         time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
 	Outcome
 	Body Body   // of a message, a Drop, a line of Stderr
 	Why  string // of a Drop, a Noise, a Stream
@@ -94,29 +94,29 @@ type Outcome struct {
 
 // Body is text, as exactly as it is kept.
 type Body struct {
-	Text []byte // with Cut: the beginning; nil: nothing is kept
-	Tail []byte // with Cut: the end
-	Cut  int    // how many bytes are left out between Text and Tail
+	Text         []byte // with OmittedBytes: the beginning; nil: nothing is kept
+	Tail         []byte // with OmittedBytes: the end
+	OmittedBytes int    // how many bytes are left out between Text and Tail
 
 	valid bool // Text is one JSON value in UTF-8
 }
 
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.
 type Exchange struct {
-	Method    string
-	URL       string // Down: path and query; Up: the whole URL
-	Proto     string
-	Remote    string // the peer's address
-	Status    int
-	Request   http.Header
-	Response  http.Header
-	In, Out   int64 // bytes of the body of the request, and of the reply
-	FirstByte time.Duration
-	Took      time.Duration
-	Rule, Why string // of a refusal
-	Err       string // how it has ended; "": in an orderly way
+	Method                      string
+	URL                         string // Down: path and query; Up: the whole URL
+	Proto                       string
+	RemoteAddr                  string // the peer's address
+	Status                      int
+	RequestHeader               http.Header
+	ResponseHeader              http.Header
+	RequestBytes, ResponseBytes int64 // bytes of the body of the request, and of the reply
+	FirstByte                   time.Duration
+	Took                        time.Duration
+	Rule, Why                   string // of a refusal
+	Err                         string // how it has ended; "": in an orderly way
 
-	request, response []byte // in the place of Request and Response, as they stand in the line, while the record is made
+	requestHeaderJSON, responseHeaderJSON []byte // in the place of RequestHeader and ResponseHeader, as they stand in the line, while the record is made
 }
 
 // Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.
@@ -125,20 +125,20 @@ type Event struct {
 	// "started", "stopping" or "ended" of a Process.
 	What string
 
-	PID     int
-	Program string // its name, without arguments
-	Step    string // of a stop: "close stdin", "terminate", "kill"
-	Asked   bool   // the bridge has asked the process to end
+	PID           int
+	Program       string // its name, without arguments
+	Step          string // of a stop: "close stdin", "terminate", "kill"
+	StopRequested bool   // the bridge has asked the process to end
 
 	Client   string // name of a session's client
 	Version  string // of that client
 	Revision string // negotiated protocol version
 	Calls    uint64 // requests of a session's client
 
-	From string        // of a resumed stream: the event id from which
-	How  string        // how a session has ended
-	Err  string        // what went wrong; "": it has ended in an orderly way
-	Took time.Duration // how long it was there
-	Code string        // of a Note
-	Text string        // of a Note
+	FromEventID string        // of a resumed stream: the event id from which
+	How         string        // how a session has ended
+	Err         string        // what went wrong; "": it has ended in an orderly way
+	Took        time.Duration // how long it was there
+	Code        string        // of a Note
+	Text        string        // of a Note
 }

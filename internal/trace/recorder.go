@@ -27,20 +27,20 @@ type Sink interface {
 // hands their lines to Sinks. While it has none, it does not watch. Its methods may be called
 // concurrently.
 type Recorder struct {
-	observer *observe.Observer
-	redactor atomic.Pointer[redact.Redactor]
-	texts    atomic.Pointer[redact.Redactor] // see SetTextRedactor
+	observer     *observe.Observer
+	redactor     atomic.Pointer[redact.Redactor]
+	textRedactor atomic.Pointer[redact.Redactor] // see SetTextRedactor
 
-	mu    sync.Mutex // of changes
-	users map[Sink]int
-	stop  func() // of observer.Watch; nil: it does not watch
-	sinks atomic.Pointer[[]Sink]
-	later backlog
+	mu        sync.Mutex // of changes
+	sinkUsers map[Sink]int
+	stop      func() // of observer.Watch; nil: it does not watch
+	sinks     atomic.Pointer[[]Sink]
+	backlog   backlog
 }
 
 // NewRecorder returns a Recorder of what o tells.
 func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
-	r := &Recorder{observer: o, users: map[Sink]int{}}
+	r := &Recorder{observer: o, sinkUsers: map[Sink]int{}}
 	r.redactor.Store(d)
 	return r
 }
@@ -54,15 +54,15 @@ func (r *Recorder) SetRedactor(d *redact.Redactor) {
 // SetTextRedactor has d, which nobody else uses, take secrets out for RedactText from now on, where those of the trace
 // are left in. It learns from what is recorded, as that of a trace does.
 func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
-	if before := r.texts.Load(); before != nil {
+	if before := r.textRedactor.Load(); before != nil {
 		d.Inherit(before)
 	}
-	r.texts.Store(d)
+	r.textRedactor.Store(d)
 }
 
 // RedactText returns a text for others than those who read the trace, without secrets.
 func (r *Recorder) RedactText(text string) string {
-	if d := r.texts.Load(); d != nil {
+	if d := r.textRedactor.Load(); d != nil {
 		return d.String(text)
 	}
 	return r.Redact(text)
@@ -71,8 +71,8 @@ func (r *Recorder) RedactText(text string) string {
 // RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
 // the messages of which the records are made later have been looked through, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
-	if r.later.busy.Load() {
-		r.waitBefore()
+	if r.backlog.busy.Load() {
+		r.waitForPending()
 	}
 	return r.RedactText(line)
 }
@@ -80,34 +80,34 @@ func (r *Recorder) RedactLine(line string) string {
 // Redact returns a text without the secrets that are taken out of the trace.
 func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
 
-// Use has s get lines until release is called. A Sink that several use gets each line once, until the last
+// AddSink has s get lines until release is called. A Sink that several use gets each line once, until the last
 // of them has released it. Lines that are being made meanwhile may still come when release has returned; Wait awaits
 // those of long messages, which are looked through in a goroutine of the Recorder's.
-func (r *Recorder) Use(s Sink) (release func()) {
+func (r *Recorder) AddSink(s Sink) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.users[s]++
-	r.update()
+	r.sinkUsers[s]++
+	r.updateSinks()
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.users[s]--; r.users[s] == 0 {
-			delete(r.users, s)
+		if r.sinkUsers[s]--; r.sinkUsers[s] == 0 {
+			delete(r.sinkUsers, s)
 		}
-		r.update()
+		r.updateSinks()
 	})
 }
 
-// update makes users the sinks, those that want least first: their lines are the shortest. It is called with mu held.
-func (r *Recorder) update() {
-	if len(r.users) == 0 {
+// updateSinks makes sinkUsers the sinks, those that want least first: their lines are the shortest. It begins or ends watching. It is called with mu held.
+func (r *Recorder) updateSinks() {
+	if len(r.sinkUsers) == 0 {
 		r.sinks.Store(nil)
 		r.stop()
 		r.stop = nil
 		return
 	}
 	var all []Sink
-	for s := range r.users {
+	for s := range r.sinkUsers {
 		all = append(all, s)
 	}
 	slices.SortFunc(all, func(a, b Sink) int { return a.MaxText() - b.MaxText() })
@@ -118,7 +118,7 @@ func (r *Recorder) update() {
 }
 
 // Waiting returns the line of a request that waits for its answer, as a Sink gets lines.
-func (r *Recorder) Waiting(w *observe.Waiting) []byte {
+func (r *Recorder) Waiting(w *observe.WaitingCall) []byte {
 	m := maker{now: time.Now()}
 	m.waiting(r.redactor.Load(), w)
 	return Append(nil, &m.Record)
@@ -131,11 +131,11 @@ type maker struct {
 	line []byte    // memory for the line
 	now  time.Time // when the event was told
 
-	exchange Exchange // memory for Record.HTTP, and for its headers
-	headers  []byte
-	fields   sortedFields
-	paths    [4]string // memory for Record.Redacted
-	usual    usualFields
+	exchange   Exchange // memory for Record.HTTP, and for its headers
+	headers    []byte
+	fields     sortedFields
+	paths      [4]string // memory for Record.Redacted
+	fieldCache fieldCache
 }
 
 var makers = sync.Pool{New: func() any { return new(maker) }}
@@ -164,15 +164,15 @@ func (m *maker) release() {
 	makers.Put(m)
 }
 
-// hand gives the line to the sinks, with as much of the text as each wants.
-func (m *maker) hand(sinks []Sink) {
+// putInto gives the line to the sinks, with as much of the text as each wants.
+func (m *maker) putInto(sinks []Sink) {
 	whole := m.Body
 	made := -1 // how much text the line has that was made last
 	for _, s := range sinks {
 		if most := s.MaxText(); most >= 0 && len(whole.Text) > most || made >= 0 {
-			m.Body = whole.upTo(most)
+			m.Body = whole.truncated(most)
 		}
-		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.Cut > 0 {
+		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.OmittedBytes > 0 {
 			m.line = Append(m.line[:0], &m.Record)
 			made = have
 		}
@@ -180,8 +180,8 @@ func (m *maker) hand(sinks []Sink) {
 	}
 }
 
-// upTo returns as much of a body as most bytes; below 0: all.
-func (b Body) upTo(most int) Body {
+// truncated returns as much of a body as most bytes; below 0: all.
+func (b Body) truncated(most int) Body {
 	n := len(b.Text)
 	switch {
 	case most < 0 || n <= most && b.Text != nil:
@@ -189,21 +189,21 @@ func (b Body) upTo(most int) Body {
 	case b.Text == nil:
 		return b
 	case most == 0:
-		return Body{Cut: n}
+		return Body{OmittedBytes: n}
 	}
-	head := atRune(b.Text, most-most/4)
+	head := runeStart(b.Text, most-most/4)
 	tail := n - most/4
 	for i := 0; i < 3 && tail < n && b.Text[tail]&0xC0 == 0x80; i++ {
 		tail++
 	}
 	if tail < head || tail == n {
-		return Body{Text: b.Text[:head], Cut: n - head}
+		return Body{Text: b.Text[:head], OmittedBytes: n - head}
 	}
-	return Body{Text: b.Text[:head], Tail: b.Text[tail:], Cut: tail - head}
+	return Body{Text: b.Text[:head], Tail: b.Text[tail:], OmittedBytes: tail - head}
 }
 
-// atRune returns where the character begins that the ith byte of text belongs to.
-func atRune(text []byte, i int) int {
+// runeStart returns where the character begins that the ith byte of text belongs to.
+func runeStart(text []byte, i int) int {
 	for n := 0; n < 4 && i-n > 0 && i-n < len(text); n++ {
 		if text[i-n]&0xC0 != 0x80 {
 			return i - n

@@ -43,7 +43,7 @@ func records(t *testing.T, lines [][]byte) (all []Record) {
 
 // brief is what a test asks of a record of a message.
 func brief(r Record, at map[uint64]int) string {
-	return fmt.Sprintf("%d<%d %s %s %s %s %s %s %s(%s) %s %d %s", at[r.Seq], at[r.Cause], r.Session, r.Hop, r.Dir, r.Era, r.Transport, r.Kind, r.Method, r.Name, r.ID, r.Size, r.Body.Text)
+	return fmt.Sprintf("%d<%d %s %s %s %s %s %s %s(%s) %s %d %s", at[r.Seq], at[r.CauseSeq], r.Session, r.Hop, r.Dir, r.Era, r.Transport, r.Kind, r.Method, r.Name, r.ID, r.Size, r.Body.Text)
 }
 
 // A call is written down at both ends, without its secrets, with what caused what, and the sessions around it.
@@ -52,7 +52,7 @@ func TestRecorder(t *testing.T) {
 		var o observe.Observer
 		rec := NewRecorder(&o, redactor(t, redact.Options{Secrets: []string{"hunter22"}}))
 		ring := NewRing(RingOptions{})
-		release := rec.Use(ring)
+		release := rec.AddSink(ring)
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			observe.SessionOf(ctx).SetServerTransport("stdio")
@@ -89,7 +89,7 @@ func TestRecorder(t *testing.T) {
 		if r := all[7]; r.Took != time.Second || !r.Failed || !slices.Equal(r.Redacted, []string{"result.content[0].text"}) || r.Server != "files" {
 			t.Errorf("%+v", r)
 		}
-		if r := all[12]; r.Code != -32602 || r.ID != jsonrpc.StringID(redact.Mark) || r.Name != redact.Mark {
+		if r := all[12]; r.Code != -32602 || r.ID != jsonrpc.StringID(redact.Placeholder) || r.Name != redact.Placeholder {
 			t.Errorf("%+v", r)
 		}
 		if e := all[len(all)-1].Event; e.What != "ended" || e.Calls != 3 || !strings.Contains(e.Err, "crashed by [redacted]") {
@@ -111,8 +111,8 @@ func TestRecorderLearns(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	ring := NewRing(RingOptions{})
-	defer rec.Use(ring)()
-	s := o.Open("files", "stdio")
+	defer rec.AddSink(ring)()
+	s := o.OpenSession("files", "stdio")
 	down := s.Conn(taker{}, observe.Down)
 	send := func(c bridge.Conn, text string) {
 		m, err := jsonrpc.Parse([]byte(text))
@@ -157,8 +157,8 @@ func TestRecorderEvents(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{Secrets: []string{"hunter22"}}))
 	ring := NewRing(RingOptions{})
-	defer rec.Use(ring)()
-	s := o.Open("files", "http")
+	defer rec.AddSink(ring)()
+	s := o.OpenSession("files", "http")
 	err := errors.New("it was hunter22")
 	m := jsonrpc.NewNotification("notifications/x", []byte(`{"a":"hunter22"}`))
 	events := []observe.Event{
@@ -176,7 +176,7 @@ func TestRecorderEvents(t *testing.T) {
 		observe.Refused{Server: "files", Path: "/hunter22", Why: "hunter22", Host: "hunter22"},
 		&observe.Exchange{
 			Hop: observe.Down, URL: "/x?a=hunter22", Err: err, Why: "hunter22", Session: s,
-			Request: http.Header{"Authorization": {"Bearer hunter22"}, "X-A": {"hunter22"}}, Response: http.Header{"Mcp-Session-Id": {"id-of-it"}},
+			RequestHeader: http.Header{"Authorization": {"Bearer hunter22"}, "X-A": {"hunter22"}}, ResponseHeader: http.Header{"Mcp-Session-Id": {"id-of-it"}},
 		},
 		observe.Stream{Server: "files", Session: s, Hop: observe.Down, Name: "g1", What: "closed", Why: "hunter22"},
 		observe.Note{Server: "files", Code: "C3", Text: "hunter22"},
@@ -188,8 +188,8 @@ func TestRecorderEvents(t *testing.T) {
 	var kinds []Kind
 	for i, r := range records(t, lines) {
 		kinds = append(kinds, r.Kind)
-		if r.Kind == Drop && r.Cause != 99 {
-			t.Errorf("the message that was dropped is %d", r.Cause)
+		if r.Kind == Drop && r.CauseSeq != 99 {
+			t.Errorf("the message that was dropped is %d", r.CauseSeq)
 		}
 		if r.Seq != uint64(i+1) || r.Time.IsZero() && r.Kind != HTTP || r.Server != "files" {
 			t.Errorf("%s", lines[i])
@@ -210,8 +210,8 @@ func TestTextsWithoutSecrets(t *testing.T) {
 	rec := NewRecorder(&o, redactor(t, redact.Options{Off: true}))
 	rec.SetTextRedactor(redactor(t, redact.Options{}))
 	ring := NewRing(RingOptions{})
-	defer rec.Use(ring)()
-	s := o.OpenQuiet("files", "stdio")
+	defer rec.AddSink(ring)()
+	s := o.OpenUnannounced("files", "stdio")
 	client, server := bridge.Pipe()
 	defer client.Close(nil)
 	request := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"name":"login","arguments":{"password":"correct-horse-1"}}`))
@@ -229,7 +229,7 @@ func TestTextsWithoutSecrets(t *testing.T) {
 		}
 		rec.SetTextRedactor(redactor(t, redact.Options{Secrets: []string{"hunter22"}}))
 	}
-	if got := rec.RedactText("hunter22"); got != redact.Mark {
+	if got := rec.RedactText("hunter22"); got != redact.Placeholder {
 		t.Errorf("the text is %q", got)
 	}
 }
@@ -263,9 +263,9 @@ func TestRecorderCuts(t *testing.T) {
 	all := map[int]*lines{}
 	for _, most := range []int{-1, 0, 1, 2, 3, 4, 5, 99, 100, 101, 102, 103, 1000, len(text) - 1, len(text), len(text) + 1} {
 		all[most] = &lines{most: most}
-		defer rec.Use(all[most])()
+		defer rec.AddSink(all[most])()
 	}
-	rec.Message(&observe.Passed{Session: o.Open("x", "http"), Hop: observe.Down, Dir: observe.ToServer, Message: m})
+	rec.Message(&observe.Passed{Session: o.OpenSession("x", "http"), Hop: observe.Down, Dir: observe.ToServer, Message: m})
 	for most, l := range all {
 		if len(l.all) != 1 {
 			t.Fatalf("%d: %d lines", most, len(l.all))
@@ -274,8 +274,8 @@ func TestRecorderCuts(t *testing.T) {
 		have := len(r.Body.Text) + len(r.Body.Tail)
 		whole := most < 0 || most >= len(text)
 		switch {
-		case r.Size != len(text) || have+r.Body.Cut != len(text) || whole != (r.Body.Cut == 0) || most >= 0 && have > most:
-			t.Errorf("%d: %d bytes, cut %d", most, have, r.Body.Cut)
+		case r.Size != len(text) || have+r.Body.OmittedBytes != len(text) || whole != (r.Body.OmittedBytes == 0) || most >= 0 && have > most:
+			t.Errorf("%d: %d bytes, cut %d", most, have, r.Body.OmittedBytes)
 		case !strings.HasPrefix(text, string(r.Body.Text)) || !strings.HasSuffix(text, string(r.Body.Tail)):
 			t.Errorf("%d: %q %q", most, r.Body.Text, r.Body.Tail)
 		case strings.Contains(string(l.all[0]), `"b64"`):

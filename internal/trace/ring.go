@@ -9,16 +9,16 @@ import (
 
 // RingOptions bound a Ring. The zero value works.
 type RingOptions struct {
-	Records int // 0: 8,192
-	Bytes   int // of the lines; 0: 16 MiB
-	MaxText int // of one message, in bytes; 0: 64 KiB
+	MaxRecords int // 0: 8,192
+	MaxBytes   int // of the lines; 0: 16 MiB
+	MaxText    int // of one message, in bytes; 0: 64 KiB
 }
 
 // The defaults of RingOptions.
 const (
-	DefaultRingRecords = 8192
-	DefaultRingBytes   = 16 << 20
-	DefaultRingText    = 64 << 10
+	DefaultRingMaxRecords = 8192
+	DefaultRingMaxBytes   = 16 << 20
+	DefaultRingMaxText    = 64 << 10
 )
 
 // segmentSize is how much memory a Ring takes at a time.
@@ -33,25 +33,25 @@ const followPause = 10 * time.Millisecond
 type Ring struct {
 	o RingOptions
 
-	mu    sync.Mutex
-	lines [][]byte      // the line at position p is lines[p % len(lines)]
-	first uint64        // position of the oldest line
-	next  uint64        // position of the next line; the first one has 1
-	bytes int           // of the lines
-	room  []byte        // of the segment that is being filled
-	more  chan struct{} // closed when there is another line; nil: nobody waits
+	mu        sync.Mutex
+	lines     [][]byte      // the line at position p is lines[p % len(lines)]
+	first     uint64        // position of the oldest line
+	next      uint64        // position of the next line; the first one has 1
+	bytes     int           // of the lines
+	segment   []byte        // of the segment that is being filled
+	lineAdded chan struct{} // closed when there is another line; nil: nobody waits
 }
 
 // NewRing returns an empty Ring.
 func NewRing(o RingOptions) *Ring {
-	if o.Records <= 0 {
-		o.Records = DefaultRingRecords
+	if o.MaxRecords <= 0 {
+		o.MaxRecords = DefaultRingMaxRecords
 	}
-	if o.Bytes <= 0 {
-		o.Bytes = DefaultRingBytes
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultRingMaxBytes
 	}
 	if o.MaxText <= 0 {
-		o.MaxText = DefaultRingText
+		o.MaxText = DefaultRingMaxText
 	}
 	return &Ring{o: o, first: 1, next: 1}
 }
@@ -63,21 +63,21 @@ func (r *Ring) MaxText() int { return r.o.MaxText }
 func (r *Ring) Put(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(line) > r.o.Bytes {
+	if len(line) > r.o.MaxBytes {
 		line = Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: 1})
 	}
 	if r.lines == nil {
-		r.lines = make([][]byte, r.o.Records)
+		r.lines = make([][]byte, r.o.MaxRecords)
 	}
-	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.o.Bytes) {
+	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.o.MaxBytes) {
 		r.drop()
 	}
 	r.lines[r.next%uint64(len(r.lines))] = r.keep(line)
 	r.next++
 	r.bytes += len(line)
-	if r.more != nil {
-		close(r.more)
-		r.more = nil
+	if r.lineAdded != nil {
+		close(r.lineAdded)
+		r.lineAdded = nil
 	}
 }
 
@@ -89,12 +89,12 @@ func (r *Ring) keep(line []byte) []byte {
 	if len(line) > segmentSize/4 {
 		return bytes.Clone(line)
 	}
-	at := len(r.room)
-	if at+len(line) > cap(r.room) {
-		at, r.room = 0, make([]byte, 0, segmentSize)
+	at := len(r.segment)
+	if at+len(line) > cap(r.segment) {
+		at, r.segment = 0, make([]byte, 0, segmentSize)
 	}
-	r.room = append(r.room, line...)
-	return r.room[at:len(r.room):len(r.room)]
+	r.segment = append(r.segment, line...)
+	return r.segment[at:len(r.segment):len(r.segment)]
 }
 
 // drop takes the oldest line out. It is called with mu held.
@@ -168,10 +168,10 @@ func (f *Follower) take(most int) (lines [][]byte, more <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.next == r.next {
-		if r.more == nil {
-			r.more = make(chan struct{})
+		if r.lineAdded == nil {
+			r.lineAdded = make(chan struct{})
 		}
-		return nil, r.more
+		return nil, r.lineAdded
 	}
 	if f.next < r.first {
 		lines = append(lines, Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: r.first - f.next}))

@@ -37,7 +37,7 @@ func wants(t *testing.T, have []int, want ...int) {
 
 // A Ring keeps the last lines; who is slow is told how many are gone, and goes on.
 func TestRing(t *testing.T) {
-	r := NewRing(RingOptions{Records: 4})
+	r := NewRing(RingOptions{MaxRecords: 4})
 	slow := r.Follow(0)
 	put(r, 1, 3, "")
 	quick, late := r.Follow(0), r.FollowNew()
@@ -57,7 +57,7 @@ func TestRing(t *testing.T) {
 // Its memory is bounded, whatever the lines' length; what readers have stays as it is.
 func TestRingBytes(t *testing.T) {
 	const most = 1 << 20
-	r := NewRing(RingOptions{Bytes: most})
+	r := NewRing(RingOptions{MaxBytes: most})
 	f := r.Follow(0)
 	put(r, 1, 10, "")
 	first := f.Ready(10)

@@ -25,9 +25,9 @@ func TestSentIsCleanAsWell(t *testing.T) {
 	const secret = `geheim-123`
 	from := func(t *testing.T, r *Recorder, send func(jsonrpc.Message) jsonrpc.Message, between func(say func(string))) string {
 		ring := NewRing(RingOptions{})
-		defer r.Use(ring)()
+		defer r.AddSink(ring)()
 		client, held := &passing{}, &holding{}
-		s := r.observer.OpenQuiet("files", "http")
+		s := r.observer.OpenUnannounced("files", "http")
 		if err := s.Conn(client, observe.Down).Receive(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}

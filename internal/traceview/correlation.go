@@ -108,7 +108,7 @@ func (s *Correlation) Resolve() {
 	slices.SortStableFunc(s.steps, func(a, b *step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	s.openRequests = make(map[callKey]map[jsonrpc.ID]*step)
 	for _, st := range s.steps {
-		if cause := s.bySeq[st.Cause]; st.Cause != 0 && cause != nil && cause != st {
+		if cause := s.bySeq[st.CauseSeq]; st.CauseSeq != 0 && cause != nil && cause != st {
 			cause.effects = append(cause.effects, st)
 		}
 		switch st.Kind {
@@ -128,7 +128,7 @@ func (s *Correlation) Resolve() {
 	}
 	s.openRequests = nil
 	for i := range s.drops {
-		if st := s.bySeq[s.drops[i].Cause]; st != nil && s.drops[i].Cause != 0 {
+		if st := s.bySeq[s.drops[i].CauseSeq]; st != nil && s.drops[i].CauseSeq != 0 {
 			st.dropped = &s.drops[i]
 		}
 	}

@@ -42,9 +42,9 @@ func pieces(text []byte) iter.Seq[[]byte] {
 
 // bodyText returns a body as text, and says what is left out of it. It is not escaped.
 func bodyText(b *trace.Body) []byte {
-	if b.Cut == 0 {
+	if b.OmittedBytes == 0 {
 		return b.Text
 	}
-	text := fmt.Appendf(append([]byte(nil), b.Text...), " …[%d bytes are not kept]… ", b.Cut)
+	text := fmt.Appendf(append([]byte(nil), b.Text...), " …[%d bytes are not kept]… ", b.OmittedBytes)
 	return append(text, b.Tail...)
 }

@@ -250,7 +250,7 @@ func (h *harMaker) exchange(r *trace.Record) *harEntry {
 	where := x.URL
 	if u, err := url.Parse(where); err == nil {
 		if !u.IsAbs() {
-			u.Scheme, u.Host = "http", cmp.Or(x.Request.Get("Host"), "mcp-bridge")
+			u.Scheme, u.Host = "http", cmp.Or(x.RequestHeader.Get("Host"), "mcp-bridge")
 			where = u.String()
 		}
 		for name, values := range u.Query() {
@@ -261,11 +261,11 @@ func (h *harMaker) exchange(r *trace.Record) *harEntry {
 		slices.SortFunc(e.Request.Query, func(a, b harPair) int { return cmp.Compare(a.Name, b.Name) })
 	}
 	e.Request.Method, e.Request.URL, e.Request.Proto = cmp.Or(x.Method, "GET"), where, x.Proto
-	e.Request.Headers, e.Request.BodySize = pairs(x.Request), x.In
+	e.Request.Headers, e.Request.BodySize = pairs(x.RequestHeader), x.RequestBytes
 	e.Response.Status, e.Response.StatusText, e.Response.Proto = x.Status, http.StatusText(x.Status), x.Proto
-	e.Response.Headers, e.Response.BodySize = pairs(x.Response), x.Out
-	e.Response.Redirect = x.Response.Get("Location")
-	e.Response.Content = harContent{Size: x.Out, Type: x.Response.Get("Content-Type")}
+	e.Response.Headers, e.Response.BodySize = pairs(x.ResponseHeader), x.ResponseBytes
+	e.Response.Redirect = x.ResponseHeader.Get("Location")
+	e.Response.Content = harContent{Size: x.ResponseBytes, Type: x.ResponseHeader.Get("Content-Type")}
 	e.Time = max(millis(x.Took), 0)
 	e.Timings.Wait = min(max(millis(x.FirstByte), 0), e.Time)
 	e.Timings.Receive = e.Time - e.Timings.Wait
@@ -283,8 +283,8 @@ func (h *harMaker) fill(e *harEntry, r *trace.Record) {
 	}
 	asked := -1
 	for i, m := range h.open[place] {
-		if m.Dir == trace.ToServer && within(m) && x.Method == http.MethodPost && (asked < 0 || int64(m.Size) == x.In) {
-			if asked = i; int64(m.Size) == x.In {
+		if m.Dir == trace.ToServer && within(m) && x.Method == http.MethodPost && (asked < 0 || int64(m.Size) == x.RequestBytes) {
+			if asked = i; int64(m.Size) == x.RequestBytes {
 				break
 			}
 		}
@@ -293,9 +293,9 @@ func (h *harMaker) fill(e *harEntry, r *trace.Record) {
 	if asked >= 0 {
 		request = h.open[place][asked]
 		text := validText(bodyText(&request.Body))
-		e.Request.Post = &harPost{Type: cmp.Or(x.Request.Get("Content-Type"), "application/json"), Params: []harPair{}, Text: text}
+		e.Request.Post = &harPost{Type: cmp.Or(x.RequestHeader.Get("Content-Type"), "application/json"), Params: []harPair{}, Text: text}
 	}
-	events := strings.HasPrefix(x.Response.Get("Content-Type"), "text/event-stream")
+	events := strings.HasPrefix(x.ResponseHeader.Get("Content-Type"), "text/event-stream")
 	var text []byte
 	h.open[place] = slices.DeleteFunc(h.open[place], func(m *harMessage) bool {
 		mine := m == request
@@ -313,7 +313,7 @@ func (h *harMaker) fill(e *harEntry, r *trace.Record) {
 		return mine
 	})
 	if text != nil {
-		setContent(e, e.Response.Content.Type, text, x.Out)
+		setContent(e, e.Response.Content.Type, text, x.ResponseBytes)
 	}
 }
 

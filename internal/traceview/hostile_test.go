@@ -94,7 +94,7 @@ func readsHostile(t *testing.T, lines []hostile.Line) {
 			}
 		case !is || wrong.Line != i+1:
 			t.Fatalf("line %d: %s: %v: %.300q", i+1, l.Wrong, err, l.Text)
-		case errors.Is(err, trace.ErrVersion) != (l.Wrong == "version") || wrong.Err == trace.ErrForeign || len(wrong.Error()) > 300 || hostile.Quiet([]byte(wrong.Error())) != nil:
+		case errors.Is(err, trace.ErrVersion) != (l.Wrong == "version") || wrong.Err == trace.ErrNotRecord || len(wrong.Error()) > 300 || hostile.Quiet([]byte(wrong.Error())) != nil:
 			t.Fatalf("line %d: %s: the reason is %q", i+1, l.Wrong, wrong)
 		}
 	}

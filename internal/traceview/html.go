@@ -92,24 +92,24 @@ func (h *htmlPage) text(text []byte) {
 // hasDetails reports whether a row shows more once it is opened.
 func hasDetails(v *View) bool {
 	x := v.HTTP
-	return x != nil && len(x.Request)+len(x.Response) > 0 || v.Body.Text != nil && v.Kind != trace.Stderr || len(v.Redacted) > 0
+	return x != nil && len(x.RequestHeader)+len(x.ResponseHeader) > 0 || v.Body.Text != nil && v.Kind != trace.Stderr || len(v.Redacted) > 0
 }
 
 // details writes what a row shows once it is opened.
 func (h *htmlPage) details(v *View) {
 	if x := v.HTTP; x != nil {
 		p := Printer{}
-		p.headers("> ", x.Request)
-		p.headers("< ", x.Response)
+		p.headers("> ", x.RequestHeader)
+		p.headers("< ", x.ResponseHeader)
 		if len(p.buf) > 0 {
 			fmt.Fprintf(h.out, "<pre>%s</pre>", html.EscapeString(string(p.buf)))
 		}
 	}
 	text := bodyText(&v.Body)
-	cause := h.kept.bodyOf(v.Cause)
+	cause := h.kept.bodyOf(v.CauseSeq)
 	switch {
 	case text == nil || v.Kind == trace.Stderr:
-	case cause != nil && v.Cause != 0:
+	case cause != nil && v.CauseSeq != 0:
 		before := bodyText(cause)
 		left, right := Diff(before, text)
 		_, _ = h.out.WriteString(`<div class="both"><pre>`)

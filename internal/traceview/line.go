@@ -56,8 +56,8 @@ func (p *Printer) Print(v *View) error {
 	p.Keep(v.Record)
 	p.buf = p.buf[:0]
 	p.line(v)
-	switch cause := p.bodies.bodyOf(v.Cause); {
-	case p.SideBySide && v.Kind.IsMessage() && v.Cause != 0 && cause != nil && v.Body.Text != nil:
+	switch cause := p.bodies.bodyOf(v.CauseSeq); {
+	case p.SideBySide && v.Kind.IsMessage() && v.CauseSeq != 0 && cause != nil && v.Body.Text != nil:
 		p.sideBySide(cause, &v.Body)
 	case (p.Bodies || p.SideBySide) && v.Body.Text != nil && v.Kind != trace.Stderr:
 		p.indented(bodyText(&v.Body))
@@ -66,8 +66,8 @@ func (p *Printer) Print(v *View) error {
 		p.indented([]byte("redacted: " + strings.Join(v.Redacted, ", ")))
 	}
 	if x := v.HTTP; x != nil && (p.Bodies || p.SideBySide) {
-		p.headers("> ", x.Request)
-		p.headers("< ", x.Response)
+		p.headers("> ", x.RequestHeader)
+		p.headers("< ", x.ResponseHeader)
 	}
 	if p.err == nil {
 		_, p.err = p.Out.Write(p.buf)
@@ -223,8 +223,8 @@ func (p *Printer) message(v *View) {
 	if v.Took > 0 {
 		p.word(rounded(v.Took))
 	}
-	if v.Bridge > 0 {
-		p.printf("(bridge %s)", rounded(v.Bridge))
+	if v.TimeInBridge > 0 {
+		p.printf("(bridge %s)", rounded(v.TimeInBridge))
 	}
 	p.printf("%s", size(int64(v.Size)))
 	if v.Stream != "" && (p.Bodies || p.SideBySide || p.Exchanges) {
@@ -263,8 +263,8 @@ func (p *Printer) exchange(v *View) {
 	if x.FirstByte > 0 {
 		p.printf("(first byte %s)", rounded(x.FirstByte))
 	}
-	if x.In > 0 || x.Out > 0 {
-		p.printf("in %s, out %s", size(x.In), size(x.Out))
+	if x.RequestBytes > 0 || x.ResponseBytes > 0 {
+		p.printf("in %s, out %s", size(x.RequestBytes), size(x.ResponseBytes))
 	}
 	p.word(x.Err)
 }
@@ -294,8 +294,8 @@ func (p *Printer) event(v *View) {
 	p.word(e.Client)
 	p.word(e.Version)
 	p.word(e.Revision)
-	if e.From != "" {
-		p.word("from " + e.From)
+	if e.FromEventID != "" {
+		p.word("from " + e.FromEventID)
 	}
 	if e.Calls > 0 {
 		p.printf("%d calls", e.Calls)

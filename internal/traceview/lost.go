@@ -63,7 +63,7 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 	case st.Kind == trace.Request && isReceived(&st.Record):
 		return s.unanswered(st, near, far), true
 	case st.Kind == trace.Request:
-		if st.Cause != 0 {
+		if st.CauseSeq != 0 {
 			return loss, false // the request that caused it tells
 		}
 		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waitTime(st)))
@@ -105,10 +105,10 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 // isReported reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
 // that one, and not answered it.
 func (s *Correlation) isReported(st *step) bool {
-	if st.Kind != trace.Response || st.request == nil || st.request.Cause == 0 {
+	if st.Kind != trace.Response || st.request == nil || st.request.CauseSeq == 0 {
 		return false
 	}
-	asked := s.bySeq[st.request.Cause]
+	asked := s.bySeq[st.request.CauseSeq]
 	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropped == nil
 }
 
@@ -122,10 +122,10 @@ func (s *Correlation) isKept(st *step) bool {
 	case st.request == nil: // the beginning of the trace is missing
 		return true
 	}
-	asked := s.bySeq[st.request.Cause]
+	asked := s.bySeq[st.request.CauseSeq]
 	// Either the bridge itself has asked, or whoever asked has an answer by now, or the
 	// request that caused this one tells.
-	return st.request.Cause == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
+	return st.request.CauseSeq == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
 }
 
 // isReceived reports whether the bridge has received a message, and not sent it.

@@ -81,7 +81,7 @@ func spanOf(v *View, known map[uint64]spanIDs) otlpSpan {
 	if !isReceived(v.Record) {
 		s.Kind = 3
 	}
-	if cause, ok := known[v.Cause]; ok && v.Cause != 0 {
+	if cause, ok := known[v.CauseSeq]; ok && v.CauseSeq != 0 {
 		ids.trace, s.Parent = cause.trace, cause.span
 	} else if parent := parentOf(&v.Body); parent.trace != "" {
 		ids.trace, s.Parent = parent.trace, parent.span
@@ -135,7 +135,7 @@ var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32}
 
 // parentOf returns the span of which a request says that it is a part.
 func parentOf(b *trace.Body) (ids spanIDs) {
-	if b.Cut == 0 {
+	if b.OmittedBytes == 0 {
 		if m := traceparent.FindSubmatch(lookup(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
 			return spanIDs{string(m[1]), string(m[2])}
 		}

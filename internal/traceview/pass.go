@@ -34,7 +34,7 @@ func (s *Viewer) copyUnread(in io.Reader) error {
 			return errors.Join(err, s.Out.Flush())
 		case len(line) == 1 && err == nil: // the bridge says that it is there
 			continue
-		case err != nil || !bytes.HasPrefix(line, []byte(trace.Begin)):
+		case err != nil || !bytes.HasPrefix(line, []byte(trace.LinePrefix)):
 			err = s.read(io.MultiReader(bytes.NewReader(bytes.Clone(line)), r))
 			if passed && errors.Is(err, ErrNoTrace) {
 				return nil

@@ -25,7 +25,7 @@ type bodies struct {
 }
 
 func (b *bodies) keep(r *trace.Record) {
-	if !r.Kind.IsMessage() || r.Cause != 0 || r.Seq == 0 || r.Body.Text == nil {
+	if !r.Kind.IsMessage() || r.CauseSeq != 0 || r.Seq == 0 || r.Body.Text == nil {
 		return
 	}
 	if b.kept == nil {
@@ -34,7 +34,7 @@ func (b *bodies) keep(r *trace.Record) {
 	if b.kept[r.Seq] != nil {
 		return
 	}
-	body := trace.Body{Text: bytes.Clone(r.Body.Text), Tail: bytes.Clone(r.Body.Tail), Cut: r.Body.Cut} // not the line, which may be longer
+	body := trace.Body{Text: bytes.Clone(r.Body.Text), Tail: bytes.Clone(r.Body.Tail), OmittedBytes: r.Body.OmittedBytes} // not the line, which may be longer
 	b.kept[r.Seq] = &body
 	b.order = append(b.order, r.Seq)
 	b.bytes += len(body.Text) + len(body.Tail)

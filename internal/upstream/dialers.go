@@ -139,7 +139,7 @@ func (s *Server) transport() string {
 // dialAdmitted takes a place for as long as the Conn is open, for the Party of
 // ctx. h holds the place.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
-	ctx = observe.WithSession(ctx, s.spec.Observer.OpenQuiet(s.spec.Name, ""))
+	ctx = observe.WithSession(ctx, s.spec.Observer.OpenUnannounced(s.spec.Name, ""))
 	if s.spec.Admit == nil {
 		return d.Dial(ctx)
 	}

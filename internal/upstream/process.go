@@ -109,6 +109,6 @@ func (p *process) ended(err error, asked bool) {
 	<-p.known
 	p.tellObserver(observe.ProcessEnded{
 		Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.d.program,
-		Err: err, Asked: asked, Lasted: time.Since(p.began),
+		Err: err, StopRequested: asked, Lasted: time.Since(p.began),
 	})
 }

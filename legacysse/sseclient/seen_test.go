@@ -31,7 +31,7 @@ func TestSeen(t *testing.T) {
 		var told streams
 		defer o.WatchEvents(&told)()
 		f := newFake(t)
-		ctx := observe.WithSession(t.Context(), o.Open("far", "stdio"))
+		ctx := observe.WithSession(t.Context(), o.OpenSession("far", "stdio"))
 		conn, err := (&Client{URL: "http://127.0.0.1/sse", Options: Options{Transport: f.rt, NoRenew: true}}).Dial(ctx)
 		bridgetest.Must(t, err)
 		u := &user{t: t, f: f, Conn: conn}

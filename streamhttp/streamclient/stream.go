@@ -300,7 +300,7 @@ func (l *listener) listen(session *session) {
 // observeStream tells the Observer of a standalone stream that begins behind the event from, and
 // returns what tells that it has ended.
 func (l *listener) observeStream(from string) (ended func()) {
-	e := observe.Stream{Hop: observe.Up, Name: "standalone", What: "opened", From: from}
+	e := observe.Stream{Hop: observe.Up, Name: "standalone", What: "opened", FromEventID: from}
 	if from != "" {
 		e.What = "resumed"
 	}

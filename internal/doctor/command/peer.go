@@ -245,7 +245,7 @@ func (p *peer) stop() error {
 	<-p.stdoutEnded // the reader sends answers, too
 	close(p.inputQueue)
 	<-p.written
-	ended := trace.Event{What: "ended", PID: p.process.Pid(), Asked: true, Took: time.Since(p.began)}
+	ended := trace.Event{What: "ended", PID: p.process.Pid(), StopRequested: true, Took: time.Since(p.began)}
 	if how := p.process.ExitError(); how != nil {
 		ended.Err = how.Error()
 	}

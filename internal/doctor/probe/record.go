@@ -20,7 +20,7 @@ type record struct {
 func newRecord(req *http.Request, body []byte) *record {
 	r := &record{to: doctor.RecordingOf(req.Context()), began: time.Now()}
 	r.session = r.to.SessionOf(req.Header.Get("Mcp-Session-Id"))
-	r.exchange = trace.Exchange{Method: req.Method, URL: req.URL.String(), Request: req.Header, In: int64(len(body))}
+	r.exchange = trace.Exchange{Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: int64(len(body))}
 	if len(body) > 0 {
 		r.to.Message(r.session, "http", trace.ToServer, body)
 	}
@@ -39,7 +39,7 @@ func (r *record) answered(resp *http.Response) {
 		r.session = r.to.SessionOf(resp.Header.Get("Mcp-Session-Id"))
 	}
 	x := &r.exchange
-	x.Status, x.Response, x.Proto, x.FirstByte = resp.StatusCode, resp.Header, resp.Proto, time.Since(r.began)
+	x.Status, x.ResponseHeader, x.Proto, x.FirstByte = resp.StatusCode, resp.Header, resp.Proto, time.Since(r.began)
 	r.to.Exchange(r.session, r.began, *x)
 }
 

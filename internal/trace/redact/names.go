@@ -13,28 +13,28 @@ type sensitivity uint8
 const (
 	harmless sensitivity = iota
 	secret
-	count // a number of it is how many there are ("maxTokens"); else it is a secret
+	countOrSecret // a number of it is how many there are ("maxTokens"); else it is a secret
 )
 
 // IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.
 func IsSensitive(name string) bool { return sensitivityOf(name) != harmless }
 
-// stems make a name sensitive wherever they stand in it, whatever stands between their letters
+// sensitiveStems make a name sensitive wherever they stand in it, whatever stands between their letters
 // that is neither a letter nor a digit.
-var stems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
+var sensitiveStems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
 
-// words make a name sensitive as a word of it, or as its end.
-var words = []string{"secret", "token", "cookie"}
+// sensitiveWords make a name sensitive as a word of it, or as its end.
+var sensitiveWords = []string{"secret", "token", "cookie"}
 
-// parts are all stems and words, each with its letters.
-var parts = func() (all []part) {
-	for _, w := range append(append([]string(nil), stems...), words...) {
-		all = append(all, part{w, letters(w)})
+// sensitiveParts are all of both, each with its letters.
+var sensitiveParts = func() (all []sensitivePart) {
+	for _, w := range append(append([]string(nil), sensitiveStems...), sensitiveWords...) {
+		all = append(all, sensitivePart{w, letters(w)})
 	}
 	return all
 }()
 
-type part struct {
+type sensitivePart struct {
 	text    string
 	letters uint32
 }
@@ -80,8 +80,8 @@ func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	}
 	var room [maxName]byte
 	joined := room[:0]
-	for i := range parts {
-		p := &parts[i]
+	for i := range sensitiveParts {
+		p := &sensitiveParts[i]
 		if set&p.letters != p.letters {
 			continue
 		}
@@ -104,14 +104,14 @@ func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 
 // sensitivityOfWords is sensitivityOf for a name that has the letters of a stem or word: it takes the name apart.
 func sensitivityOfWords(name string) sensitivity {
-	joined, parts := split(name)
-	for _, stem := range stems {
+	joined, parts := splitWords(name)
+	for _, stem := range sensitiveStems {
 		if strings.Contains(joined, stem) {
 			return secret
 		}
 	}
 	found := harmless
-	for _, w := range words {
+	for _, w := range sensitiveWords {
 		if strings.HasSuffix(joined, w) {
 			return secret
 		}
@@ -120,16 +120,16 @@ func sensitivityOfWords(name string) sensitivity {
 			case part == w:
 				return secret
 			case strings.HasSuffix(part, w+"s"):
-				found = count
+				found = countOrSecret
 			}
 		}
 	}
 	return found
 }
 
-// split returns the letters and digits of a name in lower case, and its words: what stands
+// splitWords returns the letters and digits of a name in lower case, and its words: what stands
 // between other characters, and in camelCase and HTTPServer.
-func split(name string) (joined string, parts []string) {
+func splitWords(name string) (joined string, parts []string) {
 	var all, part strings.Builder
 	flush := func() {
 		if part.Len() > 0 {
@@ -188,7 +188,7 @@ func inQueryWords(name []byte, list []string) bool {
 	if len(name) > 64 {
 		return true
 	}
-	joined, _ := split(string(name))
+	joined, _ := splitWords(string(name))
 	for _, w := range list {
 		if joined == w {
 			return true

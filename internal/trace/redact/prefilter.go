@@ -2,8 +2,8 @@ package redact
 
 import "encoding/binary"
 
-// window is how many bytes of a secret a prefilter looks at.
-const window = 4
+// windowSize is how many bytes of a secret a prefilter looks at: a window.
+const windowSize = 4
 
 // prefilter finds out quickly, and whatever their number, that no secret stands in a text. It is a set of
 // all the windows in the beginnings of the secrets, as long as the shortest of them is. Of a text it
@@ -13,7 +13,7 @@ type prefilter struct {
 	step int
 }
 
-// newPrefilter returns the prefilter of secrets, of which each has at least window bytes; nil: there are none.
+// newPrefilter returns the prefilter of secrets, of which each has at least windowSize bytes; nil: there are none.
 func newPrefilter(secrets [][]byte) *prefilter {
 	if len(secrets) == 0 {
 		return nil
@@ -22,7 +22,7 @@ func newPrefilter(secrets [][]byte) *prefilter {
 	for _, v := range secrets {
 		shortest = min(shortest, len(v))
 	}
-	s := &prefilter{step: shortest - window + 1}
+	s := &prefilter{step: shortest - windowSize + 1}
 	for _, v := range secrets {
 		for i := range s.step {
 			h := s.hash(v[i:])
@@ -32,10 +32,10 @@ func newPrefilter(secrets [][]byte) *prefilter {
 	return s
 }
 
-const factor = 0x9E3779B1 // of the hash; it is odd and spreads its product
+const hashFactor = 0x9E3779B1 // of the hash; it is odd and spreads its product
 
 func (s *prefilter) hash(text []byte) uint32 {
-	return binary.LittleEndian.Uint32(text) * factor >> 16
+	return binary.LittleEndian.Uint32(text) * hashFactor >> 16
 }
 
 // mayBeIn reports whether a secret may stand in text.
@@ -43,7 +43,7 @@ func (s *prefilter) mayBeIn(text []byte) bool {
 	if s == nil {
 		return false
 	}
-	for i := 0; i+window <= len(text); i += s.step {
+	for i := 0; i+windowSize <= len(text); i += s.step {
 		if h := s.hash(text[i:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
 			return true
 		}
@@ -56,9 +56,9 @@ func (s *prefilter) mayBeInName(name string) bool {
 	if s == nil {
 		return false
 	}
-	for i := 0; i+window <= len(name); i += s.step {
+	for i := 0; i+windowSize <= len(name); i += s.step {
 		w := uint32(name[i]) | uint32(name[i+1])<<8 | uint32(name[i+2])<<16 | uint32(name[i+3])<<24
-		if h := w * factor >> 16; s.bits[h>>6]&(1<<(h&63)) != 0 {
+		if h := w * hashFactor >> 16; s.bits[h>>6]&(1<<(h&63)) != 0 {
 			return true
 		}
 	}

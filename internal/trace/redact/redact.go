@@ -17,8 +17,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Mark stands where something was taken out.
-const Mark = "[redacted]"
+// Placeholder stands where something was taken out.
+const Placeholder = "[redacted]"
 
 const (
 	// minSecret is the length of the shortest value that is looked for. Shorter ones
@@ -57,7 +57,7 @@ type Redactor struct {
 	special   bool       // a secret has characters that every encoder of JSON may escape
 	learned   *learned
 	headers   map[string]bool
-	fields    map[string]fieldKind // of usualHeaders
+	fields    map[string]fieldKind // of commonHeaders
 	paths     [][]string
 	patterns  []*regexp.Regexp
 	clean     atomic.Pointer[Clean]
@@ -86,7 +86,7 @@ func (d *Redactor) IsPlainID(id string) bool {
 			return false
 		}
 	}
-	return id != "" && !d.suspects(id)
+	return id != "" && !d.mayHoldSecret(id)
 }
 
 // plainValues are no secrets, though they are in an environment.
@@ -99,8 +99,8 @@ var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie
 // urlHeaders have a URL for their value.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 
-// usualHeaders are those that most exchanges have: what they are is found out once.
-var usualHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length",
+// commonHeaders are those that most exchanges have: what they are is found out once.
+var commonHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length",
 	"Content-Type", "Date", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Origin", "Referer", "Traceparent", "User-Agent", "Vary",
 	"X-Accel-Buffering", sessionHeader}
 
@@ -109,7 +109,7 @@ const sessionHeader = "Mcp-Session-Id"
 // New returns a Redactor. The error says which of the Rules is wrong.
 func New(o Options) (*Redactor, error) {
 	d := &Redactor{off: o.Off, headers: map[string]bool{sessionHeader: true}, learned: new(learned)}
-	defer d.prepare()
+	defer d.classifyCommonHeaders()
 	if o.Off {
 		return d, nil
 	}
@@ -136,10 +136,10 @@ func New(o Options) (*Redactor, error) {
 	return d, nil
 }
 
-// prepare finds out what can be known before there is traffic.
-func (d *Redactor) prepare() {
-	d.fields = make(map[string]fieldKind, len(usualHeaders))
-	for _, name := range usualHeaders {
+// classifyCommonHeaders finds out what can be known before there is traffic.
+func (d *Redactor) classifyCommonHeaders() {
+	d.fields = make(map[string]fieldKind, len(commonHeaders))
+	for _, name := range commonHeaders {
 		d.fields[name] = d.kindOf(name)
 	}
 }
@@ -199,7 +199,7 @@ func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted
 	if len(w.cuts) == 0 {
 		return message, nil, nil
 	}
-	if found = w.found; len(found) > 0 { // the same values may stand elsewhere in the message
+	if found = w.removed; len(found) > 0 { // the same values may stand elsewhere in the message
 		*w = walk{d: d, text: message, stack: w.stack[:0], cuts: w.cuts[:0], extra: append(found, extra...)}
 		w.run()
 		if !d.off {
@@ -207,7 +207,7 @@ func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted
 		}
 	}
 	if out = w.splice(); d.containsSecret(out) {
-		return []byte(`"` + Mark + `"`), []string{"*"}, found
+		return []byte(`"` + Placeholder + `"`), []string{"*"}, found
 	}
 	return out, w.paths, found
 }
@@ -219,7 +219,7 @@ func mentionsState(message []byte) bool {
 
 // containsSecret reports whether a secret stands in text as it is.
 func (d *Redactor) containsSecret(text []byte) bool {
-	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Mark, string(s)) }
+	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Placeholder, string(s)) }
 	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
 }
 
@@ -238,7 +238,7 @@ func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
 
 // String is Text for a string.
 func (d *Redactor) String(text string) string {
-	if text == "" || !d.suspects(text) && strings.IndexByte(text, '=') < 0 && strings.IndexByte(text, ':') < 0 {
+	if text == "" || !d.mayHoldSecret(text) && strings.IndexByte(text, '=') < 0 && strings.IndexByte(text, ':') < 0 {
 		return text
 	}
 	out, changed := d.Text([]byte(text))
@@ -250,7 +250,7 @@ func (d *Redactor) String(text string) string {
 
 // URL takes out the values of the query, and who the user is.
 func (d *Redactor) URL(text string) (out string, changed bool) {
-	if !d.suspects(text) && !strings.ContainsAny(text, urlParts) {
+	if !d.mayHoldSecret(text) && !strings.ContainsAny(text, urlParts) {
 		return text, false
 	}
 	raw := []byte(text)
@@ -272,30 +272,30 @@ func (d *Redactor) Field(name, value string) (clean string) {
 		kind = d.kindOf(textproto.CanonicalMIMEHeaderKey(name))
 	}
 	switch kind {
-	case plainField:
+	case textField:
 		return d.String(value)
 	case urlField:
 		clean, _ := d.URL(value)
 		return clean
-	case openField:
+	case verbatimField:
 		return value
 	}
 	for _, scheme := range []string{"Bearer ", "Basic "} {
 		if len(value) > len(scheme) && strings.EqualFold(value[:len(scheme)], scheme) {
-			return scheme + Mark
+			return scheme + Placeholder
 		}
 	}
-	return Mark
+	return Placeholder
 }
 
 // fieldKind is what a header's value may be.
 type fieldKind uint8
 
 const (
-	secretField fieldKind = iota // nothing of it is shown
-	plainField                   // a text that may hold a secret
-	urlField                     // a URL
-	openField                    // what is shown as it is
+	secretField   fieldKind = iota // nothing of it is shown
+	textField                      // a text that may hold a secret
+	urlField                       // a URL
+	verbatimField                  // what is shown as it is
 )
 
 // kindOf returns what the values of a header are.
@@ -304,14 +304,14 @@ func (d *Redactor) kindOf(canonical string) fieldKind {
 	case d.headers[canonical]:
 		return secretField
 	case d.off:
-		return openField
+		return verbatimField
 	case strings.HasPrefix(canonical, "Mcp-Param-"), // the twin of an argument, which may be a secret
 		sensitivityOf(canonical) != harmless:
 		return secretField
 	case slices.Contains(urlHeaders, canonical):
 		return urlField
 	}
-	return plainField
+	return textField
 }
 
 // cut is a part of a text that is taken out.
@@ -328,7 +328,7 @@ func splice(text []byte, cuts []cut) []byte {
 		}
 		return b.to - a.to // the larger one first: it decides what stands there
 	})
-	out := make([]byte, 0, len(text)+len(cuts)*len(Mark))
+	out := make([]byte, 0, len(text)+len(cuts)*len(Placeholder))
 	at := 0
 	for _, c := range cuts {
 		if c.from < at { // the one before takes it out, or its beginning
@@ -351,7 +351,7 @@ func (d *Redactor) inText(cuts []cut, text []byte, extra [][]byte) []cut {
 	for _, p := range d.patterns {
 		for _, at := range p.FindAllIndex(text, -1) {
 			if at[1] > at[0] {
-				cuts = append(cuts, cut{at[0], at[1], Mark})
+				cuts = append(cuts, cut{at[0], at[1], Placeholder})
 			}
 		}
 	}
@@ -365,7 +365,7 @@ func findAll(cuts []cut, text []byte, values [][]byte) []cut {
 			if i < 0 {
 				break
 			}
-			cuts = append(cuts, cut{at + i, at + i + len(s), Mark})
+			cuts = append(cuts, cut{at + i, at + i + len(s), Placeholder})
 			at += i + len(s)
 		}
 	}
@@ -395,7 +395,7 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 		name := text[at:end]
 		if end == len(text) || text[end] != '=' {
 			if whole && !d.off && end > at {
-				cuts = append(cuts, cut{at, end, Mark})
+				cuts = append(cuts, cut{at, end, Placeholder})
 			}
 			continue
 		}
@@ -405,7 +405,7 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 			name = []byte(plain)
 		}
 		if at > from && (isSession(name) || !d.off && (whole || isSensitiveInQuery(name))) {
-			cuts = append(cuts, cut{from, at, Mark})
+			cuts = append(cuts, cut{from, at, Placeholder})
 		}
 	}
 	if d.off {
@@ -419,7 +419,7 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 		at += i + len("://")
 		host := text[at : at+until(text[at:], "/?#")]
 		if n := bytes.LastIndexByte(host, '@'); n > 0 {
-			cuts = append(cuts, cut{at, at + n, Mark})
+			cuts = append(cuts, cut{at, at + n, Placeholder})
 		}
 	}
 }
@@ -462,7 +462,7 @@ func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
 		to := from
 		switch first := text[from]; first {
 		case '{', '[', '\\':
-			return append(cuts, cut{from, len(text), Mark}), false
+			return append(cuts, cut{from, len(text), Placeholder}), false
 		case '"', '\'':
 			from++
 			if to = from; first == '"' {
@@ -482,7 +482,7 @@ func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
 			to = end
 		}
 		if to > from {
-			cuts = append(cuts, cut{from, to, Mark})
+			cuts = append(cuts, cut{from, to, Placeholder})
 		}
 	}
 	return cuts, true
@@ -496,7 +496,7 @@ func isNameByte(c byte) bool {
 func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	text, ok := jsonrpc.Text([]byte(id.String()))
 	if ok && len(d.inText(nil, []byte(text), nil)) > 0 || !ok && d.containsSecret([]byte(id.String())) {
-		return jsonrpc.StringID(Mark)
+		return jsonrpc.StringID(Placeholder)
 	}
 	return id
 }
@@ -528,8 +528,8 @@ type cleanName struct {
 // urlParts are the characters that begin what is taken out of a URL, or end it.
 const urlParts = "?#&@"
 
-// suspects reports whether a value that is looked for, or what matches a rule, may stand in a short text.
-func (d *Redactor) suspects(s string) bool {
+// mayHoldSecret reports whether a value that is looked for, or what matches a rule, may stand in a short text.
+func (d *Redactor) mayHoldSecret(s string) bool {
 	return len(d.patterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
 }
 

@@ -112,7 +112,7 @@ func TestStateElsewhere(t *testing.T) {
 		t.Errorf("%s", out)
 	}
 	answer := `{"result":{"content":[{"text":"opaque1"}],"password":"p"}}`
-	if out, _, _ := d.Message([]byte(answer), found); string(out) != strings.Replace(answer, "opaque1", Mark, 1) {
+	if out, _, _ := d.Message([]byte(answer), found); string(out) != strings.Replace(answer, "opaque1", Placeholder, 1) {
 		t.Errorf("%s", out)
 	}
 }
@@ -125,7 +125,7 @@ func TestRedactOff(t *testing.T) {
 		t.Errorf("%s %q", out, paths)
 	}
 	h := fields(d, http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {"id"}})
-	if want := (http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {Mark}}); !reflect.DeepEqual(h, want) {
+	if want := (http.Header{"Authorization": {"Bearer x"}, "Mcp-Session-Id": {Placeholder}}); !reflect.DeepEqual(h, want) {
 		t.Error(h)
 	}
 	if u, _ := d.URL("/messages?sessionId=abc&token=x"); u != "/messages?sessionId=[redacted]&token=x" {
@@ -143,8 +143,8 @@ func TestRedactHeader(t *testing.T) {
 	}
 	out := fields(d, in)
 	want := http.Header{
-		"Authorization": {"Bearer [redacted]"}, "Cookie": {Mark}, "Set-Cookie": {Mark, Mark}, "X-Api-Key": {Mark}, "Dpop": {Mark}, "X-Mine": {Mark},
-		"Mcp-Session-Id": {Mark}, "X-Amz-Security-Token": {Mark}, "Mcp-Param-Region": {Mark}, "Mcp-Method": {"tools/call"},
+		"Authorization": {"Bearer [redacted]"}, "Cookie": {Placeholder}, "Set-Cookie": {Placeholder, Placeholder}, "X-Api-Key": {Placeholder}, "Dpop": {Placeholder}, "X-Mine": {Placeholder},
+		"Mcp-Session-Id": {Placeholder}, "X-Amz-Security-Token": {Placeholder}, "Mcp-Param-Region": {Placeholder}, "Mcp-Method": {"tools/call"},
 		"Location": {"https://h/login?next=[redacted]&state=[redacted]#access_token=[redacted]"}, "X-Note": {"it is [redacted]"}, "Accept": {"application/json"},
 		"Www-Authenticate": {`Bearer error="invalid_token", resource_metadata="https://h/.well-known/x"`},
 	}
@@ -235,11 +235,11 @@ func FuzzRedact(f *testing.F) {
 		if !jsonrpc.Valid(out) {
 			t.Fatalf("%q became %q", text, out)
 		}
-		if (len(paths) > 0) == bytes.Equal(text, out) && !bytes.Contains(text, []byte(Mark)) {
+		if (len(paths) > 0) == bytes.Equal(text, out) && !bytes.Contains(text, []byte(Placeholder)) {
 			t.Fatalf("%q became %q, of %q", text, out, paths)
 		}
 		check(t, d, text, out)
-		if again, _, _ := d.Message(out, nil); !bytes.Equal(again, out) && !strings.Contains(value, "redacted") && !strings.Contains(Mark, value) {
+		if again, _, _ := d.Message(out, nil); !bytes.Equal(again, out) && !strings.Contains(value, "redacted") && !strings.Contains(Placeholder, value) {
 			t.Fatalf("%q became %q, which became %q", text, out, again)
 		}
 	})
@@ -257,7 +257,7 @@ func check(t *testing.T, d *Redactor, text, out []byte) {
 		} else if sensitivityOf(plain) == secret && isKey(out, end) {
 			at := space(out, space(out, end)+1)
 			c := out[at]
-			if string(plain) != "progressToken" && (c == '[' || c >= '0' && c <= '9' || c == '"' && !bytes.HasPrefix(out[at:], []byte(`""`)) && !bytes.HasPrefix(out[at:], []byte(`"`+Mark))) {
+			if string(plain) != "progressToken" && (c == '[' || c >= '0' && c <= '9' || c == '"' && !bytes.HasPrefix(out[at:], []byte(`""`)) && !bytes.HasPrefix(out[at:], []byte(`"`+Placeholder))) {
 				t.Fatalf("%q became %q", text, out)
 			}
 		}
@@ -326,7 +326,7 @@ func TestNameAgain(t *testing.T) {
 	}
 	d.Message([]byte(`{"params":{"token":"`+name+`"}}`), nil)
 	for range 2 {
-		if got := d.Name(name); got != Mark {
+		if got := d.Name(name); got != Placeholder {
 			t.Errorf("%q, though it is a secret by now", got)
 		}
 	}

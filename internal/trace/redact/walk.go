@@ -21,25 +21,25 @@ const (
 
 // walk looks at every member of a message once. It does not recurse, because messages may be deep.
 type walk struct {
-	d      *Redactor
-	text   []byte // valid JSON
-	stack  []frame
-	cuts   []cut
-	paths  []string
-	found  [][]byte // values that were taken out because of their names
-	extra  [][]byte // values that are looked for, beside the secrets
-	nested int      // how many strings this text stands in
-	look   bool     // there may be something in strings
-	escape bool     // strings with escapes have to be decoded for it
-	kept   int      // how many bytes keep was given
-	asks   answer   // whether the message is elicitation/create
+	d             *Redactor
+	text          []byte // valid JSON
+	stack         []frame
+	cuts          []cut
+	paths         []string
+	removed       [][]byte // values that were taken out because of their names
+	extra         [][]byte // values that are looked for, beside the secrets
+	nested        int      // how many strings this text stands in
+	searchStrings bool     // there may be something in strings
+	escape        bool     // strings with escapes have to be decoded for it
+	removedBytes  int      // how many bytes noteRemoved was given
+	elicitation   tristate // whether the message is elicitation/create
 }
 
-// answer is what is found out once.
-type answer uint8
+// tristate is what is found out once.
+type tristate uint8
 
 const (
-	unknown answer = iota
+	unknown tristate = iota
 	no
 	yes
 )
@@ -58,15 +58,15 @@ func (w *walk) release() {
 
 // frame is an object or array that is not at its end.
 type frame struct {
-	from, to int  // of the key whose value it is, without quotes; 0, 0: an element, or the outermost one
-	index    int  // of the element that is looked at; of an array
-	key      span // of the member that is looked at; of an object
-	object   bool
-	schema   bool // its names are those of properties in a schema, or it is in such a property
-	told     bool // in a schema: it is the value of a sensitive name
-	named    bool // its member "name" or "key" is a sensitive name
-	value    span // of its member "value"
-	paired   bool // it is the member "value" of the one around it
+	from, to         int  // of the key whose value it is, without quotes; 0, 0: an element, or the outermost one
+	index            int  // of the element that is looked at; of an array
+	key              span // of the member that is looked at; of an object
+	object           bool
+	schema           bool // its names are those of properties in a schema, or it is in such a property
+	ofSensitiveName  bool // in a schema: it is the value of a sensitive name
+	hasSensitiveName bool // its member "name" or "key" is a sensitive name
+	value            span // of its member "value"
+	paired           bool // it is the member "value" of the one around it
 }
 
 type span struct{ from, to int }
@@ -74,7 +74,7 @@ type span struct{ from, to int }
 // run finds what is to be taken out.
 func (w *walk) run() {
 	w.prepare()
-	if !w.look && len(w.d.paths) == 0 && isHarmless(w.text) {
+	if !w.searchStrings && len(w.d.paths) == 0 && isHarmless(w.text) {
 		return
 	}
 	i := space(w.text, 0)
@@ -96,7 +96,7 @@ func (w *walk) run() {
 			if w.isChosen() {
 				i = w.cutValue(i)
 			} else {
-				i = w.value(i, frame{schema: top.schema, told: top.told})
+				i = w.value(i, frame{schema: top.schema, ofSensitiveName: top.ofSensitiveName})
 			}
 		}
 	}
@@ -156,13 +156,13 @@ func nameAt(text []byte, i int) (end int, set uint32) {
 func (w *walk) prepare() {
 	d := w.d
 	if d.off { // a requestState is looked for wherever it stands
-		w.look = len(w.extra) > 0
-		w.escape = w.look
+		w.searchStrings = len(w.extra) > 0
+		w.escape = w.searchStrings
 		return
 	}
 	escapes := bytes.IndexByte(w.text, '\\') >= 0
 	w.escape = escapes && (d.special || d.learned.isSpecial() || len(d.patterns) > 0 || len(w.extra) > 0 || bytes.Contains(w.text, []byte(`\u`)))
-	w.look = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.containsSecret(w.text) ||
+	w.searchStrings = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.containsSecret(w.text) ||
 		escapes && bytes.Contains(w.text, []byte(`\"`)) || mayHaveURL(w.text) ||
 		bytes.IndexByte(w.text, '=') >= 0 && bytes.ContainsAny(w.text, "?#&")
 }
@@ -187,20 +187,20 @@ func (w *walk) member(top *frame, i int) int {
 	if string(key) == "requestState" {
 		return w.cutValue(i)
 	}
-	if w.look {
+	if w.searchStrings {
 		w.inString(top.key, nil)
 	}
 	if w.d.off {
 		return w.value(i, frame{from: top.key.from, to: top.key.to})
 	}
-	if len(w.d.paths) > 0 && w.isChosen() || top.told && isExample(key) {
+	if len(w.d.paths) > 0 && w.isChosen() || top.ofSensitiveName && isExample(key) {
 		return w.cutValue(i)
 	}
-	child := frame{from: top.key.from, to: top.key.to, schema: top.schema || w.isSchema(key), told: top.told}
+	child := frame{from: top.key.from, to: top.key.to, schema: top.schema || w.isSchema(key), ofSensitiveName: top.ofSensitiveName}
 	if t := sensitivityOf(key); t != harmless && !w.isProtocolName(key) {
 		switch c := w.text[i]; {
 		case child.schema && c == '{':
-			child.told = child.told || t == secret // the examples of a count are numbers
+			child.ofSensitiveName = child.ofSensitiveName || t == secret // the examples of a count are numbers
 		case c == '-' || c >= '0' && c <= '9':
 			if t == secret {
 				return w.cutValue(i)
@@ -223,7 +223,7 @@ func (w *walk) pair(top *frame, key []byte, i int) (isValue bool) {
 	switch string(key) {
 	case "name", "key":
 		if w.text[i] == '"' {
-			top.named = top.named || sensitivityOf(decode(w.text[i+1:endOfString(w.text, i+1)-1])) != harmless
+			top.hasSensitiveName = top.hasSensitiveName || sensitivityOf(decode(w.text[i+1:endOfString(w.text, i+1)-1])) != harmless
 		}
 	case "value":
 		top.value = span{i, 0}
@@ -239,10 +239,10 @@ func (w *walk) pop(end int) {
 	if top.paired && last > 0 {
 		w.stack[last-1].value.to = end
 	}
-	if top.named && top.value.to > top.value.from+2 {
+	if top.hasSensitiveName && top.value.to > top.value.from+2 {
 		top.key = span{}
-		w.keep(w.text[top.value.from:top.value.to])
-		w.cuts = append(w.cuts, cut{top.value.from, top.value.to, `"` + Mark + `"`})
+		w.noteRemoved(w.text[top.value.from:top.value.to])
+		w.cuts = append(w.cuts, cut{top.value.from, top.value.to, `"` + Placeholder + `"`})
 		w.note(".value", false)
 	}
 	w.stack = w.stack[:last]
@@ -261,14 +261,14 @@ func (w *walk) value(i int, f frame) int {
 		return i + 1
 	case '"':
 		end := endOfString(w.text, i+1)
-		if w.look {
+		if w.searchStrings {
 			w.inString(span{i + 1, end - 1}, &f)
 		}
 		return end
 	}
 	end := endOfScalar(w.text, i)
-	if w.look && (w.d.containsSecret(w.text[i:end]) || len(findAll(nil, w.text[i:end], w.extra)) > 0) {
-		w.cut(span{i, end}, `"`+Mark+`"`, false)
+	if w.searchStrings && (w.d.containsSecret(w.text[i:end]) || len(findAll(nil, w.text[i:end], w.extra)) > 0) {
+		w.cut(span{i, end}, `"`+Placeholder+`"`, false)
 	}
 	return end
 }
@@ -301,7 +301,7 @@ func (w *walk) inString(at span, f *frame) {
 		c.to += at.from
 	}
 	if half {
-		w.cuts = append(w.cuts[:n], cut{at.from, at.to, Mark})
+		w.cuts = append(w.cuts[:n], cut{at.from, at.to, Placeholder})
 	}
 	if len(w.cuts) > n {
 		w.note("", f == nil)
@@ -310,12 +310,12 @@ func (w *walk) inString(at span, f *frame) {
 
 // inside looks at members in a string that may be JSON, or has JSON in it.
 func (w *walk) inside(at span, text []byte, key bool) {
-	with := Mark
+	with := Placeholder
 	if value := bytes.TrimSpace(text); w.nested < maxNested && jsonrpc.Valid(value) && (value[0] == '{' || value[0] == '[') {
 		in := walk{d: w.d, text: value, extra: w.extra, nested: w.nested + 1}
 		in.run()
 		clean := in.splice()
-		w.found = append(w.found, in.found...)
+		w.removed = append(w.removed, in.removed...)
 		switch {
 		case w.d.containsSecret(clean): // it goes from one member to the next
 		case len(in.cuts) == 0:
@@ -398,13 +398,13 @@ func (w *walk) isSchema(key []byte) bool {
 
 // isElicitation reports whether the message asks the user.
 func (w *walk) isElicitation() bool {
-	if w.asks == unknown {
-		w.asks = no
+	if w.elicitation == unknown {
+		w.elicitation = no
 		if string(jsonrpc.Lookup(w.text, "method")) == `"elicitation/create"` {
-			w.asks = yes
+			w.elicitation = yes
 		}
 	}
-	return w.asks == yes
+	return w.elicitation == yes
 }
 
 // isExample reports whether a member of a schema holds a value.
@@ -447,23 +447,23 @@ func (w *walk) isChosen() bool {
 // cutValue takes out the value at i, and returns where what comes next begins.
 func (w *walk) cutValue(i int) int {
 	end := endOfValue(w.text, i)
-	w.keep(w.text[i:end])
-	w.cut(span{i, end}, `"`+Mark+`"`, false)
+	w.noteRemoved(w.text[i:end])
+	w.cut(span{i, end}, `"`+Placeholder+`"`, false)
 	return end
 }
 
-// keep notes the strings of a value that is taken out.
-func (w *walk) keep(value []byte) {
-	if w.kept += len(value); w.kept > maxKept*len(w.text) { // values in values: nobody has that many
+// noteRemoved notes the strings of a value that is taken out.
+func (w *walk) noteRemoved(value []byte) {
+	if w.removedBytes += len(value); w.removedBytes > maxKept*len(w.text) { // values in values: nobody has that many
 		return
 	}
-	for i := 0; i < len(value) && len(w.found) < maxFound; i++ {
+	for i := 0; i < len(value) && len(w.removed) < maxFound; i++ {
 		if value[i] != '"' {
 			continue
 		}
 		end := endOfString(value, i+1)
 		if text := decode(value[i+1 : end-1]); len(text) >= minFound && !isKey(value, end) && !slices.Contains(plainValues, string(text)) {
-			w.found = append(w.found, bytes.Clone(text)) // the message's memory may be used again
+			w.removed = append(w.removed, bytes.Clone(text)) // the message's memory may be used again
 		}
 		i = end - 1
 	}
@@ -510,7 +510,7 @@ func (w *walk) path(hideKey bool) string {
 			}
 			name := decode(w.text[f.key.from:f.key.to])
 			if hideKey && i == len(w.stack)-1 || len(name) > maxPath || len(w.d.inText(nil, name, w.extra)) > 0 {
-				name = []byte(Mark)
+				name = []byte(Placeholder)
 			}
 			b.Write(name)
 		}
@@ -524,7 +524,7 @@ func (w *walk) sensitiveStrings() (all []string) {
 		return nil
 	}
 	w.run()
-	for _, f := range w.found {
+	for _, f := range w.removed {
 		all = append(all, string(f))
 	}
 	return all
