@@ -142,7 +142,11 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Ask
 	return signin.NewPrompter(signin.PrompterOptions{
 		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
 		OnSignIn: func(n client.Required) {
-			log.Warn("sign in: open this address", "address", n.URL, "code", n.UserCode)
+			where := []any{"address", n.URL}
+			if n.UserCode != "" {
+				where = append(where, "code", n.UserCode)
+			}
+			log.Warn("sign in: open this address", where...)
 			asker.Ask(s.Server, n)
 		},
 	}), nil

@@ -26,6 +26,11 @@ type Claims struct {
 	Key      string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
 }
 
+// AnotherAudience names the audience of a valid token and what is accepted in its place, for the log.
+func AnotherAudience(token, accepted []string) string {
+	return fmt.Sprintf("another audience, %.200q; accepted is %.200q", token, accepted)
+}
+
 // IsFor reports whether a token is for one of these audiences, byte for byte.
 func (c Claims) IsFor(audiences []string) bool {
 	return slices.ContainsFunc(c.Audience, func(a string) bool { return a != "" && slices.Contains(audiences, a) })

@@ -105,7 +105,7 @@ func (v *Verifier) check(f strictjson.Fields) (Claims, error) {
 	case c.Issuer != v.Issuer || v.Issuer == "":
 		what = "it is of another issuer"
 	case !c.IsFor(v.Audiences):
-		what = "it is for another audience"
+		what = "it is for " + AnotherAudience(c.Audience, v.Audiences)
 	case f.Has("at_hash") || f.Has("c_hash"):
 		what = "it is an id token"
 	case c.Expires.IsZero():

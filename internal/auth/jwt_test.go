@@ -237,6 +237,10 @@ func TestVerifyBadTokens(t *testing.T) {
 	if _, err := v.Verify(within(t), whole); err != nil {
 		t.Errorf("the good one among them: %v", err)
 	}
+	if _, err := (&Verifier{Issuer: testIssuer, Audiences: []string{"wanted"}, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); err == nil ||
+		!strings.Contains(err.Error(), `"`+testAudience+`"`) || !strings.Contains(err.Error(), `"wanted"`) {
+		t.Errorf("the error does not name both audiences: %v", err)
+	}
 	if _, err := (&Verifier{Issuer: testIssuer, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); !Is(err, InvalidToken) {
 		t.Errorf("without an audience: %v", err)
 	}

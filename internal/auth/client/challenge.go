@@ -178,7 +178,7 @@ func (c *Credential) answer403(ctx context.Context, d auth.Demand, old *held) (*
 		return nil, err
 	}
 	if w.Attempts[scopeKey(w.Scopes)] >= maxStepUps && w.recent(c.now(), attemptWindow) > 0 {
-		return nil, &Permanent{What: "the server wants more rights than signing in brings", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
+		return nil, &Permanent{What: "the server wants more rights than signing in brings; whoever runs its identity provider has to allow them for you and this client", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
 	}
 	s, err := c.discover(ctx, d.ResourceMetadata, false)
 	if err != nil || c.o.Machine == nil {

@@ -136,7 +136,7 @@ func (x *exchange) refused(resp *http.Response, h *held) (next *held, try bool, 
 		x.refusal++
 	}
 	if x.refusal > maxRefused {
-		return nil, false, &Permanent{What: "the server refuses every token that is issued for it", Err: errors.New("status 401")}
+		return nil, false, &Permanent{What: "the server refuses every token that is issued for it; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)", Err: errors.New("status 401")}
 	}
 	next, err = x.c.unauthorized(x.r.Context(), d, h, x.refusal > 1)
 	return next, err == nil && next != nil, err

@@ -313,7 +313,7 @@ func TestStepUp(t *testing.T) {
 		for range 5 {
 			_, _, last = w.post(t, c)
 		}
-		if _, ok := errors.AsType[*Permanent](last); !ok || !strings.Contains(last.Error(), "mcp:write") {
+		if _, ok := errors.AsType[*Permanent](last); !ok || !strings.Contains(last.Error(), "mcp:write") || !strings.Contains(last.Error(), "has to allow them") {
 			t.Errorf("the error is %v", last)
 		}
 		if count != 3 {
@@ -362,6 +362,20 @@ func TestEveryTokenRefused(t *testing.T) {
 		}
 		if n := w.count("/token"); n > 2 {
 			t.Errorf("%d token requests", n)
+		}
+	})
+}
+
+// TestEveryNewTokenRefused: where each sign-in brings a token that is refused, the error says what may be wrong, and who can tell.
+func TestEveryNewTokenRefused(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		c := w.credential(t, o)
+		w.then("/mcp", answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""))
+		_, _, err := w.post(t, c)
+		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "--resource") {
+			t.Errorf("the error is %v", err)
 		}
 	})
 }

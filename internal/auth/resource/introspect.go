@@ -129,7 +129,7 @@ func (p *Protector) introspected(c auth.Claims) (*verified, error) {
 	case in.Issuer != "" && c.Issuer != "" && c.Issuer != in.Issuer:
 		what = "the token is of another issuer"
 	case !c.IsFor(wanted):
-		what = "the token is for another audience"
+		what = "the token is for " + auth.AnotherAudience(c.Audience, wanted)
 	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
 		what = "the token has expired"
 	case now.Add(skew).Before(c.Before):
