@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -299,6 +300,9 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, p.Patience)
 		defer cancel()
+	}
+	if isUnauthorized(answer) { // the client has waited for a sign-in once, and shall not wait twice as long
+		ctx = httpdial.Unattended(ctx)
 	}
 	modern, err := p.Modern(ctx)
 	if err != nil && ctx.Err() != nil { // else inquire has said it

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -80,4 +82,38 @@ func TestSignInBeforeProbe(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where the client's initialize has waited for a sign-in in vain, nobody waits for another one to ask for the server's era.
+func TestSignInWaitsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		asked := make(chan bool, 1)
+		p := New(Options{
+			Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
+			Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+			Discover: func(ctx context.Context) (jsonrpc.Message, error) {
+				asked <- httpdial.IsUnattended(ctx)
+				return jsonrpc.Message{}, errors.New("401")
+			},
+		})
+		defer p.Close()
+		near, far := bridge.Pipe()
+		defer far.Close(nil)
+		dial := dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil })
+		c, err := (&Fallback{Prober: p, Legacy: dial, Modern: dial, Sessionless: func() bool { return false }}).Dial(t.Context())
+		bridgetest.Must(t, err)
+		defer c.Close(nil)
+		initialize := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", []byte(`{"protocolVersion":"2025-06-18"}`))
+		bridgetest.Must(t, c.Send(t.Context(), initialize))
+		wg.Go(func() {
+			_, _ = bridgetest.Recv(t.Context(), far)
+			_ = far.Send(t.Context(), jsonrpc.NewError(jsonrpc.IntID(1), -32603, "Sign-in needed", []byte(`{"reason":"authorization_required"}`)))
+		})
+		m, err := bridgetest.Recv(t.Context(), c)
+		if err != nil || !m.IsError() || !<-asked {
+			t.Errorf("the answer is %s, %v, and the server was asked with a sign-in", m.Bytes(), err)
+		}
+	})
 }
