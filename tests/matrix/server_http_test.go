@@ -33,6 +33,7 @@ type httpWire struct {
 	streams   map[string]*outlet // by request; "" is the standalone one
 	changed   chan struct{}      // closed and replaced with streams
 	cancelled map[string]bool    // requests
+	beginning string             // the id of an initialize that is being answered
 	over      chan struct{}      // closed by DELETE
 	replies   int
 	events    int
@@ -104,7 +105,8 @@ func (w *httpWire) shut(on string, o *outlet) (may bool) {
 	if w.streams[on] == o {
 		delete(w.streams, on)
 	}
-	return !live || w.cancelled[on]
+	// A restart also cuts off an initialize that has come in while it began.
+	return !live || w.cancelled[on] || on == w.beginning
 }
 
 func (v *httpServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -180,7 +182,7 @@ func (v *httpServer) initialize(w http.ResponseWriter, r *http.Request, text str
 	if got := r.Header.Get("Mcp-Session-Id"); r.Method != http.MethodPost || got != "" {
 		v.fault("initialize by " + r.Method + " with session id " + got)
 	}
-	wire := &httpWire{v: v, s: v.newSession(), streams: map[string]*outlet{}, changed: make(chan struct{}), cancelled: map[string]bool{}, over: make(chan struct{})}
+	wire := &httpWire{v: v, s: v.newSession(), streams: map[string]*outlet{}, changed: make(chan struct{}), cancelled: map[string]bool{}, beginning: string(m.ID), over: make(chan struct{})}
 	wire.s.wire = wire
 	v.mu.Lock()
 	v.next++
@@ -190,6 +192,9 @@ func (v *httpServer) initialize(w http.ResponseWriter, r *http.Request, text str
 	w.Header().Set("Mcp-Session-Id", wire.id)
 	wire.posted(r)
 	wire.exchange(w, r, text, string(m.ID))
+	wire.mu.Lock()
+	wire.beginning = ""
+	wire.mu.Unlock()
 	if r.Context().Err() != nil { // by a restart: nobody knows of the session
 		v.mu.Lock()
 		delete(v.live, wire.id)
