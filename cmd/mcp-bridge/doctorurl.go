@@ -50,11 +50,14 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 
 // useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in.
 func (f *doctorFlags) useStored(ctx context.Context, address string, env environment, o *remote.Options) error {
-	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
-	s, err := f.auth.settings(address, trust, env.lookup)
 	spec := upstream.Spec{URL: address}
 	spec.Remote.Header = o.Header
-	if err != nil || !s.IsUsed() || hasAuthorization(spec) || !mayHaveCredential(address) {
+	if hasAuthorization(spec) || !mayHaveCredential(address) {
+		return nil
+	}
+	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
+	s, err := f.auth.settings(address, trust, env.lookup)
+	if err != nil || !s.IsUsed() {
 		return err
 	}
 	options, err := s.Options(ctx)
