@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
 // TestServeCrash: ST9. A child dies in mid-call: every owed request gets an
@@ -44,9 +46,10 @@ func TestServeCrash(t *testing.T) {
 			if took := time.Since(began); took > 5*time.Second {
 				t.Errorf("the errors came after %v, want at once", took)
 			}
-			if status := crashed.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`); status != http.StatusNotFound {
-				t.Errorf("a call to the dead session: status %d, want 404", status)
-			}
+			// Until all that ends with the process has ended, a call is answered with an error.
+			harness.WaitUntil(t, "the session to be gone (404)", func() bool {
+				return crashed.post(`{"jsonrpc":"2.0","id":2,"method":"ping"}`) == http.StatusNotFound
+			})
 			if got := s.open(version).answer(`{"jsonrpc":"2.0","id":1,"method":"pid"}`); got == otherPid {
 				t.Errorf("the new session has the other session's child: %s", got)
 			}

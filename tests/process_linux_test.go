@@ -112,6 +112,9 @@ func goroutines(s *server) int {
 	s.wait()
 	n := 0
 	for stack := range strings.SplitSeq(s.Log(), "\ngoroutine ") {
+		if strings.Contains(stack, " [runnable]:\nnet/http.(*Server).Serve.gowrap") {
+			continue // a connection that was accepted just now: the client's Transport dials some that it then does not need
+		}
 		if strings.Contains(stack, "github.com/mcp-bridge/") || strings.Contains(stack, "net/http.") {
 			n++
 		}

@@ -68,12 +68,13 @@ func TestAuthorizer(t *testing.T) {
 // meanwhile, or was not taken before, is answered with an error.
 func TestExpired(t *testing.T) {
 	token, expire := context.WithCancelCause(t.Context())
-	draining, finish := make(chan struct{}), make(chan struct{})
+	taken, draining, finish := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	server := func(ctx context.Context, c bridge.Conn) error {
 		m, err := bridgetest.Recv(ctx, c)
 		if err != nil {
 			return err
 		}
+		close(taken)
 		<-ctx.Done()
 		if why := context.Cause(ctx); why != access.ErrExpired {
 			t.Errorf("the conversation ends for %v", why)
@@ -100,7 +101,8 @@ func TestExpired(t *testing.T) {
 	asks("1")
 	asks("2") // which the server does not take
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","id":"a","method":7}`)))
-	hears(`"id":"a"`) // so it has come
+	hears(`"id":"a"`) // so both have come
+	<-taken
 	expire(access.ErrExpired)
 	<-draining
 	c.write(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)))
