@@ -41,7 +41,7 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	err := client.Receive(ctx, x)
 	switch {
 	case x.hasFirst && x.inGrace:
-		return x.last(ctx)
+		return x.relayInGrace(ctx)
 	case x.hasFirst:
 		return x.err
 	case isOrderlyEnd(err):
@@ -204,9 +204,9 @@ func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
 	return false, errTimeout
 }
 
-// last goes on for the Grace: nobody takes new requests any more, but this one
+// relayInGrace goes on for the Grace: nobody takes new requests any more, but this one
 // may be answered. Only the client itself can tell now whether it has gone.
-func (x *exchange) last(ctx context.Context) error {
+func (x *exchange) relayInGrace(ctx context.Context) error {
 	why := context.Cause(ctx)
 	if x.opts.grace(why) <= 0 {
 		return x.end(errShutdown)

@@ -310,7 +310,7 @@ func (p *parser) params() {
 		default:
 			p.value()
 		}
-		s := p.indexValue(at)
+		s := p.noteSpan(at)
 		if f == fieldMeta {
 			p.m.meta = s
 		}
@@ -325,13 +325,13 @@ func (p *parser) result() {
 		}
 		at := p.pos
 		p.value()
-		p.indexValue(at)
+		p.noteSpan(at)
 	}
 }
 
-// indexValue returns the span of the value that begins at at and ends here. The longest value
+// noteSpan returns the span of the value that begins at at and ends here. The longest value
 // so far becomes the longest of the message.
-func (p *parser) indexValue(at int) span {
+func (p *parser) noteSpan(at int) span {
 	s := span{uint32(at), uint32(p.pos)}
 	if s.end-s.start > p.m.longest.end-p.m.longest.start {
 		p.m.longest = s

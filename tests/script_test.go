@@ -68,7 +68,7 @@ func scriptListens(ts *testscript.TestScript, not bool, args []string) {
 		args[0] = bridgeBin
 	}
 	t := ts.Value("t").(testing.TB)
-	p := harness.Start(t, harness.Options{Env: []string{"PATH=" + ts.Getenv("PATH")}, Dir: ts.MkAbs("."), NoPipes: true}, args...)
+	p := harness.Start(t, harness.Options{Env: []string{"PATH=" + ts.Getenv("PATH")}, Dir: ts.MkAbs("."), NullStdio: true}, args...)
 	at, err := url.Parse(p.WaitLog(t, listening)[1])
 	ts.Check(err)
 	ts.Setenv("URL", at.String())

@@ -141,7 +141,7 @@ func (k *calls) complete(now time.Time, c *call, m jsonrpc.Message, out *era.Out
 		k.turns.End(now, &c.turn, out)
 	}
 	k.turns.Release(now, &c.turn, out)
-	k.conclude(now, c, outcome{m: m}, out)
+	k.answerOrKeep(now, c, outcome{m: m}, out)
 }
 
 // outcome is how a call ends: with a response of the server, or with a refusal of
@@ -151,9 +151,9 @@ type outcome struct {
 	refusal *era.Refusal
 }
 
-// conclude answers the client. If the call is parked, it keeps the outcome for the
+// answerOrKeep answers the client. If the call is parked, it keeps the outcome for the
 // retry.
-func (k *calls) conclude(now time.Time, c *call, o outcome, out *era.Out) {
+func (k *calls) answerOrKeep(now time.Time, c *call, o outcome, out *era.Out) {
 	if c.input != nil && c.input.parked {
 		kept := o // a copy, so that o is on the stack in every other case
 		c.input.outcome = &kept
@@ -233,7 +233,7 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 // bridge.
 func (k *calls) reject(now time.Time, c *call, why *era.Refusal, out *era.Out) {
 	k.abort(now, c, nil, out)
-	k.conclude(now, c, outcome{refusal: why}, out)
+	k.answerOrKeep(now, c, outcome{refusal: why}, out)
 }
 
 // cancelled takes a client's notifications/cancelled for a call. reason is raw

@@ -75,7 +75,7 @@ func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out
 	c.request, c.arrival = r, p.calls.next()
 	p.calls.open[c.id] = c
 	if o := c.input.outcome; o != nil {
-		p.calls.conclude(now, c, *o, out)
+		p.calls.answerOrKeep(now, c, *o, out)
 		return
 	}
 	if c.logLevel != nil {

@@ -129,7 +129,7 @@ func discreet(t testing.TB, log string) {
 func (w *world) serve(t testing.TB, grace time.Duration, flags ...string) (p *harness.Proc, base string) {
 	t.Helper()
 	argv := append([]string{bridgeBin, "serve", "--listen", "127.0.0.1:0", "--grace", grace.String()}, flags...)
-	p = w.start(t, harness.Options{NoPipes: true}, append(argv, w.v.target...)...)
+	p = w.start(t, harness.Options{NullStdio: true}, append(argv, w.v.target...)...)
 	return p, p.WaitLog(t, listening)[1]
 }
 

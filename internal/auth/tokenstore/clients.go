@@ -66,7 +66,7 @@ func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registratio
 // registration, the file is deleted.
 func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work func([]Registration) ([]Registration, error)) error {
 	f := file{clients, issuerName(issuer)}
-	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 	if err != nil {
 		return err
 	}
-	path := s.path(f.sub, f.base())
+	path := s.path(f.kind, f.base())
 	all, err := old.unpack()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (s *Store) SaveMetadata(ctx context.Context, key Key, m Metadata) error {
 		return err
 	}
 	f := file{metadata, string(key)}
-	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
 	if err != nil {
 		return err
 	}

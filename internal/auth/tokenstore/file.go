@@ -36,9 +36,9 @@ const (
 
 // A file is one file of the store: the folder it is in, which is also the kind of
 // its content, and its name without ".json".
-type file struct{ sub, name string }
+type file struct{ kind, stem string }
 
-func (f file) base() string { return f.name + ".json" }
+func (f file) base() string { return f.stem + ".json" }
 
 // An envelope is what is in a file.
 type envelope struct {
@@ -71,7 +71,7 @@ func parseEnvelope(f file, data []byte) (envelope, error) {
 		return envelope{}, brokenError("it has not the fields of its format")
 	case e.Version != format:
 		return envelope{}, brokenError("it has no format that there ever was")
-	case e.Kind != f.sub || e.Name != f.name:
+	case e.Kind != f.kind || e.Name != f.stem:
 		return envelope{}, brokenError("it is the content of another file")
 	case e.Generation < 0 || (e.Plain == nil) == (e.Sealed == nil):
 		return envelope{}, brokenError("it has no content, or two")
@@ -93,15 +93,15 @@ func located(err error, path string) error {
 func (s *Store) encode(f file, g Generation, payload any) ([]byte, error) {
 	content, err := json.Marshal(payload)
 	if err != nil {
-		return nil, &Error{Kind: ErrInput, Path: s.path(f.sub, f.base()), Detail: "it cannot be written as JSON"}
+		return nil, &Error{Kind: ErrInput, Path: s.path(f.kind, f.base()), Detail: "it cannot be written as JSON"}
 	}
-	e := envelope{Version: format, Kind: f.sub, Name: f.name, Generation: g, Plain: content}
+	e := envelope{Version: format, Kind: f.kind, Name: f.stem, Generation: g, Plain: content}
 	if s.seal != nil {
 		e.Plain, e.Sealed = nil, s.seal.seal(f, g, content)
 	}
 	data, err := json.Marshal(e)
 	if err == nil && len(data) > maxFile {
-		err = &Error{Kind: ErrInput, Path: s.path(f.sub, f.base()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFile)}
+		err = &Error{Kind: ErrInput, Path: s.path(f.kind, f.base()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFile)}
 	}
 	return append(data, '\n'), err
 }
@@ -137,10 +137,10 @@ type checked interface{ check(Generation) error }
 
 // bytes returns what is in file f; nil if there is no such file.
 func (s *Store) bytes(f file) ([]byte, error) {
-	if ok, err := s.check(f.sub); !ok {
+	if ok, err := s.check(f.kind); !ok {
 		return nil, err
 	}
-	return readPrivate(s.path(f.sub, f.base()))
+	return readPrivate(s.path(f.kind, f.base()))
 }
 
 // readPrivate returns what is in a file of this user's alone; nil if there is no such file.
@@ -189,7 +189,7 @@ func read[T any](s *Store, f file) (payload T, g Generation, err error) {
 	}
 	if g, err = s.decode(f, data, &payload); err != nil {
 		var none T
-		return none, 0, located(err, s.path(f.sub, f.base()))
+		return none, 0, located(err, s.path(f.kind, f.base()))
 	}
 	return payload, g, nil
 }
@@ -211,7 +211,7 @@ func load[T any](ctx context.Context, s *Store, f file) (T, Generation, error) {
 	if !errors.Is(err, ErrBroken) {
 		return payload, g, err
 	}
-	unlock, lockErr := s.lock(ctx, f.sub, f.name+lockEnding)
+	unlock, lockErr := s.lock(ctx, f.kind, f.stem+lockEnding)
 	if lockErr != nil {
 		return payload, g, err
 	}
@@ -257,7 +257,7 @@ func (s *Store) write(f file, g Generation, payload any) error {
 	if err != nil {
 		return err
 	}
-	path := s.path(f.sub, f.base())
+	path := s.path(f.kind, f.base())
 	temp := path + tempEnding
 	if err := s.writeTemp(temp, data); err != nil {
 		_ = os.Remove(temp)

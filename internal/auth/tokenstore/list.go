@@ -49,11 +49,11 @@ func (s *Store) List() ([]Listed, error) {
 }
 
 // names returns the names in a subfolder, in order.
-func (s *Store) names(sub string) ([]string, error) {
-	if ok, err := s.check(sub); !ok {
+func (s *Store) names(kind string) ([]string, error) {
+	if ok, err := s.check(kind); !ok {
 		return nil, err
 	}
-	dir := filepath.Join(s.dir, layout, sub)
+	dir := filepath.Join(s.dir, layout, kind)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, readError(dir, err)
@@ -97,7 +97,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
 	if err != nil {
 		return err
 	}
@@ -115,19 +115,19 @@ func (s *Store) deleteFiles(key Key) error {
 		l := LoginLock{s: s, f: file{credentials, string(key) + loginEnding}, unlock: unlock}
 		problems = append(problems, l.Release()) // what a killed process has announced
 	}
-	for _, sub := range []string{credentials, metadata} {
-		names, err := s.names(sub)
+	for _, kind := range []string{credentials, metadata} {
+		names, err := s.names(kind)
 		if err != nil {
 			return err
 		}
 		own := string(key) + ".json"
 		for _, name := range names {
 			if name == own || name == own+tempEnding || strings.HasPrefix(name, own+brokenMark) {
-				problems = append(problems, remove(s.path(sub, name)))
+				problems = append(problems, remove(s.path(kind, name)))
 			}
 		}
-		if err := syncFolder(filepath.Join(s.dir, layout, sub)); err != nil {
-			problems = append(problems, systemError(filepath.Join(s.dir, layout, sub), err))
+		if err := syncFolder(filepath.Join(s.dir, layout, kind)); err != nil {
+			problems = append(problems, systemError(filepath.Join(s.dir, layout, kind), err))
 		}
 	}
 	return errors.Join(problems...)

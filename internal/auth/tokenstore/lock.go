@@ -17,9 +17,9 @@ const (
 
 // lock takes the kernel lock of a file in a subfolder, or returns [ErrBusy] when
 // ctx is done. The lock ends with unlock, or with the process.
-func (s *Store) lock(ctx context.Context, sub, name string) (unlock func(), err error) {
+func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err error) {
 	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
-		unlock, ok, err := s.tryLock(sub, name)
+		unlock, ok, err := s.tryLock(kind, name)
 		if ok || err != nil {
 			return unlock, err
 		}
@@ -28,18 +28,18 @@ func (s *Store) lock(ctx context.Context, sub, name string) (unlock func(), err 
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &Error{Kind: ErrBusy, Path: s.path(sub, name), Err: ctx.Err()}
+			return nil, &Error{Kind: ErrBusy, Path: s.path(kind, name), Err: ctx.Err()}
 		case <-timer.C:
 		}
 	}
 }
 
 // tryLock takes the lock if nobody has it.
-func (s *Store) tryLock(sub, name string) (unlock func(), ok bool, err error) {
-	if err := s.prepare(sub); err != nil {
+func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
+	if err := s.prepare(kind); err != nil {
 		return nil, false, err
 	}
-	path := s.path(sub, name)
+	path := s.path(kind, name)
 	l := newFlock(path)
 	ok, err = l.TryLock()
 	switch {
@@ -88,8 +88,8 @@ func lockError(path string, err error) error {
 
 // isLocked reports whether somebody has the lock, without making its file. While it
 // looks, a tryLock elsewhere fails.
-func (s *Store) isLocked(sub, name string) (bool, error) {
-	path := s.path(sub, name)
+func (s *Store) isLocked(kind, name string) (bool, error) {
+	path := s.path(kind, name)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}

@@ -40,7 +40,7 @@ func (s *Store) WithLock(ctx context.Context, key Key, work func(*Locked) error)
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.sub, f.name+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (l *Locked) Entry() Entry { return l.entry }
 // read reads the file anew.
 func (l *Locked) read() error {
 	if l.ended {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.sub, l.f.base())}
+		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.base())}
 	}
 	c, g, err := readLocked[stored](l.s, l.f)
 	if err != nil {
@@ -118,11 +118,11 @@ func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
 		return 0, err
 	}
 	if l.entry.Generation != read {
-		return 0, &Error{Kind: ErrStale, Path: l.s.path(l.f.sub, l.f.base())}
+		return 0, &Error{Kind: ErrStale, Path: l.s.path(l.f.kind, l.f.base())}
 	}
 	b, err := pack(c, c.secrets())
 	if err != nil {
-		return 0, located(err, l.s.path(l.f.sub, l.f.base()))
+		return 0, located(err, l.s.path(l.f.kind, l.f.base()))
 	}
 	next := l.stored
 	next.Credential = &b
@@ -140,7 +140,7 @@ func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
 // Delete deletes the credential with all that is stored with it, like [Store.Delete].
 func (l *Locked) Delete() error {
 	if l.ended {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.sub, l.f.base())}
+		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.base())}
 	}
 	if err := l.s.deleteFiles(l.key); err != nil {
 		return err

@@ -38,7 +38,7 @@ type LoginLock struct {
 }
 
 // String returns the name of the lock.
-func (l *LoginLock) String() string { return "sign-in lock " + l.f.name }
+func (l *LoginLock) String() string { return "sign-in lock " + l.f.stem }
 
 // GoString returns what String returns.
 func (l *LoginLock) GoString() string { return l.String() }
@@ -50,7 +50,7 @@ func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.lock(ctx, f.sub, f.name)
+	unlock, err := s.lock(ctx, f.kind, f.stem)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
 // Announce lets others know how the sign-in goes. It may be called again.
 func (l *LoginLock) Announce(login Login) error {
 	if l.unlock == nil {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.sub, l.f.name)}
+		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.stem)}
 	}
 	return l.s.write(l.f, Generation(0).next(), login)
 }
@@ -87,7 +87,7 @@ func (l *LoginLock) Cancelled() bool {
 	if l.unlock == nil {
 		return true
 	}
-	_, err := os.Lstat(l.s.path(l.f.sub, l.f.base()))
+	_, err := os.Lstat(l.s.path(l.f.kind, l.f.base()))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -104,7 +104,7 @@ func (l *LoginLock) Release() error {
 }
 
 func (l *LoginLock) forget() error {
-	path := l.s.path(l.f.sub, l.f.base())
+	path := l.s.path(l.f.kind, l.f.base())
 	if err := remove(path); err != nil {
 		return err
 	}
@@ -118,10 +118,10 @@ func (s *Store) PendingLogin(key Key) (login Login, pending bool, err error) {
 	if err != nil {
 		return Login{}, false, err
 	}
-	if ok, err := s.check(f.sub); !ok {
+	if ok, err := s.check(f.kind); !ok {
 		return Login{}, false, err
 	}
-	if pending, err = s.isLocked(f.sub, f.name); err != nil || !pending {
+	if pending, err = s.isLocked(f.kind, f.stem); err != nil || !pending {
 		return Login{}, false, err
 	}
 	login, _, err = read[Login](s, f)
@@ -135,10 +135,10 @@ func (s *Store) CancelLogin(key Key) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := s.check(f.sub); !ok {
+	if ok, err := s.check(f.kind); !ok {
 		return err
 	}
-	return remove(s.path(f.sub, f.base()))
+	return remove(s.path(f.kind, f.base()))
 }
 
 // A PendingSignIn is one that Logins has found. It is a value.

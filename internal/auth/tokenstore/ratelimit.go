@@ -39,7 +39,7 @@ func (l *Locked) Request(limit int) error {
 	now := l.s.now().Round(0).UTC()
 	next := l.stored
 	next.Requests = recent(next.Requests, now)
-	path := l.s.path(l.f.sub, l.f.base())
+	path := l.s.path(l.f.kind, l.f.base())
 	switch {
 	case !next.RateLimited.IsZero():
 	case len(next.Requests) < limit:
@@ -96,7 +96,7 @@ func (l *Locked) Spend(refresh Secret) error {
 		c.Refresh = Secret{}
 		b, err := pack(c, c.secrets())
 		if err != nil {
-			return located(err, l.s.path(l.f.sub, l.f.base()))
+			return located(err, l.s.path(l.f.kind, l.f.base()))
 		}
 		next.Credential, g = &b, g.next()
 	}

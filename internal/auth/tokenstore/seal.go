@@ -73,7 +73,7 @@ func newSealer(key []byte) (*sealer, error) {
 
 // bound is what an encrypted content belongs to: with other values it cannot be decrypted.
 func bound(f file, g Generation) []byte {
-	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", format, f.sub, f.name, g)
+	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", format, f.kind, f.stem, g)
 }
 
 func (k *sealer) seal(f file, g Generation, content []byte) *sealedContent {

@@ -69,8 +69,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, &Error{Kind: ErrInput, Path: o.Dir, Err: err}
 	}
 	s := &Store{dir: dir, now: time.Now}
-	for _, sub := range []string{credentials, clients, metadata} {
-		if err := s.prepare(sub); err != nil {
+	for _, kind := range []string{credentials, clients, metadata} {
+		if err := s.prepare(kind); err != nil {
 			return nil, err
 		}
 	}
@@ -105,14 +105,14 @@ const (
 )
 
 // path returns the path of a file.
-func (s *Store) path(sub, name string) string { return filepath.Join(s.dir, layout, sub, name) }
+func (s *Store) path(kind, name string) string { return filepath.Join(s.dir, layout, kind, name) }
 
 // prepare makes the folders down to a subfolder, and checks that they are private.
-func (s *Store) prepare(sub string) error {
+func (s *Store) prepare(kind string) error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
 		return systemError(filepath.Dir(s.dir), err)
 	}
-	for _, dir := range s.folders(sub) {
+	for _, dir := range s.folders(kind) {
 		if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 			if _, missing := os.Lstat(dir); missing != nil {
 				return systemError(dir, err)
@@ -126,8 +126,8 @@ func (s *Store) prepare(sub string) error {
 }
 
 // check is prepare for those who only read. ok is false if there is no such folder.
-func (s *Store) check(sub string) (ok bool, err error) {
-	for _, dir := range s.folders(sub) {
+func (s *Store) check(kind string) (ok bool, err error) {
+	for _, dir := range s.folders(kind) {
 		if err := checkFolder(dir); os.IsNotExist(err) {
 			return false, nil
 		} else if err != nil {
@@ -137,8 +137,8 @@ func (s *Store) check(sub string) (ok bool, err error) {
 	return true, nil
 }
 
-func (s *Store) folders(sub string) []string {
-	return []string{s.dir, filepath.Join(s.dir, layout), filepath.Join(s.dir, layout, sub)}
+func (s *Store) folders(kind string) []string {
+	return []string{s.dir, filepath.Join(s.dir, layout), filepath.Join(s.dir, layout, kind)}
 }
 
 // checkFolder returns an error if dir is no folder of this user's alone, and

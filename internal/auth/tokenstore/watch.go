@@ -21,7 +21,7 @@ func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed fu
 	if err != nil {
 		return err
 	}
-	path := s.path(f.sub, f.base())
+	path := s.path(f.kind, f.base())
 	var last Kind
 	look := func() {
 		g, err := s.generation(f)
@@ -49,5 +49,5 @@ func (s *Store) generation(f file) (Generation, error) {
 		return 0, err
 	}
 	e, err := parseEnvelope(f, data)
-	return e.Generation, located(err, s.path(f.sub, f.base()))
+	return e.Generation, located(err, s.path(f.kind, f.base()))
 }

@@ -191,8 +191,8 @@ func (d *diagnosis) firstWait() time.Duration { return max(0, min(d.options.Pati
 // suspicion is after which silence further processes are asked.
 func (d *diagnosis) suspicion() time.Duration { return min(suspectAfter, d.options.Patience/2) }
 
-// wait is how long a further answer may take.
-func (d *diagnosis) wait() time.Duration {
+// answerWait is how long a further answer may take.
+func (d *diagnosis) answerWait() time.Duration {
 	return max(0, min(callPatience, d.options.Patience, d.timeLeft()))
 }
 

@@ -37,7 +37,7 @@ type session struct {
 // request asks for something. members are those of params, as JSON without braces.
 func (s *session) request(ctx context.Context, method, members string) reply {
 	s.calls++
-	return s.peer.call(ctx, fmt.Sprint(100+s.calls), method, s.params(members), s.wait())
+	return s.peer.call(ctx, fmt.Sprint(100+s.calls), method, s.params(members), s.answerWait())
 }
 
 func (s *session) params(members string) string {
@@ -71,7 +71,7 @@ func (s *session) ids(ctx context.Context) {
 		if s.timeLeft() <= 0 {
 			return
 		}
-		wait := s.wait()
+		wait := s.answerWait()
 		if id == largeID && fastest > 0 { // many refuse it in silence
 			wait = min(wait, 250*time.Millisecond+20*fastest)
 		}

@@ -74,8 +74,8 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	found := identification{p}.identify(ctx)
 	p.Patience = answerTimeout
 	switch {
-	case found.events != nil:
-		found.events.check(ctx)
+	case found.sse != nil:
+		found.sse.openSession(ctx)
 	case found.legacy != nil && !found.legacy.check(ctx):
 		found.legacy = nil // what needs the session would only say so again
 	}
@@ -130,9 +130,9 @@ func (p *prober) together(ctx context.Context, checks ...func(context.Context)) 
 
 // found is what has answered at the address; what has not is nil.
 type found struct {
-	legacy *session // sessions of the revisions up to 2025-11-25
-	modern *modern  // requests of 2026-07-28
-	events *events  // HTTP+SSE
+	legacy *session    // sessions of the revisions up to 2025-11-25
+	modern *modern     // requests of 2026-07-28
+	sse    *sseSession // HTTP+SSE
 }
 
 // A requester makes requests in one of the ways of the protocol.
@@ -154,8 +154,8 @@ func (f found) requester() requester {
 		return f.legacy
 	case f.modern != nil:
 		return f.modern
-	case f.events != nil && f.events.open:
-		return f.events
+	case f.sse != nil && f.sse.initialized:
+		return f.sse
 	}
 	return nil
 }

@@ -83,8 +83,8 @@ func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	if p.found.modern != nil {
 		names = append(names, "Mcp-Method", "Mcp-Name")
 	}
-	if p.found.events != nil {
-		return names, probe.Request{URL: p.found.events.endpoint}
+	if p.found.sse != nil {
+		return names, probe.Request{URL: p.found.sse.endpoint}
 	}
 	return names, probe.Request{}
 }

@@ -34,9 +34,9 @@ func (p identification) identify(ctx context.Context) found {
 			p.MoveTo(target)
 			continue
 		}
-		f.events = p.openEvents(ctx, legacy)
+		f.sse = p.findSSE(ctx, legacy)
 		switch {
-		case f.events != nil:
+		case f.sse != nil:
 			p.fact("transport", "HTTP+SSE, of revision %s", era.Version2024_11_05)
 		case !p.buffered.Load():
 			p.explain(ctx, legacy, modern)

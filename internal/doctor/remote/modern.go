@@ -173,8 +173,8 @@ func (f found) eras() string {
 	if f.legacy != nil {
 		all = append(all, f.legacy.version)
 	}
-	if f.events != nil && f.events.version != "" {
-		all = append(all, f.events.version)
+	if f.sse != nil && f.sse.version != "" {
+		all = append(all, f.sse.version)
 	}
 	return strings.Join(all, ", ")
 }

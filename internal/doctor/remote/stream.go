@@ -205,14 +205,14 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 	case f.modern != nil:
 		r = p.Start(ctx, p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}}))
 	default:
-		r, began = f.events.stream, f.events.began
+		r, began = f.sse.stream, f.sse.began
 		select {
-		case <-f.events.done:
+		case <-f.sse.done:
 		case <-ctx.Done():
 			return
 		}
 	}
-	if f.events == nil || r != f.events.stream {
+	if f.sse == nil || r != f.sse.stream {
 		defer r.Close()
 		if !r.IsStream() {
 			return

@@ -78,10 +78,10 @@ type fallbackConn struct {
 	decided   chan struct{}     // closed when conn stays, and has got what was sent before
 
 	// Only Receive, and the sink that it gives conn, use these.
-	settled     bool              // the answer to initialize has come
-	dropped     bool              // conn was closed so that the server could be asked
-	held        []jsonrpc.Message // responses that have come before it
-	handOnFirst []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
+	settled       bool              // the answer to initialize has come
+	refuserClosed bool              // conn, which had refused initialize, was closed: to ask the server, or for a modern conn
+	held          []jsonrpc.Message // responses that have come before it
+	handOnFirst   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
 
 // note keeps what may have to be sent again. It is false when Send has to wait
@@ -156,7 +156,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 		if c.current() != conn {
 			continue
 		}
-		if c.dropped { // then conn does not offer the answer again
+		if c.refuserClosed { // it will not offer its answer again
 			if failed := c.hand(ctx, sink); failed != nil {
 				return failed
 			}
@@ -264,7 +264,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 		return false
 	}
 	if refused {
-		c.dropped = true
+		c.refuserClosed = true
 		p.close(old)
 		admission.ReleasePlace(c.client) // its place is the other's
 	}
@@ -291,7 +291,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 	}
 	if refused {
 		if p.opts.Placed {
-			c.dropped = true
+			c.refuserClosed = true
 			p.close(old)
 			admission.ReleasePlace(c.client)
 		}

@@ -70,7 +70,7 @@ func TestProc(t *testing.T) {
 func TestProcPanics(t *testing.T) {
 	t.Parallel()
 	owner := &recorder{TB: t}
-	p := Start(t, Options{Env: []string{"HARNESS_ROLE=panics"}, Owner: owner, NoPipes: true}, os.Args[0])
+	p := Start(t, Options{Env: []string{"HARNESS_ROLE=panics"}, Owner: owner, NullStdio: true}, os.Args[0])
 	p.Wait(t)
 	owner.ends[0]()
 	if !strings.Contains(strings.Join(owner.errors, ""), "panic") {

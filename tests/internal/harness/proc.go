@@ -33,11 +33,11 @@ type Proc struct {
 
 // Options say more about a program that is started. The zero value works.
 type Options struct {
-	Env     []string   // more than the tests' own environment
-	Dir     string     // where it runs; "" is where the tests do
-	Files   []*os.File // descriptors from 3 on
-	Stdout  *os.File   // what becomes the program's; Start closes it on our side. nil: a pipe
-	NoPipes bool       // the program's stdin is empty, and its stdout is thrown away
+	Env       []string   // more than the tests' own environment
+	Dir       string     // where it runs; "" is where the tests do
+	Files     []*os.File // descriptors from 3 on
+	Stdout    *os.File   // what becomes the program's; Start closes it on our side. nil: a pipe
+	NullStdio bool       // the program's stdin is empty, and its stdout is thrown away
 	// Owner is the test that the program belongs to, where that is not the one that starts it:
 	// the program is stopped when Owner ends.
 	Owner testing.TB
@@ -89,7 +89,7 @@ func Start(t testing.TB, o Options, argv ...string) *Proc {
 
 // pipes makes the program's stdin and stdout, and returns the ends that are the program's.
 func (p *Proc) pipes(o Options) (theirs []*os.File, err error) {
-	if o.NoPipes {
+	if o.NullStdio {
 		return nil, nil
 	}
 	in, stdin, err := os.Pipe()

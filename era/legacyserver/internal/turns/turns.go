@@ -86,12 +86,12 @@ type Asker[C any] struct {
 	tool          toolKey
 	mayBeAsked    bool          // input requests are possible during the call
 	inputRequests int           // how many input requests there have been
-	waits         *timers.Timer // when the call stops waiting; nil: it does not wait
+	waitTimer     *timers.Timer // when the call stops waiting; nil: it does not wait
 	ended         bool          // history has recorded the call
 }
 
 // IsWaiting reports whether the call waits for its turn.
-func (a *Asker[C]) IsWaiting() bool { return a.waits != nil }
+func (a *Asker[C]) IsWaiting() bool { return a.waitTimer != nil }
 
 // Priority is what a call does when it has its turn. Calls of a lower one go
 // first.
@@ -143,7 +143,7 @@ func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 // waitUntil lets a call wait until soon, or until last if it is expected to ask by
 // then.
 func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
-	a.waits = t.timers.Set(soon, func(now time.Time, out *era.Out) {
+	a.waitTimer = t.timers.Set(soon, func(now time.Time, out *era.Out) {
 		if soon.Before(last) && t.willAsk(a) {
 			t.waitUntil(last, last, a)
 			return
@@ -155,11 +155,11 @@ func (t *Turns[C]) waitUntil(soon, last time.Time, a *Asker[C]) {
 
 // StopWaiting removes a call from the waiting ones.
 func (t *Turns[C]) StopWaiting(a *Asker[C]) {
-	if a.waits == nil {
+	if a.waitTimer == nil {
 		return
 	}
-	t.timers.Stop(a.waits)
-	a.waits = nil
+	t.timers.Stop(a.waitTimer)
+	a.waitTimer = nil
 	if w := t.waiting; w[0] == a { // nearly always
 		w[0] = nil
 		t.waiting = w[1:]
@@ -258,7 +258,7 @@ func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
 // Finish is called when the server answers an abandoned call all the same: the
 // call does not ask any more.
 func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
-	if a.waits != nil {
+	if a.waitTimer != nil {
 		t.StopWaiting(a)
 		t.proceed(now, a, out)
 		return
@@ -319,7 +319,7 @@ func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
 		return
 	}
 	for _, w := range slices.Clone(t.waiting) {
-		if w.waits != nil && !t.MightAsk(w) {
+		if w.waitTimer != nil && !t.MightAsk(w) {
 			t.StopWaiting(w)
 			t.proceed(now, w, out)
 		}

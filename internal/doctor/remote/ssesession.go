@@ -18,13 +18,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 )
 
-// events is a connection to a server that speaks HTTP+SSE.
-type events struct {
+// sseSession is a connection to a server that speaks HTTP+SSE.
+type sseSession struct {
 	p            *prober
 	stream       *probe.Reply
 	endpointText string   // the endpoint, as the server gave it
 	endpoint     *url.URL // where messages go; set before the first ask
-	open         bool     // initialize was answered
+	initialized  bool     // initialize was answered
 	version      string
 	capabilities map[string]json.RawMessage
 
@@ -37,9 +37,9 @@ type events struct {
 // endpointTimeout is how long the first event of HTTP+SSE may take.
 const endpointTimeout = 4 * time.Second
 
-// openEvents looks for a server of HTTP+SSE, where POST was refused as those do; nil:
+// findSSE looks for a server of HTTP+SSE, where POST was refused as those do; nil:
 // there is none.
-func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
+func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	switch {
 	case post.Err != nil, post.Skip(), post.Status/100 != 4:
 		return nil
@@ -54,7 +54,7 @@ func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
 	inTime := late.Stop()
 	switch {
 	case got && r.Last.Name == "endpoint":
-		e := &events{p: p, stream: r, endpointText: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
+		e := &sseSession{p: p, stream: r, endpointText: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
 		go e.read()
 		p.atEnd(func(context.Context) { cancel(); r.Close(); <-e.done })
 		return e
@@ -69,7 +69,7 @@ func (p *prober) openEvents(ctx context.Context, post *probe.Reply) *events {
 }
 
 // read hands the messages of the stream to those who wait for them, until its end.
-func (e *events) read() {
+func (e *sseSession) read() {
 	defer close(e.done)
 	for e.stream.Next() {
 		if len(e.stream.Messages) == 0 {
@@ -90,12 +90,12 @@ func (e *events) read() {
 	e.p.noteOdd(e.stream)
 }
 
-func (e *events) harmless() string { return "ping" }
+func (e *sseSession) harmless() string { return "ping" }
 
-func (e *events) hasCapability(capability string) bool { return e.capabilities[capability] != nil }
+func (e *sseSession) hasCapability(capability string) bool { return e.capabilities[capability] != nil }
 
 // ask posts a request and waits for the response on the stream.
-func (e *events) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
+func (e *sseSession) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	id := e.p.NewID()
 	m := map[string]any{"jsonrpc": "2.0", "id": id, "method": method}
 	if params != nil {
@@ -104,7 +104,7 @@ func (e *events) ask(ctx context.Context, method string, params map[string]any, 
 	return e.askMessage(ctx, m, id, change)
 }
 
-func (e *events) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
+func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, change func(*probe.Request)) *probe.Reply {
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)
 	e.mu.Lock()
@@ -143,9 +143,9 @@ func (e *events) askMessage(ctx context.Context, m map[string]any, id int, chang
 	return r
 }
 
-// check opens the session of HTTP+SSE, at the endpoint that the server has given or
+// openSession initializes the session of HTTP+SSE, at the endpoint that the server has given or
 // where it should be (H21).
-func (e *events) check(ctx context.Context) {
+func (e *sseSession) openSession(ctx context.Context) {
 	given, err := e.p.URL.Parse(e.endpointText)
 	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
 		e.p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
@@ -166,7 +166,7 @@ func (e *events) check(ctx context.Context) {
 		case authorization{e.p}.isTrap(given):
 			kind = "is of an internal host"
 		}
-		works := e.begin(ctx, &best)
+		works := e.initializeAt(ctx, &best)
 		seen := "the server gave " + probe.DisplayURL(given)
 		if works != nil && works.Status/100 == 2 {
 			seen += "; messages are taken at " + probe.DisplayURL(&best)
@@ -174,7 +174,7 @@ func (e *events) check(ctx context.Context) {
 		e.p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
 		return
 	}
-	r := e.begin(ctx, given)
+	r := e.initializeAt(ctx, given)
 	if r.OK() || r.Err != nil || r.Skip() {
 		e.explainSilent(r)
 		return
@@ -182,7 +182,7 @@ func (e *events) check(ctx context.Context) {
 	prefix := path.Dir(strings.TrimSuffix(e.p.URL.Path, "/"))
 	best.Path = path.Join(prefix, given.Path)
 	if prefix != "/" && prefix != "." && !strings.HasPrefix(given.Path, prefix+"/") && r.Status/100 != 2 {
-		if fixed := e.begin(ctx, &best); fixed.Status/100 == 2 {
+		if fixed := e.initializeAt(ctx, &best); fixed.Status/100 == 2 {
 			e.p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Line()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
 			return
 		}
@@ -194,8 +194,8 @@ func (e *events) check(ctx context.Context) {
 	e.explainSilent(r)
 }
 
-// begin sends initialize to endpoint, which messages go to from now on.
-func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
+// initializeAt sends initialize to endpoint, which messages go to from now on.
+func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	e.endpoint = endpoint
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -203,7 +203,7 @@ func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 	r := e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
 		"protocolVersion": era.NewestLegacy, "capabilities": map[string]any{}, "clientInfo": json.RawMessage(buildinfo.Implementation())}}, id, nil)
 	if s := e.p.sessionOf(r); s != nil {
-		e.open, e.version, e.capabilities = true, s.version, s.capabilities
+		e.initialized, e.version, e.capabilities = true, s.version, s.capabilities
 		e.p.fact("revision", "%s", s.version)
 		s.checkRevision()
 		e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
@@ -212,9 +212,9 @@ func (e *events) begin(ctx context.Context, endpoint *url.URL) *probe.Reply {
 }
 
 // explainSilent says why there is no session although the message was not refused.
-func (e *events) explainSilent(r *probe.Reply) {
+func (e *sseSession) explainSilent(r *probe.Reply) {
 	switch {
-	case e.open || r.Skip():
+	case e.initialized || r.Skip():
 	case r.RPC() != nil:
 		e.p.add("H5", doctor.Error, "The server refuses to begin", r.Excerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
 	case r.Err != nil && r.Status == 0:
