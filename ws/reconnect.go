@@ -73,6 +73,8 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	ctx := r.Context()
 	if waiting == nil || !waiting.attended {
 		ctx = httpdial.Unattended(ctx)
+	} else {
+		ctx = httpdial.WithProgress(ctx, func(text string) { r.tell(waiting, text) })
 	}
 	r.ledger.Unlock()
 	conn, err := r.open(ctx)

@@ -64,11 +64,14 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
+	if r.opts.SignsIn {
+		ctx = r.WithProgress(ctx, m, false)
+	}
 	for {
 		if err := r.Err(ctx); err != nil {
 			return err
 		}
-		e := r.admit(m)
+		e := r.admit(ctx, m)
 		switch {
 		case e.waitFor != nil:
 			if err := r.Wait(ctx, e.waitFor.done); err != nil {

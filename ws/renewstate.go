@@ -1,7 +1,9 @@
 package ws
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -39,13 +41,37 @@ type link struct {
 
 // attempt is an attempt to connect.
 type attempt struct {
-	attended bool // a request of the client waits for it: a person may sign in meanwhile; guarded by the lock of the ledger
+	// A request of the client waits for it: a person may sign in meanwhile. Guarded by the lock of the ledger.
+	attended bool
+	tells    []func(text string) // the clients that have asked for the progress of what waits; guarded by the same lock
 
 	done  chan struct{}
 	fault *httpdial.Fault // set before done is closed; nil: there is a connection
 }
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
+
+// await has a request wait for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
+// (httpdial.Unattended). The lock of the ledger is held.
+func (r *renewer) await(ctx context.Context, a *attempt) {
+	if httpdial.IsUnattended(ctx) {
+		return
+	}
+	a.attended = true
+	if tell := httpdial.ProgressOf(ctx); tell != nil {
+		a.tells = append(a.tells, tell)
+	}
+}
+
+// tell tells the clients of what waits for the attempt.
+func (r *renewer) tell(a *attempt, text string) {
+	r.ledger.Lock()
+	tells := slices.Clone(a.tells)
+	r.ledger.Unlock()
+	for _, tell := range tells {
+		tell(text)
+	}
+}
 
 // sendDecision is what becomes of a message: one of these.
 type sendDecision struct {
@@ -59,8 +85,8 @@ type sendDecision struct {
 }
 
 // admit decides what becomes of a message of the client, and enters it into
-// the ledger.
-func (r *renewer) admit(m jsonrpc.Message) sendDecision {
+// the ledger. ctx is Send's.
+func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
 	s := &r.st
@@ -72,7 +98,9 @@ func (r *renewer) admit(m jsonrpc.Message) sendDecision {
 	case s.link != nil:
 		return r.admitToLink(m)
 	case s.attempt != nil:
-		s.attempt.attended = s.attempt.attended || request
+		if request {
+			r.await(ctx, s.attempt)
+		}
 		return sendDecision{waitFor: s.attempt}
 	case !request:
 		return sendDecision{dropReason: "there is no connection"}
@@ -84,7 +112,7 @@ func (r *renewer) admit(m jsonrpc.Message) sendDecision {
 		r.ledger.State.Begin(m)
 	}
 	s.attempt = newAttempt()
-	s.attempt.attended = true
+	r.await(ctx, s.attempt)
 	r.reconnector.wake()
 	return sendDecision{waitFor: s.attempt}
 }

@@ -48,6 +48,9 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 		d.refused <- struct{}{}
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: 401, Text: "Sign-in needed", Data: []byte(`,"url":"https://a/b"`)}
 	}
+	if tell := httpdial.ProgressOf(r.Context()); tell != nil {
+		tell("waiting")
+	}
 	d.mu.Lock()
 	d.locked = never
 	d.opened++

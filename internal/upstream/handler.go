@@ -211,7 +211,7 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		case no != nil:
 			return client.Send(ctx, no.Response(m.ID()))
 		}
-		conn, err := s.memberFor(ctx, m)
+		conn, err := s.memberFor(context.WithValue(ctx, clientKey{}, client), m)
 		if err != nil {
 			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
 		}
@@ -238,7 +238,7 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		answer := func(*era.Refusal) bool { return true }
-		return h.ServeConn(ctx, s.sealState(ctx, client, answer))
+		return h.ServeConn(context.WithValue(ctx, clientKey{}, client), s.sealState(ctx, client, answer))
 	})
 }
 

@@ -7,9 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/era/legacyserver"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/probe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream/sharing"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -52,10 +54,10 @@ func (k *keys) sessionKey(ctx context.Context) sharing.Key {
 
 // KeyFor implements sharing.Keys.
 func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
-	asking := ctx
+	asking := k.telling(ctx, m)
 	if k.eraTimeout > 0 {
 		var stop context.CancelFunc
-		asking, stop = context.WithTimeout(ctx, k.eraTimeout)
+		asking, stop = context.WithTimeout(asking, k.eraTimeout)
 		defer stop()
 	}
 	modern, err := k.prober.Modern(asking)
@@ -67,6 +69,22 @@ func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, 
 	}
 	key, clientInfo = k.keyOf(identity.Principal(ctx), m, modern)
 	return key, clientInfo, nil
+}
+
+// clientKey is the key of a ctx for the Conn of the client whose requests it is for.
+type clientKey struct{}
+
+// telling returns a ctx whose client, if it is known, is told what m waits for until it is known what the server speaks: somebody
+// may have to sign in first. A client that does not read is not waited for.
+func (k *keys) telling(ctx context.Context, m jsonrpc.Message) context.Context {
+	client, _ := ctx.Value(clientKey{}).(bridge.Conn)
+	if _, known := k.prober.Known(); known || client == nil {
+		return ctx
+	}
+	if tell := httpdial.Telling(m, true, httpdial.EarlyStep, func(n jsonrpc.Message) { client.TrySend(n) }); tell != nil {
+		return httpdial.WithProgress(ctx, tell)
+	}
+	return ctx
 }
 
 // noAnswer is the error of a server that has said nothing for this time.

@@ -26,6 +26,8 @@ type call struct {
 	method string
 
 	session *session // where it is sent; nil: it waits for one
+	// tell tells the client what its request waits for; nil: it has not waited for a session, or has not asked for progress.
+	tell func(text string)
 
 	ctx    context.Context
 	cancel context.CancelFunc // ends the POST
@@ -122,7 +124,11 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	case call.IsOwn():
 		if httpdial.IsUnattended(call.session.ctx) {
 			ctx = httpdial.Unattended(ctx)
+		} else {
+			ctx = httpdial.WithProgress(ctx, httpdial.ProgressOf(call.session.ctx))
 		}
+	case call.tell != nil:
+		ctx = httpdial.WithProgress(ctx, call.tell)
 	case c.opts.Authorize != nil:
 		ctx = c.WithProgress(ctx, call.msg, false)
 	}

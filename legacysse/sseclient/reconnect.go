@@ -98,6 +98,8 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c.ledger.Lock()
 	if len(c.st.pending) == 0 {
 		ctx = httpdial.Unattended(ctx)
+	} else if c.opts.Authorize != nil {
+		ctx = httpdial.WithProgress(ctx, c.tellPending)
 	}
 	c.ledger.Unlock()
 	session, unopened, fault := c.open(ctx)
@@ -116,6 +118,24 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 		k.openFailed(fault, unopened)
 	}
 	return session, fault
+}
+
+// tellPending tells the clients of the requests that wait for a session.
+func (c *conn) tellPending(text string) {
+	c.ledger.Lock()
+	var tells []func(string)
+	for _, call := range c.st.pending {
+		if call.tell == nil {
+			call.tell = httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, false))
+		}
+		if call.tell != nil && c.ledger.Has(call) { // otherwise it was cancelled
+			tells = append(tells, call.tell)
+		}
+	}
+	c.ledger.Unlock()
+	for _, tell := range tells {
+		tell(text)
+	}
 }
 
 // useSession makes a session the one that messages go to, and sends what has

@@ -38,8 +38,10 @@ type call struct {
 	own bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
 	attended bool
-	replied  chan jsonrpc.Message
-	reply    jsonrpc.Message // what came over replied
+	// tell tells the client of such a call what it waits for; nil: it has not asked for progress.
+	tell    func(text string)
+	replied chan jsonrpc.Message
+	reply   jsonrpc.Message // what came over replied
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {
@@ -124,6 +126,8 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	switch {
 	case call.IsOwn() && !call.attended:
 		ctx = httpdial.Unattended(ctx)
+	case call.tell != nil:
+		ctx = httpdial.WithProgress(ctx, call.tell)
 	case c.opts.Authorize != nil && !call.IsOwn():
 		ctx = c.WithProgress(ctx, call.msg, true)
 	}

@@ -119,7 +119,8 @@ type repair struct {
 	wait        time.Duration   // before the next attempt
 	nextAttempt time.Time       // when that is; zero: it is under way
 
-	attended bool // the next attempt is for a request of the client: a person may sign in for it
+	attended bool              // the next attempt is for a request of the client: a person may sign in for it
+	tell     func(text string) // tells that client what its request waits for; nil: it has not asked for progress
 }
 
 // newRepair is called with the lock of the ledger held.
@@ -254,12 +255,15 @@ func (n *renewal) beginAttempt(r *repair) context.Context {
 	case <-r.retryNow: // it has come to that by itself
 	default:
 	}
-	attended := r.attended
-	r.nextAttempt, r.attended = time.Time{}, false
-	if attended {
-		return r.ctx
+	attended, tell := r.attended, r.tell
+	r.nextAttempt, r.attended, r.tell = time.Time{}, false, nil
+	if !attended {
+		return httpdial.Unattended(r.ctx)
 	}
-	return httpdial.Unattended(r.ctx)
+	if tell != nil {
+		return httpdial.WithProgress(r.ctx, tell)
+	}
+	return r.ctx
 }
 
 // retryAttended has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
@@ -270,7 +274,8 @@ func (n *renewal) retryAttended(call *call) bool {
 		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTimeout == 0 {
 		return false
 	}
-	call.attended, r.attended = true, true
+	call.tell = httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true))
+	call.attended, r.attended, r.tell = true, true, call.tell
 	r.firstAttempted = make(chan struct{})
 	c.ledger.Gate = r.firstAttempted
 	select {
@@ -377,7 +382,7 @@ func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Messag
 // ask makes a request of the bridge's own, and waits for the response.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
-	call.own, call.session, call.attended = true, session, !httpdial.IsUnattended(ctx)
+	call.own, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
 	c.ledger.Lock()
 	c.ledger.Add(call)
 	c.ledger.Unlock()
@@ -397,7 +402,7 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*c
 // tell sends a notification of the bridge's own.
 func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *httpdial.Fault {
 	call := newCall(c, m)
-	call.own, call.session, call.attended = true, session, !httpdial.IsUnattended(ctx)
+	call.own, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	return c.exchange(call)

@@ -6,6 +6,7 @@ package probe
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -154,6 +155,7 @@ func (h *TransferableHolder) Reclaim() bool {
 type inquiry struct {
 	party    string
 	hasPlace bool               // it needs no place, or has one; under Prober.mu
+	tells    []func(string)     // the clients that wait and have asked for progress (httpdial.WithProgress); under Prober.mu
 	cancel   context.CancelFunc // another one has found out
 	done     chan struct{}      // closed when it has ended, or is not needed any more
 }
@@ -195,7 +197,8 @@ func (p *Prober) Known() (modern, known bool) {
 }
 
 // Modern reports whether the server speaks 2026-07-28. It asks the server if need be; ctx
-// has the party for which that is. The error is why it cannot be known now.
+// has the party for which that is, and may have a function that tells the client what is waited for
+// (httpdial.WithProgress), which must not wait. The error is why it cannot be known now.
 func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	if modern, known := p.Known(); known {
 		return modern, nil
@@ -212,6 +215,9 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 			p.mu.Unlock()
 			return false, err
 		}
+	}
+	if tell := httpdial.ProgressOf(ctx); tell != nil {
+		q.tells = append(q.tells, tell)
 	}
 	p.mu.Unlock()
 	select {
@@ -236,6 +242,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(probeLimit, p.opts.Longer))
 	q := &inquiry{party: party, hasPlace: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
+	ctx = httpdial.WithProgress(ctx, func(text string) { p.tell(q, text) })
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()
 		return nil, err
@@ -245,6 +252,16 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	}
 	p.asked[party] = q
 	return q, nil
+}
+
+// tell tells the clients that wait for an inquiry what that waits for.
+func (p *Prober) tell(q *inquiry, text string) {
+	p.mu.Lock()
+	tells := slices.Clone(q.tells)
+	p.mu.Unlock()
+	for _, tell := range tells {
+		tell(text)
+	}
 }
 
 // inquire asks the server, and keeps what it says.

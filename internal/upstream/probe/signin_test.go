@@ -117,3 +117,39 @@ func TestSignInWaitsOnce(t *testing.T) {
 		}
 	})
 }
+
+// Who waits for a sign-in until it is known what the server speaks is told what is waited for, everyone once.
+func TestSignInIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var wg sync.WaitGroup
+		tell := make(chan func(string))
+		p := New(Options{
+			Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
+			Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+			Discover: func(ctx context.Context) (jsonrpc.Message, error) {
+				tell <- httpdial.ProgressOf(ctx)
+				<-tell
+				return jsonrpc.Message{}, errors.New("401")
+			},
+		})
+		defer p.Close()
+		var told [3]string // by client; the last one has not asked for progress
+		for i := range told {
+			wg.Go(func() {
+				ctx := t.Context()
+				if i < 2 {
+					ctx = httpdial.WithProgress(ctx, func(text string) { told[i] += text })
+				}
+				_, _ = p.Modern(ctx)
+			})
+		}
+		say := <-tell
+		synctest.Wait()
+		say("waiting")
+		close(tell)
+		wg.Wait()
+		if told != [3]string{"waiting", "waiting"} {
+			t.Errorf("told was %q", told)
+		}
+	})
+}

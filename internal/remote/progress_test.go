@@ -1,0 +1,117 @@
+package remote
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+	"github.com/mcp-bridge/mcp-bridge/ws"
+)
+
+// progressOf makes a request with a progress token while the Conn may be going over, and returns the answer and the tokens of the
+// progress that comes before it.
+func (c *client) progressOf(id, method, params string) (answer jsonrpc.Message, tokens []string) {
+	c.Helper()
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	sent.Go(func() {
+		c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"` + method + `","params":{` + params + `"_meta":{"progressToken":"of ` + id + `"}}}`)
+	})
+	for {
+		m := c.recv()
+		if m.Kind() == jsonrpc.Response && m.ID().String() == id {
+			return m, tokens
+		}
+		if m.Method() == "notifications/progress" {
+			tokens = append(tokens, m.ProgressToken().String())
+		}
+	}
+}
+
+// Whatever request has somebody sign in, its client is told what it waits for: initialize, and one that comes when the session
+// is lost.
+func TestProgressOfSignIn(t *testing.T) {
+	all := func(*http.Request) bool { return true }
+	posts := func(r *http.Request) bool { return r.Method == http.MethodPost }
+	for name, one := range map[string]struct {
+		be     func(s *site)
+		scheme string
+		mode   Mode
+		locked func(r *http.Request) bool
+	}{
+		"Streamable HTTP":  {be: (*site).beStreamable, scheme: "http", locked: posts},
+		"HTTP+SSE":         {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: all},
+		"POST of HTTP+SSE": {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: posts},
+		"WebSocket":        {be: (*site).beStreamable, scheme: "ws", locked: all},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			handler := func() (http.Handler, func()) {
+				s := newSite(t)
+				one.be(s)
+				if one.scheme == "http" {
+					return s, s.stop
+				}
+				h := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
+				stop := sync.OnceFunc(func() { h.Close() })
+				t.Cleanup(stop)
+				return h, stop
+			}
+			d := &door{refused: make(chan struct{}, 1000), locked: one.locked}
+			first, end := handler()
+			second, _ := handler()
+			d.next = first
+			server := httptest.NewServer(d)
+			t.Cleanup(server.Close)
+			c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTimeout: patience,
+				Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+			m, tokens := c.progressOf("0", "initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"},`)
+			if m.IsError() || strings.Join(tokens, " ") != `"of 0"` {
+				t.Fatalf("the answer is %s; told was progress of %v", m.Bytes(), tokens)
+			}
+			c.send(initializedText)
+			c.call("1", "tools/list")
+			d.mu.Lock()
+			d.next, d.locked = second, one.locked
+			d.mu.Unlock()
+			end()
+			server.CloseClientConnections()
+			select {
+			case <-d.refused: // what the bridge has done by itself
+			case <-t.Context().Done():
+			}
+			m, tokens = c.progressOf("2", "tools/list", "")
+			for n := 0; n < 500 && m.IsError(); n++ { // an attempt may just be being made
+				httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
+				m, tokens = c.progressOf("2", "tools/list", "")
+			}
+			if m.IsError() || strings.Join(tokens, " ") != `"of 2"` {
+				t.Errorf("the answer is %s; told was progress of %v", m.Bytes(), tokens)
+			}
+		})
+	}
+}
+
+// Nobody is asked to sign in for what the bridge itself sends over a connection that is not there yet, as to find out what the server
+// speaks.
+func TestUnattendedSend(t *testing.T) {
+	h := ws.NewHandler(bridge.HandlerFunc(newSite(t).serve), ws.HandlerOptions{})
+	t.Cleanup(func() { h.Close() })
+	d := &door{refused: make(chan struct{}, 10), locked: func(*http.Request) bool { return true }, next: h}
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Options: Options{AuthorizeTimeout: patience,
+		Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+	bridgetest.Must(t, c.conn.Send(httpdial.Unattended(t.Context()), msg(`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)))
+	c.wantError("1", httpdial.ReasonAuth)
+	if d.opened != 0 {
+		t.Error("somebody was asked to sign in")
+	}
+}
