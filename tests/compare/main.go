@@ -62,9 +62,9 @@ var metrics = []struct {
 	{"a call of 1 MB", millis},
 	{"calls a second, 32 at a time", func(v float64) string { return fmt.Sprintf("%.0f", v) }},
 	{"memory, one session", func(v float64) string { return fmt.Sprintf("%.0f MiB", v) }},
-	{"a page of another site", func(v float64) string {
+	{"a call from a web page of another site", func(v float64) string {
 		if v < 300 {
-			return "may call"
+			return "accepted"
 		}
 		return fmt.Sprintf("refused (%.0f)", v)
 	}},
@@ -280,6 +280,6 @@ func (c *contender) measure(server string) (err error) {
 	if err != nil {
 		return err
 	}
-	add("a page of another site", float64(status))
+	add("a call from a web page of another site", float64(status))
 	return nil
 }
