@@ -220,7 +220,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 	switch {
 	case err != nil && !(why != nil && errors.Is(err, why)) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
-	case why != nil:
+	case why != nil && why != errSessionEnded: // Close does not know why
 		return why.Error(), false
 	case context.Cause(s.ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false

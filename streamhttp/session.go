@@ -116,7 +116,7 @@ func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
 // stream ends, and Receive and Send return errors. Whatever the reason, a client learns
 // of it when it uses the session again.
 func (s *session) Close(error) error {
-	s.end("the session has ended")
+	s.end(errSessionEnded.Error())
 	return nil
 }
 

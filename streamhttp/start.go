@@ -77,7 +77,7 @@ func (s *session) endText(ctx context.Context, err error) (text string, failed b
 	switch {
 	case err != nil && !errors.Is(err, errSessionEnded) && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
-	case text != "":
+	case text != "" && text != errSessionEnded.Error(): // Close does not know why
 		return text, false
 	case context.Cause(ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(ctx), false

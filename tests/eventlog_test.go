@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // A server that hangs, in initialize or in a call, is named in the log without anybody having
@@ -43,6 +45,25 @@ func TestRefusalsInLog(t *testing.T) {
 	s.proc.stop()
 	if log := s.Log(); strings.Count(log, "request refused: server=child rule=path") != 1 || !strings.Contains(log, "times=4") || strings.Contains(log, "s3cret") {
 		t.Errorf("the log is %s", log)
+	}
+}
+
+// At a shutdown the log says of each session, whatever its transport, who has ended it.
+func TestShutdownInLog(t *testing.T) {
+	t.Parallel()
+	s := serve(t, nil)
+	for _, transport := range transports {
+		c := firstTalker(t, s.site(), transport)
+		_, err := c.exchange(t.Context(), initialize("2025-11-25"), nil)
+		bridgetest.Must(t, err)
+		defer c.close()
+	}
+	s.proc.stop()
+	for _, transport := range []string{"http", "sse", "websocket"} {
+		session := regexp.MustCompile(`session opened: server=child session=(s\d+) transport=` + transport).FindStringSubmatch(s.Log())
+		if session == nil || !regexp.MustCompile(`session ended: server=child session=`+session[1]+` .*how="the bridge ends it"`).MatchString(s.Log()) {
+			t.Errorf("%s: the log does not say that the bridge has ended the session:\n%s", transport, s.Log())
+		}
 	}
 }
 

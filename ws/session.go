@@ -125,7 +125,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 	switch {
 	case err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
-	case isDone(s.end.done) && s.end.err != nil:
+	case isDone(s.end.done) && s.end.err != nil && s.end.err != errClosed: // Close does not know why
 		return s.end.err.Error(), false
 	case context.Cause(s.ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(s.ctx), false

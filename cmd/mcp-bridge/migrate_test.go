@@ -29,6 +29,8 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"missing.json"}, "missing.json: no such file"},
 		{[]string{"serve", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
+		{[]string{"supergateway", "--stdio", "uvx mcp-server-git"}, "supergateway is another program; write mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
+		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote@latest"`},
 		{[]string{"validate-config", "x"}, "the commands are serve, connect"},
 	} {
 		status, out, errs := try(t, test.args...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/eventlog"
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
+	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -119,6 +120,12 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	}
 	if c, ok := commandOf(name); ok {
 		return c.run(ctx, rest, env)
+	}
+	if program, ok := migrate.Program(name); ok {
+		if line, _, ok := migrate.Line(rest); ok {
+			return usagef("%s is another program; write %s", program, line)
+		}
+		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, name) // which may be secret
 	}
 	hint := didYouMean("", name, commandNames())
 	if _, err := exec.LookPath(name); err != nil && hint == "" {

@@ -2,6 +2,7 @@ package httpdial
 
 import (
 	"cmp"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ const (
 	ReasonBegun       = "already_initialized"    // a second initialize in a session
 	ReasonRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
+
+// credentialsHint is what to do about a 401.
+const credentialsHint = `give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`
 
 // Fault says why a message got no answer, to people and to programs. It holds
 // nothing of what messages contain, but for Own. It is not changed any more
@@ -94,6 +98,8 @@ func Also(text, more string) string {
 // status may quote what the server has said, so the status stands for it.
 func (f *Fault) Attrs() []any {
 	switch {
+	case f.Reason == ReasonAuth && f.Status == http.StatusUnauthorized:
+		return []any{"reason", f.Reason, "status", f.Status, "hint", credentialsHint}
 	case f.Path != "":
 		return []any{"reason", f.Reason, "status", f.Status, "path", f.Path}
 	case f.Status != 0:

@@ -265,7 +265,7 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	switch {
 	case status == http.StatusUnauthorized:
 		f.Reason = ReasonAuth
-		f.Text += `: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`
+		f.Text += ": authentication is needed; " + credentialsHint
 	case status == http.StatusForbidden:
 		f.Reason = ReasonForbidden
 		f.Text += ": access is denied; check the credentials given with --header"

@@ -4,6 +4,7 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -24,6 +25,13 @@ func Flag(name string) (advice string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+// Program returns the name of another program that word names, perhaps with a version, and whose lines mcp-bridge
+// takes over. ok is false if it names none.
+func Program(word string) (name string, ok bool) {
+	name, _, _ = strings.Cut(word, "@")
+	return name, slices.Contains([]string{supergateway, "mcp-proxy", "mcp-remote", "websocketd"}, name)
 }
 
 // Flags returns the names of all flags that Flag knows.
