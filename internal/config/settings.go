@@ -48,7 +48,7 @@ var settings = []setting{
 	{key: "maxSessions", flag: "max-sessions", field: func(s *Settings) any { return &s.MaxSessions }, least: 1,
 		doc: "sessions at a time"},
 	{key: "sessionTimeout", flag: "session-timeout", field: func(s *Settings) any { return &s.SessionTimeout },
-		doc: "end a session that is idle for so long; `0s` is never"},
+		doc: "end a Streamable HTTP session that is idle for so long; `0s` is never"},
 	{key: "lazy", field: func(s *Settings) any { return &s.Lazy },
 		doc: "start the server when it is first used"},
 	{key: "passEnv", flag: "pass-env", only: "command", field: func(s *Settings) any { return &s.PassEnv },
