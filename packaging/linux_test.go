@@ -55,6 +55,7 @@ type linuxPackage struct {
 		} `yaml:"file_info"`
 	}
 	Overrides map[string]struct{ Dependencies []string }
+	RPM       struct{ Summary, Group, BuildHost string }
 }
 
 // readRelease reads .goreleaser.yaml with values in the places of its templates.
@@ -111,6 +112,7 @@ func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 		Overridables: nfpm.Overridables{
 			Umask: p.Umask, Depends: p.Overrides[format].Dependencies, Contents: contents,
 			Scripts: nfpm.Scripts{PostInstall: at(p.Scripts.PostInstall), PreRemove: at(p.Scripts.PreRemove), PostRemove: at(p.Scripts.PostRemove)},
+			RPM:     nfpm.RPM{Summary: p.RPM.Summary, Group: p.RPM.Group, BuildHost: p.RPM.BuildHost},
 		},
 	})
 	must(t, nfpm.PrepareForPackager(info, format))
@@ -171,7 +173,8 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// The rpm can be made of the same description.
+// The rpm can be made of the same description. It tells nothing of the machine that has made it, so that each makes the
+// same, and says what of it is documentation.
 func TestRPM(t *testing.T) {
 	t.Parallel()
 	r := readRelease(t)
@@ -179,6 +182,18 @@ func TestRPM(t *testing.T) {
 	must(t, os.WriteFile(program, []byte("program"), 0o755))
 	if got := r.Packages[0].pack(t, "rpm", program); !bytes.HasPrefix(got, []byte{0xed, 0xab, 0xee, 0xdb}) || !bytes.Contains(got, []byte("shadow-utils")) {
 		t.Errorf("%d bytes, which are no rpm that depends on useradd", len(got))
+	} else if !bytes.Contains(got, []byte("localhost\x00")) {
+		t.Error("the rpm names the machine that has made it")
+	} else if _, err := exec.LookPath("rpm"); err == nil {
+		file := filepath.Join(t.TempDir(), "mcp-bridge.rpm")
+		must(t, os.WriteFile(file, got, 0o644))
+		const documents = "/usr/share/doc/mcp-bridge/CHANGELOG.md\n/usr/share/man/man1/mcp-bridge.1.gz\n"
+		if got := output(t, exec.Command("rpm", "--query", "--package", "--docfiles", file)); got != documents {
+			t.Errorf("its documentation is %q, want %q", got, documents)
+		}
+		if got := output(t, exec.Command("rpm", "--query", "--package", "--configfiles", file)); got != "/etc/mcp-bridge/servers.json\n" {
+			t.Errorf("its configuration is %q", got)
+		}
 	}
 }
 

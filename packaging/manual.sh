@@ -3,7 +3,7 @@
 set -e
 version=$1 dir=$2
 mkdir -p "$dir/completions"
-GOOS= GOARCH= CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "-X github.com/mcp-bridge/mcp-bridge/internal/buildinfo.release=$version" \
+GOOS='' GOARCH='' CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "-X github.com/mcp-bridge/mcp-bridge/internal/buildinfo.release=$version" \
 	-o "$dir/mcp-bridge" ./cmd/mcp-bridge
 "$dir/mcp-bridge" man >"$dir/mcp-bridge.1"
 gzip -9nc "$dir/mcp-bridge.1" >"$dir/mcp-bridge.1.gz"
