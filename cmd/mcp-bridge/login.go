@@ -104,11 +104,11 @@ func askServer(ctx context.Context, c *client.Credential, plain *http.Client) {
 func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
 	browser, why := signin.FindBrowser(s.NoBrowser, env.lookup)
 	flow, err := c.Begin(ctx, client.SignInOptions{Browser: browser, Device: f.device, Anew: f.fresh})
-	if errors.Is(err, tokenstore.ErrBusy) {
+	switch {
+	case errors.Is(err, tokenstore.ErrBusy):
 		return joinLogin(ctx, c, store, env)
-	}
-	if err != nil {
-		return err
+	case err != nil:
+		return endOfLogin(ctx, c, err)
 	}
 	need := flow.Where()
 	switch {
@@ -123,10 +123,18 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 		go deliverLines(env.stdin, flow, env.stderr)
 	}
 	if err := flow.Wait(ctx); err != nil {
-		return err
+		return endOfLogin(ctx, c, err)
 	}
 	printSafe(env, "Signed in to %s\n", c.Server())
 	return nil
+}
+
+// endOfLogin returns why a sign-in has brought nothing.
+func endOfLogin(ctx context.Context, c *client.Credential, err error) error {
+	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("interrupted: nobody has signed in to %s, and the address that was shown is of no use any more", c.Server())
 }
 
 // elsewhere says what to do where the browser is on another machine.

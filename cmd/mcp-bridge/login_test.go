@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
@@ -300,4 +303,84 @@ func TestLoginByName(t *testing.T) {
 	m.want(exitUsage, "command", "login", "--config", file, "other")
 	m.want(exitUsage, "nobody", "login", "--config", file, "nobody")
 	m.want(exitOK, "Signed out", "logout", "--config", file, "tools")
+}
+
+// status says that the server refuses what is stored, in words, as JSON and by its exit status, until the server takes it.
+func TestStatusRefused(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", server.URL)
+	asks := func(want int) {
+		t.Helper()
+		o, err := signin.Settings{Server: server.URL, Dir: m.env[authDirVariable]}.Options(t.Context())
+		bridgetest.Must(t, err)
+		defer o.HTTP.CloseIdleConnections()
+		c, err := client.New(o)
+		bridgetest.Must(t, err)
+		defer c.Close(t.Context())
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		bridgetest.Must(t, err)
+		got := http.StatusUnauthorized
+		if resp, err := (&client.Transport{Base: o.HTTP.Transport, Credential: c}).RoundTrip(req); err == nil {
+			got = resp.StatusCode
+			_ = resp.Body.Close()
+		}
+		if got != want {
+			t.Errorf("status %d, want %d", got, want)
+		}
+	}
+	server.WantOther(true)
+	asks(401)
+	out := m.want(exitSignIn, "refused", "status", server.URL)
+	if !strings.Contains(out, "ask its operator") || strings.Contains(out, "signed in") {
+		t.Error(out)
+	}
+	var all []credentialStatus
+	bridgetest.Must(t, json.Unmarshal([]byte(m.want(exitSignIn, `"refusedAt"`, "status", "--json")), &all))
+	if len(all) != 1 || all[0].Usable || all[0].Problem == "" || time.Since(all[0].Refused).Abs() > time.Minute {
+		t.Errorf("status is %+v", all)
+	}
+	server.WantOther(false)
+	asks(200)
+	m.want(exitOK, "signed in", "status", server.URL)
+	server.WantOther(true)
+	asks(401)
+	m.want(exitOK, "Signed in", "login", server.URL)
+	m.want(exitOK, "signed in", "status", server.URL) // nobody knows better
+}
+
+// A login that is interrupted says that nobody has signed in, and so does what later asks how it ended.
+func TestLoginInterrupted(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	r, w, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer r.Close()
+	defer w.Close()
+	stdin, hold, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer stdin.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	go func() {
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), "/authorize?") {
+				interrupt()
+			}
+		}
+	}()
+	var errs strings.Builder
+	status := run(ctx, []string{"login", server.URL}, environment{stdin: stdin, stdout: w, stderr: &errs, lookup: func(name string) (string, bool) { v, ok := m.env[name]; return v, ok }})
+	_ = hold.Close()
+	if text := errs.String(); status == exitOK || !strings.Contains(text, "interrupted: nobody has signed in to "+server.URL) || strings.Contains(text, "context") {
+		t.Errorf("status %d, %s", status, text)
+	}
+	o, err := signin.Settings{Server: server.URL, Dir: m.env[authDirVariable]}.Options(t.Context())
+	bridgetest.Must(t, err)
+	c, err := client.New(o)
+	bridgetest.Must(t, err)
+	defer c.Close(t.Context())
+	if last := c.LastEnd(t.Context()); !strings.Contains(last.Problem, "interrupted") || strings.Contains(last.Problem, "context") {
+		t.Errorf("it is remembered as %q", last.Problem)
+	}
 }

@@ -118,8 +118,9 @@ type credentialStatus struct {
 	ClientID  string    `json:"clientId,omitempty"`
 	Scopes    []string  `json:"scopes,omitempty"`
 	Type      string    `json:"tokenType,omitempty"`
-	Expires   time.Time `json:"expires,omitzero"` // of the access token
-	Renewable bool      `json:"renewable"`        // without a person
+	Expires   time.Time `json:"expires,omitzero"`   // of the access token
+	Renewable bool      `json:"renewable"`          // without a person
+	Refused   time.Time `json:"refusedAt,omitzero"` // the server has refused it, and no request since was answered
 	Problem   string    `json:"problem,omitempty"`
 	SignIn    *pending  `json:"signIn,omitempty"` // under way
 	Files     []string  `json:"brokenFiles,omitempty"`
@@ -163,6 +164,9 @@ func status(ctx context.Context, args []string, env environment) error {
 			}
 		}
 		all = append(all, statusOf(l, time.Now()))
+		if r, refused := client.LastRefusal(ctx, store, l.Entry); refused {
+			all[len(all)-1].refused(r)
+		}
 		if i := slices.IndexFunc(logins, func(p tokenstore.PendingSignIn) bool { return p.Key == l.Key }); i >= 0 {
 			all[len(all)-1].SignIn = pendingOf(logins[i].Login)
 			logins = slices.Delete(logins, i, i+1)
@@ -207,6 +211,12 @@ func statusOf(l tokenstore.Listed, now time.Time) credentialStatus {
 		out.Usable = valid || out.Renewable
 	}
 	return out
+}
+
+// refused says that the server does not take what is stored.
+func (c *credentialStatus) refused(r client.Refusal) {
+	c.Usable, c.Refused = false, r.At
+	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
 // renew renews what is due, to see whether that works. What goes wrong is stored, or told.
@@ -260,10 +270,16 @@ func (f *credentialFlags) credential(ctx context.Context, l tokenstore.Listed, s
 		return nil, nil, err
 	}
 	return c, func() {
-		c.Close(ctx)
+		// A renewal under way may replace what is stored: its answer must not be lost because somebody interrupts the command.
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		c.Close(ending)
 		o.HTTP.CloseIdleConnections()
 	}, nil
 }
+
+// closeTimeout bounds the wait for a token request that is under way when a command ends.
+const closeTimeout = 10 * time.Second
 
 // print writes the report.
 func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {
@@ -314,6 +330,8 @@ func (c credentialStatus) state() string {
 		until = ", token until " + c.Expires.Local().Format(time.DateTime)
 	}
 	switch {
+	case !c.Refused.IsZero():
+		return "refused: the server does not take what is stored, last at " + c.Refused.Local().Format(time.DateTime)
 	case c.Usable && c.Renewable:
 		return "signed in" + until + ", renewed without you"
 	case c.Usable:

@@ -34,6 +34,7 @@ type Server struct {
 	device bool
 	refuse bool
 	rights bool            // see WantRights
+	other  bool            // see WantOther
 	more   map[string]bool // codes and tokens that have the scope "more"
 }
 
@@ -71,6 +72,9 @@ func (s *Server) OfferDevice() { s.set(func() { s.device = true }) }
 
 // WantRights has calls of tools need the scope "more", which nobody asks for at first.
 func (s *Server) WantRights() { s.set(func() { s.rights = true }) }
+
+// WantOther has the MCP server refuse every token, as one does that expects another audience; false: no longer.
+func (s *Server) WantOther(other bool) { s.set(func() { s.other = other }) }
 
 // Refuse has the person say no.
 func (s *Server) Refuse() { s.set(func() { s.refuse = true }) }
@@ -164,7 +168,7 @@ func reply(w http.ResponseWriter, status int, v any) {
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	secret(token)
-	if !s.valid[token] {
+	if !s.valid[token] || s.other {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.base+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
 		return

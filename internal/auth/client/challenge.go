@@ -76,7 +76,8 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	case s == nil:
 		return nil, "", err
 	case c.o.Machine != nil && again:
-		return nil, "", &Permanent{What: "the server refuses a token that was just issued", Err: errors.New("status 401")}
+		c.noteRefusal(ctx, old, refusesEvery)
+		return nil, "", &Permanent{What: "the server refuses a token that was just issued", Err: errStatus401}
 	case c.o.Machine != nil:
 		next, err = c.machineSigns(ctx, s, old)
 		return next, "", err
@@ -89,7 +90,14 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 	case reason == "":
 		reason = "nobody has signed in to " + c.o.Server
 	}
-	if h := c.current.Load(); old != nil && h != nil && h.sameToken(old) {
+	return nil, reason, c.beforeSignIn(ctx, d, s, old, moved, again, reason)
+}
+
+// beforeSignIn notes that a person must sign in, and returns why that would be of no use; old, moved, again and reason are those of
+// answer401.
+func (c *Credential) beforeSignIn(ctx context.Context, d auth.Demand, s *site, old *held, moved, again bool, reason string) error {
+	h := c.current.Load()
+	if old != nil && h != nil && h.sameToken(old) {
 		c.refuse(old)
 		if moved || again { // to renew it helps nobody
 			c.mu.Lock()
@@ -97,8 +105,19 @@ func (c *Credential) answer401(ctx context.Context, d auth.Demand, old *held, ag
 			c.mu.Unlock()
 		}
 	}
+	w, err := c.askedByServer(ctx)
+	if err != nil {
+		return err
+	}
+	if h != nil && !moved {
+		if c.isUseless(w, h, d.Scopes) {
+			c.noteRefusal(ctx, h, refusesNew)
+			return &Permanent{What: refusesNew, Err: fmt.Errorf("%w; once that is mended, run: mcp-bridge login %s", errStatus401, c.o.Server)}
+		}
+		c.noteRefusal(ctx, h, reason)
+	}
 	_, err = c.choose(s, c.redirectURI(c.port()))
-	return nil, reason, err
+	return err
 }
 
 // siteOf401 returns the site of a server that has answered 401. errNoSignIn: nothing shows that it has one.
@@ -200,7 +219,7 @@ func (c *Credential) attempted(ctx context.Context) error {
 	if w.recent(now, attemptWindow) == 0 {
 		w.Attempts = nil
 	}
-	w.Signed = append(w.Signed, now)
+	w.Signed, w.Proven = append(w.Signed, now), false
 	w.Signed = w.Signed[max(0, len(w.Signed)-maxSignIns):]
 	if w.StepUp {
 		w.Attempts = cloneMap(w.Attempts)

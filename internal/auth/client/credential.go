@@ -61,7 +61,7 @@ type Credential struct {
 	unsaved            *unsaved          // nil: all is stored
 }
 
-// A held is a credential as it was read. It does not change.
+// A held is a credential as it was read. It does not change, but for taken.
 type held struct {
 	generation tokenstore.Generation
 	stored     tokenstore.Credential
@@ -69,6 +69,7 @@ type held struct {
 	prover     *auth.Prover // nil: the token is not bound
 	header     []string     // the value of Authorization
 	unsaved    bool         // could not be written: exists in this process only
+	taken      atomic.Bool  // the server has taken it, and that was noted
 }
 
 // A pause keeps renewals apart that fail.

@@ -16,44 +16,107 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// TestSignInAgainAndAgain: a server that takes nothing, or always wants more, does not open a browser for each
-// request.
+// TestSignInAgainAndAgain: a server that always wants more does not open a browser for each request.
 func TestSignInAgainAndAgain(t *testing.T) {
-	for name, refuse := range map[string]func(n int) step{
-		"401": func(int) step { return answer(401, "", "WWW-Authenticate", "Bearer") },
-		"403": func(n int) step {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		c := w.credential(t, o)
+		w.wantServed(t, c)
+		refuse := func(n int) step {
 			return answer(403, "", "WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="mcp:%d"`, n))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
+		}
+		more := func() error {
+			var err error
+			for n := range 30 {
+				w.then("/mcp", refuse(3*n), refuse(3*n+1), refuse(3*n+2))
+				_, _, err = w.post(t, c)
+				w.next["/mcp"] = nil
+			}
+			return err
+		}
+		err := more()
+		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "again and again") {
+			t.Errorf("the error is %v", err)
+		}
+		if count != maxSignIns {
+			t.Errorf("%d sign-ins", count)
+		}
+		time.Sleep(signInWindow)
+		if _ = more(); count <= maxSignIns || count > 2*maxSignIns {
+			t.Errorf("%d sign-ins after a while", count)
+		}
+	})
+}
+
+// TestUselessSignIn: where the server refuses what signing in brings, as one does that expects another audience, a person is asked
+// once, and not again before an hour has passed: neither with a token that can be renewed nor with one that cannot, nor by another
+// process. The store says so until the server takes the token.
+func TestUselessSignIn(t *testing.T) {
+	for _, renewable := range []bool{true, false} {
+		t.Run(fmt.Sprint("renewable ", renewable), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				o, count := w.options(), 0
-				o.SignIn = w.signsIn(t, &count)
-				c := w.credential(t, o)
-				w.wantServed(t, c)
-				more := func() error {
-					var err error
-					for n := range 30 {
-						w.then("/mcp", refuse(3*n), refuse(3*n+1), refuse(3*n+2))
-						_, _, err = w.post(t, c)
-						w.next["/mcp"] = nil
+				signs := w.signsIn(t, &count)
+				o.SignIn = func(ctx context.Context, c *Credential, need Required) error {
+					err := signs(ctx, c, need)
+					if !renewable {
+						clear(w.refresh)
 					}
 					return err
 				}
-				err := more()
-				if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "again and again") {
-					t.Errorf("the error is %v", err)
+				refuses := func(c *Credential) {
+					t.Helper()
+					w.then("/mcp", answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""))
+					_, _, err := w.post(t, c)
+					w.next["/mcp"] = nil
+					if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "mcp-bridge login "+testServer) {
+						t.Errorf("the error is %v", err)
+					}
 				}
-				if count != maxSignIns {
-					t.Errorf("%d sign-ins", count)
+				c := w.credential(t, o)
+				for range 3 {
+					refuses(c)
+					time.Sleep(time.Minute)
 				}
-				time.Sleep(signInWindow)
-				if _ = more(); count <= maxSignIns || count > 2*maxSignIns {
-					t.Errorf("%d sign-ins after a while", count)
+				other := w.credential(t, o)
+				refuses(other)
+				if count != 1 {
+					t.Errorf("somebody was asked to sign in %d times", count)
+				}
+				refusal := func() (Refusal, bool) {
+					e, err := w.store.Load(t.Context(), c.key)
+					bridgetest.Must(t, err)
+					return LastRefusal(t.Context(), w.store, e)
+				}
+				if r, refused := refusal(); !refused || !strings.Contains(r.Reason, "operator") {
+					t.Errorf("the store says %v, %+v", refused, r)
+				}
+				time.Sleep(attemptWindow)
+				w.wantServed(t, w.credential(t, o)) // the operator has mended it
+				if _, refused := refusal(); refused {
+					t.Error("the store still says that the server refuses the token")
 				}
 			})
 		})
 	}
+}
+
+// TestProvenSignIn: a server that forgets the tokens which it has taken has somebody sign in again at once.
+func TestProvenSignIn(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		o, count := w.options(), 0
+		o.SignIn = w.signsIn(t, &count)
+		c := w.credential(t, o)
+		for n := range 3 {
+			w.wantServed(t, c)
+			clear(w.access)
+			clear(w.refresh)
+			if count != n+1 {
+				t.Errorf("%d sign-ins, want %d", count, n+1)
+			}
+		}
+	})
 }
 
 // TestStepUpLater: attempts that brought nothing are no reason for ever.

@@ -276,7 +276,7 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 	}
 	select {
 	case <-ctx.Done():
-		return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, context.Cause(ctx))
+		return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, endOf(ctx))
 	case back := <-f.receiver.result:
 		if back.err != nil {
 			return auth.Token{}, back.err
@@ -285,6 +285,20 @@ func (f *Flow) token(ctx context.Context) (auth.Token, error) {
 		defer cancel()
 		return f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
 	}
+}
+
+// interrupted is the end of a sign-in whose process was told to end.
+type interrupted struct{}
+
+func (interrupted) Error() string { return "it was interrupted before anybody had signed in" }
+func (interrupted) Unwrap() error { return context.Canceled }
+
+// endOf returns why a sign-in ends whose ctx is done.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != context.Canceled {
+		return cause
+	}
+	return interrupted{}
 }
 
 // errNobodyAnswered is the end of a sign-in that nobody has answered.
@@ -304,7 +318,7 @@ func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, context.Cause(ctx))
+			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, endOf(ctx))
 		case <-timer.C:
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)

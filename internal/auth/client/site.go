@@ -30,6 +30,7 @@ type serverDemands struct {
 	StepUp    bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
 	Attempts  map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
 	Signed    []time.Time    `json:"signed,omitempty"`    // when somebody signed in, the last times
+	Proven    bool           `json:"proven,omitempty"`    // the server has taken a token of the last sign-in
 }
 
 // Bounds of what a server can make somebody do.

@@ -57,6 +57,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			h.prover.Learn(r.URL.String(), resp.Header)
 		}
 		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+			if h != nil && resp.StatusCode < 400 && !h.taken.Load() {
+				t.Credential.taken(r.Context(), h)
+			}
 			return resp, nil
 		}
 		next, try, err := x.refused(resp, h)
@@ -136,11 +139,15 @@ func (x *exchange) refused(resp *http.Response, h *held) (next *held, try bool, 
 		x.refusal++
 	}
 	if x.refusal > maxRefused {
-		return nil, false, &Permanent{What: "the server refuses every token that is issued for it; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)", Err: errors.New("status 401")}
+		x.c.noteRefusal(x.r.Context(), h, refusesEvery)
+		return nil, false, &Permanent{What: refusesEvery, Err: errStatus401}
 	}
 	next, err = x.c.unauthorized(x.r.Context(), d, h, x.refusal > 1)
 	return next, err == nil && next != nil, err
 }
+
+// errStatus401 is what a server says that refuses a token.
+var errStatus401 = errors.New("status 401")
 
 // isReplayable reports whether the body can be sent again.
 func (x *exchange) isReplayable() bool {

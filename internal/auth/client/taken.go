@@ -1,0 +1,86 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// refusedDocument is the name of the stored document about a token that the server refuses, a Refusal.
+const refusedDocument = "refused"
+
+// A Refusal is how a server has refused a stored token for good: no renewal and no sign-in has brought one that it takes.
+type Refusal struct {
+	At     time.Time `json:"at"`
+	Issued time.Time `json:"issued"` // when the token came
+	Reason string    `json:"reason"` // in the words of the bridge; no secret
+}
+
+// LastRefusal returns how the server has refused what is stored under the key of e, if it has and no newer token is stored.
+// It reads the store only.
+func LastRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entry) (Refusal, bool) {
+	var r Refusal
+	m, err := store.Metadata(ctx, e.Key)
+	if err != nil || m.Documents[refusedDocument] == nil || json.Unmarshal(m.Documents[refusedDocument], &r) != nil {
+		return Refusal{}, false
+	}
+	return r, !r.At.IsZero() && r.Issued.Equal(e.Credential.Issued)
+}
+
+// noteRefusal remembers that the server refuses a token, for status.
+func (c *Credential) noteRefusal(ctx context.Context, h *held, reason string) {
+	last, known := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored})
+	if known && last.Reason == reason {
+		return
+	}
+	c.notice(c.remember(ctx, refusedDocument, Refusal{c.now(), h.stored.Issued, reason}, time.Time{}))
+}
+
+// taken notes that the server has taken the token of h: the last sign-in was good for something. It looks once for each token.
+func (c *Credential) taken(ctx context.Context, h *held) {
+	if h.taken.Swap(true) || c.isRefused(h) {
+		return
+	}
+	w, err := c.askedByServer(ctx)
+	if err == nil && !w.Proven {
+		w.Proven = true
+		err = c.remember(ctx, wantsDocument, w, time.Time{})
+	}
+	if _, refused := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored}); refused {
+		err = errors.Join(err, c.remember(ctx, refusedDocument, Refusal{}, time.Time{}))
+	}
+	c.notice(err)
+}
+
+// What a server is said to do.
+const (
+	refusesEvery = "the server refuses every token that is issued for it; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
+	refusesNew   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
+)
+
+// isUseless reports whether another sign-in would bring what the last one has brought: a token that the server has never taken, and
+// refuses as it is stored, in old. wanted are the scopes that its challenge asks for.
+func (c *Credential) isUseless(w serverDemands, old *held, wanted []string) bool {
+	if c.o.Machine != nil || old.stored.Access.IsZero() || w.Proven || w.recent(c.now(), attemptWindow) == 0 || old.isExpired(c.now()) {
+		return false
+	}
+	last := w.Signed[len(w.Signed)-1]
+	return !old.stored.Issued.Before(last.Add(-lockTimeout)) && containsAll(old.stored.Asked, wanted)
+}
+
+// containsAll reports whether all has each of these.
+func containsAll(all, these []string) bool {
+	known := map[string]bool{}
+	for _, s := range all {
+		known[s] = true
+	}
+	for _, s := range these {
+		if !known[s] {
+			return false
+		}
+	}
+	return true
+}
