@@ -1,9 +1,15 @@
 package tokenstore
 
-import "github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore/secretservice"
+import (
+	"context"
 
-func systemGet(service, user string) (secret string, found bool, err error) {
-	return secretservice.Get(service, user)
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore/secretservice"
+)
+
+func systemGet(ctx context.Context, service, user string) (secret string, found bool, err error) {
+	return secretservice.Get(ctx, service, user)
 }
 
-func systemSet(service, user, secret string) error { return secretservice.Set(service, user, secret) }
+func systemSet(ctx context.Context, service, user, secret string) error {
+	return secretservice.Set(ctx, service, user, secret)
+}

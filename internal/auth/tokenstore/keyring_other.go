@@ -3,12 +3,13 @@
 package tokenstore
 
 import (
+	"context"
 	"errors"
 
 	"github.com/zalando/go-keyring"
 )
 
-func systemGet(service, user string) (secret string, found bool, err error) {
+func systemGet(_ context.Context, service, user string) (secret string, found bool, err error) {
 	secret, err = keyring.Get(service, user)
 	if errors.Is(err, keyring.ErrNotFound) {
 		return "", false, nil
@@ -16,4 +17,6 @@ func systemGet(service, user string) (secret string, found bool, err error) {
 	return secret, err == nil, err
 }
 
-func systemSet(service, user, secret string) error { return keyring.Set(service, user, secret) }
+func systemSet(_ context.Context, service, user, secret string) error {
+	return keyring.Set(service, user, secret)
+}

@@ -11,14 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 )
 
-// A Keyring keeps small secrets. Its methods may be called concurrently.
+// A Keyring keeps small secrets. Its methods may be called concurrently, and end with ctx as far as the system allows that.
 type Keyring interface {
 	// Get returns the secret of a user of a service. found is false if there is none.
-	Get(service, user string) (secret string, found bool, err error)
+	Get(ctx context.Context, service, user string) (secret string, found bool, err error)
 	// Set stores one.
-	Set(service, user, secret string) error
+	Set(ctx context.Context, service, user, secret string) error
 }
 
 // SystemKeyring returns the keyring of the user's system: the Secret Service
@@ -27,9 +28,13 @@ func SystemKeyring() Keyring { return systemKeyring{} }
 
 type systemKeyring struct{}
 
-func (systemKeyring) Get(service, user string) (string, bool, error) { return systemGet(service, user) }
+func (systemKeyring) Get(ctx context.Context, service, user string) (string, bool, error) {
+	return systemGet(ctx, service, user)
+}
 
-func (systemKeyring) Set(service, user, secret string) error { return systemSet(service, user, secret) }
+func (systemKeyring) Set(ctx context.Context, service, user, secret string) error {
+	return systemSet(ctx, service, user, secret)
+}
 
 const (
 	// Under these names the key is in the keyring, one for all folders.
@@ -37,6 +42,10 @@ const (
 	keyringUser    = "token store"
 	sealKeySize    = 32
 	sealLock       = "seal.lock"
+
+	// keyringTimeout is how long the keyring may take with everything: somebody may have to unlock it. It is less than the 60
+	// seconds after which most MCP clients give up.
+	keyringTimeout = 45 * time.Second
 )
 
 // A sealer encrypts and decrypts files. It may be used by any goroutine.
@@ -102,6 +111,8 @@ func (s *Store) openSeal(ctx context.Context, ring Keyring) (*sealer, error) {
 		seal *sealer
 		err  error
 	}
+	ctx, cancel := context.WithTimeout(ctx, keyringTimeout)
+	defer cancel()
 	answers := make(chan answer, 1)
 	go func() {
 		seal, err := s.askKeyring(ctx, ring)
@@ -111,13 +122,13 @@ func (s *Store) openSeal(ctx context.Context, ring Keyring) (*sealer, error) {
 	case a := <-answers:
 		return a.seal, a.err
 	case <-ctx.Done():
-		return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered; is it waiting to be unlocked?", Err: ctx.Err()}
+		return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered in time; is it waiting to be unlocked?", Err: ctx.Err()}
 	}
 }
 
 // askKeyring returns the key in the keyring, which it makes if there is none.
 func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
-	text, found, err := ring.Get(keyringService, keyringUser)
+	text, found, err := ring.Get(ctx, keyringService, keyringUser)
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // to nobody: Open has given up, and no key shall be made for it
 	}
@@ -128,8 +139,8 @@ func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
 			return nil, lockErr
 		}
 		defer unlock()
-		if text, found, err = ring.Get(keyringService, keyringUser); err == nil && !found {
-			return makeKey(ring)
+		if text, found, err = ring.Get(ctx, keyringService, keyringUser); err == nil && !found {
+			return makeKey(ctx, ring)
 		}
 	}
 	if err != nil {
@@ -143,14 +154,14 @@ func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
 }
 
 // makeKey puts a new key in the keyring.
-func makeKey(ring Keyring) (*sealer, error) {
+func makeKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	key := make([]byte, sealKeySize)
 	_, _ = rand.Read(key) // never fails
 	text := base64.StdEncoding.EncodeToString(key)
-	if err := ring.Set(keyringService, keyringUser, text); err != nil {
+	if err := ring.Set(ctx, keyringService, keyringUser, text); err != nil {
 		return nil, keyringError("it takes no key", err, text)
 	}
-	switch again, found, err := ring.Get(keyringService, keyringUser); {
+	switch again, found, err := ring.Get(ctx, keyringService, keyringUser); {
 	case err != nil:
 		return nil, keyringError("it cannot be read", err, text)
 	case !found || again != text:

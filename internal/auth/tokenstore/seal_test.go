@@ -27,7 +27,7 @@ type fakeRing struct {
 	meet     sync.WaitGroup
 }
 
-func (r *fakeRing) Get(service, user string) (string, bool, error) {
+func (r *fakeRing) Get(_ context.Context, service, user string) (string, bool, error) {
 	if r.stuck != nil {
 		<-r.stuck
 	}
@@ -44,7 +44,7 @@ func (r *fakeRing) Get(service, user string) (string, bool, error) {
 	return secret, found, r.err
 }
 
-func (r *fakeRing) Set(service, user, secret string) error {
+func (r *fakeRing) Set(_ context.Context, service, user, secret string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sets++
@@ -172,19 +172,22 @@ func TestNoKeyring(t *testing.T) {
 	}
 }
 
-// TestStuckKeyring: Open does not wait longer than its ctx, and when the keyring answers at
+// TestStuckKeyring: Open does not wait longer than its ctx, nor longer than somebody takes to unlock the keyring, and when the keyring answers at
 // last, no key is made for the Open that has given up.
 func TestStuckKeyring(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir() + "/auth"
 	synctest.Test(t, func(t *testing.T) {
 		stuck := &fakeRing{stuck: make(chan struct{})}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		_, err := Open(ctx, Options{Dir: dir, Keyring: stuck})
-		wantKind(t, err, ErrNoKeyring)
-		if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error does not tell of the ctx: %v", err)
+		for _, limit := range []time.Duration{time.Second, time.Hour} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			began := time.Now()
+			_, err := Open(ctx, Options{Dir: dir, Keyring: stuck})
+			cancel()
+			wantKind(t, err, ErrNoKeyring)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != min(limit, keyringTimeout) {
+				t.Errorf("after %v the error does not tell of the ctx: %v", took, err)
+			}
 		}
 		close(stuck.stuck)
 		synctest.Wait()

@@ -54,8 +54,8 @@ func DefaultDir() (string, error) {
 // and checks that nobody else can read what is in it. There is nothing to close.
 //
 // With a Keyring it asks for the key, and makes one if the keyring has none. A
-// keyring may ask the user to unlock it, for as long as that takes, so Open waits for it
-// no longer than ctx. The question then goes on in a goroutine that nobody can end.
+// keyring may ask the user to unlock it: Open waits for it no longer than 45 seconds and ctx, and returns
+// [ErrNoKeyring] then. On Linux the question ends with that; elsewhere it goes on in a goroutine that nobody can end.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	dir := o.Dir
 	if dir == "" {

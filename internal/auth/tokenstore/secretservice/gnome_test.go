@@ -29,18 +29,18 @@ func TestGnomeKeyring(t *testing.T) { // not parallel: the address is in the env
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", bus)
 	start(t, "password of the login", "gnome-keyring-daemon", "--foreground", "--unlock", "--components=secrets")
 
-	if secret, found, err := Get("mcp-bridge test", "nobody"); err != nil || found {
+	if secret, found, err := Get(t.Context(), "mcp-bridge test", "nobody"); err != nil || found {
 		t.Fatalf("Get of nothing: %q, %v, %v", secret, found, err)
 	}
 	for _, want := range []string{"the first", "another"} { // the second in place of the first
-		if err := Set("mcp-bridge test", "user", want); err != nil {
+		if err := Set(t.Context(), "mcp-bridge test", "user", want); err != nil {
 			t.Fatal("Set:", err)
 		}
-		if secret, found, err := Get("mcp-bridge test", "user"); secret != want || !found || err != nil {
-			t.Fatalf("Get after Set(%q): %q, %v, %v", want, secret, found, err)
+		if secret, found, err := Get(t.Context(), "mcp-bridge test", "user"); secret != want || !found || err != nil {
+			t.Fatalf("Get after Set(t.Context(), %q): %q, %v, %v", want, secret, found, err)
 		}
 	}
-	if secret, found, err := Get("mcp-bridge test", "somebody else"); err != nil || found {
+	if secret, found, err := Get(t.Context(), "mcp-bridge test", "somebody else"); err != nil || found {
 		t.Fatalf("Get of another user: %q, %v, %v", secret, found, err)
 	}
 }

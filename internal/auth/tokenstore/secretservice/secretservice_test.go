@@ -5,11 +5,14 @@ package secretservice
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // serve is a bus with a Secret Service whose collection is locked. The user answers its question with this; with kde it
@@ -126,10 +129,10 @@ func reply(kind byte, serial uint32, signature string, body []byte) []byte {
 // TestLocked: a locked keyring asks its user; the bus is found among several addresses; what fails says why.
 func TestLocked(t *testing.T) { // not parallel: the address is in the environment
 	serve(t, false, false)
-	if secret, found, err := Get("service", "user"); secret != "hidden" || !found || err != nil {
+	if secret, found, err := Get(t.Context(), "service", "user"); secret != "hidden" || !found || err != nil {
 		t.Errorf("Get: %q, %v, %v", secret, found, err)
 	}
-	if err := Set("service", "user", "x"); err == nil || err.Error() != "the disk is full" {
+	if err := Set(t.Context(), "service", "user", "x"); err == nil || err.Error() != "the disk is full" {
 		t.Errorf("Set: %v", err)
 	}
 }
@@ -137,14 +140,14 @@ func TestLocked(t *testing.T) { // not parallel: the address is in the environme
 // TestKDE: the keyring of KDE answers OpenSession with a byte array where GNOME's has a string.
 func TestKDE(t *testing.T) { // not parallel: the address is in the environment
 	serve(t, false, true)
-	if secret, found, err := Get("service", "user"); secret != "hidden" || !found || err != nil {
+	if secret, found, err := Get(t.Context(), "service", "user"); secret != "hidden" || !found || err != nil {
 		t.Errorf("Get: %q, %v, %v", secret, found, err)
 	}
 }
 
 func TestDismissed(t *testing.T) {
 	serve(t, true, false)
-	if _, found, err := Get("service", "user"); found || err == nil || !strings.Contains(err.Error(), "dismissed") {
+	if _, found, err := Get(t.Context(), "service", "user"); found || err == nil || !strings.Contains(err.Error(), "dismissed") {
 		t.Errorf("Get: %v, %v", found, err)
 	}
 }
@@ -167,6 +170,82 @@ func FuzzReadMessage(f *testing.F) {
 			if r.pos <= before && r.err == nil {
 				t.Fatal("nothing was read")
 			}
+		}
+	})
+}
+
+// hangs is a bus that lets everybody in, and answers no call, or none after the question to the user.
+func hangs(t *testing.T, asks bool) {
+	path := filepath.Join(t.TempDir(), "bus")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+path)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			in := bufio.NewReader(conn)
+			_, _ = in.ReadString('\n')
+			_, _ = io.WriteString(conn, "OK 12\r\n")
+			_, _ = in.ReadString('\n')
+			for serial := uint32(1); ; serial++ {
+				m, err := readMessage(in)
+				if err != nil {
+					break // it was given up
+				}
+				var body writer
+				signature := map[string]string{"Hello": "s", "Get": "v", "Unlock": "aoo", "AddMatch": "", "Prompt": ""}[m.member]
+				switch m.member {
+				case "Hello":
+					body.string(":1.1")
+				case "Get":
+					body.signature("ao")
+					body.array(4, func() {})
+				case "Unlock":
+					body.array(4, func() {})
+					body.string("/prompt")
+				}
+				if asks {
+					_, _ = conn.Write(reply(typeReply, serial, signature, body.b))
+				}
+			}
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = l.Close()
+		<-done
+	})
+}
+
+// TestHangs: a bus or a keyring that does not answer is given up after a while; a person has as long as the ctx.
+func TestHangs(t *testing.T) { // not parallel: the address is in the environment
+	before := callTimeout
+	callTimeout = 50 * time.Millisecond
+	t.Cleanup(func() { callTimeout = before })
+	t.Run("no answer", func(t *testing.T) {
+		hangs(t, false)
+		_, _, err := Get(t.Context(), "service", "user")
+		if err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+			t.Errorf("Get: %v", err)
+		}
+		if err := Set(t.Context(), "service", "user", "x"); err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+			t.Errorf("Set: %v", err)
+		}
+	})
+	t.Run("a person", func(t *testing.T) {
+		hangs(t, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*callTimeout)
+		defer cancel()
+		began := time.Now()
+		if _, _, err := Get(ctx, "service", "user"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) < 10*callTimeout {
+			t.Errorf("Get: %v after %v", err, time.Since(began))
 		}
 	})
 }

@@ -3,6 +3,7 @@
 package secretservice
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,9 +26,9 @@ const (
 	promptInterface     = "org.freedesktop.Secret.Prompt"
 )
 
-// Get returns the secret of a user of a service. found is false if there is none.
-func Get(service, user string) (secret string, found bool, err error) {
-	b, err := dialSession()
+// Get returns the secret of a user of a service. found is false if there is none. It ends with ctx.
+func Get(ctx context.Context, service, user string) (secret string, found bool, err error) {
+	b, err := dialSession(ctx)
 	if err != nil {
 		return "", false, err
 	}
@@ -63,9 +64,9 @@ func Get(service, user string) (secret string, found bool, err error) {
 	return string(value), r.err == nil, r.err
 }
 
-// Set stores a secret, in place of an older one.
-func Set(service, user, secret string) error {
-	b, err := dialSession()
+// Set stores a secret, in place of an older one. It ends with ctx.
+func Set(ctx context.Context, service, user, secret string) error {
+	b, err := dialSession(ctx)
 	if err != nil {
 		return err
 	}
