@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
@@ -88,6 +90,11 @@ func (f *protectFlags) check(prefix string) error {
 	for _, addr := range f.addresses() {
 		if !f.mayAsk(addr.value) {
 			return usagef("--%s %q: write an https:// address; it is not https, and its host is not this machine", addr.flag, addr.value)
+		}
+	}
+	for _, issuer := range f.issuers {
+		if strings.ContainsAny(issuer, "?#") {
+			return usagef("--oidc-issuer %q: an issuer has neither a query nor a fragment", issuer)
 		}
 	}
 	return f.checkPublic(prefix)
@@ -202,6 +209,26 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 		log.Warn("without --public-url, clients are not told where to get a token, and tokens that are bound to a key (DPoP) are refused")
 	}
 	return p, nil
+}
+
+// startTimeout is how long the start waits for issuers that do not answer.
+const startTimeout = 3 * time.Second
+
+// ask asks the issuers for what requests need, and says what is wrong. A provider that cannot be reached, or that answers what it
+// should not, may just be starting: that is a warning. One that calls itself by another name is an error.
+func (p *protection) ask(ctx context.Context, log hclog.Logger) error {
+	if p == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for _, f := range p.Check(ctx) {
+		if f.Final {
+			return usagef("--oidc-issuer %s is not what the provider calls itself (a slash at the end counts): %v", f.URL, f.Err)
+		}
+		log.Warn("the identity provider cannot be asked now: until it can, clients with tokens that are not known yet are answered 503", "url", f.URL, "error", f.Err)
+	}
+	return nil
 }
 
 // Close ends it, after all that it protects.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 )
 
@@ -35,6 +39,7 @@ func TestProtectFlags(t *testing.T) {
 		{issuer + " --public-url=https://mcp.example/mcp", "leave /mcp out"},
 		{"--oidc-issuer=http://id.example --audience=mcp", "not https"},
 		{"--oidc-issuer=file:///etc/passwd --audience=mcp", "not https"},
+		{issuer + "?tenant=a --audience=mcp", "neither a query"},
 		{issuer + " --oidc-issuer=https://other.example --jwks-url=https://id.example/keys --audience=mcp", "there are 2"},
 		{"--introspect=https://id.example/introspect --audience=mcp", "--introspect-client-id"},
 		{issuer + " --introspect-client-id=x --audience=mcp", "need --introspect"},
@@ -143,5 +148,37 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 			defer written.Stop()
 			reloaded(accessWait, "new")
 		})
+	}
+}
+
+// TestServeAsksIssuer: an issuer that calls itself by another name ends serve at its start; one that cannot be reached, and may
+// just be starting, is a warning.
+func TestServeAsksIssuer(t *testing.T) {
+	t.Parallel()
+	as := authtest.NewIssuer(t)
+	away := httptest.NewServer(nil)
+	away.Close()
+	for _, x := range []struct{ issuer, fails, warns string }{
+		{as.URL, "", ""},
+		{as.URL + "/", "is not what the provider calls itself", ""},
+		{away.URL, "", "the identity provider cannot be asked now"},
+	} {
+		var f serveFlags
+		_, _, err := f.parse([]string{"--oidc-issuer=" + x.issuer, "--public-url=https://mcp.example", "--demo"})
+		bridgetest.Must(t, err)
+		var text bytes.Buffer
+		log := hclog.New(&hclog.LoggerOptions{Output: &text})
+		p, err := f.protect.protection(nil, "", nil, log)
+		bridgetest.Must(t, err)
+		err = p.ask(t.Context(), log)
+		p.Close()
+		if (err == nil) != (x.fails == "") || err != nil && !strings.Contains(err.Error(), x.fails) || (text.Len() == 0) != (x.warns == "") || !strings.Contains(text.String(), x.warns) {
+			t.Errorf("%s: %v, %s", x.issuer, err, text.String())
+		}
+	}
+	status := run(t.Context(), []string{"serve", "--listen", "127.0.0.1:0", "--oidc-issuer", as.URL + "/", "--public-url", "https://mcp.example", "--demo"},
+		environment{stdin: os.Stdin, stdout: os.Stdout, stderr: io.Discard, lookup: func(string) (string, bool) { return "", false }})
+	if status != exitUsage {
+		t.Errorf("serve: exit status %d", status)
 	}
 }

@@ -176,6 +176,9 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 		return err
 	}
 	defer protection.Close()
+	if err := protection.ask(ctx, log); err != nil {
+		return err
+	}
 	guard = protection.guard(guard)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -112,7 +112,7 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 		case due && running == nil && (s.lastTry.IsZero() || wait <= 0):
 			s.lastTry, s.running = now, make(chan struct{})
 			s.mu.Unlock()
-			s.fetch(ctx, c)
+			_ = s.fetch(context.WithoutCancel(ctx), c) // others wait for it
 			continue
 		case due && running != nil && len(found) == 0:
 			s.mu.Unlock()
@@ -148,10 +148,23 @@ func (s *KeySet) verdict(found []verificationKey, have bool, fault error, wait t
 	return nil, e
 }
 
-// fetch asks the provider once. It goes on when the caller's ctx ends, because others wait for it.
-func (s *KeySet) fetch(ctx context.Context, c *Caller) {
+// Prefetch fetches the keys if nobody has asked for them yet. The error is why there are none. It ends with ctx.
+func (s *KeySet) Prefetch(ctx context.Context) error {
+	c := s.caller()
+	s.mu.Lock()
+	if !s.lastTry.IsZero() {
+		defer s.mu.Unlock()
+		return s.fault
+	}
+	s.lastTry, s.running = c.now(), make(chan struct{})
+	s.mu.Unlock()
+	return s.fetch(ctx, c)
+}
+
+// fetch asks the provider once, for all who wait for the running fetch.
+func (s *KeySet) fetch(ctx context.Context, c *Caller) error {
 	var keys []verificationKey
-	data, err := c.get(context.WithoutCancel(ctx), "key set", s.URL, "application/jwk-set+json")
+	data, err := c.get(ctx, "key set", s.URL, "application/jwk-set+json")
 	if err == nil {
 		keys, err = parseKeys(data)
 	}
@@ -162,6 +175,7 @@ func (s *KeySet) fetch(ctx context.Context, c *Caller) {
 	}
 	close(s.running)
 	s.running = nil
+	return err
 }
 
 // parseKeys reads a key set (RFC 7517, 5). Keys that verify no signature here are left out: other

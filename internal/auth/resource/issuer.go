@@ -60,6 +60,11 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 	}
 }
 
+// noKeys is the error of metadata without jwks_uri.
+func noKeys() error {
+	return &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata does not say where they are", Do: "name their address"}
+}
+
 // discover asks once. It goes on when ctx ends, because others wait for it.
 func (i *issuer) discover(ctx context.Context) {
 	m, err := i.caller.ServerMetadata(context.WithoutCancel(ctx), "", i.URL)
@@ -70,7 +75,7 @@ func (i *issuer) discover(ctx context.Context) {
 		// Whatever is wrong with the issuer's metadata, it is not the token.
 		i.fault = &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata cannot be had", Err: err}
 	case m.JWKS == "":
-		i.fault = &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata does not say where they are", Do: "name their address"}
+		i.fault = noKeys()
 	default:
 		i.keys, i.fault = &auth.KeySet{URL: m.JWKS, Caller: i.caller}, nil
 	}
