@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -39,71 +43,148 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 	if o.TLS, err = f.target.tls(); err != nil {
 		return err
 	}
-	if err := f.useStored(ctx, address, env, &o); err != nil {
+	began := time.Now()
+	closed, err := f.useStored(ctx, address, env, &o)
+	if err != nil {
 		return err
 	}
+	defer closed()
+	o.Login, o.Spent = f.loginCommand(), min(time.Since(began), storeTimeout)
 	for name := range o.Header {
 		doctor.RecordingOf(ctx).HideHeader(name)
 	}
 	return remote.Diagnose(ctx, address, o, report)
 }
 
-// useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in.
-func (f *doctorFlags) useStored(ctx context.Context, address string, env environment, o *remote.Options) error {
+// How long the stored credential may take of the 20 seconds of doctor, and a renewal that is under way then until the end of them.
+const (
+	storeTimeout   = 5 * time.Second
+	renewalTimeout = 19 * time.Second
+)
+
+// loginCommand returns the command that signs in with the flags that say which sign-in is meant, as a shell takes it.
+func (f *doctorFlags) loginCommand() string {
+	words := []string{"mcp-bridge", "login"}
+	f.set.Visit(func(flag *pflag.Flag) {
+		if flag.Name == "auth" || !slices.Contains(doctorAuthFlags, flag.Name) && !slices.Contains([]string{"ca-file", "client-cert", "client-key"}, flag.Name) {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if all, ok := flag.Value.(pflag.SliceValue); ok {
+			values = all.GetSlice()
+		}
+		for _, value := range values {
+			if flag.Value.Type() == "bool" {
+				words = append(words, "--"+flag.Name)
+				continue
+			}
+			words = append(words, "--"+flag.Name, shellWord(value))
+		}
+	})
+	return strings.Join(words, " ")
+}
+
+// shellWord returns a word as a POSIX shell takes it.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@+%", r)
+	}
+	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}
+
+// useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes
+// no longer than storeTimeout. closed waits for a renewal that takes longer; it is not nil unless there is an error.
+func (f *doctorFlags) useStored(ctx context.Context, address string, env environment, o *remote.Options) (closed func(), err error) {
+	closed = func() {}
 	spec := upstream.Spec{URL: address}
 	spec.Remote.Header = o.Header
 	if hasAuthorization(spec) || !mayHaveCredential(address) {
-		return nil
+		return closed, nil
 	}
 	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
 	s, err := f.auth.settings(address, trust, env.lookup)
 	if err != nil || !s.IsUsed() {
-		return err
+		return closed, err
 	}
-	options, err := s.Options(ctx)
-	if err != nil && !isDefault(s) {
-		return usagef("%v", err) // what the flags name is not there
+	limited, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	options, err := s.Options(limited)
+	if err != nil && !isDefault(s) && limited.Err() == nil {
+		return nil, usagef("%v", err) // what the flags name is not there
 	}
 	var token auth.Token
 	if err == nil {
-		token, err = storedToken(ctx, options)
+		token, closed, err = storedToken(ctx, limited, options)
 	}
 	switch {
+	case limited.Err() != nil && token.Access == "":
+		o.NoStored = fmt.Sprintf("the stored sign-in could not be read or renewed within %v", storeTimeout)
 	case err != nil:
 		o.NoStored = err.Error()
 	case token.Access == "":
 		o.NoStored = "no sign-in is stored for it"
 	case token.Type != auth.SchemeBearer:
-		o.NoStored = "the stored credential is bound to a key (DPoP), and doctor does not use such"
+		o.NoStored, o.Bound = "somebody has signed in, and the token is bound to a key (DPoP), which doctor does not use", true
 	default:
 		if o.Header == nil {
 			o.Header = http.Header{}
 		}
 		o.Header.Set("Authorization", "Bearer "+token.Access)
-		o.Stored = true
+		o.Stored, o.Resource = true, storedResource(limited, options)
 	}
-	return nil
+	return closed, nil
 }
 
-// storedToken returns the token to use now; an empty one: none is stored.
-func storedToken(ctx context.Context, options client.Options) (auth.Token, error) {
-	defer options.HTTP.CloseIdleConnections()
+// storedResource returns what the stored token is for; "": nobody has said.
+func storedResource(ctx context.Context, options client.Options) string {
+	c, err := client.New(options)
+	if err != nil {
+		return ""
+	}
+	defer c.Close(ctx)
+	e, err := options.Store.Load(ctx, c.Key())
+	if err != nil {
+		return ""
+	}
+	return e.Credential.Resource
+}
+
+// storedToken returns the token to use now; an empty one: none is stored. closed waits for a renewal that is under way when limited is
+// done: what it brings may replace what is stored, so it must not be lost.
+func storedToken(ctx, limited context.Context, options client.Options) (token auth.Token, closed func(), err error) {
 	var notice atomic.Pointer[error] // why the store cannot be read, for one
 	options.Notice = func(err error) { notice.Store(&err) }
 	c, err := client.New(options)
 	if err != nil {
-		return auth.Token{}, err
+		options.HTTP.CloseIdleConnections()
+		return auth.Token{}, func() {}, err
 	}
-	token, err := c.Token(ctx)
-	c.Close(context.WithoutCancel(ctx)) // a renewal under way may replace what is stored: its answer must not be lost
+	done := make(chan struct{})
+	closed = func() { <-done }
+	token, err = c.Token(limited)
+	go func() {
+		defer close(done)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalTimeout)
+		defer cancel()
+		c.Close(ending)
+		options.HTTP.CloseIdleConnections()
+	}()
+	select {
+	case <-done:
+	case <-limited.Done():
+		return token, closed, err
+	}
 	if err == nil {
-		token, err = c.Token(ctx) // what that renewal has given: the server may not take the old one any more
+		token, err = c.Token(limited) // what that renewal has given: the server may not take the old one any more
 	}
 	if noted := notice.Load(); err == nil && token.Access == "" && noted != nil {
 		err = *noted
 	}
 	if required, ok := errors.AsType[*client.Required](err); ok {
-		return auth.Token{}, errors.New(required.Reason)
+		return auth.Token{}, closed, errors.New(required.Reason)
 	}
-	return token, err
+	return token, closed, err
 }

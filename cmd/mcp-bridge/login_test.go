@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -179,6 +180,9 @@ func TestDoctorUsesStored(t *testing.T) {
 	says("credential    the stored one", server.URL)
 	says("wants credentials", "--auth", "none", server.URL)
 	says("wants credentials", "--profile", "work", server.URL)
+	if _, stdout, _ := m.run(nil, nil, "doctor", "--profile", "at work", "--resource", "off", server.URL); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "mcp-bridge login --profile 'at work' --resource off "+server.URL) {
+		t.Errorf("the command is not that of this sign-in: %s", stdout)
+	}
 	m.endTokens()
 	renewed := server.Asked("/token")
 	if says("the stored one", server.URL); server.Asked("/token") != renewed+1 {
@@ -382,5 +386,18 @@ func TestLoginInterrupted(t *testing.T) {
 	defer c.Close(t.Context())
 	if last := c.LastEnd(t.Context()); !strings.Contains(last.Problem, "interrupted") || strings.Contains(last.Problem, "context") {
 		t.Errorf("it is remembered as %q", last.Problem)
+	}
+}
+
+// A keyring that does not answer costs doctor a few seconds, and no more.
+func TestDoctorKeyringHangs(t *testing.T) {
+	bus, err := net.Listen("unix", filepath.Join(t.TempDir(), "bus"))
+	bridgetest.Must(t, err)
+	defer bus.Close() // it lets everybody in, and answers nobody
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+bus.Addr().String())
+	server := authtest.New(t)
+	_, out, errs := newMachine(t, false).run(nil, nil, "doctor", "--token-store", "keyring", server.URL)
+	if text := strings.Join(strings.Fields(out), " "); !strings.Contains(text, "could not be read or renewed within 5s") {
+		t.Errorf("%s%s", out, errs)
 	}
 }

@@ -345,6 +345,15 @@ func DisplayURL(u *url.URL) string {
 	return text
 }
 
+// PasteURL returns a URL for somebody who is to use it. Its query, which may have a secret, is named and not shown.
+func PasteURL(u *url.URL) string {
+	text := u.Scheme + "://" + u.Host + u.EscapedPath()
+	if u.RawQuery != "" {
+		text += " with its query, which is not shown here,"
+	}
+	return strings.TrimSuffix(text, ",")
+}
+
 // BodyOf returns a message of MCP.
 func BodyOf(m map[string]any) []byte {
 	var b bytes.Buffer

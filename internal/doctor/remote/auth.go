@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -54,8 +55,11 @@ func (p authorization) sayCredentials(ctx context.Context, r *probe.Reply, chall
 		if p.opts.NoStored != "" {
 			seen += "; " + p.opts.NoStored
 		}
-		p.add("H18", doctor.Note, "The server wants credentials", seen, means,
-			`If the server has OAuth, sign in with "mcp-bridge login `+probe.DisplayURL(p.URL)+`" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`)
+		do := `If the server has OAuth, sign in with "` + p.login() + `" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`
+		if p.opts.Bound {
+			do = "connect uses the stored sign-in: try it there. To see what lies behind, give doctor a token that is not bound, with --header \"Authorization: Bearer ...\", if the server takes such."
+		}
+		p.add("H18", doctor.Note, "The server wants credentials", seen, means, do)
 		return
 	case sent == "":
 		p.add("H18", doctor.Error, "Access is denied", r.Line()+scheme(challenge), means, "Check with which header or from which network the server admits clients.")
@@ -83,7 +87,16 @@ func (p authorization) again(first string) string {
 	if !p.opts.Stored {
 		return ""
 	}
-	return " The credential is the stored one: " + first + `"mcp-bridge login --fresh ` + probe.DisplayURL(p.URL) + `" signs in anew.`
+	return " The credential is the stored one: " + first + `"` + p.login() + `" signs in anew.`
+}
+
+// login returns the command that signs in. A query, which may have a secret, is not in it.
+func (p authorization) login() string {
+	command := cmp.Or(p.opts.Login, "mcp-bridge login")
+	if p.URL.RawQuery != "" {
+		return command + " URL, with the URL that doctor was given"
+	}
+	return command + " " + probe.DisplayURL(p.URL)
 }
 
 // scheme names the authentication scheme of a challenge.

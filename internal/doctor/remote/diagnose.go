@@ -17,10 +17,19 @@ type Options struct {
 	Header http.Header // on every request to the server, as the bridge's --header
 	TLS    *tls.Config // httpdial.LoadTLS; nil: the system's authorities, and no certificate of ours
 
-	// Stored says that the Authorization in Header is the stored credential of a sign-in. NoStored is
-	// why there is none; "": nobody has looked.
+	// Stored says that the Authorization in Header is the stored credential of a sign-in, for this resource ("": that is not known). It is
+	// sent to the address that is examined, and to others of its origin only where they belong to the resource. NoStored is why there is
+	// none; "": nobody has looked. Bound: there is one, but it is bound to a key (DPoP), so it is not sent.
 	Stored   bool
+	Resource string
 	NoStored string
+	Bound    bool
+
+	// Login is the command that signs in, as a shell takes it, for the account that is meant. "": without flags.
+	Login string
+
+	// Spent is what was used before of the time that Diagnose may take.
+	Spent time.Duration
 
 	// Slow adds the checks that wait for minutes.
 	Slow bool
@@ -53,7 +62,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 		return err
 	}
 	defer p.Close()
-	whole := totalTimeout
+	whole := totalTimeout - o.Spent
 	if o.Slow {
 		whole += slowAnswer
 	}

@@ -95,7 +95,7 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	same := httpdial.SameOrigin(p.URL, target)
 	keeps := r.Status == http.StatusTemporaryRedirect || r.Status == http.StatusPermanentRedirect
 	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.DisplayURL(target))
-	do := "Use the URL " + probe.DisplayURL(target) + "."
+	do := "Use the URL " + probe.PasteURL(target) + "."
 	switch {
 	case loginPage.MatchString(target.Path) || loginPage.MatchString(target.Host):
 		p.add("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
@@ -209,7 +209,7 @@ func (p identification) speaksTLS(ctx context.Context) bool {
 func (p identification) sayOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
-	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.DisplayURL(&other)+".")
+	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.PasteURL(&other)+".")
 }
 
 // aboutHost matches what servers say of a Host or an Origin that they do not admit.
@@ -326,18 +326,37 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 		"Ask for the exact URL, path and all; behind a proxy, see whether its prefix is passed on to the server or taken off.")
 }
 
+// isWithin reports whether u is the resource, or below it.
+func isWithin(resource string, u *url.URL) bool {
+	of, err := url.Parse(resource)
+	if err != nil || resource == "" || !httpdial.SameOrigin(of, u) || of.RawQuery != "" {
+		return false
+	}
+	path := strings.TrimSuffix(of.EscapedPath(), "/")
+	return u.EscapedPath() == path || strings.HasPrefix(u.EscapedPath(), path+"/")
+}
+
 // speaksAt reports whether an MCP server answers at u. It sends the user's headers only
-// because u is of the same origin.
+// because u is of the same origin, and a stored credential only if that is for u.
 func (p identification) speaksAt(ctx context.Context, u *url.URL) bool {
+	header := map[string]string{"Accept": typeSSE}
+	foreign := p.opts.Stored && !isWithin(p.opts.Resource, u)
+	if foreign {
+		header["Authorization"] = ""
+	}
 	if u.Path == "/sse" {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		r := p.Start(ctx, probe.Request{Method: http.MethodGet, URL: u, Header: map[string]string{"Accept": typeSSE}})
+		r := p.Start(ctx, probe.Request{Method: http.MethodGet, URL: u, Header: header})
 		defer r.Close()
 		return r.IsStream() && r.Next() && r.Last.Name == "endpoint"
 	}
 	id := ""
-	r := p.initialize(ctx, func(q *probe.Request) { q.URL = u })
+	r := p.initialize(ctx, func(q *probe.Request) {
+		if q.URL = u; foreign {
+			q.Header["Authorization"] = ""
+		}
+	})
 	if r.Err == nil {
 		id = r.Header.Get(headerSession)
 	}

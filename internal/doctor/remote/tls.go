@@ -54,7 +54,7 @@ func (p connection) sayHandshake(err error) {
 			seen = "instead of TLS came an answer in plain HTTP"
 		}
 		p.add("H3", doctor.Error, "The server does not speak TLS at this port", seen, "An https:// URL cannot work there.",
-			"Use "+probe.DisplayURL(&other)+" if the network between is trusted; otherwise have the server, or a proxy before it, speak TLS.")
+			"Use "+probe.PasteURL(&other)+" if the network between is trusted; otherwise have the server, or a proxy before it, speak TLS.")
 		return
 	}
 	if wantsCertificate(err) {
