@@ -249,7 +249,7 @@ func (f *Flow) Wait(ctx context.Context) error {
 // cancelLook is how often a sign-in looks whether it was cancelled.
 const cancelLook = 500 * time.Millisecond
 
-// watchCancel ends ctx when somebody has cancelled the sign-in.
+// watchCancel ends ctx when somebody has cancelled the sign-in, or its time is over by the clock.
 func (f *Flow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
 	look := time.NewTicker(cancelLook)
 	defer look.Stop()
@@ -258,8 +258,11 @@ func (f *Flow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		case <-look.C:
-			if f.login.Cancelled() {
+			switch {
+			case f.login.Cancelled():
 				end(errCancelled)
+			case !f.c.now().Before(f.needed.Expires): // the machine has slept, and the timer of ctx with it
+				end(errNobodyAnswered)
 			}
 		}
 	}

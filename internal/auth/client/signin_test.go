@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -419,5 +420,23 @@ func TestOpenable(t *testing.T) {
 		if got := checkOpenable(addr) == nil; got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
+	}
+}
+
+// TestSignInSleeps: a sign-in whose time is over by the clock ends, also where the machine has slept and timers have stood still.
+func TestSignInSleeps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	o, p := w.person(t)
+	p.change = func(string) string { return "" } // nobody answers
+	var slept atomic.Int64
+	o.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+	f, err := w.credential(t, o).Begin(t.Context(), SignInOptions{Browser: p})
+	bridgetest.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	time.AfterFunc(2*cancelLook, func() { slept.Store(int64(signInTimeout)) })
+	if err := f.Wait(ctx); !errors.Is(err, errNobodyAnswered) || ctx.Err() != nil {
+		t.Errorf("the error is %v", err)
 	}
 }

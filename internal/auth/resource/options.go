@@ -76,7 +76,7 @@ type Options struct {
 	// HTTP returns the client for requests to an address of these Options, and to what its metadata names: so
 	// each has its own rule for addresses. New calls it. nil: that of Caller for all.
 	HTTP      func(named string) (*http.Client, error)
-	Now       func() time.Time // nil: time.Now
+	Now       func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
 	MaxTokens int              // that are remembered; 0: 10,000
 
 	// OnDenied is told why a request is refused, which says more than clients are to know. It may be
@@ -93,7 +93,7 @@ func New(o Options) (*Protector, error) {
 		return nil, err
 	}
 	if o.Now == nil {
-		o.Now = time.Now
+		o.Now = wallClock
 	}
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = defaultTokens
@@ -221,6 +221,9 @@ func checkPublic(addr string) error {
 	}
 	return nil
 }
+
+// wallClock is the system's clock without the reading that stands still while the machine sleeps.
+func wallClock() time.Time { return time.Now().Round(0) }
 
 // maxSecret is how long a secret may be.
 const maxSecret = 64 << 10

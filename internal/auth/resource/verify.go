@@ -50,7 +50,7 @@ func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
 		return nil, nil
 	}
 	now := p.opts.Now()
-	if !now.Before(v.cachedUntil) {
+	if !now.Before(v.cachedUntil) || v.issuer == nil && v.cachedUntil.Sub(now) > activeCacheTime { // the latter: the clock was set back
 		p.verifiedTokens.remove(sum)
 		return nil, nil
 	}
