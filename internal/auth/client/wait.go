@@ -12,6 +12,12 @@ import (
 // ErrWaited is the cause of a ctx whose request has waited for a sign-in as long as Options.Wait.
 var ErrWaited = errors.New("nobody has signed in within the time that a request waits for it")
 
+// noAnswerYet is the end of the time of a request to somebody who is asked for metadata, a registration or a token.
+type noAnswerYet struct{}
+
+func (noAnswerYet) Error() string { return "there is no answer yet" }
+func (noAnswerYet) Unwrap() error { return context.DeadlineExceeded }
+
 // minWait is how long a request waits at least: it takes a few requests to find out where a person goes.
 const minWait = 10 * time.Second
 
@@ -35,7 +41,7 @@ func (c *Credential) waited(ctx context.Context, err error) error {
 	late := &auth.Error{Doing: "sign-in", URL: c.o.Server, Err: err}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		copied := *e
-		copied.Err = ctx.Err() // ErrWaited says what a person has not done
+		copied.Err = noAnswerYet{} // ErrWaited says what a person has not done
 		late = &copied
 	}
 	late.Kind, late.What, late.Do = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.waitTimeout()), "--auth-wait says how long that is"

@@ -75,7 +75,7 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 	}
 	if need.URL == "" {
 		if last := c.LastEnd(ctx); !last.At.IsZero() && time.Since(last.At).Abs() < restTime {
-			need.Reason = fmt.Sprintf("the last sign-in brought nothing (%s); run: mcp-bridge login %s", last.Problem, c.Server())
+			need.Reason = fmt.Sprintf("the last sign-in brought nothing: %s", last.Problem)
 			return &need
 		}
 		if err := p.begin(ctx, c, need); err != nil {

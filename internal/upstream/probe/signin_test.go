@@ -84,38 +84,46 @@ func TestSignInBeforeProbe(t *testing.T) {
 	}
 }
 
-// Where the client's initialize has waited for a sign-in in vain, nobody waits for another one to ask for the server's era.
+// Where the client's initialize has waited for a sign-in in vain, nobody waits for another one to ask for the server's era; where it has
+// waited for the identity provider, nobody asks.
 func TestSignInWaitsOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		asked := make(chan bool, 1)
-		p := New(Options{
-			Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
-			Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
-			Discover: func(ctx context.Context) (jsonrpc.Message, error) {
-				asked <- httpdial.IsUnattended(ctx)
-				return jsonrpc.Message{}, errors.New("401")
-			},
+	for reason, want := range map[string]string{"authorization_required": "without a sign-in", "authorization_server": ""} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				asked := ""
+				p := New(Options{
+					Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
+					Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+					Discover: func(ctx context.Context) (jsonrpc.Message, error) {
+						if asked = "with a sign-in"; httpdial.IsUnattended(ctx) {
+							asked = "without a sign-in"
+						}
+						return jsonrpc.Message{}, errors.New("401")
+					},
+				})
+				defer p.Close()
+				near, far := bridge.Pipe()
+				defer far.Close(nil)
+				dial := dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil })
+				c, err := (&Fallback{Prober: p, Legacy: dial, Modern: dial, Sessionless: func() bool { return false }}).Dial(t.Context())
+				bridgetest.Must(t, err)
+				defer c.Close(nil)
+				initialize := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", []byte(`{"protocolVersion":"2025-06-18"}`))
+				bridgetest.Must(t, c.Send(t.Context(), initialize))
+				wg.Go(func() {
+					_, _ = bridgetest.Recv(t.Context(), far)
+					_ = far.Send(t.Context(), jsonrpc.NewError(jsonrpc.IntID(1), -32603, "no", []byte(`{"reason":"`+reason+`"}`)))
+				})
+				m, err := bridgetest.Recv(t.Context(), c)
+				synctest.Wait()
+				if err != nil || !m.IsError() || asked != want {
+					t.Errorf("the answer is %s, %v, and the server was asked %q, want %q", m.Bytes(), err, asked, want)
+				}
+			})
 		})
-		defer p.Close()
-		near, far := bridge.Pipe()
-		defer far.Close(nil)
-		dial := dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil })
-		c, err := (&Fallback{Prober: p, Legacy: dial, Modern: dial, Sessionless: func() bool { return false }}).Dial(t.Context())
-		bridgetest.Must(t, err)
-		defer c.Close(nil)
-		initialize := jsonrpc.NewRequest(jsonrpc.IntID(1), "initialize", []byte(`{"protocolVersion":"2025-06-18"}`))
-		bridgetest.Must(t, c.Send(t.Context(), initialize))
-		wg.Go(func() {
-			_, _ = bridgetest.Recv(t.Context(), far)
-			_ = far.Send(t.Context(), jsonrpc.NewError(jsonrpc.IntID(1), -32603, "Sign-in needed", []byte(`{"reason":"authorization_required"}`)))
-		})
-		m, err := bridgetest.Recv(t.Context(), c)
-		if err != nil || !m.IsError() || !<-asked {
-			t.Errorf("the answer is %s, %v, and the server was asked with a sign-in", m.Bytes(), err)
-		}
-	})
+	}
 }
 
 // Who waits for a sign-in until it is known what the server speaks is told what is waited for, everyone once.

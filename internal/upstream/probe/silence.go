@@ -39,9 +39,15 @@ func (e *silence) PublicError() string { return e.Error() }
 type unauthorized struct{ answer jsonrpc.Message }
 
 // isUnauthorized reports whether an answer is that of a Conn to which a credential is missing.
-func isUnauthorized(m jsonrpc.Message) bool {
+func isUnauthorized(m jsonrpc.Message) bool { return signInReason(m) != "" }
+
+// signInReason returns why a credential is missing, by the answer of a Conn; "": none is.
+func signInReason(m jsonrpc.Message) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
-	return (&httpdial.Fault{Reason: reason}).NamesSignIn()
+	if !(&httpdial.Fault{Reason: reason}).NamesSignIn() {
+		return ""
+	}
+	return reason
 }
 
 func (e *unauthorized) Error() string {
