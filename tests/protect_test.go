@@ -57,7 +57,7 @@ func TestServeAccessTokens(t *testing.T) {
 		"two tokens":           {400, "invalid_request", http.Header{"Authorization": {"Bearer " + good, "Bearer " + good}}},
 		"no scope":             {403, "insufficient_scope", http.Header{"Authorization": {"Bearer " + i.token("bob", for_(map[string]any{"scope": "other"}))}}},
 	}
-	for what, token := range i.Forged(i.claims("bob", for_(nil))) {
+	for what, token := range i.ForgedTokens(i.claims("bob", for_(nil))) {
 		bad[what] = badInput{401, "invalid_token", http.Header{"Authorization": {"Bearer " + token}}}
 	}
 	for what, c := range bad {
@@ -157,7 +157,7 @@ func TestServeScopes(t *testing.T) {
 func TestServeIntrospection(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
-	i.Opaque["opaque-token-of-bob"] = i.claims("bob", map[string]any{"active": true})
+	i.Introspection["opaque-token-of-bob"] = i.claims("bob", map[string]any{"active": true})
 	secret := filepath.Join(t.TempDir(), "secret")
 	writeFile(t, secret, authtest.IntrospectSecret+"\n")
 	s := protected(t, i, "--introspect", i.URL+"/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret, "--log-level", "trace")
@@ -167,7 +167,7 @@ func TestServeIntrospection(t *testing.T) {
 		t.Errorf("a token that is not active: %v", got)
 	}
 	writeFile(t, secret, "another secret\n")
-	i.Set(func() { i.Opaque["new"] = i.claims("bob", map[string]any{"active": true}) })
+	i.Change(func() { i.Introspection["new"] = i.claims("bob", map[string]any{"active": true}) })
 	got := s.site().bearer("new").ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" {
 		t.Errorf("the endpoint refuses us: %v", got)
@@ -186,15 +186,15 @@ func TestServeProviderStopped(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
 	s := protected(t, i)
-	i.Set(func() { i.Down = true })
+	i.Change(func() { i.Down = true })
 	got := s.site().bearer(i.token("bob", nil)).ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %v", got)
 	}
-	i.Set(func() { i.Down = false })
+	i.Change(func() { i.Down = false })
 	s = protected(t, i)
 	c := s.site().bearer(i.token("bob", nil)).mustOpen(t, "mcp")
-	i.Set(func() { i.Down = true; clear(i.Asked) })
+	i.Change(func() { i.Down = true; clear(i.RequestCounts) })
 	mustAnswer(t, c, ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping) // one that was not seen before
 	stranger := s.site()

@@ -49,7 +49,7 @@ func (p *proc) says() (m said) {
 // opens no browser.
 func wanting(t *testing.T) (server *authtest.Server, connect func(flags ...string) *proc) {
 	server = authtest.New(t)
-	server.WantRights()
+	server.RequireScopeMore()
 	dir, err := os.MkdirTemp("", "mcp-bridge-wanting-")
 	bridgetest.Must(t, err)
 	// A sign-in that nobody wants any more is a process of its own, and may still write as it ends.

@@ -48,7 +48,7 @@ var signInLine = regexp.MustCompile(`sign in: open this address`)
 func TestFiveColdStarts(t *testing.T) {
 	t.Parallel()
 	server, dir := authtest.New(t), t.TempDir()
-	approve := server.Hold()
+	approve := server.HoldAuthorization()
 	opened := filepath.Join(dir, "opened")
 	env := []string{"BROWSER=" + os.Args[0] + " browse " + opened + " %s", "MCP_BRIDGE_AUTH_DIR=" + filepath.Join(dir, "auth")}
 	connect := func() *proc { return start(t, env, bridgeBin, "connect", server.URL) }
@@ -92,8 +92,8 @@ func TestFiveColdStarts(t *testing.T) {
 	works(late)
 	text, err := os.ReadFile(opened)
 	bridgetest.Must(t, err)
-	if lines := strings.Count(string(text), "\n"); lines != 1 || server.Asked("/authorize") != 1 {
-		t.Errorf("%d browsers, %d authorization requests", lines, server.Asked("/authorize"))
+	if lines := strings.Count(string(text), "\n"); lines != 1 || server.CountRequests("/authorize") != 1 {
+		t.Errorf("%d browsers, %d authorization requests", lines, server.CountRequests("/authorize"))
 	}
 	gone := time.Now()
 	if runtime.GOOS == "linux" { // a process that nobody has waited for has no command line any more

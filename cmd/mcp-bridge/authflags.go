@@ -38,7 +38,7 @@ var authFlagNames = []string{"auth", "profile", "client-id", "client-issuer", "c
 	"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
 func (f *authFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.mode, "auth", signin.Auto, "")
+	fs.StringVar(&f.mode, "auth", signin.ModeAuto, "")
 	fs.StringVar(&f.profile, "profile", "", "")
 	fs.StringVar(&f.client.ID, "client-id", "", "")
 	fs.StringVar(&f.client.Issuer, "client-issuer", "", "")
@@ -75,7 +75,7 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	s := signin.Settings{
 		Server: url, Mode: f.mode, Profile: f.profile, Client: f.client, Redirect: f.redirect, IDP: f.idp, TLS: trust,
 		Resource: f.resource, DPoP: f.dpop, AssertionFile: f.assertion,
-		Dir: f.dir, Store: f.store, AllowPrivate: f.private, NoBrowser: f.noBrowser, Wait: f.wait, Prompt: f.prompt,
+		Dir: f.dir, Store: f.store, AllowPrivate: f.private, NoBrowser: f.noBrowser, SignInWait: f.wait, Prompt: f.prompt,
 	}
 	for _, scope := range f.scopes {
 		s.Scopes = append(s.Scopes, strings.Fields(scope)...)
@@ -104,7 +104,7 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 		s.Client.Secret = tokenstore.NewSecret(secret)
 	}
 	if f.wait == 0 {
-		s.Wait = time.Nanosecond // the zero of Settings is the default
+		s.SignInWait = time.Nanosecond // the zero of Settings is the default
 	}
 	if err := s.Check(); err != nil {
 		return s, usagef("%v", err)

@@ -78,7 +78,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	}
 	spec.Remote.Authorize = a.Authorize
 	if isPrompted(s) {
-		spec.Remote.AuthorizeTimeout = cmp.Or(s.Wait, signin.DefaultWait)
+		spec.Remote.AuthorizeTimeout = cmp.Or(s.SignInWait, signin.DefaultWait)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 		o.SignIn = outbound.ReportProgress(prompter.SignIn, o.Store, asker)
 		closed = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
 	}
-	o.Notice = func(err error) { log.Debug("credential", "notice", err.Error()) }
+	o.OnError = func(err error) { log.Debug("credential", "notice", err.Error()) }
 	credential, err := client.New(o)
 	if err != nil {
 		closed()
@@ -141,7 +141,7 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Ask
 	}
 	return signin.NewPrompter(signin.PrompterOptions{
 		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
-		OnSignIn: func(n client.Required) {
+		OnSignIn: func(n client.SignInRequired) {
 			where := []any{"address", n.URL}
 			if n.UserCode != "" {
 				where = append(where, "code", n.UserCode)

@@ -127,7 +127,7 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 			return &errNotRun{err}
 		}
 	}
-	if report.Faulty() {
+	if report.HasFaults() {
 		return errFindings
 	}
 	return nil

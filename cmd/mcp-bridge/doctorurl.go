@@ -156,7 +156,7 @@ func storedResource(ctx context.Context, options client.Options) string {
 // done: what it brings may replace what is stored, so it must not be lost.
 func storedToken(ctx, limited context.Context, options client.Options) (token auth.Token, closed func(), err error) {
 	var notice atomic.Pointer[error] // why the store cannot be read, for one
-	options.Notice = func(err error) { notice.Store(&err) }
+	options.OnError = func(err error) { notice.Store(&err) }
 	c, err := client.New(options)
 	if err != nil {
 		options.HTTP.CloseIdleConnections()
@@ -183,7 +183,7 @@ func storedToken(ctx, limited context.Context, options client.Options) (token au
 	if noted := notice.Load(); err == nil && token.Access == "" && noted != nil {
 		err = *noted
 	}
-	if required, ok := errors.AsType[*client.Required](err); ok {
+	if required, ok := errors.AsType[*client.SignInRequired](err); ok {
 		return auth.Token{}, closed, errors.New(required.Reason)
 	}
 	return token, closed, err

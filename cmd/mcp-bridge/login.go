@@ -68,7 +68,7 @@ func login(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	defer options.HTTP.CloseIdleConnections()
-	options.Notice = func(err error) { fmt.Fprintf(env.stderr, "mcp-bridge: %s\n", printable.Text(err.Error())) }
+	options.OnError = func(err error) { fmt.Fprintf(env.stderr, "mcp-bridge: %s\n", printable.Text(err.Error())) }
 	c, err := client.New(options)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func askServer(ctx context.Context, c *client.Credential, plain *http.Client) {
 // sign is the sign-in.
 func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
 	browser, why := signin.FindBrowser(s.NoBrowser, env.lookup)
-	flow, err := c.Begin(ctx, client.SignInOptions{Browser: browser, Device: f.device, Anew: f.fresh})
+	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.device, RegisterAnew: f.fresh})
 	switch {
 	case errors.Is(err, tokenstore.ErrBusy):
 		return joinLogin(ctx, c, store, env)
@@ -155,7 +155,7 @@ func elsewhere(addr string) string {
 
 // deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the
 // input, or with the process: nothing else ends such a wait.
-func deliverLines(stdin io.Reader, flow *client.Flow, stderr io.Writer) {
+func deliverLines(stdin io.Reader, flow *client.SignInFlow, stderr io.Writer) {
 	lines := bufio.NewScanner(stdin)
 	lines.Buffer(nil, 64<<10)
 	for lines.Scan() {
@@ -199,7 +199,7 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 			return errors.New("the sign-in is still under way; mcp-bridge login --cancel ends it")
 		}
 	}
-	if last := c.LastEnd(ctx); last.Problem != "" {
+	if last := c.LastFailedSignIn(ctx); last.Problem != "" {
 		return errors.New("the sign-in brought nothing: " + last.Problem)
 	}
 	entry, err := store.Load(ctx, key)
@@ -248,7 +248,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		}
 		addr = line
 	}
-	if err := client.Deliver(ctx, options.Store, pending.Key, addr); err != nil {
+	if err := client.DeliverCallback(ctx, options.Store, pending.Key, addr); err != nil {
 		return err
 	}
 	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, false, env)

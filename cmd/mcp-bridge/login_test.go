@@ -125,13 +125,13 @@ func TestLoginStatusLogout(t *testing.T) {
 	m.want(exitOK, "Signed out", "logout", "--profile", "work", server.URL)
 	m.want(exitOK, "renewed without you", "status", server.URL)
 	m.want(exitOK, "Signed out", "logout", "--all", "--forget-client")
-	if n := server.Valid(); n != 0 {
+	if n := server.CountValid(); n != 0 {
 		t.Errorf("%d tokens are still valid", n)
 	}
 	m.want(exitOK, "Nobody is signed in to "+server.URL, "logout", server.URL)
 	m.want(exitSignIn, "not signed in", "status", server.URL)
 	m.want(exitOK, "Signed in", "login", server.URL)
-	if n := server.Asked("/register"); n != 3 { // each profile has its own port
+	if n := server.CountRequests("/register"); n != 3 { // each profile has its own port
 		t.Errorf("%d registrations", n)
 	}
 }
@@ -143,21 +143,21 @@ func TestStatusCheckNeedsTheClient(t *testing.T) {
 	m := newMachine(t, true)
 	m.want(exitOK, "Signed in", "login", "--client-id", "mine", server.URL)
 	m.endTokens()
-	asked := server.Asked("/token")
+	asked := server.CountRequests("/token")
 	for _, args := range [][]string{{"status", "--check"}, {"status", "--check", server.URL}, {"status", "--check", "--client-id", "other", server.URL}} {
 		m.want(exitOK, "not renewed: give --client-id mine, ", args...)
 	}
-	if n := server.Asked("/token"); n != asked {
+	if n := server.CountRequests("/token"); n != asked {
 		t.Errorf("%d token requests", n-asked)
 	}
-	if m.want(exitOK, "signed in", "status", "--check", "--client-id", "mine", server.URL); server.Asked("/token") != asked+1 {
-		t.Errorf("with its client id: %d token requests", server.Asked("/token")-asked)
+	if m.want(exitOK, "signed in", "status", "--check", "--client-id", "mine", server.URL); server.CountRequests("/token") != asked+1 {
+		t.Errorf("with its client id: %d token requests", server.CountRequests("/token")-asked)
 	}
 	m.want(exitOK, "Signed in", "login", "--profile", "own", server.URL) // this one has registered itself
 	m.endTokens()
-	asked = server.Asked("/token")
-	if m.want(exitOK, "signed in", "status", "--check", "--profile", "own", server.URL); server.Asked("/token") != asked+1 {
-		t.Errorf("of a client that has registered itself: %d token requests", server.Asked("/token")-asked)
+	asked = server.CountRequests("/token")
+	if m.want(exitOK, "signed in", "status", "--check", "--profile", "own", server.URL); server.CountRequests("/token") != asked+1 {
+		t.Errorf("of a client that has registered itself: %d token requests", server.CountRequests("/token")-asked)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestDoctorUsesStored(t *testing.T) {
 	m := newMachine(t, true)
 	m.want(exitOK, "no sign-in is stored", "doctor", server.URL)
 	m.want(exitOK, "mcp-bridge login "+server.URL, "doctor", server.URL)
-	if n := server.Asked("/register") + server.Asked("/authorize") + server.Asked("/token"); n != 0 {
+	if n := server.CountRequests("/register") + server.CountRequests("/authorize") + server.CountRequests("/token"); n != 0 {
 		t.Errorf("doctor made %d requests for a sign-in", n)
 	}
 	m.want(exitOK, "Signed in", "login", server.URL)
@@ -184,9 +184,9 @@ func TestDoctorUsesStored(t *testing.T) {
 		t.Errorf("the command is not that of this sign-in: %s", stdout)
 	}
 	m.endTokens()
-	renewed := server.Asked("/token")
-	if says("the stored one", server.URL); server.Asked("/token") != renewed+1 {
-		t.Errorf("%d requests to renew it", server.Asked("/token")-renewed)
+	renewed := server.CountRequests("/token")
+	if says("the stored one", server.URL); server.CountRequests("/token") != renewed+1 {
+		t.Errorf("%d requests to renew it", server.CountRequests("/token")-renewed)
 	}
 	m.endTokensAt(time.Now().Add(20 * time.Second)) // due: the new one is used, as the old one may have ended with it
 	server.RevokeAll()
@@ -289,7 +289,7 @@ func TestLoginMistakes(t *testing.T) {
 	} {
 		m.want(c.status, c.words, strings.Fields(c.args)...)
 	}
-	server.Refuse()
+	server.DenySignIn()
 	m.want(exitFail, "denied", "login", server.URL)
 }
 
@@ -384,7 +384,7 @@ func TestLoginInterrupted(t *testing.T) {
 	c, err := client.New(o)
 	bridgetest.Must(t, err)
 	defer c.Close(t.Context())
-	if last := c.LastEnd(t.Context()); !strings.Contains(last.Problem, "interrupted") || strings.Contains(last.Problem, "context") {
+	if last := c.LastFailedSignIn(t.Context()); !strings.Contains(last.Problem, "interrupted") || strings.Contains(last.Problem, "context") {
 		t.Errorf("it is remembered as %q", last.Problem)
 	}
 }

@@ -70,7 +70,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 
 // stored returns the entries of the store that are meant: those at one server, whatever client has signed in there,
 // or all; and where they are kept.
-func (f *credentialFlags) stored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.Listed, signin.Settings, error) {
+func (f *credentialFlags) stored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
 	const none = "https://localhost/" // only the store of these settings is used
 	s, err := f.settings(cmp.Or(server, none), env)
 	if err != nil {
@@ -84,7 +84,7 @@ func (f *credentialFlags) stored(ctx context.Context, server string, env environ
 	if err != nil {
 		return nil, nil, s, err
 	}
-	all = slices.DeleteFunc(all, func(l tokenstore.Listed) bool {
+	all = slices.DeleteFunc(all, func(l tokenstore.ListEntry) bool {
 		c := l.Entry.Credential
 		return server != "" && (!sameServer(c.Server, s.Server) || s.Profile != "" && c.Profile != s.Profile)
 	})
@@ -194,10 +194,10 @@ func pendingOf(l tokenstore.Login) *pending {
 }
 
 // statusOf says what is stored.
-func statusOf(l tokenstore.Listed, now time.Time) credentialStatus {
+func statusOf(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	c := l.Entry.Credential
 	out := credentialStatus{
-		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.Granted,
+		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.GrantedScopes,
 		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero(), Problem: c.Problem, Files: l.BrokenFiles,
 	}
 	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
@@ -220,7 +220,7 @@ func (c *credentialStatus) refused(r client.Refusal) {
 }
 
 // renew renews what is due, to see whether that works. What goes wrong is stored, or told.
-func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.Settings, env environment) {
+func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) {
 	err := f.mayRenew(ctx, l, s)
 	var c *client.Credential
 	var done func()
@@ -238,7 +238,7 @@ func (f *statusFlags) renew(ctx context.Context, l tokenstore.Listed, s signin.S
 
 // mayRenew refuses to renew the credential of a client that somebody has registered by hand and whose id the flags do
 // not say: without its secret the authorization server would refuse it, and the sign-in would be taken for lost.
-func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.Listed, s signin.Settings) error {
+func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings) error {
 	stored := l.Entry.Credential
 	if stored.ClientID == "" || stored.ClientID == s.Client.ID || stored.ClientID == s.Client.MetadataURL {
 		return nil
@@ -258,7 +258,7 @@ func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.Listed, s signi
 }
 
 // credential returns the Credential of an entry. done ends it.
-func (f *credentialFlags) credential(ctx context.Context, l tokenstore.Listed, s signin.Settings) (c *client.Credential, done func(), err error) {
+func (f *credentialFlags) credential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings) (c *client.Credential, done func(), err error) {
 	s.Server, s.Profile = l.Entry.Credential.Server, l.Entry.Credential.Profile
 	o, err := s.Options(ctx)
 	if err != nil {
@@ -393,7 +393,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 }
 
 // signOut signs out at one server.
-func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.Listed, s signin.Settings, env environment) error {
+func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.ListEntry, s signin.Settings, env environment) error {
 	stored := l.Entry.Credential
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
 		return store.Delete(ctx, l.Key)

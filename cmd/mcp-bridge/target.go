@@ -147,7 +147,7 @@ func (f *targetFlags) server(ctx context.Context, spec upstream.Spec, said map[s
 // signIn returns how a remote server is signed in to; said is what the configuration file says of it; nil: it has no file. Not at all, if
 // somebody has given it a credential.
 func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env environment) (signin.Settings, error) {
-	none := signin.Settings{Mode: signin.None}
+	none := signin.Settings{Mode: signin.ModeNone}
 	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
 		return none, nil
 	}
@@ -158,7 +158,7 @@ func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env e
 			return none, err
 		}
 	}
-	if flags.mode == signin.None {
+	if flags.mode == signin.ModeNone {
 		return none, nil
 	}
 	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)

@@ -64,8 +64,8 @@ func (c *Caller) client(redirect func(*http.Request, []*http.Request) error) *ht
 	return &hc
 }
 
-// bound gives a request its time.
-func (c *Caller) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout gives a request its time.
+func (c *Caller) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.Timeout > 0 {
 		return context.WithTimeout(ctx, c.Timeout)
 	}
@@ -96,13 +96,13 @@ func (c *Caller) followDocument(req *http.Request, via []*http.Request) error {
 // everything with its page has no such document.
 func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not allowed", Err: err}
+		return nil, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not allowed", Err: err}
 	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not valid"}
+		return nil, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not valid"}
 	}
 	req.Header.Set("Accept", strings.Join(append([]string{"application/json"}, accept...), ", "))
 	if c.Version != "" {
@@ -110,25 +110,25 @@ func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) 
 	}
 	resp, err := c.client(c.followDocument).Do(req)
 	if err != nil {
-		return nil, failed(doing, addr, err, false)
+		return nil, requestError(doing, addr, err, false)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	e := &Error{Kind: NotFound, Doing: doing, URL: displayURL(addr), Status: resp.StatusCode}
+	e := &Error{Kind: NotFound, Operation: doing, URL: displayURL(addr), Status: resp.StatusCode}
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500:
 		e.Kind, e.RetryAfter = Unavailable, c.retryAfter(resp.Header)
-		e.What = "the server answered with status " + strconv.Itoa(code)
+		e.Problem = "the server answered with status " + strconv.Itoa(code)
 		return nil, e
 	case code != http.StatusOK:
-		e.What = "there is none: the server answered with status " + strconv.Itoa(code)
+		e.Problem = "there is none: the server answered with status " + strconv.Itoa(code)
 		return nil, e
 	case !isJSON(resp.Header.Get("Content-Type")):
-		e.What = fmt.Sprintf("there is none: the answer is not JSON, it is %.60q", resp.Header.Get("Content-Type"))
+		e.Problem = fmt.Sprintf("there is none: the answer is not JSON, it is %.60q", resp.Header.Get("Content-Type"))
 		return nil, e
 	}
 	body, err := readBody(resp.Body)
 	if err != nil {
-		e := failed(doing, addr, err, false)
+		e := requestError(doing, addr, err, false)
 		e.Status = resp.StatusCode
 		return nil, e
 	}
@@ -157,22 +157,22 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// failed makes the error of a request that had no answer.
-func failed(doing, addr string, err error, sent bool) *Error {
-	e := &Error{Kind: Unavailable, Doing: doing, URL: displayURL(addr), What: "no answer", Sent: sent}
+// requestError makes the error of a request that had no answer.
+func requestError(doing, addr string, err error, sent bool) *Error {
+	e := &Error{Kind: Unavailable, Operation: doing, URL: displayURL(addr), Problem: "no answer", RequestSent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text would repeat the address, with its query
 	}
 	if r, ok := errors.AsType[*errRedirect](err); ok {
-		e.Kind, e.What, e.Do = Invalid, r.what, forOperator
+		e.Kind, e.Problem, e.Advice = Invalid, r.what, tellOperator
 		return e
 	}
 	if errors.Is(err, errTooLarge) {
-		e.Kind, e.What, e.Do = Invalid, err.Error(), forOperator
+		e.Kind, e.Problem, e.Advice = Invalid, err.Error(), tellOperator
 		return e
 	}
 	if refused, ok := reach.Refused(err); ok {
-		e.Kind, e.What, e.Err, e.Do = Invalid, "the address is not allowed", refused, refused.Do()
+		e.Kind, e.Problem, e.Err, e.Advice = Invalid, "the address is not allowed", refused, refused.Do()
 		return e
 	}
 	e.Err = err
@@ -204,9 +204,9 @@ type answer struct {
 // post sends a body, follows no redirect, and reads the answer.
 func (c *Caller) post(ctx context.Context, doing, addr string, header http.Header, body string) (answer, error) {
 	if err := c.checkURL(addr); err != nil {
-		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not allowed", Err: err}
+		return answer{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not allowed", Err: err}
 	}
-	ctx, cancel := c.bound(ctx)
+	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	var sent atomic.Bool // the transport's goroutine tells
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -214,24 +214,24 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, strings.NewReader(body))
 	if err != nil {
-		return answer{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), What: "the address is not valid"}
+		return answer{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not valid"}
 	}
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := c.client(stay).Do(req)
 	if err != nil {
-		return answer{}, failed(doing, addr, err, sent.Load())
+		return answer{}, requestError(doing, addr, err, sent.Load())
 	}
 	defer func() { _ = resp.Body.Close() }()
 	a := answer{status: resp.StatusCode, header: resp.Header}
 	if a.status >= 300 && a.status < 400 {
-		return a, &Error{Kind: Invalid, Doing: doing, URL: displayURL(addr), Status: a.status,
-			What: "the server redirects the request, which would give what it holds to another address",
-			Do:   "the address in the server's metadata must be the one that answers"}
+		return a, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Status: a.status,
+			Problem: "the server redirects the request, which would give what it holds to another address",
+			Advice:  "the address in the server's metadata must be the one that answers"}
 	}
 	if a.body, err = readBody(resp.Body); err != nil {
-		e := failed(doing, addr, err, true)
+		e := requestError(doing, addr, err, true)
 		e.Status = a.status
 		return a, e
 	}

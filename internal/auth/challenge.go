@@ -99,7 +99,7 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 		got, err := s.challenges()
 		fail(err)
 		for _, c := range got {
-			if name := c.double(); name != "" {
+			if name := c.repeatedParam(); name != "" {
 				fail(&ChallengeError{Line: i + 1, What: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
 				continue
 			}
@@ -113,8 +113,8 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 	return all, first
 }
 
-// double returns the name of a parameter that occurs twice.
-func (c Challenge) double() string {
+// repeatedParam returns the name of a parameter that occurs twice.
+func (c Challenge) repeatedParam() string {
 	for i, p := range c.Params {
 		if slices.ContainsFunc(c.Params[:i], func(o Param) bool { return strings.EqualFold(o.Name, p.Name) }) {
 			return p.Name
@@ -126,41 +126,41 @@ func (c Challenge) double() string {
 // A scanner reads one header line.
 type scanner struct {
 	text string
-	at   int
+	pos  int
 	line int
 }
 
-func (s *scanner) fault(what string) *ChallengeError {
-	return &ChallengeError{Line: s.line, Offset: s.at, What: what}
+func (s *scanner) syntaxError(what string) *ChallengeError {
+	return &ChallengeError{Line: s.line, Offset: s.pos, What: what}
 }
 
 // next returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.
 func (s *scanner) next() byte {
-	if s.at < len(s.text) {
-		return s.text[s.at]
+	if s.pos < len(s.text) {
+		return s.text[s.pos]
 	}
 	return 0
 }
 
-// run takes the bytes that belong to a class.
-func (s *scanner) run(is func(byte) bool) string {
-	start := s.at
-	for s.at < len(s.text) && is(s.text[s.at]) {
-		s.at++
+// takeWhile takes the bytes that belong to a class.
+func (s *scanner) takeWhile(is func(byte) bool) string {
+	start := s.pos
+	for s.pos < len(s.text) && is(s.text[s.pos]) {
+		s.pos++
 	}
-	return s.text[start:s.at]
+	return s.text[start:s.pos]
 }
 
-func (s *scanner) space() bool { return s.run(isSpace) != "" }
+func (s *scanner) skipSpace() bool { return s.takeWhile(isSpace) != "" }
 
 // skipEmpty skips empty elements of a list: commas and spaces.
 func (s *scanner) skipEmpty() {
-	s.run(func(c byte) bool { return isSpace(c) || c == ',' })
+	s.takeWhile(func(c byte) bool { return isSpace(c) || c == ',' })
 }
 
 // challenges reads to the end, and returns what came before an error.
 func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
-	for s.skipEmpty(); s.at < len(s.text); s.skipEmpty() {
+	for s.skipEmpty(); s.pos < len(s.text); s.skipEmpty() {
 		c, fault := s.challenge()
 		if fault != nil {
 			return all, fault
@@ -172,13 +172,13 @@ func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
 
 // challenge reads a scheme and what belongs to it. It stops before the next scheme.
 func (s *scanner) challenge() (Challenge, *ChallengeError) {
-	c := Challenge{Scheme: s.run(isToken)}
+	c := Challenge{Scheme: s.takeWhile(isTokenChar)}
 	if c.Scheme == "" {
-		return c, s.fault("an authentication scheme should stand here")
+		return c, s.syntaxError("an authentication scheme should stand here")
 	}
-	if !s.space() {
-		if s.at < len(s.text) && s.next() != ',' {
-			return c, s.fault("after an authentication scheme comes a space or a comma")
+	if !s.skipSpace() {
+		if s.pos < len(s.text) && s.next() != ',' {
+			return c, s.syntaxError("after an authentication scheme comes a space or a comma")
 		}
 		return c, nil
 	}
@@ -188,84 +188,84 @@ func (s *scanner) challenge() (Challenge, *ChallengeError) {
 	}
 	for {
 		s.skipEmpty()
-		before := s.at
+		before := s.pos
 		p, ok, fault := s.param()
 		if fault != nil {
 			return c, fault
 		}
 		if !ok {
-			s.at = before
+			s.pos = before
 			return c, nil
 		}
 		if c.Params = append(c.Params, p); len(c.Params) > maxParams {
-			return c, s.fault("a challenge has more than 64 parameters")
+			return c, s.syntaxError("a challenge has more than 64 parameters")
 		}
-		s.space()
-		if s.at < len(s.text) && s.next() != ',' {
-			return c, s.fault("after a parameter comes a comma")
+		s.skipSpace()
+		if s.pos < len(s.text) && s.next() != ',' {
+			return c, s.syntaxError("after a parameter comes a comma")
 		}
 	}
 }
 
 // token68 reads one, if all up to the next comma is one (RFC 9110, 11.2).
 func (s *scanner) token68() string {
-	start := s.at
-	t := s.run(isToken68)
+	start := s.pos
+	t := s.takeWhile(isToken68Char)
 	if t != "" {
-		t += s.run(func(c byte) bool { return c == '=' })
-		end := s.at
-		s.space()
-		if s.at == len(s.text) || s.next() == ',' {
+		t += s.takeWhile(func(c byte) bool { return c == '=' })
+		end := s.pos
+		s.skipSpace()
+		if s.pos == len(s.text) || s.next() == ',' {
 			return s.text[start:end]
 		}
 	}
-	s.at = start
+	s.pos = start
 	return ""
 }
 
 // param reads a parameter; ok is false where no parameter stands.
 func (s *scanner) param() (p Param, ok bool, fault *ChallengeError) {
-	p.Name = s.run(isToken)
-	s.space()
+	p.Name = s.takeWhile(isTokenChar)
+	s.skipSpace()
 	if p.Name == "" || s.next() != '=' {
 		return p, false, nil
 	}
-	s.at++
-	s.space()
+	s.pos++
+	s.skipSpace()
 	if s.next() == '"' {
 		p.Value, fault = s.quoted()
 		return p, true, fault
 	}
-	p.Value = s.run(func(c byte) bool { return c > ' ' && c < 0x7f && c != ',' && c != '"' })
+	p.Value = s.takeWhile(func(c byte) bool { return c > ' ' && c < 0x7f && c != ',' && c != '"' })
 	if p.Value == "" {
-		return p, true, s.fault("a parameter has no value")
+		return p, true, s.syntaxError("a parameter has no value")
 	}
 	return p, true, nil
 }
 
 // quoted reads a quoted string (RFC 9110, 5.6.4).
 func (s *scanner) quoted() (string, *ChallengeError) {
-	start := s.at
-	s.at++
+	start := s.pos
+	s.pos++
 	var b strings.Builder
-	for s.at < len(s.text) {
-		c := s.text[s.at]
+	for s.pos < len(s.text) {
+		c := s.text[s.pos]
 		switch {
 		case c == '"':
-			s.at++
+			s.pos++
 			return b.String(), nil
-		case c == '\\' && s.at+1 < len(s.text):
-			s.at++
-			c = s.text[s.at]
+		case c == '\\' && s.pos+1 < len(s.text):
+			s.pos++
+			c = s.text[s.pos]
 		}
 		if c < ' ' && c != '\t' || c == 0x7f {
-			return "", s.fault("a quoted string has a control character")
+			return "", s.syntaxError("a quoted string has a control character")
 		}
 		b.WriteByte(c)
-		s.at++
+		s.pos++
 	}
-	s.at = start
-	return "", s.fault("a quoted string begins and does not end")
+	s.pos = start
+	return "", s.syntaxError("a quoted string begins and does not end")
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
@@ -274,12 +274,12 @@ func isAlnum(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// isToken is tchar of RFC 9110, 5.6.2.
-func isToken(c byte) bool {
+// isTokenChar is tchar of RFC 9110, 5.6.2.
+func isTokenChar(c byte) bool {
 	return isAlnum(c) || c != 0 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-func isToken68(c byte) bool { return isAlnum(c) || c != 0 && strings.IndexByte("-._~+/", c) >= 0 }
+func isToken68Char(c byte) bool { return isAlnum(c) || c != 0 && strings.IndexByte("-._~+/", c) >= 0 }
 
 // The schemes that a Demand knows.
 const (

@@ -12,22 +12,22 @@ import (
 
 // Claims is what an access token says (RFC 9068, 2.2; RFC 7662, 2.2).
 type Claims struct {
-	Issuer   string
-	Subject  string
-	ClientID string // "client_id", or "azp" where that is missing
-	ID       string // "jti"
-	Audience []string
-	Scopes   []string // of "scope" and "scp", each a string or an array
-	Expires  time.Time
-	Before   time.Time // "nbf": not valid before; zero: from the beginning
-	Issued   time.Time // "iat"; zero: it does not say
-	JKT      string    // bound to this DPoP key (RFC 9449, 6): a proof is demanded
-	X5T      string    // bound to this certificate, x5t#S256 (RFC 8705, 3.1): it is demanded
-	Key      string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
+	Issuer        string
+	Subject       string
+	ClientID      string // "client_id", or "azp" where that is missing
+	ID            string // "jti"
+	Audience      []string
+	Scopes        []string // of "scope" and "scp", each a string or an array
+	Expires       time.Time
+	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
+	Issued        time.Time // "iat"; zero: it does not say
+	JKT           string    // bound to this DPoP key (RFC 9449, 6): a proof is demanded
+	X5T           string    // bound to this certificate, x5t#S256 (RFC 8705, 3.1): it is demanded
+	KeyThumbprint string    // thumbprint of the key that signed it, for KeySet.Has; "" of an introspected token
 }
 
-// AnotherAudience names the audience of a valid token and what is accepted in its place, for the log.
-func AnotherAudience(token, accepted []string) string {
+// DescribeWrongAudience names the audience of a valid token and what is accepted in its place, for the log.
+func DescribeWrongAudience(token, accepted []string) string {
 	return fmt.Sprintf("another audience, %.200q; accepted is %.200q", token, accepted)
 }
 
@@ -41,7 +41,7 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 	r := strictjson.Read(f)
 	c := Claims{
 		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"), ID: r.Text("jti"),
-		Audience: r.Strings("aud"), Expires: r.Instant("exp"), Before: r.Instant("nbf"), Issued: r.Instant("iat"),
+		Audience: r.Strings("aud"), Expires: r.Instant("exp"), NotBefore: r.Instant("nbf"), Issued: r.Instant("iat"),
 	}
 	if azp := r.Text("azp"); c.ClientID == "" {
 		c.ClientID = azp
@@ -55,7 +55,7 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 		return Claims{}, r.Err
 	}
 	if f.Has("cnf") {
-		if err := c.confirm(f["cnf"]); err != nil {
+		if err := c.readBinding(f["cnf"]); err != nil {
 			return Claims{}, err
 		}
 	}
@@ -65,9 +65,9 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 // ErrBinding is the error for a token that is bound to a key in a way that is not known here.
 var ErrBinding = errors.New("what the token is bound to is not supported")
 
-// confirm reads what a token is bound to. A way that is not known here could not be demanded, and the
+// readBinding reads what a token is bound to. A way that is not known here could not be demanded, and the
 // token would be worth more than it says.
-func (c *Claims) confirm(cnf json.RawMessage) error {
+func (c *Claims) readBinding(cnf json.RawMessage) error {
 	f, err := strictjson.Object(cnf)
 	if err != nil {
 		return fmt.Errorf(`"cnf": %w`, err)

@@ -126,7 +126,7 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 // NewSigner returns a Signer for an RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519 key.
 // alg is "" or an algorithm of RFC 7518, 3.1, that fits the key; kid is "" or its name in the client's key set.
 func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
-	fit := fitting(key.Public())
+	fit := algorithmsFor(key.Public())
 	if len(fit) == 0 {
 		return nil, errors.New("a key of this kind or size cannot sign client assertions")
 	}
@@ -144,12 +144,12 @@ func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
 	return &Signer{s}, nil
 }
 
-// fitting returns the algorithms of signatures that a public key verifies; none if it is too weak, or
+// algorithmsFor returns the algorithms of signatures that a public key verifies; none if it is too weak, or
 // too large.
-func fitting(key crypto.PublicKey) []string {
+func algorithmsFor(key crypto.PublicKey) []string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
-		if n := k.N.BitLen(); n >= minRSA && n <= maxRSA {
+		if n := k.N.BitLen(); n >= minRSABits && n <= maxRSABits {
 			return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 		}
 	case *ecdsa.PublicKey:
@@ -169,12 +169,12 @@ func fitting(key crypto.PublicKey) []string {
 
 // Bits of an RSA key: fewer are too weak, and more take too long to verify with.
 const (
-	minRSA = 2048
-	maxRSA = 8192
+	minRSABits = 2048
+	maxRSABits = 8192
 )
 
-// assertionLife is how long a client assertion is valid: long enough for clocks that differ a little.
-const assertionLife = 2 * time.Minute
+// assertionLifetime is how long a client assertion is valid: long enough for clocks that differ a little.
+const assertionLifetime = 2 * time.Minute
 
 // assertion returns a client assertion: its audience is the issuer, and each has its own jti.
 func (s *Signer) assertion(client, issuer string, now time.Time) (string, error) {
@@ -183,7 +183,7 @@ func (s *Signer) assertion(client, issuer string, now time.Time) (string, error)
 	}
 	return sign(s.signer, map[string]any{
 		"iss": client, "sub": client, "aud": issuer, "jti": rand.Text(),
-		"iat": now.Unix(), "exp": now.Add(assertionLife).Unix(),
+		"iat": now.Unix(), "exp": now.Add(assertionLifetime).Unix(),
 	})
 }
 

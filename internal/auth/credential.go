@@ -12,7 +12,7 @@ import (
 // there is one in the query (RFC 6750, 2.3), where logs would keep it.
 func Credential(r *http.Request) (scheme, token string, err error) {
 	invalid := func(what string) (string, string, error) {
-		return "", "", &Error{Kind: InvalidToken, Doing: "authorization of a request", What: what}
+		return "", "", &Error{Kind: InvalidToken, Operation: "authorization of a request", Problem: what}
 	}
 	if strings.Contains(r.URL.RawQuery, "access") || strings.Contains(r.URL.RawQuery, "%") {
 		if q, _ := url.ParseQuery(r.URL.RawQuery); q.Has("access_token") {
@@ -43,7 +43,7 @@ func Credential(r *http.Request) (scheme, token string, err error) {
 	end := strings.TrimRight(token, "=")
 	bad := end == ""
 	for i := range len(end) {
-		bad = bad || !isToken68(end[i])
+		bad = bad || !isToken68Char(end[i])
 	}
 	if bad {
 		return invalid("the access token is missing, or has characters that no token has")

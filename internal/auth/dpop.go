@@ -91,10 +91,10 @@ func tokenHash(token string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// Learn takes the nonce of an answer from addr, if it has one that may be used (RFC 9449, 8 and 9):
+// LearnNonce takes the nonce of an answer from addr, if it has one that may be used (RFC 9449, 8 and 9):
 // the next proof for that origin has it. It reports whether the nonce is new: a request that was refused
 // with use_dpop_nonce is worth one more attempt then.
-func (p *Prover) Learn(addr string, answer http.Header) bool {
+func (p *Prover) LearnNonce(addr string, answer http.Header) bool {
 	values := answer.Values("DPoP-Nonce")
 	if len(values) != 1 || values[0] == "" || len(values[0]) > 1024 || strings.ContainsFunc(values[0], func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return false

@@ -23,12 +23,12 @@ func TestProofAndItsVerification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	proofs := &Proofs{Now: clock.now}
+	proofs := &ProofVerifier{Now: clock.now}
 	proof, err := prover.Proof("POST", testTarget+"?q=1#f", "t1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ProofRequest{Method: "POST", URL: "https://H:443/mcp?other", Access: "t1", JKT: prover.Thumbprint()}
+	want := ProofRequest{Method: "POST", URL: "https://H:443/mcp?other", AccessToken: "t1", JKT: prover.Thumbprint()}
 	if jkt, err := proofs.Verify([]string{proof}, want); err != nil || jkt != prover.Thumbprint() {
 		t.Fatalf("%q, %v", jkt, err)
 	}
@@ -70,7 +70,7 @@ func TestBadProofs(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify := func(jkt string, proofs ...string) error {
-		_, err := (&Proofs{Now: func() time.Time { return start }}).Verify(proofs, ProofRequest{Method: "POST", URL: testTarget, Access: "t1", JKT: jkt})
+		_, err := (&ProofVerifier{Now: func() time.Time { return start }}).Verify(proofs, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1", JKT: jkt})
 		return err
 	}
 	good := badProof(t, key, nil, nil)
@@ -124,7 +124,7 @@ func TestBadProofs(t *testing.T) {
 func TestReplayWindow(t *testing.T) {
 	t.Parallel()
 	key, clock := newKey(t, elliptic.P256()), &testClock{}
-	proofs := &Proofs{Now: clock.now, Max: 3}
+	proofs := &ProofVerifier{Now: clock.now, MaxRemembered: 3}
 	use := func(id string, at time.Time) error {
 		proof := badProof(t, key, nil, map[string]any{"jti": id, "iat": at.Unix(), "ath": nil})
 		_, err := proofs.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget})
@@ -180,11 +180,11 @@ func TestNoncesByOrigin(t *testing.T) {
 		}
 		return claimsOf(t, proof)["nonce"]
 	}
-	if !p.Learn("https://as/token", says("n1")) || p.Learn("https://AS:443/other", says("n1")) || !p.Learn("https://h", says("n2")) {
+	if !p.LearnNonce("https://as/token", says("n1")) || p.LearnNonce("https://AS:443/other", says("n1")) || !p.LearnNonce("https://h", says("n2")) {
 		t.Error("what is new is not told")
 	}
 	for _, bad := range []http.Header{nil, says(""), says("a", "b"), says("a b"), says("a\n"), says(strings.Repeat("x", 2000))} {
-		if p.Learn("https://as", bad) {
+		if p.LearnNonce("https://as", bad) {
 			t.Errorf("%v is taken", bad)
 		}
 	}
@@ -192,7 +192,7 @@ func TestNoncesByOrigin(t *testing.T) {
 		t.Error("a nonce is sent to another origin, or not to its own")
 	}
 	for i := range 1000 {
-		p.Learn(fmt.Sprintf("https://h%d/", i), says("n"))
+		p.LearnNonce(fmt.Sprintf("https://h%d/", i), says("n"))
 	}
 	if len(p.nonces) > maxNonces {
 		t.Errorf("%d nonces are kept", len(p.nonces))
@@ -202,8 +202,8 @@ func TestNoncesByOrigin(t *testing.T) {
 func FuzzProof(f *testing.F) {
 	f.Add("eyJhbGciOiJFUzI1NiIsInR5cCI6ImRwb3Arand0In0.e30.AAAA", testTarget)
 	f.Fuzz(func(t *testing.T, proof, target string) {
-		p := &Proofs{Now: func() time.Time { return start }}
-		jkt, err := p.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget, Access: "t1"})
+		p := &ProofVerifier{Now: func() time.Time { return start }}
+		jkt, err := p.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1"})
 		if (err == nil) != (jkt != "") {
 			t.Fatalf("%q: %q, %v", proof, jkt, err)
 		}

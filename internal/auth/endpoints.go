@@ -15,13 +15,13 @@ import (
 func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
 	const doing = "revocation"
 	if server.Revocation == "" {
-		return &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no revocation endpoint"}
+		return &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no revocation endpoint"}
 	}
 	form := url.Values{"token": {token}}
 	if hint != "" {
 		form.Set("token_type_hint", hint)
 	}
-	_, err := c.form(ctx, call{doing: doing, addr: server.Revocation, server: server, client: client, form: form, empty: true})
+	_, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Revocation, server: server, client: client, form: form, emptyOK: true})
 	return err
 }
 
@@ -31,24 +31,24 @@ func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Clien
 func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.Introspection == "" {
-		return Claims{}, false, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no introspection endpoint"}
+		return Claims{}, false, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no introspection endpoint"}
 	}
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
-	f, err := c.form(ctx, call{doing: doing, addr: server.Introspection, server: server, client: client, form: form})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Introspection, server: server, client: client, form: form})
 	if err != nil {
 		return Claims{}, false, err
 	}
 	r := strictjson.Read(f)
 	active = r.Flag("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Introspection), What: `the answer has no "active"`}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Introspection), Problem: `the answer has no "active"`}
 	}
 	if !active {
 		return Claims{}, false, nil
 	}
 	claims, err = readClaims(f)
 	if err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Introspection), What: "the answer cannot be used", Err: err}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Introspection), Problem: "the answer cannot be used", Err: err}
 	}
 	return claims, true, nil
 }
@@ -65,19 +65,19 @@ type DeviceAuthorization struct {
 
 // Bounds and defaults of RFC 8628, 3.2 and 3.5.
 const (
-	defaultInterval = 5 * time.Second
-	maxInterval     = 5 * time.Minute
-	defaultDevice   = 10 * time.Minute // how long a device code lasts where the server does not say
+	defaultPollInterval       = 5 * time.Second
+	maxPollInterval           = 5 * time.Minute
+	defaultDeviceCodeLifetime = 10 * time.Minute // how long a device code lasts where the server does not say
 )
 
 // AuthorizeDevice asks for a device code (RFC 8628, 3.1).
 func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
 	const doing = "device authorization"
 	invalid := func(what string, err error) (DeviceAuthorization, error) {
-		return DeviceAuthorization{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.DeviceAuthorization), What: what, Err: err}
+		return DeviceAuthorization{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.DeviceAuthorization), Problem: what, Err: err}
 	}
 	if server.DeviceAuthorization == "" {
-		return DeviceAuthorization{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server does not offer device codes"}
+		return DeviceAuthorization{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server does not offer device codes"}
 	}
 	form := url.Values{"client_id": {client.ID}}
 	if resource != "" {
@@ -86,7 +86,7 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if len(scopes) > 0 {
 		form.Set("scope", JoinScope(scopes))
 	}
-	f, err := c.form(ctx, call{doing: doing, addr: server.DeviceAuthorization, server: server, client: client, form: form})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.DeviceAuthorization, server: server, client: client, form: form})
 	if err != nil {
 		return DeviceAuthorization{}, err
 	}
@@ -109,11 +109,11 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	}
 	life, interval := f.Seconds("expires_in"), f.Seconds("interval")
 	if life == 0 {
-		life = defaultDevice
+		life = defaultDeviceCodeLifetime
 	}
 	if interval == 0 {
-		interval = defaultInterval
+		interval = defaultPollInterval
 	}
-	d.Expires, d.Interval = c.now().Add(life), min(interval, maxInterval)
+	d.Expires, d.Interval = c.now().Add(life), min(interval, maxPollInterval)
 	return d, nil
 }

@@ -34,8 +34,8 @@ const (
 	UseDPoPNonce                     // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
 )
 
-// kinds is the Kind of each code that has its own.
-var kinds = map[string]Kind{
+// kindOfCode is the Kind of each code that has its own.
+var kindOfCode = map[string]Kind{
 	"invalid_grant":             InvalidGrant,
 	"invalid_client":            InvalidClient,
 	"invalid_scope":             InvalidScope,
@@ -52,19 +52,19 @@ var kinds = map[string]Kind{
 	"unsupported_response_type": Unsupported,
 }
 
-// forOperator is what helps where a server does what nobody else can change.
-const forOperator = "tell the operator of the server"
+// tellOperator is what helps where a server does what nobody else can change.
+const tellOperator = "tell the operator of the server"
 
 // adviceFor is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
 var adviceFor = map[string]map[Kind]string{
-	"authorization_code": forPerson,
-	"refresh_token":      forPerson,
-	"urn:ietf:params:oauth:grant-type:device_code": forPerson,
-	"client_credentials":                           forMachine,
-	"urn:ietf:params:oauth:grant-type:jwt-bearer":  forMachine,
+	"authorization_code": adviceForPerson,
+	"refresh_token":      adviceForPerson,
+	"urn:ietf:params:oauth:grant-type:device_code": adviceForPerson,
+	"client_credentials":                           adviceForMachine,
+	"urn:ietf:params:oauth:grant-type:jwt-bearer":  adviceForMachine,
 }
 
-var forPerson = map[Kind]string{
+var adviceForPerson = map[Kind]string{
 	InvalidGrant:  "sign in again",
 	ExpiredToken:  "sign in again",
 	InvalidClient: "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
@@ -74,38 +74,38 @@ var forPerson = map[Kind]string{
 	Unavailable:   "try again later",
 }
 
-var forMachine = map[Kind]string{
+var adviceForMachine = map[Kind]string{
 	InvalidClient: "give the right --client-id, with its secret or its key",
 	AccessDenied:  "ask the operator of the server for access",
-	InvalidScope:  forPerson[InvalidScope],
-	InvalidTarget: forPerson[InvalidTarget],
-	Unavailable:   forPerson[Unavailable],
+	InvalidScope:  adviceForPerson[InvalidScope],
+	InvalidTarget: adviceForPerson[InvalidTarget],
+	Unavailable:   adviceForPerson[Unavailable],
 }
 
 // An Error says what failed, where, and what helps. All errors of this package that a caller may
 // want to tell apart are of this type; those of a context are below it (errors.Is).
 type Error struct {
 	Kind        Kind
-	Doing       string        // what was done, "token request"
+	Operation   string        // what was done, "token request"
 	URL         string        // where, without query; "" where there is no place
-	What        string        // what is wrong
-	Do          string        // what helps; "" where this package does not know
+	Problem     string        // what is wrong
+	Advice      string        // what helps; "" where this package does not know
 	Status      int           // of the answer; 0: there was none
 	Code        string        // the server's error code; "": none
 	Description string        // the server's own words, which are foreign text; withheld where they repeat a secret
 	RetryAfter  time.Duration // when the server may be asked again; 0: it did not say
-	Sent        bool          // with Unavailable: the request was written, so the server may have done what it asks
+	RequestSent bool          // with Unavailable: the request was written, so the server may have done what it asks
 	Err         error         // the error below, or nil
 }
 
 // Error returns all of it in one printable line.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.Doing)
+	b.WriteString(e.Operation)
 	if e.URL != "" {
 		b.WriteString(" at " + printable.Text(e.URL))
 	}
-	b.WriteString(": " + printable.Text(e.What))
+	b.WriteString(": " + printable.Text(e.Problem))
 	if e.Code != "" {
 		b.WriteString(" (" + printable.Text(e.Code))
 		if e.Description != "" {
@@ -116,8 +116,8 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		b.WriteString(": " + printable.Text(e.Err.Error()))
 	}
-	if e.Do != "" {
-		b.WriteString("; " + printable.Text(e.Do))
+	if e.Advice != "" {
+		b.WriteString("; " + printable.Text(e.Advice))
 	}
 	return b.String()
 }

@@ -15,13 +15,13 @@ import (
 
 // When keys are fetched, and how long they are kept.
 const (
-	maxKeys    = 100
-	keysFresh  = 15 * time.Minute // then they are fetched again, so that a key that was withdrawn goes
-	keysKept   = 24 * time.Hour   // while the provider is away
-	fetchGap   = 30 * time.Second // between two fetches
-	firstGap   = 5 * time.Second  // as long as there are no keys
-	keysWithin = 10 * time.Second // the time of a fetch, unless the Caller has one
-	maxTries   = 8                // keys that a token without a key id is tried with
+	maxKeys               = 100
+	keysMaxAge            = 15 * time.Minute // then they are fetched again, so that a key that was withdrawn goes
+	keysMaxStaleAge       = 24 * time.Hour   // while the provider is away
+	minFetchInterval      = 30 * time.Second // between two fetches
+	minFirstFetchInterval = 5 * time.Second  // as long as there are no keys
+	keysFetchTimeout      = 10 * time.Second // the time of a fetch, unless the Caller has one
+	maxKeysTried          = 8                // keys that a token without a key id is tried with
 )
 
 // A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
@@ -33,20 +33,20 @@ type KeySet struct {
 	URL    string  // jwks_uri
 	Caller *Caller // nil: the zero value; its clock is the KeySet's
 
-	mu      sync.Mutex
-	keys    []verificationKey
-	fetched time.Time     // when keys came; zero: never
-	lastTry time.Time     // when they were last asked for
-	running chan struct{} // closed when the fetch in progress ends; nil: there is none
-	fault   error         // of the last fetch; nil: it had keys
+	mu           sync.Mutex
+	keys         []verificationKey
+	fetchedAt    time.Time     // when keys came; zero: never
+	lastFetchTry time.Time     // when they were last asked for
+	fetchDone    chan struct{} // closed when the fetch in progress ends; nil: there is none
+	fetchErr     error         // of the last fetch; nil: it had keys
 }
 
 // A verificationKey is a public key with what it may verify.
 type verificationKey struct {
-	jwk  jose.JSONWebKey
-	kid  string
-	id   string // its thumbprint
-	algs []string
+	jwk        jose.JSONWebKey
+	kid        string
+	thumbprint string // its thumbprint
+	algs       []string
 }
 
 // caller returns the Caller with the time of a fetch.
@@ -56,23 +56,23 @@ func (s *KeySet) caller() *Caller {
 		c = *s.Caller
 	}
 	if c.Timeout <= 0 {
-		c.Timeout = keysWithin
+		c.Timeout = keysFetchTimeout
 	}
 	return &c
 }
 
-// age returns how long ago a time was. A clock that was set back makes everything old.
-func age(now, then time.Time) time.Duration {
+// timeSince returns how long ago a time was. A clock that was set back makes everything old.
+func timeSince(now, then time.Time) time.Duration {
 	if d := now.Sub(then); d >= 0 {
 		return d
 	}
-	return keysKept
+	return keysMaxStaleAge
 }
 
-// Has reports whether a key is still in the set: Claims.Key of a token that was verified before. It
+// Has reports whether a key is still in the set: Claims.KeyThumbprint of a token that was verified before. It
 // fetches the keys again when they are due. Unavailable: there are no keys.
 func (s *KeySet) Has(ctx context.Context, id string) (bool, error) {
-	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.id == id })
+	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.thumbprint == id })
 	if Is(err, InvalidToken) {
 		return false, nil
 	}
@@ -93,24 +93,24 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 	for {
 		s.mu.Lock()
 		now := c.now()
-		have := !s.fetched.IsZero() && age(now, s.fetched) < keysKept
+		have := !s.fetchedAt.IsZero() && timeSince(now, s.fetchedAt) < keysMaxStaleAge
 		var found []verificationKey
 		if have {
 			for _, k := range s.keys {
-				if fits(k) && len(found) < maxTries {
+				if fits(k) && len(found) < maxKeysTried {
 					found = append(found, k)
 				}
 			}
 		}
-		gap := fetchGap
+		gap := minFetchInterval
 		if !have {
-			gap = firstGap
+			gap = minFirstFetchInterval
 		}
-		due := !have || age(now, s.fetched) >= keysFresh || fetch && len(found) == 0
-		running, wait := s.running, gap-age(now, s.lastTry)
+		due := !have || timeSince(now, s.fetchedAt) >= keysMaxAge || fetch && len(found) == 0
+		running, wait := s.fetchDone, gap-timeSince(now, s.lastFetchTry)
 		switch {
-		case due && running == nil && (s.lastTry.IsZero() || wait <= 0):
-			s.lastTry, s.running = now, make(chan struct{})
+		case due && running == nil && (s.lastFetchTry.IsZero() || wait <= 0):
+			s.lastFetchTry, s.fetchDone = now, make(chan struct{})
 			s.mu.Unlock()
 			_ = s.fetch(context.WithoutCancel(ctx), c) // others wait for it
 			continue
@@ -120,30 +120,30 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 			case <-running:
 				continue
 			case <-ctx.Done():
-				return nil, &Error{Kind: Unavailable, Doing: "key set", URL: displayURL(s.URL), What: "the keys did not come in time", Err: ctx.Err()}
+				return nil, &Error{Kind: Unavailable, Operation: "key set", URL: displayURL(s.URL), Problem: "the keys did not come in time", Err: ctx.Err()}
 			}
 		}
-		fault := s.fault
+		fault := s.fetchErr
 		s.mu.Unlock()
 		if !fetch && have {
 			fault = nil // the question was about the keys that are there
 		}
-		return s.verdict(found, have, fault, wait)
+		return s.keysOrError(found, have, fault, wait)
 	}
 }
 
-// verdict says what it means that these keys were found.
-func (s *KeySet) verdict(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
+// keysOrError says what it means that these keys were found.
+func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
 	const doing = "key set"
 	switch {
 	case len(found) > 0:
 		return found, nil
 	case have && fault == nil:
-		return nil, &Error{Kind: InvalidToken, Doing: doing, URL: displayURL(s.URL), What: "the provider has no such key"}
+		return nil, &Error{Kind: InvalidToken, Operation: doing, URL: displayURL(s.URL), Problem: "the provider has no such key"}
 	}
-	e := &Error{Kind: Unavailable, Doing: doing, URL: displayURL(s.URL), What: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
+	e := &Error{Kind: Unavailable, Operation: doing, URL: displayURL(s.URL), Problem: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
 	if have {
-		e.What = "the key is not known, and the provider cannot be asked"
+		e.Problem = "the key is not known, and the provider cannot be asked"
 	}
 	return nil, e
 }
@@ -152,11 +152,11 @@ func (s *KeySet) verdict(found []verificationKey, have bool, fault error, wait t
 func (s *KeySet) Prefetch(ctx context.Context) error {
 	c := s.caller()
 	s.mu.Lock()
-	if !s.lastTry.IsZero() {
+	if !s.lastFetchTry.IsZero() {
 		defer s.mu.Unlock()
-		return s.fault
+		return s.fetchErr
 	}
-	s.lastTry, s.running = c.now(), make(chan struct{})
+	s.lastFetchTry, s.fetchDone = c.now(), make(chan struct{})
 	s.mu.Unlock()
 	return s.fetch(ctx, c)
 }
@@ -170,11 +170,11 @@ func (s *KeySet) fetch(ctx context.Context, c *Caller) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fault = err; err == nil {
-		s.keys, s.fetched = keys, c.now()
+	if s.fetchErr = err; err == nil {
+		s.keys, s.fetchedAt = keys, c.now()
 	}
-	close(s.running)
-	s.running = nil
+	close(s.fetchDone)
+	s.fetchDone = nil
 	return err
 }
 
@@ -184,7 +184,7 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 	const doing = "key set"
 	f, err := strictjson.Object(data)
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: err}
+		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set cannot be used", Err: err}
 	}
 	r := strictjson.Read(f)
 	raw := strictjson.Get[[]json.RawMessage](r, "keys", "an array")
@@ -192,7 +192,7 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
 	}
 	if r.Err != nil {
-		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set cannot be used", Err: r.Err}
+		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set cannot be used", Err: r.Err}
 	}
 	var keys []verificationKey
 	for _, text := range raw {
@@ -201,7 +201,7 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 		}
 	}
 	if len(keys) == 0 {
-		return nil, &Error{Kind: Invalid, Doing: doing, What: "the key set has no key that can verify a signature"}
+		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set has no key that can verify a signature"}
 	}
 	return keys, nil
 }
@@ -239,12 +239,12 @@ func parseKey(text []byte) (verificationKey, error) {
 	if err := json.Unmarshal(bare, &k.jwk); err != nil {
 		return k, err
 	}
-	if k.algs = fitting(k.jwk.Key); alg != "" {
+	if k.algs = algorithmsFor(k.jwk.Key); alg != "" {
 		k.algs = slices.DeleteFunc(k.algs, func(a string) bool { return a != alg })
 	}
 	if len(k.algs) == 0 || !k.jwk.IsPublic() {
 		return k, errors.New("it is of a kind or a size that cannot be used")
 	}
-	k.id, err = thumbprintOf(&k.jwk)
+	k.thumbprint, err = thumbprintOf(&k.jwk)
 	return k, err
 }

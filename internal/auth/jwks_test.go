@@ -140,7 +140,7 @@ func TestProviderAway(t *testing.T) {
 	p.set(503, "")
 	ctx := within(t)
 	_, err := s.lookup(ctx, "k1", "ES256")
-	if e := wantKind(t, err, Unavailable); e.RetryAfter != firstGap {
+	if e := wantKind(t, err, Unavailable); e.RetryAfter != minFirstFetchInterval {
 		t.Errorf("never had keys: %+v", e)
 	}
 	_, err = s.lookup(ctx, "k1", "ES256")
@@ -148,7 +148,7 @@ func TestProviderAway(t *testing.T) {
 		t.Errorf("asked %d times at once", p.count())
 	}
 	p.set(200, body)
-	clock.add(firstGap)
+	clock.add(minFirstFetchInterval)
 	keys, err := s.lookup(ctx, "k1", "ES256")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestProviderAway(t *testing.T) {
 			t.Errorf("a known key while the provider is away: %v", err)
 		}
 	}
-	if has, err := s.Has(ctx, keys[0].id); !has || err != nil {
+	if has, err := s.Has(ctx, keys[0].thumbprint); !has || err != nil {
 		t.Errorf("%v, %v", has, err)
 	}
 	if has, err := s.Has(ctx, "other"); has || err != nil {
@@ -178,7 +178,7 @@ func TestProviderAway(t *testing.T) {
 	clock.add(time.Second)
 	_, err = s.lookup(ctx, "k1", "ES256")
 	wantKind(t, err, Unavailable)
-	_, err = s.Has(ctx, keys[0].id)
+	_, err = s.Has(ctx, keys[0].thumbprint)
 	wantKind(t, err, Unavailable)
 }
 
@@ -193,11 +193,11 @@ func TestWithdrawnKey(t *testing.T) {
 	}
 	p.set(200, keySet(t, b))
 	clock.add(14 * time.Minute)
-	if has, err := s.Has(ctx, keys[0].id); !has || err != nil || p.count() != 1 {
+	if has, err := s.Has(ctx, keys[0].thumbprint); !has || err != nil || p.count() != 1 {
 		t.Errorf("%v, %v, asked %d times", has, err, p.count())
 	}
 	clock.add(time.Minute)
-	if has, err := s.Has(ctx, keys[0].id); has || err != nil || p.count() != 2 {
+	if has, err := s.Has(ctx, keys[0].thumbprint); has || err != nil || p.count() != 2 {
 		t.Errorf("%v, %v, asked %d times", has, err, p.count())
 	}
 }
@@ -265,7 +265,7 @@ func TestParseKeys(t *testing.T) {
 		"not an object":   {`[]`, ""},
 	} {
 		k, err := parseKey([]byte(test.text))
-		if got := strings.Join(k.algs, " "); test.algs == "" && err == nil || test.algs != "" && (err != nil || got != test.algs || k.id == "") {
+		if got := strings.Join(k.algs, " "); test.algs == "" && err == nil || test.algs != "" && (err != nil || got != test.algs || k.thumbprint == "") {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
@@ -302,7 +302,7 @@ func FuzzParseKeys(f *testing.F) {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		for _, k := range keys {
-			if len(k.algs) == 0 || k.id == "" || !k.jwk.IsPublic() {
+			if len(k.algs) == 0 || k.thumbprint == "" || !k.jwk.IsPublic() {
 				t.Fatalf("%q has the key %+v", text, k)
 			}
 		}

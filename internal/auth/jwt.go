@@ -56,11 +56,11 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if err != nil {
 		return Claims{}, err
 	}
-	return v.VerifyRead(ctx, t)
+	return v.VerifyParsed(ctx, t)
 }
 
-// VerifyRead is Verify of a token that was read.
-func (v *Verifier) VerifyRead(ctx context.Context, t Unverified) (Claims, error) {
+// VerifyParsed is Verify of a token that was read.
+func (v *Verifier) VerifyParsed(ctx context.Context, t Unverified) (Claims, error) {
 	h := t.header
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
 	case "", "jwt", "at+jwt":
@@ -83,15 +83,15 @@ func (v *Verifier) VerifyRead(ctx context.Context, t Unverified) (Claims, error)
 		if !bytes.Equal(payload, t.payload) { // cannot be: both are of the same text
 			break
 		}
-		c, err := v.check(t.claims)
-		c.Key = k.id
+		c, err := v.checkClaims(t.claims)
+		c.KeyThumbprint = k.thumbprint
 		return c, err
 	}
 	return Claims{}, invalidToken("its signature is not valid")
 }
 
-// check checks the claims of a token whose signature is valid.
-func (v *Verifier) check(f strictjson.Fields) (Claims, error) {
+// checkClaims checks the claims of a token whose signature is valid.
+func (v *Verifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	c, err := readClaims(f)
 	if err != nil {
 		return Claims{}, invalidToken("its claims cannot be used: " + err.Error())
@@ -105,14 +105,14 @@ func (v *Verifier) check(f strictjson.Fields) (Claims, error) {
 	case c.Issuer != v.Issuer || v.Issuer == "":
 		what = "it is of another issuer"
 	case !c.IsFor(v.Audiences):
-		what = "it is for " + AnotherAudience(c.Audience, v.Audiences)
+		what = "it is for " + DescribeWrongAudience(c.Audience, v.Audiences)
 	case f.Has("at_hash") || f.Has("c_hash"):
 		what = "it is an id token"
 	case c.Expires.IsZero():
 		what = "it does not say when it expires"
 	case !now.Before(c.Expires.Add(skew)):
 		what = "it has expired"
-	case now.Add(skew).Before(c.Before):
+	case now.Add(skew).Before(c.NotBefore):
 		what = "it is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
 		what = "it names neither a subject nor a client"
@@ -125,7 +125,7 @@ func (v *Verifier) check(f strictjson.Fields) (Claims, error) {
 
 // invalidToken makes an error, which says nothing of the token's text.
 func invalidToken(what string) *Error {
-	return &Error{Kind: InvalidToken, Doing: "access token", What: what}
+	return &Error{Kind: InvalidToken, Operation: "access token", Problem: what}
 }
 
 // Unverified is a token that was read, and of which nothing is known to be true. Its text is not printed.
@@ -142,7 +142,7 @@ func ReadJWT(token string) (Unverified, error) {
 	if err != nil {
 		return Unverified{}, invalidToken(err.Error())
 	}
-	claims, payload, err := segment(strings.Split(token, ".")[1])
+	claims, payload, err := decodeSegment(strings.Split(token, ".")[1])
 	if err != nil {
 		return Unverified{}, invalidToken("its claims cannot be read: " + err.Error())
 	}
@@ -178,7 +178,7 @@ func readHeader(token string) (header, error) {
 	if len(parts) != 3 {
 		return header{}, errors.New("it does not have three parts")
 	}
-	f, _, err := segment(parts[0])
+	f, _, err := decodeSegment(parts[0])
 	if err != nil {
 		return header{}, errors.New("its header cannot be read")
 	}
@@ -198,8 +198,8 @@ func readHeader(token string) (header, error) {
 	return header{}, errors.New("its algorithm is not allowed")
 }
 
-// segment decodes one part of a token.
-func segment(part string) (f strictjson.Fields, text []byte, err error) {
+// decodeSegment decodes one part of a token.
+func decodeSegment(part string) (f strictjson.Fields, text []byte, err error) {
 	text, err = base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
 		return nil, nil, errors.New("it is not base64url")

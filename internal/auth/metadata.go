@@ -52,7 +52,7 @@ type ServerMetadata struct {
 	DPoPAlgs            []string `json:"dpop_signing_alg_values_supported,omitempty"`
 	IssParameter        bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
 	ClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`
-	Assumed             bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
+	DefaultEndpoints    bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
 }
 
 // ResourceMetadataURLs returns where the metadata of an MCP server may be, in the order in which to
@@ -68,15 +68,15 @@ func ResourceMetadataURLs(rev Revision, server, announced string) []string {
 		all = append(all, announced)
 	}
 	const name = "/.well-known/oauth-protected-resource"
-	origin, path, query := cutURL(server)
+	origin, path, query := splitURL(server)
 	if path != "" && path != "/" || query != "" {
-		all = appendNew(all, origin+name+strings.TrimSuffix(path, "/")+slash(path)+query)
+		all = appendNew(all, origin+name+strings.TrimSuffix(path, "/")+trailingSlash(path)+query)
 	}
 	return appendNew(all, origin+name)
 }
 
-// slash returns the slash at the end of a path, which RFC 9728 keeps unless it is the whole path.
-func slash(path string) string {
+// trailingSlash returns the slash at the end of a path, which RFC 9728 keeps unless it is the whole path.
+func trailingSlash(path string) string {
 	if len(path) > 1 && strings.HasSuffix(path, "/") {
 		return "/"
 	}
@@ -89,7 +89,7 @@ func slash(path string) string {
 // first one only; the others are asked where that is not there.
 func ServerMetadataURLs(rev Revision, issuer string) []string {
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
-	origin, path, _ := cutURL(issuer)
+	origin, path, _ := splitURL(issuer)
 	if rev.isLegacyDiscovery() {
 		return []string{origin + oauth}
 	}
@@ -105,9 +105,9 @@ func appendNew(all []string, s string) []string {
 	return append(all, s)
 }
 
-// cutURL cuts a URL before its path and before its query, and drops the fragment. It changes
+// splitURL cuts a URL before its path and before its query, and drops the fragment. It changes
 // nothing else.
-func cutURL(s string) (origin, path, query string) {
+func splitURL(s string) (origin, path, query string) {
 	s, _, _ = strings.Cut(s, "#")
 	if i := strings.IndexByte(s, '?'); i >= 0 {
 		s, query = s[:i], s[i:]
@@ -123,11 +123,11 @@ func cutURL(s string) (origin, path, query string) {
 	return s, "", query
 }
 
-// Covers reports whether metadata that names resource may be used for the MCP server at the address
+// MetadataCovers reports whether metadata that names resource may be used for the MCP server at the address
 // server: both are equal, or resource has the same origin and a path that is a parent of the
 // server's, at the border of a segment (RFC 9728, 3.3; the parents are there for metadata at the
 // root). A slash at the end of resource is a character like others: "/mcp/" does not cover "/mcp".
-func Covers(resource, server string) bool {
+func MetadataCovers(resource, server string) bool {
 	if resource == server {
 		return true
 	}
@@ -156,7 +156,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	const doing = "protected resource metadata"
 	f, err := strictjson.Object(data)
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
 	}
 	r := strictjson.Read(f)
 	m := ResourceMetadata{
@@ -177,13 +177,13 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 		err = errors.New(`"resource" is missing`)
 	case len(m.AuthorizationServers) == 0:
 		err = errors.New(`"authorization_servers" is missing or empty`)
-	case !Covers(m.Resource, server):
-		return ResourceMetadata{}, &Error{Kind: Mismatch, Doing: doing,
-			What: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, displayURL(server)),
-			Do:   "use the address that it names, if that is the server you mean"}
+	case !MetadataCovers(m.Resource, server):
+		return ResourceMetadata{}, &Error{Kind: Mismatch, Operation: doing,
+			Problem: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, displayURL(server)),
+			Advice:  "use the address that it names, if that is the server you mean"}
 	}
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
 	}
 	return m, nil
 }
@@ -193,7 +193,7 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, What: "the document cannot be used", Err: err, Do: forOperator}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
 	}
 	f, err := strictjson.Object(data)
 	if err != nil {
@@ -228,9 +228,9 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 		return invalid(r.Err)
 	}
 	if m.Issuer == "" || m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
-		return ServerMetadata{}, &Error{Kind: Mismatch, Doing: doing,
-			What: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
-			Do:   fmt.Sprintf("if the operator confirms that both are the same, say so with --issuer-alias %.200s=%.200s", issuer, m.Issuer)}
+		return ServerMetadata{}, &Error{Kind: Mismatch, Operation: doing,
+			Problem: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
+			Advice:  fmt.Sprintf("if the operator confirms that both are the same, say so with --issuer-alias %.200s=%.200s", issuer, m.Issuer)}
 	}
 	return m, nil
 }
@@ -253,7 +253,7 @@ func (c *Caller) checkIssuer(issuer string) error {
 func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
 	var m ResourceMetadata
-	err := c.first(ctx, doing, ResourceMetadataURLs(rev, server, announced), func(data []byte) (err error) {
+	err := c.firstDocument(ctx, doing, ResourceMetadataURLs(rev, server, announced), func(data []byte) (err error) {
 		m, err = ParseResourceMetadata(data, server)
 		return err
 	})
@@ -265,10 +265,10 @@ func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, ann
 func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := c.checkIssuer(issuer); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(issuer), What: "the issuer cannot be used", Err: err, Do: forOperator}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(issuer), Problem: "the issuer cannot be used", Err: err, Advice: tellOperator}
 	}
 	var m ServerMetadata
-	err := c.first(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
+	err := c.firstDocument(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
 		m, err = c.parseServerMetadata(data, issuer, c.IssuerAliases[issuer])
 		return err
 	})
@@ -277,32 +277,32 @@ func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string
 
 // OriginServer returns the authorization server of an MCP server of revision 2025-03-26, which has
 // no protected resource metadata: the origin of its address. Its metadata is asked for at the
-// origin; if there is none, the endpoints are /authorize, /token and /register there, and Assumed
+// origin; if there is none, the endpoints are /authorize, /token and /register there, and DefaultEndpoints
 // is true. Nobody has announced an issuer then, so it may be the origin with or without the slash
 // at its end: the address of the metadata is that of both.
 func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
-	origin, _, _ := cutURL(server)
+	origin, _, _ := splitURL(server)
 	if err := c.checkIssuer(origin); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server), What: "the server's address cannot be used", Err: err}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server), Problem: "the server's address cannot be used", Err: err}
 	}
 	var m ServerMetadata
-	err := c.first(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
+	err := c.firstDocument(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
 		m, err = c.parseServerMetadata(data, origin, origin+"/", c.IssuerAliases[origin])
 		return err
 	})
 	if Is(err, NotFound) {
 		return ServerMetadata{
 			Issuer: origin, Authorization: origin + "/authorize", Token: origin + "/token", Registration: origin + "/register",
-			ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"}, Assumed: true,
+			ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"}, DefaultEndpoints: true,
 		}, nil
 	}
 	return m, err
 }
 
-// first reads the first document that is there.
-func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
-	none := &Error{Kind: NotFound, Doing: doing, What: "the server has none at " + strings.Join(shownAll(addrs), ", "), Do: forOperator}
+// firstDocument reads the first document that is there.
+func (c *Caller) firstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
+	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(displayURLs(addrs), ", "), Advice: tellOperator}
 	var away error
 	for _, addr := range addrs {
 		data, err := c.get(ctx, doing, addr)
@@ -328,7 +328,7 @@ func (c *Caller) first(ctx context.Context, doing string, addrs []string, parse 
 	return none
 }
 
-func shownAll(addrs []string) []string {
+func displayURLs(addrs []string) []string {
 	all := make([]string, len(addrs))
 	for i, a := range addrs {
 		all[i] = displayURL(a)

@@ -57,7 +57,7 @@ func TestCovers(t *testing.T) {
 		{"mcp", "https://h/mcp", false},
 		{"", "https://h/mcp", false},
 	} {
-		if got := Covers(test.resource, test.server); got != test.want {
+		if got := MetadataCovers(test.resource, test.server); got != test.want {
 			t.Errorf("%q covers %q: %v", test.resource, test.server, got)
 		}
 	}
@@ -208,7 +208,7 @@ func TestMetadataFaults(t *testing.T) {
 				t.Errorf("resource: %v", err)
 			}
 			m, err := c.OriginServer(within(t), addr+"/mcp")
-			if test.kind == NotFound && (err != nil || !m.Assumed || m.Token != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
+			if test.kind == NotFound && (err != nil || !m.DefaultEndpoints || m.Token != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
 				t.Errorf("origin: %+v, %v", m, err)
 			}
 		})
@@ -246,7 +246,7 @@ func TestIssuerAlias(t *testing.T) {
 	if m, err := c.ServerMetadata(within(t), "", addr); err != nil || m.Issuer != "https://other" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if m, err := c.OriginServer(within(t), addr+"/mcp"); err != nil || m.Issuer != "https://other" || m.Assumed {
+	if m, err := c.OriginServer(within(t), addr+"/mcp"); err != nil || m.Issuer != "https://other" || m.DefaultEndpoints {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for _, issuer := range []string{"http://as.example", "javascript:1", "https://as/?x", "https://as#x", "", "https://"} {
@@ -337,7 +337,7 @@ func FuzzResourceMetadata(f *testing.F) {
 	f.Add(`{"resource":"https://h","authorization_servers":["https://as"]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := ParseResourceMetadata([]byte(text), "https://h/mcp")
-		if err == nil && (!Covers(m.Resource, "https://h/mcp") || len(m.AuthorizationServers) == 0) {
+		if err == nil && (!MetadataCovers(m.Resource, "https://h/mcp") || len(m.AuthorizationServers) == 0) {
 			t.Fatalf("%q is read as %+v", text, m)
 		}
 	})

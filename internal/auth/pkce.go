@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// random returns n random bytes in base64url, which is also valid in all of these formats.
-func random(n int) string {
+// randomText returns n random bytes in base64url, which is also valid in all of these formats.
+func randomText(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
 // NewVerifier returns a PKCE code verifier of 256 bits (RFC 7636, 4.1): a secret.
-func NewVerifier() string { return random(32) }
+func NewVerifier() string { return randomText(32) }
 
 // CodeChallenge returns the S256 challenge of a verifier (RFC 7636, 4.2).
 func CodeChallenge(verifier string) string {
@@ -28,7 +28,7 @@ func CodeChallenge(verifier string) string {
 }
 
 // NewState returns a value of 128 bits for "state", which nobody can guess (RFC 6749, 10.12).
-func NewState() string { return random(16) }
+func NewState() string { return randomText(16) }
 
 // An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC
 // 6749, 4.1.1; RFC 7636, 4.3).
@@ -51,16 +51,16 @@ type AuthorizationRequest struct {
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
 	fail := func(kind Kind, what string, err error) (string, error) {
-		return "", &Error{Kind: kind, Doing: doing, URL: displayURL(r.Server.Authorization), What: what, Err: err}
+		return "", &Error{Kind: kind, Operation: doing, URL: displayURL(r.Server.Authorization), Problem: what, Err: err}
 	}
 	if r.Server.Authorization == "" {
-		return "", &Error{Kind: Unsupported, Doing: doing, URL: displayURL(r.Server.Issuer), What: "the authorization server has no authorization endpoint"}
+		return "", &Error{Kind: Unsupported, Operation: doing, URL: displayURL(r.Server.Issuer), Problem: "the authorization server has no authorization endpoint"}
 	}
 	if err := checkURL(r.Server.Authorization, r.PlainHTTP); err != nil {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
 	}
 	if !slices.Contains(r.Server.ChallengeMethods, "S256") {
-		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), so nobody can sign in safely; "+forOperator, nil)
+		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), so nobody can sign in safely; "+tellOperator, nil)
 	}
 	params := []Param{
 		{"response_type", "code"}, {"client_id", r.ClientID}, {"redirect_uri", r.RedirectURI}, {"state", r.State},
@@ -102,21 +102,21 @@ func (r AuthorizationRequest) URL() (string, error) {
 		parts = append(parts, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
 	}
 	addr := base + "?" + strings.Join(parts, "&")
-	if len(addr) > maxAuthorization {
-		return "", &Error{Kind: Invalid, Doing: doing, URL: displayURL(r.Server.Authorization), Do: "ask for those scopes only that you need",
-			What: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
+	if len(addr) > maxAuthorizationURL {
+		return "", &Error{Kind: Invalid, Operation: doing, URL: displayURL(r.Server.Authorization), Advice: "ask for those scopes only that you need",
+			Problem: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
 	}
 	return addr, nil
 }
 
-// maxAuthorization bounds the address of an authorization request: systems bound what a program gets to open.
-const maxAuthorization = 16 << 10
+// maxAuthorizationURL bounds the address of an authorization request: systems bound what a program gets to open.
+const maxAuthorizationURL = 16 << 10
 
-// maxCallback bounds the query of an authorization response.
-const maxCallback = 16 << 10
+// maxCallbackQuery bounds the query of an authorization response.
+const maxCallbackQuery = 16 << 10
 
-// An Expectation is what was recorded before the browser was sent away (RFC 9207, 2.4).
-type Expectation struct {
+// An ExpectedCallback is what was recorded before the browser was sent away (RFC 9207, 2.4).
+type ExpectedCallback struct {
 	State        string
 	Issuer       string // ServerMetadata.Issuer
 	IssParameter bool   // ServerMetadata.IssParameter
@@ -128,12 +128,12 @@ type Expectation struct {
 // one ends the request. state is compared in constant time. iss must be there if the server announces
 // it, and equal Issuer byte for byte wherever it is (RFC 9207, 2.4). Only then an error that the
 // response says is looked at: AccessDenied, or what its code stands for.
-func (x Expectation) Code(query string) (string, error) {
+func (x ExpectedCallback) Code(query string) (string, error) {
 	const doing = "authorization response"
 	fail := func(kind Kind, what string) (string, error) {
-		return "", &Error{Kind: kind, Doing: doing, What: what, Do: adviceFor["authorization_code"][InvalidGrant]}
+		return "", &Error{Kind: kind, Operation: doing, Problem: what, Advice: adviceFor["authorization_code"][InvalidGrant]}
 	}
-	if len(query) > maxCallback {
+	if len(query) > maxCallbackQuery {
 		return fail(OtherRequest, "it is too long")
 	}
 	q, err := url.ParseQuery(query)
@@ -156,11 +156,11 @@ func (x Expectation) Code(query string) (string, error) {
 	case q.Has("error") && q.Has("code"):
 		return fail(Invalid, "it has both a code and an error")
 	case q.Has("error"):
-		e := &Error{Kind: Refused, Doing: doing, What: "the authorization server said no", Code: withhold(q.Get("error"), nil), Description: withhold(q.Get("error_description"), nil)}
-		if kind, ok := kinds[e.Code]; ok {
+		e := &Error{Kind: Refused, Operation: doing, Problem: "the authorization server said no", Code: withoutSecrets(q.Get("error"), nil), Description: withoutSecrets(q.Get("error_description"), nil)}
+		if kind, ok := kindOfCode[e.Code]; ok {
 			e.Kind = kind
 		}
-		e.Do = adviceFor["authorization_code"][e.Kind]
+		e.Advice = adviceFor["authorization_code"][e.Kind]
 		return "", e
 	case q.Get("code") == "":
 		return fail(Invalid, "it has no code")

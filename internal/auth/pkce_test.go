@@ -113,7 +113,7 @@ func TestCallback(t *testing.T) {
 		{"error without iss", "error=access_denied&error_description=SHOWN&state=s1", true, "", Mismatch},
 		{"error of another issuer", "error=access_denied&error_description=SHOWN&state=s1&iss=https://evil", false, "", Mismatch},
 	} {
-		code, err := Expectation{State: "s1", Issuer: issuer, IssParameter: test.announced}.Code(test.query)
+		code, err := ExpectedCallback{State: "s1", Issuer: issuer, IssParameter: test.announced}.Code(test.query)
 		if code != test.code || test.kind < 0 && err != nil || test.kind >= 0 && !Is(err, test.kind) {
 			t.Errorf("%s: %q, %v", test.name, code, err)
 		}
@@ -121,7 +121,7 @@ func TestCallback(t *testing.T) {
 			t.Errorf("%s: the error shows too much: %v", test.name, err)
 		}
 	}
-	if _, err := (Expectation{}).Code("code=c1&state="); !Is(err, OtherRequest) {
+	if _, err := (ExpectedCallback{}).Code("code=c1&state="); !Is(err, OtherRequest) {
 		t.Errorf("no state was recorded: %v", err)
 	}
 }
@@ -130,11 +130,11 @@ func FuzzCallback(f *testing.F) {
 	f.Add("code=c1&state=s1&iss=https%3A%2F%2Fas")
 	f.Add("error=access_denied&state=s1")
 	f.Fuzz(func(t *testing.T, query string) {
-		code, err := Expectation{State: "s1", Issuer: "https://as", IssParameter: true}.Code(query)
+		code, err := ExpectedCallback{State: "s1", Issuer: "https://as", IssParameter: true}.Code(query)
 		if (code == "") == (err == nil) {
 			t.Fatalf("%q: %q, %v", query, code, err)
 		}
-		if code != "" && (!strings.Contains(query, "state") && !strings.Contains(query, "%") || len(query) > maxCallback) {
+		if code != "" && (!strings.Contains(query, "state") && !strings.Contains(query, "%") || len(query) > maxCallbackQuery) {
 			t.Fatalf("%q gives the code %q", query, code)
 		}
 	})

@@ -14,30 +14,30 @@ import (
 
 // Bounds of DPoP proofs.
 const (
-	maxProof    = 8 << 10
-	maxProofID  = 256
-	proofWindow = 60 * time.Second // how old a proof may be; it may be ahead by the skew
-	maxProofs   = 1 << 18          // that are remembered, twice
+	maxProofBytes    = 8 << 10
+	maxProofIDBytes  = 256
+	maxProofAge      = 60 * time.Second // how old a proof may be; it may be ahead by the skew
+	defaultMaxProofs = 1 << 18          // that are remembered, twice
 )
 
-// Proofs verifies the DPoP proofs of requests (RFC 9449, 4.3), each once. The zero value works. It
+// ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), each once. The zero value works. It
 // may be used concurrently, and must not be copied.
-type Proofs struct {
-	Now func() time.Time // nil: time.Now
-	Max int              // proofs that are remembered in 90 seconds; 0: 262,144
+type ProofVerifier struct {
+	Now           func() time.Time // nil: time.Now
+	MaxRemembered int              // proofs that are remembered in 90 seconds; 0: 262,144
 
-	mu      sync.Mutex
-	current map[[16]byte]struct{} // since "since"
-	last    map[[16]byte]struct{} // in the window before
-	since   time.Time
+	mu             sync.Mutex
+	currentWindow  map[[16]byte]struct{} // since "since"
+	previousWindow map[[16]byte]struct{} // in the window before
+	windowStart    time.Time
 }
 
 // A ProofRequest is the request that a proof must be for.
 type ProofRequest struct {
-	Method string // "htm"
-	URL    string // "htu", as clients know it; without regard to its query and fragment
-	Access string // the access token, for "ath"; "": the request has none
-	JKT    string // thumbprint of the key that the token is bound to; "": any, for the caller to compare
+	Method      string // "htm"
+	URL         string // "htu", as clients know it; without regard to its query and fragment
+	AccessToken string // the access token, for "ath"; "": the request has none
+	JKT         string // thumbprint of the key that the token is bound to; "": any, for the caller to compare
 }
 
 // Verify checks the values of a request's DPoP header (header.Values), of which there must be one,
@@ -45,11 +45,11 @@ type ProofRequest struct {
 // there before. Unavailable: there are too many proofs to remember another one, so that a replay
 // could not be told. To be called when the access token is already known to be valid: only its
 // owners can fill the memory then.
-func (p *Proofs) Verify(values []string, want ProofRequest) (jkt string, err error) {
+func (p *ProofVerifier) Verify(values []string, want ProofRequest) (jkt string, err error) {
 	invalid := func(what string) (string, error) {
-		return "", &Error{Kind: InvalidToken, Doing: "DPoP proof", What: what}
+		return "", &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: what}
 	}
-	if len(values) != 1 || len(values[0]) > maxProof {
+	if len(values) != 1 || len(values[0]) > maxProofBytes {
 		return invalid("the request needs exactly one DPoP header of at most 8 KiB")
 	}
 	h, err := readHeader(values[0])
@@ -84,48 +84,48 @@ func (p *Proofs) Verify(values []string, want ProofRequest) (jkt string, err err
 	switch {
 	case r.Err != nil:
 		return invalid("its claims cannot be used")
-	case id == "" || len(id) > maxProofID:
+	case id == "" || len(id) > maxProofIDBytes:
 		return invalid("its jti is missing or too long")
 	case method != want.Method:
 		return invalid("it is for another method")
 	case !sameTarget(target, want.URL):
 		return invalid("it is for another address")
-	case now.Sub(issued) > proofWindow || issued.Sub(now) > skew:
+	case now.Sub(issued) > maxProofAge || issued.Sub(now) > skew:
 		return invalid("it is too old, or from a clock that is ahead")
-	case want.Access != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(tokenHash(want.Access))) != 1:
+	case want.AccessToken != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(tokenHash(want.AccessToken))) != 1:
 		return invalid("it is for another access token")
-	case want.JKT != "" && key.id != want.JKT:
+	case want.JKT != "" && key.thumbprint != want.JKT:
 		return invalid("the token is bound to another key")
 	}
-	if err := p.remember(key.id, id, now); err != nil {
+	if err := p.remember(key.thumbprint, id, now); err != nil {
 		return "", err
 	}
-	return key.id, nil
+	return key.thumbprint, nil
 }
 
 // remember notes a proof, which must be new. What is noted stays for one to two times as long as a
 // proof can be valid.
-func (p *Proofs) remember(key, id string, now time.Time) error {
+func (p *ProofVerifier) remember(key, id string, now time.Time) error {
 	sum := sha256.Sum256([]byte(key + " " + id)) // a thumbprint has no space
 	short := [16]byte(sum[:16])
-	most := p.Max
+	most := p.MaxRemembered
 	if most <= 0 {
-		most = maxProofs
+		most = defaultMaxProofs
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// A clock that was set back makes what is noted useless: those proofs are from a clock that is ahead.
-	if d := now.Sub(p.since); p.current == nil || d > proofWindow+skew || d < -(proofWindow+skew) {
-		p.last, p.current, p.since = p.current, map[[16]byte]struct{}{}, now
+	if d := now.Sub(p.windowStart); p.currentWindow == nil || d > maxProofAge+skew || d < -(maxProofAge+skew) {
+		p.previousWindow, p.currentWindow, p.windowStart = p.currentWindow, map[[16]byte]struct{}{}, now
 	}
-	_, here := p.current[short]
-	if _, before := p.last[short]; here || before {
-		return &Error{Kind: InvalidToken, Doing: "DPoP proof", What: "it was used before"}
+	_, here := p.currentWindow[short]
+	if _, before := p.previousWindow[short]; here || before {
+		return &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: "it was used before"}
 	}
-	if len(p.current) >= most {
-		return &Error{Kind: Unavailable, Doing: "DPoP proof", What: "there are more proofs than can be remembered", RetryAfter: proofWindow}
+	if len(p.currentWindow) >= most {
+		return &Error{Kind: Unavailable, Operation: "DPoP proof", Problem: "there are more proofs than can be remembered", RetryAfter: maxProofAge}
 	}
-	p.current[short] = struct{}{}
+	p.currentWindow[short] = struct{}{}
 	return nil
 }
 

@@ -46,7 +46,7 @@ type Registration struct {
 func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
 	const doing = "client registration"
 	if server.Registration == "" {
-		return Registration{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server registers no clients"}
+		return Registration{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server registers no clients"}
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -61,10 +61,10 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 		return Registration{}, err
 	}
 	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id with --client-id"
-	f, err := c.read(doing, server.Registration, a, false, []string{initial})
+	f, err := c.readAnswer(doing, server.Registration, a, false, []string{initial})
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Kind != Unavailable {
-			e.Do = help
+			e.Advice = help
 		}
 		return Registration{}, e
 	}
@@ -74,7 +74,7 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 		if errors.Is(err, errOtherRedirect) {
 			kind = Mismatch
 		}
-		return Registration{}, &Error{Kind: kind, Doing: doing, URL: displayURL(server.Registration), Status: a.status, What: "the answer cannot be used", Err: err, Do: help}
+		return Registration{}, &Error{Kind: kind, Operation: doing, URL: displayURL(server.Registration), Status: a.status, Problem: "the answer cannot be used", Err: err, Advice: help}
 	}
 	return reg, nil
 }
@@ -127,41 +127,41 @@ func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m
 	return reg, nil
 }
 
-// An Identity is how a client gets its id from a server.
-type Identity int
+// An ClientIDSource is how a client gets its id from a server.
+type ClientIDSource int
 
 // The ways in their order (revision 2025-11-25 and later).
 const (
-	PreRegistered Identity = iota // somebody has registered it, and gave us its id
-	Document                      // its id is the address of its metadata document
-	Dynamic                       // it registers itself (RFC 7591)
+	PreRegistered    ClientIDSource = iota // somebody has registered it, and gave us its id
+	MetadataDocument                       // its id is the address of its metadata document
+	Dynamic                                // it registers itself (RFC 7591)
 )
 
-// Identities is what a client could be known by.
-type Identities struct {
-	ClientID   string // registered by hand; "": none
-	Issuer     string // where that was; "": at any server, because nobody has said
-	Document   string // address of its metadata document; "": none
-	NotDynamic bool   // it may not register itself
-	Redirect   string // for the error's text
+// ClientIDSources is what a client could be known by.
+type ClientIDSources struct {
+	ClientID    string // registered by hand; "": none
+	Issuer      string // where that was; "": at any server, because nobody has said
+	MetadataURL string // address of its metadata document; "": none
+	NotDynamic  bool   // it may not register itself
+	Redirect    string // for the error's text
 }
 
 // Choose returns which way to go at a server (the specification's order of client registration).
 // Without one the error says what to register, and where.
-func (i Identities) Choose(server ServerMetadata) (Identity, error) {
+func (i ClientIDSources) Choose(server ServerMetadata) (ClientIDSource, error) {
 	const doing = "client registration"
 	switch {
 	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
-		return 0, &Error{Kind: Mismatch, Doing: doing, URL: displayURL(server.Issuer),
-			What: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
-			Do:   "register a client there, or leave out --client-id"}
+		return 0, &Error{Kind: Mismatch, Operation: doing, URL: displayURL(server.Issuer),
+			Problem: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
+			Advice:  "register a client there, or leave out --client-id"}
 	case i.ClientID != "":
 		return PreRegistered, nil
-	case i.Document != "" && server.ClientDocuments:
-		if err := CheckClientDocument(i.Document); err != nil {
-			return 0, &Error{Kind: Invalid, Doing: doing, URL: displayURL(i.Document), What: "the address of the client's metadata document cannot be its id", Err: err}
+	case i.MetadataURL != "" && server.ClientDocuments:
+		if err := CheckClientDocument(i.MetadataURL); err != nil {
+			return 0, &Error{Kind: Invalid, Operation: doing, URL: displayURL(i.MetadataURL), Problem: "the address of the client's metadata document cannot be its id", Err: err}
 		}
-		return Document, nil
+		return MetadataDocument, nil
 	case server.Registration != "" && !i.NotDynamic:
 		return Dynamic, nil
 	}
@@ -173,7 +173,7 @@ func (i Identities) Choose(server ServerMetadata) (Identity, error) {
 	if server.ClientDocuments {
 		do += "; or give the https address of a client id metadata document with --client-metadata-url"
 	}
-	return 0, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server does not let this client register itself", Do: do}
+	return 0, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server does not let this client register itself", Advice: do}
 }
 
 // CheckClientDocument checks the address of a client id metadata document, which is the client's

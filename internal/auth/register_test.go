@@ -58,7 +58,7 @@ func TestRegister(t *testing.T) {
 				}
 				return
 			}
-			if e := wantKind(t, err, test.kind); test.kind == Mismatch && !strings.Contains(e.Do, redirect) {
+			if e := wantKind(t, err, test.kind); test.kind == Mismatch && !strings.Contains(e.Advice, redirect) {
 				t.Errorf("no help: %v", e)
 			}
 		})
@@ -79,20 +79,20 @@ func TestChooseIdentity(t *testing.T) {
 	const doc = "https://example.com/client.json"
 	documents, dynamic := ServerMetadata{Issuer: "https://as", ClientDocuments: true, Registration: "https://as/r"}, ServerMetadata{Issuer: "https://as", Registration: "https://as/r"}
 	for _, test := range []struct {
-		have   Identities
+		have   ClientIDSources
 		server ServerMetadata
-		want   Identity
+		want   ClientIDSource
 		kind   Kind
 	}{
-		{Identities{ClientID: "me", Document: doc}, documents, PreRegistered, -1},
-		{Identities{ClientID: "me", Issuer: "https://as"}, documents, PreRegistered, -1},
-		{Identities{ClientID: "me", Issuer: "https://as/"}, documents, 0, Mismatch},
-		{Identities{Document: doc}, documents, Document, -1},
-		{Identities{Document: doc}, dynamic, Dynamic, -1},
-		{Identities{}, documents, Dynamic, -1},
-		{Identities{NotDynamic: true, Redirect: "http://127.0.0.1:1/callback"}, documents, 0, Unsupported},
-		{Identities{}, ServerMetadata{Issuer: "https://as"}, 0, Unsupported},
-		{Identities{Document: "http://example.com/client.json"}, documents, 0, Invalid},
+		{ClientIDSources{ClientID: "me", MetadataURL: doc}, documents, PreRegistered, -1},
+		{ClientIDSources{ClientID: "me", Issuer: "https://as"}, documents, PreRegistered, -1},
+		{ClientIDSources{ClientID: "me", Issuer: "https://as/"}, documents, 0, Mismatch},
+		{ClientIDSources{MetadataURL: doc}, documents, MetadataDocument, -1},
+		{ClientIDSources{MetadataURL: doc}, dynamic, Dynamic, -1},
+		{ClientIDSources{}, documents, Dynamic, -1},
+		{ClientIDSources{NotDynamic: true, Redirect: "http://127.0.0.1:1/callback"}, documents, 0, Unsupported},
+		{ClientIDSources{}, ServerMetadata{Issuer: "https://as"}, 0, Unsupported},
+		{ClientIDSources{MetadataURL: "http://example.com/client.json"}, documents, 0, Invalid},
 	} {
 		got, err := test.have.Choose(test.server)
 		if test.kind < 0 && (err != nil || got != test.want) || test.kind >= 0 && !Is(err, test.kind) {

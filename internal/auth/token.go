@@ -24,8 +24,8 @@ const (
 // that are "".
 type Grant struct{ form url.Values }
 
-// grant makes a Grant of names and values.
-func grant(kind string, pairs ...string) Grant {
+// newGrant makes a Grant of names and values.
+func newGrant(kind string, pairs ...string) Grant {
 	form := url.Values{"grant_type": {kind}}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		if pairs[i+1] != "" {
@@ -51,73 +51,73 @@ func (g Grant) With(name, value string) Grant {
 // AuthorizationCode exchanges a code (RFC 6749, 4.1.3) with its PKCE verifier (RFC 7636, 4.5) for
 // a token of this resource (RFC 8707, 2.2). redirect is that of the authorization request.
 func AuthorizationCode(code, verifier, redirect, resource string) Grant {
-	return grant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
+	return newGrant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
 }
 
 // RefreshToken asks for a new token (RFC 6749, 6). Without scopes it has those of the old one.
 func RefreshToken(refresh, resource string, scopes []string) Grant {
-	return grant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
+	return newGrant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
 }
 
 // ClientCredentials asks for a token of the client itself (RFC 6749, 4.4.2).
 func ClientCredentials(resource string, scopes []string) Grant {
-	return grant("client_credentials", "resource", resource, "scope", JoinScope(scopes))
+	return newGrant("client_credentials", "resource", resource, "scope", JoinScope(scopes))
 }
 
 // DeviceCode asks whether the person has agreed (RFC 8628, 3.4).
 func DeviceCode(code, resource string) Grant {
-	return grant("urn:ietf:params:oauth:grant-type:device_code", "device_code", code, "resource", resource)
+	return newGrant("urn:ietf:params:oauth:grant-type:device_code", "device_code", code, "resource", resource)
 }
 
 // JWTBearer exchanges an assertion of somebody else for a token (RFC 7523, 2.1).
 func JWTBearer(assertion, resource string, scopes []string) Grant {
-	return grant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
+	return newGrant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
 }
 
 // An TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only Subject and SubjectType are required.
 type TokenExchangeRequest struct {
 	Subject, SubjectType string   // the token that is given, and its type
-	Requested            string   // type of the one that is wanted
+	RequestedType        string   // type of the one that is wanted
 	Audience, Resource   string   // for whom
 	Scopes               []string // for what
 }
 
 // TokenExchange exchanges one token for another (RFC 8693, 2.1).
 func TokenExchange(x TokenExchangeRequest) Grant {
-	return grant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.Subject, "subject_token_type", x.SubjectType,
-		"requested_token_type", x.Requested, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
+	return newGrant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.Subject, "subject_token_type", x.SubjectType,
+		"requested_token_type", x.RequestedType, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
 }
 
 // A Token is what a token endpoint answers (RFC 6749, 5.1).
 type Token struct {
-	Access  string
-	Type    string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
-	Refresh string        // "": there is none, or the old one stays
-	ID      string        // id token of OpenID Connect, not verified; "": none
-	Issued  string        // type of what a token exchange gave (RFC 8693, 2.2.1)
-	Scopes  []string      // nil: those that were asked for
-	Life    time.Duration // 0: the server does not say, or says nothing that makes sense
-	Expires time.Time     // Now and Life at the answer; zero as Life is
+	Access     string
+	Type       string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
+	Refresh    string        // "": there is none, or the old one stays
+	ID         string        // id token of OpenID Connect, not verified; "": none
+	IssuedType string        // type of what a token exchange gave (RFC 8693, 2.2.1)
+	Scopes     []string      // nil: those that were asked for
+	Lifetime   time.Duration // 0: the server does not say, or says nothing that makes sense
+	Expires    time.Time     // Now and Lifetime at the answer; zero as Life is
 }
 
 // Token asks a token endpoint for a token (RFC 6749, 3.2). With a Prover the token is bound to its
 // key (RFC 9449, 5), and a request that lacked a nonce is sent once more with it; prover may be nil.
 // The request is not redirected. Errors are *Error with any Kind of RFC 6749, 5.2, whatever status
-// they come with. After Unavailable and Invalid, Sent says whether the server may have spent what
+// they come with. After Unavailable and Invalid, RequestSent says whether the server may have spent what
 // was sent. With a Prover the Type of the Token may still be SchemeBearer: a caller that demands a bound
 // token refuses that.
 func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
 	const doing = "token request"
 	if server.Token == "" {
-		return Token{}, &Error{Kind: Unsupported, Doing: doing, URL: displayURL(server.Issuer), What: "the authorization server has no token endpoint"}
+		return Token{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no token endpoint"}
 	}
-	f, err := c.form(ctx, call{doing: doing, addr: server.Token, server: server, client: client, form: g.form, prover: prover})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Token, server: server, client: client, form: g.form, prover: prover})
 	if err != nil {
 		return Token{}, err
 	}
 	t, err := c.parseToken(f, prover != nil)
 	if err != nil {
-		return Token{}, &Error{Kind: Invalid, Doing: doing, URL: displayURL(server.Token), Status: http.StatusOK, What: "the answer cannot be used", Err: err, Sent: true, Do: forOperator}
+		return Token{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Token), Status: http.StatusOK, Problem: "the answer cannot be used", Err: err, RequestSent: true, Advice: tellOperator}
 	}
 	return t, nil
 }
@@ -131,7 +131,7 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	r := strictjson.Read(f)
 	t := Token{
 		Access: r.Text("access_token"), Type: r.Text("token_type"), Refresh: r.Text("refresh_token"),
-		ID: r.Text("id_token"), Issued: r.Text("issued_token_type"), Life: f.Seconds("expires_in"),
+		ID: r.Text("id_token"), IssuedType: r.Text("issued_token_type"), Lifetime: f.Seconds("expires_in"),
 	}
 	for _, s := range r.Strings("scope") { // an array at some
 		t.Scopes = UnionScope(t.Scopes, SplitScope(s))
@@ -156,59 +156,59 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 		t.Type = SchemeBearer
 	case strings.EqualFold(t.Type, SchemeDPoP) && dpop:
 		t.Type = SchemeDPoP
-	case strings.EqualFold(t.Type, "N_A") && t.Issued != "" && t.Issued != TypeAccessToken:
+	case strings.EqualFold(t.Type, "N_A") && t.IssuedType != "" && t.IssuedType != TypeAccessToken:
 		t.Type = "N_A"
 	default:
 		return Token{}, fmt.Errorf("a token of the type %.40q cannot be used", t.Type)
 	}
-	if t.Life > 0 {
-		t.Expires = c.now().Add(t.Life)
+	if t.Lifetime > 0 {
+		t.Expires = c.now().Add(t.Lifetime)
 	}
 	return t, nil
 }
 
-// A call is one request to an endpoint that takes a form.
-type call struct {
-	doing, addr string
-	server      ServerMetadata
-	client      Client
-	form        url.Values
-	prover      *Prover // nil: no proof
-	empty       bool    // a successful answer needs no body
+// A formRequest is one request to an endpoint that takes a form.
+type formRequest struct {
+	operation, addr string
+	server          ServerMetadata
+	client          Client
+	form            url.Values
+	prover          *Prover // nil: no proof
+	emptyOK         bool    // a successful answer needs no body
 }
 
-// form sends a form, and returns the object that a successful answer is.
-func (c *Caller) form(ctx context.Context, k call) (strictjson.Fields, error) {
+// postForm sends a form, and returns the object that a successful answer is.
+func (c *Caller) postForm(ctx context.Context, k formRequest) (strictjson.Fields, error) {
 	for try := 1; ; try++ {
 		form, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 		for name, v := range k.form {
 			form[name] = v
 		}
 		if err := k.client.authenticate(k.server, c.now(), header, form); err != nil {
-			return nil, &Error{Kind: Unsupported, Doing: k.doing, URL: displayURL(k.addr), What: "the client cannot authenticate", Err: err}
+			return nil, &Error{Kind: Unsupported, Operation: k.operation, URL: displayURL(k.addr), Problem: "the client cannot authenticate", Err: err}
 		}
 		sentNonce := ""
 		if k.prover != nil {
 			proof, nonce, err := k.prover.proof(http.MethodPost, k.addr, "")
 			if err != nil {
-				return nil, &Error{Kind: Invalid, Doing: k.doing, URL: displayURL(k.addr), What: "no proof can be made", Err: err}
+				return nil, &Error{Kind: Invalid, Operation: k.operation, URL: displayURL(k.addr), Problem: "no proof can be made", Err: err}
 			}
 			header.Set("DPoP", proof)
 			sentNonce = nonce
 		}
-		a, err := c.post(ctx, k.doing, k.addr, header, form.Encode())
+		a, err := c.post(ctx, k.operation, k.addr, header, form.Encode())
 		if k.prover != nil {
-			k.prover.Learn(k.addr, a.header)
+			k.prover.LearnNonce(k.addr, a.header)
 		}
 		if err != nil {
 			return nil, err
 		}
-		f, err := c.read(k.doing, k.addr, a, k.empty, secrets(form, k.client.Secret))
+		f, err := c.readAnswer(k.operation, k.addr, a, k.emptyOK, secretsOf(form, k.client.Secret))
 		if try == 1 && k.prover != nil && Is(err, UseDPoPNonce) && k.prover.nonce(k.addr) != sentNonce {
 			continue
 		}
-		if e, ok := errors.AsType[*Error](err); ok && e.Do == "" {
-			e.Do = adviceFor[k.form.Get("grant_type")][e.Kind]
+		if e, ok := errors.AsType[*Error](err); ok && e.Advice == "" {
+			e.Advice = adviceFor[k.form.Get("grant_type")][e.Kind]
 		}
 		return f, err
 	}
@@ -217,34 +217,34 @@ func (c *Caller) form(ctx context.Context, k call) (strictjson.Fields, error) {
 // secretNames are the parameters of forms that must not be repeated in an error.
 var secretNames = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "device_code", "token"}
 
-// secrets returns what of a request must not be repeated.
-func secrets(form url.Values, more ...string) []string {
+// secretsOf returns what of a request must not be repeated.
+func secretsOf(form url.Values, more ...string) []string {
 	for _, name := range secretNames {
 		more = append(more, form.Get(name))
 	}
 	return more
 }
 
-// read returns the object that an answer is, or the error that it says: in an object with "error",
+// readAnswer returns the object that an answer is, or the error that it says: in an object with "error",
 // whatever its status is (RFC 6749, 5.2), or by its status.
-func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string) (strictjson.Fields, error) {
+func (c *Caller) readAnswer(doing, addr string, a answer, empty bool, secrets []string) (strictjson.Fields, error) {
 	f, err := strictjson.Object(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated
 	if success && err == nil && !f.Has("error") {
 		return f, nil
 	}
-	e := &Error{Kind: Refused, Doing: doing, URL: displayURL(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), Sent: true,
-		What: "the server answered with status " + strconv.Itoa(a.status)}
+	e := &Error{Kind: Refused, Operation: doing, URL: displayURL(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), RequestSent: true,
+		Problem: "the server answered with status " + strconv.Itoa(a.status)}
 	if success && err != nil {
 		if empty {
 			return nil, nil
 		}
-		e.Kind, e.Err, e.Do = Invalid, errors.New("the answer cannot be read: "+withhold(err.Error(), secrets)), forOperator
+		e.Kind, e.Err, e.Advice = Invalid, errors.New("the answer cannot be read: "+withoutSecrets(err.Error(), secrets)), tellOperator
 		return nil, e
 	}
 	r := strictjson.Read(f)
-	e.Code, e.Description = withhold(r.Text("error"), secrets), withhold(r.Text("error_description"), secrets)
-	if kind, ok := kinds[e.Code]; ok {
+	e.Code, e.Description = withoutSecrets(r.Text("error"), secrets), withoutSecrets(r.Text("error_description"), secrets)
+	if kind, ok := kindOfCode[e.Code]; ok {
 		e.Kind = kind
 	}
 	later := a.status >= 500 || a.status == http.StatusTooManyRequests || a.status == http.StatusRequestTimeout
@@ -254,18 +254,18 @@ func (c *Caller) read(doing, addr string, a answer, empty bool, secrets []string
 	return nil, e
 }
 
-// maxWords bounds a server's words in an error.
-const maxWords = 300
+// maxErrorText bounds a server's words in an error.
+const maxErrorText = 300
 
-// withhold returns a server's words, unless they repeat a secret.
-func withhold(words string, secrets []string) string {
+// withoutSecrets returns a server's words, unless they repeat a secret.
+func withoutSecrets(words string, secrets []string) string {
 	for _, s := range secrets {
 		if len(s) >= 6 && strings.Contains(words, s) {
 			return "withheld: it repeats a secret"
 		}
 	}
-	if len(words) > maxWords {
-		words = strings.ToValidUTF8(words[:maxWords], "") + "..."
+	if len(words) > maxErrorText {
+		words = strings.ToValidUTF8(words[:maxErrorText], "") + "..."
 	}
 	return words
 }

@@ -75,7 +75,7 @@ func TestTokenRequest(t *testing.T) {
 		{"post, as listed", Client{ID: "me", Secret: "s"}, []string{"client_secret_post"}, ClientCredentials(r, []string{"a", "b"}), "", form("grant_type", "client_credentials", "resource", r, "scope", "a b", "client_id", "me", "client_secret", "s")},
 		{"none, as registered", Client{ID: "me", Secret: "s", Method: MethodNone}, nil, DeviceCode("d1", ""), "", form("grant_type", "urn:ietf:params:oauth:grant-type:device_code", "device_code", "d1", "client_id", "me")},
 		{"basic before post", Client{ID: "me", Secret: "s"}, []string{"client_secret_post", "client_secret_basic"}, JWTBearer("j1", r, nil).With("x", "y").With("assertion", "other"), "me:s", form("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", "j1", "resource", r, "x", "y")},
-		{"exchange", Client{ID: "me"}, nil, TokenExchange(TokenExchangeRequest{Subject: "s1", SubjectType: TypeIDToken, Requested: TypeIDJAG, Audience: "https://as", Resource: r}), "", form("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", "s1", "subject_token_type", TypeIDToken, "requested_token_type", TypeIDJAG, "audience", "https://as", "resource", r, "client_id", "me")},
+		{"exchange", Client{ID: "me"}, nil, TokenExchange(TokenExchangeRequest{Subject: "s1", SubjectType: TypeIDToken, RequestedType: TypeIDJAG, Audience: "https://as", Resource: r}), "", form("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", "s1", "subject_token_type", TypeIDToken, "requested_token_type", TypeIDJAG, "audience", "https://as", "resource", r, "client_id", "me")},
 		{"key", Client{ID: "me", Key: signer}, []string{"private_key_jwt"}, ClientCredentials(r, nil), "", form("grant_type", "client_credentials", "resource", r, "client_id", "me", "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestTokenRequest(t *testing.T) {
 			})
 			c.Now = func() time.Time { return start }
 			token, err := c.Token(within(t), ServerMetadata{Issuer: "https://as", Token: addr + "/token", AuthMethods: test.lists}, test.client, test.grant, nil)
-			want := Token{Access: "t1", Type: "Bearer", Refresh: "r2", Scopes: []string{"a", "b"}, Life: time.Hour, Expires: start.Add(time.Hour)}
+			want := Token{Access: "t1", Type: "Bearer", Refresh: "r2", Scopes: []string{"a", "b"}, Lifetime: time.Hour, Expires: start.Add(time.Hour)}
 			if err != nil || !reflect.DeepEqual(token, want) {
 				t.Fatalf("%+v, %v", token, err)
 			}
@@ -131,10 +131,10 @@ func TestTokenAnswers(t *testing.T) {
 		{"created, no type", `{"access_token":"t1"}`, 201, Token{Access: "t1", Type: "Bearer"}, -1},
 		{"negative life", `{"access_token":"t1","token_type":"Bearer","expires_in":-5,"refresh_token":"r2"}`, 200, Token{Access: "t1", Type: "Bearer", Refresh: "r2"}, -1},
 		{"life that is no number", `{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Life: strictjson.MaxLife, Expires: start.Add(strictjson.MaxLife)}, -1},
+		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Lifetime: strictjson.MaxLife, Expires: start.Add(strictjson.MaxLife)}, -1},
 		{"nulls", `{"access_token":"t1","token_type":"Bearer","refresh_token":null,"scope":null,"expires_in":null}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
 		{"scopes in an array, refresh token with a space", `{"access_token":"t1","scope":["a","b c"],"refresh_token":"r 2"}`, 200, Token{Access: "t1", Type: "Bearer", Scopes: []string{"a", "b", "c"}, Refresh: "r 2"}, -1},
-		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{Access: "t1", Type: "N_A", Issued: TypeIDJAG}, -1},
+		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{Access: "t1", Type: "N_A", IssuedType: TypeIDJAG}, -1},
 		{"other type", `{"access_token":"t1","token_type":"mac"}`, 200, Token{}, Invalid},
 		{"bound without a proof", `{"access_token":"t1","token_type":"DPoP"}`, 200, Token{}, Invalid},
 		{"no token", `{"token_type":"Bearer"}`, 200, Token{}, Invalid},
@@ -184,7 +184,7 @@ func TestTokenAnswers(t *testing.T) {
 			if test.kind == Unavailable && e.RetryAfter != 9*time.Second {
 				t.Errorf("RetryAfter %v", e.RetryAfter)
 			}
-			if e.URL != addr+"/token" || !e.Sent && test.status != 307 && test.name != "huge" {
+			if e.URL != addr+"/token" || !e.RequestSent && test.status != 307 && test.name != "huge" {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -207,11 +207,11 @@ func TestTokenServerThatHangs(t *testing.T) {
 		cancel()
 	}()
 	_, err := c.Token(ctx, ServerMetadata{Token: addr}, Client{ID: "me"}, RefreshToken("secret-refresh", "", nil), nil)
-	if e := wantKind(t, err, Unavailable); !e.Sent || strings.Contains(e.Error(), "secret-refresh") {
+	if e := wantKind(t, err, Unavailable); !e.RequestSent || strings.Contains(e.Error(), "secret-refresh") {
 		t.Errorf("%+v", e)
 	}
 	_, err = c.Token(ctx, ServerMetadata{Token: "https://127.0.0.1:1/"}, Client{ID: "me"}, RefreshToken("r", "", nil), nil)
-	if e := wantKind(t, err, Unavailable); e.Sent {
+	if e := wantKind(t, err, Unavailable); e.RequestSent {
 		t.Errorf("nothing was sent: %+v", e)
 	}
 }
@@ -338,7 +338,7 @@ func FuzzToken(f *testing.F) {
 	f.Add(400, `{"error":"invalid_grant","error_description":"x"}`)
 	f.Fuzz(func(t *testing.T, status int, body string) {
 		c := &Caller{Now: func() time.Time { return start }}
-		got, err := c.read("test", "https://as/token", answer{status: status, header: http.Header{}, body: []byte(body)}, false, []string{"secret-1"})
+		got, err := c.readAnswer("test", "https://as/token", answer{status: status, header: http.Header{}, body: []byte(body)}, false, []string{"secret-1"})
 		if err != nil {
 			if strings.Contains(err.Error(), "secret-1") {
 				t.Fatalf("%q shows in %v", body, err)
@@ -346,7 +346,7 @@ func FuzzToken(f *testing.F) {
 			return
 		}
 		token, err := c.parseToken(got, true)
-		if err == nil && (token.Access == "" || strings.ContainsAny(token.Access, " \r\n") || token.Life < 0 || token.Life > strictjson.MaxLife) {
+		if err == nil && (token.Access == "" || strings.ContainsAny(token.Access, " \r\n") || token.Lifetime < 0 || token.Lifetime > strictjson.MaxLife) {
 			t.Fatalf("%q is read as %+v", body, token)
 		}
 		_, _ = c.parseRegistration(got, ServerMetadata{}, ClientMetadata{})

@@ -14,36 +14,36 @@ import (
 
 // What a Recording keeps.
 const (
-	keptRecords  = 500      // the latest
-	keptBytes    = 4 << 20  // of messages
-	largestKept  = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
-	keptSessions = 100
-	keptAsked    = 100
+	maxRecords      = 500      // the latest
+	maxTextBytes    = 4 << 20  // of messages
+	maxRecordText   = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
+	maxSessions     = 100
+	maxOpenRequests = 100
 )
 
 // Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
 // nothing. Its methods may be called concurrently.
 type Recording struct {
-	mu       sync.Mutex
-	records  []trace.Record
-	bytes    int
-	lost     uint64
-	seq      uint64
-	headers  []string
-	named    int
-	sessions map[string]string // names by session id
-	asked    map[askedKey]trace.Record
+	mu            sync.Mutex
+	records       []trace.Record
+	textBytes     int
+	lostRecords   uint64
+	seq           uint64
+	hiddenHeaders []string
+	sessionCount  int
+	sessions      map[string]string // names by session id
+	openRequests  map[requestKey]trace.Record
 }
 
-// askedKey is a request that has no answer yet.
-type askedKey struct {
+// requestKey is a request that has no answer yet.
+type requestKey struct {
 	session, dir string
 	id           jsonrpc.ID
 }
 
 // NewRecording returns an empty Recording.
 func NewRecording() *Recording {
-	return &Recording{sessions: map[string]string{}, asked: map[askedKey]trace.Record{}}
+	return &Recording{sessions: map[string]string{}, openRequests: map[requestKey]trace.Record{}}
 }
 
 type recordingKey struct{}
@@ -64,34 +64,34 @@ func (r *Recording) HideHeader(name string) {
 	if r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.headers = append(r.headers, name)
+		r.hiddenHeaders = append(r.hiddenHeaders, name)
 	}
 }
 
-// Session returns the name of the next session.
-func (r *Recording) Session() string {
+// NewSession returns the name of the next session.
+func (r *Recording) NewSession() string {
 	if r == nil {
 		return ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.next()
+	return r.nextSessionName()
 }
 
-func (r *Recording) next() string {
-	r.named++
-	return "s" + strconv.Itoa(r.named)
+func (r *Recording) nextSessionName() string {
+	r.sessionCount++
+	return "s" + strconv.Itoa(r.sessionCount)
 }
 
-// SessionOf returns the name of the session with an id, which is not shown; "" for "".
-func (r *Recording) SessionOf(id string) string {
+// SessionName returns the name of the session with an id, which is not shown; "" for "".
+func (r *Recording) SessionName(id string) string {
 	if r == nil || id == "" {
 		return ""
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sessions[id] == "" && len(r.sessions) < keptSessions {
-		r.sessions[id] = r.next()
+	if r.sessions[id] == "" && len(r.sessions) < maxSessions {
+		r.sessions[id] = r.nextSessionName()
 	}
 	return r.sessions[id]
 }
@@ -109,7 +109,7 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 		return
 	}
 	rec.Method, rec.ID = m.Method(), m.ID()
-	if rec.Body.OmittedBytes = len(text); len(text) <= largestKept {
+	if rec.Body.OmittedBytes = len(text); len(text) <= maxRecordText {
 		rec.Body = trace.Body{Text: slices.Clone(text)}
 	}
 	switch m.Kind() {
@@ -150,25 +150,25 @@ func (r *Recording) add(rec trace.Record) {
 	}
 	switch other := map[string]string{trace.ToServer: trace.ToClient, trace.ToClient: trace.ToServer}[rec.Dir]; rec.Kind {
 	case trace.Request:
-		if len(r.asked) < keptAsked {
-			r.asked[askedKey{rec.Session, rec.Dir, rec.ID}] = rec
+		if len(r.openRequests) < maxOpenRequests {
+			r.openRequests[requestKey{rec.Session, rec.Dir, rec.ID}] = rec
 		}
 	case trace.Response:
 		for _, session := range []string{rec.Session, ""} { // the reply to initialize opens a session
-			key := askedKey{session, other, rec.ID}
-			if asked, ok := r.asked[key]; ok {
+			key := requestKey{session, other, rec.ID}
+			if asked, ok := r.openRequests[key]; ok {
 				rec.Session, rec.Method, rec.Name, rec.Took = session, asked.Method, asked.Name, rec.Time.Sub(asked.Time)
-				delete(r.asked, key)
+				delete(r.openRequests, key)
 				break
 			}
 		}
 	}
 	r.records = append(r.records, rec)
-	r.bytes += len(rec.Body.Text)
-	for len(r.records) > keptRecords || r.bytes > keptBytes {
-		r.bytes -= len(r.records[0].Body.Text)
+	r.textBytes += len(rec.Body.Text)
+	for len(r.records) > maxRecords || r.textBytes > maxTextBytes {
+		r.textBytes -= len(r.records[0].Body.Text)
 		r.records = slices.Delete(r.records, 0, 1)
-		r.lost++
+		r.lostRecords++
 	}
 }
 
@@ -178,7 +178,7 @@ func (r *Report) Trace(of *Recording, server string) ([]byte, error) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	r.mu.Lock()
-	d, err := redact.New(redact.Options{Secrets: r.secrets, Headers: of.headers})
+	d, err := redact.New(redact.Options{Secrets: r.secrets, Headers: of.hiddenHeaders})
 	r.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -187,8 +187,8 @@ func (r *Report) Trace(of *Recording, server string) ([]byte, error) {
 		rec.Redact(d)
 	}
 	var text []byte
-	if of.lost > 0 {
-		text = trace.Append(text, &trace.Record{Kind: trace.Gap, Time: of.records[0].Time, Lost: of.lost})
+	if of.lostRecords > 0 {
+		text = trace.Append(text, &trace.Record{Kind: trace.Gap, Time: of.records[0].Time, Lost: of.lostRecords})
 	}
 	for _, rec := range of.records {
 		rec.Server = server

@@ -15,14 +15,14 @@ import (
 // What was said is a trace, without secrets, wherever they stand and whenever they became known.
 func TestRecording(t *testing.T) {
 	r := RecordingOf(WithRecording(context.Background(), NewRecording()))
-	s := r.Session()
+	s := r.NewSession()
 	r.HideHeader("X-Pin")
-	r.Exchange(r.SessionOf("id-of-session-1"), time.Now(), trace.Exchange{Method: "POST", URL: "https://host/mcp?key=in-the-query", Status: 200,
+	r.Exchange(r.SessionName("id-of-session-1"), time.Now(), trace.Exchange{Method: "POST", URL: "https://host/mcp?key=in-the-query", Status: 200,
 		RequestHeader: http.Header{"Authorization": {"Bearer of-authorization"}, "X-Pin": {"of-header"}}, ResponseHeader: http.Header{"Mcp-Session-Id": {"id-of-session-1"}}})
 	r.Message(s, "stdio", trace.ToServer, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"login","arguments":{"password":"named-secret-1","x":"hidden-secret"}}}`+"\n"))
 	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
 	r.Message(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
-	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", largestKept)+`"}}`))
+	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", maxRecordText)+`"}}`))
 	r.Process(s, trace.Event{What: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
 	report := NewReport("x")
 	report.Hide("hidden-secret")
@@ -54,7 +54,7 @@ func TestRecording(t *testing.T) {
 // However much is said, the latest of it is kept, and how much is missing.
 func TestLongRecording(t *testing.T) {
 	r := NewRecording()
-	for i := range keptRecords + 10 {
+	for i := range maxRecords + 10 {
 		r.Message("s1", "stdio", trace.ToServer, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i))
 	}
 	text, err := NewReport("x").Trace(r, "server")
@@ -62,19 +62,19 @@ func TestLongRecording(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	if len(lines) != keptRecords+1 || !bytes.Contains(lines[0], []byte(`"kind":"gap","lost":10`)) || !bytes.Contains(lines[1], []byte(`"id":10,`)) {
+	if len(lines) != maxRecords+1 || !bytes.Contains(lines[0], []byte(`"kind":"gap","lost":10`)) || !bytes.Contains(lines[1], []byte(`"id":10,`)) {
 		t.Errorf("%d lines: %s", len(lines), lines[0])
 	}
-	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", largestKept-100) + `"}}`)
-	for range 2 * keptBytes / largestKept {
+	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", maxRecordText-100) + `"}}`)
+	for range 2 * maxTextBytes / maxRecordText {
 		r.Message("s1", "stdio", trace.ToServer, long)
 	}
-	if r.bytes > keptBytes {
-		t.Errorf("%d bytes are kept", r.bytes)
+	if r.textBytes > maxTextBytes {
+		t.Errorf("%d bytes are kept", r.textBytes)
 	}
 	var none *Recording
-	none.Message(none.Session(), "stdio", trace.ToServer, nil)
-	none.Exchange(none.SessionOf("x"), time.Now(), trace.Exchange{})
+	none.Message(none.NewSession(), "stdio", trace.ToServer, nil)
+	none.Exchange(none.SessionName("x"), time.Now(), trace.Exchange{})
 	none.Process("", trace.Event{})
 	none.HideHeader("x")
 }

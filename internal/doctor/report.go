@@ -95,14 +95,14 @@ func (r *Report) Fact(name, format string, args ...any) {
 	r.facts = append(r.facts, Fact{name, value})
 }
 
-// keepSeen is how much evidence is kept, in bytes, until it is shown.
-const keepSeen = 16 << 10
+// maxKeptEvidence is how much evidence is kept, in bytes, until it is shown.
+const maxKeptEvidence = 16 << 10
 
 // Add notes a finding. One with the same code and evidence as an earlier one is dropped.
 func (r *Report) Add(f Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.Seen = f.Seen[:min(len(f.Seen), keepSeen)] // all of it is searched for secrets later
+	f.Seen = f.Seen[:min(len(f.Seen), maxKeptEvidence)] // all of it is searched for secrets later
 	if !slices.ContainsFunc(r.findings, func(g Finding) bool { return g.Code == f.Code && g.Seen == f.Seen }) {
 		r.findings = append(r.findings, f)
 	}
@@ -115,8 +115,8 @@ func (r *Report) Has(code string) bool {
 	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Code == code })
 }
 
-// Faulty reports whether there is a finding that is more than a note.
-func (r *Report) Faulty() bool {
+// HasFaults reports whether there is a finding that is more than a note.
+func (r *Report) HasFaults() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Severity != Note })
@@ -135,7 +135,7 @@ func (r *Report) Facts() []Fact {
 	defer r.mu.Unlock()
 	facts := make([]Fact, 0, len(r.facts))
 	for _, f := range r.facts {
-		facts = append(facts, Fact{f.Name, Excerpt(r.hidden(f.Value))})
+		facts = append(facts, Fact{f.Name, Excerpt(r.withoutSecrets(f.Value))})
 	}
 	return facts
 }
@@ -147,18 +147,18 @@ func (r *Report) Findings() []Finding {
 	findings := make([]Finding, 0, len(r.findings))
 	for _, f := range r.findings {
 		// Secrets may have become known since f was added.
-		f.Title, f.Seen = printable.Text(r.hidden(f.Title)), Excerpt(r.hidden(f.Seen))
-		f.Means, f.Do = printable.Text(r.hidden(f.Means)), printable.Text(r.hidden(f.Do))
+		f.Title, f.Seen = printable.Text(r.withoutSecrets(f.Title)), Excerpt(r.withoutSecrets(f.Seen))
+		f.Means, f.Do = printable.Text(r.withoutSecrets(f.Means)), printable.Text(r.withoutSecrets(f.Do))
 		findings = append(findings, f)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), byCode(a.Code, b.Code))
+		return cmp.Or(cmp.Compare(a.Severity.rank(), b.Severity.rank()), compareCodes(a.Code, b.Code))
 	})
 	return findings
 }
 
-// byCode compares codes by their letter, then by their number.
-func byCode(a, b string) int {
+// compareCodes compares codes by their letter, then by their number.
+func compareCodes(a, b string) int {
 	if a == "" || b == "" {
 		return cmp.Compare(a, b)
 	}
@@ -167,27 +167,27 @@ func byCode(a, b string) int {
 	return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(m, n))
 }
 
-// hidden returns text without the secrets; the lock is held.
-func (r *Report) hidden(text string) string {
+// withoutSecrets returns text without the secrets; the lock is held.
+func (r *Report) withoutSecrets(text string) string {
 	for _, s := range r.secrets {
 		text = strings.ReplaceAll(text, s, "(hidden)")
 	}
 	return text
 }
 
-// header returns what stands above facts and findings.
-func (r *Report) header() (target string, took time.Duration) {
+// heading returns what stands above facts and findings.
+func (r *Report) heading() (target string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	took = r.took
 	if took == 0 {
 		took = time.Since(r.began)
 	}
-	return printable.Text(r.hidden(r.target)), took
+	return printable.Text(r.withoutSecrets(r.target)), took
 }
 
-// form is the JSON form of a Report.
-type form struct {
+// jsonReport is the JSON form of a Report.
+type jsonReport struct {
 	Version    int       `json:"version"`
 	Target     string    `json:"target"`
 	DurationMS int64     `json:"durationMs"`
@@ -195,18 +195,18 @@ type form struct {
 	Findings   []Finding `json:"findings"`
 }
 
-func (r *Report) form() form {
-	target, took := r.header()
-	return form{FormatVersion, target, took.Milliseconds(), r.Facts(), r.Findings()}
+func (r *Report) jsonForm() jsonReport {
+	target, took := r.heading()
+	return jsonReport{FormatVersion, target, took.Milliseconds(), r.Facts(), r.Findings()}
 }
 
 // MarshalJSON implements json.Marshaler; docs/doctor.md describes the members.
-func (r *Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.form()) }
+func (r *Report) MarshalJSON() ([]byte, error) { return json.Marshal(r.jsonForm()) }
 
 // WriteJSON writes the JSON form for people, indented.
 func (r *Report) WriteJSON(w io.Writer) error {
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
 	out.SetEscapeHTML(false)
-	return out.Encode(r.form())
+	return out.Encode(r.jsonForm())
 }

@@ -37,7 +37,7 @@ func TestEvidenceIsSafeToPrint(t *testing.T) {
 	r := NewReport("x")
 	r.Add(Finding{Code: "C3", Severity: Error, Seen: "\x1b[2Jhi\r\n\xff\u202e" + strings.Repeat("é", 500)})
 	seen := r.Findings()[0].Seen
-	if len(seen) > MaxSeen || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\u001b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
+	if len(seen) > MaxEvidence || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\u001b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
 		t.Errorf("evidence of %d bytes: %s", len(seen), seen)
 	}
 }
@@ -45,10 +45,10 @@ func TestEvidenceIsSafeToPrint(t *testing.T) {
 func TestNoSecretLeavesTheReport(t *testing.T) {
 	const secret = "hunter2hunter2"
 	r := NewReport("run --key " + secret)
-	r.Add(Finding{Code: "C1", Severity: Error, Title: secret, Seen: strings.Repeat("x", MaxSeen-8) + secret, Means: secret, Do: secret})
+	r.Add(Finding{Code: "C1", Severity: Error, Title: secret, Seen: strings.Repeat("x", MaxEvidence-8) + secret, Means: secret, Do: secret})
 	r.Fact("server", "%s", secret)
 	r.Hide(secret, "ab")
-	r.Add(Finding{Code: "C2", Severity: Error, Title: "cab", Seen: strings.Repeat("x", MaxSeen-8) + secret})
+	r.Add(Finding{Code: "C2", Severity: Error, Title: "cab", Seen: strings.Repeat("x", MaxEvidence-8) + secret})
 	text, js := render(t, r)
 	for _, out := range []string{text, js} {
 		if strings.Contains(out, secret) || strings.Contains(out[strings.LastIndex(out, "xxx"):], "hunter") {
@@ -69,7 +69,7 @@ func TestFormsOfTheReport(t *testing.T) {
 		t.Errorf("text ends\n%s", text)
 	}
 	for line := range strings.Lines(text) {
-		if len(line) > width+1 {
+		if len(line) > lineWidth+1 {
 			t.Errorf("a line of %d bytes: %s", len(line), line)
 		}
 	}

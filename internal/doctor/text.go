@@ -11,28 +11,28 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// MaxSeen is the length, in bytes, at which evidence is cut.
-const MaxSeen = 400
+// MaxEvidence is the length, in bytes, at which evidence is cut.
+const MaxEvidence = 400
 
-// Excerpt returns text as it may be shown as evidence: at most MaxSeen bytes, in one line,
+// Excerpt returns text as it may be shown as evidence: at most MaxEvidence bytes, in one line,
 // made printable.
 func Excerpt(text string) string {
 	const mark = " ..."
 	shown := printable.Text(text)
-	if len(shown) <= MaxSeen {
+	if len(shown) <= MaxEvidence {
 		return shown
 	}
-	return printable.Clip(shown, MaxSeen-len(mark)) + mark
+	return printable.Clip(shown, MaxEvidence-len(mark)) + mark
 }
 
-// width is where the lines of the text form are broken.
-const width = 100
+// lineWidth is where the lines of the text form are broken.
+const lineWidth = 100
 
 // WriteText writes the report as people read it: facts, findings, and a last line that
 // counts them.
 func (r *Report) WriteText(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	target, took := r.header()
+	target, took := r.heading()
 	fmt.Fprintf(out, "%s\n\n", target)
 	facts, findings := r.Facts(), r.Findings()
 	longest := 0
@@ -76,7 +76,7 @@ func paragraph(w io.Writer, heading, text string) {
 		switch {
 		case i == 0:
 			line += word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > lineWidth:
 			fmt.Fprintln(w, strings.TrimRight(line, " "))
 			line = indent + word
 		default:

@@ -30,11 +30,11 @@ type Issuer struct {
 	Key    *ecdsa.PrivateKey // with the id k1
 	Client *http.Client      // for requests to it; nil if somebody else serves it
 
-	// These are changed in Set.
-	Down   bool                      // answers nothing but 502
-	JWKS   any                       // its keys; nil: Key
-	Opaque map[string]map[string]any // what introspection says of tokens
-	Asked  map[string]int            // requests by path
+	// These are changed in Change.
+	Down          bool                      // answers nothing but 502
+	JWKS          any                       // its keys; nil: Key
+	Introspection map[string]map[string]any // what introspection says of tokens
+	RequestCounts map[string]int            // requests by path
 
 	t  testing.TB
 	mu sync.Mutex
@@ -56,8 +56,8 @@ func NewIssuer(t testing.TB) *Issuer {
 // IssuerAt returns an Issuer that somebody else serves at this URL.
 func IssuerAt(t testing.TB, url string) *Issuer {
 	t.Helper()
-	secret(IntrospectSecret)
-	return &Issuer{t: t, URL: url, Key: NewKey(t), Asked: map[string]int{}, Opaque: map[string]map[string]any{}}
+	noteSecrets(IntrospectSecret)
+	return &Issuer{t: t, URL: url, Key: NewKey(t), RequestCounts: map[string]int{}, Introspection: map[string]map[string]any{}}
 }
 
 // NewKey returns a key for ES256.
@@ -87,7 +87,7 @@ func b64[T []byte | string](text T) string { return base64.RawURLEncoding.Encode
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.Asked[r.URL.Path]++
+	i.RequestCounts[r.URL.Path]++
 	if i.Down {
 		w.WriteHeader(http.StatusBadGateway)
 		return
@@ -102,12 +102,12 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		reply(w, 200, keys)
 	case "/introspect":
-		token := secret(r.FormValue("token"))
+		token := noteSecrets(r.FormValue("token"))
 		if id, given, _ := r.BasicAuth(); id != "bridge" || given != IntrospectSecret {
 			reply(w, 401, map[string]any{"error": "invalid_client"})
 			return
 		}
-		answer := i.Opaque[token]
+		answer := i.Introspection[token]
 		if answer == nil {
 			answer = map[string]any{"active": false}
 		}
@@ -117,8 +117,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Set changes the Issuer.
-func (i *Issuer) Set(f func()) {
+// Change changes the Issuer.
+func (i *Issuer) Change(f func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	f()
@@ -128,7 +128,7 @@ func (i *Issuer) Set(f func()) {
 func (i *Issuer) Count(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.Asked[path]
+	return i.RequestCounts[path]
 }
 
 // Claims returns those of a valid token of a person for an audience, until a time, with these changes. A nil value takes
@@ -166,15 +166,15 @@ func SignText(t testing.TB, key *ecdsa.PrivateKey, header, payload string) strin
 	sig := make([]byte, 64)
 	r.FillBytes(sig[:32])
 	s.FillBytes(sig[32:])
-	return secret(input + "." + b64(sig))
+	return noteSecrets(input + "." + b64(sig))
 }
 
 // unsigned is what a signature is made for.
 func unsigned(header, payload string) string { return b64(header) + "." + b64(payload) }
 
-// Forged returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
+// ForgedTokens returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
 // with them.
-func (i *Issuer) Forged(claims map[string]any) map[string]string {
+func (i *Issuer) ForgedTokens(claims map[string]any) map[string]string {
 	i.t.Helper()
 	payload := toJSON(i.t, claims)
 	other := NewKey(i.t)

@@ -23,8 +23,8 @@ func Secrets() []string {
 	return all
 }
 
-// secret notes secrets, and returns the first one.
-func secret(values ...string) string {
+// noteSecrets notes secrets, and returns the first one.
+func noteSecrets(values ...string) string {
 	secrets.mu.Lock()
 	defer secrets.mu.Unlock()
 	if secrets.all == nil {

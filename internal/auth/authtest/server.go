@@ -21,21 +21,21 @@ import (
 type Server struct {
 	URL string // of the MCP server
 
-	base string
-	gate chan struct{} // nil: open
+	origin        string
+	authorizeGate chan struct{} // nil: open
 
-	registering, release chan struct{} // see HoldRegistration
+	registerStarted, registerRelease chan struct{} // see HoldRegistration
 
-	mu     sync.Mutex
-	asked  map[string]int // requests by path
-	valid  map[string]bool
-	codes  map[string]bool
-	issued int
-	device bool
-	refuse bool
-	rights bool            // see WantRights
-	other  bool            // see WantOther
-	more   map[string]bool // codes and tokens that have the scope "more"
+	mu            sync.Mutex
+	requestCounts map[string]int // requests by path
+	validTokens   map[string]bool
+	validCodes    map[string]bool
+	issuedCount   int
+	offersDevice  bool
+	userDenies    bool
+	callsNeedMore bool            // see RequireScopeMore
+	other         bool            // see WantOther
+	withScopeMore map[string]bool // codes and tokens that have the scope "more"
 }
 
 // New starts a Server, which ends with the test.
@@ -46,79 +46,79 @@ func New(t *testing.T) *Server {
 		h.CloseClientConnections() // of a browser that nobody has let in yet, which Close would wait for
 		h.Close()
 	})
-	s.base, s.URL = h.URL, h.URL+"/mcp"
+	s.origin, s.URL = h.URL, h.URL+"/mcp"
 	return s
 }
 
 // At returns a Server that somebody else serves, at an origin such as https://mcp.example.com.
 func At(origin string) *Server {
-	return &Server{base: origin, URL: origin + "/mcp", asked: map[string]int{}, valid: map[string]bool{}, codes: map[string]bool{}, more: map[string]bool{}}
+	return &Server{origin: origin, URL: origin + "/mcp", requestCounts: map[string]int{}, validTokens: map[string]bool{}, validCodes: map[string]bool{}, withScopeMore: map[string]bool{}}
 }
 
-// Hold makes the authorization page wait until approve is called. Call it before the page is opened.
-func (s *Server) Hold() (approve func()) {
-	s.gate = make(chan struct{})
-	return func() { close(s.gate) }
+// HoldAuthorization makes the authorization page wait until approve is called. Call it before the page is opened.
+func (s *Server) HoldAuthorization() (approve func()) {
+	s.authorizeGate = make(chan struct{})
+	return func() { close(s.authorizeGate) }
 }
 
 // HoldRegistration makes registrations wait until refuse is called. Each is told over the channel.
 func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func()) {
-	s.registering, s.release = make(chan struct{}), make(chan struct{})
-	return s.registering, func() { close(s.release) }
+	s.registerStarted, s.registerRelease = make(chan struct{}), make(chan struct{})
+	return s.registerStarted, func() { close(s.registerRelease) }
 }
 
 // OfferDevice has the server offer device codes, which are approved at once.
-func (s *Server) OfferDevice() { s.set(func() { s.device = true }) }
+func (s *Server) OfferDevice() { s.change(func() { s.offersDevice = true }) }
 
-// WantRights has calls of tools need the scope "more", which nobody asks for at first.
-func (s *Server) WantRights() { s.set(func() { s.rights = true }) }
+// RequireScopeMore has calls of tools need the scope "more", which nobody asks for at first.
+func (s *Server) RequireScopeMore() { s.change(func() { s.callsNeedMore = true }) }
 
 // WantOther has the MCP server refuse every token, as one does that expects another audience; false: no longer.
-func (s *Server) WantOther(other bool) { s.set(func() { s.other = other }) }
+func (s *Server) WantOther(other bool) { s.change(func() { s.other = other }) }
 
-// Refuse has the person say no.
-func (s *Server) Refuse() { s.set(func() { s.refuse = true }) }
+// DenySignIn has the person say no.
+func (s *Server) DenySignIn() { s.change(func() { s.userDenies = true }) }
 
-func (s *Server) set(f func()) {
+func (s *Server) change(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f()
 }
 
-// Asked returns how many requests there were for a path.
-func (s *Server) Asked(path string) int {
+// CountRequests returns how many requests there were for a path.
+func (s *Server) CountRequests(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked[path]
+	return s.requestCounts[path]
 }
 
-// Valid returns how many access tokens are valid.
-func (s *Server) Valid() int {
+// CountValid returns how many access tokens are valid.
+func (s *Server) CountValid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.valid)
+	return len(s.validTokens)
 }
 
 // RevokeAll makes the access tokens invalid that there are. Those that are issued later are valid.
-func (s *Server) RevokeAll() { s.set(func() { clear(s.valid) }) }
+func (s *Server) RevokeAll() { s.change(func() { clear(s.validTokens) }) }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	s.set(func() { s.asked[r.URL.Path]++ })
-	if r.URL.Path == "/authorize" && s.gate != nil {
+	s.change(func() { s.requestCounts[r.URL.Path]++ })
+	if r.URL.Path == "/authorize" && s.authorizeGate != nil {
 		select {
-		case <-s.gate:
+		case <-s.authorizeGate:
 		case <-r.Context().Done():
 			return
 		}
 	}
-	if r.URL.Path == "/register" && s.registering != nil {
+	if r.URL.Path == "/register" && s.registerStarted != nil {
 		select {
-		case s.registering <- struct{}{}:
-		case <-s.release:
+		case s.registerStarted <- struct{}{}:
+		case <-s.registerRelease:
 		}
-		<-s.release
+		<-s.registerRelease
 		http.Error(w, "", http.StatusForbidden)
 		return
 	}
@@ -129,15 +129,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/mcp":
 		s.mcp(w, r, body)
 	case strings.HasPrefix(path, "/.well-known/oauth-protected-resource"):
-		reply(w, 200, map[string]any{"resource": s.URL, "authorization_servers": []string{s.base}, "scopes_supported": []string{"tools"}})
+		reply(w, 200, map[string]any{"resource": s.URL, "authorization_servers": []string{s.origin}, "scopes_supported": []string{"tools"}})
 	case path == "/.well-known/oauth-authorization-server":
 		m := map[string]any{
-			"issuer": s.base, "authorization_endpoint": s.base + "/authorize", "token_endpoint": s.base + "/token", "registration_endpoint": s.base + "/register",
-			"revocation_endpoint": s.base + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "response_types_supported": []string{"code"},
+			"issuer": s.origin, "authorization_endpoint": s.origin + "/authorize", "token_endpoint": s.origin + "/token", "registration_endpoint": s.origin + "/register",
+			"revocation_endpoint": s.origin + "/revoke", "code_challenge_methods_supported": []string{"S256"}, "response_types_supported": []string{"code"},
 			"token_endpoint_auth_methods_supported": []string{"none", "client_secret_basic"},
 		}
-		if s.device {
-			m["device_authorization_endpoint"] = s.base + "/device"
+		if s.offersDevice {
+			m["device_authorization_endpoint"] = s.origin + "/device"
 		}
 		reply(w, 200, m)
 	case path == "/register":
@@ -148,11 +148,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/authorize":
 		s.authorize(w, r)
 	case path == "/device":
-		reply(w, 200, map[string]any{"device_code": secret("device-canary-" + rand.Text()), "user_code": "WDJB-MJHT", "verification_uri": s.base + "/activate", "expires_in": 600, "interval": 1})
+		reply(w, 200, map[string]any{"device_code": noteSecrets("device-canary-" + rand.Text()), "user_code": "WDJB-MJHT", "verification_uri": s.origin + "/activate", "expires_in": 600, "interval": 1})
 	case path == "/token":
 		s.token(w, form)
 	case path == "/revoke":
-		delete(s.valid, form.Get("token"))
+		delete(s.validTokens, form.Get("token"))
 		w.WriteHeader(200)
 	default:
 		http.NotFound(w, r)
@@ -167,9 +167,9 @@ func reply(w http.ResponseWriter, status int, v any) {
 
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	secret(token)
-	if !s.valid[token] || s.other {
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.base+"/.well-known/oauth-protected-resource/mcp"))
+	noteSecrets(token)
+	if !s.validTokens[token] || s.other {
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.origin+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -190,7 +190,7 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	case m.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
 		return
-	case m.Method == "tools/call" && s.rights && !s.more[token]:
+	case m.Method == "tools/call" && s.callsNeedMore && !s.withScopeMore[token]:
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="more"`)
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -211,33 +211,33 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back := url.Values{"state": {q.Get("state")}}
-	if s.refuse {
+	if s.userDenies {
 		back.Set("error", "access_denied")
 	} else {
-		s.issued++
-		code := secret(fmt.Sprintf("code-canary-%d-%s", s.issued, rand.Text()))
-		s.codes[code], s.more[code] = true, hasMore(q.Get("scope"))
+		s.issuedCount++
+		code := noteSecrets(fmt.Sprintf("code-canary-%d-%s", s.issuedCount, rand.Text()))
+		s.validCodes[code], s.withScopeMore[code] = true, hasScopeMore(q.Get("scope"))
 		back.Set("code", code)
 	}
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
-func hasMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
+func hasScopeMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
 
 func (s *Server) token(w http.ResponseWriter, form url.Values) {
 	for _, name := range []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"} {
-		secret(form.Get(name))
+		noteSecrets(form.Get(name))
 	}
 	if grant := form.Get("grant_type"); grant == "authorization_code" {
-		if !s.codes[form.Get("code")] || form.Get("code_verifier") == "" {
+		if !s.validCodes[form.Get("code")] || form.Get("code_verifier") == "" {
 			reply(w, 400, map[string]any{"error": "invalid_grant"})
 			return
 		}
-		delete(s.codes, form.Get("code"))
+		delete(s.validCodes, form.Get("code"))
 	}
-	s.issued++
-	access := secret(fmt.Sprintf("access-canary-%d-%s", s.issued, rand.Text()))
-	s.more[access] = s.more[form.Get("code")]
-	s.valid[access] = true
-	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": secret(fmt.Sprintf("refresh-canary-%d-%s", s.issued, rand.Text())), "scope": "tools"})
+	s.issuedCount++
+	access := noteSecrets(fmt.Sprintf("access-canary-%d-%s", s.issuedCount, rand.Text()))
+	s.withScopeMore[access] = s.withScopeMore[form.Get("code")]
+	s.validTokens[access] = true
+	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": noteSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text())), "scope": "tools"})
 }

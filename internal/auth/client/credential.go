@@ -16,12 +16,12 @@ import (
 
 // Waits and bounds.
 const (
-	lockTimeout    = 30 * time.Second // for the lock of the credential
-	requestTimeout = 30 * time.Second // for one token request
-	maxAhead       = 5 * time.Minute  // how long before its end a token is renewed, at most
-	lastPart       = 12               // and at most this part of its life: of an hour 5 minutes
-	firstPause     = time.Second      // after a renewal that failed; it doubles
-	maxPause       = 5 * time.Minute
+	lockTimeout           = 30 * time.Second // for the lock of the credential
+	requestTimeout        = 30 * time.Second // for one token request
+	maxRenewAhead         = 5 * time.Minute  // how long before its end a token is renewed, at most
+	renewLifetimeFraction = 12               // and at most this part of its life: of an hour 5 minutes
+	minRenewPause         = time.Second      // after a renewal that failed; it doubles
+	maxRenewPause         = 5 * time.Minute
 
 	maxRetryAfter = 15 * time.Minute // a server that names a longer one is asked again all the same
 )
@@ -36,21 +36,21 @@ type Credential struct {
 	caller *auth.Caller
 	random func() float64 // for jitter
 
-	life          context.Context // a token request may go on
-	end           context.CancelFunc
-	waiting       context.Context // a wait for the lock may go on
-	stopWaiting   context.CancelFunc
-	renewals      sync.WaitGroup
-	challengeTurn chan struct{} // held by who answers a challenge
+	requestCtx     context.Context // a token request may go on
+	cancelRequests context.CancelFunc
+	lockWaitCtx    context.Context // a wait for the lock may go on
+	cancelLockWait context.CancelFunc
+	renewals       sync.WaitGroup
+	challengeTurn  chan struct{} // held by who answers a challenge
 
-	current     atomic.Pointer[held] // nil: nothing is known to be stored
-	foundNoneAt atomic.Int64         // when that was read last, in Unix nanoseconds
+	current     atomic.Pointer[snapshot] // nil: nothing is known to be stored
+	foundNoneAt atomic.Int64             // when that was read last, in Unix nanoseconds
 
-	mu      sync.Mutex
-	closed  bool
-	flight  *flight // nil: no renewal is under way
-	refused *held   // its access token was refused with 401; nil: none was
-	paused  pause
+	mu           sync.Mutex
+	closed       bool
+	renewing     *renewal  // nil: no renewal is under way
+	refusedToken *snapshot // its access token was refused with 401; nil: none was
+	renewPause   pause
 	// unrenewable is a credential whose renewal would not help, since unrenewableAt.
 	unrenewable   tokenstore.Generation
 	unrenewableAt time.Time
@@ -61,15 +61,15 @@ type Credential struct {
 	unsaved            *unsaved          // nil: all is stored
 }
 
-// A held is a credential as it was read. It does not change, but for taken.
-type held struct {
-	generation tokenstore.Generation
-	stored     tokenstore.Credential
-	renewAt    time.Time    // from then on it is renewed when it is used; zero: only after a 401
-	prover     *auth.Prover // nil: the token is not bound
-	header     []string     // the value of Authorization
-	unsaved    bool         // could not be written: exists in this process only
-	taken      atomic.Bool  // the server has taken it, and that was noted
+// A snapshot is a credential as it was read. It does not change, but for taken.
+type snapshot struct {
+	generation    tokenstore.Generation
+	stored        tokenstore.Credential
+	renewAt       time.Time    // from then on it is renewed when it is used; zero: only after a 401
+	prover        *auth.Prover // nil: the token is not bound
+	authorization []string     // the value of Authorization
+	unsaved       bool         // could not be written: exists in this process only
+	taken         atomic.Bool  // the server has taken it, and that was noted
 }
 
 // A pause keeps renewals apart that fail.
@@ -86,10 +86,10 @@ type unsaved struct {
 	replaces   tokenstore.Generation
 }
 
-// A flight is one renewal, for all who wait for it.
-type flight struct {
+// A renewal is one renewal, for all who wait for it.
+type renewal struct {
 	done   chan struct{}
-	result *held
+	result *snapshot
 	err    error
 }
 
@@ -102,10 +102,10 @@ func (c *Credential) Server() string { return c.o.Server }
 // now is the wall clock.
 func (c *Credential) now() time.Time { return c.o.Now().Round(0).UTC() }
 
-// notice tells of an error that no caller gets.
-func (c *Credential) notice(err error) {
-	if c.o.Notice != nil && err != nil {
-		c.o.Notice(err)
+// reportError tells of an error that no caller gets.
+func (c *Credential) reportError(err error) {
+	if c.o.OnError != nil && err != nil {
+		c.o.OnError(err)
 	}
 }
 
@@ -115,7 +115,7 @@ func (c *Credential) Close(ctx context.Context) {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	c.stopWaiting()
+	c.cancelLockWait()
 	done := make(chan struct{})
 	go func() {
 		c.renewals.Wait()
@@ -125,7 +125,7 @@ func (c *Credential) Close(ctx context.Context) {
 	case <-done:
 	case <-ctx.Done():
 	}
-	c.end()
+	c.cancelRequests()
 	<-done
 }
 
@@ -134,23 +134,23 @@ func (c *Credential) Close(ctx context.Context) {
 // valid nobody waits for that, and while that fails the old one is returned until the server
 // refuses it.
 func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
-	h, err := c.hold(ctx)
+	h, err := c.usableSnapshot(ctx)
 	if h == nil || err != nil {
 		return auth.Token{}, err
 	}
 	return h.token(), nil
 }
 
-func (h *held) token() auth.Token {
+func (h *snapshot) token() auth.Token {
 	s := h.stored
-	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.Granted, Expires: s.Expires}
+	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.Expires}
 }
 
 // noneCacheTime is how long it counts that nothing is stored.
 const noneCacheTime = time.Second
 
-// hold returns what Token does. nil: nothing is stored.
-func (c *Credential) hold(ctx context.Context) (*held, error) {
+// usableSnapshot returns what Token does. nil: nothing is stored.
+func (c *Credential) usableSnapshot(ctx context.Context) (*snapshot, error) {
 	h := c.current.Load()
 	if h != nil && !h.unsaved && !h.isDue(c.now()) && !c.isRefused(h) {
 		return h, nil
@@ -162,51 +162,51 @@ func (c *Credential) hold(ctx context.Context) (*held, error) {
 			return nil, nil
 		}
 	}
-	got, err := c.fetch(ctx, h)
+	got, err := c.loadUsable(ctx, h)
 	if _, stored := errors.AsType[*tokenstore.Error](err); stored && h == nil {
-		c.notice(err) // the server may want no credential; if it does, its 401 brings the error
+		c.reportError(err) // the server may want no credential; if it does, its 401 brings the error
 		return nil, nil
 	}
 	return got, err
 }
 
 // isDue reports whether the token should be renewed.
-func (h *held) isDue(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
+func (h *snapshot) isDue(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
 
 // isExpired reports whether the token has ended by its own word.
-func (h *held) isExpired(now time.Time) bool {
+func (h *snapshot) isExpired(now time.Time) bool {
 	return !h.stored.Expires.IsZero() && !now.Before(h.stored.Expires)
 }
 
-func (c *Credential) isRefused(h *held) bool {
+func (c *Credential) isRefused(h *snapshot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused != nil && h.sameToken(c.refused)
+	return c.refusedToken != nil && h.sameToken(c.refusedToken)
 }
 
-// refuse notes that the server does not take the access token of h.
-func (c *Credential) refuse(h *held) {
+// noteRefused notes that the server does not take the access token of h.
+func (c *Credential) noteRefused(h *snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused = h
+	c.refusedToken = h
 }
 
 // sameToken reports whether two credentials have one access token, and not two that are alike: what is stored also changes
 // when a refresh token is given up.
-func (h *held) sameToken(o *held) bool {
+func (h *snapshot) sameToken(o *snapshot) bool {
 	return h.stored.Access.Equal(o.stored.Access) && h.stored.Issued.Equal(o.stored.Issued) && !h.stored.Access.IsZero()
 }
 
-// replaces reports whether h may be tried in the place of old, which did not do; nil: a request without a token.
-func (c *Credential) replaces(h, old *held) bool {
+// mayReplace reports whether h may be tried in the place of old, which did not do; nil: a request without a token.
+func (c *Credential) mayReplace(h, old *snapshot) bool {
 	return h != nil && !h.stored.Access.IsZero() && !c.isRefused(h) && (old == nil || !h.sameToken(old))
 }
 
-// fetch is hold for what is not simply at hand.
-func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
+// loadUsable is usableSnapshot for what is not simply at hand.
+func (c *Credential) loadUsable(ctx context.Context, h *snapshot) (*snapshot, error) {
 	if h == nil || !h.unsaved {
 		var err error
-		if h, err = c.read(ctx); err != nil || h == nil {
+		if h, err = c.readStore(ctx); err != nil || h == nil {
 			return h, err
 		}
 	}
@@ -226,7 +226,7 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 		}
 		return h, nil
 	}
-	f, err := c.renewal(h)
+	f, err := c.beginRenewal(h)
 	if err != nil || !refused && !h.isExpired(now) {
 		return h, nil // still valid: nobody waits
 	}
@@ -238,30 +238,30 @@ func (c *Credential) fetch(ctx context.Context, h *held) (*held, error) {
 }
 
 // isRenewable reports whether there is something to ask for a new token with.
-func (c *Credential) isRenewable(h *held) bool {
+func (c *Credential) isRenewable(h *snapshot) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if since := c.now().Sub(c.unrenewableAt); c.unrenewable == h.generation && c.unrenewable != 0 && since >= 0 && since < maxPause {
+	if since := c.now().Sub(c.unrenewableAt); c.unrenewable == h.generation && c.unrenewable != 0 && since >= 0 && since < maxRenewPause {
 		return false
 	}
 	return c.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
 }
 
-// read reads the store, and returns what is there; nil: nothing.
-func (c *Credential) read(ctx context.Context) (*held, error) {
+// readStore reads the store, and returns what is there; nil: nothing.
+func (c *Credential) readStore(ctx context.Context) (*snapshot, error) {
 	e, err := c.o.Store.Load(ctx, c.key)
 	if errors.Is(err, tokenstore.ErrBroken) { // it was set aside, and is told once
-		c.notice(err)
+		c.reportError(err)
 		e, err = c.o.Store.Load(ctx, c.key)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return c.adopt(e)
+	return c.makeCurrent(e)
 }
 
-// adopt makes what was read the current credential; nil: nothing usable is stored.
-func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
+// makeCurrent makes what was read the current credential; nil: nothing usable is stored.
+func (c *Credential) makeCurrent(e tokenstore.Entry) (*snapshot, error) {
 	if e.Generation == 0 || e.Credential.Access.IsZero() && e.Credential.Refresh.IsZero() {
 		c.current.Store(nil)
 		c.foundNoneAt.Store(c.now().UnixNano())
@@ -271,19 +271,19 @@ func (c *Credential) adopt(e tokenstore.Entry) (*held, error) {
 	if h := c.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {
 		return h, nil
 	}
-	h, err := c.newHeld(e)
+	h, err := c.newSnapshot(e)
 	if err == nil {
 		c.current.Store(h)
 	}
 	return h, err
 }
 
-// newHeld makes a held of an entry.
-func (c *Credential) newHeld(e tokenstore.Entry) (*held, error) {
+// newSnapshot makes a snapshot of an entry.
+func (c *Credential) newSnapshot(e tokenstore.Entry) (*snapshot, error) {
 	s := e.Credential
-	h := &held{generation: e.Generation, stored: s, header: []string{s.TokenType + " " + s.Access.Reveal()}}
+	h := &snapshot{generation: e.Generation, stored: s, authorization: []string{s.TokenType + " " + s.Access.Reveal()}}
 	if life := s.Expires.Sub(s.Issued); !s.Expires.IsZero() && !s.Issued.IsZero() && life > 0 {
-		ahead := min(life/lastPart, maxAhead)
+		ahead := min(life/renewLifetimeFraction, maxRenewAhead)
 		h.renewAt = s.Expires.Add(-ahead/2 - time.Duration(c.random()*float64(ahead/2)))
 	} else if !s.Expires.IsZero() {
 		h.renewAt = s.Expires
@@ -309,7 +309,7 @@ func (c *Credential) proverOf(text tokenstore.Secret) (*auth.Prover, error) {
 	if c.prover != nil && c.keyText.Equal(text) {
 		return c.prover, nil
 	}
-	key, err := parseKey(text)
+	key, err := parseProofKey(text)
 	if err != nil {
 		return nil, err
 	}
@@ -320,8 +320,8 @@ func (c *Credential) proverOf(text tokenstore.Secret) (*auth.Prover, error) {
 	return p, err
 }
 
-// parseKey reads a stored key of proofs.
-func parseKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
+// parseProofKey reads a stored key of proofs.
+func parseProofKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
 	if der, err := base64.StdEncoding.DecodeString(text.Reveal()); err == nil {
 		if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
 			if key, ok := key.(*ecdsa.PrivateKey); ok {
@@ -332,8 +332,8 @@ func parseKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
 	return nil, errors.New("the stored key for proofs cannot be used: sign in again")
 }
 
-// newKey makes a key of proofs, as it is stored.
-func newKey() (tokenstore.Secret, error) {
+// newProofKey makes a key of proofs, as it is stored.
+func newProofKey() (tokenstore.Secret, error) {
 	key, err := auth.NewProofKey()
 	if err != nil {
 		return tokenstore.Secret{}, err
@@ -352,15 +352,15 @@ func (c *Credential) Follow(ctx context.Context, changed func(signedIn bool)) er
 	}
 	return c.o.Store.Watch(ctx, c.key, known, func(_ tokenstore.Generation, err error) {
 		if err != nil {
-			c.notice(err)
+			c.reportError(err)
 			return
 		}
 		if h := c.current.Load(); h != nil && h.unsaved {
 			return // what this process has is newer
 		}
-		h, err := c.read(ctx)
+		h, err := c.readStore(ctx)
 		if err != nil {
-			c.notice(err)
+			c.reportError(err)
 			return
 		}
 		if changed != nil {

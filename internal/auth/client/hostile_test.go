@@ -36,7 +36,7 @@ func TestSignInAgainAndAgain(t *testing.T) {
 			return err
 		}
 		err := more()
-		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "again and again") {
+		if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "again and again") {
 			t.Errorf("the error is %v", err)
 		}
 		if count != maxSignIns {
@@ -58,7 +58,7 @@ func TestUselessSignIn(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				o, count := w.options(), 0
 				signs := w.signsIn(t, &count)
-				o.SignIn = func(ctx context.Context, c *Credential, need Required) error {
+				o.SignIn = func(ctx context.Context, c *Credential, need SignInRequired) error {
 					err := signs(ctx, c, need)
 					if !renewable {
 						clear(w.refresh)
@@ -70,7 +70,7 @@ func TestUselessSignIn(t *testing.T) {
 					w.then("/mcp", answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""))
 					_, _, err := w.post(t, c)
 					w.next["/mcp"] = nil
-					if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "mcp-bridge login "+testServer) {
+					if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "mcp-bridge login "+testServer) {
 						t.Errorf("the error is %v", err)
 					}
 				}
@@ -92,7 +92,7 @@ func TestUselessSignIn(t *testing.T) {
 				if r, refused := refusal(); !refused || !strings.Contains(r.Reason, "operator") {
 					t.Errorf("the store says %v, %+v", refused, r)
 				}
-				time.Sleep(attemptWindow)
+				time.Sleep(stepUpWindow)
 				w.wantServed(t, w.credential(t, o)) // the operator has mended it
 				if _, refused := refusal(); refused {
 					t.Error("the store still says that the server refuses the token")
@@ -130,7 +130,7 @@ func TestStepUpLater(t *testing.T) {
 			_, _, _ = w.post(t, c)
 		}
 		before := count
-		time.Sleep(attemptWindow)
+		time.Sleep(stepUpWindow)
 		for range 5 {
 			_, _, _ = w.post(t, c)
 		}
@@ -151,7 +151,7 @@ func TestManyScopes(t *testing.T) {
 		}
 		w.challenge = `Bearer scope="` + strings.Join(all, " ") + `"`
 		_, _, err := w.post(t, w.credential(t, o))
-		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "101 scopes") || count != 0 {
+		if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "101 scopes") || count != 0 {
 			t.Errorf("%d sign-ins, %v", count, err)
 		}
 	})
@@ -188,7 +188,7 @@ func TestHostileAddresses(t *testing.T) {
 			x.change(w)
 			o, _ := w.person(t)
 			c := w.credential(t, o)
-			f, err := c.Begin(t.Context(), SignInOptions{})
+			f, err := c.BeginSignIn(t.Context(), SignInOptions{})
 			if err == nil {
 				f.Close()
 			}
@@ -214,7 +214,7 @@ func TestDiscoveryEnds(t *testing.T) {
 		}
 		begun := time.Now()
 		_, _, err := w.post(t, w.credential(t, w.options()))
-		if took := time.Since(begun); took > discoveryTime || !auth.Is(err, auth.Unavailable) || !strings.Contains(err.Error(), testIssuer) {
+		if took := time.Since(begun); took > discoveryTimeout || !auth.Is(err, auth.Unavailable) || !strings.Contains(err.Error(), testIssuer) {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
@@ -261,14 +261,14 @@ func TestHostileChallenges(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				o := w.options()
 				var told []error
-				o.Notice = func(err error) { told = append(told, err) }
+				o.OnError = func(err error) { told = append(told, err) }
 				w.then("/mcp", func(rw http.ResponseWriter, _ *http.Request) bool {
 					rw.Header()["Www-Authenticate"] = header
 					rw.WriteHeader(401)
 					return true
 				})
 				_, _, err := w.post(t, w.credential(t, o))
-				if _, ok := errors.AsType[*Required](err); !ok {
+				if _, ok := errors.AsType[*SignInRequired](err); !ok {
 					t.Errorf("the error is %v", err)
 				}
 				if len(told) != 1 || !strings.HasPrefix(told[0].Error(), "WWW-Authenticate, line ") {
@@ -358,7 +358,7 @@ func TestOtherListener(t *testing.T) {
 	o, p := w.person(t)
 	o.RedirectHost, o.RedirectPort = "localhost", other.Addr().(*net.TCPAddr).Port
 	_, _, err = w.post(t, w.credential(t, o))
-	if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "--redirect-port") || p.opened != 0 {
+	if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "--redirect-port") || p.opened != 0 {
 		t.Errorf("%d browser calls, %v", p.opened, err)
 	}
 }

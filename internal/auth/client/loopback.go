@@ -20,24 +20,24 @@ import (
 
 // The ports of redirect URIs, and how many others are tried where one is in use.
 const (
-	firstPort = 33418
-	lastPort  = 49150
-	morePorts = 8
+	minRedirectPort = 33418
+	maxRedirectPort = 49150
+	extraPortTries  = 8
 )
 
 const callbackPath = "/callback"
 
-// port returns the port of the redirect URI: the same one each time, and another one for each credential.
-func (c *Credential) port() int {
+// redirectPort returns the port of the redirect URI: the same one each time, and another one for each credential.
+func (c *Credential) redirectPort() int {
 	if c.o.RedirectPort != 0 {
 		return c.o.RedirectPort
 	}
 	b, err := hex.DecodeString(string(c.key[:8]))
 	if err != nil {
-		return firstPort
+		return minRedirectPort
 	}
 	n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
-	return firstPort + n%(lastPort-firstPort+1)
+	return minRedirectPort + n%(maxRedirectPort-minRedirectPort+1)
 }
 
 // redirectURI returns the redirect URI with a port.
@@ -62,18 +62,18 @@ func (c *Credential) listen(ctx context.Context) (all []net.Listener, port int, 
 	}
 	tries := 1
 	if c.o.RedirectPort == 0 {
-		tries += morePorts
+		tries += extraPortTries
 	}
 	for try := range tries {
-		port = c.port() + try
-		if port > lastPort && c.o.RedirectPort == 0 {
-			port -= lastPort - firstPort + 1
+		port = c.redirectPort() + try
+		if port > maxRedirectPort && c.o.RedirectPort == 0 {
+			port -= maxRedirectPort - minRedirectPort + 1
 		}
 		if all, err = c.listenOn(ctx, port); err == nil {
 			return all, port, nil
 		}
 	}
-	return nil, 0, &Permanent{What: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
+	return nil, 0, &PermanentError{Problem: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
 }
 
 // listenOn opens one port; for localhost on both addresses, since a browser may take either.
@@ -109,53 +109,53 @@ type callback struct {
 	err  error
 }
 
-// A receiver takes one authorization response: from a browser, or as text.
-type receiver struct {
+// A callbackReceiver takes one authorization response: from a browser, or as text.
+type callbackReceiver struct {
 	redirect string
 	host     string // of requests
-	expect   auth.Expectation
+	expect   auth.ExpectedCallback
 	result   chan callback // of size 1
 
-	mu   sync.Mutex
-	done bool
+	mu       sync.Mutex
+	answered bool
 }
 
-func newReceiver(redirect string, expect auth.Expectation) *receiver {
+func newReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
 	u, _ := url.Parse(redirect)
-	return &receiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan callback, 1)}
+	return &callbackReceiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan callback, 1)}
 }
 
-// errUsed is a response after the one that was taken.
-var errUsed = errors.New("the sign-in has been answered already")
+// errAlreadyAnswered is a response after the one that was taken.
+var errAlreadyAnswered = errors.New("the sign-in has been answered already")
 
-// take takes the query of a response. An error leaves the sign-in open, except errUsed.
-func (v *receiver) take(query string) error {
+// takeQuery takes the query of a response. An error leaves the sign-in open, except errAlreadyAnswered.
+func (v *callbackReceiver) takeQuery(query string) error {
 	code, err := v.expect.Code(query)
 	if auth.Is(err, auth.OtherRequest) {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.done {
-		return errUsed
+	if v.answered {
+		return errAlreadyAnswered
 	}
-	v.done = true
+	v.answered = true
 	v.result <- callback{code, err}
 	return nil
 }
 
-// deliver takes the address that a browser ended at, as a person gives it.
-func (v *receiver) deliver(addr string) error {
+// takeAddress takes the address that a browser ended at, as a person gives it.
+func (v *callbackReceiver) takeAddress(addr string) error {
 	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), v.redirect+"?")
 	if !ok {
 		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", v.redirect)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
-	return v.take(rest)
+	return v.takeQuery(rest)
 }
 
 // ServeHTTP answers the browser. The page has no script, and nothing that came with the request.
-func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -172,7 +172,7 @@ func (v *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", http.MethodGet)
 		writePage(w, http.StatusMethodNotAllowed, "There is nothing here.")
 	default:
-		if err = v.take(r.URL.RawQuery); errors.Is(err, errUsed) {
+		if err = v.takeQuery(r.URL.RawQuery); errors.Is(err, errAlreadyAnswered) {
 			writePage(w, http.StatusGone, "The sign-in has been answered already. You can close this page.")
 		} else if err != nil {
 			writePage(w, http.StatusBadRequest, "This does not answer the sign-in that is under way.")
@@ -187,9 +187,9 @@ func writePage(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, "<!doctype html><title>Sign-in</title><p>"+text+"</p>\n")
 }
 
-// Deliver gives the address that a browser ended at to the process that signs in under key: for a person
+// DeliverCallback gives the address that a browser ended at to the process that signs in under key: for a person
 // whose browser is on another machine.
-func Deliver(ctx context.Context, store *tokenstore.Store, key tokenstore.Key, addr string) error {
+func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstore.Key, addr string) error {
 	login, pending, err := store.PendingLogin(key)
 	switch {
 	case err != nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// ClientCredentials is a Machine that is itself the client, with the secret or the key of Options.Proof (RFC 6749, 4.4).
+// ClientCredentials is a Machine that is itself the client, with the secret or the key of Options.ClientAuth (RFC 6749, 4.4).
 type ClientCredentials struct{}
 
 func (ClientCredentials) identity() string { return "client-credentials" }
@@ -75,14 +75,14 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 		}
 	}
 	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.TokenExchangeRequest{
-		Subject: id.Reveal(), SubjectType: auth.TypeIDToken, Requested: auth.TypeIDJAG,
+		Subject: id.Reveal(), SubjectType: auth.TypeIDToken, RequestedType: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)
 	if err != nil {
 		return auth.Token{}, err
 	}
-	if t.Issued != auth.TypeIDJAG {
-		return auth.Token{}, &Permanent{What: "the identity provider gave no identity assertion", Err: fmt.Errorf("it issued a token of the type %.100q", t.Issued)}
+	if t.IssuedType != auth.TypeIDJAG {
+		return auth.Token{}, &PermanentError{Problem: "the identity provider gave no identity assertion", Err: fmt.Errorf("it issued a token of the type %.100q", t.IssuedType)}
 	}
 	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(t.Access, m.resource, m.scopes), m.prover)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// withSecret is the ProofFunc of a client that has a secret.
+// withSecret is the ClientAuthFunc of a client that has a secret.
 func withSecret() (tokenstore.Secret, *auth.Signer, error) {
 	return tokenstore.NewSecret("secret-canary"), nil, nil
 }
@@ -32,9 +32,9 @@ func TestClientCredentials(t *testing.T) {
 		t.Run(map[bool]string{false: "secret", true: "key"}[withKey], func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				o := w.options()
-				o.Machine, o.Proof = ClientCredentials{}, withSecret
+				o.Machine, o.ClientAuth = ClientCredentials{}, withSecret
 				if withKey {
-					o.Proof = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.Secret{}, signer, nil }
+					o.ClientAuth = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.Secret{}, signer, nil }
 				}
 				c := w.credential(t, o)
 				w.wantServed(t, c)
@@ -59,7 +59,7 @@ func TestRotatedSecret(t *testing.T) {
 		secret := "old-canary"
 		o := w.options()
 		o.Machine = ClientCredentials{}
-		o.Proof = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), nil, nil }
+		o.ClientAuth = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), nil, nil }
 		c := w.credential(t, o)
 		for i, now := range []string{"old-canary", "new-canary"} {
 			secret = now
@@ -83,13 +83,13 @@ func TestJWTBearer(t *testing.T) {
 		w.then("/token", answer(400, `{"error":"invalid_grant"}`))
 		for range 4 {
 			_, _, err := w.post(t, c)
-			if _, ok := errors.AsType[*Permanent](err); !ok {
+			if _, ok := errors.AsType[*PermanentError](err); !ok {
 				t.Fatalf("the error is %v", err)
 			}
 		}
 		w.wantCount(t, "/token", 1)
 		now = "two-canary"
-		time.Sleep(maxPause)
+		time.Sleep(maxRenewPause)
 		w.wantServed(t, c)
 		w.wantCount(t, "/token", 2)
 		for i, want := range []string{"one-canary", "two-canary"} {
@@ -107,7 +107,7 @@ func TestEnterprise(t *testing.T) {
 		w.wire["idp.test"] = idp
 		idp.then("/token", answer(200, `{"access_token":"jag-canary","token_type":"N_A","issued_token_type":"`+auth.TypeIDJAG+`"}`))
 		o := w.options()
-		o.Proof = withSecret
+		o.ClientAuth = withSecret
 		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
 			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		w.wantServed(t, w.credential(t, o))
@@ -132,7 +132,7 @@ func TestDPoP(t *testing.T) {
 		w.then("/mcp", func(http.ResponseWriter, *http.Request) bool { return false }, nonce)
 		w.then("/token", answer(400, `{"error":"use_dpop_nonce"}`, "DPoP-Nonce", "n0"))
 		o := w.options()
-		o.Machine, o.Proof = ClientCredentials{}, withSecret
+		o.Machine, o.ClientAuth = ClientCredentials{}, withSecret
 		c := w.credential(t, o)
 		w.wantServed(t, c)
 		w.wantServed(t, w.credential(t, o)) // the key is stored
@@ -180,7 +180,7 @@ func TestEnterpriseOther(t *testing.T) {
 		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", Token: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
 			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		_, _, err := w.post(t, w.credential(t, o))
-		if _, ok := errors.AsType[*Permanent](err); !ok {
+		if _, ok := errors.AsType[*PermanentError](err); !ok {
 			t.Errorf("the error is %v", err)
 		}
 		w.wantCount(t, "/token", 0)
@@ -191,9 +191,9 @@ func TestEnterpriseOther(t *testing.T) {
 func TestDPoPRequired(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		o := w.options()
-		o.Machine, o.Proof, o.DPoP = ClientCredentials{}, withSecret, DPoPRequire
+		o.Machine, o.ClientAuth, o.DPoP = ClientCredentials{}, withSecret, DPoPRequire
 		_, _, err := w.post(t, w.credential(t, o))
-		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "DPoP") {
+		if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "DPoP") {
 			t.Errorf("the error is %v", err)
 		}
 	})

@@ -42,36 +42,36 @@ type Options struct {
 	Resource      string            // sent in the place of the published resource; "": that one
 	NoResource    bool              // no "resource" parameter is sent
 	Scopes        []string          // asked for in any case, instead of those that the server lists
-	Extra         []auth.Param      // added to the authorization request
+	ExtraParams   []auth.Param      // added to the authorization request
 	IssuerAliases map[string]string // see auth.Caller
 	DPoP          DPoP
 
-	ClientID     string        // registered by hand; "": none
-	ClientIssuer string        // where that was; "": nobody said
-	Proof        ProofFunc     // of ClientID, or of Document: called at each use; nil: it has neither a secret nor a key
-	Document     string        // address of the client's metadata document; "": none
-	NotDynamic   bool          // the client may not register itself
-	RedirectHost string        // "127.0.0.1" (""), or "localhost" for servers that ask for it
-	RedirectPort int           // 0: made of the key
-	Machine      Machine       // signs in without a person; nil: a person does
-	SignIn       SignInFunc    // called when a person must sign in; nil: a Required error says so
-	Wait         time.Duration // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
-	Notice       func(error)   // told of what no caller gets as its error; may be called concurrently; nil: nobody
+	ClientID          string         // registered by hand; "": none
+	ClientIssuer      string         // where that was; "": nobody said
+	ClientAuth        ClientAuthFunc // of ClientID, or of ClientMetadataURL: called at each use; nil: it has neither a secret nor a key
+	ClientMetadataURL string         // address of the client's metadata document; "": none
+	NotDynamic        bool           // the client may not register itself
+	RedirectHost      string         // "127.0.0.1" (""), or "localhost" for servers that ask for it
+	RedirectPort      int            // 0: made of the key
+	Machine           Machine        // signs in without a person; nil: a person does
+	SignIn            SignInFunc     // called when a person must sign in; nil: a SignInRequired error says so
+	SignInWait        time.Duration  // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
+	OnError           func(error)    // told of what no caller gets as its error; may be called concurrently; nil: nobody
 }
 
 // A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the
-// request goes on. A *Required that it returns goes to whoever made the request. It may wait as long
-// as ctx, whose cause is ErrWaited when Options.Wait is over; several requests may call it at the same time.
-type SignInFunc func(ctx context.Context, c *Credential, need Required) error
+// request goes on. A *SignInRequired that it returns goes to whoever made the request. It may wait as long
+// as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over; several requests may call it at the same time.
+type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) error
 
-// A ProofFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If
-// that cannot be found out it returns what they were before, and an error, of which Notice is told. It may be called
+// A ClientAuthFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If
+// that cannot be found out it returns what they were before, and an error, of which OnError is told. It may be called
 // concurrently.
-type ProofFunc func() (secret tokenstore.Secret, key *auth.Signer, err error)
+type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.Signer, err error)
 
 // A Machine gets tokens without a person.
 type Machine interface {
-	// token asks for a token. site is where, resource and scopes are what for.
+	// token asks for a token. m.server is where, resource and scopes are what for.
 	token(ctx context.Context, m machineRequest) (auth.Token, error)
 	// identity is what makes its credential another one.
 	identity() string
@@ -96,7 +96,7 @@ func New(o Options) (*Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := overHTTP(o.Server)
+	server, err := toHTTPURL(o.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func New(o Options) (*Credential, error) {
 	if o.Revision != "" && o.Revision < "2025-06-18" {
 		c.caller.Version = string(o.Revision)
 	}
-	c.life, c.end = context.WithCancel(context.Background())
-	c.waiting, c.stopWaiting = context.WithCancel(c.life)
+	c.requestCtx, c.cancelRequests = context.WithCancel(context.Background())
+	c.lockWaitCtx, c.cancelLockWait = context.WithCancel(c.requestCtx)
 	return c, nil
 }
 
@@ -125,20 +125,20 @@ func (o Options) key() (tokenstore.Key, error) {
 	switch {
 	case o.ClientID != "":
 		id.ClientID = "id " + o.ClientID
-	case o.Document != "":
-		id.ClientID = "document " + o.Document
+	case o.ClientMetadataURL != "":
+		id.ClientID = "document " + o.ClientMetadataURL
 	}
 	if o.Machine != nil {
 		id.ClientID += " " + o.Machine.identity()
 	}
-	for _, p := range o.Extra {
+	for _, p := range o.ExtraParams {
 		id.Params[p.Name] = append(id.Params[p.Name], p.Value)
 	}
 	return id.Key()
 }
 
-// overHTTP returns the address at which a server has its metadata: WebSocket has the one of HTTP.
-func overHTTP(server string) (string, error) {
+// toHTTPURL returns the address at which a server has its metadata: WebSocket has the one of HTTP.
+func toHTTPURL(server string) (string, error) {
 	if _, err := tokenstore.CanonicalURL(server); err != nil {
 		return "", err
 	}

@@ -10,25 +10,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// choose returns how the client gets its id, or the error that says what to register, and where.
-func (c *Credential) choose(s *site, redirect string) (auth.Identity, error) {
-	return auth.Identities{
-		ClientID: c.o.ClientID, Issuer: c.o.ClientIssuer, Document: c.o.Document,
+// chooseIDSource returns how the client gets its id, or the error that says what to register, and where.
+func (c *Credential) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
+	return auth.ClientIDSources{
+		ClientID: c.o.ClientID, Issuer: c.o.ClientIssuer, MetadataURL: c.o.ClientMetadataURL,
 		NotDynamic: c.o.NotDynamic || c.o.Machine != nil, Redirect: redirect,
 	}.Choose(s.Server)
 }
 
-// identify returns the client for a sign-in with this redirect URI. It registers one if none is known that
+// clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
 // has been of use: an authorization server that has forgotten a client does not tell us, only the person.
-func (c *Credential) identify(ctx context.Context, s *site, redirect string, scopes []string, anew bool) (auth.Client, error) {
-	way, err := c.choose(s, redirect)
+func (c *Credential) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
+	way, err := c.chooseIDSource(s, redirect)
 	switch {
 	case err != nil:
 		return auth.Client{}, err
 	case way == auth.PreRegistered:
 		return c.clientOf(ctx, s.Server.Issuer, c.o.ClientID)
-	case way == auth.Document:
-		return c.clientOf(ctx, s.Server.Issuer, c.o.Document)
+	case way == auth.MetadataDocument:
+		return c.clientOf(ctx, s.Server.Issuer, c.o.ClientMetadataURL)
 	}
 	var found auth.Client
 	err = c.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
@@ -57,7 +57,7 @@ func (c *Credential) identify(ctx context.Context, s *site, redirect string, sco
 
 // register registers a client. Some authorization servers take no scopes in a registration but their own, which
 // those of a resource are not (RFC 7591, 2 leaves it to them): then they get none, and choose.
-func (c *Credential) register(ctx context.Context, s *site, m auth.ClientMetadata) (auth.Registration, error) {
+func (c *Credential) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
 	reg, err := c.caller.Register(ctx, s.Server, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
 		m.Scope = ""
@@ -66,18 +66,18 @@ func (c *Credential) register(ctx context.Context, s *site, m auth.ClientMetadat
 	return reg, err
 }
 
-// registeredNow is how long a registration counts as one that the server still knows, without having been of use.
-const registeredNow = time.Minute
+// newRegistrationTime is how long a registration counts as one that the server still knows, without having been of use.
+const newRegistrationTime = time.Minute
 
 // isUsable reports whether a registration was of use, or has just been made, and its secret has not ended.
 func (c *Credential) isUsable(r tokenstore.Registration) bool {
 	age := c.now().Sub(r.Registered)
-	known := !r.Proven.IsZero() || 0 <= age && age < registeredNow
+	known := !r.LastUsed.IsZero() || 0 <= age && age < newRegistrationTime
 	return known && (r.Expires.IsZero() || c.now().Before(r.Expires))
 }
 
 // metadataFor is what a client that registers itself says.
-func metadataFor(s *site, redirect string, scopes []string) auth.ClientMetadata {
+func metadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
 	m := auth.ClientMetadata{
 		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
 		ResponseTypes: []string{"code"}, ApplicationType: "native", Method: auth.MethodNone,
@@ -94,19 +94,19 @@ func metadataFor(s *site, redirect string, scopes []string) auth.ClientMetadata 
 	return m
 }
 
-// prove notes whether a registration was of use. One that was not is replaced at the next sign-in.
-func (c *Credential) prove(ctx context.Context, issuer, id string, good bool) {
+// noteRegistrationUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
+func (c *Credential) noteRegistrationUse(ctx context.Context, issuer, id string, good bool) {
 	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		for i := range all {
 			if all[i].ClientID == id && good {
-				all[i].Proven = c.now()
+				all[i].LastUsed = c.now()
 			} else if all[i].ClientID == id {
-				all[i].Proven, all[i].Registered = time.Time{}, time.Time{}
+				all[i].LastUsed, all[i].Registered = time.Time{}, time.Time{}
 			}
 		}
 		return all, nil
 	})
-	c.notice(err)
+	c.reportError(err)
 }
 
 // clientOf returns the client with this id at an issuer.
@@ -114,10 +114,10 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 	switch id {
 	case "":
 	case c.o.ClientID:
-		secret, key := c.proof()
+		secret, key := c.clientAuth()
 		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, nil
-	case c.o.Document:
-		_, key := c.proof()
+	case c.o.ClientMetadataURL:
+		_, key := c.clientAuth()
 		method := auth.MethodNone
 		if key != nil {
 			method = auth.MethodPrivateKey
@@ -136,27 +136,27 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 	return auth.Client{ID: id, Method: auth.MethodNone}, nil
 }
 
-// proof returns the secret or the key of a client that somebody has registered.
-func (c *Credential) proof() (tokenstore.Secret, *auth.Signer) {
-	if c.o.Proof == nil {
+// clientAuth returns the secret or the key of a client that somebody has registered.
+func (c *Credential) clientAuth() (tokenstore.Secret, *auth.Signer) {
+	if c.o.ClientAuth == nil {
 		return tokenstore.Secret{}, nil
 	}
-	secret, key, err := c.o.Proof()
-	c.notice(err)
+	secret, key, err := c.o.ClientAuth()
+	c.reportError(err)
 	return secret, key
 }
 
-// forget deletes a registration that the issuer does not know any more. It reports whether the client
+// forgetRegistration deletes a registration that the issuer does not know any more. It reports whether the client
 // is one that registers itself.
-func (c *Credential) forget(issuer, id string) bool {
-	if id == c.o.ClientID || id == c.o.Document {
+func (c *Credential) forgetRegistration(issuer, id string) bool {
+	if id == c.o.ClientID || id == c.o.ClientMetadataURL {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.waiting, lockTimeout)
+	ctx, cancel := context.WithTimeout(c.lockWaitCtx, lockTimeout)
 	defer cancel()
 	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == id }), nil
 	})
-	c.notice(err)
+	c.reportError(err)
 	return true
 }

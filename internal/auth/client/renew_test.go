@@ -84,7 +84,7 @@ func TestNoExpiry(t *testing.T) {
 		if access(t, c) != first {
 			t.Error("the token was renewed")
 		}
-		h, err := c.renewRefused(t.Context(), c.current.Load())
+		h, err := c.replaceRefused(t.Context(), c.current.Load())
 		bridgetest.Must(t, err)
 		if h.token().Access == first {
 			t.Error("the refused token is used")
@@ -150,13 +150,13 @@ func TestClockBack(t *testing.T) {
 		c := w.credential(t, o)
 		w.sign(t, c, 0)
 		w.then("/token", answer(503, ""))
-		h, err := c.hold(t.Context())
+		h, err := c.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		if _, err := c.renewRefused(t.Context(), h); err == nil {
+		if _, err := c.replaceRefused(t.Context(), h); err == nil {
 			t.Error("no error")
 		}
 		back = 25 * time.Hour
-		if _, err := c.renewRefused(t.Context(), h); err != nil {
+		if _, err := c.replaceRefused(t.Context(), h); err != nil {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -235,7 +235,7 @@ func TestInvalidGrant(t *testing.T) {
 			time.Sleep(time.Hour)
 			for _, other := range []*Credential{c, w.credential(t, w.options())} {
 				_ = access(t, other)
-				h, err := other.renewRefused(t.Context(), other.current.Load())
+				h, err := other.replaceRefused(t.Context(), other.current.Load())
 				if h != nil || err != nil {
 					t.Errorf("there is a token again: %v, %v", h != nil, err)
 				}
@@ -258,10 +258,10 @@ func TestRefusedForGood(t *testing.T) {
 		c := w.credential(t, w.options())
 		w.sign(t, c, 0)
 		clear(w.refresh)
-		h, err := c.hold(t.Context())
+		h, err := c.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		_, err = c.renewRefused(t.Context(), h)
-		if _, ok := errors.AsType[*Required](err); !ok {
+		_, err = c.replaceRefused(t.Context(), h)
+		if _, ok := errors.AsType[*SignInRequired](err); !ok {
 			t.Errorf("the error is %v", err)
 		}
 		if access(t, c) != "" {
@@ -292,7 +292,7 @@ func TestLostAnswer(t *testing.T) {
 			t.Error("the spent token is kept")
 		}
 		time.Sleep(time.Hour)
-		_, _ = c.renewRefused(t.Context(), c.current.Load())
+		_, _ = c.replaceRefused(t.Context(), c.current.Load())
 		w.wantCount(t, "/token", 2)
 	})
 }
@@ -304,9 +304,9 @@ func TestAdopts(t *testing.T) {
 		w.sign(t, a, time.Hour)
 		_, _ = access(t, a), access(t, b)
 		old := b.current.Load()
-		_, err := a.renewRefused(t.Context(), a.current.Load())
+		_, err := a.replaceRefused(t.Context(), a.current.Load())
 		bridgetest.Must(t, err)
-		h, err := b.renewRefused(t.Context(), old)
+		h, err := b.replaceRefused(t.Context(), old)
 		bridgetest.Must(t, err)
 		if h.token().Access != access(t, a) || access(t, b) != access(t, a) {
 			t.Error("they have different tokens")
@@ -324,9 +324,9 @@ func TestBrake(t *testing.T) {
 		var last error
 		for range 10 {
 			for _, c := range cs {
-				h, err := c.hold(t.Context())
+				h, err := c.usableSnapshot(t.Context())
 				if h != nil {
-					_, err = c.renewRefused(t.Context(), h)
+					_, err = c.replaceRefused(t.Context(), h)
 				}
 				if err != nil {
 					last = err
@@ -347,11 +347,11 @@ func TestForgottenClient(t *testing.T) {
 		o := w.options()
 		byHand := w.credential(t, o)
 		w.sign(t, byHand, time.Hour)
-		h, err := byHand.hold(t.Context())
+		h, err := byHand.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
 		delete(w.clients, "c1")
-		var permanent *Permanent
-		if _, err := byHand.renewRefused(t.Context(), h); !errors.As(err, &permanent) {
+		var permanent *PermanentError
+		if _, err := byHand.replaceRefused(t.Context(), h); !errors.As(err, &permanent) {
 			t.Errorf("the error is %v", err)
 		}
 		wantNoSecret(t, err)
@@ -361,10 +361,10 @@ func TestForgottenClient(t *testing.T) {
 		o.ClientID = ""
 		dynamic := w.credential(t, o)
 		w.sign(t, dynamic, time.Hour)
-		h, err = dynamic.hold(t.Context())
+		h, err = dynamic.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		var required *Required
-		if _, err := dynamic.renewRefused(t.Context(), h); !errors.As(err, &required) {
+		var required *SignInRequired
+		if _, err := dynamic.replaceRefused(t.Context(), h); !errors.As(err, &required) {
 			t.Errorf("the error is %v", err)
 		}
 		w.wantCount(t, "/token", 2)
@@ -377,7 +377,7 @@ func TestNotWritten(t *testing.T) {
 		o := w.options()
 		var mu sync.Mutex
 		var told []error
-		o.Notice = func(err error) { mu.Lock(); told = append(told, err); mu.Unlock() }
+		o.OnError = func(err error) { mu.Lock(); told = append(told, err); mu.Unlock() }
 		c := w.credential(t, o)
 		w.sign(t, c, time.Hour)
 		first := access(t, c)
@@ -447,10 +447,10 @@ func TestRenewAt(t *testing.T) {
 	c := w.credential(t, w.options())
 	for _, x := range []struct {
 		life, first, last time.Duration
-	}{{5 * time.Second, 4580 * time.Millisecond, 4800 * time.Millisecond}, {time.Hour, 55 * time.Minute, time.Hour - maxAhead/2}, {24 * time.Hour, 24*time.Hour - maxAhead, 24*time.Hour - maxAhead/2}} {
+	}{{5 * time.Second, 4580 * time.Millisecond, 4800 * time.Millisecond}, {time.Hour, 55 * time.Minute, time.Hour - maxRenewAhead/2}, {24 * time.Hour, 24*time.Hour - maxRenewAhead, 24*time.Hour - maxRenewAhead/2}} {
 		for _, r := range []float64{0, 1} {
 			c.random = func() float64 { return r }
-			h, err := c.newHeld(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
+			h, err := c.newSnapshot(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
 				Access: tokenstore.NewSecret("a"), TokenType: "Bearer", Issued: now, Expires: now.Add(x.life)}})
 			bridgetest.Must(t, err)
 			if at := h.renewAt.Sub(now); at < x.first || at > x.last {

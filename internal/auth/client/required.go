@@ -10,19 +10,19 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// Required is the error of a request that needs a person to sign in.
-type Required struct {
+// SignInRequired is the error of a request that needs a person to sign in.
+type SignInRequired struct {
 	URL      string    // where; "": nobody has begun the sign-in
 	UserCode string    // what the person types there; "": nothing
 	Expires  time.Time // when URL and UserCode end; zero: unknown
 	Reason   string    // why, in one line
 
-	// Known is the stored credential that did not do; 0: there was none. Another one may do.
-	Known tokenstore.Generation
+	// TriedGeneration is the stored credential that did not do; 0: there was none. Another one may do.
+	TriedGeneration tokenstore.Generation
 }
 
 // Error returns the reason and the place in one line.
-func (r *Required) Error() string {
+func (r *SignInRequired) Error() string {
 	var b strings.Builder
 	b.WriteString("sign-in needed: " + printable.Text(r.Reason))
 	if r.URL != "" {
@@ -34,32 +34,32 @@ func (r *Required) Error() string {
 	return b.String()
 }
 
-// required returns the error with what another process has announced of its sign-in.
-func (c *Credential) required(reason string) *Required {
-	r := &Required{Reason: reason}
+// signInRequired returns the error with what another process has announced of its sign-in.
+func (c *Credential) signInRequired(reason string) *SignInRequired {
+	r := &SignInRequired{Reason: reason}
 	if login, pending, err := c.o.Store.PendingLogin(c.key); err == nil && pending {
 		r.URL, r.UserCode, r.Expires = login.URL, login.UserCode, login.Expires
 	}
 	return r
 }
 
-// A Permanent error stays until somebody changes something: a setting, the server, or by signing in.
-type Permanent struct {
-	What string // what is wrong, and what helps
-	Err  error  // the error below
+// A PermanentError stays until somebody changes something: a setting, the server, or by signing in.
+type PermanentError struct {
+	Problem string // what is wrong, and what helps
+	Err     error  // the error below
 }
 
 // Error returns all of it.
-func (p *Permanent) Error() string { return p.What + ": " + p.Err.Error() }
+func (p *PermanentError) Error() string { return p.Problem + ": " + p.Err.Error() }
 
 // Unwrap returns the error below.
-func (p *Permanent) Unwrap() error { return p.Err }
+func (p *PermanentError) Unwrap() error { return p.Err }
 
 // isTransient reports whether the same may work later: the answer is missing, or not one of an
 // authorization server at all. Nothing is deleted for it.
 func isTransient(err error) bool {
-	var required *Required
-	var permanent *Permanent
+	var required *SignInRequired
+	var permanent *PermanentError
 	switch {
 	case errors.As(err, &required), errors.As(err, &permanent):
 		return false

@@ -25,104 +25,104 @@ type Browser interface{ Open(addr string) error }
 
 // SignInOptions say how a person signs in.
 type SignInOptions struct {
-	Browser Browser // nil: there is none, and a device code is asked for where the server has them
-	Device  bool    // a device code, also where there is a browser
-	Anew    bool    // registers the client anew
-	// Known is the stored credential that does not do: Begin returns ErrSignedIn if there is another one.
+	Browser       Browser // nil: there is none, and a device code is asked for where the server has them
+	UseDeviceCode bool    // a device code, also where there is a browser
+	RegisterAnew  bool    // registers the client anew
+	// TriedGeneration is the stored credential that does not do: BeginSignIn returns ErrSignedIn if there is another one.
 	// nil: that is not looked at.
-	Known *tokenstore.Generation
-	Limit time.Duration // for the person; 0: 10 minutes
-	// Doing is told what Begin waits for next, in a few words. nil: nobody is.
-	Doing func(what string)
+	TriedGeneration *tokenstore.Generation
+	Timeout         time.Duration // for the person; 0: 10 minutes
+	// OnProgress is told what BeginSignIn waits for next, in a few words. nil: nobody is.
+	OnProgress func(what string)
 }
 
-func (o SignInOptions) doing(what string) {
-	if o.Doing != nil {
-		o.Doing(what)
+func (o SignInOptions) reportProgress(what string) {
+	if o.OnProgress != nil {
+		o.OnProgress(what)
 	}
 }
 
-// ErrSignedIn is what Begin returns if somebody has signed in meanwhile.
+// ErrSignedIn is what BeginSignIn returns if somebody has signed in meanwhile.
 var ErrSignedIn = errors.New("somebody has signed in meanwhile")
 
 // errCancelled is the end of a sign-in by [tokenstore.Store.CancelLogin].
 var errCancelled = errors.New("the sign-in was cancelled")
 
-// A Flow is one sign-in of a person. Wait ends it, and so does Close.
-type Flow struct {
+// A SignInFlow is one sign-in of a person. Wait ends it, and so does Close.
+type SignInFlow struct {
 	c           *Credential
-	site        *site
-	wants       serverDemands
+	discovery   *discovery
+	demands     serverDemands
 	oauthClient auth.Client
 	login       *tokenstore.LoginLock
-	needed      Required
+	required    SignInRequired
 
 	scopes   []string
 	verifier string
 	redirect string
-	key      tokenstore.Secret // of proofs
+	proofKey tokenstore.Secret // of proofs
 	device   *auth.DeviceAuthorization
-	receiver *receiver
+	receiver *callbackReceiver
 
 	server  *http.Server
 	serving sync.WaitGroup
 	closing sync.Once
 }
 
-// Begin begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device
+// BeginSignIn begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device
 // code, announces where the person goes, and opens the browser. tokenstore.ErrBusy: another process
 // signs in already. An error of the browser is in Browser; the person can go to the address alone.
-func (c *Credential) Begin(ctx context.Context, o SignInOptions) (f *Flow, err error) {
+func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignInFlow, err error) {
 	login, err := c.o.Store.TryLockLogin(c.key)
 	if err != nil {
 		return nil, err
 	}
-	f = &Flow{c: c, login: login}
+	f = &SignInFlow{c: c, login: login}
 	defer func() {
 		if err != nil {
 			f.Close()
 			f = nil
 		}
 	}()
-	if o.Known != nil {
+	if o.TriedGeneration != nil {
 		e, err := c.o.Store.Load(ctx, c.key)
-		if err == nil && e.Generation != *o.Known && !e.Credential.Access.IsZero() {
+		if err == nil && e.Generation != *o.TriedGeneration && !e.Credential.Access.IsZero() {
 			err = ErrSignedIn
 		}
 		if err != nil {
 			return f, err
 		}
 	}
-	if f.wants, err = c.askedByServer(ctx); err != nil {
+	if f.demands, err = c.storedDemands(ctx); err != nil {
 		return f, err
 	}
-	o.doing("waiting for the metadata of " + c.o.Server + " and of its authorization server")
-	if f.site, err = c.discover(ctx, f.wants.Announced, false); err != nil {
+	o.reportProgress("waiting for the metadata of " + c.o.Server + " and of its authorization server")
+	if f.discovery, err = c.discover(ctx, f.demands.MetadataURL, false); err != nil {
 		return f, err
 	}
-	f.scopes = c.scopes(f.site, f.wants, true)
-	limit := o.Limit
+	f.scopes = c.scopesToRequest(f.discovery, f.demands, true)
+	limit := o.Timeout
 	if limit <= 0 {
 		limit = signInTimeout
 	}
-	f.needed = Required{Expires: c.now().Add(limit), Reason: "nobody has signed in to " + c.o.Server}
-	if err := f.makeKey(ctx); err != nil {
+	f.required = SignInRequired{Expires: c.now().Add(limit), Reason: "nobody has signed in to " + c.o.Server}
+	if err := f.makeProofKey(ctx); err != nil {
 		return f, err
 	}
-	if (o.Device || o.Browser == nil) && f.site.Server.DeviceAuthorization != "" {
+	if (o.UseDeviceCode || o.Browser == nil) && f.discovery.Server.DeviceAuthorization != "" {
 		err = f.beginDevice(ctx, o)
-	} else if o.Device {
-		err = &auth.Error{Kind: auth.Unsupported, Doing: "device authorization", What: "the authorization server has no device codes"}
+	} else if o.UseDeviceCode {
+		err = &auth.Error{Kind: auth.Unsupported, Operation: "device authorization", Problem: "the authorization server has no device codes"}
 	} else {
 		err = f.beginBrowser(ctx, o)
 	}
 	if err != nil {
 		return f, err
 	}
-	err = login.Announce(tokenstore.Login{Server: c.o.Server, Profile: c.o.Profile, PID: os.Getpid(), URL: f.needed.URL, UserCode: f.needed.UserCode, Redirect: f.redirect, Expires: f.needed.Expires})
+	err = login.Announce(tokenstore.Login{Server: c.o.Server, Profile: c.o.Profile, PID: os.Getpid(), URL: f.required.URL, UserCode: f.required.UserCode, Redirect: f.redirect, Expires: f.required.Expires})
 	if err == nil && o.Browser != nil && f.device == nil {
-		if err := o.Browser.Open(f.needed.URL); err != nil {
-			c.notice(fmt.Errorf("the browser was not opened: %w", err))
+		if err := o.Browser.Open(f.required.URL); err != nil {
+			c.reportError(fmt.Errorf("the browser was not opened: %w", err))
 		}
 	}
 	return f, err
@@ -137,78 +137,78 @@ func checkOpenable(addr string) error {
 	return nil
 }
 
-// openable refuses an address that the authorization server wants a person to open.
-func (f *Flow) openable(addr string) error {
+// checkAddress refuses an address that the authorization server wants a person to open.
+func (f *SignInFlow) checkAddress(addr string) error {
 	if err := checkOpenable(addr); err != nil {
-		return &auth.Error{Kind: auth.Invalid, Doing: "sign-in", URL: f.site.Server.Issuer, What: err.Error(), Do: "tell the operator of the server"}
+		return &auth.Error{Kind: auth.Invalid, Operation: "sign-in", URL: f.discovery.Server.Issuer, Problem: err.Error(), Advice: "tell the operator of the server"}
 	}
 	return nil
 }
 
-// makeKey makes the key of proofs if tokens are to be bound.
-func (f *Flow) makeKey(ctx context.Context) error {
+// makeProofKey makes the key of proofs if tokens are to be bound.
+func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 	e, err := f.c.o.Store.Load(ctx, f.c.key)
 	if err != nil {
 		return err
 	}
-	s, err := f.c.begin(f.site, f.wants, e.Credential, f.scopes)
-	f.key = s.DPoPKey
+	s, err := f.c.newStoredCredential(f.discovery, f.demands, e.Credential, f.scopes)
+	f.proofKey = s.DPoPKey
 	return err
 }
 
-func (f *Flow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
-	o.doing("waiting for a registration at " + f.site.Server.Issuer)
-	if f.oauthClient, err = f.c.identify(ctx, f.site, f.c.redirectURI(f.c.port()), f.scopes, o.Anew); err != nil {
+func (f *SignInFlow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
+	o.reportProgress("waiting for a registration at " + f.discovery.Server.Issuer)
+	if f.oauthClient, err = f.c.clientForSignIn(ctx, f.discovery, f.c.redirectURI(f.c.redirectPort()), f.scopes, o.RegisterAnew); err != nil {
 		return err
 	}
-	o.doing("waiting for a code of " + f.site.Server.Issuer)
-	d, err := f.c.caller.AuthorizeDevice(ctx, f.site.Server, f.oauthClient, f.c.resource(f.site), f.scopes)
+	o.reportProgress("waiting for a code of " + f.discovery.Server.Issuer)
+	d, err := f.c.caller.AuthorizeDevice(ctx, f.discovery.Server, f.oauthClient, f.c.resourceParam(f.discovery), f.scopes)
 	if err != nil {
-		f.finish(err)
+		f.noteOutcome(err)
 		return err
 	}
 	f.device = &d
-	f.needed.URL, f.needed.UserCode = d.URL, d.UserCode
-	if !d.Expires.IsZero() && d.Expires.Before(f.needed.Expires) {
-		f.needed.Expires = d.Expires
+	f.required.URL, f.required.UserCode = d.URL, d.UserCode
+	if !d.Expires.IsZero() && d.Expires.Before(f.required.Expires) {
+		f.required.Expires = d.Expires
 	}
-	return f.openable(d.URL)
+	return f.checkAddress(d.URL)
 }
 
-func (f *Flow) beginBrowser(ctx context.Context, o SignInOptions) error {
+func (f *SignInFlow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	c := f.c
 	listeners, port, err := c.listen(ctx)
 	if err != nil {
 		return err
 	}
 	f.redirect = c.redirectURI(port)
-	expect := auth.Expectation{State: auth.NewState(), Issuer: f.site.Server.Issuer, IssParameter: f.site.Server.IssParameter}
+	expect := auth.ExpectedCallback{State: auth.NewState(), Issuer: f.discovery.Server.Issuer, IssParameter: f.discovery.Server.IssParameter}
 	f.receiver = newReceiver(f.redirect, expect)
 	f.serve(listeners)
-	o.doing("waiting for a registration at " + f.site.Server.Issuer)
-	if f.oauthClient, err = c.identify(ctx, f.site, f.redirect, f.scopes, o.Anew); err != nil {
+	o.reportProgress("waiting for a registration at " + f.discovery.Server.Issuer)
+	if f.oauthClient, err = c.clientForSignIn(ctx, f.discovery, f.redirect, f.scopes, o.RegisterAnew); err != nil {
 		return err
 	}
 	f.verifier = auth.NewVerifier()
 	r := auth.AuthorizationRequest{
-		Server: f.site.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
-		Resource: c.resource(f.site), Scopes: f.scopes, Extra: c.o.Extra, PlainHTTP: c.caller.PlainHTTP(),
+		Server: f.discovery.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
+		Resource: c.resourceParam(f.discovery), Scopes: f.scopes, Extra: c.o.ExtraParams, PlainHTTP: c.caller.PlainHTTP(),
 	}
-	prover, err := c.proverOf(f.key)
+	prover, err := c.proverOf(f.proofKey)
 	if err != nil {
 		return err
 	}
 	if prover != nil {
 		r.JKT = prover.Thumbprint()
 	}
-	if f.needed.URL, err = r.URL(); err != nil {
+	if f.required.URL, err = r.URL(); err != nil {
 		return err
 	}
-	return f.openable(f.needed.URL)
+	return f.checkAddress(f.required.URL)
 }
 
 // serve answers the browser.
-func (f *Flow) serve(listeners []net.Listener) {
+func (f *SignInFlow) serve(listeners []net.Listener) {
 	f.server = &http.Server{Handler: f.receiver, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
 	for _, l := range listeners {
 		f.serving.Go(func() { _ = f.server.Serve(l) })
@@ -216,42 +216,42 @@ func (f *Flow) serve(listeners []net.Listener) {
 }
 
 // Where returns where the person goes.
-func (f *Flow) Where() Required { return f.needed }
+func (f *SignInFlow) Where() SignInRequired { return f.required }
 
 // Callback takes the address that a browser ended at, as a person gives it. The error leaves the
 // sign-in open.
-func (f *Flow) Callback(addr string) error {
+func (f *SignInFlow) Callback(addr string) error {
 	if f.receiver == nil {
 		return errors.New("this sign-in has a code, and waits for no address")
 	}
-	return f.receiver.deliver(addr)
+	return f.receiver.takeAddress(addr)
 }
 
-// Wait waits for the person, gets the tokens, stores them, and closes the Flow. It may be called once.
-func (f *Flow) Wait(ctx context.Context) error {
+// Wait waits for the person, gets the tokens, stores them, and closes the SignInFlow. It may be called once.
+func (f *SignInFlow) Wait(ctx context.Context) error {
 	defer f.Close()
-	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.needed.Expires.Sub(f.c.now())), errNobodyAnswered)
+	ctx, cancel := context.WithDeadlineCause(ctx, time.Now().Add(f.required.Expires.Sub(f.c.now())), errNobodyAnswered)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { f.watchCancel(ctx, end) })
-	token, err := f.token(ctx)
+	token, err := f.awaitToken(ctx)
 	end(nil)
 	watch.Wait()
 	if err == nil {
-		err = f.store(token)
+		err = f.storeToken(token)
 	}
-	f.finish(err)
-	f.c.noteEnd(err)
+	f.noteOutcome(err)
+	f.c.noteSignInEnd(err)
 	return err
 }
 
-// cancelLook is how often a sign-in looks whether it was cancelled.
-const cancelLook = 500 * time.Millisecond
+// cancelPollInterval is how often a sign-in looks whether it was cancelled.
+const cancelPollInterval = 500 * time.Millisecond
 
 // watchCancel ends ctx when somebody has cancelled the sign-in, or its time is over by the clock.
-func (f *Flow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
-	look := time.NewTicker(cancelLook)
+func (f *SignInFlow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
+	look := time.NewTicker(cancelPollInterval)
 	defer look.Stop()
 	for {
 		select {
@@ -261,32 +261,32 @@ func (f *Flow) watchCancel(ctx context.Context, end context.CancelCauseFunc) {
 			switch {
 			case f.login.Cancelled():
 				end(errCancelled)
-			case !f.c.now().Before(f.needed.Expires): // the machine has slept, and the timer of ctx with it
+			case !f.c.now().Before(f.required.Expires): // the machine has slept, and the timer of ctx with it
 				end(errNobodyAnswered)
 			}
 		}
 	}
 }
 
-// token waits for the person's answer, and exchanges it.
-func (f *Flow) token(ctx context.Context) (auth.Token, error) {
-	prover, err := f.c.proverOf(f.key)
+// awaitToken waits for the person's answer, and exchanges it.
+func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
+	prover, err := f.c.proverOf(f.proofKey)
 	if err != nil {
 		return auth.Token{}, err
 	}
 	if f.device != nil {
-		return f.poll(ctx, prover)
+		return f.pollDeviceCode(ctx, prover)
 	}
 	select {
 	case <-ctx.Done():
-		return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, endOf(ctx))
+		return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.discovery.Server.Issuer, endOf(ctx))
 	case back := <-f.receiver.result:
 		if back.err != nil {
 			return auth.Token{}, back.err
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // the code works only once
 		defer cancel()
-		return f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resource(f.site)), prover)
+		return f.c.caller.Token(once, f.discovery.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resourceParam(f.discovery)), prover)
 	}
 }
 
@@ -309,45 +309,45 @@ var errNobodyAnswered = fmt.Errorf("nobody has answered in time; sign in again: 
 
 // Waits between token requests for a device code (RFC 8628, 3.5).
 const (
-	slowDown = 5 * time.Second
-	maxPoll  = time.Minute
+	slowDownStep    = 5 * time.Second
+	maxPollInterval = time.Minute
 )
 
-// poll asks until the person has answered.
-func (f *Flow) poll(ctx context.Context, prover *auth.Prover) (auth.Token, error) {
+// pollDeviceCode asks until the person has answered.
+func (f *SignInFlow) pollDeviceCode(ctx context.Context, prover *auth.Prover) (auth.Token, error) {
 	interval := f.device.Interval
 	for {
 		timer := time.NewTimer(interval)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.site.Server.Issuer, endOf(ctx))
+			return auth.Token{}, fmt.Errorf("the sign-in at %s: %w", f.discovery.Server.Issuer, endOf(ctx))
 		case <-timer.C:
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-		token, err := f.c.caller.Token(once, f.site.Server, f.oauthClient, auth.DeviceCode(f.device.DeviceCode, f.c.resource(f.site)), prover)
+		token, err := f.c.caller.Token(once, f.discovery.Server, f.oauthClient, auth.DeviceCode(f.device.DeviceCode, f.c.resourceParam(f.discovery)), prover)
 		cancel()
 		switch {
 		case auth.Is(err, auth.AuthorizationPending):
 		case auth.Is(err, auth.SlowDown):
-			interval += slowDown
+			interval += slowDownStep
 		case auth.Is(err, auth.Unavailable):
-			interval = min(2*interval, max(maxPoll, f.device.Interval))
+			interval = min(2*interval, max(maxPollInterval, f.device.Interval))
 		default:
 			return token, err
 		}
 	}
 }
 
-// store stores what signing in has brought.
-func (f *Flow) store(t auth.Token) error {
+// storeToken stores what signing in has brought.
+func (f *SignInFlow) storeToken(t auth.Token) error {
 	c := f.c
 	if c.o.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
-		return &Permanent{What: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
+		return &PermanentError{Problem: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	s, err := c.begin(f.site, f.wants, tokenstore.Credential{DPoPKey: f.key}, f.scopes)
+	s, err := c.newStoredCredential(f.discovery, f.demands, tokenstore.Credential{DPoPKey: f.proofKey}, f.scopes)
 	if err != nil {
 		return err
 	}
@@ -361,22 +361,22 @@ func (f *Flow) store(t auth.Token) error {
 		return err
 	})
 	if err == nil {
-		err = c.attempted(ctx)
+		err = c.countStepUp(ctx)
 	}
 	return err
 }
 
-// finish notes whether the registration was of use. A person who said no has seen that the client is known.
-func (f *Flow) finish(err error) {
+// noteOutcome notes whether the registration was of use. A person who said no has seen that the client is known.
+func (f *SignInFlow) noteOutcome(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	if id := f.oauthClient.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.Document && !auth.Is(err, auth.AccessDenied) {
-		f.c.prove(ctx, f.site.Server.Issuer, id, err == nil)
+	if id := f.oauthClient.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.ClientMetadataURL && !auth.Is(err, auth.AccessDenied) {
+		f.c.noteRegistrationUse(ctx, f.discovery.Server.Issuer, id, err == nil)
 	}
 }
 
 // Close ends the sign-in: nobody listens any more, and others may sign in.
-func (f *Flow) Close() {
+func (f *SignInFlow) Close() {
 	f.closing.Do(func() {
 		if f.server != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second) // for the page
@@ -386,40 +386,40 @@ func (f *Flow) Close() {
 			cancel()
 			f.serving.Wait()
 		}
-		f.c.notice(f.login.Release())
+		f.c.reportError(f.login.Release())
 	})
 }
 
-// endedDocument is the name of the stored document about the last sign-in, an Ended.
-const endedDocument = "ended"
+// failedSignInDocument is the name of the stored document about the last sign-in, a FailedSignIn.
+const failedSignInDocument = "ended"
 
-// An Ended is how a sign-in ended that brought nothing.
-type Ended struct {
+// A FailedSignIn is how a sign-in ended that brought nothing.
+type FailedSignIn struct {
 	At      time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
 	Problem string    `json:"problem,omitempty"`
 }
 
-// noteEnd remembers how a sign-in has ended, for other processes.
-func (c *Credential) noteEnd(err error) {
+// noteSignInEnd remembers how a sign-in has ended, for other processes.
+func (c *Credential) noteSignInEnd(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
-	end := Ended{}
+	end := FailedSignIn{}
 	if err != nil {
-		end = Ended{c.now(), err.Error()}
+		end = FailedSignIn{c.now(), err.Error()}
 	}
-	if now := c.LastEnd(ctx); now != end {
-		if err := c.remember(ctx, endedDocument, end, time.Time{}); err != nil {
-			c.notice(err)
+	if now := c.LastFailedSignIn(ctx); now != end {
+		if err := c.storeDocument(ctx, failedSignInDocument, end, time.Time{}); err != nil {
+			c.reportError(err)
 		}
 	}
 }
 
-// LastEnd returns how the last sign-in of any process ended, if it brought nothing.
-func (c *Credential) LastEnd(ctx context.Context) Ended {
-	var end Ended
+// LastFailedSignIn returns how the last sign-in of any process ended, if it brought nothing.
+func (c *Credential) LastFailedSignIn(ctx context.Context) FailedSignIn {
+	var end FailedSignIn
 	m, err := c.o.Store.Metadata(ctx, c.key)
-	if err != nil || m.Documents[endedDocument] == nil || json.Unmarshal(m.Documents[endedDocument], &end) != nil {
-		return Ended{}
+	if err != nil || m.Documents[failedSignInDocument] == nil || json.Unmarshal(m.Documents[failedSignInDocument], &end) != nil {
+		return FailedSignIn{}
 	}
 	return end
 }

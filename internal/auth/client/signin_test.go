@@ -69,14 +69,14 @@ func (w *world) person(t *testing.T) (Options, *person) {
 	o := w.options()
 	o.ClientID, o.Profile = "", t.Name()
 	p := &person{w: w}
-	o.SignIn = func(ctx context.Context, c *Credential, _ Required) error {
+	o.SignIn = func(ctx context.Context, c *Credential, _ SignInRequired) error {
 		return signIn(ctx, c, SignInOptions{Browser: p})
 	}
 	return o, p
 }
 
 func signIn(ctx context.Context, c *Credential, o SignInOptions) error {
-	f, err := c.Begin(ctx, o)
+	f, err := c.BeginSignIn(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func TestRegistrations(t *testing.T) {
 	p.change = func(string) string { return "" } // the page says that the client is not known
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f, err := c.Begin(t.Context(), in)
+	f, err := c.BeginSignIn(t.Context(), in)
 	bridgetest.Must(t, err)
 	if err := f.Wait(ctx); err == nil {
 		t.Error("nobody signed in, and no error")
@@ -163,7 +163,7 @@ func TestRegistrations(t *testing.T) {
 	}
 	bridgetest.Must(t, signIn(t.Context(), c, in))
 	want("after the server forgot it", 3)
-	f, err = c.Begin(t.Context(), SignInOptions{}) // the port is in use now
+	f, err = c.BeginSignIn(t.Context(), SignInOptions{}) // the port is in use now
 	bridgetest.Must(t, err)
 	f.Close()
 	o.RedirectHost = "localhost"
@@ -192,14 +192,14 @@ func TestOneSignIn(t *testing.T) {
 	o, _ := w.person(t)
 	o.SignIn = nil
 	c := w.credential(t, o)
-	f, err := c.Begin(t.Context(), SignInOptions{})
+	f, err := c.BeginSignIn(t.Context(), SignInOptions{})
 	bridgetest.Must(t, err)
 	defer f.Close()
-	if _, err := c.Begin(t.Context(), SignInOptions{}); !errors.Is(err, tokenstore.ErrBusy) {
+	if _, err := c.BeginSignIn(t.Context(), SignInOptions{}); !errors.Is(err, tokenstore.ErrBusy) {
 		t.Errorf("the error is %v", err)
 	}
 	_, _, err = w.post(t, c)
-	r, ok := errors.AsType[*Required](err)
+	r, ok := errors.AsType[*SignInRequired](err)
 	if !ok || r.URL != f.Where().URL || r.URL == "" || r.Expires.IsZero() {
 		t.Errorf("the error is %v", err)
 	}
@@ -214,14 +214,14 @@ func TestByHand(t *testing.T) {
 			w := newWorld(t)
 			o, p := w.person(t)
 			c := w.credential(t, o)
-			f, err := c.Begin(t.Context(), SignInOptions{})
+			f, err := c.BeginSignIn(t.Context(), SignInOptions{})
 			bridgetest.Must(t, err)
 			back := ""
 			p.change = func(s string) string { back = s; return "" }
 			bridgetest.Must(t, p.Open(f.Where().URL))
 			give := f.Callback
 			if other {
-				give = func(addr string) error { return Deliver(t.Context(), w.store, c.key, addr) }
+				give = func(addr string) error { return DeliverCallback(t.Context(), w.store, c.key, addr) }
 			}
 			for _, bad := range []string{"", "https://evil.test/callback?" + back, back + "x&state=y", "http://127.0.0.1:1/callback?code=x"} {
 				err := give(bad)
@@ -233,7 +233,7 @@ func TestByHand(t *testing.T) {
 			bridgetest.Must(t, give(" "+back+"\n"))
 			bridgetest.Must(t, f.Wait(t.Context()))
 			w.wantServed(t, c)
-			if err := Deliver(t.Context(), w.store, c.key, back); err == nil {
+			if err := DeliverCallback(t.Context(), w.store, c.key, back); err == nil {
 				t.Error("there is nobody, and it was taken")
 			}
 		})
@@ -277,7 +277,7 @@ func TestForeignAnswer(t *testing.T) {
 // TestCallback: requests that do not answer the sign-in leave it open; the first one that does is the only one.
 func TestCallback(t *testing.T) {
 	t.Parallel()
-	v := newReceiver("http://127.0.0.1:4000/callback", auth.Expectation{State: "right", Issuer: testIssuer})
+	v := newReceiver("http://127.0.0.1:4000/callback", auth.ExpectedCallback{State: "right", Issuer: testIssuer})
 	ask := func(method, host, target string) int {
 		rec, r := httptest.NewRecorder(), httptest.NewRequest(method, target, nil)
 		r.Host = host
@@ -327,7 +327,7 @@ func TestDevice(t *testing.T) {
 		}
 		w.then("/token", timed(answer(400, `{"error":"authorization_pending"}`)), timed(answer(400, `{"error":"slow_down"}`)),
 			timed(answer(503, "")), timed(func(http.ResponseWriter, *http.Request) bool { return false }))
-		f, err := c.Begin(t.Context(), SignInOptions{})
+		f, err := c.BeginSignIn(t.Context(), SignInOptions{})
 		bridgetest.Must(t, err)
 		if where := f.Where(); where.UserCode != "WDJB-MJHT" || where.URL != testIssuer+"/activate" {
 			t.Errorf("the person goes to %+v", where)
@@ -350,7 +350,7 @@ func TestDeviceEnds(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.meta["device_authorization_endpoint"] = testIssuer + "/device"
 				w.then("/token", answer(400, `{"error":"`+code+`"}`))
-				err := signIn(t.Context(), w.credential(t, w.options()), SignInOptions{Device: true})
+				err := signIn(t.Context(), w.credential(t, w.options()), SignInOptions{UseDeviceCode: true})
 				if !auth.Is(err, kind) {
 					t.Errorf("the error is %v", err)
 				}
@@ -368,12 +368,12 @@ func TestSignInResetsBrake(t *testing.T) {
 		w.sign(t, c, time.Hour)
 		bridgetest.Must(t, w.store.WithLock(t.Context(), c.key, func(l *tokenstore.Locked) error {
 			for range 10 {
-				_ = l.Request(0)
+				_ = l.CountRequest(0)
 			}
 			return nil
 		}))
 		w.meta["device_authorization_endpoint"] = testIssuer + "/device"
-		bridgetest.Must(t, signIn(t.Context(), c, SignInOptions{Device: true}))
+		bridgetest.Must(t, signIn(t.Context(), c, SignInOptions{UseDeviceCode: true}))
 		time.Sleep(2 * time.Hour)
 		w.wantServed(t, c)
 		w.wantCount(t, "/token", 2)
@@ -431,11 +431,11 @@ func TestSignInSleeps(t *testing.T) {
 	p.change = func(string) string { return "" } // nobody answers
 	var slept atomic.Int64
 	o.Now = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
-	f, err := w.credential(t, o).Begin(t.Context(), SignInOptions{Browser: p})
+	f, err := w.credential(t, o).BeginSignIn(t.Context(), SignInOptions{Browser: p})
 	bridgetest.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	time.AfterFunc(2*cancelLook, func() { slept.Store(int64(signInTimeout)) })
+	time.AfterFunc(2*cancelPollInterval, func() { slept.Store(int64(signInTimeout)) })
 	if err := f.Wait(ctx); !errors.Is(err, errNobodyAnswered) || ctx.Err() != nil {
 		t.Errorf("the error is %v", err)
 	}

@@ -31,28 +31,28 @@ func LastRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entr
 }
 
 // noteRefusal remembers that the server refuses a token, for status.
-func (c *Credential) noteRefusal(ctx context.Context, h *held, reason string) {
+func (c *Credential) noteRefusal(ctx context.Context, h *snapshot, reason string) {
 	last, known := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored})
 	if known && last.Reason == reason {
 		return
 	}
-	c.notice(c.remember(ctx, refusedDocument, Refusal{c.now(), h.stored.Issued, reason}, time.Time{}))
+	c.reportError(c.storeDocument(ctx, refusedDocument, Refusal{c.now(), h.stored.Issued, reason}, time.Time{}))
 }
 
 // taken notes that the server has taken the token of h: the last sign-in was good for something. It looks once for each token.
-func (c *Credential) taken(ctx context.Context, h *held) {
+func (c *Credential) taken(ctx context.Context, h *snapshot) {
 	if h.taken.Swap(true) || c.isRefused(h) {
 		return
 	}
-	w, err := c.askedByServer(ctx)
+	w, err := c.storedDemands(ctx)
 	if err == nil && !w.Proven {
 		w.Proven = true
-		err = c.remember(ctx, wantsDocument, w, time.Time{})
+		err = c.storeDocument(ctx, demandsDocument, w, time.Time{})
 	}
 	if _, refused := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored}); refused {
-		err = errors.Join(err, c.remember(ctx, refusedDocument, Refusal{}, time.Time{}))
+		err = errors.Join(err, c.storeDocument(ctx, refusedDocument, Refusal{}, time.Time{}))
 	}
-	c.notice(err)
+	c.reportError(err)
 }
 
 // What a server is said to do.
@@ -63,12 +63,12 @@ const (
 
 // isUseless reports whether another sign-in would bring what the last one has brought: a token that the server has never taken, and
 // refuses as it is stored, in old. wanted are the scopes that its challenge asks for.
-func (c *Credential) isUseless(w serverDemands, old *held, wanted []string) bool {
-	if c.o.Machine != nil || old.stored.Access.IsZero() || w.Proven || w.recent(c.now(), attemptWindow) == 0 || old.isExpired(c.now()) {
+func (c *Credential) isUseless(w serverDemands, old *snapshot, wanted []string) bool {
+	if c.o.Machine != nil || old.stored.Access.IsZero() || w.Proven || w.recentSignIns(c.now(), stepUpWindow) == 0 || old.isExpired(c.now()) {
 		return false
 	}
-	last := w.Signed[len(w.Signed)-1]
-	return !old.stored.Issued.Before(last.Add(-lockTimeout)) && containsAll(old.stored.Asked, wanted)
+	last := w.SignIns[len(w.SignIns)-1]
+	return !old.stored.Issued.Before(last.Add(-lockTimeout)) && containsAll(old.stored.RequestedScopes, wanted)
 }
 
 // containsAll reports whether all has each of these.

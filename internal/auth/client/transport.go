@@ -21,15 +21,15 @@ type Transport struct {
 
 // Attempts of one request.
 const (
-	maxRefused = 2 // with 401, each time with another token
-	maxSends   = 8
+	maxRefusals = 2 // with 401, each time with another token
+	maxSends    = 8
 )
 
-// dropTime bounds how long the rest of a refusal is read.
-const dropTime = time.Second
+// drainTimeout bounds how long the rest of a refusal is read.
+const drainTimeout = time.Second
 
-// RoundTrip sends a request. Errors that a person can do something about are *Required and
-// *Permanent; those of the authorization server *auth.Error.
+// RoundTrip sends a request. Errors that a person can do something about are *SignInRequired and
+// *PermanentError; those of the authorization server *auth.Error.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	base := t.Base
 	if base == nil {
@@ -38,14 +38,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, own := r.Header["Authorization"]; own || originOfURL(r.URL) != t.Credential.origin {
 		return base.RoundTrip(r)
 	}
-	h, err := t.Credential.hold(r.Context())
+	h, err := t.Credential.usableSnapshot(r.Context())
 	if err != nil {
 		closeBody(r)
 		return nil, err
 	}
 	x := exchange{r: r, c: t.Credential}
 	for sent := 1; ; sent++ {
-		out, err := x.request(h, sent > 1)
+		out, err := x.newRequest(h, sent > 1)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if h != nil && h.prover != nil {
-			h.prover.Learn(r.URL.String(), resp.Header)
+			h.prover.LearnNonce(r.URL.String(), resp.Header)
 		}
 		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 			if h != nil && resp.StatusCode < 400 && !h.taken.Load() {
@@ -62,11 +62,11 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			}
 			return resp, nil
 		}
-		next, try, err := x.refused(resp, h)
+		next, try, err := x.handleRefusal(resp, h)
 		if err == nil && (!try || sent == maxSends || !x.isReplayable()) {
 			return resp, nil
 		}
-		drop(resp)
+		drainBody(resp)
 		if err != nil {
 			return nil, err
 		}
@@ -76,14 +76,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // An exchange is one request with its attempts.
 type exchange struct {
-	r       *http.Request
-	c       *Credential
-	refusal int  // how many 401 there were for tokens
-	nonce   bool // it was sent again for a nonce
+	r            *http.Request
+	c            *Credential
+	refusals     int  // how many 401 there were for tokens
+	nonceRetried bool // it was sent again for a nonce
 }
 
-// request returns the request of one attempt.
-func (x *exchange) request(h *held, again bool) (*http.Request, error) {
+// newRequest returns the request of one attempt.
+func (x *exchange) newRequest(h *snapshot, again bool) (*http.Request, error) {
 	out := x.r
 	if h != nil || again {
 		out = x.r.WithContext(x.r.Context())
@@ -102,7 +102,7 @@ func (x *exchange) request(h *held, again bool) (*http.Request, error) {
 	if h == nil {
 		return out, nil
 	}
-	out.Header["Authorization"] = h.header
+	out.Header["Authorization"] = h.authorization
 	if h.prover == nil {
 		return out, nil
 	}
@@ -117,32 +117,32 @@ func (x *exchange) request(h *held, again bool) (*http.Request, error) {
 	return out, nil
 }
 
-// refused decides what a 401 or 403 means. try: the request may be sent again, with next.
-func (x *exchange) refused(resp *http.Response, h *held) (next *held, try bool, err error) {
+// handleRefusal decides what a 401 or 403 means. try: the request may be sent again, with next.
+func (x *exchange) handleRefusal(resp *http.Response, h *snapshot) (next *snapshot, try bool, err error) {
 	challenges, bad := auth.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
 	if bad != nil {
-		x.c.notice(bad)
+		x.c.reportError(bad)
 	}
 	d := auth.DemandOf(challenges)
 	if resp.StatusCode == http.StatusForbidden {
 		if d.Error != "insufficient_scope" {
 			return nil, false, nil
 		}
-		next, err = x.c.forbidden(x.r.Context(), d, h)
+		next, err = x.c.handle403(x.r.Context(), d, h)
 		return next, err == nil, err
 	}
-	if d.Error == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonce && resp.Header.Get("DPoP-Nonce") != "" {
-		x.nonce = true
+	if d.Error == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonceRetried && resp.Header.Get("DPoP-Nonce") != "" {
+		x.nonceRetried = true
 		return h, true, nil
 	}
 	if h != nil {
-		x.refusal++
+		x.refusals++
 	}
-	if x.refusal > maxRefused {
+	if x.refusals > maxRefusals {
 		x.c.noteRefusal(x.r.Context(), h, refusesEvery)
-		return nil, false, &Permanent{What: refusesEvery, Err: errStatus401}
+		return nil, false, &PermanentError{Problem: refusesEvery, Err: errStatus401}
 	}
-	next, err = x.c.unauthorized(x.r.Context(), d, h, x.refusal > 1)
+	next, err = x.c.handle401(x.r.Context(), d, h, x.refusals > 1)
 	return next, err == nil && next != nil, err
 }
 
@@ -161,10 +161,10 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// drop reads what is left of a short answer, so that its connection can be used again. A server that lets
+// drainBody reads what is left of a short answer, so that its connection can be used again. A server that lets
 // it wait for the rest loses the connection.
-func drop(resp *http.Response) {
-	defer time.AfterFunc(dropTime, func() { _ = resp.Body.Close() }).Stop()
+func drainBody(resp *http.Response) {
+	defer time.AfterFunc(drainTimeout, func() { _ = resp.Body.Close() }).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 16<<10)
 	_ = resp.Body.Close()
 }

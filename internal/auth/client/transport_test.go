@@ -40,13 +40,13 @@ func (w *world) wantServed(t *testing.T, c *Credential) {
 
 // signsIn is a SignInFunc that stores a credential with these scopes, as another process would.
 func (w *world) signsIn(t *testing.T, count *int) SignInFunc {
-	return func(ctx context.Context, c *Credential, _ Required) error {
+	return func(ctx context.Context, c *Credential, _ SignInRequired) error {
 		*count++
 		w.sign(t, c, 0)
 		w.mu.Lock()
 		w.granted[w.stored(t, c).Access.Reveal()] = "mcp:other"
 		w.mu.Unlock()
-		return c.attempted(ctx)
+		return c.countStepUp(ctx)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestNobodySignedIn(t *testing.T) {
 		c := w.credential(t, w.options())
 		for range 3 {
 			_, _, err := w.post(t, c)
-			if r, ok := errors.AsType[*Required](err); !ok || !strings.Contains(r.Reason, testServer) {
+			if r, ok := errors.AsType[*SignInRequired](err); !ok || !strings.Contains(r.Reason, testServer) {
 				t.Fatalf("the error is %v", err)
 			}
 		}
@@ -100,10 +100,10 @@ func TestDeadRefreshToken(t *testing.T) {
 		inner := func(t *testing.T, w *world) {
 			o := w.options()
 			asked, answer := 0, false
-			o.SignIn = func(ctx context.Context, c *Credential, need Required) error {
+			o.SignIn = func(ctx context.Context, c *Credential, need SignInRequired) error {
 				e, err := w.store.Load(ctx, c.key)
 				bridgetest.Must(t, err)
-				if e.Generation != need.Known {
+				if e.Generation != need.TriedGeneration {
 					return nil // as another process, which looks for another credential
 				}
 				if asked++; !answer {
@@ -271,7 +271,7 @@ func TestMoved(t *testing.T) {
 		w.wire["as2.test"] = newFake("https://as2.test", testServer)
 		for range 3 {
 			_, _, err := w.post(t, c)
-			if r, ok := errors.AsType[*Required](err); !ok || !strings.Contains(r.Reason, "another authorization server") && !strings.Contains(r.Reason, "nobody") {
+			if r, ok := errors.AsType[*SignInRequired](err); !ok || !strings.Contains(r.Reason, "another authorization server") && !strings.Contains(r.Reason, "nobody") {
 				t.Fatalf("the error is %v", err)
 			}
 		}
@@ -293,7 +293,7 @@ func TestMetadataAway(t *testing.T) {
 				}
 				w.wantServed(t, c)
 				w.wantCount(t, "/token", 1)
-				if s, err := c.storedSite(t.Context()); err != nil || s.Origin || s.Server.Issuer != testIssuer {
+				if s, err := c.storedDiscovery(t.Context()); err != nil || s.OriginIsServer || s.Server.Issuer != testIssuer {
 					t.Errorf("what was known of the server is lost: %+v, %v", s, err)
 				}
 			})
@@ -313,7 +313,7 @@ func TestStepUp(t *testing.T) {
 		for range 5 {
 			_, _, last = w.post(t, c)
 		}
-		if _, ok := errors.AsType[*Permanent](last); !ok || !strings.Contains(last.Error(), "mcp:write") || !strings.Contains(last.Error(), "has to allow them") {
+		if _, ok := errors.AsType[*PermanentError](last); !ok || !strings.Contains(last.Error(), "mcp:write") || !strings.Contains(last.Error(), "has to allow them") {
 			t.Errorf("the error is %v", last)
 		}
 		if count != 3 {
@@ -324,7 +324,7 @@ func TestStepUp(t *testing.T) {
 		if count != 3 {
 			t.Errorf("%d sign-ins after a restart", count)
 		}
-		wanted, err := c.askedByServer(t.Context())
+		wanted, err := c.storedDemands(t.Context())
 		bridgetest.Must(t, err)
 		if got := scopeKey(wanted.Scopes); got != "mcp:read mcp:write" {
 			t.Errorf("asked for would be %q", got)
@@ -355,7 +355,7 @@ func TestEveryTokenRefused(t *testing.T) {
 			w.mu.Unlock()
 			w.then("/mcp", answer(401, ""), answer(401, ""))
 			_, _, err := w.post(t, c)
-			if _, ok := errors.AsType[*Required](err); !ok {
+			if _, ok := errors.AsType[*SignInRequired](err); !ok {
 				t.Fatalf("the error is %v", err)
 			}
 			w.next["/mcp"] = nil
@@ -374,7 +374,7 @@ func TestEveryNewTokenRefused(t *testing.T) {
 		c := w.credential(t, o)
 		w.then("/mcp", answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""))
 		_, _, err := w.post(t, c)
-		if _, ok := errors.AsType[*Permanent](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "--resource") {
+		if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "--resource") {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -388,7 +388,7 @@ func TestAdvice(t *testing.T) {
 		w.meta["registration_endpoint"] = nil
 		c := w.credential(t, o)
 		_, _, err := w.post(t, c)
-		if err == nil || !auth.Is(err, auth.Unsupported) || !strings.Contains(err.Error(), c.redirectURI(c.port())) || !strings.Contains(err.Error(), testIssuer) {
+		if err == nil || !auth.Is(err, auth.Unsupported) || !strings.Contains(err.Error(), c.redirectURI(c.redirectPort())) || !strings.Contains(err.Error(), testIssuer) {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -410,7 +410,7 @@ func TestResource(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.resource = x.published
 				o := w.options()
-				o.Machine, o.Proof = ClientCredentials{}, withSecret
+				o.Machine, o.ClientAuth = ClientCredentials{}, withSecret
 				x.change(&o)
 				w.wantServed(t, w.credential(t, o))
 				if got := w.forms[0].Get("resource"); got != x.want {
@@ -434,9 +434,9 @@ func TestForeignResource(t *testing.T) {
 
 // TestScopeRules: challenge, else what the server lists, else nothing; offline_access where it is offered.
 func TestScopeRules(t *testing.T) {
-	listed := &site{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, Server: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
+	listed := &discovery{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, Server: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
 	for name, x := range map[string]struct {
-		site    *site
+		site    *discovery
 		wants   serverDemands
 		given   []string
 		offline bool
@@ -444,14 +444,14 @@ func TestScopeRules(t *testing.T) {
 	}{
 		"challenge": {listed, serverDemands{Scopes: []string{"c"}}, nil, false, "c"},
 		"listed":    {listed, serverDemands{}, nil, false, "a b"},
-		"none":      {&site{}, serverDemands{}, nil, true, ""},
+		"none":      {&discovery{}, serverDemands{}, nil, true, ""},
 		"given":     {listed, serverDemands{Scopes: []string{"c"}}, []string{"g"}, false, "g c"},
 		"offline":   {listed, serverDemands{}, nil, true, "a b offline_access"},
-		"no scopes": {&site{Server: listed.Server}, serverDemands{}, nil, true, ""},
-		"unlisted":  {&site{Resource: listed.Resource}, serverDemands{}, nil, true, "a b"},
+		"no scopes": {&discovery{Server: listed.Server}, serverDemands{}, nil, true, ""},
+		"unlisted":  {&discovery{Resource: listed.Resource}, serverDemands{}, nil, true, "a b"},
 	} {
 		c := &Credential{o: Options{Scopes: x.given}}
-		if got := auth.JoinScope(c.scopes(x.site, x.wants, x.offline)); got != x.want {
+		if got := auth.JoinScope(c.scopesToRequest(x.site, x.wants, x.offline)); got != x.want {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
 	}
@@ -477,7 +477,7 @@ func TestKeyOnly(t *testing.T) {
 		w.then("/register", answer(404, ""))
 		o := w.options()
 		o.ClientID = ""
-		o.SignIn = func(context.Context, *Credential, Required) error {
+		o.SignIn = func(context.Context, *Credential, SignInRequired) error {
 			t.Error("somebody is to sign in")
 			return nil
 		}
@@ -490,7 +490,7 @@ func TestKeyOnly(t *testing.T) {
 		w.wantCount(t, prm, 1)
 		w.wantCount(t, as, 1)
 		w.wantCount(t, "/register", 1)
-		time.Sleep(siteCacheTime + time.Second) // the server has got an authorization server since
+		time.Sleep(discoveryCacheTime + time.Second) // the server has got an authorization server since
 		signedIn := 0
 		o.SignIn = w.signsIn(t, &signedIn)
 		c = w.credential(t, o)

@@ -22,17 +22,17 @@ func TestWaitIsBounded(t *testing.T) {
 		"metadata of the server":   {slow: prm, words: "mcp.test"},
 		"metadata of the provider": {slow: "/.well-known/oauth-authorization-server", words: "as.test"},
 		"another request": {slow: prm, words: "another request", first: func(w *world, c *Credential) {
-			release, _ := c.take(context.Background())
+			release, _ := c.takeChallengeTurn(context.Background())
 			time.AfterFunc(time.Hour, release)
 		}},
 		"a person": {words: "sign-in needed"},
 	} {
 		inner := func(t *testing.T, w *world) {
 			o := w.options()
-			o.Wait = 20 * time.Second
-			o.SignIn = func(ctx context.Context, _ *Credential, need Required) error {
+			o.SignInWait = 20 * time.Second
+			o.SignIn = func(ctx context.Context, _ *Credential, need SignInRequired) error {
 				<-ctx.Done()
-				if context.Cause(ctx) != ErrWaited {
+				if context.Cause(ctx) != ErrSignInTimeout {
 					t.Errorf("the cause is %v", context.Cause(ctx))
 				}
 				return &need
@@ -46,7 +46,7 @@ func TestWaitIsBounded(t *testing.T) {
 			}
 			began := time.Now()
 			_, _, err := w.post(t, c)
-			if took := time.Since(began); took != o.Wait {
+			if took := time.Since(began); took != o.SignInWait {
 				t.Errorf("it took %v", took)
 			}
 			if err == nil || !strings.Contains(err.Error(), one.words) {

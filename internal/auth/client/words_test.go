@@ -92,8 +92,8 @@ func TestWords(t *testing.T) {
 		}, []string{"another issuer", "sign in again"}},
 		{"callback never", func(w *world, o *Options, p *person) {
 			p.change = func(string) string { return "" }
-			o.SignIn = func(ctx context.Context, c *Credential, _ Required) error {
-				return signIn(ctx, c, SignInOptions{Browser: p, Limit: time.Millisecond})
+			o.SignIn = func(ctx context.Context, c *Credential, _ SignInRequired) error {
+				return signIn(ctx, c, SignInOptions{Browser: p, Timeout: time.Millisecond})
 			}
 		}, []string{testIssuer, "nobody has answered in time", "sign in again"}},
 		{"store shared", func(w *world, o *Options, _ *person) { bridgetest.Must(t, os.Chmod(w.store.Dir(), 0o755)) }, []string{"not safe for secrets", "chmod 700"}},

@@ -20,128 +20,128 @@ type clientPrompt struct {
 	ctx    context.Context // of the conversation
 	client bridge.Conn
 
-	initialize jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
-	begun      bool       // the session is of 2025-11-25, and its client can show addresses
-	elicited   string     // the id of what a legacy client was asked last; "": nothing is open
-	address    string     // that it was asked to show
-	answered   bool       // the person has gone there
+	initializeID  jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
+	legacySession bool       // the session is of 2025-11-25, and its client can show addresses
+	elicitationID string     // the id of what a legacy client was asked last; "": nothing is open
+	shownAddress  string     // that it was asked to show
+	accepted      bool       // the person has gone there
 
-	calls     map[jsonrpc.ID]*asking // those of modern clients that can show addresses, by the id of the call
-	questions map[string]*asking     // those of them that were answered with a question, by their state
-	byRetry   map[jsonrpc.ID]*asking // those whose retry is in progress, by the id of the retry
-	count     int                    // of calls so far
+	calls     map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
+	byState   map[string]*modernCall     // those of them that were answered with a question, by their state
+	byRetry   map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
+	callCount int                        // of calls so far
 }
 
-// An asking is a call of a modern client, which may be answered with a question.
-type asking struct {
-	id      jsonrpc.ID
-	number  int // by which the newest is known
-	method  string
-	token   jsonrpc.ID
-	leaving bool // its outcome is on its way to the client
+// An modernCall is a call of a modern client, which may be answered with a question.
+type modernCall struct {
+	id               jsonrpc.ID
+	sequence         int // by which the newest is known
+	method           string
+	progressToken    jsonrpc.ID
+	isSendingOutcome bool // its outcome is on its way to the client
 
-	state   string          // what its retry has as requestState; "": it was not answered with a question
-	address string          // that the client was asked to show
-	outcome jsonrpc.Message // that came before the retry
-	retry   jsonrpc.ID      // in progress; zero: none is
-	next    jsonrpc.ID      // the progress token of the retry
-	givenUp bool            // the retry is over, and the server was told: a late outcome is for nobody
+	state              string          // what its retry has as requestState; "": it was not answered with a question
+	shownAddress       string          // that the client was asked to show
+	outcome            jsonrpc.Message // that came before the retry
+	retryID            jsonrpc.ID      // in progress; zero: none is
+	retryProgressToken jsonrpc.ID      // the progress token of the retry
+	givenUp            bool            // the retry is over, and the server was told: a late outcome is for nobody
 }
 
 // isOver reports whether the server has nothing more to say of the call that the client waits for.
-func (c *asking) isOver() bool { return c.givenUp || c.outcome.Kind() != jsonrpc.Invalid }
+func (c *modernCall) isOver() bool { return c.givenUp || c.outcome.Kind() != jsonrpc.Invalid }
 
 // Names in messages.
 const (
-	elicit    = "elicitation/create"
-	cancelled = "notifications/cancelled"
-	progress  = "notifications/progress"
-	completed = "notifications/elicitation/complete"
-	entry     = "sign-in" // of inputRequests
-	maxOver   = 16        // calls that are over, and kept for a retry or a late outcome
+	methodElicit         = "elicitation/create"
+	methodCancelled      = "notifications/cancelled"
+	methodProgress       = "notifications/progress"
+	methodElicitComplete = "notifications/elicitation/complete"
+	inputRequestKey      = "sign-in" // of inputRequests
+	maxEndedCalls        = 16        // calls that are over, and kept for a retry or a late outcome
 )
 
 // question returns what asks the client to show an address; nil: it cannot be asked now.
-func (t *clientPrompt) question(server string, need client.Required) []jsonrpc.Message {
-	params := `{"mode":"url","message":` + string(jsonrpc.Quote(messageTo(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
-	if t.begun {
+func (t *clientPrompt) question(server string, need client.SignInRequired) []jsonrpc.Message {
+	params := `{"mode":"url","message":` + string(jsonrpc.Quote(signInMessage(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
+	if t.legacySession {
 		before := t.settledMessage()
-		t.elicited, t.address = newName(), need.URL
-		return []jsonrpc.Message{before, jsonrpc.NewRequest(jsonrpc.StringID(t.elicited), elicit, []byte(params+`,"elicitationId":"`+t.elicited+`"}`))}
+		t.elicitationID, t.shownAddress = unguessableName(), need.URL
+		return []jsonrpc.Message{before, jsonrpc.NewRequest(jsonrpc.StringID(t.elicitationID), methodElicit, []byte(params+`,"elicitationId":"`+t.elicitationID+`"}`))}
 	}
-	var c *asking // the newest
+	var c *modernCall // the newest
 	for _, one := range t.calls {
-		if !one.leaving && one.state == "" && (c == nil || one.number > c.number) {
+		if !one.isSendingOutcome && one.state == "" && (c == nil || one.sequence > c.sequence) {
 			c = one
 		}
 	}
 	if c == nil {
 		return nil
 	}
-	c.state, c.address = newName(), need.URL
-	t.questions[c.state] = c
-	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+entry+`":{"method":"`+elicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(c.id)}
+	c.state, c.shownAddress = unguessableName(), need.URL
+	t.byState[c.state] = c
+	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(c.id)}
 }
 
 // settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
 func (t *clientPrompt) settledMessage() jsonrpc.Message {
-	name, answered := t.elicited, t.answered
-	t.elicited, t.address, t.answered = "", "", false
+	name, answered := t.elicitationID, t.accepted
+	t.elicitationID, t.shownAddress, t.accepted = "", "", false
 	switch {
 	case name == "":
 		return jsonrpc.Message{}
 	case !answered:
-		return jsonrpc.NewNotification(cancelled, []byte(`{"requestId":"`+name+`","reason":"the sign-in is over"}`))
+		return jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":"`+name+`","reason":"the sign-in is over"}`))
 	}
-	return jsonrpc.NewNotification(completed, []byte(`{"elicitationId":"`+name+`"}`))
+	return jsonrpc.NewNotification(methodElicitComplete, []byte(`{"elicitationId":"`+name+`"}`))
 }
 
-// received sees what the client sends.
-func (t *clientPrompt) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+// fromClient sees what the client sends.
+func (t *clientPrompt) fromClient(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	switch m.Kind() {
 	case jsonrpc.Request:
-		in, answer := t.requested(*m)
+		in, answer := t.takeRequest(*m)
 		if *m = in; answer.Kind() != jsonrpc.Invalid {
 			reply = &answer
 		}
 	case jsonrpc.Response:
-		if t.elicited != "" && m.ID().Equivalent(jsonrpc.StringID(t.elicited)) {
-			t.answer(action(m.Result()))
+		if t.elicitationID != "" && m.ID().Equivalent(jsonrpc.StringID(t.elicitationID)) {
+			t.takeElicitAnswer(elicitAction(m.Result()))
 			*m = jsonrpc.Message{}
 		}
 	case jsonrpc.Notification:
-		if m.Method() == cancelled {
+		if m.Method() == methodCancelled {
 			*m = t.cancel(*m)
 		}
 	}
 	return reply
 }
 
-// answer takes what the person has done with what a legacy client was asked.
-func (t *clientPrompt) answer(said string) {
+// takeElicitAnswer takes what the person has done with what a legacy client was asked.
+func (t *clientPrompt) takeElicitAnswer(said string) {
 	if said == "decline" {
-		t.asker.decline(t.address)
+		t.asker.decline(t.shownAddress)
 	}
-	if t.answered = said == "accept"; !t.answered { // nothing is left that could be completed
-		t.elicited, t.address = "", ""
+	if t.accepted = said == "accept"; !t.accepted { // nothing is left that could be completed
+		t.elicitationID, t.shownAddress = "", ""
 	}
 }
 
-// requested takes a request of the client.
-func (t *clientPrompt) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+// takeRequest takes a request of the client.
+func (t *clientPrompt) takeRequest(m jsonrpc.Message) (in, reply jsonrpc.Message) {
 	if m.Method() == "initialize" {
 		if showsURLs(jsonrpc.Lookup(m.Params(), "capabilities")) {
-			t.initialize = m.ID()
+			t.initializeID = m.ID()
 		}
 		return m, reply
 	}
 	showing := era.MayAskForInput(m.Method()) && showsURLs(era.MetaOf(m).Capabilities)
-	var c *asking // that m is the retry of
+	var c *modernCall // that m is the retry of
 	if showing {
 		state, _ := jsonrpc.Text(jsonrpc.Lookup(m.Params(), "requestState"))
-		if c = t.questions[state]; c != nil && (c.givenUp || !c.retry.IsZero() || c.method != m.Method()) {
+		if c = t.byState[state]; c != nil && (c.givenUp || !c.retryID.IsZero() || c.method != m.Method()) {
 			c = nil
 		}
 	}
@@ -150,58 +150,58 @@ func (t *clientPrompt) requested(m jsonrpc.Message) (in, reply jsonrpc.Message) 
 	case t.byRetry[m.ID()] != nil, same != nil && same != c:
 		return in, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "a request with this id is already in progress", nil).WithRelated(m.ID())
 	case c != nil:
-		return t.retried(c, m)
+		return t.takeRetry(c, m)
 	case showing:
-		t.add(m)
+		t.addCall(m)
 	}
 	return m, reply
 }
 
-// add notes a call.
-func (t *clientPrompt) add(m jsonrpc.Message) {
-	t.count++
-	t.calls[m.ID()] = &asking{id: m.ID(), number: t.count, method: m.Method(), token: m.ProgressToken()}
+// addCall notes a call.
+func (t *clientPrompt) addCall(m jsonrpc.Message) {
+	t.callCount++
+	t.calls[m.ID()] = &modernCall{id: m.ID(), sequence: t.callCount, method: m.Method(), progressToken: m.ProgressToken()}
 }
 
-// forget is add undone.
-func (t *clientPrompt) forget(c *asking) {
+// forgetCall is add undone.
+func (t *clientPrompt) forgetCall(c *modernCall) {
 	delete(t.calls, c.id)
-	delete(t.questions, c.state)
-	delete(t.byRetry, c.retry)
+	delete(t.byState, c.state)
+	delete(t.byRetry, c.retryID)
 }
 
 // giveUp has the outcome of a call be for nobody, also if it is on its way already.
-func (t *clientPrompt) giveUp(c *asking) {
-	t.forgetOldestOver()
-	delete(t.byRetry, c.retry)
-	c.retry, c.givenUp = jsonrpc.ID{}, true
+func (t *clientPrompt) giveUp(c *modernCall) {
+	t.forgetOldestEnded()
+	delete(t.byRetry, c.retryID)
+	c.retryID, c.givenUp = jsonrpc.ID{}, true
 }
 
-// retried takes the retry of a call that was answered with a question.
-func (t *clientPrompt) retried(c *asking, m jsonrpc.Message) (in, reply jsonrpc.Message) {
-	switch said := action(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), entry)); {
+// takeRetry takes the retry of a call that was answered with a question.
+func (t *clientPrompt) takeRetry(c *modernCall, m jsonrpc.Message) (in, reply jsonrpc.Message) {
+	switch said := elicitAction(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), inputRequestKey)); {
 	case c.isOver() && !needsSignIn(c.outcome):
-		t.forget(c)
+		t.forgetCall(c)
 		return in, c.outcome.WithID(m.ID()).WithRelated(m.ID())
 	case said != "accept":
 		if said == "decline" {
-			t.asker.decline(c.address)
+			t.asker.decline(c.shownAddress)
 		}
 		if c.isOver() {
-			t.forget(c)
+			t.forgetCall(c)
 		} else {
 			t.giveUp(c)
-			in = jsonrpc.NewNotification(cancelled, []byte(`{"requestId":`+c.id.String()+`}`))
+			in = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
 		f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized, Text: "the person has not wanted to sign in"}
 		return in, f.Response(m.ID()).WithRelated(m.ID())
 	case c.isOver(): // nobody had signed in yet
-		t.forget(c)
-		t.add(m)
+		t.forgetCall(c)
+		t.addCall(m)
 		return m.WithoutInParams(nil, "inputResponses", "requestState"), reply
 	}
-	c.retry, c.next = m.ID(), m.ProgressToken()
-	t.byRetry[c.retry] = c
+	c.retryID, c.retryProgressToken = m.ID(), m.ProgressToken()
+	t.byRetry[c.retryID] = c
 	return in, reply
 }
 
@@ -220,17 +220,17 @@ func (t *clientPrompt) cancel(m jsonrpc.Message) jsonrpc.Message {
 	case c.state != "": // it has its answer
 		return jsonrpc.Message{}
 	default:
-		t.forget(c)
+		t.forgetCall(c)
 	}
 	return m
 }
 
-// sending sees what the client gets.
-func (t *clientPrompt) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+// toClient sees what the client gets.
+func (t *clientPrompt) toClient(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
-	if m.Kind() == jsonrpc.Notification && m.Method() == progress {
-		return t.progressed(m), reply, nil
+	if m.Kind() == jsonrpc.Notification && m.Method() == methodProgress {
+		return t.redirectProgress(m), reply, nil
 	}
 	if m.Kind() != jsonrpc.Response {
 		return m, reply, nil
@@ -240,69 +240,69 @@ func (t *clientPrompt) sending(m jsonrpc.Message) (out, reply jsonrpc.Message, r
 	case c == nil:
 		return m, reply, nil
 	case c.givenUp:
-		t.forget(c)
+		t.forgetCall(c)
 		return out, reply, nil
 	case c.state == "":
-		c.leaving = true
+		c.isSendingOutcome = true
 		return m, reply, nil
-	case !c.retry.IsZero():
-		c.leaving = true
-		return m.WithID(c.retry).WithRelated(c.retry), reply, nil
+	case !c.retryID.IsZero():
+		c.isSendingOutcome = true
+		return m.WithID(c.retryID).WithRelated(c.retryID), reply, nil
 	}
-	t.forgetOldestOver()
+	t.forgetOldestEnded()
 	c.outcome = m
 	return out, reply, nil
 }
 
-// progressed returns the progress of a call, for its retry if there is one; invalid: nobody is told.
-func (t *clientPrompt) progressed(m jsonrpc.Message) jsonrpc.Message {
-	for _, c := range t.questions {
+// redirectProgress returns the progress of a call, for its retry if there is one; invalid: nobody is told.
+func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
+	for _, c := range t.byState {
 		switch {
-		case c.isOver() || c.token.IsZero() || c.token != m.ProgressToken():
-		case c.next.IsZero():
+		case c.isOver() || c.progressToken.IsZero() || c.progressToken != m.ProgressToken():
+		case c.retryProgressToken.IsZero():
 			return jsonrpc.Message{}
 		default:
-			return m.WithProgressToken(c.next).WithRelated(c.retry)
+			return m.WithProgressToken(c.retryProgressToken).WithRelated(c.retryID)
 		}
 	}
 	return m
 }
 
-// sent is told of what the client has got.
-func (t *clientPrompt) sent(m jsonrpc.Message) {
+// afterSend is told of what the client has got.
+func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return
 	}
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
-	if !t.initialize.IsZero() && m.ID() == t.initialize {
+	if !t.initializeID.IsZero() && m.ID() == t.initializeID {
 		version, _ := jsonrpc.Text(jsonrpc.Lookup(m.Result(), "protocolVersion"))
-		t.initialize, t.begun = jsonrpc.ID{}, version == era.Version2025_11_25
+		t.initializeID, t.legacySession = jsonrpc.ID{}, version == era.Version2025_11_25
 	}
-	if c := cmp.Or(t.byRetry[m.ID()], t.calls[m.ID()]); c != nil && c.leaving {
-		t.forget(c)
+	if c := cmp.Or(t.byRetry[m.ID()], t.calls[m.ID()]); c != nil && c.isSendingOutcome {
+		t.forgetCall(c)
 	}
 }
 
-// forgetOldestOver forgets the oldest of the calls that are over, if there are maxOver of them.
-func (t *clientPrompt) forgetOldestOver() {
+// forgetOldestEnded forgets the oldest of the calls that are over, if there are maxEndedCalls of them.
+func (t *clientPrompt) forgetOldestEnded() {
 	n := 0
-	var oldest *asking
-	for _, c := range t.questions {
+	var oldest *modernCall
+	for _, c := range t.byState {
 		if !c.isOver() {
 			continue
 		}
-		if n++; oldest == nil || c.number < oldest.number {
+		if n++; oldest == nil || c.sequence < oldest.sequence {
 			oldest = c
 		}
 	}
-	if n >= maxOver {
-		t.forget(oldest)
+	if n >= maxEndedCalls {
+		t.forgetCall(oldest)
 	}
 }
 
-// action returns what the person has done with a question.
-func action(result []byte) string {
+// elicitAction returns what the person has done with a question.
+func elicitAction(result []byte) string {
 	said, _ := jsonrpc.Text(jsonrpc.Lookup(result, "action"))
 	return said
 }

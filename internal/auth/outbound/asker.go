@@ -15,14 +15,14 @@ import (
 // one client that is the person's own: whoever opens the address signs in for all who use the credential. The zero
 // value works. Its methods may be called concurrently; those of nil do nothing.
 type Asker struct {
-	order sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
+	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
-	mu        sync.Mutex
-	current   *clientPrompt
-	latest    string // the address of the sign-in that the requests wait for
-	lastShown string // the address that was shown last
-	declined  string // the address that the person does not want to open
-	waiting   map[*context.CancelCauseFunc]struct{}
+	mu             sync.Mutex
+	current        *clientPrompt
+	awaitedAddress string // the address of the sign-in that the requests wait for
+	lastShown      string // the address that was shown last
+	declined       string // the address that the person does not want to open
+	waiting        map[*context.CancelCauseFunc]struct{}
 }
 
 // Handler returns h for a client that may be asked, while its conversation lasts.
@@ -33,26 +33,26 @@ func (a *Asker) Handler(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		to := &clientPrompt{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*asking{}, questions: map[string]*asking{}, byRetry: map[jsonrpc.ID]*asking{}}
-		a.set(to)
-		defer a.set(nil)
-		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.received, Send: to.sending, Sent: to.sent}))
+		to := &clientPrompt{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*modernCall{}, byState: map[string]*modernCall{}, byRetry: map[jsonrpc.ID]*modernCall{}}
+		a.setCurrent(to)
+		defer a.setCurrent(nil)
+		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.fromClient, Send: to.toClient, Sent: to.afterSend}))
 	})
 }
 
-func (a *Asker) set(to *clientPrompt) {
+func (a *Asker) setCurrent(to *clientPrompt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.current = to
 }
 
 // Ask shows the client where the person goes, once for each address. It may wait for the client to read.
-func (a *Asker) Ask(server string, need client.Required) {
+func (a *Asker) Ask(server string, need client.SignInRequired) {
 	if a == nil || need.URL == "" {
 		return
 	}
 	a.tell(func(to *clientPrompt) (all []jsonrpc.Message) {
-		a.latest = need.URL
+		a.awaitedAddress = need.URL
 		if to != nil && a.lastShown != need.URL {
 			if all = to.question(displayURL(server), need); all != nil {
 				a.lastShown = need.URL
@@ -64,8 +64,8 @@ func (a *Asker) Ask(server string, need client.Required) {
 
 // tell sends the client what f returns, which is called with the lock held; to is nil where there is no client.
 func (a *Asker) tell(f func(to *clientPrompt) []jsonrpc.Message) {
-	a.order.Lock()
-	defer a.order.Unlock()
+	a.orderMu.Lock()
+	defer a.orderMu.Unlock()
 	a.mu.Lock()
 	to := a.current
 	all := f(to)
@@ -77,7 +77,7 @@ func (a *Asker) tell(f func(to *clientPrompt) []jsonrpc.Message) {
 	}
 }
 
-// wait returns a ctx that ends with client.ErrWaited as its cause if the person does not want to sign in. end is called when
+// wait returns a ctx that ends with client.ErrSignInTimeout as its cause if the person does not want to sign in. end is called when
 // the wait is over. It is refused if the person has not wanted to open addr, where the sign-in is; "": it has not begun.
 func (a *Asker) wait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
 	if a == nil {
@@ -87,7 +87,7 @@ func (a *Asker) wait(parent context.Context, addr string) (ctx context.Context, 
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if addr != "" && addr == a.declined {
-		cancel(client.ErrWaited)
+		cancel(client.ErrSignInTimeout)
 		return ctx, func() {}, true
 	}
 	if a.waiting == nil {
@@ -104,12 +104,12 @@ func (a *Asker) wait(parent context.Context, addr string) (ctx context.Context, 
 
 // decline ends the requests that wait, if they do so for the sign-in at this address. The lock is held.
 func (a *Asker) decline(addr string) {
-	if addr != a.latest {
+	if addr != a.awaitedAddress {
 		return // that sign-in is over
 	}
 	a.declined = addr
 	for cancel := range a.waiting {
-		(*cancel)(client.ErrWaited)
+		(*cancel)(client.ErrSignInTimeout)
 	}
 }
 
@@ -126,8 +126,8 @@ func (a *Asker) signedIn() {
 	})
 }
 
-// messageTo is what the person reads beside the address.
-func messageTo(server string, need client.Required) string {
+// signInMessage is what the person reads beside the address.
+func signInMessage(server string, need client.SignInRequired) string {
 	text := "Sign in to " + server
 	if need.UserCode != "" {
 		text += ", with the code " + printable.Text(need.UserCode)
@@ -138,5 +138,5 @@ func messageTo(server string, need client.Required) string {
 	return text
 }
 
-// newName returns a name that nobody can guess.
-func newName() string { return "mcp-bridge-" + rand.Text() }
+// unguessableName returns a name that nobody can guess.
+func unguessableName() string { return "mcp-bridge-" + rand.Text() }

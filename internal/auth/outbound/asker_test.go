@@ -65,7 +65,7 @@ const (
 	missing = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"m","data":{"reason":"authorization_required"}}}`
 )
 
-var need = client.Required{URL: "https://as.example/a?b=c", Reason: "why", UserCode: "AB-CD"}
+var need = client.SignInRequired{URL: "https://as.example/a?b=c", Reason: "why", UserCode: "AB-CD"}
 
 // asks shows the client an address, and returns the retry that says what the person has done.
 func (x *talk) asks(t *testing.T, action string) string {
@@ -144,7 +144,7 @@ func TestDeclined(t *testing.T) {
 		x.client.Says("%s", retry)
 		x.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 		x.client.Gets(`{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the person has not wanted to sign in","data":{"reason":"authorization_required","status":401}}}`)
-		if context.Cause(ctx) != client.ErrWaited || !x.refuses(t, need.URL) || x.refuses(t, "https://as.example/other") {
+		if context.Cause(ctx) != client.ErrSignInTimeout || !x.refuses(t, need.URL) || x.refuses(t, "https://as.example/other") {
 			t.Errorf("the wait has ended: %v, refused: %v", context.Cause(ctx), x.refuses(t, need.URL))
 		}
 	})
@@ -278,7 +278,7 @@ func (x *talk) asksAt(t *testing.T, id, addr, action string) string {
 	made := strings.Replace(call, `"id":1`, `"id":`+id, 1)
 	x.client.Says("%s", made)
 	x.server.Gets(made)
-	x.Ask("https://h/mcp", client.Required{URL: addr})
+	x.Ask("https://h/mcp", client.SignInRequired{URL: addr})
 	m := <-x.client.Out
 	state := regexp.MustCompile(`"requestState":"([^"]+)"`).FindSubmatch(m.Bytes())
 	if m.ID().String() != id || state == nil {
@@ -291,7 +291,7 @@ func (x *talk) asksAt(t *testing.T, id, addr, action string) string {
 func TestOldestForgotten(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {
 		var retries []string
-		for i := range maxOver + 2 {
+		for i := range maxEndedCalls + 2 {
 			id := strconv.Itoa(i)
 			retries = append(retries, x.asksAt(t, id, "https://as.example/"+id, "accept"))
 			x.answers(strings.Replace(result, `"id":1`, `"id":`+id, 1))
@@ -321,10 +321,10 @@ func TestDeclinedAddress(t *testing.T) {
 			t.Errorf("declined was %s: the wait for %s has ended: %v, refused: %v", a, b, ctx.Err(), x.refuses(t, b))
 		}
 		x.client.Says("%s", second)
-		if context.Cause(ctx) != client.ErrWaited {
+		if context.Cause(ctx) != client.ErrSignInTimeout {
 			t.Errorf("the wait has ended: %v", context.Cause(ctx))
 		}
-		if late, end, refused := x.wait(t.Context(), b); !refused || context.Cause(late) != client.ErrWaited {
+		if late, end, refused := x.wait(t.Context(), b); !refused || context.Cause(late) != client.ErrSignInTimeout {
 			t.Errorf("a wait after that: refused %v, ended: %v", refused, context.Cause(late))
 		} else {
 			end()
@@ -337,7 +337,7 @@ func TestDeclinedAddress(t *testing.T) {
 
 // A legacy client that is asked to show another address is told first that the one before is settled, unless it knows.
 func TestAskedAgain(t *testing.T) {
-	for action, want := range map[string]string{"": cancelled, "accept": completed, "decline": "", "cancel": ""} {
+	for action, want := range map[string]string{"": methodCancelled, "accept": methodElicitComplete, "decline": "", "cancel": ""} {
 		t.Run(action, func(t *testing.T) {
 			talking(t, func(t *testing.T, x *talk) {
 				x.client.Says(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"capabilities":{"elicitation":{"url":{}}}}}`)
@@ -345,24 +345,24 @@ func TestAskedAgain(t *testing.T) {
 				<-x.client.Out
 				x.answers(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"the answer to no initialize"}}`)
 				<-x.client.Out
-				x.Ask("https://h/mcp", client.Required{URL: "https://as.example/a"})
+				x.Ask("https://h/mcp", client.SignInRequired{URL: "https://as.example/a"})
 				synctest.Wait()
 				first := <-x.client.Out
 				if action != "" {
 					x.client.Says(`{"jsonrpc":"2.0","id":%s,"result":{"action":%q}}`, first.ID(), action)
 				}
-				x.Ask("https://h/mcp", client.Required{URL: "https://as.example/b"})
+				x.Ask("https://h/mcp", client.SignInRequired{URL: "https://as.example/b"})
 				if want != "" {
 					if m := <-x.client.Out; m.Method() != want || !strings.Contains(string(m.Params()), first.ID().String()) {
 						t.Errorf("told was %s, want %s of %s", m.Bytes(), want, first.ID())
 					}
 				}
 				second := <-x.client.Out
-				if second.Method() != elicit || !strings.Contains(string(second.Params()), `"https://as.example/b"`) {
+				if second.Method() != methodElicit || !strings.Contains(string(second.Params()), `"https://as.example/b"`) {
 					t.Errorf("asked was %s", second.Bytes())
 				}
 				x.signedIn()
-				if m := <-x.client.Out; m.Method() != cancelled || m.CancelledID() != second.ID() {
+				if m := <-x.client.Out; m.Method() != methodCancelled || m.CancelledID() != second.ID() {
 					t.Errorf("told was %s", m.Bytes())
 				}
 				x.client.Gets()

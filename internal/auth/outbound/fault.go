@@ -20,10 +20,10 @@ const unauthorized = 401
 // faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
 // server is shown.
 func faultOf(err error, server string) *httpdial.Fault {
-	if need, ok := errors.AsType[*client.Required](err); ok {
-		return required(need, server)
+	if need, ok := errors.AsType[*client.SignInRequired](err); ok {
+		return signInFault(need, server)
 	}
-	if p, ok := errors.AsType[*client.Permanent](err); ok {
+	if p, ok := errors.AsType[*client.PermanentError](err); ok {
 		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
 	}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
@@ -39,8 +39,8 @@ func faultOf(err error, server string) *httpdial.Fault {
 	return nil
 }
 
-// required says where to sign in.
-func required(need *client.Required, server string) *httpdial.Fault {
+// signInFault says where to sign in.
+func signInFault(need *client.SignInRequired, server string) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized}
 	var text strings.Builder
 	text.WriteString("Sign-in needed for " + server + ": ")

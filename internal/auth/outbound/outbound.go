@@ -72,7 +72,7 @@ func (a *Authorizer) watch() {
 // Authorize returns what makes requests with the credential, around base: it is made for the Authorize of
 // remote.Options. Its errors are of type *httpdial.Fault where a person can do something about them.
 func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
-	return &transport{a: a, with: client.Transport{Base: base, Credential: a.o.Credential}}
+	return &transport{a: a, inner: client.Transport{Base: base, Credential: a.o.Credential}}
 }
 
 // Close ends the Authorizer, and waits for a token request that is under way, but not for long. The connections to
@@ -124,13 +124,13 @@ func (a *Authorizer) logOnce(what string, pairs ...any) {
 
 // transport is client.Transport with the errors of this package.
 type transport struct {
-	a    *Authorizer
-	with client.Transport
+	a     *Authorizer
+	inner client.Transport
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.with.RoundTrip(r)
+	resp, err := t.inner.RoundTrip(r)
 	if !t.a.demanded.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
 		t.a.watch()
 	}

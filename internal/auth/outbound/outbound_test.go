@@ -101,12 +101,12 @@ func TestFaults(t *testing.T) {
 		reason, text, more string
 		transient          bool
 	}{
-		"nobody": {err: &client.Required{Reason: "nobody has signed in"}, reason: "authorization_required", text: "Sign-in needed for https://h/mcp: run: mcp-bridge login https://h/mcp (nobody has signed in)"},
-		"pending": {err: fmt.Errorf("x: %w", &client.Required{URL: "https://as/a?b=\x1b\"", UserCode: "AB-CD", Expires: expires}), reason: "authorization_required",
+		"nobody": {err: &client.SignInRequired{Reason: "nobody has signed in"}, reason: "authorization_required", text: "Sign-in needed for https://h/mcp: run: mcp-bridge login https://h/mcp (nobody has signed in)"},
+		"pending": {err: fmt.Errorf("x: %w", &client.SignInRequired{URL: "https://as/a?b=\x1b\"", UserCode: "AB-CD", Expires: expires}), reason: "authorization_required",
 			text: `Sign-in needed for https://h/mcp: open https://as/a?b=`, more: `"userCode":"AB-CD","expiresAt":"2026-11-23T01:02:03Z"`},
-		"permanent": {err: &client.Permanent{What: "the server refuses", Err: errors.New("status 401")}, reason: "authorization_failed", text: "the server refuses: status 401"},
-		"refused":   {err: &auth.Error{Kind: auth.AccessDenied, Doing: "token request", What: "no"}, reason: "authorization_failed", text: "token request: no"},
-		"away":      {err: &auth.Error{Kind: auth.Unavailable, Doing: "token request", What: "no answer"}, reason: "authorization_server", text: "no answer", transient: true},
+		"permanent": {err: &client.PermanentError{Problem: "the server refuses", Err: errors.New("status 401")}, reason: "authorization_failed", text: "the server refuses: status 401"},
+		"refused":   {err: &auth.Error{Kind: auth.AccessDenied, Operation: "token request", Problem: "no"}, reason: "authorization_failed", text: "token request: no"},
+		"away":      {err: &auth.Error{Kind: auth.Unavailable, Operation: "token request", Problem: "no answer"}, reason: "authorization_server", text: "no answer", transient: true},
 	} {
 		f := faultOf(one.err, "https://h/mcp")
 		if f == nil || f.Reason != one.reason || !strings.Contains(f.Text, one.text) || f.Transient != one.transient || !strings.Contains(string(f.ErrorData()), one.more) || strings.Contains(f.Text, "\x1b") {
@@ -128,12 +128,12 @@ func TestUnattended(t *testing.T) {
 	store := newStore(t)
 	c, err := client.New(client.Options{Store: store, Server: "https://h/mcp"})
 	bridgetest.Must(t, err)
-	signIn := ReportProgress(func(context.Context, *client.Credential, client.Required) error {
+	signIn := ReportProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
 		t.Error("somebody is asked to sign in")
 		return nil
 	}, store, nil)
-	err = signIn(httpdial.Unattended(t.Context()), c, client.Required{Reason: "r", URL: "https://a"})
-	if need, ok := errors.AsType[*client.Required](err); !ok || need.URL != "https://a" {
+	err = signIn(httpdial.Unattended(t.Context()), c, client.SignInRequired{Reason: "r", URL: "https://a"})
+	if need, ok := errors.AsType[*client.SignInRequired](err); !ok || need.URL != "https://a" {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -146,11 +146,11 @@ func TestTelling(t *testing.T) {
 		bridgetest.Must(t, err)
 		var told []string
 		ctx := httpdial.WithProgress(t.Context(), func(text string) { told = append(told, text) })
-		signIn := ReportProgress(func(context.Context, *client.Credential, client.Required) error {
+		signIn := ReportProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
 			time.Sleep(25 * time.Second)
 			return nil
 		}, store, nil)
-		bridgetest.Must(t, signIn(ctx, c, client.Required{}))
+		bridgetest.Must(t, signIn(ctx, c, client.SignInRequired{}))
 		if want := "waiting for sign-in to https://h/mcp"; len(told) != 2 || told[0] != want {
 			t.Errorf("told %q, want %q twice", told, want)
 		}

@@ -19,7 +19,7 @@ const remindEvery = 10 * time.Second
 // that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
 // they fail with what is needed. asker asks the client where another process signs in already; nil: nobody is asked.
 func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *Asker) client.SignInFunc {
-	return func(ctx context.Context, c *client.Credential, need client.Required) error {
+	return func(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 		if httpdial.IsUnattended(ctx) {
 			return &need
 		}
@@ -30,7 +30,7 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 			return &need
 		}
 		asker.Ask(c.Server(), need)
-		err := telling(ctx, signIn, store, c, need)
+		err := signInReporting(ctx, signIn, store, c, need)
 		if err == nil {
 			asker.signedIn()
 		}
@@ -38,8 +38,8 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 	}
 }
 
-// telling is signIn, with a word to the client every 10 seconds.
-func telling(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.Required) error {
+// signInReporting is signIn, with a word to the client every 10 seconds.
+func signInReporting(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.SignInRequired) error {
 	tell := httpdial.ProgressOf(ctx)
 	if tell == nil {
 		return signIn(ctx, c, need)
@@ -57,7 +57,7 @@ func telling(ctx context.Context, signIn client.SignInFunc, store *tokenstore.St
 }
 
 // waitingFor says where the person signs in.
-func waitingFor(c *client.Credential, store *tokenstore.Store, need client.Required) string {
+func waitingFor(c *client.Credential, store *tokenstore.Store, need client.SignInRequired) string {
 	url := need.URL
 	if login, pending, err := store.PendingLogin(c.Key()); err == nil && pending {
 		url = login.URL

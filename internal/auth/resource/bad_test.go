@@ -196,15 +196,15 @@ func TestProviderStopped(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	long := map[string]any{"exp": start.Add(48 * time.Hour).Unix()}
 	seen := as.token(t, long)
-	as.Set(func() { as.Down = true })
+	as.Change(func() { as.Down = true })
 	r := request(http.MethodPost, "/mcp", "Bearer "+seen)
 	if code, h := status(p, r); code != 503 || h.Get("Retry-After") == "" || h.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %d %v", code, h)
 	}
-	as.Set(func() { as.Down = false })
+	as.Change(func() { as.Down = false })
 	clock.add(6 * time.Second)
 	want(t, p, "Bearer "+seen, 200)
-	as.Set(func() { as.Down = true })
+	as.Change(func() { as.Down = true })
 	for range 20 {
 		clock.add(time.Hour)
 		want(t, p, "Bearer "+seen, 200)
@@ -219,7 +219,7 @@ func TestKeyWithdrawn(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	token := as.token(t, nil)
 	want(t, p, "Bearer "+token, 200)
-	as.Set(func() { as.JWKS = map[string]any{"keys": []any{authtest.JWK(authtest.NewKey(t), "k2")}} })
+	as.Change(func() { as.JWKS = map[string]any{"keys": []any{authtest.JWK(authtest.NewKey(t), "k2")}} })
 	clock.add(16 * time.Minute)
 	want(t, p, "Bearer "+token, 401)
 }

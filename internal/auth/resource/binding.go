@@ -36,7 +36,7 @@ func (p *Protector) checkBinding(r *http.Request, v *verified, scheme, token str
 		return nil
 	}
 	proof := r.Header["Dpop"]
-	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: p.address(r), Access: token, JKT: v.jkt})
+	_, err := p.proofs.Verify(proof, auth.ProofRequest{Method: r.Method, URL: p.address(r), AccessToken: token, JKT: v.jkt})
 	switch {
 	case auth.Is(err, auth.InvalidToken):
 		return &denial{kind: invalidProof, dpop: true, err: err}

@@ -58,10 +58,10 @@ func TestIntrospectedClockBack(t *testing.T) {
 	p, as, clock := setup(t, func(as *provider, o *Options) {
 		o.Issuers = nil
 		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", ClientID: "bridge", Secret: func() (string, error) { return authtest.IntrospectSecret, nil }}
-		as.Opaque["opaque-token-of-ann"] = map[string]any{"active": true, "sub": "ann", "aud": audience, "scope": "mcp"}
+		as.Introspection["opaque-token-of-ann"] = map[string]any{"active": true, "sub": "ann", "aud": audience, "scope": "mcp"}
 	})
 	want(t, p, "Bearer opaque-token-of-ann", 200)
-	as.Set(func() { delete(as.Opaque, "opaque-token-of-ann") })
+	as.Change(func() { delete(as.Introspection, "opaque-token-of-ann") })
 	want(t, p, "Bearer opaque-token-of-ann", 200)
 	clock.add(-24 * time.Hour)
 	want(t, p, "Bearer opaque-token-of-ann", 401)

@@ -58,7 +58,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 		select {
 		case <-running:
 		case <-ctx.Done():
-			return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the answer did not come in time", Err: ctx.Err()}
+			return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "the answer did not come in time", Err: ctx.Err()}
 		}
 		if v := p.verifiedTokens.get(sum); v != nil && p.opts.Now().Before(v.cachedUntil) {
 			return v, nil
@@ -84,7 +84,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 }
 
 func notActive() error {
-	return &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: "the token is not active"}
+	return &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: "the token is not active"}
 }
 
 // ask asks about a token.
@@ -94,19 +94,19 @@ func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
 	case in.places <- struct{}{}:
 		defer func() { <-in.places }()
 	case <-ctx.Done():
-		return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "there was no time for the question", Err: ctx.Err()}
+		return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "there was no time for the question", Err: ctx.Err()}
 	}
 	secret, err := in.Secret()
 	if err != nil {
-		return nil, &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "our secret cannot be read", Err: err}
+		return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "our secret cannot be read", Err: err}
 	}
 	server := auth.ServerMetadata{Issuer: in.Issuer, Introspection: in.Endpoint}
 	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
 	if errors.Is(err, auth.ErrBinding) {
-		return nil, &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: "the token cannot be used here", Err: auth.ErrBinding}
+		return nil, &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrBinding}
 	}
 	if auth.Is(err, auth.InvalidToken) { // it is our request that was refused
-		err = &auth.Error{Kind: auth.Unavailable, Doing: "introspection", What: "the endpoint refuses our request", Err: err}
+		err = &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "the endpoint refuses our request", Err: err}
 	}
 	if err != nil {
 		return nil, err
@@ -129,16 +129,16 @@ func (p *Protector) introspected(c auth.Claims) (*verified, error) {
 	case in.Issuer != "" && c.Issuer != "" && c.Issuer != in.Issuer:
 		what = "the token is of another issuer"
 	case !c.IsFor(wanted):
-		what = "the token is for " + auth.AnotherAudience(c.Audience, wanted)
+		what = "the token is for " + auth.DescribeWrongAudience(c.Audience, wanted)
 	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
 		what = "the token has expired"
-	case now.Add(skew).Before(c.Before):
+	case now.Add(skew).Before(c.NotBefore):
 		what = "the token is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
 		what = "the token names neither a subject nor a client"
 	}
 	if what != "" {
-		return nil, &auth.Error{Kind: auth.InvalidToken, Doing: "introspection", What: what}
+		return nil, &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: what}
 	}
 	name := c.Issuer
 	for _, other := range []string{in.Issuer, in.Endpoint} {

@@ -46,7 +46,7 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 			case <-running:
 				continue
 			case <-ctx.Done():
-				return nil, &auth.Error{Kind: auth.Unavailable, Doing: "authorization server metadata", What: "it did not come in time", Err: ctx.Err()}
+				return nil, &auth.Error{Kind: auth.Unavailable, Operation: "authorization server metadata", Problem: "it did not come in time", Err: ctx.Err()}
 			}
 		}
 		now := i.caller.Now()
@@ -62,7 +62,7 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 
 // noKeys is the error of metadata without jwks_uri.
 func noKeys() error {
-	return &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata does not say where they are", Do: "name their address"}
+	return &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata does not say where they are", Advice: "name their address"}
 }
 
 // discover asks once. It goes on when ctx ends, because others wait for it.
@@ -73,7 +73,7 @@ func (i *issuer) discover(ctx context.Context) {
 	switch {
 	case err != nil:
 		// Whatever is wrong with the issuer's metadata, it is not the token.
-		i.fault = &auth.Error{Kind: auth.Unavailable, Doing: "keys of an issuer", What: "its metadata cannot be had", Err: err}
+		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: err}
 	case m.JWKS == "":
 		i.fault = noKeys()
 	default:

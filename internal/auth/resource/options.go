@@ -109,7 +109,7 @@ func New(o Options) (*Protector, error) {
 	p := &Protector{
 		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
 		verifiedTokens: newCache(o.MaxTokens),
-		proofs:         auth.Proofs{Now: o.Now}, expiries: expiries{now: o.Now},
+		proofs:         auth.ProofVerifier{Now: o.Now}, expiries: expiries{now: o.Now},
 	}
 	for _, i := range o.Issuers {
 		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
@@ -310,7 +310,7 @@ type Protector struct {
 	issuers        map[string]*issuer
 	introspector   *introspector // nil: there is none
 	verifiedTokens *cache
-	proofs         auth.Proofs
+	proofs         auth.ProofVerifier
 	nonces         *nonces // nil: proofs need none
 	expiries       expiries
 	table          atomic.Pointer[table]

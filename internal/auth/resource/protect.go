@@ -178,7 +178,7 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	case err != nil:
 		return nil, &denial{kind: unavailable, dpop: dpop, err: err}
 	case !v.isFor(e):
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("the token is for " + auth.AnotherAudience(v.tokenAudience, e.audiences))}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("the token is for " + auth.DescribeWrongAudience(v.tokenAudience, e.audiences))}
 	}
 	if why := p.checkBinding(r, v, scheme, token); why != nil {
 		why.dpop = dpop || why.dpop

@@ -156,15 +156,15 @@ func TestIntrospection(t *testing.T) {
 		m["active"] = true
 		return m
 	}
-	as.Set(func() {
-		as.Opaque["good"] = active(nil)
-		as.Opaque["short"] = active(map[string]any{"exp": start.Add(10 * time.Second).Unix()})
-		as.Opaque["other"] = active(map[string]any{"aud": "other"})
-		as.Opaque["noaud"] = active(map[string]any{"aud": nil})
-		as.Opaque["issuer"] = active(map[string]any{"iss": "https://other.example"})
-		as.Opaque["expired"] = active(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})
-		as.Opaque["odd"] = active(map[string]any{"cnf": map[string]any{"kid": "x"}})
-		as.Opaque["bound"] = active(map[string]any{"cnf": map[string]any{"jkt": "x"}})
+	as.Change(func() {
+		as.Introspection["good"] = active(nil)
+		as.Introspection["short"] = active(map[string]any{"exp": start.Add(10 * time.Second).Unix()})
+		as.Introspection["other"] = active(map[string]any{"aud": "other"})
+		as.Introspection["noaud"] = active(map[string]any{"aud": nil})
+		as.Introspection["issuer"] = active(map[string]any{"iss": "https://other.example"})
+		as.Introspection["expired"] = active(map[string]any{"exp": start.Add(-31 * time.Second).Unix()})
+		as.Introspection["odd"] = active(map[string]any{"cnf": map[string]any{"kid": "x"}})
+		as.Introspection["bound"] = active(map[string]any{"cnf": map[string]any{"jkt": "x"}})
 	})
 	step := func(token string, code, asked int) {
 		t.Helper()
@@ -191,12 +191,12 @@ func TestIntrospection(t *testing.T) {
 	step("unknown", 401, 10)
 	step("bound", 401, 11)
 	step("odd", 401, 12)
-	as.Set(func() { as.Down = true })
+	as.Change(func() { as.Down = true })
 	step("good", 200, 12)
 	step("new", 503, 13)
 	clock.add(time.Minute)
 	step("good", 503, 14)
-	as.Set(func() { as.Down = false })
+	as.Change(func() { as.Down = false })
 	if err := os.WriteFile(secret, []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestDPoP(t *testing.T) {
 	if d := demand(t, h); code != 401 || d.Error != "use_dpop_nonce" || h.Get("DPoP-Nonce") == "" || !d.DPoP || d.Bearer || len(d.Algs) == 0 {
 		t.Errorf("without a nonce: %d %v", code, h)
 	}
-	if !prover.Learn(audience, h) || !other.Learn(audience, h) {
+	if !prover.LearnNonce(audience, h) || !other.LearnNonce(audience, h) {
 		t.Fatal("the nonce cannot be used")
 	}
 	r, code, h := send(prover, audience, token)

@@ -85,7 +85,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 		if i := p.issuers[name]; i != nil {
 			return p.verifySigned(ctx, i, sum, read)
 		}
-		err = &auth.Error{Kind: auth.InvalidToken, Doing: "access token", What: "it is of an issuer that is not known here"}
+		err = &auth.Error{Kind: auth.InvalidToken, Operation: "access token", Problem: "it is of an issuer that is not known here"}
 	}
 	if p.introspector == nil {
 		return nil, err
@@ -103,12 +103,12 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 	if len(wanted) == 0 {
 		wanted = p.table.Load().audiences
 	}
-	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyRead(ctx, token)
+	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyParsed(ctx, token)
 	if err != nil {
 		return nil, err
 	}
 	v := p.grant(i.URL, c)
-	v.issuer, v.keyID, v.wantedAudiences, v.cachedUntil = i, c.Key, i.Audiences, c.Expires.Add(skew)
+	v.issuer, v.keyID, v.wantedAudiences, v.cachedUntil = i, c.KeyThumbprint, i.Audiences, c.Expires.Add(skew)
 	v.keyLooked.Store(p.opts.Now().Unix())
 	p.verifiedTokens.put(sum, v, p.opts.Now())
 	return v, nil

@@ -14,12 +14,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// openTime is how long a browser's command may take before it counts as started: some stay as long as the browser does.
-const openTime = 2 * time.Second
+// browserStartTime is how long a browser's command may take before it counts as started: some stay as long as the browser does.
+const browserStartTime = 2 * time.Second
 
-// A command opens addresses in a browser. The command is a program with arguments, in which %s is the address; nil: the
+// A browserCommand opens addresses in a browser. The command is a program with arguments, in which %s is the address; nil: the
 // system's browser.
-type command []string
+type browserCommand []string
 
 // FindBrowser returns what opens a browser for the person at this machine. nil: there is none, and why says so. $BROWSER
 // counts before all else, as where an editor on another machine has set it.
@@ -37,15 +37,15 @@ func FindBrowser(off bool, lookup func(string) (string, bool)) (found client.Bro
 	case off:
 		return nil, "--no-browser was given"
 	case len(strings.Fields(get("BROWSER"))) > 0:
-		return command(strings.Fields(get("BROWSER"))), ""
+		return browserCommand(strings.Fields(get("BROWSER"))), ""
 	case has("SSH_CONNECTION", "SSH_TTY"):
 		return nil, "this is a session over SSH"
 	case runtime.GOOS == "windows", runtime.GOOS == "darwin":
-		return command(nil), ""
+		return browserCommand(nil), ""
 	case inContainer() || has("KUBERNETES_SERVICE_HOST"):
 		return nil, "this is a container"
 	case has("WSL_DISTRO_NAME", "WSL_INTEROP", "DISPLAY", "WAYLAND_DISPLAY"):
-		return command(nil), ""
+		return browserCommand(nil), ""
 	}
 	return nil, "there is no display"
 }
@@ -61,14 +61,14 @@ func inContainer() bool {
 }
 
 // Open opens an address, which is http or https. Nothing reaches a shell, nor our stdout. It returns when the command has
-// ended, or openTime later. The goroutine that goes on waiting then ends with the command.
-func (c command) Open(addr string) error {
+// ended, or browserStartTime later. The goroutine that goes on waiting then ends with the command.
+func (c browserCommand) Open(addr string) error {
 	if !strings.HasPrefix(addr, "https://") && !strings.HasPrefix(addr, "http://") {
 		return errors.New("the address is not http or https, and is not opened")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.run(addr) }()
-	late := time.NewTimer(openTime)
+	late := time.NewTimer(browserStartTime)
 	defer late.Stop()
 	select {
 	case err := <-ended:
@@ -78,7 +78,7 @@ func (c command) Open(addr string) error {
 	}
 }
 
-func (c command) run(addr string) error {
+func (c browserCommand) run(addr string) error {
 	if c == nil {
 		browser.Stdout, browser.Stderr = nil, nil
 		if err := browser.OpenURL(addr); err != nil {

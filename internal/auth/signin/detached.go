@@ -14,15 +14,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// An order is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
-type order struct {
-	Settings     Settings              `json:"settings"`
-	ClientSecret string                `json:"clientSecret,omitempty"`
-	Known        tokenstore.Generation `json:"known"`
+// An signInOrder is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
+type signInOrder struct {
+	Settings        Settings              `json:"settings"`
+	ClientSecret    string                `json:"clientSecret,omitempty"`
+	TriedGeneration tokenstore.Generation `json:"known"`
 }
 
-// A report is one line: how a sign-in has begun, or before that what it waits for.
-type report struct {
+// A startReport is one line: how a sign-in has begun, or before that what it waits for.
+type startReport struct {
 	Doing string `json:"doing,omitempty"`
 	Error string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
 }
@@ -30,24 +30,24 @@ type report struct {
 // RunDetached is the process that signs a person in for others: it reads an order from in, says on out how it has begun,
 // and goes on until the person has answered, or it is cancelled, or 10 minutes have passed.
 func RunDetached(ctx context.Context, in io.Reader, out io.Writer, lookup func(string) (string, bool)) error {
-	var o order
+	var o signInOrder
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return errors.New("login --detached is for mcp-bridge itself: it reads what to do from stdin")
 	}
 	o.Settings.Client.Secret = tokenstore.NewSecret(o.ClientSecret)
-	tell := func(r report) { _ = json.NewEncoder(out).Encode(r) } // who has started us may be gone
+	tell := func(r startReport) { _ = json.NewEncoder(out).Encode(r) } // who has started us may be gone
 	began := func(err error) {
-		var r report
+		var r startReport
 		if err != nil {
 			r.Error = err.Error()
 		}
 		tell(r)
 	}
-	return signPerson(ctx, o, lookup, func(what string) { tell(report{Doing: what}) }, began)
+	return signPerson(ctx, o, lookup, func(what string) { tell(startReport{Doing: what}) }, began)
 }
 
 // signPerson has a person sign in. doing is told what is waited for before that has begun; then began is called once.
-func signPerson(ctx context.Context, o order, lookup func(string) (string, bool), doing func(string), began func(error)) error {
+func signPerson(ctx context.Context, o signInOrder, lookup func(string) (string, bool), doing func(string), began func(error)) error {
 	f, end, err := o.begin(ctx, lookup, doing)
 	defer end()
 	if errors.Is(err, tokenstore.ErrBusy) || errors.Is(err, client.ErrSignedIn) {
@@ -62,7 +62,7 @@ func signPerson(ctx context.Context, o order, lookup func(string) (string, bool)
 }
 
 // begin begins the sign-in. end is called in any case.
-func (o order) begin(ctx context.Context, lookup func(string) (string, bool), doing func(string)) (f *client.Flow, end func(), err error) {
+func (o signInOrder) begin(ctx context.Context, lookup func(string) (string, bool), doing func(string)) (f *client.SignInFlow, end func(), err error) {
 	end = func() {}
 	options, err := o.Settings.Options(ctx)
 	if err != nil {
@@ -77,12 +77,12 @@ func (o order) begin(ctx context.Context, lookup func(string) (string, bool), do
 		options.HTTP.CloseIdleConnections()
 	}
 	browser, _ := FindBrowser(o.Settings.NoBrowser, lookup)
-	f, err = c.Begin(ctx, client.SignInOptions{Browser: browser, Known: &o.Known, Doing: doing})
+	f, err = c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, TriedGeneration: &o.TriedGeneration, OnProgress: doing})
 	return f, end, err
 }
 
 // detach starts the process that signs a person in, and returns where it says how that has begun.
-func detach(command []string, o order) (said *os.File, err error) {
+func detach(command []string, o signInOrder) (said *os.File, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func readReport(said *os.File, doing func(string)) error {
 	lines := bufio.NewReader(io.LimitReader(said, 64<<10))
 	for {
 		line, err := lines.ReadBytes('\n')
-		var r report
+		var r startReport
 		switch {
 		case err != nil || json.Unmarshal(line, &r) != nil:
 			return errors.New("the process that signs in ended before it could begin")

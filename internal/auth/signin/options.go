@@ -26,8 +26,8 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	}
 	o := client.Options{
 		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
-		Resource: s.Resource, Scopes: s.Scopes, Extra: s.params(), IssuerAliases: s.IssuerAliases,
-		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, Document: s.Client.MetadataURL,
+		Resource: s.Resource, Scopes: s.Scopes, ExtraParams: s.params(), IssuerAliases: s.IssuerAliases,
+		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, ClientMetadataURL: s.Client.MetadataURL,
 		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
 	}
 	if s.Resource == Off {
@@ -40,10 +40,10 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 		o.DPoP = client.DPoPOff
 	}
 	if s.IsPersonal() {
-		o.Wait = cmp.Or(s.Wait, DefaultWait)
+		o.SignInWait = cmp.Or(s.SignInWait, DefaultWait)
 	}
 	var err error
-	if o.Proof, err = s.proof(); err != nil {
+	if o.ClientAuth, err = s.clientAuth(); err != nil {
 		return client.Options{}, err
 	}
 	if o.Machine, err = s.machine(); err != nil {
@@ -74,13 +74,13 @@ func (s Settings) http(named string) (*http.Client, error) {
 	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivate, TLS: trust})
 }
 
-// proof returns what has the secret and the key, and reads their files for the first time.
-func (s Settings) proof() (client.ProofFunc, error) {
+// clientAuth returns what has the secret and the key, and reads their files for the first time.
+func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 	var secrets *secretFile[tokenstore.Secret]
 	var keys *secretFile[*auth.Signer]
 	var err error
 	if s.Client.SecretFile != "" {
-		if secrets, err = secretIn("client-secret-file", s.Client.SecretFile); err != nil {
+		if secrets, err = openSecretLine("client-secret-file", s.Client.SecretFile); err != nil {
 			return nil, err
 		}
 	}
@@ -92,10 +92,10 @@ func (s Settings) proof() (client.ProofFunc, error) {
 	return func() (secret tokenstore.Secret, key *auth.Signer, err error) {
 		var late error
 		if secret = s.Client.Secret; secrets != nil {
-			secret, err = secrets.now()
+			secret, err = secrets.current()
 		}
 		if keys != nil {
-			key, late = keys.now()
+			key, late = keys.current()
 		}
 		return secret, key, errors.Join(err, late)
 	}, nil
@@ -117,21 +117,21 @@ func (s Settings) signer(text []byte) (*auth.Signer, error) {
 // machine returns what signs in without a person; nil: a person does.
 func (s Settings) machine() (client.Machine, error) {
 	switch s.Mode {
-	case ClientCredentials:
+	case ModeClientCredentials:
 		return client.ClientCredentials{}, nil
-	case JWTBearer:
-		assertion, err := assertionIn("assertion-file", s.AssertionFile)
+	case ModeJWTBearer:
+		assertion, err := assertionReader("assertion-file", s.AssertionFile)
 		return client.JWTBearer{Name: s.AssertionFile, Assertion: assertion}, err
-	case Enterprise:
+	case ModeEnterprise:
 		secret := func() (tokenstore.Secret, error) { return s.IDP.ClientSecret, nil }
 		if s.IDP.SecretFile != "" {
-			file, err := secretIn("idp-client-secret-file", s.IDP.SecretFile)
+			file, err := openSecretLine("idp-client-secret-file", s.IDP.SecretFile)
 			if err != nil {
 				return nil, err
 			}
-			secret = file.now
+			secret = file.current
 		}
-		id, err := assertionIn("id-token-file", s.IDP.IDTokenFile)
+		id, err := assertionReader("id-token-file", s.IDP.IDTokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -169,22 +169,22 @@ func readFile(flag, path string) ([]byte, error) {
 	return text, nil
 }
 
-// secretIn reads a file with one line, a secret, for the first time.
-func secretIn(flag, path string) (*secretFile[tokenstore.Secret], error) {
-	return openSecretFile(flag, path, lineOf(flag, path))
+// openSecretLine reads a file with one line, a secret, for the first time.
+func openSecretLine(flag, path string) (*secretFile[tokenstore.Secret], error) {
+	return openSecretFile(flag, path, lineParser(flag, path))
 }
 
-// assertionIn returns what reads a file with one line that is valid for a short time: where it cannot be read now, what it had
+// assertionReader returns what reads a file with one line that is valid for a short time: where it cannot be read now, what it had
 // before does not count. Only what can be read once, such as a pipe, is read at the beginning, and may not come later.
-func assertionIn(flag, path string) (func() (tokenstore.Secret, error), error) {
-	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: lineOf(flag, path)}
+func assertionReader(flag, path string) (func() (tokenstore.Secret, error), error) {
+	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: lineParser(flag, path)}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		if f, err = secretIn(flag, path); err != nil {
+		if f, err = openSecretLine(flag, path); err != nil {
 			return nil, err
 		}
 	}
 	return func() (tokenstore.Secret, error) {
-		line, err := f.now()
+		line, err := f.current()
 		if err != nil {
 			return tokenstore.Secret{}, err
 		}
@@ -192,8 +192,8 @@ func assertionIn(flag, path string) (func() (tokenstore.Secret, error), error) {
 	}, nil
 }
 
-// lineOf returns what takes the line out of a file that has one.
-func lineOf(flag, path string) func([]byte) (tokenstore.Secret, error) {
+// lineParser returns what takes the line out of a file that has one.
+func lineParser(flag, path string) func([]byte) (tokenstore.Secret, error) {
 	return func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))
 		if line == "" || strings.ContainsAny(line, "\r\n\x00") {

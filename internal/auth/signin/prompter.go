@@ -20,25 +20,25 @@ type PrompterOptions struct {
 	Command []string
 	Lookup  func(string) (string, bool) // environment variables: required
 	// OnSignIn is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
-	OnSignIn func(client.Required)
+	OnSignIn func(client.SignInRequired)
 }
 
 // A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
 // one signs in, which is neither of those that wait for it. Its methods may be called concurrently.
 type Prompter struct {
-	o    PrompterOptions
-	life context.Context
-	end  context.CancelFunc
-	work sync.WaitGroup
+	o      PrompterOptions
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
 
 	mu          sync.Mutex
 	closed      bool
-	start       *start // nil: no start is under way
-	lastAddress string // the address that OnSignIn was told last
+	start       *signInStart // nil: no start is under way
+	lastAddress string       // the address that OnSignIn was told last
 }
 
-// A start is the beginning of a sign-in, for all who wait for it.
-type start struct {
+// A signInStart is the beginning of a sign-in, for all who wait for it.
+type signInStart struct {
 	done  chan struct{}
 	err   error  // once done is closed
 	doing string // what it waits for; guarded by the lock of the Prompter
@@ -47,7 +47,7 @@ type start struct {
 // NewPrompter returns a Prompter. Close ends it.
 func NewPrompter(o PrompterOptions) *Prompter {
 	p := &Prompter{o: o}
-	p.life, p.end = context.WithCancel(context.Background())
+	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
@@ -56,25 +56,25 @@ func (p *Prompter) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
-	p.end()
+	p.cancel()
 	p.work.Wait()
 }
 
-// restTime is how long after a sign-in that brought nothing none is begun without being asked for: a client that
+// retryPause is how long after a sign-in that brought nothing none is begun without being asked for: a client that
 // tries again and again must not open a page each time.
-const restTime = 5 * time.Minute
+const retryPause = 5 * time.Minute
 
-// look is how often a waiting request looks for the person's answer.
-const look = 250 * time.Millisecond
+// answerPollInterval is how often a waiting request looks for the person's answer.
+const answerPollInterval = 250 * time.Millisecond
 
 // SignIn is a client.SignInFunc: it has a person sign in, unless another process does already, and waits for
-// that as long as Settings.Wait. The *client.Required that it returns then says where the person goes.
-func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.Required) error {
+// that as long as Settings.SignInWait. The *client.SignInRequired that it returns then says where the person goes.
+func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	if p.isSignedIn(ctx, c, need) {
 		return nil
 	}
 	if need.URL == "" {
-		if last := c.LastEnd(ctx); !last.At.IsZero() && time.Since(last.At).Abs() < restTime {
+		if last := c.LastFailedSignIn(ctx); !last.At.IsZero() && time.Since(last.At).Abs() < retryPause {
 			need.Reason = fmt.Sprintf("the last sign-in brought nothing: %s", last.Problem)
 			return &need
 		}
@@ -86,19 +86,19 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 }
 
 // isSignedIn reports whether there is another credential than the one that did not do.
-func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.Required) bool {
+func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.SignInRequired) bool {
 	e, err := p.o.Store.Load(ctx, c.Key())
-	return err == nil && e.Generation != 0 && e.Generation != need.Known && !e.Credential.Access.IsZero()
+	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.Access.IsZero()
 }
 
 // begin begins a sign-in, or waits for one that this process begins already.
-func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.Required) error {
+func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	p.mu.Lock()
 	s := p.start
 	if s == nil && !p.closed {
-		s = &start{done: make(chan struct{})}
+		s = &signInStart{done: make(chan struct{})}
 		p.start = s
-		p.work.Go(func() { p.run(s, order{p.o.Settings, p.o.Settings.Client.Secret.Reveal(), need.Known}) })
+		p.work.Go(func() { p.run(s, signInOrder{p.o.Settings, p.o.Settings.Client.Secret.Reveal(), need.TriedGeneration}) })
 	}
 	p.mu.Unlock()
 	if s == nil {
@@ -107,7 +107,7 @@ func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.
 	select {
 	case <-s.done:
 	case <-ctx.Done():
-		if context.Cause(ctx) != client.ErrWaited {
+		if context.Cause(ctx) != client.ErrSignInTimeout {
 			return ctx.Err()
 		}
 		p.mu.Lock()
@@ -116,13 +116,13 @@ func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.
 		return &need
 	}
 	if s.err != nil {
-		return &client.Permanent{What: "nobody can sign in to " + c.Server(), Err: s.err}
+		return &client.PermanentError{Problem: "nobody can sign in to " + c.Server(), Err: s.err}
 	}
 	return nil
 }
 
 // run begins a sign-in; in this process, it also waits for its end.
-func (p *Prompter) run(s *start, o order) {
+func (p *Prompter) run(s *signInStart, o signInOrder) {
 	var once sync.Once
 	began := func(err error) {
 		once.Do(func() {
@@ -140,21 +140,21 @@ func (p *Prompter) run(s *start, o order) {
 	if p.o.Command != nil {
 		said, err := detach(p.o.Command, o)
 		if err == nil {
-			stop := context.AfterFunc(p.life, func() { _ = said.Close() })
+			stop := context.AfterFunc(p.ctx, func() { _ = said.Close() })
 			began(readReport(said, doing))
 			stop()
 			_ = said.Close()
 			return
 		}
 	}
-	_ = signPerson(p.life, o, p.o.Lookup, doing, began) // LastEnd has the error
+	_ = signPerson(p.ctx, o, p.o.Lookup, doing, began) // LastEnd has the error
 }
 
 // wait waits for the person's answer.
-func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.Required) error {
-	late := time.NewTimer(cmp.Or(p.o.Settings.Wait, DefaultWait))
+func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
+	late := time.NewTimer(cmp.Or(p.o.Settings.SignInWait, DefaultWait))
 	defer late.Stop()
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(answerPollInterval)
 	defer tick.Stop()
 	gone := 0
 	for {
@@ -171,7 +171,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 			gone++
 		}
 		if gone > 4 { // it has ended, and not as a moment ago before its beginning
-			if last := c.LastEnd(ctx); last.Problem != "" {
+			if last := c.LastFailedSignIn(ctx); last.Problem != "" {
 				need.Reason = "the sign-in has ended: " + last.Problem
 			}
 			need.URL, need.UserCode, need.Expires = "", "", time.Time{}
@@ -186,7 +186,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 		case <-late.C:
 			return &need
 		case <-ctx.Done():
-			if context.Cause(ctx) == client.ErrWaited {
+			if context.Cause(ctx) == client.ErrSignInTimeout {
 				return &need
 			}
 			return ctx.Err()
@@ -195,7 +195,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.R
 }
 
 // announce tells where the person goes, once.
-func (p *Prompter) announce(need client.Required) {
+func (p *Prompter) announce(need client.SignInRequired) {
 	p.mu.Lock()
 	known := p.lastAddress == need.URL
 	p.lastAddress = need.URL

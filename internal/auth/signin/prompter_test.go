@@ -22,7 +22,7 @@ type instance struct {
 	prompter   *Prompter
 	client     *http.Client
 	credential *client.Credential
-	told       chan client.Required
+	told       chan client.SignInRequired
 	options    client.Options
 }
 
@@ -30,11 +30,11 @@ type instance struct {
 func newInstance(t *testing.T, server *authtest.Server, dir string, detached bool, wait time.Duration) *instance {
 	t.Helper()
 	t.Setenv("BROWSER", os.Args[0]+" browse")
-	s := Settings{Server: server.URL, Dir: filepath.Join(dir, "auth"), Wait: wait}
+	s := Settings{Server: server.URL, Dir: filepath.Join(dir, "auth"), SignInWait: wait}
 	o, err := s.Options(t.Context())
 	bridgetest.Must(t, err)
-	in := &instance{told: make(chan client.Required, 10)}
-	po := PrompterOptions{Settings: s, Store: o.Store, Lookup: os.LookupEnv, OnSignIn: func(need client.Required) { in.told <- need }}
+	in := &instance{told: make(chan client.SignInRequired, 10)}
+	po := PrompterOptions{Settings: s, Store: o.Store, Lookup: os.LookupEnv, OnSignIn: func(need client.SignInRequired) { in.told <- need }}
 	if detached {
 		po.Command = []string{os.Args[0], "sign-in"}
 	}
@@ -81,7 +81,7 @@ func TestFiveInstancesSignInOnce(t *testing.T) {
 	for name, detached := range map[string]bool{"detached": true, "in the instance": false} {
 		t.Run(name, func(t *testing.T) {
 			server, dir := authtest.New(t), t.TempDir()
-			approve := server.Hold()
+			approve := server.HoldAuthorization()
 			var all []*instance
 			for range 5 {
 				all = append(all, newInstance(t, server, dir, detached, time.Minute))
@@ -109,7 +109,7 @@ func TestFiveInstancesSignInOnce(t *testing.T) {
 			}
 			approve()
 			wg.Wait()
-			if n := server.Asked("/authorize"); n != 1 {
+			if n := server.CountRequests("/authorize"); n != 1 {
 				t.Errorf("%d authorization requests", n)
 			}
 			bridgetest.Must(t, all[0].call(t.Context(), server.URL))
@@ -121,11 +121,11 @@ func TestFiveInstancesSignInOnce(t *testing.T) {
 // person has answered.
 func TestWaitEnds(t *testing.T) {
 	server := authtest.New(t)
-	approve := server.Hold()
+	approve := server.HoldAuthorization()
 	in := newInstance(t, server, t.TempDir(), false, time.Nanosecond)
 	for range 2 {
 		err := in.call(t.Context(), server.URL)
-		need, ok := errors.AsType[*client.Required](err)
+		need, ok := errors.AsType[*client.SignInRequired](err)
 		if !ok || !strings.Contains(need.URL, "/authorize?") || need.Expires.IsZero() {
 			t.Fatalf("the error is %v", err)
 		}
@@ -134,7 +134,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("the person was told %d times", n)
 	}
 	approve()
-	in.prompter.o.Settings.Wait = time.Minute
+	in.prompter.o.Settings.SignInWait = time.Minute
 	bridgetest.Must(t, in.call(t.Context(), server.URL))
 }
 
@@ -148,14 +148,14 @@ func TestBeginningIsBounded(t *testing.T) {
 			in := newInstance(t, server, t.TempDir(), detached, time.Minute)
 			ctx, late := context.WithCancelCause(t.Context())
 			failed := make(chan error, 1)
-			go func() { failed <- in.prompter.SignIn(ctx, in.credential, client.Required{}) }()
+			go func() { failed <- in.prompter.SignIn(ctx, in.credential, client.SignInRequired{}) }()
 			<-registering
 			for in.doing() == "" || strings.Contains(in.doing(), "metadata") { // its report is on its way
 				httpdial.Pause(t.Context(), nil, time.Millisecond)
 			}
-			late(client.ErrWaited)
+			late(client.ErrSignInTimeout)
 			err := <-failed
-			if need, ok := errors.AsType[*client.Required](err); !ok || !strings.Contains(need.Reason, "--auth-wait") || !strings.Contains(need.Reason, "waiting for a registration at ") {
+			if need, ok := errors.AsType[*client.SignInRequired](err); !ok || !strings.Contains(need.Reason, "--auth-wait") || !strings.Contains(need.Reason, "waiting for a registration at ") {
 				t.Errorf("the error is %v", err)
 			}
 		})
@@ -165,15 +165,15 @@ func TestBeginningIsBounded(t *testing.T) {
 // After a person has said no, nothing is opened again for a while.
 func TestRefusedIsNotAskedAgain(t *testing.T) {
 	server := authtest.New(t)
-	server.Refuse()
+	server.DenySignIn()
 	in := newInstance(t, server, t.TempDir(), true, time.Minute)
 	for range 3 {
 		err := in.call(t.Context(), server.URL)
-		if need, ok := errors.AsType[*client.Required](err); !ok || !strings.Contains(need.Reason, "denied") && !strings.Contains(need.Reason, "refused") {
+		if need, ok := errors.AsType[*client.SignInRequired](err); !ok || !strings.Contains(need.Reason, "denied") && !strings.Contains(need.Reason, "refused") {
 			t.Errorf("the error is %v", err)
 		}
 	}
-	if n := server.Asked("/authorize"); n != 1 {
+	if n := server.CountRequests("/authorize"); n != 1 {
 		t.Errorf("%d authorization requests", n)
 	}
 }
@@ -181,7 +181,7 @@ func TestRefusedIsNotAskedAgain(t *testing.T) {
 // Whoever cancels the sign-in ends the process that waits.
 func TestCancelled(t *testing.T) {
 	server := authtest.New(t)
-	defer server.Hold()()
+	defer server.HoldAuthorization()()
 	in := newInstance(t, server, t.TempDir(), true, time.Minute)
 	failed := make(chan error, 1)
 	go func() { failed <- in.call(t.Context(), server.URL) }()
@@ -214,7 +214,7 @@ func TestFindBrowser(t *testing.T) {
 			t.Errorf("%+v: a browser was found", c)
 		}
 	}
-	if err := (command{"true"}).Open("file:///etc/passwd"); err == nil {
+	if err := (browserCommand{"true"}).Open("file:///etc/passwd"); err == nil {
 		t.Error("a file was opened")
 	}
 }

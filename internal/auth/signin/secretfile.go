@@ -10,10 +10,10 @@ import (
 type secretFile[T any] struct {
 	flag, path string
 	parse      func(text []byte) (T, error)
-	once       bool // it is no regular file, such as a pipe: what it had is gone when it has been read
+	readOnce   bool // it is no regular file, such as a pipe: what it had is gone when it has been read
 
-	mu   sync.Mutex
-	last T
+	mu        sync.Mutex
+	lastValue T
 }
 
 // openSecretFile reads a file for the first time.
@@ -21,8 +21,8 @@ func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*s
 	f := &secretFile[T]{flag: flag, path: path, parse: parse}
 	info, err := os.Stat(path)
 	if err == nil {
-		f.once = !info.Mode().IsRegular()
-		f.last, err = f.read()
+		f.readOnce = !info.Mode().IsRegular()
+		f.lastValue, err = f.read()
 	} else {
 		err = fmt.Errorf("--%s: %w", flag, err)
 	}
@@ -38,23 +38,23 @@ func (f *secretFile[T]) read() (T, error) {
 	return f.parse(text)
 }
 
-// now returns what the file has. If it cannot be read, that is what it had before, beside the error: whoever
+// current returns what the file has. If it cannot be read, that is what it had before, beside the error: whoever
 // replaces it may have deleted or emptied it for a moment.
-func (f *secretFile[T]) now() (T, error) {
+func (f *secretFile[T]) current() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.once {
-		return f.last, nil
+	if f.readOnce {
+		return f.lastValue, nil
 	}
 	switch info, err := os.Stat(f.path); {
 	case err != nil:
-		return f.last, fmt.Errorf("--%s: %w", f.flag, err)
+		return f.lastValue, fmt.Errorf("--%s: %w", f.flag, err)
 	case !info.Mode().IsRegular(): // to open a pipe could take forever
-		return f.last, fmt.Errorf("--%s %s: it is no file any more", f.flag, f.path)
+		return f.lastValue, fmt.Errorf("--%s %s: it is no file any more", f.flag, f.path)
 	}
 	fresh, err := f.read()
 	if err == nil {
-		f.last = fresh
+		f.lastValue = fresh
 	}
-	return f.last, err
+	return f.lastValue, err
 }

@@ -17,11 +17,11 @@ func TestSecretFile(t *testing.T) {
 	write := func(text string) { bridgetest.Must(t, os.WriteFile(path, []byte(text), 0o600)) }
 	var s Settings
 	s.Client.SecretFile = path
-	if _, err := s.proof(); err == nil {
+	if _, err := s.clientAuth(); err == nil {
 		t.Error("a file that is not there was read")
 	}
 	write("one\n")
-	proof, err := s.proof()
+	proof, err := s.clientAuth()
 	bridgetest.Must(t, err)
 	for _, step := range []struct {
 		change func()
@@ -54,7 +54,7 @@ func TestSecretPipe(t *testing.T) {
 	bridgetest.Must(t, w.Close())
 	var s Settings
 	s.Client.SecretFile = fmt.Sprintf("/dev/fd/%d", r.Fd())
-	proof, err := s.proof()
+	proof, err := s.clientAuth()
 	bridgetest.Must(t, err)
 	for range 2 {
 		if secret, _, err := proof(); secret.Reveal() != "hush" || err != nil {
@@ -67,7 +67,7 @@ func TestSecretPipe(t *testing.T) {
 // assertion is used, as somebody may wait for that.
 func TestAssertion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "assertion")
-	read, err := assertionIn("assertion-file", path)
+	read, err := assertionReader("assertion-file", path)
 	bridgetest.Must(t, err)
 	if _, err := read(); err == nil {
 		t.Error("a file that is not there was read")
@@ -91,7 +91,7 @@ func TestAssertion(t *testing.T) {
 	_, err = w.WriteString("piped")
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, w.Close())
-	read, err = assertionIn("assertion-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
+	read, err = assertionReader("assertion-file", fmt.Sprintf("/dev/fd/%d", r.Fd()))
 	bridgetest.Must(t, err)
 	for range 2 {
 		if got, err := read(); err != nil || got.Reveal() != "piped" {

@@ -14,11 +14,11 @@ import (
 
 // The values of Settings.Mode.
 const (
-	Auto              = "auto"               // a person signs in, if the server asks for it
-	None              = "none"               // no credential is used
-	ClientCredentials = "client-credentials" // the client has a secret or a key (RFC 6749, 4.4)
-	JWTBearer         = "jwt-bearer"         // somebody else gives the client an assertion, in a file (RFC 7523, 2.1)
-	Enterprise        = "enterprise"         // the company's identity provider decides (ID-JAG)
+	ModeAuto              = "auto"               // a person signs in, if the server asks for it
+	ModeNone              = "none"               // no credential is used
+	ModeClientCredentials = "client-credentials" // the client has a secret or a key (RFC 6749, 4.4)
+	ModeJWTBearer         = "jwt-bearer"         // somebody else gives the client an assertion, in a file (RFC 7523, 2.1)
+	ModeEnterprise        = "enterprise"         // the company's identity provider decides (ID-JAG)
 )
 
 // The values of Settings.Prompt.
@@ -38,7 +38,7 @@ const DefaultWait = 45 * time.Second
 // a person signs in if the server asks for it. As JSON they have no secret. They are a value.
 type Settings struct {
 	Server   string `json:"server"`             // URL, http, https, ws or wss: required
-	Mode     string `json:"mode,omitempty"`     // "": Auto
+	Mode     string `json:"mode,omitempty"`     // "": ModeAuto
 	Profile  string `json:"profile,omitempty"`  // tells several accounts at one server apart
 	Revision string `json:"revision,omitempty"` // of the protocol, as far as discovery differs; "": the newest
 
@@ -52,15 +52,15 @@ type Settings struct {
 	Params        []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
 	IssuerAliases map[string]string `json:"issuerAliases,omitempty"`   // by the issuer as announced, the one that its metadata may name
 	DPoP          string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
-	AssertionFile string            `json:"assertionFile,omitempty"`   // of JWTBearer; read at each use
+	AssertionFile string            `json:"assertionFile,omitempty"`   // of ModeJWTBearer; read at each use
 
 	Dir          string `json:"dir,omitempty"`   // where credentials are; "": see tokenstore.DefaultDir
 	Store        string `json:"store,omitempty"` // "" or "file"; "keyring": encrypted with a key in the system's keyring
 	AllowPrivate bool   `json:"allowPrivate,omitempty"`
 
-	NoBrowser bool          `json:"noBrowser,omitempty"` // none is opened
-	Wait      time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultWait
-	Prompt    string        `json:"prompt,omitempty"`    // "": PromptBrowser
+	NoBrowser  bool          `json:"noBrowser,omitempty"` // none is opened
+	SignInWait time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultWait
+	Prompt     string        `json:"prompt,omitempty"`    // "": PromptBrowser
 }
 
 // A Client is who we are to the authorization server, if somebody has registered us there.
@@ -81,7 +81,7 @@ type Redirect struct {
 	Port int    `json:"port,omitempty"` // 0: made of the server's URL and the profile
 }
 
-// An IDP is the company's identity provider, for Enterprise.
+// An IDP is the company's identity provider, for ModeEnterprise.
 type IDP struct {
 	Issuer       string            `json:"issuer,omitempty"`
 	TokenURL     string            `json:"tokenURL,omitempty"` // "": found by Issuer
@@ -105,10 +105,10 @@ type Param struct {
 }
 
 // IsUsed reports whether a credential is used at all.
-func (s Settings) IsUsed() bool { return s.Mode != None }
+func (s Settings) IsUsed() bool { return s.Mode != ModeNone }
 
 // IsPersonal reports whether a person signs in.
-func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, Auto) == Auto }
+func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, ModeAuto) == ModeAuto }
 
 // Check returns what is wrong with the settings, in the words of the flags. It reads no file.
 func (s Settings) Check() error {
@@ -130,7 +130,7 @@ func oneOf(flag, value string, words ...string) error {
 
 func (s Settings) checkWords() error {
 	for _, err := range []error{
-		oneOf("auth", s.Mode, Auto, None, ClientCredentials, JWTBearer, Enterprise),
+		oneOf("auth", s.Mode, ModeAuto, ModeNone, ModeClientCredentials, ModeJWTBearer, ModeEnterprise),
 		oneOf("auth-prompt", s.Prompt, PromptBrowser, PromptError),
 		oneOf("dpop", s.DPoP, "auto", "require", Off),
 		oneOf("token-store", s.Store, "file", "keyring"),
@@ -141,7 +141,7 @@ func (s Settings) checkWords() error {
 		}
 	}
 	switch {
-	case s.Wait < 0:
+	case s.SignInWait < 0:
 		return fmt.Errorf("--auth-wait must not be negative")
 	case s.Redirect.Port < 0 || s.Redirect.Port > 65535:
 		return fmt.Errorf("--redirect-port %d: ports are numbers up to 65535", s.Redirect.Port)
@@ -180,19 +180,19 @@ func (s Settings) checkMode() error {
 	proof := !c.Secret.IsZero() || c.SecretFile != "" || c.KeyFile != ""
 	idp := s.IDP
 	switch {
-	case s.Mode == ClientCredentials && (c.ID == "" && c.MetadataURL == "" || !proof):
+	case s.Mode == ModeClientCredentials && (c.ID == "" && c.MetadataURL == "" || !proof):
 		return fmt.Errorf("--auth client-credentials needs --client-id, and --client-secret-file or --auth-key")
-	case s.Mode == JWTBearer && s.AssertionFile == "":
+	case s.Mode == ModeJWTBearer && s.AssertionFile == "":
 		return fmt.Errorf("--auth jwt-bearer needs --assertion-file")
-	case s.Mode == JWTBearer && c.ID == "" && c.MetadataURL == "":
+	case s.Mode == ModeJWTBearer && c.ID == "" && c.MetadataURL == "":
 		return fmt.Errorf("--auth jwt-bearer needs --client-id")
-	case s.Mode != JWTBearer && s.AssertionFile != "":
+	case s.Mode != ModeJWTBearer && s.AssertionFile != "":
 		return fmt.Errorf("--assertion-file is for --auth jwt-bearer")
-	case s.Mode == Enterprise && (idp.Issuer == "" || idp.ClientID == "" || c.ID == "" && c.MetadataURL == ""):
+	case s.Mode == ModeEnterprise && (idp.Issuer == "" || idp.ClientID == "" || c.ID == "" && c.MetadataURL == ""):
 		return fmt.Errorf("--auth enterprise needs --idp-issuer, --idp-client-id and --client-id")
-	case s.Mode == Enterprise && idp.IDTokenFile == "":
+	case s.Mode == ModeEnterprise && idp.IDTokenFile == "":
 		return fmt.Errorf("--auth enterprise needs --id-token-file, the id token that the identity provider has issued for the person")
-	case s.Mode != Enterprise && (idp.Issuer != "" || idp.ClientID != "" || idp.SecretFile != "" || !idp.ClientSecret.IsZero() || idp.TokenURL != "" || idp.IDTokenFile != ""):
+	case s.Mode != ModeEnterprise && (idp.Issuer != "" || idp.ClientID != "" || idp.SecretFile != "" || !idp.ClientSecret.IsZero() || idp.TokenURL != "" || idp.IDTokenFile != ""):
 		return fmt.Errorf("--idp-issuer, --idp-client-id, --idp-client-secret-file, --idp-token-url and --id-token-file are for --auth enterprise")
 	case !idp.ClientSecret.IsZero() && idp.SecretFile != "":
 		return fmt.Errorf("there are two secrets for the identity provider: leave --idp-client-secret-file out")

@@ -34,17 +34,17 @@ func TestCheck(t *testing.T) {
 		"store":             {Settings{Store: "vault"}, "--token-store"},
 		"redirect host":     {Settings{Redirect: Redirect{Host: "example.com"}}, "--redirect-host"},
 		"redirect port":     {Settings{Redirect: Redirect{Port: 70000}}, "--redirect-port"},
-		"wait":              {Settings{Wait: -1}, "--auth-wait"},
+		"wait":              {Settings{SignInWait: -1}, "--auth-wait"},
 		"secret alone":      {Settings{Client: Client{Secret: secret}}, "--client-id"},
 		"two secrets":       {Settings{Client: Client{ID: "c", Secret: secret, SecretFile: "f"}}, "--client-secret-file"},
 		"secret and key":    {Settings{Client: Client{ID: "c", Secret: secret, KeyFile: "f"}}, "--auth-key"},
 		"key alone":         {Settings{Client: Client{KeyFile: "f"}}, "--client-id"},
 		"id of no key":      {Settings{Client: Client{ID: "c", KeyID: "k"}}, "--auth-key"},
-		"client without":    {Settings{Mode: ClientCredentials}, "--client-secret-file"},
-		"no assertion":      {Settings{Mode: JWTBearer, Client: Client{ID: "c"}}, "--assertion-file"},
+		"client without":    {Settings{Mode: ModeClientCredentials}, "--client-secret-file"},
+		"no assertion":      {Settings{Mode: ModeJWTBearer, Client: Client{ID: "c"}}, "--assertion-file"},
 		"assertion alone":   {Settings{AssertionFile: "f"}, "--auth jwt-bearer"},
-		"enterprise":        {Settings{Mode: Enterprise}, "--idp-issuer"},
-		"no id token":       {Settings{Mode: Enterprise, Client: Client{ID: "c"}, IDP: IDP{Issuer: "https://idp.test", ClientID: "i"}}, "--id-token-file"},
+		"enterprise":        {Settings{Mode: ModeEnterprise}, "--idp-issuer"},
+		"no id token":       {Settings{Mode: ModeEnterprise, Client: Client{ID: "c"}, IDP: IDP{Issuer: "https://idp.test", ClientID: "i"}}, "--id-token-file"},
 		"idp alone":         {Settings{IDP: IDP{Issuer: "https://idp.test"}}, "--auth enterprise"},
 		"document":          {Settings{Client: Client{MetadataURL: "client.json"}}, "--client-metadata-url"},
 		"resource":          {Settings{Resource: "mcp"}, "--resource"},
@@ -85,26 +85,26 @@ func TestOptions(t *testing.T) {
 	defer o.HTTP.CloseIdleConnections()
 	for _, text := range []string{"secret-canary", "rotated-canary"} {
 		write("secret", text+"\n")
-		if secret, _, err := o.Proof(); err != nil || secret.Reveal() != text {
+		if secret, _, err := o.ClientAuth(); err != nil || secret.Reveal() != text {
 			t.Errorf("the secret is not that of the file: %v", err)
 		}
 	}
-	if !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.Extra[0].Value != "y" || o.Store.Dir() != s.Dir {
+	if !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.ExtraParams[0].Value != "y" || o.Store.Dir() != s.Dir {
 		t.Errorf("options are %+v", o)
 	}
 	s.Client = Client{ID: "c", KeyFile: write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))), KeyID: "k1"}
-	s.Mode = ClientCredentials
+	s.Mode = ModeClientCredentials
 	o, err = s.Options(t.Context())
 	bridgetest.Must(t, err)
-	if _, signer, err := o.Proof(); signer == nil || err != nil || o.Machine == nil {
+	if _, signer, err := o.ClientAuth(); signer == nil || err != nil || o.Machine == nil {
 		t.Errorf("options are %+v: %v", o, err)
 	}
 	bridgetest.Must(t, os.Remove(s.Client.KeyFile))
-	if _, _, err := o.Proof(); err == nil || !strings.Contains(err.Error(), "--auth-key") {
+	if _, _, err := o.ClientAuth(); err == nil || !strings.Contains(err.Error(), "--auth-key") {
 		t.Errorf("a key that is gone: %v", err)
 	}
 	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "empty": write("empty", "\n"), "lines": write("lines", "a\nb"), "large": write("large", strings.Repeat("x", maxFile+1))} {
-		s.Mode, s.Client = Auto, Client{ID: "c", SecretFile: path}
+		s.Mode, s.Client = ModeAuto, Client{ID: "c", SecretFile: path}
 		if _, err := s.Options(t.Context()); err == nil || !strings.Contains(err.Error(), "--client-secret-file") {
 			t.Errorf("a secret file that is %s: %v", name, err)
 		}

@@ -15,7 +15,7 @@ type Registration struct {
 	AuthMethod    string    `json:"authMethod,omitempty"` // how the client proves itself at the token endpoint
 	Registered    time.Time `json:"registered,omitzero"`
 	Expires       time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
-	Proven        time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
+	LastUsed      time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
 	ManagementURL string    `json:"managementURL,omitempty"` // where it can be changed and deleted
 
 	ClientSecret    Secret `json:"-"`
@@ -28,8 +28,8 @@ func (r *Registration) secrets() map[string]*Secret {
 
 // storedClients is the content of an issuer's file.
 type storedClients struct {
-	Issuer        string `json:"issuer"`
-	Registrations []box  `json:"registrations"`
+	Issuer        string   `json:"issuer"`
+	Registrations []packed `json:"registrations"`
 }
 
 func (c *storedClients) check(Generation) error {
@@ -52,7 +52,7 @@ func (c *storedClients) unpack() ([]Registration, error) {
 // Registrations returns the registrations at an issuer, whose name is taken as
 // spelled. It waits as [Store.Load] does.
 func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registration, error) {
-	c, _, err := load[storedClients](ctx, s, file{clients, issuerName(issuer)})
+	c, _, err := load[storedClients](ctx, s, file{clientFolder, issuerName(issuer)})
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registratio
 // returns an error, that is returned and nothing is stored; if it returns no
 // registration, the file is deleted.
 func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work func([]Registration) ([]Registration, error)) error {
-	f := file{clients, issuerName(issuer)}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
+	f := file{clientFolder, issuerName(issuer)}
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.base())
+	path := s.path(f.kind, f.fileName())
 	all, err := old.unpack()
 	if err != nil {
 		return err
@@ -84,13 +84,13 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 		return err
 	}
 	if len(all) == 0 {
-		return errors.Join(remove(path), remove(path+tempEnding))
+		return errors.Join(remove(path), remove(path+tempSuffix))
 	}
 	next := storedClients{Issuer: issuer}
 	for _, r := range all {
 		b, err := pack(r, r.secrets())
 		if err != nil {
-			return located(err, path)
+			return withPath(err, path)
 		}
 		next.Registrations = append(next.Registrations, b)
 	}
@@ -110,7 +110,7 @@ func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 	if _, err := ParseKey(string(key)); err != nil {
 		return Metadata{}, err
 	}
-	m, _, err := load[Metadata](ctx, s, file{metadata, string(key)})
+	m, _, err := load[Metadata](ctx, s, file{metadataFolder, string(key)})
 	return m, err
 }
 
@@ -120,8 +120,8 @@ func (s *Store) SaveMetadata(ctx context.Context, key Key, m Metadata) error {
 	if _, err := ParseKey(string(key)); err != nil {
 		return err
 	}
-	f := file{metadata, string(key)}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
+	f := file{metadataFolder, string(key)}
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}

@@ -20,12 +20,12 @@ type Credential struct {
 	ClientID           string `json:"clientID,omitempty"` // of a [Registration] at Issuer, or a given one
 	Resource           string `json:"resource,omitempty"` // as it was sent
 
-	TokenType string    `json:"tokenType,omitempty"` // of Access, as the issuer spelled it
-	Issued    time.Time `json:"issued,omitzero"`     // when Access came
-	Expires   time.Time `json:"expires,omitzero"`    // when Access ends; zero: nobody said
-	Asked     []string  `json:"asked,omitempty"`     // scopes
-	Granted   []string  `json:"granted,omitempty"`   // scopes
-	Problem   string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
+	TokenType       string    `json:"tokenType,omitempty"` // of Access, as the issuer spelled it
+	Issued          time.Time `json:"issued,omitzero"`     // when Access came
+	Expires         time.Time `json:"expires,omitzero"`    // when Access ends; zero: nobody said
+	RequestedScopes []string  `json:"asked,omitempty"`     // scopes
+	GrantedScopes   []string  `json:"granted,omitempty"`   // scopes
+	Problem         string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
 
 	Access  Secret `json:"-"` // access token
 	Refresh Secret `json:"-"` // refresh token
@@ -38,8 +38,8 @@ func (c *Credential) secrets() map[string]*Secret {
 	return map[string]*Secret{"access": &c.Access, "refresh": &c.Refresh, "id": &c.ID, "dpopKey": &c.DPoPKey}
 }
 
-// A box is how a struct with secrets stands in a file: what JSON encodes of it, and the secrets.
-type box struct {
+// A packed is how a struct with secrets stands in a file: what JSON encodes of it, and the secrets.
+type packed struct {
 	Value   json.RawMessage          `json:"value"`
 	Secrets map[string]writtenSecret `json:"secrets,omitempty"`
 }
@@ -55,15 +55,15 @@ func (s *writtenSecret) UnmarshalText(text []byte) error {
 }
 
 // pack returns value, whose secrets these are, as it stands in a file.
-func pack(value any, secrets map[string]*Secret) (box, error) {
+func pack(value any, secrets map[string]*Secret) (packed, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return box{}, &Error{Kind: ErrInput, Detail: "it cannot be written as JSON"}
+		return packed{}, &Error{Kind: ErrInput, Detail: "it cannot be written as JSON"}
 	}
-	b := box{Value: encoded, Secrets: map[string]writtenSecret{}}
+	b := packed{Value: encoded, Secrets: map[string]writtenSecret{}}
 	for name, s := range secrets {
 		if !utf8.ValidString(s.Reveal()) {
-			return box{}, &Error{Kind: ErrInput, Detail: "a secret is no valid UTF-8"}
+			return packed{}, &Error{Kind: ErrInput, Detail: "a secret is no valid UTF-8"}
 		}
 		if !s.IsZero() {
 			b.Secrets[name] = writtenSecret{*s}
@@ -73,7 +73,7 @@ func pack(value any, secrets map[string]*Secret) (box, error) {
 }
 
 // unpack is the inverse of pack.
-func (b box) unpack(value any, secrets map[string]*Secret) error {
+func (b packed) unpack(value any, secrets map[string]*Secret) error {
 	if json.Unmarshal(b.Value, value) != nil {
 		return brokenError("its content has not the fields of its kind")
 	}
@@ -94,21 +94,21 @@ type Entry struct {
 	RateLimited time.Time
 }
 
-// stored is the content of a credential's file.
-type stored struct {
-	Credential  *box        `json:"credential,omitempty"`
-	Requests    []time.Time `json:"requests,omitempty"` // token requests within a minute, the oldest first
-	RateLimited time.Time   `json:"braked,omitzero"`
-	Spent       []string    `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
+// storedCredential is the content of a credential's file.
+type storedCredential struct {
+	Credential   *packed     `json:"credential,omitempty"`
+	Requests     []time.Time `json:"requests,omitempty"` // token requests within a minute, the oldest first
+	RateLimited  time.Time   `json:"braked,omitzero"`
+	SpentRefresh []string    `json:"spent,omitempty"` // hashes of refresh tokens, the oldest first
 }
 
-func (c *stored) check(g Generation) error {
+func (c *storedCredential) check(g Generation) error {
 	_, err := c.entry("", g)
 	return err
 }
 
 // entry returns the content as it is given out.
-func (c *stored) entry(key Key, g Generation) (Entry, error) {
+func (c *storedCredential) entry(key Key, g Generation) (Entry, error) {
 	e := Entry{Key: key, Generation: g, RateLimited: c.RateLimited}
 	if (c.Credential == nil) != (g == 0) {
 		return Entry{Key: key}, brokenError("its generation does not fit its content")

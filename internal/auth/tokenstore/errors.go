@@ -47,8 +47,8 @@ const (
 	ErrPlain Kind = "not encrypted, though the system's keyring is in use"
 	// ErrOtherKey: the file is encrypted with another key than the keyring has.
 	ErrOtherKey Kind = "encrypted with another key than the system's keyring has"
-	// ErrEnded: the lock has been released already.
-	ErrEnded Kind = "the lock has been released"
+	// ErrReleased: the lock has been released already.
+	ErrReleased Kind = "the lock has been released"
 )
 
 // An Error is what every function of this package returns that fails. Its text

@@ -28,8 +28,8 @@ func (g Generation) next() Generation {
 }
 
 const (
-	// format is the version of files that is written, and the latest that is understood.
-	format = 1
+	// formatVersion is the version of files that is written, and the latest that is understood.
+	formatVersion = 1
 	// maxFile bounds what a file may have. Metadata documents are the largest content.
 	maxFile = 8 << 20
 )
@@ -38,7 +38,7 @@ const (
 // its content, and its name without ".json".
 type file struct{ kind, stem string }
 
-func (f file) base() string { return f.stem + ".json" }
+func (f file) fileName() string { return f.stem + ".json" }
 
 // An envelope is what is in a file.
 type envelope struct {
@@ -62,14 +62,14 @@ func parseEnvelope(f file, data []byte) (envelope, error) {
 	if json.Unmarshal(data, &version) != nil {
 		return envelope{}, brokenError("it is no JSON object with a version")
 	}
-	if version.Version > format {
-		return envelope{}, &Error{Kind: ErrNewer, Detail: fmt.Sprintf("its format is %d, and this program knows %d", version.Version, format)}
+	if version.Version > formatVersion {
+		return envelope{}, &Error{Kind: ErrNewer, Detail: fmt.Sprintf("its format is %d, and this program knows %d", version.Version, formatVersion)}
 	}
 	var e envelope
 	switch err := json.Unmarshal(data, &e); {
 	case err != nil:
 		return envelope{}, brokenError("it has not the fields of its format")
-	case e.Version != format:
+	case e.Version != formatVersion:
 		return envelope{}, brokenError("it has no format that there ever was")
 	case e.Kind != f.kind || e.Name != f.stem:
 		return envelope{}, brokenError("it is the content of another file")
@@ -81,8 +81,8 @@ func parseEnvelope(f file, data []byte) (envelope, error) {
 
 func brokenError(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
 
-// located gives an error of a file's content the path of the file.
-func located(err error, path string) error {
+// withPath gives an error of a file's content the path of the file.
+func withPath(err error, path string) error {
 	if e, ok := err.(*Error); ok && e.Path == "" {
 		e.Path = path
 	}
@@ -93,15 +93,15 @@ func located(err error, path string) error {
 func (s *Store) encode(f file, g Generation, payload any) ([]byte, error) {
 	content, err := json.Marshal(payload)
 	if err != nil {
-		return nil, &Error{Kind: ErrInput, Path: s.path(f.kind, f.base()), Detail: "it cannot be written as JSON"}
+		return nil, &Error{Kind: ErrInput, Path: s.path(f.kind, f.fileName()), Detail: "it cannot be written as JSON"}
 	}
-	e := envelope{Version: format, Kind: f.kind, Name: f.stem, Generation: g, Plain: content}
+	e := envelope{Version: formatVersion, Kind: f.kind, Name: f.stem, Generation: g, Plain: content}
 	if s.seal != nil {
 		e.Plain, e.Sealed = nil, s.seal.seal(f, g, content)
 	}
 	data, err := json.Marshal(e)
 	if err == nil && len(data) > maxFile {
-		err = &Error{Kind: ErrInput, Path: s.path(f.kind, f.base()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFile)}
+		err = &Error{Kind: ErrInput, Path: s.path(f.kind, f.fileName()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFile)}
 	}
 	return append(data, '\n'), err
 }
@@ -126,27 +126,27 @@ func (s *Store) decode(f file, data []byte, payload any) (Generation, error) {
 	if json.Unmarshal(content, payload) != nil {
 		return 0, brokenError("its content has not the fields of its kind")
 	}
-	if p, ok := payload.(checked); ok {
+	if p, ok := payload.(contentChecker); ok {
 		return e.Generation, p.check(e.Generation)
 	}
 	return e.Generation, nil
 }
 
-// A checked content can be broken though JSON decodes it.
-type checked interface{ check(Generation) error }
+// A contentChecker content can be broken though JSON decodes it.
+type contentChecker interface{ check(Generation) error }
 
-// bytes returns what is in file f; nil if there is no such file.
-func (s *Store) bytes(f file) ([]byte, error) {
-	if ok, err := s.check(f.kind); !ok {
+// readRaw returns what is in file f; nil if there is no such file.
+func (s *Store) readRaw(f file) ([]byte, error) {
+	if ok, err := s.checkFolders(f.kind); !ok {
 		return nil, err
 	}
-	return readPrivate(s.path(f.kind, f.base()))
+	return readPrivate(s.path(f.kind, f.fileName()))
 }
 
 // readPrivate returns what is in a file of this user's alone; nil if there is no such file.
 func readPrivate(path string) ([]byte, error) {
 	var data []byte
-	err := retried(func() error {
+	err := retryWhileOpen(func() error {
 		in, err := openToRead(path)
 		if err != nil {
 			return err
@@ -183,13 +183,13 @@ func readPrivate(path string) ([]byte, error) {
 // read reads file f into a new T. Nobody needs the lock for it. Generation 0
 // with no error: there is no such file, or no content in it.
 func read[T any](s *Store, f file) (payload T, g Generation, err error) {
-	data, err := s.bytes(f)
+	data, err := s.readRaw(f)
 	if data == nil {
 		return payload, 0, err
 	}
 	if g, err = s.decode(f, data, &payload); err != nil {
 		var none T
-		return none, 0, located(err, s.path(f.kind, f.base()))
+		return none, 0, withPath(err, s.path(f.kind, f.fileName()))
 	}
 	return payload, g, nil
 }
@@ -211,7 +211,7 @@ func load[T any](ctx context.Context, s *Store, f file) (T, Generation, error) {
 	if !errors.Is(err, ErrBroken) {
 		return payload, g, err
 	}
-	unlock, lockErr := s.lock(ctx, f.kind, f.stem+lockEnding)
+	unlock, lockErr := s.lock(ctx, f.kind, f.stem+lockSuffix)
 	if lockErr != nil {
 		return payload, g, err
 	}
@@ -226,13 +226,13 @@ func (s *Store) setAside(err error) {
 		return
 	}
 	at := s.now()
-	target := e.Path + brokenMark + at.UTC().Format("20060102T150405.000000000Z")
+	target := e.Path + brokenInfix + at.UTC().Format("20060102T150405.000000000Z")
 	for n := 1; n < 100; n++ { // the clock may stand still
 		if _, missing := os.Lstat(target); missing != nil {
 			break
 		}
 		at = at.Add(1)
-		target = e.Path + brokenMark + at.UTC().Format("20060102T150405.000000000Z")
+		target = e.Path + brokenInfix + at.UTC().Format("20060102T150405.000000000Z")
 	}
 	if err := rename(e.Path, target); err != nil {
 		e.Detail += "; it could not be set aside"
@@ -245,9 +245,9 @@ func (s *Store) setAside(err error) {
 
 // Endings of names beside a file's own.
 const (
-	lockEnding = ".lock"
-	tempEnding = ".tmp"
-	brokenMark = ".broken-"
+	lockSuffix  = ".lock"
+	tempSuffix  = ".tmp"
+	brokenInfix = ".broken-"
 )
 
 // write replaces file f. Its caller has the lock of f, so that the name of the temporary
@@ -257,8 +257,8 @@ func (s *Store) write(f file, g Generation, payload any) error {
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.base())
-	temp := path + tempEnding
+	path := s.path(f.kind, f.fileName())
+	temp := path + tempSuffix
 	if err := s.writeTemp(temp, data); err != nil {
 		_ = os.Remove(temp)
 		return systemError(path, err)
@@ -267,7 +267,7 @@ func (s *Store) write(f file, g Generation, payload any) error {
 		_ = os.Remove(temp)
 		return systemError(path, err)
 	}
-	if err := s.step("renamed"); err != nil {
+	if err := s.testFault("renamed"); err != nil {
 		return systemError(path, err)
 	}
 	if err := syncFolder(filepath.Dir(path)); err != nil {
@@ -288,13 +288,13 @@ func (s *Store) writeTemp(temp string, data []byte) error {
 	}
 	half := len(data) / 2
 	if _, err = out.Write(data[:half]); err == nil {
-		err = s.step("half")
+		err = s.testFault("half")
 	}
 	if err == nil {
 		_, err = out.Write(data[half:])
 	}
 	if err == nil {
-		err = s.step("written")
+		err = s.testFault("written")
 	}
 	if err == nil {
 		err = out.Sync()
@@ -303,12 +303,12 @@ func (s *Store) writeTemp(temp string, data []byte) error {
 		err = closeErr
 	}
 	if err == nil {
-		err = s.step("synced")
+		err = s.testFault("synced")
 	}
 	return err
 }
 
-func (s *Store) step(name string) error {
+func (s *Store) testFault(name string) error {
 	if s.fault == nil {
 		return nil
 	}
@@ -316,19 +316,21 @@ func (s *Store) step(name string) error {
 }
 
 // rename renames a file, over another one if there is one.
-func rename(from, to string) error { return retried(func() error { return os.Rename(from, to) }) }
+func rename(from, to string) error {
+	return retryWhileOpen(func() error { return os.Rename(from, to) })
+}
 
 // remove deletes a file, which may be missing.
 func remove(path string) error {
-	err := retried(func() error { return os.Remove(path) })
+	err := retryWhileOpen(func() error { return os.Remove(path) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return systemError(path, err)
 	}
 	return nil
 }
 
-// retried calls do again, for up to about a second, while somebody has the file open.
-func retried(do func() error) error {
+// retryWhileOpen calls do again, for up to about a second, while somebody has the file open.
+func retryWhileOpen(do func() error) error {
 	wait := time.Millisecond
 	for {
 		err := do()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Listed is one key of a [Store.List]. It is a value, as a Credential is.
-type Listed struct {
+// ListEntry is one key of a [Store.List]. It is a value, as a Credential is.
+type ListEntry struct {
 	Key         Key
 	Entry       Entry    // what is stored; generation 0: nothing
 	Err         error    // why that cannot be told; a broken file is left where it is
@@ -18,42 +18,42 @@ type Listed struct {
 
 // List returns every key under which something is stored or was set aside, in
 // order. It takes no lock and changes nothing.
-func (s *Store) List() ([]Listed, error) {
-	names, err := s.names(credentials)
+func (s *Store) List() ([]ListEntry, error) {
+	names, err := s.fileNames(credentialFolder)
 	if err != nil {
 		return nil, err
 	}
-	var all []Listed
+	var all []ListEntry
 	for _, name := range names { // in order, so that what belongs to a key is together
 		base, rest, _ := strings.Cut(name, ".")
 		key, err := ParseKey(base)
-		aside := strings.HasPrefix(rest, "json"+brokenMark)
+		aside := strings.HasPrefix(rest, "json"+brokenInfix)
 		if err != nil || !aside && rest != "json" {
 			continue
 		}
 		if len(all) == 0 || all[len(all)-1].Key != key {
-			all = append(all, Listed{Key: key, Entry: Entry{Key: key}})
+			all = append(all, ListEntry{Key: key, Entry: Entry{Key: key}})
 		}
 		l := &all[len(all)-1]
 		if aside {
-			l.BrokenFiles = append(l.BrokenFiles, s.path(credentials, name))
+			l.BrokenFiles = append(l.BrokenFiles, s.path(credentialFolder, name))
 			continue
 		}
-		var c stored
+		var c storedCredential
 		var g Generation
-		if c, g, l.Err = read[stored](s, file{credentials, base}); l.Err == nil {
+		if c, g, l.Err = read[storedCredential](s, file{credentialFolder, base}); l.Err == nil {
 			l.Entry, l.Err = c.entry(key, g)
 		}
 	}
 	return all, nil
 }
 
-// names returns the names in a subfolder, in order.
-func (s *Store) names(kind string) ([]string, error) {
-	if ok, err := s.check(kind); !ok {
+// fileNames returns the names in a subfolder, in order.
+func (s *Store) fileNames(kind string) ([]string, error) {
+	if ok, err := s.checkFolders(kind); !ok {
 		return nil, err
 	}
-	dir := filepath.Join(s.dir, layout, kind)
+	dir := filepath.Join(s.dir, layoutFolder, kind)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, readError(dir, err)
@@ -68,7 +68,7 @@ func (s *Store) names(kind string) ([]string, error) {
 // Issuers returns the issuers with registrations. The error tells of the files
 // that cannot be read, the others are returned all the same.
 func (s *Store) Issuers() (issuers []string, err error) {
-	names, err := s.names(clients)
+	names, err := s.fileNames(clientFolder)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (s *Store) Issuers() (issuers []string, err error) {
 		if !ok {
 			continue
 		}
-		switch c, g, err := read[storedClients](s, file{clients, base}); {
+		switch c, g, err := read[storedClients](s, file{clientFolder, base}); {
 		case err != nil:
 			problems = append(problems, err)
 		case g != 0:
@@ -97,7 +97,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
@@ -109,25 +109,25 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 // taken: who writes it meanwhile writes what is still true.
 func (s *Store) deleteFiles(key Key) error {
 	var problems []error
-	if unlock, ok, err := s.tryLock(credentials, string(key)+loginEnding); err != nil {
+	if unlock, ok, err := s.tryLock(credentialFolder, string(key)+loginSuffix); err != nil {
 		problems = append(problems, err)
 	} else if ok {
-		l := LoginLock{s: s, f: file{credentials, string(key) + loginEnding}, unlock: unlock}
+		l := LoginLock{s: s, f: file{credentialFolder, string(key) + loginSuffix}, unlock: unlock}
 		problems = append(problems, l.Release()) // what a killed process has announced
 	}
-	for _, kind := range []string{credentials, metadata} {
-		names, err := s.names(kind)
+	for _, kind := range []string{credentialFolder, metadataFolder} {
+		names, err := s.fileNames(kind)
 		if err != nil {
 			return err
 		}
 		own := string(key) + ".json"
 		for _, name := range names {
-			if name == own || name == own+tempEnding || strings.HasPrefix(name, own+brokenMark) {
+			if name == own || name == own+tempSuffix || strings.HasPrefix(name, own+brokenInfix) {
 				problems = append(problems, remove(s.path(kind, name)))
 			}
 		}
-		if err := syncFolder(filepath.Join(s.dir, layout, kind)); err != nil {
-			problems = append(problems, systemError(filepath.Join(s.dir, layout, kind), err))
+		if err := syncFolder(filepath.Join(s.dir, layoutFolder, kind)); err != nil {
+			problems = append(problems, systemError(filepath.Join(s.dir, layoutFolder, kind), err))
 		}
 	}
 	return errors.Join(problems...)

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	firstPoll = time.Millisecond
-	lastPoll  = 50 * time.Millisecond
+	minLockPoll = time.Millisecond
+	maxLockPoll = 50 * time.Millisecond
 )
 
 // lock takes the kernel lock of a file in a subfolder, or returns [ErrBusy] when
 // ctx is done. The lock ends with unlock, or with the process.
 func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err error) {
-	for wait := firstPoll; ; wait = min(2*wait, lastPoll) {
+	for wait := minLockPoll; ; wait = min(2*wait, maxLockPoll) {
 		unlock, ok, err := s.tryLock(kind, name)
 		if ok || err != nil {
 			return unlock, err
@@ -36,7 +36,7 @@ func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err
 
 // tryLock takes the lock if nobody has it.
 func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
-	if err := s.prepare(kind); err != nil {
+	if err := s.makeFolders(kind); err != nil {
 		return nil, false, err
 	}
 	path := s.path(kind, name)

@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 	}
 	bridgetest.Must(t, l.Release())
 	bridgetest.Must(t, l.Release())
-	wantKind(t, l.Announce(Login{}), ErrEnded)
+	wantKind(t, l.Announce(Login{}), ErrReleased)
 	if _, pending, err := s.PendingLogin(testKey); pending || err != nil {
 		t.Errorf("pending after Release: %v", err)
 	}
@@ -184,18 +184,18 @@ func TestLockClosesFiles(t *testing.T) { // not parallel: others open files
 	s := newStore(t)
 	before := bridgetest.FDs()
 	for range 20 {
-		unlock, ok, err := s.tryLock(credentials, "x")
+		unlock, ok, err := s.tryLock(credentialFolder, "x")
 		if !ok || err != nil {
 			t.Fatal(ok, err)
 		}
-		if _, ok, err := s.tryLock(credentials, "x"); ok || err != nil {
+		if _, ok, err := s.tryLock(credentialFolder, "x"); ok || err != nil {
 			t.Fatal("locked twice", err)
 		}
-		if held, err := s.isLocked(credentials, "x"); !held || err != nil {
+		if held, err := s.isLocked(credentialFolder, "x"); !held || err != nil {
 			t.Fatal("not locked", err)
 		}
 		unlock()
-		if held, err := s.isLocked(credentials, "x"); held || err != nil {
+		if held, err := s.isLocked(credentialFolder, "x"); held || err != nil {
 			t.Fatal("still locked", err)
 		}
 	}

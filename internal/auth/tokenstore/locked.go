@@ -10,7 +10,7 @@ func (s *Store) Load(ctx context.Context, key Key) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	c, g, err := load[stored](ctx, s, f)
+	c, g, err := load[storedCredential](ctx, s, f)
 	if err != nil {
 		return Entry{Key: key}, err
 	}
@@ -40,7 +40,7 @@ func (s *Store) WithLock(ctx context.Context, key Key, work func(*Locked) error)
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockEnding)
+	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
@@ -49,24 +49,24 @@ func (s *Store) WithLock(ctx context.Context, key Key, work func(*Locked) error)
 	if err := l.read(); err != nil {
 		return err
 	}
-	defer func() { l.ended = true }()
+	defer func() { l.released = true }()
 	return work(l)
 }
 
 func credentialFile(key Key) (file, error) {
 	_, err := ParseKey(string(key))
-	return file{credentials, string(key)}, err
+	return file{credentialFolder, string(key)}, err
 }
 
 // A Locked is a credential whose lock is held. It is for the goroutine in which
-// [Store.WithLock] calls work, until work returns; after that its methods return [ErrEnded].
+// [Store.WithLock] calls work, until work returns; after that its methods return [ErrReleased].
 type Locked struct {
-	s      *Store
-	f      file
-	key    Key
-	stored stored
-	entry  Entry
-	ended  bool
+	s        *Store
+	f        file
+	key      Key
+	stored   storedCredential
+	entry    Entry
+	released bool
 }
 
 // String returns the key.
@@ -81,10 +81,10 @@ func (l *Locked) Entry() Entry { return l.entry }
 
 // read reads the file anew.
 func (l *Locked) read() error {
-	if l.ended {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.base())}
+	if l.released {
+		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.fileName())}
 	}
-	c, g, err := readLocked[stored](l.s, l.f)
+	c, g, err := readLocked[storedCredential](l.s, l.f)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (l *Locked) read() error {
 }
 
 // put writes what is to be stored, under generation g.
-func (l *Locked) put(c stored, g Generation) error {
+func (l *Locked) put(c storedCredential, g Generation) error {
 	if err := l.s.write(l.f, g, c); err != nil {
 		return err
 	}
@@ -118,18 +118,18 @@ func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
 		return 0, err
 	}
 	if l.entry.Generation != read {
-		return 0, &Error{Kind: ErrStale, Path: l.s.path(l.f.kind, l.f.base())}
+		return 0, &Error{Kind: ErrStale, Path: l.s.path(l.f.kind, l.f.fileName())}
 	}
 	b, err := pack(c, c.secrets())
 	if err != nil {
-		return 0, located(err, l.s.path(l.f.kind, l.f.base()))
+		return 0, withPath(err, l.s.path(l.f.kind, l.f.fileName()))
 	}
 	next := l.stored
 	next.Credential = &b
 	if old := l.entry.Credential.Refresh; !old.Equal(c.Refresh) {
-		next.Spent = withSpent(next.Spent, l.key, old)
+		next.SpentRefresh = withSpent(next.SpentRefresh, l.key, old)
 	}
-	next.Spent = withoutSpent(next.Spent, l.key, c.Refresh)
+	next.SpentRefresh = withoutSpent(next.SpentRefresh, l.key, c.Refresh)
 	g := read.next()
 	if err := l.put(next, g); err != nil {
 		return 0, err
@@ -139,12 +139,12 @@ func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
 
 // Delete deletes the credential with all that is stored with it, like [Store.Delete].
 func (l *Locked) Delete() error {
-	if l.ended {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.base())}
+	if l.released {
+		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.fileName())}
 	}
 	if err := l.s.deleteFiles(l.key); err != nil {
 		return err
 	}
-	l.stored, l.entry = stored{}, Entry{Key: l.key}
+	l.stored, l.entry = storedCredential{}, Entry{Key: l.key}
 	return nil
 }

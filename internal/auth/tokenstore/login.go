@@ -21,12 +21,12 @@ type Login struct {
 	Expires  time.Time `json:"expires,omitzero"`   // when the process gives up
 }
 
-// loginEnding makes the lock of a sign-in, and the first part of the name of its content.
-const loginEnding = ".login"
+// loginSuffix makes the lock of a sign-in, and the first part of the name of its content.
+const loginSuffix = ".login"
 
 func loginFile(key Key) (file, error) {
 	_, err := ParseKey(string(key))
-	return file{credentials, string(key) + loginEnding}, err
+	return file{credentialFolder, string(key) + loginSuffix}, err
 }
 
 // A LoginLock is the right to sign in under a key, which one process has at a
@@ -55,21 +55,21 @@ func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
 		return nil, err
 	}
 	l := &LoginLock{s: s, f: f, unlock: unlock}
-	if err := l.forget(); err != nil { // what a process has left that was killed
+	if err := l.deleteAnnouncement(); err != nil { // what a process has left that was killed
 		unlock()
 		return nil, err
 	}
 	return l, nil
 }
 
-// loginProbe is for how long TryLockLogin tries. A look at the lock by PendingLogin, which
+// tryLoginTimeout is for how long TryLockLogin tries. A look at the lock by PendingLogin, which
 // takes microseconds, must not be taken for a sign-in.
-const loginProbe = 200 * time.Millisecond
+const tryLoginTimeout = 200 * time.Millisecond
 
 // TryLockLogin is LockLogin for those who let another process sign in: it returns
 // [ErrBusy] if one does, after 200 ms.
 func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), loginProbe)
+	ctx, cancel := context.WithTimeout(context.Background(), tryLoginTimeout)
 	defer cancel()
 	return s.LockLogin(ctx, key)
 }
@@ -77,7 +77,7 @@ func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
 // Announce lets others know how the sign-in goes. It may be called again.
 func (l *LoginLock) Announce(login Login) error {
 	if l.unlock == nil {
-		return &Error{Kind: ErrEnded, Path: l.s.path(l.f.kind, l.f.stem)}
+		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.stem)}
 	}
 	return l.s.write(l.f, Generation(0).next(), login)
 }
@@ -87,7 +87,7 @@ func (l *LoginLock) Cancelled() bool {
 	if l.unlock == nil {
 		return true
 	}
-	_, err := os.Lstat(l.s.path(l.f.kind, l.f.base()))
+	_, err := os.Lstat(l.s.path(l.f.kind, l.f.fileName()))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -97,18 +97,18 @@ func (l *LoginLock) Release() error {
 	if l.unlock == nil {
 		return nil
 	}
-	err := l.forget()
+	err := l.deleteAnnouncement()
 	l.unlock()
 	l.unlock = nil
 	return err
 }
 
-func (l *LoginLock) forget() error {
-	path := l.s.path(l.f.kind, l.f.base())
+func (l *LoginLock) deleteAnnouncement() error {
+	path := l.s.path(l.f.kind, l.f.fileName())
 	if err := remove(path); err != nil {
 		return err
 	}
-	return remove(path + tempEnding)
+	return remove(path + tempSuffix)
 }
 
 // PendingLogin reports whether a process signs in under key, and what it
@@ -118,7 +118,7 @@ func (s *Store) PendingLogin(key Key) (login Login, pending bool, err error) {
 	if err != nil {
 		return Login{}, false, err
 	}
-	if ok, err := s.check(f.kind); !ok {
+	if ok, err := s.checkFolders(f.kind); !ok {
 		return Login{}, false, err
 	}
 	if pending, err = s.isLocked(f.kind, f.stem); err != nil || !pending {
@@ -135,10 +135,10 @@ func (s *Store) CancelLogin(key Key) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := s.check(f.kind); !ok {
+	if ok, err := s.checkFolders(f.kind); !ok {
 		return err
 	}
-	return remove(s.path(f.kind, f.base()))
+	return remove(s.path(f.kind, f.fileName()))
 }
 
 // A PendingSignIn is one that Logins has found. It is a value.
@@ -149,13 +149,13 @@ type PendingSignIn struct {
 
 // Logins returns the sign-ins that are under way and have been announced, in the order of their keys.
 func (s *Store) Logins() ([]PendingSignIn, error) {
-	names, err := s.names(credentials)
+	names, err := s.fileNames(credentialFolder)
 	if err != nil {
 		return nil, err
 	}
 	var all []PendingSignIn
 	for _, name := range names {
-		base, ok := strings.CutSuffix(name, loginEnding+".json")
+		base, ok := strings.CutSuffix(name, loginSuffix+".json")
 		key, err := ParseKey(base)
 		if !ok || err != nil {
 			continue

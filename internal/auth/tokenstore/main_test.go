@@ -136,7 +136,7 @@ func wantKind(t *testing.T, err error, want Kind) *Error {
 }
 
 // file path of the credential.
-func credPath(s *Store) string { return s.path(credentials, string(testKey)+".json") }
+func credPath(s *Store) string { return s.path(credentialFolder, string(testKey)+".json") }
 
 func contents(t *testing.T, path string) string {
 	t.Helper()

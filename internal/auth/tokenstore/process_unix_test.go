@@ -134,7 +134,7 @@ func TestCrash(t *testing.T) {
 		wantAccount(t, s, want)
 		save(t, s, named("next"))
 		wantAccount(t, s, "next")
-		if left := names(t, s.path(credentials, "")); len(left) != 2 {
+		if left := names(t, s.path(credentialFolder, "")); len(left) != 2 {
 			t.Errorf("%s: left is %v", step, left)
 		}
 	}
@@ -144,7 +144,7 @@ func TestCrash(t *testing.T) {
 // is a link, wherever it leads.
 func TestNotPrivate(t *testing.T) {
 	t.Parallel()
-	for _, what := range []string{"", layout, layout + "/" + credentials} {
+	for _, what := range []string{"", layoutFolder, layoutFolder + "/" + credentialFolder} {
 		for _, mode := range []os.FileMode{0o750, 0o701, 0o720} {
 			s := newStore(t)
 			save(t, s, named("a"))
@@ -154,7 +154,7 @@ func TestNotPrivate(t *testing.T) {
 			wantKind(t, err, ErrUnsafe)
 		}
 	}
-	for _, name := range []string{"", layout, layout + "/" + credentials} {
+	for _, name := range []string{"", layoutFolder, layoutFolder + "/" + credentialFolder} {
 		s := newStore(t)
 		save(t, s, named("a"))
 		path := s.Dir()
@@ -180,7 +180,7 @@ func TestNotPrivate(t *testing.T) {
 	bridgetest.Must(t, syscall.Mkfifo(credPath(s), 0o600))
 	wantUnsafe(t, s)
 	bridgetest.Must(t, os.Remove(credPath(s)))
-	lock := s.path(credentials, string(testKey)+lockEnding)
+	lock := s.path(credentialFolder, string(testKey)+lockSuffix)
 	bridgetest.Must(t, os.Remove(lock))
 	bridgetest.Must(t, os.Symlink(credPath(s)+".x", lock))
 	wantKind(t, s.WithLock(within(t), testKey, func(*Locked) error { return nil }), ErrUnsafe)
@@ -205,7 +205,7 @@ func TestForeignOwner(t *testing.T) {
 		t.Skip("only root can give files away")
 	}
 	const nobody = 65534
-	for _, what := range []string{"", layout, layout + "/" + credentials, layout + "/" + credentials + "/" + string(testKey) + ".json"} {
+	for _, what := range []string{"", layoutFolder, layoutFolder + "/" + credentialFolder, layoutFolder + "/" + credentialFolder + "/" + string(testKey) + ".json"} {
 		s := newStore(t)
 		save(t, s, named("a"))
 		bridgetest.Must(t, os.Chown(s.Dir()+"/"+what, nobody, nobody))
@@ -221,7 +221,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	s := newStore(t)
 	g := save(t, s, named("a"))
-	dir := s.path(credentials, "")
+	dir := s.path(credentialFolder, "")
 	bridgetest.Must(t, os.Chmod(dir, 0o500))
 	defer func() { _ = os.Chmod(dir, 0o700) }()
 	_, err := s.Save(within(t), testKey, named("b"), g)

@@ -18,9 +18,9 @@ const (
 	maxSpent = 64
 )
 
-// Request notes that a token request is about to be sent, and returns
+// CountRequest notes that a token request is about to be sent, and returns
 // [ErrRateLimit] if it must not be: when there were limit requests (0: [DefaultRequests]) within
-// the last minute, of all processes together. From then on every Request fails, until
+// the last minute, of all processes together. From then on every CountRequest fails, until
 // [Locked.ForgetRequests]. It also fails if it cannot note the request; then the
 // new token could probably not be stored either, so do not send.
 //
@@ -28,7 +28,7 @@ const (
 //
 // The wall clock counts, which may be set. A request that lies in the future counts as one of
 // now: for a minute, and not until the clock is there again.
-func (l *Locked) Request(limit int) error {
+func (l *Locked) CountRequest(limit int) error {
 	if err := l.read(); err != nil {
 		return err
 	}
@@ -38,8 +38,8 @@ func (l *Locked) Request(limit int) error {
 	limit = min(limit, maxRequests)
 	now := l.s.now().Round(0).UTC()
 	next := l.stored
-	next.Requests = recent(next.Requests, now)
-	path := l.s.path(l.f.kind, l.f.base())
+	next.Requests = withinRatePeriod(next.Requests, now)
+	path := l.s.path(l.f.kind, l.f.fileName())
 	switch {
 	case !next.RateLimited.IsZero():
 	case len(next.Requests) < limit:
@@ -54,8 +54,8 @@ func (l *Locked) Request(limit int) error {
 	return &Error{Kind: ErrRateLimit, Path: path, Detail: fmt.Sprintf("since %s", next.RateLimited.Format(time.RFC3339))}
 }
 
-// recent returns the times that are less than a ratePeriod ago; those after now as now.
-func recent(times []time.Time, now time.Time) []time.Time {
+// withinRatePeriod returns the times that are less than a ratePeriod ago; those after now as now.
+func withinRatePeriod(times []time.Time, now time.Time) []time.Time {
 	var kept []time.Time
 	for _, t := range times {
 		if t.After(now) {
@@ -69,7 +69,7 @@ func recent(times []time.Time, now time.Time) []time.Time {
 	return kept[max(0, len(kept)-maxRequests):]
 }
 
-// ForgetRequests forgets all token requests, so that Request allows them again. It
+// ForgetRequests forgets all token requests, so that CountRequest allows them again. It
 // is for what a person does: signing in.
 func (l *Locked) ForgetRequests() error {
 	if err := l.read(); err != nil {
@@ -83,20 +83,20 @@ func (l *Locked) ForgetRequests() error {
 	return l.put(next, l.entry.Generation)
 }
 
-// Spend notes that a refresh token must never be sent again. Only a hash of it is kept, and
+// MarkSpent notes that a refresh token must never be sent again. Only a hash of it is kept, and
 // of the last 64 only. If it is the stored one the credential loses it, and
 // has a new generation; its access token stays.
-func (l *Locked) Spend(refresh Secret) error {
+func (l *Locked) MarkSpent(refresh Secret) error {
 	if err := l.read(); err != nil {
 		return err
 	}
 	next, g := l.stored, l.entry.Generation
-	next.Spent = withSpent(next.Spent, l.key, refresh)
+	next.SpentRefresh = withSpent(next.SpentRefresh, l.key, refresh)
 	if c := l.entry.Credential; g != 0 && !refresh.IsZero() && c.Refresh.Equal(refresh) {
 		c.Refresh = Secret{}
 		b, err := pack(c, c.secrets())
 		if err != nil {
-			return located(err, l.s.path(l.f.kind, l.f.base()))
+			return withPath(err, l.s.path(l.f.kind, l.f.fileName()))
 		}
 		next.Credential, g = &b, g.next()
 	}
@@ -105,7 +105,7 @@ func (l *Locked) Spend(refresh Secret) error {
 
 // IsSpent reports whether a refresh token is known as one that must not be sent.
 func (l *Locked) IsSpent(refresh Secret) bool {
-	return slices.Contains(l.stored.Spent, spentHash(l.key, refresh))
+	return slices.Contains(l.stored.SpentRefresh, spentHash(l.key, refresh))
 }
 
 // spentHash differs from key to key, so that files do not show who has the same token.

@@ -23,7 +23,7 @@ func clocked(t *testing.T) (*Store, *clock) {
 func requests(t *testing.T, s *Store, n, limit int) (made int) {
 	t.Helper()
 	for range n {
-		err := s.WithLock(within(t), testKey, func(l *Locked) error { return l.Request(limit) })
+		err := s.WithLock(within(t), testKey, func(l *Locked) error { return l.CountRequest(limit) })
 		if errors.Is(err, ErrRateLimit) {
 			return made
 		}
@@ -130,12 +130,12 @@ func TestSpent(t *testing.T) {
 	spent(false, second)
 	spent(false, Secret{})
 	g := wantAccount(t, s, "").Generation
-	locked(t, s, func(l *Locked) error { return l.Spend(NewSecret("a third one")) })
+	locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret("a third one")) })
 	spent(true, NewSecret("a third one"))
 	if e := wantAccount(t, s, ""); e.Generation != g || !e.Credential.Refresh.Equal(second) {
 		t.Errorf("another token's end changed the credential: %+v", e)
 	}
-	locked(t, s, func(l *Locked) error { return l.Spend(second) })
+	locked(t, s, func(l *Locked) error { return l.MarkSpent(second) })
 	e := wantAccount(t, s, "")
 	if e.Generation == g || !e.Credential.Refresh.IsZero() || e.Credential.Access.Reveal() != "a" {
 		t.Errorf("after the end of the stored token: %+v", e)
@@ -145,10 +145,10 @@ func TestSpent(t *testing.T) {
 	spent(false, first)
 	save(t, s, Credential{})
 	for i := range maxSpent - 1 {
-		locked(t, s, func(l *Locked) error { return l.Spend(NewSecret(fmt.Sprint(i))) })
+		locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret(fmt.Sprint(i))) })
 	}
 	spent(true, first)
-	locked(t, s, func(l *Locked) error { return l.Spend(NewSecret("one more")) })
+	locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret("one more")) })
 	spent(false, first) // the oldest one is forgotten
 	if len(contents(t, credPath(s))) > 100*maxSpent {
 		t.Error("the file grows")

@@ -41,7 +41,7 @@ const (
 	keyringService = "mcp-bridge"
 	keyringUser    = "token store"
 	sealKeySize    = 32
-	sealLock       = "seal.lock"
+	sealLockFile   = "seal.lock"
 
 	// keyringTimeout is how long the keyring may take with everything: somebody may have to unlock it. It is less than the 60
 	// seconds after which most MCP clients give up.
@@ -80,15 +80,15 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead: aead, id: hex.EncodeToString(sum[:8])}, nil
 }
 
-// bound is what an encrypted content belongs to: with other values it cannot be decrypted.
-func bound(f file, g Generation) []byte {
-	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", format, f.kind, f.stem, g)
+// additionalData is what an encrypted content belongs to: with other values it cannot be decrypted.
+func additionalData(f file, g Generation) []byte {
+	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", formatVersion, f.kind, f.stem, g)
 }
 
 func (k *sealer) seal(f file, g Generation, content []byte) *sealedContent {
 	nonce := make([]byte, k.aead.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
-	return &sealedContent{KeyID: k.id, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, bound(f, g))}
+	return &sealedContent{KeyID: k.id, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, additionalData(f, g))}
 }
 
 func (k *sealer) open(f file, g Generation, c *sealedContent) ([]byte, error) {
@@ -98,15 +98,15 @@ func (k *sealer) open(f file, g Generation, c *sealedContent) ([]byte, error) {
 	if len(c.Nonce) != k.aead.NonceSize() {
 		return nil, brokenError("its nonce has not the right length")
 	}
-	content, err := k.aead.Open(nil, c.Nonce, c.Data, bound(f, g))
+	content, err := k.aead.Open(nil, c.Nonce, c.Data, additionalData(f, g))
 	if err != nil {
 		return nil, brokenError("it is encrypted with the right key, and was changed since")
 	}
 	return content, nil
 }
 
-// openSeal gets the key from the keyring. See [Open].
-func (s *Store) openSeal(ctx context.Context, ring Keyring) (*sealer, error) {
+// openSealer gets the key from the keyring. See [Open].
+func (s *Store) openSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	type answer struct {
 		seal *sealer
 		err  error
@@ -134,7 +134,7 @@ func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
 	}
 	if err == nil && !found {
 		// Of two processes that find no key, the second must find that of the first.
-		unlock, lockErr := s.lock(ctx, "", sealLock)
+		unlock, lockErr := s.lock(ctx, "", sealLockFile)
 		if lockErr != nil {
 			return nil, lockErr
 		}

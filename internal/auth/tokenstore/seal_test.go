@@ -83,7 +83,7 @@ func TestSealed(t *testing.T) {
 	login, err := s.TryLockLogin(testKey)
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, login.Announce(Login{URL: canary}))
-	for _, sub := range []string{credentials, clients, metadata} {
+	for _, sub := range []string{credentialFolder, clientFolder, metadataFolder} {
 		for _, name := range names(t, s.path(sub, "")) {
 			if strings.Contains(contents(t, s.path(sub, name)), canary) {
 				t.Errorf("%s/%s has a secret in it", sub, name)
@@ -131,9 +131,9 @@ func TestSealedTampered(t *testing.T) {
 	g := save(t, s, named("a"))
 	other, err := s.Save(within(t), otherKey, named("b"), 0)
 	bridgetest.Must(t, err)
-	e, err := parseEnvelope(file{credentials, string(testKey)}, []byte(contents(t, credPath(s))))
+	e, err := parseEnvelope(file{credentialFolder, string(testKey)}, []byte(contents(t, credPath(s))))
 	bridgetest.Must(t, err)
-	foreign, err := parseEnvelope(file{credentials, string(otherKey)}, []byte(contents(t, s.path(credentials, string(otherKey)+".json"))))
+	foreign, err := parseEnvelope(file{credentialFolder, string(otherKey)}, []byte(contents(t, s.path(credentialFolder, string(otherKey)+".json"))))
 	bridgetest.Must(t, err)
 	later, flipped, short := e, *e.Sealed, *e.Sealed
 	later.Generation = g + 1

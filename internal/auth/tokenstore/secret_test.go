@@ -39,7 +39,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	values := []any{
 		secret, &secret, []Secret{secret}, map[string]Secret{"a": secret}, struct{ inner Secret }{secret},
 		struct{ inner *Secret }{&secret}, any(secret), c, &c, registration, &registration, e, &e, all, s, &sealed, sealed, seal, *seal,
-		stored{Credential: &b}, &b, b, struct{ inner Credential }{c}, login, *login, g, Options{Dir: s.Dir()},
+		storedCredential{Credential: &b}, &b, b, struct{ inner Credential }{c}, login, *login, g, Options{Dir: s.Dir()},
 		keyringError("x", errors.New(canary), canary),
 	}
 	locked(t, s, func(l *Locked) error {
@@ -74,7 +74,7 @@ func check(t *testing.T, values []any) {
 		}
 		slog.New(slog.NewTextHandler(&text, nil)).Info("text", "value", v)
 		switch v.(type) {
-		case box, *box, stored: // JSON encodes them for the file
+		case packed, *packed, storedCredential: // JSON encodes them for the file
 		default:
 			slog.New(slog.NewJSONHandler(&text, nil)).Info("json", "value", v)
 			encoded, _ := json.Marshal(v)

@@ -69,13 +69,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, &Error{Kind: ErrInput, Path: o.Dir, Err: err}
 	}
 	s := &Store{dir: dir, now: time.Now}
-	for _, kind := range []string{credentials, clients, metadata} {
-		if err := s.prepare(kind); err != nil {
+	for _, kind := range []string{credentialFolder, clientFolder, metadataFolder} {
+		if err := s.makeFolders(kind); err != nil {
 			return nil, err
 		}
 	}
 	if o.Keyring != nil {
-		if s.seal, err = s.openSeal(ctx, o.Keyring); err != nil {
+		if s.seal, err = s.openSealer(ctx, o.Keyring); err != nil {
 			return nil, err
 		}
 	}
@@ -98,17 +98,17 @@ func (s *Store) GoString() string { return s.String() }
 
 // The folders of the store; layout is the version of all of them.
 const (
-	layout      = "v1"
-	credentials = "cred"
-	clients     = "client"
-	metadata    = "meta"
+	layoutFolder     = "v1"
+	credentialFolder = "cred"
+	clientFolder     = "client"
+	metadataFolder   = "meta"
 )
 
 // path returns the path of a file.
-func (s *Store) path(kind, name string) string { return filepath.Join(s.dir, layout, kind, name) }
+func (s *Store) path(kind, name string) string { return filepath.Join(s.dir, layoutFolder, kind, name) }
 
-// prepare makes the folders down to a subfolder, and checks that they are private.
-func (s *Store) prepare(kind string) error {
+// makeFolders makes the folders down to a subfolder, and checks that they are private.
+func (s *Store) makeFolders(kind string) error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
 		return systemError(filepath.Dir(s.dir), err)
 	}
@@ -125,8 +125,8 @@ func (s *Store) prepare(kind string) error {
 	return nil
 }
 
-// check is prepare for those who only read. ok is false if there is no such folder.
-func (s *Store) check(kind string) (ok bool, err error) {
+// checkFolders is prepare for those who only read. ok is false if there is no such folder.
+func (s *Store) checkFolders(kind string) (ok bool, err error) {
 	for _, dir := range s.folders(kind) {
 		if err := checkFolder(dir); os.IsNotExist(err) {
 			return false, nil
@@ -138,7 +138,7 @@ func (s *Store) check(kind string) (ok bool, err error) {
 }
 
 func (s *Store) folders(kind string) []string {
-	return []string{s.dir, filepath.Join(s.dir, layout), filepath.Join(s.dir, layout, kind)}
+	return []string{s.dir, filepath.Join(s.dir, layoutFolder), filepath.Join(s.dir, layoutFolder, kind)}
 }
 
 // checkFolder returns an error if dir is no folder of this user's alone, and

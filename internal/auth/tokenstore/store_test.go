@@ -48,7 +48,7 @@ func full() Credential {
 	return Credential{
 		Server: "https://example.com/mcp", Profile: "work", Account: "me", Issuer: "https://issuer/", TokenEndpoint: "https://issuer/t",
 		RevocationEndpoint: "https://issuer/r", ClientID: "c", Resource: "https://example.com/mcp", TokenType: "DPoP", Issued: at,
-		Expires: at.Add(time.Hour), Asked: []string{"a", "b"}, Granted: []string{"a"}, Problem: "none",
+		Expires: at.Add(time.Hour), RequestedScopes: []string{"a", "b"}, GrantedScopes: []string{"a"}, Problem: "none",
 		Access: NewSecret(canary + "1"), Refresh: NewSecret(canary + "2 <&>\u2028"), ID: NewSecret(canary + "3"), DPoPKey: NewSecret(canary + "4"),
 	}
 }
@@ -129,11 +129,11 @@ func TestLockExcludes(t *testing.T) {
 	var kept *Locked
 	locked(t, s, func(l *Locked) error { kept = l; return nil })
 	_, err := kept.Save(named("x"), kept.Entry().Generation)
-	wantKind(t, err, ErrEnded)
-	wantKind(t, kept.Request(0), ErrEnded)
-	wantKind(t, kept.ForgetRequests(), ErrEnded)
-	wantKind(t, kept.Spend(NewSecret("x")), ErrEnded)
-	wantKind(t, kept.Delete(), ErrEnded)
+	wantKind(t, err, ErrReleased)
+	wantKind(t, kept.CountRequest(0), ErrReleased)
+	wantKind(t, kept.ForgetRequests(), ErrReleased)
+	wantKind(t, kept.MarkSpent(NewSecret("x")), ErrReleased)
+	wantKind(t, kept.Delete(), ErrReleased)
 	wantAccount(t, s, "80")
 	own := errors.New("own")
 	if err := s.WithLock(within(t), testKey, func(*Locked) error { return own }); err != own {
@@ -157,7 +157,7 @@ func TestNewerIsLeftAlone(t *testing.T) {
 		t.Errorf("the file is %s", got)
 	}
 	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{}))
-	path := s.path(metadata, string(testKey)+".json")
+	path := s.path(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte(newer), 0o600))
 	wantKind(t, s.SaveMetadata(within(t), testKey, Metadata{}), ErrNewer)
 	if all, err := s.List(); err != nil || len(all) != 1 || !errors.Is(all[0].Err, ErrNewer) {
@@ -192,7 +192,7 @@ func TestBroken(t *testing.T) {
 			err = s.WithLock(within(t), testKey, func(*Locked) error { t.Error("work was called"); return nil })
 		}
 		e := wantKind(t, err, ErrBroken)
-		if !strings.HasPrefix(e.MovedTo, credPath(s)+brokenMark) || contents(t, e.MovedTo) != content {
+		if !strings.HasPrefix(e.MovedTo, credPath(s)+brokenInfix) || contents(t, e.MovedTo) != content {
 			t.Errorf("%.40q was moved to %q", content, e.MovedTo)
 		}
 		wantAccount(t, s, "")
@@ -229,7 +229,7 @@ func TestBrokenIsLookedAtAgain(t *testing.T) {
 	save(t, s, named("a"))
 	good := contents(t, credPath(s))
 	bridgetest.Must(t, os.WriteFile(credPath(s), []byte(good[:20]), 0o600))
-	unlock, err := s.lock(within(t), credentials, string(testKey)+lockEnding)
+	unlock, err := s.lock(within(t), credentialFolder, string(testKey)+lockSuffix)
 	bridgetest.Must(t, err)
 	result := make(chan error)
 	ctx := waitingContext{within(t), new(sync.Once), make(chan struct{})}
@@ -261,7 +261,7 @@ func TestFaults(t *testing.T) {
 		_, err := s.Save(within(t), testKey, named("new"), e.Generation)
 		wantKind(t, err, ErrIO)
 		locked(t, s, func(l *Locked) error {
-			wantKind(t, l.Request(0), ErrIO)
+			wantKind(t, l.CountRequest(0), ErrIO)
 			if l.Entry().Credential.Account != "old" {
 				t.Errorf("after a fault: %+v", l.Entry())
 			}
@@ -287,7 +287,7 @@ func TestListAndDelete(t *testing.T) {
 	_, err := s.Save(within(t), otherKey, named("b"), 0)
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{}))
-	bridgetest.Must(t, os.WriteFile(s.path(credentials, "README"), nil, 0o600))
+	bridgetest.Must(t, os.WriteFile(s.path(credentialFolder, "README"), nil, 0o600))
 	all, err := s.List()
 	bridgetest.Must(t, err)
 	var got []string
@@ -302,7 +302,7 @@ func TestListAndDelete(t *testing.T) {
 	if all, err = s.List(); err != nil || len(all) != 1 || all[0].Key != otherKey {
 		t.Errorf("List after Delete: %v, %v", all, err)
 	}
-	if left := names(t, filepath.Join(s.dir, layout, metadata)); slices.Contains(left, string(testKey)+".json") {
+	if left := names(t, filepath.Join(s.dir, layoutFolder, metadataFolder)); slices.Contains(left, string(testKey)+".json") {
 		t.Errorf("Delete leaves metadata: %v", left)
 	}
 	locked(t, s, func(l *Locked) error {
@@ -343,7 +343,7 @@ func TestDeletedLock(t *testing.T) {
 		t.Skip("an open file cannot be deleted")
 	}
 	s := newStore(t)
-	l := newFlock(s.path(credentials, "x"))
+	l := newFlock(s.path(credentialFolder, "x"))
 	if ok, err := l.TryLock(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
@@ -378,7 +378,7 @@ func TestRegistrations(t *testing.T) {
 	const issuer = "https://issuer.example.com/"
 	at := time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC)
 	want := []Registration{{ClientID: "a", RedirectURIs: []string{"http://127.0.0.1:1/callback"}, AuthMethod: "none", Registered: at,
-		Expires: at, Proven: at, ManagementURL: "https://issuer/m", ClientSecret: NewSecret(canary), ManagementToken: NewSecret(canary + "m")}, {ClientID: "b"}}
+		Expires: at, LastUsed: at, ManagementURL: "https://issuer/m", ClientSecret: NewSecret(canary), ManagementToken: NewSecret(canary + "m")}, {ClientID: "b"}}
 	for i := range reflect.ValueOf(want[0]).NumField() {
 		if reflect.ValueOf(want[0]).Field(i).IsZero() {
 			t.Errorf("the test has no value for %s", reflect.TypeOf(want[0]).Field(i).Name)
@@ -403,7 +403,7 @@ func TestRegistrations(t *testing.T) {
 	if got, err := s.Registrations(within(t), strings.TrimSuffix(issuer, "/")); err != nil || got != nil {
 		t.Errorf("an issuer of another spelling has %v, %v", got, err)
 	}
-	bad := s.path(clients, issuerName("bad")+".json")
+	bad := s.path(clientFolder, issuerName("bad")+".json")
 	bridgetest.Must(t, os.WriteFile(bad, []byte(canary), 0o600))
 	issuers, err := s.Issuers()
 	wantKind(t, err, ErrBroken)
@@ -430,7 +430,7 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("metadata %v, %v", got, err)
 		}
 	}
-	path := s.path(metadata, string(testKey)+".json")
+	path := s.path(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, want)) // the broken one is kept
 	if len(names(t, filepath.Dir(path))) != 3 {
@@ -480,11 +480,11 @@ func BenchmarkStore(b *testing.B) {
 // written, and is then the same.
 func FuzzFile(f *testing.F) {
 	s := &Store{dir: f.TempDir(), now: time.Now}
-	of := file{credentials, string(testKey)}
+	of := file{credentialFolder, string(testKey)}
 	c := full()
 	b, err := pack(c, c.secrets())
 	bridgetest.Must(f, err)
-	good, err := s.encode(of, 3, stored{Credential: &b, Requests: []time.Time{time.Unix(0, 0)}, RateLimited: time.Unix(1, 0), Spent: []string{"x"}})
+	good, err := s.encode(of, 3, storedCredential{Credential: &b, Requests: []time.Time{time.Unix(0, 0)}, RateLimited: time.Unix(1, 0), SpentRefresh: []string{"x"}})
 	bridgetest.Must(f, err)
 	f.Add(good)
 	f.Add(good[:len(good)/2])
@@ -493,12 +493,12 @@ func FuzzFile(f *testing.F) {
 	seal, err := newSealer(make([]byte, sealKeySize))
 	bridgetest.Must(f, err)
 	sealed := &Store{dir: s.dir, now: time.Now, seal: seal}
-	hidden, err := sealed.encode(of, 3, stored{Credential: &b})
+	hidden, err := sealed.encode(of, 3, storedCredential{Credential: &b})
 	bridgetest.Must(f, err)
 	f.Add(hidden)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, s := range []*Store{s, sealed} {
-			var c stored
+			var c storedCredential
 			g, err := s.decode(of, data, &c)
 			if err != nil {
 				continue
@@ -509,12 +509,12 @@ func FuzzFile(f *testing.F) {
 			if err != nil {
 				continue // a time that cannot be written in JSON
 			}
-			var c2 stored
+			var c2 storedCredential
 			g2, err := s.decode(of, again, &c2)
 			bridgetest.Must(t, err)
 			e2, err := c2.entry(testKey, g2)
 			bridgetest.Must(t, err)
-			if g2 != g || !reflect.DeepEqual(e.Credential, e2.Credential) || !slices.Equal(c.Spent, c2.Spent) {
+			if g2 != g || !reflect.DeepEqual(e.Credential, e2.Credential) || !slices.Equal(c.SpentRefresh, c2.SpentRefresh) {
 				t.Errorf("%+v became %+v", e, e2)
 			}
 		}

@@ -21,7 +21,7 @@ func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed fu
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.base())
+	path := s.path(f.kind, f.fileName())
 	var last Kind
 	look := func() {
 		g, err := s.generation(f)
@@ -44,10 +44,10 @@ func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed fu
 
 // generation returns the generation of a file, for which no key is needed.
 func (s *Store) generation(f file) (Generation, error) {
-	data, err := s.bytes(f)
+	data, err := s.readRaw(f)
 	if data == nil {
 		return 0, err
 	}
 	e, err := parseEnvelope(f, data)
-	return e.Generation, located(err, s.path(f.kind, f.base()))
+	return e.Generation, withPath(err, s.path(f.kind, f.fileName()))
 }

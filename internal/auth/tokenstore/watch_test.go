@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 	if c := next(); c.g != second || c.err != nil {
 		t.Errorf("told %v, and %d is stored", c, second)
 	}
-	locked(t, s, func(l *Locked) error { return l.Request(0) }) // must not be told
+	locked(t, s, func(l *Locked) error { return l.CountRequest(0) }) // must not be told
 	good := contents(t, credPath(s))
 	bridgetest.Must(t, os.WriteFile(credPath(s), []byte("{"), 0o600))
 	if c := next(); !errors.Is(c.err, ErrBroken) {

@@ -74,7 +74,7 @@ func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 	}
 	p.process = process
 	p.record = doctor.RecordingOf(ctx)
-	p.session = p.record.Session()
+	p.session = p.record.NewSession()
 	p.record.Process(p.session, trace.Event{What: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
 	go p.read()
 	go p.write()

@@ -19,7 +19,7 @@ type record struct {
 // newRecord begins with a request that is about to be made.
 func newRecord(req *http.Request, body []byte) *record {
 	r := &record{to: doctor.RecordingOf(req.Context()), began: time.Now()}
-	r.session = r.to.SessionOf(req.Header.Get("Mcp-Session-Id"))
+	r.session = r.to.SessionName(req.Header.Get("Mcp-Session-Id"))
 	r.exchange = trace.Exchange{Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: int64(len(body))}
 	if len(body) > 0 {
 		r.to.Message(r.session, "http", trace.ToServer, body)
@@ -36,7 +36,7 @@ func (r *record) failed(err error) {
 // answered says that the reply has begun. It may open a session.
 func (r *record) answered(resp *http.Response) {
 	if r.session == "" {
-		r.session = r.to.SessionOf(resp.Header.Get("Mcp-Session-Id"))
+		r.session = r.to.SessionName(resp.Header.Get("Mcp-Session-Id"))
 	}
 	x := &r.exchange
 	x.Status, x.ResponseHeader, x.Proto, x.FirstByte = resp.StatusCode, resp.Header, resp.Proto, time.Since(r.began)

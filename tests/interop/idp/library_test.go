@@ -42,12 +42,12 @@ func (o openTo) Open(addr string) error {
 
 // signsIn signs a person in, with a device code if device is set.
 func signsIn(b *Browser, device bool) client.SignInFunc {
-	return func(ctx context.Context, c *client.Credential, _ client.Required) error {
+	return func(ctx context.Context, c *client.Credential, _ client.SignInRequired) error {
 		o := client.SignInOptions{Browser: openTo{b}}
 		if device {
 			o.Browser = nil
 		}
-		f, err := c.Begin(ctx, o)
+		f, err := c.BeginSignIn(ctx, o)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func newUser(t *testing.T, s *Server, o client.Options) *user {
 		o.Store = newStore(t)
 	}
 	o.Server = s.URL
-	o.Notice = func(err error) { t.Logf("notice: %v", err) }
+	o.OnError = func(err error) { t.Logf("notice: %v", err) }
 	c, err := client.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestLibraryRefresh(t *testing.T) {
 func TestLibraryDocument(t *testing.T) {
 	t.Parallel()
 	const document = "https://client.example/mcp.json"
-	o := client.Options{Document: document, RedirectPort: freePort(t), SignIn: signsIn(NewBrowser("alice"), false)}
+	o := client.Options{ClientMetadataURL: document, RedirectPort: freePort(t), SignIn: signsIn(NewBrowser("alice"), false)}
 	p := Start(t, Options{Documents: map[string]any{document: map[string]any{
 		"client_id": document, "client_name": "a document", "application_type": "native", "token_endpoint_auth_method": "none",
 		"grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
@@ -248,12 +248,12 @@ func TestLibraryMachines(t *testing.T) {
 	p := Start(t, Options{Life: 2, Opaque: true, Clients: []Client{MachineClient("with-secret", secret), MachineClient(server, secret), withKey}})
 	s := p.Serve(t, ServerOptions{DPoP: resource.DPoPOff, Introspection: &resource.Introspection{
 		Endpoint: p.URL + "/token/introspection", Issuer: p.URL, ClientID: server, Secret: func() (string, error) { return secret, nil }}})
-	proof := func(secret string, key *auth.Signer) client.ProofFunc {
+	proof := func(secret string, key *auth.Signer) client.ClientAuthFunc {
 		return func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), key, nil }
 	}
 	for _, o := range []client.Options{
-		{ClientID: "with-secret", Proof: proof(secret, nil), Machine: client.ClientCredentials{}},
-		{ClientID: "with-key", Proof: proof("", signer), Machine: client.ClientCredentials{}},
+		{ClientID: "with-secret", ClientAuth: proof(secret, nil), Machine: client.ClientCredentials{}},
+		{ClientID: "with-key", ClientAuth: proof("", signer), Machine: client.ClientCredentials{}},
 	} {
 		t.Run(o.ClientID, func(t *testing.T) {
 			t.Parallel()
