@@ -43,9 +43,11 @@ type Issuer struct {
 // NewIssuer starts an Issuer, which ends with the test.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
-	i := IssuerAt(t, "")
-	s := httptest.NewServer(i)
-	i.URL, i.Client = s.URL, s.Client()
+	s := httptest.NewUnstartedServer(nil)
+	i := IssuerAt(t, "http://"+s.Listener.Addr().String()) // whole before it serves: another test may ask who had this port before
+	s.Config.Handler = i
+	s.Start()
+	i.Client = s.Client()
 	t.Cleanup(func() {
 		s.CloseClientConnections()
 		s.Close()

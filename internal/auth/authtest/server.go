@@ -40,13 +40,14 @@ type Server struct {
 
 // New starts a Server, which ends with the test.
 func New(t *testing.T) *Server {
-	s := At("")
-	h := httptest.NewServer(s)
+	h := httptest.NewUnstartedServer(nil)
+	s := At("http://" + h.Listener.Addr().String()) // whole before it serves: another test may ask who had this port before
+	h.Config.Handler = s
+	h.Start()
 	t.Cleanup(func() {
 		h.CloseClientConnections() // of a browser that nobody has let in yet, which Close would wait for
 		h.Close()
 	})
-	s.origin, s.URL = h.URL, h.URL+"/mcp"
 	return s
 }
 
