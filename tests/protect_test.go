@@ -185,8 +185,8 @@ func TestServeIntrospection(t *testing.T) {
 func TestServeProviderStopped(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
+	i.Change(func() { i.Down = true }) // before serve asks it for the first time
 	s := protected(t, i)
-	i.Change(func() { i.Down = true })
 	got := s.site().bearer(i.token("bob", nil)).ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %v", got)
