@@ -139,6 +139,9 @@ func (m *Metrics) Handler() http.Handler {
 // SkipsExchanges says to observe that HTTP exchanges are not counted.
 func (m *Metrics) SkipsExchanges() {}
 
+// SkipsNames says to observe that names of tools are not needed, unless they are labels.
+func (m *Metrics) SkipsNames() bool { return m.tools == nil }
+
 // Event implements observe.Watcher.
 func (m *Metrics) Event(e observe.Event) {
 	switch e := e.(type) {

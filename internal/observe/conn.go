@@ -416,11 +416,21 @@ func (s *Session) attachCall(p *Passed) {
 func (s *Session) fillCall(c *Call, p *Passed) {
 	m := &p.Message
 	c.ID, c.Method, c.Dir, c.Began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.At, m.Size(), p.conn
-	if p.Origin != nil && p.Source.IsWhole(m) {
+	switch {
+	case s.o.nameWatchers.Load() == 0:
+	case p.Origin != nil && p.Origin.Name != "" && p.Source.IsWhole(m):
 		c.Name = p.Origin.Name
-	} else {
+	default:
 		c.Name = s.o.subjectOf(m)
 	}
+}
+
+// Name returns Call.Name; of a request also if all Watchers skip names. p has a Call.
+func (p *Passed) Name() string {
+	if p.Call.Name != "" || p.Message.Kind() != jsonrpc.Request {
+		return p.Call.Name
+	}
+	return p.Session.o.subjectOf(&p.Message)
 }
 
 // answered returns the request that a response answers, which waits no more; nil: none is known.

@@ -87,6 +87,43 @@ type calledNames []string
 func (w *calledNames) Message(p *Passed) { *w = append(*w, p.Call.Name) }
 func (w *calledNames) Event(Event)       {}
 
+// skippedNames lists Call.Name and what Name returns, and needs the latter only.
+type skippedNames struct{ inCalls, found []string }
+
+func (w *skippedNames) Message(p *Passed) {
+	w.inCalls, w.found = append(w.inCalls, p.Call.Name), append(w.found, p.Name())
+}
+func (*skippedNames) Event(Event)      {}
+func (*skippedNames) SkipsNames() bool { return true }
+
+// The name of a tool is not looked for while all Watchers skip names, and is found for who asks for that of a request. Who
+// comes later and wants it is told it, also of a request that has come before and is sent on after.
+func TestSkippedNames(t *testing.T) {
+	var o Observer
+	var skips skippedNames
+	defer o.Watch(&skips)()
+	session := o.OpenUnannounced("x", "http")
+	client, server := &several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "tools/call", []byte(`{"name":"add"}`))}}, &several{}
+	down, up := session.Conn(client, Down), session.Conn(server, Up)
+	same := func(m jsonrpc.Message) jsonrpc.Message { return m }
+	_ = down.Receive(t.Context(), handsOn{up, same})
+	down.TrySend(jsonrpc.NewResult(id(t, "7"), []byte(`{}`)))
+	var wants calledNames
+	var stop func()
+	_ = down.Receive(t.Context(), handsOn{up, func(m jsonrpc.Message) jsonrpc.Message { stop = o.Watch(&wants); return m }})
+	stop()
+	_ = down.Receive(t.Context(), handsOn{up, same})
+	if want := []string{"", "", "", "", "add", "", ""}; !slices.Equal(skips.inCalls, want) {
+		t.Errorf("the names of calls are %q, want %q", skips.inCalls, want)
+	}
+	if want := []string{"add", "add", "", "add", "add", "add", "add"}; !slices.Equal(skips.found, want) {
+		t.Errorf("the names found are %q, want %q", skips.found, want)
+	}
+	if want := []string{"add"}; !slices.Equal(wants, want) {
+		t.Errorf("who wants names is told %q, want %q", wants, want)
+	}
+}
+
 // Names are told as they were sent, however many there are and however they are spelled; one that comes again costs no memory.
 func TestNames(t *testing.T) {
 	var o Observer

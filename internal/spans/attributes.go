@@ -25,18 +25,18 @@ func truncate(text string, max int) string {
 	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
 
-// nameOf returns the name of a request's span: the method, and the tool or prompt. A URI
+// nameOf returns the name of a request's span: the method, and the tool or prompt, which is its subject. A URI
 // would make too many names.
-func (s *Spans) nameOf(c *observe.Call) string {
-	name := s.redacted(c.Method, maxName)
-	if (c.Method == "tools/call" || c.Method == "prompts/get") && c.Name != "" {
-		name += " " + s.redacted(c.Name, maxName)
+func (s *Spans) nameOf(method, subject string) string {
+	name := s.redacted(method, maxName)
+	if (method == "tools/call" || method == "prompts/get") && subject != "" {
+		name += " " + s.redacted(subject, maxName)
 	}
 	return name
 }
 
-// attributes returns what is known of a request when it passes.
-func (s *Spans) attributes(p *observe.Passed) []attribute.KeyValue {
+// attributes returns what is known of a request when it passes. subject is its name of a tool or prompt, or URI.
+func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyValue {
 	c, m := p.Call, &p.Message
 	all := make([]attribute.KeyValue, 0, 12)
 	put := func(name attribute.Key, value string, max int) {
@@ -57,14 +57,14 @@ func (s *Spans) attributes(p *observe.Passed) []attribute.KeyValue {
 	switch c.Method {
 	case "tools/call":
 		put("gen_ai.operation.name", "execute_tool", maxName)
-		put("gen_ai.tool.name", c.Name, maxName)
+		put("gen_ai.tool.name", subject, maxName)
 		if s.content {
 			put("gen_ai.tool.call.arguments", string(m.Lookup("params", "arguments")), maxContent)
 		}
 	case "prompts/get":
-		put("gen_ai.prompt.name", c.Name, maxName)
+		put("gen_ai.prompt.name", subject, maxName)
 	default:
-		put("mcp.resource.uri", publicURI(c.Name), maxURI)
+		put("mcp.resource.uri", publicURI(subject), maxURI)
 	}
 	return all
 }

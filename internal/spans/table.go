@@ -35,8 +35,9 @@ func (s *Spans) record(began trace.Span, parent *recordedSpan, p *observe.Passed
 		Span: began, session: p.Session, key: key{p.Hop, p.Dir, p.Call.ID},
 		token: p.Message.ProgressToken(), parent: parent,
 	}
-	began.SetName(s.nameOf(p.Call))
-	began.SetAttributes(s.attributes(p)...)
+	subject := p.Name()
+	began.SetName(s.nameOf(p.Call.Method, subject))
+	began.SetAttributes(s.attributes(p, subject)...)
 	state := requestStateOf(&p.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()

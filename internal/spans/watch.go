@@ -49,6 +49,9 @@ func (s *Spans) Event(e observe.Event) {
 // SkipsExchanges says to observe that HTTP exchanges are not needed.
 func (s *Spans) SkipsExchanges() {}
 
+// SkipsNames says to observe that names of tools are not needed: only a span that is sampled has one.
+func (s *Spans) SkipsNames() bool { return true }
+
 // spansAt returns the spans at one end of a session.
 func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
