@@ -2,14 +2,17 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -399,5 +402,43 @@ func TestDoctorKeyringHangs(t *testing.T) {
 	_, out, errs := newMachine(t, false).run(nil, nil, "doctor", "--token-store", "keyring", server.URL)
 	if text := strings.Join(strings.Fields(out), " "); !strings.Contains(text, "could not be read or renewed within 5s") {
 		t.Errorf("%s%s", out, errs)
+	}
+}
+
+// A status --check that is interrupted while the provider renews a token waits for the answer: the provider has replaced what is stored.
+func TestStatusInterrupted(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	bridgetest.Must(t, err)
+	provider := authtest.At("http://" + l.Addr().String())
+	ctx, interrupt := context.WithCancel(t.Context())
+	var holds atomic.Bool
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/token" && holds.Load() {
+			text, _ := io.ReadAll(r.Body) // so that the end of the request is noticed
+			r.Body = io.NopCloser(bytes.NewReader(text))
+			interrupt()
+			select {
+			case <-r.Context().Done():
+				t.Error("the request is given up")
+			case <-time.After(time.Second): // long after the interrupt
+			}
+		}
+		provider.ServeHTTP(w, r)
+	}))
+	_ = h.Listener.Close()
+	h.Listener = l
+	h.Start()
+	defer h.Close()
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", provider.URL)
+	m.endTokens()
+	holds.Store(true)
+	_ = run(ctx, []string{"status", "--check", provider.URL}, environment{stdin: os.Stdin, stdout: os.Stdout, stderr: io.Discard, lookup: func(name string) (string, bool) { v, ok := m.env[name]; return v, ok }})
+	store, err := tokenstore.Open(t.Context(), tokenstore.Options{Dir: m.env[authDirVariable]})
+	bridgetest.Must(t, err)
+	all, err := store.List()
+	bridgetest.Must(t, err)
+	if len(all) != 1 || !time.Now().Before(all[0].Entry.Credential.Expires) {
+		t.Error("the new token is not stored")
 	}
 }
