@@ -40,7 +40,7 @@ func bridgeCommands() []subcommand {
 			Notes: []string{
 				"It answers at /mcp (Streamable HTTP), /sse and /message (HTTP+SSE), /ws (WebSocket), /healthz and /readyz; with --config at /servers/NAME/mcp and so on, and /servers is the list.",
 				`"--" ends the flags of mcp-bridge; what follows is run as it is, without a shell. A URL is http://, https://, ws://, wss://, unix:PATH or tcp:HOST:PORT.`,
-				"When stdin is a pipe, serve stops once that is closed. SIGTERM and SIGINT end it gracefully; a second one, at once. SIGHUP loads its files again, which it also does when they change; where it has none, SIGHUP ends it.",
+				"When stdin is a pipe, serve stops once that is closed. SIGTERM and SIGINT end it gracefully; a second one, at once. SIGHUP loads its files again, and so does a change of a file; without any file, SIGHUP ends it.",
 			},
 		},
 	}, {
@@ -55,7 +55,7 @@ func bridgeCommands() []subcommand {
 				{Says: "One server of a configuration file", Line: "connect --config servers.json memory"},
 			},
 			Notes: []string{
-				"Messages travel on stdin and stdout; the log goes to stderr. MCP clients start this line: in their configuration the program is the command, the rest its args.",
+				"Messages travel on stdin and stdout; the log goes to stderr. MCP clients start this line: in their configuration mcp-bridge is the \"command\", and the rest are the \"args\".",
 				`"--" ends the flags of mcp-bridge; what follows is run as it is, without a shell. A URL is http://, https://, ws://, wss://, unix:PATH or tcp:HOST:PORT.`,
 			},
 		},
@@ -75,7 +75,7 @@ func watchCommands() []subcommand {
 				{Says: "And call one of its tools", Line: `doctor --call echo '{"message": "hi"}' https://example.com/mcp`},
 				{Says: "For a bug report", Line: "doctor --bundle report.zip -- uvx mcp-server-git"},
 			},
-			Notes: []string{"docs/doctor.md explains what it finds. Exit status: 0 nothing found but notes, 1 faults, 2 could not find out."},
+			Notes: []string{"docs/doctor.md explains what it finds. Exit status: 0 nothing but notes was found, 1 faults were found, 2 nothing could be checked."},
 		},
 	}, {
 		set: new(traceFlags).flagSet, run: traceCommand,
@@ -100,7 +100,7 @@ func recordCommands() []subcommand {
 	return []subcommand{{
 		set: (&connectFlags{recorder: true}).flagSet, run: recordCommand,
 		Command: manual.Command{
-			Name: "record", Summary: "connect, and keep all that is said in a file",
+			Name: "record", Summary: "connect, and record the session in a file",
 			Usage: []string{"record FILE [flags] URL", "record FILE [flags] -- COMMAND [ARG...]"},
 			Examples: []manual.Example{
 				{Says: "A stdio server, for a stdio client", Line: "record session.jsonl -- uvx mcp-server-git"},
@@ -112,7 +112,7 @@ func recordCommands() []subcommand {
 	}, {
 		set: replayFlagSet, run: replayCommand,
 		Command: manual.Command{
-			Name: "replay", Summary: "say a recording to a server, or answer in its place",
+			Name: "replay", Summary: "act as the client, or as the server, of a recording",
 			Usage: []string{"replay [flags] FILE URL", "replay [flags] FILE -- COMMAND [ARG...]", "replay --serve [flags] FILE", "replay --stdio [flags] FILE"},
 			Examples: []manual.Example{
 				{Says: "Find out what a server answers differently now", Line: "replay session.jsonl -- uvx mcp-server-git"},

@@ -26,7 +26,7 @@ func manualCommands() []subcommand {
 	}, {
 		run: printCompletion,
 		Command: manual.Command{
-			Name: "completion", Summary: "print what makes a shell complete these lines",
+			Name: "completion", Summary: "print the completion script of a shell",
 			Usage: []string{"completion " + strings.Join(manual.Shells, "|")},
 			Examples: []manual.Example{
 				{Says: "For this bash", Line: "completion bash > mcp-bridge.bash && source mcp-bridge.bash"},
@@ -46,7 +46,7 @@ func manualCommands() []subcommand {
 			return err
 		},
 		Command: manual.Command{
-			Name: "man", Summary: "print the man page: all of this in one",
+			Name: "man", Summary: "print the man page, with every command and topic",
 			Usage: []string{"man"},
 			Examples: []manual.Example{
 				{Says: "Read it", Line: "man | man -l -"},

@@ -12,7 +12,7 @@ var flagGroups = []manual.Group{
 		flag("device-code", "", "sign in with a code, on another device"),
 		flag("fresh", "", "register the client anew first"),
 		flag("cancel", "", "end a sign-in that waits"),
-		flag("callback", "ADDRESS", `where the browser has ended, for a login that waits; "-" reads it from stdin, which nobody else sees`),
+		flag("callback", "ADDRESS", `the address of the page where the browser has stopped, for a login that waits; "-" reads it from stdin, which nobody else sees`),
 		flag("detached", "", ""),
 	}},
 	{Title: "logout", Only: []string{"logout"}, Flags: []manual.Flag{
@@ -25,7 +25,7 @@ var flagGroups = []manual.Group{
 	}},
 	{Title: "doctor", Only: []string{"doctor"}, Flags: []manual.Flag{
 		flag("json", "", "the report as JSON"),
-		flag("slow", "", "more time: a minute for the first answer, and the checks that wait"),
+		flag("slow", "", "take minutes: more time for the first answer, and the checks whether quiet streams are cut"),
 		flag("call", "NAME", `call this tool once; a JSON object behind it has the arguments. Without it no tool is called`),
 		flag("bundle", "FILE", "write what belongs into a bug report, without secrets: FILE.zip or FILE.tar.gz"),
 	}},
@@ -123,11 +123,11 @@ var flagGroups = []manual.Group{
 	}, Notes: []string{"HTTP_PROXY, HTTPS_PROXY and NO_PROXY count; addresses of this machine never go through a proxy."}},
 	{Title: "Signing in (docs/sign-in.md)", Only: signInCommands, Flags: signInFlags},
 	{Title: "Signing in to a remote server (docs/sign-in.md)", Flags: signInFlags,
-		Notes: []string{"A server with an Authorization --header is not signed in to."}},
+		Notes: []string{"There is no sign-in to a server that gets an Authorization --header."}},
 	{Title: "Revisions of the protocol (docs/eras.md)", Flags: []manual.Flag{
 		flag("protocol", "auto|legacy|modern", "what to speak with the server: auto finds out; legacy is 2024-11-05 to 2025-11-25, modern is 2026-07-28"),
 		flag("client-protocol", "auto|legacy|modern", "what clients may speak: auto is all of these; modern does not serve HTTP+SSE"),
-		flag("park-timeout", "D", "how long a call waits for what its 2026-07-28 client was asked"),
+		flag("park-timeout", "D", "how long a call waits until its 2026-07-28 client has answered the input requests"),
 	}},
 	{Title: "Tools", Flags: []manual.Flag{
 		flag("allow-tool", "GLOB", "show only these tools; may be repeated"),
@@ -142,17 +142,17 @@ var flagGroups = []manual.Group{
 	}},
 	{Title: "Looking at a run (docs/inspect.md)", Flags: []manual.Flag{
 		flag("inspect", "[=ADDR]", "a page for browsers, whose URL is written to stderr; ADDR is HOST:PORT or unix:PATH (default 127.0.0.1:0, any free port)"),
-		flag("inspect-token-file", "FILE", `who may look and who may act: "view TOKEN" or "act TOKEN" a line, in the place of one token in that URL. An address that other machines can reach needs it, and --tls-cert`),
+		flag("inspect-token-file", "FILE", `who may look and who may act: "view TOKEN" or "act TOKEN" a line, instead of the one token in that URL. An address that other machines can reach needs it, and --tls-cert`),
 	}},
 	{Title: "Trace (docs/trace.md)", Flags: []manual.Flag{
 		flag("trace", "FILE", "write all messages, at both ends of the bridge, and what else happens, as JSON Lines; a full FILE (64 MiB) and that of an earlier run become FILE.1, and so on to FILE.3"),
-		flag("record", "FILE", "the same, but every message as a whole and all in one file, for replay"),
+		flag("record", "FILE", "the same for replay: every message in full, and all in one file"),
 		flag("trace-max-message", "N", "how much of a message is kept, in bytes or with a unit; 0 is nothing"),
 		flag("trace-redact", "WHAT", "take out more than passwords, tokens and credentials: the member at a path of a message, such as params.arguments.pin, or what matches re:REGEX; may be repeated"),
 		flag("trace-unredacted", "", "take nothing out but session ids and requestState"),
 	}},
 	{Title: "Metrics (docs/metrics.md)", Flags: []manual.Flag{
-		flag("metrics", "ADDRESS", "answer Prometheus at http://ADDRESS/metrics; a port alone is one of this machine"),
+		flag("metrics", "ADDRESS", "answer Prometheus at http://ADDRESS/metrics; a port alone means 127.0.0.1"),
 		flag("metrics-tools", "", "the name of a tool is a label of its calls (the first 200 names)"),
 	}},
 	{Title: "Log (docs/log.md)", Flags: []manual.Flag{

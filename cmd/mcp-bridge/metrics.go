@@ -27,7 +27,7 @@ func (f *metricsFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.tools, "metrics-tools", false, "")
 }
 
-// check completes the address: a port alone is one of this machine.
+// check completes the address: a port alone is one of 127.0.0.1.
 func (f *metricsFlags) check() error {
 	if f.listen == "" {
 		if f.tools {

@@ -168,7 +168,7 @@ func TestServeReportsACommandThatEndsAtOnce(t *testing.T) {
 		t.Skip("needs /bin/sh")
 	}
 	status, _, errs := try(t, "serve", "--listen", "127.0.0.1:0", "--", "/bin/sh", "-c", "echo no database >&2; exit 3")
-	if status != exitFail || !strings.Contains(errs, "ended at once") || !strings.Contains(errs, "exit status 3") || !strings.Contains(errs, "no database") {
+	if status != exitFail || !strings.Contains(errs, "ended at once") || !strings.Contains(errs, "exit status 3") || !strings.Contains(errs, "no database; to find out why: mcp-bridge doctor -- COMMAND") {
 		t.Errorf("status %d, stderr %q", status, errs)
 	}
 }

@@ -38,7 +38,7 @@ var settings = []setting{
 	{key: "clientProtocol", flag: "client-protocol", field: func(s *Settings) any { return &s.ClientProtocol }, values: protocols,
 		doc: "what clients may speak; with `modern` HTTP+SSE is not served"},
 	{key: "parkTimeout", flag: "park-timeout", field: func(s *Settings) any { return &s.ParkTimeout }, least: 1,
-		doc: "how long a call waits for what its client was asked"},
+		doc: "how long a call waits until its client has answered the input requests"},
 	{key: "maxChildren", flag: "max-children", only: "command", field: func(s *Settings) any { return &s.MaxChildren },
 		doc: "processes of the server at a time; `0` is one for each session and 100 that clients share, or 32 with `isolation` `request`; clients with a process of their own wait for a place"},
 	{key: "queue", flag: "queue", field: func(s *Settings) any { return &s.Queue },

@@ -2,6 +2,7 @@ package httpdial
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -122,5 +123,20 @@ func TestPlainToTLS(t *testing.T) {
 		if fault.Reason != ReasonTLS || !strings.Contains(fault.Text, "https://") {
 			t.Errorf("%s: %s", fault.Reason, fault.Text)
 		}
+	}
+}
+
+// The log of a 401 says how to give credentials; that of other statuses repeats nothing of the server.
+func TestAttrsOfUnauthorized(t *testing.T) {
+	u, err := url.Parse("https://mcp.example.com/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := NewPeer(u, nil, nil)
+	if got := fmt.Sprint(peer.StatusFault(&http.Response{StatusCode: 401}).Attrs()...); !strings.Contains(got, "--header-env") {
+		t.Errorf("of 401 the log says %s", got)
+	}
+	if got := fmt.Sprint(peer.StatusFault(&http.Response{StatusCode: 500}).Attrs()...); strings.Contains(got, "answered") {
+		t.Errorf("of 500 the log says %s", got)
 	}
 }

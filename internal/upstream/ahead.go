@@ -84,7 +84,7 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	switch {
 	case ctx.Err() != nil: // nobody has come for it
 	case time.Since(started) < trial:
-		s.failed(fmt.Errorf("the server ended at once: %w", errors.Join(err, closeErr)))
+		s.failed(fmt.Errorf("the server ended at once: %w; to find out why: mcp-bridge doctor -- COMMAND", errors.Join(err, closeErr)))
 	default:
 		s.log.Warn("the server that was started ahead has ended", "error", err)
 	}
