@@ -57,8 +57,11 @@ func zeroQuality(q string) bool {
 }
 
 // IsJSON reports whether the body is JSON as it stands: application/json in
-// UTF-8, not compressed (LI5).
+// UTF-8, not compressed, and said once (LI5).
 func IsJSON(h http.Header) bool {
+	if len(h["Content-Type"]) > 1 || len(h["Content-Encoding"]) > 1 {
+		return false // others on the way may go by another one of them
+	}
 	if e := h.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return false
 	}

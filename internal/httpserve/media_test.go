@@ -50,6 +50,8 @@ func TestOtherEncodings(t *testing.T) {
 	for _, h := range []http.Header{
 		{"Content-Type": {"application/json"}, "Content-Encoding": {"gzip"}},
 		{"Content-Type": {"application/json; charset=utf-16"}},
+		{"Content-Type": {"application/json", "text/plain"}},
+		{"Content-Type": {"application/json"}, "Content-Encoding": {"identity", "gzip"}},
 	} {
 		if IsJSON(h) {
 			t.Errorf("%v was taken for JSON", h)
