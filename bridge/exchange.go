@@ -312,7 +312,7 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 			}
 		}
 	case jsonrpc.Request: // ST10
-		if err := x.server.Send(ctx, era.AnswerTo(m)); err != nil {
+		if err := x.server.Send(ctx, era.AnswerServerRequest(m)); err != nil {
 			x.drop(m, "the server did not take the answer")
 		}
 	}

@@ -118,14 +118,14 @@ func LegacyInitialize(m jsonrpc.Message) jsonrpc.Message {
 	if m.Kind() != jsonrpc.Request || m.Method() != "initialize" {
 		return m
 	}
-	if v, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion")); !IsModern(v) && !isLater(v) {
+	if v, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion")); !IsModern(v) && !isAfterNewestLegacy(v) {
 		return m
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "protocolVersion", jsonrpc.Quote(NewestLegacy)))
 }
 
-// isLater reports whether a version is a date after the newest legacy version.
-func isLater(version string) bool {
+// isAfterNewestLegacy reports whether a version is a date after the newest legacy version.
+func isAfterNewestLegacy(version string) bool {
 	if len(version) != len(NewestLegacy) || version <= NewestLegacy {
 		return false
 	}

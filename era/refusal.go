@@ -66,20 +66,20 @@ func UnsupportedVersion(served Eras, requested string) *Refusal {
 	return &Refusal{Code: CodeUnsupportedVersion, Text: text, Data: append(data, '}')}
 }
 
-// NotFound returns the Refusal of a method that 2026-07-28 does not have (MI11).
-func NotFound(method string) *Refusal {
+// MethodNotFound returns the Refusal of a method that 2026-07-28 does not have (MI11).
+func MethodNotFound(method string) *Refusal {
 	return &Refusal{Code: jsonrpc.CodeMethodNotFound, Text: "there is no method " + method + " in " + NewestModern}
 }
 
-// AnswerTo returns how a modern client answers a request of its server (ST10).
+// AnswerServerRequest returns how a modern client answers a request of its server (ST10).
 // 2026-07-28 has no such requests, but some servers send them and wait. A ping,
 // with which a server checks the connection, gets a result; other requests are
 // refused.
-func AnswerTo(request jsonrpc.Message) jsonrpc.Message {
+func AnswerServerRequest(request jsonrpc.Message) jsonrpc.Message {
 	if request.Method() == "ping" {
 		return jsonrpc.NewResult(request.ID(), nil)
 	}
-	return NotFound(request.Method()).Response(request.ID())
+	return MethodNotFound(request.Method()).Response(request.ID())
 }
 
 // ModernCode returns the error code that replaces a code of a legacy server (J10).

@@ -19,15 +19,15 @@ import (
 // call with input_required, and the client returns the State with its retry as
 // requestState. It is sealed: the client can neither read nor change it.
 type State struct {
-	Unit       string    // the shared server that has the call, as legacyserver.Options.Unit
-	ServerRun  string    // which start of that server
-	Call       string    // names the parked call; with Replay, the number of input requests
-	Generation int       // the round of the call
-	Principal  string    // who may retry the call
-	Method     string    // of the call
-	Digest     string    // of the call's params
-	Expires    time.Time // the State is not valid any more
-	Replay     bool      // no call is parked: the retry starts the call again
+	Unit      string    // the shared server that has the call, as legacyserver.Options.Unit
+	ServerRun string    // which start of that server
+	CallID    string    // names the parked call; with Replay, the number of input requests
+	Round     int       // the round of the call
+	Principal string    // who may retry the call
+	Method    string    // of the call
+	Digest    string    // of the call's params
+	Expires   time.Time // the State is not valid any more
+	Replay    bool      // no call is parked: the retry starts the call again
 }
 
 // A Sealer encrypts States, with AES-256-GCM and a key of its own. It is safe for
@@ -37,15 +37,15 @@ type Sealer struct{ aead cipher.AEAD }
 // sealed and bound are the first byte of what Seal and Bind return. A nonce and
 // the encrypted text follow.
 const (
-	sealed = 1
-	bound  = 2
+	kindState = 1
+	kindBound = 2
 )
 
-// maxState is the longest text that Open looks at. Seal never returns a longer
+// maxStateText is the longest text that Open looks at. Seal never returns a longer
 // one.
-const maxState = 16 << 10
+const maxStateText = 16 << 10
 
-var errState = errors.New("not a state of this bridge")
+var errForeignState = errors.New("not a state of this bridge")
 
 // NewSealer returns a Sealer with a new random key.
 func NewSealer() (*Sealer, error) {
@@ -70,7 +70,7 @@ func (s *Sealer) Seal(state State) string {
 	if err != nil {
 		panic("era: cannot write a state: " + err.Error()) // only for a year that no clock shows
 	}
-	return s.seal(sealed, plain)
+	return s.seal(kindState, plain)
 }
 
 func (s *Sealer) seal(kind byte, plain []byte) string {
@@ -79,15 +79,15 @@ func (s *Sealer) seal(kind byte, plain []byte) string {
 
 func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 	if strings.ContainsAny(text, "\r\n") { // which the decoder skips
-		return nil, errState
+		return nil, errForeignState
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) == 0 || raw[0] != kind {
-		return nil, errState
+		return nil, errForeignState
 	}
 	plain, err := s.aead.Open(nil, nil, raw[1:], raw[:1])
 	if err != nil {
-		return nil, errState
+		return nil, errForeignState
 	}
 	return plain, nil
 }
@@ -96,23 +96,23 @@ func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 // text. The caller must check whether the State is still valid and belongs to the
 // request.
 func (s *Sealer) Open(text string) (State, error) {
-	if len(text) > maxState {
-		return State{}, errState
+	if len(text) > maxStateText {
+		return State{}, errForeignState
 	}
-	plain, err := s.open(sealed, text)
+	plain, err := s.open(kindState, text)
 	if err != nil {
 		return State{}, err
 	}
 	var state State
 	if err := json.Unmarshal(plain, &state); err != nil {
-		return State{}, errState
+		return State{}, errForeignState
 	}
 	return state, nil
 }
 
-// StateOf returns params.requestState of a request; ok is false if it is absent or
+// RequestStateOf returns params.requestState of a request; ok is false if it is absent or
 // not a string.
-func StateOf(m jsonrpc.Message) (text string, ok bool) {
+func RequestStateOf(m jsonrpc.Message) (text string, ok bool) {
 	return jsonrpc.Text(m.Lookup("params", "requestState"))
 }
 
@@ -121,19 +121,19 @@ func StateOf(m jsonrpc.Message) (text string, ok bool) {
 func (s *Sealer) Bind(principal, state string) string {
 	plain := strconv.AppendInt(nil, int64(len(principal)), 10)
 	plain = append(append(append(plain, ':'), principal...), state...)
-	return s.seal(bound, plain)
+	return s.seal(kindBound, plain)
 }
 
 // Unbind returns the requestState in text. An error means that it was made for
 // another principal, or by another Sealer.
 func (s *Sealer) Unbind(principal, text string) (string, error) {
-	plain, err := s.open(bound, text)
+	plain, err := s.open(kindBound, text)
 	if err != nil {
 		return "", err
 	}
 	state, ok := strings.CutPrefix(string(plain), strconv.Itoa(len(principal))+":"+principal)
 	if !ok {
-		return "", errState
+		return "", errForeignState
 	}
 	return state, nil
 }

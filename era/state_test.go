@@ -15,7 +15,7 @@ func newTestSealer(t testing.TB) *Sealer {
 }
 
 var testState = State{
-	Unit: "u", ServerRun: "i", Call: "c", Generation: 3, Principal: "p\x00\"é", Method: "tools/call", Digest: "d",
+	Unit: "u", ServerRun: "i", CallID: "c", Round: 3, Principal: "p\x00\"é", Method: "tools/call", Digest: "d",
 	Expires: time.Unix(1700000000, 5).UTC(), Replay: true,
 }
 

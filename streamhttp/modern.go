@@ -130,7 +130,7 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFact
 		return no
 	}
 	if era.IsRemovedMethod(m.Method()) { // MI11
-		return era.NotFound(m.Method())
+		return era.MethodNotFound(m.Method())
 	}
 	if m.Method() == "subscriptions/listen" && m.Size() > era.MaxListen {
 		if _, no := era.KeptListen(m); no != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // running returns the bridge with a process id, once it can be looked at.
-func running(t *testing.T, pid int) (it inspect.Running) {
+func running(t *testing.T, pid int) (it inspect.RunningBridge) {
 	t.Helper()
 	harness.WaitUntil(t, "the control socket", func() bool {
 		all, err := inspect.List(t.Context())
@@ -36,7 +36,7 @@ func running(t *testing.T, pid int) (it inspect.Running) {
 
 // awaitCalls waits until a bridge has calls in progress, and returns how many requests of its only session wait, 0
 // where it has none.
-func awaitCalls(t *testing.T, b inspect.Running, n int) (waiting int) {
+func awaitCalls(t *testing.T, b inspect.RunningBridge, n int) (waiting int) {
 	t.Helper()
 	get := func(path string, to any) {
 		resp, err := b.Get(t.Context(), path)

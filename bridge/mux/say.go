@@ -42,7 +42,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 	full := s.ownAnswers >= maxAnswers
 	if !full {
 		s.ownAnswers++
-		s.queueOwn(era.AnswerTo(m))
+		s.queueOwn(era.AnswerServerRequest(m))
 	}
 	s.mux.mu.Unlock()
 	switch {

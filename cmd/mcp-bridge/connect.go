@@ -263,7 +263,7 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 		spec, err := f.target.spec(to, &f.limits, env, log)
 		return spec, nil, err
 	}
-	c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Defaults: settings, Only: name}, log)
+	c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Defaults: settings, OnlyServer: name}, log)
 	if err != nil {
 		return upstream.Spec{}, nil, err
 	}

@@ -158,7 +158,7 @@ func (d *daemon) prepare(ctx context.Context, to target) ([]hub.Spec, error) {
 	}
 	d.traced.hideServer(spec.Upstream)
 	d.traced.hideEnviron(d.flags.target.child.extra, true)
-	spec.Eager, spec.OnFailure = true, d.fail
+	spec.Eager, spec.OnStartFailure = true, d.fail
 	return []hub.Spec{spec}, nil
 }
 

@@ -125,7 +125,7 @@ func (f *childFlags) extraEnv(lookup func(string) (string, bool)) ([]string, err
 	var extra []string
 	if f.envFile != "" {
 		err := eachLine("--env-file", f.envFile, func(n int, line string) error {
-			name, value, wrong := config.Variable(line)
+			name, value, wrong := config.ParseVariable(line)
 			if wrong != "" {
 				return usagef("--env-file %s, line %d: %s", f.envFile, n, wrong)
 			}

@@ -139,7 +139,7 @@ func (d *daemon) inspected() []inspect.Server {
 }
 
 func stateOf(name string, s upstream.State) inspect.Server {
-	return inspect.Server{Name: name, Ready: s.Ready, Running: s.Running, LastError: s.LastError, Calls: s.Calls, Oldest: float64(s.OldestCall)}
+	return inspect.Server{Name: name, Ready: s.Ready, Running: s.Running, LastError: s.LastError, Calls: s.Calls, OldestCallAge: float64(s.OldestCall)}
 }
 
 // connected returns what tells about the server of connect.
@@ -149,7 +149,7 @@ func connected(server *upstream.Server, name string, calls *bridge.Calls) func()
 		s.Remote, s.Sessions = !server.IsCommand(), 1
 		var oldest time.Time
 		if s.Calls, oldest = calls.InProgress(); !oldest.IsZero() {
-			s.Oldest = time.Since(oldest).Seconds()
+			s.OldestCallAge = time.Since(oldest).Seconds()
 		}
 		return []inspect.Server{s}
 	}

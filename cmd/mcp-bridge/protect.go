@@ -273,7 +273,7 @@ func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (fini
 		next = nil
 	}
 	for _, s := range servers {
-		next = append(next, resource.Resource{Paths: hub.Paths(s.Name, alone), Alone: alone})
+		next = append(next, resource.Resource{Paths: hub.EndpointPaths(s.Name, alone), Alone: alone})
 	}
 	changed, err := p.ChangeResources(next)
 	if err != nil {

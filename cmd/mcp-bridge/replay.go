@@ -305,9 +305,9 @@ func (f *replayServeFlags) reportUsage(u replay.Usage, log hclog.Logger) error {
 	for _, text := range u.Unasked {
 		log.Warn("is in the recording and was not asked", "request", text)
 	}
-	log.Info("recording", "requests", u.Requests, "asked", u.Asked, "missed", u.Missed)
-	if f.strict && (u.Asked < u.Requests || u.Missed > 0) {
-		return fmt.Errorf("%d of %d recorded requests were not asked, %d that were asked are not in the recording", u.Requests-u.Asked, u.Requests, u.Missed)
+	log.Info("recording", "requests", u.Requests, "asked", u.Asked, "missed", u.MissCount)
+	if f.strict && (u.Asked < u.Requests || u.MissCount > 0) {
+		return fmt.Errorf("%d of %d recorded requests were not asked, %d that were asked are not in the recording", u.Requests-u.Asked, u.Requests, u.MissCount)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 		if err != nil {
 			return signin.Settings{}, err
 		}
-		c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, Only: server}, log)
+		c, err := loadConfig(f.config, config.Options{Lookup: env.lookup, OnlyServer: server}, log)
 		if err != nil {
 			return signin.Settings{}, err
 		}

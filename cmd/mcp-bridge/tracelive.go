@@ -65,8 +65,8 @@ const stuckStdout = time.Second
 
 // choose returns the bridge that is meant: by its process id, or the name of one of its servers. Without
 // where, it is the only one.
-func choose(all []inspect.Running, where string) (*inspect.Running, error) {
-	var meant []inspect.Running
+func choose(all []inspect.RunningBridge, where string) (*inspect.RunningBridge, error) {
+	var meant []inspect.RunningBridge
 	for _, b := range all {
 		if where == "" || strconv.Itoa(b.PID) == where || b.Name == where || slices.Contains(b.Servers, where) {
 			meant = append(meant, b)
@@ -83,7 +83,7 @@ func choose(all []inspect.Running, where string) (*inspect.Running, error) {
 	return nil, usagef("which bridge is meant? Name one by its pid%s", listed(meant))
 }
 
-func listed(all []inspect.Running) string {
+func listed(all []inspect.RunningBridge) string {
 	if len(all) == 0 {
 		return ": none of this user does"
 	}

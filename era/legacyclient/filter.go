@@ -175,7 +175,7 @@ func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 			return
 		}
 		out.Drop(m, "servers of 2026-07-28 send no requests")
-		out.Server(era.NotFound(m.Method()).Response(m.ID()))
+		out.Server(era.MethodNotFound(m.Method()).Response(m.ID()))
 	}
 }
 

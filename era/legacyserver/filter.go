@@ -159,11 +159,11 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case "subscriptions/listen":
 		f.subs.listen(now, r, out)
 	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
-		out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
+		out.Client(era.MethodNotFound(r.method).Response(r.id).WithRelated(r.id))
 	default:
 		switch {
 		case era.IsRemovedMethod(r.method):
-			out.Client(era.NotFound(r.method).Response(r.id).WithRelated(r.id))
+			out.Client(era.MethodNotFound(r.method).Response(r.id).WithRelated(r.id))
 		case r.state != nil:
 			f.parking.retry(now, r, out)
 		default:

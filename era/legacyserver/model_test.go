@@ -202,7 +202,7 @@ func (w *world) toClient(m jsonrpc.Message) {
 		}
 	case "input_required":
 		s := &worldState{name: r.name, keys: map[string]string{}, deadline: w.now.Add(worldTimeout)}
-		s.text, _ = era.StateOf(eratest.Parse(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
+		s.text, _ = era.RequestStateOf(eratest.Parse(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
 		for e := range jsonrpc.Members(m.Lookup("result", "inputRequests")) {
 			q, _ := jsonrpc.Text(shape.Member(shape.Member(e.Value, "params"), "message"))
 			s.keys[e.Key] = q

@@ -175,7 +175,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
 	state := p.states.newState(now, &c.request)
-	state.Call, state.Generation = in.name, in.generation
+	state.CallID, state.Round = in.name, in.generation
 	in.deadline = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
 	delete(p.calls.open, c.id)
 	p.parkedCalls[in.name] = c

@@ -34,8 +34,8 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 		refuse(serverEndedRefusal)
 		return
 	}
-	c := p.parkedCalls[state.Call]
-	if c == nil || c.input.generation != state.Generation {
+	c := p.parkedCalls[state.CallID]
+	if c == nil || c.input.generation != state.Round {
 		refuse(usedState)
 		return
 	}
@@ -111,7 +111,7 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 // is sent again. Missing answers are not asked for: the server refuses again if it
 // must.
 func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out *era.Out) {
-	n, _ := strconv.Atoi(state.Call)
+	n, _ := strconv.Atoi(state.CallID)
 	for entry := range jsonrpc.Members(r.answers) {
 		if i, err := strconv.Atoi(strings.TrimPrefix(entry.Key, "m")); err != nil || i < 1 || i > n {
 			continue
@@ -126,7 +126,7 @@ func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out 
 			return
 		}
 	}
-	r.urlRounds = state.Generation
+	r.urlRounds = state.Round
 	p.calls.begin(now, r, out)
 }
 

@@ -81,7 +81,7 @@ func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.
 		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
 	}
 	state := s.newState(now, &c.request)
-	state.Replay, state.Generation, state.Call = true, c.urlRounds+1, strconv.Itoa(n)
+	state.Replay, state.Round, state.CallID = true, c.urlRounds+1, strconv.Itoa(n)
 	return s.inputRequired(c.id, append(requests, '}'), state), true
 }
 

@@ -155,7 +155,7 @@ func (w *turnsWorld) toClient(m jsonrpc.Message) {
 		c.over = true
 		return
 	}
-	c.state, _ = era.StateOf(eratest.Parse(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
+	c.state, _ = era.RequestStateOf(eratest.Parse(w.t, `{"jsonrpc":"2.0","id":1,"method":"x","params":`+string(m.Result())+`}`))
 	c.questions = map[string]string{}
 	for e := range jsonrpc.Members(m.Lookup("result", "inputRequests")) {
 		id, _ := jsonrpc.Text(shape.Member(shape.Member(e.Value, "params"), "message"))

@@ -11,20 +11,20 @@ import (
 type authSetting struct {
 	key  string
 	flag string // without "--": whoever uses the value reads it as that flag's
-	kind authKind
+	kind authValueKind
 	doc  string
 }
 
-// authKind says how the value of an authSetting is spelled.
-type authKind uint8
+// authValueKind says how the value of an authSetting is spelled.
+type authValueKind uint8
 
 const (
-	authText   authKind = iota // a string
-	authPath                   // a path, which begins at the folder of the configuration file
-	authList                   // an array of strings
-	authPairs                  // an object of strings: NAME=VALUE for each
-	authNumber                 // a whole number
-	authSwitch                 // true or false
+	authText   authValueKind = iota // a string
+	authPath                        // a path, which begins at the folder of the configuration file
+	authList                        // an array of strings
+	authPairs                       // an object of strings: NAME=VALUE for each
+	authNumber                      // a whole number
+	authBool                        // true or false
 )
 
 // AuthSecret and AuthIDPSecret are the names in Server.Auth of what no flag has.
@@ -59,8 +59,8 @@ var authSettings = []authSetting{
 	{"idpClientSecret", AuthIDPSecret, authText, "the bridge's secret there: write a variable, `\"${NAME}\"`"},
 	{"idpClientSecretFile", "idp-client-secret-file", authPath, "a file with this secret, instead of `idpClientSecret`"},
 	{"idTokenFile", "id-token-file", authPath, "the person's id token, read at each use"},
-	{"allowPrivate", "allow-private-auth", authSwitch, "let a public server name an authorization server in a private network"},
-	{"noBrowser", "no-browser", authSwitch, "open no browser"},
+	{"allowPrivate", "allow-private-auth", authBool, "let a public server name an authorization server in a private network"},
+	{"noBrowser", "no-browser", authBool, "open no browser"},
 	{"wait", "auth-wait", authText, "how long a request waits for a person to sign in, such as `\"45s\"`"},
 	{"prompt", "auth-prompt", authText, "`\"browser\"`, or `\"error\"`: open no browser; the request fails and says what to run"},
 }
@@ -76,7 +76,7 @@ func authNames() []string {
 
 // auth reads how to sign in to a server.
 func (p *parser) auth(m member) map[string][]string {
-	all, ok := p.fixed(m.value, m.what)
+	all, ok := p.knownMembers(m.value, m.label)
 	if !ok {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (p *parser) auth(m member) map[string][]string {
 	for _, v := range all {
 		i := slices.IndexFunc(authSettings, func(s authSetting) bool { return s.key == v.key })
 		if i < 0 {
-			p.errorf(v.at, `%s is no key of "auth"%s`, v.what, p.meant(v.key, authNames()))
+			p.errorf(v.offset, `%s is no key of "auth"%s`, v.label, p.suggestKey(v.key, authNames()))
 			continue
 		}
 		if values := p.authValues(authSettings[i].kind, v); len(values) > 0 {
@@ -95,7 +95,7 @@ func (p *parser) auth(m member) map[string][]string {
 }
 
 // authValues reads one value, as the flag takes it.
-func (p *parser) authValues(kind authKind, m member) (values []string) {
+func (p *parser) authValues(kind authValueKind, m member) (values []string) {
 	one := func(text string, ok bool) {
 		if ok {
 			values = append(values, text)
@@ -112,7 +112,7 @@ func (p *parser) authValues(kind authKind, m member) (values []string) {
 			one(p.expanded(e, "a string in quotes"))
 		}
 	case authPairs:
-		all, _ := p.members(m.value, m.what)
+		all, _ := p.members(m.value, m.label)
 		for _, e := range all {
 			text, ok := p.expanded(e, "a string in quotes")
 			one(e.key+"="+text, ok)
@@ -121,7 +121,7 @@ func (p *parser) authValues(kind authKind, m member) (values []string) {
 		n := 0
 		p.integer(m, 0, &n)
 		one(strconv.Itoa(n), m.value.Value.Kind() == '0')
-	case authSwitch:
+	case authBool:
 		on := false
 		p.boolean(m, &on)
 		_, ok := m.value.Value.(hujson.Literal)

@@ -148,10 +148,10 @@ type Options struct {
 	// otherwise; nil is DefaultSettings.
 	Defaults *Settings
 
-	// Only is the server that is wanted; "" means all. What is missing around
+	// OnlyServer is the server that is wanted; "" means all. What is missing around
 	// us for another one, such as a variable, is a notice then and no error.
 	// The same holds for a disabled server that is not this one.
-	Only string
+	OnlyServer string
 
 	// Check, if not nil, is asked about each server that is not disabled and in which no
 	// mistake was found. What it says is a mistake, too, at the server's command or URL.
@@ -191,14 +191,14 @@ func (c *Config) Server(name string) (Server, error) {
 	}
 	switch similar := nearest.To(name, names); {
 	case len(names) == 0:
-		return Server{}, fmt.Errorf("there is no server %s: the file has none at all", quote(name))
+		return Server{}, fmt.Errorf("there is no server %s: the file has none at all", printableName(name))
 	case similar != "":
-		return Server{}, fmt.Errorf("there is no server %s: did you mean %s?", quote(name), quote(similar))
+		return Server{}, fmt.Errorf("there is no server %s: did you mean %s?", printableName(name), printableName(similar))
 	}
 	for i := range names {
-		names[i] = quote(names[i])
+		names[i] = printableName(names[i])
 	}
-	return Server{}, fmt.Errorf("there is no server %s: the file has %s", quote(name), strings.Join(names, ", "))
+	return Server{}, fmt.Errorf("there is no server %s: the file has %s", printableName(name), strings.Join(names, ", "))
 }
 
 func readFile(name string) ([]byte, error) {

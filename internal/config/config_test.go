@@ -79,7 +79,7 @@ func dump(c *Config) string {
 		lines = append(lines, "scopes "+quoteAny(c.Scopes))
 	}
 	for _, s := range c.Servers {
-		lines = append(lines, "server "+quote(s.Name))
+		lines = append(lines, "server "+printableName(s.Name))
 		v := reflect.ValueOf(s)
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
@@ -273,7 +273,7 @@ func TestOnly(t *testing.T) {
 		{"", env("A=1"), ""}, // b is disabled
 		{"", env("B=1"), "x.json:2:20: \"command\": the environment variable A is not set"},
 	} {
-		c, err := parse("x.json", text, Options{Lookup: tt.lookup, Only: tt.only}, nil)
+		c, err := parse("x.json", text, Options{Lookup: tt.lookup, OnlyServer: tt.only}, nil)
 		switch {
 		case tt.wrong == "" && (err != nil || len(c.Notices) != 1):
 			t.Errorf("only %q: %v, notices %v; want the other server's variable as a notice", tt.only, err, c.Notices)

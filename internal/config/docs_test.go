@@ -39,7 +39,7 @@ func TestManual(t *testing.T) {
 	} else if have != want {
 		t.Errorf("%s has\n%s\nand the settings are\n%s", manualFile, have, want)
 	}
-	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(aliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{bridgeKey, "defaults", "maxChildrenTotal", "scopes", "$schema"})
+	keys := slices.Concat(serverKeys, slices.Collect(maps.Keys(keyAliases)), slices.Collect(maps.Keys(clientServerKeys)), []string{bridgeKey, "defaults", "maxChildrenTotal", "scopes", "$schema"})
 	for _, key := range keys {
 		if !strings.Contains(manual, "`"+key+"`") {
 			t.Errorf("%s does not name %s", manualFile, key)
@@ -51,7 +51,7 @@ func TestManual(t *testing.T) {
 func manualTable() string {
 	defaults := DefaultSettings()
 	var rows []string
-	for _, set := range slices.Concat(settings, ownSettings) {
+	for _, set := range slices.Concat(settings, serverOnlySettings) {
 		value, flag, doc := "", "", set.doc
 		if set.field != nil {
 			value = " `" + set.spelled(&defaults) + "`"
@@ -66,7 +66,7 @@ func manualTable() string {
 				doc += "; " + more
 			}
 		}
-		switch set.only {
+		switch set.serverType {
 		case "command":
 			doc += " (commands only)"
 		case "url":
@@ -169,7 +169,7 @@ func schema() object {
 		all[set.key] = set.schema()
 		own[set.key] = object{"$ref": "#/$defs/settings/properties/" + set.key}
 	}
-	for _, set := range ownSettings {
+	for _, set := range serverOnlySettings {
 		own[set.key] = object{"description": schemaText(set.doc), "type": "string"}
 	}
 	own["auth"] = authSchema()
@@ -194,8 +194,8 @@ func schema() object {
 
 // authSchema is what "auth" must be.
 func authSchema() object {
-	types := map[authKind]object{
-		authText: {"type": orNull("string")}, authPath: {"type": orNull("string")}, authNumber: {"type": orNull("integer")}, authSwitch: {"type": orNull("boolean")},
+	types := map[authValueKind]object{
+		authText: {"type": orNull("string")}, authPath: {"type": orNull("string")}, authNumber: {"type": orNull("integer")}, authBool: {"type": orNull("boolean")},
 		authList:  {"type": orNull("array"), "items": object{"type": "string"}},
 		authPairs: {"type": orNull("object"), "additionalProperties": object{"type": "string"}},
 	}
@@ -241,7 +241,7 @@ func serverProperties() object {
 		"description": {"description": "What the server is for.", "type": text},
 	}
 	all := object{bridgeKey: object{"description": "The bridge's own settings of this server.", "$ref": "#/$defs/own"}}
-	for key, meaning := range aliases {
+	for key, meaning := range keyAliases {
 		all[key] = about[meaning]
 		if key == meaning {
 			continue
@@ -275,7 +275,7 @@ func (set setting) schema() object {
 			s["anyOf"] = []any{object{"type": "integer", "minimum": 1}, object{"type": "string", "pattern": "^ *[0-9]+ *([KMG]iB)? *$"}}
 			break
 		}
-		s["type"], s["minimum"] = "integer", set.least
+		s["type"], s["minimum"] = "integer", set.min
 	case *bool:
 		s["type"] = "boolean"
 	case *[]string:

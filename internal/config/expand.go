@@ -7,8 +7,8 @@ import (
 
 // An expandError is what is wrong with a string. Its text never shows the string.
 type expandError struct {
-	text    string
-	missing bool // nothing is wrong with the file: something is not there
+	text      string
+	isMissing bool // nothing is wrong with the file: something is not there
 }
 
 // expand replaces what a string has of
@@ -38,7 +38,7 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []e
 			if !closed {
 				return "", append(flaws, expandError{text: `"${" has no closing "}": write $${ where the two characters are meant`})
 			}
-			value, wrong := variable(inside, lookup)
+			value, wrong := expandVariable(inside, lookup)
 			if wrong.text != "" {
 				flaws = append(flaws, wrong)
 			}
@@ -51,8 +51,8 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []e
 	}
 }
 
-// variable returns the value of what stands between ${ and }.
-func variable(inside string, lookup func(string) (string, bool)) (value string, wrong expandError) {
+// expandVariable returns the value of what stands between ${ and }.
+func expandVariable(inside string, lookup func(string) (string, bool)) (value string, wrong expandError) {
 	if strings.HasPrefix(inside, "input:") {
 		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true}
 	}

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// envFile reads variables from a file, one Variable a line.
+// envFile reads variables from a file, one a line, as ParseVariable reads it.
 func (p *parser) envFile(m member, env map[string]string) {
 	p.eachLine(m, func(line string) (wrong string) {
-		name, value, wrong := Variable(line)
+		name, value, wrong := ParseVariable(line)
 		if wrong == "" {
 			env[name] = value
 		}
@@ -16,11 +16,11 @@ func (p *parser) envFile(m member, env map[string]string) {
 	})
 }
 
-// Variable reads a line NAME=VALUE of a file of variables; wrong says what is wrong
+// ParseVariable reads a line NAME=VALUE of a file of variables; wrong says what is wrong
 // with it, without showing any of it. As in the .env files of editors, "export" may
 // stand before the name and quotes around the value; in double quotes, \n, \r, \t,
 // \" and \\ are what they are in JSON.
-func Variable(line string) (name, value, wrong string) {
+func ParseVariable(line string) (name, value, wrong string) {
 	name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 	name = strings.TrimSpace(name)
 	if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
@@ -73,12 +73,12 @@ func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 		return
 	}
 	p.config.Files = append(p.config.Files, name)
-	if p.read == nil {
+	if p.readFile == nil {
 		return
 	}
-	data, err := p.read(name)
+	data, err := p.readFile(name)
 	if err != nil {
-		p.missing(p.newProblem(m.value.StartOffset, m.what+": "+name+": "+reason(err).Error()))
+		p.missing(p.newProblem(m.value.StartOffset, m.label+": "+name+": "+reason(err).Error()))
 		return
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")

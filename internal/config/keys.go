@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
-// aliases are the keys of a server by what they mean. Clients have different
+// keyAliases are the keys of a server by what they mean. Clients have different
 // names for the same.
-var aliases = map[string]string{
+var keyAliases = map[string]string{
 	"command": "command", "args": "args", "env": "env", "envFile": "envFile", "cwd": "cwd",
 	"url": "url", "serverUrl": "url", "httpUrl": "url", // Windsurf; Gemini CLI
 	"headers": "headers",
@@ -19,8 +19,8 @@ var aliases = map[string]string{
 	"description": "description",
 }
 
-// kinds are the values of "type" as plain spells them.
-var kinds = map[string]string{
+// serverTypes are the values of "type" as plain spells them.
+var serverTypes = map[string]string{
 	"stdio": "stdio", "local": "stdio",
 	"http": "http", "streamablehttp": "http", "streamable": "http",
 	"sse": "sse", "httpsse": "sse", "http+sse": "sse",
@@ -31,37 +31,37 @@ var kinds = map[string]string{
 
 // Why a client's key is ignored.
 const (
-	plainly   = "is for a client, and ignored here"
-	noUnit    = `is for a client, and ignored here, as clients do not agree whether it counts seconds or milliseconds: write "mcp-bridge": {"requestTimeout": "30s"}`
-	noHiding  = `is for a client, and hides nothing here: write "mcp-bridge": {"allowTools": [...]} or {"ignoreTools": [...]}`
-	noSigning = `is for a client, and ignored here: give credentials in "headers"`
+	ignoredClientKey = "is for a client, and ignored here"
+	ignoredTimeout   = `is for a client, and ignored here, as clients do not agree whether it counts seconds or milliseconds: write "mcp-bridge": {"requestTimeout": "30s"}`
+	ignoredToolList  = `is for a client, and hides nothing here: write "mcp-bridge": {"allowTools": [...]} or {"ignoreTools": [...]}`
+	ignoredAuth      = `is for a client, and ignored here: give credentials in "headers"`
 )
 
 // clientServerKeys are what the servers of a client's file have for the client
 // itself, and what to say of it.
 var clientServerKeys = map[string]string{
 	// Approval and trust: Cline, Kiro, Amazon Q; Roo Code, Kilo Code; Gemini CLI.
-	"autoApprove": plainly, "alwaysAllow": plainly, "trust": plainly,
+	"autoApprove": ignoredClientKey, "alwaysAllow": ignoredClientKey, "trust": ignoredClientKey,
 	// Which tools a client shows: Roo Code, Windsurf, Kiro; Gemini CLI; Copilot.
-	"disabledTools": noHiding, "enabledTools": noHiding, "includeTools": noHiding, "excludeTools": noHiding, "tools": noHiding,
+	"disabledTools": ignoredToolList, "enabledTools": ignoredToolList, "includeTools": ignoredToolList, "excludeTools": ignoredToolList, "tools": ignoredToolList,
 	// How long a client waits: Cline, Roo Code, Claude Code, Gemini CLI, Zed.
-	"timeout": noUnit, "networkTimeout": noUnit, "startupTimeout": noUnit, "toolTimeout": noUnit,
-	"initTimeout": noUnit,
+	"timeout": ignoredTimeout, "networkTimeout": ignoredTimeout, "startupTimeout": ignoredTimeout, "toolTimeout": ignoredTimeout,
+	"initTimeout": ignoredTimeout,
 	// Signing in: Claude Code, Cursor, Gemini CLI, Copilot, Kiro.
-	"oauth": noSigning, "auth": noSigning, "headersHelper": noSigning, "authProviderType": noSigning,
-	"targetAudience": noSigning, "targetServiceAccount": noSigning,
-	"oauthClientId": noSigning, "oauthPublicClient": noSigning, "oauthScopes": noSigning,
+	"oauth": ignoredAuth, "auth": ignoredAuth, "headersHelper": ignoredAuth, "authProviderType": ignoredAuth,
+	"targetAudience": ignoredAuth, "targetServiceAccount": ignoredAuth,
+	"oauthClientId": ignoredAuth, "oauthPublicClient": ignoredAuth, "oauthScopes": ignoredAuth,
 	// VS Code.
-	"dev": plainly, "gallery": plainly, "version": plainly, "sandbox": plainly, "sandboxEnabled": plainly,
+	"dev": ignoredClientKey, "gallery": ignoredClientKey, "version": ignoredClientKey, "sandbox": ignoredClientKey, "sandboxEnabled": ignoredClientKey,
 	// Roo Code; Cline; Claude Code; Gemini CLI; Zed; Warp; Copilot.
-	"watchPaths": plainly, "disabledReason": plainly, "remoteConfigured": plainly, "alwaysLoad": plainly,
-	"extension": plainly, "extensionName": plainly,
-	"source": plainly, "settings": plainly, "start_on_launch": plainly, "startOnLaunch": plainly,
-	"filterMapping": plainly, "sourcePath": plainly, "isDefault": plainly,
+	"watchPaths": ignoredClientKey, "disabledReason": ignoredClientKey, "remoteConfigured": ignoredClientKey, "alwaysLoad": ignoredClientKey,
+	"extension": ignoredClientKey, "extensionName": ignoredClientKey,
+	"source": ignoredClientKey, "settings": ignoredClientKey, "start_on_launch": ignoredClientKey, "startOnLaunch": ignoredClientKey,
+	"filterMapping": ignoredClientKey, "sourcePath": ignoredClientKey, "isDefault": ignoredClientKey,
 	// What registries and graphical clients keep with a server.
-	"id": plainly, "name": plainly, "displayName": plainly, "title": plainly, "icon": plainly, "iconUrl": plainly,
-	"logoUrl": plainly, "provider": plainly, "providerUrl": plainly, "homepage": plainly, "tags": plainly,
-	"registry": plainly, "registryUrl": plainly, "reference": plainly, "longRunning": plainly, "note": plainly,
+	"id": ignoredClientKey, "name": ignoredClientKey, "displayName": ignoredClientKey, "title": ignoredClientKey, "icon": ignoredClientKey, "iconUrl": ignoredClientKey,
+	"logoUrl": ignoredClientKey, "provider": ignoredClientKey, "providerUrl": ignoredClientKey, "homepage": ignoredClientKey, "tags": ignoredClientKey,
+	"registry": ignoredClientKey, "registryUrl": ignoredClientKey, "reference": ignoredClientKey, "longRunning": ignoredClientKey, "note": ignoredClientKey,
 }
 
 // clientTopKeys are what a client's file has beside the servers.
@@ -82,8 +82,8 @@ func isComment(key string) bool {
 	return key == "$schema" || strings.HasPrefix(key, "//") || strings.HasPrefix(key, "_") || strings.HasPrefix(key, "#")
 }
 
-// misnamed are keys that are not similar to what they mean.
-var misnamed = map[string]string{
+// misnamedKeys are keys that are not similar to what they mean.
+var misnamedKeys = map[string]string{
 	"uri": "url", "endpoint": "url", "baseurl": "url", "address": "url",
 	"cmd": "command", "program": "command", "executable": "command", "path": "command",
 	"arguments": "args", "argv": "args", "environment": "env", "environmentvariables": "env",
@@ -91,27 +91,27 @@ var misnamed = map[string]string{
 	"header": "headers", "httpheaders": "headers", "dotenv": "envFile", "active": "enabled",
 }
 
-// foreign tells about a key of a server that is none of ours.
-func (p *parser) foreign(m member) {
+// noteForeignKey tells about a key of a server that is none of ours.
+func (p *parser) noteForeignKey(m member) {
 	if why := clientServerKeys[m.key]; why != "" {
-		p.notef(m.at, "%s %s", m.what, why)
+		p.notef(m.offset, "%s %s", m.label, why)
 		return
 	}
 	if settingOf(m.key) != nil || m.key == "headerFile" {
-		p.errorf(m.at, `%s belongs into "mcp-bridge": {%s: ...}`, m.what, m.what)
+		p.errorf(m.offset, `%s belongs into "mcp-bridge": {%s: ...}`, m.label, m.label)
 		return
 	}
-	if meaning := misnamed[nearest.Normalize(m.key)]; meaning != "" {
-		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, meaning)
+	if meaning := misnamedKeys[nearest.Normalize(m.key)]; meaning != "" {
+		p.errorf(m.offset, "%s is not known here: did you mean %q?", m.label, meaning)
 		return
 	}
-	if similar := nearest.To(m.key, append(slices.Sorted(maps.Keys(aliases)), bridgeKey)); similar != "" {
-		p.errorf(m.at, "%s is not known here: did you mean %q?", m.what, similar)
+	if similar := nearest.To(m.key, append(slices.Sorted(maps.Keys(keyAliases)), bridgeKey)); similar != "" {
+		p.errorf(m.offset, "%s is not known here: did you mean %q?", m.label, similar)
 		return
 	}
 	if similar := nearest.To(m.key, settingNames()); similar != "" {
-		p.errorf(m.at, `%s is not known here: did you mean "mcp-bridge": {%q: ...}?`, m.what, similar)
+		p.errorf(m.offset, `%s is not known here: did you mean "mcp-bridge": {%q: ...}?`, m.label, similar)
 		return
 	}
-	p.notef(m.at, "%s is not known here, and ignored", m.what) // the next new key of a client
+	p.notef(m.offset, "%s is not known here, and ignored", m.label) // the next new key of a client
 }

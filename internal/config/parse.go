@@ -22,16 +22,16 @@ type parser struct {
 	data  []byte
 	lines []int // offset of each line
 
-	lookup func(string) (string, bool)
-	read   func(string) ([]byte, error) // nil: other files are not read
-	only   string
-	check  func(Server) error // nil: nobody looks
-	scopes func(string) error // nil: nobody looks
-	base   Settings
+	lookup      func(string) (string, bool)
+	readFile    func(string) ([]byte, error) // nil: other files are not read
+	onlyServer  string
+	checkServer func(Server) error // nil: nobody looks
+	checkScopes func(string) error // nil: nobody looks
+	defaults    Settings
 
-	lenient  bool // what is missing around us is a notice
-	config   Config
-	problems []Problem
+	missingIsNotice bool // what is missing around us is a notice
+	config          Config
+	problems        []Problem
 }
 
 func parse(name string, data []byte, o Options, read func(string) ([]byte, error)) (*Config, error) {
@@ -42,18 +42,18 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
 		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, read: read, only: o.Only, check: o.Check, scopes: o.CheckScopes,
+		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, checkServer: o.Check, checkScopes: o.CheckScopes,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {
 		p.lookup = os.LookupEnv
 	}
-	p.base = DefaultSettings()
+	p.defaults = DefaultSettings()
 	if o.Defaults != nil {
-		p.base = *o.Defaults
+		p.defaults = *o.Defaults
 	}
 	if root, ok := p.syntax(); ok {
-		p.file(root)
+		p.readRoot(root)
 	}
 	slices.Sort(p.config.Files)
 	p.config.Files = slices.Compact(p.config.Files)
@@ -66,27 +66,27 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 
 // errorf records a mistake at an offset of the file.
 func (p *parser) errorf(at int, format string, args ...any) {
-	record(&p.problems, p.newProblem(at, fmt.Sprintf(format, args...)))
+	appendProblem(&p.problems, p.newProblem(at, fmt.Sprintf(format, args...)))
 }
 
 // notef records what is no mistake.
 func (p *parser) notef(at int, format string, args ...any) {
-	record(&p.config.Notices, p.newProblem(at, fmt.Sprintf(format, args...)))
+	appendProblem(&p.config.Notices, p.newProblem(at, fmt.Sprintf(format, args...)))
 }
 
 // missing records that something which the file needs is not there.
 func (p *parser) missing(problem Problem) {
-	if p.lenient {
-		record(&p.config.Notices, problem)
+	if p.missingIsNotice {
+		appendProblem(&p.config.Notices, problem)
 	} else {
-		record(&p.problems, problem)
+		appendProblem(&p.problems, problem)
 	}
 }
 
 // maxProblems bounds what is told about one file: nobody reads more.
 const maxProblems = 1000
 
-func record(list *[]Problem, problem Problem) {
+func appendProblem(list *[]Problem, problem Problem) {
 	if len(*list) == maxProblems {
 		problem.Text = "there is more like this"
 	}
@@ -103,10 +103,10 @@ func (p *parser) newProblem(at int, text string) Problem {
 
 // A member is a key of an object with its value.
 type member struct {
-	key   string
-	at    int    // offset of the key
-	what  string // the key as messages call it
-	value hujson.Value
+	key    string
+	offset int    // offset of the key
+	label  string // the key as messages call it
+	value  hujson.Value
 }
 
 // members returns what is in an object; what names it in messages. A key that
@@ -114,7 +114,7 @@ type member struct {
 func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 	object, ok := v.Value.(*hujson.Object)
 	if !ok {
-		p.errorf(v.StartOffset, "%s is %s: write an object, {...}", what, describe(v))
+		p.errorf(v.StartOffset, "%s is %s: write an object, {...}", what, typeName(v))
 		return nil, false
 	}
 	seen := map[string]int{}
@@ -122,19 +122,19 @@ func (p *parser) members(v hujson.Value, what string) (all []member, ok bool) {
 		key := m.Name.Value.(hujson.Literal).String()
 		at := m.Name.StartOffset
 		if first, twice := seen[key]; twice {
-			p.errorf(at, "%s is here for the second time: the first is in line %d", quote(key), p.newProblem(first, "").Line)
+			p.errorf(at, "%s is here for the second time: the first is in line %d", printableName(key), p.newProblem(first, "").Line)
 			continue
 		}
 		seen[key] = at
-		all = append(all, member{key: key, at: at, what: quote(key), value: m.Value})
+		all = append(all, member{key: key, offset: at, label: printableName(key), value: m.Value})
 	}
 	return all, true
 }
 
-// fixed returns what is in an object whose keys are ours to say: without those
+// knownMembers returns what is in an object whose keys are ours to say: without those
 // that are comments by convention, and without nulls, which programs write for
 // what is not there.
-func (p *parser) fixed(v hujson.Value, what string) (kept []member, ok bool) {
+func (p *parser) knownMembers(v hujson.Value, what string) (kept []member, ok bool) {
 	all, ok := p.members(v, what)
 	for _, m := range all {
 		if !isComment(m.key) && !isNull(m.value) {
@@ -144,15 +144,15 @@ func (p *parser) fixed(v hujson.Value, what string) (kept []member, ok bool) {
 	return kept, ok
 }
 
-// file reads the whole.
-func (p *parser) file(root hujson.Value) {
-	all, ok := p.fixed(root, "the file")
+// readRoot reads the whole.
+func (p *parser) readRoot(root hujson.Value) {
+	all, ok := p.knownMembers(root, "the file")
 	if !ok {
 		return
 	}
 	i := slices.IndexFunc(all, func(m member) bool { return m.key == bridgeKey })
 	if i >= 0 {
-		p.daemon(all[i])
+		p.daemonSettings(all[i])
 	}
 	found := false
 	for _, m := range all {
@@ -162,11 +162,11 @@ func (p *parser) file(root hujson.Value) {
 			found = true
 			p.servers(m)
 		case slices.Contains(clientTopKeys, m.key):
-			p.notef(m.at, "%s is for a client, and ignored here", m.what)
+			p.notef(m.offset, "%s is for a client, and ignored here", m.label)
 		case nearest.To(m.key, slices.Concat(serverKeys, []string{bridgeKey})) != "":
-			p.errorf(m.at, "%s is not known here%s", m.what, p.meant(m.key, slices.Concat(serverKeys, []string{bridgeKey})))
+			p.errorf(m.offset, "%s is not known here%s", m.label, p.suggestKey(m.key, slices.Concat(serverKeys, []string{bridgeKey})))
 		default:
-			p.notef(m.at, "%s is not known here, and ignored", m.what)
+			p.notef(m.offset, "%s is not known here, and ignored", m.label)
 		}
 	}
 	if !found && len(p.problems) == 0 {
@@ -180,18 +180,18 @@ const bridgeKey = "mcp-bridge"
 // serverKeys are the names under which clients keep their servers.
 var serverKeys = []string{"mcpServers", "servers", "context_servers"}
 
-// daemon reads the settings that are for no single server.
-func (p *parser) daemon(top member) {
-	all, ok := p.fixed(top.value, top.what)
+// daemonSettings reads the settings that are for no single server.
+func (p *parser) daemonSettings(top member) {
+	all, ok := p.knownMembers(top.value, top.label)
 	if !ok {
 		return
 	}
 	for _, m := range all {
 		switch flag := daemonFlags[nearest.Normalize(m.key)]; {
 		case m.key == "defaults":
-			if all, ok := p.fixed(m.value, m.what); ok {
+			if all, ok := p.knownMembers(m.value, m.label); ok {
 				for _, m := range all {
-					p.setting(&p.base, m)
+					p.setting(&p.defaults, m)
 				}
 			}
 		case m.key == "maxChildrenTotal":
@@ -199,11 +199,11 @@ func (p *parser) daemon(top member) {
 		case m.key == "scopes":
 			p.scopeLines(m)
 		case flag != "":
-			p.errorf(m.at, "%s is said on the command line: %s", m.what, flag)
+			p.errorf(m.offset, "%s is said on the command line: %s", m.label, flag)
 		case settingOf(m.key) != nil:
-			p.errorf(m.at, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.what)
+			p.errorf(m.offset, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.label)
 		default:
-			p.errorf(m.at, "%s is not known in \"mcp-bridge\"%s", m.what, p.meant(m.key, []string{"defaults", "maxChildrenTotal", "scopes"}))
+			p.errorf(m.offset, "%s is not known in \"mcp-bridge\"%s", m.label, p.suggestKey(m.key, []string{"defaults", "maxChildrenTotal", "scopes"}))
 		}
 	}
 }
@@ -216,9 +216,9 @@ func (p *parser) scopeLines(m member) {
 		if !ok {
 			continue
 		}
-		if p.scopes != nil {
-			if err := p.scopes(text); err != nil {
-				p.errorf(e.value.StartOffset, "%s: %v", e.what, err)
+		if p.checkScopes != nil {
+			if err := p.checkScopes(text); err != nil {
+				p.errorf(e.value.StartOffset, "%s: %v", e.label, err)
 				continue
 			}
 		}
@@ -239,8 +239,8 @@ var daemonFlags = map[string]string{
 	"loglevel": "--log-level", "logformat": "--log-format",
 }
 
-// meant returns the end of a message: what was probably meant.
-func (p *parser) meant(key string, known []string) string {
+// suggestKey returns the end of a message: what was probably meant.
+func (p *parser) suggestKey(key string, known []string) string {
 	if similar := nearest.To(key, known); similar != "" {
 		return fmt.Sprintf(": did you mean %q?", similar)
 	}
@@ -249,7 +249,7 @@ func (p *parser) meant(key string, known []string) string {
 
 // servers reads the object of servers.
 func (p *parser) servers(top member) {
-	all, ok := p.members(top.value, top.what)
+	all, ok := p.members(top.value, top.label)
 	if !ok {
 		return
 	}
@@ -258,10 +258,10 @@ func (p *parser) servers(top member) {
 			continue
 		}
 		if wrong := checkName(m.key); wrong != "" {
-			p.errorf(m.at, "the server name %s %s", m.what, wrong)
+			p.errorf(m.offset, "the server name %s %s", m.label, wrong)
 		}
 		if slices.ContainsFunc(p.config.Servers, func(s Server) bool { return s.Name == m.key }) {
-			p.errorf(m.at, "there is another server %s in this file", m.what)
+			p.errorf(m.offset, "there is another server %s in this file", m.label)
 		}
 		p.config.Servers = append(p.config.Servers, p.server(m))
 	}
@@ -298,5 +298,5 @@ func suggestName(name string) string {
 	if name == "" {
 		return "choose another"
 	}
-	return "call it " + quote(name) + ", for example"
+	return "call it " + printableName(name) + ", for example"
 }

@@ -59,8 +59,8 @@ func reason(err error) error {
 	return err
 }
 
-// quote makes a name safe to print, and short.
-func quote(name string) string {
+// printableName makes a name safe to print, and short.
+func printableName(name string) string {
 	if runes := []rune(name); len(runes) > 60 {
 		name = string(runes[:60]) + "..."
 	}

@@ -13,83 +13,83 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
-// A draft is a server while it is read.
-type draft struct {
-	server *Server
-	keys   map[string]member // by what they mean, see aliases
-	given  []string          // settings that the server itself has
-	kind   string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
+// A serverDraft is a server while it is read.
+type serverDraft struct {
+	server      *Server
+	members     map[string]member // by what they mean, see aliases
+	ownSettings []string          // settings that the server itself has
+	kind        string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
 }
 
 // server reads one server.
 func (p *parser) server(m member) Server {
-	s := Server{Name: m.key, Settings: p.base}
-	all, ok := p.fixed(m.value, "the server "+m.what)
+	s := Server{Name: m.key, Settings: p.defaults}
+	all, ok := p.knownMembers(m.value, "the server "+m.label)
 	if !ok {
 		return s
 	}
-	d := &draft{server: &s, keys: map[string]member{}}
+	d := &serverDraft{server: &s, members: map[string]member{}}
 	mistakes := len(p.problems)
 	p.classifyKeys(d, all)
 	misspelled := len(p.problems) > mistakes
 	s.Disabled = p.disabled(d)
-	p.lenient = p.only != m.key && (p.only != "" || s.Disabled)
-	defer func() { p.lenient = false }()
+	p.missingIsNotice = p.onlyServer != m.key && (p.onlyServer != "" || s.Disabled)
+	defer func() { p.missingIsNotice = false }()
 
-	if own, ok := d.keys[bridgeKey]; ok {
+	if own, ok := d.members[bridgeKey]; ok {
 		p.bridgeSettings(d, own)
 	}
-	if text, ok := d.keys["description"]; ok && s.Description == "" {
+	if text, ok := d.members["description"]; ok && s.Description == "" {
 		s.Description, _ = p.text(text, "a string")
 	}
 	p.kind(d)
-	_, command := d.keys["command"]
-	url, remote := d.keys["url"]
+	_, command := d.members["command"]
+	url, remote := d.members["url"]
 	switch {
 	case command && remote:
-		p.errorf(url.at, `the server has both "command" and %s: it can have only one of them`, url.what)
+		p.errorf(url.offset, `the server has both "command" and %s: it can have only one of them`, url.label)
 	case command:
 		p.command(d)
 	case remote:
 		p.remote(d)
 	case !misspelled:
-		p.errorf(m.at, `the server %s has neither "command" nor "url": write the one that reaches it`, m.what)
+		p.errorf(m.offset, `the server %s has neither "command" nor "url": write the one that reaches it`, m.label)
 	}
-	p.withoutEffect(d, command)
-	if p.check == nil || s.Disabled || len(p.problems) > mistakes {
+	p.noteUseless(d, command)
+	if p.checkServer == nil || s.Disabled || len(p.problems) > mistakes {
 		return s
 	}
 	at := url
 	if command {
-		at = d.keys["command"]
+		at = d.members["command"]
 	}
-	if err := p.check(s); err != nil {
-		p.errorf(at.value.StartOffset, "the server %s: %v", m.what, err)
+	if err := p.checkServer(s); err != nil {
+		p.errorf(at.value.StartOffset, "the server %s: %v", m.label, err)
 	}
 	return s
 }
 
 // classifyKeys puts the keys of a server where they belong.
-func (p *parser) classifyKeys(d *draft, all []member) {
+func (p *parser) classifyKeys(d *serverDraft, all []member) {
 	for _, m := range all {
-		meaning := aliases[m.key]
+		meaning := keyAliases[m.key]
 		if m.key == bridgeKey {
 			meaning = bridgeKey
 		}
 		if meaning == "" {
-			p.foreign(m)
+			p.noteForeignKey(m)
 			continue
 		}
-		if first, twice := d.keys[meaning]; twice {
+		if first, twice := d.members[meaning]; twice {
 			if meaning != "disabled" && !equalValues(first.value, m.value) {
-				p.errorf(m.at, "%s and %s mean the same and differ: keep one of them", first.what, m.what)
+				p.errorf(m.offset, "%s and %s mean the same and differ: keep one of them", first.label, m.label)
 			}
 			if meaning != "disabled" {
 				continue
 			}
 			meaning = "disabled too"
 		}
-		d.keys[meaning] = m
+		d.members[meaning] = m
 	}
 }
 
@@ -100,33 +100,33 @@ func equalValues(a, b hujson.Value) bool {
 }
 
 // disabled reads "disabled" and its opposites.
-func (p *parser) disabled(d *draft) bool {
+func (p *parser) disabled(d *serverDraft) bool {
 	off := func(m member) (disabled bool) {
 		p.boolean(m, &disabled)
 		return disabled == (m.key == "disabled")
 	}
-	first, ok := d.keys["disabled"]
+	first, ok := d.members["disabled"]
 	if !ok {
 		return false
 	}
 	disabled := off(first)
-	if second, ok := d.keys["disabled too"]; ok && off(second) != disabled {
-		p.errorf(second.at, "%s and %s contradict each other: keep one of them", first.what, second.what)
+	if second, ok := d.members["disabled too"]; ok && off(second) != disabled {
+		p.errorf(second.offset, "%s and %s contradict each other: keep one of them", first.label, second.label)
 	}
 	return disabled
 }
 
 // bridgeSettings reads the bridge's own settings of a server.
-func (p *parser) bridgeSettings(d *draft, own member) {
-	all, ok := p.fixed(own.value, own.what)
+func (p *parser) bridgeSettings(d *serverDraft, own member) {
+	all, ok := p.knownMembers(own.value, own.label)
 	if !ok {
 		return
 	}
 	for _, m := range all {
-		d.given = append(d.given, m.key)
+		d.ownSettings = append(d.ownSettings, m.key)
 		switch m.key {
 		case "headerFile":
-			d.keys["headerFile"] = m
+			d.members["headerFile"] = m
 		case "auth":
 			d.server.Auth = p.auth(m)
 		case "description":
@@ -139,8 +139,8 @@ func (p *parser) bridgeSettings(d *draft, own member) {
 
 // kind reads "type". Where nobody asks for more, it says which transport is
 // tried first.
-func (p *parser) kind(d *draft) {
-	m, ok := d.keys["type"]
+func (p *parser) kind(d *serverDraft) {
+	m, ok := d.members["type"]
 	if !ok {
 		return
 	}
@@ -149,19 +149,19 @@ func (p *parser) kind(d *draft) {
 	if !ok {
 		return
 	}
-	if d.kind = kinds[nearest.Normalize(text)]; d.kind == "" {
-		if slices.Contains(modes, text) {
-			p.errorf(m.at, `this belongs into "mcp-bridge": {"transport": %q}`, text)
+	if d.kind = serverTypes[nearest.Normalize(text)]; d.kind == "" {
+		if slices.Contains(transportModes, text) {
+			p.errorf(m.offset, `this belongs into "mcp-bridge": {"transport": %q}`, text)
 			return
 		}
-		p.errorf(m.value.StartOffset, "%s has no value %s: write %s", m.what, quote(text), want)
+		p.errorf(m.value.StartOffset, "%s has no value %s: write %s", m.label, printableName(text), want)
 		return
 	}
 	if d.kind == "remote" {
 		d.kind = ""
 	}
 	s := d.server
-	if slices.Contains(d.given, "transport") {
+	if slices.Contains(d.ownSettings, "transport") {
 		return
 	}
 	if d.kind == "sse" && strings.HasPrefix(s.Transport, "http") {
@@ -173,35 +173,35 @@ func (p *parser) kind(d *draft) {
 }
 
 // command reads how a child process is started.
-func (p *parser) command(d *draft) {
-	s, m := d.server, d.keys["command"]
+func (p *parser) command(d *serverDraft) {
+	s, m := d.server, d.members["command"]
 	if d.kind != "" && d.kind != "stdio" {
-		p.errorf(d.keys["type"].value.StartOffset, `the type is for a server with a "url", and this one has a "command"`)
+		p.errorf(d.members["type"].value.StartOffset, `the type is for a server with a "url", and this one has a "command"`)
 	}
 	const want = `the name of a program in quotes; what follows it goes into "args"`
 	text, ok := p.expanded(m, want)
 	if ok && strings.TrimSpace(text) == "" {
-		p.errorf(m.value.StartOffset, "%s is empty: write %s", m.what, want)
+		p.errorf(m.value.StartOffset, "%s is empty: write %s", m.label, want)
 	}
-	s.Command, s.CommandText = text, written(m)
-	if _, moved := d.keys["cwd"]; !moved && strings.ContainsAny(text, "/"+string(filepath.Separator)) && !filepath.IsAbs(text) {
+	s.Command, s.CommandText = text, textWithVariables(m)
+	if _, moved := d.members["cwd"]; !moved && strings.ContainsAny(text, "/"+string(filepath.Separator)) && !filepath.IsAbs(text) {
 		s.Command = filepath.Join(p.dir, text) // as all other paths of the file
 	}
-	if args, ok := d.keys["args"]; ok {
+	if args, ok := d.members["args"]; ok {
 		p.args(args, &s.Args)
 	}
-	if cwd, ok := d.keys["cwd"]; ok {
+	if cwd, ok := d.members["cwd"]; ok {
 		s.Dir, _ = p.path(cwd)
-		s.DirText = written(cwd)
+		s.DirText = textWithVariables(cwd)
 	}
-	if ok && strings.ContainsAny(s.Command, " \t") && !p.exists(s.Command, s.Dir) {
-		p.notef(m.value.StartOffset, `%s contains spaces, and is taken as the name of one program, as no shell is used: put what follows the program into "args"`, m.what)
+	if ok && strings.ContainsAny(s.Command, " \t") && !p.commandExists(s.Command, s.Dir) {
+		p.notef(m.value.StartOffset, `%s contains spaces, and is taken as the name of one program, as no shell is used: put what follows the program into "args"`, m.label)
 	}
 	env := map[string]string{}
-	if file, ok := d.keys["envFile"]; ok {
+	if file, ok := d.members["envFile"]; ok {
 		p.envFile(file, env)
 	}
-	if own, ok := d.keys["env"]; ok {
+	if own, ok := d.members["env"]; ok {
 		p.env(own, env)
 	}
 	if len(env) > 0 {
@@ -209,8 +209,8 @@ func (p *parser) command(d *draft) {
 	}
 }
 
-// written returns a string as it stands in the file if it has variables, else "".
-func written(m member) string {
+// textWithVariables returns a string as it stands in the file if it has variables, else "".
+func textWithVariables(m member) string {
 	literal, _ := m.value.Value.(hujson.Literal)
 	if m.value.Value.Kind() != '"' || !strings.Contains(literal.String(), "${") {
 		return ""
@@ -218,8 +218,8 @@ func written(m member) string {
 	return literal.String()
 }
 
-func (p *parser) exists(command, dir string) bool {
-	if p.read == nil {
+func (p *parser) commandExists(command, dir string) bool {
+	if p.readFile == nil {
 		return false
 	}
 	if !filepath.IsAbs(command) {
@@ -237,7 +237,7 @@ func (p *parser) args(m member, to *[]string) {
 	for _, e := range all {
 		text, ok := p.expanded(e, "a string in quotes")
 		if ok && strings.ContainsRune(text, 0) {
-			p.errorf(e.value.StartOffset, "%s contains a zero character", e.what)
+			p.errorf(e.value.StartOffset, "%s contains a zero character", e.label)
 		}
 		*to = append(*to, text)
 	}
@@ -246,17 +246,17 @@ func (p *parser) args(m member, to *[]string) {
 // env reads variables into env. A number is taken as it is spelled, as VS Code
 // does it.
 func (p *parser) env(m member, env map[string]string) {
-	all, ok := p.members(m.value, m.what)
+	all, ok := p.members(m.value, m.label)
 	if !ok {
 		return
 	}
 	for _, v := range all {
-		v.what = "the variable " + v.what + ` in "env"`
+		v.label = "the variable " + v.label + ` in "env"`
 		if isNull(v.value) {
 			continue
 		}
 		if strings.ContainsAny(v.key, "=\x00") || v.key == "" {
-			p.errorf(v.at, "%s: a variable has a name without \"=\"", v.what)
+			p.errorf(v.offset, "%s: a variable has a name without \"=\"", v.label)
 			continue
 		}
 		var text string
@@ -266,33 +266,33 @@ func (p *parser) env(m member, env map[string]string) {
 			continue
 		}
 		if strings.ContainsRune(text, 0) {
-			p.errorf(v.value.StartOffset, "%s contains a zero character", v.what)
+			p.errorf(v.value.StartOffset, "%s contains a zero character", v.label)
 		}
 		env[v.key] = text
 	}
 }
 
 // remote reads how a server is connected to.
-func (p *parser) remote(d *draft) {
-	s, m := d.server, d.keys["url"]
+func (p *parser) remote(d *serverDraft) {
+	s, m := d.server, d.members["url"]
 	if text, ok := p.expanded(m, "the server's URL in quotes"); ok {
 		url, kind, wrong := p.checkURL(text)
 		switch {
 		case wrong != "":
-			p.errorf(m.value.StartOffset, "%s %s", m.what, wrong)
+			p.errorf(m.value.StartOffset, "%s %s", m.label, wrong)
 		case d.kind == "sse" && kind == "http", d.kind == "", d.kind == kind:
 		case d.kind == "stdio":
-			p.errorf(d.keys["type"].value.StartOffset, `the type is for a server with a "command", and this one has a %s`, m.what)
+			p.errorf(d.members["type"].value.StartOffset, `the type is for a server with a "command", and this one has a %s`, m.label)
 		default:
-			p.errorf(d.keys["type"].value.StartOffset, "the type does not fit the beginning of %s", m.what)
+			p.errorf(d.members["type"].value.StartOffset, "the type does not fit the beginning of %s", m.label)
 		}
 		s.URL = url
 	}
 	header := http.Header{}
-	if file, ok := d.keys["headerFile"]; ok {
+	if file, ok := d.members["headerFile"]; ok {
 		p.headerFile(file, header)
 	}
-	if own, ok := d.keys["headers"]; ok {
+	if own, ok := d.members["headers"]; ok {
 		p.headers(own, header)
 	}
 	if len(header) > 0 {
@@ -302,7 +302,7 @@ func (p *parser) remote(d *draft) {
 
 // headers reads an object of headers.
 func (p *parser) headers(m member, header http.Header) {
-	all, ok := p.members(m.value, m.what)
+	all, ok := p.members(m.value, m.label)
 	if !ok {
 		return
 	}
@@ -311,20 +311,20 @@ func (p *parser) headers(m member, header http.Header) {
 		name := http.CanonicalHeaderKey(h.key)
 		first, twice := seen[name]
 		seen[name] = h
-		h.what = "the header " + h.what
+		h.label = "the header " + h.label
 		switch {
 		case isNull(h.value):
 			continue
 		case !isToken(h.key):
-			p.errorf(h.at, "%s: a header's name has letters, digits and hyphens only", h.what)
+			p.errorf(h.offset, "%s: a header's name has letters, digits and hyphens only", h.label)
 			continue
 		case twice:
-			p.errorf(h.at, "%s is the same as %s: keep one of them", h.what, first.what)
+			p.errorf(h.offset, "%s is the same as %s: keep one of them", h.label, first.label)
 			continue
 		}
 		text, ok := p.expanded(h, "a string in quotes")
 		if ok && strings.ContainsFunc(text, isControl) {
-			p.errorf(h.value.StartOffset, "%s contains a line break or another control character", h.what)
+			p.errorf(h.value.StartOffset, "%s contains a line break or another control character", h.label)
 			continue
 		}
 		header[name] = []string{strings.TrimSpace(text)}
@@ -353,8 +353,8 @@ func (p *parser) path(m member) (string, bool) {
 	return filepath.Clean(text), true
 }
 
-// unexpanded is what looks like a variable to a shell and to nobody here.
-var unexpanded = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
+// shellVariable is what looks like a variable to a shell and to nobody here.
+var shellVariable = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 
 // expanded returns a string with variables replaced. ok is false when it
 // cannot be used; that is recorded then.
@@ -365,40 +365,40 @@ func (p *parser) expanded(m member, want string) (text string, ok bool) {
 	}
 	text, flaws := expand(raw, p.lookup)
 	for _, f := range flaws {
-		problem := p.newProblem(m.value.StartOffset, m.what+": "+f.text)
-		if f.missing {
+		problem := p.newProblem(m.value.StartOffset, m.label+": "+f.text)
+		if f.isMissing {
 			p.missing(problem)
 		} else {
-			record(&p.problems, problem)
+			appendProblem(&p.problems, problem)
 		}
 	}
 	if len(flaws) > 0 {
 		return "", false
 	}
-	if unexpanded.MatchString(raw) {
-		p.notef(m.value.StartOffset, `%s: a variable without braces is not expanded: write ${NAME} if one is meant`, m.what)
+	if shellVariable.MatchString(raw) {
+		p.notef(m.value.StartOffset, `%s: a variable without braces is not expanded: write ${NAME} if one is meant`, m.label)
 	}
 	if strings.HasPrefix(raw, "~/") || raw == "~" {
-		p.notef(m.value.StartOffset, `%s: "~" is not expanded, as no shell is used: write ${HOME}`, m.what)
+		p.notef(m.value.StartOffset, `%s: "~" is not expanded, as no shell is used: write ${HOME}`, m.label)
 	}
 	return text, true
 }
 
-// withoutEffect tells about keys that mean nothing for the kind of server.
-func (p *parser) withoutEffect(d *draft, command bool) {
+// noteUseless tells about keys that mean nothing for the kind of server.
+func (p *parser) noteUseless(d *serverDraft, command bool) {
 	keys, other, because := []string{"args", "env", "envFile", "cwd"}, "command", "a URL"
 	if command {
 		keys, other, because = []string{"headers"}, "url", "a command"
 	}
 	for _, key := range keys {
-		if m, ok := d.keys[key]; ok && !emptyValue(m.value) {
-			p.notef(m.at, "%s has no effect: the server has %s", m.what, because)
+		if m, ok := d.members[key]; ok && !emptyValue(m.value) {
+			p.notef(m.offset, "%s has no effect: the server has %s", m.label, because)
 		}
 	}
-	own := d.keys[bridgeKey]
-	for _, set := range slices.Concat(settings, ownSettings) {
-		if set.only == other && slices.Contains(d.given, set.key) {
-			p.notef(own.at, "%q has no effect: the server has %s", set.key, because)
+	own := d.members[bridgeKey]
+	for _, set := range slices.Concat(settings, serverOnlySettings) {
+		if set.serverType == other && slices.Contains(d.ownSettings, set.key) {
+			p.notef(own.offset, "%q has no effect: the server has %s", set.key, because)
 		}
 	}
 }

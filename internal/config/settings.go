@@ -18,14 +18,14 @@ import (
 // said about it: how it is read, and what the manual and the schema say. It is named as
 // its flag is.
 type setting struct {
-	key  string
-	flag string // without "--"; "" if it has none
-	only string // "command" or "url": it has an effect on such a server only; "" for both
-	doc  string // in the manual and, without the code quotes, in the schema
+	key        string
+	flag       string // without "--"; "" if it has none
+	serverType string // "command" or "url": it has an effect on such a server only; "" for both
+	doc        string // in the manual and, without the code quotes, in the schema
 
 	field  func(s *Settings) any                  // a pointer, whose type says how the value is spelled
 	values []string                               // of a string: nothing else may be written; nil: see read
-	least  int                                    // of an int, and 1 of a duration that must not be 0
+	min    int                                    // of an int, and 1 of a duration that must not be 0
 	read   func(p *parser, s *Settings, m member) // where the field's type does not say how to
 }
 
@@ -37,30 +37,30 @@ var settings = []setting{
 		doc: "what is spoken with the server"},
 	{key: "clientProtocol", flag: "client-protocol", field: func(s *Settings) any { return &s.ClientProtocol }, values: protocols,
 		doc: "what clients may speak; with `modern` HTTP+SSE is not served"},
-	{key: "parkTimeout", flag: "park-timeout", field: func(s *Settings) any { return &s.ParkTimeout }, least: 1,
+	{key: "parkTimeout", flag: "park-timeout", field: func(s *Settings) any { return &s.ParkTimeout }, min: 1,
 		doc: "how long a call waits until its client has answered the input requests"},
-	{key: "maxChildren", flag: "max-children", only: "command", field: func(s *Settings) any { return &s.MaxChildren },
+	{key: "maxChildren", flag: "max-children", serverType: "command", field: func(s *Settings) any { return &s.MaxChildren },
 		doc: "processes of the server at a time; `0` is one for each session and 100 that clients share, or 32 with `isolation` `request`; clients with a process of their own wait for a place"},
 	{key: "queue", flag: "queue", field: func(s *Settings) any { return &s.Queue },
 		doc: "how many clients wait when there are so many processes"},
 	{key: "queueTimeout", flag: "queue-timeout", field: func(s *Settings) any { return &s.QueueTimeout },
 		doc: "how long these clients wait"},
-	{key: "maxSessions", flag: "max-sessions", field: func(s *Settings) any { return &s.MaxSessions }, least: 1,
+	{key: "maxSessions", flag: "max-sessions", field: func(s *Settings) any { return &s.MaxSessions }, min: 1,
 		doc: "sessions at a time"},
 	{key: "sessionTimeout", flag: "session-timeout", field: func(s *Settings) any { return &s.SessionTimeout },
 		doc: "end a Streamable HTTP session that is idle for so long; `0s` is never"},
 	{key: "lazy", field: func(s *Settings) any { return &s.Lazy },
 		doc: "start the server when it is first used"},
-	{key: "passEnv", flag: "pass-env", only: "command", field: func(s *Settings) any { return &s.PassEnv },
+	{key: "passEnv", flag: "pass-env", serverType: "command", field: func(s *Settings) any { return &s.PassEnv },
 		read: func(p *parser, s *Settings, m member) { p.passEnv(m, &s.PassEnv) },
 		doc:  "which variables of the bridge a child gets: `safe`, `all`, `none`, or names; or an array of these"},
-	{key: "pty", flag: "pty", only: "command", field: func(s *Settings) any { return &s.PTY },
+	{key: "pty", flag: "pty", serverType: "command", field: func(s *Settings) any { return &s.PTY },
 		doc: "give a child a terminal as stdout"},
-	{key: "stdinWait", flag: "stdin-wait", only: "command", field: func(s *Settings) any { return &s.StdinWait },
+	{key: "stdinWait", flag: "stdin-wait", serverType: "command", field: func(s *Settings) any { return &s.StdinWait },
 		doc: "how long a child has after its stdin was closed"},
-	{key: "termWait", flag: "term-wait", only: "command", field: func(s *Settings) any { return &s.TermWait },
+	{key: "termWait", flag: "term-wait", serverType: "command", field: func(s *Settings) any { return &s.TermWait },
 		doc: "how long its process group has after SIGTERM"},
-	{key: "killWait", flag: "kill-wait", only: "command", field: func(s *Settings) any { return &s.KillWait },
+	{key: "killWait", flag: "kill-wait", serverType: "command", field: func(s *Settings) any { return &s.KillWait },
 		doc: "how long its process group has after SIGKILL"},
 	{key: "requestTimeout", flag: "request-timeout", field: func(s *Settings) any { return &s.RequestTimeout },
 		doc: "cancel a request on which the server stays silent for so long; `0s` is never"},
@@ -71,34 +71,34 @@ var settings = []setting{
 	{key: "maxMessageSize", flag: "max-message-size", field: func(s *Settings) any { return &s.MaxMessageSize },
 		read: func(p *parser, s *Settings, m member) { p.size(m, &s.MaxMessageSize) },
 		doc:  "the largest message: a number of bytes, or with `KiB`, `MiB`, `GiB`"},
-	{key: "maxDepth", flag: "max-depth", field: func(s *Settings) any { return &s.MaxDepth }, least: 1,
+	{key: "maxDepth", flag: "max-depth", field: func(s *Settings) any { return &s.MaxDepth }, min: 1,
 		doc: "how many levels of objects and arrays a message may have"},
 	{key: "allowTools", flag: "allow-tool", field: func(s *Settings) any { return &s.AllowTools },
 		doc: "patterns of the tools that are listed and can be called, such as `read_*`; all if there is none"},
 	{key: "ignoreTools", flag: "ignore-tool", field: func(s *Settings) any { return &s.IgnoreTools },
 		doc: "patterns of the tools that are neither listed nor can be called"},
-	{key: "transport", flag: "transport", only: "url", field: func(s *Settings) any { return &s.Transport }, values: modes,
+	{key: "transport", flag: "transport", serverType: "url", field: func(s *Settings) any { return &s.Transport }, values: transportModes,
 		doc: "which transport of a remote server is tried"},
-	{key: "connectTimeout", flag: "connect-timeout", only: "url", field: func(s *Settings) any { return &s.ConnectTimeout },
+	{key: "connectTimeout", flag: "connect-timeout", serverType: "url", field: func(s *Settings) any { return &s.ConnectTimeout },
 		doc: "time to connect in"},
-	{key: "resumeTimeout", flag: "resume-timeout", only: "url", field: func(s *Settings) any { return &s.ResumeTimeout }, least: 1,
+	{key: "resumeTimeout", flag: "resume-timeout", serverType: "url", field: func(s *Settings) any { return &s.ResumeTimeout }, min: 1,
 		doc: "how long to reconnect to the stream of a call that has broken before the answer; then the call fails"},
 }
 
-// ownSettings are the keys of a server's "mcp-bridge" that "defaults" does not have.
-var ownSettings = []setting{
-	{key: "headerFile", flag: "header-file", only: "url",
+// serverOnlySettings are the keys of a server's "mcp-bridge" that "defaults" does not have.
+var serverOnlySettings = []setting{
+	{key: "headerFile", flag: "header-file", serverType: "url",
 		doc: "a file of headers, one `Name: value` a line, variables expanded; `headers` win. One server only"},
-	{key: "auth", flag: "auth", only: "url",
+	{key: "auth", flag: "auth", serverType: "url",
 		doc: "how to sign in to the server: an object, see [Signing in](#signing-in). One server only"},
 	{key: "description", doc: "as the server's own, and wins over it. One server only"},
 }
 
 // The values of keys that have no other.
 var (
-	modes      = []string{"http-first", "sse-first", "http-only", "sse-only"}
-	isolations = []string{"auto", "session", "principal", "shared", "request"}
-	protocols  = []string{"auto", "legacy", "modern"}
+	transportModes = []string{"http-first", "sse-first", "http-only", "sse-only"}
+	isolations     = []string{"auto", "session", "principal", "shared", "request"}
+	protocols      = []string{"auto", "legacy", "modern"}
 )
 
 // settingOf returns the setting of a key; nil: there is none.
@@ -109,8 +109,8 @@ func settingOf(key string) *setting {
 	return nil
 }
 
-// into reads a value.
-func (set *setting) into(p *parser, s *Settings, m member) {
+// readInto reads a value.
+func (set *setting) readInto(p *parser, s *Settings, m member) {
 	if set.read != nil {
 		set.read(p, s, m)
 		return
@@ -119,13 +119,13 @@ func (set *setting) into(p *parser, s *Settings, m member) {
 	case *string:
 		p.oneOf(m, to, set.values...)
 	case *int:
-		p.integer(m, set.least, to)
+		p.integer(m, set.min, to)
 	case *bool:
 		p.boolean(m, to)
 	case *[]string:
 		p.globs(m, to)
 	case *time.Duration:
-		if set.least > 0 {
+		if set.min > 0 {
 			p.positiveDuration(m, to)
 		} else {
 			p.duration(m, to)
@@ -147,24 +147,24 @@ func Flags() map[string]string {
 // setting reads one of settings.
 func (p *parser) setting(s *Settings, m member) {
 	if set := settingOf(m.key); set != nil {
-		set.into(p, s, m)
+		set.readInto(p, s, m)
 		return
 	}
 	switch m.key {
 	case "headerFile", "description", "auth":
-		p.errorf(m.at, `%s is not for all servers: put it into the "mcp-bridge" of one`, m.what)
+		p.errorf(m.offset, `%s is not for all servers: put it into the "mcp-bridge" of one`, m.label)
 		return
 	}
-	if similar := nearest.To(m.key, settingNames()); similar == "" && aliases[m.key] != "" {
-		p.errorf(m.at, `%s belongs to the server itself, beside "mcp-bridge"`, m.what)
+	if similar := nearest.To(m.key, settingNames()); similar == "" && keyAliases[m.key] != "" {
+		p.errorf(m.offset, `%s belongs to the server itself, beside "mcp-bridge"`, m.label)
 		return
 	}
-	p.errorf(m.at, `%s is not a setting of the bridge%s`, m.what, p.meant(m.key, settingNames()))
+	p.errorf(m.offset, `%s is not a setting of the bridge%s`, m.label, p.suggestKey(m.key, settingNames()))
 }
 
 func settingNames() []string {
 	var names []string
-	for _, set := range slices.Concat(settings, ownSettings) {
+	for _, set := range slices.Concat(settings, serverOnlySettings) {
 		names = append(names, set.key)
 	}
 	slices.Sort(names)
@@ -174,7 +174,7 @@ func settingNames() []string {
 // wrongType records that a value has another type than it must have; want
 // says what to write.
 func (p *parser) wrongType(m member, want string) {
-	p.errorf(m.value.StartOffset, "%s is %s: write %s", m.what, describe(m.value), want)
+	p.errorf(m.value.StartOffset, "%s is %s: write %s", m.label, typeName(m.value), want)
 }
 
 func isNull(v hujson.Value) bool { return v.Value.Kind() == 'n' }
@@ -207,7 +207,7 @@ func (p *parser) integer(m member, least int, to *int) {
 	}
 	n, err := strconv.Atoi(string(m.value.Value.(hujson.Literal)))
 	if err != nil || n < least || n > math.MaxInt32 {
-		p.errorf(m.value.StartOffset, "%s must be %s", m.what, want)
+		p.errorf(m.value.StartOffset, "%s must be %s", m.label, want)
 		return
 	}
 	*to = n
@@ -220,7 +220,7 @@ func (p *parser) duration(m member, to *time.Duration) {
 		if d, err := time.ParseDuration(number + "s"); err != nil || d < 0 || len(number) > 10 {
 			number = "30"
 		}
-		p.errorf(m.value.StartOffset, "%s is a number without a unit: write \"%ss\" if seconds are meant", m.what, number)
+		p.errorf(m.value.StartOffset, "%s is a number without a unit: write \"%ss\" if seconds are meant", m.label, number)
 		return
 	}
 	text, ok := p.text(m, want)
@@ -232,11 +232,11 @@ func (p *parser) duration(m member, to *time.Duration) {
 	case err == nil && d >= 0:
 		*to = d
 	case err == nil:
-		p.errorf(m.value.StartOffset, "%s is negative: write %s", m.what, want)
+		p.errorf(m.value.StartOffset, "%s is negative: write %s", m.label, want)
 	case noUnit == nil && len(text) <= 10:
-		p.errorf(m.value.StartOffset, "%s has no unit: write \"%ss\" if seconds are meant", m.what, text)
+		p.errorf(m.value.StartOffset, "%s has no unit: write \"%ss\" if seconds are meant", m.label, text)
 	default:
-		p.errorf(m.value.StartOffset, "%s: write %s", m.what, want)
+		p.errorf(m.value.StartOffset, "%s: write %s", m.label, want)
 	}
 }
 
@@ -244,7 +244,7 @@ func (p *parser) duration(m member, to *time.Duration) {
 func (p *parser) positiveDuration(m member, to *time.Duration) {
 	d := *to
 	if p.duration(m, &d); d == 0 {
-		p.errorf(m.value.StartOffset, "%s must be more than 0", m.what)
+		p.errorf(m.value.StartOffset, "%s must be more than 0", m.label)
 		return
 	}
 	*to = d
@@ -272,7 +272,7 @@ func (p *parser) size(m member, to *int) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n <= 0 || n > min(1<<40, math.MaxInt)/unit {
-		p.errorf(m.value.StartOffset, "%s: write %s", m.what, want)
+		p.errorf(m.value.StartOffset, "%s: write %s", m.label, want)
 		return
 	}
 	*to = n * unit
@@ -285,7 +285,7 @@ func (p *parser) oneOf(m member, to *string, values ...string) {
 		return
 	}
 	if !slices.Contains(values, text) {
-		p.errorf(m.value.StartOffset, "%s has no value %s: write one of %s", m.what, quote(text), want)
+		p.errorf(m.value.StartOffset, "%s has no value %s: write one of %s", m.label, printableName(text), want)
 		return
 	}
 	*to = text
@@ -300,7 +300,7 @@ func (p *parser) elements(m member, want string) (all []member, ok bool) {
 		return nil, false
 	}
 	for i, v := range array.Elements {
-		all = append(all, member{key: m.key, at: v.StartOffset, what: fmt.Sprintf("item %d of %s", i+1, m.what), value: v})
+		all = append(all, member{key: m.key, offset: v.StartOffset, label: fmt.Sprintf("item %d of %s", i+1, m.label), value: v})
 	}
 	return all, true
 }
@@ -320,7 +320,7 @@ func (p *parser) globs(m member, to *[]string) {
 			continue
 		}
 		if _, err := path.Match(text, ""); err != nil || text == "" {
-			p.errorf(e.value.StartOffset, "%s is no pattern: write a tool's name, with * for any characters, ? for one and [a-z] for a set", e.what)
+			p.errorf(e.value.StartOffset, "%s is no pattern: write a tool's name, with * for any characters, ? for one and [a-z] for a set", e.label)
 			continue
 		}
 		list = append(list, text)
@@ -346,9 +346,9 @@ func (p *parser) passEnv(m member, to *string) {
 			name = strings.TrimSpace(name)
 			switch {
 			case strings.HasPrefix(strings.ToUpper(name), "MCP_BRIDGE_"):
-				p.errorf(item.value.StartOffset, "%s: variables that begin with MCP_BRIDGE_ are the bridge's own and are not passed on", item.what)
+				p.errorf(item.value.StartOffset, "%s: variables that begin with MCP_BRIDGE_ are the bridge's own and are not passed on", item.label)
 			case name == "" || strings.ContainsAny(name, "= \t\x00"):
-				p.errorf(item.value.StartOffset, `%s: write %s; a value is set in "env"`, item.what, want)
+				p.errorf(item.value.StartOffset, `%s: write %s; a value is set in "env"`, item.label, want)
 			}
 			names = append(names, name)
 		}

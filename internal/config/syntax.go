@@ -96,8 +96,8 @@ func lineStarts(data []byte) []int {
 	return starts
 }
 
-// describe says of what type a value is.
-func describe(v hujson.Value) string {
+// typeName says of what type a value is.
+func typeName(v hujson.Value) string {
 	switch v.Value.Kind() {
 	case '{':
 		return "an object"

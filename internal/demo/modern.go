@@ -63,7 +63,7 @@ func (f *modernRequest) check() *era.Refusal {
 	if f.method == "server/discover" || f.method == "subscriptions/listen" || known && !era.IsRemovedMethod(f.method) {
 		return nil
 	}
-	return era.NotFound(f.method)
+	return era.MethodNotFound(f.method)
 }
 
 func (s *session) discover() (any, error) {

@@ -38,7 +38,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 			httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
 			return
 		}
-		h.health(w, path)
+		h.serveHealth(w, path)
 		return
 	}
 	if h.opts.Metadata != nil && (path == metadataPath || strings.HasPrefix(path, metadataPath+"/")) {
@@ -51,7 +51,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	known, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
-		refuse(w, r, name, no)
+		refusePath(w, r, name, no)
 		return
 	}
 	switch r = known; {
@@ -60,19 +60,19 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		httpserve.RefuseText(w, r, "SS10", http.StatusNotFound, "HTTP+SSE is not served here: it has the revisions up to 2025-11-25 only, and clients may speak 2026-07-28 only (--client-protocol modern); use Streamable HTTP, at "+
 			h.opts.publicPrefix(r)+h.pathPrefix(at.spec.Name)+"/mcp")
 	case !h.opts.SingleServer && path == "/servers":
-		h.index(w, r)
+		h.serveIndex(w, r)
 	default:
-		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFound(path))
+		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFoundText(path))
 	}
 }
 
 // metadataPath is where clients look for what Options.Metadata has.
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// refuse answers a request at a path that is no endpoint. Where one of that name could be, of a
+// refusePath answers a request at a path that is no endpoint. Where one of that name could be, of a
 // server that there is not, it is done as that endpoint would: who is not let in must not learn which
 // servers there are.
-func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.Refusal) {
+func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, no *access.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":
 		httpserve.Refuse(w, r, no.Rule, no.Status, no.Reason)
@@ -81,12 +81,12 @@ func refuse(w http.ResponseWriter, r *http.Request, endpoint string, no *access.
 	}
 }
 
-// notFound says where clients should go. HTTP+SSE is left out where a server
+// notFoundText says where clients should go. HTTP+SSE is left out where a server
 // withholds it: the index says which have it. Who asks has been let in, and may see the index.
-func (h *Hub) notFound(path string) string {
+func (h *Hub) notFoundText(path string) string {
 	text, base := "not found; the MCP endpoints are ", ""
 	if !h.opts.SingleServer {
-		text, base = h.unknownServer(path)+"; /servers lists the servers, each at ", "/servers/NAME"
+		text, base = h.unknownServerText(path)+"; /servers lists the servers, each at ", "/servers/NAME"
 	}
 	text += base + "/mcp (Streamable HTTP)"
 	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.hidesEndpoint("sse") }) {
@@ -95,8 +95,8 @@ func (h *Hub) notFound(path string) string {
 	return text + " and " + base + "/ws (WebSocket)"
 }
 
-// unknownServer says which server there is not, if a path is of one.
-func (h *Hub) unknownServer(path string) string {
+// unknownServerText says which server there is not, if a path is of one.
+func (h *Hub) unknownServerText(path string) string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(path, "/servers/"), "/")
 	switch at, _ := h.find("/servers/" + name + "/"); {
 	case name == "" || at != nil || !strings.HasPrefix(path, "/servers/"):
@@ -138,8 +138,8 @@ func (h *Hub) find(path string) (at *server, endpoint string) {
 		if name, endpoint, ok = strings.Cut(rest, "/"); !ok {
 			return nil, ""
 		}
-	case len(h.order) > 0:
-		name = h.order[0]
+	case len(h.serverOrder) > 0:
+		name = h.serverOrder[0]
 	}
 	return h.servers[name], endpoint
 }
@@ -158,8 +158,8 @@ func (h *Hub) describeRequest(r *http.Request) (server, remote string) {
 	return at.spec.Name, remote
 }
 
-// entry is one server in the index.
-type entry struct {
+// indexEntry is one server in the index.
+type indexEntry struct {
 	Name        string            `json:"name"`
 	Description string            `json:"description,omitempty"`
 	Endpoints   map[string]string `json:"endpoints"`
@@ -167,17 +167,17 @@ type entry struct {
 	upstream.State
 }
 
-// index lists the servers.
-func (h *Hub) index(w http.ResponseWriter, r *http.Request) {
+// serveIndex lists the servers.
+func (h *Hub) serveIndex(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		httpserve.RefuseText(w, r, "path", http.StatusMethodNotAllowed, "use GET")
 		return
 	}
 	prefix := h.opts.publicPrefix(r)
-	list := []entry{}
+	list := []indexEntry{}
 	for _, s := range h.serversInOrder() {
-		e := entry{
+		e := indexEntry{
 			Name: s.spec.Name, Description: h.description(s.spec.Name),
 			Endpoints: map[string]string{}, Sessions: s.sessions(), State: s.state(),
 		}
@@ -199,7 +199,7 @@ type readiness struct {
 	Servers map[string]upstream.State `json:"servers,omitempty"`
 }
 
-func (h *Hub) health(w http.ResponseWriter, path string) {
+func (h *Hub) serveHealth(w http.ResponseWriter, path string) {
 	if path == "/healthz" {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 		return

@@ -66,8 +66,8 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// secret returns what Secret does.
-func (o *Options) secret() []byte {
+// taskSecret returns what Secret does.
+func (o *Options) taskSecret() []byte {
 	if o.TaskSecret == nil {
 		return o.Guard.Tokens.Secret()
 	}
@@ -98,18 +98,18 @@ type Hub struct {
 	clientBudget   *budget.Budget // for what clients of all servers make us hold
 	resumeBudget   *budget.Budget // for what is kept for clients that come back
 
-	applying sync.Mutex          // one Apply at a time
-	closing  sync.WaitGroup      // servers that are being closed
-	refuser  *stdio.SocketServer // for message lines that could be meant for any server
+	applyMu        sync.Mutex          // one Apply at a time
+	closingServers sync.WaitGroup      // servers that are being closed
+	lineRefuser    *stdio.SocketServer // for message lines that could be meant for any server
 
 	hasLineListener atomic.Bool // a server has been given a listener, which it cannot pass on
 
-	mu           sync.RWMutex
-	servers      map[string]*server
-	order        []string          // as configured
-	descriptions map[string]string // descriptions, which may change while a server stays
-	leaving      map[*server]bool  // were removed, and have not ended yet
-	closed       chan struct{}     // closed by Close
+	mu             sync.RWMutex
+	servers        map[string]*server
+	serverOrder    []string          // as configured
+	descriptions   map[string]string // descriptions, which may change while a server stays
+	leavingServers map[*server]bool  // were removed, and have not ended yet
+	closed         chan struct{}     // closed by Close
 }
 
 // New returns a Hub without servers. Close ends it.
@@ -118,7 +118,7 @@ func New(o Options) *Hub {
 		o.Logger = hclog.NewNullLogger()
 	}
 	h := &Hub{
-		opts: o, servers: make(map[string]*server), leaving: make(map[*server]bool), closed: make(chan struct{}),
+		opts: o, servers: make(map[string]*server), leavingServers: make(map[*server]bool), closed: make(chan struct{}),
 		clientBudget: budget.ForMessages(defaultMaxMessageSize), resumeBudget: budget.New(streamhttp.DefaultResumeBytes),
 	}
 	if o.Observer != nil {
@@ -126,7 +126,7 @@ func New(o Options) *Hub {
 	}
 	h.handler = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.totalProcesses = newProcessLimit(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
-	h.refuser = stdio.NewSocketServer(refusingHandler(o), stdio.ServerOptions{
+	h.lineRefuser = stdio.NewSocketServer(refusingHandler(o), stdio.ServerOptions{
 		MaxMessageSize: maxRefusedSize, MaxSessions: maxRefusedSessions, Budget: h.clientBudget, Party: h.opts.party, Logger: o.Logger,
 	})
 	return h
@@ -150,15 +150,15 @@ var errClosed = errors.New("the hub is closed")
 // takes no new ones, finishes what is in progress, and stops. The error says
 // which server cannot be; then nothing has changed.
 func (h *Hub) Apply(specs []Spec) error {
-	h.applying.Lock()
-	defer h.applying.Unlock()
+	h.applyMu.Lock()
+	defer h.applyMu.Unlock()
 	h.mu.RLock()
 	old := h.servers
 	h.mu.RUnlock()
 	if h.isClosed() {
 		return errClosed
 	}
-	next, order, made, err := h.plan(old, specs)
+	next, order, made, err := h.planServers(old, specs)
 	if err != nil {
 		for _, s := range made {
 			s.close()
@@ -170,14 +170,14 @@ func (h *Hub) Apply(specs []Spec) error {
 		texts[spec.Name] = spec.Description
 	}
 	h.mu.Lock()
-	h.servers, h.order, h.descriptions = next, order, texts
+	h.servers, h.serverOrder, h.descriptions = next, order, texts
 	h.mu.Unlock()
 	h.clientBudget.Resize(budgetFor(specs))
 	h.logChanges(old, next, order)
 	for name, s := range old {
 		if next[name] != s {
 			s.log.Info("the server is not configured so any more: calls in progress may finish", "sessions", s.sessions())
-			h.remove(s)
+			h.closeInBackground(s)
 		}
 	}
 	return nil
@@ -220,16 +220,16 @@ func (h *Hub) logChanges(old, next map[string]*server, order []string) {
 	h.opts.Logger.Info("servers changed", fields...)
 }
 
-// remove closes a server in the background.
-func (h *Hub) remove(s *server) {
-	s.removed.Store(true)
+// closeInBackground closes a server in the background.
+func (h *Hub) closeInBackground(s *server) {
+	s.isRemoved.Store(true)
 	h.mu.Lock()
-	h.leaving[s] = true
+	h.leavingServers[s] = true
 	h.mu.Unlock()
-	h.closing.Go(func() {
+	h.closingServers.Go(func() {
 		s.close()
 		h.mu.Lock()
-		delete(h.leaving, s)
+		delete(h.leavingServers, s)
 		h.mu.Unlock()
 	})
 }
@@ -244,9 +244,9 @@ func budgetFor(specs []Spec) int64 {
 	return budget.SizeFor(most)
 }
 
-// plan returns the servers as specs want them, and those among them, made
+// planServers returns the servers as specs want them, and those among them, made
 // anew, that have to be closed if nothing comes of it.
-func (h *Hub) plan(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
+func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
 	next = make(map[string]*server, len(specs))
 	for _, spec := range specs {
 		if next[spec.Name] != nil {
@@ -283,19 +283,19 @@ func (h *Hub) pathPrefix(name string) string {
 // their server's Pump, also those of servers that were removed before. It
 // returns when all have ended.
 func (h *Hub) Close() error {
-	h.applying.Lock()
+	h.applyMu.Lock()
 	if !h.isClosed() {
 		close(h.closed)
 	}
 	h.mu.RLock()
 	all := h.servers
 	h.mu.RUnlock()
-	h.applying.Unlock()
+	h.applyMu.Unlock()
 	for _, s := range all {
-		h.closing.Go(s.close)
+		h.closingServers.Go(s.close)
 	}
-	h.closing.Go(func() { _ = h.refuser.Close() })
-	h.closing.Wait()
+	h.closingServers.Go(func() { _ = h.lineRefuser.Close() })
+	h.closingServers.Wait()
 	return nil
 }
 
@@ -313,7 +313,7 @@ func (h *Hub) isClosed() bool {
 // how many sessions those have.
 func (h *Hub) CountLeaving() (servers, sessions int) {
 	h.mu.RLock()
-	all := slices.Collect(maps.Keys(h.leaving))
+	all := slices.Collect(maps.Keys(h.leavingServers))
 	h.mu.RUnlock()
 	for _, s := range all {
 		sessions += s.sessions()
@@ -335,8 +335,8 @@ func (h *Hub) Sessions() int {
 func (h *Hub) serversInOrder() []*server {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	list := make([]*server, 0, len(h.order))
-	for _, name := range h.order {
+	list := make([]*server, 0, len(h.serverOrder))
+	for _, name := range h.serverOrder {
 		list = append(list, h.servers[name])
 	}
 	return list
@@ -357,7 +357,7 @@ func (h *Hub) ServeLines(l net.Listener) error {
 		h.hasLineListener.Store(true)
 		return list[0].lines.Serve(l)
 	}
-	return h.refuser.Serve(l)
+	return h.lineRefuser.Serve(l)
 }
 
 // States returns the state of each server, by name.
@@ -373,5 +373,5 @@ func (h *Hub) States() map[string]upstream.State {
 func (h *Hub) Names() []string {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return slices.Clone(h.order)
+	return slices.Clone(h.serverOrder)
 }

@@ -47,8 +47,8 @@ func (h *Hub) WaitingCalls() (all []observe.WaitingCall) {
 // Restart replaces a server by a new one of the same Spec. The old one takes no new sessions,
 // finishes what is in progress, and ends, like one that was configured anew.
 func (h *Hub) Restart(name string) error {
-	h.applying.Lock()
-	defer h.applying.Unlock()
+	h.applyMu.Lock()
+	defer h.applyMu.Unlock()
 	if h.isClosed() {
 		return errClosed
 	}
@@ -62,7 +62,7 @@ func (h *Hub) Restart(name string) error {
 		return fmt.Errorf("there is no server %q", name)
 	}
 	spec := old.spec
-	spec.OnFailure = nil // it is logged: a restart does not end the run
+	spec.OnStartFailure = nil // it is logged: a restart does not end the run
 	s, err := newServer(spec, h)
 	if err != nil {
 		return err
@@ -79,6 +79,6 @@ func (h *Hub) Restart(name string) error {
 	next[name] = s
 	h.servers = next // the old map belongs to whoever is reading it
 	h.mu.Unlock()
-	h.remove(old)
+	h.closeInBackground(old)
 	return nil
 }

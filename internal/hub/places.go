@@ -17,8 +17,8 @@ import (
 // is the wait.
 type processLimit struct {
 	*limiter.Limiter
-	wait time.Duration
-	flag string // what to change if there are too few
+	queueTimeout time.Duration
+	flag         string // what to change if there are too few
 }
 
 // newProcessLimit makes max places; 0 is no bound.
@@ -26,20 +26,20 @@ func newProcessLimit(max, queue int, wait time.Duration, flag string) *processLi
 	return &processLimit{limiter.New(limiter.Options{Max: max, Queue: queue, Wait: wait}), wait, flag}
 }
 
-// take returns when there is a place, or why there is none.
-func (p *processLimit) take(ctx context.Context) (*limiter.Place, error) {
+// takePlace returns when there is a place, or why there is none.
+func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	place, err := p.Acquire(ctx, identity.Party(ctx), admission.HolderOf(ctx))
 	switch {
 	case errors.Is(err, limiter.ErrFull):
 		err = fmt.Errorf("%w: as many servers run as may (%s), and as many clients of %q wait already", bridge.ErrBusy, p.flag, identity.Party(ctx))
 	case errors.Is(err, limiter.ErrLate):
-		err = fmt.Errorf("%w: as many servers run as may (%s), and none has ended for %v", bridge.ErrBusy, p.flag, p.wait)
+		err = fmt.Errorf("%w: as many servers run as may (%s), and none has ended for %v", bridge.ErrBusy, p.flag, p.queueTimeout)
 	}
 	return place, err
 }
 
-// admit takes a place of each, in order, for the Party of ctx.
-func admit(all ...*processLimit) admission.Admit {
+// admitByLimits takes a place of each, in order, for the Party of ctx.
+func admitByLimits(all ...*processLimit) admission.Admit {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place
 		leave = func() {
@@ -48,7 +48,7 @@ func admit(all ...*processLimit) admission.Admit {
 			}
 		}
 		for _, p := range all {
-			place, err := p.take(ctx)
+			place, err := p.takePlace(ctx)
 			if err != nil {
 				leave()
 				return nil, err

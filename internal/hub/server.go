@@ -72,9 +72,9 @@ type Spec struct {
 	// Eager starts one process before there is a client.
 	Eager bool
 
-	// OnFailure is told when that one has ended at once, and one that cannot
+	// OnStartFailure is told when that one has ended at once, and one that cannot
 	// even be started is an error of Apply. nil: both are only logged.
-	OnFailure func(error)
+	OnStartFailure func(error)
 }
 
 func (s Spec) withDefaults() Spec {
@@ -97,7 +97,7 @@ func (s Spec) withDefaults() Spec {
 // upstream describes the server's side; enter is asked for places for its processes.
 func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
 	up := s.Upstream
-	up.Secret, up.Observer = o.secret(), o.Observer
+	up.Secret, up.Observer = o.taskSecret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.EraTimeout = s.Pump.RequestTimeout
 	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
@@ -117,7 +117,7 @@ type server struct {
 
 	calls bridge.Calls // of all clients
 
-	removed atomic.Bool // by a new configuration, while the hub goes on
+	isRemoved atomic.Bool // by a new configuration, while the hub goes on
 
 	streamHTTP *streamhttp.Handler
 	legacySSE  *legacysse.Handler
@@ -132,7 +132,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
 	var enter admission.Admit
 	if spec.Upstream.URL == "" {
-		enter = admit(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
+		enter = admitByLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
 	}
 	var err error
 	if s.upstream, err = upstream.New(spec.upstream(enter, o)); err != nil {
@@ -197,7 +197,7 @@ func (s *server) grace(why error) time.Duration {
 	if errors.Is(why, access.ErrExpired) {
 		return time.Minute
 	}
-	if s.removed.Load() {
+	if s.isRemoved.Load() {
 		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)
 	}
 	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
@@ -231,9 +231,9 @@ func (s *server) endpoint(name string) http.Handler {
 // tells them.
 var endpoints = []string{"mcp", "sse", "ws"}
 
-// Paths returns the paths of a server's endpoints, as requests have them when they are read: that of
+// EndpointPaths returns the paths of a server's endpoints, as requests have them when they are read: that of
 // Streamable HTTP first. alone is Options.Alone.
-func Paths(name string, alone bool) []string {
+func EndpointPaths(name string, alone bool) []string {
 	base := ""
 	if !alone {
 		base = "/servers/" + name
@@ -253,12 +253,12 @@ func (s *server) startAhead() error {
 	if !s.spec.Eager {
 		return nil
 	}
-	failed := s.spec.OnFailure
+	failed := s.spec.OnStartFailure
 	if failed == nil {
 		failed = func(err error) { s.log.Error("the server cannot work as configured", "error", err) }
 	}
 	err := s.upstream.StartAhead(failed)
-	if err != nil && s.spec.OnFailure == nil {
+	if err != nil && s.spec.OnStartFailure == nil {
 		failed(err)
 		return nil
 	}

@@ -20,15 +20,15 @@ import (
 
 // Server is what there is to tell about a configured server.
 type Server struct {
-	Name        string  `json:"name"`
-	Description string  `json:"description,omitempty"`
-	Remote      bool    `json:"remote"` // reached at a URL
-	Ready       bool    `json:"ready"`
-	Running     int     `json:"running"` // processes, or connections
-	LastError   string  `json:"lastError,omitempty"`
-	Sessions    int     `json:"sessions"`
-	Calls       int     `json:"calls"`            // in progress
-	Oldest      float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
+	Name          string  `json:"name"`
+	Description   string  `json:"description,omitempty"`
+	Remote        bool    `json:"remote"` // reached at a URL
+	Ready         bool    `json:"ready"`
+	Running       int     `json:"running"` // processes, or connections
+	LastError     string  `json:"lastError,omitempty"`
+	Sessions      int     `json:"sessions"`
+	Calls         int     `json:"calls"`            // in progress
+	OldestCallAge float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
 }
 
 // Options say what is shown. Recorder, Ring and Observer are needed.
@@ -94,21 +94,21 @@ func (i *Inspector) Control() http.Handler { return i.handler(&guard{}) }
 // Page returns the Handler of a listener for browsers: the page, its API and profiles. With local, the
 // listener is bound to this machine alone.
 func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
-	g := &guard{tokens: t, local: local}
+	g := &guard{tokens: t, loopbackOnly: local}
 	api := i.handler(g)
 	mux := http.NewServeMux()
 	mux.Handle("/api/", api)
 	act := func(h http.HandlerFunc) http.Handler {
-		return i.requireRight(g, Act, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
+		return i.requireRight(g, RightAct, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
 	}
 	mux.Handle("GET /debug/pprof/", act(pprof.Index))
 	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler()) // there may be secrets in it
 	mux.Handle("GET /debug/pprof/profile", act(pprof.Profile))
 	mux.Handle("GET /debug/pprof/trace", act(pprof.Trace))
 	mux.Handle("GET /debug/pprof/symbol", act(pprof.Symbol))
-	mux.Handle("/", pages())
+	mux.Handle("/", pageHandler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header())
+		setSecurityHeaders(w.Header())
 		if no := g.check(r); no != nil {
 			no.write(w)
 			return
@@ -117,8 +117,8 @@ func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
 	})
 }
 
-// secure sets what a browser has to know about every reply.
-func secure(h http.Header) {
+// setSecurityHeaders sets what a browser has to know about every reply.
+func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'; "+
 		"base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -128,12 +128,12 @@ func secure(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// action answers a request of the API; who has sent it.
-type action func(w http.ResponseWriter, r *http.Request, who string)
+// apiHandler answers a request of the API; who has sent it.
+type apiHandler func(w http.ResponseWriter, r *http.Request, who string)
 
-func (i *Inspector) requireRight(g *guard, needs Right, do action) http.Handler {
+func (i *Inspector) requireRight(g *guard, needs Right, do apiHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, _, no := g.enter(r, needs)
+		who, _, no := g.authorize(r, needs)
 		if no != nil {
 			no.write(w)
 			return
@@ -145,23 +145,23 @@ func (i *Inspector) requireRight(g *guard, needs Right, do action) http.Handler 
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
-		mux.Handle("GET /api/v1/"+path, i.requireRight(g, View, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
+		mux.Handle("GET /api/v1/"+path, i.requireRight(g, RightView, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
 	}
-	mux.Handle("GET /api/v1/{$}", i.requireRight(g, View, func(w http.ResponseWriter, r *http.Request, _ string) {
-		_, right, _ := g.enter(r, View)
+	mux.Handle("GET /api/v1/{$}", i.requireRight(g, RightView, func(w http.ResponseWriter, r *http.Request, _ string) {
+		_, right, _ := g.authorize(r, RightView)
 		reply(w, i.about(right))
 	}))
 	see("servers", func() any { return map[string]any{"servers": i.servers()} })
 	see("sessions", func() any { return map[string]any{"sessions": i.sessions()} })
 	see("processes", func() any { return map[string]any{"processes": i.state.processList()} })
 	see("notes", func() any { return map[string]any{"notes": i.state.noteList()} })
-	mux.Handle("GET /api/v1/records", i.requireRight(g, View, i.records))
-	mux.Handle("GET /api/v1/stream", i.requireRight(g, View, i.stream))
-	mux.Handle("POST /api/v1/servers/{name}/restart", i.requireRight(g, Act, i.restart))
-	mux.Handle("POST /api/v1/sessions/{name}/end", i.requireRight(g, Act, i.endSession))
-	mux.Handle("POST /api/v1/sessions/{name}/cancel", i.requireRight(g, Act, i.cancel))
-	mux.Handle("POST /api/v1/processes/{pid}/kill", i.requireRight(g, Act, i.kill))
-	mux.Handle("POST /api/v1/log", i.requireRight(g, Act, i.setLevel))
+	mux.Handle("GET /api/v1/records", i.requireRight(g, RightView, i.records))
+	mux.Handle("GET /api/v1/stream", i.requireRight(g, RightView, i.stream))
+	mux.Handle("POST /api/v1/servers/{name}/restart", i.requireRight(g, RightAct, i.restart))
+	mux.Handle("POST /api/v1/sessions/{name}/end", i.requireRight(g, RightAct, i.endSession))
+	mux.Handle("POST /api/v1/sessions/{name}/cancel", i.requireRight(g, RightAct, i.cancel))
+	mux.Handle("POST /api/v1/processes/{pid}/kill", i.requireRight(g, RightAct, i.kill))
+	mux.Handle("POST /api/v1/log", i.requireRight(g, RightAct, i.setLevel))
 	return mux
 }
 
@@ -179,7 +179,7 @@ type About struct {
 
 func (i *Inspector) about(right Right) About {
 	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}}
-	for _, s := range i.configured() {
+	for _, s := range i.configuredServers() {
 		a.Servers = append(a.Servers, s.Name)
 	}
 	if i.o.Level != nil {
@@ -188,25 +188,25 @@ func (i *Inspector) about(right Right) About {
 	return a
 }
 
-func (i *Inspector) configured() []Server {
+func (i *Inspector) configuredServers() []Server {
 	if i.o.Servers == nil {
 		return []Server{}
 	}
 	return i.o.Servers()
 }
 
-// serverNow is a Server with what was counted in the last minute, while somebody looked.
-type serverNow struct {
+// serverWithStats is a Server with what was counted in the last minute, while somebody looked.
+type serverWithStats struct {
 	Server
-	measured
+	lastMinute
 }
 
-func (i *Inspector) servers() []serverNow {
-	list := []serverNow{}
+func (i *Inspector) servers() []serverWithStats {
+	list := []serverWithStats{}
 	now := time.Now()
-	for _, s := range i.configured() {
+	for _, s := range i.configuredServers() {
 		s.LastError = i.o.Recorder.Redact(s.LastError)
-		list = append(list, serverNow{s, i.stats.of(s.Name, now)})
+		list = append(list, serverWithStats{s, i.stats.measure(s.Name, now)})
 	}
 	return list
 }
@@ -236,7 +236,7 @@ func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, who string) 
 	}
 	name := r.PathValue("name")
 	i.o.Logger.Info("the server is restarted", "server", name, "by", who)
-	i.done(w, i.o.Restart(name))
+	i.replyDone(w, i.o.Restart(name))
 }
 
 func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, who string) {
@@ -247,7 +247,7 @@ func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, who strin
 	}
 	i.o.Logger.Info("the session is ended", "server", s.Server, "session", s.Name, "by", who)
 	s.Stop()
-	i.done(w, nil)
+	i.replyDone(w, nil)
 }
 
 func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, who string) {
@@ -264,18 +264,18 @@ func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, who string) {
 		return
 	}
 	i.o.Logger.Info("the call was cancelled", "session", session, "call", id.String(), "by", who)
-	i.done(w, nil)
+	i.replyDone(w, nil)
 }
 
 func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, who string) {
 	pid, _ := strconv.Atoi(r.PathValue("pid"))
-	kill := i.state.killer(pid)
+	kill := i.state.killFunc(pid)
 	if kill == nil {
 		http.Error(w, "no server has this process", http.StatusNotFound)
 		return
 	}
 	i.o.Logger.Info("the process is killed", "pid", pid, "by", who)
-	i.done(w, kill())
+	i.replyDone(w, kill())
 }
 
 func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, who string) {
@@ -288,10 +288,10 @@ func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, who string)
 	}
 	i.o.SetLevel(level)
 	i.o.Logger.Info("log level changed", "level", strings.ToLower(level.String()), "by", who)
-	i.done(w, nil)
+	i.replyDone(w, nil)
 }
 
-func (i *Inspector) done(w http.ResponseWriter, err error) {
+func (i *Inspector) replyDone(w http.ResponseWriter, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return

@@ -49,7 +49,7 @@ func ListenControl(h http.Handler) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if unlock, ok := lock(dir, lockPatience); ok { // otherwise they are left to the next bridge
+	if unlock, ok := lock(dir, lockTimeout); ok { // otherwise they are left to the next bridge
 		defer unlock()
 		for _, path := range controlSockets(dir) {
 			removeIfDead(path)
@@ -90,8 +90,8 @@ func Serve(l net.Listener, h http.Handler) (stop func()) {
 	}
 }
 
-// lockPatience is how long somebody else may have the folder locked, who needs it for milliseconds.
-const lockPatience = time.Second
+// lockTimeout is how long somebody else may have the folder locked, who needs it for milliseconds.
+const lockTimeout = time.Second
 
 // controlSockets returns what is named like a control socket in dir.
 func controlSockets(dir string) (paths []string) {
@@ -108,7 +108,7 @@ func controlSockets(dir string) (paths []string) {
 // removeIfDead removes a socket on which nobody listens. The caller has the folder locked: a bridge
 // that starts just now has made its socket already, but does not listen on it yet.
 func removeIfDead(path string) {
-	c, err := net.DialTimeout("unix", path, askTimeout)
+	c, err := net.DialTimeout("unix", path, aboutTimeout)
 	switch {
 	case err == nil:
 		_ = c.Close()
@@ -117,18 +117,18 @@ func removeIfDead(path string) {
 	}
 }
 
-// Running is a bridge of this user that runs.
-type Running struct {
+// RunningBridge is a bridge of this user that runs.
+type RunningBridge struct {
 	About
 	path string
 }
 
-// askTimeout is how long a bridge may take to say who it is.
-const askTimeout = 2 * time.Second
+// aboutTimeout is how long a bridge may take to say who it is.
+const aboutTimeout = 2 * time.Second
 
 // List returns the bridges of this user that run. It removes the sockets of those that have
 // been killed.
-func List(ctx context.Context) ([]Running, error) {
+func List(ctx context.Context) ([]RunningBridge, error) {
 	dir, err := controlDir(false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -136,25 +136,25 @@ func List(ctx context.Context) ([]Running, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []Running
+	var all []RunningBridge
 	for _, path := range controlSockets(dir) {
-		r := Running{path: path}
-		err := r.ask(ctx)
+		r := RunningBridge{path: path}
+		err := r.checkAlive(ctx)
 		switch {
 		case err == nil:
 			all = append(all, r)
 		case errors.Is(err, syscall.ECONNREFUSED):
-			if unlock, ok := lock(dir, lockPatience); ok {
+			if unlock, ok := lock(dir, lockTimeout); ok {
 				removeIfDead(path)
 				unlock()
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b Running) int { return a.Began.Compare(b.Began) })
+	slices.SortFunc(all, func(a, b RunningBridge) int { return a.Began.Compare(b.Began) })
 	return all, nil
 }
 
-func (r *Running) client() *http.Client {
+func (r *RunningBridge) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -164,8 +164,8 @@ func (r *Running) client() *http.Client {
 	}}
 }
 
-func (r *Running) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+func (r *RunningBridge) checkAlive(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, aboutTimeout)
 	defer cancel()
 	resp, err := r.Get(ctx, "")
 	if err != nil {
@@ -176,7 +176,7 @@ func (r *Running) ask(ctx context.Context) error {
 }
 
 // Get asks the bridge's API. The caller closes the body.
-func (r *Running) Get(ctx context.Context, path string) (*http.Response, error) {
+func (r *RunningBridge) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mcp-bridge/api/v1/"+path, nil)
 	if err != nil {
 		return nil, err

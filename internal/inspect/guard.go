@@ -18,9 +18,9 @@ type Right uint8
 
 // The rights. Each includes those before it.
 const (
-	None Right = iota
-	View       // see everything
-	Act        // end sessions and processes, change the level of the log, take profiles
+	RightNone Right = iota
+	RightView       // see everything
+	RightAct        // end sessions and processes, change the level of the log, take profiles
 )
 
 // String returns "none", "view" or "act".
@@ -35,15 +35,15 @@ type token struct {
 	name  string
 }
 
-// minToken is how short a token of a file may be, in bytes.
-const minToken = 16
+// minTokenBytes is how short a token of a file may be, in bytes.
+const minTokenBytes = 16
 
 // NewToken returns Tokens with one new token for everything, of 256 bits.
 func NewToken() (t *Tokens, text string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
 	text = base64.RawURLEncoding.EncodeToString(random[:])
-	return &Tokens{[]token{{sha256.Sum256([]byte(text)), Act, "the token of the URL"}}}, text
+	return &Tokens{[]token{{sha256.Sum256([]byte(text)), RightAct, "the token of the URL"}}}, text
 }
 
 // LoadTokens reads a file of tokens: "view TOKEN" or "act TOKEN" a line, a name for the log
@@ -60,12 +60,12 @@ func LoadTokens(file string) (*Tokens, error) {
 		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
 			continue
 		}
-		right, known := map[string]Right{"view": View, "act": Act}[words[0]]
+		right, known := map[string]Right{"view": RightView, "act": RightAct}[words[0]]
 		switch {
 		case !known || len(words) < 2 || len(words) > 3:
 			return nil, fmt.Errorf("%s, line %d: write \"view TOKEN\" or \"act TOKEN\", and a name behind it if wanted", file, n)
-		case len(words[1]) < minToken:
-			return nil, fmt.Errorf("%s, line %d: a token has at least %d characters", file, n, minToken)
+		case len(words[1]) < minTokenBytes:
+			return nil, fmt.Errorf("%s, line %d: a token has at least %d characters", file, n, minTokenBytes)
 		}
 		name := fmt.Sprintf("line %d of the token file", n)
 		if len(words) == 3 {
@@ -95,8 +95,8 @@ func (t *Tokens) rightOf(text string) (right Right, name string) {
 
 // guard decides about the requests of one listener.
 type guard struct {
-	tokens *Tokens // nil: whoever can connect may do everything
-	local  bool    // the listener is bound to this machine: the Host must mean it
+	tokens       *Tokens // nil: whoever can connect may do everything
+	loopbackOnly bool    // the listener is bound to this machine: the Host must mean it
 }
 
 // refusal is why a request is refused.
@@ -111,7 +111,7 @@ func (g *guard) check(r *http.Request) *refusal {
 	if g.tokens == nil {
 		return nil // a socket that no page can reach
 	}
-	if g.local && !access.IsLoopbackAddr(r.Host) {
+	if g.loopbackOnly && !access.IsLoopbackAddr(r.Host) {
 		return &refusal{http.StatusForbidden, "this host name is not served here"}
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && origin != ownOrigin(r) {
@@ -126,21 +126,21 @@ func (g *guard) check(r *http.Request) *refusal {
 	return nil
 }
 
-// enter returns who has sent a request to the API and may do what needs that right.
-func (g *guard) enter(r *http.Request, needs Right) (who string, right Right, no *refusal) {
+// authorize returns who has sent a request to the API and may do what needs that right.
+func (g *guard) authorize(r *http.Request, needs Right) (who string, right Right, no *refusal) {
 	if g.tokens == nil {
-		return "the control socket", Act, nil
+		return "the control socket", RightAct, nil
 	}
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(text) == "" {
-		return "", None, &refusal{http.StatusUnauthorized, "the token is missing"}
+		return "", RightNone, &refusal{http.StatusUnauthorized, "the token is missing"}
 	}
 	right, who = g.tokens.rightOf(strings.TrimSpace(text))
 	switch {
-	case right == None:
-		return "", None, &refusal{http.StatusUnauthorized, "the token is not known"}
+	case right == RightNone:
+		return "", RightNone, &refusal{http.StatusUnauthorized, "the token is not known"}
 	case right < needs:
-		return "", None, &refusal{http.StatusForbidden, "the token may only view"}
+		return "", RightNone, &refusal{http.StatusForbidden, "the token may only view"}
 	}
 	return who, right, nil
 }

@@ -334,11 +334,11 @@ func TestSlowViewer(t *testing.T) {
 // The last viewer that goes ends the recording.
 func TestNobodyLooks(t *testing.T) {
 	s := start(t)
-	one, ok := s.Attach()
+	one, ok := s.AddViewer()
 	if !ok || !s.seen.IsWatched() {
 		t.Fatal("nothing is recorded for a viewer")
 	}
-	two, _ := s.Attach()
+	two, _ := s.AddViewer()
 	one()
 	one()
 	if !s.seen.IsWatched() {
@@ -348,11 +348,11 @@ func TestNobodyLooks(t *testing.T) {
 	if s.seen.IsWatched() {
 		t.Error("messages are recorded, and nobody looks")
 	}
-	for range maxViews {
-		_, ok = s.Attach()
+	for range maxViewers {
+		_, ok = s.AddViewer()
 		bridgetest.Must(t, map[bool]error{true: nil, false: io.EOF}[ok])
 	}
-	if _, ok := s.Attach(); ok {
+	if _, ok := s.AddViewer(); ok {
 		t.Error("there is no bound on viewers")
 	}
 }

@@ -7,12 +7,12 @@ import (
 )
 
 //go:embed web
-var web embed.FS
+var pageFiles embed.FS
 
-// pages returns the Handler of the page's files. There is nothing in them that needs a token: the
+// pageHandler returns the Handler of the page's files. There is nothing in them that needs a token: the
 // page asks the API for everything, with the token that stands in the fragment of its URL.
-func pages() http.Handler {
-	files, err := fs.Sub(web, "web")
+func pageHandler() http.Handler {
+	files, err := fs.Sub(pageFiles, "web")
 	if err != nil {
 		panic(err) // the folder is embedded
 	}

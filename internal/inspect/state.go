@@ -13,33 +13,33 @@ import (
 
 // How many ended processes and notes are kept.
 const (
-	keptProcesses = 50
-	keptNotes     = 200
+	maxEndedProcesses = 50
+	maxNotes          = 200
 )
 
 // state is an observe.EventWatcher that knows which sessions and processes there are.
 type state struct {
-	clean func(string) string // takes secrets out of a text
+	redact func(string) string // takes secrets out of a text
 
-	mu        sync.Mutex
-	sessions  map[string]*observe.Session // by name
-	processes map[int]*process            // that run
-	ended     []process                   // the latest last
-	notes     []note
+	mu             sync.Mutex
+	sessions       map[string]*observe.Session // by name
+	processes      map[int]*process            // that run
+	endedProcesses []process                   // the latest last
+	notes          []note
 }
 
 // process is what the API says of a process of a server.
 type process struct {
-	PID     int        `json:"pid"`
-	Server  string     `json:"server"`
-	Session string     `json:"session,omitempty"`
-	Program string     `json:"program"`
-	Began   time.Time  `json:"began"`
-	Step    string     `json:"step,omitempty"` // how it was asked to end
-	Ended   *time.Time `json:"ended,omitempty"`
-	Asked   bool       `json:"asked,omitempty"`
-	Err     string     `json:"err,omitempty"`
-	Usage   *usage     `json:"usage,omitempty"` // of one that runs, where the system tells
+	PID           int        `json:"pid"`
+	Server        string     `json:"server"`
+	Session       string     `json:"session,omitempty"`
+	Program       string     `json:"program"`
+	Began         time.Time  `json:"began"`
+	StopStep      string     `json:"step,omitempty"` // how it was asked to end
+	Ended         *time.Time `json:"ended,omitempty"`
+	StopRequested bool       `json:"asked,omitempty"`
+	Err           string     `json:"err,omitempty"`
+	Usage         *usage     `json:"usage,omitempty"` // of one that runs, where the system tells
 
 	kill func() error
 }
@@ -77,7 +77,7 @@ type note struct {
 }
 
 func newState(clean func(string) string) *state {
-	return &state{clean: clean, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
+	return &state{redact: clean, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
 }
 
 // Event implements observe.EventWatcher.
@@ -90,27 +90,27 @@ func (s *state) Event(e observe.Event) {
 	case observe.SessionEnded:
 		delete(s.sessions, e.Session.Name)
 	case observe.ProcessStarted:
-		s.processes[e.PID] = &process{PID: e.PID, Server: e.Server, Session: name(e.Session), Program: e.Program, Began: time.Now(), kill: e.Kill}
+		s.processes[e.PID] = &process{PID: e.PID, Server: e.Server, Session: sessionName(e.Session), Program: e.Program, Began: time.Now(), kill: e.Kill}
 	case observe.ProcessStopping:
 		if p := s.processes[e.PID]; p != nil {
-			p.Step = e.Step
+			p.StopStep = e.Step
 		}
 	case observe.ProcessEnded:
 		s.processEnded(e)
 	case observe.CallLate:
-		s.note(e.Server, e.Session, "late", "no answer to "+e.Method+" "+e.ID.String()+" for "+time.Since(e.Since).Round(time.Second).String())
+		s.addNote(e.Server, e.Session, "late", "no answer to "+e.Method+" "+e.ID.String()+" for "+time.Since(e.Since).Round(time.Second).String())
 	case observe.CallTimedOut:
-		s.note(e.Server, e.Session, "timeout", "the request time-out has ended "+e.Method+" "+e.ID.String())
+		s.addNote(e.Server, e.Session, "timeout", "the request time-out has ended "+e.Method+" "+e.ID.String())
 	case observe.SessionFailed:
-		s.note(e.Session.Server, e.Session, "session", "could not be opened") // its error may hold a secret; the log has it
+		s.addNote(e.Session.Server, e.Session, "session", "could not be opened") // its error may hold a secret; the log has it
 	case observe.Refused:
-		s.note(e.Server, e.Session, cmp.Or(e.Rule, "refused"), e.Method+" "+e.Path+": "+e.Why)
+		s.addNote(e.Server, e.Session, cmp.Or(e.Rule, "refused"), e.Method+" "+e.Path+": "+e.Why)
 	case observe.Note:
-		s.note(e.Server, e.Session, e.Code, e.Text)
+		s.addNote(e.Server, e.Session, e.Code, e.Text)
 	}
 }
 
-func name(s *observe.Session) string {
+func sessionName(s *observe.Session) string {
 	if s == nil {
 		return ""
 	}
@@ -124,20 +124,20 @@ func (s *state) processEnded(e observe.ProcessEnded) {
 	}
 	delete(s.processes, e.PID)
 	now := time.Now()
-	p.Ended, p.Asked, p.kill, p.Session = &now, e.StopRequested, nil, name(e.Session)
+	p.Ended, p.StopRequested, p.kill, p.Session = &now, e.StopRequested, nil, sessionName(e.Session)
 	if e.Err != nil {
-		p.Err = s.clean(e.Err.Error())
+		p.Err = s.redact(e.Err.Error())
 	}
-	s.ended = append(s.ended, *p)
-	if n := len(s.ended); n > keptProcesses {
-		s.ended = slices.Delete(s.ended, 0, n-keptProcesses)
+	s.endedProcesses = append(s.endedProcesses, *p)
+	if n := len(s.endedProcesses); n > maxEndedProcesses {
+		s.endedProcesses = slices.Delete(s.endedProcesses, 0, n-maxEndedProcesses)
 	}
 }
 
-func (s *state) note(server string, of *observe.Session, code, text string) {
-	s.notes = append(s.notes, note{time.Now(), server, name(of), code, shortened(s.clean(text))})
-	if n := len(s.notes); n > keptNotes {
-		s.notes = slices.Delete(s.notes, 0, n-keptNotes)
+func (s *state) addNote(server string, of *observe.Session, code, text string) {
+	s.notes = append(s.notes, note{time.Now(), server, sessionName(of), code, shortened(s.redact(text))})
+	if n := len(s.notes); n > maxNotes {
+		s.notes = slices.Delete(s.notes, 0, n-maxNotes)
 	}
 }
 
@@ -151,8 +151,8 @@ func (s *state) session(name string) *observe.Session {
 	return s.sessions[name]
 }
 
-// killer returns what kills a process that runs; nil: there is none, or it cannot be killed.
-func (s *state) killer(pid int) func() error {
+// killFunc returns what kills a process that runs; nil: there is none, or it cannot be killed.
+func (s *state) killFunc(pid int) func() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.processes[pid]; p != nil {
@@ -172,7 +172,7 @@ func (s *state) sessionList() []session {
 	for _, o := range all {
 		client := o.Client()
 		list = append(list, session{
-			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.clean(client.Name), Version: s.clean(client.Version),
+			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.redact(client.Name), Version: s.redact(client.Version),
 			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.UnansweredCount(observe.Down, observe.ToServer),
 		})
 	}
@@ -200,7 +200,7 @@ func (s *state) processesNow() (running, ended []process) {
 	for _, p := range s.processes {
 		running = append(running, *p)
 	}
-	return running, slices.Clone(s.ended)
+	return running, slices.Clone(s.endedProcesses)
 }
 
 func (s *state) noteList() []note {

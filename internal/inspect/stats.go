@@ -11,34 +11,34 @@ import (
 
 // window is over which time stats counts, and samples how many durations it keeps of a server.
 const (
-	window  = time.Minute
-	samples = 4096
+	statsWindow = time.Minute
+	maxSamples  = 4096
 )
 
 // stats is an observe.Watcher that counts answered calls and their durations.
 type stats struct {
 	mu      sync.Mutex
-	servers map[string]*samplesOf
+	servers map[string]*serverSamples
 }
 
-// samplesOf are the latest answers of a server, in a ring.
-type samplesOf struct {
-	at     []time.Time
-	took   []time.Duration
-	failed []bool
-	next   int
-	since  time.Time // of the first one
+// serverSamples are the latest answers of a server, in a ring.
+type serverSamples struct {
+	times     []time.Time
+	durations []time.Duration
+	failed    []bool
+	nextIndex int
+	firstTime time.Time // of the first one
 }
 
-// measured is what the API says of the last minute.
-type measured struct {
+// lastMinute is what the API says of the last minute.
+type lastMinute struct {
 	Rate   float64 `json:"rate"`   // answers a second
 	Failed float64 `json:"failed"` // errors a second
 	P50    float64 `json:"p50"`    // milliseconds
 	P99    float64 `json:"p99"`
 }
 
-func newStats() *stats { return &stats{servers: make(map[string]*samplesOf)} }
+func newStats() *stats { return &stats{servers: make(map[string]*serverSamples)} }
 
 // Event implements observe.Watcher.
 func (s *stats) Event(observe.Event) {}
@@ -52,15 +52,15 @@ func (s *stats) Message(p *observe.Passed) {
 	defer s.mu.Unlock()
 	of := s.servers[p.Session.Server]
 	if of == nil {
-		of = &samplesOf{since: p.At}
+		of = &serverSamples{firstTime: p.At}
 		s.servers[p.Session.Server] = of
 	}
-	if len(of.at) < samples {
-		of.at, of.took, of.failed = append(of.at, p.At), append(of.took, p.Took), append(of.failed, p.Message.IsError())
+	if len(of.times) < maxSamples {
+		of.times, of.durations, of.failed = append(of.times, p.At), append(of.durations, p.Took), append(of.failed, p.Message.IsError())
 		return
 	}
-	of.at[of.next], of.took[of.next], of.failed[of.next] = p.At, p.Took, p.Message.IsError()
-	of.next = (of.next + 1) % samples
+	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At, p.Took, p.Message.IsError()
+	of.nextIndex = (of.nextIndex + 1) % maxSamples
 }
 
 // clear forgets everything: from now on nobody counts.
@@ -70,8 +70,8 @@ func (s *stats) clear() {
 	clear(s.servers)
 }
 
-// of returns what was counted of a server.
-func (s *stats) of(server string, now time.Time) (m measured) {
+// measure returns what was counted of a server.
+func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.servers[server]
@@ -81,11 +81,11 @@ func (s *stats) of(server string, now time.Time) (m measured) {
 	var took []time.Duration
 	failed := 0
 	oldest := now
-	for i, at := range all.at {
-		if now.Sub(at) > window {
+	for i, at := range all.times {
+		if now.Sub(at) > statsWindow {
 			continue
 		}
-		took = append(took, all.took[i])
+		took = append(took, all.durations[i])
 		if all.failed[i] {
 			failed++
 		}
@@ -96,14 +96,14 @@ func (s *stats) of(server string, now time.Time) (m measured) {
 	if len(took) == 0 {
 		return m
 	}
-	over := min(window, now.Sub(all.since))
-	if len(took) == samples {
+	over := min(statsWindow, now.Sub(all.firstTime))
+	if len(took) == maxSamples {
 		over = now.Sub(oldest) // there were more in the window than are kept
 	}
 	seconds := max(over, time.Second).Seconds()
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	return measured{
+	return lastMinute{
 		Rate: float64(len(took)) / seconds, Failed: float64(failed) / seconds,
 		P50: ms(took[len(took)/2]), P99: ms(took[len(took)*99/100]),
 	}

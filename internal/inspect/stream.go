@@ -11,57 +11,57 @@ import (
 )
 
 const (
-	batch     = 512              // records that are written to a viewer at a time
-	quiet     = 15 * time.Second // after which a stream says that it is alive
-	patience  = 30 * time.Second // a viewer that takes nothing for so long is cut off
-	maxViews  = 32
-	batchRoom = 1 << 20 // bytes that are written at a time
+	maxBatchRecords   = 512              // records that are written to a viewer at a time
+	keepAliveInterval = 15 * time.Second // after which a stream says that it is alive
+	viewerTimeout     = 30 * time.Second // a viewer that takes nothing for so long is cut off
+	maxViewers        = 32
+	maxBatchBytes     = 1 << 20 // bytes that are written at a time
 )
 
 // viewers counts who looks. While there are any, messages are recorded.
 type viewers struct {
-	mu     sync.Mutex
-	n      int
-	stop   []func()
-	over   bool
-	closed chan struct{}
+	mu        sync.Mutex
+	attached  int
+	stopFuncs []func()
+	isClosed  bool
+	closed    chan struct{}
 }
 
 // count returns how many there are.
 func (v *viewers) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.n
+	return v.attached
 }
 
 func (v *viewers) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if !v.over {
-		v.over = true
+	if !v.isClosed {
+		v.isClosed = true
 		close(v.closed)
 	}
 }
 
-// Attach has messages recorded until release is called; false: there are too many viewers.
-func (i *Inspector) Attach() (release func(), ok bool) {
+// AddViewer has messages recorded until release is called; false: there are too many viewers.
+func (i *Inspector) AddViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.n >= maxViews || v.over {
+	if v.attached >= maxViewers || v.isClosed {
 		return nil, false
 	}
-	if v.n++; v.n == 1 {
-		v.stop = []func(){i.o.Recorder.AddSink(i.o.Ring), i.o.Observer.Watch(i.stats)}
+	if v.attached++; v.attached == 1 {
+		v.stopFuncs = []func(){i.o.Recorder.AddSink(i.o.Ring), i.o.Observer.Watch(i.stats)}
 	}
 	return sync.OnceFunc(func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if v.n--; v.n == 0 {
-			for _, stop := range v.stop {
+		if v.attached--; v.attached == 0 {
+			for _, stop := range v.stopFuncs {
 				stop()
 			}
-			v.stop = nil
+			v.stopFuncs = nil
 			i.stats.clear()
 		}
 	}), true
@@ -74,14 +74,14 @@ func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
 	w.Header().Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
 	for f := i.o.Ring.Follow(0); ; {
-		lines := f.Ready(batch)
-		_ = c.SetWriteDeadline(time.Now().Add(patience))
+		lines := f.Ready(maxBatchRecords)
+		_ = c.SetWriteDeadline(time.Now().Add(viewerTimeout))
 		for _, line := range lines {
 			if _, err := w.Write(line); err != nil {
 				return
 			}
 		}
-		if len(lines) < batch {
+		if len(lines) < maxBatchRecords {
 			return
 		}
 	}
@@ -94,17 +94,17 @@ func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
 // Last-Event-ID. ?from=start begins with the oldest record there is. Who does not go on gets the requests first that
 // wait already.
 func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
-	release, ok := i.Attach()
+	release, ok := i.AddViewer()
 	if !ok {
 		http.Error(w, "there are too many viewers", http.StatusServiceUnavailable)
 		return
 	}
 	defer release()
-	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, lines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
+	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, asLines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
 	follower, goesOn := i.follow(r)
 	began := time.Now()
 	kind := "text/event-stream"
-	if out.lines {
+	if out.asLines {
 		kind = "application/x-ndjson"
 	}
 	w.Header().Set("Content-Type", kind)
@@ -112,21 +112,21 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	w.Header().Set("X-Accel-Buffering", "no")
 	ctx, cancel := contextUntil(r.Context(), i.viewers.closed)
 	defer cancel()
-	if out.alive(follower.Position()) != nil {
+	if out.writeKeepAlive(follower.Position()) != nil {
 		return
 	}
 	if !goesOn {
-		if lines := i.waiting(began); len(lines) > 0 && out.write(lines, follower.Position()) != nil {
+		if lines := i.waitingLines(began); len(lines) > 0 && out.write(lines, follower.Position()) != nil {
 			return
 		}
 	}
 	for {
-		lines, err := nextWithin(ctx, follower)
+		lines, err := nextRecords(ctx, follower)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil || len(lines) == 0:
-			err = out.alive(follower.Position())
+			err = out.writeKeepAlive(follower.Position())
 		default:
 			err = out.write(lines, follower.Position())
 		}
@@ -136,9 +136,9 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 }
 
-// waiting returns the lines of the requests that wait for an answer, but for those whose own records came after a
+// waitingLines returns the lines of the requests that wait for an answer, but for those whose own records came after a
 // viewer has begun to follow.
-func (i *Inspector) waiting(began time.Time) (lines [][]byte) {
+func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	if i.o.Waiting == nil {
 		return nil
 	}
@@ -165,24 +165,24 @@ func (i *Inspector) follow(r *http.Request) (f *trace.Follower, goesOn bool) {
 
 // streamWriter writes to one viewer.
 type streamWriter struct {
-	w     http.ResponseWriter
-	c     *http.ResponseController
-	epoch string
-	lines bool
-	buf   []byte
+	w       http.ResponseWriter
+	c       *http.ResponseController
+	epoch   string
+	asLines bool
+	buf     []byte
 }
 
-// alive says that the stream is there, and where it goes on.
-func (s *streamWriter) alive(position uint64) error {
-	if s.lines {
+// writeKeepAlive says that the stream is there, and where it goes on.
+func (s *streamWriter) writeKeepAlive(position uint64) error {
+	if s.asLines {
 		s.buf = append(s.buf[:0], '\n')
 	} else {
-		s.buf = append(s.id(s.buf[:0], position), ": \n\n"...)
+		s.buf = append(s.appendEventID(s.buf[:0], position), ": \n\n"...)
 	}
 	return s.flush()
 }
 
-func (s *streamWriter) id(dst []byte, position uint64) []byte {
+func (s *streamWriter) appendEventID(dst []byte, position uint64) []byte {
 	dst = append(append(dst, "id: "...), s.epoch...)
 	dst = append(dst, '.')
 	return append(strconv.AppendUint(dst, position, 10), '\n')
@@ -191,29 +191,29 @@ func (s *streamWriter) id(dst []byte, position uint64) []byte {
 // write writes records.
 func (s *streamWriter) write(lines [][]byte, position uint64) error {
 	s.buf = s.buf[:0]
-	if !s.lines {
-		s.buf = s.id(s.buf, position)
+	if !s.asLines {
+		s.buf = s.appendEventID(s.buf, position)
 	}
 	for _, line := range lines {
-		if !s.lines {
+		if !s.asLines {
 			s.buf = append(s.buf, "data: "...)
 		}
 		s.buf = append(s.buf, line...)
-		if len(s.buf) > batchRoom {
+		if len(s.buf) > maxBatchBytes {
 			if err := s.flush(); err != nil {
 				return err
 			}
 			s.buf = s.buf[:0]
 		}
 	}
-	if !s.lines {
+	if !s.asLines {
 		s.buf = append(s.buf, '\n')
 	}
 	return s.flush()
 }
 
 func (s *streamWriter) flush() error {
-	_ = s.c.SetWriteDeadline(time.Now().Add(patience))
+	_ = s.c.SetWriteDeadline(time.Now().Add(viewerTimeout))
 	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}

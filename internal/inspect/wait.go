@@ -6,11 +6,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// nextWithin returns the next records; none after a while in which there were none.
-func nextWithin(ctx context.Context, f *trace.Follower) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, quiet)
+// nextRecords returns the next records; none after a while in which there were none.
+func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, keepAliveInterval)
 	defer cancel()
-	return f.Next(ctx, batch)
+	return f.Next(ctx, maxBatchRecords)
 }
 
 // contextUntil returns a ctx that ends with the channel, too. cancel waits for what watches it.

@@ -12,19 +12,19 @@ import (
 type serverCollector struct{ servers func() []Server }
 
 var (
-	readyDesc  = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
-	callsDesc  = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
-	oldestDesc = prometheus.NewDesc("mcp_bridge_oldest_call_seconds", "The age of the request that has waited longest.", []string{"server"}, nil)
-	childDesc  = prometheus.NewDesc("mcp_bridge_children", "Processes of servers that run.", []string{"server"}, nil)
-	memoryDesc = prometheus.NewDesc("mcp_bridge_child_resident_bytes", "Memory of a server's processes and their descendants (Linux).", []string{"server"}, nil)
-	cpuDesc    = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
+	readyDesc      = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
+	callsDesc      = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
+	oldestCallDesc = prometheus.NewDesc("mcp_bridge_oldest_call_seconds", "The age of the request that has waited longest.", []string{"server"}, nil)
+	childDesc      = prometheus.NewDesc("mcp_bridge_children", "Processes of servers that run.", []string{"server"}, nil)
+	memoryDesc     = prometheus.NewDesc("mcp_bridge_child_resident_bytes", "Memory of a server's processes and their descendants (Linux).", []string{"server"}, nil)
+	cpuDesc        = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (s *serverCollector) Describe(all chan<- *prometheus.Desc) {
 	all <- readyDesc
 	all <- callsDesc
-	all <- oldestDesc
+	all <- oldestCallDesc
 }
 
 // Collect implements prometheus.Collector.
@@ -39,28 +39,28 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 		}
 		all <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, one.Name)
 		all <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(one.CallsInFlight), one.Name)
-		all <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, one.OldestCallAge.Seconds(), one.Name)
+		all <- prometheus.MustNewConstMetric(oldestCallDesc, prometheus.GaugeValue, one.OldestCallAge.Seconds(), one.Name)
 	}
 }
 
 // processes are those that run.
 type processes struct {
-	mu  sync.Mutex
-	all map[int]string // the server, by process id
+	mu          sync.Mutex
+	serverByPID map[int]string // the server, by process id
 }
 
-func newProcesses() *processes { return &processes{all: map[int]string{}} }
+func newProcesses() *processes { return &processes{serverByPID: map[int]string{}} }
 
 func (p *processes) started(server string, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.all[pid] = server
+	p.serverByPID[pid] = server
 }
 
 func (p *processes) ended(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.all, pid)
+	delete(p.serverByPID, pid)
 }
 
 // Describe implements prometheus.Collector.
@@ -74,7 +74,7 @@ func (p *processes) Describe(all chan<- *prometheus.Desc) {
 func (p *processes) Collect(all chan<- prometheus.Metric) {
 	running := map[string][]int{}
 	p.mu.Lock()
-	for pid, server := range p.all {
+	for pid, server := range p.serverByPID {
 		running[server] = append(running[server], pid)
 	}
 	p.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-const other = "_other"
+const otherLabel = "_other"
 
-// methods are the methods that are labels, of all revisions.
-var methods = set("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get",
+// methodLabels are the methods that are labels, of all revisions.
+var methodLabels = newSet("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get",
 	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
 	"completion/complete", "logging/setLevel", "sampling/createMessage", "elicitation/create", "roots/list",
 	"subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update")
 
-var revisions = set("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+var revisionLabels = newSet("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
-// codes are the JSON-RPC error codes that are labels.
-var codes = set("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
+// codeLabels are the JSON-RPC error codes that are labels.
+var codeLabels = newSet("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
 
-func set(all ...string) map[string]bool {
+func newSet(all ...string) map[string]bool {
 	m := make(map[string]bool, len(all))
 	for _, one := range all {
 		m[one] = true
@@ -38,7 +38,7 @@ func labelOrOther(all map[string]bool, name string) string {
 	if all[name] {
 		return name
 	}
-	return other
+	return otherLabel
 }
 
 func kindName(k jsonrpc.Kind) string {
@@ -50,14 +50,14 @@ func kindName(k jsonrpc.Kind) string {
 	case jsonrpc.Notification:
 		return "notification"
 	}
-	return other
+	return otherLabel
 }
 
 // errorTypeOf returns the error_type of a response: its code, or "tool_error".
 func errorTypeOf(p *observe.Passed) string {
 	switch {
 	case p.Message.IsError():
-		return labelOrOther(codes, string(p.Message.Lookup("error", "code")))
+		return labelOrOther(codeLabels, string(p.Message.Lookup("error", "code")))
 	case p.Failed():
 		return "tool_error"
 	}
@@ -114,25 +114,25 @@ func statusText(status int) string { return strconv.Itoa(status) }
 type nameLimiter struct {
 	max int
 
-	mu  sync.Mutex
-	all map[string]bool
+	mu    sync.Mutex
+	names map[string]bool
 }
 
-func newNames(max int) *nameLimiter { return &nameLimiter{max: max, all: map[string]bool{}} }
+func newNames(max int) *nameLimiter { return &nameLimiter{max: max, names: map[string]bool{}} }
 
 // labelOf returns name if it is one of the first, else "_other".
 func (n *nameLimiter) labelOf(name string) string {
 	const longest = 128
 	if len(name) > longest {
-		return other
+		return otherLabel
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !n.all[name] {
-		if len(n.all) >= n.max {
-			return other
+	if !n.names[name] {
+		if len(n.names) >= n.max {
+			return otherLabel
 		}
-		n.all[name] = true
+		n.names[name] = true
 	}
 	return name
 }

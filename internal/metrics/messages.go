@@ -16,9 +16,9 @@ import (
 type serverMetrics struct {
 	messages [3][3][4]atomic.Pointer[messageCounters] // by hop, direction and kind
 
-	mu     sync.Mutex
-	timers map[operationKey]prometheus.Observer
-	recent [3]atomic.Pointer[cachedTimer] // by hop: most calls are like the one before
+	mu         sync.Mutex
+	timers     map[operationKey]prometheus.Observer
+	lastTimers [3]atomic.Pointer[cachedTimer] // by hop: most calls are like the one before
 }
 
 type messageCounters struct {
@@ -92,16 +92,16 @@ func (m *Metrics) timerOf(s *serverMetrics, p *observe.Passed) prometheus.Observ
 	if m.tools != nil && p.Call.Method == "tools/call" {
 		call.tool = p.Call.Name
 	}
-	if last := s.recent[p.Hop].Load(); last != nil && last.call == call {
+	if last := s.lastTimers[p.Hop].Load(); last != nil && last.call == call {
 		return last.timer
 	}
 	k := call
-	k.method, k.revision = labelOrOther(methods, call.method), labelOrOther(revisions, call.revision)
+	k.method, k.revision = labelOrOther(methodLabels, call.method), labelOrOther(revisionLabels, call.revision)
 	if call.tool != "" {
 		k.tool = m.tools.labelOf(call.tool)
 	}
 	t := m.timer(s, p.Session.Server, k)
-	s.recent[p.Hop].Store(&cachedTimer{call, t})
+	s.lastTimers[p.Hop].Store(&cachedTimer{call, t})
 	return t
 }
 
@@ -114,7 +114,7 @@ func (m *Metrics) timer(s *serverMetrics, server string, k operationKey) prometh
 		if m.tools != nil {
 			values = append(values, k.tool)
 		}
-		t = m.operations[k.hop-1].WithLabelValues(values...)
+		t = m.callDurations[k.hop-1].WithLabelValues(values...)
 		s.timers[k] = t
 	}
 	return t

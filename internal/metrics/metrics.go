@@ -43,7 +43,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 	tools    *nameLimiter // nil: no tool is a label
 
-	operations       [2]*prometheus.HistogramVec // by hop
+	callDurations    [2]*prometheus.HistogramVec // by hop
 	sessions         *prometheus.GaugeVec
 	sessionDuration  prometheus.Histogram
 	sessionsEnded    *prometheus.CounterVec
@@ -82,7 +82,7 @@ func New(o Options) *Metrics {
 		m.tools = newNames(200)
 		labels = append(labels, "gen_ai_tool_name")
 	}
-	m.operations = [2]*prometheus.HistogramVec{
+	m.callDurations = [2]*prometheus.HistogramVec{
 		m.histogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", durationBuckets, labels...),
 		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// volatile is what params._meta and result._meta have for one exchange alone. It is neither
+// volatileMeta is what params._meta and result._meta have for one exchange alone. It is neither
 // compared nor matched.
-var volatile = []string{
+var volatileMeta = []string{
 	"progressToken", era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel, era.KeySubscription,
 	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
 }
@@ -83,7 +83,7 @@ func dropVolatile(o map[string]any) {
 	if !ok {
 		return
 	}
-	for _, key := range volatile {
+	for _, key := range volatileMeta {
 		delete(meta, key)
 	}
 	if len(meta) == 0 {
@@ -144,17 +144,17 @@ func plainNumber(text string) string {
 
 // A path leads to a value in a message. The zero path is its top.
 type path struct {
-	up    *path
-	key   string
-	index int // of an element, if key is ""
-	array bool
+	parent    *path
+	key       string
+	index     int // of an element, if key is ""
+	isElement bool
 }
 
 // elements returns the keys and indexes from the top.
 func (p *path) elements() (all []string) {
-	for ; p.up != nil; p = p.up {
+	for ; p.parent != nil; p = p.parent {
 		switch {
-		case p.array:
+		case p.isElement:
 			all = append(all, "["+strconv.Itoa(p.index)+"]")
 		case strings.HasPrefix(p.key, "["): // is no index
 			all = append(all, strconv.Quote(p.key))
@@ -193,9 +193,9 @@ func isWord(s string) bool {
 
 // A change is a difference between two values at a path. One of the two may be absent.
 type change struct {
-	path          []string
-	was, is       any
-	wasSet, isSet bool
+	path               []string
+	oldValue, newValue any
+	hasOld, hasNew     bool
 }
 
 // changes calls found for each difference between two decoded values, in the order of the
@@ -237,7 +237,7 @@ func memberChanges(at *path, was, is map[string]any, found func(change) bool) bo
 	for _, key := range keys {
 		w, inWas := was[key]
 		i, inIs := is[key]
-		below := &path{up: at, key: key}
+		below := &path{parent: at, key: key}
 		switch {
 		case inWas && inIs:
 			if !changes(below, w, i, found) {
@@ -264,7 +264,7 @@ func elementChanges(at *path, was, is []any, found func(change) bool) bool {
 	}
 	was, is = was[:len(was)-tail], is[:len(is)-tail]
 	for n := head; n < max(len(was), len(is)); n++ {
-		below := &path{up: at, index: n, array: true}
+		below := &path{parent: at, index: n, isElement: true}
 		switch {
 		case n < len(was) && n < len(is):
 			if !changes(below, was[n], is[n], found) {
@@ -287,7 +287,7 @@ func elementChanges(at *path, was, is []any, found func(change) bool) bool {
 const maxAligned = 16
 
 func (p *path) depth() (n int) {
-	for ; p.up != nil; p = p.up {
+	for ; p.parent != nil; p = p.parent {
 		n++
 	}
 	return n

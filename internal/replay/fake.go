@@ -19,26 +19,26 @@ import (
 // asked yet, or as the last one again. What the server has said before and after the answer
 // comes at its place.
 type Fake struct {
-	rec     *Recording
-	scripts []*script
-	calls   map[string][]*script // requests by key, in order
-	notes   map[string][]*script // notifications by method
+	rec           *Recording
+	scripts       []*script
+	calls         map[string][]*script // requests by key, in order
+	notifications map[string][]*script // notifications by method
 
-	mu        sync.Mutex
-	asked     map[*script]bool // by any client
-	misses    []string         // the first ones
-	missCount int
+	mu           sync.Mutex
+	askedScripts map[*script]bool // by any client
+	missTexts    []string         // the first ones
+	missCount    int
 }
 
 // NewFake returns the server of a recording.
 func NewFake(rec *Recording) *Fake {
-	f := &Fake{rec: rec, scripts: scripts(rec), calls: map[string][]*script{}, notes: map[string][]*script{}, asked: map[*script]bool{}}
+	f := &Fake{rec: rec, scripts: scripts(rec), calls: map[string][]*script{}, notifications: map[string][]*script{}, askedScripts: map[*script]bool{}}
 	for _, s := range f.scripts {
-		if m := &s.begin.m; m.Kind() == jsonrpc.Request {
+		if m := &s.trigger.m; m.Kind() == jsonrpc.Request {
 			s.key = callKey(m)
 			f.calls[s.key] = append(f.calls[s.key], s)
 		} else {
-			f.notes[m.Method()] = append(f.notes[m.Method()], s)
+			f.notifications[m.Method()] = append(f.notifications[m.Method()], s)
 		}
 	}
 	return f
@@ -54,29 +54,29 @@ func callKey(m *jsonrpc.Message) string {
 
 // Usage is what of a recording was used.
 type Usage struct {
-	Requests int      // in the recording
-	Asked    int      // of them, by any client
-	Unasked  []string // the first others, to be printed
-	Missed   int      // requests that are not in the recording
-	Misses   []string // the first of them, to be printed
+	Requests  int      // in the recording
+	Asked     int      // of them, by any client
+	Unasked   []string // the first others, to be printed
+	MissCount int      // requests that are not in the recording
+	Misses    []string // the first of them, to be printed
 }
 
-// maxTold is how many are told one by one.
-const maxTold = 20
+// maxListed is how many are told one by one.
+const maxListed = 20
 
 // Usage returns what was used up to now.
 func (f *Fake) Usage() Usage {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	u := Usage{Missed: f.missCount, Misses: slices.Clone(f.misses)}
+	u := Usage{MissCount: f.missCount, Misses: slices.Clone(f.missTexts)}
 	for _, s := range f.scripts {
 		switch {
-		case s.begin.m.Kind() != jsonrpc.Request:
+		case s.trigger.m.Kind() != jsonrpc.Request:
 			continue
-		case f.asked[s]:
+		case f.askedScripts[s]:
 			u.Asked++
-		case len(u.Unasked) < maxTold:
-			u.Unasked = append(u.Unasked, fmt.Sprintf("line %d: %s", s.begin.line, nameOf(&s.begin.m)))
+		case len(u.Unasked) < maxListed:
+			u.Unasked = append(u.Unasked, fmt.Sprintf("line %d: %s", s.trigger.line, describeMessage(&s.trigger.m)))
 		}
 		u.Requests++
 	}
@@ -89,7 +89,7 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	s := &session{
-		fake: f, conn: client, ctx: ctx, next: map[string]int{}, notesUsed: map[*script]bool{},
+		fake: f, conn: client, ctx: ctx, timesAsked: map[string]int{}, usedNotifications: map[*script]bool{},
 		running: map[jsonrpc.ID]context.CancelFunc{}, waiting: map[jsonrpc.ID]chan<- struct{}{},
 	}
 	err := client.Receive(ctx, sessionSink{s})
@@ -101,8 +101,8 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	return err
 }
 
-// maxRunning is how many calls of a client may wait for its answers at a time.
-const maxRunning = 256
+// maxRunningScripts is how many calls of a client may wait for its answers at a time.
+const maxRunningScripts = 256
 
 // session is one client of a Fake.
 type session struct {
@@ -112,8 +112,8 @@ type session struct {
 	wg   sync.WaitGroup // scripts that wait for answers of the client
 
 	// Only the Sink of Receive uses these.
-	next      map[string]int   // by key: how often it was asked
-	notesUsed map[*script]bool // notifications
+	timesAsked        map[string]int   // by key: how often it was asked
+	usedNotifications map[*script]bool // notifications
 
 	mu      sync.Mutex
 	lastID  int64
@@ -155,11 +155,11 @@ func (s *session) notification(m jsonrpc.Message) error {
 		return nil
 	}
 	var found *script
-	for _, n := range s.fake.notes[m.Method()] {
-		if s.notesUsed[n] {
+	for _, n := range s.fake.notifications[m.Method()] {
+		if s.usedNotifications[n] {
 			continue
 		}
-		if keyOf(&n.begin.m) == keyOf(&m) {
+		if keyOf(&n.trigger.m) == keyOf(&m) {
 			found = n
 			break
 		}
@@ -170,28 +170,28 @@ func (s *session) notification(m jsonrpc.Message) error {
 	if found == nil {
 		return nil
 	}
-	s.notesUsed[found] = true
-	return s.play(found, m)
+	s.usedNotifications[found] = true
+	return s.playScript(found, m)
 }
 
 func (s *session) request(m jsonrpc.Message) error {
 	key := callKey(&m)
 	all := s.fake.calls[key]
 	if len(all) == 0 {
-		return s.conn.Send(s.ctx, s.fake.unrecorded(&m))
+		return s.conn.Send(s.ctx, s.fake.answerUnrecorded(&m))
 	}
-	found := all[min(s.next[key], len(all)-1)]
-	s.next[key]++
+	found := all[min(s.timesAsked[key], len(all)-1)]
+	s.timesAsked[key]++
 	s.fake.mu.Lock()
-	s.fake.asked[found] = true
+	s.fake.askedScripts[found] = true
 	s.fake.mu.Unlock()
-	return s.play(found, m)
+	return s.playScript(found, m)
 }
 
-// play says what the server has said to a message. It waits for the client only in a
+// playScript says what the server has said to a message. It waits for the client only in a
 // goroutine of its own: the client's answers come through its caller.
-func (s *session) play(found *script, m jsonrpc.Message) error {
-	r := &run{session: s, script: found, m: m}
+func (s *session) playScript(found *script, m jsonrpc.Message) error {
+	r := &scriptRun{session: s, script: found, m: m}
 	if !found.waits() {
 		return r.play(s.ctx)
 	}
@@ -199,7 +199,7 @@ func (s *session) play(found *script, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Request {
 		s.mu.Lock()
 		_, used := s.running[m.ID()]
-		full := len(s.running) >= maxRunning
+		full := len(s.running) >= maxRunningScripts
 		if !used && !full {
 			s.running[m.ID()] = cancel
 		}
@@ -224,29 +224,29 @@ func (s *session) play(found *script, m jsonrpc.Message) error {
 	return nil
 }
 
-// unrecorded answers a request that is not in the recording.
-func (f *Fake) unrecorded(m *jsonrpc.Message) jsonrpc.Message {
+// answerUnrecorded answers a request that is not in the recording.
+func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	method := m.Method()
 	switch {
 	case method == "ping", method == "logging/setLevel":
 		return jsonrpc.NewResult(m.ID(), nil)
 	case method == "server/discover" && f.rec.Era == "modern":
-		return jsonrpc.NewResult(m.ID(), f.discovered())
+		return jsonrpc.NewResult(m.ID(), f.discoverResult())
 	case method == "server/discover", method == "initialize": // how a server of the other era is known
 		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "Method not found", nil)
 	}
-	code, text := f.nearest(m)
+	code, text := f.nearestRequest(m)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.missCount++; len(f.misses) < maxTold {
-		f.misses = append(f.misses, nameOf(m)+": "+text)
+	if f.missCount++; len(f.missTexts) < maxListed {
+		f.missTexts = append(f.missTexts, describeMessage(m)+": "+text)
 	}
 	return jsonrpc.NewError(m.ID(), code, text, nil)
 }
 
-// discovered is the answer to server/discover where nobody has asked it in the recording: the
+// discoverResult is the answer to server/discover where nobody has asked it in the recording: the
 // capabilities that its methods need, and who the server says it is in other results.
-func (f *Fake) discovered() []byte {
+func (f *Fake) discoverResult() []byte {
 	capabilities := []byte(`{"logging":{}}`)
 	for _, method := range f.rec.methods() {
 		switch method {

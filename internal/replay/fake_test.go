@@ -25,7 +25,7 @@ func TestFakeSame(t *testing.T) {
 				if got := converse(t, f, says); got != want {
 					t.Errorf("got\n%s\nwant\n%s", got, want)
 				}
-				if u := f.Usage(); u.Asked != u.Requests || u.Missed > 0 || u.Requests < 5 {
+				if u := f.Usage(); u.Asked != u.Requests || u.MissCount > 0 || u.Requests < 5 {
 					t.Errorf("%+v", u)
 				}
 				// A client with other ids and tokens finds no difference either.
@@ -75,7 +75,7 @@ func TestFakeOrder(t *testing.T) {
 			}
 		}
 		u := f.Usage()
-		if u.Requests != 4 || u.Asked != 2 || u.Missed != 4 || strings.Join(u.Unasked, "|") != "line 5: x/y|line 7: x/z" {
+		if u.Requests != 4 || u.Asked != 2 || u.MissCount != 4 || strings.Join(u.Unasked, "|") != "line 5: x/y|line 7: x/z" {
 			t.Errorf("%+v", u)
 		}
 	})

@@ -5,7 +5,7 @@ import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 // What a server makes up and its client only hands back: cursors, states, ids of tasks. In a
 // replay the client hands back what the server says now, and that it is another text is no
 // difference.
-var opaque = []struct {
+var opaqueFields = []struct {
 	said  []string // where it stands in a result
 	param string   // where it comes back, in params
 }{
@@ -15,27 +15,27 @@ var opaque = []struct {
 	{[]string{"task", "taskId"}, "taskId"},
 }
 
-// learn notes what an answer says in place of the recorded one. It is called with mu held.
-func (p *player) learn(c *call) {
+// learnOpaque notes what an answer says in place of the recorded one. It is called with mu held.
+func (p *player) learnOpaque(c *call) {
 	if c.request.answer == nil {
 		return
 	}
-	for _, o := range opaque {
+	for _, o := range opaqueFields {
 		path := append([]string{"result"}, o.said...)
 		was, wasText := jsonrpc.Text(c.request.answer.m.Lookup(path...))
 		is, isText := jsonrpc.Text(c.answer.Lookup(path...))
 		if wasText && isText {
-			p.renamed[o.param+" "+was] = is
+			p.newOpaqueTexts[o.param+" "+was] = is
 		}
 	}
 }
 
-// rename returns a message of the client with what the server says now in place of what was
+// replaceOpaque returns a message of the client with what the server says now in place of what was
 // recorded. It is called with mu held.
-func (p *player) rename(m jsonrpc.Message) jsonrpc.Message {
-	for _, o := range opaque {
+func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
+	for _, o := range opaqueFields {
 		was, ok := jsonrpc.Text(m.Lookup("params", o.param))
-		if is, known := p.renamed[o.param+" "+was]; ok && known && is != was {
+		if is, known := p.newOpaqueTexts[o.param+" "+was]; ok && known && is != was {
 			m = m.WithParams(jsonrpc.With(m.Params(), o.param, jsonrpc.Quote(is)))
 		}
 	}
@@ -44,7 +44,7 @@ func (p *player) rename(m jsonrpc.Message) jsonrpc.Message {
 
 // alignOpaque gives an answer the recorded text wherever both have such a text.
 func alignOpaque(was, is map[string]any) {
-	for _, o := range opaque {
+	for _, o := range opaqueFields {
 		w, i := descend(was["result"], o.said[:len(o.said)-1]), descend(is["result"], o.said[:len(o.said)-1])
 		last := o.said[len(o.said)-1]
 		wasText, ok := w[last].(string)

@@ -44,17 +44,17 @@ var ErrNoServer = errors.New("the server cannot be used")
 func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) (*Report, error) {
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
 	p := &player{
-		PlayOptions: o, conn: conn, rec: rec, changed: make(chan struct{}, 1),
-		asked: map[jsonrpc.ID]*call{}, calls: map[*item]*call{}, tokens: map[jsonrpc.ID]*item{},
-		groups: map[group]*arrivals{}, questions: map[*item]*arrival{}, renamed: map[string]string{},
+		PlayOptions: o, conn: conn, rec: rec, wakeup: make(chan struct{}, 1),
+		callsByID: map[jsonrpc.ID]*call{}, callsByItem: map[*item]*call{}, tokens: map[jsonrpc.ID]*item{},
+		groups: map[group]*arrivals{}, serverRequests: map[*item]*arrival{}, newOpaqueTexts: map[string]string{},
 	}
-	p.count()
+	p.countRecorded()
 	receiving, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := conn.Receive(receiving, playerSink{p})
 		p.mu.Lock()
-		p.ended = cmp.Or(p.ended, err, io.EOF)
+		p.receiveErr = cmp.Or(p.receiveErr, err, io.EOF)
 		p.mu.Unlock()
 		p.wake()
 	})
@@ -69,25 +69,25 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 
 // A group is the messages of a server that can stand for one another.
 type group struct {
-	kind   jsonrpc.Kind // Request or Notification
-	method string
-	about  *item // the client's request whose progress it is; nil: none
+	kind       jsonrpc.Kind // Request or Notification
+	method     string
+	progressOf *item // the client's request whose progress it is; nil: none
 }
 
 // arrivals is what has come of a group, and what has to.
 type arrivals struct {
-	recorded []*item
-	arrived  []*arrival
-	due      int // so many are waited for
-	missed   int // so many have not come in time
+	recorded      []*item
+	arrived       []*arrival
+	expectedCount int // so many are waited for
+	missedCount   int // so many have not come in time
 }
 
 // An arrival is a request or notification of the server.
 type arrival struct {
-	m     jsonrpc.Message
-	after int    // the line of the client's message that was sent last
-	key   string // the same for equal ones
-	for_  *item  // the recorded one that it stands for; nil: not known yet
+	m         jsonrpc.Message
+	afterLine int    // the line of the client's message that was sent last
+	key       string // the same for equal ones
+	recorded  *item  // the recorded one that it stands for; nil: not known yet
 
 	refused bool // the recording has no answer to it
 }
@@ -102,31 +102,31 @@ type call struct {
 // player is one run of Play. The goroutine of Play sends, that of Receive takes what comes.
 type player struct {
 	PlayOptions
-	conn    bridge.Conn
-	rec     *Recording
-	changed chan struct{} // something has come; holds one element
+	conn   bridge.Conn
+	rec    *Recording
+	wakeup chan struct{} // something has come; holds one element
 
-	mu         sync.Mutex // guards the rest; not held while sending
-	ended      error      // of Receive
-	lastID     int64
-	last       int // line of the client's message that was sent last
-	asked      map[jsonrpc.ID]*call
-	calls      map[*item]*call
-	tokens     map[jsonrpc.ID]*item // new progress tokens
-	groups     map[group]*arrivals
-	questions  map[*item]*arrival // the server's recorded requests, and what came for them
-	replies    []jsonrpc.Message  // to requests that have no recorded answer
-	unanswered []*arrival         // these
-	stray      []string           // responses that answer nothing
-	renamed    map[string]string  // cursors and the like: what the server says now, by kind and what was recorded
-	sent       int
-	extra      int // messages that the recording does not have
-	unasked    int // these, pings, and responses that answer nothing
-	unsent     int // messages of the client, because the server has ended
+	mu             sync.Mutex // guards the rest; not held while sending
+	receiveErr     error      // of Receive
+	lastID         int64
+	lastLine       int // line of the client's message that was sent last
+	callsByID      map[jsonrpc.ID]*call
+	callsByItem    map[*item]*call
+	tokens         map[jsonrpc.ID]*item // new progress tokens
+	groups         map[group]*arrivals
+	serverRequests map[*item]*arrival // the server's recorded requests, and what came for them
+	replies        []jsonrpc.Message  // to requests that have no recorded answer
+	unanswered     []*arrival         // these
+	strayResponses []string           // responses that answer nothing
+	newOpaqueTexts map[string]string  // cursors and the like: what the server says now, by kind and what was recorded
+	sentCount      int
+	extraCount     int // messages that the recording does not have
+	unaskedCount   int // these, pings, and responses that answer nothing
+	unsentCount    int // messages of the client, because the server has ended
 }
 
-// count finds out how many messages of each group are in the recording.
-func (p *player) count() {
+// countRecorded finds out how many messages of each group are in the recording.
+func (p *player) countRecorded() {
 	for _, i := range p.rec.items {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
 			a := p.group(&i.m, requestOf(i))
@@ -160,43 +160,43 @@ func (p *player) play(ctx context.Context) error {
 	var waive []func()
 	for n, i := range p.rec.items {
 		if first.IsZero() {
-			first, before = i.at, i.at
+			first, before = i.time, i.time
 		}
 		if !i.fromClient {
-			come, giveUp := p.expect(i)
+			come, giveUp := p.expectItem(i)
 			need, waive = append(need, come), append(waive, giveUp)
 			continue
 		}
-		over, err := p.await(ctx, need, waive, p.rec.items[max(n-1, 0)].at.Sub(before))
+		over, err := p.await(ctx, need, waive, p.rec.items[max(n-1, 0)].time.Sub(before))
 		switch {
 		case err != nil:
 			return err
 		case over:
-			p.giveUp(p.rec.items[n:])
+			p.countUnsent(p.rec.items[n:])
 			return nil
 		case p.Timing:
-			if err := p.pause(ctx, began.Add(i.at.Sub(first))); err != nil {
+			if err := p.pause(ctx, began.Add(i.time.Sub(first))); err != nil {
 				return err
 			}
 		}
-		need, waive, before = nil, nil, i.at
+		need, waive, before = nil, nil, i.time
 		if err := p.send(ctx, i); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			p.giveUp(p.rec.items[n:])
+			p.countUnsent(p.rec.items[n:])
 			return nil
 		}
 	}
-	_, err := p.await(ctx, need, waive, p.rec.items[len(p.rec.items)-1].at.Sub(before))
+	_, err := p.await(ctx, need, waive, p.rec.items[len(p.rec.items)-1].time.Sub(before))
 	return err
 }
 
-// giveUp counts what is not sent any more.
-func (p *player) giveUp(items []*item) {
+// countUnsent counts what is not sent any more.
+func (p *player) countUnsent(items []*item) {
 	for _, i := range items {
 		if i.fromClient {
-			p.unsent++
+			p.unsentCount++
 		}
 	}
 }
@@ -212,42 +212,42 @@ func (p *player) pause(ctx context.Context, then time.Time) error {
 		select {
 		case <-t.C:
 			return nil
-		case <-p.changed:
+		case <-p.wakeup:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// expect returns what says whether a message of the server has come, and what gives it up.
+// expectItem returns what says whether a message of the server has come, and what gives it up.
 // Both are called with mu held.
-func (p *player) expect(i *item) (come func() bool, giveUp func()) {
+func (p *player) expectItem(i *item) (come func() bool, giveUp func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i.m.Kind() == jsonrpc.Response {
 		return func() bool {
-				c := p.calls[i.request]
+				c := p.callsByItem[i.request]
 				return c == nil || c.missed || c.answer.Kind() != jsonrpc.Invalid
 			}, func() {
-				if c := p.calls[i.request]; c != nil {
+				if c := p.callsByItem[i.request]; c != nil {
 					c.missed = true
 				}
 			}
 	}
 	a := p.group(&i.m, requestOf(i))
-	a.due++
-	due := a.due
-	return func() bool { return len(a.arrived)+a.missed >= due },
-		func() { a.missed = max(a.missed, due-len(a.arrived)) }
+	a.expectedCount++
+	due := a.expectedCount
+	return func() bool { return len(a.arrived)+a.missedCount >= due },
+		func() { a.missedCount = max(a.missedCount, due-len(a.arrived)) }
 }
 
-// maxTook is for how long Play believes a recording that something took: its times may be made up.
-const maxTook = 24 * time.Hour
+// maxBelievedDuration is for how long Play believes a recording that something took: its times may be made up.
+const maxBelievedDuration = 24 * time.Hour
 
 // await waits until all of need is true, for as long as it took in the recording and Wait
 // more; what has not come then is waited for no more. over: the server has ended.
 func (p *player) await(ctx context.Context, need []func() bool, waive []func(), took time.Duration) (over bool, err error) {
-	t := time.NewTimer(min(max(took, 0), maxTook) + p.Wait)
+	t := time.NewTimer(min(max(took, 0), maxBelievedDuration) + p.Wait)
 	defer t.Stop()
 	for {
 		if err := p.reply(ctx); err != nil && ctx.Err() != nil {
@@ -257,13 +257,13 @@ func (p *player) await(ctx context.Context, need []func() bool, waive []func(), 
 		for len(need) > 0 && need[0]() {
 			need, waive = need[1:], waive[1:]
 		}
-		over = p.ended != nil
+		over = p.receiveErr != nil
 		p.mu.Unlock()
 		if len(need) == 0 || over {
 			return over, nil
 		}
 		select {
-		case <-p.changed:
+		case <-p.wakeup:
 		case <-t.C:
 			p.mu.Lock()
 			for n := range need {
@@ -283,7 +283,7 @@ func (p *player) await(ctx context.Context, need []func() bool, waive []func(), 
 func (p *player) reply(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		if len(p.replies) == 0 || p.ended != nil {
+		if len(p.replies) == 0 || p.receiveErr != nil {
 			p.mu.Unlock()
 			return nil
 		}
@@ -299,14 +299,14 @@ func (p *player) reply(ctx context.Context) error {
 // wake makes await look again.
 func (p *player) wake() {
 	select {
-	case p.changed <- struct{}{}:
+	case p.wakeup <- struct{}{}:
 	default:
 	}
 }
 
 // send sends a message of the client. Nothing is sent of one that is about what has not come.
 func (p *player) send(ctx context.Context, i *item) error {
-	m, ok := p.renew(i)
+	m, ok := p.withNewIDs(i)
 	if !ok {
 		return nil
 	}
@@ -314,22 +314,22 @@ func (p *player) send(ctx context.Context, i *item) error {
 		return err
 	}
 	p.mu.Lock()
-	p.sent++
+	p.sentCount++
 	p.mu.Unlock()
 	return nil
 }
 
-// renew returns a message of the client with the ids, tokens and cursors of this run.
-func (p *player) renew(i *item) (m jsonrpc.Message, ok bool) {
+// withNewIDs returns a message of the client with the ids, tokens and cursors of this run.
+func (p *player) withNewIDs(i *item) (m jsonrpc.Message, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = i.line
+	p.lastLine = i.line
 	switch m = i.m; m.Kind() {
 	case jsonrpc.Request:
 		c := &call{request: i}
 		id := p.newID(m.ID())
-		p.asked[id], p.calls[i] = c, c
-		m = p.rename(m.WithID(id))
+		p.callsByID[id], p.callsByItem[i] = c, c
+		m = p.replaceOpaque(m.WithID(id))
 		if token := m.ProgressToken(); !token.IsZero() {
 			token = p.newID(token)
 			p.tokens[token] = i
@@ -337,7 +337,7 @@ func (p *player) renew(i *item) (m jsonrpc.Message, ok bool) {
 		}
 		return m, true
 	case jsonrpc.Response:
-		q := p.question(i.request)
+		q := p.findServerRequest(i.request)
 		if q == nil {
 			return m, false
 		}
@@ -345,7 +345,7 @@ func (p *player) renew(i *item) (m jsonrpc.Message, ok bool) {
 	}
 	switch m.Method() {
 	case "notifications/cancelled":
-		for id, c := range p.asked {
+		for id, c := range p.callsByID {
 			if i.request != nil && c.request == i.request {
 				return m.WithCancelledID(id), true
 			}
@@ -355,13 +355,13 @@ func (p *player) renew(i *item) (m jsonrpc.Message, ok bool) {
 		if i.request == nil {
 			return m, false
 		}
-		q := p.question(i.request)
+		q := p.findServerRequest(i.request)
 		if q == nil || q.m.ProgressToken().IsZero() {
 			return m, false
 		}
 		return m.WithProgressToken(q.m.ProgressToken()), true
 	}
-	return p.rename(m), true
+	return p.replaceOpaque(m), true
 }
 
 // newID returns an id or token that was not used yet, of the type of the recorded one.
@@ -373,16 +373,16 @@ func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 	return jsonrpc.IntID(p.lastID)
 }
 
-// question returns what came for a recorded request of the server: an equal one, else the
+// findServerRequest returns what came for a recorded request of the server: an equal one, else the
 // first that stands for no other. nil: nothing came.
-func (p *player) question(recorded *item) *arrival {
-	if q := p.questions[recorded]; q != nil {
+func (p *player) findServerRequest(recorded *item) *arrival {
+	if q := p.serverRequests[recorded]; q != nil {
 		return q
 	}
 	var first *arrival
 	key := keyOf(&recorded.m)
 	for _, a := range p.group(&recorded.m, nil).arrived {
-		if a.for_ != nil || a.refused {
+		if a.recorded != nil || a.refused {
 			continue
 		}
 		if a.key == key {
@@ -394,8 +394,8 @@ func (p *player) question(recorded *item) *arrival {
 		}
 	}
 	if first != nil {
-		first.for_ = recorded
-		p.questions[recorded] = first
+		first.recorded = recorded
+		p.serverRequests[recorded] = first
 	}
 	return first
 }
@@ -410,7 +410,7 @@ func keyOf(m *jsonrpc.Message) string {
 type playerSink struct{ *player }
 
 func (s playerSink) TrySend(m jsonrpc.Message) bool {
-	s.take(m)
+	s.takeMessage(m)
 	s.wake()
 	return true
 }
@@ -429,35 +429,35 @@ const maxUnasked = 10 * maxExtra
 
 var errUnasked = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnasked)
 
-// take notes a message of the server.
-func (p *player) take(m jsonrpc.Message) {
+// takeMessage notes a message of the server.
+func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unasked > maxUnasked {
-		p.ended = cmp.Or(p.ended, errUnasked)
+	if p.unaskedCount > maxUnasked {
+		p.receiveErr = cmp.Or(p.receiveErr, errUnasked)
 		return
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
-		id, c, ok := jsonrpc.Find(p.asked, m.ID())
+		id, c, ok := jsonrpc.Find(p.callsByID, m.ID())
 		if !ok {
-			p.unasked++
+			p.unaskedCount++
 		}
 		switch {
-		case !ok && len(p.stray) < maxExtra:
-			p.stray = append(p.stray, fmt.Sprintf("an answer to no request, with the id %s", shorten(m.ID().String())))
+		case !ok && len(p.strayResponses) < maxExtra:
+			p.strayResponses = append(p.strayResponses, fmt.Sprintf("an answer to no request, with the id %s", shorten(m.ID().String())))
 		case ok:
-			delete(p.asked, id)
+			delete(p.callsByID, id)
 			c.answer = m
-			p.learn(c)
+			p.learnOpaque(c)
 		}
 	case jsonrpc.Request:
 		if m.Method() == "ping" {
-			p.unasked++
+			p.unaskedCount++
 			p.replies = append(p.replies, jsonrpc.NewResult(m.ID(), nil))
 			return
 		}
-		q, isExtra := p.arrived(m, nil)
+		q, isExtra := p.noteArrival(m, nil)
 		if isExtra {
 			q.refused = true
 			if len(p.unanswered) < maxExtra {
@@ -470,21 +470,21 @@ func (p *player) take(m jsonrpc.Message) {
 		if m.Method() == "notifications/progress" {
 			about = p.tokens[m.ProgressToken()]
 		}
-		p.arrived(m, about)
+		p.noteArrival(m, about)
 	}
 }
 
-// arrived notes a request or notification. extra: there are more of its group than in the
+// noteArrival notes a request or notification. extra: there are more of its group than in the
 // recording.
-func (p *player) arrived(m jsonrpc.Message, about *item) (q *arrival, extra bool) {
-	q = &arrival{m: m, after: p.last, key: keyOf(&m)}
+func (p *player) noteArrival(m jsonrpc.Message, about *item) (q *arrival, extra bool) {
+	q = &arrival{m: m, afterLine: p.lastLine, key: keyOf(&m)}
 	a := p.groups[groupOf(&m, about)]
 	if extra = a == nil || len(a.arrived) >= len(a.recorded); !extra {
 		a.arrived = append(a.arrived, q)
 		return q, false
 	}
-	p.unasked++
-	if p.extra++; p.extra <= maxExtra {
+	p.unaskedCount++
+	if p.extraCount++; p.extraCount <= maxExtra {
 		a = p.group(&m, about)
 		a.arrived = append(a.arrived, q)
 	}

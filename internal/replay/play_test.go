@@ -281,7 +281,7 @@ func TestChanges(t *testing.T) {
 		{`[[],[1]]`, `[[1],[1],[]]`, "x[0][0] is new: 1|x[2] is new: []"},
 	} {
 		var have []string
-		changes(&path{up: &path{}, key: "x"}, decode([]byte(c.was)), decode([]byte(c.is)), func(d change) bool {
+		changes(&path{parent: &path{}, key: "x"}, decode([]byte(c.was)), decode([]byte(c.is)), func(d change) bool {
 			have = append(have, d.String())
 			return true
 		})

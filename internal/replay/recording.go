@@ -18,8 +18,8 @@ import (
 // DefaultMaxBytes is how much of a recording Load keeps.
 const DefaultMaxBytes = 512 << 20
 
-// keptBeside is about how many bytes an item needs besides its message.
-const keptBeside = 1 << 10
+// itemOverhead is about how many bytes an item needs besides its message.
+const itemOverhead = 1 << 10
 
 // maxFaults is how many faults of a recording are told one by one.
 const maxFaults = 10
@@ -55,7 +55,7 @@ func (r *Recording) Messages() int { return len(r.items) }
 // item is one message.
 type item struct {
 	line       int // of the trace
-	at         time.Time
+	time       time.Time
 	seq        uint64
 	session    string
 	fromClient bool
@@ -100,13 +100,13 @@ func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 // loader collects the messages of the conversation.
 type loader struct {
 	LoadOptions
-	rec      *Recording
-	records  int
-	foreign  int // lines that are no records
-	bytes    int
-	chosen   bool
-	quiet    bool     // the conversation is all requests without sessions
-	sessions []string // others that were seen, up to a bound
+	rec             *Recording
+	records         int
+	foreignLines    int // lines that are no records
+	bytes           int
+	isSessionChosen bool
+	isSessionless   bool     // the conversation is all requests without sessions
+	sessions        []string // others that were seen, up to a bound
 }
 
 // fault notes what is wrong with a line. The error is one that ends the loading.
@@ -116,15 +116,15 @@ func (l *loader) fault(err error) error {
 	case !ok, errors.Is(err, trace.ErrVersion):
 		return err
 	case errors.Is(err, trace.ErrNotRecord):
-		if l.foreign++; l.foreign > 100 && l.records == 0 {
+		if l.foreignLines++; l.foreignLines > 100 && l.records == 0 {
 			return fmt.Errorf("this is no recording: %w", err)
 		}
 	}
-	l.note(line.Error())
+	l.noteFault(line.Error())
 	return nil
 }
 
-func (l *loader) note(text string) {
+func (l *loader) noteFault(text string) {
 	switch n := len(l.rec.Faults); {
 	case n < maxFaults:
 		l.rec.Faults = append(l.rec.Faults, printable.Text(text))
@@ -136,7 +136,7 @@ func (l *loader) note(text string) {
 // take keeps a record that is a message of the conversation.
 func (l *loader) take(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
-		l.note(fmt.Sprintf("line %d: %d records are missing here", line, r.Lost))
+		l.noteFault(fmt.Sprintf("line %d: %d records are missing here", line, r.Lost))
 		return nil
 	}
 	if !r.Kind.IsMessage() || r.Hop != l.Hop || r.Dir != trace.ToServer && r.Dir != trace.ToClient || !l.belongs(r) {
@@ -144,23 +144,23 @@ func (l *loader) take(r *trace.Record, line int) error {
 	}
 	switch {
 	case r.Earlier:
-		l.note(fmt.Sprintf("line %d: a request that came before the recording began", line))
+		l.noteFault(fmt.Sprintf("line %d: a request that came before the recording began", line))
 		return nil
 	case r.Body.OmittedBytes > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):
 		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, shorten(strings.Join(r.Redacted, ", ")))
 	}
-	if l.bytes += len(r.Body.Text) + keptBeside; l.bytes > l.MaxBytes {
+	if l.bytes += len(r.Body.Text) + itemOverhead; l.bytes > l.MaxBytes {
 		return fmt.Errorf("line %d: the conversation has more than %d bytes", line, l.MaxBytes)
 	}
 	m, err := jsonrpc.ParseDepth(r.Body.Text, jsonrpc.DefaultMaxDepth)
 	if err != nil {
-		l.note(fmt.Sprintf("line %d: this is no message: %v", line, err))
+		l.noteFault(fmt.Sprintf("line %d: this is no message: %v", line, err))
 		return nil
 	}
 	l.rec.items = append(l.rec.items, &item{
-		line: line, at: r.Time, seq: r.Seq, session: r.Session, fromClient: r.Dir == trace.ToServer, m: m,
+		line: line, time: r.Time, seq: r.Seq, session: r.Session, fromClient: r.Dir == trace.ToServer, m: m,
 	})
 	l.rec.Era = cmp.Or(l.rec.Era, r.Era)
 	return nil
@@ -168,15 +168,15 @@ func (l *loader) take(r *trace.Record, line int) error {
 
 // belongs reports whether a message is one of the conversation. The first one chooses it.
 func (l *loader) belongs(r *trace.Record) bool {
-	if !l.chosen && (l.Session == "" || l.Session == r.Session) {
-		l.chosen = true
+	if !l.isSessionChosen && (l.Session == "" || l.Session == r.Session) {
+		l.isSessionChosen = true
 		l.rec.Session, l.rec.Server = r.Session, r.Server
 		if l.Session == "" && isRequestAlone(r) {
-			l.rec.Session, l.quiet = "", true
+			l.rec.Session, l.isSessionless = "", true
 		}
 	}
-	ours := l.chosen && r.Server == l.rec.Server && r.Session == l.rec.Session
-	if l.quiet {
+	ours := l.isSessionChosen && r.Server == l.rec.Server && r.Session == l.rec.Session
+	if l.isSessionless {
 		ours = r.Server == l.rec.Server && isRequestAlone(r)
 	}
 	if !ours && len(l.sessions) < 20 && !slices.Contains(l.sessions, r.Session) {
@@ -204,7 +204,7 @@ func (l *loader) finish() (*Recording, error) {
 		others = "; others have: " + shorten(strings.Join(l.sessions, ", "))
 	}
 	switch {
-	case l.records == 0 && l.foreign > 0:
+	case l.records == 0 && l.foreignLines > 0:
 		return nil, errors.New("this is no recording of mcp-bridge")
 	case l.records == 0:
 		return nil, errors.New("the recording is empty")
@@ -214,7 +214,7 @@ func (l *loader) finish() (*Recording, error) {
 		return nil, fmt.Errorf("the recording has no messages at the hop %q", l.Hop)
 	}
 	slices.SortStableFunc(l.rec.items, func(a, b *item) int {
-		return cmp.Or(cmp.Compare(a.seq, b.seq), a.at.Compare(b.at))
+		return cmp.Or(cmp.Compare(a.seq, b.seq), a.time.Compare(b.time))
 	})
 	l.link()
 	if len(l.rec.items) == 0 {
@@ -237,16 +237,16 @@ func (i *item) side() side { return side{i.session, i.fromClient} }
 // other is the side to which it was sent.
 func (i *item) other() side { return side{i.session, !i.fromClient} }
 
-// open is the requests of one side that have no answer yet.
-type open struct {
+// openRequests is the requests of one side that have no answer yet.
+type openRequests struct {
 	byID, byToken map[jsonrpc.ID]*item
 }
 
 // linker finds what belongs together.
 type linker struct {
-	sides map[side]*open
-	early map[side]map[jsonrpc.ID]*item // answers that came before the requests of that side
-	items []*item
+	sides        map[side]*openRequests
+	earlyAnswers map[side]map[jsonrpc.ID]*item // answers that came before the requests of that side
+	items        []*item
 }
 
 // maxEarly is how much earlier an answer may stand than its request: both have passed at the same time.
@@ -255,24 +255,24 @@ const maxEarly = time.Millisecond
 // link finds what belongs together, and takes out pings and their answers: when they are
 // sent depends on the time alone.
 func (l *loader) link() {
-	k := &linker{sides: map[side]*open{}, early: map[side]map[jsonrpc.ID]*item{}}
+	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*item{}}
 	for _, i := range l.rec.items {
 		k.add(i)
 	}
-	for _, orphans := range k.early {
+	for _, orphans := range k.earlyAnswers {
 		for _, i := range orphans {
-			l.note(fmt.Sprintf("line %d: this answers no request of the recording", i.line))
+			l.noteFault(fmt.Sprintf("line %d: this answers no request of the recording", i.line))
 		}
 	}
 	l.rec.items = slices.DeleteFunc(k.items, func(i *item) bool { return i.method() == "ping" })
-	if l.quiet {
-		l.rec.items = withLeft(l.rec.items)
+	if l.isSessionless {
+		l.rec.items = withCancellations(l.rec.items)
 	}
 }
 
-// withLeft returns the items of requests without sessions, with a cancellation of each that has no
+// withCancellations returns the items of requests without sessions, with a cancellation of each that has no
 // answer, after what was said about it last: over HTTP such a client cancels by hanging up.
-func withLeft(items []*item) (all []*item) {
+func withCancellations(items []*item) (all []*item) {
 	last := map[string]*item{} // by session, of which each has one request
 	for _, i := range items {
 		last[i.session] = i
@@ -286,15 +286,15 @@ func withLeft(items []*item) (all []*item) {
 		if request := left[i.session]; request != nil && last[i.session] == i {
 			request.cancelled = true
 			m := jsonrpc.NewNotification("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s}`, request.m.ID()))
-			all = append(all, &item{line: i.line, at: i.at, seq: i.seq, session: i.session, fromClient: true, m: m, request: request})
+			all = append(all, &item{line: i.line, time: i.time, seq: i.seq, session: i.session, fromClient: true, m: m, request: request})
 		}
 	}
 	return all
 }
 
-func (k *linker) sideOf(s side) *open {
+func (k *linker) sideOf(s side) *openRequests {
 	if k.sides[s] == nil {
-		k.sides[s] = &open{map[jsonrpc.ID]*item{}, map[jsonrpc.ID]*item{}}
+		k.sides[s] = &openRequests{map[jsonrpc.ID]*item{}, map[jsonrpc.ID]*item{}}
 	}
 	return k.sides[s]
 }
@@ -307,17 +307,17 @@ func (k *linker) add(i *item) {
 		if token := i.m.ProgressToken(); !token.IsZero() {
 			own.byToken[token] = i
 		}
-		if answer := k.early[i.side()][i.m.ID()]; answer != nil && i.at.Sub(answer.at) <= maxEarly {
-			delete(k.early[i.side()], i.m.ID())
+		if answer := k.earlyAnswers[i.side()][i.m.ID()]; answer != nil && i.time.Sub(answer.time) <= maxEarly {
+			delete(k.earlyAnswers[i.side()], i.m.ID())
 			k.add(answer)
 		}
 		return
 	case jsonrpc.Response:
 		if i.request = other.answered(i.m.ID()); i.request == nil {
-			if k.early[i.other()] == nil {
-				k.early[i.other()] = map[jsonrpc.ID]*item{}
+			if k.earlyAnswers[i.other()] == nil {
+				k.earlyAnswers[i.other()] = map[jsonrpc.ID]*item{}
 			}
-			k.early[i.other()][i.m.ID()] = i
+			k.earlyAnswers[i.other()][i.m.ID()] = i
 			return
 		}
 		i.request.answer = i
@@ -335,7 +335,7 @@ func (k *linker) add(i *item) {
 }
 
 // answered takes out the request with that id; nil: there is none.
-func (o *open) answered(id jsonrpc.ID) *item {
+func (o *openRequests) answered(id jsonrpc.ID) *item {
 	request := o.byID[id]
 	if request == nil && len(o.byID) < 1000 { // a peer may spell an id otherwise
 		id, request, _ = jsonrpc.Find(o.byID, id)

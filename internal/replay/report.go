@@ -129,7 +129,7 @@ func (g Ignored) covers(method string, path []string) bool {
 
 // report compares. Nothing comes any more.
 func (p *player) report() (*Report, error) {
-	r := &Report{Sent: p.sent}
+	r := &Report{Sent: p.sentCount}
 	if err := p.unusable(); err != nil {
 		return nil, err
 	}
@@ -142,13 +142,13 @@ func (p *player) report() (*Report, error) {
 		p.compareGroup(r, g.method, a)
 	}
 	for _, q := range p.unanswered {
-		r.Unanswered = append(r.Unanswered, Difference{Line: q.after, Message: nameOf(&q.m), What: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
+		r.Unanswered = append(r.Unanswered, Difference{Line: q.afterLine, Message: describeMessage(&q.m), What: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
 	}
-	for _, text := range p.stray {
-		r.Differences = append(r.Differences, Difference{Line: p.last, Message: text, What: "is new"})
+	for _, text := range p.strayResponses {
+		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: text, What: "is new"})
 	}
-	if p.unsent > 0 {
-		r.Differences = append(r.Differences, Difference{Line: p.last, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", printable.Text(p.ended.Error()), p.unsent)})
+	if p.unsentCount > 0 {
+		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", printable.Text(p.receiveErr.Error()), p.unsentCount)})
 	}
 	byLine := func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Message, b.Message))
@@ -162,7 +162,7 @@ func (p *player) report() (*Report, error) {
 func (p *player) unusable() error {
 	var failed jsonrpc.Message
 	for _, i := range p.rec.items {
-		c := p.calls[i]
+		c := p.callsByItem[i]
 		switch {
 		case c == nil || i.answer == nil || i.answer.m.IsError():
 			continue
@@ -181,7 +181,7 @@ func (p *player) unusable() error {
 
 // compareAnswer compares the answer to a request of the client.
 func (p *player) compareAnswer(r *Report, i *item) {
-	c, name := p.calls[i], nameOf(&i.m)
+	c, name := p.callsByItem[i], describeMessage(&i.m)
 	d := Difference{Line: i.line, Message: name}
 	switch {
 	case c == nil: // was not sent
@@ -215,7 +215,7 @@ func (p *player) compareAnswer(r *Report, i *item) {
 func (p *player) changes(method, top string, was, is any) (all []string) {
 	at := &path{}
 	if top != "" {
-		at = &path{up: at, key: top}
+		at = &path{parent: at, key: top}
 	}
 	changes(at, was, is, func(c change) bool {
 		if p.Ignore.covers(method, c.path) {
@@ -234,12 +234,12 @@ func (p *player) changes(method, top string, was, is any) (all []string) {
 func (c change) String() string {
 	where := pathText(c.path)
 	switch {
-	case !c.isSet:
-		return where + " is gone: " + showValue(c.was)
-	case !c.wasSet:
-		return where + " is new: " + showValue(c.is)
+	case !c.hasNew:
+		return where + " is gone: " + showValue(c.oldValue)
+	case !c.hasOld:
+		return where + " is new: " + showValue(c.newValue)
 	}
-	return where + ": " + showValue(c.was) + " became " + showValue(c.is)
+	return where + ": " + showValue(c.oldValue) + " became " + showValue(c.newValue)
 }
 
 // compareGroup compares requests or notifications of the server.
@@ -248,7 +248,7 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 	var rest []*item // what nothing equal has come for
 	for _, i := range a.recorded {
 		key := keyOf(&i.m)
-		own := func(q *arrival) bool { return q.key == key && (q.for_ == nil || q.for_ == i) }
+		own := func(q *arrival) bool { return q.key == key && (q.recorded == nil || q.recorded == i) }
 		if n := slices.IndexFunc(came, own); n >= 0 {
 			came = slices.Delete(came, n, n+1)
 			r.Compared++
@@ -257,7 +257,7 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 		rest = append(rest, i)
 	}
 	for n, i := range rest {
-		d := Difference{Line: i.line, Message: nameOf(&i.m)}
+		d := Difference{Line: i.line, Message: describeMessage(&i.m)}
 		if n < len(came) {
 			r.Compared++
 			d.Changes = p.changes(method, "params", paramsOf(&i.m), paramsOf(&came[n].m))
@@ -270,13 +270,13 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 	}
 	if len(came) > len(rest) && !p.Ignore.covers(method, nil) {
 		for _, q := range came[len(rest):] {
-			r.Differences = append(r.Differences, Difference{Line: q.after, Message: nameOf(&q.m), What: "is new: " + showValue(paramsOf(&q.m))})
+			r.Differences = append(r.Differences, Difference{Line: q.afterLine, Message: describeMessage(&q.m), What: "is new: " + showValue(paramsOf(&q.m))})
 		}
 	}
 }
 
-// nameOf returns the method of a message and what it is about, to be printed.
-func nameOf(m *jsonrpc.Message) string {
+// describeMessage returns the method of a message and what it is about, to be printed.
+func describeMessage(m *jsonrpc.Message) string {
 	name := shorten(m.Method())
 	for _, key := range []string{"name", "uri"} {
 		if text, ok := jsonrpc.Text(m.Lookup("params", key)); ok {

@@ -13,9 +13,9 @@ import (
 
 // A script is what the server has said to one request or notification of the client.
 type script struct {
-	begin *item
-	key   string // of a request
-	steps []step
+	trigger *item
+	key     string // of a request
+	steps   []step
 }
 
 // A step says a message, or waits for the client's answer to one that was said before.
@@ -54,7 +54,7 @@ func scripts(rec *Recording) (all []*script) {
 			leave(of[i.request])
 		case i.fromClient && method == "notifications/progress":
 		case i.fromClient:
-			last = &script{begin: i}
+			last = &script{trigger: i}
 			all = append(all, last)
 			if kind == jsonrpc.Request {
 				of[i] = last
@@ -95,28 +95,28 @@ func scripts(rec *Recording) (all []*script) {
 // listenKey names a subscription: ids are those of a session.
 func listenKey(i *item, id jsonrpc.ID) string { return i.session + " " + id.String() }
 
-// run is one run of a script, for a message of the client that stands for the recorded one.
-type run struct {
+// scriptRun is one run of a script, for a message of the client that stands for the recorded one.
+type scriptRun struct {
 	*session
-	script *script
-	m      jsonrpc.Message
-	asked  map[*item]<-chan struct{}
-	ids    []jsonrpc.ID // of the requests to the client
+	script         *script
+	m              jsonrpc.Message
+	clientAnswered map[*item]<-chan struct{}
+	ids            []jsonrpc.ID // of the requests to the client
 }
 
-func (r *run) play(ctx context.Context) error {
+func (r *scriptRun) play(ctx context.Context) error {
 	answered := false
 	for _, t := range r.script.steps {
 		if t.await != nil {
 			select {
-			case <-r.asked[t.await]:
+			case <-r.clientAnswered[t.await]:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 			continue
 		}
 		answered = answered || t.say.m.Kind() == jsonrpc.Response
-		m, ok := r.renew(t.say)
+		m, ok := r.withNewIDs(t.say)
 		if !ok {
 			continue
 		}
@@ -127,16 +127,16 @@ func (r *run) play(ctx context.Context) error {
 			return err
 		}
 	}
-	begin := r.script.begin
+	begin := r.script.trigger
 	if answered || r.m.Kind() != jsonrpc.Request || begin.cancelled || begin.m.Method() == "subscriptions/listen" {
 		return nil
 	}
 	return r.conn.Send(r.ctx, jsonrpc.NewError(r.m.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
 }
 
-// renew returns a message of the server with the ids and tokens of this run; false: it is for
+// withNewIDs returns a message of the server with the ids and tokens of this run; false: it is for
 // a token that the client has not given.
-func (r *run) renew(i *item) (jsonrpc.Message, bool) {
+func (r *scriptRun) withNewIDs(i *item) (jsonrpc.Message, bool) {
 	m := i.m
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -148,10 +148,10 @@ func (r *run) renew(i *item) (jsonrpc.Message, bool) {
 		id := jsonrpc.IntID(r.lastID)
 		r.waiting[id] = answered
 		r.mu.Unlock()
-		if r.asked == nil {
-			r.asked = map[*item]<-chan struct{}{}
+		if r.clientAnswered == nil {
+			r.clientAnswered = map[*item]<-chan struct{}{}
 		}
-		r.asked[i], r.ids = answered, append(r.ids, id)
+		r.clientAnswered[i], r.ids = answered, append(r.ids, id)
 		return m.WithID(id), true
 	}
 	if m.Method() == "notifications/progress" {
@@ -169,7 +169,7 @@ func (r *run) renew(i *item) (jsonrpc.Message, bool) {
 }
 
 // response returns an answer with what it says of the request itself.
-func (r *run) response(m jsonrpc.Message) jsonrpc.Message {
+func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	if m.IsError() {
 		return m
 	}
@@ -186,21 +186,21 @@ func (r *run) response(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// nearest says which recorded request is most like one that is not in the recording.
-func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
+// nearestRequest says which recorded request is most like one that is not in the recording.
+func (f *Fake) nearestRequest(m *jsonrpc.Message) (code int, text string) {
 	const maxLooked, maxBytes = 200, 16 << 20
 	here := paramsOf(m)
 	var best *script
 	var differ []change
 	looked, read := 0, 0
 	for _, s := range f.scripts {
-		if s.begin.m.Kind() != jsonrpc.Request || s.begin.m.Method() != m.Method() || looked == maxLooked || read > maxBytes {
+		if s.trigger.m.Kind() != jsonrpc.Request || s.trigger.m.Method() != m.Method() || looked == maxLooked || read > maxBytes {
 			continue
 		}
-		looked, read = looked+1, read+s.begin.m.Size()
+		looked, read = looked+1, read+s.trigger.m.Size()
 		var all []change
-		at := &path{up: &path{}, key: "params"}
-		changes(at, paramsOf(&s.begin.m), here, func(c change) bool {
+		at := &path{parent: &path{}, key: "params"}
+		changes(at, paramsOf(&s.trigger.m), here, func(c change) bool {
 			all = append(all, c)
 			return len(all) < 10
 		})
@@ -216,16 +216,16 @@ func (f *Fake) nearest(m *jsonrpc.Message) (code int, text string) {
 		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", shorten(m.Method()), printable.Text(strings.Join(methods, ", ")))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", shorten(m.Method()), best.begin.line)
+	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", shorten(m.Method()), best.trigger.line)
 	for _, c := range differ[:min(len(differ), 3)] {
 		where := pathText(c.path)
 		switch {
-		case !c.isSet:
-			fmt.Fprintf(&b, ", with %s: %s", where, showValue(c.was))
-		case !c.wasSet:
+		case !c.hasNew:
+			fmt.Fprintf(&b, ", with %s: %s", where, showValue(c.oldValue))
+		case !c.hasOld:
 			fmt.Fprintf(&b, ", without %s", where)
 		default:
-			fmt.Fprintf(&b, ", with %s: %s and not %s", where, showValue(c.was), showValue(c.is))
+			fmt.Fprintf(&b, ", with %s: %s and not %s", where, showValue(c.oldValue), showValue(c.newValue))
 		}
 	}
 	return jsonrpc.CodeInvalidParams, b.String()

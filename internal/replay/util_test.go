@@ -117,7 +117,7 @@ func (c *talker) TrySend(jsonrpc.Message) bool { return false }
 
 func (c *talker) Send(ctx context.Context, m jsonrpc.Message) error {
 	fmt.Fprintf(&c.heard, "%s\n", m.Bytes())
-	for _, o := range opaque {
+	for _, o := range opaqueFields {
 		if text, ok := jsonrpc.Text(m.Lookup("result", o.said[0])); ok {
 			c.given = text
 		}

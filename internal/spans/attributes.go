@@ -58,7 +58,7 @@ func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyVal
 	case "tools/call":
 		put("gen_ai.operation.name", "execute_tool", maxName)
 		put("gen_ai.tool.name", subject, maxName)
-		if s.content {
+		if s.recordsContent {
 			put("gen_ai.tool.call.arguments", string(m.Lookup("params", "arguments")), maxContent)
 		}
 	case "prompts/get":
@@ -76,7 +76,7 @@ func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []
 		if version, _ := jsonrpc.Text(p.Message.Lookup("result", "protocolVersion")); version != "" {
 			all = append(all, attribute.String("mcp.protocol.version", truncate(version, maxName)))
 		}
-	case p.Call.Method == "tools/call" && s.content:
+	case p.Call.Method == "tools/call" && s.recordsContent:
 		all = append(all, attribute.String("gen_ai.tool.call.result", s.redacted(string(p.Message.Result()), maxContent)))
 	}
 	return all

@@ -14,24 +14,24 @@ import (
 
 // requestSpan is that of a request at one end of the bridge.
 type requestSpan struct {
-	context       trace.SpanContext // what a request that is made of this one names as its parent
-	untouched     bool              // it goes on with the parent that it has come with
-	*recordedSpan                   // nil: the sampler does not want it
+	context        trace.SpanContext // what a request that is made of this one names as its parent
+	passesParentOn bool              // it goes on with the parent that it has come with
+	*recordedSpan                    // nil: the sampler does not want it
 }
 
 // recordedSpan is a span that is sent to the collector.
 type recordedSpan struct {
 	trace.Span
-	session *observe.Session
-	key     key
-	token   jsonrpc.ID        // zero: none
-	round   trace.SpanContext // of the first request of a conversation of several rounds
+	session    *observe.Session
+	key        requestKey
+	token      jsonrpc.ID        // zero: none
+	firstRound trace.SpanContext // of the first request of a conversation of several rounds
 
-	parent    *recordedSpan   // the SERVER span of a CLIENT span; nil: none
-	children  []*recordedSpan // the CLIENT spans of a SERVER span
-	cancelled bool            // who has asked does not want the answer any more
-	withdrawn bool            // the bridge has told that to a server or client
-	ended     bool
+	parent          *recordedSpan   // the SERVER span of a CLIENT span; nil: none
+	children        []*recordedSpan // the CLIENT spans of a SERVER span
+	cancelled       bool            // who has asked does not want the answer any more
+	cancelForwarded bool            // the bridge has told that to a server or client
+	ended           bool
 }
 
 var (
@@ -53,13 +53,13 @@ func (s *Spans) spanOf(c *observe.Call) *requestSpan {
 	return one
 }
 
-// received begins the SERVER span of a request.
-func (s *Spans) received(p *observe.Passed) {
+// beginServerSpan begins the SERVER span of a request.
+func (s *Spans) beginServerSpan(p *observe.Passed) {
 	m := &p.Message
 	parent, around := parentOf(m), trace.SpanContext{}
 	inMeta := parent.IsValid()
 	if mark := m.Mark(); mark != nil && mark.Traceparent != "" {
-		if around = extract(mark.Traceparent, mark.Tracestate); !inMeta {
+		if around = parseTraceContext(mark.Traceparent, mark.Tracestate); !inMeta {
 			parent = around
 		}
 	}
@@ -70,12 +70,12 @@ func (s *Spans) received(p *observe.Passed) {
 	_, began := s.tracer.Start(ctx, p.Call.Method, serverKind...)
 	one := &requestSpan{context: began.SpanContext()}
 	if began.IsRecording() {
-		one.recordedSpan = s.record(began, nil, p)
+		one.recordedSpan = s.recordSpan(began, nil, p)
 		if inMeta && around.IsValid() {
 			began.AddLink(trace.Link{SpanContext: around})
 		}
 	} else {
-		one.untouched = inMeta && !parent.IsSampled()
+		one.passesParentOn = inMeta && !parent.IsSampled()
 	}
 	p.Call.Set(s, one)
 }
@@ -86,17 +86,17 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	m := &p.Message
 	one := s.spanOf(p.Call)
 	if one == nil {
-		one = s.sending(p)
+		one = s.beginClientSpan(p)
 		p.Call.Set(s, one)
 	}
-	if params := m.Params(); one.untouched || len(params) > 0 && params[0] != '{' {
+	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
 		return *m
 	}
-	return inject(m, one.context)
+	return withTraceContext(m, one.context)
 }
 
-// sending begins the CLIENT span of a request.
-func (s *Spans) sending(p *observe.Passed) *requestSpan {
+// beginClientSpan begins the CLIENT span of a request.
+func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
 	from := s.spanOf(p.Origin)
 	if from != nil && from.recordedSpan == nil {
 		return from // the sampler wants all spans of a trace or none
@@ -112,7 +112,7 @@ func (s *Spans) sending(p *observe.Passed) *requestSpan {
 	_, began := s.tracer.Start(ctx, p.Call.Method, clientKind...)
 	one := &requestSpan{context: began.SpanContext()}
 	if began.IsRecording() {
-		one.recordedSpan = s.record(began, parent, p)
+		one.recordedSpan = s.recordSpan(began, parent, p)
 	}
 	return one
 }
@@ -134,17 +134,17 @@ func parentOf(m *jsonrpc.Message) trace.SpanContext {
 		return trace.SpanContext{}
 	}
 	state, _ := jsonrpc.Text(m.Lookup("params", "_meta", "tracestate"))
-	return extract(parent, state)
+	return parseTraceContext(parent, state)
 }
 
-// extract reads W3C trace context.
-func extract(parent, state string) trace.SpanContext {
+// parseTraceContext reads W3C trace context.
+func parseTraceContext(parent, state string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": parent, "tracestate": state})
 	return trace.SpanContextFromContext(ctx)
 }
 
-// inject puts a span context into params._meta, in place of what is there.
-func inject(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
+// withTraceContext puts a span context into params._meta, in place of what is there.
+func withTraceContext(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
 	var room [160]byte
 	text := append(room[:0], `"traceparent":"00-`...)
 	traceID, spanID := c.TraceID(), c.SpanID()

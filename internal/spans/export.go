@@ -12,14 +12,14 @@ import (
 
 const (
 	warningInterval = 10 * time.Minute // between two warnings
-	maxLog          = 300              // bytes of a warning: a collector's reply is in it
+	maxWarningText  = 300              // bytes of a warning: a collector's reply is in it
 )
 
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
 	sdktrace.SpanExporter
 	warn     func(err error, failed int)
-	hide     *secretHider    // nil: there is nothing to hide
+	hider    *secretHider    // nil: there is nothing to hide
 	ctx      context.Context // done: nothing is sent any more
 	stop     context.CancelFunc
 	finished chan struct{} // closed when the last spans were sent
@@ -88,8 +88,8 @@ func (e *exporter) warnSetting(err error) { e.warn(e.redacted(err), 0) }
 // redacted returns an error as it is told: one line, not long, without secrets.
 func (e *exporter) redacted(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
-	if e.hide != nil {
-		text = e.hide.text(text) // before it is cut: half a secret would not be found
+	if e.hider != nil {
+		text = e.hider.text(text) // before it is cut: half a secret would not be found
 	}
-	return errors.New(truncate(text, maxLog))
+	return errors.New(truncate(text, maxWarningText))
 }

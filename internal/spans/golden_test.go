@@ -45,8 +45,8 @@ func telling(t *testing.T, o *observe.Observer, content bool) *told {
 func (a *told) lines() (all []string) {
 	a.t.Helper()
 	a.spans.Close()
-	if n := a.spans.openCount.Load(); n != 0 || len(a.spans.open) != 0 {
-		a.t.Errorf("%d spans of %d sessions are left", n, len(a.spans.open))
+	if n := a.spans.openCount.Load(); n != 0 || len(a.spans.tables) != 0 {
+		a.t.Errorf("%d spans of %d sessions are left", n, len(a.spans.tables))
 	}
 	for _, s := range a.out.GetSpans() {
 		all = append(all, describe(s))

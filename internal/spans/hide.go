@@ -17,8 +17,8 @@ type secretHider struct {
 	urls   *regexp.Regexp // in a text
 }
 
-// minHidden is how many bytes a value has that is looked for. Shorter ones occur by chance.
-const minHidden = 4
+// minSecretBytes is how many bytes a value has that is looked for. Shorter ones occur by chance.
+const minSecretBytes = 4
 
 func newHider(env LookupEnv) *secretHider {
 	h := &secretHider{urls: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
@@ -59,14 +59,14 @@ func (h *secretHider) addURL(text string) {
 			h.add(v)
 		}
 	}
-	if path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1/traces"); len(path) > minHidden {
+	if path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1/traces"); len(path) > minSecretBytes {
 		h.add(path)
 		h.add(u.EscapedPath())
 	}
 }
 
 func (h *secretHider) add(value string) {
-	if value = strings.TrimSpace(value); len(value) >= minHidden {
+	if value = strings.TrimSpace(value); len(value) >= minSecretBytes {
 		h.values = append(h.values, value)
 	}
 }

@@ -46,16 +46,16 @@ func Enabled(env LookupEnv) bool {
 
 // Spans is an observe.Watcher and an observe.Rewriter that makes spans.
 type Spans struct {
-	provider *sdktrace.TracerProvider
-	tracer   trace.Tracer
-	exporter *exporter
-	content  bool // arguments and results are told
-	redact   func(string) string
+	provider       *sdktrace.TracerProvider
+	tracer         trace.Tracer
+	exporter       *exporter
+	recordsContent bool // arguments and results are told
+	redact         func(string) string
 
 	openCount atomic.Int64 // spans in the table
 	mu        sync.Mutex   // of what follows, and of the fields of every recordedSpan
-	open      map[*observe.Session]*table
-	rounds    rounds
+	tables    map[*observe.Session]*openSpans
+	rounds    firstRounds
 }
 
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
@@ -78,7 +78,7 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 	}
 	hide := newHider(env)
 	out := newExporter(nil, warn)
-	out.hide = hide
+	out.hider = hide
 	otel.SetLogger(logr.New(sdkLog{out.warnSetting}))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.noteFailure))
 	inner, err := otlptracehttp.New(ctx)
@@ -100,7 +100,7 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r))
 	return &Spans{
-		provider: p, exporter: out, content: content, open: map[*observe.Session]*table{},
+		provider: p, exporter: out, recordsContent: content, tables: map[*observe.Session]*openSpans{},
 		tracer: p.Tracer("github.com/mcp-bridge/mcp-bridge", trace.WithInstrumentationVersion(buildinfo.Version())),
 	}
 }

@@ -17,22 +17,22 @@ import (
 // are no events.
 const maxOpenSpans = 10_000
 
-// key is a request or a progress token, in a session.
-type key struct {
+// requestKey is a request or a progress token, in a session.
+type requestKey struct {
 	hop observe.Hop
 	dir observe.Direction // of the request
 	id  jsonrpc.ID
 }
 
-// table are the spans of a session that have not ended.
-type table struct {
-	ids, tokens map[key]*recordedSpan
+// openSpans are the spans of a session that have not ended.
+type openSpans struct {
+	ids, tokens map[requestKey]*recordedSpan
 }
 
-// record tells what a span is about, and enters it.
-func (s *Spans) record(began trace.Span, parent *recordedSpan, p *observe.Passed) *recordedSpan {
+// recordSpan tells what a span is about, and enters it.
+func (s *Spans) recordSpan(began trace.Span, parent *recordedSpan, p *observe.Passed) *recordedSpan {
 	one := &recordedSpan{
-		Span: began, session: p.Session, key: key{p.Hop, p.Dir, p.Call.ID},
+		Span: began, session: p.Session, key: requestKey{p.Hop, p.Dir, p.Call.ID},
 		token: p.Message.ProgressToken(), parent: parent,
 	}
 	subject := p.Name()
@@ -46,41 +46,41 @@ func (s *Spans) record(began trace.Span, parent *recordedSpan, p *observe.Passed
 	}
 	if first := s.rounds.find(state, time.Now()); first.IsValid() {
 		began.AddLink(trace.Link{SpanContext: first})
-		one.round = first
+		one.firstRound = first
 	}
 	if s.openCount.Load() >= maxOpenSpans {
 		return one
 	}
-	t := s.open[p.Session]
+	t := s.tables[p.Session]
 	if t != nil && t.ids[one.key] != nil { // its end is told at the same time
 		s.remove(t.ids[one.key])
-		t = s.open[p.Session]
+		t = s.tables[p.Session]
 	}
 	if t == nil {
-		t = &table{map[key]*recordedSpan{}, map[key]*recordedSpan{}}
-		s.open[p.Session] = t
+		t = &openSpans{map[requestKey]*recordedSpan{}, map[requestKey]*recordedSpan{}}
+		s.tables[p.Session] = t
 	}
 	s.openCount.Add(1)
 	t.ids[one.key] = one
 	if !one.token.IsZero() {
-		t.tokens[key{p.Hop, p.Dir, one.token}] = one
+		t.tokens[requestKey{p.Hop, p.Dir, one.token}] = one
 	}
 	return one
 }
 
 // remove takes a span out. It is called with mu held.
 func (s *Spans) remove(one *recordedSpan) {
-	t := s.open[one.session]
+	t := s.tables[one.session]
 	if t == nil || t.ids[one.key] != one {
 		return
 	}
 	s.openCount.Add(-1)
 	delete(t.ids, one.key)
-	if token := (key{one.key.hop, one.key.dir, one.token}); t.tokens[token] == one {
+	if token := (requestKey{one.key.hop, one.key.dir, one.token}); t.tokens[token] == one {
 		delete(t.tokens, token)
 	}
 	if len(t.ids) == 0 {
-		delete(s.open, one.session)
+		delete(s.tables, one.session)
 	}
 }
 
@@ -125,7 +125,7 @@ func (r *recordedSpan) isCancelled() bool {
 	if r.parent != nil {
 		r = r.parent
 	}
-	return r.cancelled || r.withdrawn && !isSession(r.session)
+	return r.cancelled || r.cancelForwarded && !isSession(r.session)
 }
 
 const (
@@ -136,16 +136,16 @@ const (
 // stateHash stands for the requestState of a conversation, which holds its secrets.
 type stateHash [sha256.Size]byte
 
-// rounds are the first spans of conversations in which the server has asked for input
+// firstRounds are the first spans of conversations in which the server has asked for input
 // (2026-07-28). The zero value works.
-type rounds struct {
+type firstRounds struct {
 	all   map[stateHash]round
 	order []stateHash // the oldest first
 }
 
 type round struct {
-	first trace.SpanContext
-	until time.Time
+	first   trace.SpanContext
+	expires time.Time
 }
 
 // requestStateOf returns what a request says of an earlier round; nil: it is the first one.
@@ -157,24 +157,24 @@ func requestStateOf(m *jsonrpc.Message) []byte {
 	return nil
 }
 
-func (r *rounds) find(state []byte, now time.Time) trace.SpanContext {
+func (r *firstRounds) find(state []byte, now time.Time) trace.SpanContext {
 	if len(state) == 0 || len(r.all) == 0 {
 		return trace.SpanContext{}
 	}
-	if found := r.all[sha256.Sum256(state)]; found.until.After(now) {
+	if found := r.all[sha256.Sum256(state)]; found.expires.After(now) {
 		return found.first
 	}
 	return trace.SpanContext{}
 }
 
-func (r *rounds) keep(state []byte, first trace.SpanContext, now time.Time) {
+func (r *firstRounds) keep(state []byte, first trace.SpanContext, now time.Time) {
 	if len(state) == 0 {
 		return
 	}
 	if r.all == nil {
 		r.all = map[stateHash]round{}
 	}
-	for len(r.order) > 0 && (len(r.order) >= maxRounds || !r.all[r.order[0]].until.After(now)) {
+	for len(r.order) > 0 && (len(r.order) >= maxRounds || !r.all[r.order[0]].expires.After(now)) {
 		delete(r.all, r.order[0])
 		r.order = r.order[1:]
 	}

@@ -16,15 +16,15 @@ func (s *Spans) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Request:
 		if isReceived(p) {
-			s.received(p)
+			s.beginServerSpan(p)
 		}
 	case jsonrpc.Response:
 		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
-			s.answered(p, one.recordedSpan)
+			s.endWithResponse(p, one.recordedSpan)
 		}
 	case jsonrpc.Notification:
 		if s.openCount.Load() > 0 {
-			s.notified(p)
+			s.noteNotification(p)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func (s *Spans) SkipsNames() bool { return true }
 func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.open[session]; t != nil {
+	if t := s.tables[session]; t != nil {
 		for k, one := range t.ids {
 			if k.hop == hop {
 				all = append(all, one)
@@ -66,8 +66,8 @@ func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recor
 	return all
 }
 
-// answered ends a span with the response.
-func (s *Spans) answered(p *observe.Passed, one *recordedSpan) {
+// endWithResponse ends a span with the response.
+func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	m := &p.Message
 	var more []attribute.KeyValue
 	fault, text := "", ""
@@ -87,7 +87,7 @@ func (s *Spans) answered(p *observe.Passed, one *recordedSpan) {
 		more = s.resultAttributes(p, more)
 		if kind, _ := jsonrpc.Text(m.Lookup("result", "resultType")); kind == "input_required" {
 			one.AddEvent("input_required")
-			first := one.round
+			first := one.firstRound
 			if !first.IsValid() {
 				first = one.SpanContext()
 			}
@@ -112,17 +112,17 @@ func faultOfBridge(m *jsonrpc.Message, code string) string {
 	return code
 }
 
-// notified makes a notification an event of the span that it belongs to.
-func (s *Spans) notified(p *observe.Passed) {
+// noteNotification makes a notification an event of the span that it belongs to.
+func (s *Spans) noteNotification(p *observe.Passed) {
 	m := &p.Message
 	switch m.Method() {
 	case "notifications/cancelled":
 		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
-			s.cancelled(p, one.recordedSpan)
+			s.noteCancelled(p, one.recordedSpan)
 		}
 	case "notifications/progress":
 		if one := s.find(p, m.ProgressToken(), true); one != nil {
-			s.event(one, m, number("mcp.progress", m, "progress"), number("mcp.progress.total", m, "total"), s.textOf("mcp.progress.message", m, "message"))
+			s.addEvent(one, m, numberAttribute("mcp.progress", m, "progress"), numberAttribute("mcp.progress.total", m, "total"), s.textAttribute("mcp.progress.message", m, "message"))
 		}
 	case "notifications/message":
 		id, known := m.During()
@@ -131,13 +131,13 @@ func (s *Spans) notified(p *observe.Passed) {
 		}
 		if one := s.find(p, id, false); one != nil {
 			level, _ := jsonrpc.Text(m.Lookup("params", "level"))
-			s.event(one, m, attribute.String("mcp.log.level", truncate(level, maxName)), s.textOf("mcp.log.data", m, "data"))
+			s.addEvent(one, m, attribute.String("mcp.log.level", truncate(level, maxName)), s.textAttribute("mcp.log.data", m, "data"))
 		}
 	}
 }
 
-// event adds the event of a notification, without attributes that are not known.
-func (s *Spans) event(one *recordedSpan, m *jsonrpc.Message, all ...attribute.KeyValue) {
+// addEvent adds the event of a notification, without attributes that are not known.
+func (s *Spans) addEvent(one *recordedSpan, m *jsonrpc.Message, all ...attribute.KeyValue) {
 	known := all[:0]
 	for _, a := range all {
 		if a.Valid() {
@@ -147,17 +147,17 @@ func (s *Spans) event(one *recordedSpan, m *jsonrpc.Message, all ...attribute.Ke
 	one.AddEvent(m.Method(), trace.WithAttributes(known...))
 }
 
-// cancelled notes that a request was withdrawn. When that is sent on, there is nothing more
+// noteCancelled notes that a request was withdrawn. When that is sent on, there is nothing more
 // to wait for.
-func (s *Spans) cancelled(p *observe.Passed, one *recordedSpan) {
-	s.event(one, &p.Message, s.textOf("mcp.cancelled.reason", &p.Message, "reason"))
+func (s *Spans) noteCancelled(p *observe.Passed, one *recordedSpan) {
+	s.addEvent(one, &p.Message, s.textAttribute("mcp.cancelled.reason", &p.Message, "reason"))
 	s.mu.Lock()
 	asked, over := one.parent, false
 	switch {
 	case isReceived(p):
 		one.cancelled = true
 	case asked != nil:
-		asked.withdrawn, over = true, asked.cancelled
+		asked.cancelForwarded, over = true, asked.cancelled
 	}
 	s.mu.Unlock()
 	if over {
@@ -172,11 +172,11 @@ func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSp
 	only := !isToken && id.IsZero() && p.Session.UnansweredCount(p.Hop, dir) == 1
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.open[p.Session]
+	t := s.tables[p.Session]
 	switch {
 	case t == nil:
 	case isToken:
-		return t.tokens[key{p.Hop, dir, id}]
+		return t.tokens[requestKey{p.Hop, dir, id}]
 	case only:
 		for k, one := range t.ids {
 			if k.hop == p.Hop && k.dir == dir {
@@ -184,13 +184,13 @@ func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSp
 			}
 		}
 	default:
-		return t.ids[key{p.Hop, dir, id}]
+		return t.ids[requestKey{p.Hop, dir, id}]
 	}
 	return nil
 }
 
-// number returns an attribute for a number in params.
-func number(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
+// numberAttribute returns an attribute for a number in params.
+func numberAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	n, err := strconv.ParseFloat(string(m.Lookup("params", member)), 64)
 	if err != nil {
 		return attribute.KeyValue{}
@@ -198,10 +198,10 @@ func number(name attribute.Key, m *jsonrpc.Message, member string) attribute.Key
 	return name.Float64(n)
 }
 
-// textOf returns an attribute for what stands in params, where contents are told.
-func (s *Spans) textOf(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
+// textAttribute returns an attribute for what stands in params, where contents are told.
+func (s *Spans) textAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	raw := m.Lookup("params", member)
-	if !s.content || raw == nil {
+	if !s.recordsContent || raw == nil {
 		return attribute.KeyValue{}
 	}
 	text, ok := jsonrpc.Text(raw)

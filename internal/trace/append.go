@@ -19,7 +19,7 @@ const LinePrefix = `{"v":1,`
 // Append appends the line of a record, with its line feed. It allocates nothing but room
 // in dst, except for headers.
 func Append(dst []byte, r *Record) []byte {
-	w := writer{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
+	w := objectWriter{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
 	w.time(`,"ts":`, r.Time)
 	w.text(`,"srv":`, r.Server)
@@ -57,39 +57,39 @@ func Append(dst []byte, r *Record) []byte {
 	return append(w.dst, '}', '\n')
 }
 
-// writer appends members to an object. A member with the zero value is left out.
-type writer struct{ dst []byte }
+// objectWriter appends members to an object. A member with the zero value is left out.
+type objectWriter struct{ dst []byte }
 
 // key begins a member. name has the comma before it, and the colon behind it.
-func (w *writer) key(name string) {
+func (w *objectWriter) key(name string) {
 	if w.dst[len(w.dst)-1] == '{' {
 		name = name[1:]
 	}
 	w.dst = append(w.dst, name...)
 }
 
-func (w *writer) text(name, value string) {
+func (w *objectWriter) text(name, value string) {
 	if value != "" {
 		w.key(name)
 		w.dst = appendString(w.dst, value)
 	}
 }
 
-func (w *writer) int(name string, value int64) {
+func (w *objectWriter) int(name string, value int64) {
 	if value != 0 {
 		w.key(name)
 		w.dst = strconv.AppendInt(w.dst, value, 10)
 	}
 }
 
-func (w *writer) uint(name string, value uint64) {
+func (w *objectWriter) uint(name string, value uint64) {
 	if value != 0 {
 		w.key(name)
 		w.dst = strconv.AppendUint(w.dst, value, 10)
 	}
 }
 
-func (w *writer) bool(name string, value bool) {
+func (w *objectWriter) bool(name string, value bool) {
 	if value {
 		w.key(name)
 		w.dst = append(w.dst, "true"...)
@@ -97,7 +97,7 @@ func (w *writer) bool(name string, value bool) {
 }
 
 // micros writes a duration, which may be 0 if it took less than a microsecond.
-func (w *writer) micros(name string, d time.Duration) {
+func (w *objectWriter) micros(name string, d time.Duration) {
 	if d != 0 {
 		w.key(name)
 		w.dst = strconv.AppendInt(w.dst, d.Microseconds(), 10)
@@ -105,31 +105,31 @@ func (w *writer) micros(name string, d time.Duration) {
 }
 
 // time writes a time in UTC with microseconds. It is many times as quick as Time.AppendFormat.
-func (w *writer) time(name string, t time.Time) {
+func (w *objectWriter) time(name string, t time.Time) {
 	if t.IsZero() {
 		return
 	}
 	w.key(name)
 	d := append(w.dst, '"')
-	if now := thisSecond.Load(); now != nil && now.unix == t.Unix() {
+	if now := lastSecond.Load(); now != nil && now.unix == t.Unix() {
 		d = append(d, now.text...)
 	} else {
-		now = &second{unix: t.Unix(), text: string(appendSecond(nil, t.UTC()))}
-		thisSecond.Store(now)
+		now = &secondText{unix: t.Unix(), text: string(appendSecond(nil, t.UTC()))}
+		lastSecond.Store(now)
 		d = append(d, now.text...)
 	}
 	d = appendDigits(append(d, '.'), t.Nanosecond()/1000, 6)
 	w.dst = append(d, 'Z', '"')
 }
 
-// second is how a second is spelled. Thousands of records have the same.
-type second struct {
+// secondText is how a second is spelled. Thousands of records have the same.
+type secondText struct {
 	unix int64
 	text string
 }
 
-// thisSecond is the one that was spelled last.
-var thisSecond atomic.Pointer[second]
+// lastSecond is the one that was spelled last.
+var lastSecond atomic.Pointer[secondText]
 
 // appendSecond appends a time in UTC without its fraction.
 func appendSecond(d []byte, t time.Time) []byte {
@@ -153,7 +153,7 @@ func appendDigits(dst []byte, n, width int) []byte {
 	return dst
 }
 
-func (w *writer) list(name string, values []string) {
+func (w *objectWriter) list(name string, values []string) {
 	if len(values) == 0 {
 		return
 	}
@@ -171,10 +171,10 @@ func appendStrings(dst []byte, values []string) []byte {
 
 // body writes text: as it stands if it is a message in one line, else as a string, or in
 // Base64 if it is not UTF-8, or if a long text would be longer than MaxLine allows for as a string.
-func (w *writer) body(b *Body, message bool) {
+func (w *objectWriter) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
-	case message && b.OmittedBytes == 0 && !hasBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
+	case message && b.OmittedBytes == 0 && !hasLineBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
 		w.key(`,"msg":`)
 		w.dst = append(w.dst, b.Text...)
 	case utf8.Valid(b.Text) && utf8.Valid(b.Tail) && !isShorterInBase64(b.Text) && !isShorterInBase64(b.Tail):
@@ -211,17 +211,17 @@ func isShorterInBase64(text []byte) bool {
 	return more > len(text)/3
 }
 
-func hasBreak(text []byte) bool {
+func hasLineBreak(text []byte) bool {
 	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
 
-func (w *writer) base64(text []byte) {
+func (w *objectWriter) base64(text []byte) {
 	w.dst = append(w.dst, '"')
 	w.dst = base64.StdEncoding.AppendEncode(w.dst, text)
 	w.dst = append(w.dst, '"')
 }
 
-func (w *writer) exchange(x *Exchange) {
+func (w *objectWriter) exchange(x *Exchange) {
 	w.key(`,"http":`)
 	w.dst = append(w.dst, '{')
 	w.text(`,"method":`, x.Method)
@@ -246,7 +246,7 @@ func (w *writer) exchange(x *Exchange) {
 }
 
 // header writes headers in the order of their names: rendered ones, or else those of a map.
-func (w *writer) header(name string, h http.Header, rendered []byte) {
+func (w *objectWriter) header(name string, h http.Header, rendered []byte) {
 	if len(rendered) > 0 {
 		w.key(name)
 		w.dst = append(w.dst, rendered...)
@@ -263,7 +263,7 @@ func (w *writer) header(name string, h http.Header, rendered []byte) {
 	w.dst = append(w.dst, '}')
 }
 
-func (w *writer) event(e *Event) {
+func (w *objectWriter) event(e *Event) {
 	w.key(`,"event":`)
 	w.dst = append(w.dst, '{')
 	w.text(`,"what":`, e.What)

@@ -27,7 +27,7 @@ func (r *Record) Redact(d *redact.Redactor) {
 		if x.URL, changed = d.URL(x.URL); changed {
 			r.Redacted = append(r.Redacted, "http.url")
 		}
-		x.RequestHeader, x.ResponseHeader = r.cleaned(d, x.RequestHeader, inRequest), r.cleaned(d, x.ResponseHeader, inResponse)
+		x.RequestHeader, x.ResponseHeader = r.redactHeaders(d, x.RequestHeader, inRequest), r.redactHeaders(d, x.ResponseHeader, inResponse)
 		x.Why, x.Err = d.String(x.Why), d.String(x.Err)
 		r.HTTP = &x
 	}
@@ -40,8 +40,8 @@ func (r *Record) Redact(d *redact.Redactor) {
 	}
 }
 
-// cleaned returns headers without secrets, and notes the names of those that had some, behind prefix.
-func (r *Record) cleaned(d *redact.Redactor, h http.Header, prefix string) http.Header {
+// redactHeaders returns headers without secrets, and notes the names of those that had some, behind prefix.
+func (r *Record) redactHeaders(d *redact.Redactor, h http.Header, prefix string) http.Header {
 	clean := make(http.Header, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, value := range h[name] {

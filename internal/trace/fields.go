@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
-// field is a header and its values, of which there is one at least.
-type field struct {
+// headerField is a header and its values, of which there is one at least.
+type headerField struct {
 	name   string
 	values []string
 }
 
 // sortedFields are headers in the order of their names. The zero value has none.
 type sortedFields struct {
-	all   []field
+	all   []headerField
 	order []int // indexes of all: to move these costs less, because the garbage collector need not hear of it
 }
 
@@ -26,7 +26,7 @@ func (f *sortedFields) set(h http.Header) {
 	for name, values := range h {
 		if len(values) > 0 {
 			f.order = append(f.order, len(f.all))
-			f.all = append(f.all, field{name, values})
+			f.all = append(f.all, headerField{name, values})
 		}
 	}
 	slices.SortFunc(f.order, func(a, b int) int { return strings.Compare(f.all[a].name, f.all[b].name) })
@@ -34,14 +34,14 @@ func (f *sortedFields) set(h http.Header) {
 
 // release forgets the headers, and keeps their memory unless it is much.
 func (f *sortedFields) release() {
-	if cap(f.all) > maxFields {
+	if cap(f.all) > maxReusedFields {
 		*f = sortedFields{}
 	}
 	clear(f.all[:cap(f.all)])
 }
 
 // appendField appends a header as a member. shown returns what stands there of a value.
-func appendField(dst []byte, f field, shown func(value string) string) []byte {
+func appendField(dst []byte, f headerField, shown func(value string) string) []byte {
 	dst = append(appendString(dst, f.name), ':')
 	if len(f.values) == 1 { // one value is a string
 		return appendString(dst, shown(f.values[0]))
@@ -67,7 +67,7 @@ type cachedField struct {
 }
 
 // slot returns where a header is kept.
-func (u *fieldCache) slot(f field) *cachedField {
+func (u *fieldCache) slot(f headerField) *cachedField {
 	hash := uint(len(f.name))
 	if v := f.values[0]; v != "" {
 		hash += uint(len(v))<<2 + uint(v[0]) + uint(v[len(v)-1])<<4
@@ -76,12 +76,12 @@ func (u *fieldCache) slot(f field) *cachedField {
 }
 
 // matches reports whether f is kept here, and still as it is to be shown.
-func (u *cachedField) matches(f field, clean *redact.Clean) bool {
+func (u *cachedField) matches(f headerField, clean *redact.Clean) bool {
 	return u.clean == clean && len(f.values) == 1 && u.value == f.values[0] && u.name == f.name
 }
 
 // keep keeps a header, in the place of another one.
-func (u *cachedField) keep(f field, clean *redact.Clean, member []byte) {
+func (u *cachedField) keep(f headerField, clean *redact.Clean, member []byte) {
 	if v := f.values[0]; len(f.values) == 1 && len(f.name)+len(v) <= maxCachedField {
 		u.clean, u.name, u.value, u.member = clean, f.name, v, append(u.member[:0], member...)
 	}
@@ -95,7 +95,7 @@ const (
 
 // header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
 // behind prefix.
-func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
+func (m *recordMaker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
 	if m.fields.set(h); len(m.fields.all) == 0 {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (m *maker) header(d *redact.Redactor, h http.Header, prefix string) []byte 
 }
 
 // field appends one header, as it stands in the line. taken: there was a secret in it.
-func (m *maker) field(d *redact.Redactor, f field) (taken bool) {
+func (m *recordMaker) field(d *redact.Redactor, f headerField) (taken bool) {
 	clean := d.Clean() // for this header alone: by the next one, something may have been learned
 	usual := m.fieldCache.slot(f)
 	if usual.matches(f, clean) {
@@ -132,7 +132,7 @@ func (m *maker) field(d *redact.Redactor, f field) (taken bool) {
 }
 
 // noteRedacted lists a header in which there was a secret.
-func (m *maker) noteRedacted(prefix, name string) {
+func (m *recordMaker) noteRedacted(prefix, name string) {
 	path := ""
 	switch {
 	case name != sessionHeader:
@@ -143,7 +143,7 @@ func (m *maker) noteRedacted(prefix, name string) {
 		path = inResponse + sessionHeader
 	}
 	if m.Redacted == nil {
-		m.Redacted = m.paths[:0]
+		m.Redacted = m.redactedPaths[:0]
 	}
 	m.Redacted = append(m.Redacted, path)
 }

@@ -60,7 +60,7 @@ func TestHeadersAgain(t *testing.T) {
 func TestLearnedAmongHeaders(t *testing.T) {
 	t.Parallel()
 	d := redactor(t, redact.Options{})
-	var m maker
+	var m recordMaker
 	for round := range 100 {
 		value := fmt.Sprintf("tok-%08d", round)
 		h := http.Header{"Zz": {value}} // the last one
@@ -86,7 +86,7 @@ func TestLearnedAmongHeaders(t *testing.T) {
 func TestUsualHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	d := redactor(t, redact.Options{})
-	var m maker
+	var m recordMaker
 	for i := range 200 {
 		name, value := "A", strings.Repeat("v", i)
 		if i%2 == 0 {

@@ -32,29 +32,29 @@ const (
 
 // What may wait to be written.
 const (
-	maxWaitingBytes = 8 << 20
-	maxWaitingLines = 16 << 10
+	maxQueuedBytes = 8 << 20
+	maxQueuedLines = 16 << 10
 )
 
-// filePause is how long lines may wait for others that are written with them. A write for each of them would
+// batchDelay is how long lines may wait for others that are written with them. A write for each of them would
 // cost more than all else.
-const filePause = 10 * time.Millisecond
+const batchDelay = 10 * time.Millisecond
 
 // File is a Sink that writes lines to a file. Lines that come faster than they can be written are left out, and
 // the line of a Gap stands in their place. When a file is full it gets the name NAME.1, the older ones NAME.2
 // and so on; a file that is there when the first one is opened gets that name, too. Its methods may
 // be called concurrently.
 type File struct {
-	name string
+	path string
 	o    FileOptions
 
-	mu      sync.Mutex
-	waiting []byte // lines
-	count   int    // of waiting
-	skipped uint64 // how many lines were left out since the last one of waiting
-	lost    uint64 // all that were left out, or could not be written
-	spare   []byte // memory for waiting
-	closed  bool
+	mu            sync.Mutex
+	queuedLines   []byte // lines
+	queuedCount   int    // of waiting
+	skippedBefore uint64 // how many lines were left out since the last one of waiting
+	lostLines     uint64 // all that were left out, or could not be written
+	spareBuffer   []byte // memory for waiting
+	closed        bool
 
 	wake     chan struct{} // holds one element when there is something to write, or it is the end
 	flushNow chan struct{} // holds one element when the writer should not wait for more
@@ -62,7 +62,7 @@ type File struct {
 
 	file        *os.File // write's; nil: it could not be opened again
 	size        int64
-	failed      bool
+	hasFailed   bool
 	partialLine bool  // the last line in the file may have no end
 	err         error // the last one
 }
@@ -81,7 +81,7 @@ func NewFile(name string, o FileOptions) (*File, error) {
 	if o.MaxFiles <= 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
-	f := &File{name: name, o: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{path: name, o: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
@@ -99,25 +99,25 @@ func (f *File) MaxText() int { return f.o.MaxText }
 func (f *File) Lost() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.lost
+	return f.lostLines
 }
 
 // Put implements Sink.
 func (f *File) Put(line []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.count > 0 && (f.count >= maxWaitingLines || len(f.waiting)+len(line) > maxWaitingBytes) {
-		f.skipped++
-		f.lost++
+	if f.closed || f.queuedCount > 0 && (f.queuedCount >= maxQueuedLines || len(f.queuedLines)+len(line) > maxQueuedBytes) {
+		f.skippedBefore++
+		f.lostLines++
 		return
 	}
 	f.appendGap()
-	f.waiting = append(f.waiting, line...)
-	if f.count++; f.count == 1 {
-		signal(f.wake)
+	f.queuedLines = append(f.queuedLines, line...)
+	if f.queuedCount++; f.queuedCount == 1 {
+		wake(f.wake)
 	}
-	if f.count == maxWaitingLines/4 || len(f.waiting) > maxWaitingBytes/4 {
-		signal(f.flushNow)
+	if f.queuedCount == maxQueuedLines/4 || len(f.queuedLines) > maxQueuedBytes/4 {
+		wake(f.flushNow)
 	}
 }
 
@@ -125,19 +125,19 @@ func (f *File) Put(line []byte) {
 func (f *File) Skip(n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.skipped += n
-	f.lost += n
+	f.skippedBefore += n
+	f.lostLines += n
 }
 
 // appendGap adds the line of what was left out. It is called with mu held.
 func (f *File) appendGap() {
-	if f.skipped > 0 {
-		f.waiting = Append(f.waiting, &Record{Kind: Gap, Time: time.Now(), Lost: f.skipped})
-		f.skipped = 0
+	if f.skippedBefore > 0 {
+		f.queuedLines = Append(f.queuedLines, &Record{Kind: Gap, Time: time.Now(), Lost: f.skippedBefore})
+		f.skippedBefore = 0
 	}
 }
 
-func signal(c chan<- struct{}) {
+func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -149,8 +149,8 @@ func (f *File) Close() error {
 	f.mu.Lock()
 	f.closed = true
 	f.mu.Unlock()
-	signal(f.wake)
-	signal(f.flushNow)
+	wake(f.wake)
+	wake(f.flushNow)
 	<-f.done
 	return f.err
 }
@@ -162,7 +162,7 @@ func (f *File) write() {
 	<-pause.C
 	for over := false; !over; {
 		<-f.wake
-		pause.Reset(filePause)
+		pause.Reset(batchDelay)
 		select {
 		case <-pause.C:
 		case <-f.flushNow:
@@ -170,24 +170,24 @@ func (f *File) write() {
 		}
 		f.mu.Lock()
 		f.appendGap()
-		lines, count := f.waiting, f.count
-		f.waiting, f.spare, f.count = f.spare[:0], nil, 0
+		lines, count := f.queuedLines, f.queuedCount
+		f.queuedLines, f.spareBuffer, f.queuedCount = f.spareBuffer[:0], nil, 0
 		over = f.closed
 		f.mu.Unlock()
-		f.save(lines, count)
-		if cap(lines) <= maxWaitingBytes/2 {
+		f.writeLines(lines, count)
+		if cap(lines) <= maxQueuedBytes/2 {
 			f.mu.Lock()
-			f.spare = lines[:0]
+			f.spareBuffer = lines[:0]
 			f.mu.Unlock()
 		}
 	}
 	if f.file != nil {
-		f.fail(f.file.Close(), 0)
+		f.noteFailure(f.file.Close(), 0)
 	}
 }
 
-// save writes lines, and begins a new file where one is full.
-func (f *File) save(lines []byte, count int) {
+// writeLines writes lines, and begins a new file where one is full.
+func (f *File) writeLines(lines []byte, count int) {
 	for len(lines) > 0 {
 		n := len(lines)
 		if room := f.o.MaxBytes - f.size; f.o.MaxBytes > 0 && int64(n) > room {
@@ -198,7 +198,7 @@ func (f *File) save(lines []byte, count int) {
 		}
 		if n == 0 || f.file == nil {
 			if err := f.rotate(); err != nil {
-				f.fail(err, count)
+				f.noteFailure(err, count)
 				return
 			}
 			continue
@@ -208,10 +208,10 @@ func (f *File) save(lines []byte, count int) {
 		}
 		if err := f.put(lines[:n]); err != nil {
 			f.partialLine = true
-			f.fail(err, count)
+			f.noteFailure(err, count)
 			return
 		}
-		f.failed = false
+		f.hasFailed = false
 		lines = lines[n:]
 	}
 }
@@ -222,20 +222,20 @@ func (f *File) put(text []byte) error {
 	return err
 }
 
-// fail notes an error; count is how many lines may be lost by it.
-func (f *File) fail(err error, count int) {
+// noteFailure notes an error; count is how many lines may be lost by it.
+func (f *File) noteFailure(err error, count int) {
 	if err == nil {
 		return
 	}
 	f.err = err
 	f.mu.Lock()
-	f.lost += uint64(count)
-	f.skipped += uint64(count)
+	f.lostLines += uint64(count)
+	f.skippedBefore += uint64(count)
 	f.mu.Unlock()
-	if !f.failed && f.o.OnError != nil {
+	if !f.hasFailed && f.o.OnError != nil {
 		f.o.OnError(err)
 	}
-	f.failed = true
+	f.hasFailed = true
 }
 
 // rotate gives the files their next names, and opens a new one.
@@ -243,7 +243,7 @@ func (f *File) rotate() error {
 	if f.file != nil {
 		err := f.file.Close()
 		if f.file = nil; err != nil {
-			f.fail(err, 0)
+			f.noteFailure(err, 0)
 		}
 	}
 	for i := f.o.MaxFiles - 1; i > 0; i-- {
@@ -252,11 +252,11 @@ func (f *File) rotate() error {
 		}
 	}
 	if f.o.MaxFiles == 1 {
-		if err := os.Remove(f.name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	file, err := os.OpenFile(f.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (f *File) rotate() error {
 // rotatedName returns the name of the ith file; the one that is written to is 0.
 func (f *File) rotatedName(i int) string {
 	if i == 0 {
-		return f.name
+		return f.path
 	}
-	return f.name + "." + strconv.Itoa(i)
+	return f.path + "." + strconv.Itoa(i)
 }

@@ -80,21 +80,21 @@ func TestFile(t *testing.T) {
 // What comes faster than it can be written is left out, counted, and the file says so. Nobody waits.
 func TestFileFull(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
-	f := &File{name: name, o: FileOptions{MaxBytes: -1, MaxFiles: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{path: name, o: FileOptions{MaxBytes: -1, MaxFiles: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)
 	}
-	put(f, 1, maxWaitingLines+7, "") // nobody writes yet
+	put(f, 1, maxQueuedLines+7, "") // nobody writes yet
 	if f.Lost() != 7 {
 		t.Error(f.Lost())
 	}
 	go f.write()
 	closed(t, f)
 	all := saved(t, name)
-	wants(t, all[len(all)-2:], maxWaitingLines, -7)
+	wants(t, all[len(all)-2:], maxQueuedLines, -7)
 
 	f = &File{wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1)}
-	long := strings.Repeat("x", maxWaitingBytes+1)
+	long := strings.Repeat("x", maxQueuedBytes+1)
 	put(f, 1, 2, long) // one is taken, however long
 	if f.Lost() != 1 {
 		t.Error(f.Lost())
@@ -106,7 +106,7 @@ func TestFileFails(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
 	var told []error
 	f := &File{
-		name: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
+		path: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
 		o: FileOptions{MaxBytes: -1, MaxFiles: 1, OnError: func(err error) { told = append(told, err) }},
 	}
 	if err := f.rotate(); err != nil {
@@ -114,7 +114,7 @@ func TestFileFails(t *testing.T) {
 	}
 	_ = f.file.Close()
 	for range 3 {
-		f.save([]byte("{}\n"), 1)
+		f.writeLines([]byte("{}\n"), 1)
 	}
 	if len(told) != 1 || !errors.Is(told[0], os.ErrClosed) || f.Lost() != 3 {
 		t.Error(told, f.Lost())
@@ -123,7 +123,7 @@ func TestFileFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(f, 1, 1, "")
-	f.save(f.waiting, 1)
+	f.writeLines(f.queuedLines, 1)
 	wants(t, saved(t, name), -3, 1)
 	_ = f.file.Close()
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// longText is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
-const longText = 64 << 10
+// longTextSize is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
+const longTextSize = 64 << 10
 
 // What may wait behind a long message, and with it: how many records, and how long their texts are.
 const (
@@ -23,14 +23,14 @@ const (
 // backlog is what the records are made of later: of long messages, and of all that comes until these are done, because
 // what is found in them may be in what follows. The zero value works.
 type backlog struct {
-	busy     atomic.Bool // changes with mu held: somebody makes records of what waits
-	maxBytes int         // bytes of waiting, at most; 0: maxBacklogBytes
+	isDraining atomic.Bool // changes with mu held: somebody makes records of what waits
+	maxBytes   int         // bytes of waiting, at most; 0: maxBacklogBytes
 
 	mu      sync.Mutex
-	waiting []pendingRecord
+	queue   []pendingRecord
 	bytes   int           // of waiting, and of what is being made
 	skipped uint64        // how many were left out since the last one of waiting
-	done    chan struct{} // closed when nobody is busy any more; nil: nobody was
+	drained chan struct{} // closed when nobody is busy any more; nil: nobody was
 }
 
 // pendingRecord is what one record is made of.
@@ -43,41 +43,41 @@ type pendingRecord struct {
 	size          int
 	skippedBefore uint64 // how many were left out before it
 
-	ready chan struct{} // to be closed once the records before it are made; nil: it is a record itself
+	barrier chan struct{} // to be closed once the records before it are made; nil: it is a record itself
 }
 
 // isLong reports whether a text is so long that nobody waits until it is looked through.
-func isLong(size int, sinks []Sink) bool { return size > longText && wantsText(sinks) }
+func isLong(size int, sinks []Sink) bool { return size > longTextSize && wantsText(sinks) }
 
 // postpone has a record made later, if it is of something long, or others wait. It does not wait.
 func (r *Recorder) postpone(l *pendingRecord, long bool) bool {
-	if !long && !r.backlog.busy.Load() {
+	if !long && !r.backlog.isDraining.Load() {
 		return false
 	}
 	b := &r.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	busy := b.busy.Load()
+	busy := b.isDraining.Load()
 	if !long && !busy {
 		return false
 	}
-	if busy && (len(b.waiting) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
+	if busy && (len(b.queue) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
 		b.skipped++
 		return true
 	}
 	l.skippedBefore, b.skipped = b.skipped, 0
-	b.waiting = append(b.waiting, *l)
+	b.queue = append(b.queue, *l)
 	b.bytes += l.size
 	if !busy {
-		b.busy.Store(true)
-		b.done = make(chan struct{})
-		go r.catchUp(b.done)
+		b.isDraining.Store(true)
+		b.drained = make(chan struct{})
+		go r.drainBacklog(b.drained)
 	}
 	return true
 }
 
-// catchUp makes the records that wait, until there are none.
-func (r *Recorder) catchUp(done chan<- struct{}) {
+// drainBacklog makes the records that wait, until there are none.
+func (r *Recorder) drainBacklog(done chan<- struct{}) {
 	defer close(done)
 	var sinks []Sink // of the last record
 	for made := 0; ; {
@@ -85,16 +85,16 @@ func (r *Recorder) catchUp(done chan<- struct{}) {
 		if !more {
 			return
 		}
-		skip(sinks, missing)
+		skipLines(sinks, missing)
 		made = 0
 		for i := range all {
 			l := &all[i]
-			if l.ready != nil {
-				close(l.ready)
+			if l.barrier != nil {
+				close(l.barrier)
 				continue
 			}
 			sinks = l.sinks
-			skip(sinks, l.skippedBefore)
+			skipLines(sinks, l.skippedBefore)
 			if l.event == nil {
 				r.recordMessage(&l.passed, sinks)
 			} else {
@@ -112,17 +112,17 @@ func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= made
-	if all, b.waiting = b.waiting, nil; len(all) == 0 {
+	if all, b.queue = b.queue, nil; len(all) == 0 {
 		missing, b.skipped = b.skipped, 0
 	}
 	if more = len(all) > 0 || missing > 0; !more {
-		b.busy.Store(false)
+		b.isDraining.Store(false)
 	}
 	return all, missing, more
 }
 
-// skip tells sinks that lines are missing.
-func skip(sinks []Sink, n uint64) {
+// skipLines tells sinks that lines are missing.
+func skipLines(sinks []Sink, n uint64) {
 	for _, s := range sinks {
 		if n > 0 {
 			s.Skip(n)
@@ -133,7 +133,7 @@ func skip(sinks []Sink, n uint64) {
 // Wait returns when the Sinks have the records of all that was told before.
 func (r *Recorder) Wait() {
 	r.backlog.mu.Lock()
-	done := r.backlog.done
+	done := r.backlog.drained
 	r.backlog.mu.Unlock()
 	if done != nil {
 		<-done
@@ -144,12 +144,12 @@ func (r *Recorder) Wait() {
 func (r *Recorder) waitForPending() {
 	b := &r.backlog
 	b.mu.Lock()
-	if !b.busy.Load() {
+	if !b.isDraining.Load() {
 		b.mu.Unlock()
 		return
 	}
 	ready := make(chan struct{})
-	b.waiting = append(b.waiting, pendingRecord{ready: ready})
+	b.queue = append(b.queue, pendingRecord{barrier: ready})
 	b.mu.Unlock()
 	<-ready
 }
@@ -183,7 +183,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 	if all == nil {
 		return
 	}
-	if long := isLong(p.Message.Size(), *all); long || r.backlog.busy.Load() {
+	if long := isLong(p.Message.Size(), *all); long || r.backlog.isDraining.Load() {
 		if r.postpone(&pendingRecord{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
 			return
 		}
@@ -198,7 +198,7 @@ func (r *Recorder) Event(e observe.Event) {
 		return
 	}
 	dropped, _ := e.(observe.Dropped)
-	if long := isLong(dropped.Message.Size(), *all); long || r.backlog.busy.Load() {
+	if long := isLong(dropped.Message.Size(), *all); long || r.backlog.isDraining.Load() {
 		if r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
 			return
 		}
@@ -208,7 +208,7 @@ func (r *Recorder) Event(e observe.Event) {
 
 // recordMessage makes the record of a message.
 func (r *Recorder) recordMessage(p *observe.Passed, sinks []Sink) {
-	m := makers.Get().(*maker)
+	m := makers.Get().(*recordMaker)
 	m.message(r.redactor.Load(), p, wantsText(sinks))
 	if d := r.textRedactor.Load(); d != nil && m.Body.Text != nil {
 		d.Message(m.Body.Text, nil) // for what it learns
@@ -219,7 +219,7 @@ func (r *Recorder) recordMessage(p *observe.Passed, sinks []Sink) {
 
 // recordEvent makes the record of an event, if there is to be one. seq is 0 if it has no number yet.
 func (r *Recorder) recordEvent(e observe.Event, seq uint64, at time.Time, sinks []Sink) {
-	m := makers.Get().(*maker)
+	m := makers.Get().(*recordMaker)
 	m.now = at
 	if m.event(r.redactor.Load(), e, wantsText(sinks)) {
 		if m.Seq = seq; seq == 0 {

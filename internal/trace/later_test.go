@@ -36,9 +36,9 @@ func (s *stuck) Put(line []byte) {
 	s.lines.Put(line)
 }
 
-// long returns a request of more than longText bytes, which has a member "token".
+// long returns a request of more than longTextSize bytes, which has a member "token".
 func long(id int, more int, token string) jsonrpc.Message {
-	return bridgetest.Parse(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"pad":%q,"token":%q}}`, id, strings.Repeat("x", longText+more), token))
+	return bridgetest.Parse(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"pad":%q,"token":%q}}`, id, strings.Repeat("x", longTextSize+more), token))
 }
 
 // The traffic does not wait for a long message to be looked through. What comes meanwhile is written down after it,
@@ -82,7 +82,7 @@ func TestLongMessages(t *testing.T) {
 func TestLongMessagesAreBounded(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
-	rec.backlog.maxBytes = 32 * longText
+	rec.backlog.maxBytes = 32 * longTextSize
 	sink := newStuck()
 	f, err := NewFile(filepath.Join(t.TempDir(), "trace"), FileOptions{})
 	bridgetest.Must(t, err)
@@ -92,9 +92,9 @@ func TestLongMessagesAreBounded(t *testing.T) {
 	note := bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`)
 	send(long(1, 0, "x"))
 	<-sink.first
-	send(long(2, 20*longText, "x"))
-	send(long(3, 20*longText, "x")) // left out
-	for range maxBacklog {          // the last one is left out
+	send(long(2, 20*longTextSize, "x"))
+	send(long(3, 20*longTextSize, "x")) // left out
+	for range maxBacklog {              // the last one is left out
 		send(note)
 	}
 	close(sink.goOn)
@@ -144,13 +144,13 @@ func TestLineAfterLongMessage(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
-	rec.backlog.maxBytes = 4 * longText
+	rec.backlog.maxBytes = 4 * longTextSize
 	sink := newStuck()
 	release := rec.AddSink(sink)
 	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
 	<-sink.first
 	for range 5 {
-		o.Event(&observe.Exchange{Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longText)}}})
+		o.Event(&observe.Exchange{Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longTextSize)}}})
 	}
 	close(sink.goOn)
 	release()

@@ -13,7 +13,7 @@ import (
 var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
 
 // message makes the record of a message, with its text or without.
-func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
+func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At, p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
@@ -50,31 +50,31 @@ func (m *maker) message(d *redact.Redactor, p *observe.Passed, text bool) {
 type secretsKey struct{}
 
 // session says of which session the record is; nil: of none that is known.
-func (m *maker) session(s *observe.Session) {
+func (m *recordMaker) session(s *observe.Session) {
 	if s != nil {
 		m.Server, m.Session, m.Era, m.Transport = s.Server, s.Name, s.Era(), s.Transport
 	}
 }
 
 // setMessage says which message the record is about.
-func (m *maker) setMessage(msg *jsonrpc.Message) {
+func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
 	m.Kind = kinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
 }
 
 // body takes the text of a message over, without secrets and those that were found elsewhere. It returns what
 // it finds because of its name. What was received with nothing to take out is not looked through again when it is sent.
-func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][]byte) (found [][]byte) {
+func (m *recordMaker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][]byte) (found [][]byte) {
 	if !text {
 		m.omitText(d)
 		return nil
 	}
 	clean := d.Clean()
 	if p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(m.ID.String()) {
-		m.Body = Body{Text: m.joined(&p.Message), valid: true}
+		m.Body = Body{Text: m.joinBytes(&p.Message), valid: true}
 		return nil
 	}
-	found = m.cleaned(d, &p.Message, extra)
+	found = m.copyRedacted(d, &p.Message, extra)
 	if p.CauseSeq == 0 && p.Source != nil && len(m.Redacted) == 0 && len(extra) == 0 {
 		p.Source.Memo = clean
 	}
@@ -82,22 +82,22 @@ func (m *maker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][
 }
 
 // omitText leaves the text out.
-func (m *maker) omitText(d *redact.Redactor) {
+func (m *recordMaker) omitText(d *redact.Redactor) {
 	m.Body = Body{OmittedBytes: m.Size}
 	m.ID = d.ID(m.ID)
 }
 
-// cleaned takes the text of a message over, without secrets and extra values.
-func (m *maker) cleaned(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
+// copyRedacted takes the text of a message over, without secrets and extra values.
+func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
-	if m.Body.Text, m.Redacted, found = d.Message(m.joined(msg), extra); len(m.Redacted) > 0 {
+	if m.Body.Text, m.Redacted, found = d.Message(m.joinBytes(msg), extra); len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
 	}
 	return found
 }
 
-// joined returns the bytes of a message.
-func (m *maker) joined(msg *jsonrpc.Message) []byte {
+// joinBytes returns the bytes of a message.
+func (m *recordMaker) joinBytes(msg *jsonrpc.Message) []byte {
 	first, id, rest := msg.Parts()
 	if id == "" && len(rest) == 0 {
 		return first
@@ -107,7 +107,7 @@ func (m *maker) joined(msg *jsonrpc.Message) []byte {
 }
 
 // event makes the record of an event. false: there is none.
-func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
+func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 	switch e := e.(type) {
 	case observe.SessionOpened:
 		m.session(e.Session)
@@ -121,14 +121,14 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 		m.session(e.Session)
 		m.Kind, m.Record.Event = Session, &Event{What: "failed", Err: d.Error(e.Err), Took: e.Lasted}
 	case observe.CallLate:
-		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "late", Text: "the request still has no answer"}
 	case observe.WaitingCallEnded:
-		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Hop, m.Dir = observe.Down.String(), observe.ToServer.String()
 		m.Record.Event = &Event{Code: "over", Text: "the request is answered or cancelled; it came before somebody looked"}
 	case observe.CallTimedOut:
-		m.call(d, e.Server, e.Session, e.Method, e.ID, e.Since)
+		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Within.String()}
 	case observe.Unanswered:
 		if e.Call == nil || e.Cancelled { // the cancellation has its record
@@ -147,7 +147,7 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 			m.CauseSeq = mark.Seq
 		}
 		if text {
-			m.cleaned(d, &e.Message, nil)
+			m.copyRedacted(d, &e.Message, nil)
 		} else {
 			m.omitText(d)
 		}
@@ -163,28 +163,28 @@ func (m *maker) event(d *redact.Redactor, e observe.Event, text bool) bool {
 }
 
 // setServerAndSession says which server and session an event is about.
-func (m *maker) setServerAndSession(server string, s *observe.Session) {
+func (m *recordMaker) setServerAndSession(server string, s *observe.Session) {
 	m.session(s)
 	if server != "" {
 		m.Server = server
 	}
 }
 
-// call begins a Note about a request without an answer.
-func (m *maker) call(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
+// beginCallNote begins a Note about a request without an answer.
+func (m *recordMaker) beginCallNote(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
 	m.setServerAndSession(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
 	m.Took = m.now.Sub(since)
 }
 
-// waiting makes the record of a request that came before somebody looked.
-func (m *maker) waiting(d *redact.Redactor, w *observe.WaitingCall) {
-	m.call(d, w.Server, w.Session, w.Method, w.ID, w.Since)
+// waitingCall makes the record of a request that came before somebody looked.
+func (m *recordMaker) waitingCall(d *redact.Redactor, w *observe.WaitingCall) {
+	m.beginCallNote(d, w.Server, w.Session, w.Method, w.ID, w.Since)
 	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Down.String(), w.Dir.String(), true
 }
 
 // transport makes the record of what a transport has told.
-func (m *maker) transport(d *redact.Redactor, e observe.Event) {
+func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 	switch e := e.(type) {
 	case observe.Refused:
 		m.setServerAndSession(e.Server, e.Session)
@@ -222,14 +222,14 @@ func (m *maker) transport(d *redact.Redactor, e observe.Event) {
 }
 
 // atHop corrects what is otherwise between the bridge and the server.
-func (m *maker) atHop(s *observe.Session, hop observe.Hop) {
+func (m *recordMaker) atHop(s *observe.Session, hop observe.Hop) {
 	if s != nil && hop == observe.Up {
 		m.Era, m.Transport = "", s.ServerTransport()
 	}
 }
 
 // process makes the record of what a process has done. false: the event is not known.
-func (m *maker) process(d *redact.Redactor, e observe.Event) bool {
+func (m *recordMaker) process(d *redact.Redactor, e observe.Event) bool {
 	var server string
 	var session *observe.Session
 	switch e := e.(type) {

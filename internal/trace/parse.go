@@ -18,8 +18,8 @@ var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a versio
 // ErrNotRecord says that a line is no record.
 var ErrNotRecord = errors.New("it is no record of a trace")
 
-// maxWord is how long a word may be, in bytes: a name, a method, an id. What a bridge writes is shorter.
-const maxWord = 4 << 10
+// maxShortString is how long a word may be, in bytes: a name, a method, an id. What a bridge writes is shorter.
+const maxShortString = 4 << 10
 
 // Parse reads one line. Members that it does not know are ignored, and a Kind that it does
 // not know is kept. The Record refers to line. The error is ErrVersion, or says what is wrong and wraps
@@ -39,7 +39,7 @@ func Parse(line []byte) (Record, error) {
 		}
 		p.record(&r, m)
 	}
-	n, err := strconv.ParseUint(string(version[:min(len(version), maxWord)]), 10, 64)
+	n, err := strconv.ParseUint(string(version[:min(len(version), maxShortString)]), 10, 64)
 	switch { // before what else is wrong: another version may have other members
 	case errors.Is(err, strconv.ErrRange) || n > Version:
 		return Record{}, ErrVersion
@@ -55,10 +55,10 @@ func Parse(line []byte) (Record, error) {
 
 // parser reads members. err is the first fault.
 type parser struct {
-	err  error
-	form string // of the body: "msg", "raw", "b64"
-	body []byte // raw JSON
-	tail []byte // raw JSON
+	err      error
+	bodyForm string // of the body: "msg", "raw", "b64"
+	body     []byte // raw JSON
+	tail     []byte // raw JSON
 }
 
 func (p *parser) fail(key string) {
@@ -110,7 +110,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "failed":
 		p.bool(&r.Failed, m)
 	case "msg", "raw", "b64":
-		p.form, p.body = m.Key, m.Value
+		p.bodyForm, p.body = m.Key, m.Value
 	case "tail":
 		p.tail = m.Value
 	case "cut":
@@ -222,8 +222,8 @@ func (p *parser) string(m jsonrpc.Member) string {
 
 // shortString is a string that is not long: readers keep it after the line has gone.
 func (p *parser) shortString(m jsonrpc.Member) string {
-	if len(m.Value) <= 6*maxWord+2 { // each byte may be escaped, \u001b
-		if text := p.string(m); len(text) <= maxWord {
+	if len(m.Value) <= 6*maxShortString+2 { // each byte may be escaped, \u001b
+		if text := p.string(m); len(text) <= maxShortString {
 			return text
 		}
 	}
@@ -322,7 +322,7 @@ func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 		return
 	}
 	id, ok := jsonrpc.ParseID(m.Value)
-	if !ok || len(m.Value) > maxWord {
+	if !ok || len(m.Value) > maxShortString {
 		p.fail(m.Key)
 	}
 	*to = id
@@ -330,7 +330,7 @@ func (p *parser) id(to *jsonrpc.ID, m jsonrpc.Member) {
 
 // text reads the body, once all members are known.
 func (p *parser) text(b *Body) {
-	if p.form == "msg" {
+	if p.bodyForm == "msg" {
 		b.Text, b.valid = p.body, true
 		return
 	}
@@ -345,15 +345,15 @@ func (p *parser) text(b *Body) {
 func (p *parser) bytes(value []byte) []byte {
 	text, ok := jsonrpc.Text(value)
 	if !ok {
-		p.fail(p.form)
+		p.fail(p.bodyForm)
 		return nil
 	}
-	if p.form != "b64" {
+	if p.bodyForm != "b64" {
 		return []byte(text)
 	}
 	plain, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		p.fail(p.form)
+		p.fail(p.bodyForm)
 	}
 	return plain
 }

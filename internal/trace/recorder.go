@@ -71,7 +71,7 @@ func (r *Recorder) RedactText(text string) string {
 // RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
 // the messages of which the records are made later have been looked through, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
-	if r.backlog.busy.Load() {
+	if r.backlog.isDraining.Load() {
 		r.waitForPending()
 	}
 	return r.RedactText(line)
@@ -119,53 +119,53 @@ func (r *Recorder) updateSinks() {
 
 // Waiting returns the line of a request that waits for its answer, as a Sink gets lines.
 func (r *Recorder) Waiting(w *observe.WaitingCall) []byte {
-	m := maker{now: time.Now()}
-	m.waiting(r.redactor.Load(), w)
+	m := recordMaker{now: time.Now()}
+	m.waitingCall(r.redactor.Load(), w)
 	return Append(nil, &m.Record)
 }
 
-// maker makes one record, and its lines.
-type maker struct {
+// recordMaker makes one record, and its lines.
+type recordMaker struct {
 	Record
 	text []byte    // memory for the text of a message whose bytes lie in several places
 	line []byte    // memory for the line
 	now  time.Time // when the event was told
 
-	exchange   Exchange // memory for Record.HTTP, and for its headers
-	headers    []byte
-	fields     sortedFields
-	paths      [4]string // memory for Record.Redacted
-	fieldCache fieldCache
+	exchange      Exchange // memory for Record.HTTP, and for its headers
+	headers       []byte
+	fields        sortedFields
+	redactedPaths [4]string // memory for Record.Redacted
+	fieldCache    fieldCache
 }
 
-var makers = sync.Pool{New: func() any { return new(maker) }}
+var makers = sync.Pool{New: func() any { return new(recordMaker) }}
 
-// maxKept is how large memory may be that is used again.
-const maxKept = 256 << 10
+// maxReusedBytes is how large memory may be that is used again.
+const maxReusedBytes = 256 << 10
 
-// maxFields is how many headers there may be in memory that is used again.
-const maxFields = 128
+// maxReusedFields is how many headers there may be in memory that is used again.
+const maxReusedFields = 128
 
-func (m *maker) release() {
+func (m *recordMaker) release() {
 	if m.HTTP != nil {
 		m.exchange = Exchange{}
 		m.fields.release()
-		if m.headers = m.headers[:0]; cap(m.headers) > maxKept {
+		if m.headers = m.headers[:0]; cap(m.headers) > maxReusedBytes {
 			m.headers = nil
 		}
 	}
 	m.Record = Record{}
-	if cap(m.text) > maxKept {
+	if cap(m.text) > maxReusedBytes {
 		m.text = nil
 	}
-	if cap(m.line) > maxKept {
+	if cap(m.line) > maxReusedBytes {
 		m.line = nil
 	}
 	makers.Put(m)
 }
 
 // putInto gives the line to the sinks, with as much of the text as each wants.
-func (m *maker) putInto(sinks []Sink) {
+func (m *recordMaker) putInto(sinks []Sink) {
 	whole := m.Body
 	made := -1 // how much text the line has that was made last
 	for _, s := range sinks {

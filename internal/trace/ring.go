@@ -70,9 +70,9 @@ func (r *Ring) Put(line []byte) {
 		r.lines = make([][]byte, r.o.MaxRecords)
 	}
 	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.o.MaxBytes) {
-		r.drop()
+		r.dropOldest()
 	}
-	r.lines[r.next%uint64(len(r.lines))] = r.keep(line)
+	r.lines[r.next%uint64(len(r.lines))] = r.copyLine(line)
 	r.next++
 	r.bytes += len(line)
 	if r.lineAdded != nil {
@@ -84,8 +84,8 @@ func (r *Ring) Put(line []byte) {
 // Skip implements Sink.
 func (r *Ring) Skip(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
 
-// keep copies a line to a new place: what readers have is not touched. It is called with mu held.
-func (r *Ring) keep(line []byte) []byte {
+// copyLine copies a line to a new place: what readers have is not touched. It is called with mu held.
+func (r *Ring) copyLine(line []byte) []byte {
 	if len(line) > segmentSize/4 {
 		return bytes.Clone(line)
 	}
@@ -97,8 +97,8 @@ func (r *Ring) keep(line []byte) []byte {
 	return r.segment[at:len(r.segment):len(r.segment)]
 }
 
-// drop takes the oldest line out. It is called with mu held.
-func (r *Ring) drop() {
+// dropOldest takes the oldest line out. It is called with mu held.
+func (r *Ring) dropOldest() {
 	at := r.first % uint64(len(r.lines))
 	r.bytes -= len(r.lines[at])
 	r.lines[at] = nil

@@ -36,7 +36,7 @@ type step struct {
 }
 
 // callKey is where a request passed, and where to.
-type callKey struct{ ses, hop, dir string }
+type callKey struct{ session, hop, dir string }
 
 // Add takes the next record. It keeps no Body, and nothing else that may be long.
 func (s *Correlation) Add(r *trace.Record) {
@@ -48,9 +48,9 @@ func (s *Correlation) Add(r *trace.Record) {
 	case r.Kind.IsMessage():
 		st := &step{Record: *r}
 		if r.Method == "notifications/cancelled" {
-			st.cancelledID, _ = jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId"))
+			st.cancelledID, _ = jsonrpc.ParseID(memberAt(r.Body.Text, "params", "requestId"))
 		}
-		shorten(&st.Record)
+		dropLongFields(&st.Record)
 		s.steps = append(s.steps, st)
 		if r.Seq != 0 {
 			if s.bySeq == nil {
@@ -60,20 +60,20 @@ func (s *Correlation) Add(r *trace.Record) {
 		}
 	case r.Kind == trace.Drop:
 		d := *r
-		shorten(&d)
+		dropLongFields(&d)
 		s.drops = append(s.drops, d)
 	case r.Kind == trace.Gap:
 		s.lostRecords += max(r.Lost, 1)
 	}
 }
 
-// maxWhy is how much of the reason a Correlation keeps why a message was dropped, in bytes.
-const maxWhy = 4 << 10
+// maxReason is how much of the reason a Correlation keeps why a message was dropped, in bytes.
+const maxReason = 4 << 10
 
-// shorten takes out of a record what a Correlation does not keep.
-func shorten(r *trace.Record) {
+// dropLongFields takes out of a record what a Correlation does not keep.
+func dropLongFields(r *trace.Record) {
 	r.Body, r.HTTP, r.Event, r.Redacted = trace.Body{}, nil, nil, nil
-	r.Why = printable.Clip(r.Why, maxWhy)
+	r.Why = printable.Clip(r.Why, maxReason)
 }
 
 // maxRespelled is among how many requests without an answer find looks for one whose id is spelled otherwise than
@@ -89,8 +89,8 @@ func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, r
 	return id, request, ok
 }
 
-// lookup returns a member of an object in text of which nothing is known, nil: there is none.
-func lookup(text []byte, keys ...string) []byte {
+// memberAt returns a member of an object in text of which nothing is known, nil: there is none.
+func memberAt(text []byte, keys ...string) []byte {
 	if !jsonrpc.Valid(text) {
 		return nil
 	}
@@ -113,15 +113,15 @@ func (s *Correlation) Resolve() {
 		}
 		switch st.Kind {
 		case trace.Request:
-			s.waiting(st.Record, st.Dir)[st.ID] = st
+			s.openRequestsAt(st.Record, st.Dir)[st.ID] = st
 		case trace.Response:
-			open := s.waiting(st.Record, opposite(st.Dir))
+			open := s.openRequestsAt(st.Record, opposite(st.Dir))
 			if id, request, ok := findRequest(open, st.ID); ok {
 				st.request, request.answer = request, st
 				delete(open, id)
 			}
 		case trace.Notification:
-			if request := s.waiting(st.Record, st.Dir)[st.cancelledID]; request != nil && !st.cancelledID.IsZero() {
+			if request := s.openRequestsAt(st.Record, st.Dir)[st.cancelledID]; request != nil && !st.cancelledID.IsZero() {
 				request.cancelled = true
 			}
 		}
@@ -134,7 +134,7 @@ func (s *Correlation) Resolve() {
 	}
 }
 
-func (s *Correlation) waiting(r trace.Record, dir string) map[jsonrpc.ID]*step {
+func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]*step {
 	key := callKey{r.Session, r.Hop, dir}
 	if s.openRequests[key] == nil {
 		s.openRequests[key] = make(map[jsonrpc.ID]*step)

@@ -8,8 +8,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// clip returns s, or its beginning if it has more than n characters.
-func clip(s string, n int) string {
+// truncate returns s, or its beginning if it has more than n characters.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -21,8 +21,8 @@ func clip(s string, n int) string {
 	return s
 }
 
-// pieces returns a text in pieces, none of which is long or ends inside of a character.
-func pieces(text []byte) iter.Seq[[]byte] {
+// splitText returns a text in pieces, none of which is long or ends inside of a character.
+func splitText(text []byte) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		for len(text) > 0 {
 			n := min(len(text), 16<<10)

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Late is how long a request is without an answer until status:late matches it.
-const Late = 10 * time.Second
+// LateAfter is how long a request is without an answer until status:late matches it.
+const LateAfter = 10 * time.Second
 
 // View is a record with what other records say of it.
 type View struct {
@@ -27,13 +27,13 @@ type View struct {
 }
 
 // Filter chooses records. The zero value chooses all of them. It may be used concurrently.
-type Filter struct{ groups []group }
+type Filter struct{ groups []conditionGroup }
 
-// group is a condition: one of any must hold, or none of them.
-type group struct {
-	key string
-	not bool
-	any []func(*View) bool
+// conditionGroup is a condition: one of any must hold, or none of them.
+type conditionGroup struct {
+	key     string
+	negated bool
+	anyOf   []func(*View) bool
 }
 
 // Keys are the words that may stand in front of a colon in a filter.
@@ -57,25 +57,25 @@ func ParseFilter(words []string) (Filter, error) {
 		if err != nil {
 			return Filter{}, fmt.Errorf("%q: %w", word, err)
 		}
-		at := slices.IndexFunc(f.groups, func(g group) bool { return g.key == key && g.not == not })
+		at := slices.IndexFunc(f.groups, func(g conditionGroup) bool { return g.key == key && g.negated == not })
 		if at < 0 || key == "" || key == "slow" {
-			f.groups = append(f.groups, group{key: key, not: not})
+			f.groups = append(f.groups, conditionGroup{key: key, negated: not})
 			at = len(f.groups) - 1
 		}
-		f.groups[at].any = append(f.groups[at].any, cond)
+		f.groups[at].anyOf = append(f.groups[at].anyOf, cond)
 	}
 	return f, nil
 }
 
 // Has reports whether the filter has a word with this key.
 func (f Filter) Has(key string) bool {
-	return slices.ContainsFunc(f.groups, func(g group) bool { return g.key == key && !g.not })
+	return slices.ContainsFunc(f.groups, func(g conditionGroup) bool { return g.key == key && !g.negated })
 }
 
 // Match reports whether the filter chooses v.
 func (f Filter) Match(v *View) bool {
 	for _, g := range f.groups {
-		if slices.ContainsFunc(g.any, func(is func(*View) bool) bool { return is(v) }) == g.not {
+		if slices.ContainsFunc(g.anyOf, func(is func(*View) bool) bool { return is(v) }) == g.negated {
 			return false
 		}
 	}
@@ -109,13 +109,13 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 	case "kind":
 		return like(func(v *View) string { return string(v.Kind) })
 	case "status":
-		return status(value)
+		return parseStatus(value)
 	case "slow":
 		least, err := time.ParseDuration(value)
 		if err != nil || least < 0 {
 			return nil, errors.New("write a time with its unit, such as slow:500ms")
 		}
-		return func(v *View) bool { return took(v) >= least && took(v) > 0 }, nil
+		return func(v *View) bool { return durationOf(v) >= least && durationOf(v) > 0 }, nil
 	}
 	return contains(value), nil
 }
@@ -152,8 +152,8 @@ func oneOf(value string, of func(*View) string, known ...string) (func(*View) bo
 	return func(v *View) bool { return of(v) == value }, nil
 }
 
-// status reads the VALUE of a status.
-func status(value string) (func(*View) bool, error) {
+// parseStatus reads the VALUE of a status.
+func parseStatus(value string) (func(*View) bool, error) {
 	switch value {
 	case "ok":
 		return func(v *View) bool {
@@ -164,7 +164,7 @@ func status(value string) (func(*View) bool, error) {
 	case "pending":
 		return func(v *View) bool { return v.Pending && !v.Cancelled }, nil
 	case "late":
-		return func(v *View) bool { return !v.Cancelled && took(v) >= Late }, nil
+		return func(v *View) bool { return !v.Cancelled && durationOf(v) >= LateAfter }, nil
 	case "1xx", "2xx", "3xx", "4xx", "5xx":
 		class := int(value[0] - '0')
 		return func(v *View) bool { return v.HTTP != nil && v.HTTP.Status/100 == class }, nil
@@ -187,8 +187,8 @@ func hasFailed(r *trace.Record) bool {
 	return r.Code != 0 || r.Failed || r.Kind == trace.Drop
 }
 
-// took returns how long something lasted.
-func took(v *View) time.Duration {
+// durationOf returns how long something lasted.
+func durationOf(v *View) time.Duration {
 	switch {
 	case v.HTTP != nil:
 		return v.HTTP.Took

@@ -39,7 +39,7 @@ type (
 		Hop       string      `json:"_hop,omitempty"`
 		Redacted  []string    `json:"_redacted,omitempty"`
 
-		at time.Time
+		started time.Time
 	}
 	harRequest struct {
 		Method      string    `json:"method"`
@@ -130,7 +130,7 @@ type harMaker struct {
 	lostRecords  uint64
 }
 
-type harPlace struct{ ses, hop string }
+type harPlace struct{ session, hop string }
 
 // harMessage is a message. The record is copied: that of a View is not good for ever.
 type harMessage struct{ trace.Record }
@@ -151,7 +151,7 @@ func (h *harMaker) add(v *View) {
 			e.Kind = "websocket"
 			h.sockets[v.Session+" "+v.Hop] = e
 		} else {
-			h.fill(e, v.Record)
+			h.addMessages(e, v.Record)
 		}
 	}
 }
@@ -162,9 +162,9 @@ func (h *harMaker) finish() []*harEntry {
 		h.entries = append(h.entries, h.refused...)
 	}
 	for place, all := range h.open {
-		socket := h.sockets[place.ses+" "+place.hop]
+		socket := h.sockets[place.session+" "+place.hop]
 		if socket == nil && len(all) > 0 && all[0].Transport == "websocket" && place.hop == trace.Down {
-			socket = synthetic(&all[0].Record, "websocket")
+			socket = syntheticEntry(&all[0].Record, "websocket")
 			socket.Kind = "websocket"
 			h.entries = append(h.entries, socket)
 		}
@@ -175,10 +175,10 @@ func (h *harMaker) finish() []*harEntry {
 			}
 			continue
 		}
-		h.lines(all)
+		h.addUnexchanged(all)
 	}
 	slices.SortStableFunc(h.entries, func(a, b *harEntry) int {
-		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Hop, b.Hop))
+		return cmp.Or(a.started.Compare(b.started), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Hop, b.Hop))
 	})
 	return h.entries
 }
@@ -191,9 +191,9 @@ func frameOf(r *trace.Record) harFrame {
 	return f
 }
 
-// lines makes entries of messages that did not travel over HTTP, or whose exchange is not in
+// addUnexchanged makes entries of messages that did not travel over HTTP, or whose exchange is not in
 // the trace: one of a request and its answer, one of every other message.
-func (h *harMaker) lines(all []*harMessage) {
+func (h *harMaker) addUnexchanged(all []*harMessage) {
 	slices.SortStableFunc(all, func(a, b *harMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	asked := map[string]*harEntry{}
 	for _, m := range all {
@@ -201,7 +201,7 @@ func (h *harMaker) lines(all []*harMessage) {
 		if m.Kind == trace.Response {
 			if e := asked[opposite(m.Dir)+" "+m.ID.String()]; e != nil {
 				delete(asked, opposite(m.Dir)+" "+m.ID.String())
-				e.Time = millis(m.Time.Sub(e.at))
+				e.Time = millis(m.Time.Sub(e.started))
 				e.Timings.Wait = e.Time
 				setContent(e, "application/json", bodyText(&m.Body), int64(m.Size))
 				m.Body = trace.Body{}
@@ -212,7 +212,7 @@ func (h *harMaker) lines(all []*harMessage) {
 		if m.Hop == trace.Up || transport == "" {
 			transport = "mcp" // which one it was is not recorded
 		}
-		e := synthetic(&m.Record, transport)
+		e := syntheticEntry(&m.Record, transport)
 		e.Request.Post = &harPost{Type: "application/json", Params: []harPair{}, Text: validText(bodyText(&m.Body))}
 		e.Request.BodySize = int64(m.Size)
 		m.Body = trace.Body{} // the entry has a copy
@@ -223,8 +223,8 @@ func (h *harMaker) lines(all []*harMessage) {
 	}
 }
 
-// synthetic returns the entry of something that was no HTTP exchange.
-func synthetic(r *trace.Record, transport string) *harEntry {
+// syntheticEntry returns the entry of something that was no HTTP exchange.
+func syntheticEntry(r *trace.Record, transport string) *harEntry {
 	e := newEntry(r)
 	where := url.URL{Scheme: transport, Host: "mcp-bridge", Path: "/" + cmp.Or(r.Server, "-") + "/" + cmp.Or(r.Method, "-")}
 	e.Request.Method, e.Request.URL, e.Request.Proto = "POST", where.String(), transport
@@ -237,7 +237,7 @@ func synthetic(r *trace.Record, transport string) *harEntry {
 func newEntry(r *trace.Record) *harEntry {
 	none := []harPair{}
 	return &harEntry{
-		at: r.Time, Started: r.Time.UTC().Format("2006-01-02T15:04:05.000000Z"),
+		started: r.Time, Started: r.Time.UTC().Format("2006-01-02T15:04:05.000000Z"),
 		Request:  harRequest{Cookies: none, Headers: none, Query: none, HeadersSize: -1, BodySize: -1},
 		Response: harResponse{Cookies: none, Headers: none, HeadersSize: -1, BodySize: -1},
 		Server:   r.Server, Session: r.Session, Hop: r.Hop, Redacted: r.Redacted,
@@ -273,9 +273,9 @@ func (h *harMaker) exchange(r *trace.Record) *harEntry {
 	return e
 }
 
-// fill gives an exchange the messages that passed at its place in its time: what the client
+// addMessages gives an exchange the messages that passed at its place in its time: what the client
 // said of the right size, and what was answered.
-func (h *harMaker) fill(e *harEntry, r *trace.Record) {
+func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
 	place, x := harPlace{r.Session, r.Hop}, r.HTTP
 	const slack = 5 * time.Millisecond
 	within := func(m *harMessage) bool {

@@ -42,7 +42,7 @@ func TestHostile(t *testing.T) {
 			bridgetest.Must(t, err)
 			out, errs := shown(t, c.show, lines)
 			if c.show.Terminal && !c.show.JSON { // the colours are our own
-				out = bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(out, []byte(red), nil), []byte(inverse), nil), []byte(plain), nil)
+				out = bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(out, []byte(red), nil), []byte(inverse), nil), []byte(resetColor), nil)
 			}
 			bridgetest.Must(t, hostile.Quiet(out))
 			bridgetest.Must(t, hostile.Quiet(errs))

@@ -37,7 +37,7 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	page := htmlPage{out: out}
 	var lost uint64
 	for v := range records {
-		page.kept.keep(v.Record)
+		page.keptBodies.keep(v.Record)
 		lost += lostRecordsOf(v.Record)
 		if err := page.row(v); err != nil {
 			return err
@@ -53,8 +53,8 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 
 // htmlPage writes rows.
 type htmlPage struct {
-	out  *bufio.Writer
-	kept bodies
+	out        *bufio.Writer
+	keptBodies bodies
 }
 
 func (h *htmlPage) row(v *View) error {
@@ -84,7 +84,7 @@ func htmlText[T string | []byte](text T) string { return html.EscapeString(print
 
 // text writes a text that may be long.
 func (h *htmlPage) text(text []byte) {
-	for piece := range pieces(text) {
+	for piece := range splitText(text) {
 		_, _ = h.out.WriteString(htmlText(piece)) // row returns the error
 	}
 }
@@ -106,7 +106,7 @@ func (h *htmlPage) details(v *View) {
 		}
 	}
 	text := bodyText(&v.Body)
-	cause := h.kept.bodyOf(v.CauseSeq)
+	cause := h.keptBodies.bodyOf(v.CauseSeq)
 	switch {
 	case text == nil || v.Kind == trace.Stderr:
 	case cause != nil && v.CauseSeq != 0:

@@ -44,8 +44,8 @@ func (p *Printer) Shows(k trace.Kind) bool {
 	return true
 }
 
-// Keep notes a record that is not printed: Both may need its Body later.
-func (p *Printer) Keep(r *trace.Record) {
+// KeepBody notes a record that is not printed: Both may need its Body later.
+func (p *Printer) KeepBody(r *trace.Record) {
 	if p.SideBySide {
 		p.bodies.keep(r)
 	}
@@ -53,7 +53,7 @@ func (p *Printer) Keep(r *trace.Record) {
 
 // Print prints a record. The error is that of Out.
 func (p *Printer) Print(v *View) error {
-	p.Keep(v.Record)
+	p.KeepBody(v.Record)
 	p.buf = p.buf[:0]
 	p.line(v)
 	switch cause := p.bodies.bodyOf(v.CauseSeq); {
@@ -113,21 +113,21 @@ func (p *Printer) line(v *View) {
 	p.subject(v)
 	bad := hasFailed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
 	if bad && p.Color {
-		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), plain...)
+		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), resetColor...)
 	}
 	p.buf = append(p.buf, '\n')
 }
 
 // Colours of a terminal.
 const (
-	red     = "\x1b[31m"
-	inverse = "\x1b[7m"
-	plain   = "\x1b[0m"
+	red        = "\x1b[31m"
+	inverse    = "\x1b[7m"
+	resetColor = "\x1b[0m"
 )
 
 // column appends text, at least as wide as the column was so far, and returns its width.
 func (p *Printer) column(text string, width int) int {
-	text = clip(printable.Text(text), 24)
+	text = truncate(printable.Text(text), 24)
 	n := len([]rune(text))
 	width = max(width, n)
 	p.buf = append(append(p.buf, "  "...), text...)
@@ -159,7 +159,7 @@ func arrow(r *trace.Record) string {
 func (p *Printer) word(text string) {
 	if text != "" {
 		p.space()
-		p.buf = printable.Append(p.buf, clip(text, 200))
+		p.buf = printable.Append(p.buf, truncate(text, 200))
 	}
 }
 
@@ -214,26 +214,26 @@ func (p *Printer) message(v *View) {
 	case v.Cancelled:
 		p.word("cancelled")
 	case v.Pending:
-		p.printf("no answer for %s", rounded(v.Waited))
+		p.printf("no answer for %s", roundedDuration(v.Waited))
 	}
 	if v.Earlier {
 		p.word("(began earlier)")
 		return
 	}
 	if v.Took > 0 {
-		p.word(rounded(v.Took))
+		p.word(roundedDuration(v.Took))
 	}
 	if v.TimeInBridge > 0 {
-		p.printf("(bridge %s)", rounded(v.TimeInBridge))
+		p.printf("(bridge %s)", roundedDuration(v.TimeInBridge))
 	}
-	p.printf("%s", size(int64(v.Size)))
+	p.printf("%s", sizeText(int64(v.Size)))
 	if v.Stream != "" && (p.Bodies || p.SideBySide || p.Exchanges) {
 		p.word("stream " + v.Stream)
 	}
 }
 
-// size returns a number of bytes as people write it.
-func size(n int64) string {
+// sizeText returns a number of bytes as people write it.
+func sizeText(n int64) string {
 	switch {
 	case n < 10_000:
 		return strconv.FormatInt(n, 10) + " B"
@@ -258,13 +258,13 @@ func (p *Printer) exchange(v *View) {
 		p.word(v.Why)
 	}
 	if x.Took > 0 {
-		p.word(rounded(x.Took))
+		p.word(roundedDuration(x.Took))
 	}
 	if x.FirstByte > 0 {
-		p.printf("(first byte %s)", rounded(x.FirstByte))
+		p.printf("(first byte %s)", roundedDuration(x.FirstByte))
 	}
 	if x.RequestBytes > 0 || x.ResponseBytes > 0 {
-		p.printf("in %s, out %s", size(x.RequestBytes), size(x.ResponseBytes))
+		p.printf("in %s, out %s", sizeText(x.RequestBytes), sizeText(x.ResponseBytes))
 	}
 	p.word(x.Err)
 }
@@ -283,7 +283,7 @@ func (p *Printer) event(v *View) {
 		p.word(v.Method)
 		p.word(v.Name)
 		p.word("#" + v.ID.String())
-		p.word("for " + rounded(v.Took) + ":")
+		p.word("for " + roundedDuration(v.Took) + ":")
 	}
 	p.word(e.What)
 	p.word(e.Step)
@@ -301,10 +301,10 @@ func (p *Printer) event(v *View) {
 		p.printf("%d calls", e.Calls)
 	}
 	if e.Took > 0 {
-		p.word("after " + rounded(e.Took))
+		p.word("after " + roundedDuration(e.Took))
 	}
 	if v.Size > 0 {
-		p.word(size(int64(v.Size)))
+		p.word(sizeText(int64(v.Size)))
 	}
 	p.word(e.Text)
 	p.word(v.Why)
@@ -315,7 +315,7 @@ const indent = "              "
 
 func (p *Printer) indented(text []byte) {
 	p.buf = append(p.buf, indent...)
-	for piece := range pieces(text) {
+	for piece := range splitText(text) {
 		p.buf = printable.Append(p.buf, piece)
 		p.flushLarge()
 	}

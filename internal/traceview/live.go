@@ -10,10 +10,10 @@ import (
 )
 
 // reorderTime is for how long Live holds records back, to put them into the order of their numbers, and
-// maxHeld how many.
+// maxReordered how many.
 const (
-	reorderTime = 30 * time.Millisecond
-	maxHeld     = 1000
+	reorderTime  = 30 * time.Millisecond
+	maxReordered = 1000
 )
 
 // pendingInterval is how often Live looks for requests that wait for an answer.
@@ -30,23 +30,23 @@ const (
 type live struct {
 	print        func(v *View, line []byte) error
 	waiting      map[callKey]map[jsonrpc.ID]*waitingRequest
-	count        int
+	waitingCount int
 	keepLines    bool // of requests that wait are printed
-	bytes        int  // of those
+	waitingBytes int  // of those
 	printPending bool // requests are wanted once they wait
 	reprintLate  bool // those that are late are printed again
 }
 
 // waitingRequest is a request without an answer.
 type waitingRequest struct {
-	record trace.Record
-	line   []byte
-	told   bool // that it waits
-	late   bool // that it is late
+	record         trace.Record
+	line           []byte
+	pendingPrinted bool // that it waits
+	latePrinted    bool // that it is late
 }
 
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
-// A request that is Late is printed again. in must end with ctx.
+// A request that waits longer than LateAfter is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.isUnfiltered() {
 		return s.copyUnread(in)
@@ -65,7 +65,7 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	var wrong error
 	go func() {
 		defer close(items)
-		wrong = s.each(in, true, func(r *trace.Record, line []byte) error {
+		wrong = s.eachRecord(in, true, func(r *trace.Record, line []byte) error {
 			select {
 			case items <- item{*r, line}:
 				return nil
@@ -77,7 +77,7 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	ticks := time.NewTicker(pendingInterval)
 	defer ticks.Stop()
 	var err error
-	o := reorderer{maxItems: maxHeld, out: l.record}
+	o := reorderer{maxItems: maxReordered, out: l.record}
 	if s.JSON {
 		o.maxItems = 0
 	}
@@ -121,7 +121,7 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	case trace.Request:
 		v.Pending = true
 		if w := l.beginRequest(r, line); r.Earlier {
-			return l.earlier(w, line)
+			return l.printEarlier(w, line)
 		}
 	case trace.Response:
 		l.endRequest(r, opposite(r.Dir), r.ID)
@@ -131,7 +131,7 @@ func (l *live) record(r *trace.Record, line []byte) error {
 		}
 	case trace.Notification:
 		if r.Method == "notifications/cancelled" {
-			if id, ok := jsonrpc.ParseID(lookup(r.Body.Text, "params", "requestId")); ok {
+			if id, ok := jsonrpc.ParseID(memberAt(r.Body.Text, "params", "requestId")); ok {
 				l.endRequest(r, r.Dir, id)
 			}
 		}
@@ -143,24 +143,24 @@ func (l *live) record(r *trace.Record, line []byte) error {
 	return l.print(v, line)
 }
 
-// earlier prints a request that came before we looked.
-func (l *live) earlier(w *waitingRequest, line []byte) error {
+// printEarlier prints a request that came before we looked.
+func (l *live) printEarlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Took}
 	if l.printPending && v.Waited < pendingInterval {
 		return nil // it is printed once it waits
 	}
-	w.told, w.late = true, v.Waited >= Late
+	w.pendingPrinted, w.latePrinted = true, v.Waited >= LateAfter
 	return l.print(v, line)
 }
 
 // beginRequest notes a request that waits for its answer.
 func (l *live) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	w := &waitingRequest{record: *r}
-	shorten(&w.record)
+	dropLongFields(&w.record)
 	if l.keepLines && l.printPending { // else it is not needed, and it may be long
 		w.line = line
 	}
-	if l.count >= maxWaiting || l.bytes+len(w.line) > maxWaitingBytes {
+	if l.waitingCount >= maxWaiting || l.waitingBytes+len(w.line) > maxWaitingBytes {
 		return w
 	}
 	key := callKey{r.Session, r.Hop, r.Dir}
@@ -168,11 +168,11 @@ func (l *live) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 		l.waiting[key] = make(map[jsonrpc.ID]*waitingRequest)
 	}
 	if before := l.waiting[key][r.ID]; before == nil {
-		l.count++
+		l.waitingCount++
 	} else {
-		l.bytes -= len(before.line)
+		l.waitingBytes -= len(before.line)
 	}
-	l.bytes += len(w.line)
+	l.waitingBytes += len(w.line)
 	l.waiting[key][r.ID] = w
 	return w
 }
@@ -181,8 +181,8 @@ func (l *live) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	key := callKey{r.Session, r.Hop, dir}
 	if own, w, ok := findRequest(l.waiting[key], id); ok {
 		delete(l.waiting[key], own)
-		l.count--
-		l.bytes -= len(w.line)
+		l.waitingCount--
+		l.waitingBytes -= len(w.line)
 	}
 	if len(l.waiting[key]) == 0 {
 		delete(l.waiting, key)
@@ -194,9 +194,9 @@ func (l *live) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {
 			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
-			due := !w.told && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.late && v.Waited >= Late
-			w.told = w.told || v.Waited >= pendingInterval
-			w.late = w.late || v.Waited >= Late
+			due := !w.pendingPrinted && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.latePrinted && v.Waited >= LateAfter
+			w.pendingPrinted = w.pendingPrinted || v.Waited >= pendingInterval
+			w.latePrinted = w.latePrinted || v.Waited >= LateAfter
 			if due {
 				if err := l.print(v, w.line); err != nil {
 					return err

@@ -24,7 +24,7 @@ type Loss struct {
 	Where  Where
 	Record trace.Record   // without its Body
 	Text   string         // what is known, in a sentence; not escaped
-	Steps  []trace.Record // how far it came, Record first
+	Path   []trace.Record // how far it came, Record first
 
 	dropped *trace.Record // with which it is told, too; nil: nothing
 }
@@ -34,15 +34,15 @@ func (s *Correlation) Lost() []Loss {
 	var all []Loss
 	told := map[*trace.Record]bool{}
 	for _, st := range s.steps {
-		if loss, is := s.loss(st); is {
-			loss.Record, loss.Steps = st.Record, append([]trace.Record{st.Record}, loss.Steps...)
+		if loss, is := s.lossOf(st); is {
+			loss.Record, loss.Path = st.Record, append([]trace.Record{st.Record}, loss.Path...)
 			all = append(all, loss)
 			told[st.dropped], told[loss.dropped] = true, true
 		}
 	}
 	for i := range s.drops {
 		if d := &s.drops[i]; !told[d] {
-			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Why, Steps: []trace.Record{*d}})
+			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Why, Path: []trace.Record{*d}})
 		}
 	}
 	return all
@@ -51,14 +51,14 @@ func (s *Correlation) Lost() []Loss {
 // Gaps returns how many records are missing in the trace.
 func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
-func (s *Correlation) loss(st *step) (loss Loss, is bool) {
+func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 	if st.cancelled || st.answer != nil {
 		return loss, false
 	}
 	if st.dropped != nil && !s.isReported(st) {
 		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
 	}
-	near, far := peers(&st.Record)
+	near, far := peerNames(&st.Record)
 	switch {
 	case st.Kind == trace.Request && isReceived(&st.Record):
 		return s.unanswered(st, near, far), true
@@ -66,7 +66,7 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 		if st.CauseSeq != 0 {
 			return loss, false // the request that caused it tells
 		}
-		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, rounded(s.waitTime(st)))
+		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, roundedDuration(s.waitTime(st)))
 		return Loss{Where: whereOf(near), Text: text}, true
 	case isReceived(&st.Record) && len(st.effects) == 0 && !s.isKept(st):
 		return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
@@ -76,17 +76,17 @@ func (s *Correlation) loss(st *step) (loss Loss, is bool) {
 
 // unanswered says how far a request came that was received.
 func (s *Correlation) unanswered(st *step, near, far string) Loss {
-	within := rounded(s.waitTime(st))
+	within := roundedDuration(s.waitTime(st))
 	for _, passed := range st.effects {
 		if passed.Kind != trace.Request || passed.Dir != st.Dir {
 			continue
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Where: whereOf(far), Steps: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
+			return Loss{Where: whereOf(far), Path: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
 		}
 		steps = append(steps, passed.answer.Record)
-		loss := Loss{Where: OnTheWay, Steps: steps, dropped: passed.answer.dropped}
+		loss := Loss{Where: OnTheWay, Path: steps, dropped: passed.answer.dropped}
 		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)
 		if loss.dropped != nil {
 			loss.Text += ", but dropped: " + loss.dropped.Why
@@ -95,7 +95,7 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 	}
 	if len(st.effects) > 0 {
 		return Loss{
-			Where: AtBridge, Steps: []trace.Record{st.effects[0].Record},
+			Where: AtBridge, Path: []trace.Record{st.effects[0].Record},
 			Text: fmt.Sprintf("received from the %s and made into something else, and not answered within %s", near, within),
 		}
 	}
@@ -133,8 +133,8 @@ func isReceived(r *trace.Record) bool {
 	return r.Hop == trace.Down && r.Dir == trace.ToServer || r.Hop == trace.Up && r.Dir == trace.ToClient
 }
 
-// peers returns who is at the end of the bridge where a message passed, and who is at the other one.
-func peers(r *trace.Record) (near, far string) {
+// peerNames returns who is at the end of the bridge where a message passed, and who is at the other one.
+func peerNames(r *trace.Record) (near, far string) {
 	if r.Hop == trace.Down {
 		return "client", "server"
 	}
@@ -148,8 +148,8 @@ func whereOf(peer string) Where {
 	return AtServer
 }
 
-// rounded returns a duration as people write it.
-func rounded(d time.Duration) string {
+// roundedDuration returns a duration as people write it.
+func roundedDuration(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
 		return d.Round(time.Second).String()

@@ -6,8 +6,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxOrdered is how long the lines may be together, in bytes, that an order holds back.
-const maxOrdered = 8 << 20
+// maxReorderedBytes is how long the lines may be together, in bytes, that an order holds back.
+const maxReorderedBytes = 8 << 20
 
 // reorderer puts records into the order of their numbers that stand near each other in a trace:
 // what happens at the same time is written in any order, the record of a request perhaps after that of
@@ -38,7 +38,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 	}
 	o.items = slices.Insert(o.items, at, heldRecord{*r, line})
 	o.bytes += len(line)
-	for len(o.items) > o.maxItems || o.bytes > maxOrdered {
+	for len(o.items) > o.maxItems || o.bytes > maxReorderedBytes {
 		first := o.items[0]
 		o.items = slices.Delete(o.items, 0, 1)
 		o.bytes -= len(first.line)

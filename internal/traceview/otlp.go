@@ -136,7 +136,7 @@ var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32}
 // parentOf returns the span of which a request says that it is a part.
 func parentOf(b *trace.Body) (ids spanIDs) {
 	if b.OmittedBytes == 0 {
-		if m := traceparent.FindSubmatch(lookup(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
+		if m := traceparent.FindSubmatch(memberAt(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
 			return spanIDs{string(m[1]), string(m[2])}
 		}
 	}

@@ -50,8 +50,8 @@ func (s *Viewer) copyUnread(in io.Reader) error {
 
 // read prints the lines that are records.
 func (s *Viewer) read(in io.Reader) error {
-	err := s.each(in, true, func(_ *trace.Record, line []byte) error {
-		if err := s.json(line); err != nil {
+	err := s.eachRecord(in, true, func(_ *trace.Record, line []byte) error {
+		if err := s.printJSON(line); err != nil {
 			return err
 		}
 		return s.Out.Flush()

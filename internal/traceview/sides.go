@@ -102,7 +102,7 @@ func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) i
 			case p.Color:
 				w.mark(inverse)
 				ok = ok && w.put(text[next.From:next.To])
-				w.mark(plain)
+				w.mark(resetColor)
 			default:
 				ok = ok && w.put([]byte(open)) && w.put(text[next.From:next.To]) && w.put([]byte(end))
 			}
@@ -133,14 +133,14 @@ func (w *wrapper) mark(colour string) {
 
 // put appends text; false: no more is wanted. A colour ends with its row, and begins again in the next one.
 func (w *wrapper) put(text []byte) bool {
-	for piece := range pieces(text) {
+	for piece := range splitText(text) {
 		for _, r := range printable.Text(piece) {
 			w.line.text = utf8.AppendRune(w.line.text, r)
 			if w.line.width++; w.line.width < w.width {
 				continue
 			}
 			if w.inverse {
-				w.line.text = append(w.line.text, plain...)
+				w.line.text = append(w.line.text, resetColor...)
 			}
 			if !w.yield(w.line) {
 				return false

@@ -33,7 +33,7 @@ var ErrNoTrace = errors.New("no line of it is a record of a trace")
 // ReadAll reads a whole trace.
 func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	var correlation Correlation
-	err := s.each(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
+	err := s.eachRecord(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
 	correlation.Resolve()
 	return &correlation, err
 }
@@ -45,7 +45,7 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	if s.JSON {
 		o.maxItems = 0 // as they stand there
 	}
-	if err := s.each(in, false, o.add); err != nil {
+	if err := s.eachRecord(in, false, o.add); err != nil {
 		return err
 	}
 	return o.flush()
@@ -59,7 +59,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 			continue
 		}
 		n++
-		if err := s.loss(&p, correlation, &loss); err != nil {
+		if err := s.printLoss(&p, correlation, &loss); err != nil {
 			return n, err
 		}
 	}
@@ -72,7 +72,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	return n, err
 }
 
-func (s *Viewer) loss(p *Printer, correlation *Correlation, loss *Loss) error {
+func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
 			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.Record)),
@@ -80,10 +80,10 @@ func (s *Viewer) loss(p *Printer, correlation *Correlation, loss *Loss) error {
 		if err != nil {
 			return err
 		}
-		return s.json(line)
+		return s.printJSON(line)
 	}
-	for i := range loss.Steps {
-		if err := p.Print(correlation.View(&loss.Steps[i])); err != nil {
+	for i := range loss.Path {
+		if err := p.Print(correlation.View(&loss.Path[i])); err != nil {
 			return err
 		}
 	}
@@ -95,7 +95,7 @@ func (s *Viewer) loss(p *Printer, correlation *Correlation, loss *Loss) error {
 func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) error {
 	var wrong error
 	err := Export(s.Out, format, func(yield func(*View) bool) {
-		wrong = s.each(in, false, func(r *trace.Record, _ []byte) error {
+		wrong = s.eachRecord(in, false, func(r *trace.Record, _ []byte) error {
 			if v := correlation.View(r); s.Filter.Match(v) && !yield(v) {
 				return errStopped
 			}
@@ -119,20 +119,20 @@ func (s *Viewer) printer() func(v *View, line []byte) error {
 	return func(v *View, line []byte) error {
 		switch {
 		case !s.Filter.Match(v):
-			p.Keep(v.Record)
+			p.KeepBody(v.Record)
 		case s.JSON:
-			return s.json(line)
+			return s.printJSON(line)
 		case named || p.Shows(v.Kind):
 			return p.Print(v)
 		default:
-			p.Keep(v.Record)
+			p.KeepBody(v.Record)
 		}
 		return nil
 	}
 }
 
-// json writes a line of JSON.
-func (s *Viewer) json(line []byte) error {
+// printJSON writes a line of JSON.
+func (s *Viewer) printJSON(line []byte) error {
 	if s.Terminal {
 		line = printable.AppendJSON(nil, line)
 	}
@@ -142,9 +142,9 @@ func (s *Viewer) json(line []byte) error {
 	return s.Out.WriteByte('\n')
 }
 
-// each calls f for every record. With tell, lines that are none are told of, the first of them
+// eachRecord calls f for every record. With tell, lines that are none are told of, the first of them
 // one by one.
-func (s *Viewer) each(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
+func (s *Viewer) eachRecord(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
 	const most = 5
 	lines := trace.NewReader(in)
 	good, bad := 0, 0

@@ -116,7 +116,7 @@ func (f *fleet) serve(n int, k kind, conn bridge.Conn) {
 			modern = true
 			switch m.Method() {
 			case "prompts/get":
-				if state, ok := era.StateOf(m); ok {
+				if state, ok := era.RequestStateOf(m); ok {
 					answer(`{"resultType":"complete","messages":[],"state":` + string(jsonrpc.Quote(state)) + `}`)
 				} else {
 					answer(`{"resultType":"input_required","requestState":"secret \u00e9"}`)

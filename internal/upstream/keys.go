@@ -169,7 +169,7 @@ type introduction struct {
 // keyOfState returns the shared server in which the call waits that m goes on with, if
 // it is the client's (C.4.2).
 func (k *keys) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
-	text, ok := era.StateOf(m)
+	text, ok := era.RequestStateOf(m)
 	if !ok {
 		return sharing.Key{}, false
 	}

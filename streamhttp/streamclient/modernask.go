@@ -17,7 +17,7 @@ import (
 // of the bridge's own nobody receives: it is answered here.
 func (c *modernConn) takeServerRequest(call *modernCall, m jsonrpc.Message) {
 	if call.isOwn {
-		c.sendAnswer(era.AnswerTo(m))
+		c.sendAnswer(era.AnswerServerRequest(m))
 		return
 	}
 	c.Deliver(call.ctx, m.WithRelated(call.id))

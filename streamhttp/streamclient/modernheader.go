@@ -57,7 +57,7 @@ func (c *modernConn) prepareHeaders(call *modernCall, at *modernAttempt) (answer
 // header can say and no server can know.
 func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 	if !isHeaderText(call.method) {
-		return era.NotFound(call.method)
+		return era.MethodNotFound(call.method)
 	}
 	at.version = era.NewestModern
 	if raw := call.msg.Lookup("params", "_meta", era.KeyVersion); raw != nil {

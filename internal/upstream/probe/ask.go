@@ -133,7 +133,7 @@ func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	case s.answer.Kind() != jsonrpc.Invalid: // it is for who uses conn next
 		return false
 	case m.Kind() == jsonrpc.Request: // nobody else is there to answer
-		return s.conn.TrySend(era.AnswerTo(m))
+		return s.conn.TrySend(era.AnswerServerRequest(m))
 	case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
 		s.answer = m
 		s.done()
@@ -147,7 +147,7 @@ func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	if s.answer.Kind() == jsonrpc.Invalid && m.Kind() == jsonrpc.Request {
-		return s.conn.Send(ctx, era.AnswerTo(m))
+		return s.conn.Send(ctx, era.AnswerServerRequest(m))
 	}
 	s.TrySend(m)
 	return nil
