@@ -37,6 +37,7 @@ func TestForeignLines(t *testing.T) {
 		if status != exitUsage || out != "" || !strings.Contains(errs, test.says) {
 			t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", test.args, status, out, errs, test.says)
 		}
+		t.Logf("%q: %s", test.args, errs)
 	}
 	if _, _, errs := try(t, "connect", "https://host.example/mcp", "-H", "Authorization: Bearer hush", "--port", "80"); strings.Contains(errs, "hush") {
 		t.Errorf("stderr has the credential: %q", errs)

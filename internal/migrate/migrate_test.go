@@ -35,6 +35,7 @@ func TestLine(t *testing.T) {
 		if line != test.want || ok != (test.want != "") || ok != (program != "") {
 			t.Errorf("%q: %q of %q, %v; want %q", test.args, line, program, ok, test.want)
 		}
+		t.Logf("%q: %s", test.args, line)
 	}
 }
 
@@ -57,5 +58,7 @@ func TestFlag(t *testing.T) {
 			t.Errorf("--%s is there twice", name)
 		}
 		seen[plain] = true
+		advice, _ := migrate.Flag(name)
+		t.Logf("--%s: %s", name, advice)
 	}
 }
