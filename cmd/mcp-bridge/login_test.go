@@ -336,7 +336,7 @@ func TestStatusRefused(t *testing.T) {
 			t.Errorf("status %d, want %d", got, want)
 		}
 	}
-	server.WantOther(true)
+	server.RefuseAllTokens(true)
 	asks(401)
 	out := m.want(exitSignIn, "refused", "status", server.URL)
 	if !strings.Contains(out, "ask its operator") || strings.Contains(out, "signed in") {
@@ -347,10 +347,10 @@ func TestStatusRefused(t *testing.T) {
 	if len(all) != 1 || all[0].Usable || all[0].Problem == "" || time.Since(all[0].Refused).Abs() > time.Minute {
 		t.Errorf("status is %+v", all)
 	}
-	server.WantOther(false)
+	server.RefuseAllTokens(false)
 	asks(200)
 	m.want(exitOK, "signed in", "status", server.URL)
-	server.WantOther(true)
+	server.RefuseAllTokens(true)
 	asks(401)
 	m.want(exitOK, "Signed in", "login", server.URL)
 	m.want(exitOK, "signed in", "status", server.URL) // nobody knows better

@@ -79,10 +79,10 @@ func concat(all ...[]block) (out []block) {
 	return out
 }
 
-// embedding are the blocks of IPv6 addresses that stand for an IPv4 address, and where its bytes are in
+// embeddingPrefixes are the blocks of IPv6 addresses that stand for an IPv4 address, and where its bytes are in
 // them: compatible and translated ones (RFC 4291, 2.5.5.1; RFC 2765), NAT64 (RFC 6052), 6to4 (RFC
 // 3056), Teredo (RFC 4380), where they are inverted.
-var embedding = []struct {
+var embeddingPrefixes = []struct {
 	prefix netip.Prefix
 	at     int
 	invert bool
@@ -103,7 +103,7 @@ func OfAddr(a netip.Addr) Reach {
 	}
 	if a.Is6() && !a.IsLoopback() && !a.IsUnspecified() {
 		bytes := a.As16()
-		for _, e := range embedding {
+		for _, e := range embeddingPrefixes {
 			if !e.prefix.Contains(a) {
 				continue
 			}

@@ -109,7 +109,7 @@ func (w *watcher) wait(ctx context.Context) bool {
 func (w *watcher) adopt(files []string) {
 	// What a directory has reported and nobody has read yet is lost when it is
 	// no longer watched.
-	w.arm(files)
+	w.watchFolders(files)
 	w.recheckSoon = true
 	if w.seen == nil {
 		w.seen = map[string]content{}
@@ -124,7 +124,7 @@ func (w *watcher) adopt(files []string) {
 // haveChanged reads the files and reports whether one that was known before has other
 // content. The directories are watched first, so that no change falls between.
 func (w *watcher) haveChanged(files []string) (changed bool) {
-	w.arm(files)
+	w.watchFolders(files)
 	now := make(map[string]content, len(files))
 	for _, f := range files {
 		now[f] = read(f)
@@ -136,9 +136,9 @@ func (w *watcher) haveChanged(files []string) (changed bool) {
 	return changed
 }
 
-// arm watches the directories on which files depend, and no others. A failure
+// watchFolders watches the directories on which files depend, and no others. A failure
 // leaves the polling.
-func (w *watcher) arm(files []string) {
+func (w *watcher) watchFolders(files []string) {
 	if w.notify == nil {
 		return
 	}

@@ -96,7 +96,7 @@ func (c *modernConn) TrySend(m jsonrpc.Message) bool {
 		return false
 	default:
 		call := c.newCall(c.Context(), m)
-		if fault, err := c.admit(call); fault != nil || err != nil {
+		if fault, err := c.beginCall(call); fault != nil || err != nil {
 			call.cancel()
 			c.requestSlots.Release()
 			return false
@@ -133,7 +133,7 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	call := c.newCall(c.Context(), m)
-	fault, err := c.admit(call)
+	fault, err := c.beginCall(call)
 	if fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
 		err = c.Answer(ctx, fault.Response(call.id).WithRelated(call.id))
@@ -145,8 +145,8 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// admit takes a request into the ledger and starts its goroutine.
-func (c *modernConn) admit(call *modernCall) (*httpdial.Fault, error) {
+// beginCall takes a request into the ledger and starts its goroutine.
+func (c *modernConn) beginCall(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, dup := c.calls[call.id]; dup {

@@ -26,16 +26,16 @@ type Server struct {
 
 	registerStarted, registerRelease chan struct{} // see HoldRegistration
 
-	mu            sync.Mutex
-	requestCounts map[string]int // requests by path
-	validTokens   map[string]bool
-	validCodes    map[string]bool
-	issuedCount   int
-	offersDevice  bool
-	userDenies    bool
-	callsNeedMore bool            // see RequireScopeMore
-	other         bool            // see WantOther
-	withScopeMore map[string]bool // codes and tokens that have the scope "more"
+	mu               sync.Mutex
+	requestCounts    map[string]int // requests by path
+	validTokens      map[string]bool
+	validCodes       map[string]bool
+	issuedCount      int
+	offersDevice     bool
+	userDenies       bool
+	callsNeedMore    bool            // see RequireScopeMore
+	refusesAllTokens bool            // see RefuseAllTokens
+	withScopeMore    map[string]bool // codes and tokens that have the scope "more"
 }
 
 // New starts a Server, which ends with the test.
@@ -74,8 +74,8 @@ func (s *Server) OfferDevice() { s.change(func() { s.offersDevice = true }) }
 // RequireScopeMore has calls of tools need the scope "more", which nobody asks for at first.
 func (s *Server) RequireScopeMore() { s.change(func() { s.callsNeedMore = true }) }
 
-// WantOther has the MCP server refuse every token, as one does that expects another audience; false: no longer.
-func (s *Server) WantOther(other bool) { s.change(func() { s.other = other }) }
+// RefuseAllTokens has the MCP server refuse every token, as one does that expects another audience; false: no longer.
+func (s *Server) RefuseAllTokens(other bool) { s.change(func() { s.refusesAllTokens = other }) }
 
 // DenySignIn has the person say no.
 func (s *Server) DenySignIn() { s.change(func() { s.userDenies = true }) }
@@ -169,7 +169,7 @@ func reply(w http.ResponseWriter, status int, v any) {
 func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	noteSecrets(token)
-	if !s.validTokens[token] || s.other {
+	if !s.validTokens[token] || s.refusesAllTokens {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.origin+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
 		return

@@ -139,9 +139,9 @@ func (p *prober) together(ctx context.Context, checks ...func(context.Context)) 
 
 // found is what has answered at the address; what has not is nil.
 type found struct {
-	legacy *session    // sessions of the revisions up to 2025-11-25
-	modern *modern     // requests of 2026-07-28
-	sse    *sseSession // HTTP+SSE
+	legacy *session      // sessions of the revisions up to 2025-11-25
+	modern *modernServer // requests of 2026-07-28
+	sse    *sseSession   // HTTP+SSE
 }
 
 // A requester makes requests in one of the ways of the protocol.

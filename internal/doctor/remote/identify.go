@@ -54,7 +54,7 @@ func (p identification) introduce(ctx context.Context) (f found, legacy, modern 
 	if legacy.Err == nil { // its cookies are those of the session
 		p.Jar.SetCookies(p.URL, (&http.Response{Header: legacy.Header}).Cookies())
 	}
-	return found{legacy: p.sessionOf(legacy), modern: p.modernOf(modern)}, legacy, modern
+	return found{legacy: p.sessionOf(legacy), modern: p.modernServerOf(modern)}, legacy, modern
 }
 
 func (p identification) sayFound(f found, legacy, modern *probe.Reply) {

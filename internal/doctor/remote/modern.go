@@ -15,18 +15,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// A modern is a server that speaks 2026-07-28. It is not changed.
-type modern struct {
+// A modernServer is a server that speaks 2026-07-28. It is not changed.
+type modernServer struct {
 	p            *prober
 	capabilities map[string]json.RawMessage
 	first        *probe.Reply // to server/discover
 }
 
-func (m *modern) harmless() string { return "server/discover" }
+func (m *modernServer) harmless() string { return "server/discover" }
 
-func (m *modern) hasCapability(capability string) bool { return m.capabilities[capability] != nil }
+func (m *modernServer) hasCapability(capability string) bool {
+	return m.capabilities[capability] != nil
+}
 
-func (m *modern) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
+func (m *modernServer) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
 	return m.p.askModern(ctx, method, params, change)
 }
 
@@ -66,9 +68,9 @@ func (p *prober) discover(ctx context.Context) *probe.Reply {
 	return r
 }
 
-// modernOf returns the server that has answered server/discover; nil: it does not speak
+// modernServerOf returns the server that has answered server/discover; nil: it does not speak
 // 2026-07-28.
-func (p *prober) modernOf(r *probe.Reply) *modern {
+func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
 		Capabilities      map[string]json.RawMessage `json:"capabilities"`
@@ -81,7 +83,7 @@ func (p *prober) modernOf(r *probe.Reply) *modern {
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
 		p.fact("server", "%s %s", info.Name, info.Version)
 	}
-	return &modern{p: p, capabilities: result.Capabilities, first: r}
+	return &modernServer{p: p, capabilities: result.Capabilities, first: r}
 }
 
 // saysMissing matches a complaint that a header did not come.
@@ -108,7 +110,7 @@ func (p *prober) reportDropped(r *probe.Reply) bool {
 
 // checkHeaders sees whether a request is served as server/discover has promised
 // (H9, H15).
-func (m *modern) checkHeaders(ctx context.Context) {
+func (m *modernServer) checkHeaders(ctx context.Context) {
 	if m == nil || !m.hasCapability("tools") {
 		return
 	}
@@ -123,7 +125,7 @@ func (m *modern) checkHeaders(ctx context.Context) {
 }
 
 // checkListen opens a subscription, whose first message is due at once (H11).
-func (m *modern) checkListen(ctx context.Context) {
+func (m *modernServer) checkListen(ctx context.Context) {
 	if m == nil || m.first.Err != nil {
 		return
 	}
@@ -134,7 +136,7 @@ func (m *modern) checkListen(ctx context.Context) {
 
 // subscribe opens a subscription and waits for its first event. It returns what did not
 // come in the time there was, "" if all did.
-func (m *modern) subscribe(ctx context.Context) (silent string) {
+func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	q := m.p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
 	q.Within = checkTimeout
 	r := m.p.Start(ctx, q)

@@ -161,7 +161,7 @@ const (
 	typeSSE  = "text/event-stream"
 )
 
-// The checks are methods of what they are about: a session, modern and sseSession are what a server speaks, and the
+// The checks are methods of what they are about: a session, modernServer and sseSession are what a server speaks, and the
 // types below add a subject to the prober, which they share.
 
 // connection has the checks of addresses, proxies and TLS, before the first request (H1 to H3).

@@ -106,7 +106,7 @@ func TestHeldBackInDoubt(t *testing.T) {
 			}
 			defer p.Close()
 			p.Patience = answerTimeout
-			m := p.modernOf(p.discover(t.Context()))
+			m := p.modernServerOf(p.discover(t.Context()))
 			if m == nil {
 				t.Fatal("the server was not recognized")
 			}
