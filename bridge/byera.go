@@ -45,7 +45,7 @@ func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *spli
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	for i, h := range []Handler{legacy, modern} {
 		s.halves[i].split, s.halves[i].handler = s, h
-		s.halves[i].closing, s.halves[i].leaves = context.WithCancel(context.Background())
+		s.halves[i].closing, s.halves[i].endClosing = context.WithCancel(context.Background())
 	}
 	s.first = s.route(&first)
 	s.first.started, s.first.pending = true, &first
@@ -63,7 +63,7 @@ func (s *split) serve() error {
 
 func (s *split) end() {
 	for i := range s.halves {
-		s.halves[i].leaves()
+		s.halves[i].endClosing()
 	}
 	s.cancel()
 }
@@ -85,27 +85,27 @@ type split struct {
 	secondHandler sync.WaitGroup // the Handler that was started second
 	bothStarted   atomic.Bool    // both have been started; set under mu
 
-	reading sync.WaitGroup     // the Receive for both
-	stop    context.CancelFunc // ends it; nil: there is none
+	receiver    sync.WaitGroup     // the Receive for both
+	stopReceive context.CancelFunc // ends it; nil: there is none
 
 	mu           sync.Mutex
 	halves       [2]half
 	first        *half                // is set before the first Handler is started
 	openRequests map[jsonrpc.ID]*half // requests in progress since there are both
-	ended        error                // how the client has ended, if there are both
-	why          error                // the first reason to close the client
+	clientErr    error                // how the client has ended, if there are both
+	closeReason  error                // the first reason to close the client
 	otherErr     error                // of the Handler that was started second
 }
 
 // half is the client's Conn as the Handler of one era sees it.
 type half struct {
 	*split
-	handler Handler
-	in      Inbox           // for it, once there are both
-	closing context.Context // done when it is closed, or its Handler has returned
-	leaves  context.CancelFunc
-	closed  atomic.Bool // set under split.mu
-	started bool        // under split.mu
+	handler    Handler
+	in         Inbox           // for it, once there are both
+	closing    context.Context // done when it is closed, or its Handler has returned
+	endClosing context.CancelFunc
+	closed     atomic.Bool // set under split.mu
+	started    bool        // under split.mu
 
 	// pending is what the client has sent, and the Handler has seen but not taken; nil: nothing.
 	pending *jsonrpc.Message // of its Receive
@@ -133,9 +133,9 @@ func (h *half) returned() {
 func (h *half) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
-	h.leaves()
-	if h.why == nil {
-		h.why = why
+	h.endClosing()
+	if h.closeReason == nil {
+		h.closeReason = why
 	}
 	last = h.leaveOther()
 	h.mu.Unlock()
@@ -160,7 +160,7 @@ func (h *half) owes(m *jsonrpc.Message) bool {
 func (h *half) leaveOther() (last bool) {
 	for i := range h.halves {
 		if o := &h.halves[i]; o.started && !o.closed.Load() {
-			if !errors.Is(h.ended, io.EOF) {
+			if !errors.Is(h.clientErr, io.EOF) {
 				h.cancel()
 			}
 			return false
@@ -290,7 +290,7 @@ func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 func (s *split) hungUp() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ended
+	return s.clientErr
 }
 
 // startOther starts the half that has no Handler yet, and what receives for both.
@@ -303,16 +303,16 @@ func (h *half) startOther() {
 	h.mu.Lock()
 	o.started = true
 	h.openRequests = make(map[jsonrpc.ID]*half)
-	h.stop = stop
+	h.stopReceive = stop
 	h.bothStarted.Store(true)
 	h.mu.Unlock()
-	h.reading.Go(func() { // comes first: the other may wait for its end
+	h.receiver.Go(func() { // comes first: the other may wait for its end
 		err := h.client.Receive(ctx, (*splitSink)(h.split))
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return // the client has not ended
 		}
 		h.mu.Lock()
-		h.ended = err
+		h.clientErr = err
 		h.mu.Unlock()
 		for i := range h.halves {
 			h.halves[i].in.End(err)
@@ -329,9 +329,9 @@ func (h *half) startOther() {
 // stopReading ends the Receive for both, when nobody is to receive any more. It may be
 // called concurrently.
 func (s *split) stopReading() {
-	if s.stop != nil {
-		s.stop()
-		s.reading.Wait()
+	if s.stopReceive != nil {
+		s.stopReceive()
+		s.receiver.Wait()
 	}
 }
 
@@ -414,7 +414,7 @@ func (h *half) Close(reason error) error {
 		return nil
 	}
 	h.mu.Lock()
-	why := h.why
+	why := h.closeReason
 	h.mu.Unlock()
 	return h.client.Close(why)
 }

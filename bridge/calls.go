@@ -39,7 +39,7 @@ type Calls struct {
 // callList has calls in the order in which they came.
 type callList struct {
 	first, last *inProgress // the oldest and the newest
-	n           int
+	count       int
 }
 
 // LateCall is a call that waits for its answer.
@@ -68,7 +68,7 @@ func (c *Calls) InProgress() (n int, oldest time.Time) {
 	if c.calls.first != nil {
 		oldest = c.calls.first.Since
 	}
-	return c.calls.n, oldest
+	return c.calls.count, oldest
 }
 
 // Visit calls visit with each call in progress, and then with what may last, the oldest of each first. What visit
@@ -141,7 +141,7 @@ func (l *callList) add(p *inProgress) {
 		l.first = p
 	}
 	l.last = p
-	l.n++
+	l.count++
 }
 
 func (l *callList) remove(p *inProgress) {
@@ -156,7 +156,7 @@ func (l *callList) remove(p *inProgress) {
 		l.last = p.prev
 	}
 	p.prev, p.next = nil, nil
-	l.n--
+	l.count--
 }
 
 // end takes a call out, if it is there. It comes before its answer is passed on.

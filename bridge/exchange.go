@@ -56,11 +56,11 @@ func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 // Send implements Sink: it serves the client's request, and then wants nothing more of
 // the client.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
-	x.hasFirst, x.ctx, x.id, x.method, x.listen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
-	if x.opts.RequestTimeout > 0 && !x.listen {
+	x.hasFirst, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
+	if x.opts.RequestTimeout > 0 && !x.isListen {
 		now := time.Now()
-		x.due = now.Add(x.opts.RequestTimeout)
-		x.latest = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
+		x.deadline = now.Add(x.opts.RequestTimeout)
+		x.latestDeadline = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
 	}
 	x.inProgress.by = x
 	x.opts.Calls.begin(ctx, &x.inProgress, request.Method(), x.id)
@@ -92,7 +92,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 			"the server did not take the request: "+err.Error(), say.ServerEnded)))
 	case ctx.Err() == nil:
 		return x.end(err)
-	case !x.listen && context.Cause(ctx) == ErrClosing:
+	case !x.isListen && context.Cause(ctx) == ErrClosing:
 		return x.end(errShutdown) // the Grace is for what the server works on
 	}
 	return x.end(ctx.Err())
@@ -103,13 +103,13 @@ func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() == nil && x.server.TrySend(m) {
 		return nil
 	}
-	if x.due.IsZero() {
+	if x.deadline.IsZero() {
 		return x.server.Send(ctx, m)
 	}
-	ctx, stop := context.WithDeadline(ctx, x.due)
+	ctx, stop := context.WithDeadline(ctx, x.deadline)
 	defer stop()
 	err := x.server.Send(ctx, m)
-	if err != nil && !time.Now().Before(x.due) {
+	if err != nil && !time.Now().Before(x.deadline) {
 		return errTimeout
 	}
 	return err
@@ -120,13 +120,13 @@ const maxWait = (1<<63 - 1) / maxRenewal
 
 // exchange is an Exchange, and the Sink of its client.
 type exchange struct {
-	client, server Conn
-	opts           PumpOptions
-	ctx            context.Context // of what is sent to the client
-	id             jsonrpc.ID
-	method         string
-	listen         bool
-	due, latest    time.Time // of the answer; zero: whenever it comes
+	client, server           Conn
+	opts                     PumpOptions
+	ctx                      context.Context // of what is sent to the client
+	id                       jsonrpc.ID
+	method                   string
+	isListen                 bool
+	deadline, latestDeadline time.Time // of the answer; zero: whenever it comes
 
 	inProgress inProgress // of opts.Calls
 	outcome    atomic.Int32
@@ -136,8 +136,8 @@ type exchange struct {
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
-	answered bool  // nothing is left to do
-	answer   error // how that went
+	answered  bool  // nothing is left to do
+	answerErr error // how that went
 }
 
 // What becomes of an exchange, which is decided once: the zero outcome says that it is open.
@@ -180,7 +180,7 @@ func (x *exchange) run(ctx context.Context) error {
 		return err
 	case ctx.Err() == nil, err == errGone, err == errTimeout:
 		return x.end(err)
-	case !x.listen && context.Cause(ctx) == ErrClosing:
+	case !x.isListen && context.Cause(ctx) == ErrClosing:
 		x.inGrace = true
 		return nil
 	}
@@ -190,11 +190,11 @@ func (x *exchange) run(ctx context.Context) error {
 // rounds receives from the server for as long as there is time. done says that there is
 // nothing left to do; otherwise err is why it has stopped.
 func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
-	if x.due.IsZero() {
+	if x.deadline.IsZero() {
 		return x.relay(ctx)
 	}
-	for time.Now().Before(x.due) {
-		round, stop := context.WithDeadline(ctx, x.due)
+	for time.Now().Before(x.deadline) {
+		round, stop := context.WithDeadline(ctx, x.deadline)
 		done, err = x.relay(round)
 		stop()
 		if done || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
@@ -259,7 +259,7 @@ func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
 func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 	err = x.server.Receive(ctx, (*answers)(x))
 	if x.answered {
-		return true, x.answer
+		return true, x.answerErr
 	}
 	return false, err
 }
@@ -296,13 +296,13 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 			m = m.WithID(x.id)
 		}
 		x.answered = true
-		x.answer = x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
+		x.answerErr = x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
 		return errExchanged
 	case jsonrpc.Notification:
-		if m.Method() == say.Progress && !x.due.IsZero() { // there is another round
-			x.due = time.Now().Add(x.opts.RequestTimeout)
-			if x.due.After(x.latest) {
-				x.due = x.latest
+		if m.Method() == say.Progress && !x.deadline.IsZero() { // there is another round
+			x.deadline = time.Now().Add(x.opts.RequestTimeout)
+			if x.deadline.After(x.latestDeadline) {
+				x.deadline = x.latestDeadline
 			}
 		}
 		if err := x.client.Send(x.ctx, m); err != nil {
@@ -324,7 +324,7 @@ func (x *exchange) end(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
 	defer cancel()
 	switch {
-	case !x.settle() && x.listen:
+	case !x.settle() && x.isListen:
 		result, _ := say.ListenEnd(x.id) // the end of the stream follows
 		return x.client.Send(ctx, result)
 	case x.outcome.Load() == cancelled:
@@ -332,10 +332,10 @@ func (x *exchange) end(why error) error {
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")
 		if x.opts.TimedOut != nil {
-			x.opts.TimedOut(LateCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latest.Add(-min(x.opts.RequestTimeout, maxWait) * maxRenewal)})
+			x.opts.TimedOut(LateCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latestDeadline.Add(-min(x.opts.RequestTimeout, maxWait) * maxRenewal)})
 		}
 		within := x.opts.RequestTimeout
-		if !time.Now().Before(x.latest) {
+		if !time.Now().Before(x.latestDeadline) {
 			within *= maxRenewal
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
@@ -348,14 +348,14 @@ func (x *exchange) end(why error) error {
 		return nil
 	case why == context.Canceled, why == context.DeadlineExceeded: // ctx
 		x.cancel(ctx, "the client has gone")
-		if x.listen {
+		if x.isListen {
 			result, _ := say.ListenEnd(x.id)
 			_ = x.client.Send(ctx, result)
 		}
 		return nil
 	}
 	m, _ := say.ListenEnd(x.id)
-	if !x.listen {
+	if !x.isListen {
 		text, data := say.Ending(why)
 		m = jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, data)
 	}

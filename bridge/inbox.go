@@ -18,32 +18,32 @@ const defaultInbox = 16
 // the receiver's work (TrySend of its Sink), which spares a change of goroutine. The
 // zero Inbox is ready for use; it must not be copied.
 //
-// Two locks: turn is held while the receiver's Sink is called, mu while the fields are
-// looked at. turn comes first; mu is never held across a call of anything.
+// Two locks: sendTurn is held while the receiver's Sink is called, mu while the fields are
+// looked at. sendTurn comes first; mu is never held across a call of anything.
 type Inbox struct {
 	// MaxMessages and MaxBytes bound what waits. 0 means 16 messages, and no bound of
 	// bytes. An Inbox in which nothing waits takes one message of any size.
 	MaxMessages int
 	MaxBytes    int
 
-	turn sync.Mutex
+	sendTurn sync.Mutex
 
-	mu          sync.Mutex
-	queue       fifo.Queue[jsonrpc.Message]
-	memory      [1]jsonrpc.Message // of queue, which mostly is enough
-	bytes       int
-	taken       Load               // what the receiver has taken so far
-	handing     bool               // the first of queue is being offered to sink
-	removed     bool               // that one is to be dropped if sink does not take it
-	idle        bool               // Receive waits, so that others may call sink
-	sink        Sink               // of the Receive that goes on
-	cancel      context.CancelFunc // of the ctx of Send; nil: no Send goes on
-	last        error              // how Receive ends once queue is empty; nil: it does not
-	aborted     error              // how everything ends at once; nil: it does not
-	refusedOnce bool               // a Sink has refused the first message in Send
-	wakeup      chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
-	room        chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
-	low         lowMark            // see NotifyBelow
+	mu            sync.Mutex
+	queue         fifo.Queue[jsonrpc.Message]
+	memory        [1]jsonrpc.Message // of queue, which mostly is enough
+	queuedBytes   int
+	taken         Load               // what the receiver has taken so far
+	offeringFirst bool               // the first of queue is being offered to sink
+	dropOffered   bool               // that one is to be dropped if sink does not take it
+	receiverIdle  bool               // Receive waits, so that others may call sink
+	sink          Sink               // of the Receive that goes on
+	cancelSend    context.CancelFunc // of the ctx of Send; nil: no Send goes on
+	endErr        error              // how Receive ends once queue is empty; nil: it does not
+	abortErr      error              // how everything ends at once; nil: it does not
+	refusedOnce   bool               // a Sink has refused the first message in Send
+	wakeup        chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
+	room          chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
+	low           lowMark            // see NotifyBelow
 }
 
 // Send implements Sink: it waits while there is no room. After End and Abort it
@@ -86,18 +86,18 @@ func (b *Inbox) wait(ctx context.Context, m jsonrpc.Message, try func(jsonrpc.Me
 // TrySend implements Sink. The receiver's Sink may be called in it, so the caller holds
 // no lock that this may need.
 func (b *Inbox) TrySend(m jsonrpc.Message) bool {
-	if !b.turn.TryLock() { // whoever has it looks into the queue, or wakes who does
+	if !b.sendTurn.TryLock() { // whoever has it looks into the queue, or wakes who does
 		return b.Put(m)
 	}
 	b.mu.Lock()
-	inline := b.idle && b.queue.Len() == 0 && b.endedLocked() == nil
+	inline := b.receiverIdle && b.queue.Len() == 0 && b.endedLocked() == nil
 	sink := b.sink
 	b.mu.Unlock()
 	if inline && sink.TrySend(m) {
-		b.turn.Unlock()
+		b.sendTurn.Unlock()
 		return true
 	}
-	defer b.turn.Unlock()
+	defer b.sendTurn.Unlock()
 	if inline {
 		return b.putBack(m)
 	}
@@ -108,11 +108,11 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.aborted != nil {
+	if b.abortErr != nil {
 		return false
 	}
 	b.queue.PushFront(m)
-	b.bytes += m.Size()
+	b.queuedBytes += m.Size()
 	b.wake()
 	return true
 }
@@ -145,7 +145,7 @@ func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 		b.queue = fifo.New(b.memory[:])
 	}
 	b.queue.Push(m)
-	b.bytes += m.Size()
+	b.queuedBytes += m.Size()
 	return true
 }
 
@@ -163,11 +163,11 @@ const maxInline = 32
 // Deliver is Wake by a goroutine that is ready to do the receiver's work, and holds no
 // lock that the receiver's Sink may need.
 func (b *Inbox) Deliver() {
-	if !b.turn.TryLock() {
+	if !b.sendTurn.TryLock() {
 		b.Wake()
 		return
 	}
-	defer b.turn.Unlock()
+	defer b.sendTurn.Unlock()
 	for range maxInline {
 		m, sink := b.nextInline()
 		if sink == nil {
@@ -194,11 +194,11 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	switch {
 	case b.queue.Len() == 0: // nothing to wake the receiver for: how it ends, End and Abort tell it
 		return m, nil
-	case !b.idle || b.aborted != nil:
+	case !b.receiverIdle || b.abortErr != nil:
 		b.wake()
 		return m, nil
 	}
-	b.handing = true
+	b.offeringFirst = true
 	return b.queue.Rest()[0], b.sink
 }
 
@@ -206,8 +206,8 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 func (b *Inbox) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.last == nil {
-		b.last = orClosed(err)
+	if b.endErr == nil {
+		b.endErr = orClosed(err)
 	}
 	b.wake()
 	b.wakeSenders()
@@ -220,18 +220,18 @@ func (b *Inbox) Abort(err error) { b.abort(err) }
 func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.aborted != nil {
+	if b.abortErr != nil {
 		return nil
 	}
 	dropped = slices.Clone(b.queue.Rest())
-	if b.handing {
+	if b.offeringFirst {
 		dropped = dropped[1:]
 	}
-	if b.cancel != nil {
-		b.cancel()
+	if b.cancelSend != nil {
+		b.cancelSend()
 	}
-	b.aborted, b.queue, b.bytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
-	b.handing, b.memory = false, [1]jsonrpc.Message{}
+	b.abortErr, b.queue, b.queuedBytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
+	b.offeringFirst, b.memory = false, [1]jsonrpc.Message{}
 	b.wake()
 	b.wakeSenders()
 	return dropped
@@ -255,19 +255,19 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 			return err
 		}
 		if idle {
-			b.turn.Unlock()
+			b.sendTurn.Unlock()
 			select {
 			case <-b.wakeup:
 			case <-ctx.Done():
 			}
-			b.turn.Lock()
+			b.sendTurn.Lock()
 		}
 	}
 }
 
-// begin begins a Receive, which has the lock turn until the handing's end.
+// begin begins a Receive, which has the lock sendTurn until the handing's end.
 func (b *Inbox) begin(sink Sink) {
-	b.turn.Lock()
+	b.sendTurn.Lock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sink = sink
@@ -314,7 +314,7 @@ func (h *handing) end() {
 	if h.stop != nil {
 		h.stop()
 	}
-	h.b.turn.Unlock()
+	h.b.sendTurn.Unlock()
 }
 
 // next returns the first message, which stays in the queue; none and no error: there is
@@ -322,22 +322,22 @@ func (h *handing) end() {
 func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.idle = false
+	b.receiverIdle = false
 	switch {
-	case b.aborted != nil:
-		err = b.aborted
+	case b.abortErr != nil:
+		err = b.abortErr
 	case b.refusedOnce:
-		b.handing = true
+		b.offeringFirst = true
 		return b.queue.Rest()[0], nil
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	case b.queue.Len() > 0:
-		b.handing = true
+		b.offeringFirst = true
 		return b.queue.Rest()[0], nil
-	case b.last != nil:
-		err = b.last
+	case b.endErr != nil:
+		err = b.endErr
 	default:
-		b.idle = true
+		b.receiverIdle = true
 		return m, nil
 	}
 	b.sink = nil
@@ -348,14 +348,14 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 func (b *Inbox) abortEnds(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.cancel = cancel
-	if b.aborted != nil {
+	b.cancelSend = cancel
+	if b.abortErr != nil {
 		cancel()
 	}
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.cancel = nil
+		b.cancelSend = nil
 		cancel()
 	}
 }
@@ -371,8 +371,8 @@ func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	}
 	b.sink = nil
 	removed := b.refusedFirst()
-	if b.aborted != nil {
-		return b.aborted
+	if b.abortErr != nil {
+		return b.abortErr
 	}
 	b.refusedOnce = !removed
 	return err
@@ -386,7 +386,7 @@ func (b *Inbox) tookFirst() {
 
 // tookFirstLocked takes the first message out of the queue, if that is still there.
 func (b *Inbox) tookFirstLocked() {
-	if b.aborted != nil {
+	if b.abortErr != nil {
 		return
 	}
 	b.refusedOnce = false
@@ -398,8 +398,8 @@ func (b *Inbox) tookFirstLocked() {
 // pop takes the first message out, and tells those that wait for room.
 func (b *Inbox) pop() jsonrpc.Message {
 	m := b.queue.Pop()
-	b.bytes -= m.Size()
-	b.handing, b.removed = false, false
+	b.queuedBytes -= m.Size()
+	b.offeringFirst, b.dropOffered = false, false
 	b.afterRemoval()
 	return m
 }
@@ -407,11 +407,11 @@ func (b *Inbox) pop() jsonrpc.Message {
 // refusedFirst ends the offer of the first message, if there is one: that stays the
 // first, unless it was removed meanwhile. It reports whether it was.
 func (b *Inbox) refusedFirst() (removed bool) {
-	removed = b.removed
-	if removed && b.aborted == nil {
+	removed = b.dropOffered
+	if removed && b.abortErr == nil {
 		b.pop()
 	}
-	b.handing, b.removed = false, false
+	b.offeringFirst, b.dropOffered = false, false
 	return removed
 }
 
@@ -420,14 +420,14 @@ func (b *Inbox) refusedFirst() (removed bool) {
 func (b *Inbox) isRemoved() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.removed && b.refusedFirst()
+	return b.dropOffered && b.refusedFirst()
 }
 
 func (b *Inbox) endedLocked() error {
-	if b.aborted != nil {
-		return b.aborted
+	if b.abortErr != nil {
+		return b.abortErr
 	}
-	return b.last
+	return b.endErr
 }
 
 func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
@@ -436,7 +436,7 @@ func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 		most = defaultInbox
 	}
 	n := b.queue.Len()
-	return n < most && (n == 0 || b.MaxBytes == 0 || b.bytes+m.Size() <= b.MaxBytes)
+	return n < most && (n == 0 || b.MaxBytes == 0 || b.queuedBytes+m.Size() <= b.MaxBytes)
 }
 
 // afterRemoval tells those that wait for room that less is in the queue.

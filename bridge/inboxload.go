@@ -17,7 +17,7 @@ func (b *Inbox) Waiting() Load {
 	return b.waiting()
 }
 
-func (b *Inbox) waiting() Load { return Load{b.queue.Len(), b.bytes} }
+func (b *Inbox) waiting() Load { return Load{b.queue.Len(), b.queuedBytes} }
 
 // Taken returns what the receiver has taken so far.
 func (b *Inbox) Taken() Load {
@@ -70,16 +70,16 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 		return false
 	}
 	from := 0
-	if b.handing {
-		b.removed = b.removed || match(b.queue.Rest()[0])
-		found, from = b.removed, 1
+	if b.offeringFirst {
+		b.dropOffered = b.dropOffered || match(b.queue.Rest()[0])
+		found, from = b.dropOffered, 1
 	}
 	b.refusedOnce = b.refusedOnce && !match(b.queue.Rest()[0])
 	b.queue.DeleteFunc(from, func(m jsonrpc.Message) bool {
 		if !match(m) {
 			return false
 		}
-		b.bytes -= m.Size()
+		b.queuedBytes -= m.Size()
 		return true
 	})
 	if b.queue.Len() < before {

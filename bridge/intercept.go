@@ -64,11 +64,11 @@ type interceptor struct {
 
 	// A message of the peer, as Hooks.Receive has left it, while it is handed on, and while it
 	// is kept because it was not taken: it is offered again. Only the Sink of Receive uses it.
-	in    jsonrpc.Message
-	reply *jsonrpc.Message // nil: there is none, or it was sent
-	kept  bool
-	was   jsonrpc.Key // while kept: of what the peer has sent
-	ended error       // how the Conn has ended; only Receive uses it
+	received    jsonrpc.Message
+	reply       *jsonrpc.Message // nil: there is none, or it was sent
+	offerAgain  bool
+	receivedKey jsonrpc.Key // while offerAgain: of what the peer has sent
+	ended       error       // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -198,28 +198,28 @@ type interceptSink struct {
 // see shows the hook a message, unless it has seen it. It is false when there is nothing to
 // do for it.
 func (s *interceptSink) see(m *jsonrpc.Message) bool {
-	if s.kept {
-		if s.was == m.Key() {
+	if s.offerAgain {
+		if s.receivedKey == m.Key() {
 			return true
 		}
 		s.letGo() // what was offered before was withdrawn
 		s.reply = nil
 	}
-	s.in = *m
+	s.received = *m
 	if s.hooks.Receive != nil {
-		s.reply = s.hooks.Receive(&s.in)
+		s.reply = s.hooks.Receive(&s.received)
 	}
-	return s.in.Kind() != jsonrpc.Invalid || s.reply != nil
+	return s.received.Kind() != jsonrpc.Invalid || s.reply != nil
 }
 
 // keep keeps what the hook has made of m, the peer's message, until that is offered again.
-func (s *interceptSink) keep(m *jsonrpc.Message) { s.kept, s.was = true, m.Key() }
+func (s *interceptSink) keep(m *jsonrpc.Message) { s.offerAgain, s.receivedKey = true, m.Key() }
 
 // letGo lets go of the message.
 func (s *interceptSink) letGo() {
-	s.in = jsonrpc.Message{}
-	if s.kept {
-		s.kept, s.was = false, jsonrpc.Key{}
+	s.received = jsonrpc.Message{}
+	if s.offerAgain {
+		s.offerAgain, s.receivedKey = false, jsonrpc.Key{}
 	}
 }
 
@@ -242,7 +242,7 @@ func (s *interceptSink) tryHandOn() bool {
 		}
 		s.reply = nil
 	}
-	if s.in.Kind() == jsonrpc.Invalid {
+	if s.received.Kind() == jsonrpc.Invalid {
 		return true
 	}
 	if s.replies != nil {
@@ -251,14 +251,14 @@ func (s *interceptSink) tryHandOn() bool {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.TrySend(s.in)
+	return s.sink.TrySend(s.received)
 }
 
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.see(&m) {
 		return nil
 	}
-	if max(m.Size(), s.in.Size()) > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
+	if max(m.Size(), s.received.Size()) > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
 		s.keep(&m)
 		m = jsonrpc.Message{}
 		ctx = s.untilPassed(ctx)
@@ -279,7 +279,7 @@ func (s *interceptSink) handOn(ctx context.Context) error {
 		}
 		s.reply = nil
 	}
-	if s.in.Kind() == jsonrpc.Invalid {
+	if s.received.Kind() == jsonrpc.Invalid {
 		return nil
 	}
 	if s.replies != nil {
@@ -288,7 +288,7 @@ func (s *interceptSink) handOn(ctx context.Context) error {
 		}
 		defer s.replies.done()
 	}
-	return s.sink.Send(ctx, s.in)
+	return s.sink.Send(ctx, s.received)
 }
 
 // untilPassed returns the ctx of a Send that may go on until the message is answered

@@ -30,29 +30,29 @@ type call struct {
 // A response leaves the ledger in two steps, take and settled, so that "nothing
 // is owed" becomes true only after the answer was handed on.
 type ledger struct {
-	max      int             // calls at once
-	all      *Calls          // in which these are, too; nil: in none
-	ctx      context.Context // of the conversation, for all
-	by       canceller       // who can cancel these, for all
-	ofServer bool            // they are the server's
-	share    *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
-	timers   sync.WaitGroup  // time-outs that are running or may still run
+	maxCalls    int             // calls at once
+	allCalls    *Calls          // in which these are, too; nil: in none
+	ctx         context.Context // of the conversation, for all
+	cancelledBy canceller       // who can cancel these, for all
+	ofServer    bool            // they are the server's
+	share       *budget.Share   // for what is kept of the calls; nil: no limit. Under mu
+	timers      sync.WaitGroup  // time-outs that are running or may still run
 
 	mu          sync.Mutex
 	calls       map[jsonrpc.ID]*call
 	tokens      map[jsonrpc.ID]*call // those with a progress token
 	sharedToken bool                 // some had the same token at the same time
 	tasks       map[jsonrpc.ID]bool  // progress tokens of tasks
-	handing     int                  // answers taken but not settled yet
+	unsettled   int                  // answers taken but not settled yet
 	closed      bool                 // nothing may be opened any more
-	listens     int                  // of calls, subscriptions
-	watched     bool                 // quiet is wanted; set before there is a call
-	quiet       time.Time            // since when nothing but subscriptions is owed
-	empty       chan struct{}        // closed when somebody waits for it and nothing is owed
+	listenCount int                  // of calls, subscriptions
+	wantsQuiet  bool                 // quietSince is wanted; set before there is a call
+	quietSince  time.Time            // since when nothing but subscriptions is owed
+	emptied     chan struct{}        // closed when somebody waits for it and nothing is owed
 }
 
 func (l *ledger) init(max int) {
-	l.max = max
+	l.maxCalls = max
 	l.calls = make(map[jsonrpc.ID]*call)
 	l.tokens = make(map[jsonrpc.ID]*call)
 }
@@ -72,17 +72,17 @@ func (l *ledger) open(c *call) error {
 	if _, dup := l.calls[c.id]; dup {
 		return say.ErrInUse
 	}
-	if len(l.calls) >= l.max {
+	if len(l.calls) >= l.maxCalls {
 		return say.ErrTooMany
 	}
 	if !l.share.Take(c.size) {
 		return errTooMuch
 	}
 	l.calls[c.id] = c
-	c.inProgress.by, c.inProgress.ByServer = l.by, l.ofServer
-	l.all.begin(l.ctx, &c.inProgress, c.method, c.id)
+	c.inProgress.by, c.inProgress.ByServer = l.cancelledBy, l.ofServer
+	l.allCalls.begin(l.ctx, &c.inProgress, c.method, c.id)
 	if c.method == say.Listen {
-		l.listens++
+		l.listenCount++
 	}
 	if !c.token.IsZero() {
 		l.sharedToken = l.sharedToken || l.tokens[c.token] != nil
@@ -170,7 +170,7 @@ func (l *ledger) take(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	}
 	l.remove(c)
 	l.keepTask(c)
-	l.handing++
+	l.unsettled++
 	return c.id, true
 }
 
@@ -197,7 +197,7 @@ func (l *ledger) takeCall(c *call) (found bool) {
 		return false
 	}
 	l.remove(c)
-	l.handing++
+	l.unsettled++
 	return true
 }
 
@@ -205,15 +205,15 @@ func (l *ledger) takeCall(c *call) (found bool) {
 func (l *ledger) settled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.handing--
+	l.unsettled--
 	l.noteIdle()
 	l.signal()
 }
 
 // noteIdle takes note of it when nothing is in progress any more. The caller holds mu.
 func (l *ledger) noteIdle() {
-	if l.watched && l.handing == 0 && len(l.calls) == l.listens {
-		l.quiet = time.Now()
+	if l.wantsQuiet && l.unsettled == 0 && len(l.calls) == l.listenCount {
+		l.quietSince = time.Now()
 	}
 }
 
@@ -221,7 +221,7 @@ func (l *ledger) noteIdle() {
 func (l *ledger) watch() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.watched, l.quiet = true, time.Now()
+	l.wantsQuiet, l.quietSince = true, time.Now()
 }
 
 // inProgress reports whether anything but subscriptions is owed, and since when
@@ -229,7 +229,7 @@ func (l *ledger) watch() {
 func (l *ledger) inProgress() (busy bool, since time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.handing > 0 || len(l.calls) > l.listens, l.quiet
+	return l.unsettled > 0 || len(l.calls) > l.listenCount, l.quietSince
 }
 
 // close removes a request that needs no answer any more, and returns its id
@@ -267,7 +267,7 @@ func (l *ledger) shut(handing bool) []*call {
 		all = append(all, c)
 	}
 	if handing {
-		l.handing += len(all)
+		l.unsettled += len(all)
 	}
 	l.signal()
 	return all
@@ -281,7 +281,7 @@ func (l *ledger) takeListens() []*call {
 	for _, c := range l.calls {
 		if c.method == say.Listen {
 			l.remove(c)
-			l.handing++
+			l.unsettled++
 			all = append(all, c)
 		}
 	}
@@ -307,17 +307,17 @@ func (l *ledger) endListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 func (l *ledger) owed() (calls, handing int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.calls), l.handing
+	return len(l.calls), l.unsettled
 }
 
 // drained returns a channel that is closed when nothing is owed.
 func (l *ledger) drained() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.empty == nil {
-		l.empty = make(chan struct{})
+	if l.emptied == nil {
+		l.emptied = make(chan struct{})
 	}
-	done := l.empty
+	done := l.emptied
 	l.signal()
 	return done
 }
@@ -349,9 +349,9 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
-	l.all.end(&c.inProgress)
+	l.allCalls.end(&c.inProgress)
 	if c.method == say.Listen {
-		l.listens--
+		l.listenCount--
 	}
 	if !c.lasts {
 		l.share.Release(c.size)
@@ -372,8 +372,8 @@ func (l *ledger) remove(c *call) {
 }
 
 func (l *ledger) signal() {
-	if l.empty != nil && len(l.calls) == 0 && l.handing == 0 {
-		close(l.empty)
-		l.empty = nil
+	if l.emptied != nil && len(l.calls) == 0 && l.unsettled == 0 {
+		close(l.emptied)
+		l.emptied = nil
 	}
 }

@@ -50,7 +50,7 @@ func TestInterceptWithdrawn(t *testing.T) {
 		synctest.Wait()
 		// as Mux: the reader of the server does the work of the client's side
 		c.Inbox.Add(jsonrpc.NewResult(jsonrpc.IntID(1), []byte(`{}`)))
-		c.Inbox.turn.Lock() // Deliver, step by step: the receiver has not woken yet
+		c.Inbox.sendTurn.Lock() // Deliver, step by step: the receiver has not woken yet
 		m, s := c.Inbox.nextInline()
 		if s.TrySend(m) {
 			t.Fatal("taken")
@@ -64,7 +64,7 @@ func TestInterceptWithdrawn(t *testing.T) {
 		}
 		busy = false
 		c.Inbox.Add(jsonrpc.NewResult(jsonrpc.IntID(2), []byte(`{}`)))
-		c.Inbox.turn.Unlock()
+		c.Inbox.sendTurn.Unlock()
 		c.Inbox.Wake()
 		synctest.Wait()
 		if len(got) != 1 || got[0] != "2" {

@@ -177,8 +177,8 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
-	p.toServer.all, p.toServer.ctx, p.toServer.by = p.opts.Calls, p.ctx, p
-	p.toClient.all, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
+	p.toServer.allCalls, p.toServer.ctx, p.toServer.cancelledBy = p.opts.Calls, p.ctx, p
+	p.toClient.allCalls, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
 	unwatch, watched := admission.ReportUse(parent, p.toServer.inProgress)
 	if watched {
 		p.toServer.watch()

@@ -38,14 +38,14 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		legacy, m := halves[1], jsonrpc.NewRequest(jsonrpc.IntID(3), "b", nil)
-		legacy.in.turn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
+		legacy.in.sendTurn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
 		(*splitSink)(legacy.split).to(&m)
 		if legacy.in.sink.TrySend(m) || !legacy.in.putBack(m) {
 			t.Fatal("taken")
 		}
 		stop()
 		<-legacy.in.sink.(*watchedSink).watch.ctx.Done()
-		legacy.in.turn.Unlock()
+		legacy.in.sendTurn.Unlock()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

@@ -71,7 +71,7 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 		err = f.inspect.check()
 	}
 	if err == nil && len(before) > 1 {
-		err = f.target.inTwoParts(before)
+		err = f.target.splitHeaderError(before)
 	}
 	switch {
 	case err != nil:
@@ -155,7 +155,7 @@ func (f *connectFlags) logTo(stderr io.Writer) (w io.Writer, end func(), err err
 }
 
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
-	warnIdle(f.set, to, log)
+	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
 	f.limits.into(&settings)
 	if _, _, err := erasOf(settings); err != nil {
@@ -199,10 +199,10 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
 	defer closeServer(server, log)
 	opts := pumpOptions(settings)
-	opts.OnDrain = tellOwed(log)
+	opts.OnDrain = logOwedAnswers(log)
 	calls := tellCalls(&opts, spec.Name, &seen)
 	defer calls.Close()
-	unlook, err := f.inspect.begin(inspected{
+	unlook, err := f.inspect.begin(inspectedRun{
 		name: "connect " + spec.Name, observer: &seen, recorder: traced.recorder, env: env, log: log,
 		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
 		waiting: func() []observe.WaitingCall { return seen.WaitingCalls(spec.Name, calls) },
@@ -231,8 +231,8 @@ func clientAtStdin(settings config.Settings, env environment, log hclog.Logger) 
 	})
 }
 
-// tellOwed returns what says that the run goes on although the client says nothing more.
-func tellOwed(log hclog.Logger) func(owed, untaken int) {
+// logOwedAnswers returns what says that the run goes on although the client says nothing more.
+func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 	return func(owed, untaken int) {
 		log.Info("the client sends nothing more, but answers are still waited for", "owed", owed, "untaken", untaken)
 	}

@@ -99,7 +99,7 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	warnIdle(f.set, to, log)
+	warnUnusedFlags(f.set, to, log)
 	var pack *bundle
 	var said *doctor.Recording
 	if f.bundle != "" {

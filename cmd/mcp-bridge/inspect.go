@@ -36,8 +36,8 @@ func (f *inspectFlags) check() error {
 	return nil
 }
 
-// inspected is a run that can be looked at.
-type inspected struct {
+// inspectedRun is a run that can be looked at.
+type inspectedRun struct {
 	name     string
 	observer *observe.Observer
 	recorder *trace.Recorder
@@ -52,7 +52,7 @@ type inspected struct {
 
 // begin lets the user of this process look at the run, and with --inspect a browser, until end
 // is called.
-func (f *inspectFlags) begin(run inspected) (end func(), err error) {
+func (f *inspectFlags) begin(run inspectedRun) (end func(), err error) {
 	i := inspect.New(inspect.Options{
 		Name: run.name, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
 		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waiting, Level: run.env.lines.Level, SetLevel: run.env.lines.SetLevel, Logger: run.log,
@@ -77,14 +77,14 @@ func (f *inspectFlags) begin(run inspected) (end func(), err error) {
 }
 
 // cancelCall cancels a call of a session.
-func (run *inspected) cancelCall(session string, id jsonrpc.ID) bool {
+func (run *inspectedRun) cancelCall(session string, id jsonrpc.ID) bool {
 	return run.cancel(func(c bridge.LateCall) bool {
 		return observe.IsCallOfSession(c, session) && id.Equivalent(c.ID)
 	}) > 0
 }
 
 // page opens the listener for browsers.
-func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), err error) {
+func (f *inspectFlags) page(i *inspect.Inspector, run inspectedRun) (stop func(), err error) {
 	tokens, text := inspect.NewToken()
 	if f.tokens != "" {
 		if tokens, err = inspect.LoadTokens(f.tokens); err != nil {
@@ -120,7 +120,7 @@ func (f *inspectFlags) page(i *inspect.Inspector, run inspected) (stop func(), e
 
 // startInspect serves the inspection API.
 func (d *daemon) startInspect() (err error) {
-	d.stopInspect, err = d.flags.inspect.begin(inspected{
+	d.stopInspect, err = d.flags.inspect.begin(inspectedRun{
 		name: "serve", observer: d.observer, recorder: d.traced.recorder, certs: d.flags.listen, env: d.env, log: d.log,
 		servers: d.inspected, restart: d.hub.Restart, cancel: d.hub.CancelCalls, waiting: d.hub.WaitingCalls,
 	})

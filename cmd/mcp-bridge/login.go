@@ -117,7 +117,7 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	case browser != nil:
 		printSafe(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
 	default:
-		printSafe(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, elsewhere(need.URL))
+		printSafe(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
 	}
 	if need.UserCode == "" {
 		go deliverLines(env.stdin, flow, env.stderr)
@@ -137,8 +137,8 @@ func endOfLogin(ctx context.Context, c *client.Credential, err error) error {
 	return fmt.Errorf("interrupted: nobody has signed in to %s, and the address that was shown is of no use any more", c.Server())
 }
 
-// elsewhere says what to do where the browser is on another machine.
-func elsewhere(addr string) string {
+// otherMachineHint says what to do where the browser is on another machine.
+func otherMachineHint(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return ""

@@ -162,7 +162,7 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 
 // play is the client of a server that is reached as connect reaches it.
 func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target, o replay.PlayOptions, env environment, log hclog.Logger) (_ *replay.Report, err error) {
-	warnIdle(f.set, to, log)
+	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
 	f.limits.into(&settings)
 	spec, err := f.target.spec(to, &f.limits, env, log)

@@ -105,7 +105,7 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 	if len(before) == 1 && f.config == "" && isConfigFile(before[0]) {
 		f.config, before = before[0], nil
 	}
-	if err := f.target.inTwoParts(before); err != nil {
+	if err := f.target.splitHeaderError(before); err != nil {
 		return to, err
 	}
 	named := 0
@@ -157,7 +157,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 }
 
 func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
-	warnIdle(f.set, to, log)
+	warnUnusedFlags(f.set, to, log)
 	var seen observe.Observer
 	traced, end, err := f.tracing.begin(&seen, log)
 	if err != nil {

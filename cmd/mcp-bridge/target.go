@@ -205,8 +205,8 @@ var (
 // authFileFlags are those of authFlags that count for the servers of a file.
 var authFileFlags = []string{"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
-// warnIdle tells of flags that were given and mean nothing for this server.
-func warnIdle(fs *pflag.FlagSet, to target, log hclog.Logger) {
+// warnUnusedFlags tells of flags that were given and mean nothing for this server.
+func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 	idle, kind := slices.Concat(remoteFlags, authFlagNames), "a command"
 	switch {
 	case to.url != "":
@@ -289,9 +289,9 @@ func isConfigFile(s string) bool {
 	return !isURL(s) && (strings.HasSuffix(s, ".json") || strings.HasSuffix(s, ".jsonc"))
 }
 
-// inTwoParts explains the arguments that are left over where a flag has got one half of its value only, as other
+// splitHeaderError explains the arguments that are left over where a flag has got one half of its value only, as other
 // programs take it. nil: there is no such flag.
-func (f *targetFlags) inTwoParts(rest []string) error {
+func (f *targetFlags) splitHeaderError(rest []string) error {
 	for _, h := range f.header {
 		if len(rest) > 0 && !strings.Contains(h, ":") {
 			return usagef("--header takes one argument: write -H \"%s: VALUE\"", h)

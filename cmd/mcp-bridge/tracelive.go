@@ -25,7 +25,7 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	if err != nil {
 		return err
 	}
-	bridge, err := choose(all, where)
+	bridge, err := chooseBridge(all, where)
 	if err != nil {
 		return err
 	}
@@ -63,9 +63,9 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 // stuckStdout is for how long live, asked to end, waits for who should read what it has printed.
 const stuckStdout = time.Second
 
-// choose returns the bridge that is meant: by its process id, or the name of one of its servers. Without
+// chooseBridge returns the bridge that is meant: by its process id, or the name of one of its servers. Without
 // where, it is the only one.
-func choose(all []inspect.RunningBridge, where string) (*inspect.RunningBridge, error) {
+func chooseBridge(all []inspect.RunningBridge, where string) (*inspect.RunningBridge, error) {
 	var meant []inspect.RunningBridge
 	for _, b := range all {
 		if where == "" || strconv.Itoa(b.PID) == where || b.Name == where || slices.Contains(b.Servers, where) {

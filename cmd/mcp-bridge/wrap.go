@@ -51,7 +51,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	}
 	backup, err := wrap.Change(client.File, time.Now(), edit)
 	if err != nil {
-		return about(name, err)
+		return aboutEntry(name, err)
 	}
 	next := fmt.Sprintf("Then \"mcp-bridge trace %s\" shows what passes, and \"mcp-bridge unwrap %s\" takes it out again.", name, name)
 	if command == "unwrap" {
@@ -61,8 +61,8 @@ func wrapCommand(command string, args []string, env environment) error {
 	return err
 }
 
-// about names the server in an error about it.
-func about(name string, err error) error {
+// aboutEntry names the server in an error about it.
+func aboutEntry(name string, err error) error {
 	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) {
 		return fmt.Errorf("%w: %q", err, name)
 	}

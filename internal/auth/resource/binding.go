@@ -18,7 +18,7 @@ import (
 )
 
 // checkBinding demands what a token is bound to: a certificate (RFC 8705, 3), a key (RFC 9449, 7).
-func (p *Protector) checkBinding(r *http.Request, v *verified, scheme, token string) *denial {
+func (p *Protector) checkBinding(r *http.Request, v *verifiedToken, scheme, token string) *denial {
 	if v.x5t != "" && !hasCertificate(r, v.x5t) {
 		return &denial{kind: wrongBinding, err: errors.New("the token is bound to another certificate")}
 	}

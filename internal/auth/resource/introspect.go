@@ -41,7 +41,7 @@ func newIntrospector(in *Introspection, caller *auth.Caller, most int) *introspe
 }
 
 // introspect asks about a token, once for all who wait for the answer.
-func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*verified, error) {
+func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*verifiedToken, error) {
 	in := p.introspector
 	for {
 		in.mu.Lock()
@@ -88,7 +88,7 @@ func notActive() error {
 }
 
 // ask asks about a token.
-func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
+func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, error) {
 	in := p.introspector
 	select {
 	case in.places <- struct{}{}:
@@ -118,7 +118,7 @@ func (p *Protector) ask(ctx context.Context, token string) (*verified, error) {
 }
 
 // introspected checks what an endpoint has said of a token.
-func (p *Protector) introspected(c auth.Claims) (*verified, error) {
+func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
 	in, now := p.introspector, p.opts.Now()
 	wanted := in.Audiences
 	if len(wanted) == 0 {

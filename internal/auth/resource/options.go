@@ -313,7 +313,7 @@ type Protector struct {
 	proofs         auth.ProofVerifier
 	nonces         *nonces // nil: proofs need none
 	expiries       expiries
-	table          atomic.Pointer[table]
+	table          atomic.Pointer[routeTable]
 	policy         atomic.Pointer[Policy]
 }
 

@@ -14,12 +14,12 @@ import (
 // A Policy says which scopes messages need. A nil Policy says that they need none. ParsePolicy makes
 // one. It may be used concurrently.
 type Policy struct {
-	rules   map[string][]rule   // by method; "*": every method
-	implies map[string][]string // what a scope is worth, without itself
+	rules   map[string][]nameRule // by method; "*": every method
+	implies map[string][]string   // what a scope is worth, without itself
 }
 
-// A rule is one line.
-type rule struct {
+// A nameRule is one line.
+type nameRule struct {
 	name   string // pattern; "": whatever the name is
 	scopes []string
 }
@@ -42,7 +42,7 @@ const (
 // one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there
 // is no note behind a line, as a scope may have a #. The error is a *PolicyError.
 func ParsePolicy(text string) (*Policy, error) {
-	p := &Policy{rules: map[string][]rule{}, implies: map[string][]string{}}
+	p := &Policy{rules: map[string][]nameRule{}, implies: map[string][]string{}}
 	lines := bufio.NewScanner(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
 	lines.Buffer(nil, maxLine)
 	n, count := 1, 0
@@ -61,12 +61,12 @@ func ParsePolicy(text string) (*Policy, error) {
 	if lines.Err() != nil {
 		return nil, &PolicyError{n, fmt.Errorf("it is longer than %d bytes", maxLine)}
 	}
-	p.close()
+	p.expandImplied()
 	return p, nil
 }
 
-// close adds what is implied by what is implied.
-func (p *Policy) close() {
+// expandImplied adds what is implied by what is implied.
+func (p *Policy) expandImplied() {
 	for scope := range p.implies {
 		all := []string{scope}
 		seen := map[string]bool{scope: true}

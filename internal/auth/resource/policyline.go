@@ -70,7 +70,7 @@ func (p *Policy) add(words []string) error {
 	if err := checkMethod(words[0]); err != nil && !own {
 		return err
 	}
-	r := rule{scopes: auth.UnionScope(nil, scopes)}
+	r := nameRule{scopes: auth.UnionScope(nil, scopes)}
 	if arrow == 2 {
 		if err := checkPattern(words[0], words[1]); err != nil {
 			return err

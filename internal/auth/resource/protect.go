@@ -88,7 +88,7 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 	return r.WithContext(&requestContext{r.Context(), g}), nil
 }
 
-var errLacking = errors.New("the token lacks a scope that the message needs")
+var errScopeMissing = errors.New("the token lacks a scope that the message needs")
 
 // Authorize returns why the sender of r, which Authenticate has let through, may not send these
 // messages: nil if it may. It sets the challenge on h, one for the scopes of all of them.
@@ -97,7 +97,7 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 	if scopes == nil {
 		return nil
 	}
-	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errLacking}
+	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errScopeMissing}
 	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
 }
 
@@ -123,7 +123,7 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 		return jsonrpc.Message{}, false
 	}
 	if p.opts.OnDenied != nil {
-		p.opts.OnDenied(r, errLacking)
+		p.opts.OnDenied(r, errScopeMissing)
 	}
 	if m.Kind() == jsonrpc.Request {
 		reply = InsufficientScope(m.ID(), scopes)

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A table has the endpoints of all resources, with what is answered there.
-type table struct {
+// A routeTable has the endpoints of all resources, with what is answered there.
+type routeTable struct {
 	resources []Resource
 	endpoints map[string]*endpoint // by path
 	unknown   *endpoint            // for every other path
@@ -38,7 +38,7 @@ func (e *endpoint) header(kind reason, dpop bool) []string {
 
 // endpoint returns the endpoint at a path, which may have a slash at its end, and the path of the public
 // URL in front.
-func (t *table) endpoint(path string) *endpoint {
+func (t *routeTable) endpoint(path string) *endpoint {
 	if e := t.endpoints[path]; e != nil {
 		return e
 	}
@@ -56,11 +56,11 @@ func (t *table) endpoint(path string) *endpoint {
 const wellKnown = "/.well-known/oauth-protected-resource"
 
 // makeTable makes what depends on the endpoints.
-func (p *Protector) makeTable(resources []Resource) (*table, error) {
+func (p *Protector) makeTable(resources []Resource) (*routeTable, error) {
 	if len(resources) == 0 {
 		resources = []Resource{{Paths: []string{""}, Alone: true}}
 	}
-	t := &table{resources: resources, endpoints: map[string]*endpoint{}, documents: map[string][]byte{}}
+	t := &routeTable{resources: resources, endpoints: map[string]*endpoint{}, documents: map[string][]byte{}}
 	public, prefix := p.opts.PublicURL, ""
 	if public != "" {
 		u, err := url.Parse(public)

@@ -22,8 +22,8 @@ const (
 
 type hash = [sha256.Size]byte
 
-// verified is a token that is valid until then.
-type verified struct {
+// verifiedToken is a token that is valid until then.
+type verifiedToken struct {
 	grant           *Grant
 	tokenAudience   []string // of the token
 	wantedAudiences []string // one of these is enough; nil: the addresses of the endpoint
@@ -35,7 +35,7 @@ type verified struct {
 }
 
 // isFor reports whether the token is for an endpoint.
-func (v *verified) isFor(e *endpoint) bool {
+func (v *verifiedToken) isFor(e *endpoint) bool {
 	wanted := v.wantedAudiences
 	if wanted == nil {
 		wanted = e.audiences
@@ -44,7 +44,7 @@ func (v *verified) isFor(e *endpoint) bool {
 }
 
 // lookup returns a token that was verified before, nil if there is none.
-func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
+func (p *Protector) lookup(ctx context.Context, sum hash) (*verifiedToken, error) {
 	v := p.verifiedTokens.get(sum)
 	if v == nil {
 		return nil, nil
@@ -75,7 +75,7 @@ func (p *Protector) lookup(ctx context.Context, sum hash) (*verified, error) {
 }
 
 // verify finds out about a token that is not known.
-func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verified, error) {
+func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifiedToken, error) {
 	read, err := auth.ReadJWT(token)
 	name := ""
 	if err == nil {
@@ -94,7 +94,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 }
 
 // verifySigned verifies a token by the keys of its issuer.
-func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.Unverified) (*verified, error) {
+func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.Unverified) (*verifiedToken, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
 		return nil, err
@@ -115,13 +115,13 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 }
 
 // grant makes what is remembered of a valid token.
-func (p *Protector) grant(issuer string, c auth.Claims) *verified {
+func (p *Protector) grant(issuer string, c auth.Claims) *verifiedToken {
 	g := &Grant{
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
 		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
 	g.from(access.Sender{Name: g.Principal, Token: p.expiries.contextUntil(c.Expires)})
-	return &verified{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
+	return &verifiedToken{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 
 // principalOf returns the principal of a token. Each part stands behind its length, so that no two
@@ -140,12 +140,12 @@ func principalOf(parts ...string) string {
 type cache struct {
 	max    int
 	mu     sync.RWMutex
-	byHash map[hash]*verified
+	byHash map[hash]*verifiedToken
 }
 
-func newCache(most int) *cache { return &cache{max: most, byHash: map[hash]*verified{}} }
+func newCache(most int) *cache { return &cache{max: most, byHash: map[hash]*verifiedToken{}} }
 
-func (c *cache) get(sum hash) *verified {
+func (c *cache) get(sum hash) *verifiedToken {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.byHash[sum]
@@ -157,10 +157,10 @@ func (c *cache) remove(sum hash) {
 	delete(c.byHash, sum)
 }
 
-func (c *cache) put(sum hash, v *verified, now time.Time) {
+func (c *cache) put(sum hash, v *verifiedToken, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	makeRoom(c.byHash, c.max, func(v *verified) bool { return !now.Before(v.cachedUntil) })
+	makeRoom(c.byHash, c.max, func(v *verifiedToken) bool { return !now.Before(v.cachedUntil) })
 	c.byHash[sum] = v
 }
 
