@@ -170,6 +170,9 @@ func (s *KeySet) fetch(ctx context.Context, c *Caller) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		s.lastFetchTry = time.Time{} // it was cut short: the next one need not wait
+	}
 	if s.fetchErr = err; err == nil {
 		s.keys, s.fetchedAt = keys, c.now()
 	}

@@ -232,6 +232,20 @@ func TestCallerThatLeaves(t *testing.T) {
 	}
 }
 
+// A fetch that was cut short does not keep the next one waiting.
+func TestPrefetchCutShort(t *testing.T) {
+	t.Parallel()
+	s, _, _ := newSet(t, keySet(t, jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "k1"}))
+	ctx, cancel := context.WithCancel(within(t))
+	cancel()
+	if err := s.Prefetch(ctx); err == nil {
+		t.Error("the fetch went on")
+	}
+	if _, err := s.lookup(within(t), "k1", "ES256"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestParseKeys(t *testing.T) {
 	t.Parallel()
 	ec := newKey(t, elliptic.P256())
