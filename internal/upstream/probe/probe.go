@@ -217,7 +217,11 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 		}
 	}
 	if tell := httpdial.ProgressOf(ctx); tell != nil {
-		q.tells = append(q.tells, tell)
+		q.tells = append(q.tells, func(text string) {
+			if ctx.Err() == nil { // otherwise its request is answered or cancelled, while the inquiry goes on for others
+				tell(text)
+			}
+		})
 	}
 	p.mu.Unlock()
 	select {

@@ -126,7 +126,8 @@ func TestSignInWaitsOnce(t *testing.T) {
 	}
 }
 
-// Who waits for a sign-in until it is known what the server speaks is told what is waited for, everyone once.
+// Who waits for a sign-in until it is known what the server speaks is told what is waited for, everyone once, and nothing more when
+// its request is over.
 func TestSignInIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var wg sync.WaitGroup
@@ -141,10 +142,15 @@ func TestSignInIsTold(t *testing.T) {
 			},
 		})
 		defer p.Close()
-		var told [3]string // by client; the last one has not asked for progress
+		leaving, leave := context.WithCancel(t.Context())
+		defer leave()
+		var told [3]string // by client; the second one leaves, the last one has not asked for progress
 		for i := range told {
 			wg.Go(func() {
 				ctx := t.Context()
+				if i == 1 {
+					ctx = leaving
+				}
 				if i < 2 {
 					ctx = httpdial.WithProgress(ctx, func(text string) { told[i] += text })
 				}
@@ -154,9 +160,12 @@ func TestSignInIsTold(t *testing.T) {
 		say := <-tell
 		synctest.Wait()
 		say("waiting")
+		leave()
+		synctest.Wait()
+		say(", still waiting")
 		close(tell)
 		wg.Wait()
-		if told != [3]string{"waiting", "waiting"} {
+		if told != [3]string{"waiting, still waiting", "waiting"} {
 			t.Errorf("told was %q", told)
 		}
 	})
