@@ -66,7 +66,7 @@ const (
 func (f *doctorFlags) loginCommand() string {
 	words := []string{"mcp-bridge", "login"}
 	f.set.Visit(func(flag *pflag.Flag) {
-		if flag.Name == "auth" || !slices.Contains(doctorAuthFlags, flag.Name) && !slices.Contains([]string{"ca-file", "client-cert", "client-key"}, flag.Name) {
+		if flag.Name == "auth" || flag.Value.String() == flag.DefValue || !slices.Contains(doctorAuthFlags, flag.Name) && !slices.Contains([]string{"ca-file", "client-cert", "client-key"}, flag.Name) {
 			return
 		}
 		values := []string{flag.Value.String()}

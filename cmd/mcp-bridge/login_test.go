@@ -183,7 +183,7 @@ func TestDoctorUsesStored(t *testing.T) {
 	says("credential    the stored one", server.URL)
 	says("wants credentials", "--auth", "none", server.URL)
 	says("wants credentials", "--profile", "work", server.URL)
-	if _, stdout, _ := m.run(nil, nil, "doctor", "--profile", "at work", "--resource", "off", server.URL); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "mcp-bridge login --profile 'at work' --resource off "+server.URL) {
+	if _, stdout, _ := m.run(nil, nil, "doctor", "--profile", "at work", "--resource", "off", "--allow-private-auth=false", server.URL); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "mcp-bridge login --profile 'at work' --resource off "+server.URL) {
 		t.Errorf("the command is not that of this sign-in: %s", stdout)
 	}
 	m.endTokens()

@@ -349,9 +349,9 @@ func DisplayURL(u *url.URL) string {
 func PasteURL(u *url.URL) string {
 	text := u.Scheme + "://" + u.Host + u.EscapedPath()
 	if u.RawQuery != "" {
-		text += " with its query, which is not shown here,"
+		text += " with its query, which is not shown here"
 	}
-	return strings.TrimSuffix(text, ",")
+	return text
 }
 
 // BodyOf returns a message of MCP.
