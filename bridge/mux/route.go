@@ -64,7 +64,10 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		x.mu.Unlock()
 		return false
 	}
-	if !s.answered && !m.IsError() && call.listen == nil && !call.isDiscover {
+	switch {
+	case m.IsError():
+		s.answeredByLoss = s.answeredByLoss || saysServerLost(m)
+	case !s.answered && call.listen == nil && !call.isDiscover:
 		s.answered = !asksForInput(m)
 	}
 	m = m.WithID(call.id).WithRelated(call.id)
