@@ -60,7 +60,7 @@ var rules = []rule{
 	{`source <\(mcp-bridge completion bash\)`, completes},
 	{`curl -sN -o events `, follows},
 	{`curl -si? `, prints(`"result"|^$`)},
-	{`SESSION=|STATE=`, sets},
+	{`SESSION=|STATE=|export AUTH=`, sets},
 	{`cat events`, prints(`"result"`)},
 	{`ask\(\) `, prints(`^$`)},
 	{`ask 1`, prints(`"input_required"`)},

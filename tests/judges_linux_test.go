@@ -52,13 +52,6 @@ func serves(w *world, c command) {
 // converses: the line answers a client on its stdin and stdout, and ends with status 0 when that has gone.
 func converses(w *world, c command) {
 	w.t.Helper()
-	if strings.Contains(c.text, "https://localhost:8443/") { // whose certificate was just made
-		for _, j := range w.jobs {
-			if strings.Contains(j.text, ":8443") {
-				waitFile(w.t, j.log, func(text string) bool { return strings.Contains(text, "TLS certificate loaded anew") })
-			}
-		}
-	}
 	status, out, log := w.run(c.text, initialize("2025-06-18")+"\n")
 	if status != 0 || !isInitialized(out) {
 		w.t.Errorf("%s: status %d: %s\n%s", c, status, out, log)
@@ -182,8 +175,8 @@ func follows(w *world, c command) {
 // sets: a variable has a value afterwards.
 func sets(w *world, c command) {
 	w.t.Helper()
-	name, _, _ := strings.Cut(c.text, "=")
-	if status, out, log := w.run(c.text+"\n[ -n \"$"+name+"\" ]", ""); status != 0 {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.text, "export "), "=")
+	if status, out, log := w.run("unset "+name+"\n"+c.text+"\n[ -n \"$"+name+"\" ]", ""); status != 0 {
 		w.t.Errorf("%s: %s is empty\n%s\n%s", c, name, out, log)
 	}
 }

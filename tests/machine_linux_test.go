@@ -358,6 +358,8 @@ func (w *world) addressOf(text string) address {
 	}
 	if strings.Contains(text, "--tls-cert") {
 		scheme = "https"
+		own := filepath.Join(w.dir, flagOf(text, "--tls-cert")) // a line before may have made it
+		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(harness.ReadFile(w.t, own)))
 	}
 	if strings.Contains(text, "--config") {
 		path = "/servers/files/mcp"

@@ -12,39 +12,42 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
 )
 
-// TestInspector runs each command of the curl page of the docs that uses the inspector's CLI
+// TestInspector runs each command of README.md and of the curl page of the docs that uses the inspector's CLI
 // against the demo, in the version that the page names.
 func TestInspector(t *testing.T) {
 	t.Parallel()
-	const npx, address = "npx -y @modelcontextprotocol/inspector-cli@", "http://127.0.0.1:8080/mcp"
+	const npx, address = "npx -y @modelcontextprotocol/inspector-cli@", "http://127.0.0.1:8080/"
 	version := peers.Version(t, "@modelcontextprotocol/inspector-cli")
-	page, err := os.ReadFile(filepath.Join(peers.Root(), "docs", "curl.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := peers.Serve(t, "--demo")
-	ran := 0
-	for line := range strings.Lines(string(page)) {
-		if !strings.Contains(line, "inspector-cli") {
-			continue
+	url := strings.TrimSuffix(peers.Serve(t, "--demo"), "mcp")
+	// The CLI starts itself once more, with the node that it finds in PATH.
+	path := strings.Join([]string{filepath.Dir(peers.Node(t)), filepath.Dir(peers.Bridge(t)), os.Getenv("PATH")}, string(os.PathListSeparator))
+	for _, name := range []string{"README.md", "docs/curl.md"} {
+		page, err := os.ReadFile(filepath.Join(peers.Root(), filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
 		}
-		args, ok := strings.CutPrefix(strings.TrimSpace(line), npx+version+" ")
-		if !ok || !strings.Contains(args, address) {
-			t.Errorf("docs/curl.md has %q, want %s%s with the address %s: later releases of the CLI do not run on their own", line, npx, version, address)
-			continue
+		ran := 0
+		for line := range strings.Lines(string(page)) {
+			if !strings.Contains(line, "inspector-cli") {
+				continue
+			}
+			args, ok := strings.CutPrefix(strings.TrimSpace(line), npx+version+" ")
+			if !ok || !strings.Contains(args, address) {
+				t.Errorf("%s has %q, want %s%s with the address %s: later releases of the CLI do not run on their own", name, line, npx, version, address)
+				continue
+			}
+			ran++
+			args = strings.Replace(args, address, url, 1)
+			cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `"$@" ` + args, "sh"}, peers.Inspector(t)...)...)
+			cmd.Stderr = os.Stderr
+			cmd.Env = append(os.Environ(), "PATH="+path, "AUTH=Bearer abc")
+			if out, err := cmd.Output(); err != nil || !json.Valid(out) || bytes.Contains(out, []byte(`"isError": true`)) {
+				t.Errorf("%s: %q: %v\n%s", name, args, err, out)
+			}
 		}
-		ran++
-		argv := append(peers.Inspector(t), strings.Fields(strings.Replace(args, address, url, 1))...)
-		cmd := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
-		cmd.Stderr = os.Stderr
-		// The CLI starts itself once more, with the node that it finds in PATH.
-		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(argv[0])+string(os.PathListSeparator)+os.Getenv("PATH"))
-		if out, err := cmd.Output(); err != nil || !json.Valid(out) || bytes.Contains(out, []byte(`"isError": true`)) {
-			t.Errorf("%q: %v\n%s", args, err, out)
+		if ran == 0 {
+			t.Errorf("%s shows no use of the inspector's CLI", name)
 		}
-	}
-	if ran == 0 {
-		t.Error("docs/curl.md shows no use of the inspector's CLI")
 	}
 }
 
