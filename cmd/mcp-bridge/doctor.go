@@ -72,6 +72,8 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 		return to, nil, usagef("doctor needs a URL, or a command after \"--\"")
 	case len(before) > 0 && len(argv) > 0:
 		return to, nil, usagef("doctor takes a URL or a command after \"--\", not both")
+	case len(before) > 0 && isConfigFile(before[0]):
+		return to, nil, usagef("%s", noFileOfDoctor)
 	case len(before) > 1:
 		return to, nil, usagef("doctor takes one URL; %q is one argument too many", before[1])
 	case len(before) == 1:
@@ -81,6 +83,10 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 	}
 	return to, arguments, err
 }
+
+// noFileOfDoctor is what doctor answers to who names a configuration file.
+const noFileOfDoctor = `doctor takes a URL or a command, no configuration file; for a server of a file write mcp-bridge doctor -- COMMAND, with the command of its entry, ` +
+	`or, while mcp-bridge serve --config FILE runs, mcp-bridge doctor http://127.0.0.1:8080/servers/NAME/mcp`
 
 // errFindings makes the exit status that of a server with faults. The report is written.
 var errFindings = &loggedError{errors.New("faults were found")}
@@ -164,7 +170,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 	}
 	for _, v := range extra {
 		if _, value, _ := strings.Cut(v, "="); len(value) >= 8 { // a shorter one is rather a word
-			report.Hide(value)
+			report.Hide(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
 		}
 	}
 	if o.SafeEnv, err = supervisor.Environ("safe", extra); err != nil {

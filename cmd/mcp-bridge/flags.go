@@ -284,8 +284,14 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if advice := foreignFlag(command, name, args); advice != "" {
 		return usagef("%s", advice)
 	}
+	if command == "doctor" && name == "config" {
+		return usagef("%s", noFileOfDoctor)
+	}
 	for _, c := range commandTable() {
 		if c.Name != command && slices.Contains(flagsOf(c.Name), name) {
+			if command != "serve" && command != "connect" { // what another command does is not what was wanted
+				return usagef("--%s is a flag of %s, not of %s%s", name, c.Name, command, usageOf(command))
+			}
 			hint := "" // the arguments may have a credential, and stderr may be kept
 			if i := programIn(args); i >= 0 {
 				hint = fmt.Sprintf(", with \"--\" in front of %q", args[i])
@@ -301,10 +307,22 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 			return usagef("%v%s", err, guess)
 		}
 	}
+	if !slices.Contains([]string{"serve", "connect", "doctor"}, command) { // a word in front is no command to run
+		return usagef("%v%s", err, usageOf(command))
+	}
 	if i := programIn(args); i >= 0 {
 		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, strings.Join(args[i:], " "))
 	}
 	return usagef("%v", err)
+}
+
+// usageOf says how to write a command; "": nothing is known of it.
+func usageOf(command string) string {
+	c, ok := commandOf(command)
+	if !ok || len(c.Usage) == 0 {
+		return ""
+	}
+	return "; write mcp-bridge " + strings.Join(c.Usage, ", or mcp-bridge ")
 }
 
 // foreignFlag returns what to write for a line of another program, one of whose flags has the name of a flag that another

@@ -16,6 +16,7 @@ func TestForeignLines(t *testing.T) {
 		says string // on stderr
 	}{
 		{[]string{"--stdio", "npx -y server ./folder", "--outputTransport", "streamableHttp", "--port", "8000"}, "write mcp-bridge serve --port 8000 -- npx -y server ./folder"},
+		{[]string{"--stdio", "X=1 uvx x | tee y", "--header", "A: b"}, "write mcp-bridge serve --port 8000 -- sh -c 'X=1 uvx x | tee y'\n"},
 		{[]string{"--sse", "https://host.example/sse"}, "write mcp-bridge connect https://host.example/sse"},
 		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, `write mcp-bridge serve and the same arguments, with "--" in front of "uvx"`},
 		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve and the same arguments"},

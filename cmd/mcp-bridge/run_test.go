@@ -150,7 +150,18 @@ func TestMistakes(t *testing.T) {
 		{"conenct http://a/", exitUsage, `"conenct" is no command of mcp-bridge (did you mean "connect"?)`},
 		{"serve --hots 0.0.0.0 -- ls", exitUsage, `unknown flag: --hots (did you mean "--host"?)`},
 		{"connect --porfile x http://a/", exitUsage, `did you mean "--profile"?`},
-		{"login --detache http://a/", exitUsage, "unknown flag: --detache\n"},
+		{"login --detache http://a/", exitUsage, "unknown flag: --detache; write mcp-bridge login [flags] URL, or mcp-bridge login"},
+		{"login --all http://a/", exitUsage, "--all is a flag of logout, not of login; write mcp-bridge login [flags] URL"},
+		{"doctor --config bad.json bad", exitUsage, "doctor takes a URL or a command, no configuration file; for a server of a file write mcp-bridge doctor -- COMMAND,"},
+		{"doctor bad.json bad", exitUsage, "mcp-bridge doctor http://127.0.0.1:8080/servers/NAME/mcp"},
+		{"doctor --port 80 http://a/", exitUsage, "--port is a flag of serve, not of doctor; write mcp-bridge doctor [flags] URL"},
+		{"doctor --quickly=1 uvx x", exitUsage, `if "uvx" is the command to run, write "--" in front of it`},
+		{"wrap --file F remote", exitUsage, "unknown flag: --file; write mcp-bridge wrap [flags] NAME\n"},
+		{"unwrap --file F remote", exitUsage, "unknown flag: --file; write mcp-bridge unwrap [flags] NAME\n"},
+		{"trace --file F x", exitUsage, "unknown flag: --file; write mcp-bridge trace [flags] [PID|NAME|FILE] [WORD...]\n"},
+		{"status --file F x", exitUsage, "unknown flag: --file; write mcp-bridge status [flags] [URL], or mcp-bridge status"},
+		{"logout --file F x", exitUsage, "unknown flag: --file; write mcp-bridge logout [flags] URL, or"},
+		{"record f --file F x", exitUsage, "unknown flag: --file; write mcp-bridge record FILE [flags] URL, or"},
 		{"connect --lost http://a/", exitUsage, "--lost is a flag of trace, not of connect"},
 		{"help conect", exitUsage, `there is no help on "conect" (did you mean "connect"?)`},
 		{"help serve foo", exitUsage, `"foo" is one argument too many`},
@@ -175,6 +186,17 @@ func TestServeReportsACommandThatEndsAtOnce(t *testing.T) {
 	status, _, errs := try(t, "serve", "--listen", "127.0.0.1:0", "--", "/bin/sh", "-c", "echo no database >&2; exit 3")
 	if status != exitFail || !strings.Contains(errs, "ended at once") || !strings.Contains(errs, "exit status 3") || !strings.Contains(errs, "no database; to find out why: mcp-bridge doctor -- COMMAND") {
 		t.Errorf("status %d, stderr %q", status, errs)
+	}
+}
+
+// The heading of doctor's report can be typed into a shell, and does not have the value of --env, in whatever quotes.
+func TestDoctorQuotesTheCommand(t *testing.T) {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("needs /bin/sh")
+	}
+	_, out, errs := try(t, "doctor", "--env", "X=it's hush", "--", "/bin/sh", "-c", `echo "Error" >&2; exit 3`, "it's hush")
+	if want := `/bin/sh -c 'echo "Error" >&2; exit 3' '(hidden)'` + "\n"; !strings.HasPrefix(out, want) || strings.Contains(out, "hush") {
+		t.Errorf("stdout %q, stderr %q; want %q", out, errs, want)
 	}
 }
 

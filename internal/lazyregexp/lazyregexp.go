@@ -25,3 +25,6 @@ func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.compiled().Fin
 func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
 	return r.compiled().FindAllStringSubmatch(s, n)
 }
+func (r *Regexp) ReplaceAllStringFunc(s string, repl func(string) string) string {
+	return r.compiled().ReplaceAllStringFunc(s, repl)
+}

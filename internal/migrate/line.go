@@ -2,10 +2,12 @@ package migrate
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // Line returns the line of mcp-bridge that does what args do with another program, and which program that is. args are
@@ -28,11 +30,16 @@ func Line(args []string) (line, program string, ok bool) {
 	} else {
 		to = append(to, "--port", "8000") // supergateway's own
 	}
-	to = append(to, given.others()...)
-	if command == "" {
-		return shell(append(to, withoutSecret(url))), supergateway, true
+	to = append(to, given.others(to[1] == "serve", command == "")...)
+	switch {
+	case command == "":
+		to = append(to, withoutSecret(url))
+	case forShell.MatchString(command):
+		to = append(to, "--", "sh", "-c", withoutSecrets(command))
+	default:
+		to = append(append(to, "--"), words(command)...)
 	}
-	return shell(append(append(to, "--"), words(command)...)), supergateway, true
+	return printable.Shell(to...), supergateway, true
 }
 
 // options are the flags of a line of supergateway, in their order.
@@ -67,10 +74,15 @@ func (o options) last(name string) string {
 	return value
 }
 
-// others returns the flags of mcp-bridge for those that do not say what is bridged.
-func (o options) others() []string {
+// others returns the flags of mcp-bridge for those that do not say what is bridged: of serve or else of connect, for
+// a remote server or else a command.
+func (o options) others(serve, remote bool) []string {
+	ofServe, ofRemote := []string{"cors", "sessiontimeout"}, []string{"header", "oauth2bearer"}
 	var to []string
 	for _, x := range o {
+		if !serve && slices.Contains(ofServe, x.name) || !remote && slices.Contains(ofRemote, x.name) {
+			continue
+		}
 		switch x.name {
 		case "header":
 			name, _, _ := strings.Cut(x.value, ":")
@@ -115,30 +127,46 @@ func withoutSecret(addr string) string {
 // words splits a command as a shell would, nearly: it is for a person to read.
 func words(command string) []string {
 	var found []string
+	before := ""
 	for _, w := range word.FindAllStringSubmatch(command, -1) {
-		text := strings.NewReplacer(`"`, "", `'`, "").Replace(w[0])
-		name, _, given := strings.Cut(text, "=")
-		switch {
-		case given && secret.MatchString(name):
-			text = name + "=..."
-		case len(found) > 0 && strings.HasPrefix(found[len(found)-1], "-") && !strings.Contains(found[len(found)-1], "=") && secret.MatchString(found[len(found)-1]):
-			text = "..."
-		}
-		found = append(found, text)
+		text := unquoted(w[0])
+		found = append(found, masked(before, text))
+		before = text
 	}
 	return found
 }
 
-// bare is what needs no quotes in a shell.
-var bare = lazyregexp.New(`^[\w@%+=:,./-]+$`)
+// unquoted returns a word without its quotes.
+func unquoted(w string) string { return strings.NewReplacer(`"`, "", `'`, "").Replace(w) }
 
-// shell writes arguments as one types them.
-func shell(args []string) string {
-	out := make([]string, len(args))
-	for i, a := range args {
-		if out[i] = a; !bare.MatchString(a) {
-			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
+// masked returns a word without what may be secret in it.
+func masked(before, text string) string {
+	name, _, given := strings.Cut(text, "=")
+	switch {
+	case given && secret.MatchString(name):
+		return name + "=..."
+	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && secret.MatchString(before):
+		return "..."
 	}
-	return strings.Join(out, " ")
+	return text
+}
+
+// forShell matches a command that only a shell can run: it sets a variable in front, or has outside of quotes what a shell
+// takes for more than a word, or a variable inside of double ones.
+var forShell = lazyregexp.New(`^\s*[A-Za-z_]\w*=|^(?:[^'"]|'[^']*'|"[^"]*")*(?:[|&;<>()*$` + "`" + `]|\s~|"[^"]*[$` + "`" + `])`)
+
+// A word of a command for a shell, with its quotes.
+var shellWord = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'|&;<>()])+`)
+
+// withoutSecrets returns a command for a shell without what may be secret in it.
+func withoutSecrets(command string) string {
+	before := ""
+	return shellWord.ReplaceAllStringFunc(command, func(w string) string {
+		text := unquoted(w)
+		shown := masked(before, text)
+		if before = text; shown == text {
+			return w
+		}
+		return shown
+	})
 }

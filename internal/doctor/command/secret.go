@@ -6,6 +6,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // A secretArg is an argument that holds a credential.
@@ -119,9 +120,9 @@ func charClass(c byte) int {
 	return 0
 }
 
-// DisplayCommand returns the command line as it may be shown: without what looks like a credential.
+// DisplayCommand returns the command line as it may be shown, with the quotes that a shell needs: without what looks like a credential.
 func DisplayCommand(path string, args []string) string {
-	shown := path
+	shown := []string{path}
 	secrets := secretArgs(args)
 	for i, arg := range args {
 		for _, s := range secrets {
@@ -129,9 +130,9 @@ func DisplayCommand(path string, args []string) string {
 				arg = strings.ReplaceAll(arg, s.value, "(hidden)")
 			}
 		}
-		shown += " " + arg
+		shown = append(shown, arg)
 	}
-	return shown
+	return printable.Shell(shown...)
 }
 
 // diagnoseArguments is C14.

@@ -73,3 +73,11 @@ func TestCausesOfAnExit(t *testing.T) {
 		}
 	}
 }
+
+// The heading of the report can be typed into a shell as it stands.
+func TestDisplayCommandIsQuoted(t *testing.T) {
+	got := DisplayCommand("sh", []string{"-c", `echo "it's"; exit 3`, "", "--token=abcd-efgh", "a/b.c"})
+	if want := `sh -c 'echo "it'\''s"; exit 3' '' '--token=(hidden)' a/b.c`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
