@@ -20,9 +20,8 @@ const (
 type stderrLines struct {
 	sink func(line []byte) // may be nil
 
-	mu   sync.Mutex // guards what follows
-	tail [tailLines][]byte
-	seen int // lines so far; the next one goes to tail[seen%tailLines]
+	mu   sync.Mutex
+	tail [][]byte // the last lines, oldest first; under mu
 }
 
 // copyFrom reads r to its end: a child must never wait for us to read its stderr. The
@@ -66,22 +65,58 @@ func (l *stderrLines) emit(line []byte) {
 		line = append(line[:MaxStderrLine-len(cutMark)], cutMark...)
 	}
 	l.mu.Lock()
-	slot := &l.tail[l.seen%tailLines]
-	*slot = append((*slot)[:0], line[:min(len(line), tailBytes)]...)
-	l.seen++
+	l.keep(line)
 	l.mu.Unlock()
 	if l.sink != nil {
 		l.sink(line)
 	}
 }
 
+// keep puts a line into the tail, unless it is of a stack: the message of an exception or a panic stands above that, and would be
+// pushed out.
+func (l *stderrLines) keep(line []byte) {
+	switch stackPart(line) {
+	case frame:
+		return
+	case goPosition:
+		l.tail = l.tail[:max(0, len(l.tail)-1)] // the line of its function
+		return
+	}
+	var memory []byte
+	if len(l.tail) == tailLines { // the oldest one goes
+		memory = l.tail[0]
+		l.tail = append(l.tail[:0], l.tail[1:]...)
+	}
+	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), tailBytes)]...))
+}
+
+// What a line is of a stack.
+const (
+	noFrame    = iota
+	frame      // one call, or a line around them
+	goPosition // the second line of a call, in Go
+)
+
+// stackPart tells what a line is of a stack as Node.js, Java, .NET and Go print it. (Python prints the message last.)
+func stackPart(line []byte) int {
+	text := bytes.TrimLeft(line, " \t")
+	indented := len(text) < len(line)
+	switch {
+	case indented && bytes.HasPrefix(text, []byte("at ")) && bytes.ContainsAny(text, "(:"), !indented && bytes.HasPrefix(line, []byte("Node.js v")),
+		bytes.HasPrefix(line, []byte("goroutine ")) && bytes.HasSuffix(line, []byte("]:")):
+		return frame
+	case indented && line[0] == '\t' && bytes.Contains(text, []byte(".go:")):
+		return goPosition
+	}
+	return noFrame
+}
+
 func (l *stderrLines) lastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := min(l.seen, tailLines)
-	lines := make([]string, 0, n)
-	for i := l.seen - n; i < l.seen; i++ {
-		lines = append(lines, string(l.tail[i%tailLines]))
+	lines := make([]string, 0, len(l.tail))
+	for _, line := range l.tail {
+		lines = append(lines, string(line))
 	}
 	return lines
 }

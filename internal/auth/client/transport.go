@@ -57,7 +57,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			h.prover.LearnNonce(r.URL.String(), resp.Header)
 		}
 		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
-			if h != nil && resp.StatusCode < 400 && !h.taken.Load() {
+			if h != nil && resp.StatusCode/100 == 2 && !h.taken.Load() { // a redirect may lead to a page to sign in at
 				t.Credential.taken(r.Context(), h)
 			}
 			return resp, nil
