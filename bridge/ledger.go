@@ -46,7 +46,7 @@ type ledger struct {
 	unsettled   int                  // answers taken but not settled yet
 	closed      bool                 // nothing may be opened any more
 	listenCount int                  // of calls, subscriptions
-	wantsQuiet  bool                 // quietSince is wanted; set before there is a call
+	tracksQuiet bool                 // quietSince is wanted; set before there is a call
 	quietSince  time.Time            // since when nothing but subscriptions is owed
 	emptied     chan struct{}        // closed when somebody waits for it and nothing is owed
 }
@@ -212,16 +212,16 @@ func (l *ledger) settled() {
 
 // noteIdle takes note of it when nothing is in progress any more. The caller holds mu.
 func (l *ledger) noteIdle() {
-	if l.wantsQuiet && l.unsettled == 0 && len(l.calls) == l.listenCount {
+	if l.tracksQuiet && l.unsettled == 0 && len(l.calls) == l.listenCount {
 		l.quietSince = time.Now()
 	}
 }
 
-// watch has quiet kept from now on.
-func (l *ledger) watch() {
+// trackQuiet has quietSince kept up to date from now on.
+func (l *ledger) trackQuiet() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.wantsQuiet, l.quietSince = true, time.Now()
+	l.tracksQuiet, l.quietSince = true, time.Now()
 }
 
 // inProgress reports whether anything but subscriptions is owed, and since when

@@ -179,9 +179,9 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
 	p.toServer.allCalls, p.toServer.ctx, p.toServer.cancelledBy = p.opts.Calls, p.ctx, p
 	p.toClient.allCalls, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
-	unwatch, watched := admission.ReportUse(parent, p.toServer.inProgress)
+	unwatch, watched := admission.ReportBusy(parent, p.toServer.inProgress)
 	if watched {
-		p.toServer.watch()
+		p.toServer.trackQuiet()
 	}
 	late, stop := p.graceContext(p.ctx, parent)
 	p.recv.init(late)

@@ -30,8 +30,8 @@ type deferredRequest struct {
 	until time.Time // then it is answered in the client's place
 }
 
-// hasRoom reports whether one more request can be kept.
-func (d *deferred) hasRoom(m jsonrpc.Message, maxBytes int) bool {
+// hasRequestRoom reports whether one more request can be kept.
+func (d *deferred) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
 	size := m.Size()
 	for _, r := range d.requests {
 		size += r.m.Size()
@@ -166,7 +166,7 @@ func (s *session) deferRequest(m jsonrpc.Message) {
 	switch {
 	case m.Method() == "ping":
 		s.posts.add(jsonrpc.NewResult(m.ID(), []byte(`{}`)))
-	case s.stateless, !s.deferred.hasRoom(m, s.opts.ReplayBytes):
+	case s.stateless, !s.deferred.hasRequestRoom(m, s.opts.ReplayBytes):
 		s.posts.add(noStreamError(m))
 	default:
 		r := &deferredRequest{m: m, since: s.calls.count, until: time.Now().Add(s.opts.HoldTimeout)}

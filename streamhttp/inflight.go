@@ -45,7 +45,7 @@ func (x *exchanges) add(e *exchange, max int) error {
 	return nil
 }
 
-// hasRoom reports whether e may be one of max: a party may have no more than it
+// hasRequestRoom reports whether e may be one of max: a party may have no more than it
 // leaves to others. Whose they are is counted from when half of them are there until
 // three quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {

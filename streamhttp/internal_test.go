@@ -111,7 +111,7 @@ type replayModel struct {
 
 func newReplayModel(t *testing.T, rnd *rand.Rand) *replayModel {
 	m := &replayModel{t: t, rnd: rnd, now: time.Unix(0, 0)}
-	m.real = replay{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxAge: time.Minute}
+	m.real = replay{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxEventAge: time.Minute}
 	for i := range 4 {
 		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), nextSeq: 1}})
 	}

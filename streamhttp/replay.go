@@ -11,11 +11,11 @@ import (
 // and age. It holds no events itself: each stream keeps its own, and order
 // says whose oldest one goes next. The session's lock guards it.
 type replay struct {
-	maxBytes int
-	maxCount int
-	maxAge   time.Duration
-	bytes    int
-	order    []*stream // one entry for each event kept, oldest first
+	maxBytes    int
+	maxCount    int
+	maxEventAge time.Duration
+	bytes       int
+	order       []*stream // one entry for each event kept, oldest first
 }
 
 // keep moves the first n pending events of st to what is kept of it.
@@ -77,7 +77,7 @@ func (rp *replay) drop(st *stream, n int) {
 
 // expire drops what was written before the age limit.
 func (rp *replay) expire(now time.Time) {
-	for len(rp.order) > 0 && now.Sub(rp.order[0].sent[0].at) >= rp.maxAge {
+	for len(rp.order) > 0 && now.Sub(rp.order[0].sent[0].at) >= rp.maxEventAge {
 		rp.evict()
 	}
 }

@@ -60,7 +60,7 @@ func newSession(opts *HandlerOptions, owner, version string, now time.Time) *ses
 		opts:  opts,
 		posts: newPostQueue(),
 		done:  make(chan struct{}),
-		kept:  retention{replay: replay{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxAge: opts.ReplayAge}},
+		kept:  retention{replay: replay{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxEventAge: opts.ReplayAge}},
 	}
 	s.handshake.version = version
 	s.activity.idleSince = now
@@ -311,7 +311,7 @@ func (s *session) endExchange() {
 	s.mu.Unlock()
 }
 
-// inUse is what admission.ReportUse is told: the server may not have got yet what the client
+// inUse is what admission.ReportBusy is told: the server may not have got yet what the client
 // has asked, and what serves one POST is in use for as long as it is there.
 func (s *session) inUse() (busy bool, since time.Time) {
 	s.mu.Lock()

@@ -51,7 +51,7 @@ func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Cont
 	defer slot.Release()
 	defer context.AfterFunc(principal, func() { s.end("there is no token any more for who has opened the session") })()
 	ctx := slot.Context()
-	stop, _ := admission.ReportUse(ctx, s.inUse)
+	stop, _ := admission.ReportBusy(ctx, s.inUse)
 	defer stop()
 	s.origin.DescribeEnd = func(err error) (string, bool) { return s.endText(ctx, err) }
 	h.sessionEnded(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))

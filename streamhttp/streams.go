@@ -220,7 +220,7 @@ func (s *session) tidyStreams(now time.Time) {
 		case st.reader != nil:
 		case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
 			s.kept.remove(st)
-		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.kept.maxAge:
+		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.kept.maxEventAge:
 			s.dropStream(st, "nobody came back for them in time")
 		}
 	}

@@ -95,12 +95,12 @@ type calls struct {
 
 // ending is how a conn has ended.
 type ending struct {
-	once   sync.Once
-	done   chan struct{} // closed by conn.finish; what follows is set before
-	err    error         // why nothing can be sent any more
-	code   websocket.StatusCode
-	reason string
-	kept   bool // what is queued for the peer is still to be delivered
+	once          sync.Once
+	done          chan struct{} // closed by conn.finish; what follows is set before
+	err           error         // why nothing can be sent any more
+	code          websocket.StatusCode
+	reason        string
+	deliverQueued bool // what is queued for the peer is still to be delivered
 
 	closing context.Context // done when the owner has closed the conn: nothing is received any more either
 	close   context.CancelFunc
@@ -264,7 +264,7 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 func (c *conn) finish(err error, code websocket.StatusCode, reason string, keep bool) {
 	e := &c.end
 	e.once.Do(func() {
-		e.err, e.code, e.reason, e.kept = err, code, reason, keep
+		e.err, e.code, e.reason, e.deliverQueued = err, code, reason, keep
 		c.out.Close(err)
 		c.wire.shortenStall(closeWait)
 		c.idleTimer.Clear()

@@ -52,11 +52,11 @@ func (c *conn) awaitMore() bool {
 }
 
 // hasUnwritten reports whether something is still to be written after the end.
-func (c *conn) hasUnwritten() bool { return c.end.kept && c.out.Len() > 0 }
+func (c *conn) hasUnwritten() bool { return c.end.deliverQueued && c.out.Len() > 0 }
 
 func (c *conn) writeAll(batch [][]byte) error {
 	for _, text := range batch {
-		if isDone(c.end.done) && !c.end.kept {
+		if isDone(c.end.done) && !c.end.deliverQueued {
 			return c.end.err
 		}
 		if err := c.writeMessage(text); err != nil {

@@ -26,7 +26,7 @@ func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err err
 			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
 		}
 		if err != nil {
-			return nil, false, fmt.Errorf("trusted proxy %d, %s: write an address, a network such as 10.0.0.0/8, \"loopback\" or \"unix\"", i+1, quote(s))
+			return nil, false, fmt.Errorf("trusted proxy %d, %s: write an address, a network such as 10.0.0.0/8, \"loopback\" or \"unix\"", i+1, quoteUnlessSecret(s))
 		}
 		prefixes = append(prefixes, prefix)
 	}

@@ -10,19 +10,19 @@ import (
 func (p *Policy) Validate() error {
 	for i, s := range p.AllowOrigins {
 		if problem := originProblem(s); problem != "" {
-			return fmt.Errorf("allowed origin %d, %s: %s", i+1, quote(s), problem)
+			return fmt.Errorf("allowed origin %d, %s: %s", i+1, quoteUnlessSecret(s), problem)
 		}
 	}
 	for i, s := range p.AllowHosts {
 		if problem := hostProblem(s); problem != "" {
-			return fmt.Errorf("allowed host %d, %s: %s", i+1, quote(s), problem)
+			return fmt.Errorf("allowed host %d, %s: %s", i+1, quoteUnlessSecret(s), problem)
 		}
 	}
 	return p.validateProxies()
 }
 
-// quote returns s in quotes, unless s may contain a password.
-func quote(s string) string {
+// quoteUnlessSecret returns s in quotes, unless s may contain a password.
+func quoteUnlessSecret(s string) string {
 	if strings.Contains(s, "@") {
 		return "(not shown: it holds a user name)"
 	}

@@ -99,7 +99,7 @@ func (l *Control) acquire(ctx context.Context, now bool) (*Slot, error) {
 		err = g.acquireAll(ctx)
 	}
 	if err == nil {
-		if err = g.acquireControlPlaces(ctx); err == nil {
+		if err = g.acquireClientPlaces(ctx); err == nil {
 			return g, nil
 		}
 		g.releaseAdmitPlace()
@@ -132,17 +132,17 @@ type Slot struct {
 	present, unreleased *limiter.Place
 
 	mu           sync.Mutex
-	releaseAdmit func()              // gives back what Admit gave; nil: it has not
-	uses         map[*usage]struct{} // by what serves it
+	releaseAdmit func()                   // gives back what Admit gave; nil: it has not
+	busyReports  map[*busyReport]struct{} // by what serves it
 }
 
-// usage is how whoever serves a Slot tells whether it is busy, and since when.
-type usage struct {
+// busyReport is how whoever serves a Slot tells whether it is busy, and since when.
+type busyReport struct {
 	inProgress func() (busy bool, since time.Time)
 }
 
-// acquireControlPlaces takes the Control's own places.
-func (g *Slot) acquireControlPlaces(ctx context.Context) error {
+// acquireClientPlaces takes the Control's own places.
+func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
 	if g.unreleased, err = g.control.unreleased.Acquire(ctx, party, nil); err == nil {
@@ -223,7 +223,7 @@ func (g *Slot) Use() (use Use, since time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	use = limiter.Busy // nobody serves it yet, or any more
-	for u := range g.uses {
+	for u := range g.busyReports {
 		busy, quiet := u.inProgress()
 		if busy {
 			return limiter.Busy, quiet
@@ -245,25 +245,25 @@ func (g *Slot) Reclaim() bool {
 	return true
 }
 
-// ReportUse says what somebody who serves the Slot of ctx has in progress, and since
+// ReportBusy says what somebody who serves the Slot of ctx has in progress, and since
 // when it is quiet if that is nothing, until stop is called. inProgress must not
 // wait. It reports whether there is a Slot. A session is in use if one says so.
-func ReportUse(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
+func ReportBusy(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
 	g, ok := HolderOf(ctx).(*Slot)
 	if !ok {
 		return func() {}, false
 	}
-	u := &usage{inProgress}
+	u := &busyReport{inProgress}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.uses == nil {
-		g.uses = make(map[*usage]struct{})
+	if g.busyReports == nil {
+		g.busyReports = make(map[*busyReport]struct{})
 	}
-	g.uses[u] = struct{}{}
+	g.busyReports[u] = struct{}{}
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		delete(g.uses, u)
+		delete(g.busyReports, u)
 	}, true
 }
 
@@ -272,6 +272,6 @@ func ReportUse(ctx context.Context, inProgress func() (busy bool, since time.Tim
 // by itself what it has in progress.
 func MarkUnused(ctx context.Context) (stop func()) {
 	since := time.Now()
-	stop, _ = ReportUse(ctx, func() (bool, time.Time) { return false, since })
+	stop, _ = ReportBusy(ctx, func() (bool, time.Time) { return false, since })
 	return stop
 }

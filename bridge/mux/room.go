@@ -19,9 +19,9 @@ const (
 	enoughReadMessages = 1000
 	enoughReadBytes    = 1 << 20
 
-	// maxTotalWait is for how long in a row others with calls in progress have to wait
+	// maxHoldUp is for how long in a row others with calls in progress have to wait
 	// with it. Time in which it is not waited for counts back.
-	maxTotalWait = 5 * time.Second
+	maxHoldUp = 5 * time.Second
 )
 
 // hasReadEnough reports whether a client that has read so much has read what it has to in
@@ -177,7 +177,7 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 		}
 		began, w.last = now, now
 		switch {
-		case w.spent >= maxTotalWait:
+		case w.spent >= maxHoldUp:
 			return bridge.ErrSlow
 		case look && !hasReadEnough(c.progressed(), stalled):
 			return bridge.ErrSlow

@@ -181,8 +181,8 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	defer sendSpans(ctx, &seen, traced.redact, env, log)()
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
-	env.lines.Hide(traced.redact)
-	env.lines.HideLines(traced.redactLine)
+	env.eventLog.Hide(traced.redact)
+	env.eventLog.HideLines(traced.redactLine)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.DroppedFunc(spec.Name), &seen, log
 	auth := credentials{asks: true}
 	defer auth.close()

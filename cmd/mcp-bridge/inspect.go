@@ -55,7 +55,7 @@ type inspectedRun struct {
 func (f *inspectFlags) begin(run inspectedRun) (end func(), err error) {
 	i := inspect.New(inspect.Options{
 		Name: run.name, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
-		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waiting, Level: run.env.lines.Level, SetLevel: run.env.lines.SetLevel, Logger: run.log,
+		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waiting, Level: run.env.eventLog.Level, SetLevel: run.env.eventLog.SetLevel, Logger: run.log,
 	})
 	page := func() {}
 	if f.addr != "" {

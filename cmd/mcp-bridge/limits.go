@@ -7,11 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
-	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
-	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // limitFlags bound messages and waits. serve and connect have them.
@@ -22,12 +19,13 @@ type limitFlags struct {
 }
 
 func (f *limitFlags) register(fs *pflag.FlagSet) {
-	f.maxMessage = 64 << 20
+	d := config.DefaultSettings()
+	f.maxMessage = size(d.MaxMessageSize)
 	fs.Var(&f.maxMessage, "max-message-size", "")
-	fs.IntVar(&f.maxDepth, "max-depth", jsonrpc.DefaultMaxDepth, "")
-	fs.DurationVar(&f.requestTimeout, "request-timeout", 0, "")
-	fs.DurationVar(&f.drain, "drain-timeout", bridge.DefaultDrain, "")
-	fs.DurationVar(&f.grace, "grace", bridge.DefaultGrace, "")
+	fs.IntVar(&f.maxDepth, "max-depth", d.MaxDepth, "")
+	fs.DurationVar(&f.requestTimeout, "request-timeout", d.RequestTimeout, "")
+	fs.DurationVar(&f.drain, "drain-timeout", d.DrainTimeout, "")
+	fs.DurationVar(&f.grace, "grace", d.Grace, "")
 }
 
 // check finds mistakes that do not depend on the system.
@@ -53,13 +51,14 @@ type scaleFlags struct {
 }
 
 func (f *scaleFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.isolation, "isolation", "auto", "")
-	fs.IntVar(&f.maxSessions, "max-sessions", hub.DefaultMaxSessions, "")
-	fs.IntVar(&f.maxChildren, "max-children", 0, "")
+	d := config.DefaultSettings()
+	fs.StringVar(&f.isolation, "isolation", d.Isolation, "")
+	fs.IntVar(&f.maxSessions, "max-sessions", d.MaxSessions, "")
+	fs.IntVar(&f.maxChildren, "max-children", d.MaxChildren, "")
 	fs.IntVar(&f.maxTotal, "max-children-total", 0, "")
-	fs.IntVar(&f.queue, "queue", hub.DefaultQueue, "")
-	fs.DurationVar(&f.queueTimeout, "queue-timeout", hub.DefaultQueueTimeout, "")
-	fs.DurationVar(&f.sessionTimeout, "session-timeout", 30*time.Minute, "")
+	fs.IntVar(&f.queue, "queue", d.Queue, "")
+	fs.DurationVar(&f.queueTimeout, "queue-timeout", d.QueueTimeout, "")
+	fs.DurationVar(&f.sessionTimeout, "session-timeout", d.SessionTimeout, "")
 }
 
 func (f *scaleFlags) check() error {

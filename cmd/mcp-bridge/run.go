@@ -41,7 +41,7 @@ type environment struct {
 	hangup        <-chan os.Signal            // SIGHUP; nil: never
 	levelSignal   <-chan os.Signal            // SIGUSR1: the log's level changes; nil: never
 
-	lines *eventlog.Log // set by logEvents
+	eventLog *eventlog.Log // set by logEvents
 }
 
 // logEvents has the log tell what seen is told of, and what is wrong with that, until stop is called, with the level that the
@@ -49,7 +49,7 @@ type environment struct {
 func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest hclog.Logger, stop func()) {
 	lines := eventlog.New(log, seen)
 	unnoted := notes.Watch(seen)
-	e.lines = lines
+	e.eventLog = lines
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {

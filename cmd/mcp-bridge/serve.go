@@ -188,8 +188,8 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	})
 	log, stop := env.logEvents(log, &seen)
 	defer stop()
-	env.lines.Hide(traced.redact)
-	env.lines.HideLines(traced.redactLine)
+	env.eventLog.Hide(traced.redact)
+	env.eventLog.HideLines(traced.redactLine)
 	d := &daemon{
 		flags: f, env: env, log: log, observer: &seen, traced: traced, fail: cancel, guard: guard, keys: keys, protection: protection,
 		hub: hub.New(f.hub(guard, protection, &seen, log)),

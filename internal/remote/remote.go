@@ -312,9 +312,9 @@ func handoffOf(err error) *sessionstate.Handoff {
 	var l *sseclient.UnopenedError
 	switch {
 	case errors.As(err, &s):
-		return s.Handoff
+		return s.EndedSession
 	case errors.As(err, &l):
-		return l.Handoff
+		return l.EndedSession
 	}
 	return nil
 }

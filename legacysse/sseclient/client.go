@@ -41,10 +41,10 @@ type UnopenedError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
 
-	// Handoff is for Options.Handoff of the Conn that takes over, if a lost session was to
+	// EndedSession is for Options.Handoff of the Conn that takes over, if a lost session was to
 	// be renewed. nil: there was no session, and the client's first request is still to be
 	// answered.
-	Handoff *Handoff
+	EndedSession *Handoff
 }
 
 // Error returns Text.
@@ -106,7 +106,7 @@ type Options struct {
 	// ReportUnopened says to end Receive with an *UnopenedError where there is
 	// no HTTP+SSE server, instead of answering the request that had the
 	// stream opened. Send fails with it as well from then on. Where there is
-	// none any more when a session is renewed, the UnopenedError has a Handoff.
+	// none any more when a session is renewed, the UnopenedError has an EndedSession.
 	ReportUnopened bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by

@@ -180,7 +180,7 @@ func (k *reconnector) openFailed(fault *httpdial.Fault, unopened bool) {
 	if unopened && c.opts.ReportUnopened {
 		end := &UnopenedError{Status: fault.Status, Text: fault.Text}
 		if !first {
-			end.Handoff = c.ledger.State.Handoff(c.st.refusedRenewals + 1)
+			end.EndedSession = c.ledger.State.Handoff(c.st.refusedRenewals + 1)
 			if c.ledger.Gate == nil {
 				c.ledger.Gate = make(chan struct{}) // which stays shut
 			}

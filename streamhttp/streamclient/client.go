@@ -103,7 +103,7 @@ type Options struct {
 	//
 	// The renewal of a session may be refused like that as well, when the
 	// server has changed, which 405 in mid-session is taken for a sign of. The
-	// UnopenedError then has a Handoff, and what is to be sent is at most those
+	// UnopenedError then has an EndedSession, and what is to be sent is at most those
 	// messages.
 	ReportUnopened bool
 

@@ -38,10 +38,10 @@ type UnopenedError struct {
 	// initialize request would have been answered with.
 	Fault *Fault
 
-	// Handoff is for Options.Handoff of the Conn that takes over, if the server has
+	// EndedSession is for Options.Handoff of the Conn that takes over, if the server has
 	// refused to renew a session. nil: the server has refused the client's own
 	// initialize, which is still to be answered.
-	Handoff *Handoff
+	EndedSession *Handoff
 }
 
 // Error returns the text of the Fault.
@@ -136,7 +136,7 @@ func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) (ended b
 		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
 		c.ledger.Lock()
 		defer c.ledger.Unlock()
-		return &UnopenedError{Fault: fault, Handoff: c.ledger.State.Handoff(n.refusedRenewals + 1)}
+		return &UnopenedError{Fault: fault, EndedSession: c.ledger.State.Handoff(n.refusedRenewals + 1)}
 	})
 }
 

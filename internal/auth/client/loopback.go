@@ -103,8 +103,8 @@ func (c *Credential) listenOn(ctx context.Context, port int) ([]net.Listener, er
 	return all, nil
 }
 
-// A callback is the end of an authorization request.
-type callback struct {
+// A authorizationOutcome is the end of an authorization request.
+type authorizationOutcome struct {
 	code string
 	err  error
 }
@@ -114,7 +114,7 @@ type callbackReceiver struct {
 	redirect string
 	host     string // of requests
 	expect   auth.ExpectedCallback
-	result   chan callback // of size 1
+	result   chan authorizationOutcome // of size 1
 
 	mu       sync.Mutex
 	answered bool
@@ -122,7 +122,7 @@ type callbackReceiver struct {
 
 func newReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
 	u, _ := url.Parse(redirect)
-	return &callbackReceiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan callback, 1)}
+	return &callbackReceiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan authorizationOutcome, 1)}
 }
 
 // errAlreadyAnswered is a response after the one that was taken.
@@ -140,7 +140,7 @@ func (v *callbackReceiver) takeQuery(query string) error {
 		return errAlreadyAnswered
 	}
 	v.answered = true
-	v.result <- callback{code, err}
+	v.result <- authorizationOutcome{code, err}
 	return nil
 }
 

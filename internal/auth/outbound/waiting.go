@@ -30,7 +30,7 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 			return &need
 		}
 		asker.Ask(c.Server(), need)
-		err := signInReporting(ctx, signIn, store, c, need)
+		err := signInReminding(ctx, signIn, store, c, need)
 		if err == nil {
 			asker.signedIn()
 		}
@@ -38,8 +38,8 @@ func ReportProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *As
 	}
 }
 
-// signInReporting is signIn, with a word to the client every 10 seconds.
-func signInReporting(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.SignInRequired) error {
+// signInReminding is signIn, with a word to the client every 10 seconds.
+func signInReminding(ctx context.Context, signIn client.SignInFunc, store *tokenstore.Store, c *client.Credential, need client.SignInRequired) error {
 	tell := httpdial.ProgressOf(ctx)
 	if tell == nil {
 		return signIn(ctx, c, need)

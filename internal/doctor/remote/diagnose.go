@@ -106,7 +106,7 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 		found.legacy.checkGet,
 		found.legacy.checkResume,
 	)
-	p.resolve(ctx)
+	p.runRechecks(ctx)
 	common.checkBodies(ctx) // alone: its megabytes would slow the others down
 	common.checkCall(ctx)
 	if p.opts.Slow {

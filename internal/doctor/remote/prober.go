@@ -73,8 +73,8 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 // waited for, for its silence to say something.
 const surelySlow = 4
 
-// resolve makes the checks of recheckLater.
-func (p *prober) resolve(ctx context.Context) {
+// runRechecks makes the checks of recheckLater.
+func (p *prober) runRechecks(ctx context.Context) {
 	close(p.rechecks)
 	var all sync.WaitGroup
 	for check := range p.rechecks {

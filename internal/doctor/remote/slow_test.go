@@ -113,7 +113,7 @@ func TestHeldBackInDoubt(t *testing.T) {
 			short, cancel := context.WithTimeout(t.Context(), checkTimeout/10)
 			defer cancel()
 			m.checkListen(short)
-			p.resolve(t.Context())
+			p.runRechecks(t.Context())
 			if report.Has("H11") != held {
 				t.Errorf("H11 found: %v, want %v", !held, held)
 			}
