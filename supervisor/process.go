@@ -209,8 +209,8 @@ func (p *Process) ExitError() error {
 }
 
 // StderrTail returns the last lines of the child's stderr, oldest first: at
-// most ten lines, each cut at 512 bytes. Lines of a stack, as Node.js, Java, .NET
-// and Go print it, are left out: the message above them tells more. It is
+// most ten lines, each cut at 512 bytes. Of a stack, as Node.js, Java, .NET and Go
+// print it, there is one line at most: the message above it tells more. It is
 // complete when Done is closed.
 func (p *Process) StderrTail() []string { return p.lines.lastLines() }
 

@@ -20,8 +20,9 @@ const (
 type stderrLines struct {
 	sink func(line []byte) // may be nil
 
-	mu   sync.Mutex
-	tail [][]byte // the last lines, oldest first; under mu
+	mu      sync.Mutex
+	tail    [][]byte // the last lines, oldest first; under mu
+	inStack bool     // of the stack that is being printed, a line is in tail; under mu
 }
 
 // copyFrom reads r to its end: a child must never wait for us to read its stderr. The
@@ -72,12 +73,18 @@ func (l *stderrLines) emit(line []byte) {
 	}
 }
 
-// keep puts a line into the tail, unless it is of a stack: the message of an exception or a panic stands above that, and would be
-// pushed out.
+// keep puts a line into the tail. Of a stack it keeps the first line that tells where in the program's own files something went wrong:
+// the message of the exception or the panic stands above the stack, and would be pushed out.
 func (l *stderrLines) keep(line []byte) {
 	switch stackPart(line) {
 	case frame:
-		return
+		where := bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("at ")) && !bytes.Contains(line, []byte("node:")) && !bytes.Contains(line, []byte("<anonymous>"))
+		if l.inStack || !where {
+			return
+		}
+		l.inStack = true // the first one tells where
+	case noFrame:
+		l.inStack = false
 	case goPosition:
 		l.tail = l.tail[:max(0, len(l.tail)-1)] // the line of its function
 		return

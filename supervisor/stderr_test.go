@@ -65,8 +65,9 @@ func TestStderrTailWithoutStacks(t *testing.T) {
 	frames := strings.Repeat("    at f (file:///srv/x.mjs:1:20)\n", 30)
 	calls := strings.Repeat("main.f(0x1, {0x2, 0x3})\n\t/srv/x.go:5 +0x1d\n", 30)
 	for name, c := range map[string]struct{ in, want string }{
-		"Node.js":  {"Error: the URL must start with https\n" + frames + "\nNode.js v20.20.2\n", "Error: the URL must start with https\n"},
-		"Java":     {"java.io.IOException: no disk\n" + strings.ReplaceAll(frames, "    at", "\tat") + "Caused by: java.lang.Error: full\n" + frames, "java.io.IOException: no disk\nCaused by: java.lang.Error: full"},
+		"Node.js":  {"Error: the URL must start with https\n" + frames + "\nNode.js v20.20.2\n", "Error: the URL must start with https\n    at f (file:///srv/x.mjs:1:20)\n"},
+		"JSON":     {"SyntaxError: no JSON\n    at JSON.parse (<anonymous>)\n    at load (/srv/x.js:3:1)\n" + frames + "    at node:internal/main:30:49\n", "SyntaxError: no JSON\n    at load (/srv/x.js:3:1)"},
+		"Java":     {"java.io.IOException: no disk\n" + strings.ReplaceAll(frames, "    at", "\tat") + "Caused by: java.lang.Error: full\n" + frames, "java.io.IOException: no disk\n\tat f (file:///srv/x.mjs:1:20)\nCaused by: java.lang.Error: full\n    at f (file:///srv/x.mjs:1:20)"},
 		"Go":       {"a line\npanic: no disk\n\ngoroutine 1 [running]:\n" + calls + "exit status 2\n", "a line\npanic: no disk\n\nexit status 2"},
 		"full":     {strings.Repeat("x\n", 20) + "panic: no disk\n\ngoroutine 1 [running]:\n" + calls, strings.Repeat("x\n", 7) + "panic: no disk\n"},
 		"Python":   {"Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nValueError: no\n", "Traceback (most recent call last):\n  File \"x.py\", line 1, in <module>\nValueError: no"},
