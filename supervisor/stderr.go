@@ -22,7 +22,7 @@ type stderrLines struct {
 
 	mu      sync.Mutex
 	tail    [][]byte // the last lines, oldest first; under mu
-	inStack bool     // of the stack that is being printed, a line is in tail; under mu
+	inStack bool     // tail has a call of the stack that is being printed; under mu
 }
 
 // copyFrom reads r to its end: a child must never wait for us to read its stderr. The
@@ -73,21 +73,19 @@ func (l *stderrLines) emit(line []byte) {
 	}
 }
 
-// keep puts a line into the tail. Of a stack it keeps the first line that tells where in the program's own files something went wrong:
-// the message of the exception or the panic stands above the stack, and would be pushed out.
+// keep puts a line into the tail. Of a stack it keeps the first call in the program's own files: it tells where, and the message of the
+// exception or the panic, which stands above the stack, tells what. The rest would push that out.
 func (l *stderrLines) keep(line []byte) {
-	switch stackPart(line) {
-	case frame:
-		where := bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("at ")) && !bytes.Contains(line, []byte("node:")) && !bytes.Contains(line, []byte("<anonymous>"))
-		if l.inStack || !where {
-			return
-		}
-		l.inStack = true // the first one tells where
-	case noFrame:
-		l.inStack = false
-	case goPosition:
+	switch part := stackPartOf(line); {
+	case part == ownCall && !l.inStack:
+		l.inStack = true
+	case part == goPosition:
 		l.tail = l.tail[:max(0, len(l.tail)-1)] // the line of its function
 		return
+	case part != noStack:
+		return
+	default:
+		l.inStack = false
 	}
 	var memory []byte
 	if len(l.tail) == tailLines { // the oldest one goes
@@ -97,25 +95,32 @@ func (l *stderrLines) keep(line []byte) {
 	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), tailBytes)]...))
 }
 
-// What a line is of a stack.
+// A stackPart is what a line is of a stack.
+type stackPart int
+
 const (
-	noFrame    = iota
-	frame      // one call, or a line around them
-	goPosition // the second line of a call, in Go
+	noStack    stackPart = iota
+	ownCall              // a call in the program's own files
+	otherPart            // a call in the runtime, or a line above or below the calls
+	goPosition           // the second line of a call in Go, with the file
 )
 
-// stackPart tells what a line is of a stack as Node.js, Java, .NET and Go print it. (Python prints the message last.)
-func stackPart(line []byte) int {
+// stackPartOf tells what a line is of a stack as Node.js, Java, .NET and Go print it. (Python prints the message last.)
+func stackPartOf(line []byte) stackPart {
 	text := bytes.TrimLeft(line, " \t")
 	indented := len(text) < len(line)
 	switch {
-	case indented && bytes.HasPrefix(text, []byte("at ")) && bytes.ContainsAny(text, "(:"), !indented && bytes.HasPrefix(line, []byte("Node.js v")),
-		bytes.HasPrefix(line, []byte("goroutine ")) && bytes.HasSuffix(line, []byte("]:")):
-		return frame
 	case indented && line[0] == '\t' && bytes.Contains(text, []byte(".go:")):
 		return goPosition
+	case indented && bytes.HasPrefix(text, []byte("at ")) && bytes.ContainsAny(text, "(:"):
+		if bytes.Contains(text, []byte("node:")) || bytes.Contains(text, []byte("<anonymous>")) {
+			return otherPart
+		}
+		return ownCall
+	case bytes.HasPrefix(line, []byte("Node.js v")), bytes.HasPrefix(line, []byte("goroutine ")) && bytes.HasSuffix(line, []byte("]:")):
+		return otherPart
 	}
-	return noFrame
+	return noStack
 }
 
 func (l *stderrLines) lastLines() []string {

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/remote"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
@@ -78,21 +79,10 @@ func (f *doctorFlags) loginCommand() string {
 				words = append(words, "--"+flag.Name)
 				continue
 			}
-			words = append(words, "--"+flag.Name, shellWord(value))
+			words = append(words, "--"+flag.Name, printable.Shell(value))
 		}
 	})
 	return strings.Join(words, " ")
-}
-
-// shellWord returns a word as a POSIX shell takes it.
-func shellWord(text string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@+%", r)
-	}
-	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes

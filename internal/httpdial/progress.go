@@ -25,13 +25,13 @@ func ProgressOf(ctx context.Context) func(text string) {
 // By how much the progress grows with each word of the bridge's own: it must grow with each notification, also with the first
 // one of the server, which comes after them and mostly begins with 0 or 1.
 const (
-	EarlyStep = 1e-9 // before it is known what the server speaks
-	Step      = 1e-6 // after that
+	EarlyProgressStep = 1e-9 // before it is known what the server speaks
+	ProgressStep      = 1e-6 // after that
 )
 
-// Telling returns a function for WithProgress that tells the client of m, in notifications that deliver is given; nil: m has not
+// ProgressTeller returns a function for WithProgress that tells the client of m, in notifications that deliver is given; nil: m has not
 // asked for progress. related says that they belong to the reply of m (2026-07-28). One goroutine at a time may call it.
-func Telling(m jsonrpc.Message, related bool, step float64, deliver func(jsonrpc.Message)) func(text string) {
+func ProgressTeller(m jsonrpc.Message, related bool, step float64, deliver func(jsonrpc.Message)) func(text string) {
 	token := m.ProgressToken()
 	if token.IsZero() || m.Kind() != jsonrpc.Request {
 		return nil

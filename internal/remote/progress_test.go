@@ -38,55 +38,17 @@ func (c *client) progressOf(id, method, params string) (answer jsonrpc.Message, 
 // Whatever request has somebody sign in, its client is told what it waits for: initialize, and one that comes when the session
 // is lost.
 func TestProgressOfSignIn(t *testing.T) {
-	all := func(*http.Request) bool { return true }
-	posts := func(r *http.Request) bool { return r.Method == http.MethodPost }
-	for name, one := range map[string]struct {
-		be     func(s *site)
-		scheme string
-		mode   Mode
-		locked func(r *http.Request) bool
-	}{
-		"Streamable HTTP":  {be: (*site).beStreamable, scheme: "http", locked: posts},
-		"HTTP+SSE":         {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: all},
-		"POST of HTTP+SSE": {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: posts},
-		"WebSocket":        {be: (*site).beStreamable, scheme: "ws", locked: all},
-	} {
+	for name, one := range lockedSites {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			handler := func() (http.Handler, func()) {
-				s := newSite(t)
-				one.be(s)
-				if one.scheme == "http" {
-					return s, s.stop
-				}
-				h := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
-				stop := sync.OnceFunc(func() { h.Close() })
-				t.Cleanup(stop)
-				return h, stop
-			}
-			d := &door{refused: make(chan struct{}, 1000), locked: one.locked}
-			first, end := handler()
-			second, _ := handler()
-			d.next = first
-			server := httptest.NewServer(d)
-			t.Cleanup(server.Close)
-			c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTimeout: patience,
-				Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+			c, _, loseSession := one.dial(t, one.locked, patience)
 			m, tokens := c.progressOf("0", "initialize", `"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"},`)
 			if m.IsError() || strings.Join(tokens, " ") != `"of 0"` {
 				t.Fatalf("the answer is %s; told was progress of %v", m.Bytes(), tokens)
 			}
 			c.send(initializedText)
 			c.call("1", "tools/list")
-			d.mu.Lock()
-			d.next, d.locked = second, one.locked
-			d.mu.Unlock()
-			end()
-			server.CloseClientConnections()
-			select {
-			case <-d.refused: // what the bridge has done by itself
-			case <-t.Context().Done():
-			}
+			loseSession()
 			m, tokens = c.progressOf("2", "tools/list", "")
 			for n := 0; n < 500 && m.IsError(); n++ { // an attempt may just be being made
 				httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
@@ -104,7 +66,7 @@ func TestProgressOfSignIn(t *testing.T) {
 func TestUnattendedSend(t *testing.T) {
 	h := ws.NewHandler(bridge.HandlerFunc(newSite(t).serve), ws.HandlerOptions{})
 	t.Cleanup(func() { h.Close() })
-	d := &door{refused: make(chan struct{}, 10), locked: func(*http.Request) bool { return true }, next: h}
+	d := &door{refused: make(chan struct{}, 10), locked: always, next: h}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
 	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Options: Options{AuthorizeTimeout: patience,

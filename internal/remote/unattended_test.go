@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,8 +37,6 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next.ServeHTTP(w, r)
 }
 
-func never(*http.Request) bool { return false }
-
 func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := d.base.RoundTrip(r)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
@@ -64,61 +63,82 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.base.RoundTrip(again)
 }
 
+// A lockedSite is a server behind a door, over one transport.
+type lockedSite struct {
+	be     func(s *site)
+	scheme string
+	mode   Mode
+	locked func(r *http.Request) bool // once the session is lost
+}
+
+// lockedSites has one for each transport, by its name, and for HTTP+SSE another that is locked for messages only.
+var lockedSites = map[string]lockedSite{
+	"Streamable HTTP":  {be: (*site).beStreamable, scheme: "http", locked: isPOST},
+	"HTTP+SSE":         {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: always},
+	"POST of HTTP+SSE": {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: isPOST},
+	"WebSocket":        {be: (*site).beStreamable, scheme: "ws", locked: always},
+}
+
+func never(*http.Request) bool    { return false }
+func always(*http.Request) bool   { return true }
+func isPOST(r *http.Request) bool { return r.Method == http.MethodPost }
+
+// handler is the server. Its session ends with end.
+func (l lockedSite) handler(t *testing.T) (h http.Handler, end func()) {
+	s := newSite(t)
+	l.be(s)
+	if l.scheme == "http" {
+		return s, s.stop
+	}
+	served := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
+	end = sync.OnceFunc(func() { served.Close() })
+	t.Cleanup(end)
+	return served, end
+}
+
+// dial connects a client to it through a door that is locked as at first says. loseSession ends the session, and locks the door for the next one;
+// it returns when something that the bridge has done by itself was refused.
+func (l lockedSite) dial(t *testing.T, atFirst func(*http.Request) bool, signInTimeout time.Duration) (c *client, d *door, loseSession func()) {
+	d = &door{refused: make(chan struct{}, 1000), locked: atFirst}
+	first, end := l.handler(t)
+	second, _ := l.handler(t)
+	d.next = first
+	server := httptest.NewServer(d)
+	t.Cleanup(server.Close)
+	c = dial(t, &Dialer{URL: strings.Replace(server.URL, "http", l.scheme, 1) + "/mcp", Options: Options{Mode: l.mode, AuthorizeTimeout: signInTimeout,
+		Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+	return c, d, func() {
+		d.mu.Lock()
+		d.next, d.locked = second, l.locked
+		d.mu.Unlock()
+		end()
+		server.CloseClientConnections()
+		select {
+		case <-d.refused:
+		case <-time.After(patience):
+			t.Fatal("nothing was asked of the server")
+		}
+	}
+}
+
 // Nobody is asked to sign in for what the bridge does by itself when a session is lost: that is refused, and the client's next
 // request hears where to sign in, or has somebody asked for it.
 func TestUnattended(t *testing.T) {
-	all := func(*http.Request) bool { return true }
-	posts := func(r *http.Request) bool { return r.Method == http.MethodPost }
-	for name, one := range map[string]struct {
-		be     func(s *site)
-		scheme string
-		mode   Mode
-		locked func(r *http.Request) bool
-		again  bool // the client's request reaches the server even if nobody signs in for it
-	}{
-		"session of Streamable HTTP": {be: (*site).beStreamable, scheme: "http", locked: posts},
-		"stream of Streamable HTTP":  {be: (*site).beStreamable, scheme: "http", locked: all, again: true},
-		"HTTP+SSE":                   {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: all},
-		"POST of HTTP+SSE":           {be: func(s *site) { s.beLegacy(status(405)) }, scheme: "http", mode: sseOnly, locked: posts},
-		"WebSocket":                  {be: (*site).beStreamable, scheme: "ws", locked: all},
-	} {
+	all := maps.Clone(lockedSites)
+	// Here the client's request reaches the server even if nobody signs in for it.
+	const streamOnly = "stream of Streamable HTTP"
+	all[streamOnly] = lockedSite{be: (*site).beStreamable, scheme: "http", locked: always}
+	for name, one := range all {
 		for _, signsIn := range []time.Duration{0, patience} {
-			if one.again && signsIn == 0 {
+			if name == streamOnly && signsIn == 0 {
 				continue // the client's own request is refused, as ever
 			}
 			t.Run(name+" "+signsIn.String(), func(t *testing.T) {
 				t.Parallel()
-				handler := func() (http.Handler, func()) {
-					s := newSite(t)
-					one.be(s)
-					if one.scheme == "http" {
-						return s, s.stop
-					}
-					h := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
-					stop := sync.OnceFunc(func() { h.Close() })
-					t.Cleanup(stop)
-					return h, stop
-				}
-				d := &door{refused: make(chan struct{}, 1000), locked: never}
-				first, end := handler()
-				second, _ := handler()
-				d.next = first
-				server := httptest.NewServer(d)
-				t.Cleanup(server.Close)
-				c := dial(t, &Dialer{URL: strings.Replace(server.URL, "http", one.scheme, 1) + "/mcp", Options: Options{Mode: one.mode, AuthorizeTimeout: signsIn,
-					Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
+				c, d, loseSession := one.dial(t, never, signsIn)
 				c.open()
 				c.call("1", "tools/list")
-				d.mu.Lock()
-				d.next, d.locked = second, one.locked
-				d.mu.Unlock()
-				end()
-				server.CloseClientConnections()
-				select {
-				case <-d.refused:
-				case <-time.After(patience):
-					t.Fatal("nothing was asked of the server")
-				}
+				loseSession()
 				d.mu.Lock()
 				if d.opened > 0 {
 					t.Error("somebody was asked to sign in")

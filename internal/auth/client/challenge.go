@@ -94,7 +94,7 @@ func (c *Credential) answer401WithoutPerson(ctx context.Context, d auth.Demand, 
 }
 
 // beforeSignIn notes that a person must sign in, and returns why that would be of no use; old, moved, again and reason are those of
-// answer401.
+// answer401WithoutPerson.
 func (c *Credential) beforeSignIn(ctx context.Context, d auth.Demand, s *discovery, old *snapshot, moved, again bool, reason string) error {
 	h := c.current.Load()
 	if old != nil && h != nil && h.sameToken(old) {

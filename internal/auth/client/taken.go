@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
@@ -57,8 +58,9 @@ func (c *Credential) taken(ctx context.Context, h *snapshot) {
 
 // What a server is said to do.
 const (
-	refusesEvery = "the server refuses every token that is issued for it; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
-	refusesNew   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
+	refusesEvery = "the server refuses every token that is issued for it; " + askOperator
+	refusesNew   = "the server refuses the token that signing in has just brought, so nobody is asked to sign in again; " + askOperator
+	askOperator  = "it may expect another audience, or trust another provider: ask its operator, whose log says why (--resource sets what the token is for)"
 )
 
 // isUseless reports whether another sign-in would bring what the last one has brought: a token that the server has never taken, and
@@ -68,19 +70,6 @@ func (c *Credential) isUseless(w serverDemands, old *snapshot, wanted []string) 
 		return false
 	}
 	last := w.SignIns[len(w.SignIns)-1]
-	return !old.stored.Issued.Before(last.Add(-lockTimeout)) && containsAll(old.stored.RequestedScopes, wanted)
-}
-
-// containsAll reports whether all has each of these.
-func containsAll(all, these []string) bool {
-	known := map[string]bool{}
-	for _, s := range all {
-		known[s] = true
-	}
-	for _, s := range these {
-		if !known[s] {
-			return false
-		}
-	}
-	return true
+	return !old.stored.Issued.Before(last.Add(-lockTimeout)) &&
+		!slices.ContainsFunc(wanted, func(scope string) bool { return !slices.Contains(old.stored.RequestedScopes, scope) })
 }

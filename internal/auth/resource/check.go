@@ -40,13 +40,12 @@ func (p *Protector) Check(ctx context.Context) []Fault {
 	}
 	if p.introspector != nil {
 		all.Go(func() {
-			if _, err := p.ask(ctx, "mcp-bridge-asks-whether-it-may-ask-"+rand.Text()); !auth.Is(err, auth.InvalidToken) {
+			if _, err := p.ask(ctx, "mcp-bridge-asks-whether-it-may-ask-"+rand.Text()); err != nil && !auth.Is(err, auth.InvalidToken) {
 				note(Fault{URL: p.introspector.Endpoint, Err: err})
 			}
 		})
 	}
 	all.Wait()
-	found = slices.DeleteFunc(found, func(f Fault) bool { return f.Err == nil })
 	slices.SortFunc(found, func(a, b Fault) int { return strings.Compare(a.URL, b.URL) })
 	return found
 }

@@ -15,15 +15,12 @@ import (
 	"time"
 )
 
-// serve is a bus with a Secret Service whose collection is locked. The user answers its question with this; with kde it
-// answers OpenSession as ksecretd does.
-func serve(t *testing.T, dismissed, kde bool) {
-	path := filepath.Join(t.TempDir(), "a bus")
+// listen has a bus at path that handles each connection in turn, and closes it after that. The bus ends with the test.
+func listen(t *testing.T, path string, handle func(net.Conn)) {
 	l, err := net.Listen("unix", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "tcp:host=localhost,port=1;unix:guid=12,path="+strings.ReplaceAll(path, " ", "%20"))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -32,7 +29,7 @@ func serve(t *testing.T, dismissed, kde bool) {
 			if err != nil {
 				return
 			}
-			answer(conn, dismissed, kde)
+			handle(conn)
 			_ = conn.Close()
 		}
 	}()
@@ -40,6 +37,14 @@ func serve(t *testing.T, dismissed, kde bool) {
 		_ = l.Close()
 		<-done
 	})
+}
+
+// serve is a bus with a Secret Service whose collection is locked. The user answers its question with this; with kde it
+// answers OpenSession as ksecretd does.
+func serve(t *testing.T, dismissed, kde bool) {
+	path := filepath.Join(t.TempDir(), "a bus")
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "tcp:host=localhost,port=1;unix:guid=12,path="+strings.ReplaceAll(path, " ", "%20"))
+	listen(t, path, func(conn net.Conn) { answer(conn, dismissed, kde) })
 }
 
 func answer(conn net.Conn, dismissed, kde bool) {
@@ -177,50 +182,33 @@ func FuzzReadMessage(f *testing.F) {
 // hangs is a bus that lets everybody in, and answers no call, or none after the question to the user.
 func hangs(t *testing.T, asks bool) {
 	path := filepath.Join(t.TempDir(), "bus")
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+path)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := l.Accept()
+	listen(t, path, func(conn net.Conn) {
+		in := bufio.NewReader(conn)
+		_, _ = in.ReadString('\n')
+		_, _ = io.WriteString(conn, "OK 12\r\n")
+		_, _ = in.ReadString('\n')
+		for serial := uint32(1); ; serial++ {
+			m, err := readMessage(in)
 			if err != nil {
-				return
+				return // it was given up
 			}
-			in := bufio.NewReader(conn)
-			_, _ = in.ReadString('\n')
-			_, _ = io.WriteString(conn, "OK 12\r\n")
-			_, _ = in.ReadString('\n')
-			for serial := uint32(1); ; serial++ {
-				m, err := readMessage(in)
-				if err != nil {
-					break // it was given up
-				}
-				var body writer
-				signature := map[string]string{"Hello": "s", "Get": "v", "Unlock": "aoo", "AddMatch": "", "Prompt": ""}[m.member]
-				switch m.member {
-				case "Hello":
-					body.string(":1.1")
-				case "Get":
-					body.signature("ao")
-					body.array(4, func() {})
-				case "Unlock":
-					body.array(4, func() {})
-					body.string("/prompt")
-				}
-				if asks {
-					_, _ = conn.Write(reply(typeReply, serial, signature, body.b))
-				}
+			var body writer
+			signature := map[string]string{"Hello": "s", "Get": "v", "Unlock": "aoo", "AddMatch": "", "Prompt": ""}[m.member]
+			switch m.member {
+			case "Hello":
+				body.string(":1.1")
+			case "Get":
+				body.signature("ao")
+				body.array(4, func() {})
+			case "Unlock":
+				body.array(4, func() {})
+				body.string("/prompt")
 			}
-			_ = conn.Close()
+			if asks {
+				_, _ = conn.Write(reply(typeReply, serial, signature, body.b))
+			}
 		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-done
 	})
 }
 
