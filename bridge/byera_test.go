@@ -476,7 +476,7 @@ func TestByEraStoppedWhileItBegins(t *testing.T) {
 							return nil, ctx.Err()
 						}
 						return ours, nil
-					}), bridge.PumpOptions{Grace: time.Minute}))
+					}), bridge.PumpOptions{ShutdownGrace: time.Minute}))
 					client, served := bridge.Pipe()
 					bridgetest.Must(t, client.Send(t.Context(), parse(t, initializeZero)))
 					go func() {

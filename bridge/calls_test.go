@@ -28,7 +28,7 @@ func TestCallsLate(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 			done := make(chan error, 1)
-			go func() { done <- serve(ctx, client, server, bridge.PumpOptions{Calls: calls, Grace: -1}) }()
+			go func() { done <- serve(ctx, client, server, bridge.PumpOptions{Calls: calls, ShutdownGrace: -1}) }()
 			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
 			if name == "Pump" {
 				client.Says(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{}}`)
@@ -97,7 +97,7 @@ func TestCallsLook(t *testing.T) {
 				return all
 			}
 			done := make(chan error, 1)
-			go func() { done <- serve(t.Context(), client, server, bridge.PumpOptions{Calls: calls, Drain: -1}) }()
+			go func() { done <- serve(t.Context(), client, server, bridge.PumpOptions{Calls: calls, DrainTimeout: -1}) }()
 			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
 			want := []seen{{"tools/call", "1", false, nil}}
 			if name == "Pump" {

@@ -28,10 +28,10 @@ import (
 // another reason and the client still wants it.
 //
 // When the cause of ctx is ErrClosing the client is still there: a request that
-// the server has taken may be answered within the Grace, unless it is cancelled
+// the server has taken may be answered within the ShutdownGrace, unless it is cancelled
 // or the client ends, and is answered with an error then.
 //
-// Of o it uses Calls, RequestTimeout, except for subscriptions/listen, TimedOut, Grace, GraceNow
+// Of o it uses Calls, RequestTimeout, except for subscriptions/listen, TimedOut, ShutdownGrace, ShutdownGraceFor
 // and Shutdown, and Dropped. The time runs from the moment the request is there, so
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
@@ -93,7 +93,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	case ctx.Err() == nil:
 		return x.end(err)
 	case !x.isListen && context.Cause(ctx) == ErrClosing:
-		return x.end(errShutdown) // the Grace is for what the server works on
+		return x.end(errShutdown) // the ShutdownGrace is for what the server works on
 	}
 	return x.end(ctx.Err())
 }
@@ -131,7 +131,7 @@ type exchange struct {
 	inProgress inProgress // of opts.Calls
 	outcome    atomic.Int32
 	hasFirst   bool  // the client's first message
-	inGrace    bool  // for the Grace
+	inGrace    bool  // for the ShutdownGrace
 	err        error // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
@@ -204,7 +204,7 @@ func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
 	return false, errTimeout
 }
 
-// relayInGrace goes on for the Grace: nobody takes new requests any more, but this one
+// relayInGrace goes on for the ShutdownGrace: nobody takes new requests any more, but this one
 // may be answered. Only the client itself can tell now whether it has gone.
 func (x *exchange) relayInGrace(ctx context.Context) error {
 	why := context.Cause(ctx)

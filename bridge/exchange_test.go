@@ -304,7 +304,7 @@ func TestExchangeLeavesTheClientAlone(t *testing.T) {
 	})
 }
 
-// A server that ends, or a time that runs out, within the Grace is answered as ever.
+// A server that ends, or a time that runs out, within the ShutdownGrace is answered as ever.
 func TestExchangeGraceEnds(t *testing.T) {
 	for name, end := range map[string]func(x *exchanging){
 		"server":  func(x *exchanging) { x.server.End <- io.EOF },

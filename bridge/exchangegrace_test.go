@@ -12,7 +12,7 @@ import (
 )
 
 // A request in progress when the bridge shuts down may be answered within the
-// Grace; then it gets an error, and the server hears that nobody waits.
+// ShutdownGrace; then it gets an error, and the server hears that nobody waits.
 func TestExchangeGrace(t *testing.T) {
 	for name, c := range map[string]struct {
 		after  time.Duration // until the server answers

@@ -15,13 +15,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// DefaultGrace is how long a Pump waits for answers that are still owed once
+// DefaultShutdownGrace is how long a Pump waits for answers that are still owed once
 // its context has ended.
-const DefaultGrace = 5 * time.Second
+const DefaultShutdownGrace = 5 * time.Second
 
-// DefaultDrain is how long a Pump waits for answers that are still owed once
+// DefaultDrainTimeout is how long a Pump waits for answers that are still owed once
 // the client has said that it sends nothing more.
-const DefaultDrain = 30 * time.Second
+const DefaultDrainTimeout = 30 * time.Second
 
 // drainNoticeAfter is how long it takes until a wait for answers is no matter of course.
 const drainNoticeAfter = time.Second
@@ -36,20 +36,20 @@ const maxUnanswered = 10_000
 
 // PumpOptions tune a Pump. The zero value works.
 type PumpOptions struct {
-	// Drain bounds the wait for owed answers after the client's EOF (ST8).
-	// 0 means DefaultDrain, negative means not to wait.
-	Drain time.Duration
+	// DrainTimeout bounds the wait for owed answers after the client's EOF (ST8).
+	// 0 means DefaultDrainTimeout, negative means not to wait.
+	DrainTimeout time.Duration
 
-	// Grace bounds the wait for owed answers, and for a server that takes
-	// nothing, after ctx is done. 0 means DefaultGrace, negative means not to wait.
-	Grace time.Duration
+	// ShutdownGrace bounds the wait for owed answers, and for a server that takes
+	// nothing, after ctx is done. 0 means DefaultShutdownGrace, negative means not to wait.
+	ShutdownGrace time.Duration
 
-	// GraceNow, if not nil, is asked for the Grace when ctx is done: why it is
+	// ShutdownGraceFor, if not nil, is asked for the ShutdownGrace when ctx is done: why it is
 	// done (context.Cause) may make a difference.
-	GraceNow func(why error) time.Duration
+	ShutdownGraceFor func(why error) time.Duration
 
 	// Shutdown, if not nil, is closed when the program is about to end. From then
-	// on no wait lasts longer than Grace, also one that GraceNow had allowed more.
+	// on no wait lasts longer than ShutdownGrace, also one that ShutdownGraceFor had allowed more.
 	Shutdown <-chan struct{}
 
 	// RequestTimeout is how long the server may stay silent on a request
@@ -58,10 +58,10 @@ type PumpOptions struct {
 	// long. 0 means forever.
 	RequestTimeout time.Duration
 
-	// OnDrain is told, once, when the client sends nothing more, by its end or by
+	// OnClientEOF is told, once, when the client sends nothing more, by its end or by
 	// ctx's, and after a second is still waited for: how many answers the server owes,
 	// and how many the client has not taken. nil is fine.
-	OnDrain func(owed, untaken int)
+	OnClientEOF func(owed, untaken int)
 
 	// Budget is the memory for what is kept of the client's requests until they
 	// are answered; the Party of Pump's ctx is who holds it. A request for which
@@ -93,9 +93,9 @@ type PumpOptions struct {
 // hanging:
 //
 //   - After the client's io.EOF it goes on until the server owes nothing
-//     (bounded by Drain), then returns nil.
+//     (bounded by DrainTimeout), then returns nil.
 //   - When ctx is done it takes nothing more from the client, waits likewise
-//     (bounded by Grace), answers what is still owed with an error, and
+//     (bounded by ShutdownGrace), answers what is still owed with an error, and
 //     returns nil.
 //   - When the server ends, every request it owes is answered with a JSON-RPC
 //     error that carries the server's error, and that error is returned.
@@ -257,12 +257,12 @@ func (p *pump) graceContext(ctx, parent context.Context) (late context.Context, 
 	}
 }
 
-// grace returns the Grace as it is now for a ctx that is done for this reason.
+// grace returns the ShutdownGrace as it is now for a ctx that is done for this reason.
 func (o PumpOptions) grace(why error) time.Duration {
-	if o.GraceNow != nil {
-		return o.GraceNow(why)
+	if o.ShutdownGraceFor != nil {
+		return o.ShutdownGraceFor(why)
 	}
-	return orDefault(o.Grace, DefaultGrace)
+	return orDefault(o.ShutdownGrace, DefaultShutdownGrace)
 }
 
 // awaitGrace waits for as long as what is owed may take once ctx is done for this
@@ -281,7 +281,7 @@ func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
 	case <-done:
 		return
 	case <-o.Shutdown:
-		t.Reset(min(time.Until(end), orDefault(o.Grace, DefaultGrace)))
+		t.Reset(min(time.Until(end), orDefault(o.ShutdownGrace, DefaultShutdownGrace)))
 	}
 	select {
 	case <-t.C:

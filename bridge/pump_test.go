@@ -102,7 +102,7 @@ func TestPumpCopies(t *testing.T) {
 func TestPumpDrainsAfterEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
-		p := pump(t, bridge.PumpOptions{OnDrain: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
+		p := pump(t, bridge.PumpOptions{OnClientEOF: func(owed, untaken int) { told <- [2]int{owed, untaken} }})
 		p.client.Says(callOne)
 		p.client.Says(`{"jsonrpc":"2.0","id":"1","method":"tools/call"}`)
 		p.client.End <- io.EOF
@@ -110,7 +110,7 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 		if len(told) > 0 {
 			t.Errorf("told at once what is owed: %v", <-told)
 		}
-		time.Sleep(bridge.DefaultDrain - time.Second)
+		time.Sleep(bridge.DefaultDrainTimeout - time.Second)
 		if got := <-told; got != [2]int{2, 0} || len(told) > 0 {
 			t.Errorf("told %v of what is owed, and untaken", got)
 		}
@@ -129,7 +129,7 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan [2]int, 2)
-		p := pumpBuffered(t, bridge.PumpOptions{OnDrain: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
+		p := pumpBuffered(t, bridge.PumpOptions{OnClientEOF: func(owed, untaken int) { told <- [2]int{owed, untaken} }}, 0, 10)
 		p.client.Says(callOne)
 		p.client.End <- io.EOF
 		p.server.Says(resultOne)
@@ -155,9 +155,9 @@ func TestPumpDrainIsBounded(t *testing.T) {
 		name  string
 		drain time.Duration
 		want  time.Duration
-	}{{"default", 0, bridge.DefaultDrain}, {"option", 3 * time.Second, 3 * time.Second}, {"none", -1, 0}} {
+	}{{"default", 0, bridge.DefaultDrainTimeout}, {"option", 3 * time.Second, 3 * time.Second}, {"none", -1, 0}} {
 		bubble(t, c.name, func(t *testing.T) {
-			p := pump(t, bridge.PumpOptions{Drain: c.drain})
+			p := pump(t, bridge.PumpOptions{DrainTimeout: c.drain})
 			p.client.Says(callOne)
 			start := time.Now()
 			p.client.End <- io.EOF
@@ -191,7 +191,7 @@ func TestPumpNeverCancelsInitialize(t *testing.T) {
 }
 
 // When ctx is done nothing more is taken from the client, and what is owed is
-// waited for: until it is answered, or for Grace.
+// waited for: until it is answered, or for ShutdownGrace.
 func TestPumpStops(t *testing.T) {
 	bubble(t, "answered", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
@@ -216,9 +216,9 @@ func TestPumpStops(t *testing.T) {
 			t.Errorf("Pump = %v", err)
 		}
 	})
-	for _, c := range []struct{ grace, want time.Duration }{{0, bridge.DefaultGrace}, {time.Minute, time.Minute}, {-1, 0}} {
+	for _, c := range []struct{ grace, want time.Duration }{{0, bridge.DefaultShutdownGrace}, {time.Minute, time.Minute}, {-1, 0}} {
 		bubble(t, fmt.Sprint("grace ", c.grace), func(t *testing.T) {
-			p := pump(t, bridge.PumpOptions{Grace: c.grace})
+			p := pump(t, bridge.PumpOptions{ShutdownGrace: c.grace})
 			p.client.Says(callOne)
 			synctest.Wait()
 			start := time.Now()
@@ -231,7 +231,7 @@ func TestPumpStops(t *testing.T) {
 		})
 	}
 	bubble(t, "while it drains after EOF", func(t *testing.T) {
-		p := pump(t, bridge.PumpOptions{Drain: time.Hour, Grace: time.Second})
+		p := pump(t, bridge.PumpOptions{DrainTimeout: time.Hour, ShutdownGrace: time.Second})
 		p.client.Says(callOne)
 		p.client.End <- io.EOF
 		p.running(t)
@@ -256,7 +256,7 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 		start := time.Now()
 		p.stop()
 		<-p.done
-		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+		if took := time.Since(start); took > bridge.DefaultShutdownGrace+5*time.Second {
 			t.Errorf("Pump took %v to stop", took)
 		}
 		p.client.Gets(askOne, `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the bridge is shutting down or was configured anew","data":{"reason":"shutting_down"}}}`)
@@ -270,7 +270,7 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 		start := time.Now()
 		p.stop()
 		<-p.done
-		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+		if took := time.Since(start); took > bridge.DefaultShutdownGrace+5*time.Second {
 			t.Errorf("Pump took %v to stop", took)
 		}
 	})
@@ -284,7 +284,7 @@ func TestPumpStopsWhenStuck(t *testing.T) {
 		p.client.End <- io.ErrUnexpectedEOF // not seen: Send is blocked
 		p.stop()
 		<-p.done
-		if took := time.Since(start); took > bridge.DefaultGrace+5*time.Second {
+		if took := time.Since(start); took > bridge.DefaultShutdownGrace+5*time.Second {
 			t.Errorf("Pump took %v to stop", took)
 		}
 	})
@@ -822,7 +822,7 @@ func TestPumpClientTakesNothing(t *testing.T) {
 		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"the client has gone"}}`)
 	})
 	bubble(t, "after its end of input", func(t *testing.T) {
-		p := pump(t, bridge.PumpOptions{Drain: time.Hour})
+		p := pump(t, bridge.PumpOptions{DrainTimeout: time.Hour})
 		p.client.Says(callOne)
 		p.client.End <- io.EOF
 		p.running(t)

@@ -25,7 +25,7 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 		h := HandlerFunc(func(ctx context.Context, c Conn) error {
 			halves = append(halves, c.(*half))
 			server := &inboxConn{out: func(context.Context, jsonrpc.Message) error { return nil }}
-			return Pump(ctx, c, server, PumpOptions{Grace: -1})
+			return Pump(ctx, c, server, PumpOptions{ShutdownGrace: -1})
 		})
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)

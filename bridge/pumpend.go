@@ -73,10 +73,10 @@ func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx 
 }
 
 // drain waits until the server owes nothing or late is done; after the
-// client's end, for no more than Drain.
+// client's end, for no more than DrainTimeout.
 func (p *pump) drain(late context.Context, clientEnd bool) {
 	var enough <-chan time.Time
-	if d := orDefault(p.opts.Drain, DefaultDrain); clientEnd {
+	if d := orDefault(p.opts.DrainTimeout, DefaultDrainTimeout); clientEnd {
 		if d < 0 {
 			return
 		}
@@ -90,8 +90,8 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 	for {
 		select {
 		case <-owing.C:
-			if p.opts.OnDrain != nil {
-				p.opts.OnDrain(p.toServer.owed())
+			if p.opts.OnClientEOF != nil {
+				p.opts.OnClientEOF(p.toServer.owed())
 			}
 			continue
 		case <-gone:

@@ -11,14 +11,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A conversation whose server has to go may go on for as long as GraceNow says,
-// but after Shutdown for no longer than Grace, and never for longer than before.
+// A conversation whose server has to go may go on for as long as ShutdownGraceFor says,
+// but after Shutdown for no longer than ShutdownGrace, and never for longer than before.
 func TestShutdownBoundsGrace(t *testing.T) {
 	type serve func(ctx context.Context, client, server bridge.Conn, o bridge.PumpOptions) error
 	for name, run := range map[string]serve{"Pump": bridge.Pump, "Exchange": bridge.Exchange} {
 		for _, c := range []struct {
 			when      string
-			wait, end time.Duration // GraceNow, and when Shutdown is closed
+			wait, end time.Duration // ShutdownGraceFor, and when Shutdown is closed
 			want      time.Duration // until the call is answered
 		}{
 			{"meanwhile", time.Hour, 10 * time.Minute, 10*time.Minute + 5*time.Second},
@@ -32,8 +32,8 @@ func TestShutdownBoundsGrace(t *testing.T) {
 					server, serverEnd := bridge.Pipe()
 					ctx, cancel := context.WithCancelCause(t.Context())
 					shutdown := make(chan struct{})
-					o := bridge.PumpOptions{Grace: 5 * time.Second, Shutdown: shutdown}
-					o.GraceNow = func(why error) time.Duration {
+					o := bridge.PumpOptions{ShutdownGrace: 5 * time.Second, Shutdown: shutdown}
+					o.ShutdownGraceFor = func(why error) time.Duration {
 						if why != bridge.ErrClosing {
 							t.Errorf("the conversation ends for %v", why)
 						}

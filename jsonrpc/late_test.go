@@ -60,9 +60,9 @@ func copied(t *testing.T, m Message) Message {
 
 func checkSame(t *testing.T, late, plain Message) {
 	t.Helper()
-	first, id, rest := late.Parts()
+	first, id, rest := late.SplitAtID()
 	whole := bytes.Join([][]byte{first, []byte(id), rest}, nil)
-	first, id, rest = late.LineParts()
+	first, id, rest = late.SplitLineAtID()
 	if line := bytes.Join([][]byte{first, []byte(id), rest}, nil); !bytes.Equal(line, plain.Line()) {
 		t.Fatalf("got the line %q, want %q", line, plain.Line())
 	}
@@ -80,7 +80,7 @@ func checkSame(t *testing.T, late, plain Message) {
 func TestLateID(t *testing.T) {
 	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`)
 	s := m.WithID(StringID("new"))
-	if first, _, rest := s.Parts(); &first[0] != &m.raw[0] || &rest[len(rest)-1] != &m.raw[len(m.raw)-1] {
+	if first, _, rest := s.SplitAtID(); &first[0] != &m.raw[0] || &rest[len(rest)-1] != &m.raw[len(m.raw)-1] {
 		t.Error("the message was copied")
 	}
 	var all [4][]byte

@@ -80,12 +80,12 @@ type joined struct {
 // longSize is the length of a message, in bytes, from which on copies are avoided.
 const longSize = 4 << 10
 
-// LineParts is to Line what Parts is to Bytes.
-func (m *Message) LineParts() (first []byte, id string, rest []byte) {
+// SplitLineAtID is to Line what SplitAtID is to Bytes.
+func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
 	if m.breaks {
 		return m.Line(), "", nil
 	}
-	return m.Parts()
+	return m.SplitAtID()
 }
 
 // join returns the bytes of a message whose id is late.
@@ -145,10 +145,10 @@ func (m *Message) Size() int {
 	return len(m.raw) - int(m.id.end-m.id.start) + len(m.ident.text)
 }
 
-// Parts returns Bytes in three parts, of which the last two may be empty. After WithID of a
+// SplitAtID returns Bytes in three parts, of which the last two may be empty. After WithID of a
 // long message, Bytes has to copy the message; to write the parts one after the other
 // costs less. The caller must not change them.
-func (m *Message) Parts() (first []byte, id string, rest []byte) {
+func (m *Message) SplitAtID() (first []byte, id string, rest []byte) {
 	if !m.spliceID {
 		return m.raw, "", nil
 	}

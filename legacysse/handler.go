@@ -45,9 +45,9 @@ type HandlerOptions struct {
 	// that none need end so. 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// Admit is asked for a place when a bridge.Handler wants one for a session
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
 	// (admission.TakePlace). nil: there is one.
-	Admit admission.Admit
+	AcquirePlace admission.AcquirePlaceFunc
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond
 	// 16 KiB that are being read or wait for their server (beyond, 503). It may
@@ -91,7 +91,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control         *admission.Control
+	control         *admission.Controller
 	wg              sync.WaitGroup // sessions, until they have said their last words
 	bodies          httpserve.Bodies
 	refusalWarnings access.Warnings
@@ -104,7 +104,7 @@ type Handler struct {
 // server. Close ends it.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	h := &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.Admit), sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.AcquirePlace), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = o.MaxMessageSize, o.Budget
 	h.bodies.Party = h.opts.Guard.Party
 	return h

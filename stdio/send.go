@@ -66,7 +66,7 @@ func (c *Conn) note(m jsonrpc.Message) {
 // writeLine writes a message and a line feed in one write, if that fits into a
 // chunk.
 func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
-	first, id, rest := m.LineParts()
+	first, id, rest := m.SplitLineAtID()
 	var n int
 	var err error
 	if len(first)+len(id)+len(rest) < chunkSize {

@@ -43,9 +43,9 @@ type ServerOptions struct {
 	// Until a client has sent one valid message, its lines may have 1 MiB at most.
 	Budget *budget.Budget
 
-	// Admit is asked for a place when a bridge.Handler wants one for a client
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client
 	// (admission.TakePlace). nil: there is one.
-	Admit admission.Admit
+	AcquirePlace admission.AcquirePlaceFunc
 
 	// Party returns who a client counts as when places and memory are shared out. nil: all
 	// are one party.
@@ -61,9 +61,9 @@ type SocketServer struct {
 	handler bridge.Handler
 	opts    ServerOptions
 
-	ctx     context.Context    // done when the SocketServer shuts down: sessions drain
-	control *admission.Control // of connections that are served, or have not said anything yet
-	wg      sync.WaitGroup     // connections, and calls of Serve
+	ctx     context.Context       // done when the SocketServer shuts down: sessions drain
+	control *admission.Controller // of connections that are served, or have not said anything yet
+	wg      sync.WaitGroup        // connections, and calls of Serve
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
@@ -88,7 +88,7 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 		opts.Logger = hclog.NewNullLogger()
 	}
 	s := &SocketServer{handler: server, opts: opts, listeners: make(map[net.Listener]struct{})}
-	s.control = admission.New(opts.MaxSessions, opts.Admit)
+	s.control = admission.New(opts.MaxSessions, opts.AcquirePlace)
 	s.ctx = s.control.Context()
 	return s
 }

@@ -38,7 +38,7 @@ func (c *Conn) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer func() { <-c.out.turn }()
-	first, id, rest := m.LineParts()
+	first, id, rest := m.SplitLineAtID()
 	if c.out.err != nil || len(first)+len(id)+len(rest) >= smallSize {
 		return false
 	}

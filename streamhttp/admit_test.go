@@ -80,7 +80,7 @@ func (p *places) are(t *testing.T, taken, inUse int) {
 func TestServerAdmit(t *testing.T) {
 	bubble(t, "for the life of the server", func(t *testing.T) {
 		pl := newPlaces(1, 0)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		s.wait = make(chan struct{})
 		u, p := s.open(r25c)
 		r := u.call("1") // needs no place of its own
@@ -97,7 +97,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "none", func(t *testing.T) {
 		pl := newPlaces(1, time.Minute)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		s.open(r25c)
 		r := (&user{site: s}).post(initialize(r25c))
 		time.Sleep(59 * time.Second)
@@ -116,7 +116,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "after a wait", func(t *testing.T) {
 		pl := newPlaces(1, time.Hour)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		u, _ := s.open(r25c)
 		r := (&user{site: s}).post(initialize(r25c))
 		time.Sleep(time.Minute)
@@ -132,7 +132,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "the client goes", func(t *testing.T) {
 		pl := newPlaces(1, time.Hour)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		u, _ := s.open(r25c)
 		(&user{site: s}).post(initialize(r25c)).cut()
 		u.request("DELETE", "").is(http.StatusNoContent)
@@ -143,7 +143,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "the client goes, and the place comes all the same", func(t *testing.T) {
 		pl, late := newPlaces(1, time.Hour), make(chan struct{})
-		s := newSite(t, streamhttp.HandlerOptions{Admit: func(ctx context.Context) (func(), error) {
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: func(ctx context.Context) (func(), error) {
 			<-late
 			return pl.admit(context.WithoutCancel(ctx))
 		}})
@@ -156,7 +156,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "shutdown", func(t *testing.T) {
 		pl := newPlaces(0, time.Hour)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		r := (&user{site: s}).post(initialize(r25c))
 		s.h.Close()
 		r.isError(http.StatusServiceUnavailable, -32603, `"init"`)
@@ -165,14 +165,14 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "but no session", func(t *testing.T) {
 		pl := newPlaces(9, 0)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit, MaxSessions: 1})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit, MaxSessions: 1})
 		s.open(r25c)
 		(&user{site: s}).post(initialize(r25c)).isError(http.StatusServiceUnavailable, -32603, `"init"`)
 		pl.are(t, 2, 1)
 	})
 	bubble(t, "initialize fails", func(t *testing.T) {
 		pl := newPlaces(1, 0)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		for i := range 3 {
 			r := (&user{site: s}).post(initialize(r25c))
 			p := <-s.servers
@@ -191,7 +191,7 @@ func TestServerAdmit(t *testing.T) {
 	})
 	bubble(t, "requests that open nothing", func(t *testing.T) {
 		pl := newPlaces(1, 0)
-		s := newSite(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s := newSite(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		u, _ := s.open(r25c)
 		u.post(initialize(r25c)).isError(http.StatusBadRequest, -32600, `"init"`) // LI22
 		(&user{site: s}).post(ping).isError(http.StatusBadRequest, -32600, "1")

@@ -374,7 +374,7 @@ func (e *exchange) answerSmall(m jsonrpc.Message) error {
 
 // writeParts writes a message without a copy of it.
 func writeParts(w io.Writer, m jsonrpc.Message) error {
-	first, id, rest := m.Parts()
+	first, id, rest := m.SplitAtID()
 	for _, part := range [...][]byte{first, []byte(id), rest} {
 		if _, err := w.Write(part); err != nil {
 			return err

@@ -28,10 +28,10 @@ type HandlerOptions struct {
 	// admits loopback origins only, and everybody.
 	Guard access.Policy
 
-	// Admit is asked for a place before a session is made, or with Stateless
+	// AcquirePlace is asked for a place before a session is made, or with Stateless
 	// before a request is served; the POST waits as long as it does. What it
 	// refuses is answered 503 with Retry-After. nil: everybody is admitted.
-	Admit admission.Admit
+	AcquirePlace admission.AcquirePlaceFunc
 
 	// Modern serves requests of revision 2026-07-28, which have no session: it is
 	// called once for each, in net/http's goroutine, with a bridge.Conn that is
@@ -155,7 +155,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control         *admission.Control
+	control         *admission.Controller
 	exchanges       exchanges
 	tidier          sync.WaitGroup
 	bodies          httpserve.Bodies
@@ -169,7 +169,7 @@ type Handler struct {
 // server; nil with era.OnlyModern. Close ends it.
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
-	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.Admit), sessions: make(map[string]*session)}
+	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.AcquirePlace), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
 	h.bodies.Party = h.opts.Guard.Party
 	h.exchanges.sweepDelay, h.exchanges.timer.Do = min(sweepAfter, opts.ModernCommitAfter), h.exchanges.sweep

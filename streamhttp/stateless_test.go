@@ -280,7 +280,7 @@ func TestServerStatelessFails(t *testing.T) {
 	})
 	bubble(t, "no place", func(t *testing.T) {
 		pl := newPlaces(1, time.Minute)
-		s, u := newStateless(t, streamhttp.HandlerOptions{Admit: pl.admit})
+		s, u := newStateless(t, streamhttp.HandlerOptions{AcquirePlace: pl.admit})
 		r := u.call("1")
 		p := <-s.servers
 		refused := u.call("2")

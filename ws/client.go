@@ -69,10 +69,10 @@ type ClientOptions struct {
 	// ends with ErrSessionLost.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Receive brings what says that
+	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
-	TellRenewed bool
+	NotifyAfterRenewal bool
 
 	// Logger is told what happens to the connection, never what messages
 	// contain. nil means no logging.
@@ -122,6 +122,6 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	return newRenewer(d.dial, d.close, renewOptions{
-		Where: d.peer.String(), NoRenew: c.Options.NoRenew, TellRenewed: c.Options.TellRenewed, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
+		Where: d.peer.String(), NoRenew: c.Options.NoRenew, NotifyAfterRenewal: c.Options.NotifyAfterRenewal, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
 	}), nil
 }

@@ -53,9 +53,9 @@ type HandlerOptions struct {
 	// so that none need end so. 0 or negative: none ever does.
 	SessionTimeout time.Duration
 
-	// Admit is asked for a place when a bridge.Handler wants one for a session
+	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
 	// (admission.TakePlace); who gets none is closed with status 1013. nil: there is one.
-	Admit admission.Admit
+	AcquirePlace admission.AcquirePlaceFunc
 
 	Logger hclog.Logger // nil: silence
 }
@@ -85,7 +85,7 @@ type Handler struct {
 	server bridge.Handler
 	opts   HandlerOptions
 
-	control         *admission.Control
+	control         *admission.Controller
 	refusalWarnings access.Warnings
 	budgetWarnings  access.Warnings
 }
@@ -97,7 +97,7 @@ type Handler struct {
 // ServeConn returns, its error is the reason.
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
-	return &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.Admit)}
+	return &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.AcquirePlace)}
 }
 
 // Close stops taking sessions, lets those there are finish what is in

@@ -254,7 +254,7 @@ func TestClientEnds(t *testing.T) {
 			child, peer := bridge.Pipe()
 			h := bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 				// It must not be taken for a shutdown, or for an orderly end.
-				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{Drain: time.Hour, Grace: time.Hour})
+				return bridge.Pump(ctx, client, peer, bridge.PumpOptions{DrainTimeout: time.Hour, ShutdownGrace: time.Hour})
 			})
 			s := newSite(t, HandlerOptions{})
 			s.h.server = h

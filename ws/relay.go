@@ -46,7 +46,7 @@ type sessionRenewal struct {
 	conn      bridge.Conn
 	brokenWhy *httpdial.Fault   // why the connection is of no use any more; nil: it is
 	early     []jsonrpc.Message // what the server has sent meanwhile
-	changed   []jsonrpc.Message // what the client is told of the new session, with TellRenewed
+	changed   []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
 }
 
 func (p *sessionRenewal) run() *httpdial.Fault {
@@ -59,7 +59,7 @@ func (p *sessionRenewal) run() *httpdial.Fault {
 
 // Opened implements remoteconn.ReplacementSession.
 func (p *sessionRenewal) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
-	if p.r.opts.TellRenewed {
+	if p.r.opts.NotifyAfterRenewal {
 		p.changed = changed
 	}
 }

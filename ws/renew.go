@@ -14,11 +14,11 @@ import (
 
 // renewOptions tune a renewer.
 type renewOptions struct {
-	Where       string // the server, for texts
-	NoRenew     bool
-	TellRenewed bool
-	SignsIn     bool // a person may sign in for a request of the client
-	Logger      hclog.Logger
+	Where              string // the server, for texts
+	NoRenew            bool
+	NotifyAfterRenewal bool
+	SignsIn            bool // a person may sign in for a request of the client
+	Logger             hclog.Logger
 }
 
 // renewer is the Conn that Client.Dial returns: a session with a server over

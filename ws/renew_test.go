@@ -12,9 +12,9 @@ import (
 
 // LE5, ST9: who asks for it is told, once the session was renewed, that what it
 // listens for may have changed.
-func TestTellRenewed(t *testing.T) {
+func TestNotifyAfterRenewal(t *testing.T) {
 	s := newSite(t, HandlerOptions{})
-	c := dialClient(t, s.url(), ClientOptions{TellRenewed: true})
+	c := dialClient(t, s.url(), ClientOptions{NotifyAfterRenewal: true})
 	old := s.open(t, c)
 	ask(t, c, old, `{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a"}}`)
 	old.wire.closeNow()

@@ -1,5 +1,5 @@
-// Package admission decides which clients a listening transport lets in: a Control has the
-// places of the transport, a Slot is one of them, and an Admit is asked for what the
+// Package admission decides which clients a listening transport lets in: a Controller has the
+// places of the transport, a Slot is one of them, and an AcquirePlaceFunc is asked for what the
 // server takes beside. Places are shared out among parties (see identity.Party).
 package admission
 
@@ -14,11 +14,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// ErrTooMany says that a Control has no place, and none for which the client may wait.
+// ErrTooMany says that a Controller has no place, and none for which the client may wait.
 var ErrTooMany = errors.New("too many sessions (--max-sessions); try again later")
 
-// PublicReason returns what clients may be told of an error of Control.Acquire. What
-// Admit's error wraps is for the log.
+// PublicReason returns what clients may be told of an error of Controller.Acquire. What
+// AcquirePlaceFunc's error wraps is for the log.
 func PublicReason(err error) string {
 	if err == ErrTooMany || err == say.ErrClosing {
 		return err.Error()
@@ -26,19 +26,19 @@ func PublicReason(err error) string {
 	return say.ErrBusy.Error()
 }
 
-// placeTimeout is how long a client waits for a place in a Control, if its party has
+// placeTimeout is how long a client waits for a place in a Controller, if its party has
 // less than an equal part of them. Others are refused at once.
 const placeTimeout = 10 * time.Second
 
-// Control receives the clients of a listening transport: it gives them places,
+// Controller receives the clients of a listening transport: it gives them places,
 // counts them, by party, and at the end waits until they have left. Any number
 // of goroutines may use it.
 //
 // When all places are taken and a client of a party comes that has less than an
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
-type Control struct {
-	admit      Admit
+type Controller struct {
+	admit      AcquirePlaceFunc
 	ctx        context.Context
 	cancel     context.CancelFunc
 	wg         sync.WaitGroup   // clients, and who waits to be one
@@ -48,24 +48,24 @@ type Control struct {
 	mu sync.Mutex // makes begin's check of ctx and its wg.Add one step, as Close sees it
 }
 
-// New makes a Control with max places. Servers of clients that have gone
+// New makes a Controller with max places. Servers of clients that have gone
 // take none while they are being stopped, but there are never more than twice
 // as many. admit is asked about everybody; nil admits everybody. Close ends
-// the Control.
-func New(max int, admit Admit) *Control {
-	l := &Control{admit: admit}
+// the Controller.
+func New(max int, admit AcquirePlaceFunc) *Controller {
+	l := &Controller{admit: admit}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
 	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeTimeout})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	return l
 }
 
-// Context is done when the Control is closed: sessions drain.
-func (l *Control) Context() context.Context { return l.ctx }
+// Context is done when the Controller is closed: sessions drain.
+func (l *Controller) Context() context.Context { return l.ctx }
 
 // Close lets nobody in any more, and returns when everybody has left. It may
 // be called more than once.
-func (l *Control) Close() {
+func (l *Controller) Close() {
 	l.mu.Lock()
 	l.cancel()
 	l.mu.Unlock()
@@ -73,19 +73,19 @@ func (l *Control) Close() {
 }
 
 // Sessions returns how many clients there are that are not gone.
-func (l *Control) Sessions() int { return l.present.Taken() }
+func (l *Controller) Sessions() int { return l.present.Taken() }
 
-// Acquire gives a client a place, and has that of Admit for it first. It counts
-// for the Party of ctx. It waits as long as Admit does, but not when ctx is done,
-// or the Control closed. The error is ErrTooMany, bridge.ErrClosing, that of ctx, or
-// Admit's.
-func (l *Control) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
+// Acquire gives a client a place, and has that of AcquirePlaceFunc for it first. It counts
+// for the Party of ctx. It waits as long as AcquirePlaceFunc does, but not when ctx is done,
+// or the Controller closed. The error is ErrTooMany, bridge.ErrClosing, that of ctx, or
+// AcquirePlaceFunc's.
+func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
-// AcquireSilent is Acquire for a client who has not said anything yet: Admit is not
+// AcquireSilent is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
 // asked before TakePlace is called.
-func (l *Control) AcquireSilent(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
+func (l *Controller) AcquireSilent(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
-func (l *Control) acquire(ctx context.Context, now bool) (*Slot, error) {
+func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
 	if err := l.begin(); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (l *Control) acquire(ctx context.Context, now bool) (*Slot, error) {
 }
 
 // begin makes Close wait for the caller.
-func (l *Control) begin() error {
+func (l *Controller) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -123,16 +123,16 @@ func (l *Control) begin() error {
 	return nil
 }
 
-// Slot is a client that a Control has let in. It is the Holder of its
+// Slot is a client that a Controller has let in. It is the Holder of its
 // places.
 type Slot struct {
-	control             *Control
+	control             *Controller
 	ctx                 context.Context
 	cancel              context.CancelCauseFunc
 	present, unreleased *limiter.Place
 
 	mu           sync.Mutex
-	releaseAdmit func()                   // gives back what Admit gave; nil: it has not
+	releaseAdmit func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
 	busyReports  map[*busyReport]struct{} // by what serves it
 }
 
@@ -141,7 +141,7 @@ type busyReport struct {
 	inProgress func() (busy bool, since time.Time)
 }
 
-// acquireClientPlaces takes the Control's own places.
+// acquireClientPlaces takes the Controller's own places.
 func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	party := identity.Party(g.ctx)
 	var err error
@@ -160,7 +160,7 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	return err
 }
 
-// acquireAll asks Admit, unless it has given a place already.
+// acquireAll asks AcquirePlaceFunc, unless it has given a place already.
 func (g *Slot) acquireAll(ctx context.Context) error {
 	g.mu.Lock()
 	has := g.releaseAdmit != nil
@@ -196,7 +196,7 @@ func (g *Slot) releaseAdmitPlace() {
 }
 
 // Context is done when the client is gone, its place is another's (the cause is
-// bridge.ErrReclaimed then) or the Control is closed. It is the one for Handler.ServeConn.
+// bridge.ErrReclaimed then) or the Controller is closed. It is the one for Handler.ServeConn.
 func (g *Slot) Context() context.Context { return g.ctx }
 
 // ClientGone says that the client's session has ended, although its Handler may
@@ -207,7 +207,7 @@ func (g *Slot) ClientGone() {
 }
 
 // Release says that the Handler has returned, or will not be called. It is
-// called once, and gives back what Admit gave; the client is gone.
+// called once, and gives back what AcquirePlaceFunc gave; the client is gone.
 func (g *Slot) Release() {
 	g.ClientGone()
 	g.releaseAdmitPlace()

@@ -90,24 +90,24 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Admit is asked about everybody, and what it gives is given back once: also
+// AcquirePlaceFunc is asked about everybody, and what it gives is given back once: also
 // if it comes too late, or there is no place here.
 func TestAdmit(t *testing.T) {
 	for name, c := range map[string]struct {
-		after   time.Duration // Admit answers, whatever its ctx says
+		after   time.Duration // AcquirePlaceFunc answers, whatever its ctx says
 		refuses error
-		happens func(l *admission.Control, cancel func())
+		happens func(l *admission.Controller, cancel func())
 		want    error
 		given   int64
 	}{
 		"a place":            {given: 1},
 		"a wait":             {after: time.Hour, given: 1},
 		"none":               {refuses: bridge.ErrBusy, want: bridge.ErrBusy},
-		"the client goes":    {after: time.Minute, happens: func(_ *admission.Control, cancel func()) { cancel() }, want: context.Canceled, given: 1},
-		"shutdown":           {after: time.Minute, happens: func(l *admission.Control, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
-		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *admission.Control, _ func()) { l.Close() }, want: bridge.ErrClosing},
+		"the client goes":    {after: time.Minute, happens: func(_ *admission.Controller, cancel func()) { cancel() }, want: context.Canceled, given: 1},
+		"shutdown":           {after: time.Minute, happens: func(l *admission.Controller, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
+		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *admission.Controller, _ func()) { l.Close() }, want: bridge.ErrClosing},
 		"somebody else has the place": {after: time.Minute, given: 2, want: admission.ErrTooMany,
-			happens: func(l *admission.Control, _ func()) {
+			happens: func(l *admission.Controller, _ func()) {
 				g, err := l.Acquire(context.WithValue(context.Background(), quick{}, true))
 				if err == nil {
 					time.Sleep(time.Hour)
@@ -163,7 +163,7 @@ func TestAdmit(t *testing.T) {
 // quick marks the context of who need not wait.
 type quick struct{}
 
-// Admit need not wait any longer when its client has gone, or all is over.
+// AcquirePlaceFunc need not wait any longer when its client has gone, or all is over.
 func TestAdmitEnds(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestAdmitEnds(t *testing.T) {
 	}
 }
 
-// A client that says nothing has no place of Admit: it is asked when a Handler
+// A client that says nothing has no place of AcquirePlaceFunc: it is asked when a Handler
 // wants one, once, and what it gives is given back with the session at the latest.
 func TestTakePlace(t *testing.T) {
 	var given, back int

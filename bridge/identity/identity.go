@@ -26,7 +26,7 @@ type partyKey struct{}
 
 // WithParty returns ctx for the service of a client that counts as party when
 // sessions, processes and memory are shared out. Listening transports do it
-// before they ask an Admit and before they call a Handler.
+// before they ask an AcquirePlaceFunc and before they call a Handler.
 func WithParty(ctx context.Context, party string) context.Context {
 	if party == "" {
 		return ctx

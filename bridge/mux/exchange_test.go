@@ -32,7 +32,7 @@ func TestExchangeTooLate(t *testing.T) {
 			client := bridgetest.NewPeer(t, 1)
 			client.In <- callOne
 			began := time.Now()
-			if err := bridge.Exchange(ctx, client, x.dial().Conn, bridge.PumpOptions{Grace: 5 * time.Second}); err != nil {
+			if err := bridge.Exchange(ctx, client, x.dial().Conn, bridge.PumpOptions{ShutdownGrace: 5 * time.Second}); err != nil {
 				t.Errorf("%v: Exchange = %v", cause, err)
 			}
 			if took := time.Since(began); took != 0 {
@@ -44,7 +44,7 @@ func TestExchangeTooLate(t *testing.T) {
 }
 
 // J8: the time-out, the end of the client and a shutdown hold for a request that
-// the server does not take, too; no Grace is spent on that.
+// the server does not take, too; no ShutdownGrace is spent on that.
 func TestExchangeNotTaken(t *testing.T) {
 	for _, c := range []struct {
 		name, asked string

@@ -199,7 +199,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	go f.giveUp(ctx, hungUp(env.stdin), cancel)
 	defer closeServer(server, log)
 	opts := pumpOptions(settings)
-	opts.OnDrain = logOwedAnswers(log)
+	opts.OnClientEOF = logOwedAnswers(log)
 	calls := tellCalls(&opts, spec.Name, &seen)
 	defer calls.Close()
 	unlook, err := f.inspect.begin(inspectedRun{

@@ -186,7 +186,7 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	}
 	opts := pumpOptions(settings)
 	opts.Dropped = spec.Dropped
-	opts.Drain, opts.Grace = -1, -1 // what has not come by then is not waited for
+	opts.DrainTimeout, opts.ShutdownGrace = -1, -1 // what has not come by then is not waited for
 	client, theirs := bridge.Pipe()
 	serving, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup

@@ -60,7 +60,7 @@ func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 
 // pumpOptions returns the options of a server's conversations.
 func pumpOptions(s config.Settings) bridge.PumpOptions {
-	return bridge.PumpOptions{Drain: orNever(s.DrainTimeout), Grace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
+	return bridge.PumpOptions{DrainTimeout: orNever(s.DrainTimeout), ShutdownGrace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
 }
 
 // warnClear warns of a credential for a server that others can read on its way there.

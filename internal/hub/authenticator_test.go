@@ -52,7 +52,7 @@ func TestExpiry(t *testing.T) {
 			t.Parallel()
 			token, expire := context.WithCancelCause(t.Context())
 			spec := demoSpec(t, "demo")
-			spec.Pump.Grace = -1
+			spec.Pump.ShutdownGrace = -1
 			_, url := start(t, hub.Options{Guard: access.Policy{Authenticator: somebody{token: token}}, SingleServer: true}, spec)
 			socket, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws", nil)
 			bridgetest.Must(t, err)

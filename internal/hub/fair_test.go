@@ -508,7 +508,7 @@ func TestSubscriptionsMakeRoom(t *testing.T) {
 // and an error that says busy, and the end, where the connection is there already.
 func TestNoPlace(t *testing.T) {
 	spec := demoSpec(t, "demo")
-	spec.MaxChildren, spec.Queue, spec.QueueTimeout, spec.Pump = 1, -1, time.Minute, bridge.PumpOptions{Grace: time.Second}
+	spec.MaxChildren, spec.Queue, spec.QueueTimeout, spec.Pump = 1, -1, time.Minute, bridge.PumpOptions{ShutdownGrace: time.Second}
 	a, _ := two(t, true, spec)
 	a.mustBegin("mcp")
 	for transport, want := range map[string]string{"mcp": "503", "sse": `"busy"`, "ws": `"busy"`} {

@@ -279,7 +279,7 @@ func (h *Hub) pathPrefix(name string) string {
 	return basePath(name)
 }
 
-// Close ends all servers: calls in progress may finish within the Grace of
+// Close ends all servers: calls in progress may finish within the ShutdownGrace of
 // their server's Pump, also those of servers that were removed before. It
 // returns when all have ended.
 func (h *Hub) Close() error {

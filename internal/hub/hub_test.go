@@ -56,7 +56,7 @@ func demoSpec(t *testing.T, name string) hub.Spec {
 	bridgetest.Must(t, err)
 	return hub.Spec{
 		Name: name,
-		Pump: bridge.PumpOptions{Grace: 5 * time.Second},
+		Pump: bridge.PumpOptions{ShutdownGrace: 5 * time.Second},
 		Upstream: upstream.Spec{Name: name, Command: supervisor.Spec{
 			Name: name, Path: self, Env: append(os.Environ(), "HUB_TEST_DEMO=1"),
 		}},
@@ -266,7 +266,7 @@ func TestIdleProcessMakesRoom(t *testing.T) {
 // finishes its calls first.
 func TestApply(t *testing.T) {
 	stays, goes := demoSpec(t, "stays"), demoSpec(t, "goes")
-	goes.Pump.Grace = 10 * time.Millisecond // which is for the end of all
+	goes.Pump.ShutdownGrace = 10 * time.Millisecond // which is for the end of all
 	h, url := start(t, hub.Options{}, stays, goes)
 	kept, lost := session(t, url+"/servers/stays/mcp"), session(t, url+"/servers/goes/mcp")
 

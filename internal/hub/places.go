@@ -39,7 +39,7 @@ func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 }
 
 // admitByLimits takes a place of each, in order, for the Party of ctx.
-func admitByLimits(all ...*processLimit) admission.Admit {
+func admitByLimits(all ...*processLimit) admission.AcquirePlaceFunc {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place
 		leave = func() {

@@ -95,12 +95,12 @@ func (s Spec) withDefaults() Spec {
 }
 
 // upstream describes the server's side; enter is asked for places for its processes.
-func (s Spec) upstream(enter admission.Admit, o *Options) upstream.Spec {
+func (s Spec) upstream(enter admission.AcquirePlaceFunc, o *Options) upstream.Spec {
 	up := s.Upstream
 	up.Secret, up.Observer = o.taskSecret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.EraTimeout = s.Pump.RequestTimeout
-	up.Admit, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
+	up.AcquirePlace, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
 }
@@ -130,7 +130,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
 	o, memory, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
-	var enter admission.Admit
+	var enter admission.AcquirePlaceFunc
 	if spec.Upstream.URL == "" {
 		enter = admitByLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
 	}
@@ -144,7 +144,7 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	}
 	pump := spec.Pump
 	s.observeCalls(&pump, o.Observer)
-	pump.GraceNow, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
+	pump.ShutdownGraceFor, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
 	observed := func(transport string, h bridge.Handler) bridge.Handler {
 		return o.Observer.Serve(spec.Name, transport, h)
 	}
@@ -153,20 +153,20 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	// connection is the session, its end tells the client (C.6).
 	s.streamHTTP = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
 		Guard: o.Guard, Budget: memory, ResumeBudget: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
-		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, Admit: enter, Logger: s.log,
+		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, AcquirePlace: enter, Logger: s.log,
 		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", up.Exchange(pump)), ToolSchema: up.ToolSchema,
 	})
 	// A process starts, and its place is taken, with the first message and not with
 	// the connection.
 	s.legacySSE = legacysse.NewHandler(observed("sse", bridge.AwaitFirst(up.LegacyOnly(pump), firstMessageTimeout)), legacysse.HandlerOptions{
-		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
 	s.webSockets = ws.NewHandler(observed("websocket", bridge.AwaitFirst(up.Handler(false, pump), firstMessageTimeout)), ws.HandlerOptions{
-		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Logger: s.log,
+		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Logger: s.log,
 	})
 	s.lines = stdio.NewSocketServer(observed("socket", up.Handler(true, pump)), stdio.ServerOptions{
-		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, Admit: enter, Party: o.party, Logger: s.log,
+		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Party: o.party, Logger: s.log,
 	})
 	return s, nil
 }
@@ -198,9 +198,9 @@ func (s *server) grace(why error) time.Duration {
 		return time.Minute
 	}
 	if s.isRemoved.Load() {
-		return cmp.Or(s.spec.Pump.Drain, bridge.DefaultDrain)
+		return cmp.Or(s.spec.Pump.DrainTimeout, bridge.DefaultDrainTimeout)
 	}
-	return cmp.Or(s.spec.Pump.Grace, bridge.DefaultGrace)
+	return cmp.Or(s.spec.Pump.ShutdownGrace, bridge.DefaultShutdownGrace)
 }
 
 // hidesEndpoint reports whether one of the server's paths is that of a transport which

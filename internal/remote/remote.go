@@ -103,9 +103,9 @@ type Options struct {
 	// one in the client's name. With a socket that is so in any case.
 	NoRenew bool
 
-	// TellRenewed: when the session was renewed, the Conn says that everything
+	// NotifyAfterRenewal: when the session was renewed, the Conn says that everything
 	// may have changed (streamclient.Options.TellRenewed).
-	TellRenewed bool
+	NotifyAfterRenewal bool
 
 	// OnOpened is streamclient.Options.OnOpened, for servers of that transport.
 	OnOpened func(session bool)
@@ -178,7 +178,7 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 	case "ws", "wss":
 		return (&ws.Client{URL: d.URL, Options: ws.ClientOptions{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, Logger: d.Options.Logger,
+			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
 	switch d.Options.Mode {
@@ -246,13 +246,13 @@ func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff)
 	case t == streamable:
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ResumeTimeout: d.Options.ResumeTimeout,
+			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ResumeTimeout: d.Options.ResumeTimeout,
 			ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, OnOpened: d.Options.OnOpened, ConfirmUpgrade: d.Options.ConfirmUpgrade, Logger: d.Options.Logger,
 		}}
 	}
 	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, TellRenewed: d.Options.TellRenewed, ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, Logger: d.Options.Logger,
+		Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 

@@ -98,7 +98,7 @@ func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, ext
 
 // joinBytes returns the bytes of a message.
 func (m *recordMaker) joinBytes(msg *jsonrpc.Message) []byte {
-	first, id, rest := msg.Parts()
+	first, id, rest := msg.SplitAtID()
 	if id == "" && len(rest) == 0 {
 		return first
 	}

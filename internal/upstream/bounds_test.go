@@ -22,7 +22,7 @@ func TestAloneUnitsQueue(t *testing.T) {
 	place := make(chan struct{}, 1)
 	waits := make(chan struct{}, 10)
 	f := &fleet{kind: legacyServer}
-	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy, MaxShared: 1, Admit: func(ctx context.Context) (func(), error) {
+	s := serverOf(t, f, Spec{Isolation: PerRequest, Protocol: era.OnlyLegacy, MaxShared: 1, AcquirePlace: func(ctx context.Context) (func(), error) {
 		waits <- struct{}{}
 		select {
 		case place <- struct{}{}:
@@ -107,7 +107,7 @@ func TestSessionlessStays(t *testing.T) {
 func TestRefusedAndAsked(t *testing.T) {
 	for _, modern := range []bool{true, false} {
 		place := make(chan struct{}, 1)
-		s := scripted(t, Spec{Admit: func(ctx context.Context) (func(), error) {
+		s := scripted(t, Spec{AcquirePlace: func(ctx context.Context) (func(), error) {
 			select {
 			case place <- struct{}{}:
 				return func() { <-place }, nil

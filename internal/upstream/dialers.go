@@ -52,7 +52,7 @@ func (s *Server) makeDialers() error {
 	opts.NoRenew = false
 	d.lasting = &remote.Dialer{URL: s.spec.URL, Options: opts}
 	telling := opts
-	telling.TellRenewed = true
+	telling.NotifyAfterRenewal = true
 	d.telling = &remote.Dialer{URL: s.spec.URL, Options: telling}
 	opts.NoRenew = true
 	d.remote = &remote.Dialer{URL: s.spec.URL, Options: opts}
@@ -140,10 +140,10 @@ func (s *Server) transport() string {
 // ctx. h holds the place.
 func (s *Server) dialAdmitted(ctx context.Context, d bridge.Dialer, h limiter.Holder) (bridge.Conn, error) {
 	ctx = observe.WithSession(ctx, s.spec.Observer.OpenUnannounced(s.spec.Name, ""))
-	if s.spec.Admit == nil {
+	if s.spec.AcquirePlace == nil {
 		return d.Dial(ctx)
 	}
-	leave, err := s.spec.Admit(admission.WithHolder(ctx, h))
+	leave, err := s.spec.AcquirePlace(admission.WithHolder(ctx, h))
 	if err != nil {
 		return nil, err
 	}

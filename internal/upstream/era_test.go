@@ -539,7 +539,7 @@ func TestOnePlace(t *testing.T) {
 			}
 		}
 		f := &fleet{kind: k}
-		s := serverOf(t, f, Spec{Admit: admit, MaxShared: 1})
+		s := serverOf(t, f, Spec{AcquirePlace: admit, MaxShared: 1})
 		s.prober.Patience = 10 * time.Millisecond
 		control := admission.New(10, admit)
 		slot, err := control.Acquire(t.Context())
@@ -571,7 +571,7 @@ func TestProbeOfEachParty(t *testing.T) {
 			close(left)
 			return nil, ctx.Err()
 		}
-		s := serverOf(t, &fleet{kind: k}, Spec{Admit: admit})
+		s := serverOf(t, &fleet{kind: k}, Spec{AcquirePlace: admit})
 		ann := make(chan error, 1)
 		go func() {
 			_, err := s.prober.Modern(identity.WithParty(t.Context(), "ann"))

@@ -51,9 +51,9 @@ type Spec struct {
 	// Isolation says which clients share a process.
 	Isolation Isolation
 
-	// Admit is asked before a process starts that clients share, or that is
+	// AcquirePlace is asked before a process starts that clients share, or that is
 	// probed. nil: there is always a place.
-	Admit admission.Admit
+	AcquirePlace admission.AcquirePlaceFunc
 
 	// MaxShared is how many processes that clients share there may be; for one
 	// more, one that nobody uses is ended, or one of the party with most in which no
@@ -159,7 +159,7 @@ func (s *Server) probeOptions() probe.Options {
 				return s.dialers.modern.Dial(ctx)
 			}), h)
 		},
-		Placed: s.spec.Admit != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
+		Placed: s.spec.AcquirePlace != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
 		Agreed: s.endOtherEra, Failed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if !s.IsCommand() {
@@ -178,7 +178,7 @@ func (s *Server) poolOptions() sharing.Options {
 		IsolateCrashes: s.spec.Isolation == Auto && s.IsCommand(),
 		Dropped:        s.spec.Dropped, Logger: s.log,
 	}
-	if s.spec.Admit == nil {
+	if s.spec.AcquirePlace == nil {
 		o.MaxExclusive = maxExclusive
 	}
 	if s.isHTTP() {

@@ -98,10 +98,10 @@ type Options struct {
 	// Receive ends with ErrSessionLost.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Receive brings what says that
+	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
-	TellRenewed bool
+	NotifyAfterRenewal bool
 
 	// ReportUnopened says to end Receive with an *UnopenedError where there is
 	// no HTTP+SSE server, instead of answering the request that had the

@@ -61,7 +61,7 @@ type renewedSession struct {
 // Opened implements remoteconn.ReplacementSession.
 func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.s.version, o.s.initialized = negotiatedVersion(answer), true
-	if o.c.opts.TellRenewed {
+	if o.c.opts.NotifyAfterRenewal {
 		o.s.changeNotifications = changed
 	}
 }

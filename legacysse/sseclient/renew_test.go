@@ -11,7 +11,7 @@ import (
 func TestTellRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		u := f.dial(Options{TellRenewed: true})
+		u := f.dial(Options{NotifyAfterRenewal: true})
 		s := u.initializes("2024-11-05")
 		u.sends(`{"jsonrpc":"2.0","id":2,"method":"resources/subscribe","params":{"uri":"a"}}`)
 		f.posted()

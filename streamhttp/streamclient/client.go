@@ -88,10 +88,10 @@ type Options struct {
 	// learn of it and begin anew. What is in progress gets no answer then.
 	NoRenew bool
 
-	// TellRenewed: once a session was renewed, Receive brings what says that
+	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
 	// everything may have changed: notifications of the kinds that the server
 	// announces, and for the resources that are subscribed.
-	TellRenewed bool
+	NotifyAfterRenewal bool
 
 	// ReportUnopened: when the client's first initialize is refused the way
 	// that a server of another transport refuses it (LE13), Receive ends with an

@@ -11,9 +11,9 @@ import (
 
 // LE5, ST9: who asks for it is told, once the session was renewed, that what it
 // listens for may have changed; after the first session nobody is.
-func TestTellRenewed(t *testing.T) {
+func TestNotifyAfterRenewal(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *Options) {
-		o.TellRenewed = true
+		o.NotifyAfterRenewal = true
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() != "initialize" {
 				return false

@@ -374,7 +374,7 @@ func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.
 // Opened implements remoteconn.ReplacementSession.
 func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.session.version, o.session.initialized = negotiatedVersion(answer), true
-	if o.c.opts.TellRenewed {
+	if o.c.opts.NotifyAfterRenewal {
 		o.session.changeNotifications = changed
 	}
 }

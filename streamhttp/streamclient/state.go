@@ -34,7 +34,7 @@ type session struct {
 	streamAway chan struct{} // closed while its standalone stream cannot be had; another one when it can again
 	isAway     bool          // it is closed
 
-	changeNotifications []jsonrpc.Message // what the client is told of a new one, with TellRenewed
+	changeNotifications []jsonrpc.Message // what the client is told of a new one, with NotifyAfterRenewal
 }
 
 // admit waits while the gate is shut, and enters the call into the ledger. It

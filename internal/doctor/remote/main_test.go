@@ -61,7 +61,7 @@ func newBridge(t *testing.T, guard access.Policy, change ...func(*hub.Spec)) htt
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := hub.Spec{Name: "demo", Pump: bridge.PumpOptions{Grace: 5 * time.Second}, Upstream: upstream.Spec{Name: "demo",
+	spec := hub.Spec{Name: "demo", Pump: bridge.PumpOptions{ShutdownGrace: 5 * time.Second}, Upstream: upstream.Spec{Name: "demo",
 		Command: supervisor.Spec{Name: "demo", Path: self, Env: append(os.Environ(), "DOCTOR_TEST_DEMO=1")}}}
 	for _, c := range change {
 		c(&spec)
