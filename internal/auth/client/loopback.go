@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -27,49 +28,52 @@ const (
 
 const callbackPath = "/callback"
 
-// redirectPort returns the port of the redirect URI: the same one each time, and another one for each credential.
-func (c *Credential) redirectPort() int {
-	if c.o.RedirectPort != 0 {
-		return c.o.RedirectPort
-	}
-	b, err := hex.DecodeString(string(c.key[:8]))
-	if err != nil {
-		return minRedirectPort
-	}
-	n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
-	return minRedirectPort + n%(maxRedirectPort-minRedirectPort+1)
+// A redirectTarget is where browsers come back to: host and port on this machine. It is a value.
+type redirectTarget struct {
+	host   string
+	port   int  // the same one each time, and another one for each credential
+	chosen bool // by the user
 }
 
-// redirectURI returns the redirect URI with a port.
-func (c *Credential) redirectURI(port int) string {
-	return "http://" + net.JoinHostPort(c.redirectHost(), strconv.Itoa(port)) + callbackPath
+func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
+	d := redirectTarget{cmp.Or(o.RedirectHost, "127.0.0.1"), o.RedirectPort, o.RedirectPort != 0}
+	if d.chosen {
+		return d
+	}
+	d.port = minRedirectPort
+	if b, err := hex.DecodeString(string(key[:8])); err == nil {
+		n := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+		d.port += n % (maxRedirectPort - minRedirectPort + 1)
+	}
+	return d
 }
 
-func (c *Credential) redirectHost() string {
-	if c.o.RedirectHost == "" {
-		return "127.0.0.1"
-	}
-	return c.o.RedirectHost
+// uri returns the redirect URI.
+func (d redirectTarget) uri() string { return d.uriAt(d.port) }
+
+// uriAt returns the redirect URI with another port.
+func (d redirectTarget) uriAt(port int) string {
+	return "http://" + net.JoinHostPort(d.host, strconv.Itoa(port)) + callbackPath
 }
 
 // listen opens the loopback listeners of the redirect URI. Another port is taken only where the user has not
 // chosen one; the registration is made anew for it.
-func (c *Credential) listen(ctx context.Context) (all []net.Listener, port int, err error) {
-	switch host := c.redirectHost(); host {
+func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port int, err error) {
+	switch d.host {
 	case "127.0.0.1", "localhost", "::1":
 	default:
-		return nil, 0, fmt.Errorf("the redirect host %.60q is not this machine: use 127.0.0.1 or localhost", host)
+		return nil, 0, fmt.Errorf("the redirect host %.60q is not this machine: use 127.0.0.1 or localhost", d.host)
 	}
 	tries := 1
-	if c.o.RedirectPort == 0 {
+	if !d.chosen {
 		tries += extraPortTries
 	}
 	for try := range tries {
-		port = c.redirectPort() + try
-		if port > maxRedirectPort && c.o.RedirectPort == 0 {
+		port = d.port + try
+		if port > maxRedirectPort && !d.chosen {
 			port -= maxRedirectPort - minRedirectPort + 1
 		}
-		if all, err = c.listenOn(ctx, port); err == nil {
+		if all, err = d.listenOn(ctx, port); err == nil {
 			return all, port, nil
 		}
 	}
@@ -77,11 +81,10 @@ func (c *Credential) listen(ctx context.Context) (all []net.Listener, port int, 
 }
 
 // listenOn opens one port; for localhost on both addresses, since a browser may take either.
-func (c *Credential) listenOn(ctx context.Context, port int) ([]net.Listener, error) {
+func (d redirectTarget) listenOn(ctx context.Context, port int) ([]net.Listener, error) {
 	var config net.ListenConfig
-	host := c.redirectHost()
-	first := host
-	if host == "localhost" {
+	first := d.host
+	if d.host == "localhost" {
 		first = "127.0.0.1"
 	}
 	l, err := config.Listen(ctx, "tcp", net.JoinHostPort(first, strconv.Itoa(port)))
@@ -89,7 +92,7 @@ func (c *Credential) listenOn(ctx context.Context, port int) ([]net.Listener, er
 		return nil, err
 	}
 	all := []net.Listener{l}
-	if host == "localhost" {
+	if d.host == "localhost" {
 		second, err := config.Listen(ctx, "tcp", net.JoinHostPort("::1", strconv.Itoa(port)))
 		if err == nil {
 			return append(all, second), nil

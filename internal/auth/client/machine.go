@@ -86,3 +86,58 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	}
 	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(t.Access, m.resource, m.scopes), m.prover)
 }
+
+// signInMachine gets the first token, or one with more scopes, without a person.
+func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot) (got *snapshot, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	of := tokenstore.Generation(0)
+	if old != nil {
+		of = old.generation
+	}
+	if err, paused := r.pausedFor(of, r.now()); paused {
+		return nil, err
+	}
+	if _, err := r.clients.chooseIDSource(s, ""); err != nil {
+		return nil, err
+	}
+	done, err := r.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	lockCtx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
+	defer cancel()
+	w, err := r.record.storedDemands(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = r.o.Store.WithLock(lockCtx, r.key, func(l *tokenstore.Locked) error {
+		e := l.Entry()
+		if now, err := r.tokens.makeCurrent(e); err != nil {
+			return err
+		} else if r.tokens.mayReplace(now, old) {
+			got = now
+			return nil
+		}
+		next, err := r.newStoredCredential(s, w, e.Credential, r.scopesToRequest(s, w, false))
+		if err != nil {
+			return err
+		}
+		next.ClientID = r.machineClientID()
+		e.Credential = next
+		token, err := r.requestToken(l, e)
+		if err != nil {
+			_, err = r.renewalFailed(l, e, err)
+			return err
+		}
+		got, err = r.saveToken(l, e, token)
+		return err
+	})
+	r.noteResult(of, err)
+	if err == nil {
+		err = r.record.noteSignIn(ctx)
+	}
+	return got, err
+}

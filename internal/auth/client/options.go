@@ -103,14 +103,12 @@ func New(o Options) (*Credential, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	c := &Credential{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64, challengeTurn: make(chan struct{}, 1)}
-	c.caller = &auth.Caller{HTTP: o.HTTP, Now: c.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
+	base := &common{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64}
+	base.caller = &auth.Caller{HTTP: o.HTTP, Now: base.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
 	if o.Revision != "" && o.Revision < "2025-06-18" {
-		c.caller.Version = string(o.Revision)
+		base.caller.Version = string(o.Revision)
 	}
-	c.requestCtx, c.cancelRequests = context.WithCancel(context.Background())
-	c.lockWaitCtx, c.cancelLockWait = context.WithCancel(c.requestCtx)
-	return c, nil
+	return newCredential(base), nil
 }
 
 // key returns the name under which the credential is stored.

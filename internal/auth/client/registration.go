@@ -10,30 +10,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
+// A registrar gets client ids, and keeps them in the store. It may be used concurrently.
+type registrar struct{ *common }
+
 // chooseIDSource returns how the client gets its id, or the error that says what to register, and where.
-func (c *Credential) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
+func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
 	return auth.ClientIDSources{
-		ClientID: c.o.ClientID, Issuer: c.o.ClientIssuer, MetadataURL: c.o.ClientMetadataURL,
-		NotDynamic: c.o.NotDynamic || c.o.Machine != nil, Redirect: redirect,
+		ClientID: g.o.ClientID, Issuer: g.o.ClientIssuer, MetadataURL: g.o.ClientMetadataURL,
+		NotDynamic: g.o.NotDynamic || g.o.Machine != nil, Redirect: redirect,
 	}.Choose(s.Server)
 }
 
 // clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
 // has been of use: an authorization server that has forgotten a client does not tell us, only the person.
-func (c *Credential) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
-	way, err := c.chooseIDSource(s, redirect)
+func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
+	way, err := g.chooseIDSource(s, redirect)
 	switch {
 	case err != nil:
 		return auth.Client{}, err
 	case way == auth.PreRegistered:
-		return c.clientOf(ctx, s.Server.Issuer, c.o.ClientID)
+		return g.clientOf(ctx, s.Server.Issuer, g.o.ClientID)
 	case way == auth.MetadataDocument:
-		return c.clientOf(ctx, s.Server.Issuer, c.o.ClientMetadataURL)
+		return g.clientOf(ctx, s.Server.Issuer, g.o.ClientMetadataURL)
 	}
 	var found auth.Client
-	err = c.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+	err = g.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		all = slices.DeleteFunc(slices.Clone(all), func(r tokenstore.Registration) bool {
-			return slices.Contains(r.RedirectURIs, redirect) && (anew || !c.isUsable(r))
+			return slices.Contains(r.RedirectURIs, redirect) && (anew || !g.isUsable(r))
 		})
 		for _, r := range all {
 			if slices.Contains(r.RedirectURIs, redirect) {
@@ -41,14 +44,14 @@ func (c *Credential) clientForSignIn(ctx context.Context, s *discovery, redirect
 				return all, nil
 			}
 		}
-		reg, err := c.register(ctx, s, metadataFor(s, redirect, scopes))
+		reg, err := g.register(ctx, s, metadataFor(s, redirect, scopes))
 		if err != nil {
 			return nil, err
 		}
 		found = reg.Client
 		return append(all, tokenstore.Registration{
 			ClientID: reg.Client.ID, ClientSecret: tokenstore.NewSecret(reg.Client.Secret), AuthMethod: reg.Client.Method,
-			RedirectURIs: reg.RedirectURIs, Registered: c.now(), Expires: reg.SecretExpires,
+			RedirectURIs: reg.RedirectURIs, Registered: g.now(), Expires: reg.SecretExpires,
 			ManagementURL: reg.ManageURL, ManagementToken: tokenstore.NewSecret(reg.ManageToken),
 		}), nil
 	})
@@ -57,11 +60,11 @@ func (c *Credential) clientForSignIn(ctx context.Context, s *discovery, redirect
 
 // register registers a client. Some authorization servers take no scopes in a registration but their own, which
 // those of a resource are not (RFC 7591, 2 leaves it to them): then they get none, and choose.
-func (c *Credential) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
-	reg, err := c.caller.Register(ctx, s.Server, m, "")
+func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
+	reg, err := g.caller.Register(ctx, s.Server, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
 		m.Scope = ""
-		return c.caller.Register(ctx, s.Server, m, "")
+		return g.caller.Register(ctx, s.Server, m, "")
 	}
 	return reg, err
 }
@@ -70,10 +73,10 @@ func (c *Credential) register(ctx context.Context, s *discovery, m auth.ClientMe
 const newRegistrationTime = time.Minute
 
 // isUsable reports whether a registration was of use, or has just been made, and its secret has not ended.
-func (c *Credential) isUsable(r tokenstore.Registration) bool {
-	age := c.now().Sub(r.Registered)
+func (g *registrar) isUsable(r tokenstore.Registration) bool {
+	age := g.now().Sub(r.Registered)
 	known := !r.LastUsed.IsZero() || 0 <= age && age < newRegistrationTime
-	return known && (r.Expires.IsZero() || c.now().Before(r.Expires))
+	return known && (r.Expires.IsZero() || g.now().Before(r.Expires))
 }
 
 // metadataFor is what a client that registers itself says.
@@ -94,37 +97,37 @@ func metadataFor(s *discovery, redirect string, scopes []string) auth.ClientMeta
 	return m
 }
 
-// noteRegistrationUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
-func (c *Credential) noteRegistrationUse(ctx context.Context, issuer, id string, good bool) {
-	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+// noteUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
+func (g *registrar) noteUse(ctx context.Context, issuer, id string, good bool) {
+	err := g.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		for i := range all {
 			if all[i].ClientID == id && good {
-				all[i].LastUsed = c.now()
+				all[i].LastUsed = g.now()
 			} else if all[i].ClientID == id {
 				all[i].LastUsed, all[i].Registered = time.Time{}, time.Time{}
 			}
 		}
 		return all, nil
 	})
-	c.reportError(err)
+	g.reportError(err)
 }
 
 // clientOf returns the client with this id at an issuer.
-func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Client, error) {
+func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Client, error) {
 	switch id {
 	case "":
-	case c.o.ClientID:
-		secret, key := c.clientAuth()
+	case g.o.ClientID:
+		secret, key := g.clientAuth()
 		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, nil
-	case c.o.ClientMetadataURL:
-		_, key := c.clientAuth()
+	case g.o.ClientMetadataURL:
+		_, key := g.clientAuth()
 		method := auth.MethodNone
 		if key != nil {
 			method = auth.MethodPrivateKey
 		}
 		return auth.Client{ID: id, Key: key, Method: method}, nil
 	}
-	all, err := c.o.Store.Registrations(ctx, issuer)
+	all, err := g.o.Store.Registrations(ctx, issuer)
 	if err != nil {
 		return auth.Client{}, err
 	}
@@ -137,26 +140,24 @@ func (c *Credential) clientOf(ctx context.Context, issuer, id string) (auth.Clie
 }
 
 // clientAuth returns the secret or the key of a client that somebody has registered.
-func (c *Credential) clientAuth() (tokenstore.Secret, *auth.Signer) {
-	if c.o.ClientAuth == nil {
+func (g *registrar) clientAuth() (tokenstore.Secret, *auth.Signer) {
+	if g.o.ClientAuth == nil {
 		return tokenstore.Secret{}, nil
 	}
-	secret, key, err := c.o.ClientAuth()
-	c.reportError(err)
+	secret, key, err := g.o.ClientAuth()
+	g.reportError(err)
 	return secret, key
 }
 
-// forgetRegistration deletes a registration that the issuer does not know any more. It reports whether the client
+// forget deletes a registration that the issuer does not know any more. It reports whether the client
 // is one that registers itself.
-func (c *Credential) forgetRegistration(issuer, id string) bool {
-	if id == c.o.ClientID || id == c.o.ClientMetadataURL {
+func (g *registrar) forget(ctx context.Context, issuer, id string) bool {
+	if id == g.o.ClientID || id == g.o.ClientMetadataURL {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(c.lockWaitCtx, lockTimeout)
-	defer cancel()
-	err := c.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+	err := g.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == id }), nil
 	})
-	c.reportError(err)
+	g.reportError(err)
 	return true
 }

@@ -4,32 +4,191 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// beginRenewal returns the renewal that is under way, or begins one.
-func (c *Credential) beginRenewal(h *snapshot) (*renewal, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
+// Waits and bounds.
+const (
+	lockTimeout           = 30 * time.Second // for the lock of the credential
+	requestTimeout        = 30 * time.Second // for one token request
+	maxRenewAhead         = 5 * time.Minute  // how long before its end a token is renewed, at most
+	renewLifetimeFraction = 12               // and at most this part of its life: of an hour 5 minutes
+	minRenewPause         = time.Second      // after a renewal that failed; it doubles
+	maxRenewPause         = 5 * time.Minute
+
+	maxRetryAfter = 15 * time.Minute // a server that names a longer one is asked again all the same
+)
+
+// A renewer returns the token to use, and renews it: once for all who use it, with the credential locked against other
+// processes. It may be used concurrently. close ends it.
+type renewer struct {
+	*common
+	tokens  *tokenCache
+	keys    *proofKeys
+	record  *serverRecord
+	clients *registrar
+
+	requestCtx     context.Context // a token request may go on
+	cancelRequests context.CancelFunc
+	lockWaitCtx    context.Context // a wait for the lock may go on
+	cancelLockWait context.CancelFunc
+	renewals       sync.WaitGroup
+
+	mu         sync.Mutex
+	closed     bool
+	renewing   *renewal // nil: no renewal is under way
+	renewPause pause
+	// unrenewable is a credential whose renewal would not help, since unrenewableAt.
+	unrenewable   tokenstore.Generation
+	unrenewableAt time.Time
+	unsaved       *unsaved // nil: all is stored
+}
+
+func newRenewer(base *common, tokens *tokenCache, keys *proofKeys, record *serverRecord, clients *registrar) *renewer {
+	r := &renewer{common: base, tokens: tokens, keys: keys, record: record, clients: clients}
+	r.requestCtx, r.cancelRequests = context.WithCancel(context.Background())
+	r.lockWaitCtx, r.cancelLockWait = context.WithCancel(r.requestCtx)
+	return r
+}
+
+// close is Credential.Close.
+func (r *renewer) close(ctx context.Context) {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.cancelLockWait()
+	done := make(chan struct{})
+	go func() {
+		r.renewals.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	r.cancelRequests()
+	<-done
+}
+
+// begin counts work that close waits for; done ends it.
+func (r *renewer) begin() (done func(), err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
 		return nil, errClosed
 	}
-	if c.renewing != nil {
-		return c.renewing, nil
+	r.renewals.Add(1)
+	return r.renewals.Done, nil
+}
+
+// A pause keeps renewals apart that fail.
+type pause struct {
+	until      time.Time
+	failures   int
+	err        error
+	generation tokenstore.Generation
+}
+
+// A renewal is one renewal, for all who wait for it.
+type renewal struct {
+	done   chan struct{}
+	result *snapshot
+	err    error
+}
+
+// noneCacheTime is how long it counts that nothing is stored.
+const noneCacheTime = time.Second
+
+// usableSnapshot returns what Token does. nil: nothing is stored.
+func (r *renewer) usableSnapshot(ctx context.Context) (*snapshot, error) {
+	h := r.tokens.current.Load()
+	if h != nil && !h.unsaved && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
+		return h, nil
+	}
+	if h == nil {
+		// A server that wants no token gets one request after the other. If it wants one by now, its
+		// challenge has the store read again.
+		if since := r.now().UnixNano() - r.tokens.foundNoneAt.Load(); 0 <= since && since < int64(noneCacheTime) {
+			return nil, nil
+		}
+	}
+	got, err := r.loadUsable(ctx, h)
+	if _, stored := errors.AsType[*tokenstore.Error](err); stored && h == nil {
+		r.reportError(err) // the server may want no credential; if it does, its 401 brings the error
+		return nil, nil
+	}
+	return got, err
+}
+
+// loadUsable is usableSnapshot for what is not simply at hand.
+func (r *renewer) loadUsable(ctx context.Context, h *snapshot) (*snapshot, error) {
+	if h == nil || !h.unsaved {
+		var err error
+		if h, err = r.tokens.readStore(ctx); err != nil || h == nil {
+			return h, err
+		}
+	}
+	refused, now := r.tokens.isRefused(h) || h.stored.Access.IsZero(), r.now()
+	if !refused && !h.isDue(now) && !h.unsaved {
+		return h, nil
+	}
+	if !r.isRenewable(h) {
+		if refused {
+			return nil, nil // without a token the server says what it wants
+		}
+		return h, nil
+	}
+	if err, paused := r.pausedFor(h.generation, now); paused {
+		if refused {
+			return nil, err
+		}
+		return h, nil
+	}
+	f, err := r.beginRenewal(h)
+	if err != nil || !refused && !h.isExpired(now) {
+		return h, nil // still valid: nobody waits
+	}
+	got, err := f.wait(ctx)
+	if err != nil && !refused && ctx.Err() == nil {
+		return h, nil // the server decides; its challenge says what it wants
+	}
+	return got, err
+}
+
+// isRenewable reports whether there is something to ask for a new token with.
+func (r *renewer) isRenewable(h *snapshot) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if since := r.now().Sub(r.unrenewableAt); r.unrenewable == h.generation && r.unrenewable != 0 && since >= 0 && since < maxRenewPause {
+		return false
+	}
+	return r.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
+}
+
+// beginRenewal returns the renewal that is under way, or begins one.
+func (r *renewer) beginRenewal(h *snapshot) (*renewal, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errClosed
+	}
+	if r.renewing != nil {
+		return r.renewing, nil
 	}
 	f := &renewal{done: make(chan struct{})}
-	c.renewing = f
-	c.renewals.Go(func() {
-		f.result, f.err = c.renew(h)
-		c.mu.Lock()
-		c.renewing = nil
-		c.pauseAfter(h.generation, f.err)
-		c.mu.Unlock()
+	r.renewing = f
+	r.renewals.Go(func() {
+		f.result, f.err = r.renew(h)
+		r.mu.Lock()
+		r.renewing = nil
+		r.pauseAfter(h.generation, f.err)
+		r.mu.Unlock()
 		close(f.done)
-		c.reportError(f.err)
+		r.reportError(f.err)
 	})
 	return f, nil
 }
@@ -44,35 +203,35 @@ func (f *renewal) wait(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// pauseAfter notes how the renewal of a credential went. c.mu is held.
-func (c *Credential) pauseAfter(of tokenstore.Generation, err error) {
+// pauseAfter notes how the renewal of a credential went. r.mu is held.
+func (r *renewer) pauseAfter(of tokenstore.Generation, err error) {
 	if err == nil {
-		if c.unsaved == nil {
-			c.renewPause = pause{}
+		if r.unsaved == nil {
+			r.renewPause = pause{}
 		}
 		return
 	}
 	p := pause{failures: 1, err: err, generation: of}
-	if c.renewPause.err != nil && c.renewPause.generation == of {
-		p.failures = c.renewPause.failures + 1
+	if r.renewPause.err != nil && r.renewPause.generation == of {
+		p.failures = r.renewPause.failures + 1
 	}
 	wait := min(minRenewPause<<min(p.failures-1, 20), maxRenewPause)
-	wait = wait/2 + time.Duration(c.random()*float64(wait/2))
+	wait = wait/2 + time.Duration(r.random()*float64(wait/2))
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		wait = max(wait, min(e.RetryAfter, maxRetryAfter))
 	}
 	if !isTransient(err) {
 		wait = maxRenewPause
 	}
-	p.until = c.now().Add(wait)
-	c.renewPause = p
+	p.until = r.now().Add(wait)
+	r.renewPause = p
 }
 
 // pausedFor reports whether a renewal failed so recently that none is tried now.
-func (c *Credential) pausedFor(of tokenstore.Generation, now time.Time) (error, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.renewPause
+func (r *renewer) pausedFor(of tokenstore.Generation, now time.Time) (error, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.renewPause
 	until := p.until
 	if until.Sub(now) > 24*time.Hour {
 		until = now // the clock was set back
@@ -81,17 +240,17 @@ func (c *Credential) pausedFor(of tokenstore.Generation, now time.Time) (error, 
 }
 
 // renew takes the lock, reads again, asks for a token, stores it, and gives the lock back.
-func (c *Credential) renew(old *snapshot) (*snapshot, error) {
+func (r *renewer) renew(old *snapshot) (*snapshot, error) {
 	for try := 1; ; try++ {
 		var got *snapshot
-		ctx, cancel := context.WithTimeout(c.lockWaitCtx, lockTimeout)
-		err := c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) (err error) {
-			got, err = c.renewLocked(l, old)
+		ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
+		err := r.o.Store.WithLock(ctx, r.key, func(l *tokenstore.Locked) (err error) {
+			got, err = r.renewLocked(l, old)
 			return err
 		})
 		cancel()
 		if errors.Is(err, tokenstore.ErrBroken) && try == 1 {
-			c.reportError(err)
+			r.reportError(err)
 			continue // it was set aside
 		}
 		return got, err
@@ -99,166 +258,55 @@ func (c *Credential) renew(old *snapshot) (*snapshot, error) {
 }
 
 // renewLocked does it with the lock held.
-func (c *Credential) renewLocked(l *tokenstore.Locked, old *snapshot) (*snapshot, error) {
+func (r *renewer) renewLocked(l *tokenstore.Locked, old *snapshot) (*snapshot, error) {
 	e := l.Entry()
-	if got, done, err := c.saveUnsaved(l); done {
+	if got, done, err := r.saveUnsaved(l); done {
 		return got, err
 	}
 	if e.Generation == 0 {
-		c.current.Store(nil)
-		return nil, c.signInRequired("the credential was deleted")
+		r.tokens.current.Store(nil)
+		return nil, r.signInRequired("the credential was deleted")
 	}
 	if e.Generation != old.generation {
-		h, err := c.makeCurrent(e)
+		h, err := r.tokens.makeCurrent(e)
 		if err != nil {
 			return nil, err
 		}
-		if h != nil && !h.isDue(c.now()) && !c.isRefused(h) {
+		if h != nil && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
 			return h, nil
 		}
 	}
-	if c.o.Machine == nil && (e.Credential.Refresh.IsZero() || l.IsSpent(e.Credential.Refresh)) {
-		return nil, c.signInRequired("the token has ended, and there is none to renew it with")
+	if r.o.Machine == nil && (e.Credential.Refresh.IsZero() || l.IsSpent(e.Credential.Refresh)) {
+		return nil, r.signInRequired("the token has ended, and there is none to renew it with")
 	}
-	token, err := c.requestToken(l, e)
+	token, err := r.requestToken(l, e)
 	if err != nil {
-		return c.renewalFailed(l, e, err)
+		return r.renewalFailed(l, e, err)
 	}
-	return c.saveToken(l, e, token)
-}
-
-// requestToken sends the token request, and once more if no answer came: it may have been lost on the way back.
-func (c *Credential) requestToken(l *tokenstore.Locked, e tokenstore.Entry) (token auth.Token, err error) {
-	for try := 1; ; try++ {
-		if err := l.CountRequest(requestsPerMinute(e.Credential)); err != nil {
-			if errors.Is(err, tokenstore.ErrRateLimit) {
-				return token, &PermanentError{Problem: "the token is not renewed until somebody signs in again", Err: err}
-			}
-			return token, err
-		}
-		token, err = c.sendTokenRequest(c.requestCtx, e.Credential)
-		lost, ok := errors.AsType[*auth.Error](err)
-		if !ok || lost.Kind != auth.Unavailable || lost.Status != 0 || !lost.RequestSent || try == 2 || c.o.Machine != nil || c.requestCtx.Err() != nil {
-			return token, err
-		}
-	}
-}
-
-// requestsPerMinute returns how many token requests a minute a credential needs, with room for those that
-// fail: a token that lives for seconds is renewed that often.
-func requestsPerMinute(s tokenstore.Credential) int {
-	life := s.Expires.Sub(s.Issued)
-	if s.Expires.IsZero() || s.Issued.IsZero() || life <= 0 {
-		return tokenstore.DefaultRequests
-	}
-	return max(tokenstore.DefaultRequests, int(3*time.Minute/max(life, time.Second)))
-}
-
-// sendTokenRequest sends one token request.
-func (c *Credential) sendTokenRequest(ctx context.Context, s tokenstore.Credential) (auth.Token, error) {
-	server := auth.ServerMetadata{Issuer: s.Issuer, Token: s.TokenEndpoint, AuthMethods: c.knownMethods(ctx, s)}
-	who, err := c.clientOf(ctx, s.Issuer, s.ClientID)
-	if err != nil {
-		return auth.Token{}, err
-	}
-	prover, err := c.proverOf(s.DPoPKey)
-	if err != nil {
-		return auth.Token{}, err
-	}
-	if c.o.Machine != nil {
-		return c.o.Machine.token(ctx, machineRequest{c.caller, server, who, s.Resource, s.RequestedScopes, prover})
-	}
-	return c.caller.Token(ctx, server, who, auth.RefreshToken(s.Refresh.Reveal(), s.Resource, nil), prover)
-}
-
-// saveToken stores a token in the place of the one it renews.
-func (c *Credential) saveToken(l *tokenstore.Locked, e tokenstore.Entry, t auth.Token) (*snapshot, error) {
-	if c.o.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
-		return nil, &PermanentError{Problem: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
-	}
-	next := withToken(e.Credential, t, c.now())
-	if _, err := l.Save(next, e.Generation); err != nil {
-		return c.keepUnsaved(next, e.Generation, err)
-	}
-	return c.makeCurrent(l.Entry())
-}
-
-// withToken returns a credential with a new token. What the answer does not say stays.
-func withToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.Credential {
-	s.Access, s.TokenType, s.Issued, s.Expires, s.Problem = tokenstore.NewSecret(t.Access), t.Type, now, t.Expires, ""
-	if t.Refresh != "" {
-		s.Refresh = tokenstore.NewSecret(t.Refresh)
-	}
-	if t.ID != "" {
-		s.ID = tokenstore.NewSecret(t.ID)
-	}
-	if t.Scopes != nil {
-		s.GrantedScopes = t.Scopes
-	}
-	return s
-}
-
-// keepUnsaved uses a credential that could not be stored. The next renewal stores it first.
-func (c *Credential) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Generation, err error) (*snapshot, error) {
-	h, bad := c.newSnapshot(tokenstore.Entry{Generation: replaces, Credential: s})
-	if bad != nil {
-		return nil, bad
-	}
-	h.unsaved = true
-	c.mu.Lock()
-	c.unsaved = &unsaved{s, replaces}
-	c.renewPause = pause{until: c.now().Add(minRenewPause), err: err, generation: replaces, failures: 1}
-	c.mu.Unlock()
-	c.current.Store(h)
-	c.reportError(err)
-	return h, nil
-}
-
-// saveUnsaved stores what could not be stored before. done: it was stored, or still cannot be, and there
-// is nothing more to do now.
-func (c *Credential) saveUnsaved(l *tokenstore.Locked) (got *snapshot, done bool, err error) {
-	c.mu.Lock()
-	u := c.unsaved
-	c.mu.Unlock()
-	if u == nil {
-		return nil, false, nil
-	}
-	_, err = l.Save(u.credential, u.replaces)
-	if err != nil && !errors.Is(err, tokenstore.ErrStale) {
-		return c.current.Load(), true, err
-	}
-	c.mu.Lock()
-	c.unsaved = nil
-	c.mu.Unlock()
-	c.current.Store(nil) // a stale one gives way to what somebody else has stored
-	got, err = c.makeCurrent(l.Entry())
-	if got == nil || got.isDue(c.now()) {
-		return got, false, err
-	}
-	return got, true, err
+	return r.saveToken(l, e, token)
 }
 
 // renewalFailed decides what an error of the token endpoint means for what is stored.
-func (c *Credential) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err error) (*snapshot, error) {
+func (r *renewer) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err error) (*snapshot, error) {
 	switch {
-	case auth.Is(err, auth.InvalidGrant) && c.o.Machine == nil:
+	case auth.Is(err, auth.InvalidGrant) && r.o.Machine == nil:
 		// Somebody who ignores locks may have replaced it meanwhile.
-		now, loadErr := c.o.Store.Load(c.requestCtx, c.key)
+		now, loadErr := r.o.Store.Load(r.requestCtx, r.key)
 		if loadErr == nil && now.Generation != e.Generation && !now.Credential.Refresh.Equal(e.Credential.Refresh) {
-			return c.makeCurrent(now)
+			return r.tokens.makeCurrent(now)
 		}
 		if spendErr := l.MarkSpent(e.Credential.Refresh); spendErr != nil {
-			c.reportError(spendErr)
+			r.reportError(spendErr)
 		}
-		c.adoptWithoutRefresh(l.Entry())
-		return nil, c.signInRequired("the authorization server does not take the refresh token any more")
+		r.adoptWithoutRefresh(l.Entry())
+		return nil, r.signInRequired("the authorization server does not take the refresh token any more")
 	case auth.Is(err, auth.InvalidClient):
-		if c.forgetRegistration(e.Credential.Issuer, e.Credential.ClientID) {
+		if r.forgetClient(e.Credential.Issuer, e.Credential.ClientID) {
 			if spendErr := l.MarkSpent(e.Credential.Refresh); spendErr != nil {
-				c.reportError(spendErr)
+				r.reportError(spendErr)
 			}
-			c.adoptWithoutRefresh(l.Entry())
-			return nil, c.signInRequired("the authorization server does not know this client any more")
+			r.adoptWithoutRefresh(l.Entry())
+			return nil, r.signInRequired("the authorization server does not know this client any more")
 		}
 		return nil, &PermanentError{Problem: "the authorization server does not take the client id or its secret", Err: err}
 	case isTransient(err):
@@ -270,30 +318,43 @@ func (c *Credential) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err
 	return nil, &PermanentError{Problem: "the token cannot be renewed", Err: err}
 }
 
+// forgetClient deletes a registration that the issuer does not know any more. It reports whether the client
+// is one that registers itself.
+func (r *renewer) forgetClient(issuer, id string) bool {
+	ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
+	defer cancel()
+	return r.clients.forget(ctx, issuer, id)
+}
+
 // adoptWithoutRefresh goes on with a credential that has lost its refresh token only.
-func (c *Credential) adoptWithoutRefresh(e tokenstore.Entry) {
-	if _, err := c.makeCurrent(e); err != nil {
-		c.reportError(err)
+func (r *renewer) adoptWithoutRefresh(e tokenstore.Entry) {
+	if _, err := r.tokens.makeCurrent(e); err != nil {
+		r.reportError(err)
 	}
 }
 
-// knownMethods returns how clients authenticate at the token endpoint, as its stored metadata says.
-func (c *Credential) knownMethods(ctx context.Context, s tokenstore.Credential) []string {
-	site, err := c.storedDiscovery(ctx)
-	if err != nil || site == nil || site.Server.Issuer != s.Issuer {
-		return nil
-	}
-	return site.Server.AuthMethods
+// giveUpOn notes that to renew the credential of a generation helps nobody.
+func (r *renewer) giveUpOn(of tokenstore.Generation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.unrenewable, r.unrenewableAt = of, r.now()
+}
+
+// noteResult notes how the renewal of a credential went.
+func (r *renewer) noteResult(of tokenstore.Generation, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pauseAfter(of, err)
 }
 
 // replaceRefused returns what to use in the place of a token that the server refused with 401: the one that
 // somebody has replaced it with, or one that is asked for now. nil: there is none.
-func (c *Credential) replaceRefused(ctx context.Context, old *snapshot) (*snapshot, error) {
-	if h := c.current.Load(); c.mayReplace(h, old) {
+func (r *renewer) replaceRefused(ctx context.Context, old *snapshot) (*snapshot, error) {
+	if h := r.tokens.current.Load(); r.tokens.mayReplace(h, old) {
 		return h, nil
 	}
-	c.noteRefused(old)
-	h, err := c.loadUsable(ctx, nil)
+	r.tokens.noteRefused(old)
+	h, err := r.loadUsable(ctx, nil)
 	if h != nil && h.sameToken(old) {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ func TestNoExpiry(t *testing.T) {
 		if access(t, c) != first {
 			t.Error("the token was renewed")
 		}
-		h, err := c.replaceRefused(t.Context(), c.current.Load())
+		h, err := c.renewer.replaceRefused(t.Context(), c.tokens.current.Load())
 		bridgetest.Must(t, err)
 		if h.token().Access == first {
 			t.Error("the refused token is used")
@@ -150,13 +150,13 @@ func TestClockBack(t *testing.T) {
 		c := w.credential(t, o)
 		w.sign(t, c, 0)
 		w.then("/token", answer(503, ""))
-		h, err := c.usableSnapshot(t.Context())
+		h, err := c.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		if _, err := c.replaceRefused(t.Context(), h); err == nil {
+		if _, err := c.renewer.replaceRefused(t.Context(), h); err == nil {
 			t.Error("no error")
 		}
 		back = 25 * time.Hour
-		if _, err := c.replaceRefused(t.Context(), h); err != nil {
+		if _, err := c.renewer.replaceRefused(t.Context(), h); err != nil {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -235,7 +235,7 @@ func TestInvalidGrant(t *testing.T) {
 			time.Sleep(time.Hour)
 			for _, other := range []*Credential{c, w.credential(t, w.options())} {
 				_ = access(t, other)
-				h, err := other.replaceRefused(t.Context(), other.current.Load())
+				h, err := other.renewer.replaceRefused(t.Context(), other.tokens.current.Load())
 				if h != nil || err != nil {
 					t.Errorf("there is a token again: %v, %v", h != nil, err)
 				}
@@ -258,9 +258,9 @@ func TestRefusedForGood(t *testing.T) {
 		c := w.credential(t, w.options())
 		w.sign(t, c, 0)
 		clear(w.refresh)
-		h, err := c.usableSnapshot(t.Context())
+		h, err := c.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		_, err = c.replaceRefused(t.Context(), h)
+		_, err = c.renewer.replaceRefused(t.Context(), h)
 		if _, ok := errors.AsType[*SignInRequired](err); !ok {
 			t.Errorf("the error is %v", err)
 		}
@@ -292,7 +292,7 @@ func TestLostAnswer(t *testing.T) {
 			t.Error("the spent token is kept")
 		}
 		time.Sleep(time.Hour)
-		_, _ = c.replaceRefused(t.Context(), c.current.Load())
+		_, _ = c.renewer.replaceRefused(t.Context(), c.tokens.current.Load())
 		w.wantCount(t, "/token", 2)
 	})
 }
@@ -303,10 +303,10 @@ func TestAdopts(t *testing.T) {
 		a, b := w.credential(t, w.options()), w.credential(t, w.options())
 		w.sign(t, a, time.Hour)
 		_, _ = access(t, a), access(t, b)
-		old := b.current.Load()
-		_, err := a.replaceRefused(t.Context(), a.current.Load())
+		old := b.tokens.current.Load()
+		_, err := a.renewer.replaceRefused(t.Context(), a.tokens.current.Load())
 		bridgetest.Must(t, err)
-		h, err := b.replaceRefused(t.Context(), old)
+		h, err := b.renewer.replaceRefused(t.Context(), old)
 		bridgetest.Must(t, err)
 		if h.token().Access != access(t, a) || access(t, b) != access(t, a) {
 			t.Error("they have different tokens")
@@ -324,9 +324,9 @@ func TestBrake(t *testing.T) {
 		var last error
 		for range 10 {
 			for _, c := range cs {
-				h, err := c.usableSnapshot(t.Context())
+				h, err := c.renewer.usableSnapshot(t.Context())
 				if h != nil {
-					_, err = c.replaceRefused(t.Context(), h)
+					_, err = c.renewer.replaceRefused(t.Context(), h)
 				}
 				if err != nil {
 					last = err
@@ -347,11 +347,11 @@ func TestForgottenClient(t *testing.T) {
 		o := w.options()
 		byHand := w.credential(t, o)
 		w.sign(t, byHand, time.Hour)
-		h, err := byHand.usableSnapshot(t.Context())
+		h, err := byHand.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
 		delete(w.clients, "c1")
 		var permanent *PermanentError
-		if _, err := byHand.replaceRefused(t.Context(), h); !errors.As(err, &permanent) {
+		if _, err := byHand.renewer.replaceRefused(t.Context(), h); !errors.As(err, &permanent) {
 			t.Errorf("the error is %v", err)
 		}
 		wantNoSecret(t, err)
@@ -361,10 +361,10 @@ func TestForgottenClient(t *testing.T) {
 		o.ClientID = ""
 		dynamic := w.credential(t, o)
 		w.sign(t, dynamic, time.Hour)
-		h, err = dynamic.usableSnapshot(t.Context())
+		h, err = dynamic.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
 		var required *SignInRequired
-		if _, err := dynamic.replaceRefused(t.Context(), h); !errors.As(err, &required) {
+		if _, err := dynamic.renewer.replaceRefused(t.Context(), h); !errors.As(err, &required) {
 			t.Errorf("the error is %v", err)
 		}
 		w.wantCount(t, "/token", 2)
@@ -450,7 +450,7 @@ func TestRenewAt(t *testing.T) {
 	}{{5 * time.Second, 4580 * time.Millisecond, 4800 * time.Millisecond}, {time.Hour, 55 * time.Minute, time.Hour - maxRenewAhead/2}, {24 * time.Hour, 24*time.Hour - maxRenewAhead, 24*time.Hour - maxRenewAhead/2}} {
 		for _, r := range []float64{0, 1} {
 			c.random = func() float64 { return r }
-			h, err := c.newSnapshot(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
+			h, err := c.tokens.newSnapshot(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
 				Access: tokenstore.NewSecret("a"), TokenType: "Bearer", Issued: now, Expires: now.Add(x.life)}})
 			bridgetest.Must(t, err)
 			if at := h.renewAt.Sub(now); at < x.first || at > x.last {

@@ -34,15 +34,6 @@ func (r *SignInRequired) Error() string {
 	return b.String()
 }
 
-// signInRequired returns the error with what another process has announced of its sign-in.
-func (c *Credential) signInRequired(reason string) *SignInRequired {
-	r := &SignInRequired{Reason: reason}
-	if login, pending, err := c.o.Store.PendingLogin(c.key); err == nil && pending {
-		r.URL, r.UserCode, r.Expires = login.URL, login.UserCode, login.Expires
-	}
-	return r
-}
-
 // A PermanentError stays until somebody changes something: a setting, the server, or by signing in.
 type PermanentError struct {
 	Problem string // what is wrong, and what helps

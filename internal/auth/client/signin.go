@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -93,11 +92,11 @@ func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignI
 			return f, err
 		}
 	}
-	if f.demands, err = c.storedDemands(ctx); err != nil {
+	if f.demands, err = c.record.storedDemands(ctx); err != nil {
 		return f, err
 	}
 	o.reportProgress("waiting for the metadata of " + c.o.Server + " and of its authorization server")
-	if f.discovery, err = c.discover(ctx, f.demands.MetadataURL, false); err != nil {
+	if f.discovery, err = c.finder.discover(ctx, f.demands.MetadataURL, false); err != nil {
 		return f, err
 	}
 	f.scopes = c.scopesToRequest(f.discovery, f.demands, true)
@@ -158,7 +157,7 @@ func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 
 func (f *SignInFlow) beginDevice(ctx context.Context, o SignInOptions) (err error) {
 	o.reportProgress("waiting for a registration at " + f.discovery.Server.Issuer)
-	if f.oauthClient, err = f.c.clientForSignIn(ctx, f.discovery, f.c.redirectURI(f.c.redirectPort()), f.scopes, o.RegisterAnew); err != nil {
+	if f.oauthClient, err = f.c.clients.clientForSignIn(ctx, f.discovery, f.c.redirect.uri(), f.scopes, o.RegisterAnew); err != nil {
 		return err
 	}
 	o.reportProgress("waiting for a code of " + f.discovery.Server.Issuer)
@@ -177,16 +176,16 @@ func (f *SignInFlow) beginDevice(ctx context.Context, o SignInOptions) (err erro
 
 func (f *SignInFlow) beginBrowser(ctx context.Context, o SignInOptions) error {
 	c := f.c
-	listeners, port, err := c.listen(ctx)
+	listeners, port, err := c.redirect.listen(ctx)
 	if err != nil {
 		return err
 	}
-	f.redirect = c.redirectURI(port)
+	f.redirect = c.redirect.uriAt(port)
 	expect := auth.ExpectedCallback{State: auth.NewState(), Issuer: f.discovery.Server.Issuer, IssParameter: f.discovery.Server.IssParameter}
 	f.receiver = newReceiver(f.redirect, expect)
 	f.serve(listeners)
 	o.reportProgress("waiting for a registration at " + f.discovery.Server.Issuer)
-	if f.oauthClient, err = c.clientForSignIn(ctx, f.discovery, f.redirect, f.scopes, o.RegisterAnew); err != nil {
+	if f.oauthClient, err = c.clients.clientForSignIn(ctx, f.discovery, f.redirect, f.scopes, o.RegisterAnew); err != nil {
 		return err
 	}
 	f.verifier = auth.NewVerifier()
@@ -194,7 +193,7 @@ func (f *SignInFlow) beginBrowser(ctx context.Context, o SignInOptions) error {
 		Server: f.discovery.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
 		Resource: c.resourceParam(f.discovery), Scopes: f.scopes, Extra: c.o.ExtraParams, PlainHTTP: c.caller.PlainHTTP(),
 	}
-	prover, err := c.proverOf(f.proofKey)
+	prover, err := c.keys.proverOf(f.proofKey)
 	if err != nil {
 		return err
 	}
@@ -242,7 +241,7 @@ func (f *SignInFlow) Wait(ctx context.Context) error {
 		err = f.storeToken(token)
 	}
 	f.noteOutcome(err)
-	f.c.noteSignInEnd(err)
+	f.c.record.noteSignInEnd(err)
 	return err
 }
 
@@ -270,7 +269,7 @@ func (f *SignInFlow) watchCancel(ctx context.Context, end context.CancelCauseFun
 
 // awaitToken waits for the person's answer, and exchanges it.
 func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
-	prover, err := f.c.proverOf(f.proofKey)
+	prover, err := f.c.keys.proverOf(f.proofKey)
 	if err != nil {
 		return auth.Token{}, err
 	}
@@ -361,7 +360,7 @@ func (f *SignInFlow) storeToken(t auth.Token) error {
 		return err
 	})
 	if err == nil {
-		err = c.countStepUp(ctx)
+		err = c.record.noteSignIn(ctx)
 	}
 	return err
 }
@@ -371,7 +370,7 @@ func (f *SignInFlow) noteOutcome(err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	if id := f.oauthClient.ID; id != "" && id != f.c.o.ClientID && id != f.c.o.ClientMetadataURL && !auth.Is(err, auth.AccessDenied) {
-		f.c.noteRegistrationUse(ctx, f.discovery.Server.Issuer, id, err == nil)
+		f.c.clients.noteUse(ctx, f.discovery.Server.Issuer, id, err == nil)
 	}
 }
 
@@ -388,38 +387,4 @@ func (f *SignInFlow) Close() {
 		}
 		f.c.reportError(f.login.Release())
 	})
-}
-
-// failedSignInDocument is the name of the stored document about the last sign-in, a FailedSignIn.
-const failedSignInDocument = "ended"
-
-// A FailedSignIn is how a sign-in ended that brought nothing.
-type FailedSignIn struct {
-	At      time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
-	Problem string    `json:"problem,omitempty"`
-}
-
-// noteSignInEnd remembers how a sign-in has ended, for other processes.
-func (c *Credential) noteSignInEnd(err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
-	defer cancel()
-	end := FailedSignIn{}
-	if err != nil {
-		end = FailedSignIn{c.now(), err.Error()}
-	}
-	if now := c.LastFailedSignIn(ctx); now != end {
-		if err := c.storeDocument(ctx, failedSignInDocument, end, time.Time{}); err != nil {
-			c.reportError(err)
-		}
-	}
-}
-
-// LastFailedSignIn returns how the last sign-in of any process ended, if it brought nothing.
-func (c *Credential) LastFailedSignIn(ctx context.Context) FailedSignIn {
-	var end FailedSignIn
-	m, err := c.o.Store.Metadata(ctx, c.key)
-	if err != nil || m.Documents[failedSignInDocument] == nil || json.Unmarshal(m.Documents[failedSignInDocument], &end) != nil {
-		return FailedSignIn{}
-	}
-	return end
 }

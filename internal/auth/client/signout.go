@@ -25,10 +25,8 @@ func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	c.unsaved = nil
-	c.mu.Unlock()
-	c.current.Store(nil)
+	c.renewer.dropUnsaved()
+	c.tokens.current.Store(nil)
 	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 	defer cancel()
 	return c.revoke(ctx, last), nil
@@ -37,7 +35,7 @@ func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 // revoke revokes the refresh token, and then the access token, which may live on without it. Signed ones that no
 // server is asked about cannot be revoked (RFC 7009, 2.2.1): without the refresh token they end soon.
 func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error {
-	who, err := c.clientOf(ctx, s.Issuer, s.ClientID)
+	who, err := c.clients.clientOf(ctx, s.Issuer, s.ClientID)
 	if err != nil {
 		return err
 	}

@@ -32,28 +32,28 @@ func LastRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entr
 }
 
 // noteRefusal remembers that the server refuses a token, for status.
-func (c *Credential) noteRefusal(ctx context.Context, h *snapshot, reason string) {
-	last, known := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored})
+func (r *serverRecord) noteRefusal(ctx context.Context, h *snapshot, reason string) {
+	last, known := LastRefusal(ctx, r.o.Store, tokenstore.Entry{Key: r.key, Credential: h.stored})
 	if known && last.Reason == reason {
 		return
 	}
-	c.reportError(c.storeDocument(ctx, refusedDocument, Refusal{c.now(), h.stored.Issued, reason}, time.Time{}))
+	r.reportError(r.storeDocument(ctx, refusedDocument, Refusal{r.now(), h.stored.Issued, reason}, time.Time{}))
 }
 
 // taken notes that the server has taken the token of h: the last sign-in was good for something. It looks once for each token.
-func (c *Credential) taken(ctx context.Context, h *snapshot) {
-	if h.taken.Swap(true) || c.isRefused(h) {
+func (r *responder) taken(ctx context.Context, h *snapshot) {
+	if h.taken.Swap(true) || r.tokens.isRefused(h) {
 		return
 	}
-	w, err := c.storedDemands(ctx)
+	w, err := r.record.storedDemands(ctx)
 	if err == nil && !w.Proven {
 		w.Proven = true
-		err = c.storeDocument(ctx, demandsDocument, w, time.Time{})
+		err = r.record.storeDocument(ctx, demandsDocument, w, time.Time{})
 	}
-	if _, refused := LastRefusal(ctx, c.o.Store, tokenstore.Entry{Key: c.key, Credential: h.stored}); refused {
-		err = errors.Join(err, c.storeDocument(ctx, refusedDocument, Refusal{}, time.Time{}))
+	if _, refused := LastRefusal(ctx, r.o.Store, tokenstore.Entry{Key: r.key, Credential: h.stored}); refused {
+		err = errors.Join(err, r.record.storeDocument(ctx, refusedDocument, Refusal{}, time.Time{}))
 	}
-	c.reportError(err)
+	r.reportError(err)
 }
 
 // What a server is said to do.
@@ -65,8 +65,8 @@ const (
 
 // isUseless reports whether another sign-in would bring what the last one has brought: a token that the server has never taken, and
 // refuses as it is stored, in old. wanted are the scopes that its challenge asks for.
-func (c *Credential) isUseless(w serverDemands, old *snapshot, wanted []string) bool {
-	if c.o.Machine != nil || old.stored.Access.IsZero() || w.Proven || w.recentSignIns(c.now(), stepUpWindow) == 0 || old.isExpired(c.now()) {
+func (r *responder) isUseless(w serverDemands, old *snapshot, wanted []string) bool {
+	if r.o.Machine != nil || old.stored.Access.IsZero() || w.Proven || w.recentSignIns(r.now(), stepUpWindow) == 0 || old.isExpired(r.now()) {
 		return false
 	}
 	last := w.SignIns[len(w.SignIns)-1]

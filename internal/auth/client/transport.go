@@ -38,7 +38,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if _, own := r.Header["Authorization"]; own || originOfURL(r.URL) != t.Credential.origin {
 		return base.RoundTrip(r)
 	}
-	h, err := t.Credential.usableSnapshot(r.Context())
+	h, err := t.Credential.renewer.usableSnapshot(r.Context())
 	if err != nil {
 		closeBody(r)
 		return nil, err
@@ -58,7 +58,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 			if h != nil && resp.StatusCode/100 == 2 && !h.taken.Load() { // a redirect may lead to a page to sign in at
-				t.Credential.taken(r.Context(), h)
+				t.Credential.challenges.taken(r.Context(), h)
 			}
 			return resp, nil
 		}
@@ -128,7 +128,7 @@ func (x *exchange) handleRefusal(resp *http.Response, h *snapshot) (next *snapsh
 		if d.Error != "insufficient_scope" {
 			return nil, false, nil
 		}
-		next, err = x.c.handle403(x.r.Context(), d, h)
+		next, err = x.c.challenges.handle403(x.r.Context(), d, h)
 		return next, err == nil, err
 	}
 	if d.Error == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonceRetried && resp.Header.Get("DPoP-Nonce") != "" {
@@ -139,10 +139,10 @@ func (x *exchange) handleRefusal(resp *http.Response, h *snapshot) (next *snapsh
 		x.refusals++
 	}
 	if x.refusals > maxRefusals {
-		x.c.noteRefusal(x.r.Context(), h, refusesEvery)
+		x.c.record.noteRefusal(x.r.Context(), h, refusesEvery)
 		return nil, false, &PermanentError{Problem: refusesEvery, Err: errStatus401}
 	}
-	next, err = x.c.handle401(x.r.Context(), d, h, x.refusals > 1)
+	next, err = x.c.challenges.handle401(x.r.Context(), d, h, x.refusals > 1)
 	return next, err == nil && next != nil, err
 }
 

@@ -46,7 +46,7 @@ func (w *world) signsIn(t *testing.T, count *int) SignInFunc {
 		w.mu.Lock()
 		w.granted[w.stored(t, c).Access.Reveal()] = "mcp:other"
 		w.mu.Unlock()
-		return c.countStepUp(ctx)
+		return c.record.noteSignIn(ctx)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestMetadataAway(t *testing.T) {
 				}
 				w.wantServed(t, c)
 				w.wantCount(t, "/token", 1)
-				if s, err := c.storedDiscovery(t.Context()); err != nil || s.OriginIsServer || s.Server.Issuer != testIssuer {
+				if s, err := c.record.storedDiscovery(t.Context()); err != nil || s.OriginIsServer || s.Server.Issuer != testIssuer {
 					t.Errorf("what was known of the server is lost: %+v, %v", s, err)
 				}
 			})
@@ -324,7 +324,7 @@ func TestStepUp(t *testing.T) {
 		if count != 3 {
 			t.Errorf("%d sign-ins after a restart", count)
 		}
-		wanted, err := c.storedDemands(t.Context())
+		wanted, err := c.record.storedDemands(t.Context())
 		bridgetest.Must(t, err)
 		if got := scopeKey(wanted.Scopes); got != "mcp:read mcp:write" {
 			t.Errorf("asked for would be %q", got)
@@ -388,7 +388,7 @@ func TestAdvice(t *testing.T) {
 		w.meta["registration_endpoint"] = nil
 		c := w.credential(t, o)
 		_, _, err := w.post(t, c)
-		if err == nil || !auth.Is(err, auth.Unsupported) || !strings.Contains(err.Error(), c.redirectURI(c.redirectPort())) || !strings.Contains(err.Error(), testIssuer) {
+		if err == nil || !auth.Is(err, auth.Unsupported) || !strings.Contains(err.Error(), c.redirect.uri()) || !strings.Contains(err.Error(), testIssuer) {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -450,7 +450,7 @@ func TestScopeRules(t *testing.T) {
 		"no scopes": {&discovery{Server: listed.Server}, serverDemands{}, nil, true, ""},
 		"unlisted":  {&discovery{Resource: listed.Resource}, serverDemands{}, nil, true, "a b"},
 	} {
-		c := &Credential{o: Options{Scopes: x.given}}
+		c := &common{o: Options{Scopes: x.given}}
 		if got := auth.JoinScope(c.scopesToRequest(x.site, x.wants, x.offline)); got != x.want {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}

@@ -22,10 +22,10 @@ func (noAnswerYet) Unwrap() error { return context.DeadlineExceeded }
 const minSignInWait = 10 * time.Second
 
 // waitTimeout returns how long a request waits for a sign-in.
-func (c *Credential) waitTimeout() time.Duration { return max(c.o.SignInWait, minSignInWait) }
+func (c *common) waitTimeout() time.Duration { return max(c.o.SignInWait, minSignInWait) }
 
 // withSignInTimeout returns a ctx for all that a request waits for until somebody has signed in.
-func (c *Credential) withSignInTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+func (c *common) withSignInTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.o.SignInWait == 0 {
 		return context.WithCancel(ctx)
 	}
@@ -34,7 +34,7 @@ func (c *Credential) withSignInTimeout(ctx context.Context) (context.Context, co
 
 // signInTimeoutError returns err as who made the request is to know it, where that is the end of the time of ctx, which is bounded's: what
 // has taken so long. The error of an HTTP request is the cause of its ctx.
-func (c *Credential) signInTimeoutError(ctx context.Context, err error) error {
+func (c *common) signInTimeoutError(ctx context.Context, err error) error {
 	if err == nil || context.Cause(ctx) != ErrSignInTimeout || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrSignInTimeout) {
 		return err
 	}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"crypto/ecdsa"
+	"crypto/x509"
+	"encoding/base64"
+	"errors"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+)
+
+// A proofKeys has the Prover of the key that tokens are bound to (DPoP). It may be used concurrently.
+type proofKeys struct {
+	*common
+
+	mu     sync.Mutex
+	prover *auth.Prover      // the last one; nil: none was needed
+	text   tokenstore.Secret // the key of prover
+}
+
+// proverOf returns the Prover of a stored key, which keeps its nonces while the key is the same.
+func (k *proofKeys) proverOf(text tokenstore.Secret) (*auth.Prover, error) {
+	if text.IsZero() {
+		return nil, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.prover != nil && k.text.Equal(text) {
+		return k.prover, nil
+	}
+	key, err := parseProofKey(text)
+	if err != nil {
+		return nil, err
+	}
+	p, err := auth.NewProver(key, k.o.Now)
+	if err == nil {
+		k.prover, k.text = p, text
+	}
+	return p, err
+}
+
+// parseProofKey reads a stored key of proofs.
+func parseProofKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
+	if der, err := base64.StdEncoding.DecodeString(text.Reveal()); err == nil {
+		if key, err := x509.ParsePKCS8PrivateKey(der); err == nil {
+			if key, ok := key.(*ecdsa.PrivateKey); ok {
+				return key, nil
+			}
+		}
+	}
+	return nil, errors.New("the stored key for proofs cannot be used: sign in again")
+}
+
+// newProofKey makes a key of proofs, as it is stored.
+func newProofKey() (tokenstore.Secret, error) {
+	key, err := auth.NewProofKey()
+	if err != nil {
+		return tokenstore.Secret{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return tokenstore.NewSecret(base64.StdEncoding.EncodeToString(der)), err
+}
