@@ -278,8 +278,8 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%v", err)
 	}
 	name := unknown.GetSpecifiedName()
-	if line, program, ok := migrate.Line(args); ok {
-		return usagef("--%s is a flag of %s; write %s", name, program, line)
+	if instead, ok := migrate.Line(args); ok {
+		return usagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
 	}
 	if advice := foreignFlag(command, name, args); advice != "" {
 		return usagef("%s", advice)

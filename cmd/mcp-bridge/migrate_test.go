@@ -16,7 +16,9 @@ func TestForeignLines(t *testing.T) {
 		says string // on stderr
 	}{
 		{[]string{"--stdio", "npx -y server ./folder", "--outputTransport", "streamableHttp", "--port", "8000"}, "write mcp-bridge serve --port 8000 -- npx -y server ./folder"},
-		{[]string{"--stdio", "X=1 uvx x | tee y", "--header", "A: b"}, "write mcp-bridge serve --port 8000 -- sh -c 'X=1 uvx x | tee y'\n"},
+		{[]string{"--stdio", "X=1 uvx x | tee y", "--header", "A: b"}, "write mcp-bridge serve --port 8000 -- sh -c 'X=1 uvx x | tee y'\nNot carried over: --header ("},
+		{[]string{"npx", "-y", "supergateway", "--stdio", "uvx mcp-server-git", "--ssePath", "/events"}, "-- uvx mcp-server-git\nNot carried over: --ssePath (HTTP+SSE is at /sse;"},
+		{[]string{"npx", "-y", "mcp-remote", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote"`},
 		{[]string{"--sse", "https://host.example/sse"}, "write mcp-bridge connect https://host.example/sse"},
 		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, `write mcp-bridge serve and the same arguments, with "--" in front of "uvx"`},
 		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve and the same arguments"},
@@ -30,7 +32,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"serve", "--listen", "127.0.0.1:0", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
 		{[]string{"supergateway", "--stdio", "uvx mcp-server-git"}, "supergateway is another program; write mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
-		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote@latest"`},
+		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote"`},
 		{[]string{"validate-config", "x"}, "the commands are serve, connect"},
 	} {
 		status, out, errs := try(t, test.args...)

@@ -121,11 +121,11 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	if c, ok := commandOf(name); ok {
 		return c.run(ctx, rest, env)
 	}
-	if program, ok := migrate.Program(name); ok {
-		if line, _, ok := migrate.Line(rest); ok {
-			return usagef("%s is another program; write %s", program, line)
+	if program, of, ok := migrate.Program(rest); ok {
+		if instead, ok := migrate.Line(of); ok {
+			return usagef("%s is another program; write %s", program, instead)
 		}
-		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, name) // which may be secret
+		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, program) // which may be secret
 	}
 	hint := didYouMean("", name, commandNames())
 	if _, err := exec.LookPath(name); err != nil && hint == "" {

@@ -2,25 +2,42 @@ package migrate
 
 import (
 	"fmt"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// Line returns the line of mcp-bridge that does what args do with another program, and which program that is. args are
-// what stands after the program's name. ok is false if args are no line of such a program. Values that may be
-// secret are not repeated.
-func Line(args []string) (line, program string, ok bool) {
+// Advice is what to write for a line of another program.
+type Advice struct {
+	Program string   // whose line it is
+	Line    string   // that of mcp-bridge which does the same; values that may be secret are not repeated
+	Left    []string // what Line does not have of the other one, each with the reason
+}
+
+// String returns the line, and below it what is left.
+func (a Advice) String() string {
+	var text strings.Builder
+	text.WriteString(a.Line)
+	for _, l := range a.Left {
+		text.WriteString("\nNot carried over: " + l)
+	}
+	return text.String()
+}
+
+// Line returns what to write for a line of another program. args are what stands after the program's name. ok is false
+// if args are no line of such a program.
+func Line(args []string) (a Advice, ok bool) {
 	given := parse(args)
 	command, url := given.last("stdio"), given.last("sse")
 	if url == "" {
 		url = given.last("streamableHttp")
 	}
 	if command == "" && url == "" {
-		return "", "", false
+		return Advice{}, false
 	}
 	to := []string{"mcp-bridge", "serve"}
 	if out := given.last("outputTransport"); url != "" && (out == "" || out == "stdio") {
@@ -30,7 +47,16 @@ func Line(args []string) (line, program string, ok bool) {
 	} else {
 		to = append(to, "--port", "8000") // supergateway's own
 	}
-	to = append(to, given.others(to[1] == "serve", command == "")...)
+	var left []string
+	for _, x := range given.flags {
+		flags, why := x.ours(to[1] == "serve", command == "")
+		if to = append(to, flags...); why != "" {
+			left = append(left, x.shown()+" ("+why+")")
+		}
+	}
+	if given.words > 0 {
+		left = append(left, fmt.Sprintf("%d words that belong to no flag (a command with spaces stands in quotes behind --stdio)", given.words))
+	}
 	switch {
 	case command == "":
 		to = append(to, withoutSecret(url))
@@ -39,75 +65,139 @@ func Line(args []string) (line, program string, ok bool) {
 	default:
 		to = append(append(to, "--"), words(command)...)
 	}
-	return printable.Shell(to...), supergateway, true
+	return Advice{Program: supergateway, Line: printable.Shell(to...), Left: left}, true
 }
 
-// options are the flags of a line of supergateway, in their order.
-type options []struct{ name, value string }
+// options are what a line of supergateway has.
+type options struct {
+	flags []option // in their order
+	words int      // how many words belong to no flag
+}
 
-// parse finds the flags of a line of supergateway, each with the value that follows it.
+// An option is a flag with its values.
+type option struct {
+	name   string // as it is written, without dashes
+	values []string
+}
+
+// parse finds the flags of a line of supergateway, each with the values that follow it.
 func parse(args []string) options {
 	var o options
 	for i := 0; i < len(args); i++ {
 		name, dashed := strings.CutPrefix(args[i], "--")
 		if !dashed || name == "" {
+			o.words++
 			continue
 		}
 		name, value, inside := strings.Cut(name, "=")
-		if !inside && i+1 < len(args) && !strings.HasPrefix(args[i+1], "--") {
-			i++
-			value = args[i]
+		x := option{name: name}
+		if inside {
+			x.values = []string{value}
 		}
-		o = append(o, struct{ name, value string }{normalizedName(name), value})
+		for most := valuesOf(name); len(x.values) < most && i+1 < len(args) && !strings.HasPrefix(args[i+1], "--"); i++ {
+			x.values = append(x.values, args[i+1])
+		}
+		o.flags = append(o.flags, x)
 	}
 	return o
+}
+
+// valuesOf returns how many words may follow a flag of supergateway as its values.
+func valuesOf(name string) int {
+	switch normalizedName(name) {
+	case "stateful":
+		return 0
+	case "cors", "header", "healthendpoint":
+		return math.MaxInt
+	}
+	return 1
 }
 
 // last returns the value that counts; "": there is none.
 func (o options) last(name string) string {
 	value := ""
-	for _, x := range o {
-		if x.name == normalizedName(name) {
-			value = x.value
+	for _, x := range o.flags {
+		if normalizedName(x.name) == normalizedName(name) && len(x.values) > 0 {
+			value = x.values[0]
 		}
 	}
 	return value
 }
 
-// others returns the flags of mcp-bridge for those that do not say what is bridged: of serve or else of connect, for
-// a remote server or else a command.
-func (o options) others(serve, remote bool) []string {
-	ofServe, ofRemote := []string{"cors", "sessiontimeout"}, []string{"header", "oauth2bearer"}
-	var to []string
-	for _, x := range o {
-		if !serve && slices.Contains(ofServe, x.name) || !remote && slices.Contains(ofRemote, x.name) {
-			continue
+// ours returns the flags of mcp-bridge for one of supergateway that does not say what is bridged: of serve or else of
+// connect, for a remote server or else a command. why is the reason if it has none, and something is lost.
+func (x option) ours(serve, remote bool) (flags []string, why string) {
+	switch name := normalizedName(x.name); name {
+	case "stdio", "sse", "streamablehttp", "outputtransport", "stateful":
+		return nil, "" // Line has them, or nothing is lost
+	case "port", "cors", "sessiontimeout", "baseurl", "ssepath", "messagepath", "streamablehttppath", "healthendpoint":
+		if !serve {
+			return nil, "connect does not listen"
 		}
-		switch x.name {
-		case "header":
-			name, _, _ := strings.Cut(x.value, ":")
-			to = append(to, "--header", strings.TrimSpace(name)+": ...")
-		case "oauth2bearer":
-			to = append(to, "--header", "Authorization: Bearer ${TOKEN}")
-		case "cors":
-			origin := "https://app.example" // all of them, in supergateway: here one is named
-			if strings.Contains(x.value, "://") {
-				origin = x.value
-			}
-			to = append(to, "--allow-origin", origin)
-		case "sessiontimeout":
-			if ms, err := strconv.Atoi(x.value); err == nil && ms > 0 && ms%1000 == 0 {
-				to = append(to, "--session-timeout", fmt.Sprintf("%ds", ms/1000))
-			}
-		case "loglevel":
-			to = append(to, "--log-level", strings.Replace(x.value, "none", "off", 1))
+		return x.listening(name)
+	case "header", "oauth2bearer":
+		if !remote {
+			return nil, "it was a header of the replies; mcp-bridge sends none but the protocol's"
 		}
+		if name == "oauth2bearer" {
+			return []string{"--header", "Authorization: Bearer ${TOKEN}"}, ""
+		}
+		for _, v := range x.values {
+			key, _, _ := strings.Cut(v, ":")
+			flags = append(flags, "--header", strings.TrimSpace(key)+": ...")
+		}
+		return flags, ""
+	case "loglevel":
+		return []string{"--log-level", strings.Replace(strings.Join(x.values, ""), "none", "off", 1)}, ""
 	}
-	return to
+	if reason, ok := reasonFor(x.name); ok {
+		return nil, reason
+	}
+	return nil, "no flag of supergateway is known by this name"
 }
 
-// A word of a command line: what a shell would take as one, without what only a shell knows.
-var word = lazyregexp.New(`(?:"[^"]*"|'[^']*'|[^\s"'])+`)
+// listening is ours for a flag that is about clients over the network. name is the flag's, normalized.
+func (x option) listening(name string) (flags []string, why string) {
+	switch name {
+	case "port":
+		return nil, ""
+	case "cors":
+		for _, v := range x.values {
+			if strings.Contains(v, "://") {
+				flags = append(flags, "--allow-origin", v)
+			}
+		}
+		if len(flags) < 2*max(1, len(x.values)) {
+			why = "web pages are admitted by name, all of this machine are: write --allow-origin ORIGIN for each other one"
+		}
+		return flags, why
+	case "sessiontimeout":
+		ms, err := strconv.Atoi(strings.Join(x.values, ""))
+		if err != nil || ms <= 0 {
+			return nil, "it has no number of milliseconds"
+		}
+		wait := fmt.Sprintf("%dms", ms)
+		if ms%1000 == 0 {
+			wait = fmt.Sprintf("%ds", ms/1000)
+		}
+		return []string{"--session-timeout", wait}, ""
+	}
+	why, _ = reasonFor(x.name)
+	return nil, why
+}
+
+// shown is the flag in a message. Values are not: they may be secret.
+func (x option) shown() string { return "--" + x.name }
+
+// reasonFor returns why a flag of another program has none of mcp-bridge for it, in the words of Flag.
+func reasonFor(name string) (why string, ok bool) {
+	for _, f := range flags {
+		if normalizedName(f.name) == normalizedName(name) {
+			return strings.TrimPrefix(f.advice, "leave it out: "), f.program == supergateway
+		}
+	}
+	return "", false
+}
 
 // secret is what the names of secrets have in them.
 var secret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
@@ -124,14 +214,46 @@ func withoutSecret(addr string) string {
 	return addr
 }
 
-// words splits a command as a shell would, nearly: it is for a person to read.
+// words splits a command as a shell would that knows no variables: forShell has the others.
 func words(command string) []string {
 	var found []string
 	before := ""
-	for _, w := range word.FindAllStringSubmatch(command, -1) {
-		text := unquoted(w[0])
+	for _, text := range split(command) {
 		found = append(found, masked(before, text))
 		before = text
+	}
+	return found
+}
+
+// split takes the quotes and backslashes of a shell away from words. A quote that is not closed ends with the command.
+func split(command string) []string {
+	var found []string
+	var now []rune // of the word that has begun
+	begun, quote, escaped := false, rune(0), false
+	for _, r := range command {
+		switch {
+		case escaped:
+			if quote == '"' && !strings.ContainsRune("\"\\$`", r) {
+				now = append(now, '\\')
+			}
+			now, escaped = append(now, r), false
+		case r == '\\' && quote != '\'':
+			begun, escaped = true, true
+		case r == quote:
+			quote = 0
+		case quote == 0 && (r == '"' || r == '\''):
+			begun, quote = true, r
+		case quote == 0 && unicode.IsSpace(r):
+			if begun {
+				found = append(found, string(now))
+			}
+			now, begun = nil, false
+		default:
+			now, begun = append(now, r), true
+		}
+	}
+	if begun {
+		found = append(found, string(now))
 	}
 	return found
 }
@@ -142,7 +264,10 @@ func unquoted(w string) string { return strings.NewReplacer(`"`, "", `'`, "").Re
 // masked returns a word without what may be secret in it.
 func masked(before, text string) string {
 	name, _, given := strings.Cut(text, "=")
+	header, _, isHeader := strings.Cut(text, ":") // such as Authorization: Bearer x
 	switch {
+	case isHeader && !strings.ContainsAny(header, " =/") && secret.MatchString(header):
+		return header + ": ..."
 	case given && secret.MatchString(name):
 		return name + "=..."
 	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && secret.MatchString(before):
@@ -167,6 +292,6 @@ func withoutSecrets(command string) string {
 		if before = text; shown == text {
 			return w
 		}
-		return shown
+		return printable.Shell(shown)
 	})
 }

@@ -27,11 +27,20 @@ func Flag(name string) (advice string, ok bool) {
 	return "", false
 }
 
-// Program returns the name of another program that word names, perhaps with a version, and whose lines mcp-bridge
-// takes over. ok is false if it names none.
-func Program(word string) (name string, ok bool) {
-	name, _, _ = strings.Cut(word, "@")
-	return name, slices.Contains([]string{supergateway, "mcp-proxy", "mcp-remote", "websocketd"}, name)
+// Program returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
+// with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
+func Program(argv []string) (name string, rest []string, ok bool) {
+	for i, word := range argv {
+		name, _, _ = strings.Cut(word, "@")
+		if slices.Contains([]string{supergateway, "mcp-proxy", "mcp-remote", "websocketd"}, name) {
+			return name, argv[i+1:], true
+		}
+		launches := slices.Contains([]string{"npx", "bunx", "uvx", "pipx", "uv", "npm", "pnpm", "yarn"}, word)
+		if i == 0 && !launches || i > 0 && !strings.HasPrefix(word, "-") && !slices.Contains([]string{"run", "tool", "exec", "dlx", "x"}, word) {
+			return "", nil, false
+		}
+	}
+	return "", nil, false
 }
 
 // Flags returns the names of all flags that Flag knows.
@@ -70,7 +79,7 @@ var flags = []flag{
 	{"streamableHttpPath", supergateway, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
 	{"stateful", supergateway, "leave it out: each session has a process of its own; --isolation changes that"},
 	{"oauth2Bearer", supergateway, `write --header 'Authorization: Bearer ${TOKEN}', and put the token into the environment`},
-	{"cors", supergateway, "pages of this machine are admitted; for others write --allow-origin https://app.example"},
+	{"cors", supergateway, "pages of this machine are admitted; for others write --allow-origin ORIGIN, such as https://app.example"},
 	{"healthEndpoint", supergateway, "leave it out: /healthz and /readyz are always there"},
 	{"protocolVersion", supergateway, "leave it out: every revision is spoken; --protocol legacy or modern chooses"},
 

@@ -17,7 +17,7 @@ func TestLine(t *testing.T) {
 			"mcp-bridge serve --port 8001 -- npx -y @modelcontextprotocol/server-filesystem ./folder"},
 		{[]string{"--stdio", "uvx mcp-server-git"}, "mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
 		{[]string{"--outputTransport=ws", "--stdio=node x.js"}, "mcp-bridge serve --port 8000 -- node x.js"},
-		{[]string{"--port", "1", "--stdio", `sh -c "echo 'a b'" x`, "--cors", "--healthEndpoint", "/h"}, `mcp-bridge serve --port 1 --allow-origin https://app.example -- sh -c 'echo a b' x`},
+		{[]string{"--port", "1", "--stdio", `sh -c "echo 'a b'" x`, "--cors", "--healthEndpoint", "/h"}, `mcp-bridge serve --port 1 -- sh -c 'echo '\''a b'\''' x`},
 		{[]string{"--stdio", "x", "--cors", "https://app.example", "--sessionTimeout", "60000", "--logLevel", "none", "--stateful"},
 			"mcp-bridge serve --port 8000 --allow-origin https://app.example --session-timeout 60s --log-level off -- x"},
 		{[]string{"--sse", "https://host/sse"}, "mcp-bridge connect https://host/sse"},
@@ -36,15 +36,70 @@ func TestLine(t *testing.T) {
 		{[]string{"--stdio", `node x.js --filter 'a|$b' "c & d"`}, `mcp-bridge serve --port 8000 -- node x.js --filter 'a|$b' 'c & d'`},
 		{[]string{"--stdio", "node x.js", "--header", "X-User: jane", "--oauth2Bearer", "secret"}, "mcp-bridge serve --port 8000 -- node x.js"},
 		{[]string{"--sse", "https://host/sse", "--cors", "--sessionTimeout", "60000"}, "mcp-bridge connect https://host/sse"},
+		{[]string{"--stdio", `srv --header "Authorization: Bearer x" 'it''s' "a \"b\"" c\ d`}, `mcp-bridge serve --port 8000 -- srv --header 'Authorization: ...' its 'a "b"' 'c d'`},
+		{[]string{"--stdio", `srv --header "Authorization: Bearer x" | tee y`}, `mcp-bridge serve --port 8000 -- sh -c 'srv --header '\''Authorization: ...'\'' | tee y'`},
+		{[]string{"--stdio", "x", "--cors", "https://a.example", "https://b.example", "--sessionTimeout", "1500"},
+			"mcp-bridge serve --port 8000 --allow-origin https://a.example --allow-origin https://b.example --session-timeout 1500ms -- x"},
 		{[]string{"--port", "8080", "https://host/mcp"}, ""},
 		{[]string{"--stdio"}, ""},
 		{nil, ""},
 	} {
-		line, program, ok := migrate.Line(test.args)
-		if line != test.want || ok != (test.want != "") || ok != (program != "") {
-			t.Errorf("%q: %q of %q, %v; want %q", test.args, line, program, ok, test.want)
+		a, ok := migrate.Line(test.args)
+		if a.Line != test.want || ok != (test.want != "") || ok != (a.Program != "") {
+			t.Errorf("%q: %q of %q, %v; want %q", test.args, a.Line, a.Program, ok, test.want)
 		}
-		t.Logf("%q: %s", test.args, line)
+		t.Logf("%q: %s", test.args, a)
+	}
+}
+
+// What a line does not take over is named, with the reason, and without its value.
+func TestLineLeaves(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		left string // flags, in their order
+	}{
+		{[]string{"--stdio", "x", "--outputTransport", "ws", "--port", "1", "--stateful", "--logLevel", "debug"}, ""},
+		{[]string{"--stdio", "x", "--ssePath", "/hush", "--messagePath=/hush", "--streamableHttpPath", "/hush", "--baseUrl", "http://hush"}, "--ssePath --messagePath --streamableHttpPath --baseUrl"},
+		{[]string{"--stdio", "x", "--healthEndpoint", "/hush", "/hush2", "--protocolVersion", "2024-11-05"}, "--healthEndpoint --protocolVersion"},
+		{[]string{"--stdio", "x", "--cors"}, "--cors"},
+		{[]string{"--stdio", "x", "--cors", "https://a.example", `/hush\.example$/`}, "--cors"},
+		{[]string{"--stdio", "x", "--sessionTimeout", "hush"}, "--sessionTimeout"},
+		{[]string{"--stdio", "x", "--header", "A: hush", "B: hush", "--oauth2Bearer", "hush"}, "--header --oauth2Bearer"},
+		{[]string{"--stdio", "x", "--madeUp", "hush"}, "--madeUp"},
+		{[]string{"--stdio", "npx", "-y", "hush"}, "2"},
+		{[]string{"--sse", "https://host/sse", "--port", "1", "--cors", "--sessionTimeout", "1"}, "--port --cors --sessionTimeout"},
+	} {
+		a, _ := migrate.Line(test.args)
+		var names []string
+		for _, l := range a.Left {
+			name, why, ok := strings.Cut(l, " ")
+			if names = append(names, name); !ok || why == "()" || strings.Contains(l, "hush") || !strings.Contains(a.String(), "\nNot carried over: "+l) {
+				t.Errorf("%q: %q", test.args, l)
+			}
+		}
+		if got := strings.Join(names, " "); got != test.left {
+			t.Errorf("%q: left %q, want %q", test.args, got, test.left)
+		}
+		t.Logf("%q: %s", test.args, a)
+	}
+}
+
+// Another program is known by its name, also behind what fetches it.
+func TestProgram(t *testing.T) {
+	for _, test := range []struct{ line, name, rest string }{
+		{"supergateway --stdio x", "supergateway", "--stdio x"},
+		{"npx -y supergateway@4.0.0 --stdio x", "supergateway", "--stdio x"},
+		{"uvx mcp-proxy --port 1 x", "mcp-proxy", "--port 1 x"},
+		{"uv tool run mcp-proxy x", "mcp-proxy", "x"},
+		{"pnpm dlx mcp-remote https://host/mcp", "mcp-remote", "https://host/mcp"},
+		{"npx -y server mcp-remote", "", ""},
+		{"cat mcp-proxy", "", ""},
+		{"npx", "", ""},
+	} {
+		name, rest, ok := migrate.Program(strings.Fields(test.line))
+		if name != test.name || strings.Join(rest, " ") != test.rest || ok != (test.name != "") {
+			t.Errorf("%s: %q, %q, %v", test.line, name, rest, ok)
+		}
 	}
 }
 
