@@ -64,7 +64,7 @@ func (f *serverFinder) discover(ctx context.Context, announced string, fresh boo
 	if found.DefaultEndpoints && have != nil && !have.OriginIsServer {
 		return have, nil // the metadata is away for now: nobody said that it has changed
 	}
-	if err := f.record.storeDocument(ctx, discoveryDocument, found, f.now().Add(discoveryCacheTime)); err != nil {
+	if err := f.record.storeDiscovery(ctx, found); err != nil {
 		f.reportError(err) // it is found again next time
 	}
 	return found, nil

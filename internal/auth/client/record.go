@@ -60,84 +60,98 @@ func parseDiscovery(m tokenstore.Metadata) *discovery {
 	return s
 }
 
-// storeDocument changes one stored document. What another process stores of the same server at the same
-// moment may be lost: it would be asked for again.
-func (r *serverRecord) storeDocument(ctx context.Context, name string, document any, expires time.Time) error {
+// storeDiscovery stores a discovery, for the time that it is used without asking again.
+func (r *serverRecord) storeDiscovery(ctx context.Context, s *discovery) error {
+	return r.o.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
+		m.Expires = r.now().Add(discoveryCacheTime)
+		return true, setDocument(m, discoveryDocument, s)
+	})
+}
+
+// setDocument puts a document among others.
+func setDocument(m *tokenstore.Metadata, name string, document any) error {
+	text, err := json.Marshal(document)
+	m.Documents = cloneMap(m.Documents)
+	m.Documents[name] = text
+	return err
+}
+
+// parseDocument returns a stored document. One that is missing or of another version is a new one.
+func parseDocument[T any](m tokenstore.Metadata, name string) (document T) {
+	if text := m.Documents[name]; text != nil && json.Unmarshal(text, &document) != nil {
+		var none T
+		return none
+	}
+	return document
+}
+
+// updateDocument changes a stored document in one step, so that nothing is lost of what another process stores at the same
+// moment. change reports whether it has changed the document. It is called once for what can be read without a lock, and if
+// that is to be changed, again for what is there then.
+func updateDocument[T any](ctx context.Context, r *serverRecord, name string, change func(*T) (changed bool, err error)) error {
 	m, err := r.o.Store.Metadata(ctx, r.key)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(document)
-	if err != nil {
+	document := parseDocument[T](m, name)
+	if changed, err := change(&document); err != nil || !changed {
 		return err
 	}
-	m.Documents = cloneMap(m.Documents)
-	m.Documents[name] = text
-	if !expires.IsZero() {
-		m.Expires = expires
-	}
-	return r.o.Store.SaveMetadata(ctx, r.key, m)
+	return r.o.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
+		document := parseDocument[T](*m, name)
+		if changed, err := change(&document); err != nil || !changed {
+			return false, err
+		}
+		return true, setDocument(m, name, document)
+	})
 }
 
 // storedDemands returns what challenges have asked for.
 func (r *serverRecord) storedDemands(ctx context.Context) (serverDemands, error) {
 	m, err := r.o.Store.Metadata(ctx, r.key)
-	w := serverDemands{}
-	if err == nil && m.Documents[demandsDocument] != nil && json.Unmarshal(m.Documents[demandsDocument], &w) != nil {
-		w = serverDemands{}
-	}
-	return w, err
+	return parseDocument[serverDemands](m, demandsDocument), err
 }
 
 // noteDemand remembers what a challenge asks for.
 func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *snapshot, stepUp bool) error {
-	w, err := r.storedDemands(ctx)
-	if err != nil {
-		return err
-	}
-	before := fmt.Sprint(w)
-	if d.ResourceMetadata != "" {
-		w.MetadataURL = d.ResourceMetadata
-	}
-	if d.Bearer || d.DPoP {
-		w.DPoP = d.DPoP && !d.Bearer
-	}
-	if stepUp && old != nil {
-		w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.RequestedScopes), old.stored.GrantedScopes)
-	}
-	w.Scopes = auth.UnionScope(w.Scopes, d.Scopes)
-	if len(w.Scopes) > maxScopes {
-		return &PermanentError{Problem: "the server asks for too many rights", Err: fmt.Errorf("its challenges have named %d scopes", len(w.Scopes))}
-	}
-	w.StepUp = stepUp
-	if fmt.Sprint(w) == before {
-		return nil
-	}
-	return r.storeDocument(ctx, demandsDocument, w, time.Time{})
+	return updateDocument(ctx, r, demandsDocument, func(w *serverDemands) (bool, error) {
+		before := fmt.Sprint(*w)
+		if d.ResourceMetadata != "" {
+			w.MetadataURL = d.ResourceMetadata
+		}
+		if d.Bearer || d.DPoP {
+			w.DPoP = d.DPoP && !d.Bearer
+		}
+		if stepUp && old != nil {
+			w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.RequestedScopes), old.stored.GrantedScopes)
+		}
+		w.Scopes = auth.UnionScope(w.Scopes, d.Scopes)
+		if len(w.Scopes) > maxScopes {
+			return false, &PermanentError{Problem: "the server asks for too many rights", Err: fmt.Errorf("its challenges have named %d scopes", len(w.Scopes))}
+		}
+		w.StepUp = stepUp
+		return fmt.Sprint(*w) != before, nil
+	})
 }
 
-// countStepUp counts a sign-in that a 403 was the reason of.
+// noteSignIn counts a sign-in, and whether a 403 was the reason of it.
 func (r *serverRecord) noteSignIn(ctx context.Context) error {
-	w, err := r.storedDemands(ctx)
-	if err != nil {
-		return err
-	}
-	now := r.now()
-	if w.recentSignIns(now, stepUpWindow) == 0 {
-		w.StepUps = nil
-	}
-	w.SignIns, w.Proven = append(w.SignIns, now), false
-	w.SignIns = w.SignIns[max(0, len(w.SignIns)-maxSignIns):]
-	if w.StepUp {
-		w.StepUps = cloneMap(w.StepUps)
-		if len(w.StepUps) >= 32 {
-			clear(w.StepUps)
+	return updateDocument(ctx, r, demandsDocument, func(w *serverDemands) (bool, error) {
+		now := r.now()
+		if w.recentSignIns(now, stepUpWindow) == 0 || !w.StepUp {
+			w.StepUps = nil
 		}
-		w.StepUps[scopeKey(w.Scopes)]++
-	} else {
-		w.StepUps = nil
-	}
-	return r.storeDocument(ctx, demandsDocument, w, time.Time{})
+		w.SignIns, w.Proven = append(w.SignIns, now), false
+		w.SignIns = w.SignIns[max(0, len(w.SignIns)-maxSignIns):]
+		if w.StepUp {
+			w.StepUps = cloneMap(w.StepUps)
+			if len(w.StepUps) >= 32 {
+				clear(w.StepUps)
+			}
+			w.StepUps[scopeKey(w.Scopes)]++
+		}
+		return true, nil
+	})
 }
 
 // scopeKey names a set of scopes.
@@ -160,19 +174,18 @@ func (r *serverRecord) noteSignInEnd(err error) {
 	if err != nil {
 		end = FailedSignIn{r.now(), err.Error()}
 	}
-	if now := r.lastFailedSignIn(ctx); now != end {
-		if err := r.storeDocument(ctx, failedSignInDocument, end, time.Time{}); err != nil {
-			r.reportError(err)
-		}
-	}
+	r.reportError(updateDocument(ctx, r, failedSignInDocument, func(last *FailedSignIn) (bool, error) {
+		changed := *last != end
+		*last = end
+		return changed, nil
+	}))
 }
 
 // lastFailedSignIn is Credential.LastFailedSignIn.
 func (r *serverRecord) lastFailedSignIn(ctx context.Context) FailedSignIn {
-	var end FailedSignIn
 	m, err := r.o.Store.Metadata(ctx, r.key)
-	if err != nil || m.Documents[failedSignInDocument] == nil || json.Unmarshal(m.Documents[failedSignInDocument], &end) != nil {
+	if err != nil {
 		return FailedSignIn{}
 	}
-	return end
+	return parseDocument[FailedSignIn](m, failedSignInDocument)
 }

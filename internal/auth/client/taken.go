@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -20,24 +19,29 @@ type Refusal struct {
 	Reason string    `json:"reason"` // in the words of the bridge; no secret
 }
 
+// isOf reports whether it is about the token that came at that time.
+func (r Refusal) isOf(issued time.Time) bool { return !r.At.IsZero() && r.Issued.Equal(issued) }
+
 // LastRefusal returns how the server has refused what is stored under the key of e, if it has and no newer token is stored.
 // It reads the store only.
 func LastRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entry) (Refusal, bool) {
-	var r Refusal
 	m, err := store.Metadata(ctx, e.Key)
-	if err != nil || m.Documents[refusedDocument] == nil || json.Unmarshal(m.Documents[refusedDocument], &r) != nil {
+	if err != nil {
 		return Refusal{}, false
 	}
-	return r, !r.At.IsZero() && r.Issued.Equal(e.Credential.Issued)
+	r := parseDocument[Refusal](m, refusedDocument)
+	return r, r.isOf(e.Credential.Issued)
 }
 
 // noteRefusal remembers that the server refuses a token, for status.
 func (r *serverRecord) noteRefusal(ctx context.Context, h *snapshot, reason string) {
-	last, known := LastRefusal(ctx, r.o.Store, tokenstore.Entry{Key: r.key, Credential: h.stored})
-	if known && last.Reason == reason {
-		return
-	}
-	r.reportError(r.storeDocument(ctx, refusedDocument, Refusal{r.now(), h.stored.Issued, reason}, time.Time{}))
+	r.reportError(updateDocument(ctx, r, refusedDocument, func(last *Refusal) (bool, error) {
+		if last.isOf(h.stored.Issued) && last.Reason == reason {
+			return false, nil
+		}
+		*last = Refusal{r.now(), h.stored.Issued, reason}
+		return true, nil
+	}))
 }
 
 // taken notes that the server has taken the token of h: the last sign-in was good for something. It looks once for each token.
@@ -45,15 +49,16 @@ func (r *responder) taken(ctx context.Context, h *snapshot) {
 	if h.taken.Swap(true) || r.tokens.isRefused(h) {
 		return
 	}
-	w, err := r.record.storedDemands(ctx)
-	if err == nil && !w.Proven {
+	proven := updateDocument(ctx, r.record, demandsDocument, func(w *serverDemands) (bool, error) {
+		changed := !w.Proven
 		w.Proven = true
-		err = r.record.storeDocument(ctx, demandsDocument, w, time.Time{})
-	}
-	if _, refused := LastRefusal(ctx, r.o.Store, tokenstore.Entry{Key: r.key, Credential: h.stored}); refused {
-		err = errors.Join(err, r.record.storeDocument(ctx, refusedDocument, Refusal{}, time.Time{}))
-	}
-	r.reportError(err)
+		return changed, nil
+	})
+	r.reportError(errors.Join(proven, updateDocument(ctx, r.record, refusedDocument, func(last *Refusal) (bool, error) {
+		changed := last.isOf(h.stored.Issued)
+		*last = Refusal{}
+		return changed, nil
+	})))
 }
 
 // What a server is said to do.

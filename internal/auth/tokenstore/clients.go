@@ -114,9 +114,10 @@ func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 	return m, err
 }
 
-// SaveMetadata stores documents under key, in the place of all that are there. It waits for
-// a lock of its own, as long as ctx.
-func (s *Store) SaveMetadata(ctx context.Context, key Key, m Metadata) error {
+// UpdateMetadata takes a lock of its own, reads the documents stored under key, calls change, stores what change has made of
+// them, and releases the lock. It waits for the lock as long as ctx. If change reports that it has changed nothing, or
+// returns an error, nothing is stored.
+func (s *Store) UpdateMetadata(ctx context.Context, key Key, change func(*Metadata) (changed bool, err error)) error {
 	if _, err := ParseKey(string(key)); err != nil {
 		return err
 	}
@@ -126,12 +127,14 @@ func (s *Store) SaveMetadata(ctx context.Context, key Key, m Metadata) error {
 		return err
 	}
 	defer unlock()
-	// What is there is read so that a later format is left alone, and a broken file kept.
-	_, g, err := readLocked[Metadata](s, f)
+	m, g, err := readLocked[Metadata](s, f)
 	if err != nil && !errors.Is(err, ErrBroken) {
 		return err
 	}
 	if e := (*Error)(nil); errors.As(err, &e) && e.MovedTo == "" {
+		return err // a broken file is kept
+	}
+	if changed, err := change(&m); err != nil || !changed {
 		return err
 	}
 	return s.write(f, g.next(), m)

@@ -65,7 +65,7 @@ func testDisk(t *testing.T) {
 	t.Cleanup(func() { bridgetest.Must(t, syscall.Unmount(disk, syscall.MNT_DETACH)) })
 	s := open(t, disk)
 	old := save(t, s, named("old"))
-	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{}))
+	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{}))
 	if err := os.WriteFile(disk+"/filler", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
@@ -75,7 +75,7 @@ func testDisk(t *testing.T) {
 		wantKind(t, err, kind)
 		err = s.WithLock(within(t), testKey, func(l *Locked) error { return l.CountRequest(0) })
 		wantKind(t, err, kind)
-		wantKind(t, s.SaveMetadata(within(t), testKey, Metadata{}), kind)
+		wantKind(t, saveMetadata(t, s, testKey, Metadata{}), kind)
 		if e := wantAccount(t, open(t, disk), "old"); e.Generation != old {
 			t.Errorf("the generation is %d, and was %d", e.Generation, old)
 		}

@@ -113,7 +113,7 @@ func TestNoOtherKeys(t *testing.T) {
 		wantKind(t, err, ErrInput)
 		_, err = s.Metadata(within(t), bad)
 		wantKind(t, err, ErrInput)
-		wantKind(t, s.SaveMetadata(within(t), bad, Metadata{}), ErrInput)
+		wantKind(t, saveMetadata(t, s, bad, Metadata{}), ErrInput)
 		wantKind(t, s.Watch(within(t), bad, 0, nil), ErrInput)
 	}
 }

@@ -72,6 +72,14 @@ const (
 // patience is for what takes no time where nothing is wrong.
 const patience = time.Minute
 
+// saveMetadata stores documents in the place of all that are there.
+func saveMetadata(t *testing.T, s *Store, key Key, m Metadata) error {
+	return s.UpdateMetadata(within(t), key, func(old *Metadata) (bool, error) {
+		*old = m
+		return true, nil
+	})
+}
+
 func within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)

@@ -120,10 +120,12 @@ func (s *Store) openSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	}()
 	select {
 	case a := <-answers:
-		return a.seal, a.err
+		if a.err == nil || ctx.Err() == nil {
+			return a.seal, a.err
+		}
 	case <-ctx.Done():
-		return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered in time; is it waiting to be unlocked?", Err: ctx.Err()}
 	}
+	return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered in time; is it waiting to be unlocked?", Err: ctx.Err()}
 }
 
 // askKeyring returns the key in the keyring, which it makes if there is none.

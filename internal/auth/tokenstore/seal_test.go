@@ -76,7 +76,7 @@ func TestSealed(t *testing.T) {
 	bridgetest.Must(t, os.Chmod(dir, 0o700))
 	s := openSealed(t, dir, ring)
 	g := save(t, s, named("a"))
-	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + canary + `"`)}}))
+	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + canary + `"`)}}))
 	bridgetest.Must(t, s.UpdateRegistrations(within(t), canary, func([]Registration) ([]Registration, error) {
 		return []Registration{{ClientID: canary, ClientSecret: NewSecret(canary)}}, nil
 	}))
@@ -195,6 +195,27 @@ func TestStuckKeyring(t *testing.T) {
 			t.Error("a key was made")
 		}
 	})
+}
+
+// TestKeyringGivesUp: the error is the same whether Open or the keyring is the first to see that the time is over.
+func TestKeyringGivesUp(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir() + "/auth"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var wg sync.WaitGroup
+	for range 16 { // so that sometimes the answer comes before Open looks
+		wg.Go(func() {
+			for range 100 {
+				_, err := Open(ctx, Options{Dir: dir, Keyring: &fakeRing{err: context.Canceled}})
+				if !errors.Is(err, ErrNoKeyring) || !strings.Contains(err.Error(), "it has not answered in time") {
+					t.Errorf("the error is %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // TestOneKeyForAll: of many that find no key, one makes it.

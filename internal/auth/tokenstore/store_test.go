@@ -156,10 +156,10 @@ func TestNewerIsLeftAlone(t *testing.T) {
 	if got := contents(t, credPath(s)); got != newer {
 		t.Errorf("the file is %s", got)
 	}
-	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{}))
+	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{}))
 	path := s.path(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte(newer), 0o600))
-	wantKind(t, s.SaveMetadata(within(t), testKey, Metadata{}), ErrNewer)
+	wantKind(t, saveMetadata(t, s, testKey, Metadata{}), ErrNewer)
 	if all, err := s.List(); err != nil || len(all) != 1 || !errors.Is(all[0].Err, ErrNewer) {
 		t.Errorf("List: %v, %v", all, err)
 	}
@@ -286,7 +286,7 @@ func TestListAndDelete(t *testing.T) {
 	save(t, s, named("a"))
 	_, err := s.Save(within(t), otherKey, named("b"), 0)
 	bridgetest.Must(t, err)
-	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, Metadata{}))
+	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{}))
 	bridgetest.Must(t, os.WriteFile(s.path(credentialFolder, "README"), nil, 0o600))
 	all, err := s.List()
 	bridgetest.Must(t, err)
@@ -425,18 +425,18 @@ func TestMetadata(t *testing.T) {
 	s := newStore(t)
 	want := Metadata{Expires: time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC), Documents: map[string]json.RawMessage{"server": json.RawMessage(`{"a":1}`)}}
 	for range 2 {
-		bridgetest.Must(t, s.SaveMetadata(within(t), testKey, want))
+		bridgetest.Must(t, saveMetadata(t, s, testKey, want))
 		if got, err := s.Metadata(within(t), testKey); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("metadata %v, %v", got, err)
 		}
 	}
 	path := s.path(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte("{"), 0o600))
-	bridgetest.Must(t, s.SaveMetadata(within(t), testKey, want)) // the broken one is kept
+	bridgetest.Must(t, saveMetadata(t, s, testKey, want)) // the broken one is kept
 	if len(names(t, filepath.Dir(path))) != 3 {
 		t.Errorf("files: %v", names(t, filepath.Dir(path)))
 	}
-	err := s.SaveMetadata(within(t), testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", maxFile) + `"`)}})
+	err := saveMetadata(t, s, testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", maxFile) + `"`)}})
 	wantKind(t, err, ErrInput)
 	if got, err := s.Metadata(within(t), testKey); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("metadata %v, %v", got, err)
