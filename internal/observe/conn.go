@@ -62,13 +62,21 @@ func (c *conn) inDirection() Direction {
 func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirection() }
 
 // watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
-// a request that somebody was told of, or cancel it: that must be known though nobody watches any more. Until it
-// is known who the client is, that is looked for.
+// a request that somebody was told of, or cancel it: that must be known though nobody watches any more. A Sampler is asked
+// about each request, and told of all that passes while one waits that it wants. Until it is known who the client is, that
+// is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Down && !c.session.clientKnown.Load() {
 		c.session.noteImplementations(m, dir)
 	}
-	return c.session.o.messageWatchers.Load() != nil || c.session.openRequests.Load() > 0 && mayEndRequest(m)
+	o := c.session.o
+	if o.messageWatchers.Load() != nil {
+		return true
+	}
+	if waits := c.session.openRequests.Load() > 0; waits || o.sampler.Load() == nil {
+		return waits && (o.sampler.Load() != nil || mayEndRequest(m))
+	}
+	return m.Kind() == jsonrpc.Request
 }
 
 // mayEndRequest reports whether m may be the end of a request.
@@ -81,7 +89,18 @@ const cancelled = "notifications/cancelled"
 
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !c.watched(&m, c.outDirection()) {
-		return c.Conn.Send(ctx, m)
+		err := c.Conn.Send(ctx, m)
+		if err == nil && c.mayEndUnwanted(&m) {
+			c.passedUntold(m.Kind(), c.outDirection())
+		}
+		return err
+	}
+	if c.isUnwanted(&m) {
+		err := c.Conn.Send(ctx, c.beginUnwanted(&m))
+		if err != nil {
+			c.session.unwanted.subtract(c.hop, c.outDirection())
+		}
+		return err
 	}
 	p := c.begin(&m)
 	err := c.Conn.Send(ctx, p.Message)
@@ -96,13 +115,24 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if !c.watched(&m, c.outDirection()) {
-		return c.Conn.TrySend(m)
+		taken := c.Conn.TrySend(m)
+		if taken && c.mayEndUnwanted(&m) {
+			c.passedUntold(m.Kind(), c.outDirection())
+		}
+		return taken
+	}
+	if c.isUnwanted(&m) {
+		taken := c.Conn.TrySend(c.beginUnwanted(&m))
+		if !taken {
+			c.session.unwanted.subtract(c.hop, c.outDirection())
+		}
+		return taken
 	}
 	p := c.begin(&m)
 	taken := c.Conn.TrySend(p.Message)
 	if taken {
 		c.session.tellSent(p)
-	} else if c.session.takeBack(p) && c.session.o.rewriter.Load() != nil {
+	} else if c.session.takeBack(p) && c.session.o.sampler.Load() != nil {
 		c.reportNeverSent(c.unsent.keep(&m, p.Call))
 		if p.Call.isLost() { // there is no Close any more that tells of it
 			c.reportNeverSent(c.unsent.clear())
@@ -154,38 +184,40 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	*m = m.WithMark(r.current.mark)
 }
 
-// noteTaken says that the receiver has the message.
-func (r *receiver) noteTaken(kind jsonrpc.Kind) {
+// noteTaken says that the receiver has the message. ends is mayEndUnwanted of it.
+func (r *receiver) noteTaken(kind jsonrpc.Kind, ends bool) {
 	if r.hop == Down && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
 	}
 	if r.current.mark != nil {
 		r.current = arrival{}
+	} else if ends {
+		r.passedUntold(kind, r.inDirection())
 	}
 }
 
 // Send keeps nothing of a message while the receiver has it, unless somebody watches: that
 // may be until the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
-	kind := m.Kind()
+	kind, ends := m.Kind(), r.mayEndUnwanted(&m)
 	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	err := r.sink.Send(ctx, m)
 	if err == nil {
-		r.noteTaken(kind)
+		r.noteTaken(kind, ends)
 	}
 	return err
 }
 
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
-	kind := m.Kind()
+	kind, ends := m.Kind(), r.mayEndUnwanted(&m)
 	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	taken := r.sink.TrySend(m)
 	if taken {
-		r.noteTaken(kind)
+		r.noteTaken(kind, ends)
 	}
 	return taken
 }
@@ -195,6 +227,13 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	s := c.session
 	source := newSource(m)
 	mark := &source.mark
+	if m.Kind() == jsonrpc.Request {
+		if source.sample(s.o, m); source.unwanted && s.o.messageWatchers.Load() == nil {
+			s.unwanted.add(c.hop, c.inDirection())
+			return mark
+		}
+		source.call = new(Call)
+	}
 	mark.Seq, mark.At = s.o.seq.Add(1), time.Now()
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, mark.At, s, c.hop, c.inDirection(), *m, source, source.call, c
@@ -223,10 +262,12 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	s := c.session
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), s, c.hop, c.outDirection(), *m, c
-	if source := sourceOf(m); source != nil {
+	source := sourceOf(m)
+	p.Source = source
+	if source != nil && source.mark.Seq != 0 {
 		p.CauseSeq, p.TimeInBridge = source.mark.Seq, time.Since(source.mark.At)
 		p.At = source.mark.At.Add(p.TimeInBridge) // costs less than to ask for the time of day, too
-		p.Origin, p.Source = source.call, source
+		p.Origin = source.call
 	} else {
 		p.At = time.Now()
 	}
@@ -234,9 +275,7 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	if m.Kind() == jsonrpc.Request {
 		p.Call = c.unsent.take(m)
 		s.attachCall(p)
-		if r := s.o.rewriter.Load(); r != nil {
-			p.Message = (*r).Rewrite(p)
-		}
+		p.Message = s.o.rewritten(p)
 		p.Call.tellLater(p)
 	}
 	return p
@@ -329,6 +368,7 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.earlier })...)
 	}
 	s.mu.Unlock()
+	s.unwanted.clear(hop)
 	for _, call := range lost {
 		if !call.markLost() {
 			s.tellUnanswered(hop, call)
@@ -368,11 +408,11 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 }
 
 // UnansweredCount returns how many requests of a direction wait for their answers, of those that
-// Watchers were told of. One that was cancelled does not.
+// Watchers were told of, or that the Sampler does not want. One that was cancelled does not.
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting(hop, dir).all)
+	return len(s.waiting(hop, dir).all) + int(s.unwanted[hop-1][dir-1].Load())
 }
 
 // waiting returns the requests that go in a direction and have no answer yet.
@@ -402,12 +442,17 @@ func (s *Session) attachCall(p *Passed) {
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
 			p.Took = p.At.Sub(p.Call.Began)
 			p.Call.tellWatchers()
+		} else {
+			p.conn.passedUntold(jsonrpc.Response, p.Dir)
 		}
 	case jsonrpc.Notification:
 		if m.Method() == cancelled {
 			s.mu.Lock()
-			defer s.mu.Unlock()
 			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
+			s.mu.Unlock()
+			if p.Call == nil {
+				p.conn.passedUntold(jsonrpc.Notification, p.Dir)
+			}
 		}
 	}
 }

@@ -134,7 +134,8 @@ func TestContract(t *testing.T) {
 	for name, watch := range map[string]func(*observe.Observer){
 		"nobody":   func(*observe.Observer) {},
 		"somebody": func(o *observe.Observer) { o.Watch(&listing{}) },
-		"rewriter": func(o *observe.Observer) { o.Watch(&listing{}); o.SetRewriter(unchanged{}) },
+		"sampler":  func(o *observe.Observer) { o.WatchSamples(&choosy{}) },
+		"both":     func(o *observe.Observer) { o.Watch(&listing{}); o.WatchSamples(&choosy{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
@@ -160,8 +161,3 @@ func TestOffAllocatesNothing(t *testing.T) {
 type taker struct{ bridge.Conn }
 
 func (taker) TrySend(jsonrpc.Message) bool { return true }
-
-// unchanged is a Rewriter that changes nothing.
-type unchanged struct{}
-
-func (unchanged) Rewrite(p *observe.Passed) jsonrpc.Message { return p.Message }

@@ -129,7 +129,7 @@ type Observer struct {
 	passive         []Watcher                      // who wants that only while there is one of these
 	messageWatchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
 	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
-	rewriter        atomic.Pointer[Rewriter]
+	sampler         atomic.Pointer[Sampler]
 
 	gaps             atomic.Uint64 // see Gaps
 	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
@@ -225,8 +225,10 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 // unchanged was told of all that has passed meanwhile.
 func (o *Observer) Gaps() uint64 { return o.gaps.Load() }
 
-// IsWatched reports whether somebody watches messages.
-func (o *Observer) IsWatched() bool { return o != nil && o.messageWatchers.Load() != nil }
+// IsWatched reports whether somebody watches messages, or some of them.
+func (o *Observer) IsWatched() bool {
+	return o != nil && (o.messageWatchers.Load() != nil || o.sampler.Load() != nil)
+}
 
 // WantsExchanges reports whether somebody wants to be told of HTTP exchanges.
 func (o *Observer) WantsExchanges() bool { return o != nil && o.exchangeWatchers.Load() > 0 }
@@ -248,6 +250,9 @@ func (o *Observer) tellMessage(p *Passed) {
 		for _, w := range *all {
 			w.Message(p)
 		}
+	}
+	if s := o.sampler.Load(); s != nil && !p.isUnwanted() {
+		(*s).Message(p)
 	}
 }
 

@@ -7,20 +7,105 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Rewriter changes requests that are about to be sent, to the server or to the client. It is
-// called in the goroutines that carry the traffic, concurrently, and never waits.
-type Rewriter interface {
+// A Sampler is a Watcher that wants to be told of some of the requests, and of all that passes in their sessions while they
+// wait for their answers. It also changes requests that are about to be sent, to the server or to the client. It is
+// called in the goroutines that carry the traffic, concurrently, and never waits. Nobody looks further at the other requests
+// and their responses, if there are no Watchers: most of what it costs to observe a call is saved.
+type Sampler interface {
+	Watcher
+
+	// Sample is called once for each request that is received, before the Watchers are told of it. wanted says whether
+	// the Sampler is to be told of it. What it returns besides is Source.Sample.
+	Sample(m jsonrpc.Message) (sample any, wanted bool)
+
 	// Rewrite returns what is sent in the place of p.Message, with the same id. p has no Seq
 	// yet. If the peer has not taken the request at once, Rewrite is called again with the
-	// same p.Call, and must return the same bytes.
+	// same p.Call, and must return the same bytes. The Watchers are told what it returns.
 	Rewrite(p *Passed) jsonrpc.Message
+
+	// RewriteUnwanted does the same with a request that was made of one that is not wanted, which had this Sample.
+	RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message
 }
 
-// SetRewriter sets the Rewriter, until stop is called. There is one at most, and it is called
-// only while there is also a Watcher of messages; the Watchers are told what it returns.
-func (o *Observer) SetRewriter(r Rewriter) (stop func()) {
-	o.rewriter.Store(&r)
-	return func() { o.rewriter.Store(nil) }
+// WatchSamples adds a Sampler, until stop is called. There is one at most.
+func (o *Observer) WatchSamples(s Sampler) (stop func()) {
+	stopEvents := o.WatchEvents(s)
+	o.sampler.Store(&s)
+	return sync.OnceFunc(func() {
+		stopEvents()
+		o.sampler.Store(nil)
+	})
+}
+
+// isUnwanted reports whether m is a request that is to be sent, of which nobody is to be told.
+func (c *conn) isUnwanted(m *jsonrpc.Message) bool {
+	if m.Kind() != jsonrpc.Request || c.session.o.messageWatchers.Load() != nil {
+		return false
+	}
+	source := sourceOf(m)
+	return source != nil && source.unwanted
+}
+
+// beginUnwanted returns what is sent in the place of an unwanted request, which is counted.
+func (c *conn) beginUnwanted(m *jsonrpc.Message) jsonrpc.Message {
+	c.session.unwanted.add(c.hop, c.outDirection())
+	sampler := c.session.o.sampler.Load()
+	if sampler == nil {
+		return *m
+	}
+	return (*sampler).RewriteUnwanted(*m, sourceOf(m).Sample)
+}
+
+// rewritten returns what the Sampler sends in the place of a request.
+func (o *Observer) rewritten(p *Passed) jsonrpc.Message {
+	sampler := o.sampler.Load()
+	switch {
+	case sampler == nil:
+		return p.Message
+	case p.isUnwanted():
+		return (*sampler).RewriteUnwanted(p.Message, p.Source.Sample)
+	}
+	return (*sampler).Rewrite(p)
+}
+
+// isUnwanted reports whether p is a request that the Sampler does not want.
+func (p *Passed) isUnwanted() bool { return p.Source != nil && p.Source.unwanted }
+
+// unwantedCount is how many requests nobody was told of, because the Sampler does not want them, and that wait for their
+// answers, by hop and direction. It is not exact after one was cancelled, until none waits any more.
+type unwantedCount [2][2]atomic.Int64
+
+func (u *unwantedCount) add(hop Hop, dir Direction) { u[hop-1][dir-1].Add(1) }
+
+// subtract takes one off, if there is one.
+func (u *unwantedCount) subtract(hop Hop, dir Direction) {
+	n := &u[hop-1][dir-1]
+	for {
+		now := n.Load()
+		if now == 0 || n.CompareAndSwap(now, now-1) {
+			return
+		}
+	}
+}
+
+// clear forgets the requests at an end of the bridge.
+func (u *unwantedCount) clear(hop Hop) {
+	for i := range u[hop-1] {
+		u[hop-1][i].Store(0)
+	}
+}
+
+// mayEndUnwanted reports whether m may be the end of a request that the Sampler does not want.
+func (c *conn) mayEndUnwanted(m *jsonrpc.Message) bool {
+	return c.session.o.sampler.Load() != nil && mayEndRequest(m)
+}
+
+// passedUntold notes that a response or a cancellation has passed that ends none of the requests that Watchers were told of.
+func (c *conn) passedUntold(kind jsonrpc.Kind, dir Direction) {
+	if kind == jsonrpc.Response {
+		dir = ToServer + ToClient - dir
+	}
+	c.session.unwanted.subtract(c.hop, dir)
 }
 
 // maxUnsent is how many requests are kept that a peer has not taken at once. Of more, some

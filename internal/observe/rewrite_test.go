@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -14,8 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// numbering is a Rewriter that puts a number into each request, and a Watcher that notes what
-// will have no answer.
+// numbering is a Sampler that puts a number into each request, wants all, and notes what will have no answer.
 type numbering struct {
 	listing
 	n int
@@ -30,6 +30,10 @@ func (w *numbering) Rewrite(p *observe.Passed) jsonrpc.Message {
 	}
 	return p.Message.WithMeta(jsonrpc.NewFragment([]byte(`{"n":` + string(rune('0'+n)) + `}`)))
 }
+
+func (w *numbering) Sample(jsonrpc.Message) (sample any, wanted bool) { return nil, true }
+
+func (w *numbering) RewriteUnwanted(m jsonrpc.Message, _ any) jsonrpc.Message { return m }
 
 func (w *numbering) Event(e observe.Event) {
 	if e, ok := e.(observe.Unanswered); ok {
@@ -61,8 +65,7 @@ func (c *hesitant) Close(error) error { return nil }
 func TestRewriteOffered(t *testing.T) {
 	var o observe.Observer
 	w := &numbering{}
-	defer o.Watch(w)()
-	defer o.SetRewriter(w)()
+	defer o.WatchSamples(w)()
 	server := &hesitant{}
 	c := o.OpenUnannounced("x", "").Conn(server, observe.Up)
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
@@ -168,4 +171,171 @@ func TestRequestIsToldFirst(t *testing.T) {
 	w.wants(t,
 		`1<0 up c2s {"jsonrpc":"2.0","id":7,"method":"ping"} of ping()`,
 		`2<0 up s2c {"jsonrpc":"2.0","id":7,"result":{}} of ping()`)
+}
+
+// choosy is a Sampler that wants the requests whose params have "want", and says in each what it has said of it.
+type choosy struct{ listing }
+
+func (w *choosy) Sample(m jsonrpc.Message) (sample any, wanted bool) {
+	return "sample", m.Lookup("params", "want") != nil
+}
+
+func (w *choosy) Rewrite(p *observe.Passed) jsonrpc.Message {
+	return p.Message.WithMeta(jsonrpc.NewFragment([]byte(`{"wanted":true}`)))
+}
+
+func (w *choosy) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message {
+	return m.WithMeta(jsonrpc.NewFragment([]byte(`{"said":"` + sample.(string) + `"}`)))
+}
+
+// A Sampler is told of the requests that it wants, of their responses, and of what passes meanwhile; all requests are
+// rewritten. A Watcher beside it is told of everything. It is known of each request that it waits for its answer.
+func TestSampler(t *testing.T) {
+	const (
+		wanted    = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"want":1}}`
+		unwanted  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		progress  = `{"jsonrpc":"2.0","method":"notifications/x"}`
+		answer1   = `{"jsonrpc":"2.0","id":1,"result":{}}`
+		answer2   = `{"jsonrpc":"2.0","id":2,"result":{}}`
+		rewritten = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"wanted":true},"want":1}}`
+		said      = `{"jsonrpc":"2.0","id":2,"method":"ping","params":{"_meta":{"said":"sample"}}}`
+	)
+	both := map[string]*listing{"alone": nil, "watched": {}}
+	for name, watcher := range both {
+		t.Run(name, func(t *testing.T) {
+			var o observe.Observer
+			w := &choosy{}
+			defer o.WatchSamples(w)()
+			if watcher != nil {
+				defer o.Watch(watcher)()
+			}
+			s := o.OpenUnannounced("x", "http")
+			client, server := &bringing{}, &bringing{}
+			down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+			bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
+			bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
+			waits := func(want int) {
+				t.Helper()
+				for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+					if n := s.UnansweredCount(hop, observe.ToServer); n != want {
+						t.Errorf("%d requests wait at %s, want %d", n, hop, want)
+					}
+				}
+			}
+			client.says(unwanted)
+			waits(1)
+			server.says(progress)
+			server.says(answer2)
+			waits(0)
+			if n := len(w.lines); n > 0 && watcher == nil {
+				t.Errorf("told of %d messages beside a request that is not wanted", n)
+			}
+			client.says(wanted)
+			client.says(unwanted)
+			waits(2)
+			server.says(progress)
+			server.says(answer2)
+			waits(1)
+			client.says(unwanted)
+			client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+			waits(1)
+			server.says(answer1)
+			waits(0)
+			server.says(progress)
+			client.says(unwanted)
+			bridgetest.Must(t, up.Close(nil))
+			if n := s.UnansweredCount(observe.Up, observe.ToServer); n != 0 {
+				t.Errorf("%d requests wait at the end", n)
+			}
+			if want := []string{said, rewritten, said, said, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, said}; !slices.Equal(server.sent, want) {
+				t.Errorf("sent\n%q\nwant\n%q", server.sent, want)
+			}
+			var told []string
+			for _, line := range w.lines {
+				if text := line[strings.Index(line, " ")+1:]; watcher == nil || strings.Contains(text, `"want":1`) {
+					told = append(told, text)
+				}
+			}
+			want := []string{"down c2s " + wanted + " of ping()", "up c2s " + rewritten + " of ping()"}
+			if watcher == nil {
+				cancel := `c2s {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+				want = append(want, "up s2c "+progress, "down s2c "+progress, "up s2c "+answer2, "down s2c "+answer2,
+					"down "+cancel, "up "+cancel, "up s2c "+answer1+" of ping()", "down s2c "+answer1+" of ping()")
+			} else if n := len(watcher.lines); n != 2*12 {
+				t.Errorf("the Watcher is told of %d messages", n)
+			}
+			if !slices.Equal(told, want) {
+				t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+			}
+		})
+	}
+}
+
+// bringing is a Conn whose messages are said by the test.
+type bringing struct {
+	bridge.Conn
+	sink bridge.Sink
+	sent []string
+	full bool // it takes nothing at once
+}
+
+func (c *bringing) Receive(_ context.Context, sink bridge.Sink) error { c.sink = sink; return nil }
+func (c *bringing) Close(error) error                                 { return nil }
+func (c *bringing) TrySend(m jsonrpc.Message) bool {
+	return !c.full && c.Send(context.Background(), m) == nil
+}
+func (c *bringing) Send(_ context.Context, m jsonrpc.Message) error {
+	c.sent = append(c.sent, string(m.Bytes()))
+	return nil
+}
+
+// says brings a message, as often as it is not taken.
+func (c *bringing) says(text string) {
+	if m := bridgetest.Parse(text); !c.sink.TrySend(m) {
+		_ = c.sink.Send(context.Background(), m)
+	}
+}
+
+// sendingOn is a Sink that sends what it gets to a Conn.
+type sendingOn struct{ to bridge.Conn }
+
+func (s sendingOn) TrySend(m jsonrpc.Message) bool { return s.to.TrySend(m) }
+func (s sendingOn) Send(ctx context.Context, m jsonrpc.Message) error {
+	return s.to.Send(ctx, m)
+}
+
+// What is not taken at once is asked about and counted once, and sent as it was offered.
+func TestUnwantedOffered(t *testing.T) {
+	var o observe.Observer
+	w := &counting{}
+	defer o.WatchSamples(w)()
+	s := o.OpenUnannounced("x", "http")
+	client, server := &bringing{full: true}, &bringing{full: true}
+	down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+	bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
+	bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
+	for id := range 3 {
+		client.says(`{"jsonrpc":"2.0","id":` + string(rune('0'+id)) + `,"method":"ping"}`)
+		if d, u := s.UnansweredCount(observe.Down, observe.ToServer), s.UnansweredCount(observe.Up, observe.ToServer); d != 1 || u != 1 {
+			t.Errorf("%d and %d requests wait", d, u)
+		}
+		server.says(`{"jsonrpc":"2.0","id":` + string(rune('0'+id)) + `,"result":{}}`)
+		if d, u := s.UnansweredCount(observe.Down, observe.ToServer), s.UnansweredCount(observe.Up, observe.ToServer); d != 0 || u != 0 {
+			t.Errorf("%d and %d requests wait at the end", d, u)
+		}
+	}
+	if w.asked != 3 || len(server.sent) != 3 || len(client.sent) != 3 {
+		t.Errorf("asked %d times, %d and %d sent", w.asked, len(server.sent), len(client.sent))
+	}
+}
+
+// counting is a Sampler that counts how often it is asked, and wants nothing.
+type counting struct {
+	choosy
+	asked int
+}
+
+func (w *counting) Sample(jsonrpc.Message) (sample any, wanted bool) {
+	w.asked++
+	return "sample", false
 }

@@ -12,22 +12,32 @@ type Source struct {
 	call *Call // of a request
 	text jsonrpc.TextID
 
-	failed atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
+	failed   atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
+	unwanted bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
 	// out again of the message that is sent. It is set when the received message is told of, and only read later.
 	Memo any
+
+	// Sample is what the Sampler has said of a request when it came; nil: there was none.
+	Sample any
 }
 
 // newSource returns the Source of a received message. The Call of a request is no part of it:
 // an open Call is kept for long, and text would keep the bytes of the message with it.
 func newSource(m *jsonrpc.Message) *Source {
 	s := &Source{text: m.TextID()}
-	if m.Kind() == jsonrpc.Request {
-		s.call = new(Call)
-	}
 	s.mark.Of = s
 	return s
+}
+
+// sample asks the Sampler, if there is one, whether it wants a request.
+func (s *Source) sample(o *Observer, m *jsonrpc.Message) {
+	if sampler := o.sampler.Load(); sampler != nil {
+		var wanted bool
+		s.Sample, wanted = (*sampler).Sample(*m)
+		s.unwanted = !wanted
+	}
 }
 
 // Failed reports whether the message is a response whose result says that a tool has failed (isError). It is found out

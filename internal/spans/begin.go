@@ -53,54 +53,51 @@ func (s *Spans) spanOf(c *observe.Call) *requestSpan {
 	return one
 }
 
-// beginServerSpan begins the SERVER span of a request.
-func (s *Spans) beginServerSpan(p *observe.Passed) {
-	m := &p.Message
-	parent, around := parentOf(m), trace.SpanContext{}
+// Sample implements observe.Sampler: it begins the SERVER span of a request. What it returns is a *requestSpan.
+func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
+	parent, around := parentOf(&m), trace.SpanContext{}
 	inMeta := parent.IsValid()
 	if mark := m.Mark(); mark != nil && mark.Traceparent != "" {
 		if around = parseTraceContext(mark.Traceparent, mark.Tracestate); !inMeta {
 			parent = around
 		}
 	}
-	ctx := context.Background()
-	if parent.IsValid() {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
-	}
-	_, began := s.tracer.Start(ctx, p.Call.Method, serverKind...)
-	one := &requestSpan{context: began.SpanContext()}
-	if began.IsRecording() {
-		one.recordedSpan = s.recordSpan(began, nil, p)
+	began, context := s.start(m.Method(), parent)
+	one := &requestSpan{context: context}
+	if wanted = began != nil; wanted {
+		one.recordedSpan = &recordedSpan{Span: began}
 		if inMeta && around.IsValid() {
 			began.AddLink(trace.Link{SpanContext: around})
 		}
 	} else {
 		one.passesParentOn = inMeta && !parent.IsSampled()
 	}
-	p.Call.Set(s, one)
+	return one, wanted
 }
 
-// Rewrite implements observe.Rewriter: it begins the CLIENT span of a request, and names it as
+// Rewrite implements observe.Sampler: it begins the CLIENT span of a request, and names it as
 // the parent.
 func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
-	m := &p.Message
 	one := s.spanOf(p.Call)
 	if one == nil {
 		one = s.beginClientSpan(p)
 		p.Call.Set(s, one)
 	}
+	return s.RewriteUnwanted(p.Message, one)
+}
+
+// RewriteUnwanted implements observe.Sampler: the parent is not sampled.
+func (s *Spans) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message {
+	one := sample.(*requestSpan)
 	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
-		return *m
+		return m
 	}
-	return withTraceContext(m, one.context)
+	return withTraceContext(&m, one.context)
 }
 
 // beginClientSpan begins the CLIENT span of a request.
 func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
 	from := s.spanOf(p.Origin)
-	if from != nil && from.recordedSpan == nil {
-		return from // the sampler wants all spans of a trace or none
-	}
 	ctx := context.Background()
 	var parent *recordedSpan
 	if from != nil {
@@ -112,7 +109,8 @@ func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
 	_, began := s.tracer.Start(ctx, p.Call.Method, clientKind...)
 	one := &requestSpan{context: began.SpanContext()}
 	if began.IsRecording() {
-		one.recordedSpan = s.recordSpan(began, parent, p)
+		one.recordedSpan = &recordedSpan{Span: began, parent: parent}
+		s.enterSpan(one.recordedSpan, p)
 	}
 	return one
 }

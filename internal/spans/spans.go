@@ -4,7 +4,7 @@
 // Each request has two spans, after the OpenTelemetry conventions for MCP: a SERVER span at
 // the end of the bridge that has received it, and below it a CLIENT span at the end that has
 // sent it on. What was sent on names the CLIENT span as its parent, in params._meta
-// (SEP-414). The package is an observe.Watcher and an observe.Rewriter.
+// (SEP-414). The package is an observe.Sampler.
 package spans
 
 import (
@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,10 +45,11 @@ func Enabled(env LookupEnv) bool {
 		!strings.EqualFold(env.get("OTEL_SDK_DISABLED"), "true") && env.get("OTEL_TRACES_EXPORTER") != "none"
 }
 
-// Spans is an observe.Watcher and an observe.Rewriter that makes spans.
+// Spans is an observe.Sampler that makes spans.
 type Spans struct {
 	provider       *sdktrace.TracerProvider
 	tracer         trace.Tracer
+	sampler        sdktrace.Sampler // the provider's
 	exporter       *exporter
 	recordsContent bool // arguments and results are told
 	redact         func(string) string
@@ -98,9 +100,10 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 }
 
 func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
-	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r))
+	sampler := samplerFromEnv(os.LookupEnv)
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r), sdktrace.WithSampler(sampler), sdktrace.WithIDGenerator(ids{}))
 	return &Spans{
-		provider: p, exporter: out, recordsContent: content, tables: map[*observe.Session]*openSpans{},
+		provider: p, sampler: sampler, exporter: out, recordsContent: content, tables: map[*observe.Session]*openSpans{},
 		tracer: p.Tracer("github.com/mcp-bridge/mcp-bridge", trace.WithInstrumentationVersion(buildinfo.Version())),
 	}
 }
@@ -129,12 +132,21 @@ func (s *Spans) redacted(text string, max int) string {
 	return truncate(text, max)
 }
 
-// Watch makes spans of what o tells, until stop is called.
+// Watch makes spans of what o tells, until stop is called. Where all calls are sampled, all messages are watched: others may
+// look along.
 func (s *Spans) Watch(o *observe.Observer) (stop func()) {
-	unset := o.SetRewriter(s)
-	unwatch := o.Watch(s)
-	return func() {
-		unwatch()
-		unset()
+	unwatch := o.WatchSamples(s)
+	if d := s.sampler.Description(); d != sdktrace.AlwaysSample().Description() && d != sdktrace.ParentBased(sdktrace.AlwaysSample()).Description() {
+		return unwatch
 	}
+	leave := o.Watch(company{})
+	return func() { leave(); unwatch() }
 }
+
+// company is an observe.Watcher that needs nothing itself.
+type company struct{}
+
+func (company) Message(*observe.Passed) {}
+func (company) Event(observe.Event)     {}
+func (company) SkipsExchanges()         {}
+func (company) SkipsNames() bool        { return true }

@@ -29,15 +29,12 @@ type openSpans struct {
 	ids, tokens map[requestKey]*recordedSpan
 }
 
-// recordSpan tells what a span is about, and enters it.
-func (s *Spans) recordSpan(began trace.Span, parent *recordedSpan, p *observe.Passed) *recordedSpan {
-	one := &recordedSpan{
-		Span: began, session: p.Session, key: requestKey{p.Hop, p.Dir, p.Call.ID},
-		token: p.Message.ProgressToken(), parent: parent,
-	}
-	subject := p.Name()
-	began.SetName(s.nameOf(p.Call.Method, subject))
-	began.SetAttributes(s.attributes(p, subject)...)
+// enterSpan tells what a span is about, and enters it.
+func (s *Spans) enterSpan(one *recordedSpan, p *observe.Passed) {
+	one.session, one.key, one.token = p.Session, requestKey{p.Hop, p.Dir, p.Call.ID}, p.Message.ProgressToken()
+	subject, parent := p.Name(), one.parent
+	one.SetName(s.nameOf(p.Call.Method, subject))
+	one.SetAttributes(s.attributes(p, subject)...)
 	state := requestStateOf(&p.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,11 +42,11 @@ func (s *Spans) recordSpan(began trace.Span, parent *recordedSpan, p *observe.Pa
 		parent.children = append(parent.children, one)
 	}
 	if first := s.rounds.find(state, time.Now()); first.IsValid() {
-		began.AddLink(trace.Link{SpanContext: first})
+		one.AddLink(trace.Link{SpanContext: first})
 		one.firstRound = first
 	}
 	if s.openCount.Load() >= maxOpenSpans {
-		return one
+		return
 	}
 	t := s.tables[p.Session]
 	if t != nil && t.ids[one.key] != nil { // its end is told at the same time
@@ -65,7 +62,6 @@ func (s *Spans) recordSpan(began trace.Span, parent *recordedSpan, p *observe.Pa
 	if !one.token.IsZero() {
 		t.tokens[requestKey{p.Hop, p.Dir, one.token}] = one
 	}
-	return one
 }
 
 // remove takes a span out. It is called with mu held.

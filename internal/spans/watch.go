@@ -16,7 +16,7 @@ func (s *Spans) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Request:
 		if isReceived(p) {
-			s.beginServerSpan(p)
+			s.enterServerSpan(p)
 		}
 	case jsonrpc.Response:
 		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
@@ -29,11 +29,18 @@ func (s *Spans) Message(p *observe.Passed) {
 	}
 }
 
+// enterServerSpan enters the span that Sample has begun.
+func (s *Spans) enterServerSpan(p *observe.Passed) {
+	if one, ok := p.Source.Sample.(*requestSpan); ok && one.recordedSpan != nil {
+		s.enterSpan(one.recordedSpan, p)
+		p.Call.Set(s, one)
+	}
+}
+
 // Event implements observe.Watcher.
 func (s *Spans) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Unanswered:
-		// What was not sampled on its way in shares its span with the way out.
 		if one := s.spanOf(e.Call); one != nil && one.recordedSpan != nil {
 			s.endUnanswered(one.recordedSpan)
 		}
@@ -45,12 +52,6 @@ func (s *Spans) Event(e observe.Event) {
 		}
 	}
 }
-
-// SkipsExchanges says to observe that HTTP exchanges are not needed.
-func (s *Spans) SkipsExchanges() {}
-
-// SkipsNames says to observe that names of tools are not needed: only a span that is sampled has one.
-func (s *Spans) SkipsNames() bool { return true }
 
 // spansAt returns the spans at one end of a session.
 func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {

@@ -1,0 +1,89 @@
+package spans
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// samplerFromEnv returns the sampler that OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG ask for, as the SDK reads them; it
+// is the SDK that tells of mistakes. It is here so that we can ask it: what is not sampled costs a third without a span of the SDK.
+func samplerFromEnv(env LookupEnv) sdktrace.Sampler {
+	ratio, err := strconv.ParseFloat(env.get("OTEL_TRACES_SAMPLER_ARG"), 64)
+	if err != nil || ratio < 0 || ratio > 1 {
+		ratio = 1
+	}
+	switch strings.ToLower(env.get("OTEL_TRACES_SAMPLER")) {
+	case "always_on":
+		return sdktrace.AlwaysSample()
+	case "always_off":
+		return sdktrace.NeverSample()
+	case "traceidratio":
+		return sdktrace.TraceIDRatioBased(ratio)
+	case "parentbased_always_off":
+		return sdktrace.ParentBased(sdktrace.NeverSample())
+	case "parentbased_traceidratio":
+		return sdktrace.ParentBased(sdktrace.TraceIDRatioBased(ratio))
+	}
+	return sdktrace.ParentBased(sdktrace.AlwaysSample())
+}
+
+// ids makes the ids of spans, as the SDK does it. It is a sdktrace.IDGenerator.
+type ids struct{}
+
+// traceIDKey is the key of the trace.TraceID that a ctx has for a span that begins a trace.
+type traceIDKey struct{}
+
+// NewIDs implements sdktrace.IDGenerator.
+func (g ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	id, ok := ctx.Value(traceIDKey{}).(trace.TraceID)
+	if !ok {
+		id = newTraceID()
+	}
+	return id, newSpanID()
+}
+
+// NewSpanID implements sdktrace.IDGenerator.
+func (ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return newSpanID() }
+
+func newTraceID() (id trace.TraceID) {
+	for !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+		binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	}
+	return id
+}
+
+func newSpanID() (id trace.SpanID) {
+	for !id.IsValid() {
+		binary.NativeEndian.PutUint64(id[:], rand.Uint64())
+	}
+	return id
+}
+
+// start begins the SERVER span of a request below parent, which may be invalid: there is none. If it is not sampled, span is
+// nil, and c is what is passed on.
+func (s *Spans) start(method string, parent trace.SpanContext) (span trace.Span, c trace.SpanContext) {
+	ctx, id := context.Background(), parent.TraceID()
+	if parent.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
+	} else {
+		id = newTraceID()
+	}
+	answer := s.sampler.ShouldSample(sdktrace.SamplingParameters{ParentContext: ctx, TraceID: id, Name: method, Kind: trace.SpanKindServer})
+	if answer.Decision == sdktrace.Drop {
+		return nil, trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: id, SpanID: newSpanID(), TraceFlags: parent.TraceFlags() &^ trace.FlagsSampled, TraceState: answer.Tracestate,
+		})
+	}
+	if !parent.IsValid() {
+		ctx = context.WithValue(ctx, traceIDKey{}, id) // so that the SDK decides the same
+	}
+	_, span = s.tracer.Start(ctx, method, serverKind...)
+	return span, span.SpanContext()
+}
