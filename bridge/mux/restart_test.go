@@ -49,15 +49,30 @@ func TestMuxServerPerCall(t *testing.T) {
 		if m, ok := soon(a); !ok || !m.IsError() {
 			t.Errorf("got %s", m.Bytes())
 		}
-		time.Sleep(time.Second)
+		const lost = `{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"it has ended","data":{"reason":"server_ended"}}}`
 		ask()
-		x.serverSays(`{"jsonrpc":"2.0","id":%d,"error":{"code":-32603,"message":"it has ended","data":{"reason":"server_ended"}}}`, n)
+		x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n)
+		a.gets(answered)
+		a.says(call("1"))
+		n++
+		x.serverGets(call(fmt.Sprint(n)))
+		x.serverSays(lost, n) // the same, if a filter says it
 		if m, ok := soon(a); !ok || !m.IsError() {
 			t.Errorf("got %s", m.Bytes())
 		}
-		_ = x.server.Close(nil) // a filter has answered for it
+		_ = x.server.Close(nil)
 		synctest.Wait()
-		if wait := x.waits[11]; wait < 300*time.Millisecond {
+		if wait := x.waits[11]; wait != 0 {
+			t.Errorf("after a call that a filter has answered: the next attempt is due in %v", wait)
+		}
+		ask()
+		x.serverSays(lost, n)
+		if m, ok := soon(a); !ok || !m.IsError() {
+			t.Errorf("got %s", m.Bytes())
+		}
+		_ = x.server.Close(nil) // it has answered nothing
+		synctest.Wait()
+		if wait := x.waits[12]; wait < 300*time.Millisecond {
 			t.Errorf("after an answer in its place: the next attempt is due in %v", wait)
 		}
 	})

@@ -64,10 +64,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		x.mu.Unlock()
 		return false
 	}
-	switch {
-	case m.IsError():
-		s.answeredByLoss = s.answeredByLoss || saysServerLost(m)
-	case !s.answered && call.listen == nil && !call.isDiscover:
+	if !s.answered && !m.IsError() && call.listen == nil && !call.isDiscover {
 		s.answered = !asksForInput(m)
 	}
 	m = m.WithID(call.id).WithRelated(call.id)

@@ -50,8 +50,7 @@ type server struct {
 	lateAdded   chan struct{} // holds one element when there is something new in late
 	lateListens []lateListen  // under mux.mu
 
-	answered       bool // it has answered a call, with a result; under mux.mu
-	answeredByLoss bool // somebody on the way to it has answered in its place, for it was lost; under mux.mu
+	answered bool // it has answered a call, with a result; under mux.mu
 
 	hadRequests bool   // it has had requests; under mux.mu, and so is lastUser
 	lastUser    string // the principal whose request was the last to be over
@@ -229,7 +228,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	if s.writeErr != nil {
 		err = s.writeErr
 	}
-	orderly := IsOrderly(err) && s.answered && !s.answeredByLoss // what it owes came when it was about to go
+	orderly := IsOrderly(err) && s.answered // what it owes came when it was about to go
 	var part []string
 	if !orderly && !x.closed && x.opts.OnCrash != nil {
 		users := s.users()

@@ -305,7 +305,6 @@ func (h *host) decorated(method, members string) string {
 }
 
 func (x *hostConn) legacyRequest(m envelope, params, meta map[string]json.RawMessage) (reply string, done bool) {
-	id := string(m.ID)
 	for key := range meta {
 		if strings.HasPrefix(key, "io.modelcontextprotocol/") && m.Method != "server/discover" {
 			x.s.fault("%s came with %s in its meta", m.Method, key)
@@ -316,8 +315,13 @@ func (x *hostConn) legacyRequest(m envelope, params, meta map[string]json.RawMes
 			x.s.fault("%s came with %s", m.Method, key)
 		}
 	}
-	x.h.mu.Lock()
-	defer x.h.mu.Unlock()
+	x.h.update(func() { reply, done = x.session(m, params) }) // somebody may wait for the subscription that it is
+	return reply, done
+}
+
+// session answers what belongs to the session itself. The caller has the lock.
+func (x *hostConn) session(m envelope, params map[string]json.RawMessage) (reply string, done bool) {
+	id := string(m.ID)
 	switch m.Method {
 	case "server/discover":
 		if x.begun {
