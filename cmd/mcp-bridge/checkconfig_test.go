@@ -40,3 +40,32 @@ func TestCheckConfigReportsAllWithLines(t *testing.T) {
 		}
 	}
 }
+
+// The arguments of mcp-bridge itself, as a client's file has them, are checked as mcp-bridge would.
+func TestCheckConfigOwnArguments(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "claude.json")
+	for _, c := range []struct{ command, args, says string }{
+		{"mcp-bridge", `"connect", "https://host.example/mcp", "--header-env", "Authorization=AUTH"`, ""},
+		{"mcp-bridge", `"connect", "htps://host.example/mcp"`, "htps"},
+		{`C:\\bin\\mcp-bridge.exe`, `"https://host.example/mcp", "--headr", "A: hush"`, "--headr"},
+		{"/usr/bin/mcp-bridge", `"connect", "--header"`, "--header"},
+		{"mcp-bridge", `"serve", "--", "cat"`, "write connect"},
+		{"mcp-bridge", `"connect", "--name", "a", "--", "cat", "--headr"`, ""},
+	} {
+		text := `{"mcpServers": {"a": {"command": "` + c.command + `",` + "\n" + `"args": [` + c.args + `]}}}`
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, errs := try(t, "check-config", file)
+		if c.says == "" { // mcp-bridge need not be installed here
+			errs = strings.ReplaceAll(errs, "not found", "")
+			if strings.Contains(errs, "--") || strings.Contains(errs, "URL") {
+				t.Errorf("%s: %q", c.args, errs)
+			}
+			continue
+		}
+		if !strings.Contains(errs, c.says) || !strings.Contains(errs, file+":") || strings.Contains(errs, "hush") {
+			t.Errorf("%s: %q, want %s", c.args, errs, c.says)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -154,6 +155,9 @@ func checkConfig(args []string, env environment) error {
 	flags.register(pflag.NewFlagSet("check-config", pflag.ContinueOnError))
 	absent := 0 // servers in which nothing else is wrong
 	check := func(s config.Server) error {
+		if err := checkOwnArguments(s); err != nil {
+			return err
+		}
 		spec, err := configured(s, nil, hclog.NewNullLogger())
 		if err != nil {
 			return err
@@ -188,4 +192,22 @@ func checkConfig(args []string, env environment) error {
 	}
 	_, err = fmt.Fprintf(env.stdout, "%s: no mistake found (servers: %d, disabled: %d)\n", args[0], len(c.Servers)-disabled, disabled)
 	return err
+}
+
+// checkOwnArguments says what is wrong with the arguments of a server that is mcp-bridge itself, as clients have one in
+// their files for a remote server.
+func checkOwnArguments(s config.Server) error {
+	program := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
+	if strings.TrimSuffix(program, ".exe") != "mcp-bridge" {
+		return nil
+	}
+	command, args := split(s.Args)
+	switch command {
+	case "connect":
+		_, _, err := new(connectFlags).parse(args)
+		return err
+	case "serve":
+		return errors.New("args: mcp-bridge serve listens on the network; what a client starts speaks stdio: write connect")
+	}
+	return nil
 }

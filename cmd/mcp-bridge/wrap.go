@@ -63,7 +63,7 @@ func wrapCommand(command string, args []string, env environment) error {
 
 // aboutEntry names the server in an error about it.
 func aboutEntry(name string, err error) error {
-	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) {
+	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) || errors.Is(err, wrap.ErrBridge) {
 		return fmt.Errorf("%w: %q", err, name)
 	}
 	return err

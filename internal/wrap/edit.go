@@ -17,6 +17,7 @@ var (
 	ErrUnknown = errors.New("there is no such server")
 	ErrWrapped = errors.New("the server is wrapped already")
 	ErrBare    = errors.New("the server is not wrapped")
+	ErrBridge  = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
 
 // maxBrackets bounds the objects and arrays of a file, and so how deep they are nested: the
@@ -42,6 +43,9 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	}
 	if e.isWrapped() {
 		return nil, ErrWrapped
+	}
+	if e.isBridge() {
+		return nil, ErrBridge
 	}
 	if strings.HasPrefix(name, "-") { // Unwrap could not tell it from the flags
 		return nil, errors.New("the server's name looks like a flag; change the file by hand")
@@ -225,11 +229,15 @@ func (e *editor) isWrapped() bool {
 	if e.args == nil {
 		return false
 	}
-	program := stringOf(*e.command)
-	program = program[strings.LastIndexAny(program, `/\`)+1:]
 	all := e.args.Value.(*hujson.Array).Elements
 	at := slices.IndexFunc(all, func(v hujson.Value) bool { return isString(v, "--") })
-	return strings.HasPrefix(program, "mcp-bridge") && at > 0 && at < len(all)-1 && isString(all[0], "connect")
+	return e.isBridge() && at > 0 && at < len(all)-1 && isString(all[0], "connect")
+}
+
+// isBridge reports whether the server's program is mcp-bridge.
+func (e *editor) isBridge() bool {
+	program := stringOf(*e.command)
+	return strings.HasPrefix(program[strings.LastIndexAny(program, `/\`)+1:], "mcp-bridge")
 }
 
 func (e *editor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }

@@ -31,7 +31,7 @@ var samples = map[string]string{
 	"empty args":   `{"mcpServers":{"a":{"command":"server","args":[]}}}`,
 	"empty spaced": `{"mcpServers":{"a":{"args":[ /* x */ ], "command":"server"}}}`,
 	"one argument": `{"mcpServers":{"b":{"command":"x"},"a":{"command":"--","args":["--"]}}}`,
-	"dashes":       `{"mcpServers":{"a":{"command":"mcp-bridge","args":["connect","--name=z","http://x"]}}}`,
+	"dashes":       `{"mcpServers":{"a":{"command":"server","args":["connect","--name=z","http://x"]}}}`,
 	"mark":         "\xef\xbb\xbf" + `{"mcpServers":{"a":{"command":"x"}}}`,
 	"key escaped":  `{"mcpServers":{"\u0061":{"comm\u0061nd":"x","args":["é","\ud83d\ude00"]}}}`,
 }
@@ -104,6 +104,19 @@ func TestUnwrapFlags(t *testing.T) {
 	have, err := Unwrap([]byte(`{"mcpServers":{"a":{"command":"mcp-bridge.exe","args":["connect","--trace","f","--","npx","-y"]}}}`), "a")
 	if want := `{"mcpServers":{"a":{"command":"npx","args":["-y"]}}}`; err != nil || string(have) != want {
 		t.Error(string(have), err)
+	}
+}
+
+// A bridge in front of mcp-bridge would show nothing that the one behind it does not.
+func TestWrapBridge(t *testing.T) {
+	for _, command := range []string{"mcp-bridge", "/usr/bin/mcp-bridge", `C:\\bin\\mcp-bridge.exe`} {
+		text := `{"mcpServers":{"a":{"command":"` + command + `","args":["connect","https://host.example/mcp"]}}}`
+		if _, err := Wrap([]byte(text), "a", program); !errors.Is(err, ErrBridge) {
+			t.Errorf("%s: %v", command, err)
+		}
+		if _, err := Unwrap([]byte(text), "a"); !errors.Is(err, ErrBare) {
+			t.Errorf("%s: unwrap: %v", command, err)
+		}
 	}
 }
 
