@@ -15,6 +15,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,6 +68,12 @@ var metrics = []struct {
 			return "accepted"
 		}
 		return fmt.Sprintf("refused (%.0f)", v)
+	}},
+	{"other machines can connect, by default", func(v float64) string {
+		if v == 0 {
+			return "no"
+		}
+		return "yes"
 	}},
 }
 
@@ -281,5 +288,12 @@ func (c *contender) measure(server string) (err error) {
 		return err
 	}
 	add("a call from a web page of another site", float64(status))
+	everywhere := 0.0
+	// Who listens on 127.0.0.1 alone is not there at another address of the same network.
+	if conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.2:%d", port), time.Second); err == nil {
+		everywhere = 1
+		conn.Close()
+	}
+	add("other machines can connect, by default", everywhere)
 	return nil
 }

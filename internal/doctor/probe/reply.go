@@ -251,15 +251,18 @@ func (r *Reply) Line() string {
 
 // Excerpt returns what the body says to people.
 func (r *Reply) Excerpt() string {
-	const most = 160
+	const (
+		most    = 160
+		mostRPC = 600 // an error for a program; a bridge's has the last lines of the server's stderr
+	)
 	if len(r.Messages) > 0 {
 		if e := r.Messages[0].Error; e != nil {
-			return fmt.Sprintf("error %d, %.*q", e.Code, most, e.Message)
+			return fmt.Sprintf("error %d, %s", e.Code, quoteStart(e.Message, mostRPC))
 		}
 	}
 	if r.IsHTML() {
 		if m := titleTag.FindSubmatch(r.Text); m != nil {
-			return fmt.Sprintf("a page with the title %.*q", most, m[1])
+			return "a page with the title " + quoteStart(string(m[1]), most)
 		}
 		return "a page"
 	}
@@ -267,7 +270,15 @@ func (r *Reply) Excerpt() string {
 	if line == "" {
 		return ""
 	}
-	return fmt.Sprintf("%.*q", most, line)
+	return quoteStart(line, most)
+}
+
+// quoteStart quotes as many characters of a text as most, and shows where there are more.
+func quoteStart(text string, most int) string {
+	if all := []rune(text); len(all) > most {
+		text = string(all[:most]) + "…"
+	}
+	return strconv.Quote(text)
 }
 
 // NetText returns what an error of the network says, unless it holds a URL, in which
