@@ -122,7 +122,9 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 		}
 	case "notifications/cancelled":
 		s.deferred.cancel(m.CancelledID())
-		return
+		if s.sent[m.CancelledID()] == nil { // the client does not know of the request
+			return
+		}
 	}
 	if s.stateless {
 		s.opts.Logger.Debug("notification dropped: the request that it could follow is answered", "method", m.Method())

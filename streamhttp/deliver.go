@@ -82,14 +82,14 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 		s.sent.add(m.ID(), st)
 		s.push(st, m)
 	case jsonrpc.Notification:
-		if m.Method() == "notifications/cancelled" {
-			delete(s.sent, m.CancelledID())
-		}
 		switch {
 		case st == nil:
 			s.deferNotification(m)
 		case !st.unresumable:
 			s.push(st, m)
+		}
+		if m.Method() == "notifications/cancelled" {
+			delete(s.sent, m.CancelledID())
 		}
 	}
 }

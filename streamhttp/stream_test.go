@@ -698,6 +698,18 @@ func TestServerRequestRouting(t *testing.T) {
 		p.says(strings.Replace(cancel, `"q"`, `"p"`, 1)) // answered already
 		get.gets()
 	})
+	// B.1.3: while nobody listens, the cancellation of a request that the client has got waits.
+	bubble(t, "cancelled while nobody listens", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{})
+		u, p := s.open(r25b)
+		one := u.call("1")
+		p.gets()
+		p.says(ask(`"q"`), result("1"))
+		one.gets(ask(`"q"`), result("1")).over()
+		const cancel = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`
+		p.says(cancel, cancel)
+		u.get().gets(cancel).open()
+	})
 }
 
 // A request of the server that was on its way to a client that has gone is
