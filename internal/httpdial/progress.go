@@ -3,6 +3,7 @@ package httpdial
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -22,24 +23,24 @@ func ProgressOf(ctx context.Context) func(text string) {
 	return tell
 }
 
-// By how much the progress grows with each word of the bridge's own: it must grow with each notification, also with the first
-// one of the server, which comes after them and mostly begins with 0 or 1.
-const (
-	EarlyProgressStep = 1e-9 // before it is known what the server speaks
-	ProgressStep      = 1e-6 // after that
-)
+// progressStep is by how much the progress grows with each word of the bridge's own: it must grow with each notification, also with the
+// first one of the server, which comes after them and mostly begins with 0 or 1.
+const progressStep = 1e-9
+
+// progressTold counts these words, to all clients: so the progress of a request grows also where it waits more than once, each time
+// in another part of the bridge.
+var progressTold atomic.Int64
 
 // ProgressTeller returns a function for WithProgress that tells the client of m, in notifications that deliver is given; nil: m has not
-// asked for progress. related says that they belong to the reply of m (2026-07-28). One goroutine at a time may call it.
-func ProgressTeller(m jsonrpc.Message, related bool, step float64, deliver func(jsonrpc.Message)) func(text string) {
+// asked for progress. related says that they belong to the reply of m (2026-07-28). For one m, one goroutine at a time may call such functions.
+func ProgressTeller(m jsonrpc.Message, related bool, deliver func(jsonrpc.Message)) func(text string) {
 	token := m.ProgressToken()
 	if token.IsZero() || m.Kind() != jsonrpc.Request {
 		return nil
 	}
-	told := 0
 	return func(text string) {
-		told++
-		params := `{"progressToken":` + token.String() + `,"progress":` + strconv.FormatFloat(float64(told)*step, 'f', -1, 64) +
+		progress := float64(progressTold.Add(1)) * progressStep
+		params := `{"progressToken":` + token.String() + `,"progress":` + strconv.FormatFloat(progress, 'f', -1, 64) +
 			`,"message":` + string(jsonrpc.Quote(text)) + `}`
 		n := jsonrpc.NewNotification("notifications/progress", []byte(params))
 		if related {

@@ -1,10 +1,14 @@
 package remote
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,6 +60,89 @@ func TestProgressOfSignIn(t *testing.T) {
 			}
 			if m.IsError() || strings.Join(tokens, " ") != `"of 2"` {
 				t.Errorf("the answer is %s; told was progress of %v", m.Bytes(), tokens)
+			}
+		})
+	}
+}
+
+// Of several requests that wait for a sign-in when the session is lost, each hears so.
+func TestProgressOfAllThatWait(t *testing.T) {
+	for name, one := range lockedSites {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, d, loseSession := one.dial(t, never, patience)
+			c.open()
+			c.call("1", "tools/list")
+			var done atomic.Bool
+			d.mu.Lock()
+			d.until = done.Load
+			d.mu.Unlock()
+			loseSession()
+			var sent sync.WaitGroup
+			defer sent.Wait()
+			send := func(id string) {
+				sent.Go(func() {
+					c.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list","params":{"_meta":{"progressToken":` + id + `}}}`)
+				})
+			}
+			send("2")
+			send("3")
+			told, answers := map[string]bool{}, 0
+			for ids := 3; answers < 2; {
+				switch m := c.recv(); {
+				case m.Method() == "notifications/progress":
+					told[m.ProgressToken().String()] = true
+					done.Store(len(told) > 1)
+				case m.IsError() && len(told) == 0: // an attempt was just being made
+					ids++
+					httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
+					send(strconv.Itoa(ids))
+				case m.Kind() == jsonrpc.Response:
+					answers++
+					if m.IsError() {
+						t.Errorf("the answer is %s", m.Bytes())
+					}
+				}
+			}
+		})
+	}
+}
+
+// The progress of a request grows over all that it waits for: here a new session, and then that its own POST is taken.
+func TestProgressGrows(t *testing.T) {
+	for _, name := range []string{"Streamable HTTP", "POST of HTTP+SSE"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, d, loseSession := lockedSites[name].dial(t, never, patience)
+			c.open()
+			c.call("1", "tools/list")
+			loseSession()
+			d.mu.Lock()
+			d.later = func(r *http.Request) bool {
+				body, _ := io.ReadAll(r.Body)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				return bytes.Contains(body, []byte(`"tools/list"`))
+			}
+			d.mu.Unlock()
+			for id := 2; ; id++ {
+				c.send(`{"jsonrpc":"2.0","id":` + strconv.Itoa(id) + `,"method":"tools/list","params":{"_meta":{"progressToken":1}}}`)
+				var told []float64
+				m := c.recv()
+				for ; m.Kind() != jsonrpc.Response; m = c.recv() {
+					if m.Method() == "notifications/progress" {
+						n, err := strconv.ParseFloat(string(m.Lookup("params", "progress")), 64)
+						bridgetest.Must(t, err)
+						told = append(told, n)
+					}
+				}
+				if m.IsError() && len(told) == 0 && id < 500 { // an attempt was just being made
+					httpdial.Pause(t.Context(), nil, 10*time.Millisecond)
+					continue
+				}
+				if m.IsError() || len(told) != 2 || told[0] <= 0 || told[1] <= told[0] || told[1] >= 1 {
+					t.Errorf("the answer is %s, the progress was %v", m.Bytes(), told)
+				}
+				return
 			}
 		})
 	}

@@ -23,7 +23,9 @@ type door struct {
 	mu     sync.Mutex
 	locked func(r *http.Request) bool
 	next   http.Handler
-	opened int // times
+	opened int                        // times
+	later  func(r *http.Request) bool // locked once it was opened; nil: never
+	until  func() bool                // the person takes until this is true, and the client is told again and again; nil: no time
 }
 
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,11 +49,12 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 		d.refused <- struct{}{}
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: 401, Text: "Sign-in needed", Data: []byte(`,"url":"https://a/b"`)}
 	}
-	if tell := httpdial.ProgressOf(r.Context()); tell != nil {
-		tell("waiting")
-	}
+	d.waitForPerson(r)
 	d.mu.Lock()
 	d.locked = never
+	if d.later != nil {
+		d.locked, d.later = d.later, nil
+	}
 	d.opened++
 	d.mu.Unlock()
 	again := r.Clone(r.Context())
@@ -61,6 +64,21 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return d.base.RoundTrip(again)
+}
+
+func (d *door) waitForPerson(r *http.Request) {
+	d.mu.Lock()
+	until := d.until
+	d.mu.Unlock()
+	tell := httpdial.ProgressOf(r.Context())
+	for {
+		if tell != nil {
+			tell("waiting")
+		}
+		if until == nil || until() || !httpdial.Pause(r.Context(), nil, 10*time.Millisecond) {
+			return
+		}
+	}
 }
 
 // A lockedSite is a server behind a door, over one transport.

@@ -10,7 +10,7 @@ import (
 // WithProgress returns a ctx for the requests to the server that m needs: what they have to wait for is told as progress
 // of m, if m has asked for that. related says that the notification belongs to the reply of m (2026-07-28).
 func (b *Base) WithProgress(ctx context.Context, m jsonrpc.Message, related bool) context.Context {
-	tell := httpdial.ProgressTeller(m, related, httpdial.ProgressStep, func(n jsonrpc.Message) { _ = b.Deliver(ctx, n) })
+	tell := httpdial.ProgressTeller(m, related, func(n jsonrpc.Message) { _ = b.Deliver(ctx, n) })
 	if tell == nil {
 		return ctx
 	}

@@ -81,7 +81,7 @@ func (k *keys) telling(ctx context.Context, m jsonrpc.Message) context.Context {
 	if _, known := k.prober.Known(); known || client == nil {
 		return ctx
 	}
-	if tell := httpdial.ProgressTeller(m, true, httpdial.EarlyProgressStep, func(n jsonrpc.Message) { client.TrySend(n) }); tell != nil {
+	if tell := httpdial.ProgressTeller(m, true, func(n jsonrpc.Message) { client.TrySend(n) }); tell != nil {
 		return httpdial.WithProgress(ctx, tell)
 	}
 	return ctx

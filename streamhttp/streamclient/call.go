@@ -38,7 +38,7 @@ type call struct {
 	own bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
 	attended bool
-	// tell tells the client of such a call what it waits for; nil: it has not asked for progress.
+	// tell tells the clients what they wait for, of one of the bridge's own; nil: it is nothing that clients wait for.
 	tell    func(text string)
 	replied chan jsonrpc.Message
 	reply   jsonrpc.Message // what came over replied

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
@@ -119,8 +120,8 @@ type repair struct {
 	wait        time.Duration   // before the next attempt
 	nextAttempt time.Time       // when that is; zero: it is under way
 
-	attended bool              // the next attempt is for a request of the client: a person may sign in for it
-	tell     func(text string) // tells that client what its request waits for; nil: it has not asked for progress
+	attended bool                // the next attempt is for a request of the client: a person may sign in for it
+	tells    []func(text string) // tell the clients what the requests wait for that wait for an attended attempt, where they have asked for progress
 }
 
 // newRepair is called with the lock of the ledger held.
@@ -255,15 +256,33 @@ func (n *renewal) beginAttempt(r *repair) context.Context {
 	case <-r.retryNow: // it has come to that by itself
 	default:
 	}
-	attended, tell := r.attended, r.tell
-	r.nextAttempt, r.attended, r.tell = time.Time{}, false, nil
+	attended := r.attended
+	r.nextAttempt, r.attended = time.Time{}, false
 	if !attended {
 		return httpdial.Unattended(r.ctx)
 	}
-	if tell != nil {
-		return httpdial.WithProgress(r.ctx, tell)
+	return httpdial.WithProgress(r.ctx, func(text string) { n.tell(r, text) })
+}
+
+// tell tells the clients of the requests that wait for an attempt what it waits for.
+func (n *renewal) tell(r *repair, text string) {
+	n.c.ledger.Lock()
+	tells := slices.Clone(r.tells)
+	n.c.ledger.Unlock()
+	for _, tell := range tells {
+		tell(text)
 	}
-	return r.ctx
+}
+
+// await has a request wait for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
+func (n *renewal) await(call *call) {
+	c, r := n.c, n.repair
+	if r == nil || c.ledger.Gate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
+		return
+	}
+	if tell := httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true)); tell != nil {
+		r.tells = append(r.tells, tell)
+	}
 }
 
 // retryAttended has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
@@ -274,10 +293,10 @@ func (n *renewal) retryAttended(call *call) bool {
 		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTimeout == 0 {
 		return false
 	}
-	call.tell = httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true))
-	call.attended, r.attended, r.tell = true, true, call.tell
+	call.attended, r.attended = true, true
 	r.firstAttempted = make(chan struct{})
 	c.ledger.Gate = r.firstAttempted
+	n.await(call)
 	select {
 	case r.retryNow <- struct{}{}:
 	default:
@@ -290,7 +309,7 @@ func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 	c := n.c
 	c.ledger.Lock()
 	if c.ledger.Gate == r.firstAttempted {
-		c.ledger.Gate = nil
+		c.ledger.Gate, r.tells = nil, nil
 		defer close(r.firstAttempted)
 	}
 	switch {

@@ -74,6 +74,7 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 	case target != nil && target.method == "initialize": // J11
 		return admitResult{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
+		c.renewal.await(call)
 		return admitResult{retryAfter: c.ledger.Gate}
 	case c.renewal.retryAttended(call):
 		return admitResult{retryAfter: c.ledger.Gate}

@@ -84,6 +84,16 @@ func TestUselessSignIn(t *testing.T) {
 				if count != 1 {
 					t.Errorf("somebody was asked to sign in %d times", count)
 				}
+				for range 2 { // a server that leaves initialize open
+					restarted := w.credential(t, o)
+					w.wantServed(t, restarted)
+					refuses(restarted)
+					w.wantServed(t, w.credential(t, o))
+				}
+				refuses(w.credential(t, o))
+				if count != 1 {
+					t.Errorf("after restarts, somebody was asked to sign in %d times", count)
+				}
 				refusal := func() (Refusal, bool) {
 					e, err := w.store.Load(t.Context(), c.key)
 					bridgetest.Must(t, err)
@@ -110,6 +120,7 @@ func TestProvenSignIn(t *testing.T) {
 		c := w.credential(t, o)
 		for n := range 3 {
 			w.wantServed(t, c)
+			time.Sleep(time.Second) // tokens are told apart by when they came
 			clear(w.access)
 			clear(w.refresh)
 			if count != n+1 {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -15,8 +14,9 @@ const refusedDocument = "refused"
 // A Refusal is how a server has refused a stored token for good: no renewal and no sign-in has brought one that it takes.
 type Refusal struct {
 	At     time.Time `json:"at"`
-	Issued time.Time `json:"issued"` // when the token came
-	Reason string    `json:"reason"` // in the words of the bridge; no secret
+	Issued time.Time `json:"issued"`         // when the token came
+	Reason string    `json:"reason"`         // in the words of the bridge; no secret
+	Over   bool      `json:"over,omitempty"` // the server has taken the token since, for something
 }
 
 // isOf reports whether it is about the token that came at that time.
@@ -30,35 +30,41 @@ func LastRefusal(ctx context.Context, store *tokenstore.Store, e tokenstore.Entr
 		return Refusal{}, false
 	}
 	r := parseDocument[Refusal](m, refusedDocument)
-	return r, r.isOf(e.Credential.Issued)
+	return r, r.isOf(e.Credential.Issued) && !r.Over
 }
 
 // noteRefusal remembers that the server refuses a token, for status.
 func (r *serverRecord) noteRefusal(ctx context.Context, h *snapshot, reason string) {
 	r.reportError(updateDocument(ctx, r, refusedDocument, func(last *Refusal) (bool, error) {
-		if last.isOf(h.stored.Issued) && last.Reason == reason {
+		if last.isOf(h.stored.Issued) && last.Reason == reason && !last.Over {
 			return false, nil
 		}
-		*last = Refusal{r.now(), h.stored.Issued, reason}
+		*last = Refusal{At: r.now(), Issued: h.stored.Issued, Reason: reason}
 		return true, nil
 	}))
 }
 
-// taken notes that the server has taken the token of h: the last sign-in was good for something. It looks once for each token.
+// taken notes that the server has taken the token of h: the last sign-in was good for something, unless the server has refused this
+// very token before. It may take any for initialize, and none for calls. It looks once for each token.
 func (r *responder) taken(ctx context.Context, h *snapshot) {
 	if h.taken.Swap(true) || r.tokens.isRefused(h) {
 		return
 	}
-	proven := updateDocument(ctx, r.record, demandsDocument, func(w *serverDemands) (bool, error) {
-		changed := !w.Proven
-		w.Proven = true
+	refused := false
+	err := updateDocument(ctx, r.record, refusedDocument, func(last *Refusal) (bool, error) {
+		refused = last.isOf(h.stored.Issued)
+		changed := refused && !last.Over
+		last.Over = true
 		return changed, nil
 	})
-	r.reportError(errors.Join(proven, updateDocument(ctx, r.record, refusedDocument, func(last *Refusal) (bool, error) {
-		changed := last.isOf(h.stored.Issued)
-		*last = Refusal{}
-		return changed, nil
-	})))
+	if err == nil && !refused {
+		err = updateDocument(ctx, r.record, demandsDocument, func(w *serverDemands) (bool, error) {
+			changed := !w.Proven
+			w.Proven = true
+			return changed, nil
+		})
+	}
+	r.reportError(err)
 }
 
 // What a server is said to do.
