@@ -3,7 +3,6 @@ package jsonrpc
 import (
 	"bytes"
 	"sync"
-	"time"
 )
 
 // Kind tells requests, notifications and responses apart.
@@ -50,9 +49,8 @@ type Message struct {
 // A Mark says where a message comes from, for those who observe what passes: every change of
 // a message leaves it, so that what was sent can be traced to what was received.
 type Mark struct {
-	Seq uint64    // the number of the message as it was received; 0 is none
-	At  time.Time // when that was
-	Of  any       // what the observer keeps of a request
+	Seq uint64 // the number of the message as it was received; 0 is none
+	Of  any    // what the observer keeps of it
 
 	// Traceparent and Tracestate are headers of the HTTP request that has brought the message
 	// (W3C Trace Context). A transport sets them; "" is none.

@@ -19,7 +19,7 @@ type exchanges struct {
 // Event implements observe.Watcher.
 func (x *exchanges) Event(e observe.Event) {
 	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Down && e.Call != nil && !e.Cancelled {
-		x.line(e.Session, e.Call, time.Since(e.Call.Began), "status", "no answer")
+		x.line(e.Session, e.Call, time.Since(e.Call.Began()), "status", "no answer")
 	}
 }
 
@@ -32,7 +32,7 @@ func (x *exchanges) Message(p *observe.Passed) {
 	case jsonrpc.Response:
 		x.line(p.Session, p.Call, p.Took, "answer_bytes", p.Message.Size(), "status", outcome(&p.Message))
 	case jsonrpc.Notification: // of its sender
-		x.line(p.Session, p.Call, p.At.Sub(p.Call.Began), "status", "cancelled")
+		x.line(p.Session, p.Call, p.At().Sub(p.Call.Began()), "status", "cancelled")
 	}
 }
 
@@ -50,7 +50,7 @@ func (x *exchanges) line(s *observe.Session, c *observe.Call, took time.Duration
 	fields = append(fields, "ms", float64(took.Microseconds())/1000, "asked_bytes", c.Size)
 	fields = append(fields, how...)
 	if x.out.IsTrace() {
-		fields = append(fields, "began", c.Began.Format("15:04:05.000000"))
+		fields = append(fields, "began", c.Began().Format("15:04:05.000000"))
 	}
 	x.out.Debug("exchange", fields...)
 }

@@ -52,14 +52,14 @@ func (s *stats) Message(p *observe.Passed) {
 	defer s.mu.Unlock()
 	of := s.servers[p.Session.Server]
 	if of == nil {
-		of = &serverSamples{firstTime: p.At}
+		of = &serverSamples{firstTime: p.At()}
 		s.servers[p.Session.Server] = of
 	}
 	if len(of.times) < maxSamples {
-		of.times, of.durations, of.failed = append(of.times, p.At), append(of.durations, p.Took), append(of.failed, p.Message.IsError())
+		of.times, of.durations, of.failed = append(of.times, p.At()), append(of.durations, p.Took), append(of.failed, p.Message.IsError())
 		return
 	}
-	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At, p.Took, p.Message.IsError()
+	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At(), p.Took, p.Message.IsError()
 	of.nextIndex = (of.nextIndex + 1) % maxSamples
 }
 

@@ -14,6 +14,7 @@ import (
 // serverMetrics is what is counted for each message of a server. To look labels up costs more than to count, so
 // that is done once.
 type serverMetrics struct {
+	name     string
 	messages [3][3][4]atomic.Pointer[messageCounters] // by hop, direction and kind
 
 	mu         sync.Mutex
@@ -61,6 +62,15 @@ func (m *Metrics) Message(p *observe.Passed) {
 
 // forServer returns what is counted of a server.
 func (m *Metrics) forServer(server string) *serverMetrics {
+	if last := m.lastServer.Load(); last != nil && last.name == server {
+		return last
+	}
+	s := m.findServer(server)
+	m.lastServer.Store(s)
+	return s
+}
+
+func (m *Metrics) findServer(server string) *serverMetrics {
 	if s := (*m.perServer.Load())[server]; s != nil {
 		return s
 	}
@@ -72,7 +82,7 @@ func (m *Metrics) forServer(server string) *serverMetrics {
 	}
 	all := make(map[string]*serverMetrics, len(old)+1)
 	maps.Copy(all, old)
-	s := &serverMetrics{timers: map[operationKey]prometheus.Observer{}}
+	s := &serverMetrics{name: server, timers: map[operationKey]prometheus.Observer{}}
 	all[server] = s
 	m.perServer.Store(&all)
 	return s

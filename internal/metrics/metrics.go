@@ -65,6 +65,8 @@ type Metrics struct {
 
 	mu        sync.Mutex // of changes of what follows
 	perServer atomic.Pointer[map[string]*serverMetrics]
+
+	lastServer atomic.Pointer[serverMetrics] // most often it is that of the next message, too
 }
 
 // durationBuckets are for what takes long: requests, sessions, processes. They are what the OpenTelemetry

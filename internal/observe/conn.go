@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
@@ -234,9 +233,9 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		}
 		source.call = new(Call)
 	}
-	mark.Seq, mark.At = s.o.seq.Add(1), time.Now()
+	mark.Seq, source.at = s.o.seq.Add(1), now()
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.At, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, mark.At, s, c.hop, c.inDirection(), *m, source, source.call, c
+	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
 	p.Stream = c.stream(p)
 	s.attachCall(p)
 	s.o.tellMessage(p)
@@ -261,15 +260,11 @@ func (c *conn) stream(p *Passed) string {
 func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	s := c.session
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), s, c.hop, c.outDirection(), *m, c
+	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), now(), s, c.hop, c.outDirection(), *m, c
 	source := sourceOf(m)
 	p.Source = source
 	if source != nil && source.mark.Seq != 0 {
-		p.CauseSeq, p.TimeInBridge = source.mark.Seq, time.Since(source.mark.At)
-		p.At = source.mark.At.Add(p.TimeInBridge) // costs less than to ask for the time of day, too
-		p.Origin = source.call
-	} else {
-		p.At = time.Now()
+		p.CauseSeq, p.TimeInBridge, p.Origin = source.mark.Seq, p.at.sub(source.at), source.call
 	}
 	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
@@ -440,7 +435,7 @@ func (s *Session) attachCall(p *Passed) {
 		}
 	case jsonrpc.Response:
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
-			p.Took = p.At.Sub(p.Call.Began)
+			p.Took = p.at.sub(p.Call.began)
 			p.Call.tellWatchers()
 		} else {
 			p.conn.passedUntold(jsonrpc.Response, p.Dir)
@@ -460,7 +455,7 @@ func (s *Session) attachCall(p *Passed) {
 // fillCall says of a Call what is known of the request.
 func (s *Session) fillCall(c *Call, p *Passed) {
 	m := &p.Message
-	c.ID, c.Method, c.Dir, c.Began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.At, m.Size(), p.conn
+	c.ID, c.Method, c.Dir, c.began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.at, m.Size(), p.conn
 	switch {
 	case s.o.nameWatchers.Load() == 0:
 	case p.Origin != nil && p.Origin.Name != "" && p.Source.IsWhole(m):
@@ -483,9 +478,9 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.waiting(hop, dir)
-	call := b.find(id)
+	call := b.take(id)
 	if call != nil {
-		s.forget(b, call)
+		s.openRequests.Add(-1)
 	} else {
 		call = b.takeCancelled(id)
 	}

@@ -40,7 +40,6 @@ func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 type Passed struct {
 	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
 	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
-	At           time.Time
 	Session      *Session
 	Hop          Hop
 	Dir          Direction
@@ -60,8 +59,12 @@ type Passed struct {
 	// Source is the received message that this is, or that it was made of. nil: the bridge has made it.
 	Source *Source
 
+	at   moment
 	conn *conn // at which it passed
 }
+
+// At returns when the message has passed.
+func (p *Passed) At() time.Time { return p.at.Time() }
 
 // Call is a request as it passed one end of the bridge.
 type Call struct {
@@ -69,8 +72,9 @@ type Call struct {
 	Method string
 	Name   string // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
 	Dir    Direction
-	Began  time.Time
 	Size   int // of the request, in bytes
+
+	began moment // when it passed
 
 	earlier bool // it came while nobody was told: only its method and id are known
 
@@ -85,6 +89,9 @@ type Call struct {
 
 	kept // what Watchers have begun with the request and end with the response
 }
+
+// Began returns when the request has passed.
+func (c *Call) Began() time.Time { return c.began.Time() }
 
 // A Watcher is told of what passes and what happens. It is called in the goroutines that carry
 // the traffic, concurrently: it never waits, and whatever takes long it leaves to a

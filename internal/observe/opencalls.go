@@ -94,15 +94,30 @@ func (b *openCalls) find(id jsonrpc.ID) *Call {
 	return nil
 }
 
+// take removes the request with an id, or else one with an equivalent id, and returns it; nil: there is none.
+func (b *openCalls) take(id jsonrpc.ID) *Call {
+	call := b.find(id)
+	if call != nil {
+		b.drop(call)
+	}
+	return call
+}
+
 // remove forgets a request. It is false if it is not there.
 func (b *openCalls) remove(call *Call) bool {
 	if b.all[call.ID] != call {
 		return false
 	}
+	b.drop(call)
+	return true
+}
+
+// drop forgets a request that is there.
+func (b *openCalls) drop(call *Call) {
 	delete(b.all, call.ID)
 	key := normalizedID(call.ID)
 	if key == call.ID.String() {
-		return true
+		return
 	}
 	var rest []*Call
 	for _, other := range b.byNormalized[key] {
@@ -113,7 +128,6 @@ func (b *openCalls) remove(call *Call) bool {
 	if b.byNormalized[key] = rest; len(rest) == 0 {
 		delete(b.byNormalized, key)
 	}
-	return true
 }
 
 // addCancelled keeps a cancelled request that was removed. It returns the one that is not kept any more for it.

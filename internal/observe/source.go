@@ -9,7 +9,8 @@ import (
 // Source is a received message, as those that are made of it know it.
 type Source struct {
 	mark jsonrpc.Mark
-	call *Call // of a request
+	at   moment // when it came
+	call *Call  // of a request
 	text jsonrpc.TextID
 
 	failed   atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes

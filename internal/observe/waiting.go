@@ -60,14 +60,14 @@ func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
-		return call.Began, !call.earlier
+		return call.Began(), !call.earlier
 	}
 	for _, hop := range []Hop{Down, Up} {
 		b := s.waiting(hop, w.Dir)
 		if hop == Up && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
 			continue
 		}
-		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, Began: w.Since, earlier: true})
+		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), earlier: true})
 		s.openRequests.Add(1)
 	}
 	return w.Since, false

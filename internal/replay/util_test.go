@@ -33,7 +33,7 @@ func (w *tape) Message(p *observe.Passed) {
 	defer w.mu.Unlock()
 	kinds := map[jsonrpc.Kind]trace.Kind{jsonrpc.Request: trace.Request, jsonrpc.Response: trace.Response, jsonrpc.Notification: trace.Notification}
 	w.out.Write(trace.Append(nil, &trace.Record{
-		Seq: p.Seq, Time: p.At, Kind: kinds[p.Message.Kind()], Server: p.Session.Server, Session: p.Session.Name,
+		Seq: p.Seq, Time: p.At(), Kind: kinds[p.Message.Kind()], Server: p.Session.Server, Session: p.Session.Name,
 		Hop: p.Hop.String(), Dir: p.Dir.String(), Era: p.Session.Era(), Transport: p.Session.Transport, Body: trace.Body{Text: p.Message.Bytes()},
 	}))
 }

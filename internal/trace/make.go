@@ -14,7 +14,7 @@ var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notificati
 
 // message makes the record of a message, with its text or without.
 func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, text bool) {
-	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At, p.CauseSeq
+	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
 	if p.Hop == observe.Up {
@@ -136,7 +136,7 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		}
 		m.session(e.Session)
 		m.Kind, m.Hop, m.Dir = Note, e.Hop.String(), e.Call.Dir.String()
-		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began)
+		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began())
 		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
 		m.atHop(e.Session, e.Hop)
 	case observe.Dropped:
