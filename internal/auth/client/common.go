@@ -78,14 +78,6 @@ func (c *common) needsDPoP(s *discovery, w serverDemands) bool {
 	return s.Resource.DPoPRequired || w.DPoP && slices.Contains(s.Server.DPoPAlgs, "ES256")
 }
 
-// machineClientID returns the id of a client that somebody has registered.
-func (c *common) machineClientID() string {
-	if c.o.ClientID != "" {
-		return c.o.ClientID
-	}
-	return c.o.ClientMetadataURL
-}
-
 // newStoredCredential makes a credential without tokens. A key of proofs is kept.
 func (c *common) newStoredCredential(s *discovery, w serverDemands, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
 	next := tokenstore.Credential{

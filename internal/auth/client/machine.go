@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -125,7 +126,7 @@ func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot
 		if err != nil {
 			return err
 		}
-		next.ClientID = r.machineClientID()
+		next.ClientID = cmp.Or(r.o.ClientID, r.o.ClientMetadataURL) // somebody has registered it
 		e.Credential = next
 		token, err := r.requestToken(l, e)
 		if err != nil {

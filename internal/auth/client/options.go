@@ -3,11 +3,9 @@ package client
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -177,15 +175,4 @@ func originOfURL(u *url.URL) origin {
 		o.host = strings.TrimSuffix(o.host, ":80")
 	}
 	return o
-}
-
-// sortedCopy returns scopes in order, for comparison.
-func sortedCopy(scopes []string) []string { return slices.Sorted(slices.Values(scopes)) }
-
-// cloneMap returns a copy that may be written.
-func cloneMap[K comparable, V any](m map[K]V) map[K]V {
-	if m == nil {
-		return map[K]V{}
-	}
-	return maps.Clone(m)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
@@ -71,7 +72,9 @@ func (r *serverRecord) storeDiscovery(ctx context.Context, s *discovery) error {
 // setDocument puts a document among others.
 func setDocument(m *tokenstore.Metadata, name string, document any) error {
 	text, err := json.Marshal(document)
-	m.Documents = cloneMap(m.Documents)
+	if m.Documents == nil {
+		m.Documents = map[string]json.RawMessage{}
+	}
 	m.Documents[name] = text
 	return err
 }
@@ -144,9 +147,8 @@ func (r *serverRecord) noteSignIn(ctx context.Context) error {
 		w.SignIns, w.Proven = append(w.SignIns, now), false
 		w.SignIns = w.SignIns[max(0, len(w.SignIns)-maxSignIns):]
 		if w.StepUp {
-			w.StepUps = cloneMap(w.StepUps)
-			if len(w.StepUps) >= 32 {
-				clear(w.StepUps)
+			if w.StepUps == nil || len(w.StepUps) >= 32 {
+				w.StepUps = map[string]int{}
 			}
 			w.StepUps[scopeKey(w.Scopes)]++
 		}
@@ -155,7 +157,7 @@ func (r *serverRecord) noteSignIn(ctx context.Context) error {
 }
 
 // scopeKey names a set of scopes.
-func scopeKey(scopes []string) string { return auth.JoinScope(sortedCopy(scopes)) }
+func scopeKey(scopes []string) string { return auth.JoinScope(slices.Sorted(slices.Values(scopes))) }
 
 // failedSignInDocument is the name of the stored document about the last sign-in, a FailedSignIn.
 const failedSignInDocument = "ended"
