@@ -96,7 +96,7 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	case len(before) == 1:
 		to.url, err = serverURL(before[0])
 	default:
-		to.argv = argv
+		to.argv, err = argv, notForeign(argv)
 	}
 	return to, "", err
 }
@@ -121,6 +121,7 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 	if err != nil {
 		return err
 	}
+	warnForeign(to.argv, "connect", log)
 	ctx, cancel := untilHangup(ctx, env.hangup)
 	defer cancel()
 	err = f.run(ctx, to, name, env, log)

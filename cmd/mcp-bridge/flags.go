@@ -316,6 +316,26 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	return usagef("%v", err)
 }
 
+// notForeign returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
+func notForeign(argv []string) error {
+	if program, of, ok := migrate.Program(argv); ok {
+		if instead, ok := migrate.LineOf(program, of); ok && !instead.IsConnect() {
+			return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
+		}
+	}
+	return nil
+}
+
+// warnForeign says in the log what to write for a command to run that is a line of another program, which works.
+func warnForeign(argv []string, command string, log hclog.Logger) {
+	if program, of, ok := migrate.Program(argv); ok {
+		if instead, ok := migrate.LineOf(program, of); ok {
+			write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
+			log.Warn("the command is another bridge, which mcp-bridge can take the place of", "program", program, "write", write)
+		}
+	}
+}
+
 // usageOf says how to write a command; "": nothing is known of it.
 func usageOf(command string) string {
 	c, ok := commandOf(command)

@@ -18,7 +18,13 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"--stdio", "npx -y server ./folder", "--outputTransport", "streamableHttp", "--port", "8000"}, "write mcp-bridge serve --port 8000 -- npx -y server ./folder"},
 		{[]string{"--stdio", "X=1 uvx x | tee y", "--header", "A: b"}, "write mcp-bridge serve --port 8000 -- sh -c 'X=1 uvx x | tee y'\nNot carried over: --header ("},
 		{[]string{"npx", "-y", "supergateway", "--stdio", "uvx mcp-server-git", "--ssePath", "/events"}, "-- uvx mcp-server-git\nNot carried over: --ssePath (HTTP+SSE is at /sse;"},
-		{[]string{"npx", "-y", "mcp-remote", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote"`},
+		{[]string{"npx", "-y", "mcp-remote", "https://host.example/mcp", "3334", "--bogus"}, "mcp-remote is another program; write mcp-bridge connect --redirect-port 3334 https://host.example/mcp\nNot carried over: --bogus ("},
+		{[]string{"npx", "mcp-remote", "--debug"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote"`},
+		{[]string{"--stdio", "x", "--cors"}, "Not carried over: --cors (supergateway lets web pages in from everywhere"},
+		{[]string{"serve", "--", "npx", "mcp-proxy", "--port", "8080", "--", "tsx", "server.js"}, "does not speak MCP on its stdout; write mcp-bridge serve --port 8080 -- tsx server.js"},
+		{[]string{"--", "npx", "-y", "supergateway", "--stdio", "uvx mcp-server-git"}, "write mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
+		{[]string{"connect", "--", "websocketd", "--port=1", "cat"}, "write mcp-bridge serve --port 1 -- cat"},
+		{[]string{"npx", "@modelcontextprotocol/inspector", "node", "x.js"}, "the MCP inspector is another program; write mcp-bridge doctor -- node x.js"},
 		{[]string{"--sse", "https://host.example/sse"}, "write mcp-bridge connect https://host.example/sse"},
 		{[]string{"--port=8080", "uvx", "mcp-server-fetch"}, `write mcp-bridge serve and the same arguments, with "--" in front of "uvx"`},
 		{[]string{"--port", "8080", "https://host.example/mcp"}, "write mcp-bridge serve and the same arguments"},
@@ -32,7 +38,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"serve", "--listen", "127.0.0.1:0", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
 		{[]string{"supergateway", "--stdio", "uvx mcp-server-git"}, "supergateway is another program; write mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
-		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, `mcp-remote is another program; write mcp-bridge and only what follows "mcp-remote"`},
+		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, "mcp-remote is another program; write mcp-bridge connect https://host.example/mcp"},
 		{[]string{"validate-config", "x"}, "the commands are serve, connect"},
 	} {
 		status, out, errs := try(t, test.args...)
@@ -43,6 +49,14 @@ func TestForeignLines(t *testing.T) {
 	}
 	if _, _, errs := try(t, "connect", "https://host.example/mcp", "-H", "Authorization: Bearer hush", "--port", "80"); strings.Contains(errs, "hush") {
 		t.Errorf("stderr has the credential: %q", errs)
+	}
+	for command, want := range map[string]string{ // it works, if there is such a program
+		"serve":   "write=\"mcp-bridge serve https://host.example/mcp\"",
+		"connect": "write=\"mcp-bridge connect https://host.example/mcp\"",
+	} {
+		if _, _, errs := try(t, command, "--", "mcp-remote@0.0.0", "https://me:hush@host.example/mcp"); !strings.Contains(errs, want) || strings.Count(errs, "hush") > 0 {
+			t.Errorf("%s: stderr %q; want %q", command, errs, want)
+		}
 	}
 	for _, args := range [][]string{
 		{"connect", "-H", "X: y", "--debug", "--allow-http", "--enable-proxy", "--transport", "sse", "localhost:1/sse"},

@@ -122,8 +122,8 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 		return c.run(ctx, rest, env)
 	}
 	if program, of, ok := migrate.Program(rest); ok {
-		if instead, ok := migrate.Line(of); ok {
-			return usagef("%s is another program; write %s", program, instead)
+		if instead, ok := migrate.LineOf(program, of); ok {
+			return usagef("%s is another program; write %s", instead.Program, instead)
 		}
 		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, program) // which may be secret
 	}

@@ -137,7 +137,7 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 	case len(before) == 1:
 		to.url, err = serverURL(before[0])
 	default:
-		to.argv = argv
+		to.argv, err = argv, notForeign(argv)
 	}
 	return to, err
 }
@@ -158,6 +158,7 @@ func serve(ctx context.Context, args []string, env environment) error {
 
 func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
+	warnForeign(to.argv, "serve", log)
 	var seen observe.Observer
 	traced, end, err := f.tracing.begin(&seen, log)
 	if err != nil {

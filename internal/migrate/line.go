@@ -28,6 +28,9 @@ func (a Advice) String() string {
 	return text.String()
 }
 
+// IsConnect tells if the line is one of connect: the other program was a server over stdio.
+func (a Advice) IsConnect() bool { return strings.HasPrefix(a.Line, "mcp-bridge connect ") }
+
 // Line returns what to write for a line of another program. args are what stands after the program's name. ok is false
 // if args are no line of such a program.
 func Line(args []string) (a Advice, ok bool) {
@@ -168,7 +171,7 @@ func (x option) listening(name string) (flags []string, why string) {
 			}
 		}
 		if len(flags) < 2*max(1, len(x.values)) {
-			why = "web pages are admitted by name, all of this machine are: write --allow-origin ORIGIN for each other one"
+			why = "supergateway lets web pages in from everywhere, or by a pattern; here those of this machine are admitted, and each other one by name: write --allow-origin ORIGIN"
 		}
 		return flags, why
 	case "sessiontimeout":

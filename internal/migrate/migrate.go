@@ -31,8 +31,14 @@ func Flag(name string) (advice string, ok bool) {
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
 func Program(argv []string) (name string, rest []string, ok bool) {
 	for i, word := range argv {
-		name, _, _ = strings.Cut(word, "@")
-		if slices.Contains([]string{supergateway, "mcp-proxy", "mcp-remote", "websocketd"}, name) {
+		name = word
+		if at := strings.LastIndexByte(word, '@'); at > 0 {
+			name = word[:at]
+		}
+		if name == inspectorPackage+"-cli" || name == "mcp-inspector" {
+			name = inspectorPackage
+		}
+		if slices.Contains([]string{supergateway, mcpProxy, mcpRemote, websocketd, inspectorPackage}, name) {
 			return name, argv[i+1:], true
 		}
 		launches := slices.Contains([]string{"npx", "bunx", "uvx", "pipx", "uv", "npm", "pnpm", "yarn"}, word)
@@ -64,6 +70,8 @@ const (
 	mcpRemote    = "mcp-remote"
 	websocketd   = "websocketd"
 	inspector    = "the MCP inspector"
+
+	inspectorPackage = "@modelcontextprotocol/inspector"
 )
 
 // flags are those that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
@@ -79,7 +87,7 @@ var flags = []flag{
 	{"streamableHttpPath", supergateway, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
 	{"stateful", supergateway, "leave it out: each session has a process of its own; --isolation changes that"},
 	{"oauth2Bearer", supergateway, `write --header 'Authorization: Bearer ${TOKEN}', and put the token into the environment`},
-	{"cors", supergateway, "pages of this machine are admitted; for others write --allow-origin ORIGIN, such as https://app.example"},
+	{"cors", supergateway, "supergateway lets every web page in; here pages of this machine are admitted, and each other one by name: write --allow-origin ORIGIN"},
 	{"healthEndpoint", supergateway, "leave it out: /healthz and /readyz are always there"},
 	{"protocolVersion", supergateway, "leave it out: every revision is spoken; --protocol legacy or modern chooses"},
 

@@ -1,0 +1,209 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// A taken flag of another program is one that mcp-bridge has, perhaps by another name.
+type taken struct {
+	serve, connect string // ours with its dashes; "": none
+}
+
+// takenFlags are, by their normalized names, the flags that lines of mcp-proxy, mcp-remote and websocketd keep. The inspector's
+// become those of doctor.
+var takenFlags = map[string]taken{
+	"port": {serve: "--port"}, "host": {serve: "--host", connect: "--redirect-host"}, "address": {serve: "--host"},
+	"alloworigin": {serve: "--allow-origin"}, "origin": {serve: "--allow-origin"}, "cwd": {serve: "--cwd"},
+	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"}, "sslca": {serve: "--tls-client-ca"},
+	"maxforks": {serve: "--max-children"}, "devconsole": {serve: "--inspect"}, "nomodern": {serve: "--client-protocol legacy"},
+	"nopassenvironment": {serve: "--pass-env safe"}, "upstreamprotocol": {serve: "--protocol"}, "stateless": {serve: "--isolation request"},
+	"sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
+	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
+	"transport": {connect: "--transport"}, "ignoretool": {connect: "--ignore-tool"}, "resource": {connect: "--resource"},
+	"allowhttp": {connect: "--allow-http"}, "enableproxy": {connect: "--enable-proxy"}, "silent": {connect: "--silent"},
+	"disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
+}
+
+// alone are the flags, by their normalized names, that no value follows.
+var alone = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
+	"noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
+	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
+
+// LineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. ok is
+// false if they are no line of it.
+func LineOf(program string, args []string) (a Advice, ok bool) {
+	if program == supergateway {
+		return Line(args)
+	}
+	p := scan(program, args)
+	if len(p.target) == 0 {
+		return Advice{}, false
+	}
+	to := []string{"mcp-bridge", "serve"}
+	remote := strings.Contains(p.target[0], "://")
+	switch {
+	case program == inspectorPackage:
+		return Advice{Program: inspector, Line: p.examined(remote), Left: p.left("doctor")}, true
+	case remote:
+		to[1] = "connect"
+	}
+	for _, x := range p.flags {
+		to = append(to, x.kept(to[1])...)
+	}
+	left := p.left(to[1])
+	if !remote {
+		return Advice{Program: program, Line: printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), Left: left}, true
+	}
+	rest := p.target[1:]
+	if len(rest) > 0 && isPort(rest[0]) { // that of mcp-remote's sign-in
+		to, rest = append(to, "--redirect-port", rest[0]), rest[1:]
+	}
+	if len(rest) > 0 {
+		left = append(left, fmt.Sprintf("%d words behind the URL (one URL is all that connect takes)", len(rest)))
+	}
+	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
+}
+
+// A peerLine is a line of another program than supergateway, taken apart.
+type peerLine struct {
+	flags  []option
+	target []string // the command, or the URL and the words that belong to no flag
+}
+
+// scan takes a line apart. Flags may follow a URL, but not a command, unless it is one of the inspector.
+func scan(program string, args []string) peerLine {
+	var p peerLine
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		switch {
+		case word == "--":
+			p.target = append(slices.Clip(p.target), args[i+1:]...)
+			return p
+		case !strings.HasPrefix(word, "-") || word == "-":
+			p.target = append(p.target, word)
+			if !strings.Contains(p.target[0], "://") && program != inspectorPackage {
+				p.target = append(p.target, args[i+1:]...)
+				return p
+			}
+			continue
+		}
+		name, value, inside := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		x := option{name: name}
+		if inside {
+			x.values = []string{value}
+		}
+		for n := followed(program, name); !inside && len(x.values) < n && i+1 < len(args); i++ {
+			x.values = append(x.values, args[i+1])
+		}
+		p.flags = append(p.flags, x)
+	}
+	return p
+}
+
+// followed returns how many words follow a flag as its value.
+func followed(program, name string) int {
+	normal := normalizedName(name)
+	_, known := takenFlags[normal]
+	_, named := Flag(name)
+	switch {
+	case slices.Contains([]string{"h", "headers", "e", "env"}, normal) && program == mcpProxy:
+		return 2
+	case slices.Contains(alone, normal):
+		return 0
+	case known || named || slices.Contains([]string{"h", "e", "header", "env"}, normal):
+		return 1
+	}
+	return 0
+}
+
+// kept returns the flags of a command of mcp-bridge for one of another program.
+func (x option) kept(command string) []string {
+	name := normalizedName(x.name)
+	if slices.Contains([]string{"h", "header", "headers"}, name) && command == "connect" && len(x.values) > 0 {
+		key, _, _ := strings.Cut(x.values[0], ":")
+		return []string{"--header", strings.TrimSpace(key) + ": ..."}
+	}
+	if slices.Contains([]string{"e", "env"}, name) && command == "serve" && len(x.values) > 0 {
+		return []string{"--env", x.values[0] + "=..."}
+	}
+	ours := takenFlags[name].serve
+	if command == "connect" {
+		ours = takenFlags[name].connect
+	}
+	if ours == "" || command == "doctor" {
+		return nil
+	}
+	flags := strings.Fields(ours)
+	if len(flags) > 1 || slices.Contains(alone, name) {
+		return flags
+	}
+	return append(flags, x.values...)
+}
+
+// left returns the flags that a command of mcp-bridge does not have, each with the reason.
+func (p peerLine) left(command string) []string {
+	var all []string
+	for _, x := range p.flags {
+		if len(x.kept(command)) > 0 || command == "doctor" && slices.Contains([]string{"cli", "method", "toolname", "transport"}, normalizedName(x.name)) {
+			continue
+		}
+		_, other := takenFlags[normalizedName(x.name)]
+		advice, ok := Flag(x.name)
+		_, why, _ := strings.Cut(advice, ": ")
+		switch {
+		case ok:
+			why = strings.TrimPrefix(why, "leave it out: ")
+		case other:
+			why = command + " has no such flag"
+		default:
+			why = "mcp-bridge knows no flag of this name"
+		}
+		all = append(all, x.shown()+" ("+why+")")
+	}
+	return all
+}
+
+// examined is the line for one of the inspector.
+func (p peerLine) examined(remote bool) string {
+	to := []string{"mcp-bridge", "doctor"}
+	var tool, arguments string
+	for _, x := range p.flags {
+		switch normalizedName(x.name) {
+		case "toolname":
+			tool = strings.Join(x.values, "")
+		case "toolarg":
+			arguments = `{"ARGUMENT": "VALUE"}`
+		}
+	}
+	if tool != "" {
+		to = append(to, "--call", tool)
+	}
+	switch {
+	case !remote:
+		return printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...)
+	case tool != "" && arguments != "":
+		return printable.Shell(append(to, withoutSecret(p.target[0]), arguments)...)
+	}
+	return printable.Shell(append(to, withoutSecret(p.target[0]))...)
+}
+
+// isPort tells if a word is the number of a port.
+func isPort(word string) bool {
+	_, err := strconv.ParseUint(word, 10, 16)
+	return err == nil
+}
+
+// maskedAll returns the words of a command without what may be secret in them.
+func maskedAll(command []string) []string {
+	shown := make([]string, len(command))
+	before := ""
+	for i, w := range command {
+		shown[i], before = masked(before, w), w
+	}
+	return shown
+}

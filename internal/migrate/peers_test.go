@@ -1,0 +1,46 @@
+package migrate_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
+)
+
+// Lines of the programs beside supergateway keep what mcp-bridge has; what it has not is named, without its value.
+func TestLineOf(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want string // "": no line of theirs
+		left string // flags, in their order
+	}{
+		{"npx mcp-proxy --port 8080 -- tsx server.js", "mcp-bridge serve --port 8080 -- tsx server.js", ""},
+		{"npx mcp-proxy --port=8080 --apiKey hush --endpoint /hush --stateless --bogus tsx server.js --port 1", "mcp-bridge serve --port 8080 --isolation request -- tsx server.js --port 1", "--apiKey --endpoint --bogus"},
+		{"npx mcp-proxy --sslCert c.pem --shell --no-modern -- srv --token hush", "mcp-bridge serve --tls-cert c.pem --client-protocol legacy -- srv --token ...", "--shell"},
+		{"uvx mcp-proxy --port=8080 --pass-environment --allow-origin https://a.example -e KEY hush uvx mcp-server-fetch", "mcp-bridge serve --port 8080 --allow-origin https://a.example --env KEY=... -- uvx mcp-server-fetch", "--pass-environment"},
+		{"mcp-proxy --transport streamablehttp -H Authorization hush http://localhost:8080/mcp --port 1", "mcp-bridge connect --transport streamablehttp --header 'Authorization: ...' http://localhost:8080/mcp", "--port"},
+		{"npx -y mcp-remote@latest https://me:hush@host.example/mcp 3334 --allow-http --header Authorization:hush --auth-timeout 60 --bogus", "mcp-bridge connect --allow-http --header 'Authorization: ...' --redirect-port 3334 https://host.example/mcp", "--auth-timeout --bogus"},
+		{"mcp-remote https://host.example/mcp --host localhost --transport http-only --ignore-tool x* --static-oauth-client-info hush", "mcp-bridge connect --redirect-host localhost --transport http-only --ignore-tool 'x*' https://host.example/mcp", "--static-oauth-client-info"},
+		{"mcp-remote https://host.example/mcp 1 hush", "mcp-bridge connect --redirect-port 1 https://host.example/mcp", "1"},
+		{"websocketd --port=8080 --devconsole --staticdir=hush ./my-server x", "mcp-bridge serve --port 8080 --inspect -- ./my-server x", "--staticdir"},
+		{"websocketd -port 1 --maxforks=3 ./x", "mcp-bridge serve --port 1 --max-children 3 -- ./x", ""},
+		{"npx @modelcontextprotocol/inspector --cli https://host.example/mcp --transport http --method tools/call --tool-name echo --tool-arg a=hush --bogus", `mcp-bridge doctor --call echo https://host.example/mcp '{"ARGUMENT": "VALUE"}'`, "--tool-arg --bogus"},
+		{"npx -y @modelcontextprotocol/inspector@0.17.0 node build/index.js", "mcp-bridge doctor -- node build/index.js", ""},
+		{"mcp-remote --debug", "", ""},
+		{"supergateway --stdio x", "mcp-bridge serve --port 8000 -- x", ""},
+	} {
+		program, args, _ := migrate.Program(strings.Fields(test.line))
+		a, ok := migrate.LineOf(program, args)
+		var names []string
+		for _, l := range a.Left {
+			name, why, _ := strings.Cut(l, " ")
+			if names = append(names, name); why == "()" {
+				t.Errorf("%s: no reason for %q", test.line, l)
+			}
+		}
+		if left := strings.Join(names, " "); a.Line != test.want || ok != (test.want != "") || left != test.left || strings.Contains(a.String(), "hush") {
+			t.Errorf("%s:\n%s\nwant %q, left %q", test.line, a, test.want, test.left)
+		}
+		t.Logf("%s: %s", test.line, a)
+	}
+}
