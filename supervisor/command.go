@@ -62,7 +62,9 @@ func (s *Spec) lookPath() (string, error) {
 		return "", fmt.Errorf("command %q: %w: make it executable", s.displayName(s.Path), cause(denied))
 	}
 	advice := "install it or give its full path"
-	if strings.Contains(s.Path, " ") {
+	if name, _, set := strings.Cut(s.Path, "="); set && name != "" {
+		advice = "no shell sets a variable in front of the command; set it in the environment (--env NAME=VALUE)"
+	} else if strings.Contains(s.Path, " ") {
 		advice = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 	}
 	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.displayName(s.Path), advice, fs.ErrNotExist)
@@ -82,6 +84,8 @@ func (s *Spec) path() (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("command %q: %w: make it executable%s", s.displayName(s.Path), cause(err), s.triedFile(file))
+	case err != nil && strings.HasPrefix(s.Path, "~"):
+		return "", fmt.Errorf("command %q: %w: no shell expands the ~; write the whole path", s.displayName(s.Path), cause(err))
 	case err != nil:
 		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.displayName(s.Path), cause(err), s.startsAt(), s.triedFile(file))
 	}

@@ -85,6 +85,8 @@ func TestStartErrors(t *testing.T) {
 	}{
 		{"not found", Spec{Path: "no-such-command"}, fs.ErrNotExist, []string{`"no-such-command"`, "PATH", "install"}, false},
 		{"arguments in it", Spec{Path: "no-such-command --flag"}, fs.ErrNotExist, []string{`"no-such-command --flag"`, "PATH", "no shell"}, false},
+		{"a variable in front", Spec{Path: "FOO=bar"}, fs.ErrNotExist, []string{"--env NAME=VALUE"}, false},
+		{"a home folder", Spec{Path: "~/none"}, fs.ErrNotExist, []string{"no shell expands the ~"}, false},
 		{"no such path", Spec{Path: dir + "/none"}, fs.ErrNotExist, []string{dir + "/none", "check the path"}, false},
 		{"relative path", Spec{Path: "sub/none", Dir: dir}, fs.ErrNotExist, []string{`"sub/none"`, "tried " + filepath.Join(dir, "sub/none")}, false},
 		{"not executable", Spec{Path: write("plain", "x", 0o644)}, fs.ErrPermission, []string{"plain", "executable"}, false},

@@ -45,10 +45,14 @@ func TestCheckConfigReportsAllWithLines(t *testing.T) {
 func TestCheckConfigOwnArguments(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "claude.json")
 	for _, c := range []struct{ command, args, says string }{
-		{"mcp-bridge", `"connect", "https://host.example/mcp", "--header-env", "Authorization=AUTH"`, ""},
+		{"mcp-bridge", `"connect", "https://host.example/mcp", "--header-env", "Authorization=AUTH"], "env": {"AUTH": "x"}, "disabledTools": [`, ""},
 		{"mcp-bridge", `"connect", "htps://host.example/mcp"`, "htps"},
 		{`C:\\bin\\mcp-bridge.exe`, `"https://host.example/mcp", "--headr", "A: hush"`, "--headr"},
 		{"/usr/bin/mcp-bridge", `"connect", "--header"`, "--header"},
+		{"mcp-bridge", `"connect", "--header-env", "Authorization=NOT_SET_ANYWHERE", "https://host.example/mcp"`, "NOT_SET_ANYWHERE"},
+		{"mcp-bridge", `"connect", "--ca-file", "ca.pem", "https://host.example/mcp"`, "--ca-file is a relative path"},
+		{"mcp-bridge", `"--config=servers.json", "a"`, "write connect"},
+		{"mcp-bridge", `"connect", "--config", "servers.json", "a"`, "--config is a relative path"},
 		{"mcp-bridge", `"serve", "--", "cat"`, "write connect"},
 		{"mcp-bridge", `"connect", "--name", "a", "--", "cat", "--headr"`, ""},
 	} {

@@ -185,7 +185,7 @@ func split(args []string) (command string, rest []string) {
 	if _, ok := commandOf(args[0]); ok {
 		return args[0], args[1:]
 	}
-	if args[0] == "--version" {
+	if args[0] == "--version" || args[0] == "-V" {
 		return "version", args[1:]
 	}
 	flags := strings.HasPrefix(args[0], "-")

@@ -269,6 +269,7 @@ func TestSplit(t *testing.T) {
 		{"connect -- serve", "connect"},
 		{"version", "version"},
 		{"--version", "version"},
+		{"-V", "version"},
 		{"", ""},
 	}
 	for _, tt := range tests {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -155,7 +156,7 @@ func checkConfig(args []string, env environment) error {
 	flags.register(pflag.NewFlagSet("check-config", pflag.ContinueOnError))
 	absent := 0 // servers in which nothing else is wrong
 	check := func(s config.Server) error {
-		if err := checkOwnArguments(s); err != nil {
+		if err := checkOwnArguments(s, env); err != nil {
 			return err
 		}
 		spec, err := configured(s, nil, hclog.NewNullLogger())
@@ -196,7 +197,7 @@ func checkConfig(args []string, env environment) error {
 
 // checkOwnArguments says what is wrong with the arguments of a server that is mcp-bridge itself, as clients have one in
 // their files for a remote server.
-func checkOwnArguments(s config.Server) error {
+func checkOwnArguments(s config.Server, env environment) error {
 	program := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
 	if strings.TrimSuffix(program, ".exe") != "mcp-bridge" {
 		return nil
@@ -204,7 +205,21 @@ func checkOwnArguments(s config.Server) error {
 	command, args := split(s.Args)
 	switch command {
 	case "connect":
-		_, _, err := new(connectFlags).parse(args)
+		var f connectFlags
+		if _, _, err := f.parse(args); err != nil {
+			return err
+		}
+		for _, name := range []string{"config", "header-file", "ca-file", "client-cert", "client-key", "client-secret-file"} {
+			if flag := f.set.Lookup(name); flag != nil && flag.Changed && !filepath.IsAbs(flag.Value.String()) && s.Dir == "" {
+				return fmt.Errorf("args: --%s is a relative path, and clients start their servers in a folder of their own: write the absolute path", name)
+			}
+		}
+		_, err := headers(f.target.header, f.target.headerFile, f.target.headerEnv, func(name string) (string, bool) {
+			if value, ok := s.Env[name]; ok {
+				return value, true
+			}
+			return env.lookup(name)
+		})
 		return err
 	case "serve":
 		return errors.New("args: mcp-bridge serve listens on the network; what a client starts speaks stdio: write connect")
