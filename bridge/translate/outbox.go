@@ -8,10 +8,11 @@ import (
 )
 
 // outbox is what waits to be written to the server. translatedConn.mu guards it, except
-// writing, wakeWriter, takenAtOnce and spare; the last two belong to whoever has the turn.
+// writing, wakeWriter, taken, takenAtOnce and spare; the last two belong to whoever has the turn.
 type outbox struct {
 	writing    chan struct{} // holds one element while somebody writes to the server
 	wakeWriter chan struct{} // holds one element when there is something for translatedConn.write
+	taken      chan struct{} // holds one element when a batch was taken out
 
 	takenAtOnce bool              // the server has taken the last message at once; whose turn it is has it
 	spare       []jsonrpc.Message // memory of era.Out.ToServer; likewise
@@ -32,7 +33,7 @@ type outgoing struct {
 type pendingSend struct{ err error }
 
 func (o *outbox) init() {
-	o.writing, o.wakeWriter = make(chan struct{}, 1), make(chan struct{}, 1)
+	o.writing, o.wakeWriter, o.taken = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // add appends what the filter has said in the course of the Send s; nil: of none.
@@ -99,6 +100,7 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 	first = o.queue.Pop()
 	if first.endsBatch {
 		o.batches--
+		signal(o.taken)
 	}
 	return first, true
 }

@@ -38,6 +38,10 @@ const (
 	// to it, or a timer may, before it takes any of that. What was held back
 	// for it and is let go of at once counts as one.
 	maxUnsentBatches = 1000
+
+	// takeTimeout is how long a server that has left so much is not read, because it may be about to
+	// take some of it.
+	takeTimeout = 5 * time.Second
 )
 
 // errStalled ends a Conn whose server takes nothing and yet goes on asking.
@@ -50,7 +54,7 @@ var errStalled = errors.New("the server does not take what it is sent")
 // Send writes in the caller's goroutine. What f wants said to the server when
 // nobody sends is written by a goroutine of the Conn's own, so that a server
 // which reads nothing until its own output is taken does not stop the reader;
-// when too much of it is left waiting, the Conn ends.
+// when too much of it is left waiting, and nothing of that taken for some seconds, the Conn ends.
 //
 // When the server ends, Receive hands on what f has to say about it, and then returns the
 // error of server's Receive. Send fails then.
@@ -177,7 +181,10 @@ func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := t.waitRoom(ctx); err != nil {
 		return err
 	}
-	if !t.take(m) {
+	if err := t.waitTaken(ctx); err != nil {
+		return err
+	}
+	if !t.take(m, true) {
 		return io.ErrClosedPipe
 	}
 	return nil
@@ -186,15 +193,16 @@ func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
 // TrySend is Send where there is room.
 func (f *fromServer) TrySend(m jsonrpc.Message) bool {
 	t := (*translatedConn)(f)
-	return t.toClient.Waiting().Messages < maxReadAhead && t.take(m)
+	return t.toClient.Waiting().Messages < maxReadAhead && t.take(m, false)
 }
 
 // take gives the filter a message of the server, and hands on what that makes of it. False:
-// nobody wants it any more.
-func (t *translatedConn) take(m jsonrpc.Message) (taken bool) {
+// nobody wants it any more, or the server has left as much as it may, and waited has not been
+// for it to take some.
+func (t *translatedConn) take(m jsonrpc.Message, waited bool) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
-	if t.isOver() {
+	if t.isOver() || !waited && t.toServer.unsentBatches() >= maxUnsentBatches {
 		t.mu.Unlock()
 		return false
 	}
@@ -261,6 +269,35 @@ func (t *translatedConn) waitRoom(ctx context.Context) error {
 		signal(t.room) // others may wait, too
 	}
 	return nil
+}
+
+// waitTaken waits while the server has left as much as it may, but no longer than takeTimeout.
+func (t *translatedConn) waitTaken(ctx context.Context) error {
+	var due <-chan time.Time
+	for t.hasLeftAll() {
+		if due == nil {
+			timer := time.NewTimer(takeTimeout)
+			defer timer.Stop()
+			due = timer.C
+		}
+		select {
+		case <-t.toServer.taken:
+		case <-due:
+			return nil // the next message is one too many
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.done:
+			return io.ErrClosedPipe
+		}
+	}
+	return nil
+}
+
+// hasLeftAll reports whether the server has left as much as it may.
+func (t *translatedConn) hasLeftAll() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.toServer.unsentBatches() >= maxUnsentBatches
 }
 
 // Close implements bridge.Conn.

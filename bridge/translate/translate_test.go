@@ -222,6 +222,34 @@ func TestTranslateDoesNotLock(t *testing.T) {
 	})
 }
 
+// C.1, D11: a server that asks faster than it takes answers, but does take them, is only slowed down.
+func TestTranslateSlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &script{}
+		f.fromServer = func(m jsonrpc.Message, out *era.Out) { out.Server(m) } // a ping, say
+		client, server := newTranslated(t, f)
+		go bridgetest.Recv(t.Context(), client) // nothing comes
+		const n = 3000
+		asked := make(chan error, 1)
+		go func() {
+			for i := range n {
+				if err := server.Send(t.Context(), vendor(i)); err != nil {
+					asked <- err
+					return
+				}
+			}
+			asked <- nil
+		}()
+		for i := range n {
+			time.Sleep(time.Millisecond)
+			wantVendor(t, server, i)
+		}
+		if err := <-asked; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // One that goes on asking and takes no answer is given up.
 func TestTranslateStalledServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
