@@ -129,7 +129,7 @@ func (p linuxPackage) pack(t *testing.T, format, program string) []byte {
 func TestDeb(t *testing.T) {
 	t.Parallel()
 	r := readRelease(t)
-	root := debian(t, "base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "grep", "gzip", "libc-bin", "login", "passwd", "procps", "sed", "systemd", "tar")
+	root := debian(t, "base-files", "base-passwd", "bash", "coreutils", "dash", "diffutils", "dpkg", "grep", "gzip", "libc-bin", "login", "passwd", "sed", "systemd", "tar")
 	must(t, os.WriteFile(filepath.Join(root, "mcp-bridge.deb"), r.Packages[0].pack(t, "deb", r.build(t)), 0o644))
 	in := func(args ...string) string {
 		return output(t, exec.Command("chroot", append([]string{root}, args...)...))

@@ -18,12 +18,15 @@ type Advice struct {
 	Left    []string // what Line does not have of the other one, each with the reason
 }
 
-// String returns the line, and below it what is left.
+// String returns the line, and below it what is left, and who can connect.
 func (a Advice) String() string {
 	var text strings.Builder
 	text.WriteString(a.Line)
 	for _, l := range a.Left {
 		text.WriteString("\nNot carried over: " + l)
+	}
+	if strings.HasPrefix(a.Line, "mcp-bridge serve") && (a.Program == supergateway || a.Program == websocketd) {
+		text.WriteString("\nIt is open to this machine only; " + a.Program + " listens on all addresses. For the same, add --host 0.0.0.0 and --token-file FILE.")
 	}
 	return text.String()
 }

@@ -84,6 +84,18 @@ func TestLineLeaves(t *testing.T) {
 	}
 }
 
+// Who listened on all addresses hears that mcp-bridge does not.
+func TestLineOpens(t *testing.T) {
+	for line, opens := range map[string]bool{
+		"supergateway --stdio x": true, "websocketd --port=1 ./x": true, "supergateway --sse https://host/sse": false, "mcp-proxy --port 1 -- x": false,
+	} {
+		program, args, _ := migrate.Program(strings.Fields(line))
+		if a, _ := migrate.LineOf(program, args); strings.Contains(a.String(), "--host 0.0.0.0") != opens {
+			t.Errorf("%s: %s", line, a)
+		}
+	}
+}
+
 // Another program is known by its name, also behind what fetches it.
 func TestProgram(t *testing.T) {
 	for _, test := range []struct{ line, name, rest string }{
