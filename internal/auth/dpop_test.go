@@ -29,8 +29,8 @@ func TestProofAndItsVerification(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := ProofRequest{Method: "POST", URL: "https://H:443/mcp?other", AccessToken: "t1", JKT: prover.Thumbprint()}
-	if jkt, err := proofs.Verify([]string{proof}, want); err != nil || jkt != prover.Thumbprint() {
-		t.Fatalf("%q, %v", jkt, err)
+	if got, err := proofs.Verify([]string{proof}, want); err != nil || got.JKT != prover.Thumbprint() {
+		t.Fatalf("%+v, %v", got, err)
 	}
 	_, err = proofs.Verify([]string{proof}, want)
 	wantKind(t, err, InvalidToken) // a second time
@@ -203,9 +203,9 @@ func FuzzProof(f *testing.F) {
 	f.Add("eyJhbGciOiJFUzI1NiIsInR5cCI6ImRwb3Arand0In0.e30.AAAA", testTarget)
 	f.Fuzz(func(t *testing.T, proof, target string) {
 		p := &ProofVerifier{Now: func() time.Time { return start }}
-		jkt, err := p.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1"})
-		if (err == nil) != (jkt != "") {
-			t.Fatalf("%q: %q, %v", proof, jkt, err)
+		got, err := p.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1"})
+		if (err == nil) != (got.JKT != "") {
+			t.Fatalf("%q: %+v, %v", proof, got, err)
 		}
 		if sameTarget(target, testTarget) && !strings.Contains(strings.ToLower(target), "h") {
 			t.Fatalf("%q is taken for %q", target, testTarget)

@@ -40,14 +40,24 @@ type ProofRequest struct {
 	JKT         string // thumbprint of the key that the token is bound to; "": any, for the caller to compare
 }
 
-// Verify checks the values of a request's DPoP header (header.Values), of which there must be one,
-// and returns the thumbprint of its key. InvalidToken: the proof is missing or not valid, or was
+// A Proof is one that was verified.
+type Proof struct {
+	JKT    string    // thumbprint of its key
+	Nonce  string    // "": it has none
+	Issued time.Time // by the clock of who made it
+}
+
+// MayPrecede reports whether the proof may have been made before t, if by a clock that was ahead. Who remembers proofs since t
+// only does not know whether such a proof was used.
+func (p Proof) MayPrecede(t time.Time) bool { return !p.Issued.After(t.Add(skew)) }
+
+// Verify checks the values of a request's DPoP header (header.Values), of which there must be one. InvalidToken: the proof is missing or not valid, or was
 // there before. Unavailable: there are too many proofs to remember another one, so that a replay
 // could not be told. To be called when the access token is already known to be valid: only its
 // owners can fill the memory then.
-func (p *ProofVerifier) Verify(values []string, want ProofRequest) (jkt string, err error) {
-	invalid := func(what string) (string, error) {
-		return "", &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: what}
+func (p *ProofVerifier) Verify(values []string, want ProofRequest) (Proof, error) {
+	invalid := func(what string) (Proof, error) {
+		return Proof{}, &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: what}
 	}
 	if len(values) != 1 || len(values[0]) > maxProofBytes {
 		return invalid("the request needs exactly one DPoP header of at most 8 KiB")
@@ -81,6 +91,7 @@ func (p *ProofVerifier) Verify(values []string, want ProofRequest) (jkt string, 
 		now = p.Now()
 	}
 	id, issued, method, target, hash := r.Text("jti"), r.Instant("iat"), r.Text("htm"), r.Text("htu"), r.Text("ath")
+	proof := Proof{JKT: key.thumbprint, Nonce: r.Text("nonce"), Issued: issued}
 	switch {
 	case r.Err != nil:
 		return invalid("its claims cannot be used")
@@ -98,9 +109,9 @@ func (p *ProofVerifier) Verify(values []string, want ProofRequest) (jkt string, 
 		return invalid("the token is bound to another key")
 	}
 	if err := p.remember(key.thumbprint, id, now); err != nil {
-		return "", err
+		return Proof{}, err
 	}
-	return key.thumbprint, nil
+	return proof, nil
 }
 
 // remember notes a proof, which must be new. What is noted stays for one to two times as long as a

@@ -70,7 +70,9 @@ type Options struct {
 	Scopes []string // that every token must have
 	Policy *Policy  // what messages need besides; nil: nothing
 	DPoP   DPoP
-	Nonces bool // proofs need a nonce of ours, at most 10 minutes old
+	// Nonces says that proofs need a nonce of ours, at most 10 minutes old. Without it only those do that may be from before New: they may
+	// have been used.
+	Nonces bool
 
 	Caller *auth.Caller // makes the requests to the Issuers; nil: the zero value
 	// HTTP returns the client for requests to an address of these Options, and to what its metadata names: so
@@ -109,7 +111,7 @@ func New(o Options) (*Protector, error) {
 	p := &Protector{
 		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
 		verifiedTokens: newCache(o.MaxTokens),
-		proofs:         auth.ProofVerifier{Now: o.Now}, expiries: expiries{now: o.Now},
+		proofs:         auth.ProofVerifier{Now: o.Now}, nonces: newNonces(), began: o.Now(), expiries: expiries{now: o.Now},
 	}
 	for _, i := range o.Issuers {
 		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
@@ -124,9 +126,6 @@ func New(o Options) (*Protector, error) {
 			return nil, fmt.Errorf("introspection: %w", err)
 		}
 		p.introspector = newIntrospector(o.Introspection, caller, o.MaxTokens)
-	}
-	if o.Nonces {
-		p.nonces = newNonces()
 	}
 	p.SetPolicy(o.Policy)
 	t, err := p.makeTable(o.Resources)
@@ -311,7 +310,8 @@ type Protector struct {
 	introspector   *introspector // nil: there is none
 	verifiedTokens *cache
 	proofs         auth.ProofVerifier
-	nonces         *nonces // nil: proofs need none
+	nonces         *nonces
+	began          time.Time // proofs are remembered since
 	expiries       expiries
 	table          atomic.Pointer[routeTable]
 	policy         atomic.Pointer[Policy]
