@@ -20,7 +20,7 @@ const (
 // breaker says when a server that has failed may be tried again (ST9).
 type breaker struct {
 	minBackoff, maxBackoff time.Duration // between attempts
-	failures               int           // in a row
+	failures               int           // in a row, of servers that have answered nothing
 	nextAttempt            time.Time     // of the next attempt
 	briefRuns              int           // servers in a row that have done their work and soon ended
 }
@@ -39,9 +39,13 @@ func (b *breaker) failed(now time.Time) {
 	b.nextAttempt = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// ended says that a server has ended after it lived for so long.
-func (b *breaker) ended(now time.Time, lived time.Duration) {
+// ended says that a server has ended after it lived for so long. One that has answered calls
+// works, though something makes it crash: calls are not kept from the next one for long.
+func (b *breaker) ended(now time.Time, lived time.Duration, answered bool) {
 	if lived < stableAfter {
+		if answered {
+			b.failures = 0
+		}
 		b.failed(now)
 		return
 	}

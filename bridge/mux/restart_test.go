@@ -1,11 +1,14 @@
 package mux_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/bridge/mux"
 )
 
@@ -74,6 +77,60 @@ func TestMuxServerPerCall(t *testing.T) {
 		synctest.Wait()
 		if wait := x.waits[12]; wait < 300*time.Millisecond {
 			t.Errorf("after an answer in its place: the next attempt is due in %v", wait)
+		}
+	})
+}
+
+// crashing is a server's Conn that does not end by its own choice.
+type crashing struct{ bridge.Conn }
+
+func (c crashing) Receive(ctx context.Context, sink bridge.Sink) error {
+	_ = c.Conn.Receive(ctx, sink)
+	return errors.New("killed")
+}
+
+// ST9: a server that answers calls between its crashes is started again soon, however often
+// it crashes; one that answers none in between is waited for longer and longer.
+func TestMuxCrashesBetweenAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newMux(t, mux.Options{})
+		x.servers.wrap = func(c bridge.Conn) bridge.Conn { return crashing{c} }
+		a := x.dial()
+		n := 0
+		crash := func() {
+			t.Helper()
+			_ = x.server.Close(nil)
+			if m, ok := soon(a); !ok || !m.IsError() {
+				t.Fatalf("got %s", m.Bytes())
+			}
+			synctest.Wait()
+		}
+		ask := func() {
+			t.Helper()
+			n++
+			a.says(call("1"))
+		}
+		for i := range 12 {
+			ask()
+			time.Sleep(500 * time.Millisecond)
+			x.up()
+			x.serverGets(call(fmt.Sprint(n)))
+			x.serverSays(`{"jsonrpc":"2.0","id":%d,"result":{}}`, n)
+			a.gets(`1 {"jsonrpc":"2.0","id":1,"result":{}}`)
+			ask()
+			x.serverGets(call(fmt.Sprint(n)))
+			crash()
+			if wait := x.waits[i]; wait < 300*time.Millisecond || wait > 500*time.Millisecond {
+				t.Errorf("crash %d: the next attempt is due in %v", i, wait)
+			}
+		}
+		ask()
+		time.Sleep(500 * time.Millisecond)
+		x.up()
+		x.serverGets(call(fmt.Sprint(n)))
+		crash()
+		if wait := x.waits[12]; wait < 700*time.Millisecond {
+			t.Errorf("after one that has answered nothing the next attempt is due in %v", wait)
 		}
 	})
 }

@@ -245,7 +245,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	case orderly:
 		x.serverState.noListenDialBefore = now.Add(x.serverState.breaker.finishedWork(now, lived))
 	case len(part) == 0:
-		x.serverState.breaker.ended(now, lived)
+		x.serverState.breaker.ended(now, lived, s.answered)
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	text, data := say.Ending(err)
