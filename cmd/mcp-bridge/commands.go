@@ -216,7 +216,12 @@ func otherCommands() []subcommand {
 			Notes:    []string{`"mcp-bridge serve --demo" serves it.`},
 		},
 	}, {
-		run:     func(_ context.Context, _ []string, env environment) error { return printVersion(env) },
+		run: func(_ context.Context, args []string, env environment) error {
+			if len(args) > 0 {
+				return usagef("version takes no arguments")
+			}
+			return printVersion(env)
+		},
 		Command: manual.Command{Name: "version", Summary: "print the version", Usage: []string{"version"}},
 	}}
 }

@@ -303,7 +303,7 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%s", advice)
 	}
 	if len(name) > 1 {
-		if guess := didYouMean("--", name, flagsOf(command)); guess != "" {
+		if guess := didYouMean("--", name, append(flagsOf(command), "help")); guess != "" {
 			return usagef("%v%s", err, guess)
 		}
 	}
