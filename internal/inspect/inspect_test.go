@@ -317,6 +317,7 @@ func TestSlowViewer(t *testing.T) {
 	for i := range 500 { // the ring has 100
 		s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: fmt.Sprint(i)})
 	}
+	s.o.Recorder.Wait()
 	events, end = open(t, web.URL, id)
 	defer end()
 	var lines []string

@@ -68,6 +68,7 @@ func BenchmarkCall(b *testing.B) {
 		"off":     func(*testing.B, *observe.Observer) func() { return func() {} },
 		"observe": func(_ *testing.B, o *observe.Observer) func() { return o.Watch(nowhere{}) },
 		"ring":    func(b *testing.B, o *observe.Observer) func() { return recorder(b, o).AddSink(NewRing(RingOptions{})) },
+		"file":    recordToFile,
 	} {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer

@@ -14,95 +14,139 @@ import (
 // longTextSize is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
 const longTextSize = 64 << 10
 
-// What may wait behind a long message, and with it: how many records, and how long their texts are.
+// What may wait to be recorded: how many records, and how long their texts are.
 const (
 	maxBacklog      = 16 << 10
 	maxBacklogBytes = 64 << 20
 )
 
-// backlog is what the records are made of later: of long messages, and of all that comes until these are done, because
-// what is found in them may be in what follows. The zero value works.
-type backlog struct {
-	isDraining atomic.Bool // changes with mu held: somebody makes records of what waits
-	maxBytes   int         // bytes of waiting, at most; 0: maxBacklogBytes
+// A record is made after recordDelay at most, or when batchSize of them wait: to make many in a row costs half of what it
+// costs to make each between other work.
+const (
+	recordDelay = 10 * time.Millisecond
+	batchSize   = 256
+)
 
-	mu      sync.Mutex
-	queue   []pendingRecord
-	bytes   int           // of waiting, and of what is being made
-	skipped uint64        // how many were left out since the last one of waiting
-	drained chan struct{} // closed when nobody is busy any more; nil: nobody was
+// backlog is what the records are made of later, in a goroutine that ends when there is nothing left. Messages have been
+// looked through for secrets before, but for long ones and all that comes until these are looked through: what is found in them
+// may be in what follows. The zero value works.
+type backlog struct {
+	maxBytes int          // bytes of waiting, at most; 0: maxBacklogBytes
+	unseen   atomic.Int64 // how many wait that nobody has looked through
+
+	mu       sync.Mutex
+	queue    []pendingRecord
+	spare    []pendingRecord // memory for queue
+	bytes    int             // of waiting, and of what is being made
+	skipped  uint64          // how many were left out since the last one of waiting
+	draining bool            // somebody makes records of what waits
+	drained  chan struct{}   // closed when nobody is busy any more; nil: nobody was
+	flush    chan struct{}   // holds one element when the records should be made at once
 }
 
 // pendingRecord is what one record is made of.
 type pendingRecord struct {
 	passed        observe.Passed // a message
+	findings      *findings      // of the message; nil: nobody has looked through it
 	event         observe.Event  // nil: it is a message
 	seq           uint64         // of the event
 	at            time.Time      // of the event
-	sinks         []Sink
+	sinks         *[]Sink
 	size          int
+	unseen        bool   // it counts in backlog.unseen
 	skippedBefore uint64 // how many were left out before it
 
 	barrier chan struct{} // to be closed once the records before it are made; nil: it is a record itself
 }
 
-// isLong reports whether a text is so long that nobody waits until it is looked through.
-func isLong(size int, sinks []Sink) bool { return size > longTextSize && wantsText(sinks) }
-
-// postpone has a record made later, if it is of something long, or others wait. It does not wait.
-func (r *Recorder) postpone(l *pendingRecord, long bool) bool {
-	if !long && !r.backlog.isDraining.Load() {
-		return false
-	}
+// postpone has a record made later. It does not wait.
+func (r *Recorder) postpone(l *pendingRecord) {
 	b := &r.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	busy := b.isDraining.Load()
-	if !long && !busy {
-		return false
-	}
-	if busy && (len(b.queue) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
+	if b.draining && (len(b.queue) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
 		b.skipped++
-		return true
+		return
 	}
 	l.skippedBefore, b.skipped = b.skipped, 0
+	if l.unseen {
+		b.unseen.Add(1)
+	}
 	b.queue = append(b.queue, *l)
 	b.bytes += l.size
-	if !busy {
-		b.isDraining.Store(true)
-		b.drained = make(chan struct{})
-		go r.drainBacklog(b.drained)
+	if len(b.queue) == batchSize {
+		wake(b.flush)
 	}
-	return true
+	if !b.draining {
+		b.draining, b.drained = true, make(chan struct{})
+		if b.flush == nil {
+			b.flush = make(chan struct{}, 1)
+		}
+		go r.drainBacklog(b.drained, b.flush)
+	}
 }
 
 // drainBacklog makes the records that wait, until there are none.
-func (r *Recorder) drainBacklog(done chan<- struct{}) {
+func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 	defer close(done)
-	var sinks []Sink // of the last record
+	sinks := new([]Sink) // of the last record
+	pause := time.NewTimer(recordDelay)
+	defer pause.Stop()
 	for made := 0; ; {
+		if !r.backlog.isBatch() {
+			pause.Reset(recordDelay)
+			select {
+			case <-pause.C:
+			case <-flush:
+			}
+		}
 		all, missing, more := r.backlog.take(made)
 		if !more {
 			return
 		}
-		skipLines(sinks, missing)
+		skipLines(*sinks, missing)
 		made = 0
 		for i := range all {
 			l := &all[i]
 			if l.barrier != nil {
 				close(l.barrier)
-				continue
-			}
-			sinks = l.sinks
-			skipLines(sinks, l.skippedBefore)
-			if l.event == nil {
-				r.recordMessage(&l.passed, sinks)
 			} else {
-				r.recordEvent(l.event, l.seq, l.at, sinks)
+				sinks = l.sinks
+				skipLines(*sinks, l.skippedBefore)
+				r.record(l)
+				made += l.size
 			}
-			made += l.size
 			*l = pendingRecord{} // nobody else needs the text
 		}
+		r.backlog.giveBack(all)
+	}
+}
+
+// record makes a record.
+func (r *Recorder) record(l *pendingRecord) {
+	if l.event == nil {
+		r.recordMessage(l)
+	} else {
+		r.recordEvent(l)
+	}
+	if l.unseen {
+		r.backlog.unseen.Add(-1)
+	}
+}
+
+// isBatch reports whether as many wait as are made in a row.
+func (b *backlog) isBatch() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.queue) >= batchSize
+}
+
+// giveBack returns memory that take has returned.
+func (b *backlog) giveBack(all []pendingRecord) {
+	if cap(all) <= 8*batchSize {
+		b.mu.Lock()
+		b.spare = all[:0]
+		b.mu.Unlock()
 	}
 }
 
@@ -112,13 +156,11 @@ func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.bytes -= made
-	if all, b.queue = b.queue, nil; len(all) == 0 {
+	if all, b.queue, b.spare = b.queue, b.spare, nil; len(all) == 0 {
 		missing, b.skipped = b.skipped, 0
 	}
-	if more = len(all) > 0 || missing > 0; !more {
-		b.isDraining.Store(false)
-	}
-	return all, missing, more
+	b.draining = len(all) > 0 || missing > 0
+	return all, missing, b.draining
 }
 
 // skipLines tells sinks that lines are missing.
@@ -132,9 +174,13 @@ func skipLines(sinks []Sink, n uint64) {
 
 // Wait returns when the Sinks have the records of all that was told before.
 func (r *Recorder) Wait() {
-	r.backlog.mu.Lock()
-	done := r.backlog.drained
-	r.backlog.mu.Unlock()
+	b := &r.backlog
+	b.mu.Lock()
+	done := b.drained
+	if done != nil {
+		wake(b.flush)
+	}
+	b.mu.Unlock()
 	if done != nil {
 		<-done
 	}
@@ -144,12 +190,13 @@ func (r *Recorder) Wait() {
 func (r *Recorder) waitForPending() {
 	b := &r.backlog
 	b.mu.Lock()
-	if !b.isDraining.Load() {
+	if !b.draining {
 		b.mu.Unlock()
 		return
 	}
 	ready := make(chan struct{})
 	b.queue = append(b.queue, pendingRecord{barrier: ready})
+	wake(b.flush)
 	b.mu.Unlock()
 	<-ready
 }
@@ -179,56 +226,52 @@ func headerSize(h http.Header) (n int) {
 
 // Message implements observe.Watcher.
 func (r *Recorder) Message(p *observe.Passed) {
-	all := r.sinks.Load()
-	if all == nil {
+	sinks := r.sinks.Load()
+	if sinks == nil {
 		return
 	}
-	if long := isLong(p.Message.Size(), *all); long || r.backlog.isDraining.Load() {
-		if r.postpone(&pendingRecord{passed: *p, sinks: *all, size: p.Message.Size()}, long) {
-			return
-		}
+	l := pendingRecord{passed: *p, sinks: sinks, size: p.Message.Size()}
+	switch {
+	case !wantsText(*sinks):
+	case l.size > longTextSize || r.backlog.unseen.Load() > 0:
+		l.unseen = true
+	default:
+		l.findings = r.lookThrough(p)
 	}
-	r.recordMessage(p, *all)
+	r.postpone(&l)
 }
 
 // Event implements observe.Watcher.
 func (r *Recorder) Event(e observe.Event) {
-	all := r.sinks.Load()
-	if all == nil {
+	sinks := r.sinks.Load()
+	if sinks == nil {
 		return
 	}
-	dropped, _ := e.(observe.Dropped)
-	if long := isLong(dropped.Message.Size(), *all); long || r.backlog.isDraining.Load() {
-		if r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: *all, size: sizeOf(e)}, long) {
-			return
-		}
-	}
-	r.recordEvent(e, 0, time.Now(), *all)
+	_, hasMessage := e.(observe.Dropped)
+	r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: sinks, size: sizeOf(e), unseen: hasMessage})
 }
 
 // recordMessage makes the record of a message.
-func (r *Recorder) recordMessage(p *observe.Passed, sinks []Sink) {
+func (r *Recorder) recordMessage(l *pendingRecord) {
 	m := makers.Get().(*recordMaker)
-	m.message(r.redactor.Load(), p, wantsText(sinks))
-	if d := r.textRedactor.Load(); d != nil && m.Body.Text != nil {
-		d.Message(m.Body.Text, nil) // for what it learns
+	if l.findings == nil && wantsText(*l.sinks) {
+		l.findings = r.lookThrough(&l.passed)
 	}
-	m.putInto(sinks)
+	m.message(r.redactor.Load(), &l.passed, l.findings)
+	m.putInto(*l.sinks)
 	m.release()
 }
 
-// recordEvent makes the record of an event, if there is to be one. seq is 0 if it has no number yet.
-func (r *Recorder) recordEvent(e observe.Event, seq uint64, at time.Time, sinks []Sink) {
+// recordEvent makes the record of an event, if there is to be one.
+func (r *Recorder) recordEvent(l *pendingRecord) {
 	m := makers.Get().(*recordMaker)
-	m.now = at
-	if m.event(r.redactor.Load(), e, wantsText(sinks)) {
-		if m.Seq = seq; seq == 0 {
-			m.Seq = r.observer.NextSeq()
-		}
+	m.now = l.at
+	if m.event(r.redactor.Load(), l.event, wantsText(*l.sinks)) {
+		m.Seq = l.seq
 		if m.Time.IsZero() {
-			m.Time = at
+			m.Time = l.at
 		}
-		m.putInto(sinks)
+		m.putInto(*l.sinks)
 	}
 	m.release()
 }

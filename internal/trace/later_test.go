@@ -103,6 +103,7 @@ func TestLongMessagesAreBounded(t *testing.T) {
 	for _, release := range releases {
 		release()
 	}
+	rec.Wait()
 	bridgetest.Must(t, f.Close())
 	all := records(t, sink.all)
 	var gaps []uint64

@@ -12,8 +12,8 @@ import (
 
 var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
 
-// message makes the record of a message, with its text or without.
-func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, text bool) {
+// message makes the record of a message, with its text, or without it if there are no findings.
+func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings) {
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
@@ -37,17 +37,61 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, text bool) 
 			m.Failed = p.Failed()
 		}
 	}
-	var found [][]byte
-	if m.Kind == Response && p.Call != nil {
-		found, _ = p.Call.Get(secretsKey{}).([][]byte)
+	if f == nil {
+		m.omitText(d)
+		return
 	}
-	if found = m.body(d, p, text, found); m.Kind == Request && p.Call != nil && len(found) > 0 {
-		p.Call.Set(secretsKey{}, found)
+	m.Body = Body{Text: f.text, valid: true}
+	if f.text == nil {
+		m.Body.Text = m.joinBytes(&p.Message)
+	}
+	if m.Redacted = f.redacted; len(m.Redacted) > 0 {
+		m.ID = d.ID(m.ID)
 	}
 }
 
 // secretsKey is the key of what was taken out of a request: its response may have it under another name.
 type secretsKey struct{}
+
+// findings are what was found in a message that has been looked through for secrets.
+type findings struct {
+	text     []byte   // of the message, without secrets; nil: as it is
+	redacted []string // see Record.Redacted
+}
+
+// nothingFound are the findings in most messages.
+var nothingFound = &findings{}
+
+// lookThrough looks for secrets in a message. What was received with nothing to take out is not looked through again when it
+// is sent.
+func (r *Recorder) lookThrough(p *observe.Passed) *findings {
+	d, m := r.redactor.Load(), makers.Get().(*recordMaker)
+	defer m.release()
+	isResponse, isRequest := p.Message.Kind() == jsonrpc.Response, p.Message.Kind() == jsonrpc.Request
+	var extra [][]byte
+	if isResponse && p.Call != nil {
+		extra, _ = p.Call.Get(secretsKey{}).([][]byte)
+	}
+	clean, f := d.Clean(), nothingFound
+	text := m.joinBytes(&p.Message)
+	if p.CauseSeq == 0 || len(extra) > 0 || p.Source.Memo != any(clean) || !p.Source.IsWhole(&p.Message) || !d.IsPlainID(p.Message.ID().String()) {
+		out, redacted, found := d.Message(text, extra)
+		switch {
+		case len(redacted) > 0:
+			f = &findings{out, redacted}
+			text = out
+		case p.CauseSeq == 0 && p.Source != nil && len(extra) == 0:
+			p.Source.Memo = clean
+		}
+		if isRequest && p.Call != nil && len(found) > 0 {
+			p.Call.Set(secretsKey{}, found)
+		}
+	}
+	if d := r.textRedactor.Load(); d != nil {
+		d.Message(text, nil) // for what it learns
+	}
+	return f
+}
 
 // session says of which session the record is; nil: of none that is known.
 func (m *recordMaker) session(s *observe.Session) {
@@ -60,25 +104,6 @@ func (m *recordMaker) session(s *observe.Session) {
 func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
 	m.Kind = kinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
-}
-
-// body takes the text of a message over, without secrets and those that were found elsewhere. It returns what
-// it finds because of its name. What was received with nothing to take out is not looked through again when it is sent.
-func (m *recordMaker) body(d *redact.Redactor, p *observe.Passed, text bool, extra [][]byte) (found [][]byte) {
-	if !text {
-		m.omitText(d)
-		return nil
-	}
-	clean := d.Clean()
-	if p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(m.ID.String()) {
-		m.Body = Body{Text: m.joinBytes(&p.Message), valid: true}
-		return nil
-	}
-	found = m.copyRedacted(d, &p.Message, extra)
-	if p.CauseSeq == 0 && p.Source != nil && len(m.Redacted) == 0 && len(extra) == 0 {
-		p.Source.Memo = clean
-	}
-	return found
 }
 
 // omitText leaves the text out.

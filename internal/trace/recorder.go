@@ -71,7 +71,7 @@ func (r *Recorder) RedactText(text string) string {
 // RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
 // the messages of which the records are made later have been looked through, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
-	if r.backlog.isDraining.Load() {
+	if r.backlog.unseen.Load() > 0 {
 		r.waitForPending()
 	}
 	return r.RedactText(line)
@@ -81,8 +81,8 @@ func (r *Recorder) RedactLine(line string) string {
 func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
 
 // AddSink has s get lines until release is called. A Sink that several use gets each line once, until the last
-// of them has released it. Lines that are being made meanwhile may still come when release has returned; Wait awaits
-// those of long messages, which are looked through in a goroutine of the Recorder's.
+// of them has released it. Lines are made in a goroutine of the Recorder's, and come a moment later; Wait awaits those of what
+// was told before release.
 func (r *Recorder) AddSink(s Sink) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

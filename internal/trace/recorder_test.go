@@ -69,6 +69,7 @@ func TestRecorder(t *testing.T) {
 		server.Says(`{"jsonrpc":"2.0","id":"hunter22","error":{"code":-32602,"message":"no"}}`)
 		server.End <- errors.New("crashed by hunter22")
 		<-done
+		rec.Wait()
 		all := records(t, ring.Follow(0).Ready(100))
 		var have []string
 		at := map[uint64]int{}
@@ -131,6 +132,7 @@ func TestRecorderLearns(t *testing.T) {
 	send(down, `{"jsonrpc":"2.0","id":9,"method":"x","params":{"a":"tok-12345\u0036"}}`)
 	rec.SetRedactor(redactor(t, redact.Options{}))
 	o.Event(observe.Stderr{Server: "files", Line: "still tok-123456"})
+	rec.Wait()
 	var have []string
 	for _, r := range records(t, ring.Follow(0).Ready(100)) {
 		have = append(have, string(r.Body.Text))
@@ -184,6 +186,7 @@ func TestRecorderEvents(t *testing.T) {
 	for _, e := range events {
 		o.Event(e)
 	}
+	rec.Wait()
 	lines := ring.Follow(0).Ready(100)
 	var kinds []Kind
 	for i, r := range records(t, lines) {
@@ -220,14 +223,15 @@ func TestTextsWithoutSecrets(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_ = s.Conn(server, observe.Down).Receive(ctx, bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error { cancel(); return nil }))
 	bridgetest.Must(t, <-done)
-	if line := string(ring.Follow(0).Ready(1)[0]); !strings.Contains(line, "correct-horse-1") {
-		t.Errorf("the trace is redacted: %s", line)
-	}
 	for range 2 { // what was learned stays when another secret is to be hidden
 		if got := rec.RedactText("logged in with correct-horse-1"); got != "logged in with [redacted]" {
 			t.Errorf("the text is %q", got)
 		}
 		rec.SetTextRedactor(redactor(t, redact.Options{Secrets: []string{"hunter22"}}))
+	}
+	rec.Wait()
+	if line := string(ring.Follow(0).Ready(1)[0]); !strings.Contains(line, "correct-horse-1") {
+		t.Errorf("the trace is redacted: %s", line)
 	}
 	if got := rec.RedactText("hunter22"); got != redact.Placeholder {
 		t.Errorf("the text is %q", got)
@@ -266,6 +270,7 @@ func TestRecorderCuts(t *testing.T) {
 		defer rec.AddSink(all[most])()
 	}
 	rec.Message(&observe.Passed{Session: o.OpenSession("x", "http"), Hop: observe.Down, Dir: observe.ToServer, Message: m})
+	rec.Wait()
 	for most, l := range all {
 		if len(l.all) != 1 {
 			t.Fatalf("%d: %d lines", most, len(l.all))

@@ -36,6 +36,7 @@ func TestSentIsCleanAsWell(t *testing.T) {
 		m := held.last
 		between(say)
 		s.Conn(taker{}, observe.Up).TrySend(send(m))
+		r.Wait()
 		all := ring.Follow(0).Ready(100)
 		return string(all[len(all)-1])
 	}
