@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -275,5 +276,54 @@ func TestForeignProcess(t *testing.T) {
 				t.Errorf("both are served by process %s", a)
 			}
 		})
+	}
+}
+
+// TestForeignState: A6. Whatever the server, and whichever clients share it: the requestState that one person was given is of no use to
+// another, over no transport, and of use to the first one afterwards.
+func TestForeignState(t *testing.T) {
+	t.Parallel()
+	for _, modern := range []bool{true, false} {
+		for _, isolation := range isolations {
+			if !modern && isolation == "shared" {
+				continue // such a server can ask nobody
+			}
+			t.Run(fmt.Sprintf("modern server %t, %s", modern, isolation), func(t *testing.T) {
+				t.Parallel()
+				b := newBrain(t, modern)
+				b.access = true
+				_, ann, bob := share(t, b, "--isolation", isolation)
+				ctx := within(t, harness.Patience)
+				open := func(name string, s *site, over string) *slot {
+					g := newGuest(name, s, true, over)
+					g.caps = `{"roots":{},"sampling":{}}`
+					bridgetest.Must(t, g.open(ctx))
+					t.Cleanup(g.close)
+					return g
+				}
+				mine := open("mine", ann, "mcp")
+				asked, err := mine.call(ctx, "ask")
+				bridgetest.Must(t, err)
+				state := regexp.MustCompile(`"requestState":("[^"]*")`).FindStringSubmatch(asked)
+				key := regexp.MustCompile(`"inputRequests":{("[^"]*"):`).FindStringSubmatch(asked)
+				if state == nil || key == nil {
+					t.Fatalf("a call that asks was answered with %s", asked)
+				}
+				retry := func(g *slot, id int) string {
+					t.Helper()
+					answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":"mine","n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, key[1], state[1], g.meta("1")), nil)
+					bridgetest.Must(t, err)
+					return answer
+				}
+				for n, over := range []string{"mcp", "ws"} {
+					if answer := retry(open("other"+over, bob, over), 50+n); !strings.Contains(answer, `"code":-32602`) {
+						t.Errorf("over %s another person's retry was answered with %s", over, answer)
+					}
+				}
+				if answer := retry(mine, 60); strings.Contains(answer, `"error"`) {
+					t.Errorf("the retry was answered with %s", answer)
+				}
+			})
+		}
 	}
 }
