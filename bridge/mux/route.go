@@ -60,6 +60,10 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		s.relistenLater(call)
 		x.mu.Unlock()
 		return true
+	case call.listen == nil && saysServerEnded(m):
+		s.holdEndAnswer(call, m)
+		x.mu.Unlock()
+		return true
 	case !mayWait && call.conn.lacksRoom(m):
 		x.mu.Unlock()
 		return false

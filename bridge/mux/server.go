@@ -56,6 +56,9 @@ type server struct {
 	lastUser    string // the principal whose request was the last to be over
 
 	ackTimer lazytimer.Timer // calls giveUpListens
+
+	endAnswers []endAnswer     // until it has ended, or endTimer says that it has not; under mux.mu
+	endTimer   lazytimer.Timer // calls releaseEndAnswers
 }
 
 // unsent is a request that the server did not take.
@@ -160,7 +163,7 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outQueueLength),
 		drained: make(chan struct{}), ownAdded: make(chan struct{}, 1), lateAdded: make(chan struct{}, 1)}
-	s.ackTimer.Do = s.giveUpListens
+	s.ackTimer.Do, s.endTimer.Do = s.giveUpListens, s.releaseEndAnswers
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.setServer(s) {
@@ -171,6 +174,7 @@ func (x *Mux) serve(conn bridge.Conn) {
 	err := conn.Close(nil)
 	writer.Wait()
 	s.ackTimer.Stop()
+	s.endTimer.Stop()
 	s.discard()
 	x.mu.Lock()
 	x.closeErr = err
@@ -249,6 +253,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	text, data := say.Ending(err)
+	s.finishEnded()
 	x.fail(s, text, data)
 	x.endConnsOf(part, err)
 	x.notify()

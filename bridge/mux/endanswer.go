@@ -1,0 +1,53 @@
+package mux
+
+import (
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is for answers that say that the server has ended. A filter on the way to it gives
+// them before Receive returns. A client that has one may call again at once, and that
+// call must get to the next server (ST9).
+
+// endAnswerWait is how long such an answer waits for the end that it speaks of: that comes in
+// a moment, unless it was the end of another server, behind this one.
+const endAnswerWait = 50 * time.Millisecond
+
+// endAnswer is an answer that says that the server has ended.
+type endAnswer struct {
+	call *call
+	m    jsonrpc.Message
+}
+
+// saysServerEnded reports whether an answer says that the server has ended.
+func saysServerEnded(m jsonrpc.Message) bool {
+	if !m.IsError() {
+		return false
+	}
+	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
+	return reason == "server_ended"
+}
+
+// holdEndAnswer keeps an answer until the server has ended. It is called with mu held.
+func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
+	s.endAnswers = append(s.endAnswers, endAnswer{call, m})
+	s.endTimer.AtLatest(time.Now().Add(endAnswerWait))
+}
+
+// finishEnded gives clients the answers that were kept. It is called with mu held.
+func (s *server) finishEnded() {
+	for _, a := range s.endAnswers {
+		if !a.call.ended {
+			s.mux.finish(a.call, a.m.WithID(a.call.id).WithRelated(a.call.id))
+		}
+	}
+	s.endAnswers = nil
+}
+
+// releaseEndAnswers is finishEnded for a server that lives.
+func (s *server) releaseEndAnswers() {
+	s.mux.mu.Lock()
+	defer s.mux.mu.Unlock()
+	s.finishEnded()
+}
