@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 )
 
@@ -55,6 +56,16 @@ func isInteger(value []byte) bool {
 		}
 	}
 	return true
+}
+
+// isErrorCode reports whether a JSON value is an integer that every peer can hold: one that
+// cannot fails on the whole message, and waits for the answer.
+func isErrorCode(value []byte) bool {
+	if !isInteger(value) {
+		return false
+	}
+	code, err := strconv.ParseFloat(string(value), 64)
+	return err == nil && math.Abs(code) < 1<<53
 }
 
 // IsZero reports whether there is no id.

@@ -378,7 +378,7 @@ func (p *parser) errorObject() {
 		}
 		switch fieldOf(text, escaped) {
 		case fieldCode:
-			code = isInteger(p.data[value:p.pos])
+			code = isErrorCode(p.data[value:p.pos])
 		case fieldMessage:
 			message = p.data[value] == '"'
 		}

@@ -97,6 +97,8 @@ func TestParseRefuses(t *testing.T) {
 		{`{"jsonrpc":"2.0","id":7,"error":"m"}`, shape, "7", Response},
 		{`{"jsonrpc":"2.0","id":7,"error":{"code":"1","message":"m"}}`, shape, "7", Response},
 		{`{"jsonrpc":"2.0","id":7,"error":{"code":1.5,"message":"m"}}`, shape, "7", Response},
+		{`{"jsonrpc":"2.0","id":7,"error":{"code":1e400,"message":"m"}}`, shape, "7", Response},
+		{`{"jsonrpc":"2.0","id":7,"error":{"code":-9007199254740992,"message":"m"}}`, shape, "7", Response},
 		{`{"jsonrpc":"2.0","id":7,"error":{"code":1}}`, shape, "7", Response},
 		{`{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":null}}`, shape, "7", Response},
 		{`{"jsonrpc":"2.0","id":7,"error":{}}`, shape, "7", Response},
