@@ -62,7 +62,7 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 
 // watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
 // a request that somebody was told of, or cancel it: that must be known though nobody watches any more. A Sampler is asked
-// about each request, and told of all that passes while one waits that it wants. Until it is known who the client is, that
+// about each request, and told of notifications while one waits that it wants. Until it is known who the client is, that
 // is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Down && !c.session.clientKnown.Load() {
@@ -72,10 +72,24 @@ func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 	if o.messageWatchers.Load() != nil {
 		return true
 	}
-	if waits := c.session.openRequests.Load() > 0; waits || o.sampler.Load() == nil {
-		return waits && (o.sampler.Load() != nil || mayEndRequest(m))
+	waits := c.session.openRequests.Load() > 0
+	switch kind := m.Kind(); {
+	case o.sampler.Load() == nil:
+		return waits && mayEndRequest(m)
+	case kind == jsonrpc.Response:
+		return waits && c.session.mayAnswer(m.ID(), c.hop, ToServer+ToClient-dir)
+	case kind == jsonrpc.Request:
+		return true
 	}
-	return m.Kind() == jsonrpc.Request
+	return waits
+}
+
+// mayAnswer reports whether a response may answer a request that somebody was told of.
+func (s *Session) mayAnswer(id jsonrpc.ID, hop Hop, dir Direction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.waiting(hop, dir)
+	return len(b.cancelled) > 0 || b.find(id) != nil
 }
 
 // mayEndRequest reports whether m may be the end of a request.

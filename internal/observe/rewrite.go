@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Sampler is a Watcher that wants to be told of some of the requests, and of all that passes in their sessions while they
-// wait for their answers. It also changes requests that are about to be sent, to the server or to the client. It is
+// A Sampler is a Watcher that wants to be told of some of the requests, of their responses, and of the notifications in their
+// sessions while they wait for those. It also changes requests that are about to be sent, to the server or to the client. It is
 // called in the goroutines that carry the traffic, concurrently, and never waits. Nobody looks further at the other requests
 // and their responses, if there are no Watchers: most of what it costs to observe a call is saved.
 type Sampler interface {

@@ -259,7 +259,7 @@ func TestSampler(t *testing.T) {
 			want := []string{"down c2s " + wanted + " of ping()", "up c2s " + rewritten + " of ping()"}
 			if watcher == nil {
 				cancel := `c2s {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
-				want = append(want, "up s2c "+progress, "down s2c "+progress, "up s2c "+answer2, "down s2c "+answer2,
+				want = append(want, "up s2c "+progress, "down s2c "+progress,
 					"down "+cancel, "up "+cancel, "up s2c "+answer1+" of ping()", "down s2c "+answer1+" of ping()")
 			} else if n := len(watcher.lines); n != 2*12 {
 				t.Errorf("the Watcher is told of %d messages", n)

@@ -31,11 +31,12 @@ type passing struct {
 
 func (p passing) TrySend(m jsonrpc.Message) bool { return p.to.TrySend(m) }
 
-// BenchmarkCall is what the observation of one call costs at both ends: four messages.
+// BenchmarkCall is what the observation of one call costs at both ends: four messages. In "beside" a call of the session that is
+// sampled waits all the time, and the others are not sampled.
 func BenchmarkCall(b *testing.B) {
 	for _, c := range []struct {
 		name, sampler, ratio string
-	}{{"off", "", ""}, {"watched", "", ""}, {"none", "always_off", ""}, {"1%", "traceidratio", "0.01"}, {"all", "always_on", ""}} {
+	}{{"off", "", ""}, {"watched", "", ""}, {"none", "always_off", ""}, {"1%", "traceidratio", "0.01"}, {"beside", "parentbased_always_off", ""}, {"all", "always_on", ""}} {
 		b.Run(c.name, func(b *testing.B) {
 			b.Setenv("OTEL_TRACES_SAMPLER", c.sampler)
 			b.Setenv("OTEL_TRACES_SAMPLER_ARG", c.ratio)
@@ -55,6 +56,9 @@ func BenchmarkCall(b *testing.B) {
 			bridgetest.Must(b, up.Receive(b.Context(), passing{to: down}))
 			request := bridgetest.Parse(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)
 			answer := bridgetest.Parse(`{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"3"}]}}`)
+			if c.name == "beside" {
+				client.sink.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}`))
+			}
 			b.ReportAllocs()
 			for b.Loop() {
 				client.sink.TrySend(request)
