@@ -8,7 +8,7 @@ import (
 
 const (
 	smallBuffer = 4 << 10 // what an idle stream holds
-	pooledMost  = 4 << 20 // a buffer above this goes to the garbage collector
+	maxPooled   = 4 << 20 // a buffer above this goes to the garbage collector
 	emptyReads  = 100     // reads of nothing, without an error, before giving up
 )
 
@@ -154,7 +154,7 @@ func (l *lineReader) shrink() {
 		l.start = l.end
 	}
 	l.moveTo(l.small)
-	if l.big != nil && len(*l.big) <= pooledMost {
+	if l.big != nil && len(*l.big) <= maxPooled {
 		buffers.Put(l.big)
 	}
 	l.big = nil

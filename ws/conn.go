@@ -112,9 +112,9 @@ func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
 	c.end.done = make(chan struct{})
 	c.end.closing, c.end.close = context.WithCancel(context.Background())
 	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
-	c.reader.limit = e.maxMessage
+	c.reader.messageLimit = e.maxMessage
 	if e.maxFirstMessage > 0 {
-		c.reader.limit = min(e.maxFirstMessage, e.maxMessage)
+		c.reader.messageLimit = min(e.maxFirstMessage, e.maxMessage)
 	}
 	c.reader.slow.Do = c.refuseSlow
 	c.idleTimer.Do = c.expire

@@ -18,10 +18,10 @@ import (
 
 // reader is what belongs to the goroutine that reads.
 type reader struct {
-	limit int              // bytes in a message now
-	text  io.LimitedReader // of the message that is being read
-	share *budget.Share    // of what is being read; nil: it is little
-	slow  lazytimer.Timer  // is set while a message arrives
+	messageLimit int              // bytes in a message now
+	text         io.LimitedReader // of the message that is being read
+	share        *budget.Share    // of what is being read; nil: it is little
+	slow         lazytimer.Timer  // is set while a message arrives
 }
 
 // read is the goroutine that reads what the peer sends, until it is gone, or
@@ -59,7 +59,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	first := getChunk()
 	defer putChunk(first)
 	r := &c.reader.text
-	r.R, r.N = message, int64(c.reader.limit)+1
+	r.R, r.N = message, int64(c.reader.messageLimit)+1
 	n, err := readFull(r, first)
 	if err == io.EOF && r.N == 0 {
 		return nil, errTooLong
@@ -149,7 +149,7 @@ func (c *conn) takeMessage(text []byte) bool {
 	c.reader.share.Free() // of a text without a message
 	c.reader.share = nil
 	if len(messages) > 0 {
-		c.reader.limit = c.maxMessage
+		c.reader.messageLimit = c.maxMessage
 	}
 	return true
 }
@@ -235,11 +235,11 @@ func (c *conn) refuse(code websocket.StatusCode, what string) {
 func (c *conn) tooLongText() string {
 	switch {
 	case !c.client:
-		return fmt.Sprintf("a message longer than %d bytes", c.reader.limit)
-	case c.reader.limit < c.maxMessage:
-		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.reader.limit)
+		return fmt.Sprintf("a message longer than %d bytes", c.reader.messageLimit)
+	case c.reader.messageLimit < c.maxMessage:
+		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.reader.messageLimit)
 	}
-	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.limit)
+	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.messageLimit)
 }
 
 // readFailed ends the conversation when nothing can be read any more.

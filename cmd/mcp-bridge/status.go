@@ -271,15 +271,15 @@ func (f *credentialFlags) credential(ctx context.Context, l tokenstore.ListEntry
 	}
 	return c, func() {
 		// A renewal under way may replace what is stored: its answer must not be lost because somebody interrupts the command.
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), credentialCloseTimeout)
 		defer cancel()
 		c.Close(ending)
 		o.HTTP.CloseIdleConnections()
 	}, nil
 }
 
-// closeTimeout bounds the wait for a token request that is under way when a command ends.
-const closeTimeout = 10 * time.Second
+// credentialCloseTimeout bounds the wait for a token request that is under way when a command ends.
+const credentialCloseTimeout = 10 * time.Second
 
 // print writes the report.
 func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {

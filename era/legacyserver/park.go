@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxParkRounds is how often a call may be parked (C.4.4).
-const maxParkRounds = 16
+// maxInputRounds is how often a call may be parked (C.4.4).
+const maxInputRounds = 16
 
 // parking parks calls during which the server sends input requests (C.4). Each
 // input request is answered exactly once, also if its call is cancelled or the
@@ -97,7 +97,7 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 	p.collecting++
 	in.window = p.timers.Set(at, func(now time.Time, out *era.Out) {
 		p.cancelWindow(c)
-		p.park(now, c, out)
+		p.replyInputRequired(now, c, out)
 	})
 }
 
@@ -136,9 +136,9 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 	c.input.requests = nil
 }
 
-// park answers a call with input_required. The server goes on with it, and the
+// replyInputRequired answers a call with input_required. The server goes on with it, and the
 // retry finds it (C.4.1).
-func (p *parking) park(now time.Time, c *call, out *era.Out) {
+func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)
 		p.deliver(now, c, out)
@@ -162,7 +162,7 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	if len(in.requests) == 0 {
 		return
 	}
-	if in.rounds == maxParkRounds {
+	if in.rounds == maxInputRounds {
 		p.calls.reject(now, c, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the call has asked too often", Data: shape.Reason("rounds")}, out)
 		return
 	}
@@ -184,8 +184,8 @@ func (p *parking) park(now time.Time, c *call, out *era.Out) {
 	p.turns.Release(now, &c.turn, out)
 }
 
-// unpark removes a call from the parked ones.
-func (p *parking) unpark(c *call) {
+// stopAwaitingRetry removes a call from the parked ones.
+func (p *parking) stopAwaitingRetry(c *call) {
 	p.timers.Stop(c.input.deadline)
 	c.input.parked = false
 	delete(p.parkedCalls, c.input.name)
@@ -194,7 +194,7 @@ func (p *parking) unpark(c *call) {
 
 // expire ends a parked call whose client has not retried it in time (C.4.5).
 func (p *parking) expire(now time.Time, c *call, out *era.Out) {
-	p.unpark(c)
+	p.stopAwaitingRetry(c)
 	if c.input.outcome == nil {
 		p.calls.abort(now, c, nil, out)
 	}

@@ -70,7 +70,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 
 // claim makes a retry the request of its call.
 func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
-	p.unpark(c)
+	p.stopAwaitingRetry(c)
 	r.urlRounds = c.urlRounds
 	c.request, c.arrival = r, p.calls.next()
 	p.calls.open[c.id] = c
@@ -103,7 +103,7 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 		}
 	}
 	if c.input.window == nil {
-		p.park(now, c, out) // again, if some are not answered
+		p.replyInputRequired(now, c, out) // again, if some are not answered
 	}
 }
 

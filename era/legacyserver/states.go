@@ -77,7 +77,7 @@ func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.
 		data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 		return jsonrpc.NewError(c.id, era.CodeMissingCapability, "the call needs a capability that the client does not have", data).WithRelated(c.id), true
 	}
-	if c.urlRounds == maxParkRounds {
+	if c.urlRounds == maxInputRounds {
 		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
 	}
 	state := s.newState(now, &c.request)

@@ -42,8 +42,8 @@ type cause struct {
 	times int       // that it came since
 }
 
-// mostCauses is how many reasons are kept of each server.
-const mostCauses = 10
+// maxCauses is how many reasons are kept of each server.
+const maxCauses = 10
 
 // Warn implements hclog.Logger.
 func (o *once) Warn(msg string, args ...any) {
@@ -145,6 +145,6 @@ func (t *told) repeats(server, text string) (again bool, times int) {
 		return false, times
 	}
 	all := append(t.servers[server], &cause{text: text, at: now})
-	t.servers[server] = all[max(0, len(all)-mostCauses):]
+	t.servers[server] = all[max(0, len(all)-maxCauses):]
 	return false, 0
 }

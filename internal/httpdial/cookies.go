@@ -13,7 +13,7 @@ import (
 
 // What a server may have kept for it.
 const (
-	mostCookies  = 64      // at a time
+	maxCookies   = 64      // at a time
 	longestField = 4 << 10 // of a Set-Cookie, in bytes
 )
 
@@ -37,12 +37,12 @@ func (c *cookies) note(u *url.URL, resp *http.Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	set := resp.Cookies()
-	for _, cookie := range set[:min(len(set), mostCookies)] {
+	for _, cookie := range set[:min(len(set), maxCookies)] {
 		key := cookie.Name + ";" + cookie.Domain + ";" + cookie.Path
 		if len(cookie.Raw) > longestField {
 			continue
 		}
-		if c.jar == nil || !c.known[key] && len(c.known) >= mostCookies {
+		if c.jar == nil || !c.known[key] && len(c.known) >= maxCookies {
 			c.jar, _ = cookiejar.New(nil) // which has no errors
 			c.known = make(map[string]bool)
 		}

@@ -41,13 +41,13 @@ const credentialsHint = `give credentials with --header "Authorization: Bearer .
 // nothing of what messages contain, but for Own. It is not changed any more
 // once it is handed on.
 type Fault struct {
-	Reason string
-	Status int             // HTTP status, 0: none
-	Path   string          // of the URL, without what may be a key, if it may be the wrong one
-	Code   int             // of the error response; 0: jsonrpc.CodeInternalError
-	Text   string          // what, where, and what to do
-	Own    jsonrpc.Message // the server's own error response, if it sent one
-	Data   []byte          // more members of the error's data, as ,"name":value; nil: none
+	Reason      string
+	Status      int             // HTTP status, 0: none
+	SuspectPath string          // of the URL, without what may be a key, if it may be the wrong one
+	Code        int             // of the error response; 0: jsonrpc.CodeInternalError
+	Text        string          // what, where, and what to do
+	Own         jsonrpc.Message // the server's own error response, if it sent one
+	Data        []byte          // more members of the error's data, as ,"name":value; nil: none
 
 	Lost       bool          // the session is gone, and the message was not processed
 	Transient  bool          // it may work later, without anybody changing anything
@@ -100,8 +100,8 @@ func (f *Fault) Attrs() []any {
 	switch {
 	case f.Reason == ReasonAuth && f.Status == http.StatusUnauthorized:
 		return []any{"reason", f.Reason, "status", f.Status, "hint", credentialsHint}
-	case f.Path != "":
-		return []any{"reason", f.Reason, "status", f.Status, "path", f.Path}
+	case f.SuspectPath != "":
+		return []any{"reason", f.Reason, "status", f.Status, "path", f.SuspectPath}
 	case f.Status != 0:
 		return []any{"reason", f.Reason, "status", f.Status}
 	}

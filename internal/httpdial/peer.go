@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	mostRedirects = 5
-	refusalWait   = 5 * time.Second // how long the body of an HTTP error may take
-	refusalMost   = 1 << 20         // and how long it may be
+	maxRedirects   = 5
+	refusalWait    = 5 * time.Second // how long the body of an HTTP error may take
+	maxRefusalBody = 1 << 20         // and how long it may be
 )
 
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
@@ -93,7 +93,7 @@ func (p *Peer) String() string { return p.where }
 // GetBody. A response has any status but those of redirects; the caller closes
 // its body.
 func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fault) {
-	for range mostRedirects {
+	for range maxRedirects {
 		resp, err := rt.RoundTrip(p.cookies.sentWith(req))
 		if err != nil {
 			return nil, p.NetFault(err)
@@ -258,8 +258,8 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	f := &Fault{Reason: ReasonStatus, Status: status}
 	where := p.where
 	if !p.serverNamedPath && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) { // it is the path that is in question
-		f.Path = shownPath(p.url)
-		where += f.Path
+		f.SuspectPath = shownPath(p.url)
+		where += f.SuspectPath
 	}
 	f.Text = fmt.Sprintf("%s answered %s", where, StatusText(status))
 	switch {
@@ -297,7 +297,7 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	p = p.Of(resp)
 	fault := p.StatusFault(resp)
 	defer time.AfterFunc(refusalWait, func() { resp.Body.Close() }).Stop()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, refusalMost))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBody))
 	if err != nil {
 		return fault
 	}

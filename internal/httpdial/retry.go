@@ -64,7 +64,7 @@ func AllowReplay(req *http.Request, m jsonrpc.Message) {
 }
 
 const (
-	mostBusy        = 2               // repetitions of a request that the server is too busy for
+	maxBusyRetries  = 2               // repetitions of a request that the server is too busy for
 	firstBusy       = time.Second / 2 // before the first of them
 	longestBusyWait = 5 * time.Second // a longer Retry-After is the client's to wait for
 )
@@ -72,7 +72,7 @@ const (
 // PauseBusy waits before a server that was too busy is asked again, n times
 // having been asked again already; false: it is not to be asked again.
 func PauseBusy(ctx context.Context, n int, retryAfter time.Duration) bool {
-	if n >= mostBusy || retryAfter > longestBusyWait {
+	if n >= maxBusyRetries || retryAfter > longestBusyWait {
 		return false
 	}
 	d := firstBusy << n

@@ -57,7 +57,7 @@ func (m *Manual) Page(name string) (text string, ok bool) {
 	for _, g := range m.groups(c, false) {
 		b.WriteString("\n" + g.title + "\n")
 		for _, f := range g.flags {
-			entry(&b, f.spec(), column, f.explained())
+			entry(&b, f.spec(), column, f.textWithDefault())
 		}
 		for _, n := range g.notes {
 			wrap(&b, "  ", n)

@@ -41,7 +41,7 @@ func (m *Manual) Man() string {
 		for _, f := range g.flags {
 			r.macro("TP")
 			r.macro("B", f.spec())
-			r.line(f.explained())
+			r.line(f.textWithDefault())
 		}
 		r.paragraphs(g.notes)
 	}

@@ -177,8 +177,8 @@ func (f shownFlag) spec() string {
 	return s + f.Value
 }
 
-// explained returns the text of a flag, with its default.
-func (f shownFlag) explained() string {
+// textWithDefault returns the text of a flag, with its default.
+func (f shownFlag) textWithDefault() string {
 	if f.known.Default == "" {
 		return f.Text
 	}

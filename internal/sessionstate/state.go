@@ -13,8 +13,8 @@ import (
 
 // mostAsked and mostSubs bound what is remembered on behalf of others.
 const (
-	mostAsked = 1024
-	mostSubs  = 4096
+	maxAsked = 1024
+	maxSubs  = 4096
 )
 
 // State is what one client knows of its sessions; S is one of them. The zero State is
@@ -63,7 +63,7 @@ func (s *State[S]) Remember(request jsonrpc.Message) bool {
 	case "resources/unsubscribe":
 		delete(s.subs, uri())
 	case "resources/subscribe":
-		if len(s.subs) >= mostSubs {
+		if len(s.subs) >= maxSubs {
 			return false
 		}
 		if s.subs == nil {
@@ -121,9 +121,9 @@ func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message
 // gone, because servers count from the start again. false: too many requests
 // of this session are open to note one more.
 func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
-	if len(s.asked) >= mostAsked {
+	if len(s.asked) >= maxAsked {
 		maps.DeleteFunc(s.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
-		if len(s.asked) >= mostAsked {
+		if len(s.asked) >= maxAsked {
 			return m, false
 		}
 	}

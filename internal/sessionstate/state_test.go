@@ -80,9 +80,9 @@ func TestRemember(t *testing.T) {
 	if got := settings(); len(got) != 0 || b.Initialized.Kind() != jsonrpc.Invalid {
 		t.Errorf("after the client has begun anew: %q, %s", got, b.Initialized.Bytes())
 	}
-	for i := range mostSubs + 1 {
+	for i := range maxSubs + 1 {
 		ok := b.Remember(parse(t, request("1", "resources/subscribe", fmt.Sprintf(`"uri":"file:///%d"`, i))))
-		if ok != (i < mostSubs) {
+		if ok != (i < maxSubs) {
 			t.Fatalf("subscription %d: %v", i, ok)
 		}
 	}
@@ -160,12 +160,12 @@ func TestAskedBounded(t *testing.T) {
 		return ok
 	}
 	for session := range 3 {
-		for i := range mostAsked {
+		for i := range maxAsked {
 			if !ask(session, i) {
 				t.Fatalf("session %d: no room for request %d", session, i)
 			}
 		}
-		if ask(session, mostAsked) || len(b.asked) > mostAsked {
+		if ask(session, maxAsked) || len(b.asked) > maxAsked {
 			t.Fatalf("session %d: %d requests are remembered", session, len(b.asked))
 		}
 	}

@@ -59,7 +59,7 @@ func (p Param) check(value []byte, headers []string) error {
 		return fmt.Errorf("header mismatch: the %s header is missing", p.Header)
 	case len(headers) == 0:
 		return nil
-	case isNull(value):
+	case isAbsentOrNull(value):
 		return fmt.Errorf("header mismatch: there is a %s header, but no such argument", p.Header)
 	}
 	got, err := Decode(headers[0])
@@ -93,7 +93,7 @@ func find(value []byte, path []string) (found []byte, twice bool) {
 	return value, twice
 }
 
-func isNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
+func isAbsentOrNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
 
 func isNumber(value []byte) bool {
 	return len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9')
@@ -103,7 +103,7 @@ func isNumber(value []byte) bool {
 // Values go by what they are, whatever the schema says they should be.
 func mirrored(value []byte) (text string, ok bool) {
 	switch {
-	case isNull(value):
+	case isAbsentOrNull(value):
 		return "", false
 	case value[0] == '"':
 		return jsonrpc.Text(value)

@@ -111,7 +111,7 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 	const n = 32
 	bare, same := make([]client, n), make([]client, n)
 	for i := range n {
-		bare[i] = s.http.as(modern)
+		bare[i] = s.bareHTTP.as(modern)
 		if p, ok := c.(*peer); ok {
 			same[i] = p.clone()
 		}

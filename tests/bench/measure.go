@@ -10,9 +10,9 @@ import (
 
 // scene is what every round of a step needs: both floors and a bridge.
 type scene struct {
-	pipe   *lines
-	http   *peer
-	bridge *site
+	pipe     *lines
+	bareHTTP *peer
+	bridge   *site
 
 	ends []func()
 }
@@ -29,7 +29,7 @@ func (b *bench) begin() (*scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.http = http
+	s.bareHTTP = http
 	s.ends = append(s.ends, process.close)
 	s.bridge, err = b.start1(s, childArgs("stdio")...)
 	return s, err
@@ -156,7 +156,7 @@ type callTimes struct {
 
 // timeRows adds what one scene's calls take.
 func (b *bench) timeRows(s *scene, rows []row, f form, size int, t *callTimes) error {
-	n, bare := b.callsOf(size)/turns, s.http.as(f)
+	n, bare := b.callsOf(size)/turns, s.bareHTTP.as(f)
 	if t.floor == nil {
 		t.floor, t.bridged, t.ratios = make([][]time.Duration, len(rows)), make([][]time.Duration, len(rows)), make([][]float64, len(rows))
 	}

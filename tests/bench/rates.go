@@ -18,7 +18,7 @@ func (b *bench) throughput() error {
 			return err
 		}
 		defer pipe.close()
-		pipes[i], bare[i] = pipe, s.http.as(legacy)
+		pipes[i], bare[i] = pipe, s.bareHTTP.as(legacy)
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "serve: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, k := range kinds() {
@@ -95,7 +95,7 @@ func (b *bench) printNotes(s *scene, title string, rows []row) error {
 	var bare []float64
 	bridged, ratios := make([][]float64, len(rows)), make([][]float64, len(rows))
 	for range b.rounds {
-		h, err := noteRate(s.http, b.notes)
+		h, err := noteRate(s.bareHTTP, b.notes)
 		if err != nil {
 			return err
 		}

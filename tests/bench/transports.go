@@ -60,8 +60,8 @@ func dialUnix(s *site) (link, error) {
 	return newLines(c, c, c.Close), nil
 }
 
-// events is a link over HTTP+SSE.
-type events struct {
+// sseLink is a link over HTTP+SSE.
+type sseLink struct {
 	body io.Closer
 	r    *bufio.Reader
 	post string // URL
@@ -78,7 +78,7 @@ func dialSSE(s *site) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &events{body: resp.Body, r: bufio.NewReaderSize(resp.Body, 256<<10), post: s.url}
+	e := &sseLink{body: resp.Body, r: bufio.NewReaderSize(resp.Body, 256<<10), post: s.url}
 	if resp.StatusCode != http.StatusOK {
 		e.close()
 		return nil, errors.New("GET of the event stream: " + resp.Status)
@@ -98,10 +98,10 @@ func dialSSE(s *site) (link, error) {
 	}
 }
 
-func (e *events) close() error { return e.body.Close() }
+func (e *sseLink) close() error { return e.body.Close() }
 
 // send may be called concurrently.
-func (e *events) send(body []byte) error {
+func (e *sseLink) send(body []byte) error {
 	req, err := http.NewRequest(http.MethodPost, e.post, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (e *events) send(body []byte) error {
 }
 
 // recv returns when it has read the end of an event that has data.
-func (e *events) recv() (head []byte, size int, err error) {
+func (e *sseLink) recv() (head []byte, size int, err error) {
 	const field = "data: "
 	for {
 		line, err := e.r.ReadSlice('\n')

@@ -14,7 +14,7 @@ import (
 type routeTable struct {
 	resources []Resource
 	endpoints map[string]*endpoint // by path
-	unknown   *endpoint            // for every other path
+	fallback  *endpoint            // for every other path
 	prefix    string               // the path of the public URL
 	audiences []string             // the addresses of all
 	documents map[string][]byte    // metadata, by the path that it is asked for at
@@ -49,7 +49,7 @@ func (t *routeTable) endpoint(path string) *endpoint {
 	if rest, ok := strings.CutPrefix(path, t.prefix); ok && t.prefix != "" && t.endpoints[rest] != nil {
 		return t.endpoints[rest]
 	}
-	return t.unknown
+	return t.fallback
 }
 
 // wellKnown is where metadata is (RFC 9728, 3): before the path of the resource.
@@ -104,15 +104,15 @@ func (p *Protector) makeTable(resources []Resource) (*routeTable, error) {
 			t.endpoints[path] = e
 		}
 	}
-	t.unknown = new(endpoint) // a token for one of several resources is for no other path
+	t.fallback = new(endpoint) // a token for one of several resources is for no other path
 	if only := resources[0]; only.Alone {
 		first := t.endpoints[only.Paths[0]]
-		t.unknown.audiences, t.unknown.metadata = first.audiences, first.metadata
+		t.fallback.audiences, t.fallback.metadata = first.audiences, first.metadata
 		if published && t.documents[""] == nil {
 			t.documents[""] = p.document(first.url)
 		}
 	}
-	p.fillHeaders(t.unknown)
+	p.fillHeaders(t.fallback)
 	return t, nil
 }
 

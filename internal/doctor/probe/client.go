@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	mostRequests  = 60      // of one diagnosis
+	maxRequests   = 60      // of one diagnosis
 	maxConcurrent = 8       // of them at a time
-	mostBody      = 8 << 20 // bytes of a reply
+	maxBody       = 8 << 20 // bytes of a reply
 )
 
 // ErrTooMany says that no more requests are made: there were too many for one diagnosis,
@@ -146,7 +146,7 @@ type Request struct {
 // acquire waits until a request may be made.
 func (c *Client) acquire(ctx context.Context, must bool) error {
 	c.mu.Lock()
-	over := !must && (c.sent >= mostRequests || c.first429 != nil)
+	over := !must && (c.sent >= maxRequests || c.first429 != nil)
 	if !over {
 		c.sent++
 	}
@@ -285,7 +285,7 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 		r.Took = time.Since(r.Began)
 	} else {
 		var err error
-		r.Text, err = io.ReadAll(io.LimitReader(r.body, mostBody))
+		r.Text, err = io.ReadAll(io.LimitReader(r.body, maxBody))
 		r.Took, r.Ended = time.Since(r.Began), err == nil
 		if err != nil {
 			r.Err = err

@@ -97,7 +97,7 @@ func (r *Reply) Next() bool {
 			r.readEvent(e)
 			return true
 		}
-		if r.Ended || r.Err != nil || r.lex.size > mostBody {
+		if r.Ended || r.Err != nil || r.lex.size > maxBody {
 			return false
 		}
 		var chunk [16 << 10]byte
@@ -252,17 +252,17 @@ func (r *Reply) Line() string {
 // Excerpt returns what the body says to people.
 func (r *Reply) Excerpt() string {
 	const (
-		most    = 160
-		mostRPC = 600 // an error for a program; a bridge's has the last lines of the server's stderr
+		maxText = 160
+		maxRPC  = 600 // an error for a program; a bridge's has the last lines of the server's stderr
 	)
 	if len(r.Messages) > 0 {
 		if e := r.Messages[0].Error; e != nil {
-			return fmt.Sprintf("error %d, %s", e.Code, quoteStart(e.Message, mostRPC))
+			return fmt.Sprintf("error %d, %s", e.Code, quoteStart(e.Message, maxRPC))
 		}
 	}
 	if r.IsHTML() {
 		if m := titleTag.FindSubmatch(r.Text); m != nil {
-			return "a page with the title " + quoteStart(string(m[1]), most)
+			return "a page with the title " + quoteStart(string(m[1]), maxText)
 		}
 		return "a page"
 	}
@@ -270,7 +270,7 @@ func (r *Reply) Excerpt() string {
 	if line == "" {
 		return ""
 	}
-	return quoteStart(line, most)
+	return quoteStart(line, maxText)
 }
 
 // quoteStart quotes as many characters of a text as most, and shows where there are more.

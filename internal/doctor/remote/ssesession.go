@@ -176,7 +176,7 @@ func (e *sseSession) openSession(ctx context.Context) {
 	}
 	r := e.initializeAt(ctx, given)
 	if r.OK() || r.Err != nil || r.Skip() {
-		e.explainSilent(r)
+		e.reportNotInitialized(r)
 		return
 	}
 	prefix := path.Dir(strings.TrimSuffix(e.p.URL.Path, "/"))
@@ -191,7 +191,7 @@ func (e *sseSession) openSession(ctx context.Context) {
 		e.p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Line(), means, do)
 		return
 	}
-	e.explainSilent(r)
+	e.reportNotInitialized(r)
 }
 
 // initializeAt sends initialize to endpoint, which messages go to from now on.
@@ -211,8 +211,8 @@ func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe
 	return r
 }
 
-// explainSilent says why there is no session although the message was not refused.
-func (e *sseSession) explainSilent(r *probe.Reply) {
+// reportNotInitialized says why there is no session although the message was not refused.
+func (e *sseSession) reportNotInitialized(r *probe.Reply) {
 	switch {
 	case e.initialized || r.Skip():
 	case r.RPC() != nil:

@@ -22,9 +22,9 @@ const (
 	// known which headers it should have, and the server has to see to it.
 	fetchWait = 3 * time.Second
 
-	// fetchMost is how long the list itself may take, for the calls that follow.
+	// fetchTimeout is how long the list itself may take, for the calls that follow.
 	// A server may have to be started for it.
-	fetchMost = 30 * time.Second
+	fetchTimeout = 30 * time.Second
 
 	// maxPages bounds how much of a list is fetched.
 	maxPages = 100
@@ -94,7 +94,7 @@ func (t *Table) fetching(from Source) *fetch {
 	age, meta := t.age, from.Meta
 	meta.Version, meta.Capabilities = bytes.Clone(meta.Version), bytes.Clone(meta.Capabilities)
 	if !from.Spawn(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, fetchMost)
+		ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 		defer cancel()
 		conn, err := from.Join(ctx)
 		if err == nil {
