@@ -35,7 +35,7 @@ func (s Severity) rank() int {
 
 // A Finding is one fault of a server, or of what lies between it and its clients.
 type Finding struct {
-	Code     string   `json:"code"` // C1 to C14 for commands, H1 to H25 for URLs
+	Code     string   `json:"code"` // C1 to C15 for commands, H1 to H26 for URLs
 	Severity Severity `json:"severity"`
 	Title    string   `json:"title"` // what is wrong, in a few words
 	Seen     string   `json:"seen"`  // the evidence, of which an Excerpt is shown

@@ -236,6 +236,27 @@ func TestToolIsCalledOnlyIfAsked(t *testing.T) {
 	}
 }
 
+// A tool that the server does not have, whether it says so in an error or in a result, and one whose call hangs.
+func TestToolThatIsCalledFails(t *testing.T) {
+	for _, c := range []struct{ faults, tool, code, says string }{
+		{"refuses-calls", "nosuch", "C15", `"nosuch" is not in tools/list`},
+		{"tool-error", "nosuch", "C15", `"nosuch" is not in tools/list`},
+		{"refuses-calls", "one", "C15", "the tool call is refused"},
+		{"hangs", "one", "C7", "the tool call is not answered"},
+	} {
+		t.Run(c.faults+" "+c.tool, func(t *testing.T) {
+			t.Parallel()
+			f := one(t, examine(t, fake(t, c.faults), Options{Call: c.tool, EndTimeout: 300 * time.Millisecond}), c.code)
+			if !strings.Contains(f.Title+" "+f.Seen, c.says) {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+	if r := examine(t, fake(t, "tool-error"), Options{Call: "one", EndTimeout: 300 * time.Millisecond}); len(r.Findings()) > 0 {
+		t.Errorf("a tool that says what is wrong with its arguments:\n%s", text(t, r))
+	}
+}
+
 // A Python program whose stdout is a pipe keeps what it prints, unless it flushes.
 func TestPythonBuffers(t *testing.T) {
 	python := os.Getenv("TEST_PYTHON")

@@ -1,5 +1,5 @@
 // Package command finds out what is wrong with an MCP server that is a command: the
-// diagnoses C1 to C14 of "mcp-bridge doctor" (docs/doctor.md).
+// diagnoses C1 to C15 of "mcp-bridge doctor" (docs/doctor.md).
 //
 // [Diagnose] starts the command several times and talks to each process itself, on its
 // pipes, because it must see the bytes that package stdio reads past: text between the

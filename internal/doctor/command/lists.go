@@ -102,6 +102,9 @@ func (s *session) list(ctx context.Context, l listMethod) (count int, ok bool) {
 		}
 		cursor, more := s.next(l, next, cursors, page)
 		if !more {
+			if l.member == "tools" && (len(next) == 0 || string(next) == `""`) {
+				s.tools = names
+			}
 			return count, true
 		}
 		members = `"cursor":` + string(jsonrpc.Quote(cursor))

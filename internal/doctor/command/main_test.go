@@ -201,6 +201,14 @@ func (s *server) result(method, version, cursor string) (text, member string) {
 	case "tools/list":
 		return s.tools(cursor), "result"
 	case "tools/call":
+		switch {
+		case s.has("hangs"):
+			return "", ""
+		case s.has("refuses-calls"):
+			return `{"code":-32602,"message":"no"}`, "error"
+		case s.has("tool-error"):
+			return `{"content":[{"type":"text","text":"no"}],"isError":true}`, "result"
+		}
 		return `{"content":[{"type":"text","text":"called"}]}`, "result"
 	}
 	return unknown, "error"

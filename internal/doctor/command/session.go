@@ -32,6 +32,7 @@ type session struct {
 	untold bool   // the other era has timings already
 	result []byte // of initialize or server/discover
 	calls  int
+	tools  map[string]bool // names of a tools/list that was read to its end; nil: it was not
 }
 
 // request asks for something. members are those of params, as JSON without braces.
@@ -137,7 +138,7 @@ func (s *session) endedAt(request string) {
 		"The text on stderr should name the cause; a server must answer what it does not understand with an error.")
 }
 
-// callTool calls the tool that the user has named.
+// callTool calls the tool that the user has named (C7, C15).
 func (s *session) callTool(ctx context.Context) {
 	name := s.options.Call
 	if name == "" || s.timeLeft() <= 0 {
@@ -160,13 +161,29 @@ func (s *session) callTool(ctx context.Context) {
 		s.report.Fact("call", "%s: the answer is too long, after %v", name, took)
 	case r.message.IsError():
 		s.report.Fact("call", "%s: refused after %v: %s", name, took, r.message.ErrorObject())
+		if !s.noSuchTool(r) {
+			s.add("C15", doctor.Warning, "the tool call is refused", fmt.Sprintf("%s: %s", name, r.message.ErrorObject()), "Clients get an error in the place of a result.",
+				"Do what the error says; the arguments of the call are those behind --call NAME.")
+		}
 	default:
 		verdict := "succeeded"
 		if bytes.Equal(bytes.TrimSpace(r.message.Lookup("result", "isError")), []byte("true")) {
 			verdict = "reported an error"
+			s.noSuchTool(r)
 		}
 		s.report.Fact("call", "%s: %s after %v, %d bytes", name, verdict, took, r.message.Size())
 	}
+}
+
+// noSuchTool says that the tool of a call that failed is not one that the server lists, if that is so.
+func (s *session) noSuchTool(r reply) bool {
+	name := s.options.Call
+	if s.tools == nil || s.tools[name] {
+		return false
+	}
+	s.add("C15", doctor.Warning, "the server has no tool of this name", fmt.Sprintf("%q is not in tools/list; the call was answered: %s", name, r.message.Bytes()),
+		"Clients get an error in the place of a result.", "Call a tool by a name that tools/list has, letter for letter.")
+	return true
 }
 
 // lastStderr is what the server has written to stderr, as the end of a sentence.

@@ -39,7 +39,8 @@ type Options struct {
 	Call      string
 	Arguments json.RawMessage
 
-	quiet time.Duration // how long Slow waits; 0: slowQuiet
+	quiet    time.Duration // how long Slow waits; 0: slowQuiet
+	callWait time.Duration // for the answer to Call; 0: answerTimeout, or slowAnswer with Slow
 }
 
 // How long things may take.

@@ -175,7 +175,7 @@ func silent(t *testing.T) site {
 	}))
 }
 
-// fixtures are H3 to H25, but for TLS, nginx and what takes long; see there.
+// fixtures are H3 to H26, but for TLS, nginx and what takes long; see there.
 var fixtures = []fixture{
 	{name: "nobody listens", code: "H1", severity: doctor.Error, says: "refused", fault: func(t *testing.T) site {
 		srv := httptest.NewServer(nil)
@@ -433,7 +433,41 @@ var fixtures = []fixture{
 	{name: "DELETE not supported", code: "H25", severity: doctor.Note, says: "405", fault: func(t *testing.T) site { return at(t, "/mcp", noDelete(t)) }},
 	{name: "body limit of an application", code: "H19", severity: doctor.Note, says: "1200 KB", fault: func(t *testing.T) site { return at(t, "/mcp", bodyLimit(t, 1<<20)) },
 		twin: func(t *testing.T) site { return at(t, "/mcp", bodyLimit(t, 4<<20)) }},
+	{name: "a call is not answered", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site { return called(t, "/mcp", "echo", hangs) },
+		twin: func(t *testing.T) site { return called(t, "/mcp", "echo", passOn) }},
+	{name: "a call over HTTP+SSE is not answered", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site {
+		return called(t, "/sse", "echo", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(202); return true })
+	}, twin: func(t *testing.T) site { return called(t, "/sse", "echo", passOn) }},
+	{name: "the stream of a call ends without the answer", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site {
+		return called(t, "/mcp", "echo", func(w http.ResponseWriter, _ *http.Request) bool { return respond(w, 200, typeSSE, ": bye\n\n") })
+	}},
+	{name: "a call fails", code: "H26", severity: doctor.Error, says: "500", fault: func(t *testing.T) site {
+		return called(t, "/mcp", "echo", func(w http.ResponseWriter, _ *http.Request) bool { return respond(w, 500, "text/plain", "oops") })
+	}},
+	{name: "no such tool", code: "H26", severity: doctor.Warning, says: `"nosuch" is not in tools/list`, fault: func(t *testing.T) site { return called(t, "/mcp", "nosuch", passOn) }},
+	{name: "no such tool over HTTP+SSE", code: "H26", severity: doctor.Warning, says: `"nosuch" is not in tools/list`, fault: func(t *testing.T) site { return called(t, "/sse", "nosuch", passOn) }},
 	{name: "a very low body limit", code: "H19", severity: doctor.Warning, says: "100 KB", fault: func(t *testing.T) site { return at(t, "/mcp", bodyLimit(t, 64<<10)) }},
+}
+
+// called is the bridge, whose client calls a tool; f answers the call if it returns true.
+func called(t *testing.T, path, tool string, f func(w http.ResponseWriter, r *http.Request) bool) site {
+	s := at(t, path, before(t, func(w http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		return bytes.Contains(body, []byte(`"tools/call"`)) && f(w, r)
+	}))
+	s.opts.Call, s.opts.Arguments, s.opts.callWait = tool, json.RawMessage(`{"message":"hello"}`), time.Second
+	return s
+}
+
+func passOn(http.ResponseWriter, *http.Request) bool { return false }
+
+// hangs begins an event stream, as the bridge does for a call that takes its time, and says nothing on it.
+func hangs(w http.ResponseWriter, r *http.Request) bool {
+	w.Header().Set("Content-Type", typeSSE)
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+	return true
 }
 
 func noDelete(t *testing.T) http.Handler {

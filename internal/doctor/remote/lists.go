@@ -24,6 +24,7 @@ func (p commonChecks) sayLists(ctx context.Context) {
 
 func (p commonChecks) countList(ctx context.Context, kind string) string {
 	n, cursor, began := 0, "", time.Now()
+	names := map[string]bool{}
 	for page := 1; ; page++ {
 		params := map[string]any{}
 		if cursor != "" {
@@ -39,39 +40,22 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 		}
 		var items []json.RawMessage
 		_ = json.Unmarshal(list[kind], &items)
+		for _, item := range items {
+			var named struct{ Name string }
+			_ = json.Unmarshal(item, &named)
+			names[named.Name] = true
+		}
 		n, cursor = n+len(items), ""
 		_ = json.Unmarshal(list["nextCursor"], &cursor)
 		switch {
 		case cursor == "":
+			if kind == "tools" {
+				p.setTools(names)
+			}
 			return fmt.Sprintf("%d, in %s", n, millis(time.Since(began)))
 		case page == maxPages:
 			return fmt.Sprintf("%d on the first %d pages", n, page)
 		}
-	}
-}
-
-// checkCall calls the tool that the user has named, and sees whether its events came as
-// they arose.
-func (p commonChecks) checkCall(ctx context.Context) {
-	if p.opts.Call == "" {
-		return
-	}
-	arguments := p.opts.Arguments
-	if len(arguments) == 0 {
-		arguments = json.RawMessage("{}")
-	}
-	r := p.requester.ask(ctx, "tools/call", map[string]any{"name": p.opts.Call, "arguments": arguments, "_meta": map[string]any{"progressToken": "doctor"}}, nil)
-	if !r.OK() {
-		p.fact("call", "%s", r.Line())
-		return
-	}
-	verdict := "done"
-	if strings.Contains(string(r.Result()), `"isError":true`) {
-		verdict = "the tool reports an error"
-	}
-	p.fact("call", "%s, in %s, with %d events", verdict, millis(r.Took), r.Events)
-	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
-		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, millis(r.Times[0])))
 	}
 }
 

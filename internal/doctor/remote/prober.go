@@ -26,6 +26,7 @@ type prober struct {
 	mu       sync.Mutex
 	endFuncs []func(context.Context) // see atEnd
 	facts    map[string]string
+	tools    map[string]bool // names of a tools/list that was read to its end; nil: it was not
 }
 
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {

@@ -132,7 +132,7 @@ func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, c
 			"Clients of HTTP+SSE read responses from the event stream only: they wait until they give up.", "Have the server send all messages on the event stream, and answer POST 202.")
 		return r
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.p.Patience)
 	defer cancel()
 	select {
 	case got := <-c:
