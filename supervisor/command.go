@@ -65,10 +65,13 @@ func (s *Spec) lookPath() (string, error) {
 	if name, _, set := strings.Cut(s.Path, "="); set && name != "" {
 		advice = "no shell sets a variable in front of the command; set it in the environment (--env NAME=VALUE)"
 	} else if strings.Contains(s.Path, " ") {
-		advice = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
+		advice = adviceOneName
 	}
 	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.displayName(s.Path), advice, fs.ErrNotExist)
 }
+
+// adviceOneName is for a command with spaces, which may be a whole line in quotes.
+const adviceOneName = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 
 // path checks a command that is given with its directory.
 func (s *Spec) path() (string, error) {
@@ -84,6 +87,8 @@ func (s *Spec) path() (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return "", fmt.Errorf("command %q: %w: make it executable%s", s.displayName(s.Path), cause(err), s.triedFile(file))
+	case err != nil && strings.Contains(s.Path, " "):
+		return "", fmt.Errorf("command %q: %w: %s", s.displayName(s.Path), cause(err), adviceOneName)
 	case err != nil && strings.HasPrefix(s.Path, "~"):
 		return "", fmt.Errorf("command %q: %w: no shell expands the ~; write the whole path", s.displayName(s.Path), cause(err))
 	case err != nil:

@@ -88,6 +88,8 @@ func TestStartErrors(t *testing.T) {
 		{"a variable in front", Spec{Path: "FOO=bar"}, fs.ErrNotExist, []string{"--env NAME=VALUE"}, false},
 		{"a home folder", Spec{Path: "~/none"}, fs.ErrNotExist, []string{"no shell expands the ~"}, false},
 		{"no such path", Spec{Path: dir + "/none"}, fs.ErrNotExist, []string{dir + "/none", "check the path"}, false},
+		{"a line in quotes", Spec{Path: dir + "/none -y package"}, fs.ErrNotExist, []string{"without quotes around all of them"}, false},
+		{"a line in quotes with a path behind", Spec{Path: "none -y @a/package"}, fs.ErrNotExist, []string{"without quotes around all of them"}, false},
 		{"relative path", Spec{Path: "sub/none", Dir: dir}, fs.ErrNotExist, []string{`"sub/none"`, "tried " + filepath.Join(dir, "sub/none")}, false},
 		{"not executable", Spec{Path: write("plain", "x", 0o644)}, fs.ErrPermission, []string{"plain", "executable"}, false},
 		{"a directory", Spec{Path: dir}, nil, []string{dir}, false},

@@ -83,7 +83,7 @@ func watchCommands() []subcommand {
 			Name: "trace", Summary: "show what passes through a running bridge, or a trace",
 			Usage: []string{"trace [flags] [PID|NAME|FILE] [WORD...]"},
 			Examples: []manual.Example{
-				{Says: "What passes through every bridge of yours that runs", Line: "trace"},
+				{Says: "What passes through your bridge that runs (of several, name one by its PID)", Line: "trace"},
 				{Says: "What waits for an answer there", Line: "trace status:pending"},
 				{Says: "Slow calls of a trace", Line: "trace trace.jsonl method:tools/call slow:1s"},
 				{Says: "What got lost, and where", Line: "trace trace.jsonl --lost"},

@@ -190,6 +190,9 @@ func headers(values []string, file string, variables []string, lookup func(strin
 		if err != nil {
 			return usagef("%s: %s: %v", where, k, err)
 		}
+		if v == "..." { // from an answer that does not repeat what may be secret
+			return usagef("%s: put the value of %s in place of \"...\"", where, k)
+		}
 		if strings.ContainsAny(v, "\r\n\x00") {
 			return usagef("%s: the value of %s has a line break", where, k)
 		}

@@ -144,6 +144,7 @@ func TestMistakes(t *testing.T) {
 		{"serve --isolatoin shared -- ls", exitUsage, `unknown flag: --isolatoin (did you mean "--isolation"?)`},
 		{"connect --max-message=5 -- ls", exitUsage, `did you mean "--max-message-size"?`},
 		{"serve --prot 9000 npx -y server", exitUsage, `did you mean "--port"?`},
+		{"connect -H X-A:... http://127.0.0.1:1/mcp", exitUsage, `put the value of X-A in place of "..."`},
 		{"--hepl", exitUsage, `unknown flag: --hepl (did you mean "--help"?)`},
 		{"serve --hepl", exitUsage, `did you mean "--help"?`},
 		{"version -x", exitUsage, "version takes no arguments"},

@@ -22,6 +22,9 @@ type Advice struct {
 func (a Advice) String() string {
 	var text strings.Builder
 	text.WriteString(a.Line)
+	if strings.Contains(a.Line, "...") {
+		text.WriteString("\nPut your own value in place of each \"...\": what may be secret is not repeated.")
+	}
 	for _, l := range a.Left {
 		text.WriteString("\nNot carried over: " + l)
 	}
@@ -149,8 +152,7 @@ func (x option) ours(serve, remote bool) (flags []string, why string) {
 			return []string{"--header", "Authorization: Bearer ${TOKEN}"}, ""
 		}
 		for _, v := range x.values {
-			key, _, _ := strings.Cut(v, ":")
-			flags = append(flags, "--header", strings.TrimSpace(key)+": ...")
+			flags = append(flags, "--header", shownHeader(v))
 		}
 		return flags, ""
 	case "loglevel":
@@ -266,6 +268,18 @@ func split(command string) []string {
 
 // unquoted returns a word without its quotes.
 func unquoted(w string) string { return strings.NewReplacer(`"`, "", `'`, "").Replace(w) }
+
+// variable matches the value of a header that is a variable, perhaps behind the name of a scheme.
+var variable = lazyregexp.New(`^(?:[A-Za-z]+ +)?\$\{\w+\}$`)
+
+// shownHeader returns a header as it is given to a flag, "Name: value", without its value unless that is a variable's.
+func shownHeader(header string) string {
+	name, value, _ := strings.Cut(header, ":")
+	if value = strings.TrimSpace(value); !variable.MatchString(value) {
+		value = "..."
+	}
+	return strings.TrimSpace(name) + ": " + value
+}
 
 // masked returns a word without what may be secret in it.
 func masked(before, text string) string {

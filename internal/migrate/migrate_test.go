@@ -84,6 +84,25 @@ func TestLineLeaves(t *testing.T) {
 	}
 }
 
+// Values that may be secret are not repeated, and that is said; a variable's name is no secret.
+func TestLineHeaders(t *testing.T) {
+	for _, test := range []struct{ line, header string }{
+		{"mcp-remote https://host/mcp --header Authorization:hush", "Authorization: ..."},
+		{"mcp-remote https://host/mcp --header X-Key:${KEY}", "X-Key: ${KEY}"},
+		{"supergateway --sse https://host/sse --header X-Key:hush${KEY}", "X-Key: ..."},
+		{"supergateway --sse https://host/sse --header X-Key:${KEY}", "X-Key: ${KEY}"},
+	} {
+		program, args, _ := migrate.Program(strings.Fields(test.line))
+		a, _ := migrate.LineOf(program, args)
+		if !strings.Contains(a.Line, "'"+test.header+"'") || strings.Contains(a.String(), "in place of") != strings.Contains(a.Line, "...") || strings.Contains(a.String(), "hush") {
+			t.Errorf("%s: %s", test.line, a)
+		}
+	}
+	if a, _ := migrate.LineOf("mcp-remote", []string{"https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp" {
+		t.Error(a)
+	}
+}
+
 // Who listened on all addresses hears that mcp-bridge does not.
 func TestLineOpens(t *testing.T) {
 	for line, opens := range map[string]bool{

@@ -25,7 +25,7 @@ var takenFlags = map[string]taken{
 	"sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
 	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
 	"transport": {connect: "--transport"}, "ignoretool": {connect: "--ignore-tool"}, "resource": {connect: "--resource"},
-	"allowhttp": {connect: "--allow-http"}, "enableproxy": {connect: "--enable-proxy"}, "silent": {connect: "--silent"},
+	"silent": {connect: "--silent"}, "allowhttp": {}, "enableproxy": {}, // mcp-bridge does both anyway
 	"disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
 }
 
@@ -125,8 +125,7 @@ func followed(program, name string) int {
 func (x option) kept(command string) []string {
 	name := normalizedName(x.name)
 	if slices.Contains([]string{"h", "header", "headers"}, name) && command == "connect" && len(x.values) > 0 {
-		key, _, _ := strings.Cut(x.values[0], ":")
-		return []string{"--header", strings.TrimSpace(key) + ": ..."}
+		return []string{"--header", shownHeader(x.values[0])}
 	}
 	if slices.Contains([]string{"e", "env"}, name) && command == "serve" && len(x.values) > 0 {
 		return []string{"--env", x.values[0] + "=..."}
@@ -152,7 +151,10 @@ func (p peerLine) left(command string) []string {
 		if len(x.kept(command)) > 0 || command == "doctor" && slices.Contains([]string{"cli", "method", "toolname", "transport"}, normalizedName(x.name)) {
 			continue
 		}
-		_, other := takenFlags[normalizedName(x.name)]
+		as, other := takenFlags[normalizedName(x.name)]
+		if other && as == (taken{}) {
+			continue
+		}
 		advice, ok := Flag(x.name)
 		_, why, _ := strings.Cut(advice, ": ")
 		switch {

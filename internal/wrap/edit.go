@@ -44,7 +44,7 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	if e.isWrapped() {
 		return nil, ErrWrapped
 	}
-	if e.isBridge() {
+	if e.isBridge() && !e.isDemo() {
 		return nil, ErrBridge
 	}
 	if strings.HasPrefix(name, "-") { // Unwrap could not tell it from the flags
@@ -238,6 +238,15 @@ func (e *editor) isWrapped() bool {
 func (e *editor) isBridge() bool {
 	program := stringOf(*e.command)
 	return strings.HasPrefix(program[strings.LastIndexAny(program, `/\`)+1:], "mcp-bridge")
+}
+
+// isDemo reports whether mcp-bridge is the server itself, and no bridge.
+func (e *editor) isDemo() bool {
+	if e.args == nil {
+		return false
+	}
+	all := e.args.Value.(*hujson.Array).Elements
+	return len(all) > 0 && isString(all[0], "demo")
 }
 
 func (e *editor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }

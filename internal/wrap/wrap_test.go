@@ -117,6 +117,10 @@ func TestWrapBridge(t *testing.T) {
 		if _, err := Unwrap([]byte(text), "a"); !errors.Is(err, ErrBare) {
 			t.Errorf("%s: unwrap: %v", command, err)
 		}
+		demo := `{"mcpServers":{"a":{"command":"` + command + `","args":["demo"]}}}`
+		if _, err := Wrap([]byte(demo), "a", program); err != nil {
+			t.Errorf("%s demo: %v", command, err)
+		}
 	}
 }
 
