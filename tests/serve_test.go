@@ -222,6 +222,16 @@ func TestServeBackPressure(t *testing.T) {
 	}
 }
 
+// A command that ends at once is reported at start, by name, and serve ends with status 1. Its stdin is no pipe: serve
+// also ends, with status 0, when one is closed.
+func TestServeEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	p := harness.Start(t, harness.Options{NullStdio: true}, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--", childBin, "-exit", "7")
+	if status := p.Wait(t); status != 1 || !strings.Contains(p.Log(), `server "child" ended: exit status 7; last stderr: refusing to start: no configuration`) {
+		t.Errorf("status %d\n%s", status, p.Log())
+	}
+}
+
 // TestServeStops: SIGTERM and SIGINT end the bridge with status 0, with calls
 // in flight and streams open, and promptly.
 func TestServeStops(t *testing.T) {
