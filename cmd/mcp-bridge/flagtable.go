@@ -33,7 +33,7 @@ var flagGroups = []manual.Group{
 		flag("verbose", "", "messages below their lines; -vv: both ends of the bridge side by side, with what differs marked"),
 		flag("http", "", "HTTP exchanges and streams, too"),
 		flag("json", "", "records as they stand in a trace"),
-		flag("lost", "", "only what got lost, and where: requests without an answer, messages that were not passed on, what was dropped and why; exit status 1 if there is anything"),
+		flag("lost", "", "only what got lost, and where: requests without an answer, messages that were not passed on, what was dropped and why; exit status 1 if there is anything but what its sender has cancelled"),
 		flag("export", "har|otlp|html", "write the trace in this format to stdout"),
 	}},
 	{Title: "Reading a recording (docs/recordings.md)", Only: []string{"replay"}, Flags: []manual.Flag{

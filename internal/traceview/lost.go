@@ -17,16 +17,21 @@ const (
 	AtClient  Where = "client"  // the client has it, and has not answered
 	OnTheWay  Where = "answer"  // its answer was received, and nothing was made of that
 	Discarded Where = "dropped" // the bridge says so, and why
+
+	// Cancelled is a request that is not lost: whoever has sent it has cancelled it before it was answered.
+	Cancelled Where = "cancelled"
 )
 
-// Loss is a message that got lost, or a request that nobody has answered.
+// Loss is a message that got lost, or a request that nobody has answered. An answer that the bridge has made itself, to a
+// request that it has passed on, does not count as one.
 type Loss struct {
 	Where  Where
 	Record trace.Record   // without its Body
 	Text   string         // what is known, in a sentence; not escaped
 	Path   []trace.Record // how far it came, Record first
 
-	dropped *trace.Record // with which it is told, too; nil: nothing
+	cancelled bool          // by whoever has sent it, or by the bridge
+	dropped   *trace.Record // with which it is told, too; nil: nothing
 }
 
 // Lost returns what got lost, in the order of time.
@@ -53,7 +58,7 @@ func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
 func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 	if st.cancelled || st.answer != nil {
-		return loss, false
+		return s.unansweredByPeer(st)
 	}
 	if st.dropped != nil && !s.isReported(st) {
 		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
@@ -74,6 +79,57 @@ func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 	return loss, false
 }
 
+// unansweredByPeer says of a request that was cancelled, or has an answer, that its peer has not answered it.
+func (s *Correlation) unansweredByPeer(st *step) (loss Loss, is bool) {
+	// What listens has no answer to wait for.
+	if st.Kind != trace.Request || !isReceived(&st.Record) || st.Method == "subscriptions/listen" || st.answer != nil && st.answer.CauseSeq != 0 {
+		return loss, false
+	}
+	near, far := peerNames(&st.Record)
+	within := roundedDuration(s.waitTime(st))
+	passed := st.passedOn()
+	switch {
+	case passed != nil && passed.answer != nil || passed == nil && st.answer != nil:
+		return loss, false
+	case passed != nil:
+		loss.Path = []trace.Record{passed.Record}
+	}
+	if st.cancelled {
+		loss.Where, loss.cancelled = Cancelled, true
+		loss.Text = fmt.Sprintf("by the %s; the %s has not answered it", near, far)
+		if passed == nil {
+			loss.Text = fmt.Sprintf("by the %s; it was not passed on to the %s", near, far)
+		}
+		return loss, true
+	}
+	loss.Where, loss.cancelled = whereOf(far), passed.cancelled
+	code := ""
+	if c := st.answer.Code; c != 0 {
+		code = fmt.Sprintf(", with error %d", c)
+	}
+	loss.Text = passed.silence(far, within) + fmt.Sprintf("; the bridge has answered the %s itself%s", near, code)
+	return loss, true
+}
+
+// silence says that the peer far has not answered a request that was passed on to it.
+func (st *step) silence(far, within string) string {
+	if st.cancelled {
+		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, far)
+	}
+	return fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)
+}
+
+// passedOn returns the request that the bridge has made of one that it has received, the last one if it has sent it again; nil: there
+// is none.
+func (st *step) passedOn() (passed *step) {
+	for _, made := range st.effects {
+		if made.Kind == trace.Request && made.Dir == st.Dir {
+			passed = made
+		}
+	}
+	return passed
+}
+
 // unanswered says how far a request came that was received.
 func (s *Correlation) unanswered(st *step, near, far string) Loss {
 	within := roundedDuration(s.waitTime(st))
@@ -83,7 +139,7 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Where: whereOf(far), Path: steps, Text: fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)}
+			return Loss{Where: whereOf(far), Path: steps, Text: passed.silence(far, within), cancelled: passed.cancelled}
 		}
 		steps = append(steps, passed.answer.Record)
 		loss := Loss{Where: OnTheWay, Path: steps, dropped: passed.answer.dropped}

@@ -1,6 +1,7 @@
 package traceview
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -52,7 +53,7 @@ func TestLost(t *testing.T) {
 		got = append(got, string(loss.Where)+" "+loss.Record.Method+" "+loss.Record.ID.String())
 	}
 	want := []string{
-		"server tools/call 2", "answer tools/call 3", "bridge tools/call 4", "bridge notifications/message ",
+		"server tools/call 2", "answer tools/call 3", "bridge tools/call 4", "cancelled tools/call 5", "bridge notifications/message ",
 		`client sampling/createMessage "q1"`, "dropped notifications/progress ",
 	}
 	if !slices.Equal(got, want) {
@@ -104,6 +105,46 @@ func TestLostOnce(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("lost:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// An answer that the bridge has made itself is not the server's: of a request that it has passed on, --lost says that it has
+// none. What its sender has cancelled is listed, and is no loss.
+func TestRequestsThatTheServerHasNotAnswered(t *testing.T) {
+	message := func(seq, hop, dir, cause, kind, method, id, more string) string {
+		return `{"v":1,"seq":` + seq + `,"ts":"2026-11-21T07:40:4` + seq + `Z","ses":"s1","hop":"` + hop + `","dir":"` + dir + `","cause":` + cause +
+			`,"kind":"` + kind + `","method":"` + method + `"` + id + more + "}\n"
+	}
+	asked := message("1", "down", "c2s", "0", "request", "tools/call", `,"id":3`, "") + message("2", "up", "c2s", "1", "request", "tools/call", `,"id":3`, "")
+	const cancel = `,"msg":{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`
+	itself := message("4", "down", "s2c", "0", "response", "tools/call", `,"id":3`, `,"code":-32603`)
+	for name, c := range map[string]struct {
+		lines, want string
+		n           int
+	}{
+		"the client leaves": {asked + message("3", "up", "c2s", "0", "notification", "notifications/cancelled", "", cancel) + itself,
+			"cancelled: by the bridge, after 3s in which the server has not answered it; the bridge has answered the client itself, with error -32603", 1},
+		"the server ends": {asked + itself, "lost: passed on to the server, which has not answered within 3s; the bridge has answered the client itself, with error -32603", 1},
+		"the client cancels": {asked + message("3", "down", "c2s", "0", "notification", "notifications/cancelled", "", cancel) +
+			message("4", "up", "c2s", "3", "notification", "notifications/cancelled", "", cancel), "cancelled: by the client; the server has not answered it", 0},
+		"a client that says nothing leaves": {asked + message("3", "up", "c2s", "0", "notification", "notifications/cancelled", "", cancel),
+			"cancelled: by the bridge, after 2s in which the server has not answered it", 1},
+		"the server answers": {asked + message("3", "up", "s2c", "0", "response", "tools/call", `,"id":3`, "") + message("4", "down", "s2c", "3", "response", "tools/call", `,"id":3`, ""),
+			"no message was lost, and every request has an answer", 0},
+		"the bridge answers what it does not pass on": {asked[:strings.Index(asked, "\n")+1] + itself, "no message was lost, and every request has an answer", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			v := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
+			correlation, err := v.ReadAll(strings.NewReader(c.lines))
+			bridgetest.Must(t, err)
+			n, err := v.PrintLost(correlation)
+			bridgetest.Must(t, err)
+			bridgetest.Must(t, v.Out.Flush())
+			if !strings.Contains(out.String(), c.want+"\n") || n != c.n || strings.Contains(c.want, "cancelled") && strings.Contains(out.String(), "lost:") {
+				t.Errorf("%d are lost, want %d, with %q:\n%s", n, c.n, c.want, out.String())
+			}
+		})
 	}
 }
 

@@ -51,14 +51,19 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	return o.flush()
 }
 
-// PrintLost prints what got lost, and returns how many messages did.
+// PrintLost prints what got lost, and what was cancelled by whoever has sent it; it returns how many messages got lost.
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := Printer{Out: s.Out, Color: s.Terminal}
+	cancelled := 0
 	for _, loss := range correlation.Lost() {
 		if !s.Filter.Match(correlation.View(&loss.Record)) {
 			continue
 		}
-		n++
+		if loss.Where == Cancelled {
+			cancelled++
+		} else {
+			n++
+		}
 		if err := s.printLoss(&p, correlation, &loss); err != nil {
 			return n, err
 		}
@@ -67,7 +72,11 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 		fmt.Fprintf(s.Err, "mcp-bridge: %d records are missing in the trace: a message that seems to be lost may only lack its record\n", gaps)
 	}
 	if n == 0 && !s.JSON {
-		_, err = s.Out.WriteString("no message was lost, and every request has an answer\n")
+		text := "no message was lost, and every request has an answer"
+		if cancelled > 0 {
+			text += " or was cancelled by its sender"
+		}
+		_, err = s.Out.WriteString(text + "\n")
 	}
 	return n, err
 }
@@ -87,7 +96,11 @@ func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) err
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(s.Out, "%slost: %s\n\n", indent, printable.Text(loss.Text))
+	word := "lost"
+	if loss.cancelled {
+		word = "cancelled"
+	}
+	_, err := fmt.Fprintf(s.Out, "%s%s: %s\n\n", indent, word, printable.Text(loss.Text))
 	return err
 }
 
