@@ -40,7 +40,7 @@ func bridgeCommands() []subcommand {
 			Notes: []string{
 				"It answers at /mcp (Streamable HTTP), /sse and /message (HTTP+SSE), /ws (WebSocket), /healthz and /readyz; with --config at /servers/NAME/mcp and so on, and /servers is the list.",
 				`"--" ends the flags of mcp-bridge; what follows is run as it is, without a shell. A URL is http://, https://, ws://, wss://, unix:PATH or tcp:HOST:PORT.`,
-				"When stdin is a pipe, serve stops once that is closed. SIGTERM and SIGINT end it gracefully; a second one, at once. SIGHUP loads its files again, and so does a change of a file; without any file, SIGHUP ends it.",
+				"When stdin is a pipe that is open at the start, serve stops once that is closed. SIGTERM and SIGINT end it gracefully; a second one, at once. SIGHUP loads its files again, and so does a change of a file; without any file, SIGHUP ends it.",
 			},
 		},
 	}, {

@@ -91,6 +91,8 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 		return to, "", usagef("%s takes a URL or a command after \"--\", not both", f.command())
 	case len(before) == 2 && isURL(before[0]) && isPort(before[1]):
 		return to, "", usagef("%s takes one URL; if %s is the port that a browser comes back to, write --redirect-port %[2]s", f.command(), before[1])
+	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
+		return to, "", lacksDashes(f.command(), before)
 	case len(before) > 1:
 		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), before[1])
 	case len(before) == 1:

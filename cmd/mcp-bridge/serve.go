@@ -120,7 +120,7 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 	case len(before) > 0 && f.config != "":
 		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
 	case len(before) > 0 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, usagef("unexpected %q: write the command to serve after \"--\", as in \"mcp-bridge serve -- %s\"", before[0], strings.Join(before, " "))
+		return to, lacksDashes("serve", before)
 	case len(before) > 1:
 		return to, usagef("serve takes one URL; %q is one argument too many", before[1])
 	case f.demo && len(argv) > 0:
@@ -140,6 +140,11 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 		to.argv, err = argv, notForeign(argv)
 	}
 	return to, err
+}
+
+// lacksDashes says where the "--" belongs that a command of ours lacks in front of the program to run.
+func lacksDashes(command string, argv []string) error {
+	return usagef("unexpected %q: write the command to run after \"--\", as in \"mcp-bridge %s -- %s\"", argv[0], command, strings.Join(argv, " "))
 }
 
 // serve exposes servers until ctx is done.

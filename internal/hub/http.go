@@ -92,7 +92,20 @@ func (h *Hub) notFoundText(path string) string {
 	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.hidesEndpoint("sse") }) {
 		text += ", " + base + "/sse (HTTP+SSE)"
 	}
-	return text + " and " + base + "/ws (WebSocket)"
+	return text + " and " + base + "/ws (WebSocket)" + h.prefixHint(path)
+}
+
+// prefixHint names the flag that is missing, if a path is that of an endpoint behind a prefix that a proxy may have added.
+func (h *Hub) prefixHint(path string) string {
+	end := strings.LastIndexByte(path, '/')
+	if !h.opts.SingleServer {
+		end = strings.Index(path, "/servers/")
+	}
+	isEndpoint := strings.HasSuffix(path, "/mcp") || strings.HasSuffix(path, "/sse") || strings.HasSuffix(path, "/ws")
+	if h.opts.PathPrefix != "" || !isEndpoint || end <= 0 || end > 100 || strings.HasPrefix(path, "/servers/") {
+		return ""
+	}
+	return fmt.Sprintf("; if a proxy in front adds %q to the path, --path-prefix names it", path[:end])
 }
 
 // unknownServerText says which server there is not, if a path is of one.

@@ -70,3 +70,26 @@ func TestNotFoundNamesWhatIsServed(t *testing.T) {
 		}
 	}
 }
+
+// Who has forgotten --path-prefix is told, where the path could be that of a proxy.
+func TestNotFoundNamesPrefix(t *testing.T) {
+	for _, tt := range []struct {
+		alone        bool
+		prefix, path string
+		hint         string // "": none
+	}{
+		{true, "", "/tools/mcp", `adds "/tools" to the path, --path-prefix`},
+		{true, "", "/a/b/ws", `adds "/a/b" to the path`},
+		{false, "", "/tools/servers/all/mcp", `adds "/tools" to the path`},
+		{true, "", "/nothing", ""},
+		{true, "", "/servers/all/mcp", ""},
+		{false, "", "/servers/other/mcp", ""},
+		{true, "/base", "/tools/mcp", ""},
+	} {
+		_, url := start(t, hub.Options{SingleServer: tt.alone, PathPrefix: tt.prefix}, demoSpec(t, "all"))
+		_, _, body := do(t, http.MethodGet, url+tt.path, "")
+		if !strings.Contains(body, tt.hint) || strings.Contains(body, "--path-prefix") != (tt.hint != "") {
+			t.Errorf("%s: %s", tt.path, body)
+		}
+	}
+}
