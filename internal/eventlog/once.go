@@ -106,7 +106,7 @@ func (a *about) Warn(msg string, args ...any) {
 
 // causeOf returns what the fields of a line give as the reason, and the server that it is about.
 func causeOf(args []any) (text, server string) {
-	reason := ""
+	reason, status := "", ""
 	for i := 0; i+1 < len(args); i += 2 {
 		switch args[i] {
 		case "server":
@@ -116,10 +116,11 @@ func causeOf(args []any) (text, server string) {
 		case "reason":
 			reason = fmt.Sprint(args[i+1])
 		case "status":
-			if text == "" && reason != "" {
-				text = fmt.Sprint(reason, " ", args[i+1])
-			}
+			status = fmt.Sprint(args[i+1])
 		}
+	}
+	if reason != "" && status != "" { // the words vary with who has noticed it
+		return reason + " " + status, server
 	}
 	// What to do about it, and what the bridge does, is not part of the reason.
 	text, _, _ = strings.Cut(text, "; ")

@@ -19,14 +19,14 @@ func TestOnce(t *testing.T) {
 		far.With("reason", "unreachable", "error", down).Warn("request failed", "method", "initialize")
 		far.Warn("cannot connect", "reason", "unreachable", "error", "cannot reach http://a: connection refused; it is tried again")
 		far.Warn("request not served", "error", errors.New("no server: "+down.Error()))
-		far.Warn("cannot connect", "reason", "authorization_required", "status", 401)
+		far.Warn("cannot connect", "reason", "authorization_required", "status", 401, "error", "http://a answered 401 Unauthorized")
 		far.With("reason", "authorization_required", "status", 401).Warn("request failed")
 		near.Warn("cannot connect", "error", down)
 		log.Warn("cannot connect", "server", "near", "error", down)
 		far.Warn("something else")
 		far.Warn("something else")
 		far.Log(hclog.Warn, "request failed", "error", down)
-		p.wants(t, `\[WARN\]  request failed: .*server=far method=initialize`, `\[WARN\]  cannot connect: server=far reason=authorization_required status=401`,
+		p.wants(t, `\[WARN\]  request failed: .*server=far method=initialize`, `\[WARN\]  cannot connect: server=far reason=authorization_required status=401 error=.*`,
 			`\[WARN\]  cannot connect: server=near .*`, `\[WARN\]  something else: server=far`, `\[WARN\]  something else: server=far`)
 		time.Sleep(time.Minute)
 		far.Warn("cannot connect", "error", down)

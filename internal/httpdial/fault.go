@@ -37,6 +37,9 @@ const (
 // credentialsHint is what to do about a 401.
 const credentialsHint = `give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`
 
+// refusedHint is what to do about a 401 where credentials were sent.
+const refusedHint = "the credentials that were sent are refused: are those of --header or --header-env right, and still valid?"
+
 // Fault says why a message got no answer, to people and to programs. It holds
 // nothing of what messages contain, but for Own. It is not changed any more
 // once it is handed on.
@@ -48,6 +51,9 @@ type Fault struct {
 	Text        string          // what, where, and what to do
 	Own         jsonrpc.Message // the server's own error response, if it sent one
 	Data        []byte          // more members of the error's data, as ,"name":value; nil: none
+
+	logText string // what a log may have of Text, and what the server has said to the credentials; "": nothing
+	hint    string // of a 401: what to do about it, for a log; "": credentialsHint
 
 	Lost       bool          // the session is gone, and the message was not processed
 	Transient  bool          // it may work later, without anybody changing anything
@@ -94,18 +100,23 @@ func Also(text, more string) string {
 	return text + " " + more
 }
 
-// Attrs are the pairs that a log is told of a fault. The text of one with a
-// status may quote what the server has said, so the status stands for it.
+// Attrs are the pairs that a log is told of a fault. What the server has said may repeat a message, and is left out,
+// but at 401 and 403: there it is about the credentials.
 func (f *Fault) Attrs() []any {
-	switch {
-	case f.Reason == ReasonAuth && f.Status == http.StatusUnauthorized:
-		return []any{"reason", f.Reason, "status", f.Status, "hint", credentialsHint}
-	case f.SuspectPath != "":
-		return []any{"reason", f.Reason, "status", f.Status, "path", f.SuspectPath}
-	case f.Status != 0:
-		return []any{"reason", f.Reason, "status", f.Status}
+	if f.Status == 0 {
+		return []any{"reason", f.Reason, "error", f.Text}
 	}
-	return []any{"reason", f.Reason, "error", f.Text}
+	attrs := []any{"reason", f.Reason, "status", f.Status}
+	if f.SuspectPath != "" {
+		attrs = append(attrs, "path", f.SuspectPath)
+	}
+	if f.logText != "" {
+		attrs = append(attrs, "error", f.logText)
+	}
+	if f.Reason == ReasonAuth && f.Status == http.StatusUnauthorized {
+		attrs = append(attrs, "hint", cmp.Or(f.hint, credentialsHint))
+	}
+	return attrs
 }
 
 // Response returns the error response for the request id: the server's own,

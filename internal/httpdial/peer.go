@@ -1,6 +1,7 @@
 package httpdial
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,6 +18,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -24,6 +26,7 @@ const (
 	maxRedirects   = 5
 	refusalWait    = 5 * time.Second // how long the body of an HTTP error may take
 	maxRefusalBody = 1 << 20         // and how long it may be
+	maxLogged      = 200             // bytes of what a server says, in a log
 )
 
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
@@ -264,8 +267,14 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	f.Text = fmt.Sprintf("%s answered %s", where, StatusText(status))
 	switch {
 	case status == http.StatusUnauthorized:
-		f.Reason = ReasonAuth
-		f.Text += ": authentication is needed; " + credentialsHint
+		f.Reason, f.logText = ReasonAuth, f.Text
+		if sentCredential(resp.Request) {
+			f.hint = refusedHint
+			f.Text += ": " + refusedHint
+		} else {
+			f.hint = credentialsHint
+			f.Text += ": authentication is needed; " + credentialsHint
+		}
 	case status == http.StatusForbidden:
 		f.Reason = ReasonForbidden
 		f.Text += ": access is denied; check the credentials given with --header"
@@ -281,6 +290,7 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	case http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		f.Text = Also(f.Text, viaProxy(resp, http.ProxyFromEnvironment))
 	}
+	f.logText = cmp.Or(f.logText, f.Text)
 	f.Transient = status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -304,14 +314,20 @@ func (p *Peer) RefusalFault(resp *http.Response) *Fault {
 	if isTLSPort(resp.StatusCode, raw) && (p.url.Scheme == "http" || p.url.Scheme == "ws") {
 		fault.Reason = ReasonTLS
 		fault.Text = fmt.Sprintf("%s answered %s: %s", p.where, StatusText(resp.StatusCode), askHTTPS)
+		fault.logText = fault.Text
 		return fault
 	}
+	detail := ""
 	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
 		fault.Own = m
+		detail, _ = jsonrpc.Text(m.Lookup("error", "message"))
 	} else if mediaType := MediaType(resp); mediaType == "text/plain" || mediaType == "" {
-		if detail := plainDetail(raw, p.url); detail != "" {
-			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", p.Withhold(detail)))
+		if detail = p.Withhold(plainDetail(raw, p.url)); detail != "" {
+			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", detail))
 		}
+	}
+	if detail != "" && (fault.Status == http.StatusUnauthorized || fault.Status == http.StatusForbidden) {
+		fault.logText = Also(fault.logText, fmt.Sprintf("it says: %q", printable.Clip(detail, maxLogged)))
 	}
 	return fault
 }

@@ -126,17 +126,48 @@ func TestPlainToTLS(t *testing.T) {
 	}
 }
 
-// The log of a 401 says how to give credentials; that of other statuses repeats nothing of the server.
-func TestAttrsOfUnauthorized(t *testing.T) {
-	u, err := url.Parse("https://mcp.example.com/mcp")
-	if err != nil {
-		t.Fatal(err)
+// The log has the sentence that the client was told, and at 401 and 403 what the server says of the credentials, without these. Of other
+// statuses it repeats nothing of the server: that may be of a message.
+func TestAttrs(t *testing.T) {
+	const secret = "hunter22-hunter22"
+	rpc := func(text string) string {
+		return `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"` + text + `"}}`
 	}
-	peer := NewPeer(u, nil, nil)
-	if got := fmt.Sprint(peer.StatusFault(&http.Response{StatusCode: 401}).Attrs()...); !strings.Contains(got, "--header-env") {
-		t.Errorf("of 401 the log says %s", got)
-	}
-	if got := fmt.Sprint(peer.StatusFault(&http.Response{StatusCode: 500}).Attrs()...); strings.Contains(got, "answered") {
-		t.Errorf("of 500 the log says %s", got)
+	for name, c := range map[string]struct {
+		status     int
+		header     http.Header
+		body       string
+		wants, not []string
+	}{
+		"no credentials":          {401, nil, "", []string{"http://h answered 401 Unauthorized", "--header-env"}, []string{"refused"}},
+		"refused, in JSON":        {401, http.Header{"Authorization": {"Bearer " + secret}}, rpc("the token " + secret + " is not valid"), []string{`it says: "the token [withheld] is not valid"`, "were sent are refused"}, []string{"give credentials", secret}},
+		"refused, in words":       {401, http.Header{"X-Api-Key": {secret}}, "no such key: " + secret, []string{`it says: "no such key: [withheld]"`, "were sent are refused"}, []string{"give credentials", secret}},
+		"forbidden":               {403, nil, "not for you", []string{"access is denied", `it says: "not for you"`}, nil},
+		"a long text":             {403, nil, rpc(strings.Repeat("no ", 1000)), []string{"it says"}, []string{strings.Repeat("no ", 100)}},
+		"TLS":                     {400, nil, "Client sent an HTTP request to an HTTPS server.", []string{"it speaks TLS at this port"}, nil},
+		"another path":            {404, nil, "", []string{"http://h/x answered 404 Not Found: is the path right?"}, nil},
+		"a message, in words":     {400, nil, "bad argument 4711", []string{"http://h answered 400 Bad Request"}, []string{"4711"}},
+		"a message, in JSON":      {400, nil, rpc("bad argument 4711"), []string{"http://h answered 400 Bad Request"}, []string{"4711"}},
+		"a failure of the server": {500, nil, "argument 4711", []string{"http://h answered 500 Internal Server Error"}, []string{"4711"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &url.URL{Scheme: "http", Host: "h", Path: "/x"}
+			kind := "text/plain"
+			if strings.HasPrefix(c.body, "{") {
+				kind = "application/json"
+			}
+			resp := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(c.body)), Request: &http.Request{URL: u, Header: c.header}}
+			got := fmt.Sprintln(NewPeer(u, c.header, map[int]string{404: "is the path right?"}).RefusalFault(resp).Attrs()...)
+			for _, text := range c.wants {
+				if strings.Count(got, text) != 1 {
+					t.Errorf("want %q once in %s", text, got)
+				}
+			}
+			for _, text := range c.not {
+				if strings.Contains(got, text) {
+					t.Errorf("%q is in %s", text, got)
+				}
+			}
+		})
 	}
 }

@@ -147,6 +147,7 @@ func TestRefusalFault(t *testing.T) {
 		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`, ReasonStatus, "http://h answered 400 Bad Request",
 			`{"id":7,"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`},
 		{401, "", "", ReasonAuth, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`, ""},
+		{401, "text/plain", "the token is not valid", ReasonAuth, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable; it says: "the token is not valid"`, ""},
 		{413, "", "", ReasonTooLarge, "http://h answered 413 Request Entity Too Large: the message is too large for the server", ""},
 	} {
 		resp := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.mediaType}}, Body: io.NopCloser(strings.NewReader(c.body))}

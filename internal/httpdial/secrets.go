@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -78,6 +79,19 @@ func namesCredential(name string) bool {
 		}
 	}
 	return false
+}
+
+// sentCredential reports whether a request has credentials, in a header or in its query.
+func sentCredential(r *http.Request) bool {
+	if r == nil {
+		return false
+	}
+	for name, values := range r.Header {
+		if name != "Idempotency-Key" && name != "Sec-Websocket-Key" && namesCredential(name) && len(values) > 0 {
+			return true
+		}
+	}
+	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), namesCredential)
 }
 
 // basicParts returns the ways to write what Basic credentials hold: user and

@@ -182,6 +182,6 @@ var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderVersion, "La
 // statusHints are what the texts about the HTTP status of the GET end in.
 var statusHints = map[int]string{
 	http.StatusBadRequest:       "is it a Streamable HTTP server?",
-	http.StatusNotFound:         "is the path of the URL right? It is often /sse",
+	http.StatusNotFound:         "is the path of the URL right? It is often /sse, and /mcp for Streamable HTTP",
 	http.StatusMethodNotAllowed: "there is no HTTP+SSE server at this path; is it a Streamable HTTP server?",
 }
