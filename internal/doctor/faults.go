@@ -23,7 +23,7 @@ var (
 		"Run the command in a terminal: it should start, print nothing on stdout and wait. The text on stderr should name the cause."}
 	Noise = Fault{"C3", Warning, "text on stdout that is no message",
 		"stdout is for messages alone. Some clients skip such text; others show an error for each line (\"Unexpected token ... is not valid JSON\", as Claude Desktop does) or close the connection. The bridge leaves it out of what clients get.",
-		"Write it to stderr: console.error in place of console.log, print(..., file=sys.stderr), a logger's handler for stderr. Until then, run the server through the bridge."}
+		writeToStderr + " Until then, run the server through the bridge."}
 	SlowStart = Fault{"C5", Warning, "the server starts slowly",
 		"Clients wait with a limit for the first answer: some for 5 or 10 s, many for 60 s, and people see a server that does not appear.",
 		"The server itself takes so long: see what it does before it reads its stdin. Or keep it running: \"mcp-bridge serve\" starts it once, and clients connect to that."}
@@ -53,6 +53,15 @@ var (
 		"Clients trust the capability, ask for the list, and report an error or leave the server out.",
 		"Answer the method, or leave the capability out of the answer to initialize."}
 )
+
+// NoiseThroughBridge returns Noise as it is told of a server that runs through the bridge already: the text itself is not told in passing.
+func NoiseThroughBridge() Fault {
+	f := Noise
+	f.Do = writeToStderr + " \"mcp-bridge doctor -- COMMAND\" shows the text."
+	return f
+}
+
+const writeToStderr = "Write it to stderr: console.error in place of console.log, print(..., file=sys.stderr), a logger's handler for stderr."
 
 const (
 	cannotEnd = "Clients end servers by closing their stdin. Those that do no more leave the process running, one for each time that they start; others wait, and then kill it, so that it cannot finish what it does. The bridge ends it in any case."

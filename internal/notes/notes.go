@@ -93,7 +93,7 @@ func (w *watcher) Event(e observe.Event) {
 
 // noise looks at output of a process that is no message.
 func (w *watcher) noise(e observe.Noise) {
-	f := doctor.Noise
+	f := doctor.NoiseThroughBridge()
 	switch {
 	case e.Reason == "the line is not a JSON object":
 	case strings.Contains(e.Reason, "UTF-8"):

@@ -295,6 +295,18 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// Who reads of noise in passing runs the server through the bridge already, and has not seen the text.
+func TestNoiseSaysWhatToDo(t *testing.T) {
+	var o observe.Observer
+	var n told
+	defer o.WatchEvents(&n)()
+	defer Watch(&o)()
+	newScene(t, &o, "stdio").noise("the line is not a JSON object")
+	if len(n.notes) != 1 || strings.Contains(n.notes[0].Text, "run the server through the bridge") || !strings.Contains(n.notes[0].Text, "mcp-bridge doctor -- COMMAND") {
+		t.Errorf("notes %+v", n.notes)
+	}
+}
+
 // A fault is told of again after an hour, and of another server at once.
 func TestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -234,6 +234,23 @@ var fixtures = []fixture{
 			respond(w, 502, "text/html", "<title>502 Bad Gateway</title>")
 		}))
 	}},
+	{name: "a server of files", code: "H5", severity: doctor.Error, says: "is no MCP server", fault: func(t *testing.T) site {
+		return at(t, "/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost { // as python3 -m http.server
+				respond(w, 501, "text/html;charset=utf-8", "<!DOCTYPE HTML><title>Error response</title>")
+				return
+			}
+			respond(w, 200, "text/html", "<title>Directory listing</title>")
+		}))
+	}},
+	{name: "a server that fails", code: "H5", severity: doctor.Error, says: "fails when a client begins", fault: func(t *testing.T) site {
+		return at(t, "/mcp", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { respond(w, 500, "text/html", "<title>Error</title>") }))
+	}},
+	{name: "another path behind a server of files", code: "H6", severity: doctor.Error, says: "/mcp", fault: func(t *testing.T) site {
+		return at(t, "/", before(t, func(w http.ResponseWriter, r *http.Request) bool {
+			return r.URL.Path == "/" && respond(w, 501, "text/html", "<title>Error response</title>")
+		}))
+	}},
 	{name: "another path", code: "H6", severity: doctor.Error, says: "/mcp", fault: func(t *testing.T) site {
 		return at(t, "/api", newBridge(t, access.Policy{}))
 	}},

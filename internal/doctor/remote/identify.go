@@ -146,7 +146,7 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 		p.explainForbidden(ctx, r)
 	case r.Status == http.StatusNotAcceptable || r.Status == http.StatusUnsupportedMediaType:
 		p.explainMediaTypes(ctx, r)
-	case r.Status == http.StatusNotFound || r.Status == http.StatusMethodNotAllowed:
+	case r.Status == http.StatusNotFound || r.Status == http.StatusMethodNotAllowed || r.Status == http.StatusNotImplemented:
 		p.checkPath(ctx, r)
 	case r.Status >= 500:
 		p.explainFailure(r)
@@ -320,6 +320,11 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 	if r.IsHTML() && r.Status/100 == 2 {
 		p.add("H5", doctor.Error, doctor.Page.Title, r.Line(), doctor.Page.Means,
 			"Check the path of the URL; tried without success: /mcp, /sse, /. Some sites answer every unknown path with their start page.")
+		return
+	}
+	if r.Status == http.StatusNotImplemented { // it knows no POST at all, as servers of files do
+		p.add("H5", doctor.Error, "What answers is no MCP server", r.Line()+"; no MCP server at /mcp, /sse and / either", "Every message of MCP over HTTP is a POST, which it does not know.",
+			"Check host and port: another service listens there, such as a server of files. See whether the MCP server runs, and at which address.")
 		return
 	}
 	p.add("H6", doctor.Error, "There is no MCP server at this path", r.Line()+"; none at /mcp, /sse and / either", "Clients with this URL fail.",
