@@ -450,10 +450,10 @@ var fixtures = []fixture{
 	{name: "DELETE not supported", code: "H25", severity: doctor.Note, says: "405", fault: func(t *testing.T) site { return at(t, "/mcp", noDelete(t)) }},
 	{name: "body limit of an application", code: "H19", severity: doctor.Note, says: "1200 KB", fault: func(t *testing.T) site { return at(t, "/mcp", bodyLimit(t, 1<<20)) },
 		twin: func(t *testing.T) site { return at(t, "/mcp", bodyLimit(t, 4<<20)) }},
-	{name: "a call is not answered", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site { return called(t, "/mcp", "echo", hangs) },
+	{name: "a call is not answered", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site { return inASecond(called(t, "/mcp", "echo", hangs)) },
 		twin: func(t *testing.T) site { return called(t, "/mcp", "echo", passOn) }},
 	{name: "a call over HTTP+SSE is not answered", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site {
-		return called(t, "/sse", "echo", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(202); return true })
+		return inASecond(called(t, "/sse", "echo", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(202); return true }))
 	}, twin: func(t *testing.T) site { return called(t, "/sse", "echo", passOn) }},
 	{name: "the stream of a call ends without the answer", code: "H26", severity: doctor.Error, says: "not answered", fault: func(t *testing.T) site {
 		return called(t, "/mcp", "echo", func(w http.ResponseWriter, _ *http.Request) bool { return respond(w, 200, typeSSE, ": bye\n\n") })
@@ -473,7 +473,13 @@ func called(t *testing.T, path, tool string, f func(w http.ResponseWriter, r *ht
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return bytes.Contains(body, []byte(`"tools/call"`)) && f(w, r)
 	}))
-	s.opts.Call, s.opts.Arguments, s.opts.callWait = tool, json.RawMessage(`{"message":"hello"}`), time.Second
+	s.opts.Call, s.opts.Arguments = tool, json.RawMessage(`{"message":"hello"}`)
+	return s
+}
+
+// inASecond is a site whose call is not waited for any longer: there is no answer.
+func inASecond(s site) site {
+	s.opts.callWait = time.Second
 	return s
 }
 
