@@ -288,10 +288,14 @@ func masked(before, text string) string {
 	switch {
 	case isHeader && !strings.ContainsAny(header, " =/") && secret.MatchString(header):
 		return header + ": ..."
+	case strings.Contains(text, "://") && !strings.Contains(text, " "):
+		return withoutSecret(text)
 	case given && secret.MatchString(name):
 		return name + "=..."
 	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && secret.MatchString(before):
 		return "..."
+	case strings.Contains(text, " "): // a line in quotes
+		return withoutSecrets(text)
 	}
 	return text
 }

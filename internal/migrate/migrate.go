@@ -122,6 +122,8 @@ var flags = []flag{
 	{"sse-port", mcpProxy, "write --port N"},
 	{"sse-host", mcpProxy, "write --host HOST"},
 	{"expose-header", mcpProxy, "leave it out: the headers that pages need are exposed"},
+	{"client-secret", mcpProxy, "write --auth client-credentials and --client-secret-file FILE"},
+	{"token-url", mcpProxy, "leave it out: the server's metadata names it"},
 	{"verify-ssl", mcpProxy, "leave it out; --ca-file FILE trusts further authorities"},
 	{"no-verify-ssl", mcpProxy, "certificates are always verified: write --ca-file FILE with the server's authority"},
 	{"no-debug", mcpProxy, "leave it out"},

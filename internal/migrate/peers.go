@@ -26,7 +26,7 @@ var takenFlags = map[string]taken{
 	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
 	"transport": {connect: "--transport"}, "ignoretool": {connect: "--ignore-tool"}, "resource": {connect: "--resource"},
 	"silent": {connect: "--silent"}, "allowhttp": {}, "enableproxy": {}, // mcp-bridge does both anyway
-	"disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
+	"config": {serve: "--config"}, "clientid": {connect: "--client-id"}, "disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
 }
 
 // alone are the flags, by their normalized names, that no value follows.
@@ -40,8 +40,8 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 	if program == supergateway {
 		return Line(args)
 	}
-	p := scan(program, args)
-	if len(p.target) == 0 {
+	p, ok := scan(program, args)
+	if !ok || len(p.target) == 0 {
 		return Advice{}, false
 	}
 	to := []string{"mcp-bridge", "serve"}
@@ -75,20 +75,20 @@ type peerLine struct {
 	target []string // the command, or the URL and the words that belong to no flag
 }
 
-// scan takes a line apart. Flags may follow a URL, but not a command, unless it is one of the inspector.
-func scan(program string, args []string) peerLine {
-	var p peerLine
+// scan takes a line apart. Flags may follow a URL, but not a command, unless it is one of the inspector. ok is false if a
+// word may be the value of a flag that is not known: it may be secret, or the command.
+func scan(program string, args []string) (p peerLine, ok bool) {
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		switch {
 		case word == "--":
 			p.target = append(slices.Clip(p.target), args[i+1:]...)
-			return p
+			return p, true
 		case !strings.HasPrefix(word, "-") || word == "-":
 			p.target = append(p.target, word)
 			if !strings.Contains(p.target[0], "://") && program != inspectorPackage {
 				p.target = append(p.target, args[i+1:]...)
-				return p
+				return p, true
 			}
 			continue
 		}
@@ -97,28 +97,32 @@ func scan(program string, args []string) peerLine {
 		if inside {
 			x.values = []string{value}
 		}
-		for n := followed(program, name); !inside && len(x.values) < n && i+1 < len(args); i++ {
+		n, known := followed(program, name)
+		if !inside && !known && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && !strings.Contains(args[i+1], "://") {
+			return p, false
+		}
+		for ; !inside && len(x.values) < n && i+1 < len(args); i++ {
 			x.values = append(x.values, args[i+1])
 		}
 		p.flags = append(p.flags, x)
 	}
-	return p
+	return p, true
 }
 
-// followed returns how many words follow a flag as its value.
-func followed(program, name string) int {
+// followed returns how many words follow a flag as its value. known is false if that is not known.
+func followed(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
-	_, known := takenFlags[normal]
+	_, taken := takenFlags[normal]
 	_, named := Flag(name)
 	switch {
-	case slices.Contains([]string{"h", "headers", "e", "env"}, normal) && program == mcpProxy:
-		return 2
+	case slices.Contains([]string{"h", "headers", "e", "env", "namedserver"}, normal) && program == mcpProxy:
+		return 2, true
 	case slices.Contains(alone, normal):
-		return 0
-	case known || named || slices.Contains([]string{"h", "e", "header", "env"}, normal):
-		return 1
+		return 0, true
+	case taken || named || slices.Contains([]string{"h", "e", "header", "env"}, normal):
+		return 1, true
 	}
-	return 0
+	return 0, false
 }
 
 // kept returns the flags of a command of mcp-bridge for one of another program.
@@ -141,7 +145,7 @@ func (x option) kept(command string) []string {
 	if len(flags) > 1 || slices.Contains(alone, name) {
 		return flags
 	}
-	return append(flags, x.values...)
+	return append(flags, maskedAll(x.values)...)
 }
 
 // left returns the flags that a command of mcp-bridge does not have, each with the reason.

@@ -7,6 +7,22 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
 )
 
+// A line in quotes has no secret in it, wherever it stands.
+func TestLineOfQuotes(t *testing.T) {
+	for _, args := range [][]string{
+		{"--named-server", "x", "uvx srv --token hush", "--port", "8080", "--", "cat"},
+		{"--port", "1", "--", "sh", "-c", "srv --token hush"},
+		{"--port", "1", "--", "srv --header 'Authorization: Bearer hush'"},
+	} {
+		if a, ok := migrate.LineOf("mcp-proxy", args); !ok || strings.Contains(a.String(), "hush") {
+			t.Errorf("%q: %v, %s", args, ok, a)
+		}
+	}
+	if a, _ := migrate.Line([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
+		t.Errorf("%s", a)
+	}
+}
+
 // Lines of the programs beside supergateway keep what mcp-bridge has; what it has not is named, without its value.
 func TestLineOf(t *testing.T) {
 	for _, test := range []struct {
@@ -15,7 +31,7 @@ func TestLineOf(t *testing.T) {
 		left string // flags, in their order
 	}{
 		{"npx mcp-proxy --port 8080 -- tsx server.js", "mcp-bridge serve --port 8080 -- tsx server.js", ""},
-		{"npx mcp-proxy --port=8080 --apiKey hush --endpoint /hush --stateless --bogus tsx server.js --port 1", "mcp-bridge serve --port 8080 --isolation request -- tsx server.js --port 1", "--apiKey --endpoint --bogus"},
+		{"npx mcp-proxy --port=8080 --apiKey hush --endpoint /hush --stateless --bogus=1 tsx server.js --port 1", "mcp-bridge serve --port 8080 --isolation request -- tsx server.js --port 1", "--apiKey --endpoint --bogus"},
 		{"npx mcp-proxy --sslCert c.pem --shell --no-modern -- srv --token hush", "mcp-bridge serve --tls-cert c.pem --client-protocol legacy -- srv --token ...", "--shell"},
 		{"uvx mcp-proxy --port=8080 --pass-environment --allow-origin https://a.example -e KEY hush uvx mcp-server-fetch", "mcp-bridge serve --port 8080 --allow-origin https://a.example --env KEY=... -- uvx mcp-server-fetch", "--pass-environment"},
 		{"mcp-proxy --transport streamablehttp -H Authorization hush http://localhost:8080/mcp --port 1", "mcp-bridge connect --transport streamablehttp --header 'Authorization: ...' http://localhost:8080/mcp", "--port"},
@@ -27,6 +43,11 @@ func TestLineOf(t *testing.T) {
 		{"npx @modelcontextprotocol/inspector --cli https://host.example/mcp --transport http --method tools/call --tool-name echo --tool-arg a=hush --bogus", `mcp-bridge doctor --call echo https://host.example/mcp '{"ARGUMENT": "VALUE"}'`, "--tool-arg --bogus"},
 		{"npx -y @modelcontextprotocol/inspector@0.17.0 node build/index.js", "mcp-bridge doctor -- node build/index.js", ""},
 		{"mcp-remote --debug", "", ""},
+		{"mcp-proxy --bogus hush http://host/sse", "", ""},
+		{"mcp-proxy --client-id me --client-secret hush --token-url https://i/t http://host/sse", "mcp-bridge connect --client-id me http://host/sse", "--client-secret --token-url"},
+		{"mcp-remote https://host/mcp --resource https://u:hush@host/", "mcp-bridge connect --resource https://host/ https://host/mcp", ""},
+		{"mcp-proxy --port 1 -- srv --db=postgres://u:hush@host/x", "mcp-bridge serve --port 1 -- srv --db=postgres://host/x", ""},
+		{"npx @modelcontextprotocol/inspector --config c.json --server hush", "", ""},
 		{"supergateway --stdio x", "mcp-bridge serve --port 8000 -- x", ""},
 	} {
 		program, args, _ := migrate.Program(strings.Fields(test.line))
