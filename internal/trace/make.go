@@ -168,7 +168,7 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		m.setMessage(&e.Message)
 		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
-		if mark := e.Message.Mark(); mark != nil { // it was received, and has its own record
+		if mark := e.Message.Mark(); mark != nil { // it was received: that has its own record, unless nobody was told of it (Seq is 0)
 			m.CauseSeq = mark.Seq
 		}
 		if text {

@@ -262,6 +262,34 @@ func TestDPoP(t *testing.T) {
 	want(t, p, "Bearer "+as.token(t, nil), 401) // not bound
 }
 
+// TestDPoPAfterStart: without Options.Nonces, a proof that a process before this one may have taken needs a nonce, and one
+// that was made more than 30 seconds after the start does not.
+func TestDPoPAfterStart(t *testing.T) {
+	t.Parallel()
+	p, as, clock := setup(t, func(_ *provider, o *Options) { o.DPoP = DPoPRequire })
+	prover, err := auth.NewProver(authtest.NewKey(t), clock.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := as.token(t, map[string]any{"cnf": map[string]any{"jkt": prover.Thumbprint()}})
+	for _, c := range []struct {
+		pause time.Duration
+		code  int
+	}{{0, 401}, {30 * time.Second, 401}, {time.Second, 200}} {
+		clock.add(c.pause)
+		proof, err := prover.Proof(http.MethodPost, audience, token) // without a nonce: none was learned
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request(http.MethodPost, "/mcp", "DPoP "+token)
+		r.Header.Set("DPoP", proof)
+		code, h := status(p, r)
+		if code != c.code || code == 401 && demand(t, h).Error != "use_dpop_nonce" {
+			t.Errorf("%v after the start: %d %v, want %d", clock.now().Sub(start), code, h, c.code)
+		}
+	}
+}
+
 func demand(t *testing.T, h http.Header) auth.Demand {
 	t.Helper()
 	challenges, err := auth.ParseChallenges(h.Values("WWW-Authenticate"))
