@@ -15,12 +15,16 @@ const (
 	// stableAfter is how long a server must have lived for its end to be no failure,
 	// and how long failures are remembered that nobody has asked about since.
 	stableAfter = time.Minute
+
+	// maxWorkingFailures is how many failures in a row count for a server that has answered
+	// calls between them: the pauses grow, but calls go on waiting for the next one.
+	maxWorkingFailures = 2
 )
 
 // breaker says when a server that has failed may be tried again (ST9).
 type breaker struct {
 	minBackoff, maxBackoff time.Duration // between attempts
-	failures               int           // in a row, of servers that have answered nothing
+	failures               int           // in a row
 	nextAttempt            time.Time     // of the next attempt
 	briefRuns              int           // servers in a row that have done their work and soon ended
 }
@@ -40,11 +44,11 @@ func (b *breaker) failed(now time.Time) {
 }
 
 // ended says that a server has ended after it lived for so long. One that has answered calls
-// works, though something makes it crash: calls are not kept from the next one for long.
+// works, though something makes it crash: calls go on waiting for the next one, for some seconds.
 func (b *breaker) ended(now time.Time, lived time.Duration, answered bool) {
 	if lived < stableAfter {
 		if answered {
-			b.failures = 0
+			b.failures = min(b.failures, maxWorkingFailures)
 		}
 		b.failed(now)
 		return

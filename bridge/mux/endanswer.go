@@ -14,6 +14,9 @@ import (
 // a moment, unless it was the end of another server, behind this one.
 const endAnswerWait = 50 * time.Millisecond
 
+// maxEndAnswer is the size, in bytes, above which an answer is not kept: a filter makes short ones.
+const maxEndAnswer = 16 << 10
+
 // endAnswer is an answer that says that the server has ended.
 type endAnswer struct {
 	call *call
@@ -38,9 +41,11 @@ func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 // finishEnded gives clients the answers that were kept. It is called with mu held.
 func (s *server) finishEnded() {
 	for _, a := range s.endAnswers {
-		if !a.call.ended {
-			s.mux.finish(a.call, a.m.WithID(a.call.id).WithRelated(a.call.id))
+		if a.call.ended {
+			s.mux.mu.Drop(a.m, "answers no request that is in progress")
+			continue
 		}
+		s.mux.finish(a.call, a.m.WithID(a.call.id).WithRelated(a.call.id))
 	}
 	s.endAnswers = nil
 }

@@ -60,13 +60,13 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		s.relistenLater(call)
 		x.mu.Unlock()
 		return true
-	case call.listen == nil && saysServerEnded(m):
-		s.holdEndAnswer(call, m)
-		x.mu.Unlock()
-		return true
 	case !mayWait && call.conn.lacksRoom(m):
 		x.mu.Unlock()
 		return false
+	case call.listen == nil && m.Size() <= maxEndAnswer && saysServerEnded(m) && !call.conn.lacksRoom(m):
+		s.holdEndAnswer(call, m)
+		x.mu.Unlock()
+		return true
 	}
 	if !s.answered && !m.IsError() && call.listen == nil && !call.isDiscover {
 		s.answered = !asksForInput(m)

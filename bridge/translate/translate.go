@@ -271,7 +271,20 @@ func (t *translatedConn) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// waitTaken waits while the server has left as much as it may, but no longer than takeTimeout.
+// endStalled ends the Conn if the server has still left as much as it may.
+func (t *translatedConn) endStalled() {
+	t.mu.Lock()
+	over := t.isOver() || t.toServer.unsentBatches() < maxUnsentBatches
+	if !over {
+		t.finish(time.Now(), errStalled)
+	}
+	t.mu.Unlock()
+	if !over {
+		t.toClient.Deliver()
+	}
+}
+
+// waitTaken waits while the server has left as much as it may. If that lasts for takeTimeout, the Conn ends.
 func (t *translatedConn) waitTaken(ctx context.Context) error {
 	var due <-chan time.Time
 	for t.hasLeftAll() {
@@ -283,7 +296,8 @@ func (t *translatedConn) waitTaken(ctx context.Context) error {
 		select {
 		case <-t.toServer.taken:
 		case <-due:
-			return nil // the next message is one too many
+			t.endStalled()
+			return io.ErrClosedPipe
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-t.done:

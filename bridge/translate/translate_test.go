@@ -281,6 +281,37 @@ func TestTranslateStalledServer(t *testing.T) {
 	})
 }
 
+// One that has left as much as it may is given up as soon, if all else that it says needs no answer.
+func TestTranslateStalledNotifies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &script{}
+		began := time.Now()
+		f.fromServer = func(m jsonrpc.Message, out *era.Out) {
+			if time.Since(began) < time.Second { // until it has to wait
+				out.Server(m)
+			}
+		}
+		f.ended = func(_ error, out *era.Out) { out.Client(vendor(-1)) }
+		client, server := newTranslated(t, f)
+		last := make(chan error, 1)
+		go func() {
+			_, err := bridgetest.Recv(t.Context(), client)
+			last <- err
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+		defer cancel()
+		for n := 0; ctx.Err() == nil && n < 1200; n++ {
+			_ = server.Send(ctx, vendor(n)) // nobody reads any more, at last
+		}
+		select {
+		case err := <-last:
+			bridgetest.Must(t, err) // what ended says
+		default:
+			t.Errorf("it goes on after %v", time.Since(began))
+		}
+	})
+}
+
 // A server is not stalled because much was held back for it while it started, not
 // even if it says something before it has taken all of that.
 func TestTranslateLetsGo(t *testing.T) {
