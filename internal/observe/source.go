@@ -17,7 +17,8 @@ type Source struct {
 	unwanted bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
-	// out again of the message that is sent. It is set when the received message is told of, and only read later.
+	// out again of the message that is sent. The Watcher sets it for the received message or, of a request whose coming nobody was
+	// told of (see unwanted), for the one that is sent; otherwise it only reads it for that one.
 	Memo any
 
 	// Sample is what the Sampler has said of a request when it came; nil: there was none.
