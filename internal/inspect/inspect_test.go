@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -301,6 +302,53 @@ func TestStreamBeginsWithWhatWaits(t *testing.T) {
 	if !strings.Contains(w.Body.String(), `"waiting":3`) {
 		t.Errorf("the sessions are %s", w.Body)
 	}
+}
+
+// A second viewer gets a request once that has just come, and that waits: its record may not be made yet. Nor does a
+// download of the records lack it.
+func TestRequestThatHasJustCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t)
+		release, _ := s.AddViewer()
+		session := s.seen.OpenSession("files", "http")
+		get := func(path string, during func()) (requests int) {
+			ctx, cancel := context.WithCancel(t.Context())
+			w := httptest.NewRecorder()
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				s.Control().ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api/v1/"+path, nil))
+			}()
+			during()
+			cancel()
+			<-done
+			return strings.Count(w.Body.String(), `"kind":"request"`)
+		}
+		come := func(id int64) {
+			at := time.Now()
+			s.o.Recorder.Message(&observe.Passed{Session: session, Hop: observe.Down, Dir: observe.ToServer, Message: jsonrpc.NewRequest(jsonrpc.IntID(id), "tools/call", nil)})
+			s.waiting = append(s.waiting, observe.WaitingCall{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: observe.ToServer, Since: at, Told: true})
+		}
+		come(1)
+		if n := get("stream", func() { time.Sleep(time.Second) }); n != 1 {
+			t.Errorf("a viewer gets a request %d times", n)
+		}
+		n := get("stream", func() {
+			synctest.Wait()
+			time.Sleep(time.Second)
+			come(2)
+			time.Sleep(time.Second)
+		})
+		if n != 2 {
+			t.Errorf("a viewer gets %d requests, want the one that waits and the next one", n)
+		}
+		come(3)
+		if n := get("records", func() { synctest.Wait() }); n != 3 {
+			t.Errorf("the records have %d requests, want 3", n)
+		}
+		release()
+		s.o.Recorder.Wait()
+	})
 }
 
 // A viewer that is too slow is told what it has missed, and the traffic does not wait.

@@ -73,7 +73,9 @@ func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
 	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
 	w.Header().Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
-	for f := i.o.Ring.Follow(0); ; {
+	var f *trace.Follower
+	i.o.Recorder.Between(func() { f = i.o.Ring.Follow(0) }) // it has all that was told before the request
+	for {
 		lines := f.Ready(maxBatchRecords)
 		_ = c.SetWriteDeadline(time.Now().Add(viewerTimeout))
 		for _, line := range lines {
@@ -101,8 +103,9 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	}
 	defer release()
 	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, asLines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
-	follower, goesOn := i.follow(r)
-	began := time.Now()
+	var follower *trace.Follower
+	var goesOn bool
+	began := i.o.Recorder.Between(func() { follower, goesOn = i.follow(r) })
 	kind := "text/event-stream"
 	if out.asLines {
 		kind = "application/x-ndjson"

@@ -30,7 +30,8 @@ const datedFor = moment(time.Second)
 func (m moment) Time() time.Time {
 	d := lastDated.Load()
 	if d == nil || m-d.at > datedFor || d.at-m > datedFor {
-		d = &dated{now(), time.Now()}
+		t := time.Now()
+		d = &dated{moment(t.Sub(origin)), t}
 		lastDated.Store(d)
 	}
 	return d.time.Add(time.Duration(m - d.at))

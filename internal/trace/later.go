@@ -14,7 +14,7 @@ import (
 // longTextSize is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
 const longTextSize = 64 << 10
 
-// What may wait to be recorded: how many records, and how long their texts are.
+// What may wait to be recorded: how many records, and how long their texts are, with the copies that lack secrets.
 const (
 	maxBacklog      = 16 << 10
 	maxBacklogBytes = 64 << 20
@@ -56,7 +56,7 @@ type pendingRecord struct {
 	unseen        bool   // it counts in backlog.unseen
 	skippedBefore uint64 // how many were left out before it
 
-	barrier chan struct{} // to be closed once the records before it are made; nil: it is a record itself
+	between func() // see Recorder.Between; nil: it is a record itself
 }
 
 // postpone has a record made later. It does not wait.
@@ -108,11 +108,13 @@ func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 		made = 0
 		for i := range all {
 			l := &all[i]
-			if l.barrier != nil {
-				close(l.barrier)
-			} else {
+			if l.between == nil {
 				sinks = l.sinks
-				skipLines(*sinks, l.skippedBefore)
+			}
+			skipLines(*sinks, l.skippedBefore)
+			if l.between != nil {
+				l.between()
+			} else {
 				r.record(l)
 				made += l.size
 			}
@@ -172,8 +174,13 @@ func skipLines(sinks []Sink, n uint64) {
 	}
 }
 
-// Wait returns when the Sinks have the records of all that was told before.
+// Wait returns when the Sinks have the records of all that was told before. If there are no Sinks, the goroutine that made the
+// records has ended then, too.
 func (r *Recorder) Wait() {
+	r.Between(func() {})
+	if r.sinks.Load() != nil { // it may go on for long
+		return
+	}
 	b := &r.backlog
 	b.mu.Lock()
 	done := b.drained
@@ -186,19 +193,24 @@ func (r *Recorder) Wait() {
 	}
 }
 
-// waitForPending returns when the records are made of all that was told before: then it is known what these messages name.
-func (r *Recorder) waitForPending() {
+// Between runs f when the Sinks have the records of all that was told before, and none of what is told later. It returns, after
+// f, when later begins. f must neither wait nor use the Recorder.
+func (r *Recorder) Between(f func()) (later time.Time) {
 	b := &r.backlog
 	b.mu.Lock()
+	later = time.Now()
 	if !b.draining {
+		f() // with mu held, so that nothing comes in between
 		b.mu.Unlock()
-		return
+		return later
 	}
-	ready := make(chan struct{})
-	b.queue = append(b.queue, pendingRecord{barrier: ready})
+	done := make(chan struct{})
+	b.queue = append(b.queue, pendingRecord{between: func() { f(); close(done) }, skippedBefore: b.skipped})
+	b.skipped = 0
 	wake(b.flush)
 	b.mu.Unlock()
-	<-ready
+	<-done
+	return later
 }
 
 // sizeOf returns how much memory an event may hold, about.
@@ -237,6 +249,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 		l.unseen = true
 	default:
 		l.findings = r.lookThrough(p)
+		l.size += len(l.findings.text)
 	}
 	r.postpone(&l)
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
@@ -157,6 +159,200 @@ func TestHeadersAreBounded(t *testing.T) {
 	release()
 	rec.Wait()
 	if all := records(t, sink.all); all[len(all)-1].Kind != Gap {
+		t.Errorf("%d records, and the last one is a %s", len(all), all[len(all)-1].Kind)
+	}
+}
+
+// timed is a Sink that notes when each line comes.
+type timed struct {
+	lines
+	at []time.Time
+}
+
+func (s *timed) Put(line []byte) {
+	s.lines.Put(line)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.at = append(s.at, time.Now())
+}
+
+// count returns how many lines have come.
+func (s *timed) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.at)
+}
+
+// Records are made at once when many wait, and else soon: whether one alone waits, or more come all the time.
+func TestRecordsAreMadeSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		rec := NewRecorder(&o, redactor(t, redact.Options{}))
+		sink := &timed{}
+		release := rec.AddSink(sink)
+		for range batchSize - 1 {
+			o.Event(observe.Note{Code: "C3"})
+		}
+		synctest.Wait()
+		if n := sink.count(); n != 0 {
+			t.Errorf("%d records are made before a batch is there", n)
+		}
+		o.Event(observe.Note{Code: "C3"})
+		synctest.Wait()
+		if n := sink.count(); n != batchSize {
+			t.Errorf("%d records are made at once, want %d", n, batchSize)
+		}
+		var told []time.Time
+		for range 10 {
+			time.Sleep(3 * recordDelay / 10)
+			told = append(told, time.Now())
+			o.Event(observe.Note{Code: "C3"})
+		}
+		time.Sleep(time.Second)
+		told = append(told, time.Now())
+		o.Event(observe.Note{Code: "C3"})
+		time.Sleep(time.Second)
+		if n := sink.count(); n != batchSize+len(told) {
+			t.Fatalf("%d records, want %d", n, batchSize+len(told))
+		}
+		for i, at := range told {
+			if took := sink.at[batchSize+i].Sub(at); took > recordDelay {
+				t.Errorf("record %d is made after %v", i, took)
+			}
+		}
+		release()
+		rec.Wait()
+	})
+}
+
+// Records come in the order in which things were told, whatever the size of the messages.
+func TestLongMessageAmongShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		rec := NewRecorder(&o, redactor(t, redact.Options{}))
+		sink := &lines{most: -1}
+		release := rec.AddSink(sink)
+		server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+		var want []string
+		for id := range 9 {
+			if want = append(want, fmt.Sprint(id)); id%4 == 2 {
+				server.TrySend(long(id, 0, "x"))
+			} else {
+				server.TrySend(bridgetest.Parse(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, id)))
+			}
+		}
+		release()
+		rec.Wait()
+		var ids []string
+		for _, r := range records(t, sink.all) {
+			ids = append(ids, r.ID.String())
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("the order is %s", ids)
+		}
+	})
+}
+
+// Wait awaits what was told before, not what is told meanwhile.
+func TestWaitUnderTraffic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		rec := NewRecorder(&o, redactor(t, redact.Options{}))
+		sink := &timed{}
+		release := rec.AddSink(sink)
+		stop := make(chan struct{})
+		traffic := make(chan struct{})
+		go func() {
+			defer close(traffic)
+			for range 1000 {
+				o.Event(observe.Note{Code: "C3"})
+				select {
+				case <-time.After(recordDelay / 2):
+				case <-stop:
+					return
+				}
+			}
+		}()
+		time.Sleep(10*recordDelay + recordDelay/2 + 1) // the last one waits
+		const told = 22
+		began := time.Now()
+		rec.Wait()
+		if took := time.Since(began); took > recordDelay {
+			t.Errorf("Wait takes %v", took)
+		}
+		if n := sink.count(); n < told {
+			t.Errorf("%d records, want %d", n, told)
+		}
+		close(stop)
+		<-traffic
+		release()
+		rec.Wait()
+		synctest.Wait()
+		if len(sink.at) != told {
+			t.Errorf("%d records in the end, want %d", len(sink.at), told)
+		}
+	})
+}
+
+// What Between runs finds the records of all that was told before it, and none of what is told later.
+func TestBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		rec := NewRecorder(&o, redactor(t, redact.Options{}))
+		sink := newStuck()
+		release := rec.AddSink(sink)
+		tell := func(text string) { o.Event(observe.Note{Code: "C3", Text: text}) }
+		found := func() (all []string) {
+			for _, r := range records(t, sink.all) {
+				all = append(all, r.Event.Text)
+			}
+			return all
+		}
+		tell("one")
+		<-sink.first
+		tell("two")
+		asked := time.Now()
+		before := make(chan []string, 1)
+		later := make(chan time.Time)
+		go func() { later <- rec.Between(func() { before <- found() }) }()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		tell("three")
+		close(sink.goOn)
+		if all := <-before; !slices.Equal(all, []string{"one", "two"}) {
+			t.Errorf("it finds %q", all)
+		}
+		if at := <-later; !at.Equal(asked) {
+			t.Errorf("later begins %v after it was called", at.Sub(asked))
+		}
+		time.Sleep(time.Second)
+		var all []string
+		if at := rec.Between(func() { all = found() }); !at.Equal(time.Now()) || len(all) != 3 {
+			t.Errorf("when nothing waits it finds %q", all)
+		}
+		release()
+		rec.Wait()
+	})
+}
+
+// The copies without secrets of the messages that wait count, too.
+func TestCopiesAreBounded(t *testing.T) {
+	const size = longTextSize / 2
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	rec.backlog.maxBytes = 5 * size
+	sink := newStuck()
+	release := rec.AddSink(sink)
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+	server.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`))
+	<-sink.first
+	for id := range 3 {
+		server.TrySend(bridgetest.Parse(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m","params":{"pad":%q,"token":"geheim-123"}}`, id, strings.Repeat("x", size))))
+	}
+	close(sink.goOn)
+	release()
+	rec.Wait()
+	if all := records(t, sink.all); len(all) != 4 || all[3].Kind != Gap {
 		t.Errorf("%d records, and the last one is a %s", len(all), all[len(all)-1].Kind)
 	}
 }

@@ -69,10 +69,10 @@ func (r *Recorder) RedactText(text string) string {
 }
 
 // RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
-// the messages of which the records are made later have been looked through, so traffic must not wait for it.
+// the messages have been looked through that were not as they passed, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
 	if r.backlog.unseen.Load() > 0 {
-		r.waitForPending()
+		r.Between(func() {})
 	}
 	return r.RedactText(line)
 }

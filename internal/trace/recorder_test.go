@@ -103,6 +103,7 @@ func TestRecorder(t *testing.T) {
 		if o.IsWatched() {
 			t.Error("watches for nobody")
 		}
+		rec.Wait()
 	})
 }
 
