@@ -103,15 +103,16 @@ const cancelled = "notifications/cancelled"
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !c.watched(&m, c.outDirection()) {
 		err := c.Conn.Send(ctx, m)
-		if err == nil && c.mayEndUnwanted(&m) {
-			c.passedUntold(m.Kind(), c.outDirection())
+		if err == nil {
+			c.passedUntold(m.Kind(), c.endOf(&m), c.outDirection())
 		}
 		return err
 	}
 	if c.isUnwanted(&m) {
-		err := c.Conn.Send(ctx, c.beginUnwanted(&m))
-		if err != nil {
-			c.session.unwanted.subtract(c.hop, c.outDirection())
+		sent, counted := c.beginUnwanted(&m)
+		err := c.Conn.Send(ctx, sent)
+		if err != nil && counted {
+			c.session.unwantedAt(c.hop, c.outDirection()).subtract()
 		}
 		return err
 	}
@@ -129,15 +130,16 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if !c.watched(&m, c.outDirection()) {
 		taken := c.Conn.TrySend(m)
-		if taken && c.mayEndUnwanted(&m) {
-			c.passedUntold(m.Kind(), c.outDirection())
+		if taken {
+			c.passedUntold(m.Kind(), c.endOf(&m), c.outDirection())
 		}
 		return taken
 	}
 	if c.isUnwanted(&m) {
-		taken := c.Conn.TrySend(c.beginUnwanted(&m))
-		if !taken {
-			c.session.unwanted.subtract(c.hop, c.outDirection())
+		sent, counted := c.beginUnwanted(&m)
+		taken := c.Conn.TrySend(sent)
+		if !taken && counted {
+			c.session.unwantedAt(c.hop, c.outDirection()).subtract()
 		}
 		return taken
 	}
@@ -197,40 +199,40 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	*m = m.WithMark(r.current.mark)
 }
 
-// noteTaken says that the receiver has the message. ends is mayEndUnwanted of it.
-func (r *receiver) noteTaken(kind jsonrpc.Kind, ends bool) {
+// noteTaken says that the receiver has the message. ended is endOf it.
+func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	if r.hop == Down && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
 	}
 	if r.current.mark != nil {
 		r.current = arrival{}
-	} else if ends {
-		r.passedUntold(kind, r.inDirection())
+	} else {
+		r.passedUntold(kind, ended, r.inDirection())
 	}
 }
 
 // Send keeps nothing of a message while the receiver has it, unless somebody watches: that
 // may be until the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
-	kind, ends := m.Kind(), r.mayEndUnwanted(&m)
+	kind, ended := m.Kind(), r.endOf(&m)
 	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	err := r.sink.Send(ctx, m)
 	if err == nil {
-		r.noteTaken(kind, ends)
+		r.noteTaken(kind, ended)
 	}
 	return err
 }
 
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
-	kind, ends := m.Kind(), r.mayEndUnwanted(&m)
+	kind, ended := m.Kind(), r.endOf(&m)
 	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	taken := r.sink.TrySend(m)
 	if taken {
-		r.noteTaken(kind, ends)
+		r.noteTaken(kind, ended)
 	}
 	return taken
 }
@@ -242,7 +244,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	mark := &source.mark
 	if m.Kind() == jsonrpc.Request {
 		if source.sample(s.o, m); source.unwanted && s.o.messageWatchers.Load() == nil {
-			s.unwanted.add(c.hop, c.inDirection())
+			s.unwantedAt(c.hop, c.inDirection()).add()
 			return mark
 		}
 		source.call = new(Call)
@@ -377,7 +379,8 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.earlier })...)
 	}
 	s.mu.Unlock()
-	s.unwanted.clear(hop)
+	s.unwantedAt(hop, ToServer).clear()
+	s.unwantedAt(hop, ToClient).clear()
 	for _, call := range lost {
 		if !call.markLost() {
 			s.tellUnanswered(hop, call)
@@ -421,7 +424,15 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting(hop, dir).all) + int(s.unwanted[hop-1][dir-1].Load())
+	return len(s.waiting(hop, dir).all) + s.unwantedAt(hop, dir).waiting()
+}
+
+// WaitsForOne reports whether exactly one of the requests that UnansweredCount counts waits. It is false also where that is not
+// sure: one that the Sampler does not want was cancelled, and it is not known whether it was answered before.
+func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting(hop, dir).all)+int(s.unwantedAt(hop, dir).unanswered.Load()) == 1
 }
 
 // waiting returns the requests that go in a direction and have no answer yet.
@@ -452,7 +463,7 @@ func (s *Session) attachCall(p *Passed) {
 			p.Took = p.at.sub(p.Call.began)
 			p.Call.tellWatchers()
 		} else {
-			p.conn.passedUntold(jsonrpc.Response, p.Dir)
+			p.conn.passedUntold(jsonrpc.Response, m.ID(), p.Dir)
 		}
 	case jsonrpc.Notification:
 		if m.Method() == cancelled {
@@ -460,7 +471,7 @@ func (s *Session) attachCall(p *Passed) {
 			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
 			s.mu.Unlock()
 			if p.Call == nil {
-				p.conn.passedUntold(jsonrpc.Notification, p.Dir)
+				p.conn.passedUntold(jsonrpc.Notification, m.CancelledID(), p.Dir)
 			}
 		}
 	}

@@ -46,14 +46,17 @@ func (c *conn) isUnwanted(m *jsonrpc.Message) bool {
 	return source != nil && source.unwanted
 }
 
-// beginUnwanted returns what is sent in the place of an unwanted request, which is counted.
-func (c *conn) beginUnwanted(m *jsonrpc.Message) jsonrpc.Message {
-	c.session.unwanted.add(c.hop, c.outDirection())
+// beginUnwanted returns what is sent in the place of an unwanted request. counted is false if that is kept instead: it was
+// shown before it came here.
+func (c *conn) beginUnwanted(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
+	if counted = !c.session.keepsEarlier(c.hop, c.outDirection(), m.ID()); counted {
+		c.session.unwantedAt(c.hop, c.outDirection()).add()
+	}
 	sampler := c.session.o.sampler.Load()
 	if sampler == nil {
-		return *m
+		return *m, counted
 	}
-	return (*sampler).RewriteUnwanted(*m, sourceOf(m).Sample)
+	return (*sampler).RewriteUnwanted(*m, sourceOf(m).Sample), counted
 }
 
 // rewritten returns what the Sampler sends in the place of a request.
@@ -70,43 +73,6 @@ func (o *Observer) rewritten(p *Passed) jsonrpc.Message {
 
 // isUnwanted reports whether p is a request that the Sampler does not want.
 func (p *Passed) isUnwanted() bool { return p.Source != nil && p.Source.unwanted }
-
-// unwantedCount is how many requests nobody was told of, because the Sampler does not want them, and that wait for their
-// answers, by hop and direction. It is not exact after one was cancelled, until none waits any more.
-type unwantedCount [2][2]atomic.Int64
-
-func (u *unwantedCount) add(hop Hop, dir Direction) { u[hop-1][dir-1].Add(1) }
-
-// subtract takes one off, if there is one.
-func (u *unwantedCount) subtract(hop Hop, dir Direction) {
-	n := &u[hop-1][dir-1]
-	for {
-		now := n.Load()
-		if now == 0 || n.CompareAndSwap(now, now-1) {
-			return
-		}
-	}
-}
-
-// clear forgets the requests at an end of the bridge.
-func (u *unwantedCount) clear(hop Hop) {
-	for i := range u[hop-1] {
-		u[hop-1][i].Store(0)
-	}
-}
-
-// mayEndUnwanted reports whether m may be the end of a request that the Sampler does not want.
-func (c *conn) mayEndUnwanted(m *jsonrpc.Message) bool {
-	return c.session.o.sampler.Load() != nil && mayEndRequest(m)
-}
-
-// passedUntold notes that a response or a cancellation has passed that ends none of the requests that Watchers were told of.
-func (c *conn) passedUntold(kind jsonrpc.Kind, dir Direction) {
-	if kind == jsonrpc.Response {
-		dir = ToServer + ToClient - dir
-	}
-	c.session.unwanted.subtract(c.hop, dir)
-}
 
 // maxUnsent is how many requests are kept that a peer has not taken at once. Of more, some
 // are rewritten as if they were new.

@@ -3,6 +3,7 @@ package observe_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -327,6 +328,62 @@ func TestUnwantedOffered(t *testing.T) {
 	if w.asked != 3 || len(server.sent) != 3 || len(client.sent) != 3 {
 		t.Errorf("asked %d times, %d and %d sent", w.asked, len(server.sent), len(client.sent))
 	}
+}
+
+// A request that is not wanted waits no more when it is cancelled, and its late answer is not that of another one. That one
+// request waits is said only where it is sure.
+func TestUnwantedCancelled(t *testing.T) {
+	var o observe.Observer
+	defer o.WatchSamples(&choosy{})()
+	s := o.OpenUnannounced("x", "http")
+	client, server := &bringing{}, &bringing{}
+	down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+	bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
+	bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
+	waits := func(when string, want int, one bool) {
+		t.Helper()
+		for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+			if n, is := s.UnansweredCount(hop, observe.ToServer), s.WaitsForOne(hop, observe.ToServer); n != want || is != one {
+				t.Errorf("%s: %d requests wait at %s, want %d; one: %t", when, n, hop, want, is)
+			}
+		}
+	}
+	asks := func(id int) { client.says(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, id)) }
+	cancels := func(id int) {
+		client.says(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id))
+	}
+	answers := func(id string) { server.says(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`) }
+	client.says(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"want":1}}`)
+	waits("a wanted one", 1, true)
+	asks(2)
+	asks(3)
+	waits("and two others", 3, false)
+	cancels(2)
+	cancels(2)
+	waits("one is cancelled", 2, false)
+	answers("2.0")
+	waits("its answer comes", 2, false)
+	answers("3")
+	waits("the other is answered", 1, true)
+	asks(4)
+	asks(5)
+	answers("4")
+	cancels(4)
+	if s.WaitsForOne(observe.Down, observe.ToServer) {
+		t.Error("one of two waits, since another was cancelled after its answer")
+	}
+	answers("5")
+	waits("all but one are answered", 1, true)
+	asks(6)
+	waits("and one more", 2, false)
+	answers("6")
+	for id := range 100 {
+		asks(10 + id)
+		cancels(10 + id)
+		waits("cancelled, and never answered", 1, false)
+	}
+	answers("1")
+	waits("none is left", 0, false)
 }
 
 // counting is a Sampler that counts how often it is asked, and wants nothing.

@@ -62,6 +62,7 @@ func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
 		return call.Began(), !call.earlier
 	}
+	s.wasShown.Store(true)
 	for _, hop := range []Hop{Down, Up} {
 		b := s.waiting(hop, w.Dir)
 		if hop == Up && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
@@ -69,8 +70,20 @@ func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 		}
 		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), earlier: true})
 		s.openRequests.Add(1)
+		s.unwantedAt(hop, w.Dir).subtract() // if it was counted there
 	}
 	return w.Since, false
+}
+
+// keepsEarlier reports whether a request is kept that addEarlier was given.
+func (s *Session) keepsEarlier(hop Hop, dir Direction, id jsonrpc.ID) bool {
+	if !s.wasShown.Load() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	call := s.waiting(hop, dir).all[id]
+	return call != nil && call.earlier
 }
 
 // FollowCalls has Watchers told of the calls of a server that are late, and of the end of those that WaitingCalls has

@@ -200,3 +200,72 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 		}
 	})
 }
+
+// askingConn calls before with each message, before it sends it on.
+type askingConn struct {
+	bridge.Conn
+	before func(m jsonrpc.Message)
+}
+
+func (c *askingConn) TrySend(jsonrpc.Message) bool { return false }
+
+func (c *askingConn) Send(ctx context.Context, m jsonrpc.Message) error {
+	c.before(m)
+	return c.Conn.Send(ctx, m)
+}
+
+// A request that the Sampler does not want is counted once, and no more when it is answered, also if somebody looks while it
+// waits, or while it is between the two ends.
+func TestWaitingUnwanted(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var o observe.Observer
+			var calls bridge.Calls
+			o.FollowCalls("files", &calls)
+			defer calls.Close()
+			defer o.WatchSamples(&choosy{})()
+			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+			look := func() {
+				if n := len(o.WaitingCalls("files", &calls)); n != 1 {
+					t.Errorf("%d wait", n)
+				}
+			}
+			var s *observe.Session
+			h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+				s = observe.SessionOf(ctx)
+				s.SetServerTransport("stdio")
+				return bridge.Pump(ctx, c, &askingConn{s.Conn(server, observe.Up), func(m jsonrpc.Message) {
+					if early && m.ID() == jsonrpc.IntID(7) {
+						look()
+					}
+				}}, bridge.PumpOptions{Calls: &calls})
+			}))
+			done := make(chan error, 1)
+			go func() { done <- h.ServeConn(t.Context(), client) }()
+			waits := func(want int) {
+				t.Helper()
+				for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+					if n := s.UnansweredCount(hop, observe.ToServer); n != want || s.WaitsForOne(hop, observe.ToServer) != (want == 1) {
+						t.Errorf("looked early %t: %d requests wait at %s, want %d", early, n, hop, want)
+					}
+				}
+			}
+			client.Says(initialize)
+			server.Says(answer)
+			client.Says(call)
+			waits(1)
+			if !early {
+				look()
+			}
+			waits(1)
+			client.Says(`{"jsonrpc":"2.0","id":8,"method":"ping"}`)
+			waits(2)
+			server.Says(result)
+			waits(1)
+			server.Says(`{"jsonrpc":"2.0","id":8,"result":{}}`)
+			waits(0)
+			server.End <- errors.New("crashed")
+			<-done
+		})
+	}
+}

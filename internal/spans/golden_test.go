@@ -270,6 +270,27 @@ func TestSampledOut(t *testing.T) {
 	})
 }
 
+// A log message is no event of a call that is sampled while it may be about another one, also where a third was cancelled and is
+// answered late.
+func TestLogOfAnother(t *testing.T) {
+	t.Setenv("OTEL_TRACES_SAMPLER", "parentbased_always_off")
+	synctest.Test(t, func(t *testing.T) {
+		var o observe.Observer
+		talk := talking(t, &o, bridge.PumpOptions{})
+		all := telling(t, &o, false)
+		talk.client.Says(`{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}`)
+		talk.server.Says(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"of 1"}}`)
+		talk.client.Says(`{"jsonrpc":"2.0","id":2,"method":"x"}`)
+		talk.client.Says(`{"jsonrpc":"2.0","id":3,"method":"x"}`)
+		talk.client.Says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+		talk.server.Says(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		talk.server.Says(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"of 3"}}`)
+		talk.server.Says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
+		all.wants(pair("x", "x", "1", "", " +notifications/message mcp.log.level=info")...)
+		talk.end(io.EOF)
+	})
+}
+
 // The second round of a call that wants input links to the first one.
 func TestRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

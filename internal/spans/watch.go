@@ -170,7 +170,7 @@ func (s *Spans) noteCancelled(p *observe.Passed, one *recordedSpan) {
 // about: by its progress token or id, or else the only request that waits for an answer.
 func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSpan {
 	dir := observe.ToServer + observe.ToClient - p.Dir
-	only := !isToken && id.IsZero() && p.Session.UnansweredCount(p.Hop, dir) == 1
+	only := !isToken && id.IsZero() && p.Session.WaitsForOne(p.Hop, dir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tables[p.Session]

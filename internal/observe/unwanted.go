@@ -1,0 +1,109 @@
+package observe
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// unwanted are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
+// They are counted, because that costs less than to keep them. The zero value has none, and may be used concurrently.
+type unwanted struct {
+	unanswered atomic.Int64 // also those that were cancelled: their answers may come still
+
+	cancelledCount atomic.Int64 // len(cancelled)
+	mu             sync.Mutex
+	cancelled      []string // which of them were cancelled, by normalizedID: the latest maxCancelled, the oldest first
+}
+
+// waiting returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
+func (u *unwanted) waiting() int {
+	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
+}
+
+func (u *unwanted) add() { u.unanswered.Add(1) }
+
+// subtract takes one off, if there is one.
+func (u *unwanted) subtract() {
+	for {
+		n := u.unanswered.Load()
+		if n == 0 || u.unanswered.CompareAndSwap(n, n-1) {
+			return
+		}
+	}
+}
+
+// answer notes that one was answered.
+func (u *unwanted) answer(id jsonrpc.ID) {
+	u.subtract()
+	if u.cancelledCount.Load() == 0 {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if i := slices.Index(u.cancelled, normalizedID(id)); i >= 0 {
+		u.cancelled = slices.Delete(u.cancelled, i, i+1)
+	}
+	u.countCancelled()
+}
+
+// cancel notes that one was cancelled, so that it waits no more.
+func (u *unwanted) cancel(id jsonrpc.ID) {
+	key := normalizedID(id)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if slices.Contains(u.cancelled, key) {
+		return
+	}
+	if u.cancelled = append(u.cancelled, key); len(u.cancelled) > maxCancelled {
+		u.cancelled = slices.Delete(u.cancelled, 0, 1)
+		u.subtract() // no answer is expected any more
+	}
+	u.countCancelled()
+}
+
+// countCancelled forgets the oldest that were cancelled, if there are more than have no answer: as many were cancelled after
+// their answers. It is called with mu held.
+func (u *unwanted) countCancelled() {
+	if more := len(u.cancelled) - int(u.unanswered.Load()); more > 0 {
+		u.cancelled = slices.Delete(u.cancelled, 0, more)
+	}
+	u.cancelledCount.Store(int64(len(u.cancelled)))
+}
+
+// clear forgets all.
+func (u *unwanted) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.unanswered.Store(0)
+	u.cancelled = nil
+	u.cancelledCount.Store(0)
+}
+
+// unwantedAt returns the requests of a direction that are only counted.
+func (s *Session) unwantedAt(hop Hop, dir Direction) *unwanted { return &s.unwanted[hop-1][dir-1] }
+
+// endOf returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
+// neither, or there is no Sampler.
+func (c *conn) endOf(m *jsonrpc.Message) jsonrpc.ID {
+	switch {
+	case c.session.o.sampler.Load() == nil || !mayEndRequest(m):
+		return jsonrpc.ID{}
+	case m.Kind() == jsonrpc.Response:
+		return m.ID()
+	}
+	return m.CancelledID()
+}
+
+// passedUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is endOf it.
+func (c *conn) passedUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
+	switch {
+	case id.IsZero():
+	case kind == jsonrpc.Response:
+		c.session.unwantedAt(c.hop, ToServer+ToClient-dir).answer(id)
+	default:
+		c.session.unwantedAt(c.hop, dir).cancel(id)
+	}
+}
