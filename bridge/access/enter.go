@@ -78,6 +78,11 @@ var (
 		"authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
 		[]string{realm},
 	}
+	notBearer = &challenge{
+		"A2",
+		"the Authorization header has no Bearer token: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
+		[]string{realm},
+	}
 	unknown = &challenge{
 		"A2",
 		"the token is not valid",
@@ -108,7 +113,7 @@ func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	if len(auth) == 1 {
 		var ok bool
 		if token, ok = bearer(auth[0]); !ok {
-			return principal{}, missing
+			return principal{}, notBearer
 		}
 	}
 	if len(keys) == 1 {

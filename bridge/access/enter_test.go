@@ -38,6 +38,17 @@ func enter(p *Policy, r *http.Request) (got *http.Request, no *Refusal, h http.H
 	return got, no, w.Header()
 }
 
+// A token without a scheme is not taken for no credential at all.
+func TestTokenWithoutScheme(t *testing.T) {
+	p := &Policy{Tokens: mustParse(t, "alice "+tokenA)}
+	for _, value := range []string{tokenA, "Basic " + tokenA} {
+		_, no, _ := enter(p, request("POST", "localhost", "Authorization", value))
+		if no == nil || !strings.Contains(no.Reason, "no Bearer token") || strings.Contains(no.Reason, tokenA) {
+			t.Errorf("%v", no)
+		}
+	}
+}
+
 // TestTokenCarriers proves A2, A5 and RFC 6750's challenges.
 func TestTokenCarriers(t *testing.T) {
 	p := &Policy{Tokens: mustParse(t, "alice "+tokenA+"\nalice "+tokenA2+"\nbob@example.com "+strings.ReplaceAll(tokenB, ";", "_"))}

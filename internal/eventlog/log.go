@@ -261,7 +261,7 @@ func refusal(e observe.Refused) []any {
 func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	switch e := last.(type) {
 	case observe.Refused:
-		l.out.Warn("more requests were refused for the same reason", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
+		l.out.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
 	case observe.SessionFailed:
 		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
 	case observe.Dropped:

@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		p.wants(t, `\[WARN\]  request refused: server=files rule=LI4 status=406 method=GET path=/0 remote=10.0.0.1:99 reason=no`,
 			`\[WARN\]  request refused: server=files rule=LI5 status=415 .*`)
 		time.Sleep(time.Minute + time.Second)
-		p.wants(t, `\[WARN\]  more requests were refused for the same reason: times=2 in=1m0s server=files rule=LI4 status=406 method=GET path=/2 .*`)
+		p.wants(t, `\[WARN\]  more requests were refused by the same rule: times=2 in=1m0s server=files rule=LI4 status=406 method=GET path=/2 .*`)
 		refuse("LI4", 406, 1000)
 		p.wants(t)
 		time.Sleep(time.Minute)

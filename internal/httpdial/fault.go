@@ -40,6 +40,9 @@ const credentialsHint = `give credentials with --header "Authorization: Bearer .
 // refusedHint is what to do about a 401 where credentials were sent.
 const refusedHint = "the credentials that were sent are refused: are those of --header or --header-env right, and still valid?"
 
+// noSchemeHint is what to do about a 401 where the Authorization that was sent is a token alone.
+const noSchemeHint = `the Authorization header that was sent has no scheme: most servers want "Bearer TOKEN", not the token alone`
+
 // Fault says why a message got no answer, to people and to programs. It holds
 // nothing of what messages contain, but for Own. It is not changed any more
 // once it is handed on.

@@ -268,10 +268,14 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	switch {
 	case status == http.StatusUnauthorized:
 		f.Reason, f.logText = ReasonAuth, f.Text
-		if sentCredential(resp.Request) {
+		switch {
+		case sentNoScheme(resp.Request):
+			f.hint = noSchemeHint
+			f.Text += ": " + noSchemeHint
+		case sentCredential(resp.Request):
 			f.hint = refusedHint
 			f.Text += ": " + refusedHint
-		} else {
+		default:
 			f.hint = credentialsHint
 			f.Text += ": authentication is needed; " + credentialsHint
 		}

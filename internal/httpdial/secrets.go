@@ -94,6 +94,11 @@ func sentCredential(r *http.Request) bool {
 	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), namesCredential)
 }
 
+// sentNoScheme reports whether a request had a token in Authorization, and no scheme such as Bearer in front of it.
+func sentNoScheme(r *http.Request) bool {
+	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+}
+
 // basicParts returns the ways to write what Basic credentials hold: user and
 // password, and the password alone, or the user if there is none.
 func basicParts(credentials string) []string {

@@ -56,6 +56,11 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		to = append(to, x.kept(to[1])...)
 	}
 	left := p.left(to[1])
+	shell := slices.IndexFunc(left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	if shell >= 0 && !remote && len(p.target) == 1 { // a whole line, for the shell
+		left = slices.Delete(left, shell, shell+1)
+		return Advice{Program: program, Line: printable.Shell(append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))...), Left: left}, true
+	}
 	if !remote {
 		return Advice{Program: program, Line: printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), Left: left}, true
 	}

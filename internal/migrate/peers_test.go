@@ -18,6 +18,9 @@ func TestLineOfQuotes(t *testing.T) {
 			t.Errorf("%q: %v, %s", args, ok, a)
 		}
 	}
+	if a, _ := migrate.LineOf("mcp-proxy", []string{"--port", "1", "--shell", "node s.js | tee x"}); a.String() != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
+		t.Errorf("%s", a)
+	}
 	if a, _ := migrate.Line([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
 		t.Errorf("%s", a)
 	}
