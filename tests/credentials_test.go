@@ -115,14 +115,18 @@ func TestConnectSignInNeeded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			argv := []string{bridgeBin, "connect", "--auth-prompt", "error", "--auth-dir", filepath.Join(g.dir, strings.ReplaceAll(name, " ", "-"))}
+			client := "" // in the command that the error advises
 			if one.flags != "" {
 				argv = append(argv, one.flags)
+			}
+			if name == "with client" {
+				client = "--client-id c9 "
 			}
 			p := start(t, nil, append(argv, g.URL+"/mcp")...)
 			for range 3 {
 				p.send(one.first)
 				data, text := reasonOf(t, p.line())
-				if data.Reason != "authorization_required" || !strings.Contains(text, "Sign-in needed for "+g.URL+"/mcp: run: mcp-bridge login "+g.URL+"/mcp") {
+				if data.Reason != "authorization_required" || !strings.Contains(text, "Sign-in needed for "+g.URL+"/mcp: run: mcp-bridge login "+client+g.URL+"/mcp") {
 					t.Errorf("the answer is %+v %q", data, text)
 				}
 			}

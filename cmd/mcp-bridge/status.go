@@ -337,7 +337,11 @@ func (c credentialStatus) state() string {
 	case c.Usable:
 		return "signed in" + until
 	}
-	return "not signed in: run mcp-bridge login " + c.Server
+	login := "mcp-bridge login "
+	if c.Profile != "" {
+		login += "--profile " + printable.Shell(c.Profile) + " "
+	}
+	return "not signed in: run " + login + c.Server
 }
 
 // logoutFlags are the flags of logout.

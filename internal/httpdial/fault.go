@@ -2,7 +2,6 @@ package httpdial
 
 import (
 	"cmp"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ type Fault struct {
 	Data        []byte          // more members of the error's data, as ,"name":value; nil: none
 
 	logText string // what a log may have of Text, and what the server has said to the credentials; "": nothing
-	hint    string // of a 401: what to do about it, for a log; "": credentialsHint
+	hint    string // of a 401: what to do about it, for a log; "": nothing that is not said elsewhere
 
 	Lost       bool          // the session is gone, and the message was not processed
 	Transient  bool          // it may work later, without anybody changing anything
@@ -116,8 +115,8 @@ func (f *Fault) Attrs() []any {
 	if f.logText != "" {
 		attrs = append(attrs, "error", f.logText)
 	}
-	if f.Reason == ReasonAuth && f.Status == http.StatusUnauthorized {
-		attrs = append(attrs, "hint", cmp.Or(f.hint, credentialsHint))
+	if f.hint != "" {
+		attrs = append(attrs, "hint", f.hint)
 	}
 	return attrs
 }

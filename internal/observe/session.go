@@ -48,11 +48,10 @@ type Session struct {
 	initializeID    jsonrpc.ID // of initialize, which is not answered yet
 	opened          bool
 	finished        bool
-	openRequests    atomic.Int64   // requests in openClientCalls and openServerCalls
-	openClientCalls [2]openCalls   // by Hop: the client's requests that wait for an answer
-	openServerCalls [2]openCalls   // by Hop: the server's
-	unwanted        [2][2]unwanted // by Hop and Direction
-	wasShown        atomic.Bool    // WaitingCalls has kept requests of it
+	openRequests    atomic.Int64 // requests in openClientCalls and openServerCalls
+	openClientCalls [2]openCalls // by Hop: the client's requests that wait for an answer
+	openServerCalls [2]openCalls // by Hop: the server's
+	unwanted        unwantedRequests
 }
 
 // atomicString is a text that is set later, and asked for often. The zero value is "".

@@ -18,6 +18,12 @@ type unwanted struct {
 	cancelled      []string // which of them were cancelled, by normalizedID: the latest maxCancelled, the oldest first
 }
 
+// unwantedRequests are those of a session.
+type unwantedRequests struct {
+	at   [2][2]unwanted // by Hop and Direction
+	kept atomic.Bool    // WaitingCalls has kept some of them as Calls
+}
+
 // waiting returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
 func (u *unwanted) waiting() int {
 	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
@@ -83,7 +89,7 @@ func (u *unwanted) clear() {
 }
 
 // unwantedAt returns the requests of a direction that are only counted.
-func (s *Session) unwantedAt(hop Hop, dir Direction) *unwanted { return &s.unwanted[hop-1][dir-1] }
+func (s *Session) unwantedAt(hop Hop, dir Direction) *unwanted { return &s.unwanted.at[hop-1][dir-1] }
 
 // endOf returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
 // neither, or there is no Sampler.

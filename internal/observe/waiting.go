@@ -62,7 +62,7 @@ func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
 		return call.Began(), !call.earlier
 	}
-	s.wasShown.Store(true)
+	s.unwanted.kept.Store(true)
 	for _, hop := range []Hop{Down, Up} {
 		b := s.waiting(hop, w.Dir)
 		if hop == Up && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
@@ -77,7 +77,7 @@ func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 
 // keepsEarlier reports whether a request is kept that addEarlier was given.
 func (s *Session) keepsEarlier(hop Hop, dir Direction, id jsonrpc.ID) bool {
-	if !s.wasShown.Load() {
+	if !s.unwanted.kept.Load() {
 		return false
 	}
 	s.mu.Lock()

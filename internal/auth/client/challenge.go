@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
@@ -122,7 +123,7 @@ func (r *responder) beforeSignIn(ctx context.Context, d auth.Demand, s *discover
 	if h != nil && !moved {
 		if r.isUseless(w, h, d.Scopes) {
 			r.record.noteRefusal(ctx, h, refusesNew)
-			return &PermanentError{Problem: refusesNew, Err: fmt.Errorf("%w; once that is mended, run: mcp-bridge login %s", errStatus401, r.o.Server)}
+			return &PermanentError{Problem: refusesNew, Err: fmt.Errorf("%w; once that is mended, run: mcp-bridge login %s", errStatus401, strings.Join(append(r.o.loginFlags(), r.o.Server), " "))}
 		}
 		r.record.noteRefusal(ctx, h, reason)
 	}

@@ -48,6 +48,10 @@ func (c *Credential) Key() tokenstore.Key { return c.key }
 // Server returns the URL of the MCP server.
 func (c *Credential) Server() string { return c.o.Server }
 
+// LoginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, as a shell takes
+// them: for advice.
+func (c *Credential) LoginFlags() []string { return c.o.loginFlags() }
+
 // Close ends the waits for the lock, and waits for a token request that is under way: its answer
 // may be a pair of tokens that replaces the stored one. When ctx is done it gives that up.
 func (c *Credential) Close(ctx context.Context) { c.renewer.close(ctx) }

@@ -70,7 +70,7 @@ func TestUselessSignIn(t *testing.T) {
 					w.then("/mcp", answer(401, ""), answer(401, ""), answer(401, ""), answer(401, ""))
 					_, _, err := w.post(t, c)
 					w.next["/mcp"] = nil
-					if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "mcp-bridge login "+testServer) {
+					if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "ask its operator") || !strings.Contains(err.Error(), "mcp-bridge login --client-id c1 "+testServer) {
 						t.Errorf("the error is %v", err)
 					}
 				}

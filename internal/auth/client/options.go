@@ -11,6 +11,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // DPoP says whether tokens are bound to a key (RFC 9449).
@@ -175,4 +176,14 @@ func originOfURL(u *url.URL) origin {
 		o.host = strings.TrimSuffix(o.host, ":80")
 	}
 	return o
+}
+
+// loginFlags is Credential.LoginFlags.
+func (o *Options) loginFlags() (flags []string) {
+	for _, f := range [][2]string{{"--profile", o.Profile}, {"--client-id", o.ClientID}} {
+		if f[1] != "" {
+			flags = append(flags, f[0], printable.Shell(f[1]))
+		}
+	}
+	return flags
 }

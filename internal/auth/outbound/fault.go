@@ -18,10 +18,10 @@ import (
 const unauthorized = 401
 
 // faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
-// server is shown.
-func faultOf(err error, server string) *httpdial.Fault {
+// server is shown, login the command that signs in to it.
+func faultOf(err error, server, login string) *httpdial.Fault {
 	if need, ok := errors.AsType[*client.SignInRequired](err); ok {
-		return signInFault(need, server)
+		return signInFault(need, server, login)
 	}
 	if p, ok := errors.AsType[*client.PermanentError](err); ok {
 		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
@@ -40,7 +40,7 @@ func faultOf(err error, server string) *httpdial.Fault {
 }
 
 // signInFault says where to sign in.
-func signInFault(need *client.SignInRequired, server string) *httpdial.Fault {
+func signInFault(need *client.SignInRequired, server, login string) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized}
 	var text strings.Builder
 	text.WriteString("Sign-in needed for " + server + ": ")
@@ -58,7 +58,7 @@ func signInFault(need *client.SignInRequired, server string) *httpdial.Fault {
 		}
 		text.WriteString(", or ")
 	}
-	text.WriteString("run: mcp-bridge login " + server)
+	text.WriteString("run: " + login)
 	if need.Reason != "" {
 		text.WriteString(" (" + printable.Text(need.Reason) + ")")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,8 @@ type Options struct {
 type Authorizer struct {
 	o    Options
 	name string // of the server, as it is shown
+
+	login string // the command that signs in
 
 	ctx      context.Context // until Close
 	cancel   context.CancelFunc
@@ -51,6 +54,7 @@ func New(o Options) *Authorizer {
 		o.Logger = hclog.NewNullLogger()
 	}
 	a := &Authorizer{o: o, name: displayURL(o.Credential.Server())}
+	a.login = strings.Join(append(append([]string{"mcp-bridge", "login"}, o.Credential.LoginFlags()...), a.name), " ")
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
@@ -145,7 +149,7 @@ func (a *Authorizer) fault(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	f := faultOf(err, a.name)
+	f := faultOf(err, a.name, a.login)
 	if f == nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestSignInNeeded(t *testing.T) {
 	for range 3 {
 		_, err := ask()
 		f, ok := errors.AsType[*httpdial.Fault](err)
-		if !ok || f.Reason != httpdial.ReasonAuth || !strings.HasPrefix(f.Text, "Sign-in needed for "+url+"/mcp: run: mcp-bridge login "+url+"/mcp (") {
+		if !ok || f.Reason != httpdial.ReasonAuth || !strings.HasPrefix(f.Text, "Sign-in needed for "+url+"/mcp: run: mcp-bridge login --client-id c1 "+url+"/mcp (") {
 			t.Fatalf("the error is %v", err)
 		}
 	}
@@ -101,14 +101,14 @@ func TestFaults(t *testing.T) {
 		reason, text, more string
 		transient          bool
 	}{
-		"nobody": {err: &client.SignInRequired{Reason: "nobody has signed in"}, reason: "authorization_required", text: "Sign-in needed for https://h/mcp: run: mcp-bridge login https://h/mcp (nobody has signed in)"},
+		"nobody": {err: &client.SignInRequired{Reason: "nobody has signed in"}, reason: "authorization_required", text: "Sign-in needed for https://h/mcp: run: mcp-bridge login --profile work https://h/mcp (nobody has signed in)"},
 		"pending": {err: fmt.Errorf("x: %w", &client.SignInRequired{URL: "https://as/a?b=\x1b\"", UserCode: "AB-CD", Expires: expires}), reason: "authorization_required",
 			text: `Sign-in needed for https://h/mcp: open https://as/a?b=`, more: `"userCode":"AB-CD","expiresAt":"2026-11-23T01:02:03Z"`},
 		"permanent": {err: &client.PermanentError{Problem: "the server refuses", Err: errors.New("status 401")}, reason: "authorization_failed", text: "the server refuses: status 401"},
 		"refused":   {err: &auth.Error{Kind: auth.AccessDenied, Operation: "token request", Problem: "no"}, reason: "authorization_failed", text: "token request: no"},
 		"away":      {err: &auth.Error{Kind: auth.Unavailable, Operation: "token request", Problem: "no answer"}, reason: "authorization_server", text: "no answer", transient: true},
 	} {
-		f := faultOf(one.err, "https://h/mcp")
+		f := faultOf(one.err, "https://h/mcp", "mcp-bridge login --profile work https://h/mcp")
 		if f == nil || f.Reason != one.reason || !strings.Contains(f.Text, one.text) || f.Transient != one.transient || !strings.Contains(string(f.ErrorData()), one.more) || strings.Contains(f.Text, "\x1b") {
 			t.Errorf("%s: %+v", name, f)
 			continue
@@ -118,7 +118,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if f := faultOf(errors.New("connection refused"), "https://h/mcp"); f != nil {
+	if f := faultOf(errors.New("connection refused"), "https://h/mcp", ""); f != nil {
 		t.Errorf("an error of the network is %+v", f)
 	}
 }
