@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -302,19 +301,7 @@ func TestForeignState(t *testing.T) {
 					return g
 				}
 				mine := open("mine", ann, "mcp")
-				asked, err := mine.call(ctx, "ask")
-				bridgetest.Must(t, err)
-				state := regexp.MustCompile(`"requestState":("[^"]*")`).FindStringSubmatch(asked)
-				key := regexp.MustCompile(`"inputRequests":{("[^"]*"):`).FindStringSubmatch(asked)
-				if state == nil || key == nil {
-					t.Fatalf("a call that asks was answered with %s", asked)
-				}
-				retry := func(g *slot, id int) string {
-					t.Helper()
-					answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":"mine","n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, key[1], state[1], g.meta("1")), nil)
-					bridgetest.Must(t, err)
-					return answer
-				}
+				retry := askAndRetry(t, ctx, mine)
 				for n, over := range []string{"mcp", "ws"} {
 					if answer := retry(open("other"+over, bob, over), 50+n); !strings.Contains(answer, `"code":-32602`) {
 						t.Errorf("over %s another person's retry was answered with %s", over, answer)

@@ -353,19 +353,7 @@ func TestSharedByPrincipal(t *testing.T) {
 			}
 
 			mine, other := open("a5", ann, "mcp", some), open("b5", bob, "mcp", some)
-			asked, err := mine.call(ctx, "ask")
-			bridgetest.Must(t, err)
-			state := regexp.MustCompile(`"requestState":("[^"]*")`).FindStringSubmatch(asked)
-			key := regexp.MustCompile(`"inputRequests":{("[^"]*"):`).FindStringSubmatch(asked)
-			if state == nil || key == nil {
-				t.Fatalf("a call that asks was answered with %s", asked)
-			}
-			retry := func(g *slot, id int) string {
-				t.Helper()
-				answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":"a5","n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, key[1], state[1], g.meta("1")), nil)
-				bridgetest.Must(t, err)
-				return answer
-			}
+			retry := askAndRetry(t, ctx, mine)
 			if answer := retry(other, 50); !strings.Contains(answer, `"code":-32602`) {
 				t.Errorf("another principal's retry was answered with %s", answer)
 			}
@@ -373,5 +361,24 @@ func TestSharedByPrincipal(t *testing.T) {
 				t.Errorf("the retry was answered with %s", answer)
 			}
 		})
+	}
+}
+
+// askAndRetry makes a call of one client in which the server asks it something. It returns what retries that call as a client, which
+// may be another one, with a request of this id, and returns the answer.
+func askAndRetry(t *testing.T, ctx context.Context, mine *slot) (retry func(g *slot, id int) (answer string)) {
+	t.Helper()
+	asked, err := mine.call(ctx, "ask")
+	bridgetest.Must(t, err)
+	state := regexp.MustCompile(`"requestState":("[^"]*")`).FindStringSubmatch(asked)
+	key := regexp.MustCompile(`"inputRequests":{("[^"]*"):`).FindStringSubmatch(asked)
+	if state == nil || key == nil {
+		t.Fatalf("a call that asks was answered with %s", asked)
+	}
+	return func(g *slot, id int) string {
+		t.Helper()
+		answer, err := g.talker.exchange(ctx, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t","arguments":{"who":%q,"n":1,"do":"ask"},"inputResponses":{%s:{"roots":[]}},"requestState":%s,%s}}`, id, mine.name, key[1], state[1], g.meta("1")), nil)
+		bridgetest.Must(t, err)
+		return answer
 	}
 }

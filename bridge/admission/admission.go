@@ -75,7 +75,7 @@ func (l *Controller) Close() {
 // Sessions returns how many clients there are that are not gone.
 func (l *Controller) Sessions() int { return l.present.Taken() }
 
-// Acquire gives a client a place, and has that of AcquirePlaceFunc for it first. It counts
+// Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It counts
 // for the Party of ctx. It waits as long as AcquirePlaceFunc does, but not when ctx is done,
 // or the Controller closed. The error is ErrTooMany, bridge.ErrClosing, that of ctx, or
 // AcquirePlaceFunc's.
@@ -102,7 +102,7 @@ func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
 		if err = g.acquireClientPlaces(ctx); err == nil {
 			return g, nil
 		}
-		g.releaseAdmitPlace()
+		g.releaseAcquired()
 	}
 	if l.ctx.Err() != nil {
 		err = say.ErrClosing
@@ -131,9 +131,9 @@ type Slot struct {
 	cancel              context.CancelCauseFunc
 	present, unreleased *limiter.Place
 
-	mu           sync.Mutex
-	releaseAdmit func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
-	busyReports  map[*busyReport]struct{} // by what serves it
+	mu          sync.Mutex
+	release     func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
+	busyReports map[*busyReport]struct{} // by what serves it
 }
 
 // busyReport is how whoever serves a Slot tells whether it is busy, and since when.
@@ -163,7 +163,7 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 // acquireAll asks AcquirePlaceFunc, unless it has given a place already.
 func (g *Slot) acquireAll(ctx context.Context) error {
 	g.mu.Lock()
-	has := g.releaseAdmit != nil
+	has := g.release != nil
 	g.mu.Unlock()
 	if has || g.control.admit == nil {
 		return nil
@@ -180,15 +180,15 @@ func (g *Slot) acquireAll(ctx context.Context) error {
 		return err
 	}
 	g.mu.Lock()
-	g.releaseAdmit = sync.OnceFunc(leave)
+	g.release = sync.OnceFunc(leave)
 	g.mu.Unlock()
 	return nil
 }
 
-func (g *Slot) releaseAdmitPlace() {
+func (g *Slot) releaseAcquired() {
 	g.mu.Lock()
-	leave := g.releaseAdmit
-	g.releaseAdmit = nil
+	leave := g.release
+	g.release = nil
 	g.mu.Unlock()
 	if leave != nil {
 		leave()
@@ -210,7 +210,7 @@ func (g *Slot) ClientGone() {
 // called once, and gives back what AcquirePlaceFunc gave; the client is gone.
 func (g *Slot) Release() {
 	g.ClientGone()
-	g.releaseAdmitPlace()
+	g.releaseAcquired()
 	g.unreleased.Release()
 	g.control.wg.Done()
 }

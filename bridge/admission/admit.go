@@ -64,6 +64,6 @@ func TakePlace(ctx context.Context) error {
 // from: a Handler does it that needs it no more. The Slot stays.
 func ReleasePlace(ctx context.Context) {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		g.releaseAdmitPlace()
+		g.releaseAcquired()
 	}
 }

@@ -60,7 +60,7 @@ func Line(args []string) (a Advice, ok bool) {
 	for _, x := range given.flags {
 		flags, why := x.ours(to[1] == "serve", command == "")
 		if to = append(to, flags...); why != "" {
-			left = append(left, x.shown()+" ("+why+")")
+			left = append(left, "--"+x.name+" ("+why+")") // no value: it may be secret
 		}
 	}
 	if given.words > 0 {
@@ -158,8 +158,8 @@ func (x option) ours(serve, remote bool) (flags []string, why string) {
 	case "loglevel":
 		return []string{"--log-level", strings.Replace(strings.Join(x.values, ""), "none", "off", 1)}, ""
 	}
-	if reason, ok := reasonFor(x.name); ok {
-		return nil, reason
+	if f, ok := find(x.name); ok && f.program == supergateway {
+		return nil, f.reason()
 	}
 	return nil, "no flag of supergateway is known by this name"
 }
@@ -190,21 +190,8 @@ func (x option) listening(name string) (flags []string, why string) {
 		}
 		return []string{"--session-timeout", wait}, ""
 	}
-	why, _ = reasonFor(x.name)
-	return nil, why
-}
-
-// shown is the flag in a message. Values are not: they may be secret.
-func (x option) shown() string { return "--" + x.name }
-
-// reasonFor returns why a flag of another program has none of mcp-bridge for it, in the words of Flag.
-func reasonFor(name string) (why string, ok bool) {
-	for _, f := range flags {
-		if normalizedName(f.name) == normalizedName(name) {
-			return strings.TrimPrefix(f.advice, "leave it out: "), f.program == supergateway
-		}
-	}
-	return "", false
+	f, _ := find(x.name)
+	return nil, f.reason()
 }
 
 // secret is what the names of secrets have in them.

@@ -18,14 +18,26 @@ type flag struct {
 // Flag returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
 // the program that has it. name has no dashes in front. ok is false if no program here has the flag.
 func Flag(name string) (advice string, ok bool) {
+	f, ok := find(name)
+	if !ok {
+		return "", false
+	}
+	return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
+}
+
+// find returns the flag of another program that has a name, however that is spelled.
+func find(name string) (f flag, ok bool) {
 	want := normalizedName(name)
 	for _, f := range flags {
 		if normalizedName(f.name) == want {
-			return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
+			return f, true
 		}
 	}
-	return "", false
+	return flag{}, false
 }
+
+// reason says why nothing takes the place of the flag in a line of mcp-bridge.
+func (f flag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
 
 // Program returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.

@@ -118,7 +118,7 @@ func scan(program string, args []string) (p peerLine, ok bool) {
 func followed(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
 	_, taken := takenFlags[normal]
-	_, named := Flag(name)
+	_, named := find(name)
 	switch {
 	case slices.Contains([]string{"h", "headers", "e", "env", "namedserver"}, normal) && program == mcpProxy:
 		return 2, true
@@ -164,17 +164,16 @@ func (p peerLine) left(command string) []string {
 		if other && as == (taken{}) {
 			continue
 		}
-		advice, ok := Flag(x.name)
-		_, why, _ := strings.Cut(advice, ": ")
+		f, ok := find(x.name)
+		why := f.reason()
 		switch {
 		case ok:
-			why = strings.TrimPrefix(why, "leave it out: ")
 		case other:
 			why = command + " has no such flag"
 		default:
 			why = "mcp-bridge knows no flag of this name"
 		}
-		all = append(all, x.shown()+" ("+why+")")
+		all = append(all, "--"+x.name+" ("+why+")")
 	}
 	return all
 }
