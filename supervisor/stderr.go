@@ -26,9 +26,11 @@ type stderrLines struct {
 }
 
 // copyFrom reads r to its end: a child must never wait for us to read its stderr. The
-// buffer holds one line.
+// buffer holds one line. It is small until a line is long: there are many children, and most
+// of them say little.
 func (l *stderrLines) copyFrom(r io.Reader) {
-	buf := make([]byte, MaxStderrLine+2) // for the longest line with \r\n
+	const full = MaxStderrLine + 2 // for the longest line with \r\n
+	buf := make([]byte, 512)
 	n, skipping := 0, false
 	for {
 		m, err := r.Read(buf[n:])
@@ -47,7 +49,9 @@ func (l *stderrLines) copyFrom(r io.Reader) {
 		switch {
 		case skipping:
 			rest = nil
-		case len(rest) == len(buf):
+		case len(rest) == len(buf) && len(buf) < full:
+			buf = make([]byte, full)
+		case len(rest) == full:
 			l.emit(append(buf[:MaxStderrLine-len(cutMark)], cutMark...))
 			skipping, rest = true, nil
 		}
