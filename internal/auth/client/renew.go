@@ -13,14 +13,11 @@ import (
 
 // Waits and bounds.
 const (
-	lockTimeout           = 30 * time.Second // for the lock of the credential
-	requestTimeout        = 30 * time.Second // for one token request
-	maxRenewAhead         = 5 * time.Minute  // how long before its end a token is renewed, at most
-	renewLifetimeFraction = 12               // and at most this part of its life: of an hour 5 minutes
-	minRenewPause         = time.Second      // after a renewal that failed; it doubles
-	maxRenewPause         = 5 * time.Minute
-
-	maxRetryAfter = 15 * time.Minute // a server that names a longer one is asked again all the same
+	lockTimeout    = 30 * time.Second // for the lock of the credential
+	requestTimeout = 30 * time.Second // for one token request
+	minRenewPause  = time.Second      // after a renewal that failed; it doubles
+	maxRenewPause  = 5 * time.Minute
+	maxRetryAfter  = 15 * time.Minute // a server that names a longer one is asked again all the same
 )
 
 // A renewer returns the token to use, and renews it: once for all who use it, with the credential locked against other

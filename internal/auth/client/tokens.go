@@ -103,6 +103,9 @@ func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*snapshot, error) {
 	return h, err
 }
 
+// A token is renewed maxRenewAhead before its end at most, and a twelfth of its life at most: of an hour 5 minutes.
+const maxRenewAhead, renewLifetimeFraction = 5 * time.Minute, 12
+
 // newSnapshot makes a snapshot of an entry.
 func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*snapshot, error) {
 	s := e.Credential
