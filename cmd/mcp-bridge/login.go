@@ -106,7 +106,7 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.device, RegisterAnew: f.fresh})
 	switch {
 	case errors.Is(err, tokenstore.ErrBusy):
-		return joinLogin(ctx, c, store, env)
+		return joinLogin(ctx, c, store, browser == nil, env)
 	case err != nil:
 		return endOfLogin(ctx, c, err)
 	}
@@ -120,7 +120,7 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 		printSafe(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
 	}
 	if need.UserCode == "" {
-		go deliverLines(env.stdin, flow, env.stderr)
+		go deliverLines(env.stdin, flow.Callback, env.stderr)
 	}
 	if err := flow.Wait(ctx); err != nil {
 		return endOfLogin(ctx, c, err)
@@ -155,27 +155,39 @@ func otherMachineHint(addr string) string {
 
 // deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the
 // input, or with the process: nothing else ends such a wait.
-func deliverLines(stdin io.Reader, flow *client.SignInFlow, stderr io.Writer) {
+func deliverLines(stdin io.Reader, deliver func(string) error, stderr io.Writer) {
 	lines := bufio.NewScanner(stdin)
 	lines.Buffer(nil, 64<<10)
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "" {
-			if err := flow.Callback(line); err != nil {
+			if err := deliver(line); err != nil {
 				fmt.Fprintf(stderr, "mcp-bridge: %s\n", printable.Text(err.Error()))
 			}
 		}
 	}
 }
 
-// joinLogin waits for the sign-in of another process.
-func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, env environment) error {
+// joinLogin waits for the sign-in of another process, and gives it the address that a person pastes here. elsewhere: there is no
+// browser on this machine.
+func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, elsewhere bool, env environment) error {
 	printSafe(env, "Another process is signing in to this server already.\n")
-	return awaitLogin(ctx, c.Key(), c.Server(), c, store, true, env)
+	return awaitLogin(ctx, c.Key(), c.Server(), c, store, func(login tokenstore.Login) {
+		hint := ""
+		if elsewhere && login.UserCode == "" {
+			hint = otherMachineHint(login.URL)
+		}
+		printSafe(env, "It waits for you. Open this address:\n  %s\n%s", login.URL, hint)
+		if login.UserCode != "" {
+			printSafe(env, "and enter the code: %s\n", login.UserCode)
+			return
+		}
+		go deliverLines(env.stdin, func(addr string) error { return signin.DeliverCallback(ctx, store, c.Key(), addr) }, env.stderr)
+	}, env)
 }
 
-// awaitLogin waits until the sign-in under key has ended, and tells how. With tell it says first, once that is known,
-// where the person goes.
-func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, tell bool, env environment) error {
+// awaitLogin waits until the sign-in under key has ended, and tells how. tell, if it is not nil, is told where the person goes,
+// once that is known.
+func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, tell func(tokenstore.Login), env environment) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -183,12 +195,9 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 		if err != nil {
 			return err
 		}
-		if tell && pending && login.URL != "" {
-			tell = false
-			printSafe(env, "It waits for you. Open this address:\n  %s\n", login.URL)
-			if login.UserCode != "" {
-				printSafe(env, "and enter the code: %s\n", login.UserCode)
-			}
+		if tell != nil && pending && login.URL != "" {
+			tell(login)
+			tell = nil
 		}
 		if !pending {
 			break
@@ -248,10 +257,10 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		}
 		addr = line
 	}
-	if err := client.DeliverCallback(ctx, options.Store, pending.Key, addr); err != nil {
+	if err := signin.DeliverCallback(ctx, options.Store, pending.Key, addr); err != nil {
 		return err
 	}
-	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, false, env)
+	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, nil, env)
 }
 
 // pendingAt returns the sign-in that is under way at a server: whoever has begun it, with whatever client.

@@ -219,7 +219,7 @@ func TestLoginByAddress(t *testing.T) {
 				addr := answerOf(t, stdout)
 				switch how {
 				case "pasted":
-					_, _ = io.WriteString(paste, "nonsense\n"+addr+"\n")
+					_, _ = io.WriteString(paste, "nonsense\n"+strings.Replace(addr, "state=", "state=old", 1)+"\n"+addr+"\n")
 				case "callback":
 					m.want(exitOK, "Signed in", "login", server.URL, "--callback", addr)
 				default:
@@ -233,7 +233,7 @@ func TestLoginByAddress(t *testing.T) {
 					}
 				}
 			}, "login", server.URL)
-			if status != exitOK || !strings.Contains(out, "ssh -N -L") {
+			if status != exitOK || !strings.Contains(out, "ssh -N -L") || how == "pasted" && (!strings.Contains(errs, "earlier sign-in") || strings.Contains(errs, "sign in again")) {
 				t.Errorf("status %d; stdout %q, stderr %q", status, out, errs)
 			}
 		})
@@ -285,6 +285,7 @@ func TestLoginMistakes(t *testing.T) {
 		{"login --callback http://x " + server.URL, exitFail, "no sign-in"},
 		{"login --detached", exitFail, "stdin"},
 		{"login --devicecode " + server.URL, exitUsage, "--device-code"},
+		{"login --device-code " + server.URL, exitFail, "without --device-code"},
 		{"logout", exitUsage, "--all"},
 		{"logout --all " + server.URL, exitUsage, "--all"},
 		{"status a b", exitUsage, "URL"},
@@ -312,6 +313,95 @@ func TestLoginByName(t *testing.T) {
 	m.want(exitOK, "Signed out", "logout", "--config", file, "tools")
 }
 
+// credential returns what a bridge with these settings has of its server. It ends with the test.
+func (m *machine) credential(s signin.Settings) (*client.Credential, client.Options) {
+	m.t.Helper()
+	s.Dir = m.env[authDirVariable]
+	o, err := s.Options(m.t.Context())
+	bridgetest.Must(m.t, err)
+	c, err := client.New(o)
+	bridgetest.Must(m.t, err)
+	m.t.Cleanup(func() {
+		c.Close(context.Background())
+		o.HTTP.CloseIdleConnections()
+	})
+	return c, o
+}
+
+// wantAnswer has a bridge with these settings send its server a request, and checks the status of the answer.
+func (m *machine) wantAnswer(want int, s signin.Settings) {
+	m.t.Helper()
+	c, o := m.credential(s)
+	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodPost, s.Server, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	bridgetest.Must(m.t, err)
+	got := http.StatusUnauthorized
+	if resp, err := (&client.Transport{Base: o.HTTP.Transport, Credential: c}).RoundTrip(req); err == nil {
+		got = resp.StatusCode
+		_ = resp.Body.Close()
+	}
+	if got != want {
+		m.t.Errorf("status %d, want %d", got, want)
+	}
+}
+
+// A client that needs no person is signed in also when its token has ended: the next call gets a new one.
+func TestStatusMachine(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	m.wantAnswer(200, signin.Settings{Server: server.URL, Mode: signin.ModeClientCredentials,
+		Client: signin.Client{ID: "ci", Secret: tokenstore.NewSecret("secret-canary")}})
+	m.want(exitOK, "signed in as a client without a person, token until", "status", server.URL)
+	m.endTokens()
+	out := m.want(exitOK, "token ended", "status", server.URL)
+	if strings.Contains(out, "mcp-bridge login") {
+		t.Errorf("a login does not help here: %s", out)
+	}
+	m.want(exitOK, `"renewable": true`, "status", "--json")
+	m.want(exitOK, "Signed out", "logout", server.URL)
+}
+
+// A sign-out while the provider is down says once, in one line, that it could not be told.
+func TestLogoutProviderDown(t *testing.T) {
+	provider := authtest.At("")
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
+	provider = authtest.At(h.URL)
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", provider.URL)
+	h.Close()
+	status, out, errs := m.run(nil, nil, "logout", provider.URL)
+	if status != exitOK || !strings.Contains(out, "Signed out of "+provider.URL) || strings.Contains(errs, `\n`) || strings.Count(errs, "/revoke") != 1 {
+		t.Errorf("status %d; stdout %q, stderr %s", status, out, errs)
+	}
+	m.want(exitSignIn, "not signed in", "status", provider.URL)
+}
+
+// A login beside the sign-in of a connect says how it goes on where the browser is elsewhere, and takes the address that is pasted.
+func TestLoginBesideConnect(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	c, _ := m.credential(signin.Settings{Server: server.URL})
+	flow, err := c.BeginSignIn(t.Context(), client.SignInOptions{})
+	bridgetest.Must(t, err)
+	ended := make(chan error, 1)
+	waiting, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() { ended <- flow.Wait(waiting) }()
+	stdin, paste, err := os.Pipe()
+	bridgetest.Must(t, err)
+	defer stdin.Close()
+	defer paste.Close()
+	status, out, errs := m.run(stdin, func(stdout io.Reader) {
+		addr := answerOf(t, stdout)
+		base, _, _ := strings.Cut(addr, "?")
+		m.want(exitFail, "earlier sign-in", "login", server.URL, "--callback", base+"?code=c&state=old")
+		_, _ = io.WriteString(paste, base+"?code=c&state=old\n"+addr+"\n")
+	}, "login", server.URL)
+	if status != exitOK || !strings.Contains(out, "ssh -N -L") || !strings.Contains(out, "Another process") || !strings.Contains(errs, "mcp-bridge status shows it") {
+		t.Errorf("status %d; stdout %q, stderr %q", status, out, errs)
+	}
+	bridgetest.Must(t, <-ended)
+}
+
 // status says that the server refuses what is stored, in words, as JSON and by its exit status, until the server takes it.
 func TestStatusRefused(t *testing.T) {
 	server := authtest.New(t)
@@ -319,22 +409,7 @@ func TestStatusRefused(t *testing.T) {
 	m.want(exitOK, "Signed in", "login", server.URL)
 	asks := func(want int) {
 		t.Helper()
-		o, err := signin.Settings{Server: server.URL, Dir: m.env[authDirVariable]}.Options(t.Context())
-		bridgetest.Must(t, err)
-		defer o.HTTP.CloseIdleConnections()
-		c, err := client.New(o)
-		bridgetest.Must(t, err)
-		defer c.Close(t.Context())
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-		bridgetest.Must(t, err)
-		got := http.StatusUnauthorized
-		if resp, err := (&client.Transport{Base: o.HTTP.Transport, Credential: c}).RoundTrip(req); err == nil {
-			got = resp.StatusCode
-			_ = resp.Body.Close()
-		}
-		if got != want {
-			t.Errorf("status %d, want %d", got, want)
-		}
+		m.wantAnswer(want, signin.Settings{Server: server.URL})
 	}
 	server.RefuseAllTokens(true)
 	asks(401)

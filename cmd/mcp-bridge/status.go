@@ -120,6 +120,7 @@ type credentialStatus struct {
 	Type      string    `json:"tokenType,omitempty"`
 	Expires   time.Time `json:"expires,omitzero"`   // of the access token
 	Renewable bool      `json:"renewable"`          // without a person
+	Machine   bool      `json:"machine,omitempty"`  // no person has signed in: a client has credentials of its own
 	Refused   time.Time `json:"refusedAt,omitzero"` // the server has refused it, and no request since was answered
 	Problem   string    `json:"problem,omitempty"`
 	SignIn    *pending  `json:"signIn,omitempty"` // under way
@@ -198,7 +199,7 @@ func statusOf(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	c := l.Entry.Credential
 	out := credentialStatus{
 		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.GrantedScopes,
-		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero(), Problem: c.Problem, Files: l.BrokenFiles,
+		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero() || c.Machine, Machine: c.Machine, Problem: c.Problem, Files: l.BrokenFiles,
 	}
 	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
 	switch {
@@ -328,10 +329,17 @@ func (c credentialStatus) state() string {
 	until := ""
 	if !c.Expires.IsZero() {
 		until = ", token until " + c.Expires.Local().Format(time.DateTime)
+		if !time.Now().Before(c.Expires) {
+			until = ", token ended at " + c.Expires.Local().Format(time.DateTime)
+		}
 	}
 	switch {
 	case !c.Refused.IsZero():
 		return "refused: the server does not take what is stored, last at " + c.Refused.Local().Format(time.DateTime)
+	case c.Usable && c.Machine:
+		return "signed in as a client without a person" + until + "; the next call gets a new one when it needs it"
+	case c.Machine:
+		return "not usable: mcp-bridge gets a token when it connects, and no login helps"
 	case c.Usable && c.Renewable:
 		return "signed in" + until + ", renewed without you"
 	case c.Usable:
@@ -342,6 +350,17 @@ func (c credentialStatus) state() string {
 		login += "--profile " + printable.Shell(c.Profile) + " "
 	}
 	return "not signed in: run " + login + c.Server
+}
+
+// oneLine returns errors that were joined in one line, each of them once.
+func oneLine(err error) string {
+	var all []string
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		if line = printable.Text(line); !slices.Contains(all, line) {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "; ")
 }
 
 // logoutFlags are the flags of logout.
@@ -416,7 +435,7 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	case auth.Is(revoked, auth.Unsupported):
 		printSafe(env, "Its authorization server cannot be told; what was issued ends by itself\n")
 	case revoked != nil:
-		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told: %s\n", printable.Text(revoked.Error()))
+		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told, and what was issued ends by itself: %s\n", oneLine(revoked))
 	}
 	if !f.forget {
 		return nil

@@ -55,6 +55,9 @@ var kindOfCode = map[string]Kind{
 // tellOperator is what helps where a server does what nobody else can change.
 const tellOperator = "tell the operator of the server"
 
+// OtherSignIn is what helps where the answer to one sign-in was given to another one, which waits on.
+const OtherSignIn = "it is perhaps the answer to an earlier sign-in: open the address of the one that waits (mcp-bridge status shows it), and give the address at which the browser ends then"
+
 // adviceFor is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
 var adviceFor = map[string]map[Kind]string{
 	"authorization_code": adviceForPerson,
@@ -66,6 +69,7 @@ var adviceFor = map[string]map[Kind]string{
 
 var adviceForPerson = map[Kind]string{
 	InvalidGrant:  "sign in again",
+	OtherRequest:  OtherSignIn,
 	ExpiredToken:  "sign in again",
 	InvalidClient: "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
 	AccessDenied:  "sign in again and agree, or ask the operator of the server for access",

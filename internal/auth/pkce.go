@@ -131,7 +131,11 @@ type ExpectedCallback struct {
 func (x ExpectedCallback) Code(query string) (string, error) {
 	const doing = "authorization response"
 	fail := func(kind Kind, what string) (string, error) {
-		return "", &Error{Kind: kind, Operation: doing, Problem: what, Advice: adviceFor["authorization_code"][InvalidGrant]}
+		advice := adviceForPerson[InvalidGrant]
+		if kind == OtherRequest {
+			advice = adviceForPerson[OtherRequest]
+		}
+		return "", &Error{Kind: kind, Operation: doing, Problem: what, Advice: advice}
 	}
 	if len(query) > maxCallbackQuery {
 		return fail(OtherRequest, "it is too long")
@@ -141,7 +145,7 @@ func (x ExpectedCallback) Code(query string) (string, error) {
 		return fail(OtherRequest, "its query is not valid")
 	}
 	if states := q["state"]; len(states) != 1 || x.State == "" || subtle.ConstantTimeCompare([]byte(states[0]), []byte(x.State)) != 1 {
-		return fail(OtherRequest, "its state is not that of the request")
+		return fail(OtherRequest, "its state is not that of the sign-in that waits")
 	}
 	for _, name := range []string{"code", "iss", "error", "error_description"} {
 		if len(q[name]) > 1 {

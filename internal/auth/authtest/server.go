@@ -240,5 +240,9 @@ func (s *Server) token(w http.ResponseWriter, form url.Values) {
 	access := noteSecrets(fmt.Sprintf("access-canary-%d-%s", s.issuedCount, rand.Text()))
 	s.withScopeMore[access] = s.withScopeMore[form.Get("code")]
 	s.validTokens[access] = true
-	reply(w, 200, map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": noteSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text())), "scope": "tools"})
+	answer := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "scope": "tools"}
+	if form.Get("grant_type") != "client_credentials" { // RFC 6749, 4.4.3
+		answer["refresh_token"] = noteSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text()))
+	}
+	reply(w, 200, answer)
 }

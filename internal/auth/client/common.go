@@ -87,11 +87,10 @@ func (c *common) newStoredCredential(s *discovery, w serverDemands, old tokensto
 	if !c.needsDPoP(s, w) {
 		return next, nil
 	}
-	if next.DPoPKey = old.DPoPKey; next.DPoPKey.IsZero() {
-		var err error
-		if next.DPoPKey, err = newProofKey(); err != nil {
-			return next, err
-		}
+	if next.DPoPKey = old.DPoPKey; !next.DPoPKey.IsZero() {
+		return next, nil
 	}
-	return next, nil
+	var err error
+	next.DPoPKey, err = newProofKey()
+	return next, err
 }

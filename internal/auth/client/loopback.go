@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
@@ -188,37 +187,4 @@ func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func writePage(w http.ResponseWriter, status int, text string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<!doctype html><title>Sign-in</title><p>"+text+"</p>\n")
-}
-
-// DeliverCallback gives the address that a browser ended at to the process that signs in under key: for a person
-// whose browser is on another machine.
-func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstore.Key, addr string) error {
-	login, pending, err := store.PendingLogin(key)
-	switch {
-	case err != nil:
-		return err
-	case !pending || login.Redirect == "":
-		return errors.New("no sign-in waits for an answer")
-	}
-	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), login.Redirect+"?")
-	if !ok {
-		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", login.Redirect)
-	}
-	rest, _, _ = strings.Cut(rest, "#")
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.Redirect+"?"+rest, nil)
-	if err != nil {
-		return errors.New("the address is not valid")
-	}
-	direct := &http.Transport{DisableKeepAlives: true} // no proxy: it is this machine
-	resp, err := direct.RoundTrip(req)
-	if err != nil {
-		return fmt.Errorf("the process that signs in (%d) does not answer", login.PID)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("the process that signs in (%d) does not take it: status %d", login.PID, resp.StatusCode)
-	}
-	return nil
 }

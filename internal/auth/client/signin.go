@@ -111,7 +111,8 @@ func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignI
 	if (o.UseDeviceCode || o.Browser == nil) && f.discovery.Server.DeviceAuthorization != "" {
 		err = f.beginDevice(ctx, o)
 	} else if o.UseDeviceCode {
-		err = &auth.Error{Kind: auth.Unsupported, Operation: "device authorization", Problem: "the authorization server has no device codes"}
+		err = &auth.Error{Kind: auth.Unsupported, Operation: "device authorization", Problem: "the authorization server has no device codes",
+			Advice: "sign in without --device-code: the address that is then shown can be opened on another machine, too"}
 	} else {
 		err = f.beginBrowser(ctx, o)
 	}

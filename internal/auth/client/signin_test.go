@@ -205,39 +205,27 @@ func TestOneSignIn(t *testing.T) {
 	}
 }
 
-// TestByHand: the address that a browser elsewhere ended at is taken as text, and from another process.
+// TestByHand: the address that a browser elsewhere ended at is taken as text.
 func TestByHand(t *testing.T) {
 	t.Parallel()
-	for _, other := range []bool{false, true} {
-		t.Run(fmt.Sprintf("other process=%v", other), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			o, p := w.person(t)
-			c := w.credential(t, o)
-			f, err := c.BeginSignIn(t.Context(), SignInOptions{})
-			bridgetest.Must(t, err)
-			back := ""
-			p.change = func(s string) string { back = s; return "" }
-			bridgetest.Must(t, p.Open(f.Where().URL))
-			give := f.Callback
-			if other {
-				give = func(addr string) error { return DeliverCallback(t.Context(), w.store, c.key, addr) }
-			}
-			for _, bad := range []string{"", "https://evil.test/callback?" + back, back + "x&state=y", "http://127.0.0.1:1/callback?code=x"} {
-				err := give(bad)
-				if err == nil {
-					t.Errorf("%q was taken", bad)
-				}
-				wantNoSecret(t, err)
-			}
-			bridgetest.Must(t, give(" "+back+"\n"))
-			bridgetest.Must(t, f.Wait(t.Context()))
-			w.wantServed(t, c)
-			if err := DeliverCallback(t.Context(), w.store, c.key, back); err == nil {
-				t.Error("there is nobody, and it was taken")
-			}
-		})
+	w := newWorld(t)
+	o, p := w.person(t)
+	c := w.credential(t, o)
+	f, err := c.BeginSignIn(t.Context(), SignInOptions{})
+	bridgetest.Must(t, err)
+	back := ""
+	p.change = func(s string) string { back = s; return "" }
+	bridgetest.Must(t, p.Open(f.Where().URL))
+	for _, bad := range []string{"", "https://evil.test/callback?" + back, back + "x&state=y", "http://127.0.0.1:1/callback?code=x"} {
+		err := f.Callback(bad)
+		if err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+		wantNoSecret(t, err)
 	}
+	bridgetest.Must(t, f.Callback(" "+back+"\n"))
+	bridgetest.Must(t, f.Wait(t.Context()))
+	w.wantServed(t, c)
 }
 
 // TestForeignAnswer: an answer of another issuer, or a no, ends the sign-in, and nothing is stored.

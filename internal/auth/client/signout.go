@@ -51,7 +51,9 @@ func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error 
 		if e, ok := errors.AsType[*auth.Error](no); ok && e.Code == "unsupported_token_type" && x.token.Equal(s.Access) && !s.Refresh.IsZero() {
 			no = nil
 		}
-		err = errors.Join(err, no)
+		if err = errors.Join(err, no); auth.Is(no, auth.Unavailable) {
+			return err // the second request would only say the same
+		}
 	}
 	return err
 }

@@ -68,6 +68,7 @@ func (r *renewer) saveToken(l *tokenstore.Locked, e tokenstore.Entry, t auth.Tok
 		return nil, &PermanentError{Problem: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
 	}
 	next := withToken(e.Credential, t, r.now())
+	next.Machine = r.o.Machine != nil
 	if _, err := l.Save(next, e.Generation); err != nil {
 		return r.keepUnsaved(next, e.Generation, err)
 	}

@@ -26,6 +26,7 @@ type Credential struct {
 	RequestedScopes []string  `json:"asked,omitempty"`     // scopes
 	GrantedScopes   []string  `json:"granted,omitempty"`   // scopes
 	Problem         string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
+	Machine         bool      `json:"machine,omitempty"`   // no person has signed in, and none is needed for the next Access
 
 	Access  Secret `json:"-"` // access token
 	Refresh Secret `json:"-"` // refresh token

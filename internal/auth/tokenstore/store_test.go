@@ -48,7 +48,7 @@ func full() Credential {
 	return Credential{
 		Server: "https://example.com/mcp", Profile: "work", Account: "me", Issuer: "https://issuer/", TokenEndpoint: "https://issuer/t",
 		RevocationEndpoint: "https://issuer/r", ClientID: "c", Resource: "https://example.com/mcp", TokenType: "DPoP", Issued: at,
-		Expires: at.Add(time.Hour), RequestedScopes: []string{"a", "b"}, GrantedScopes: []string{"a"}, Problem: "none",
+		Expires: at.Add(time.Hour), RequestedScopes: []string{"a", "b"}, GrantedScopes: []string{"a"}, Problem: "none", Machine: true,
 		Access: NewSecret(canary + "1"), Refresh: NewSecret(canary + "2 <&>\u2028"), ID: NewSecret(canary + "3"), DPoPKey: NewSecret(canary + "4"),
 	}
 }
