@@ -36,6 +36,9 @@ const (
 	maxQueuedLines = 16 << 10
 )
 
+// minSpareBytes is how large memory may be that is used again though there was little to write.
+const minSpareBytes = 256 << 10
+
 // batchDelay is how long lines may wait for others that are written with them. A write for each of them would
 // cost more than all else.
 const batchDelay = 10 * time.Millisecond
@@ -175,7 +178,7 @@ func (f *File) write() {
 		over = f.closed
 		f.mu.Unlock()
 		f.writeLines(lines, count)
-		if cap(lines) <= maxQueuedBytes/2 {
+		if cap(lines) <= max(minSpareBytes, min(16*len(lines), maxQueuedBytes/2)) { // else it has grown when there was more
 			f.mu.Lock()
 			f.spareBuffer = lines[:0]
 			f.mu.Unlock()

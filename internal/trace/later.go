@@ -143,9 +143,9 @@ func (b *backlog) isBatch() bool {
 	return len(b.queue) >= batchSize
 }
 
-// giveBack returns memory that take has returned.
+// giveBack returns memory that take has returned, unless it was hardly used: it may have grown when there was more.
 func (b *backlog) giveBack(all []pendingRecord) {
-	if cap(all) <= 8*batchSize {
+	if cap(all) <= max(2*batchSize, min(16*len(all), 8*batchSize)) {
 		b.mu.Lock()
 		b.spare = all[:0]
 		b.mu.Unlock()

@@ -356,3 +356,35 @@ func TestCopiesAreBounded(t *testing.T) {
 		t.Errorf("%d records, and the last one is a %s", len(all), all[len(all)-1].Kind)
 	}
 }
+
+// Memory that a burst has needed is used again as long as much comes, and given up when little does.
+func TestMemoryAfterBurst(t *testing.T) {
+	var b backlog
+	most := 8 * batchSize
+	for _, c := range []struct {
+		used, had int
+		kept      bool
+	}{{most, most, true}, {most / 10, most, true}, {1, most, false}, {1, batchSize, true}, {2 * most, 2 * most, false}} {
+		b.spare = nil
+		if b.giveBack(make([]pendingRecord, c.used, c.had)); (b.spare != nil) != c.kept {
+			t.Errorf("memory for %d records, after %d: kept is %v", c.had, c.used, b.spare != nil)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		f := open(t, filepath.Join(t.TempDir(), "trace"), FileOptions{})
+		defer closed(t, f)
+		hold := func(size int) int {
+			f.Put(make([]byte, size))
+			time.Sleep(2 * batchDelay)
+			synctest.Wait()
+			return max(cap(f.queuedLines), cap(f.spareBuffer))
+		}
+		if n := hold(1 << 20); n < 1<<20 {
+			t.Errorf("there is memory for %d bytes of lines in a burst", n)
+		}
+		hold(1)
+		if n := hold(1); n > minSpareBytes {
+			t.Errorf("there is memory for %d bytes of lines after a burst", n)
+		}
+	})
+}
