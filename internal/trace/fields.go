@@ -22,6 +22,10 @@ type sortedFields struct {
 
 // set makes f the headers that have values.
 func (f *sortedFields) set(h http.Header) {
+	if f.setValues(h) {
+		return
+	}
+	clear(f.all)
 	f.all, f.order = f.all[:0], f.order[:0]
 	for name, values := range h {
 		if len(values) > 0 {
@@ -32,12 +36,32 @@ func (f *sortedFields) set(h http.Header) {
 	slices.SortFunc(f.order, func(a, b int) int { return strings.Compare(f.all[a].name, f.all[b].name) })
 }
 
-// release forgets the headers, and keeps their memory unless it is much.
+// setValues is set for headers that have the names of those before, as most exchanges have: their order is known. false: they
+// have others.
+func (f *sortedFields) setValues(h http.Header) bool {
+	if len(h) != len(f.all) {
+		return false
+	}
+	for i := range f.all {
+		values := h[f.all[i].name]
+		if len(values) == 0 {
+			return false
+		}
+		f.all[i].values = values
+	}
+	return true
+}
+
+// release forgets the values, and keeps the names and their memory unless they are many or long.
 func (f *sortedFields) release() {
-	if cap(f.all) > maxReusedFields {
+	long := len(f.all) > maxReusedFields
+	for i := range f.all {
+		f.all[i].values = nil
+		long = long || len(f.all[i].name) > maxCachedField
+	}
+	if long {
 		*f = sortedFields{}
 	}
-	clear(f.all[:cap(f.all)])
 }
 
 // appendField appends a header as a member. shown returns what stands there of a value.
@@ -96,12 +120,16 @@ const (
 // header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
 // behind prefix.
 func (m *recordMaker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
-	if m.fields.set(h); len(m.fields.all) == 0 {
+	fields := &m.requestFields
+	if prefix == inResponse {
+		fields = &m.responseFields
+	}
+	if fields.set(h); len(fields.all) == 0 {
 		return nil
 	}
 	from := len(m.headers)
-	for i, at := range m.fields.order {
-		f := m.fields.all[at]
+	for i, at := range fields.order {
+		f := fields.all[at]
 		m.headers = append(m.headers, "{,"[min(i, 1)])
 		if m.field(d, f) {
 			m.noteRedacted(prefix, f.name)

@@ -41,6 +41,7 @@ type backlog struct {
 	skipped  uint64          // how many were left out since the last one of waiting
 	draining bool            // somebody makes records of what waits
 	drained  chan struct{}   // closed when nobody is busy any more; nil: nobody was
+	maker    recordMaker     // of who makes them
 	flush    chan struct{}   // holds one element when the records should be made at once
 }
 
@@ -102,7 +103,7 @@ func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 		}
 		all, missing, more := r.backlog.take(made)
 		if !more {
-			return
+			return // somebody else may have the maker by now
 		}
 		skipLines(*sinks, missing)
 		made = 0
@@ -124,13 +125,28 @@ func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 	}
 }
 
-// record makes a record.
+// record makes a record, if there is to be one.
 func (r *Recorder) record(l *pendingRecord) {
+	d, m, text := r.redactor.Load(), &r.backlog.maker, wantsText(*l.sinks)
+	is := true
 	if l.event == nil {
-		r.recordMessage(l)
+		if l.findings == nil && text {
+			l.findings = r.lookThrough(&l.passed)
+		}
+		m.message(d, &l.passed, l.findings)
 	} else {
-		r.recordEvent(l)
+		m.now = l.at
+		if is = m.event(d, l.event, text); is {
+			m.Seq = l.seq
+			if m.Time.IsZero() {
+				m.Time = l.at
+			}
+		}
 	}
+	if is {
+		m.putInto(*l.sinks)
+	}
+	m.reset()
 	if l.unseen {
 		r.backlog.unseen.Add(-1)
 	}
@@ -222,7 +238,11 @@ func sizeOf(e observe.Event) int {
 	case observe.Stderr:
 		return least + len(e.Line)
 	case *observe.Exchange:
-		return least + len(e.URL) + headerSize(e.RequestHeader) + headerSize(e.ResponseHeader)
+		peers := e.RequestHeader // those of the bridge itself are not long
+		if e.Hop == observe.Up {
+			peers = e.ResponseHeader
+		}
+		return least + len(e.URL) + headerSize(peers)
 	}
 	return least
 }
@@ -262,31 +282,6 @@ func (r *Recorder) Event(e observe.Event) {
 	}
 	_, hasMessage := e.(observe.Dropped)
 	r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: sinks, size: sizeOf(e), unseen: hasMessage})
-}
-
-// recordMessage makes the record of a message.
-func (r *Recorder) recordMessage(l *pendingRecord) {
-	m := makers.Get().(*recordMaker)
-	if l.findings == nil && wantsText(*l.sinks) {
-		l.findings = r.lookThrough(&l.passed)
-	}
-	m.message(r.redactor.Load(), &l.passed, l.findings)
-	m.putInto(*l.sinks)
-	m.release()
-}
-
-// recordEvent makes the record of an event, if there is to be one.
-func (r *Recorder) recordEvent(l *pendingRecord) {
-	m := makers.Get().(*recordMaker)
-	m.now = l.at
-	if m.event(r.redactor.Load(), l.event, wantsText(*l.sinks)) {
-		m.Seq = l.seq
-		if m.Time.IsZero() {
-			m.Time = l.at
-		}
-		m.putInto(*l.sinks)
-	}
-	m.release()
 }
 
 // wantsText reports whether a Sink takes texts of messages.

@@ -43,7 +43,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 	}
 	m.Body = Body{Text: f.text, valid: true}
 	if f.text == nil {
-		m.Body.Text = m.joinBytes(&p.Message)
+		m.Body.Text = m.text.join(&p.Message)
 	}
 	if m.Redacted = f.redacted; len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
@@ -65,16 +65,20 @@ var nothingFound = &findings{}
 // lookThrough looks for secrets in a message. What was received with nothing to take out is not looked through again when it
 // is sent.
 func (r *Recorder) lookThrough(p *observe.Passed) *findings {
-	d, m := r.redactor.Load(), makers.Get().(*recordMaker)
-	defer m.release()
-	isResponse, isRequest := p.Message.Kind() == jsonrpc.Response, p.Message.Kind() == jsonrpc.Request
 	var extra [][]byte
-	if isResponse && p.Call != nil {
+	if p.Message.Kind() == jsonrpc.Response && p.Call != nil {
 		extra, _ = p.Call.Get(secretsKey{}).([][]byte)
 	}
-	clean, f := d.Clean(), nothingFound
-	text := m.joinBytes(&p.Message)
-	if p.CauseSeq == 0 || len(extra) > 0 || p.Source.Memo != any(clean) || !p.Source.IsWhole(&p.Message) || !d.IsPlainID(p.Message.ID().String()) {
+	d, learner := r.redactor.Load(), r.textRedactor.Load()
+	clean := d.Clean()
+	known := p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(p.Message.ID().String())
+	if known && learner == nil {
+		return nothingFound
+	}
+	buffer := textBuffers.Get().(*textBuffer)
+	defer func() { buffer.clear(); textBuffers.Put(buffer) }()
+	text, f := buffer.join(&p.Message), nothingFound
+	if !known {
 		out, redacted, found := d.Message(text, extra)
 		switch {
 		case len(redacted) > 0:
@@ -83,12 +87,12 @@ func (r *Recorder) lookThrough(p *observe.Passed) *findings {
 		case p.CauseSeq == 0 && p.Source != nil && len(extra) == 0:
 			p.Source.Memo = clean
 		}
-		if isRequest && p.Call != nil && len(found) > 0 {
+		if p.Message.Kind() == jsonrpc.Request && p.Call != nil && len(found) > 0 {
 			p.Call.Set(secretsKey{}, found)
 		}
 	}
-	if d := r.textRedactor.Load(); d != nil {
-		d.Message(text, nil) // for what it learns
+	if learner != nil {
+		learner.Message(text, nil) // for what it learns
 	}
 	return f
 }
@@ -115,20 +119,10 @@ func (m *recordMaker) omitText(d *redact.Redactor) {
 // copyRedacted takes the text of a message over, without secrets and extra values.
 func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
-	if m.Body.Text, m.Redacted, found = d.Message(m.joinBytes(msg), extra); len(m.Redacted) > 0 {
+	if m.Body.Text, m.Redacted, found = d.Message(m.text.join(msg), extra); len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
 	}
 	return found
-}
-
-// joinBytes returns the bytes of a message.
-func (m *recordMaker) joinBytes(msg *jsonrpc.Message) []byte {
-	first, id, rest := msg.SplitAtID()
-	if id == "" && len(rest) == 0 {
-		return first
-	}
-	m.text = append(append(append(m.text[:0], first...), id...), rest...)
-	return m.text
 }
 
 // event makes the record of an event. false: there is none.

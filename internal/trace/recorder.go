@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // A Sink takes the lines of a trace. It may be called concurrently.
@@ -124,44 +125,63 @@ func (r *Recorder) Waiting(w *observe.WaitingCall) []byte {
 	return Append(nil, &m.Record)
 }
 
-// recordMaker makes one record, and its lines.
+// recordMaker makes records and their lines, one after the other. The zero value works.
 type recordMaker struct {
 	Record
-	text []byte    // memory for the text of a message whose bytes lie in several places
+	text textBuffer
 	line []byte    // memory for the line
 	now  time.Time // when the event was told
 
-	exchange      Exchange // memory for Record.HTTP, and for its headers
-	headers       []byte
-	fields        sortedFields
-	redactedPaths [4]string // memory for Record.Redacted
-	fieldCache    fieldCache
+	exchange                      Exchange // memory for Record.HTTP, and for its headers
+	headers                       []byte
+	requestFields, responseFields sortedFields
+	redactedPaths                 [4]string // memory for Record.Redacted
+	fieldCache                    fieldCache
 }
-
-var makers = sync.Pool{New: func() any { return new(recordMaker) }}
 
 // maxReusedBytes is how large memory may be that is used again.
 const maxReusedBytes = 256 << 10
 
 // maxReusedFields is how many headers there may be in memory that is used again.
-const maxReusedFields = 128
+const maxReusedFields = 32
 
-func (m *recordMaker) release() {
+// textBuffer is memory for the text of a message whose bytes lie in several places.
+type textBuffer []byte
+
+var textBuffers = sync.Pool{New: func() any { return new(textBuffer) }}
+
+// join returns the bytes of a message. They are good until the next call.
+func (b *textBuffer) join(msg *jsonrpc.Message) []byte {
+	first, id, rest := msg.SplitAtID()
+	if id == "" && len(rest) == 0 {
+		return first
+	}
+	*b = append(append(append((*b)[:0], first...), id...), rest...)
+	return *b
+}
+
+// clear gives up memory that is large.
+func (b *textBuffer) clear() {
+	if cap(*b) > maxReusedBytes {
+		*b = nil
+	}
+}
+
+// reset ends the work on a record.
+func (m *recordMaker) reset() {
 	if m.HTTP != nil {
 		m.exchange = Exchange{}
-		m.fields.release()
+		m.requestFields.release()
+		m.responseFields.release()
 		if m.headers = m.headers[:0]; cap(m.headers) > maxReusedBytes {
 			m.headers = nil
 		}
 	}
 	m.Record = Record{}
-	if cap(m.text) > maxReusedBytes {
-		m.text = nil
-	}
+	m.text.clear()
 	if cap(m.line) > maxReusedBytes {
 		m.line = nil
 	}
-	makers.Put(m)
 }
 
 // putInto gives the line to the sinks, with as much of the text as each wants.
