@@ -30,7 +30,10 @@ func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 	if st == nil {
 		return ""
 	}
-	return st.name()
+	if st.observedName == "" {
+		st.observedName = st.name() // each of the stream's messages asks for it
+	}
+	return st.observedName
 }
 
 // place routes one message of the server, unless the stream that it belongs to is full and

@@ -25,6 +25,7 @@ type stream struct {
 	key           uint64 // the first half of its event ids; unique in the session
 	isStandalone  bool   // a standalone GET stream; otherwise born of a POST
 	owedResponses int    // responses still to come on a POST's stream
+	observedName  string // name, once StreamOf has returned it
 	nextSeq       uint64 // sequence number of the next event; the first is 1
 	pending       []event
 	sent          []event // written before, kept for replay, oldest first

@@ -1,6 +1,9 @@
 package observe
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // kept is what Watchers keep with something. The zero value is empty.
 type kept struct {
@@ -51,4 +54,23 @@ func (k *kept) Keep(key any, make func() any) any {
 		k.set(key, value)
 	}
 	return value
+}
+
+// rarelyKept is kept of which there are many that have nothing in them: those take little memory, and no lock.
+type rarelyKept struct{ all atomic.Pointer[kept] }
+
+// Set keeps a value of a Watcher, Get returns it. They may be called concurrently.
+func (k *rarelyKept) Set(key, value any) {
+	if k.all.Load() == nil {
+		k.all.CompareAndSwap(nil, new(kept))
+	}
+	k.all.Load().Set(key, value)
+}
+
+// Get returns what Set has kept; nil: nothing.
+func (k *rarelyKept) Get(key any) any {
+	if all := k.all.Load(); all != nil {
+		return all.Get(key)
+	}
+	return nil
 }

@@ -72,22 +72,22 @@ type Call struct {
 	Method string
 	Name   string // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
 	Dir    Direction
-	Size   int // of the request, in bytes
-
-	began moment // when it passed
 
 	earlier bool // it came while nobody was told: only its method and id are known
+	lost    bool // its Conn was closed before Watchers were told
 
-	conn  *conn       // which it has passed
-	ended atomic.Bool // it was answered, or Watchers were told that it will not be
+	Size int // of the request, in bytes
 
+	began moment // when it passed
+	conn  *conn  // which it has passed
+
+	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // by who has sent it
 
 	tellMu sync.Mutex // held while Watchers are told of the request
 	untold *Passed    // what they are to be told of it; nil: nothing any more
-	lost   bool       // its Conn was closed before they were told
 
-	kept // what Watchers have begun with the request and end with the response
+	rarelyKept // what Watchers have begun with the request and end with the response
 }
 
 // Began returns when the request has passed.
