@@ -111,6 +111,28 @@ func TestServeAccessTokens(t *testing.T) {
 	}
 }
 
+// TestRefusedTokensInLog: the log says at its usual level why a token is refused, on each transport, once for each reason. The token
+// is not in it.
+func TestRefusedTokensInLog(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	for path, sent := range map[string]http.Header{
+		"/mcp": {}, "/sse": {}, "/nothing": {}, "/": {"Accept": {"text/html"}},
+		"/ws": {"Connection": {"Upgrade"}, "Upgrade": {"websocket"}, "Sec-Websocket-Version": {"13"}, "Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}},
+	} {
+		s := protected(t, i)
+		for _, change := range []map[string]any{{"exp": time.Now().Add(-time.Hour).Unix()}, {"aud": "https://elsewhere.example"}, {"aud": "https://elsewhere.example"}} {
+			if got := s.site().bearer(i.token("bob", change)).ask(t, "GET", path, "", sent); got.status != http.StatusUnauthorized {
+				t.Errorf("%s: %v", path, got)
+			}
+		}
+		s.stop()
+		if out := s.Log(); strings.Count(out, " cause=expired ") != 1 || strings.Count(out, "request refused: ") != 2 || strings.Count(out, " cause=audience ") != 2 || strings.Contains(out, "elsewhere") {
+			t.Errorf("%s: the log is\n%s", path, out)
+		}
+	}
+}
+
 // TestServeScopes: which scopes a message needs says a file, or the configuration, and both are
 // loaded again.
 func TestServeScopes(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 //     listener has verified, says who the client is.
 //
 // The caller goes on with the returned request, which is r with its Principal. With a
-// Refusal the returned request is r. Enter writes no reply for a Refusal. It sets the
+// Refusal the returned request is r, or what the Authenticator has returned. Enter writes no reply for a Refusal. It sets the
 // headers that belong to the reply on w: the CORS headers, so that a page can read the
 // reply, and WWW-Authenticate for status 401; an Authenticator may set others.
 //
@@ -38,10 +38,7 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 		if no == nil {
 			no = p.checkForwarded(r)
 		}
-		if no != nil {
-			return r, no
-		}
-		return known, nil
+		return known, no
 	}
 	var who principal
 	if p.Tokens != nil {

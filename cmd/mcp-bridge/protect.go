@@ -21,6 +21,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/resource"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // protectFlags say whose access tokens serve accepts.
@@ -224,11 +226,24 @@ func (p *protection) ask(ctx context.Context, log hclog.Logger) error {
 	defer cancel()
 	for _, f := range p.Check(ctx) {
 		if f.Final {
-			return usagef("--oidc-issuer %s is not what the provider calls itself (a slash at the end counts): %v", f.URL, f.Err)
+			return usagef("%s", otherIssuer(f))
 		}
 		log.Warn("the identity provider cannot be asked now: until it can, clients with tokens that are not known yet are answered 503", "url", f.URL, "error", f.Err)
 	}
 	return nil
+}
+
+// otherIssuer says that the metadata of an issuer calls it by another name, and what to write.
+func otherIssuer(f resource.Fault) string {
+	e, ok := errors.AsType[*auth.Error](f.Err)
+	if !ok || e.Announced == "" {
+		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: %v", f.URL, f.Err)
+	}
+	announced := printable.Text(e.Announced)
+	if strings.TrimRight(e.Announced, "/") == strings.TrimRight(f.URL, "/") {
+		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: the slash at the end counts; write --oidc-issuer %s", f.URL, announced)
+	}
+	return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: its metadata names %s; if that is the provider you mean, write --oidc-issuer %s", f.URL, announced, announced)
 }
 
 // Close ends it, after all that it protects.
@@ -385,12 +400,13 @@ type denials struct {
 
 // report says that a request is refused. Where nobody can tell whether a token is valid, it is the
 // operator who has to do something.
-func (d *denials) report(_ *http.Request, err error) {
+func (d *denials) report(r *http.Request, cause string, err error) *http.Request {
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warned.Due() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
-		return
+	} else {
+		d.log.Debug("a request is refused", "cause", cause, "reason", err)
 	}
-	d.log.Debug("a request is refused", "reason", err)
+	return observe.WithCause(r, cause)
 }
 
 // checkScopes says what is wrong with a line of "scopes".

@@ -12,7 +12,7 @@ import (
 // there is one in the query (RFC 6750, 2.3), where logs would keep it.
 func Credential(r *http.Request) (scheme, token string, err error) {
 	invalid := func(what string) (string, string, error) {
-		return "", "", &Error{Kind: InvalidToken, Operation: "authorization of a request", Problem: what}
+		return "", "", &Error{Kind: InvalidToken, Cause: CauseMalformed, Operation: "authorization of a request", Problem: what}
 	}
 	if strings.Contains(r.URL.RawQuery, "access") || strings.Contains(r.URL.RawQuery, "%") {
 		if q, _ := url.ParseQuery(r.URL.RawQuery); q.Has("access_token") {

@@ -52,6 +52,21 @@ var kindOfCode = map[string]Kind{
 	"unsupported_response_type": Unsupported,
 }
 
+// Why a token is not valid, in one word or two: Error.Cause has one of these, so that a log can tell refusals apart
+// without a part of any token.
+const (
+	CauseAudience  = "audience"
+	CauseBinding   = "binding"
+	CauseExpired   = "expired"
+	CauseInactive  = "inactive" // introspection says so, and not why
+	CauseIssuer    = "issuer"
+	CauseKey       = "unknown key"
+	CauseMalformed = "malformed"
+	CauseNotYet    = "not valid yet"
+	CauseSignature = "signature"
+	CauseType      = "not an access token"
+)
+
 // tellOperator is what helps where a server does what nobody else can change.
 const tellOperator = "tell the operator of the server"
 
@@ -95,6 +110,8 @@ type Error struct {
 	Problem     string        // what is wrong
 	Advice      string        // what helps; "" where this package does not know
 	Status      int           // of the answer; 0: there was none
+	Cause       string        // with InvalidToken of an access token: one of the causes; "": none of them
+	Announced   string        // with Mismatch of metadata: the issuer that it is about, which is foreign text
 	Code        string        // the server's error code; "": none
 	Description string        // the server's own words, which are foreign text; withheld where they repeat a secret
 	RetryAfter  time.Duration // when the server may be asked again; 0: it did not say

@@ -139,7 +139,7 @@ func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wa
 	case len(found) > 0:
 		return found, nil
 	case have && fault == nil:
-		return nil, &Error{Kind: InvalidToken, Operation: doing, URL: displayURL(s.URL), Problem: "the provider has no such key"}
+		return nil, &Error{Kind: InvalidToken, Cause: CauseKey, Operation: doing, URL: displayURL(s.URL), Problem: "the provider has no such key"}
 	}
 	e := &Error{Kind: Unavailable, Operation: doing, URL: displayURL(s.URL), Problem: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
 	if have {

@@ -65,11 +65,11 @@ func (v *Verifier) VerifyParsed(ctx context.Context, t Unverified) (Claims, erro
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
 	case "", "jwt", "at+jwt":
 	default:
-		return Claims{}, invalidToken("it is not an access token by its typ")
+		return Claims{}, invalidToken(CauseType, "it is not an access token by its typ")
 	}
 	jws, err := jose.ParseSignedCompact(t.text, algorithms)
 	if err != nil {
-		return Claims{}, invalidToken("it is not a signed token that can be read")
+		return Claims{}, invalidToken(CauseMalformed, "it is not a signed token that can be read")
 	}
 	keys, err := v.Keys.lookup(ctx, h.kid, h.alg)
 	if err != nil {
@@ -87,45 +87,49 @@ func (v *Verifier) VerifyParsed(ctx context.Context, t Unverified) (Claims, erro
 		c.KeyThumbprint = k.thumbprint
 		return c, err
 	}
-	return Claims{}, invalidToken("its signature is not valid")
+	return Claims{}, invalidToken(CauseSignature, "its signature is not valid")
 }
 
 // checkClaims checks the claims of a token whose signature is valid.
 func (v *Verifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	c, err := readClaims(f)
 	if err != nil {
-		return Claims{}, invalidToken("its claims cannot be used: " + err.Error())
+		cause := CauseMalformed
+		if errors.Is(err, ErrBinding) {
+			cause = CauseBinding
+		}
+		return Claims{}, invalidToken(cause, "its claims cannot be used: "+err.Error())
 	}
 	now := time.Now()
 	if v.Now != nil {
 		now = v.Now()
 	}
-	what := ""
+	cause, what := "", ""
 	switch {
 	case c.Issuer != v.Issuer || v.Issuer == "":
-		what = "it is of another issuer"
+		cause, what = CauseIssuer, "it is of another issuer"
 	case !c.IsFor(v.Audiences):
-		what = "it is for " + DescribeWrongAudience(c.Audience, v.Audiences)
+		cause, what = CauseAudience, "it is for "+DescribeWrongAudience(c.Audience, v.Audiences)
 	case f.Has("at_hash") || f.Has("c_hash"):
-		what = "it is an id token"
+		cause, what = CauseType, "it is an id token"
 	case c.Expires.IsZero():
-		what = "it does not say when it expires"
+		cause, what = CauseMalformed, "it does not say when it expires"
 	case !now.Before(c.Expires.Add(skew)):
-		what = "it has expired"
+		cause, what = CauseExpired, "it has expired"
 	case now.Add(skew).Before(c.NotBefore):
-		what = "it is not valid yet"
+		cause, what = CauseNotYet, "it is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
-		what = "it names neither a subject nor a client"
+		cause, what = CauseMalformed, "it names neither a subject nor a client"
 	}
 	if what != "" {
-		return Claims{}, invalidToken(what)
+		return Claims{}, invalidToken(cause, what)
 	}
 	return c, nil
 }
 
 // invalidToken makes an error, which says nothing of the token's text.
-func invalidToken(what string) *Error {
-	return &Error{Kind: InvalidToken, Operation: "access token", Problem: what}
+func invalidToken(cause, what string) *Error {
+	return &Error{Kind: InvalidToken, Operation: "access token", Cause: cause, Problem: what}
 }
 
 // Unverified is a token that was read, and of which nothing is known to be true. Its text is not printed.
@@ -140,11 +144,11 @@ type Unverified struct {
 func ReadJWT(token string) (Unverified, error) {
 	h, err := readHeader(token)
 	if err != nil {
-		return Unverified{}, invalidToken(err.Error())
+		return Unverified{}, invalidToken(CauseMalformed, err.Error())
 	}
 	claims, payload, err := decodeSegment(strings.Split(token, ".")[1])
 	if err != nil {
-		return Unverified{}, invalidToken("its claims cannot be read: " + err.Error())
+		return Unverified{}, invalidToken(CauseMalformed, "its claims cannot be read: "+err.Error())
 	}
 	return Unverified{text: token, header: h, payload: payload, claims: claims}, nil
 }
@@ -154,7 +158,7 @@ func (t Unverified) Issuer() (string, error) {
 	if iss := strictjson.Read(t.claims).Text("iss"); iss != "" {
 		return iss, nil
 	}
-	return "", invalidToken("it does not say who issued it")
+	return "", invalidToken(CauseIssuer, "it does not say who issued it")
 }
 
 // String returns nothing of the token.

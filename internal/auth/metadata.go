@@ -231,7 +231,7 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 		return invalid(errors.New("it names no issuer"))
 	}
 	if m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
-		return ServerMetadata{}, &Error{Kind: Mismatch, Operation: doing,
+		return ServerMetadata{}, &Error{Kind: Mismatch, Operation: doing, Announced: m.Issuer,
 			Problem: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
 			Advice:  fmt.Sprintf("if the operator confirms that both are the same, say so with --issuer-alias %.200s=%.200s", issuer, m.Issuer)}
 	}

@@ -8,6 +8,7 @@ package eventlog
 
 import (
 	"errors"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -209,7 +210,11 @@ func failure(e observe.SessionFailed) []any {
 }
 
 func (l *Log) refused(e observe.Refused) {
-	if l.refusals.allow(e.Rule+" "+strconv.Itoa(e.Status), e) {
+	kind := e.Rule + " " + strconv.Itoa(e.Status) + " " + e.Cause
+	if e.Cause == "" && e.Status == http.StatusUnauthorized {
+		kind += e.Why // a fixed text, of package access
+	}
+	if l.refusals.allow(kind, e) {
 		l.out.Warn("request refused", refusal(e)...)
 	} else {
 		l.out.Debug("request refused", refusal(e)...)
@@ -253,6 +258,9 @@ func refusal(e observe.Refused) []any {
 	}
 	if e.Origin != "" {
 		fields = append(fields, "origin", clean(e.Origin))
+	}
+	if e.Cause != "" {
+		fields = append(fields, "cause", e.Cause)
 	}
 	return append(fields, "reason", clean(e.Why))
 }

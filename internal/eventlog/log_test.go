@@ -89,6 +89,25 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// Tokens that are refused for different reasons are different refusals, though clients are told the same.
+func TestRefusalCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, o, l := logging(hclog.Info)
+		defer l.Close()
+		for _, cause := range []string{"expired", "audience", "expired", "expired"} {
+			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Cause: cause, Why: "it is not valid here"})
+		}
+		for _, why := range []string{"authentication is needed", "the token is not valid"} {
+			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Why: why})
+		}
+		p.wants(t, `\[WARN\]  request refused: rule=A2 status=401 .* cause=expired reason="it is not valid here"`,
+			`\[WARN\]  request refused: rule=A2 status=401 .* cause=audience reason="it is not valid here"`,
+			`.* reason="authentication is needed"`, `.* reason="the token is not valid"`)
+		time.Sleep(time.Minute + time.Second)
+		p.wants(t, `\[WARN\]  more requests were refused by the same rule: times=2 .* cause=expired .*`)
+	})
+}
+
 // J13: that messages reach nobody is told once for each server and reason, and then how many it were in an hour; at
 // debug each is.
 func TestDropped(t *testing.T) {

@@ -51,7 +51,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	known, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
-		refusePath(w, r, name, no)
+		refusePath(w, known, name, no)
 		return
 	}
 	switch r = known; {

@@ -129,6 +129,7 @@ type Refused struct {
 	Origin     string   // likewise
 	Status     int
 	Why        string // what the client was told
+	Cause      string // in a few words of a fixed set, why a credential is refused, which the client was not told; "": it is not known
 }
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Down) or of the

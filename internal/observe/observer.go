@@ -274,7 +274,8 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
 		x.Rule, x.Why = rule, why
 	}
-	e := Refused{Rule: rule, Method: r.Method, Path: r.URL.Path, RemoteAddr: r.RemoteAddr, Status: status, Why: why}
+	cause, _ := r.Context().Value(causeKey{}).(string)
+	e := Refused{Cause: cause, Rule: rule, Method: r.Method, Path: r.URL.Path, RemoteAddr: r.RemoteAddr, Status: status, Why: why}
 	if o.Describe != nil {
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}
@@ -282,6 +283,13 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 		e.Host, e.Origin = clip(r.Host), clip(r.Header.Get("Origin"))
 	}
 	o.Event(e)
+}
+
+type causeKey struct{}
+
+// WithCause returns r with what the event Refused is to have as its Cause. It costs refused requests only.
+func WithCause(r *http.Request, cause string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), causeKey{}, cause))
 }
 
 func clip(s string) string { return s[:min(len(s), 100)] }

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
@@ -47,17 +48,31 @@ var (
 		insufficientScope: "the access token does not have the scopes that this needs",
 		unavailable:       "whether the access token is valid cannot be told now; try again",
 	}
+	causes = [countReasons]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"}
 )
+
+// cause returns why, in a few words of a fixed set.
+func (why *denial) cause() string {
+	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.kind == invalidToken && e.Cause != "" {
+		return e.Cause
+	}
+	return causes[why.kind]
+}
+
+// report tells Options.OnDenied of a denial, and returns the request that goes with the refusal.
+func (p *Protector) report(r *http.Request, why *denial) *http.Request {
+	if p.opts.OnDenied == nil || why.err == nil {
+		return r
+	}
+	return p.opts.OnDenied(r, why.cause(), why.err)
+}
 
 // retryAfter is for replies that say that nobody can tell now.
 var retryAfter = []string{"5"} // seconds
 
-// deny reports a denial, and returns what is answered: with a header set that is the same for every
+// deny returns what is answered to a denial: with a header set that is the same for every
 // request of an endpoint that is denied for the same reason.
-func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
-	if p.opts.OnDenied != nil && why.err != nil {
-		p.opts.OnDenied(r, why.err)
-	}
+func (p *Protector) deny(h http.Header, e *endpoint, why *denial) *access.Refusal {
 	switch why.kind {
 	case unavailable:
 		h["Retry-After"] = retryAfter

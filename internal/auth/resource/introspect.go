@@ -84,7 +84,7 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 }
 
 func notActive() error {
-	return &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: "the token is not active"}
+	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseInactive, Operation: "introspection", Problem: "the token is not active"}
 }
 
 // ask asks about a token.
@@ -103,7 +103,7 @@ func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, erro
 	server := auth.ServerMetadata{Issuer: in.Issuer, Introspection: in.Endpoint}
 	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
 	if errors.Is(err, auth.ErrBinding) {
-		return nil, &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrBinding}
+		return nil, &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseBinding, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrBinding}
 	}
 	if auth.Is(err, auth.InvalidToken) { // it is our request that was refused
 		err = &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "the endpoint refuses our request", Err: err}
@@ -124,21 +124,21 @@ func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
 	if len(wanted) == 0 {
 		wanted = p.table.Load().audiences
 	}
-	what := ""
+	cause, what := "", ""
 	switch {
 	case in.Issuer != "" && c.Issuer != "" && c.Issuer != in.Issuer:
-		what = "the token is of another issuer"
+		cause, what = auth.CauseIssuer, "the token is of another issuer"
 	case !c.IsFor(wanted):
-		what = "the token is for " + auth.DescribeWrongAudience(c.Audience, wanted)
+		cause, what = auth.CauseAudience, "the token is for "+auth.DescribeWrongAudience(c.Audience, wanted)
 	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
-		what = "the token has expired"
+		cause, what = auth.CauseExpired, "the token has expired"
 	case now.Add(skew).Before(c.NotBefore):
-		what = "the token is not valid yet"
+		cause, what = auth.CauseNotYet, "the token is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
-		what = "the token names neither a subject nor a client"
+		cause, what = auth.CauseMalformed, "the token names neither a subject nor a client"
 	}
 	if what != "" {
-		return nil, &auth.Error{Kind: auth.InvalidToken, Operation: "introspection", Problem: what}
+		return nil, &auth.Error{Kind: auth.InvalidToken, Cause: cause, Operation: "introspection", Problem: what}
 	}
 	name := c.Issuer
 	for _, other := range []string{in.Issuer, in.Endpoint} {

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -72,6 +73,11 @@ func (i *issuer) discover(ctx context.Context) {
 	defer i.mu.Unlock()
 	switch {
 	case err != nil:
+		if e, ok := errors.AsType[*auth.Error](err); ok && e.Announced != "" {
+			other := *e
+			other.Advice = "the issuer that is configured here should be that" // clients have a flag for two names, and here there is none
+			err = &other
+		}
 		// Whatever is wrong with the issuer's metadata, it is not the token.
 		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: err}
 	case m.JWKS == "":

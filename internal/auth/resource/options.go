@@ -81,9 +81,10 @@ type Options struct {
 	Now       func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
 	MaxTokens int              // that are remembered; 0: 10,000
 
-	// OnDenied is told why a request is refused, which says more than clients are to know. It may be
-	// called concurrently. nil: nobody is told.
-	OnDenied func(r *http.Request, err error)
+	// OnDenied is told why a request is refused, which says more than clients are to know: in a few words of a fixed set
+	// (cause, with no part of a token), and as an error. It returns the request as Authenticate is to return it, such as one
+	// with the cause in its context. It may be called concurrently. nil: nobody is told.
+	OnDenied func(r *http.Request, cause string, err error) *http.Request
 }
 
 // defaultTokens is how many tokens are remembered.

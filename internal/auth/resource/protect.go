@@ -83,7 +83,7 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 		why = &denial{kind: insufficientScope, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
 	}
 	if why != nil {
-		return r, p.deny(h, r, e, why)
+		return p.report(r, why), p.deny(h, e, why)
 	}
 	return r.WithContext(&requestContext{r.Context(), g}), nil
 }
@@ -98,7 +98,8 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 		return nil
 	}
 	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errScopeMissing}
-	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
+	_ = p.report(r, why) // its rule and status say it already
+	return p.deny(h, p.table.Load().endpoint(r.URL.Path), why)
 }
 
 // Lacking returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
@@ -122,9 +123,7 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 	if scopes == nil {
 		return jsonrpc.Message{}, false
 	}
-	if p.opts.OnDenied != nil {
-		p.opts.OnDenied(r, errScopeMissing)
-	}
+	_ = p.report(r, &denial{kind: insufficientScope, err: errScopeMissing})
 	if m.Kind() == jsonrpc.Request {
 		reply = InsufficientScope(m.ID(), scopes)
 	}
@@ -144,7 +143,7 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 		return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
 	}
 	if access.TokenInQuery(r.URL.RawQuery) {
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("there is a token in the query")}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: &auth.Error{Kind: auth.InvalidToken, Cause: "in the URL", Operation: "authorization of a request", Problem: "there is a token in the query"}}
 	}
 	scheme, token, err := auth.Credential(r)
 	if err != nil {
@@ -178,13 +177,18 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	case err != nil:
 		return nil, &denial{kind: unavailable, dpop: dpop, err: err}
 	case !v.isFor(e):
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: errors.New("the token is for " + auth.DescribeWrongAudience(v.tokenAudience, e.audiences))}
+		return nil, &denial{kind: invalidToken, dpop: dpop, err: wrongAudience(v.tokenAudience, e.audiences)}
 	}
 	if why := p.checkBinding(r, v, scheme, token); why != nil {
 		why.dpop = dpop || why.dpop
 		return nil, why
 	}
 	return v.grant, nil
+}
+
+// wrongAudience is the error for a token that is valid elsewhere.
+func wrongAudience(token, accepted []string) error {
+	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseAudience, Operation: "access token", Problem: "it is for " + auth.DescribeWrongAudience(token, accepted)}
 }
 
 // isDPoP reports whether a request has the scheme of DPoP.
@@ -201,7 +205,7 @@ func isDPoP(r *http.Request) bool {
 func (p *Protector) byKey(key string) (*Grant, *denial) {
 	s, ok := p.opts.Keys.Sender(key)
 	if !ok {
-		return nil, &denial{kind: invalidToken, err: errors.New("the key is not known")}
+		return nil, &denial{kind: invalidToken, err: &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseKey, Operation: "static key", Problem: "it is not known"}}
 	}
 	return keyGrant(s), nil
 }

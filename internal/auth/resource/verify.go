@@ -85,7 +85,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 		if i := p.issuers[name]; i != nil {
 			return p.verifySigned(ctx, i, sum, read)
 		}
-		err = &auth.Error{Kind: auth.InvalidToken, Operation: "access token", Problem: "it is of an issuer that is not known here"}
+		err = &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseIssuer, Operation: "access token", Problem: "it is of an issuer that is not known here"}
 	}
 	if p.introspector == nil {
 		return nil, err

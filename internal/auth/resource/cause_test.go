@@ -1,0 +1,45 @@
+package resource
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
+)
+
+type causeKey struct{}
+
+// TestCause: whoever keeps the log is told why a request is refused, in words that have no part of the token, and the request that
+// goes with the refusal has what he has put into it.
+func TestCause(t *testing.T) {
+	t.Parallel()
+	told := ""
+	p, as, _ := setup(t, func(_ *provider, o *Options) {
+		o.OnDenied = func(r *http.Request, cause string, _ error) *http.Request {
+			told = cause
+			return r.WithContext(context.WithValue(r.Context(), causeKey{}, cause))
+		}
+	})
+	with := func(name string, value any) string { return "Bearer " + as.token(t, map[string]any{name: value}) }
+	for want, sent := range map[string]string{
+		"no credential":       "",
+		"expired":             with("exp", start.Add(-time.Hour).Unix()),
+		"not valid yet":       with("nbf", start.Add(time.Hour).Unix()),
+		"audience":            with("aud", "https://canary.example/mcp"),
+		"issuer":              with("iss", "https://canary.example"),
+		"binding":             with("cnf", map[string]any{"canary": "x"}),
+		"scope":               with("scope", "canary"),
+		"malformed":           "Bearer canary",
+		"signature":           "Bearer " + as.ForgedTokens(as.claims(nil))["another key"],
+		"unknown key":         "Bearer " + as.Sign(strings.Replace(authtest.Header, "k1", "canary", 1), as.claims(nil)),
+		"not an access token": "Bearer " + as.Sign(strings.Replace(authtest.Header, "at+jwt", "canary", 1), as.claims(nil)),
+	} {
+		r, no := p.Authenticate(http.Header{}, request(http.MethodPost, "/mcp", sent))
+		if no == nil || told != want || r.Context().Value(causeKey{}) != want {
+			t.Errorf("%s: told was %q, with the request %v; refused: %+v", want, told, r.Context().Value(causeKey{}), no)
+		}
+	}
+}
