@@ -19,6 +19,7 @@ func TestWarnClear(t *testing.T) {
 	}{
 		{"http://host.example/mcp", "Authorization", true},
 		{"ws://host.example/ws", "X-Api-Key", true},
+		{"http://host.example/mcp", "X-Access-Token", true},
 		{"http://me:hush-hush@host.example/mcp", "X-Other", true},
 		{"https://host.example/mcp", "Authorization", false},
 		{"http://localhost:1/mcp", "Authorization", false},

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
@@ -71,8 +74,12 @@ func warnClear(spec upstream.Spec, log hclog.Logger) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "ws" || access.IsLoopbackAddr(u.Host) {
 		return
 	}
-	for _, name := range []string{"Authorization", "X-Api-Key", "Proxy-Authorization", "Cookie"} {
-		if spec.Remote.Header.Get(name) != "" || name == "Authorization" && u.User != nil {
+	names := slices.Sorted(maps.Keys(spec.Remote.Header))
+	if u.User != nil && !slices.Contains(names, "Authorization") {
+		names = append(names, "Authorization") // which it becomes
+	}
+	for _, name := range names {
+		if redact.IsCredentialHeader(name) {
 			log.Warn("a credential crosses the network in clear: use https:// or wss://", "server", spec.Name, "header", name, "host", u.Host)
 		}
 	}

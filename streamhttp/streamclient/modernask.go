@@ -2,8 +2,6 @@ package streamclient
 
 import (
 	"context"
-	"maps"
-	"net/http"
 
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
@@ -41,10 +39,7 @@ func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 
 func (c *modernConn) runAnswer(call *modernCall) {
 	defer call.cancel()
-	header := make(http.Header, len(c.target.Header)+3)
-	maps.Copy(header, c.target.Header)
-	header["Accept"] = valueAcceptBoth
-	header["Content-Type"] = valueJSON
+	header := c.baseHeader(1)
 	header[wire.HeaderVersion] = []string{era.NewestModern}
 	resp, fault := c.roundTrip(call, call.msg, header)
 	if fault == nil {

@@ -72,13 +72,19 @@ func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 	return nil
 }
 
-// headerOf makes the headers of a message: those that all have, and what the
-// message says (ME1, ME2, ME3).
-func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
-	header := make(http.Header, len(c.target.Header)+5+len(at.tool.params))
+// baseHeader returns the headers that every POST has, with space for some more.
+func (c *modernConn) baseHeader(more int) http.Header {
+	header := make(http.Header, len(c.target.Header)+2+more)
 	maps.Copy(header, c.target.Header)
 	header["Accept"] = valueAcceptBoth
 	header["Content-Type"] = valueJSON
+	return header
+}
+
+// headerOf makes the headers of a message: those that all have, and what the
+// message says (ME1, ME2, ME3).
+func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
+	header := c.baseHeader(3 + len(at.tool.params))
 	values := []string{at.version, call.method, at.name}
 	header[wire.HeaderVersion] = values[0:1:1]
 	header[wire.HeaderMethod] = values[1:2:2]

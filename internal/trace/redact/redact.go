@@ -96,6 +96,12 @@ var plainValues = []string{"true", "false", "none", "null", "debug", "info", "wa
 // credentialHeaders are the headers whose names do not tell it.
 var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key", "Dpop", sessionHeader}
 
+// IsCredentialHeader reports whether the value of a header is one that nobody else may know, by the
+// header's name.
+func IsCredentialHeader(name string) bool {
+	return slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(name)) || IsSensitive(name)
+}
+
 // urlHeaders have a URL for their value.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 

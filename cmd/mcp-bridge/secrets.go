@@ -1,0 +1,135 @@
+package main
+
+import (
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/trace"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+)
+
+// tracing is what is written down, and the secrets that are taken out of it.
+type tracing struct {
+	flags    *tracingFlags
+	recorder *trace.Recorder
+
+	mu      sync.Mutex
+	values  map[string]bool
+	headers map[string]bool // by name
+}
+
+// redactor takes out all the secrets that are known now, unless it is off. It is called with mu
+// held, or before there is anybody else.
+func (t *tracing) redactor(off bool) *redact.Redactor {
+	o := redact.Options{Rules: t.flags.redact, Off: off}
+	for v := range t.values {
+		o.Secrets = append(o.Secrets, v)
+	}
+	for h := range t.headers {
+		o.Headers = append(o.Headers, h)
+	}
+	d, err := redact.New(o)
+	if err != nil { // which check would have found
+		panic(err)
+	}
+	return d
+}
+
+// addSecrets has values taken out of what is written from now on, and those of headers. What was
+// hidden before stays so: a server that has been removed may still run.
+func (t *tracing) addSecrets(values []string, headers ...string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := len(t.values) + len(t.headers)
+	for _, v := range values {
+		t.values[v] = true
+	}
+	for _, h := range headers {
+		t.headers[h] = true
+	}
+	if len(t.values)+len(t.headers) > before {
+		t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
+		if t.flags.unredacted {
+			t.recorder.SetTextRedactor(t.redactor(false))
+		}
+	}
+}
+
+// redact returns a text of the log or of a span without secrets, also where the trace has them.
+func (t *tracing) redact(text string) string { return t.recorder.RedactText(text) }
+
+// redactLine is redact for a line of a server process. It waits for long messages before it.
+func (t *tracing) redactLine(line string) string { return t.recorder.RedactLine(line) }
+
+// hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
+// tell that they are secrets.
+func (t *tracing) hideEnviron(env []string, all bool) {
+	var values []string
+	for _, v := range env {
+		if name, value, _ := strings.Cut(v, "="); all && !isCommonVariable(name) || redact.IsSensitive(name) {
+			values = append(values, value)
+		}
+	}
+	t.addSecrets(values)
+}
+
+// hideServer hides what a server is given: headers, credentials in its URL, variables.
+func (t *tracing) hideServer(spec upstream.Spec) {
+	var values, headers []string
+	for name, all := range spec.Remote.Header {
+		headers, values = append(headers, name), append(values, all...)
+	}
+	if u, err := url.Parse(spec.URL); err == nil {
+		if password, ok := u.User.Password(); ok {
+			values = append(values, password)
+		} else {
+			values = append(values, u.User.Username())
+		}
+		for _, all := range u.Query() {
+			values = append(values, all...)
+		}
+	}
+	t.addSecrets(values, headers...)
+	t.hideEnviron(spec.Command.Env, false)
+}
+
+// hideTokens hides the tokens of clients.
+func (t *tracing) hideTokens(file string, env environment) {
+	text, _ := env.lookup(tokensVariable)
+	if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // others can be read once only
+		if all, err := os.ReadFile(file); err == nil {
+			text = string(all)
+		}
+	}
+	var values []string
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == ';' || r == '\n' }) {
+		if words := strings.Fields(line); len(words) == 2 && words[0][0] != '#' {
+			values = append(values, words[1])
+		}
+	}
+	t.addSecrets(values)
+}
+
+// hidingLookup returns lookup, and hides what it finds: flags and files name variables where a secret
+// should not stand.
+func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, set := lookup(name)
+		if set && name != tokensVariable && !isCommonVariable(name) {
+			t.addSecrets([]string{value})
+		}
+		return value, set
+	}
+}
+
+// isCommonVariable reports whether a variable is one that nobody has for secrets, and whose value
+// stands in many texts.
+func isCommonVariable(name string) bool {
+	return slices.Contains([]string{"HOME", "PATH", "PWD", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "TMPDIR", "TEMP", "TMP",
+		"HOSTNAME", "USERPROFILE", "USERNAME", "APPDATA", "LOCALAPPDATA", "NODE_ENV", "LOG_LEVEL"}, strings.ToUpper(name)) ||
+		strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "XDG_")
+}
