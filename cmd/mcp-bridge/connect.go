@@ -71,7 +71,7 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 		err = f.inspect.check()
 	}
 	if err == nil && len(before) > 1 {
-		err = f.target.splitHeaderError(before)
+		err = f.target.splitHeaderError(f.command(), before, args)
 	}
 	switch {
 	case err != nil:
@@ -92,7 +92,7 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	case len(before) == 2 && isURL(before[0]) && isPort(before[1]):
 		return to, "", usagef("%s takes one URL; if %s is the port that a browser comes back to, write --redirect-port %[2]s", f.command(), before[1])
 	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, "", lacksDashes(f.command(), before)
+		return to, "", lacksDashes(f.command(), before[0], args)
 	case len(before) > 1:
 		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), before[1])
 	case len(before) == 1:

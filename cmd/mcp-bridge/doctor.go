@@ -75,7 +75,7 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 	case len(before) > 0 && isConfigFile(before[0]):
 		return to, nil, usagef("%s", noFileOfDoctor)
 	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, nil, lacksDashes("doctor", before)
+		return to, nil, lacksDashes("doctor", before[0], args)
 	case len(before) > 1:
 		return to, nil, usagef("doctor takes one URL; %q is one argument too many", before[1])
 	case len(before) == 1:

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -284,6 +285,15 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if instead, ok := migrate.Line(args); ok {
 		return usagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
 	}
+	if command == "serve" || command == "connect" {
+		this, other := bridging("serve"), bridging("connect")
+		if command == "connect" {
+			this, other = other, this
+		}
+		if instead, ok := migrate.Mixed(this, other, args); ok {
+			return usagef("%s", instead.OfFlags())
+		}
+	}
 	if advice := foreignFlag(command, name, args); advice != "" {
 		return usagef("%s", advice)
 	}
@@ -314,29 +324,38 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%v%s", err, usageOf(command))
 	}
 	if i := programIn(args); i >= 0 {
-		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, strings.Join(args[i:], " "))
+		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, printable.Shell(args[i:]...))
 	}
 	return usagef("%v", err)
 }
 
 // notForeign returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
 func notForeign(argv []string) error {
-	if program, of, ok := migrate.Program(argv); ok {
-		if instead, ok := migrate.LineOf(program, of); ok && !instead.IsConnect() {
-			return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
-		}
+	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" && !instead.IsConnect() {
+		return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
 	}
 	return nil
 }
 
 // warnForeign says in the log what to write for a command to run that is a line of another program, which works.
 func warnForeign(argv []string, command string, log hclog.Logger) {
-	if program, of, ok := migrate.Program(argv); ok {
-		if instead, ok := migrate.LineOf(program, of); ok {
-			write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
-			log.Warn("the command is another bridge, which mcp-bridge can take the place of", "program", program, "write", write)
-		}
+	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" {
+		write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
+		log.Warn("the command is another bridge, which mcp-bridge can take the place of", "program", program, "write", write)
 	}
+}
+
+// bridging returns what migrate has to know of a command.
+func bridging(command string) migrate.Command {
+	c, _ := commandOf(command)
+	set := c.set()
+	return migrate.Command{Name: command, Flag: func(name string) (known, alone bool) {
+		f := set.Lookup(string(hyphenated(nil, name)))
+		if f == nil && len(name) == 1 {
+			f = set.ShorthandLookup(name)
+		}
+		return f != nil, f != nil && f.NoOptDefVal != ""
+	}}
 }
 
 // usageOf says how to write a command; "": nothing is known of it.

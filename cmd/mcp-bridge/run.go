@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // Exit statuses. They are part of the command line's contract.
@@ -121,8 +122,8 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	if c, ok := commandOf(name); ok {
 		return c.run(ctx, rest, env)
 	}
-	if program, of, ok := migrate.Program(rest); ok {
-		if instead, ok := migrate.LineOf(program, of); ok {
+	if program, instead, ok := migrate.Instead(rest); ok {
+		if instead.Line != "" {
 			return usagef("%s is another program; write %s", instead.Program, instead)
 		}
 		return usagef("%s is another program; write mcp-bridge and only what follows %q", program, program) // which may be secret
@@ -131,7 +132,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	if _, err := exec.LookPath(name); err != nil && hint == "" {
 		hint = "; the commands are " + strings.Join(commandNames(), ", ")
 	}
-	return usagef("%q is no command of mcp-bridge%s; to serve a program, write \"mcp-bridge -- %s\"", name, hint, strings.Join(args, " "))
+	return usagef("%q is no command of mcp-bridge%s; to serve a program, write: mcp-bridge -- %s", name, hint, printable.Shell(args...))
 }
 
 // commandNames returns what the first argument may be, if it is neither a flag nor a URL.

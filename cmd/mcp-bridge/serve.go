@@ -14,6 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // serveFlags are the flags of serve.
@@ -60,7 +61,7 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 	if err != nil {
 		return where, to, err
 	}
-	if to, err = f.chooseTarget(before, argv); err != nil {
+	if to, err = f.chooseTarget(args, before, argv); err != nil {
 		return where, to, err
 	}
 	where, err = f.check()
@@ -100,12 +101,12 @@ func (f *serveFlags) check() (where addresses, err error) {
 	return f.listen.addresses(f.set)
 }
 
-// chooseTarget finds out which server is meant.
-func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) {
+// chooseTarget finds out which server is meant: args are all arguments, of which before and argv belong to no flag.
+func (f *serveFlags) chooseTarget(args, before, argv []string) (to target, err error) {
 	if len(before) == 1 && f.config == "" && isConfigFile(before[0]) {
 		f.config, before = before[0], nil
 	}
-	if err := f.target.splitHeaderError(before); err != nil {
+	if err := f.target.splitHeaderError("serve", before, args); err != nil {
 		return to, err
 	}
 	named := 0
@@ -120,7 +121,7 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 	case len(before) > 0 && f.config != "":
 		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
 	case len(before) > 0 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, lacksDashes("serve", before)
+		return to, lacksDashes("serve", before[0], args)
 	case len(before) > 1:
 		return to, usagef("serve takes one URL; %q is one argument too many", before[1])
 	case f.demo && len(argv) > 0:
@@ -142,9 +143,11 @@ func (f *serveFlags) chooseTarget(before, argv []string) (to target, err error) 
 	return to, err
 }
 
-// lacksDashes says where the "--" belongs that a command of ours lacks in front of the program to run.
-func lacksDashes(command string, argv []string) error {
-	return usagef("unexpected %q: write the command to run after \"--\", as in \"mcp-bridge %s -- %s\"", argv[0], command, strings.Join(argv, " "))
+// lacksDashes says where the "--" belongs that a command of ours lacks in front of the program to run. What looks like a flag
+// of ours behind the program is one of its own.
+func lacksDashes(command, program string, args []string) error {
+	argv := args[max(0, slices.Index(args, program)):]
+	return usagef("unexpected %q: write the command to run after \"--\": mcp-bridge %s -- %s", program, command, printable.Shell(argv...))
 }
 
 // serve exposes servers until ctx is done.

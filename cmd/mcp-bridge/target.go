@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
@@ -97,14 +98,14 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	spec := upstream.Spec{
 		Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), MaxDepth: limits.maxDepth, Logger: log, Protocol: protocol,
 	}
+	mode, err := remote.ParseMode(f.transport)
+	if err != nil { // also where it has no effect: what is misspelled was meant to have one
+		return spec, usagef("--transport: %v", err)
+	}
 	if to.url == "" {
 		command, err := f.child.spec(to.argv, env.lookup)
 		spec.Name, spec.Command = command.Name, command
 		return spec, err
-	}
-	mode, err := remote.ParseMode(f.transport)
-	if err != nil {
-		return spec, usagef("--transport: %v", err)
 	}
 	header, err := headers(f.header, f.headerFile, f.headerEnv, env.lookup)
 	if err != nil {
@@ -290,17 +291,21 @@ func isConfigFile(s string) bool {
 }
 
 // splitHeaderError explains the arguments that are left over where a flag has got one half of its value only, as other
-// programs take it. nil: there is no such flag.
-func (f *targetFlags) splitHeaderError(rest []string) error {
+// programs take it. nil: there is no such flag. args are all arguments of the command.
+func (f *targetFlags) splitHeaderError(command string, rest, args []string) error {
 	for _, h := range f.header {
 		if len(rest) > 0 && !strings.Contains(h, ":") {
 			return usagef("--header takes one argument: write -H \"%s: VALUE\"", h)
 		}
 	}
 	for _, e := range f.child.env {
-		if len(rest) > 0 && !strings.Contains(e, "=") {
-			return usagef("unexpected %q: if it is the value of %s, write -e %s=%s; if it is the command, write \"--\" in front of it",
-				rest[0], e, e, rest[0])
+		switch {
+		case len(rest) == 0 || strings.Contains(e, "="):
+		case slices.Index(args, rest[0]) < slices.Index(args, e): // such as node -e CODE
+			return lacksDashes(command, rest[0], args)
+		default:
+			return usagef("unexpected %q: if it is the value of %s, write -e %s; if it is the command, write \"--\" in front of it",
+				rest[0], e, printable.Shell(e+"="+rest[0]))
 		}
 	}
 	return nil

@@ -1,10 +1,9 @@
 package migrate
 
 import (
-	"fmt"
 	"math"
-	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
@@ -16,6 +15,7 @@ type Advice struct {
 	Program string   // whose line it is
 	Line    string   // that of mcp-bridge which does the same; values that may be secret are not repeated
 	Left    []string // what Line does not have of the other one, each with the reason
+	At      string   // where its clients find mcp-bridge, if that is another path; "": they find it
 }
 
 // String returns the line, and below it what is left, and who can connect.
@@ -27,6 +27,9 @@ func (a Advice) String() string {
 	}
 	for _, l := range a.Left {
 		text.WriteString("\nNot carried over: " + l)
+	}
+	if a.At != "" {
+		text.WriteString("\n" + a.At)
 	}
 	if strings.HasPrefix(a.Line, "mcp-bridge serve") && (a.Program == supergateway || a.Program == websocketd) {
 		text.WriteString("\nIt is open to this machine only; " + a.Program + " listens on all addresses. For the same, add --host 0.0.0.0 and --token-file FILE.")
@@ -64,7 +67,7 @@ func Line(args []string) (a Advice, ok bool) {
 		}
 	}
 	if given.words > 0 {
-		left = append(left, fmt.Sprintf("%d words that belong to no flag (a command with spaces stands in quotes behind --stdio)", given.words))
+		left = append(left, countWords(given.words, "belongs", "belong")+" to no flag (a command with spaces stands in quotes behind --stdio)")
 	}
 	switch {
 	case command == "":
@@ -74,7 +77,11 @@ func Line(args []string) (a Advice, ok bool) {
 	default:
 		to = append(append(to, "--"), words(command)...)
 	}
-	return Advice{Program: supergateway, Line: printable.Shell(to...), Left: left}, true
+	a = Advice{Program: supergateway, Line: printable.Shell(to...), Left: left}
+	if to[1] == "serve" && given.last("outputTransport") == "ws" {
+		a.At = "The path for WebSocket clients is /ws; that of supergateway is /message, or its --messagePath."
+	}
+	return a, true
 }
 
 // options are what a line of supergateway has.
@@ -180,13 +187,9 @@ func (x option) listening(name string) (flags []string, why string) {
 		}
 		return flags, why
 	case "sessiontimeout":
-		ms, err := strconv.Atoi(strings.Join(x.values, ""))
-		if err != nil || ms <= 0 {
+		wait, ok := withUnit(strings.Join(x.values, ""), time.Millisecond)
+		if !ok {
 			return nil, "it has no number of milliseconds"
-		}
-		wait := fmt.Sprintf("%dms", ms)
-		if ms%1000 == 0 {
-			wait = fmt.Sprintf("%ds", ms/1000)
 		}
 		return []string{"--session-timeout", wait}, ""
 	}

@@ -42,6 +42,9 @@ func (f flag) reason() string { return strings.TrimPrefix(f.advice, "leave it ou
 // Program returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
 func Program(argv []string) (name string, rest []string, ok bool) {
+	if d, ok := parseDocker(argv); ok {
+		return d.program, d.args(), true
+	}
 	for i, word := range argv {
 		name = word
 		if at := strings.LastIndexByte(word, '@'); at > 0 {
@@ -59,6 +62,22 @@ func Program(argv []string) (name string, rest []string, ok bool) {
 		}
 	}
 	return "", nil, false
+}
+
+// Instead returns what to write for a command line that begins with another program, as Program finds it. a.Line is empty if
+// its arguments are no line of that program.
+func Instead(argv []string) (program string, a Advice, ok bool) {
+	program, rest, ok := Program(argv)
+	if !ok {
+		return "", Advice{}, false
+	}
+	if a, ok = LineOf(program, rest); !ok {
+		return program, Advice{}, true
+	}
+	if d, ok := parseDocker(argv); ok {
+		d.complete(&a)
+	}
+	return program, a, true
 }
 
 // Flags returns the names of all flags that Flag knows.
@@ -92,7 +111,7 @@ var flags = []flag{
 	{"stdio", supergateway, `write the command after "--": mcp-bridge serve -- COMMAND ARGS`},
 	{"sse", supergateway, "write the URL alone: mcp-bridge connect URL"},
 	{"streamableHttp", supergateway, "write the URL alone: mcp-bridge connect URL"},
-	{"outputTransport", supergateway, "serve has every transport at one port (/mcp, /sse, /ws), connect has stdio; leave it out"},
+	{"outputTransport", supergateway, "leave it out: serve has every transport at one port (/mcp, /sse, /ws), connect has stdio"},
 	{"baseUrl", supergateway, "leave it out: clients are told a path, or use --path-prefix behind a proxy that adds one"},
 	{"ssePath", supergateway, "leave it out: HTTP+SSE is at /sse; --path-prefix puts something in front"},
 	{"messagePath", supergateway, "leave it out: HTTP+SSE tells its clients where to send, and WebSocket is at /ws"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
@@ -33,6 +34,63 @@ var takenFlags = map[string]taken{
 var alone = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
 	"noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
 	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
+
+// A timed flag of another program is a number without a unit.
+type timed struct {
+	taken
+	unit time.Duration
+}
+
+// times are those flags, by their normalized names. Ours take the unit with the number; of two, both get the time.
+var times = map[string]timed{
+	"authtimeout":             {taken{connect: "--auth-wait"}, time.Second},
+	"connectiontimeout":       {taken{connect: "--connect-timeout"}, time.Millisecond},
+	"requesttimeout":          {taken{"--request-timeout", "--request-timeout"}, time.Millisecond},
+	"sessiontimeout":          {taken{serve: "--session-timeout"}, time.Millisecond},
+	"sessionidletimeout":      {taken{serve: "--session-timeout"}, time.Millisecond},
+	"gracefulshutdowntimeout": {taken{"--grace", "--grace"}, time.Millisecond},
+	"closems":                 {taken{serve: "--term-wait --kill-wait"}, time.Millisecond},
+}
+
+// flags returns the flags of a command of mcp-bridge for a value; nil: it has none, or the value is no number.
+func (t timed) flags(command, value string) (flags []string) {
+	ours := t.serve
+	if command == "connect" {
+		ours = t.connect
+	}
+	wait, ok := withUnit(value, t.unit)
+	if !ok || command == "doctor" {
+		return nil
+	}
+	for _, name := range strings.Fields(ours) {
+		flags = append(flags, name, wait)
+	}
+	return flags
+}
+
+// withUnit returns a number of units as the flags of mcp-bridge take a time; one that has its unit stays.
+func withUnit(number string, unit time.Duration) (wait string, ok bool) {
+	if d, err := time.ParseDuration(number); err == nil && d > 0 {
+		return number, true
+	}
+	n, err := strconv.ParseUint(number, 10, 31)
+	switch d := time.Duration(n) * unit; {
+	case err != nil || n == 0:
+		return "", false
+	case d%time.Second == 0:
+		return fmt.Sprintf("%ds", d/time.Second), true
+	default:
+		return fmt.Sprintf("%dms", d.Milliseconds()), true
+	}
+}
+
+// countWords says how many words do something: one, or many.
+func countWords(n int, one, many string) string {
+	if n == 1 {
+		return "1 word that " + one
+	}
+	return fmt.Sprintf("%d words that %s", n, many)
+}
 
 // LineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. ok is
 // false if they are no line of it.
@@ -69,7 +127,7 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		to, rest = append(to, "--redirect-port", rest[0]), rest[1:]
 	}
 	if len(rest) > 0 {
-		left = append(left, fmt.Sprintf("%d words behind the URL (one URL is all that connect takes)", len(rest)))
+		left = append(left, countWords(len(rest), "stands", "stand")+" behind the URL (one URL is all that connect takes)")
 	}
 	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
 }
@@ -119,12 +177,13 @@ func followed(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
 	_, taken := takenFlags[normal]
 	_, named := find(name)
+	_, timed := times[normal]
 	switch {
 	case slices.Contains([]string{"h", "headers", "e", "env", "namedserver"}, normal) && program == mcpProxy:
 		return 2, true
 	case slices.Contains(alone, normal):
 		return 0, true
-	case taken || named || slices.Contains([]string{"h", "e", "header", "env"}, normal):
+	case taken || named || timed || slices.Contains([]string{"h", "e", "header", "env"}, normal):
 		return 1, true
 	}
 	return 0, false
@@ -138,6 +197,9 @@ func (x option) kept(command string) []string {
 	}
 	if slices.Contains([]string{"e", "env"}, name) && command == "serve" && len(x.values) > 0 {
 		return []string{"--env", x.values[0] + "=..."}
+	}
+	if t, ok := times[name]; ok {
+		return t.flags(command, strings.Join(x.values, ""))
 	}
 	ours := takenFlags[name].serve
 	if command == "connect" {

@@ -38,7 +38,7 @@ func TestLineOf(t *testing.T) {
 		{"npx mcp-proxy --sslCert c.pem --shell --no-modern -- srv --token hush", "mcp-bridge serve --tls-cert c.pem --client-protocol legacy -- srv --token ...", "--shell"},
 		{"uvx mcp-proxy --port=8080 --pass-environment --allow-origin https://a.example -e KEY hush uvx mcp-server-fetch", "mcp-bridge serve --port 8080 --allow-origin https://a.example --env KEY=... -- uvx mcp-server-fetch", "--pass-environment"},
 		{"mcp-proxy --transport streamablehttp -H Authorization hush http://localhost:8080/mcp --port 1", "mcp-bridge connect --transport streamablehttp --header 'Authorization: ...' http://localhost:8080/mcp", "--port"},
-		{"npx -y mcp-remote@latest https://me:hush@host.example/mcp 3334 --allow-http --header Authorization:hush --auth-timeout 60 --bogus", "mcp-bridge connect --header 'Authorization: ...' --redirect-port 3334 https://host.example/mcp", "--auth-timeout --bogus"},
+		{"npx -y mcp-remote@latest https://me:hush@host.example/mcp 3334 --allow-http --header Authorization:hush --auth-timeout 60 --bogus", "mcp-bridge connect --header 'Authorization: ...' --auth-wait 60s --redirect-port 3334 https://host.example/mcp", "--bogus"},
 		{"mcp-remote https://host.example/mcp --host localhost --transport http-only --ignore-tool x* --static-oauth-client-info hush", "mcp-bridge connect --redirect-host localhost --transport http-only --ignore-tool 'x*' https://host.example/mcp", "--static-oauth-client-info"},
 		{"mcp-remote https://host.example/mcp 1 hush", "mcp-bridge connect --redirect-port 1 https://host.example/mcp", "1"},
 		{"websocketd --port=8080 --devconsole --staticdir=hush ./my-server x", "mcp-bridge serve --port 8080 --inspect -- ./my-server x", "--staticdir"},

@@ -1,0 +1,105 @@
+package migrate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// image matches the image of another program, with its registry, tag and digest.
+var image = lazyregexp.New(`^(?:[a-z0-9.-]+(?::\d+)?/)?(?:supercorp|supercorp-ai|sparfenyuk)/(supergateway|mcp-proxy)(?::[\w.-]+)?(?:@sha256:\w+)?$`)
+
+// A dockerLine is a line of docker, or podman, that runs another program.
+type dockerLine struct {
+	program string
+	options []string // of docker
+	rest    []string // behind the image
+}
+
+// parseDocker takes such a line apart; ok is false if it is none.
+func parseDocker(argv []string) (d dockerLine, ok bool) {
+	if len(argv) < 3 || argv[0] != "docker" && argv[0] != "podman" {
+		return d, false
+	}
+	if argv = argv[1:]; argv[0] == "container" {
+		argv = argv[1:]
+	}
+	at := slices.IndexFunc(argv, func(word string) bool { return image.MatchString(word) })
+	if argv[0] != "run" || at < 0 {
+		return d, false
+	}
+	return dockerLine{image.FindStringSubmatch(argv[at])[1], argv[1:at], argv[at+1:]}, true
+}
+
+// args returns what stands behind the image, with the port that clients of the container use.
+func (d dockerLine) args() []string {
+	public := ""
+	for _, value := range d.values("-p", "--publish") {
+		value, _, _ = strings.Cut(value, "/") // tcp
+		parts := strings.Split(value, ":")
+		if len(parts) > 1 && isPort(parts[len(parts)-2]) {
+			public = parts[len(parts)-2]
+		}
+	}
+	if public == "" {
+		return d.rest
+	}
+	args := slices.Clone(d.rest)
+	for i, word := range args {
+		name, _, inside := strings.Cut(word, "=")
+		switch {
+		case word == "--":
+			return slices.Insert(args, 0, "--port", public)
+		case name != "--port" && name != "--sse-port":
+		case inside:
+			args[i] = name + "=" + public
+			return args
+		case i+1 < len(args):
+			args[i+1] = public
+			return args
+		}
+	}
+	return slices.Insert(args, 0, "--port", public)
+}
+
+// complete adds to a line what docker was told of the program's surroundings.
+func (d dockerLine) complete(a *Advice) {
+	var env []string
+	for _, value := range d.values("-e", "--env") {
+		name, _, given := strings.Cut(value, "=")
+		if given {
+			name += "=..." // it may be secret
+		}
+		env = append(env, "--env", name)
+	}
+	if len(env) > 0 && !a.IsConnect() {
+		a.Line = strings.Replace(a.Line, "mcp-bridge serve", "mcp-bridge serve "+printable.Shell(env...), 1)
+	}
+	if len(d.values("-v", "--volume", "--mount")) > 0 {
+		a.Left = append(a.Left, "the folders that docker mounts (the server runs on this machine: write their paths of this machine)")
+	}
+	if len(d.values("--env-file")) > 0 {
+		a.Left = append(a.Left, "--env-file of docker (write --env-file FILE)")
+	}
+}
+
+// values returns the values of an option of docker, which has any of the names.
+func (d dockerLine) values(names ...string) (values []string) {
+	for i, word := range d.options {
+		for _, name := range names {
+			after, found := strings.CutPrefix(word, name)
+			switch {
+			case !found:
+			case after == "" && i+1 < len(d.options):
+				values = append(values, d.options[i+1])
+			case strings.HasPrefix(after, "="):
+				values = append(values, after[1:])
+			case after != "" && len(name) == 2: // -p8000:8000
+				values = append(values, after)
+			}
+		}
+	}
+	return values
+}

@@ -1,0 +1,172 @@
+package migrate
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+)
+
+// A Command is one of mcp-bridge that bridges: serve or connect.
+type Command struct {
+	Name string
+	Flag func(name string) (known, alone bool) // is it a flag of the command, and does no value follow it
+}
+
+// Mixed returns what to write for arguments of one of the commands that have flags of other programs among its own. ok is
+// false if they have none. It answers all of them at once. a.Line is empty if it cannot be told what is bridged.
+func Mixed(command, other Command, args []string) (a Advice, ok bool) {
+	var foreign, programs []string
+	for _, word := range args {
+		if word == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+		known, _ := command.Flag(name)
+		f, ok := find(name)
+		if !ok || known || !strings.HasPrefix(word, "--") || slices.Contains(foreign, "--"+name) {
+			continue
+		}
+		if also, _ := other.Flag(name); also {
+			continue
+		}
+		foreign = append(foreign, "--"+name)
+		if !slices.Contains(programs, f.program) {
+			programs = append(programs, f.program)
+		}
+	}
+	if len(foreign) == 0 {
+		return Advice{}, false
+	}
+	is := " is a flag of "
+	if len(foreign) > 1 {
+		is = " are flags of "
+	}
+	a = Advice{Program: list(foreign) + is + list(programs)}
+	p, complete := scanMixed(command, other, args)
+	if complete && len(p.target) > 0 {
+		a.Line, a.Left = p.mixed(command, other)
+		return a, true
+	}
+	for _, name := range foreign {
+		f, _ := find(name[2:])
+		a.Left = append(a.Left, name+": "+f.advice)
+	}
+	return a, true
+}
+
+// OfFlags returns the advice of Mixed as text.
+func (a Advice) OfFlags() string {
+	if a.Line == "" {
+		return a.Program + ":\n" + strings.Join(a.Left, "\n")
+	}
+	return a.Program + "; write " + a.String()
+}
+
+// list joins words as a sentence does.
+func list(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return words[0]
+}
+
+// scanMixed takes the arguments apart. ok is false if a word may be the value of a flag that is not known, or the command.
+func scanMixed(command, other Command, args []string) (p peerLine, ok bool) {
+	for i := 0; i < len(args); i++ {
+		word := args[i]
+		if word == "--" {
+			p.target = append(slices.Clip(p.target), args[i+1:]...)
+			return p, true
+		}
+		if !strings.HasPrefix(word, "-") || word == "-" {
+			p.target = append(p.target, word)
+			if !strings.Contains(p.target[0], "://") {
+				p.target = append(p.target, args[i+1:]...)
+				return p, true
+			}
+			continue
+		}
+		name, value, inside := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		x := option{name: name}
+		if inside {
+			x.values = []string{value}
+		}
+		n, known := followed(mcpRemote, name)
+		for _, c := range []Command{other, command} {
+			if its, alone := c.Flag(name); its {
+				if n, known = 1, true; alone {
+					n = 0
+				}
+			}
+		}
+		if !inside && !known && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && !strings.Contains(args[i+1], "://") {
+			return p, false
+		}
+		if isPair(name, args[i+1:]) || normalizedName(name) == "namedserver" {
+			n = 2
+		}
+		for ; !inside && len(x.values) < n && i+1 < len(args); i++ {
+			x.values = append(x.values, args[i+1])
+		}
+		p.flags = append(p.flags, x)
+	}
+	return p, true
+}
+
+// isPair tells if a flag with a name and a value has them in two words, as mcp-proxy takes them.
+func isPair(flag string, after []string) bool {
+	switch {
+	case len(after) < 2:
+		return false
+	case slices.Contains([]string{"h", "header", "headers"}, normalizedName(flag)):
+		return !strings.Contains(after[0], ":")
+	case slices.Contains([]string{"e", "env"}, normalizedName(flag)):
+		return !strings.Contains(after[0], "=") && !strings.HasPrefix(after[1], "-")
+	}
+	return false
+}
+
+// mixed returns the line of mcp-bridge, and what it does not have.
+func (p peerLine) mixed(command, other Command) (line string, left []string) {
+	remote := strings.Contains(p.target[0], "://")
+	if command.Name == "connect" && (!remote || slices.ContainsFunc(p.flags, func(x option) bool {
+		its, _ := command.Flag(x.name)
+		others, _ := other.Flag(x.name)
+		return others && !its
+	})) { // it is what listens
+		command, other = other, command
+	}
+	to := []string{"mcp-bridge", command.Name}
+	for _, x := range p.flags {
+		its, alone := command.Flag(x.name)
+		switch flags, name := x.kept(command.Name), normalizedName(x.name); {
+		case len(x.values) > 0 && slices.Contains([]string{"h", "header", "headers"}, name):
+			to = append(to, "--header", shownHeader(x.values[0]))
+		case len(x.values) > 0 && slices.Contains([]string{"e", "env"}, name):
+			name, _, _ := strings.Cut(x.values[0], "=")
+			to = append(to, "--env", name+"=...")
+		case len(flags) > 0:
+			to = append(to, flags...)
+		case its && alone && len(x.values) > 0: // --inspect=ADDRESS
+			to = append(to, "--"+x.name+"="+masked("", x.values[0]))
+		case its && alone:
+			to = append(to, "--"+x.name)
+		case its:
+			to = append(append(to, "--"+x.name), maskedAll(x.values)...) // no flag but those of headers and variables has a secret as its value
+		default:
+			left = append(left, peerLine{flags: []option{x}}.left(command.Name)...)
+		}
+	}
+	shell := slices.IndexFunc(left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	switch {
+	case shell >= 0 && !remote && len(p.target) == 1: // a whole line, for the shell
+		return printable.Shell(append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))...), slices.Delete(left, shell, shell+1)
+	case !remote:
+		return printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), left
+	}
+	if n := len(p.target) - 1; n > 0 {
+		left = append(left, countWords(n, "stands", "stand")+" behind the URL")
+	}
+	return printable.Shell(append(to, withoutSecret(p.target[0]))...), left
+}
