@@ -60,7 +60,9 @@ var rules = []rule{
 	{`source <\(mcp-bridge completion bash\)`, completes},
 	{`curl -sN -o events `, follows},
 	{`curl -si? `, prints(`"result"|^$`)},
-	{`SESSION=|STATE=|export AUTH=`, sets},
+	{`SESSION=|STATE=|export AUTH=|ENDPOINT=|TOKEN=`, sets},
+	{`hash\(\) `, prints(`^$`)},
+	{`hash https://id\.example\.com ann c1`, prints(`^T4dHnNMVp7rvLTmIU6cHIY3ULRHHL1v-DLzeR-10_0U\n$`)}, // as TestPrincipalInDocs has it
 	{`cat events`, prints(`"result"`)},
 	{`ask\(\) `, prints(`^$`)},
 	{`ask 1`, prints(`"input_required"`)},

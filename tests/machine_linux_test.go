@@ -3,6 +3,7 @@ package tests
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -79,8 +80,9 @@ func runPage(t *testing.T, page string) {
 
 func newWorld(t *testing.T, page string) *world {
 	w := &world{t: t, dir: t.TempDir(), ca: newCA(t, "ca")}
+	authority := w.ca.write(t, t.TempDir())
 	for name, value := range map[string]string{
-		"HOME": w.dir, "SSL_CERT_FILE": w.ca.write(t, t.TempDir()), "AUTH": "Bearer " + annToken,
+		"HOME": w.dir, "SSL_CERT_FILE": authority, "CURL_CA_BUNDLE": authority, "AUTH": "Bearer " + annToken,
 		"BROWSER": os.Args[0] + " browse " + filepath.Join(w.dir, "opened") + " %s",
 		"PATH":    w.programs() + ":" + os.Getenv("PATH"),
 	} {
@@ -368,7 +370,7 @@ func (w *world) addressOf(text string) address {
 	case strings.Contains(text, "--token-file"):
 		a.bearer = annToken
 	case strings.Contains(text, "--oidc-issuer"):
-		a.bearer = w.ids.token("ann", nil)
+		a.bearer = w.ids.token("ann", map[string]any{"aud": cmp.Or(flagOf(text, "--public-url"), publicURL) + "/mcp"})
 	}
 	a.url, a.host = scheme+"://"+host+path, host
 	return a

@@ -375,6 +375,28 @@ func TestLogoutProviderDown(t *testing.T) {
 	m.want(exitSignIn, "not signed in", "status", provider.URL)
 }
 
+// Where the provider wants the client's secret before it revokes, logout says which flags were missing.
+func TestLogoutWithoutSecret(t *testing.T) {
+	provider := authtest.At("")
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/revoke" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":"invalid_client"}`)
+			return
+		}
+		provider.ServeHTTP(w, r)
+	}))
+	defer h.Close()
+	provider = authtest.At(h.URL)
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", "--client-id", "mine", provider.URL)
+	status, out, errs := m.run(nil, nil, "logout", provider.URL)
+	if status != exitOK || !strings.Contains(out, "Signed out") || !strings.Contains(errs, "--client-id mine") || strings.Contains(errs, `\n`) {
+		t.Errorf("status %d; stdout %q, stderr %s", status, out, errs)
+	}
+}
+
 // A login beside the sign-in of a connect says how it goes on where the browser is elsewhere, and takes the address that is pasted.
 func TestLoginBesideConnect(t *testing.T) {
 	server := authtest.New(t)

@@ -436,6 +436,9 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 		printSafe(env, "Its authorization server cannot be told; what was issued ends by itself\n")
 	case revoked != nil:
 		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told, and what was issued ends by itself: %s\n", oneLine(revoked))
+		if auth.Is(revoked, auth.InvalidClient) && s.Client.ID == "" {
+			fmt.Fprintf(env.stderr, "mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id %s and what else the sign-in was given\n", printable.Shell(stored.ClientID))
+		}
 	}
 	if !f.forget {
 		return nil

@@ -95,8 +95,17 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch r.URL.Path {
-	case "/.well-known/oauth-authorization-server":
-		reply(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks"})
+	case "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration":
+		reply(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks", "token_endpoint": i.URL + "/token"})
+	case "/token": // for the client "ci", whatever its secret is
+		id, secret, _ := r.BasicAuth()
+		noteSecrets(secret)
+		if id != "ci" || r.FormValue("grant_type") != "client_credentials" {
+			reply(w, 401, map[string]any{"error": "invalid_client"})
+			return
+		}
+		claims := i.Claims(r.FormValue("resource"), id, time.Now().Add(time.Hour), map[string]any{"client_id": id, "scope": r.FormValue("scope")})
+		reply(w, 200, map[string]any{"access_token": i.Sign(Header, claims), "token_type": "Bearer", "expires_in": 3600})
 	case "/jwks":
 		keys := i.JWKS
 		if keys == nil {

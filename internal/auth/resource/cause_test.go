@@ -43,3 +43,11 @@ func TestCause(t *testing.T) {
 		}
 	}
 }
+
+// TestPrincipalInDocs: the principal of the example in docs/log.md is the one that the page shows.
+func TestPrincipalInDocs(t *testing.T) {
+	t.Parallel()
+	if got := principalOf("https://id.example.com", "ann", "c1"); got != "oauth:T4dHnNMVp7rvLTmIU6cHIY3ULRHHL1v-DLzeR-10_0U" {
+		t.Errorf("it is %s", got)
+	}
+}

@@ -130,7 +130,7 @@ func (h *home) search() {
 		texts[filepath.Base(file)] = string(data)
 	}
 	secrets := h.provider.Secrets()
-	if len(secrets) == 0 {
+	if len(secrets) == 0 && !h.t.Skipped() {
 		h.t.Error("the provider has seen no secret: nothing was searched for")
 	}
 	for what, text := range texts {
