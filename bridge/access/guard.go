@@ -64,8 +64,8 @@ type Policy struct {
 	TrustUnix bool
 }
 
-// Refusal is the reason not to serve a request. Reason is a fixed text that may be sent to
-// the client; it has no part of the request.
+// Refusal is the reason not to serve a request. Reason is a text that may be sent to the client. It is fixed, but for the
+// name of a host that is refused, which has the characters of a name alone.
 type Refusal struct {
 	Status int    // 400, 401 or 403; of an Authenticator also 503
 	Rule   string // that it breaks, by its number in docs/rules.md; "": none of them
@@ -116,7 +116,15 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || toUnspecified(r) {
 		return nil
 	}
-	return &Refusal{http.StatusForbidden, "LI2", "host is not allowed (--allow-host)"}
+	return &Refusal{http.StatusForbidden, "LI2", "host " + clipHost(host) + " is not allowed (--allow-host)"}
+}
+
+// clipHost returns a host for a refusal: whoever has sent it must not make our answer long.
+func clipHost(host string) string {
+	if len(host) > 100 {
+		return host[:100] + "..."
+	}
+	return host
 }
 
 // isAddress reports whether host is the IP address of.

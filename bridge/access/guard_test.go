@@ -116,6 +116,21 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// Who is refused for the Host hears which one it was: a name alone, and not at any length.
+func TestHostIsNamed(t *testing.T) {
+	for host, want := range map[string]string{
+		"mcp.example:8080":                    "host mcp.example is not allowed (--allow-host)",
+		strings.Repeat("a", 200) + ".example": "host " + strings.Repeat("a", 100) + "... is not allowed (--allow-host)",
+		"<b>":                                 "Host header is missing or malformed",
+	} {
+		r := httptest.NewRequest("POST", "/mcp", nil)
+		r.Host = host
+		if no := (&Policy{Loopback: true}).Check(r); no == nil || no.Reason != want {
+			t.Errorf("%.30s: %v; want %s", host, no, want)
+		}
+	}
+}
+
 // TestHost proves LI2: on a loopback address only a loopback Host is served.
 func TestHost(t *testing.T) {
 	tests := []struct {

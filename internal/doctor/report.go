@@ -98,6 +98,9 @@ func (r *Report) Fact(name, format string, args ...any) {
 // maxKeptEvidence is how much evidence is kept, in bytes, until it is shown.
 const maxKeptEvidence = 16 << 10
 
+// NoCall is the fact "call" of a server in which nothing wrong was found so far, and of which no tool was called.
+const NoCall = "no tool was called; --call NAME calls one"
+
 // Add notes a finding. One with the same code and evidence as an earlier one is dropped.
 func (r *Report) Add(f Finding) {
 	r.mu.Lock()

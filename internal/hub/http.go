@@ -62,7 +62,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	case !h.opts.SingleServer && path == "/servers":
 		h.serveIndex(w, r)
 	default:
-		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFoundText(path))
+		httpserve.RefuseText(w, r, "path", http.StatusNotFound, h.notFoundText(path, h.opts.publicPrefix(r)))
 	}
 }
 
@@ -82,11 +82,12 @@ func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, no *acc
 }
 
 // notFoundText says where clients should go. HTTP+SSE is left out where a server
-// withholds it: the index says which have it. Who asks has been let in, and may see the index.
-func (h *Hub) notFoundText(path string) string {
-	text, base := "not found; the MCP endpoints are ", ""
+// withholds it: the index says which have it. Who asks has been let in, and may see the index. prefix is what clients put
+// in front of our paths.
+func (h *Hub) notFoundText(path, prefix string) string {
+	text, base := "not found; the MCP endpoints are ", prefix
 	if !h.opts.SingleServer {
-		text, base = h.unknownServerText(path)+"; /servers lists the servers, each at ", "/servers/NAME"
+		text, base = h.unknownServerText(path)+"; "+prefix+"/servers lists the servers, each at ", prefix+"/servers/NAME"
 	}
 	text += base + "/mcp (Streamable HTTP)"
 	if !slices.ContainsFunc(h.serversInOrder(), func(s *server) bool { return s.hidesEndpoint("sse") }) {

@@ -71,6 +71,20 @@ func TestNotFoundNamesWhatIsServed(t *testing.T) {
 	}
 }
 
+// The paths in a 404 are those that clients of the proxy write.
+func TestNotFoundHasPrefix(t *testing.T) {
+	_, alone := start(t, hub.Options{SingleServer: true, PathPrefix: "/tools"}, demoSpec(t, "all"))
+	_, many := start(t, hub.Options{PathPrefix: "/tools"}, demoSpec(t, "all"))
+	for url, want := range map[string]string{
+		alone + "/tools/nothing": "not found; the MCP endpoints are /tools/mcp (Streamable HTTP), /tools/sse (HTTP+SSE) and /tools/ws (WebSocket)",
+		many + "/nothing":        "not found; /tools/servers lists the servers, each at /tools/servers/NAME/mcp (Streamable HTTP), /tools/servers/NAME/sse (HTTP+SSE) and /tools/servers/NAME/ws (WebSocket)",
+	} {
+		if status, _, body := do(t, http.MethodPost, url, "{}"); status != http.StatusNotFound || strings.TrimSpace(body) != want {
+			t.Errorf("%s: %d %s", url, status, body)
+		}
+	}
+}
+
 // Who has forgotten --path-prefix is told, where the path could be that of a proxy.
 func TestNotFoundNamesPrefix(t *testing.T) {
 	for _, tt := range []struct {

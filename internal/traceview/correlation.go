@@ -18,6 +18,7 @@ type Correlation struct {
 	steps        []*step
 	bySeq        map[uint64]*step
 	drops        []trace.Record
+	exits        []trace.Record // of processes that the bridge has not asked to end
 	lostRecords  uint64
 	lastTime     time.Time
 	openRequests map[callKey]map[jsonrpc.ID]*step // of Resolve: requests without an answer so far
@@ -62,6 +63,11 @@ func (s *Correlation) Add(r *trace.Record) {
 		d := *r
 		dropLongFields(&d)
 		s.drops = append(s.drops, d)
+	case r.Kind == trace.Process && r.Event != nil && r.Event.What == "ended" && !r.Event.StopRequested:
+		exit := *r
+		dropLongFields(&exit)
+		exit.Event = &trace.Event{Err: printable.Clip(r.Event.Err, maxReason)}
+		s.exits = append(s.exits, exit)
 	case r.Kind == trace.Gap:
 		s.lostRecords += max(r.Lost, 1)
 	}

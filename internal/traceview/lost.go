@@ -1,6 +1,7 @@
 package traceview
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -107,16 +108,33 @@ func (s *Correlation) unansweredByPeer(st *step) (loss Loss, is bool) {
 	if c := st.answer.Code; c != 0 {
 		code = fmt.Sprintf(", with error %d", c)
 	}
-	loss.Text = passed.silence(far, within) + fmt.Sprintf("; the bridge has answered the %s itself%s", near, code)
+	loss.Text = s.silence(passed, far, within, st.answer.Time.Add(time.Second)) + fmt.Sprintf("; the bridge has answered the %s itself%s", near, code)
 	return loss, true
 }
 
-// silence says that the peer far has not answered a request that was passed on to it.
-func (st *step) silence(far, within string) string {
+// silence says that the peer far has not answered a request that was passed on to it. An end of its process is the reason until
+// a time.
+func (s *Correlation) silence(st *step, far, within string, until time.Time) string {
 	if st.cancelled {
 		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, far)
 	}
+	if exit := s.exitAfter(st, until); exit != nil {
+		return fmt.Sprintf("passed on to the %s, whose process ended (%s) %s later, so no answer came",
+			far, cmp.Or(exit.Event.Err, "exit status 0"), roundedDuration(exit.Time.Sub(st.Time)))
+	}
 	return fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)
+}
+
+// exitAfter returns the end of the process that had a request, unless the bridge has asked for that end; nil: there was none until
+// a time, as far as the trace tells. Of several processes of a server, that of the request is known by its session.
+func (s *Correlation) exitAfter(st *step, until time.Time) *trace.Record {
+	for i := range s.exits {
+		exit := &s.exits[i]
+		if st.Dir == trace.ToServer && exit.Server == st.Server && exit.Session == st.Session && !exit.Time.Before(st.Time) && !exit.Time.After(until) {
+			return exit
+		}
+	}
+	return nil
 }
 
 // passedOn returns the request that the bridge has made of one that it has received, the last one if it has sent it again; nil: there
@@ -139,7 +157,7 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Where: whereOf(far), Path: steps, Text: passed.silence(far, within), cancelled: passed.cancelled}
+			return Loss{Where: whereOf(far), Path: steps, Text: s.silence(passed, far, within, s.lastTime), cancelled: passed.cancelled}
 		}
 		steps = append(steps, passed.answer.Record)
 		loss := Loss{Where: OnTheWay, Path: steps, dropped: passed.answer.dropped}

@@ -118,13 +118,20 @@ func TestRequestsThatTheServerHasNotAnswered(t *testing.T) {
 	asked := message("1", "down", "c2s", "0", "request", "tools/call", `,"id":3`, "") + message("2", "up", "c2s", "1", "request", "tools/call", `,"id":3`, "")
 	const cancel = `,"msg":{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`
 	itself := message("4", "down", "s2c", "0", "response", "tools/call", `,"id":3`, `,"code":-32603`)
+	exit := func(session, asked string) string {
+		return `{"v":1,"seq":3,"ts":"2026-11-21T07:40:43Z","ses":"` + session + `","kind":"process","event":{"what":"ended","pid":1,` + asked + `"err":"signal: killed"}}` + "\n"
+	}
 	for name, c := range map[string]struct {
 		lines, want string
 		n           int
 	}{
 		"the client leaves": {asked + message("3", "up", "c2s", "0", "notification", "notifications/cancelled", "", cancel) + itself,
 			"cancelled: by the bridge, after 3s in which the server has not answered it; the bridge has answered the client itself, with error -32603", 1},
-		"the server ends": {asked + itself, "lost: passed on to the server, which has not answered within 3s; the bridge has answered the client itself, with error -32603", 1},
+		"the process ends":                    {asked + exit("s1", "") + itself, "lost: passed on to the server, whose process ended (signal: killed) 1s later, so no answer came; the bridge has answered the client itself, with error -32603", 1},
+		"the process ends and nobody answers": {asked + exit("s1", ""), "lost: passed on to the server, whose process ended (signal: killed) 1s later, so no answer came", 1},
+		"another process ends":                {asked + exit("s2", "") + itself, "lost: passed on to the server, which has not answered within 3s; the bridge has answered the client itself, with error -32603", 1},
+		"the process is asked to end":         {asked + exit("s1", `"asked":true,`) + itself, "lost: passed on to the server, which has not answered within 3s; the bridge has answered the client itself, with error -32603", 1},
+		"the server says nothing":             {asked + itself, "lost: passed on to the server, which has not answered within 3s; the bridge has answered the client itself, with error -32603", 1},
 		"the client cancels": {asked + message("3", "down", "c2s", "0", "notification", "notifications/cancelled", "", cancel) +
 			message("4", "up", "c2s", "3", "notification", "notifications/cancelled", "", cancel), "cancelled: by the client; the server has not answered it", 0},
 		"a client that says nothing leaves": {asked + message("3", "up", "c2s", "0", "notification", "notifications/cancelled", "", cancel),

@@ -141,6 +141,9 @@ func (s *session) endedAt(request string) {
 // callTool calls the tool that the user has named (C7, C15).
 func (s *session) callTool(ctx context.Context) {
 	name := s.options.Call
+	if name == "" && len(s.tools) > 0 && !s.report.HasFaults() {
+		s.report.Fact("call", "%s", doctor.NoCall)
+	}
 	if name == "" || s.timeLeft() <= 0 {
 		return
 	}

@@ -20,12 +20,19 @@ const leastCallWait = 3 * time.Second
 func (p commonChecks) checkCall(ctx context.Context) {
 	name := p.opts.Call
 	if name == "" {
+		p.mu.Lock()
+		known := len(p.tools)
+		p.mu.Unlock()
+		if known > 0 && !p.report.HasFaults() {
+			p.fact("call", "%s", doctor.NoCall)
+		}
 		return
 	}
 	arguments := p.opts.Arguments
 	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
+	defer func(before time.Duration) { p.Patience = before }(p.Patience) // it is that of the checks that follow, too
 	if p.opts.Slow {
 		p.Patience = slowAnswer
 	}

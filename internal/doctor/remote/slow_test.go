@@ -121,6 +121,32 @@ func TestHeldBackInDoubt(t *testing.T) {
 	}
 }
 
+// TestPatienceAfterCall: that of --slow is for the call alone.
+func TestPatienceAfterCall(t *testing.T) {
+	t.Parallel()
+	s := at(t, "/mcp", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := jsonrpc.Parse(body)
+		respond(w, 200, typeJSON, `{"jsonrpc":"2.0","id":`+m.ID().String()+`,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`)
+	}))
+	s.opts.Slow, s.opts.Call = true, "echo"
+	report := doctor.NewReport(s.url)
+	p, err := newProber(s.url, s.opts, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	p.Patience = answerTimeout
+	m := p.modernServerOf(p.discover(t.Context()))
+	if m == nil {
+		t.Fatal("the server was not recognized")
+	}
+	commonChecks{p, m}.checkCall(t.Context())
+	if p.Patience != answerTimeout {
+		t.Errorf("the checks after the call wait for %v, want %v", p.Patience, answerTimeout)
+	}
+}
+
 // cutting closes connections on which nothing has come from the client for a while.
 func cutting(t *testing.T, h http.Handler, after time.Duration) site {
 	t.Helper()
