@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -388,7 +389,9 @@ func (d *daemon) serve(ctx context.Context) {
 		})
 	}
 	d.logNotifyError(d.notify.Ready(""))
+	ballast := newBallast() // now: it makes the collector run once, which nobody has to wait for
 	<-ctx.Done()
+	runtime.KeepAlive(ballast)
 	d.reloading.Lock()
 	d.serving = false
 	d.reloading.Unlock()

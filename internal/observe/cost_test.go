@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -154,39 +153,5 @@ func TestNames(t *testing.T) {
 	raw := []byte(`"abcd"`)
 	if n := testing.AllocsPerRun(100, func() { o.shortText(o.names.intern(raw)) }); n != 0 {
 		t.Errorf("%v allocations for a name that has come before", n)
-	}
-}
-
-// garbage keeps the compiler from doing without it.
-var garbage []byte
-
-// collections returns how often the garbage collector runs for 64 MiB of garbage.
-func collections() uint32 {
-	runtime.GC()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range 64 << 10 {
-		garbage = make([]byte, 1<<10)
-	}
-	runtime.ReadMemStats(&after)
-	return after.NumGC - before.NumGC
-}
-
-// anySampler is never asked.
-type anySampler struct{ Sampler }
-
-// Once somebody watches, the garbage collector runs less often.
-func TestMemoryOnceWatched(t *testing.T) {
-	off := collections()
-	for name, watch := range map[string]func(o *Observer) (stop func()){
-		"watched": func(o *Observer) func() { return o.Watch(&calledNames{}) },
-		"sampled": func(o *Observer) func() { return o.WatchSamples(anySampler{}) },
-	} {
-		var o Observer
-		stop := watch(&o)
-		if on := collections(); on > off/2 {
-			t.Errorf("%s: the garbage collector runs %d times, and %d times otherwise", name, on, off)
-		}
-		stop()
 	}
 }

@@ -138,7 +138,6 @@ type Observer struct {
 	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
 	sampler         atomic.Pointer[Sampler]
 
-	ballast          []byte        // see ballastSize; nil: nobody has watched so far
 	gaps             atomic.Uint64 // see Gaps
 	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
 	nameWatchers     atomic.Int64  // Watchers that want Call.Name
@@ -177,19 +176,6 @@ func (o *Observer) WatchAlong(w Watcher) (stop func()) {
 	})
 }
 
-// ballastSize is how much memory, in bytes, is taken when somebody first watches, and never touched, so that the system gives none. The
-// garbage collector counts it as used, and lets garbage grow by so much more before it runs. A bridge uses so little memory that it would run
-// after every few hundred calls: what Watchers allocate and keep would cost the calls more by that than by all else.
-const ballastSize = 8 << 20
-
-// takeBallast is called with mu held when somebody begins to watch. The ballast stays: memory that is taken again may have to be cleared, which
-// touches it.
-func (o *Observer) takeBallast() {
-	if o.ballast == nil {
-		o.ballast = make([]byte, ballastSize)
-	}
-}
-
 // addOrRemove adds w to those who want to be told of messages, or removes it from them.
 func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 	o.mu.Lock()
@@ -204,7 +190,6 @@ func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 		o.messageWatchers.Store(nil)
 		return
 	}
-	o.takeBallast()
 	all := slices.Concat(o.active, o.passive)
 	o.messageWatchers.Store(&all)
 }

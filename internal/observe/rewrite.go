@@ -30,9 +30,6 @@ type Sampler interface {
 // WatchSamples adds a Sampler, until stop is called. There is one at most.
 func (o *Observer) WatchSamples(s Sampler) (stop func()) {
 	stopEvents := o.WatchEvents(s)
-	o.mu.Lock()
-	o.takeBallast()
-	o.mu.Unlock()
 	o.sampler.Store(&s)
 	return sync.OnceFunc(func() {
 		stopEvents()
