@@ -83,7 +83,7 @@ func TestTraceOfWhatWaits(t *testing.T) {
 		t.Errorf("%d requests of the session wait", n)
 	}
 	viewer := start(t, nil, bridgeBin, "trace", strconv.Itoa(p.Cmd.Process.Pid), "status:pending", "status:-32603")
-	if line := viewer.line(); !regexp.MustCompile(` s1  →\|    tools/call #"w" no answer for \S+ \(began earlier\)$`).MatchString(line) {
+	if line := viewer.line(); !regexp.MustCompile(` s1  →\|    tools/call #"w" no answer for \S+ \(began before this trace: only this end of it is known\)$`).MatchString(line) {
 		t.Errorf("the first line is %q", line)
 	}
 	cancelCall(t, p.Cmd.Process.Pid, "s1", `{"id":"w"}`)
@@ -109,7 +109,7 @@ func TestTraceOfModernWaiting(t *testing.T) {
 	}()
 	awaitCalls(t, running(t, s.Cmd.Process.Pid), 1)
 	viewer := start(t, nil, bridgeBin, "trace", strconv.Itoa(s.Cmd.Process.Pid), "method:tools/call", "hop:down")
-	found := regexp.MustCompile(` (q\d+)  →\|    tools/call #3 no answer for \S+ \(began earlier\)$`).FindStringSubmatch(viewer.line())
+	found := regexp.MustCompile(` (q\d+)  →\|    tools/call #3 no answer for \S+ \(began before this trace: only this end of it is known\)$`).FindStringSubmatch(viewer.line())
 	if found == nil {
 		t.Fatal("the first line is another")
 	}

@@ -43,7 +43,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	if l.dropped > 0 && len(l.lines) < logQueue-1 {
-		l.lines <- fmt.Appendf(nil, "mcp-bridge: %d lines of the log were dropped: stderr was not read fast enough\n", l.dropped)
+		l.lines <- fmt.Appendf(nil, "mcp-bridge: %s dropped: stderr was not read fast enough\n", printable.Count(l.dropped, "line of the log was", "lines of the log were"))
 		l.dropped = 0
 	}
 	select {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
 )
 
@@ -82,7 +82,7 @@ func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
 	case f.lost:
 		n, err := viewer.PrintLost(correlation)
 		if err == nil && n > 0 {
-			err = &loggedError{fmt.Errorf("%d messages were lost or have no answer", n)}
+			err = &loggedError{errors.New(printable.Count(n, "message was lost or has no answer", "messages were lost or have no answer"))}
 		}
 		return err
 	}

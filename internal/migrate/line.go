@@ -67,7 +67,7 @@ func Line(args []string) (a Advice, ok bool) {
 		}
 	}
 	if given.words > 0 {
-		left = append(left, countWords(given.words, "belongs", "belong")+" to no flag (a command with spaces stands in quotes behind --stdio)")
+		left = append(left, printable.Count(given.words, "word that belongs", "words that belong")+" to no flag (a command with spaces stands in quotes behind --stdio)")
 	}
 	switch {
 	case command == "":

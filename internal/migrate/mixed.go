@@ -166,7 +166,7 @@ func (p peerLine) mixed(command, other Command) (line string, left []string) {
 		return printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), left
 	}
 	if n := len(p.target) - 1; n > 0 {
-		left = append(left, countWords(n, "stands", "stand")+" behind the URL")
+		left = append(left, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
 	}
 	return printable.Shell(append(to, withoutSecret(p.target[0]))...), left
 }

@@ -84,14 +84,6 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// countWords says how many words do something: one, or many.
-func countWords(n int, one, many string) string {
-	if n == 1 {
-		return "1 word that " + one
-	}
-	return fmt.Sprintf("%d words that %s", n, many)
-}
-
 // LineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. ok is
 // false if they are no line of it.
 func LineOf(program string, args []string) (a Advice, ok bool) {
@@ -127,7 +119,7 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		to, rest = append(to, "--redirect-port", rest[0]), rest[1:]
 	}
 	if len(rest) > 0 {
-		left = append(left, countWords(len(rest), "stands", "stand")+" behind the URL (one URL is all that connect takes)")
+		left = append(left, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
 	}
 	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
 }

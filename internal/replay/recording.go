@@ -136,7 +136,7 @@ func (l *loader) noteFault(text string) {
 // take keeps a record that is a message of the conversation.
 func (l *loader) take(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
-		l.noteFault(fmt.Sprintf("line %d: %d records are missing here", line, r.Lost))
+		l.noteFault(fmt.Sprintf("line %d: %s missing here", line, printable.Count(r.Lost, "record is", "records are")))
 		return nil
 	}
 	if !r.Kind.IsMessage() || r.Hop != l.Hop || r.Dir != trace.ToServer && r.Dir != trace.ToClient || !l.belongs(r) {

@@ -148,7 +148,7 @@ func (p *player) report() (*Report, error) {
 		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: text, What: "is new"})
 	}
 	if p.unsentCount > 0 {
-		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: "the server", What: fmt.Sprintf("has ended (%s), so %d messages were not sent", printable.Text(p.receiveErr.Error()), p.unsentCount)})
+		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: "the server", What: fmt.Sprintf("has ended (%s), so %s not sent", printable.Text(p.receiveErr.Error()), printable.Count(p.unsentCount, "message was", "messages were"))})
 	}
 	byLine := func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Message, b.Message))
@@ -306,12 +306,10 @@ func (r *Report) Write(w io.Writer) error {
 		write(&d)
 	}
 	result := "no difference"
-	if n := len(r.Differences); n == 1 {
-		result = "1 message differs"
-	} else if n > 0 {
-		result = fmt.Sprintf("%d messages differ", n)
+	if n := len(r.Differences); n > 0 {
+		result = printable.Count(n, "message differs", "messages differ")
 	}
-	fmt.Fprintf(&b, "%d messages sent, %d compared: %s\n", r.Sent, r.Compared, result)
+	fmt.Fprintf(&b, "%s sent, %d compared: %s\n", printable.Count(r.Sent, "message", "messages"), r.Compared, result)
 	_, err := w.Write(b.Bytes())
 	return err
 }

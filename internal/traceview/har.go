@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -100,7 +101,7 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	out := bufio.NewWriter(w) // its Flush returns the errors of others
 	fmt.Fprintf(out, `{"log":{"version":"1.2","creator":{"name":"mcp-bridge","version":%s},`, jsonrpc.Quote(buildinfo.Version()))
 	if h.lostRecords > 0 {
-		fmt.Fprintf(out, `"comment":"%d records are missing in the trace",`, h.lostRecords)
+		fmt.Fprintf(out, `"comment":"%s missing in the trace",`, printable.Count(h.lostRecords, "record is", "records are"))
 	}
 	_, _ = out.WriteString(`"entries":[`)
 	for i, e := range entries {

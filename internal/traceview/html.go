@@ -45,7 +45,7 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	}
 	_, _ = out.WriteString("</table>\n") // Flush returns the error
 	if lost > 0 {
-		fmt.Fprintf(out, "<p>%d records are missing in the trace.</p>\n", lost)
+		fmt.Fprintf(out, "<p>%s missing in the trace.</p>\n", printable.Count(lost, "record is", "records are"))
 	}
 	_, _ = out.WriteString("</body></html>\n")
 	return out.Flush()

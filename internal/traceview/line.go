@@ -182,7 +182,7 @@ func (p *Printer) subject(v *View) {
 	case v.HTTP != nil:
 		p.exchange(v)
 	case v.Kind == trace.Gap:
-		p.printf("%d records are missing here", v.Lost)
+		p.printf("%s missing here", printable.Count(v.Lost, "record is", "records are"))
 	case v.Kind == trace.Drop:
 		p.word("dropped")
 		p.message(v)
@@ -217,7 +217,7 @@ func (p *Printer) message(v *View) {
 		p.printf("no answer for %s", roundedDuration(v.Waited))
 	}
 	if v.Earlier {
-		p.word("(began earlier)")
+		p.word("(began before this trace: only this end of it is known)")
 		return
 	}
 	if v.Took > 0 {
@@ -298,7 +298,7 @@ func (p *Printer) event(v *View) {
 		p.word("from " + e.FromEventID)
 	}
 	if e.Calls > 0 {
-		p.printf("%d calls", e.Calls)
+		p.printf("%s", printable.Count(e.Calls, "call", "calls"))
 	}
 	if e.Took > 0 {
 		p.word("after " + roundedDuration(e.Took))

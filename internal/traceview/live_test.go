@@ -55,12 +55,12 @@ func TestLive(t *testing.T) {
 // What waited before we looked is shown at once, and not again, but when it becomes late. What has an answer,
 // or will have none, waits no more.
 func TestLiveEarlier(t *testing.T) {
-	const first = "→|    ping #1 no answer for 12s (began earlier)\n→|    ping #2 no answer for 5s (began earlier)\n→|    ping #3 no answer for 5s (began earlier)"
+	const first = "→|    ping #1 no answer for 12s (began before this trace: only this end of it is known)\n→|    ping #2 no answer for 5s (began before this trace: only this end of it is known)\n→|    ping #3 no answer for 5s (began before this trace: only this end of it is known)"
 	const ends = "\n←|    ping #2 ok 6s 9 B\n→|    note unanswered ping #3 for 6s: it has ended"
 	for words, want := range map[string]string{
-		"":               first + "\n→|    ping #4 no answer for 400ms (began earlier)" + ends + "\n→|    ping #4 no answer for 10s (began earlier)",
-		"status:pending": first + "\n→|    ping #4 no answer for 1.4s (began earlier)\n→|    ping #4 no answer for 10s (began earlier)",
-		"status:late":    "→|    ping #1 no answer for 12s (began earlier)\n→|    ping #4 no answer for 10s (began earlier)",
+		"":               first + "\n→|    ping #4 no answer for 400ms (began before this trace: only this end of it is known)" + ends + "\n→|    ping #4 no answer for 10s (began before this trace: only this end of it is known)",
+		"status:pending": first + "\n→|    ping #4 no answer for 1.4s (began before this trace: only this end of it is known)\n→|    ping #4 no answer for 10s (began before this trace: only this end of it is known)",
+		"status:late":    "→|    ping #1 no answer for 12s (began before this trace: only this end of it is known)\n→|    ping #4 no answer for 10s (began before this trace: only this end of it is known)",
 	} {
 		t.Run(words, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

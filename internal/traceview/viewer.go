@@ -69,7 +69,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 		}
 	}
 	if gaps := correlation.Gaps(); gaps > 0 {
-		fmt.Fprintf(s.Err, "mcp-bridge: %d records are missing in the trace: a message that seems to be lost may only lack its record\n", gaps)
+		fmt.Fprintf(s.Err, "mcp-bridge: %s missing in the trace: a message that seems to be lost may only lack its record\n", printable.Count(gaps, "record is", "records are"))
 	}
 	if n == 0 && !s.JSON {
 		text := "no message was lost, and every request has an answer"
