@@ -256,6 +256,31 @@ func TestFilesOfServers(t *testing.T) {
 	}
 }
 
+// The variable of an argument that only the server's own "env" has is for the program: it is not set where the bridge runs, and
+// clients that replace no variables give it to the program as it is written.
+func TestVariableOfTheProgram(t *testing.T) {
+	t.Parallel()
+	text := func(args string) []byte {
+		return []byte(`{"mcpServers": {"far": {"command": "npx", "args": ["mcp-remote", ` + args + `], "env": {"AUTH": "Bearer x"}}}}`)
+	}
+	for args, want := range map[string]string{
+		`"Authorization:${AUTH}"`:         "Authorization:${AUTH}",
+		`"${HERE}/${AUTH}/${AUTH:-none}"`: "here/${AUTH}/${AUTH}",
+		`"${AUTH:-none}"`:                 "none",
+	} {
+		c, err := parse("c.json", text(args), Options{Lookup: env("HERE=here")}, nil)
+		if err != nil || c.Servers[0].Args[1] != want {
+			t.Errorf("%s became %v, %v; want %q", args, c, err, want)
+		}
+	}
+	if c, err := parse("c.json", text(`"${AUTH}"`), Options{Lookup: env("AUTH=ours")}, nil); err != nil || c.Servers[0].Args[1] != "ours" {
+		t.Errorf("a variable that is set: %v, %v", c, err)
+	}
+	if _, err := parse("c.json", text(`"${AUTH} ${ELSE}"`), Options{Lookup: env()}, nil); err == nil || !strings.Contains(err.Error(), "ELSE is not set") || strings.Contains(err.Error(), "AUTH") {
+		t.Errorf("a variable that nobody has: %v", err)
+	}
+}
+
 // Who wants one server need not have what the others need.
 func TestOnly(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,8 @@ import (
 // An expandError is what is wrong with a string. Its text never shows the string.
 type expandError struct {
 	text      string
-	isMissing bool // nothing is wrong with the file: something is not there
+	isMissing bool   // nothing is wrong with the file: something is not there
+	name      string // of the variable that is not set
 }
 
 // expand replaces what a string has of
@@ -54,7 +55,7 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []e
 // expandVariable returns the value of what stands between ${ and }.
 func expandVariable(inside string, lookup func(string) (string, bool)) (value string, wrong expandError) {
 	if strings.HasPrefix(inside, "input:") {
-		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true}
+		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true, ""}
 	}
 	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(inside, "env:"), ":-")
 	if !isName(name) {
@@ -73,9 +74,9 @@ func expandVariable(inside string, lookup func(string) (string, bool)) (value st
 	case set:
 		return value, expandError{}
 	case name == "workspaceFolder":
-		return "", expandError{"${workspaceFolder} is known to editors only: write the path, or set an environment variable of this name", true}
+		return "", expandError{"${workspaceFolder} is known to editors only: write the path, or set an environment variable of this name", true, ""}
 	}
-	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true}
+	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true, name}
 }
 
 // isName reports whether s can be the name of a variable.

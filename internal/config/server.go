@@ -187,9 +187,6 @@ func (p *parser) command(d *serverDraft) {
 	if _, moved := d.members["cwd"]; !moved && strings.ContainsAny(text, "/"+string(filepath.Separator)) && !filepath.IsAbs(text) {
 		s.Command = filepath.Join(p.dir, text) // as all other paths of the file
 	}
-	if args, ok := d.members["args"]; ok {
-		p.args(args, &s.Args)
-	}
 	if cwd, ok := d.members["cwd"]; ok {
 		s.Dir, _ = p.path(cwd)
 		s.DirText = textWithVariables(cwd)
@@ -206,6 +203,9 @@ func (p *parser) command(d *serverDraft) {
 	}
 	if len(env) > 0 {
 		s.Env = env
+	}
+	if args, ok := d.members["args"]; ok {
+		p.args(args, env, &s.Args)
 	}
 }
 
@@ -229,18 +229,40 @@ func (p *parser) commandExists(command, dir string) bool {
 	return err == nil
 }
 
-func (p *parser) args(m member, to *[]string) {
+// args reads the arguments of a command, which has the variables env of its own.
+func (p *parser) args(m member, env map[string]string, to *[]string) {
 	all, ok := p.elements(m, `an array of strings, such as ["-y", "package"]`)
 	if !ok {
 		return
 	}
 	for _, e := range all {
-		text, ok := p.expanded(e, "a string in quotes")
+		text, ok := p.argument(e, env)
 		if ok && strings.ContainsRune(text, 0) {
 			p.errorf(e.value.StartOffset, "%s contains a zero character", e.label)
 		}
 		*to = append(*to, text)
 	}
+}
+
+// argument returns an argument with variables replaced. A variable that is not set, but is among those of the server's own
+// env, stays as it is written: clients that replace no variables pass it on so, and the program replaces it (mcp-remote does).
+func (p *parser) argument(m member, env map[string]string) (text string, ok bool) {
+	lookup := p.lookup
+	defer func() { p.lookup = lookup }()
+	if raw, isText := m.value.Value.(hujson.Literal); isText && raw.Kind() == '"' {
+		_, flaws := expand(raw.String(), lookup)
+		left := slices.DeleteFunc(flaws, func(f expandError) bool { _, has := env[f.name]; return !has })
+		if len(left) > 0 {
+			p.notef(m.value.StartOffset, `%s: ${%s} is left to the program: the variable is not set here, and "env" has it`, m.label, left[0].name)
+		}
+		p.lookup = func(name string) (string, bool) {
+			if slices.ContainsFunc(left, func(f expandError) bool { return f.name == name }) {
+				return "${" + name + "}", true
+			}
+			return lookup(name)
+		}
+	}
+	return p.expanded(m, "a string in quotes")
 }
 
 // env reads variables into env. A number is taken as it is spelled, as VS Code

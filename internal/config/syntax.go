@@ -62,9 +62,9 @@ func (p *parser) explain(at int, err string) string {
 	case strings.Contains(err, "after object name"):
 		return fmt.Sprintf(`found %q, want ":" after the key`, found)
 	case strings.Contains(err, "after object value"):
-		return fmt.Sprintf(`found %q, want "," or "}": is a comma missing on the line before?`, found)
+		return fmt.Sprintf(`found %q, want "," or "}": is a comma missing in front of it?`, found)
 	case strings.Contains(err, "after array value"):
-		return fmt.Sprintf(`found %q, want "," or "]": is a comma missing on the line before?`, found)
+		return fmt.Sprintf(`found %q, want "," or "]": is a comma missing in front of it?`, found)
 	case strings.Contains(err, "after top-level value"):
 		return fmt.Sprintf("found %q after the end of the object: is there a bracket too many?", found)
 	case strings.Contains(err, "at start of value"):
