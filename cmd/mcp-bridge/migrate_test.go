@@ -37,6 +37,8 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"--host", "0.0.0.0", "--port", "8080", "--named-server", "fetch", "uvx mcp-server-fetch"}, "mcp-bridge serve --config servers.json"},
 		{[]string{"serve", "--listen", "127.0.0.1:0", "missing.json"}, "missing.json: no such file"},
 		{[]string{"connect", "missing.json", "memory"}, "missing.json: no such file"},
+		{[]string{"--sse", "https://host.example/sse", "--oauth2Bearer", "hush"}, "Put the token into the environment variable TOKEN."},
+		{[]string{"mcp-proxy", "--port", "8080", "--named-server", "fetch", "uvx mcp-server-fetch"}, "write mcp-bridge serve --port 8080 --config servers.json\nNot carried over: --named-server (write fetch into"},
 		{[]string{"supergateway", "--stdio", "uvx mcp-server-git"}, "supergateway is another program; write mcp-bridge serve --port 8000 -- uvx mcp-server-git"},
 		{[]string{"mcp-remote@latest", "https://host.example/mcp"}, "mcp-remote is another program; write mcp-bridge connect https://host.example/mcp"},
 		{[]string{"serve", "--server", "sse", "--apiKey", "hush", "--stateless", "--port", "9", "--", "cat", "a b"},

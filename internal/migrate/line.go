@@ -25,6 +25,9 @@ func (a Advice) String() string {
 	if strings.Contains(a.Line, "...") {
 		text.WriteString("\nPut your own value in place of each \"...\": what may be secret is not repeated.")
 	}
+	if strings.Contains(a.Line, "${TOKEN}") {
+		text.WriteString("\nPut the token into the environment variable TOKEN.")
+	}
 	for _, l := range a.Left {
 		text.WriteString("\nNot carried over: " + l)
 	}

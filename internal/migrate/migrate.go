@@ -139,6 +139,8 @@ var flags = []flag{
 	{"no-modern", mcpProxy, "write --client-protocol legacy"},
 	{"maxBodySize", mcpProxy, "write --max-message-size 64MiB"},
 	{"eventStoreMaxEvents", mcpProxy, "leave it out: lost streams are resumed within fixed bounds"},
+	{"eventStore", mcpProxy, "leave it out: lost streams are resumed"},
+	{"modern", mcpProxy, "leave it out: 2026-07-28 is spoken, too; --client-protocol modern speaks nothing else"},
 	{"no-eventStore", mcpProxy, "leave it out: lost streams are resumed within fixed bounds"},
 	{"keepAliveTimeout", mcpProxy, "leave it out: streams are kept alive"},
 	{"sessionIdleTimeout", mcpProxy, "write --session-timeout 30m, with a unit"},

@@ -23,7 +23,7 @@ var takenFlags = map[string]taken{
 	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"}, "sslca": {serve: "--tls-client-ca"},
 	"maxforks": {serve: "--max-children"}, "devconsole": {serve: "--inspect"}, "nomodern": {serve: "--client-protocol legacy"},
 	"nopassenvironment": {serve: "--pass-env safe"}, "upstreamprotocol": {serve: "--protocol"}, "stateless": {serve: "--isolation request"},
-	"sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
+	"namedserverconfig": {serve: "--config"}, "sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
 	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
 	"transport": {connect: "--transport"}, "ignoretool": {connect: "--ignore-tool"}, "resource": {connect: "--resource"},
 	"silent": {connect: "--silent"}, "allowhttp": {}, "enableproxy": {}, // mcp-bridge does both anyway
@@ -32,7 +32,7 @@ var takenFlags = map[string]taken{
 
 // alone are the flags, by their normalized names, that no value follows.
 var alone = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
-	"noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
+	"modern", "eventstore", "noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
 	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
 
 // A timed flag of another program is a number without a unit.
@@ -91,7 +91,10 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		return Line(args)
 	}
 	p, ok := scan(program, args)
-	if !ok || len(p.target) == 0 {
+	if ok && len(p.target) == 0 {
+		return p.ofFile(program)
+	}
+	if !ok {
 		return Advice{}, false
 	}
 	to := []string{"mcp-bridge", "serve"}
@@ -122,6 +125,39 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		left = append(left, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
 	}
 	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
+}
+
+// ofFile returns what to write for a line without a command and without a URL: its servers are named, or in a file. ok is false
+// if it has no servers.
+func (p peerLine) ofFile(program string) (a Advice, ok bool) {
+	to := []string{"mcp-bridge", "serve"}
+	var file bool
+	var named, left []string
+	for _, x := range p.flags {
+		switch normalizedName(x.name) {
+		case "namedserver":
+			named = append(named, strings.Join(x.values[:min(1, len(x.values))], ""))
+			continue
+		case "namedserverconfig":
+			file = true
+		}
+		to = append(to, x.kept("serve")...)
+	}
+	if program != mcpProxy || !file && named == nil {
+		return Advice{}, false
+	}
+	for _, l := range p.left("serve") {
+		if !strings.HasPrefix(l, "--named-server ") {
+			left = append(left, l)
+		}
+	}
+	if !file {
+		to = append(to, "--config", "servers.json")
+	}
+	if named != nil {
+		left = append(left, fmt.Sprintf(`--named-server (write %s into the "mcpServers" of the file, as {"NAME": {"command": "PROGRAM", "args": ["ARGUMENT"]}})`, strings.Join(named, ", ")))
+	}
+	return Advice{Program: program, Line: printable.Shell(to...), Left: left}, true
 }
 
 // A peerLine is a line of another program than supergateway, taken apart.
@@ -222,6 +258,10 @@ func (p peerLine) left(command string) []string {
 		why := f.reason()
 		switch {
 		case ok:
+		case other && command == "serve" && normalizedName(x.name) == "transport":
+			why = "every transport is at one port (/mcp, /sse, /ws)"
+		case other && command == "serve":
+			why = "it is about a remote server"
 		case other:
 			why = command + " has no such flag"
 		default:

@@ -45,6 +45,10 @@ func TestLineOf(t *testing.T) {
 		{"websocketd -port 1 --maxforks=3 ./x", "mcp-bridge serve --port 1 --max-children 3 -- ./x", ""},
 		{"npx @modelcontextprotocol/inspector --cli https://host.example/mcp --transport http --method tools/call --tool-name echo --tool-arg a=hush --bogus", `mcp-bridge doctor --call echo https://host.example/mcp '{"ARGUMENT": "VALUE"}'`, "--tool-arg --bogus"},
 		{"npx -y @modelcontextprotocol/inspector@0.17.0 node build/index.js", "mcp-bridge doctor -- node build/index.js", ""},
+		{"npx mcp-proxy --port 8080 --requestTimeout 5000 --modern --eventStore -- tsx server.js", "mcp-bridge serve --port 8080 --request-timeout 5s -- tsx server.js", "--modern --eventStore"},
+		{"mcp-proxy --port 8080 --named-server-config s.json --stateless", "mcp-bridge serve --port 8080 --config s.json --isolation request", ""},
+		{"mcp-proxy --named-server fetch hush --named-server time hush --port 8080 --bogus", "mcp-bridge serve --port 8080 --config servers.json", "--bogus --named-server"},
+		{"mcp-proxy --port 8080", "", ""},
 		{"mcp-remote --debug", "", ""},
 		{"mcp-proxy --bogus hush http://host/sse", "", ""},
 		{"mcp-proxy --client-id me --client-secret hush --token-url https://i/t http://host/sse", "mcp-bridge connect --client-id me http://host/sse", "--client-secret --token-url"},
@@ -66,5 +70,13 @@ func TestLineOf(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant %q, left %q", test.line, a, test.want, test.left)
 		}
 		t.Logf("%s: %s", test.line, a)
+	}
+}
+
+// The reason why a flag is left is true: serve has the flag --transport, which says something else.
+func TestLeftReason(t *testing.T) {
+	a, _ := migrate.LineOf("mcp-proxy", []string{"--transport", "streamablehttp", "--port", "1", "--", "cat"})
+	if want := "Not carried over: --transport (every transport is at one port (/mcp, /sse, /ws))"; !strings.Contains(a.String(), want) {
+		t.Errorf("%s\nwant %q", a, want)
 	}
 }
