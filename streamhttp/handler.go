@@ -262,6 +262,9 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 	name := r.Header.Get(wire.HeaderSession)
 	if name == "" {
 		text := "the Mcp-Session-Id header is missing; begin with an initialize request"
+		if r.Method == http.MethodGet { // most often a client of the older transport, which begins so
+			text = "the Mcp-Session-Id header is missing; begin with an initialize request, by POST. This is the endpoint of Streamable HTTP: that of HTTP+SSE is mostly /sse"
+		}
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			text = "this is the endpoint of Streamable HTTP, not of WebSocket, whose path mostly ends in /ws"
 		}

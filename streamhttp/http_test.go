@@ -272,6 +272,9 @@ func TestServerErrorsCarryIDs(t *testing.T) {
 		u.post(`nonsense`, "Mcp-Protocol-Version:").isError(http.StatusBadRequest, -32700, "null")
 		stranger := &user{site: s}
 		stranger.post(ping).isError(http.StatusBadRequest, -32600, "1")                              // LI21
+		if text := stranger.get().is(http.StatusBadRequest); !strings.Contains(text, "HTTP+SSE is mostly /sse") { // a client of the older transport begins so
+			t.Errorf("a GET without a session: %s", text)
+		}
 		(&user{site: s, id: "nobody"}).post(ping).isError(http.StatusNotFound, -32600, "1")          // LI21
 		u.post(ping, "Mcp-Protocol-Version: 1999-01-01").isError(http.StatusBadRequest, -32600, "1") // LI24
 		p.getsNothing()

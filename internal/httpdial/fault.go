@@ -42,6 +42,9 @@ const refusedHint = "the credentials that were sent are refused: are those of --
 // noSchemeHint is what to do about a 401 where the Authorization that was sent is a token alone.
 const noSchemeHint = `the Authorization header that was sent has no scheme: most servers want "Bearer TOKEN", not the token alone`
 
+// noTokenHint is what to do about a 401 where the Authorization that was sent is a scheme alone.
+const noTokenHint = `the Authorization header that was sent ends after "Bearer": is the variable with the token empty?`
+
 // Fault says why a message got no answer, to people and to programs. It holds
 // nothing of what messages contain, but for Own. It is not changed any more
 // once it is handed on.

@@ -269,6 +269,9 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	case status == http.StatusUnauthorized:
 		f.Reason, f.logText = ReasonAuth, f.Text
 		switch {
+		case sentNoToken(resp.Request):
+			f.hint = noTokenHint
+			f.Text += ": " + noTokenHint
 		case sentNoScheme(resp.Request):
 			f.hint = noSchemeHint
 			f.Text += ": " + noSchemeHint

@@ -143,6 +143,7 @@ func TestAttrs(t *testing.T) {
 		"refused, in JSON":        {401, http.Header{"Authorization": {"Bearer " + secret}}, rpc("the token " + secret + " is not valid"), []string{`it says: "the token [withheld] is not valid"`, "were sent are refused"}, []string{"give credentials", secret}},
 		"refused, in words":       {401, http.Header{"X-Api-Key": {secret}}, "no such key: " + secret, []string{`it says: "no such key: [withheld]"`, "were sent are refused"}, []string{"give credentials", secret}},
 		"refused, no scheme":      {401, http.Header{"Authorization": {secret}}, "", []string{"has no scheme"}, []string{"give credentials", secret}},
+		"refused, no token":       {401, http.Header{"Authorization": {"Bearer "}}, "", []string{"is the variable with the token empty?"}, []string{"give credentials", "has no scheme"}},
 		"forbidden":               {403, nil, "not for you", []string{"access is denied", `it says: "not for you"`}, nil},
 		"a long text":             {403, nil, rpc(strings.Repeat("no ", 1000)), []string{"it says"}, []string{strings.Repeat("no ", 100)}},
 		"TLS":                     {400, nil, "Client sent an HTTP request to an HTTPS server.", []string{"it speaks TLS at this port"}, nil},

@@ -99,6 +99,12 @@ func sentNoScheme(r *http.Request) bool {
 	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 }
 
+// sentNoToken tells if a request had the scheme Bearer without a token: a variable was empty, or the program that should print
+// the token has failed.
+func sentNoToken(r *http.Request) bool {
+	return r != nil && strings.EqualFold(strings.TrimSpace(r.Header.Get("Authorization")), "Bearer")
+}
+
 // basicParts returns the ways to write what Basic credentials hold: user and
 // password, and the password alone, or the user if there is none.
 func basicParts(credentials string) []string {

@@ -225,7 +225,7 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 		p.fact("quiet stream", "open for %s", quiet)
 		return
 	}
-	seen := fmt.Sprintf("after %s, with %d comments or the like before", lasted.Round(time.Second), r.Others())
+	seen := fmt.Sprintf("after %s; comments or the like before: %d", lasted.Round(time.Second), r.Others())
 	if r.Ended { // in due form, by the server: it may want to be polled
 		p.add("H12", doctor.Note, "The server ends quiet streams", seen, "Clients open the stream again and again.",
 			"If it is no intention, see whether the platform bounds how long a request may take: calls that take longer are lost as well.")
