@@ -45,20 +45,27 @@ type handshake struct {
 
 // start sends initialize. The capabilities in it hold for all clients (C.1).
 func (h *handshake) start(now time.Time, out *era.Out) {
-	info := h.clientInfo
-	if !isImplementation(info) { // the server may refuse initialize, and so all clients
-		info = buildinfo.Implementation()
-	}
-	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
-	params = shape.AppendMember(params, "capabilities", h.clientCapabilities)
-	params = shape.AppendMember(params, "clientInfo", info)
 	late := h.timers.Set(now.Add(initializeTimeout), func(_ time.Time, out *era.Out) {
 		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
 	})
-	h.requests.send("initialize", append(params, '}'), func(now time.Time, m jsonrpc.Message, out *era.Out) {
+	h.requests.send("initialize", InitializeParams(h.clientCapabilities, h.clientInfo), func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		h.timers.Stop(late)
 		h.answered(now, m, out)
 	}, out)
+}
+
+// InitializeParams returns the params of the initialize that a Filter with these Options sends.
+func InitializeParams(capabilities, clientInfo []byte) []byte {
+	if !shape.IsObject(capabilities) {
+		capabilities = []byte("{}")
+	}
+	if !isImplementation(clientInfo) { // the server may refuse initialize, and so all clients
+		clientInfo = buildinfo.Implementation()
+	}
+	params := shape.AppendMember([]byte{'{'}, "protocolVersion", jsonrpc.Quote(era.NewestLegacy))
+	params = shape.AppendMember(params, "capabilities", capabilities)
+	params = shape.AppendMember(params, "clientInfo", clientInfo)
+	return append(params, '}')
 }
 
 // holdRequest returns true if a client's request can be served now. Otherwise it holds or

@@ -64,9 +64,16 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 }
 
 func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
-	conn, err := c.s.dialAdmitted(ctx, c.s.sharedLegacyDialer(), c.shared)
-	if err != nil {
-		return nil, err
+	var conn bridge.Conn
+	opening := legacyserver.InitializeParams([]byte(c.shared.Key.Capabilities), c.shared.ClientInfo)
+	if spare := c.s.prober.TakeOpened(opening); spare != nil {
+		spare.Holder.TransferTo(c.shared)
+		conn = spare.Conn
+	} else {
+		var err error
+		if conn, err = c.s.dialAdmitted(ctx, c.s.sharedLegacyDialer(), c.shared); err != nil {
+			return nil, err
+		}
 	}
 	f := legacyserver.New(legacyserver.Options{
 		Capabilities: []byte(c.shared.Key.Capabilities), ClientInfo: c.shared.ClientInfo,

@@ -131,20 +131,21 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 			return err
 		}
 		d := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-			modern, err := s.prober.Modern(ctx)
-			if err != nil {
-				return nil, err
+			key := sharing.Key{Legacy: true}
+			var info []byte
+			if s.spec.Isolation != Shared {
+				key.Principal = identity.Principal(ctx)
+				key.Capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
+				info = m.Lookup("params", "clientInfo")
 			}
-			if modern {
+			modern, err := s.prober.Modern(probe.WithOpening(ctx, legacyserver.InitializeParams([]byte(key.Capabilities), info)))
+			switch {
+			case err != nil:
+				return nil, err
+			case modern:
 				return s.translated(ctx, s.keys.sessionKey(ctx), nil)
 			}
-			key := sharing.Key{Legacy: true}
-			if s.spec.Isolation == Shared {
-				return s.translated(ctx, key, nil)
-			}
-			key.Principal = identity.Principal(ctx)
-			key.Capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
-			return s.translated(ctx, key, m.Lookup("params", "clientInfo"))
+			return s.translated(ctx, key, info)
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, client)
 	})

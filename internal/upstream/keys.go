@@ -60,6 +60,10 @@ func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, 
 		asking, stop = context.WithTimeout(asking, k.eraTimeout)
 		defer stop()
 	}
+	if _, known := k.prober.Known(); !known {
+		legacy, info := k.keyOf(identity.Principal(ctx), m, false)
+		asking = probe.WithOpening(asking, legacyserver.InitializeParams([]byte(legacy.Capabilities), info))
+	}
 	modern, err := k.prober.Modern(asking)
 	switch {
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:

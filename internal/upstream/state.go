@@ -149,7 +149,8 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			case isError && c.remote && refusesService(m, !answered):
 				refused = true
 				c.of.noteRefused()
-			case isError && !answered:
+			case isError && !answered: // of what is asked first; it may accept what is asked then
+				refused = true
 				c.of.noteFailed(refusesAll)
 			case !isError && (!answered || refused):
 				refused = false

@@ -7,17 +7,19 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/era"
-	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// probeID is the id of the questions.
-var probeID = jsonrpc.StringID("mcp-bridge-probe")
+// The ids of the questions. A process may be asked both, and may answer either late.
+var (
+	discoverID   = jsonrpc.StringID("mcp-bridge-probe")
+	initializeID = jsonrpc.StringID("mcp-bridge-initialize")
+)
 
 // discover is the probe.
 func discover() jsonrpc.Message {
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: []byte("{}")}
-	return jsonrpc.NewRequest(probeID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
+	return jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
 
 // ask asks the server whether it is a modern one, and returns the Conn that has
@@ -38,17 +40,15 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	asked := time.Now()
 	m, err := p.askOn(ctx, conn, discover(), p.Patience)
 	if AnswersModern(m) {
-		return true, &Process{conn, h}, nil
+		return true, &Process{Conn: conn, Holder: h}, nil
 	}
 	mute := &silence{command: p.opts.Command, discover: time.Since(asked)}
+	if m.Kind() == jsonrpc.Invalid && err == nil {
+		return p.open(ctx, &Process{Conn: conn, Holder: h}, placed, mute)
+	}
 	// Some servers end at anything but initialize, and some fix their era by
 	// what comes first: this one is not used any more (ST15).
-	silent := m.Kind() == jsonrpc.Invalid && err == nil
-	if silent {
-		p.close(conn) // its place is needed
-	} else {
-		p.closeLater(conn)
-	}
+	p.closeLater(conn)
 	switch {
 	case p.opts.Context.Err() != nil:
 		return false, nil, p.opts.Context.Err()
@@ -56,39 +56,8 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, err // the connection was lost, which says nothing
 	case !p.opts.Command && isUnauthorized(m):
 		return false, nil, &unauthorized{m}
-	case silent && ctx.Err() != nil: // it took all the time to start, or to be stopped
-		return false, nil, mute
-	case silent:
-		modern, err = p.refusesAsModern(ctx, placed, mute)
-		return modern, nil, err
 	}
 	return false, nil, nil
-}
-
-// refusesAsModern is for a server that was silent to the probe: it waits for
-// initialize, or takes long to start. What it says to initialize tells; if that is
-// nothing either, the error is mute.
-func (p *Prober) refusesAsModern(ctx context.Context, placed func(), mute *silence) (bool, error) {
-	conn, err := p.opts.Dial(ctx, new(TransferableHolder), placed)
-	if err != nil {
-		return false, err
-	}
-	hello := jsonrpc.NewRequest(probeID, "initialize", []byte(`{"protocolVersion":"`+era.NewestLegacy+`","capabilities":{},"clientInfo":`+string(buildinfo.Implementation())+`}`))
-	asked := time.Now()
-	m, err := p.askOn(ctx, conn, hello, probeLimit)
-	if err == nil && m.Kind() == jsonrpc.Invalid && p.opts.Context.Err() == nil {
-		mute.initialize = time.Since(asked)
-		p.closeLater(conn) // who asks has waited for long enough
-		return false, mute
-	}
-	p.close(conn) // its place is needed
-	switch {
-	case p.opts.Context.Err() != nil:
-		return false, p.opts.Context.Err()
-	case err != nil && !p.opts.Command:
-		return false, err
-	}
-	return AnswersModern(m) || ClaimsModern(m) != "", nil
 }
 
 // Discover asks the server at the other end of conn the probe's question. It reports
@@ -100,42 +69,58 @@ func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, e
 }
 
 // askOn asks conn something and returns the response, an invalid Message if
-// none has come in time, which counts from when the question is on its way: before that a person may have
+// none has come in time. The error is why conn is of no use any more.
+func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (answer jsonrpc.Message, err error) {
+	err = p.exchange(ctx, conn, question, wait, func(m jsonrpc.Message) (enough bool) {
+		if enough = m.ID().Equivalent(question.ID()); enough {
+			answer = m
+		}
+		return enough
+	})
+	return answer, err
+}
+
+// exchange asks conn something, if question is valid, and has took look at each response until it has enough,
+// or the time is over, which counts from when the question is on its way: before that a person may have
 // to sign in. The error is why conn is of no use any more.
-func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration) (jsonrpc.Message, error) {
+func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration, took func(jsonrpc.Message) (enough bool)) error {
 	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.Longer))
-	err := conn.Send(sending, question)
+	var err error
+	if question.Kind() != jsonrpc.Invalid {
+		err = conn.Send(sending, question)
+	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	s := &answerSink{conn: conn, done: cancel}
+	s := &answerSink{conn: conn, took: took, done: cancel}
 	if err == nil {
 		err = conn.Receive(ctx, s)
 	} else if sending.Err() != nil {
 		err = nil
 	}
 	sent()
-	if s.answer.Kind() != jsonrpc.Invalid || ctx.Err() != nil {
+	if s.enough || ctx.Err() != nil {
 		err = nil // the latter is silence
 	}
-	return s.answer, err
+	return err
 }
 
-// answerSink waits for the response to a question.
+// answerSink waits for responses to questions.
 type answerSink struct {
 	conn   bridge.Conn
+	took   func(jsonrpc.Message) (enough bool)
 	done   context.CancelFunc // ends Receive
-	answer jsonrpc.Message
+	enough bool
 }
 
 // TrySend implements bridge.Sink.
 func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 	switch {
-	case s.answer.Kind() != jsonrpc.Invalid: // it is for who uses conn next
+	case s.enough: // it is for who uses conn next
 		return false
 	case m.Kind() == jsonrpc.Request: // nobody else is there to answer
 		return s.conn.TrySend(era.AnswerServerRequest(m))
-	case m.Kind() == jsonrpc.Response && m.ID().Equivalent(probeID):
-		s.answer = m
+	case m.Kind() == jsonrpc.Response && s.took(m):
+		s.enough = true
 		s.done()
 	}
 	return true
@@ -146,7 +131,7 @@ func (s *answerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.answer.Kind() == jsonrpc.Invalid && m.Kind() == jsonrpc.Request {
+	if !s.enough && m.Kind() == jsonrpc.Request {
 		return s.conn.Send(ctx, era.AnswerServerRequest(m))
 	}
 	s.TrySend(m)

@@ -27,7 +27,8 @@ const (
 	// the probe. Servers that wait for initialize never do.
 	defaultPatience = 3 * time.Second
 
-	// probeLimit bounds a probe with everything, such as starting the server.
+	// probeLimit bounds a probe with everything, such as starting the server. Of a command
+	// that may be done twice, the first time within openPatience.
 	probeLimit = 30 * time.Second
 
 	// spareFor is how long the process that was probed waits for its first client.
@@ -120,10 +121,12 @@ func New(o Options) *Prober {
 	return p
 }
 
-// Process is a server that has said that it speaks modern, and has no clients yet.
+// Process is a server that has said what it speaks, and has no clients yet.
 type Process struct {
 	Conn   bridge.Conn
 	Holder *TransferableHolder
+
+	opened []byte // the params of the initialize that it has accepted; nil: it speaks modern
 }
 
 // TransferableHolder is the limiter.Holder of a process's place. The process is in use
@@ -197,7 +200,7 @@ func (p *Prober) Known() (modern, known bool) {
 }
 
 // Modern reports whether the server speaks 2026-07-28. It asks the server if need be; ctx
-// has the party for which that is, and may have a function that tells the client what is waited for
+// has the party for which that is, and may have how the client opens a legacy server (WithOpening), and a function that tells the client what is waited for
 // (httpdial.WithProgress), which must not wait. The error is why it cannot be known now.
 func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	if modern, known := p.Known(); known {
@@ -244,7 +247,14 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	if httpdial.IsUnattended(client) {
 		ctx = httpdial.Unattended(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(probeLimit, p.opts.Longer))
+	if params := openingOf(client); params != nil {
+		ctx = WithOpening(ctx, params)
+	}
+	limit := probeLimit
+	if p.opts.Command {
+		limit += p.Patience + openPatience
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(limit, p.opts.Longer))
 	q := &inquiry{party: party, hasPlace: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
 	ctx = httpdial.WithProgress(ctx, func(text string) { p.tell(q, text) })
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
@@ -369,13 +379,18 @@ func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 
 // TakeSpare returns the process that has answered the probe, once; nil: there is none.
 func (p *Prober) TakeSpare() *Process {
+	return p.takeIf(func(spare *Process) bool { return spare.opened == nil })
+}
+
+func (p *Prober) takeIf(fits func(*Process) bool) *Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	spare := p.spare
-	if spare != nil {
-		p.spareTimer.Clear()
-		p.spare = nil
+	if spare == nil || !fits(spare) {
+		return nil
 	}
+	p.spareTimer.Clear()
+	p.spare = nil
 	return spare
 }
 
@@ -387,7 +402,7 @@ func (p *Prober) Close() {
 }
 
 func (p *Prober) dropSpare() {
-	if spare := p.TakeSpare(); spare != nil {
+	if spare := p.takeIf(func(*Process) bool { return true }); spare != nil {
 		p.closeLater(spare.Conn)
 	}
 }

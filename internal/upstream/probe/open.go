@@ -1,0 +1,174 @@
+package probe
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/era"
+	"github.com/mcp-bridge/mcp-bridge/internal/buildinfo"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
+
+// This file is about servers that are silent to the probe: they wait for initialize, or
+// take long to start. Which of both, only their answer to initialize tells.
+
+// openPatience is how long a process that was silent to the probe may take to answer initialize
+// before another one is started, which hears nothing else: some servers hang at what
+// comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
+const openPatience = 12 * time.Second
+
+type openingKey struct{}
+
+// WithOpening returns a ctx for Modern whose client opens a legacy server with these params of
+// initialize. A process that was asked with them can be that client's.
+func WithOpening(ctx context.Context, params []byte) context.Context {
+	return context.WithValue(ctx, openingKey{}, params)
+}
+
+func openingOf(ctx context.Context) []byte {
+	params, _ := ctx.Value(openingKey{}).([]byte)
+	return params
+}
+
+// open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is mute.
+func (p *Prober) open(ctx context.Context, first *Process, placed func(), mute *silence) (modern bool, spare *Process, err error) {
+	o := &opening{p: p, process: first, probed: true, params: openingOf(ctx)}
+	// Behind a command is one process, for both eras. A connection was made for a modern server.
+	if p.opts.Command && ctx.Err() == nil && p.opts.Context.Err() == nil {
+		err = o.ask(ctx, openPatience)
+		if o.tells() || err != nil {
+			modern, spare = o.result()
+			return modern, spare, p.opts.Context.Err()
+		}
+	}
+	p.close(first.Conn) // its place is needed
+	switch {
+	case p.opts.Context.Err() != nil:
+		return false, nil, p.opts.Context.Err()
+	case ctx.Err() != nil: // it took all the time to start, or to be stopped
+		return false, nil, mute
+	}
+	h := new(TransferableHolder)
+	conn, err := p.opts.Dial(ctx, h, placed)
+	if err != nil {
+		return false, nil, err
+	}
+	o = &opening{p: p, process: &Process{Conn: conn, Holder: h}, params: o.params}
+	asked := time.Now()
+	err = o.ask(ctx, probeLimit)
+	switch {
+	case p.opts.Context.Err() != nil:
+		p.closeLater(conn)
+		return false, nil, p.opts.Context.Err()
+	case o.tells():
+		modern, spare = o.result()
+		return modern, spare, nil
+	case err == nil:
+		mute.initialize = time.Since(asked)
+		p.closeLater(conn) // who asks has waited for long enough
+		return false, nil, mute
+	}
+	p.close(conn)
+	if p.opts.Command {
+		err = nil // it ends at whatever it hears, which a legacy client may be told
+	}
+	return false, nil, err
+}
+
+// opening is one process that is asked with initialize.
+type opening struct {
+	p                       *Prober
+	process                 *Process
+	probed                  bool            // it was asked server/discover before
+	params                  []byte          // of the client's initialize; nil: it is nobody's
+	discovered, initialized jsonrpc.Message // the answers; invalid: there is none
+}
+
+// ask asks, and waits until it is clear what the process is good for. The error is why it is of no use any more.
+func (o *opening) ask(ctx context.Context, wait time.Duration) error {
+	params := o.params
+	if params == nil {
+		params = []byte(`{"protocolVersion":"` + era.NewestLegacy + `","capabilities":{},"clientInfo":` + string(buildinfo.Implementation()) + `}`)
+	}
+	took := func(m jsonrpc.Message) (enough bool) {
+		switch {
+		case m.ID().Equivalent(discoverID):
+			o.discovered = m
+			return AnswersModern(m)
+		case m.ID().Equivalent(initializeID):
+			o.initialized = m
+			return true
+		}
+		return false
+	}
+	if err := o.p.exchange(ctx, o.process.Conn, jsonrpc.NewRequest(initializeID, "initialize", params), wait, took); err != nil {
+		return err
+	}
+	// Who reads both at the same time may answer one before the other.
+	if o.initialized.Kind() == jsonrpc.Invalid && AnswersModern(o.discovered) ||
+		o.probed && o.discovered.Kind() == jsonrpc.Invalid && o.initialized.IsError() && !AnswersModern(o.initialized) {
+		return o.p.exchange(ctx, o.process.Conn, jsonrpc.Message{}, o.p.Patience, func(m jsonrpc.Message) bool {
+			took(m)
+			return o.discovered.Kind() != jsonrpc.Invalid && o.initialized.Kind() != jsonrpc.Invalid
+		})
+	}
+	return nil
+}
+
+// tells reports whether the answers tell the server's era.
+func (o *opening) tells() bool {
+	return o.initialized.Kind() != jsonrpc.Invalid || AnswersModern(o.discovered)
+}
+
+// result returns what the answers say, and the process, if a client can go on with it. Otherwise that is closed.
+func (o *opening) result() (modern bool, spare *Process) {
+	modern = AnswersModern(o.discovered)
+	switch {
+	case o.p.opts.Context.Err() != nil:
+	case o.initialized.Kind() == jsonrpc.Invalid:
+	case o.initialized.IsError():
+		// Who has answered both with modern versions has stayed a modern server.
+		if modern = modern || AnswersModern(o.initialized); modern && o.p.opts.Command {
+			spare = o.process
+			spare.Conn = o.withoutLate()
+			return modern, spare
+		}
+	case modern: // it may have fixed its era by initialize
+	case ClaimsModern(o.initialized) != "":
+		modern = true
+	case o.p.opts.Command && o.params != nil:
+		spare = o.process
+		spare.Conn, spare.opened = o.withoutLate(), o.params
+		return false, spare
+	}
+	o.p.close(o.process.Conn) // its place is needed
+	return modern, nil
+}
+
+// withoutLate returns the process's Conn for who uses it next: answers to the questions that come late reach
+// nobody, and who opens it gets the answer that it has given.
+func (o *opening) withoutLate() bridge.Conn {
+	answer := o.initialized
+	hooks := bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+		if m.Kind() == jsonrpc.Response && (m.ID().Equivalent(discoverID) || m.ID().Equivalent(initializeID)) {
+			*m = jsonrpc.Message{}
+		}
+		return nil
+	}}
+	if !answer.IsError() {
+		hooks.Send = func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+			if m.Kind() == jsonrpc.Request && m.Method() == "initialize" {
+				return out, answer.WithID(m.ID()), nil
+			}
+			return m, reply, nil
+		}
+	}
+	return bridge.Intercept(o.process.Conn, hooks)
+}
+
+// TakeOpened returns the process that was opened with these params of initialize, once; nil: there is none.
+func (p *Prober) TakeOpened(params []byte) *Process {
+	return p.takeIf(func(spare *Process) bool { return spare.opened != nil && bytes.Equal(spare.opened, params) })
+}
