@@ -24,6 +24,9 @@ type Error struct {
 	// Marked says that the envelope has the key "jsonrpc". Log lines that look like
 	// requests do not have it.
 	Marked bool
+
+	// More is where the text goes on behind a whole object or value; 0 if that is not the fault.
+	More int
 }
 
 // Error returns Message.

@@ -163,6 +163,9 @@ func (p *parser) error(cut int) *Error {
 	var e *Error
 	if p.fault != "" {
 		e = newError(CodeParseError, p.fault, cut+p.faultAt)
+		if p.fault == moreText {
+			e.More = cut + p.faultAt
+		}
 	} else {
 		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
 	}

@@ -45,10 +45,13 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
+// moreText is the fault of text that goes on behind its value.
+const moreText = "expected the end of the text"
+
 // end notes a fault if there is more text.
 func (s *scanner) end() {
 	if s.fault == "" && s.pos < len(s.data) {
-		s.fail(s.pos, "expected the end of the text")
+		s.fail(s.pos, moreText)
 	}
 }
 

@@ -172,6 +172,41 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// ST4: threads of a server that print at the same time put several messages into one line.
+// No call may wait forever because of that. A client has no such excuse.
+func TestGluedMessages(t *testing.T) {
+	note, other := `{"jsonrpc":"2.0","method":"notifications/message"}`, `{"jsonrpc":"2.0","id":"1","result":{"a":"}{"}}`
+	for _, c := range []struct {
+		name, line string
+		want       []string
+		skipped    int64
+	}{
+		{"two answers", pong + other, []string{pong, other}, 0},
+		{"a notification first", note + pong, []string{note, pong}, 0},
+		{"three, with white space", "\ufeff" + note + " \t" + pong + other + " \r", []string{note, pong, other}, 0},
+		{"a log behind a notification", note + "done", nil, 1},
+		{"an object that is no message", note + `{"a":1}`, nil, 1},
+		{"half a message", note + pong[:20], nil, 1},
+		{"a message that is too deep", note + `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}", nil, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out output
+			conn := reading(t, strings.NewReader(c.line+"\n"+pong+"\n"), &out, Options{MaxDepth: 20})
+			if got := all(t, conn); !slices.Equal(got, append(c.want, pong)) {
+				t.Errorf("received %q, want %q and the next line", got, c.want)
+			}
+			if got := conn.skipped.Load(); got != c.skipped || len(out.lines()) != 0 {
+				t.Errorf("skipped %d, told the server %q; want %d and nothing", got, out.lines(), c.skipped)
+			}
+		})
+	}
+	var out output
+	conn := reading(t, strings.NewReader(note+pong+"\n"), &out, Options{Peer: Client})
+	if got := all(t, conn); len(got) != 0 {
+		t.Errorf("received %q of a client that has put two messages into one line", got)
+	}
+}
+
 // Whoever waits for an answer gets one, even if the answer was broken.
 func TestInvalidAnswer(t *testing.T) {
 	for _, c := range []struct {

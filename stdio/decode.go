@@ -35,10 +35,42 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	}
 	m, err := jsonrpc.ParseDepth(text, c.opts.MaxDepth)
 	if err != nil {
-		return c.answerInvalid(ctx, ln.size, asError(err))
+		e := asError(err)
+		if c.opts.Peer == Server && e.More > 0 {
+			if several := glued(text, e.More, c.opts.MaxDepth); several != nil {
+				c.noteReceived(several[0])
+				c.in.pending = several
+				return jsonrpc.Message{}, nil
+			}
+		}
+		return c.answerInvalid(ctx, ln.size, e)
 	}
 	c.noteReceived(m)
 	return m, nil
+}
+
+// glued returns the messages of a line that has nothing but messages, without line breaks
+// between them; the first one ends at end. It returns nil for any other line. Servers write
+// such lines if several of their threads print at the same time: Python's print writes the
+// text and the line break one after the other (ST4).
+func glued(text []byte, end, depth int) (messages []jsonrpc.Message) {
+	for {
+		m, err := jsonrpc.ParseDepth(bytes.Clone(text[:end]), depth) // a clone does not keep the whole line in memory
+		if err != nil {
+			return nil
+		}
+		messages = append(messages, m)
+		text = text[end:]
+		if len(text) == 0 {
+			return messages
+		}
+		end = len(text)
+		if _, err := jsonrpc.ParseDepth(text, depth); err != nil {
+			if end = asError(err).More; end == 0 {
+				return nil
+			}
+		}
+	}
 }
 
 // noteReceived takes note of a valid message.
