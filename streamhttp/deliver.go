@@ -1,6 +1,12 @@
 package streamhttp
 
-import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
+import (
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
+)
 
 // This file carries out what the router decides. The caller of its methods holds the
 // session's lock, unless something else is said.
@@ -105,7 +111,7 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 		return
 	}
 	if st.unresumable {
-		s.opts.Logger.Warn("response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
+		s.opts.Logger.Log(s.dropLevel(time.Now()), "response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
 	} else {
 		s.push(st, m)
 	}
@@ -116,6 +122,19 @@ func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	if c.isInitialize() && s.handshake.answered {
 		s.releaseEarly()
 	}
+}
+
+// dropPace is how long a session does not warn again that it has dropped a response.
+const dropPace = time.Minute
+
+// dropLevel is the level at which a dropped response is logged: a client that resets its POSTs
+// one after the other must not flood the log.
+func (s *session) dropLevel(now time.Time) hclog.Level {
+	if !s.dropTold.IsZero() && now.Sub(s.dropTold) < dropPace {
+		return hclog.Debug
+	}
+	s.dropTold = now
+	return hclog.Warn
 }
 
 // settle ends a call after its response was pushed, or in place of one.

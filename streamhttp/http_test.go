@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -271,7 +272,7 @@ func TestServerErrorsCarryIDs(t *testing.T) {
 		u.post(`nonsense`, "Mcp-Protocol-Version: "+r25b).isError(http.StatusBadRequest, -32700, "null")
 		u.post(`nonsense`, "Mcp-Protocol-Version:").isError(http.StatusBadRequest, -32700, "null")
 		stranger := &user{site: s}
-		stranger.post(ping).isError(http.StatusBadRequest, -32600, "1")                              // LI21
+		stranger.post(ping).isError(http.StatusBadRequest, -32600, "1")                                           // LI21
 		if text := stranger.get().is(http.StatusBadRequest); !strings.Contains(text, "HTTP+SSE is mostly /sse") { // a client of the older transport begins so
 			t.Errorf("a GET without a session: %s", text)
 		}
@@ -610,6 +611,36 @@ func TestServerRefusalsInLog(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := refuse(); n == 0 || n > 20 {
 			t.Errorf("%d warnings a minute later", n)
+		}
+	})
+}
+
+// A client that breaks its POSTs off, one after the other, does not flood the log.
+func TestServerDroppedResponsesInLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := newSite(t, streamhttp.HandlerOptions{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
+		u, p := s.open(r25b)
+		last := 0
+		breakOff := func() int {
+			log.Reset()
+			for range 100 {
+				last++
+				id := strconv.Itoa(last)
+				r := u.call(id)
+				p.gets()
+				r.cut()
+				p.says(result(id))
+				synctest.Wait()
+			}
+			return strings.Count(log.String(), "response dropped")
+		}
+		if n := breakOff(); n != 1 {
+			t.Errorf("%d warnings, want 1", n)
+		}
+		time.Sleep(time.Minute)
+		if n := breakOff(); n != 1 {
+			t.Errorf("%d warnings a minute later, want 1", n)
 		}
 	})
 }

@@ -50,7 +50,8 @@ type session struct {
 	kept          retention // for a client that comes back
 	commits       commitTimer
 	activity      activity
-	lastStreamKey uint64 // streams made
+	lastStreamKey uint64    // streams made
+	dropTold      time.Time // when the log was last told of a dropped response
 }
 
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
