@@ -75,15 +75,15 @@ func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, s
 	}
 	tellOpened(seen, r, st)
 	why := h.writeSSE(w, r, s, st, rd, todo)
-	seen.Stream(observe.Stream{Hop: observe.Down, Name: st.name(), What: "closed", Why: why})
+	seen.Stream(observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "closed", Reason: why})
 }
 
 // tellOpened tells that a stream has a reader.
 func tellOpened(seen *observe.Session, r *http.Request, st *stream) {
-	e := observe.Stream{Hop: observe.Down, Name: st.name(), What: "opened"}
+	e := observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "opened"}
 	if r.Method == http.MethodGet {
 		if e.FromEventID = r.Header.Get(wire.HeaderLastEventID); e.FromEventID != "" {
-			e.What = "resumed"
+			e.Action = "resumed"
 		}
 	}
 	seen.Stream(e)

@@ -100,7 +100,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
-	d.session.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "opened"})
+	d.session.Stream(observe.Stream{Hop: observe.Upstream, Name: "websocket", Action: "opened"})
 	return &dialedConn{conn: c, dialer: hand.dialer}, nil
 }
 
@@ -202,7 +202,7 @@ func (c *dialedConn) Close(error) error {
 		if isDone(c.end.done) {
 			why = c.dialer.peer.Withhold(c.end.err.Error())
 		}
-		defer c.dialer.session.Stream(observe.Stream{Hop: observe.Up, Name: "websocket", What: "closed", Why: why})
+		defer c.dialer.session.Stream(observe.Stream{Hop: observe.Upstream, Name: "websocket", Action: "closed", Reason: why})
 	}
 	c.close(websocket.StatusNormalClosure, "")
 	return nil

@@ -29,7 +29,7 @@ func (s *seen) Event(e observe.Event) {
 	case *observe.Exchange:
 		s.exchanges = append(s.exchanges, *e)
 	case observe.Stream:
-		s.streams = append(s.streams, e.Hop.String()+" "+e.Name+" "+e.What+" "+e.Why)
+		s.streams = append(s.streams, e.Hop.String()+" "+e.Name+" "+e.Action+" "+e.Reason)
 	}
 }
 
@@ -58,7 +58,7 @@ func TestClientSeen(t *testing.T) {
 	if want := []string{"up websocket opened ", "up websocket closed the bridge has closed it"}; !slices.Equal(told.streams, want) {
 		t.Errorf("streams %q, want %q", told.streams, want)
 	}
-	if len(told.exchanges) != 1 || told.exchanges[0].Status != 101 || told.exchanges[0].Hop != observe.Up || told.exchanges[0].Server != "far" {
+	if len(told.exchanges) != 1 || told.exchanges[0].Status != 101 || told.exchanges[0].Hop != observe.Upstream || told.exchanges[0].Server != "far" {
 		t.Errorf("exchanges %+v, want one with status 101", told.exchanges)
 	}
 }

@@ -66,14 +66,14 @@ func (c Challenge) String() string {
 
 // A ChallengeError says where a WWW-Authenticate header breaks RFC 9110, 11.
 type ChallengeError struct {
-	Line   int    // which of the header lines; the first one is 1
-	Offset int    // how many bytes stand before the place
-	What   string // what is wrong there
+	Line    int    // which of the header lines; the first one is 1
+	Offset  int    // how many bytes stand before the place
+	Problem string // what is wrong there
 }
 
 // Error returns all of it. The header's text is not in it.
 func (e *ChallengeError) Error() string {
-	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.Line, e.Offset+1, e.What)
+	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.Line, e.Offset+1, e.Problem)
 }
 
 // ParseChallenges reads the lines of WWW-Authenticate (header.Values), each of which may have several
@@ -92,7 +92,7 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 	total := 0
 	for i, line := range lines {
 		if total += len(line); total > maxChallengeBytes {
-			fail(&ChallengeError{Line: i + 1, What: "the header has more than 16 KiB"})
+			fail(&ChallengeError{Line: i + 1, Problem: "the header has more than 16 KiB"})
 			break
 		}
 		s := &scanner{text: line, line: i + 1}
@@ -100,11 +100,11 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 		fail(err)
 		for _, c := range got {
 			if name := c.repeatedParam(); name != "" {
-				fail(&ChallengeError{Line: i + 1, What: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
+				fail(&ChallengeError{Line: i + 1, Problem: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
 				continue
 			}
 			if len(all) == maxChallenges {
-				fail(&ChallengeError{Line: i + 1, What: "there are more than 32 challenges"})
+				fail(&ChallengeError{Line: i + 1, Problem: "there are more than 32 challenges"})
 				return all, first
 			}
 			all = append(all, c)
@@ -131,7 +131,7 @@ type scanner struct {
 }
 
 func (s *scanner) syntaxError(what string) *ChallengeError {
-	return &ChallengeError{Line: s.line, Offset: s.pos, What: what}
+	return &ChallengeError{Line: s.line, Offset: s.pos, Problem: what}
 }
 
 // next returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.

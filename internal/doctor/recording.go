@@ -101,10 +101,10 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 	if r == nil {
 		return
 	}
-	rec := trace.Record{Session: session, Transport: transport, Hop: trace.Up, Dir: dir, Size: len(text)}
+	rec := trace.Record{Session: session, Transport: transport, Hop: trace.Upstream, Dir: dir, Size: len(text)}
 	m, err := jsonrpc.Parse(text)
 	if err != nil {
-		rec.Kind, rec.Dir, rec.Why = trace.Noise, "", "it is no message"
+		rec.Kind, rec.Dir, rec.Reason = trace.Noise, "", "it is no message"
 		r.add(rec)
 		return
 	}
@@ -129,7 +129,7 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 // Exchange records an HTTP exchange as far as its reply's headers.
 func (r *Recording) Exchange(session string, began time.Time, x trace.Exchange) {
 	if r != nil {
-		r.add(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Up, HTTP: &x})
+		r.add(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Upstream, HTTP: &x})
 	}
 }
 
@@ -157,7 +157,7 @@ func (r *Recording) add(rec trace.Record) {
 		for _, session := range []string{rec.Session, ""} { // the reply to initialize opens a session
 			key := requestKey{session, other, rec.ID}
 			if asked, ok := r.openRequests[key]; ok {
-				rec.Session, rec.Method, rec.Name, rec.Took = session, asked.Method, asked.Name, rec.Time.Sub(asked.Time)
+				rec.Session, rec.Method, rec.Name, rec.Duration = session, asked.Method, asked.Name, rec.Time.Sub(asked.Time)
 				delete(r.openRequests, key)
 				break
 			}

@@ -23,7 +23,7 @@ func TestRecording(t *testing.T) {
 	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
 	r.Message(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
 	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", maxRecordText)+`"}}`))
-	r.Process(s, trace.Event{What: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
+	r.Process(s, trace.Event{Action: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
 	report := NewReport("x")
 	report.Hide("hidden-secret")
 	text, err := report.Trace(r, "server")

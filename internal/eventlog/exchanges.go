@@ -18,19 +18,19 @@ type exchanges struct {
 
 // Event implements observe.Watcher.
 func (x *exchanges) Event(e observe.Event) {
-	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Down && e.Call != nil && !e.Cancelled {
+	if e, ok := e.(observe.Unanswered); ok && e.Hop == observe.Downstream && e.Call != nil && !e.Cancelled {
 		x.line(e.Session, e.Call, time.Since(e.Call.Began()), "status", "no answer")
 	}
 }
 
 // Message implements observe.Watcher.
 func (x *exchanges) Message(p *observe.Passed) {
-	if p.Hop != observe.Down || p.Call == nil {
+	if p.Hop != observe.Downstream || p.Call == nil {
 		return
 	}
 	switch p.Message.Kind() {
 	case jsonrpc.Response:
-		x.line(p.Session, p.Call, p.Took, "answer_bytes", p.Message.Size(), "status", outcome(&p.Message))
+		x.line(p.Session, p.Call, p.Duration, "answer_bytes", p.Message.Size(), "status", outcome(&p.Message))
 	case jsonrpc.Notification: // of its sender
 		x.line(p.Session, p.Call, p.At().Sub(p.Call.Began()), "status", "cancelled")
 	}

@@ -190,7 +190,7 @@ func (l *Log) opened(s *observe.Session) {
 func (l *Log) ended(e observe.SessionEnded) {
 	fields := serverFields(e.Session.Server, e.Session, "after", round(e.Lasted), "calls", e.Calls)
 	if e.Err == nil {
-		l.out.Info("session ended", append(fields, "how", clean(e.How))...)
+		l.out.Info("session ended", append(fields, "how", clean(e.Reason))...)
 		return
 	}
 	l.out.Warn("session ended", append(fields, "error", e.Err)...)
@@ -212,7 +212,7 @@ func failure(e observe.SessionFailed) []any {
 func (l *Log) refused(e observe.Refused) {
 	kind := e.Rule + " " + strconv.Itoa(e.Status) + " " + e.Cause
 	if e.Cause == "" && e.Status == http.StatusUnauthorized {
-		kind += e.Why // a fixed text, of package access
+		kind += e.Reason // a fixed text, of package access
 	}
 	if l.refusals.allow(kind, e) {
 		l.out.Warn("request refused", refusal(e)...)
@@ -262,7 +262,7 @@ func refusal(e observe.Refused) []any {
 	if e.Cause != "" {
 		fields = append(fields, "cause", e.Cause)
 	}
-	return append(fields, "reason", clean(e.Why))
+	return append(fields, "reason", clean(e.Reason))
 }
 
 // reportSuppressed tells of what the limits have held back: how many, and the last one.
@@ -298,10 +298,10 @@ func (l *Log) stream(e observe.Stream) {
 	if e.FromEventID != "" {
 		fields = append(fields, "from", clean(e.FromEventID))
 	}
-	if e.Why != "" {
-		fields = append(fields, "reason", clean(e.Why))
+	if e.Reason != "" {
+		fields = append(fields, "reason", clean(e.Reason))
 	}
-	l.out.Debug("stream "+e.What, fields...)
+	l.out.Debug("stream "+e.Action, fields...)
 }
 
 // serverFields returns the fields of a line about a server, and about the session of a client if there

@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		p, o, l := logging(hclog.Info)
 		refuse := func(rule string, status, times int) {
 			for i := range times {
-				o.Event(observe.Refused{Server: "files", Rule: rule, Status: status, Method: "GET", Path: fmt.Sprint("/", i), RemoteAddr: "10.0.0.1:99", Why: "no"})
+				o.Event(observe.Refused{Server: "files", Rule: rule, Status: status, Method: "GET", Path: fmt.Sprint("/", i), RemoteAddr: "10.0.0.1:99", Reason: "no"})
 			}
 		}
 		refuse("LI4", 406, 3)
@@ -95,10 +95,10 @@ func TestRefusalCauses(t *testing.T) {
 		p, o, l := logging(hclog.Info)
 		defer l.Close()
 		for _, cause := range []string{"expired", "audience", "expired", "expired"} {
-			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Cause: cause, Why: "it is not valid here"})
+			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Cause: cause, Reason: "it is not valid here"})
 		}
 		for _, why := range []string{"authentication is needed", "the token is not valid"} {
-			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Why: why})
+			o.Event(observe.Refused{Rule: "A2", Status: 401, Method: "POST", Path: "/mcp", RemoteAddr: "10.0.0.1:99", Reason: why})
 		}
 		p.wants(t, `\[WARN\]  request refused: rule=A2 status=401 .* cause=expired reason="it is not valid here"`,
 			`\[WARN\]  request refused: rule=A2 status=401 .* cause=audience reason="it is not valid here"`,
@@ -234,7 +234,7 @@ func TestLevel(t *testing.T) {
 	p, o, l := logging(hclog.Info)
 	defer l.Close()
 	client, server := bridge.Pipe()
-	c := o.OpenSession("files", "http").Conn(client, observe.Down)
+	c := o.OpenSession("files", "http").Conn(client, observe.Downstream)
 	ask := func() {
 		for _, text := range []string{
 			`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"key":"canary"}}}`,
@@ -308,7 +308,7 @@ func TestSecretInName(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
 	defer l.Close()
 	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
-	c := o.OpenUnannounced("files", "http").Conn(takesAll{}, observe.Down)
+	c := o.OpenUnannounced("files", "http").Conn(takesAll{}, observe.Downstream)
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "prompts/get", []byte(`{"name":"`+strings.Repeat("n", maxText-4)+`hunter22"}`)))
 	_ = c.Close(nil)
 	p.wants(t, `\[DEBUG\] exchange: .* prompt=n+\[\] by=server .* status="no answer"`)
@@ -319,9 +319,9 @@ func TestCancelled(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
 	defer l.Close()
 	s := o.OpenUnannounced("files", "http")
-	c := s.Conn(takesAll{}, observe.Up)
+	c := s.Conn(takesAll{}, observe.Upstream)
 	client, server := bridge.Pipe()
-	down := s.Conn(client, observe.Down)
+	down := s.Conn(client, observe.Downstream)
 	for _, m := range []jsonrpc.Message{
 		jsonrpc.NewRequest(jsonrpc.IntID(7), "ping", nil), jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":7}`)),
 	} {

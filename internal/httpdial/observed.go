@@ -39,7 +39,7 @@ func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
 		return o.RoundTripper.RoundTrip(req)
 	}
 	x := &roundTrip{session: o.session, Exchange: observe.Exchange{
-		Hop: observe.Up, Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: max(req.ContentLength, 0), Began: time.Now(),
+		Hop: observe.Upstream, Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: max(req.ContentLength, 0), Began: time.Now(),
 	}}
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
 		GotConn:              x.connected,
@@ -116,7 +116,7 @@ func (x *roundTrip) end(err error) {
 		x.mu.Unlock()
 		return
 	}
-	x.over, x.Err, x.Took = true, err, time.Since(x.Began)
+	x.over, x.Err, x.Duration = true, err, time.Since(x.Began)
 	e := x.Exchange
 	x.mu.Unlock()
 	x.session.Exchange(&e)

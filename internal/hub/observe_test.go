@@ -73,11 +73,11 @@ func TestExchanges(t *testing.T) {
 	id := session(t, url+"/mcp")
 	opened := told.next(t)
 	if opened.Server != "demo" || opened.Session == nil || opened.Session.Client().Name != "t" || opened.Status != 200 || opened.Method != "POST" ||
-		opened.URL != "/mcp" || opened.RequestBytes != int64(len(hello)) || opened.ResponseBytes == 0 || opened.ResponseHeader.Get("Mcp-Session-Id") != id || opened.Took < opened.FirstByte {
+		opened.URL != "/mcp" || opened.RequestBytes != int64(len(hello)) || opened.ResponseBytes == 0 || opened.ResponseHeader.Get("Mcp-Session-Id") != id || opened.Duration < opened.FirstByte {
 		t.Errorf("initialize is told as %+v", opened)
 	}
 	do(t, http.MethodGet, url+"/mcp", "", "Accept", "text/html")
-	if e := told.next(t); e.Rule != "LI4" || e.Status != http.StatusNotAcceptable || e.Why == "" {
+	if e := told.next(t); e.Rule != "LI4" || e.Status != http.StatusNotAcceptable || e.Reason == "" {
 		t.Errorf("a refusal is told as %+v", e)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/mcp", nil)
@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 		if e.Origin != "" {
 			got += " " + e.Origin
 		}
-		if got != c.want || e.Why == "" || e.RemoteAddr != "192.0.2.1:99" || e.Method != method {
+		if got != c.want || e.Reason == "" || e.RemoteAddr != "192.0.2.1:99" || e.Method != method {
 			t.Errorf("%s is told as %q, %+v, want %q", c.request, got, e, c.want)
 		}
 	}

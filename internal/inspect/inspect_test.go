@@ -64,7 +64,7 @@ func TestViewsHaveNoSecrets(t *testing.T) {
 	s := start(t)
 	s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: "it says " + canary})
 	s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: strings.Repeat("x", 1995) + canary}) // where a note is cut
-	s.seen.Event(observe.Refused{Server: "files", Method: "GET", Path: "/" + canary, Why: "no " + canary})
+	s.seen.Event(observe.Refused{Server: "files", Method: "GET", Path: "/" + canary, Reason: "no " + canary})
 	s.seen.Event(observe.ProcessStarted{Server: "files", PID: 7, Program: "server"})
 	s.seen.Event(observe.ProcessEnded{Server: "files", PID: 7, Err: errors.New("exit status 1: " + canary)})
 	for _, path := range []string{"servers", "sessions", "processes", "notes"} {
@@ -277,7 +277,7 @@ func TestStreamBeginsWithWhatWaits(t *testing.T) {
 	for _, line := range lines {
 		r, err := trace.Parse([]byte(line))
 		bridgetest.Must(t, err)
-		got = append(got, fmt.Sprintln(r.Kind, r.Session, r.Hop, r.Dir, r.Method, r.ID, r.Earlier, r.Took > time.Minute))
+		got = append(got, fmt.Sprintln(r.Kind, r.Session, r.Hop, r.Dir, r.Method, r.ID, r.Earlier, r.Duration > time.Minute))
 		if r.ID == jsonrpc.IntID(1) && time.Since(r.Time) < time.Minute {
 			t.Errorf("it began at %v", r.Time)
 		}
@@ -326,7 +326,7 @@ func TestRequestThatHasJustCome(t *testing.T) {
 		}
 		come := func(id int64) {
 			at := time.Now()
-			s.o.Recorder.Message(&observe.Passed{Session: session, Hop: observe.Down, Dir: observe.ToServer, Message: jsonrpc.NewRequest(jsonrpc.IntID(id), "tools/call", nil)})
+			s.o.Recorder.Message(&observe.Passed{Session: session, Hop: observe.Downstream, Dir: observe.ToServer, Message: jsonrpc.NewRequest(jsonrpc.IntID(id), "tools/call", nil)})
 			s.waiting = append(s.waiting, observe.WaitingCall{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: observe.ToServer, Since: at, Told: true})
 		}
 		come(1)

@@ -104,7 +104,7 @@ func (s *state) Event(e observe.Event) {
 	case observe.SessionFailed:
 		s.addNote(e.Session.Server, e.Session, "session", "could not be opened") // its error may hold a secret; the log has it
 	case observe.Refused:
-		s.addNote(e.Server, e.Session, cmp.Or(e.Rule, "refused"), e.Method+" "+e.Path+": "+e.Why)
+		s.addNote(e.Server, e.Session, cmp.Or(e.Rule, "refused"), e.Method+" "+e.Path+": "+e.Reason)
 	case observe.Note:
 		s.addNote(e.Server, e.Session, e.Code, e.Text)
 	}
@@ -173,7 +173,7 @@ func (s *state) sessionList() []session {
 		client := o.Client()
 		list = append(list, session{
 			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.redact(client.Name), Version: s.redact(client.Version),
-			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.UnansweredCount(observe.Down, observe.ToServer),
+			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.UnansweredCount(observe.Downstream, observe.ToServer),
 		})
 	}
 	slices.SortFunc(list, func(a, b session) int { return a.Began.Compare(b.Began) })

@@ -45,7 +45,7 @@ func (s *stats) Event(observe.Event) {}
 
 // Message implements observe.Watcher.
 func (s *stats) Message(p *observe.Passed) {
-	if p.Hop != observe.Down || p.Dir != observe.ToClient || p.Call == nil || p.Message.Kind() != jsonrpc.Response {
+	if p.Hop != observe.Downstream || p.Dir != observe.ToClient || p.Call == nil || p.Message.Kind() != jsonrpc.Response {
 		return
 	}
 	s.mu.Lock()
@@ -56,10 +56,10 @@ func (s *stats) Message(p *observe.Passed) {
 		s.servers[p.Session.Server] = of
 	}
 	if len(of.times) < maxSamples {
-		of.times, of.durations, of.failed = append(of.times, p.At()), append(of.durations, p.Took), append(of.failed, p.Message.IsError())
+		of.times, of.durations, of.failed = append(of.times, p.At()), append(of.durations, p.Duration), append(of.failed, p.Message.IsError())
 		return
 	}
-	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At(), p.Took, p.Message.IsError()
+	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At(), p.Duration, p.Message.IsError()
 	of.nextIndex = (of.nextIndex + 1) % maxSamples
 }
 

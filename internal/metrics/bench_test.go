@@ -38,7 +38,7 @@ func (nothing) Event(observe.Event)     {}
 func calling(tb testing.TB, o *observe.Observer) func() {
 	session := o.OpenUnannounced("x", "http")
 	client, server := &giver{}, &giver{}
-	down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
+	down, up := session.Conn(client, observe.Downstream), session.Conn(server, observe.Upstream)
 	bridgetest.Must(tb, down.Receive(tb.Context(), passing{to: up}))
 	bridgetest.Must(tb, up.Receive(tb.Context(), passing{to: down}))
 	request := bridgetest.Parse(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)

@@ -67,7 +67,7 @@ func errorTypeOf(p *observe.Passed) string {
 // networkTransport returns the network_transport at one end of the bridge.
 func networkTransport(s *observe.Session, hop observe.Hop) string {
 	transport := s.Transport
-	if hop == observe.Up {
+	if hop == observe.Upstream {
 		transport = s.ServerTransport()
 	}
 	switch transport {

@@ -56,7 +56,7 @@ func (m *Metrics) Message(p *observe.Passed) {
 	// A response that the server owed, at either end; what the client owes takes as long as
 	// its user.
 	if kind == jsonrpc.Response && p.Call != nil && p.Call.Dir == observe.ToServer {
-		m.timerOf(s, p).Observe(p.Took.Seconds())
+		m.timerOf(s, p).Observe(p.Duration.Seconds())
 	}
 }
 

@@ -179,13 +179,13 @@ func (m *Metrics) Event(e observe.Event) {
 
 func (m *Metrics) stream(e observe.Stream) {
 	switch {
-	case e.Hop != observe.Down:
-	case e.What == "opened":
+	case e.Hop != observe.Downstream:
+	case e.Action == "opened":
 		m.streams.WithLabelValues(e.Server).Inc()
-	case e.What == "resumed":
+	case e.Action == "resumed":
 		m.streamsResumed.Inc()
 		m.streams.WithLabelValues(e.Server).Inc()
-	case e.What == "closed":
+	case e.Action == "closed":
 		m.streams.WithLabelValues(e.Server).Dec()
 	}
 }

@@ -52,7 +52,7 @@ func session(t *testing.T, o *observe.Observer) (client, server *bridgetest.Peer
 	h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		s := observe.SessionOf(ctx)
 		s.SetServerTransport("stdio")
-		return bridge.Pump(ctx, c, s.Conn(server, observe.Up), bridge.PumpOptions{})
+		return bridge.Pump(ctx, c, s.Conn(server, observe.Upstream), bridge.PumpOptions{})
 	}))
 	done := make(chan error, 1)
 	go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -146,8 +146,8 @@ func TestEvents(t *testing.T) {
 		observe.ProcessEnded{Server: "files", PID: 1 << 30, StopRequested: true, Lasted: time.Second},
 		observe.Refused{Rule: "LI4", Status: 406}, observe.Dropped{Server: "files"},
 		observe.Stderr{Server: "files"}, observe.Noise{Server: "files"}, observe.Note{Code: "C9"},
-		observe.Stream{Server: "files", Hop: observe.Down, What: "opened"}, observe.Stream{Server: "files", Hop: observe.Down, What: "closed"},
-		observe.Stream{Server: "files", Hop: observe.Down, What: "resumed"},
+		observe.Stream{Server: "files", Hop: observe.Downstream, Action: "opened"}, observe.Stream{Server: "files", Hop: observe.Downstream, Action: "closed"},
+		observe.Stream{Server: "files", Hop: observe.Downstream, Action: "resumed"},
 	} {
 		o.Event(e)
 	}

@@ -138,10 +138,10 @@ func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(do
 	c := conversationOf(e.Session)
 	c.mu.Lock()
 	r := &c.replies
-	if r.ends = append(r.ends, e.Took); len(r.ends) > inRow {
+	if r.ends = append(r.ends, e.Duration); len(r.ends) > inRow {
 		r.ends = r.ends[1:]
 	}
-	least, most := e.Took, e.Took
+	least, most := e.Duration, e.Duration
 	for _, d := range r.ends {
 		least, most = min(least, d), max(most, d)
 	}

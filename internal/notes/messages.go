@@ -41,7 +41,7 @@ type (
 // Message implements observe.Watcher. What a client does wrong is refused, and told as that; so
 // only the server's end is looked at.
 func (w *watcher) Message(p *observe.Passed) {
-	if p.Hop != observe.Up {
+	if p.Hop != observe.Upstream {
 		return
 	}
 	switch kind := p.Message.Kind(); {
@@ -101,7 +101,7 @@ func (w *watcher) strayResponse(p *observe.Passed) {
 			f.Code = doctor.OtherID.Code
 		}
 		w.note(p.Session.Server, p.Session, f, seen+", and so had one before")
-	case whole && p.Session.UnansweredCount(observe.Up, observe.ToServer) > 0:
+	case whole && p.Session.UnansweredCount(observe.Upstream, observe.ToServer) > 0:
 		f := doctor.OthersAnswer
 		if pipe {
 			f = doctor.OtherID
@@ -124,8 +124,8 @@ func (w *watcher) response(p *observe.Passed) {
 	stdio := p.Session.ServerTransport() == "stdio"
 	switch method := p.Call.Method; {
 	case method == "initialize":
-		if stdio && p.Took >= slowStart {
-			say(doctor.SlowStart, "the first answer came after "+p.Took.Round(time.Millisecond).String())
+		if stdio && p.Duration >= slowStart {
+			say(doctor.SlowStart, "the first answer came after "+p.Duration.Round(time.Millisecond).String())
 		}
 		if !p.Message.IsError() {
 			if missing := c.begins(&p.Message); missing != "" {

@@ -85,7 +85,7 @@ func (w *watcher) Event(e observe.Event) {
 			w.note(e.Server, e.Session, doctor.LargeUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
 		}
 	case *observe.Exchange:
-		if e.Hop == observe.Up && e.Session != nil {
+		if e.Hop == observe.Upstream && e.Session != nil {
 			w.exchange(e)
 		}
 	}

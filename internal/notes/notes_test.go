@@ -64,7 +64,7 @@ func newScene(t *testing.T, o *observe.Observer, transport string) *scene {
 	s := o.OpenUnannounced("files", "http")
 	s.SetServerTransport(transport)
 	w := new(wire)
-	return &scene{t, o, s, w, s.Conn(w, observe.Up)}
+	return &scene{t, o, s, w, s.Conn(w, observe.Upstream)}
 }
 
 func (s *scene) parse(text string) jsonrpc.Message {
@@ -99,7 +99,7 @@ const hello = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serv
 // http is an exchange with the server; headers are name, value and so on, of the request up to
 // "|", then of the reply.
 func (s *scene) http(method string, status int, took time.Duration, headers ...string) {
-	e := &observe.Exchange{Hop: observe.Up, Method: method, Status: status, RequestHeader: http.Header{}, ResponseHeader: http.Header{}, Took: took, Began: time.Now(), ResponseBytes: 50}
+	e := &observe.Exchange{Hop: observe.Upstream, Method: method, Status: status, RequestHeader: http.Header{}, ResponseHeader: http.Header{}, Duration: took, Began: time.Now(), ResponseBytes: 50}
 	to := e.RequestHeader
 	for len(headers) > 0 {
 		if headers[0] == "|" {

@@ -14,7 +14,7 @@ import (
 // responses are told without their Call.
 const maxOpen = 10_000
 
-// Conn returns c, of the client (Down) or of the server (Up), so that the Watchers are told
+// Conn returns c, of the client (Downstream) or of the server (Upstream), so that the Watchers are told
 // of what passes. Without an Observer that is c itself.
 //
 // It is no bridge.Intercept, because that costs each message several copies of it.
@@ -23,7 +23,7 @@ func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
 		return c
 	}
 	observed := &conn{Conn: c, session: s, hop: hop}
-	if hop == Down {
+	if hop == Downstream {
 		observed.streams, _ = c.(streamer)
 	}
 	return observed
@@ -52,7 +52,7 @@ type arrival struct {
 
 // inDirection and outDirection are the directions of what is received, and of what is sent.
 func (c *conn) inDirection() Direction {
-	if c.hop == Down {
+	if c.hop == Downstream {
 		return ToServer
 	}
 	return ToClient
@@ -65,7 +65,7 @@ func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirec
 // about each request, and told of notifications while one waits that it wants. Until it is known who the client is, that
 // is looked for.
 func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
-	if c.hop == Down && !c.session.clientKnown.Load() {
+	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteImplementations(m, dir)
 	}
 	o := c.session.o
@@ -201,7 +201,7 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 
 // noteTaken says that the receiver has the message. ended is endOf it.
 func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
-	if r.hop == Down && kind == jsonrpc.Request {
+	if r.hop == Downstream && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
 	}
 	if r.current.mark != nil {
@@ -460,7 +460,7 @@ func (s *Session) attachCall(p *Passed) {
 		}
 	case jsonrpc.Response:
 		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
-			p.Took = p.at.sub(p.Call.began)
+			p.Duration = p.at.sub(p.Call.began)
 			p.Call.tellWatchers()
 		} else {
 			p.conn.passedUntold(jsonrpc.Response, m.ID(), p.Dir)
@@ -511,8 +511,8 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	}
 	if call != nil {
 		call.ended.Store(true)
-		if call.earlier && (hop == Down) == (dir == ToServer) {
-			s.forgetEarlier(s.waiting(Down+Up-hop, dir), call.ID)
+		if call.earlier && (hop == Downstream) == (dir == ToServer) {
+			s.forgetEarlier(s.waiting(Downstream+Upstream-hop, dir), call.ID)
 		}
 	}
 	return call

@@ -20,7 +20,7 @@ func TestStreamOfMessageIsNotAsked(t *testing.T) {
 	var o Observer
 	var skips noExchanges
 	defer o.Watch(&skips)()
-	c := o.OpenUnannounced("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Down)
+	c := o.OpenUnannounced("x", "http").Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, Downstream)
 	pass := func() {
 		_ = c.Receive(t.Context(), takes{})
 		c.TrySend(jsonrpc.NewNotification("n", nil))
@@ -72,8 +72,8 @@ func TestFailed(t *testing.T) {
 			var w failures
 			defer o.Watch(&w)()
 			s := o.OpenUnannounced("x", "http")
-			client := s.Conn(&several{}, Down)
-			_ = s.Conn(&broken{answer: c.answer}, Up).Receive(t.Context(), handsOn{client, c.change})
+			client := s.Conn(&several{}, Downstream)
+			_ = s.Conn(&broken{answer: c.answer}, Upstream).Receive(t.Context(), handsOn{client, c.change})
 			if !slices.Equal(w, c.want) {
 				t.Errorf("failed is %v, want %v", w, c.want)
 			}
@@ -104,7 +104,7 @@ func TestSkippedNames(t *testing.T) {
 	defer o.Watch(&skips)()
 	session := o.OpenUnannounced("x", "http")
 	client, server := &several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "tools/call", []byte(`{"name":"add"}`))}}, &several{}
-	down, up := session.Conn(client, Down), session.Conn(server, Up)
+	down, up := session.Conn(client, Downstream), session.Conn(server, Upstream)
 	same := func(m jsonrpc.Message) jsonrpc.Message { return m }
 	_ = down.Receive(t.Context(), handsOn{up, same})
 	down.TrySend(jsonrpc.NewResult(id(t, "7"), []byte(`{}`)))
@@ -129,7 +129,7 @@ func TestNames(t *testing.T) {
 	var o Observer
 	var got calledNames
 	defer o.Watch(&got)()
-	c := o.OpenUnannounced("x", "http").Conn(&several{}, Up)
+	c := o.OpenUnannounced("x", "http").Conn(&several{}, Upstream)
 	var want calledNames
 	for range 2 {
 		for _, n := range []struct{ raw, name string }{

@@ -19,7 +19,7 @@ type SessionOpened struct{ Session *Session }
 type SessionEnded struct {
 	Session *Session
 	Err     error  // what went wrong; nil: it has ended in an orderly way
-	How     string // the same in words, or how else it has ended; holds no content
+	Reason  string // the same in words, or how else it has ended; holds no content
 	Lasted  time.Duration
 	Calls   uint64 // requests of the client
 }
@@ -128,12 +128,12 @@ type Refused struct {
 	Host       string   // of a request refused for its Host or Origin: what it names, 100 bytes at most
 	Origin     string   // likewise
 	Status     int
-	Why        string // what the client was told
+	Reason     string // what the client was told
 	Cause      string // in a few words of a fixed set, why a credential is refused, which the client was not told; "": it is not known
 }
 
-// Exchange is an HTTP exchange that has ended, of a client with the bridge (Down) or of the
-// bridge with a server (Up). It is told only while somebody watches messages. URL and headers
+// Exchange is an HTTP exchange that has ended, of a client with the bridge (Downstream) or of the
+// bridge with a server (Upstream). It is told only while somebody watches messages. URL and headers
 // hold credentials: a Watcher must take them out before it shows or keeps them. The Event is a pointer, because the struct is
 // large.
 type Exchange struct {
@@ -141,7 +141,7 @@ type Exchange struct {
 	Session                     *Session // nil: not known
 	Hop                         Hop
 	Method                      string
-	URL                         string // Down: path and query. Up: all of it
+	URL                         string // Downstream: path and query. Upstream: all of it
 	Proto                       string // "HTTP/1.1"
 	RemoteAddr                  string // the peer's address
 	Status                      int
@@ -149,9 +149,9 @@ type Exchange struct {
 	ResponseHeader              http.Header
 	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
 	FirstByte                   time.Duration // until the reply began
-	Took                        time.Duration
+	Duration                    time.Duration
 	Began                       time.Time
-	Rule, Why                   string // of a refusal
+	Rule, Reason                string // of a refusal
 	Err                         error  // nil: it has ended in an orderly way
 }
 
@@ -161,9 +161,9 @@ type Stream struct {
 	Session     *Session
 	Hop         Hop
 	Name        string // of the stream, in its session
-	What        string // "opened", "resumed", "closed"
+	Action      string // "opened", "resumed", "closed"
 	FromEventID string // of a resumed one: the event id from which
-	Why         string // of a closed one
+	Reason      string // of a closed one
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its

@@ -20,7 +20,7 @@ func (o *Observer) ServeHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Request) {
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{
-		Hop: Down, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, RemoteAddr: r.RemoteAddr,
+		Hop: Downstream, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, RemoteAddr: r.RemoteAddr,
 		RequestHeader: r.Header, Began: time.Now(),
 	}
 	if e.URL == "" || e.URL[0] != '/' {
@@ -100,7 +100,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 
 // end tells of the exchange.
 func (e *exchange) end(r *http.Request) {
-	e.Took = time.Since(e.Began)
+	e.Duration = time.Since(e.Began)
 	if e.origin != nil {
 		e.Session = e.origin.Session()
 	}

@@ -17,7 +17,7 @@ func TestFirst(t *testing.T) {
 	o.Watch(l)
 	a, b := bridge.Pipe()
 	defer a.Close(nil)
-	c := o.OpenSession("files", "stdio").Conn(b, observe.Down)
+	c := o.OpenSession("files", "stdio").Conn(b, observe.Downstream)
 	m, err := jsonrpc.Parse([]byte(call))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestOrder(t *testing.T) {
 	seqs := &numbers{}
 	o.Watch(seqs)
 	p := &passing{answer: jsonrpc.NewResult(jsonrpc.IntID(7), nil)}
-	c := o.OpenSession("files", "stdio").Conn(p, observe.Up)
+	c := o.OpenSession("files", "stdio").Conn(p, observe.Upstream)
 	_ = c.Receive(t.Context(), taking{})
 	if !c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "ping", nil)) {
 		t.Fatal("not taken")

@@ -74,7 +74,7 @@ const (
 func serving(t *testing.T, o *observe.Observer) (client, server *bridgetest.Peer, end func(error)) {
 	client, server = bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 	h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-		up := observe.SessionOf(ctx).Conn(server, observe.Up)
+		up := observe.SessionOf(ctx).Conn(server, observe.Upstream)
 		defer up.Close(nil)
 		return bridge.Pump(ctx, c, up, bridge.PumpOptions{})
 	}))
@@ -142,7 +142,7 @@ func TestContract(t *testing.T) {
 				var o observe.Observer
 				watch(&o)
 				a, b = bridge.Pipe()
-				return o.OpenSession("x", "http").Conn(a, observe.Down), b, func() {}
+				return o.OpenSession("x", "http").Conn(a, observe.Downstream), b, func() {}
 			}, bridgetest.Options{})
 		})
 	}
@@ -151,7 +151,7 @@ func TestContract(t *testing.T) {
 // While nobody watches nothing is allocated.
 func TestOffAllocatesNothing(t *testing.T) {
 	var o observe.Observer
-	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Down)
+	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Downstream)
 	m := jsonrpc.NewNotification("notifications/x", nil)
 	if n := testing.AllocsPerRun(100, func() { c.TrySend(m) }); n != 0 {
 		t.Errorf("%v allocations", n)

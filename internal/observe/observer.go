@@ -16,8 +16,8 @@ type Hop uint8
 
 // The hops.
 const (
-	Down Hop = 1 + iota // between the clients and the bridge
-	Up                  // between the bridge and the servers
+	Downstream Hop = 1 + iota // between the clients and the bridge
+	Upstream                  // between the bridge and the servers
 )
 
 // String returns "down" or "up".
@@ -36,7 +36,7 @@ const (
 func (d Direction) String() string { return [...]string{"", "c2s", "s2c"}[d] }
 
 // Passed is a message that has passed one end of the bridge: one that was received from the
-// client (Down, ToServer) or the server (Up, ToClient), or one that the other has taken.
+// client (Downstream, ToServer) or the server (Upstream, ToClient), or one that the other has taken.
 type Passed struct {
 	Seq          uint64 // grows in the order in which messages came or set out, so a response has a higher one than its request; has holes
 	CauseSeq     uint64 // Seq of the received message that it was made of; 0: it was received, or the bridge has made it
@@ -49,8 +49,8 @@ type Passed struct {
 
 	// Call is the request, of a request, its response and a cancellation. nil: the message is
 	// none of them, or answers nothing that is known.
-	Call *Call
-	Took time.Duration // of a response: since its request passed here
+	Call     *Call
+	Duration time.Duration // of a response: since its request passed here
 
 	// Origin is, of a request that was sent, the received one that it was made of, which passed
 	// the other end of the bridge. nil: the bridge has made it.
@@ -272,10 +272,10 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 		return
 	}
 	if x, ok := r.Context().Value(exchangeKey{}).(*exchange); ok {
-		x.Rule, x.Why = rule, why
+		x.Rule, x.Reason = rule, why
 	}
 	cause, _ := r.Context().Value(causeKey{}).(string)
-	e := Refused{Cause: cause, Rule: rule, Method: r.Method, Path: r.URL.Path, RemoteAddr: r.RemoteAddr, Status: status, Why: why}
+	e := Refused{Cause: cause, Rule: rule, Method: r.Method, Path: r.URL.Path, RemoteAddr: r.RemoteAddr, Status: status, Reason: why}
 	if o.Describe != nil {
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}

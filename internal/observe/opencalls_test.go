@@ -106,7 +106,7 @@ func TestUnansweredOnce(t *testing.T) {
 		var l lost
 		stop := o.Watch(&l)
 		b := &broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}
-		c := o.OpenUnannounced("x", "").Conn(b, Up)
+		c := o.OpenUnannounced("x", "").Conn(b, Upstream)
 		b.first = func() {
 			switch name {
 			case "closed":
@@ -135,7 +135,7 @@ func TestLostAfterItsRequest(t *testing.T) {
 		w := new(inOrder)
 		stop := o.Watch(w)
 		b := new(closing)
-		c := o.OpenUnannounced("x", "").Conn(b, Up)
+		c := o.OpenUnannounced("x", "").Conn(b, Upstream)
 		b.close = func() { _ = c.Close(nil) }
 		if try {
 			c.TrySend(m)
@@ -185,15 +185,15 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			stop := o.Watch(w)
 			s := o.OpenUnannounced("x", "")
 			request := jsonrpc.NewRequest(id(t, "7"), method, nil)
-			_ = s.Conn(&broken{answer: request}, Down).Receive(t.Context(), takes{})
-			up := s.Conn(sends{}, Up)
+			_ = s.Conn(&broken{answer: request}, Downstream).Receive(t.Context(), takes{})
+			up := s.Conn(sends{}, Upstream)
 			up.TrySend(request)
 			if !watched {
 				stop()
 			}
-			_ = s.Conn(&broken{answer: cancel}, Down).Receive(t.Context(), takes{})
+			_ = s.Conn(&broken{answer: cancel}, Downstream).Receive(t.Context(), takes{})
 			up.TrySend(cancel)
-			if d, u := s.UnansweredCount(Down, ToServer), s.UnansweredCount(Up, ToServer); d != waits || u != waits {
+			if d, u := s.UnansweredCount(Downstream, ToServer), s.UnansweredCount(Upstream, ToServer); d != waits || u != waits {
 				t.Errorf("%s: %d and %d requests wait, want %d", method, d, u, waits)
 			}
 			if waits > 0 {
@@ -207,11 +207,11 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			}
 			w.told = nil
 			answer := jsonrpc.NewResult(id(t, "7"), []byte("{}"))
-			if call := s.answered(Up, ToServer, answer.ID()); call == nil || call.Method != method {
+			if call := s.answered(Upstream, ToServer, answer.ID()); call == nil || call.Method != method {
 				t.Errorf("a late answer is that of %+v", call)
 			}
-			s.tellAllUnanswered(Down, nil)
-			s.tellAllUnanswered(Up, nil)
+			s.tellAllUnanswered(Downstream, nil)
+			s.tellAllUnanswered(Upstream, nil)
 			if !slices.Equal(w.told, []string{"cancelled " + method}) {
 				t.Errorf("in the end told %q", w.told)
 			}
@@ -226,15 +226,15 @@ func TestManyCancelled(t *testing.T) {
 	var l lost
 	defer o.Watch(&l)()
 	s := o.OpenUnannounced("x", "")
-	up := s.Conn(sends{}, Up)
+	up := s.Conn(sends{}, Upstream)
 	for i := range int64(1000) {
 		up.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(i), "ping", nil))
 		up.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+jsonrpc.IntID(i).String()+`}`)))
 	}
-	if kept := 1000 - l.n.Load(); kept != maxCancelled || s.UnansweredCount(Up, ToServer) != 0 {
-		t.Errorf("%d are kept, and %d wait", kept, s.UnansweredCount(Up, ToServer))
+	if kept := 1000 - l.n.Load(); kept != maxCancelled || s.UnansweredCount(Upstream, ToServer) != 0 {
+		t.Errorf("%d are kept, and %d wait", kept, s.UnansweredCount(Upstream, ToServer))
 	}
-	s.tellAllUnanswered(Up, nil)
+	s.tellAllUnanswered(Upstream, nil)
 	if l.n.Load() != 1000 {
 		t.Errorf("told of %d", l.n.Load())
 	}
@@ -248,17 +248,17 @@ func TestAnsweredUnwatched(t *testing.T) {
 	}
 	var o Observer
 	s := o.OpenUnannounced("x", "")
-	up, down := s.Conn(&broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}, Up), s.Conn(&broken{answer: m}, Down)
+	up, down := s.Conn(&broken{answer: jsonrpc.NewResult(id(t, "7"), []byte("{}"))}, Upstream), s.Conn(&broken{answer: m}, Downstream)
 	stop := o.Watch(&lost{})
 	_ = down.Receive(t.Context(), takes{})
-	s.Conn(sends{}, Up).TrySend(m)
+	s.Conn(sends{}, Upstream).TrySend(m)
 	stop()
-	if s.UnansweredCount(Down, ToServer) != 1 || s.UnansweredCount(Up, ToServer) != 1 {
+	if s.UnansweredCount(Downstream, ToServer) != 1 || s.UnansweredCount(Upstream, ToServer) != 1 {
 		t.Fatal("the request does not wait at both ends")
 	}
 	_ = up.Receive(t.Context(), takes{})
-	s.Conn(sends{}, Down).TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
-	if d, u := s.UnansweredCount(Down, ToServer), s.UnansweredCount(Up, ToServer); d != 0 || u != 0 {
+	s.Conn(sends{}, Downstream).TrySend(jsonrpc.NewResult(id(t, "7"), []byte("{}")))
+	if d, u := s.UnansweredCount(Downstream, ToServer), s.UnansweredCount(Upstream, ToServer); d != 0 || u != 0 {
 		t.Errorf("%d and %d requests wait that were answered", d, u)
 	}
 	if n := s.openRequests.Load(); n != 0 {
@@ -358,7 +358,7 @@ func TestStreamOfMessage(t *testing.T) {
 	var w streamsTold
 	defer o.Watch(&w)()
 	s := o.OpenUnannounced("x", "http")
-	for _, hop := range []Hop{Down, Up} {
+	for _, hop := range []Hop{Downstream, Upstream} {
 		c := s.Conn(&several{broken{answer: jsonrpc.NewRequest(id(t, "7"), "ping", nil)}}, hop)
 		_ = c.Receive(t.Context(), takes{})
 		c.TrySend(jsonrpc.NewNotification("n", nil))
@@ -404,7 +404,7 @@ func TestOpenCallsKeepNoBytes(t *testing.T) {
 		w = request(sink)
 		sink.TrySend(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":7}`)))
 		check("after it was cancelled", w)
-	}}, Down)
+	}}, Downstream)
 	if err := c.Receive(t.Context(), takes{}); err != io.EOF {
 		t.Error(err)
 	}

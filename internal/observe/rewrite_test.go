@@ -68,7 +68,7 @@ func TestRewriteOffered(t *testing.T) {
 	w := &numbering{}
 	defer o.WatchSamples(w)()
 	server := &hesitant{}
-	c := o.OpenUnannounced("x", "").Conn(server, observe.Up)
+	c := o.OpenUnannounced("x", "").Conn(server, observe.Upstream)
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
 	bridgetest.Must(t, err)
 	for range 2 {
@@ -164,7 +164,7 @@ func TestRequestIsToldFirst(t *testing.T) {
 	w := &listing{}
 	defer o.Watch(w)()
 	server := &quick{}
-	c := o.OpenUnannounced("x", "").Conn(server, observe.Up)
+	c := o.OpenUnannounced("x", "").Conn(server, observe.Upstream)
 	server.answer = func() { bridgetest.Must(t, c.Receive(t.Context(), ignoring{})) }
 	m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":7,"method":"ping"}`))
 	bridgetest.Must(t, err)
@@ -212,12 +212,12 @@ func TestSampler(t *testing.T) {
 			}
 			s := o.OpenUnannounced("x", "http")
 			client, server := &bringing{}, &bringing{}
-			down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+			down, up := s.Conn(client, observe.Downstream), s.Conn(server, observe.Upstream)
 			bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
 			bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
 			waits := func(want int) {
 				t.Helper()
-				for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+				for _, hop := range []observe.Hop{observe.Downstream, observe.Upstream} {
 					if n := s.UnansweredCount(hop, observe.ToServer); n != want {
 						t.Errorf("%d requests wait at %s, want %d", n, hop, want)
 					}
@@ -245,7 +245,7 @@ func TestSampler(t *testing.T) {
 			server.says(progress)
 			client.says(unwanted)
 			bridgetest.Must(t, up.Close(nil))
-			if n := s.UnansweredCount(observe.Up, observe.ToServer); n != 0 {
+			if n := s.UnansweredCount(observe.Upstream, observe.ToServer); n != 0 {
 				t.Errorf("%d requests wait at the end", n)
 			}
 			if want := []string{said, rewritten, said, said, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, said}; !slices.Equal(server.sent, want) {
@@ -312,16 +312,16 @@ func TestUnwantedOffered(t *testing.T) {
 	defer o.WatchSamples(w)()
 	s := o.OpenUnannounced("x", "http")
 	client, server := &bringing{full: true}, &bringing{full: true}
-	down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+	down, up := s.Conn(client, observe.Downstream), s.Conn(server, observe.Upstream)
 	bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
 	bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
 	for id := range 3 {
 		client.says(`{"jsonrpc":"2.0","id":` + string(rune('0'+id)) + `,"method":"ping"}`)
-		if d, u := s.UnansweredCount(observe.Down, observe.ToServer), s.UnansweredCount(observe.Up, observe.ToServer); d != 1 || u != 1 {
+		if d, u := s.UnansweredCount(observe.Downstream, observe.ToServer), s.UnansweredCount(observe.Upstream, observe.ToServer); d != 1 || u != 1 {
 			t.Errorf("%d and %d requests wait", d, u)
 		}
 		server.says(`{"jsonrpc":"2.0","id":` + string(rune('0'+id)) + `,"result":{}}`)
-		if d, u := s.UnansweredCount(observe.Down, observe.ToServer), s.UnansweredCount(observe.Up, observe.ToServer); d != 0 || u != 0 {
+		if d, u := s.UnansweredCount(observe.Downstream, observe.ToServer), s.UnansweredCount(observe.Upstream, observe.ToServer); d != 0 || u != 0 {
 			t.Errorf("%d and %d requests wait at the end", d, u)
 		}
 	}
@@ -337,12 +337,12 @@ func TestUnwantedCancelled(t *testing.T) {
 	defer o.WatchSamples(&choosy{})()
 	s := o.OpenUnannounced("x", "http")
 	client, server := &bringing{}, &bringing{}
-	down, up := s.Conn(client, observe.Down), s.Conn(server, observe.Up)
+	down, up := s.Conn(client, observe.Downstream), s.Conn(server, observe.Upstream)
 	bridgetest.Must(t, down.Receive(t.Context(), sendingOn{up}))
 	bridgetest.Must(t, up.Receive(t.Context(), sendingOn{down}))
 	waits := func(when string, want int, one bool) {
 		t.Helper()
-		for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+		for _, hop := range []observe.Hop{observe.Downstream, observe.Upstream} {
 			if n, is := s.UnansweredCount(hop, observe.ToServer), s.WaitsForOne(hop, observe.ToServer); n != want || is != one {
 				t.Errorf("%s: %d requests wait at %s, want %d; one: %t", when, n, hop, want, is)
 			}
@@ -369,7 +369,7 @@ func TestUnwantedCancelled(t *testing.T) {
 	asks(5)
 	answers("4")
 	cancels(4)
-	if s.WaitsForOne(observe.Down, observe.ToServer) {
+	if s.WaitsForOne(observe.Downstream, observe.ToServer) {
 		t.Error("one of two waits, since another was cancelled after its answer")
 	}
 	answers("5")

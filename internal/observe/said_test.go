@@ -17,7 +17,7 @@ func TestLongNames(t *testing.T) {
 	s := o.OpenSession("files", "stdio")
 	a, b := bridge.Pipe()
 	defer a.Close(nil)
-	c := s.Conn(b, observe.Down)
+	c := s.Conn(b, observe.Downstream)
 	long := strings.Repeat("ä", 1<<20)
 	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientInfo":{"name":"` + long + `","version":"1"}}}`,

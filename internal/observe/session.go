@@ -104,7 +104,7 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 		ctx, s.stop = context.WithCancelCause(ctx)
 		defer s.stop(nil)
 		s.tellConnection()
-		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
+		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Downstream))
 		s.ended(err)
 		return err
 	})
@@ -113,16 +113,16 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 // tellConnection tells of the connection, if the session is one.
 func (s *Session) tellConnection() {
 	if s.Transport == "sse" || s.Transport == "websocket" {
-		s.Stream(Stream{Hop: Down, What: "opened"})
+		s.Stream(Stream{Hop: Downstream, Action: "opened"})
 	}
 }
 
 // ended ends the session, and tells of the end of its connection; err is how.
 func (s *Session) ended(err error) {
-	s.tellAllUnanswered(Down, nil)
+	s.tellAllUnanswered(Downstream, nil)
 	if s.Transport == "sse" || s.Transport == "websocket" {
 		how, _ := s.origin.describeEnd(err)
-		s.Stream(Stream{Hop: Down, What: "closed", Why: how})
+		s.Stream(Stream{Hop: Downstream, Action: "closed", Reason: how})
 	}
 	s.End(err)
 }
@@ -138,8 +138,8 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 		}
 		s := o.OpenUnannounced(server, transport)
 		s.era.set("modern")
-		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Down))
-		s.tellAllUnanswered(Down, nil)
+		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Downstream))
+		s.tellAllUnanswered(Downstream, nil)
 		return err
 	})
 }
@@ -186,7 +186,7 @@ func (s *Session) End(err error) {
 	}
 	switch {
 	case opened:
-		s.o.Event(SessionEnded{Session: s, Err: err, How: how, Lasted: lasted, Calls: s.calls.Load()})
+		s.o.Event(SessionEnded{Session: s, Err: err, Reason: how, Lasted: lasted, Calls: s.calls.Load()})
 	case err != nil:
 		s.o.Event(SessionFailed{Session: s, Err: err, Lasted: lasted})
 	}

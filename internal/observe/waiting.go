@@ -59,13 +59,13 @@ func sessionOf(c *bridge.LateCall) *Session {
 func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.waiting(Down, w.Dir).all[w.ID]; call != nil {
+	if call := s.waiting(Downstream, w.Dir).all[w.ID]; call != nil {
 		return call.Began(), !call.earlier
 	}
 	s.unwanted.kept.Store(true)
-	for _, hop := range []Hop{Down, Up} {
+	for _, hop := range []Hop{Downstream, Upstream} {
 		b := s.waiting(hop, w.Dir)
-		if hop == Up && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
+		if hop == Upstream && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
 			continue
 		}
 		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), earlier: true})

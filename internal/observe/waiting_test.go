@@ -38,7 +38,7 @@ func TestWaiting(t *testing.T) {
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			s := observe.SessionOf(ctx)
 			s.SetServerTransport("stdio")
-			return bridge.Pump(ctx, c, s.Conn(server, observe.Up), bridge.PumpOptions{Calls: &calls})
+			return bridge.Pump(ctx, c, s.Conn(server, observe.Upstream), bridge.PumpOptions{Calls: &calls})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -179,7 +179,7 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			s = observe.SessionOf(ctx)
 			s.SetServerTransport("stdio")
-			up = s.Conn(server, observe.Up)
+			up = s.Conn(server, observe.Upstream)
 			return bridge.Pump(ctx, c, &slowConn{up, look}, bridge.PumpOptions{Calls: &calls})
 		}))
 		done := make(chan error, 1)
@@ -189,7 +189,7 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 		client.Says(call)
 		server.Says(result)
 		synctest.Wait()
-		if n := s.UnansweredCount(observe.Up, observe.ToServer); n > 0 {
+		if n := s.UnansweredCount(observe.Upstream, observe.ToServer); n > 0 {
 			t.Errorf("%d requests wait for the server", n)
 		}
 		server.End <- errors.New("crashed")
@@ -234,7 +234,7 @@ func TestWaitingUnwanted(t *testing.T) {
 			h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 				s = observe.SessionOf(ctx)
 				s.SetServerTransport("stdio")
-				return bridge.Pump(ctx, c, &askingConn{s.Conn(server, observe.Up), func(m jsonrpc.Message) {
+				return bridge.Pump(ctx, c, &askingConn{s.Conn(server, observe.Upstream), func(m jsonrpc.Message) {
 					if early && m.ID() == jsonrpc.IntID(7) {
 						look()
 					}
@@ -244,7 +244,7 @@ func TestWaitingUnwanted(t *testing.T) {
 			go func() { done <- h.ServeConn(t.Context(), client) }()
 			waits := func(want int) {
 				t.Helper()
-				for _, hop := range []observe.Hop{observe.Down, observe.Up} {
+				for _, hop := range []observe.Hop{observe.Downstream, observe.Upstream} {
 					if n := s.UnansweredCount(hop, observe.ToServer); n != want || s.WaitsForOne(hop, observe.ToServer) != (want == 1) {
 						t.Errorf("looked early %t: %d requests wait at %s, want %d", early, n, hop, want)
 					}

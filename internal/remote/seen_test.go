@@ -22,7 +22,7 @@ type exchanges struct {
 func (x *exchanges) Message(*observe.Passed) {}
 
 func (x *exchanges) Event(e observe.Event) {
-	if e, ok := e.(*observe.Exchange); ok && e.Hop == observe.Up && e.Session == x.session {
+	if e, ok := e.(*observe.Exchange); ok && e.Hop == observe.Upstream && e.Session == x.session {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.all = append(x.all, e.Method+" "+strconv.Itoa(e.Status))

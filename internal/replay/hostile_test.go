@@ -23,7 +23,7 @@ func TestHostileFiles(t *testing.T) {
 	loaded := 0
 	for i := 0; i < count; i += some {
 		lines := all[i : i+some]
-		for _, o := range []LoadOptions{{}, {Hop: trace.Up, AllowRedacted: true}, {Session: "s1", AllowRedacted: true}} {
+		for _, o := range []LoadOptions{{}, {Hop: trace.Upstream, AllowRedacted: true}, {Session: "s1", AllowRedacted: true}} {
 			rec, err := Load(bytes.NewReader(hostile.File(lines)), o)
 			switch {
 			case err != nil && (hostile.Quiet([]byte(err.Error())) != nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "line ") && !strings.Contains(err.Error(), "no messages") && !strings.Contains(err.Error(), "nothing but pings")):
@@ -99,7 +99,7 @@ func conversation(t *testing.T, messages [][]byte) *Recording {
 		}
 		at := time.Date([]int{2026, 1, 9999, 1970}[i%4], 1, 1, 0, 0, i, 0, time.UTC)
 		file = trace.Append(file, &trace.Record{Seq: []uint64{uint64(i), 7, 1<<64 - 1}[i%11/5], Time: at, Kind: trace.Request, Server: "\x1b[2J", Session: "s1",
-			Hop: trace.Down, Dir: dir, Body: trace.Body{Text: m}})
+			Hop: trace.Downstream, Dir: dir, Body: trace.Body{Text: m}})
 	}
 	rec, err := Load(bytes.NewReader(file), LoadOptions{})
 	bridgetest.Must(t, err)

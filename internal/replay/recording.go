@@ -30,7 +30,7 @@ var ErrRedacted = errors.New("the recording is redacted")
 // LoadOptions say what Load takes of a trace. The zero value works.
 type LoadOptions struct {
 	Session       string // its pseudonym in the trace; "": the first one with messages at the hop
-	Hop           string // trace.Down or trace.Up; "": Down
+	Hop           string // trace.Downstream or trace.Upstream; "": Downstream
 	AllowRedacted bool   // else a redacted message is ErrRedacted
 	MaxBytes      int    // of messages; 0: DefaultMaxBytes
 }
@@ -80,7 +80,7 @@ func (i *item) method() string {
 // Load reads a trace and returns one conversation in it.
 func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 	l := &loader{LoadOptions: o, rec: &Recording{Session: o.Session}}
-	l.Hop = cmp.Or(l.Hop, trace.Down)
+	l.Hop = cmp.Or(l.Hop, trace.Downstream)
 	l.MaxBytes = cmp.Or(l.MaxBytes, DefaultMaxBytes)
 	in := trace.NewReader(r)
 	for record, err := range in.Records() {

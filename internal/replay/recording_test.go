@@ -22,7 +22,7 @@ func lines(session string, messages ...string) string {
 		dir := map[string]string{">": trace.ToServer, "<": trace.ToClient}[m[:1]]
 		out = trace.Append(out, &trace.Record{
 			Seq: uint64(n + 1), Time: time.Date(2026, 1, 1, 0, 0, n/60, n%60*1e6, time.UTC), Kind: trace.Request, Server: "a", Session: session,
-			Hop: trace.Down, Dir: dir, Body: trace.Body{Text: []byte(m[2:])},
+			Hop: trace.Downstream, Dir: dir, Body: trace.Body{Text: []byte(m[2:])},
 		})
 	}
 	return string(out)

@@ -105,7 +105,7 @@ func revision(p *observe.Passed) string {
 // networkOf returns network.transport and network.protocol.name at one end of the bridge.
 func networkOf(s *observe.Session, hop observe.Hop) (transport, protocol string) {
 	name := s.Transport
-	if hop == observe.Up {
+	if hop == observe.Upstream {
 		name = s.ServerTransport()
 	}
 	switch name {

@@ -41,7 +41,7 @@ var (
 
 // isReceived reports whether a message has come to the bridge, and was not sent by it.
 func isReceived(p *observe.Passed) bool {
-	return (p.Hop == observe.Down) == (p.Dir == observe.ToServer)
+	return (p.Hop == observe.Downstream) == (p.Dir == observe.ToServer)
 }
 
 // spanOf returns the span of a request; nil: it has none.

@@ -51,7 +51,7 @@ func BenchmarkCall(b *testing.B) {
 			}
 			session := o.OpenUnannounced("x", "http")
 			client, server := &giver{}, &giver{}
-			down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
+			down, up := session.Conn(client, observe.Downstream), session.Conn(server, observe.Upstream)
 			bridgetest.Must(b, down.Receive(b.Context(), passing{to: up}))
 			bridgetest.Must(b, up.Receive(b.Context(), passing{to: down}))
 			request := bridgetest.Parse(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add","arguments":{"a":1,"b":2}}}`)

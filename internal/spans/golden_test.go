@@ -91,7 +91,7 @@ func talking(t *testing.T, o *observe.Observer, opts bridge.PumpOptions) talk {
 	h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		s := observe.SessionOf(ctx)
 		s.SetServerTransport("stdio")
-		up := s.Conn(server, observe.Up)
+		up := s.Conn(server, observe.Upstream)
 		defer up.Close(nil)
 		return bridge.Pump(ctx, c, up, opts)
 	}))

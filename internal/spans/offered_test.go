@@ -26,7 +26,7 @@ func TestOffered(t *testing.T) {
 	s := newSpans(newExporter(tracetest.NewNoopExporter(), func(error, int) {}), resource.Empty(), false)
 	defer s.Close()
 	defer s.Watch(&o)()
-	c := o.OpenUnannounced("files", "").Conn(busy{}, observe.Up)
+	c := o.OpenUnannounced("files", "").Conn(busy{}, observe.Upstream)
 	for id := range 300 {
 		c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(int64(id)), "tools/list", nil))
 	}

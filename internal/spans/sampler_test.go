@@ -65,7 +65,7 @@ func TestCompany(t *testing.T) {
 		s := newSpans(newExporter(&discarding{}, func(error, int) {}), nil, false)
 		stop := s.Watch(&o)
 		note := func() {
-			o.OpenUnannounced("x", "http").Conn(&giver{}, observe.Up).TrySend(jsonrpc.NewNotification("n", nil))
+			o.OpenUnannounced("x", "http").Conn(&giver{}, observe.Upstream).TrySend(jsonrpc.NewNotification("n", nil))
 		}
 		note()
 		stop()

@@ -45,7 +45,7 @@ func (s *Spans) Event(e observe.Event) {
 			s.endUnanswered(one.recordedSpan)
 		}
 	case observe.Stream:
-		if e.What == "resumed" && s.openCount.Load() > 0 {
+		if e.Action == "resumed" && s.openCount.Load() > 0 {
 			for _, one := range s.spansAt(e.Session, e.Hop) {
 				one.AddEvent("stream resumed")
 			}

@@ -43,7 +43,7 @@ func messages(tb testing.TB) (all []jsonrpc.Message) {
 func sending(tb testing.TB, o *observe.Observer) func() {
 	all := messages(tb)
 	c := &passing{}
-	server := o.OpenUnannounced("files", "http").Conn(c, observe.Up)
+	server := o.OpenUnannounced("files", "http").Conn(c, observe.Upstream)
 	_ = server.Receive(tb.Context(), taker{})
 	return func() {
 		server.TrySend(all[0])

@@ -21,19 +21,19 @@ func (r *Record) Redact(d *redact.Redactor) {
 			r.Redacted = append(r.Redacted, "raw")
 		}
 	}
-	r.Method, r.Name, r.ID, r.Why = d.Name(r.Method), d.Name(r.Name), d.ID(r.ID), d.String(r.Why)
+	r.Method, r.Name, r.ID, r.Reason = d.Name(r.Method), d.Name(r.Name), d.ID(r.ID), d.String(r.Reason)
 	if r.HTTP != nil {
 		x := *r.HTTP
 		if x.URL, changed = d.URL(x.URL); changed {
 			r.Redacted = append(r.Redacted, "http.url")
 		}
 		x.RequestHeader, x.ResponseHeader = r.redactHeaders(d, x.RequestHeader, inRequest), r.redactHeaders(d, x.ResponseHeader, inResponse)
-		x.Why, x.Err = d.String(x.Why), d.String(x.Err)
+		x.Reason, x.Err = d.String(x.Reason), d.String(x.Err)
 		r.HTTP = &x
 	}
 	if r.Event != nil {
 		e := *r.Event
-		for _, text := range []*string{&e.Program, &e.Client, &e.Version, &e.FromEventID, &e.How, &e.Err, &e.Text} {
+		for _, text := range []*string{&e.Program, &e.Client, &e.Version, &e.FromEventID, &e.Reason, &e.Err, &e.Text} {
 			*text = d.String(*text)
 		}
 		r.Event = &e

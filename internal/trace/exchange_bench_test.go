@@ -75,7 +75,7 @@ func BenchmarkCall(b *testing.B) {
 			defer watch(b, &o)()
 			session := o.OpenUnannounced("files", "http")
 			client, server := &passing{}, &passing{}
-			down, up := session.Conn(client, observe.Down), session.Conn(server, observe.Up)
+			down, up := session.Conn(client, observe.Downstream), session.Conn(server, observe.Upstream)
 			_, _ = down.Receive(b.Context(), handsOn{to: up}), up.Receive(b.Context(), handsOn{to: down})
 			all := messages(b)
 			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

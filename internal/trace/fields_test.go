@@ -29,7 +29,7 @@ func TestHeadersAgain(t *testing.T) {
 	pass := func() (all []Record) {
 		for range 3 {
 			for _, h := range headers {
-				o.Event(&observe.Exchange{Hop: observe.Down, RequestHeader: h, ResponseHeader: h})
+				o.Event(&observe.Exchange{Hop: observe.Downstream, RequestHeader: h, ResponseHeader: h})
 			}
 		}
 		return records(t, f.Ready(100))
@@ -50,7 +50,7 @@ func TestHeadersAgain(t *testing.T) {
 		}
 	}
 	check("tok-1234567", taken)
-	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Up)
+	c := o.OpenUnannounced("x", "http").Conn(taker{}, observe.Upstream)
 	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(1), "m", []byte(`{"token":"tok-1234567"}`)))
 	f.Ready(1)
 	check(redact.Placeholder, slices.Sorted(slices.Values(append(taken, "http.req.A", "http.resp.A"))))

@@ -239,7 +239,7 @@ func sizeOf(e observe.Event) int {
 		return least + len(e.Line)
 	case *observe.Exchange:
 		peers := e.RequestHeader // those of the bridge itself are not long
-		if e.Hop == observe.Up {
+		if e.Hop == observe.Upstream {
 			peers = e.ResponseHeader
 		}
 		return least + len(e.URL) + headerSize(peers)

@@ -52,7 +52,7 @@ func TestLongMessages(t *testing.T) {
 	release := rec.AddSink(sink)
 	s := o.OpenUnannounced("files", "http")
 	c := &passing{}
-	server := s.Conn(c, observe.Up)
+	server := s.Conn(c, observe.Upstream)
 	bridgetest.Must(t, server.Receive(t.Context(), taker{}))
 	server.TrySend(long(1, 0, "geheim-123"))
 	<-sink.first
@@ -89,7 +89,7 @@ func TestLongMessagesAreBounded(t *testing.T) {
 	f, err := NewFile(filepath.Join(t.TempDir(), "trace"), FileOptions{})
 	bridgetest.Must(t, err)
 	releases := []func(){rec.AddSink(sink), rec.AddSink(f)}
-	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream)
 	send := func(m jsonrpc.Message) { server.TrySend(m) }
 	note := bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`)
 	send(long(1, 0, "x"))
@@ -129,7 +129,7 @@ func TestLineAfterLongMessage(t *testing.T) {
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	sink := newStuck()
 	release := rec.AddSink(sink)
-	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream)
 	server.TrySend(long(1, 0, "geheim-123"))
 	<-sink.first
 	server.TrySend(long(2, 0, "geheim-456"))
@@ -150,7 +150,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	rec.backlog.maxBytes = 4 * longTextSize
 	sink := newStuck()
 	release := rec.AddSink(sink)
-	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up).TrySend(long(1, 0, "x"))
+	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream).TrySend(long(1, 0, "x"))
 	<-sink.first
 	for range 5 {
 		o.Event(&observe.Exchange{Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longTextSize)}}})
@@ -232,7 +232,7 @@ func TestLongMessageAmongShort(t *testing.T) {
 		rec := NewRecorder(&o, redactor(t, redact.Options{}))
 		sink := &lines{most: -1}
 		release := rec.AddSink(sink)
-		server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+		server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream)
 		var want []string
 		for id := range 9 {
 			if want = append(want, fmt.Sprint(id)); id%4 == 2 {
@@ -343,7 +343,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	rec.backlog.maxBytes = 5 * size
 	sink := newStuck()
 	release := rec.AddSink(sink)
-	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Up)
+	server := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream)
 	server.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","method":"n"}`))
 	<-sink.first
 	for id := range 3 {

@@ -17,7 +17,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
-	if p.Hop == observe.Up {
+	if p.Hop == observe.Upstream {
 		m.Era, m.Transport = "", p.Session.ServerTransport()
 	}
 	m.Stream, m.TimeInBridge = p.Stream, p.TimeInBridge
@@ -30,7 +30,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 	}
 	m.Method = d.Name(m.Method)
 	if m.Kind == Response {
-		m.Took = p.Took
+		m.Duration = p.Duration
 		if p.Message.IsError() {
 			m.Code, _ = strconv.Atoi(string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")))
 		} else if m.Method == "tools/call" {
@@ -131,20 +131,20 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 	case observe.SessionOpened:
 		m.session(e.Session)
 		who := e.Session.Client()
-		m.Kind, m.Record.Event = Session, &Event{What: "opened", Client: d.String(who.Name), Version: d.String(who.Version),
+		m.Kind, m.Record.Event = Session, &Event{Action: "opened", Client: d.String(who.Name), Version: d.String(who.Version),
 			Revision: e.Session.Revision(), PID: e.Session.PID()}
 	case observe.SessionEnded:
 		m.session(e.Session)
-		m.Kind, m.Record.Event = Session, &Event{What: "ended", How: d.String(e.How), Err: d.Error(e.Err), Took: e.Lasted, Calls: e.Calls}
+		m.Kind, m.Record.Event = Session, &Event{Action: "ended", Reason: d.String(e.Reason), Err: d.Error(e.Err), Duration: e.Lasted, Calls: e.Calls}
 	case observe.SessionFailed:
 		m.session(e.Session)
-		m.Kind, m.Record.Event = Session, &Event{What: "failed", Err: d.Error(e.Err), Took: e.Lasted}
+		m.Kind, m.Record.Event = Session, &Event{Action: "failed", Err: d.Error(e.Err), Duration: e.Lasted}
 	case observe.CallLate:
 		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
 		m.Record.Event = &Event{Code: "late", Text: "the request still has no answer"}
 	case observe.WaitingCallEnded:
 		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
-		m.Hop, m.Dir = observe.Down.String(), observe.ToServer.String()
+		m.Hop, m.Dir = observe.Downstream.String(), observe.ToServer.String()
 		m.Record.Event = &Event{Code: "over", Text: "the request is answered or cancelled; it came before somebody looked"}
 	case observe.CallTimedOut:
 		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
@@ -155,13 +155,13 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		}
 		m.session(e.Session)
 		m.Kind, m.Hop, m.Dir = Note, e.Hop.String(), e.Call.Dir.String()
-		m.Method, m.Name, m.ID, m.Took = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began())
+		m.Method, m.Name, m.ID, m.Duration = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began())
 		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
 		m.atHop(e.Session, e.Hop)
 	case observe.Dropped:
 		m.setMessage(&e.Message)
 		m.setServerAndSession(e.Server, e.Session)
-		m.Kind, m.Method, m.Why = Drop, d.Name(m.Method), d.String(e.Reason)
+		m.Kind, m.Method, m.Reason = Drop, d.Name(m.Method), d.String(e.Reason)
 		if mark := e.Message.Mark(); mark != nil { // it was received: that has its own record, unless nobody was told of it (Seq is 0)
 			m.CauseSeq = mark.Seq
 		}
@@ -193,13 +193,13 @@ func (m *recordMaker) setServerAndSession(server string, s *observe.Session) {
 func (m *recordMaker) beginCallNote(d *redact.Redactor, server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) {
 	m.setServerAndSession(server, s)
 	m.Kind, m.Method, m.ID = Note, d.Name(method), d.ID(id)
-	m.Took = m.now.Sub(since)
+	m.Duration = m.now.Sub(since)
 }
 
 // waitingCall makes the record of a request that came before somebody looked.
 func (m *recordMaker) waitingCall(d *redact.Redactor, w *observe.WaitingCall) {
 	m.beginCallNote(d, w.Server, w.Session, w.Method, w.ID, w.Since)
-	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Down.String(), w.Dir.String(), true
+	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Downstream.String(), w.Dir.String(), true
 }
 
 // transport makes the record of what a transport has told.
@@ -208,7 +208,7 @@ func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 	case observe.Refused:
 		m.setServerAndSession(e.Server, e.Session)
 		path, _ := d.URL(e.Path)
-		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, RemoteAddr: e.RemoteAddr, Status: e.Status, Rule: e.Rule, Why: d.String(e.Why)}
+		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, RemoteAddr: e.RemoteAddr, Status: e.Status, Rule: e.Rule, Reason: d.String(e.Reason)}
 		for name, value := range map[string]string{"Host": e.Host, "Origin": e.Origin} {
 			if value != "" {
 				if m.HTTP.RequestHeader == nil {
@@ -221,7 +221,7 @@ func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 		m.setServerAndSession(e.Server, e.Session)
 		m.exchange = Exchange{
 			Method: d.Name(e.Method), Proto: e.Proto, RemoteAddr: e.RemoteAddr, Status: e.Status, RequestBytes: e.RequestBytes, ResponseBytes: e.ResponseBytes,
-			FirstByte: e.FirstByte, Took: e.Took, Rule: e.Rule, Why: d.String(e.Why), Err: d.Error(e.Err),
+			FirstByte: e.FirstByte, Duration: e.Duration, Rule: e.Rule, Reason: d.String(e.Reason), Err: d.Error(e.Err),
 		}
 		x := &m.exchange
 		m.Kind, m.Hop, m.Time, m.HTTP = HTTP, e.Hop.String(), e.Began, x
@@ -234,15 +234,15 @@ func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 		m.atHop(e.Session, e.Hop)
 	case observe.Stream:
 		m.setServerAndSession(e.Server, e.Session)
-		m.Kind, m.Hop, m.Stream, m.Why = Stream, e.Hop.String(), e.Name, d.String(e.Why)
-		m.Record.Event = &Event{What: e.What, FromEventID: d.String(e.FromEventID)}
+		m.Kind, m.Hop, m.Stream, m.Reason = Stream, e.Hop.String(), e.Name, d.String(e.Reason)
+		m.Record.Event = &Event{Action: e.Action, FromEventID: d.String(e.FromEventID)}
 		m.atHop(e.Session, e.Hop)
 	}
 }
 
 // atHop corrects what is otherwise between the bridge and the server.
 func (m *recordMaker) atHop(s *observe.Session, hop observe.Hop) {
-	if s != nil && hop == observe.Up {
+	if s != nil && hop == observe.Upstream {
 		m.Era, m.Transport = "", s.ServerTransport()
 	}
 }
@@ -254,13 +254,13 @@ func (m *recordMaker) process(d *redact.Redactor, e observe.Event) bool {
 	switch e := e.(type) {
 	case observe.ProcessStarted:
 		server, session = e.Server, e.Session
-		m.Kind, m.Record.Event = Process, &Event{What: "started", PID: e.PID, Program: d.String(e.Program)}
+		m.Kind, m.Record.Event = Process, &Event{Action: "started", PID: e.PID, Program: d.String(e.Program)}
 	case observe.ProcessStopping:
 		server = e.Server
-		m.Kind, m.Record.Event = Process, &Event{What: "stopping", PID: e.PID, Step: e.Step}
+		m.Kind, m.Record.Event = Process, &Event{Action: "stopping", PID: e.PID, Step: e.Step}
 	case observe.ProcessEnded:
 		server, session = e.Server, e.Session
-		m.Kind, m.Record.Event = Process, &Event{What: "ended", PID: e.PID, Program: d.String(e.Program), StopRequested: e.StopRequested, Err: d.Error(e.Err), Took: e.Lasted}
+		m.Kind, m.Record.Event = Process, &Event{Action: "ended", PID: e.PID, Program: d.String(e.Program), StopRequested: e.StopRequested, Err: d.Error(e.Err), Duration: e.Lasted}
 	case observe.Stderr:
 		server, session = e.Server, e.Session
 		line, changed := d.Text([]byte(e.Line))
@@ -270,7 +270,7 @@ func (m *recordMaker) process(d *redact.Redactor, e observe.Event) bool {
 		m.Kind, m.Size, m.Body, m.Record.Event = Stderr, len(e.Line), Body{Text: line}, &Event{PID: e.PID}
 	case observe.Noise:
 		server, session = e.Server, e.Session
-		m.Kind, m.Size, m.Why, m.Record.Event = Noise, e.Bytes, d.String(e.Reason), &Event{PID: e.PID}
+		m.Kind, m.Size, m.Reason, m.Record.Event = Noise, e.Bytes, d.String(e.Reason), &Event{PID: e.PID}
 	default:
 		return false
 	}

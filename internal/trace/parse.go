@@ -104,7 +104,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "bridge_us":
 		p.micros(&r.TimeInBridge, m)
 	case "dur_us":
-		p.micros(&r.Took, m)
+		p.micros(&r.Duration, m)
 	case "code":
 		p.int(&r.Code, m)
 	case "failed":
@@ -116,7 +116,7 @@ func (p *parser) record(r *Record, m jsonrpc.Member) {
 	case "cut":
 		p.count(&r.Body.OmittedBytes, m)
 	case "why":
-		r.Why = p.string(m)
+		r.Reason = p.string(m)
 	case "lost":
 		p.uint(&r.Lost, m)
 	case "redacted":
@@ -154,11 +154,11 @@ func (p *parser) exchange(m jsonrpc.Member) *Exchange {
 		case "rule":
 			x.Rule = p.string(m)
 		case "why":
-			x.Why = p.string(m)
+			x.Reason = p.string(m)
 		case "ttfb_us":
 			p.micros(&x.FirstByte, m)
 		case "us":
-			p.micros(&x.Took, m)
+			p.micros(&x.Duration, m)
 		case "err":
 			x.Err = p.string(m)
 		}
@@ -172,7 +172,7 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 	for m := range jsonrpc.Members(m.Value) {
 		switch m.Key {
 		case "what":
-			e.What = p.string(m)
+			e.Action = p.string(m)
 		case "pid":
 			p.int(&e.PID, m)
 		case "program":
@@ -192,11 +192,11 @@ func (p *parser) event(m jsonrpc.Member) *Event {
 		case "from":
 			e.FromEventID = p.string(m)
 		case "how":
-			e.How = p.string(m)
+			e.Reason = p.string(m)
 		case "err":
 			e.Err = p.string(m)
 		case "us":
-			p.micros(&e.Took, m)
+			p.micros(&e.Duration, m)
 		case "code":
 			e.Code = p.string(m)
 		case "text":

@@ -36,10 +36,10 @@ func (k Kind) IsMessage() bool { return k == Request || k == Response || k == No
 
 // Where a message passed, and where it goes: the values of Record.Hop and Record.Dir.
 const (
-	Down     = "down" // between the clients and the bridge
-	Up       = "up"   // between the bridge and the servers
-	ToServer = "c2s"
-	ToClient = "s2c"
+	Downstream = "down" // between the clients and the bridge
+	Upstream   = "up"   // between the bridge and the servers
+	ToServer   = "c2s"
+	ToClient   = "s2c"
 )
 
 // Record is one line of a trace. The zero value of a field says that the line has no such
@@ -52,7 +52,7 @@ type Record struct {
 	Server  string // its configured name
 	Session string // a pseudonym, never the session id
 	Stream  string // of the session, on which the message passed, or what a Stream tells of
-	Hop     string // Down or Up
+	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient
 
 	// CauseSeq is Seq of the received message that this one was made of, or of a Drop that was dropped. A message that
@@ -72,11 +72,11 @@ type Record struct {
 	Earlier bool
 
 	TimeInBridge time.Duration // how long the bridge has had the cause
-	Took         time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
+	Duration     time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
 	Outcome
-	Body Body   // of a message, a Drop, a line of Stderr
-	Why  string // of a Drop, a Noise, a Stream
-	Lost uint64 // of a Gap: how many records
+	Body   Body   // of a message, a Drop, a line of Stderr
+	Reason string // of a Drop, a Noise, a Stream
+	Lost   uint64 // of a Gap: how many records
 
 	// Redacted is what was taken out of Body and HTTP: paths such as "params.arguments.token",
 	// "http.req.Authorization".
@@ -104,7 +104,7 @@ type Body struct {
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.
 type Exchange struct {
 	Method                      string
-	URL                         string // Down: path and query; Up: the whole URL
+	URL                         string // Downstream: path and query; Upstream: the whole URL
 	Proto                       string
 	RemoteAddr                  string // the peer's address
 	Status                      int
@@ -112,8 +112,8 @@ type Exchange struct {
 	ResponseHeader              http.Header
 	RequestBytes, ResponseBytes int64 // bytes of the body of the request, and of the reply
 	FirstByte                   time.Duration
-	Took                        time.Duration
-	Rule, Why                   string // of a refusal
+	Duration                    time.Duration
+	Rule, Reason                string // of a refusal
 	Err                         string // how it has ended; "": in an orderly way
 
 	requestHeaderJSON, responseHeaderJSON []byte // in the place of RequestHeader and ResponseHeader, as they stand in the line, while the record is made
@@ -121,9 +121,9 @@ type Exchange struct {
 
 // Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.
 type Event struct {
-	// What is "opened", "resumed" or "closed" of a Stream; "opened", "ended" or "failed" of a Session;
+	// Action is "opened", "resumed" or "closed" of a Stream; "opened", "ended" or "failed" of a Session;
 	// "started", "stopping" or "ended" of a Process.
-	What string
+	Action string
 
 	PID           int
 	Program       string // its name, without arguments
@@ -136,9 +136,9 @@ type Event struct {
 	Calls    uint64 // requests of a session's client
 
 	FromEventID string        // of a resumed stream: the event id from which
-	How         string        // how a session has ended
+	Reason      string        // how a session has ended
 	Err         string        // what went wrong; "": it has ended in an orderly way
-	Took        time.Duration // how long it was there
+	Duration    time.Duration // how long it was there
 	Code        string        // of a Note
 	Text        string        // of a Note
 }

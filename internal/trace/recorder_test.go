@@ -56,7 +56,7 @@ func TestRecorder(t *testing.T) {
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			observe.SessionOf(ctx).SetServerTransport("stdio")
-			return bridge.Pump(ctx, c, observe.SessionOf(ctx).Conn(server, observe.Up), bridge.PumpOptions{})
+			return bridge.Pump(ctx, c, observe.SessionOf(ctx).Conn(server, observe.Upstream), bridge.PumpOptions{})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -87,16 +87,16 @@ func TestRecorder(t *testing.T) {
 		if !slices.Equal(have, want) {
 			t.Errorf("%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(want, "\n"))
 		}
-		if r := all[7]; r.Took != time.Second || !r.Failed || !slices.Equal(r.Redacted, []string{"result.content[0].text"}) || r.Server != "files" {
+		if r := all[7]; r.Duration != time.Second || !r.Failed || !slices.Equal(r.Redacted, []string{"result.content[0].text"}) || r.Server != "files" {
 			t.Errorf("%+v", r)
 		}
 		if r := all[12]; r.Code != -32602 || r.ID != jsonrpc.StringID(redact.Placeholder) || r.Name != redact.Placeholder {
 			t.Errorf("%+v", r)
 		}
-		if e := all[len(all)-1].Event; e.What != "ended" || e.Calls != 3 || !strings.Contains(e.Err, "crashed by [redacted]") {
+		if e := all[len(all)-1].Event; e.Action != "ended" || e.Calls != 3 || !strings.Contains(e.Err, "crashed by [redacted]") {
 			t.Errorf("%+v", e)
 		}
-		if e := all[3].Event; e == nil || e.What != "opened" || e.Client != "inspector" || e.Revision != "2025-11-25" {
+		if e := all[3].Event; e == nil || e.Action != "opened" || e.Client != "inspector" || e.Revision != "2025-11-25" {
 			t.Errorf("%+v", all[3])
 		}
 		release()
@@ -115,7 +115,7 @@ func TestRecorderLearns(t *testing.T) {
 	ring := NewRing(RingOptions{})
 	defer rec.AddSink(ring)()
 	s := o.OpenSession("files", "stdio")
-	down := s.Conn(taker{}, observe.Down)
+	down := s.Conn(taker{}, observe.Downstream)
 	send := func(c bridge.Conn, text string) {
 		m, err := jsonrpc.Parse([]byte(text))
 		if err != nil {
@@ -124,7 +124,7 @@ func TestRecorderLearns(t *testing.T) {
 		c.TrySend(m.WithID(jsonrpc.IntID(1))) // late: its text is put together in memory that is used again
 	}
 	answered := &passing{}
-	server := s.Conn(answered, observe.Up)
+	server := s.Conn(answered, observe.Upstream)
 	_ = server.Receive(t.Context(), taker{})
 	send(server, `{"jsonrpc":"2.0","id":7,"method":"login","params":{"password":"corr\u0065ct horse","token":"tok-123456"}}`)
 	send(down, `{"jsonrpc":"2.0","id":8,"method":"other","params":{"password":"somebody else's"}}`)
@@ -166,7 +166,7 @@ func TestRecorderEvents(t *testing.T) {
 	m := jsonrpc.NewNotification("notifications/x", []byte(`{"a":"hunter22"}`))
 	events := []observe.Event{
 		observe.SessionOpened{Session: s},
-		observe.SessionEnded{Session: s, Err: err, How: "hunter22"},
+		observe.SessionEnded{Session: s, Err: err, Reason: "hunter22"},
 		observe.SessionFailed{Session: s, Err: err},
 		observe.CallLate{Server: "files", Method: "tools/call", ID: jsonrpc.StringID("hunter22"), Since: time.Now()},
 		observe.CallTimedOut{Server: "files", Method: "hunter22"},
@@ -176,12 +176,12 @@ func TestRecorderEvents(t *testing.T) {
 		observe.Stderr{Server: "files", PID: 1, Line: "the hunter22, \xff"},
 		observe.Noise{Server: "files", PID: 1, Bytes: 7, Reason: "hunter22"},
 		observe.Dropped{Server: "files", Message: m.WithMark(&jsonrpc.Mark{Seq: 99}), Reason: "hunter22"},
-		observe.Refused{Server: "files", Path: "/hunter22", Why: "hunter22", Host: "hunter22"},
+		observe.Refused{Server: "files", Path: "/hunter22", Reason: "hunter22", Host: "hunter22"},
 		&observe.Exchange{
-			Hop: observe.Down, URL: "/x?a=hunter22", Err: err, Why: "hunter22", Session: s,
+			Hop: observe.Downstream, URL: "/x?a=hunter22", Err: err, Reason: "hunter22", Session: s,
 			RequestHeader: http.Header{"Authorization": {"Bearer hunter22"}, "X-A": {"hunter22"}}, ResponseHeader: http.Header{"Mcp-Session-Id": {"id-of-it"}},
 		},
-		observe.Stream{Server: "files", Session: s, Hop: observe.Down, Name: "g1", What: "closed", Why: "hunter22"},
+		observe.Stream{Server: "files", Session: s, Hop: observe.Downstream, Name: "g1", Action: "closed", Reason: "hunter22"},
 		observe.Note{Server: "files", Code: "C3", Text: "hunter22"},
 	}
 	for _, e := range events {
@@ -222,7 +222,7 @@ func TestTextsWithoutSecrets(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- client.Send(t.Context(), request) }()
 	ctx, cancel := context.WithCancel(t.Context())
-	_ = s.Conn(server, observe.Down).Receive(ctx, bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error { cancel(); return nil }))
+	_ = s.Conn(server, observe.Downstream).Receive(ctx, bridgetest.SinkFunc(func(context.Context, jsonrpc.Message) error { cancel(); return nil }))
 	bridgetest.Must(t, <-done)
 	for range 2 { // what was learned stays when another secret is to be hidden
 		if got := rec.RedactText("logged in with correct-horse-1"); got != "logged in with [redacted]" {
@@ -270,7 +270,7 @@ func TestRecorderCuts(t *testing.T) {
 		all[most] = &lines{most: most}
 		defer rec.AddSink(all[most])()
 	}
-	rec.Message(&observe.Passed{Session: o.OpenSession("x", "http"), Hop: observe.Down, Dir: observe.ToServer, Message: m})
+	rec.Message(&observe.Passed{Session: o.OpenSession("x", "http"), Hop: observe.Downstream, Dir: observe.ToServer, Message: m})
 	rec.Wait()
 	for most, l := range all {
 		if len(l.all) != 1 {

@@ -11,7 +11,7 @@ import (
 
 func put(s Sink, from, to int, text string) {
 	for i := from; i <= to; i++ {
-		s.Put(Append(nil, &Record{Seq: uint64(i), Kind: Note, Why: text}))
+		s.Put(Append(nil, &Record{Seq: uint64(i), Kind: Note, Reason: text}))
 	}
 }
 

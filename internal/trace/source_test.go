@@ -28,14 +28,14 @@ func TestSentIsCleanAsWell(t *testing.T) {
 		defer r.AddSink(ring)()
 		client, held := &passing{}, &holding{}
 		s := r.observer.OpenUnannounced("files", "http")
-		if err := s.Conn(client, observe.Down).Receive(t.Context(), held); err != nil {
+		if err := s.Conn(client, observe.Downstream).Receive(t.Context(), held); err != nil {
 			t.Fatal(err)
 		}
 		say := func(text string) { client.sink.TrySend(bridgetest.Parse(text)) }
 		say(`{"jsonrpc":"2.0","id":5,"method":"m","params":{"x":"` + secret + `"}}`)
 		m := held.last
 		between(say)
-		s.Conn(taker{}, observe.Up).TrySend(send(m))
+		s.Conn(taker{}, observe.Upstream).TrySend(send(m))
 		r.Wait()
 		all := ring.Follow(0).Ready(100)
 		return string(all[len(all)-1])

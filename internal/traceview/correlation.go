@@ -63,7 +63,7 @@ func (s *Correlation) Add(r *trace.Record) {
 		d := *r
 		dropLongFields(&d)
 		s.drops = append(s.drops, d)
-	case r.Kind == trace.Process && r.Event != nil && r.Event.What == "ended" && !r.Event.StopRequested:
+	case r.Kind == trace.Process && r.Event != nil && r.Event.Action == "ended" && !r.Event.StopRequested:
 		exit := *r
 		dropLongFields(&exit)
 		exit.Event = &trace.Event{Err: printable.Clip(r.Event.Err, maxReason)}
@@ -79,7 +79,7 @@ const maxReason = 4 << 10
 // dropLongFields takes out of a record what a Correlation does not keep.
 func dropLongFields(r *trace.Record) {
 	r.Body, r.HTTP, r.Event, r.Redacted = trace.Body{}, nil, nil, nil
-	r.Why = printable.Clip(r.Why, maxReason)
+	r.Reason = printable.Clip(r.Reason, maxReason)
 }
 
 // maxRespelled is among how many requests without an answer find looks for one whose id is spelled otherwise than
@@ -172,8 +172,8 @@ func (s *Correlation) waitTime(st *step) time.Duration {
 	switch {
 	case st.answer == nil:
 		return max(s.lastTime.Sub(st.Time), 0)
-	case st.answer.Took > 0:
-		return st.answer.Took
+	case st.answer.Duration > 0:
+		return st.answer.Duration
 	}
 	return st.answer.Time.Sub(st.Time)
 }

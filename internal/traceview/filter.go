@@ -101,7 +101,7 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 	case "dir":
 		return oneOf(value, func(v *View) string { return v.Dir }, trace.ToServer, trace.ToClient)
 	case "hop":
-		return oneOf(value, func(v *View) string { return v.Hop }, trace.Down, trace.Up)
+		return oneOf(value, func(v *View) string { return v.Hop }, trace.Downstream, trace.Upstream)
 	case "ses":
 		return like(func(v *View) string { return v.Session })
 	case "srv":
@@ -191,11 +191,11 @@ func hasFailed(r *trace.Record) bool {
 func durationOf(v *View) time.Duration {
 	switch {
 	case v.HTTP != nil:
-		return v.HTTP.Took
+		return v.HTTP.Duration
 	case v.Kind == trace.Request:
 		return v.Waited
 	}
-	return v.Took
+	return v.Duration
 }
 
 // contains returns what looks for text in all that a record shows.
@@ -203,13 +203,13 @@ func contains(text string) func(*View) bool {
 	want := bytes.ToLower([]byte(text))
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }
 	return func(v *View) bool {
-		if has(v.Method) || has(v.Name) || has(v.Why) || has(v.Server) || has(v.ID.String()) {
+		if has(v.Method) || has(v.Name) || has(v.Reason) || has(v.Server) || has(v.ID.String()) {
 			return true
 		}
 		if e := v.Event; e != nil && (has(e.Text) || has(e.Program) || has(e.Client) || has(e.Err) || has(e.Code)) {
 			return true
 		}
-		if x := v.HTTP; x != nil && (has(x.URL) || has(x.Method) || has(x.Rule) || has(x.Why) || has(x.Err)) {
+		if x := v.HTTP; x != nil && (has(x.URL) || has(x.Method) || has(x.Rule) || has(x.Reason) || has(x.Err)) {
 			return true
 		}
 		return bytes.Contains(bytes.ToLower(v.Body.Text), want) || bytes.Contains(bytes.ToLower(v.Body.Tail), want)

@@ -164,7 +164,7 @@ func (h *harMaker) finish() []*harEntry {
 	}
 	for place, all := range h.open {
 		socket := h.sockets[place.session+" "+place.hop]
-		if socket == nil && len(all) > 0 && all[0].Transport == "websocket" && place.hop == trace.Down {
+		if socket == nil && len(all) > 0 && all[0].Transport == "websocket" && place.hop == trace.Downstream {
 			socket = syntheticEntry(&all[0].Record, "websocket")
 			socket.Kind = "websocket"
 			h.entries = append(h.entries, socket)
@@ -210,7 +210,7 @@ func (h *harMaker) addUnexchanged(all []*harMessage) {
 			}
 		}
 		transport := m.Transport
-		if m.Hop == trace.Up || transport == "" {
+		if m.Hop == trace.Upstream || transport == "" {
 			transport = "mcp" // which one it was is not recorded
 		}
 		e := syntheticEntry(&m.Record, transport)
@@ -267,10 +267,10 @@ func (h *harMaker) exchange(r *trace.Record) *harEntry {
 	e.Response.Headers, e.Response.BodySize = pairs(x.ResponseHeader), x.ResponseBytes
 	e.Response.Redirect = x.ResponseHeader.Get("Location")
 	e.Response.Content = harContent{Size: x.ResponseBytes, Type: x.ResponseHeader.Get("Content-Type")}
-	e.Time = max(millis(x.Took), 0)
+	e.Time = max(millis(x.Duration), 0)
 	e.Timings.Wait = min(max(millis(x.FirstByte), 0), e.Time)
 	e.Timings.Receive = e.Time - e.Timings.Wait
-	e.Comment = strings.Join(slices.DeleteFunc([]string{x.Rule, x.Why, r.Why, x.Err}, func(s string) bool { return s == "" }), ": ")
+	e.Comment = strings.Join(slices.DeleteFunc([]string{x.Rule, x.Reason, r.Reason, x.Err}, func(s string) bool { return s == "" }), ": ")
 	return e
 }
 
@@ -280,7 +280,7 @@ func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
 	place, x := harPlace{r.Session, r.Hop}, r.HTTP
 	const slack = 5 * time.Millisecond
 	within := func(m *harMessage) bool {
-		return !m.Time.Before(r.Time.Add(-slack)) && !m.Time.After(r.Time.Add(x.Took+slack))
+		return !m.Time.Before(r.Time.Add(-slack)) && !m.Time.After(r.Time.Add(x.Duration+slack))
 	}
 	asked := -1
 	for i, m := range h.open[place] {

@@ -139,17 +139,17 @@ func (p *Printer) column(text string, width int) int {
 // right.
 func arrow(r *trace.Record) string {
 	switch {
-	case r.Hop == trace.Down && r.Dir == trace.ToServer:
+	case r.Hop == trace.Downstream && r.Dir == trace.ToServer:
 		return "→|  "
-	case r.Hop == trace.Down && r.Dir == trace.ToClient:
+	case r.Hop == trace.Downstream && r.Dir == trace.ToClient:
 		return "←|  "
-	case r.Hop == trace.Up && r.Dir == trace.ToServer:
+	case r.Hop == trace.Upstream && r.Dir == trace.ToServer:
 		return "  |→"
-	case r.Hop == trace.Up && r.Dir == trace.ToClient:
+	case r.Hop == trace.Upstream && r.Dir == trace.ToClient:
 		return "  |←"
-	case r.Hop == trace.Down:
+	case r.Hop == trace.Downstream:
 		return "·|  "
-	case r.Hop == trace.Up:
+	case r.Hop == trace.Upstream:
 		return "  |·"
 	}
 	return "  |  "
@@ -186,12 +186,12 @@ func (p *Printer) subject(v *View) {
 	case v.Kind == trace.Drop:
 		p.word("dropped")
 		p.message(v)
-		p.word(v.Why)
+		p.word(v.Reason)
 	case v.Event != nil:
 		p.event(v)
 	default:
 		p.word(string(v.Kind))
-		p.word(v.Why)
+		p.word(v.Reason)
 	}
 }
 
@@ -220,8 +220,8 @@ func (p *Printer) message(v *View) {
 		p.word("(began before this trace: only this end of it is known)")
 		return
 	}
-	if v.Took > 0 {
-		p.word(roundedDuration(v.Took))
+	if v.Duration > 0 {
+		p.word(roundedDuration(v.Duration))
 	}
 	if v.TimeInBridge > 0 {
 		p.printf("(bridge %s)", roundedDuration(v.TimeInBridge))
@@ -254,11 +254,11 @@ func (p *Printer) exchange(v *View) {
 	if v.Kind == trace.Refused {
 		p.word("refused")
 		p.word(x.Rule)
-		p.word(x.Why)
-		p.word(v.Why)
+		p.word(x.Reason)
+		p.word(v.Reason)
 	}
-	if x.Took > 0 {
-		p.word(roundedDuration(x.Took))
+	if x.Duration > 0 {
+		p.word(roundedDuration(x.Duration))
 	}
 	if x.FirstByte > 0 {
 		p.printf("(first byte %s)", roundedDuration(x.FirstByte))
@@ -283,9 +283,9 @@ func (p *Printer) event(v *View) {
 		p.word(v.Method)
 		p.word(v.Name)
 		p.word("#" + v.ID.String())
-		p.word("for " + roundedDuration(v.Took) + ":")
+		p.word("for " + roundedDuration(v.Duration) + ":")
 	}
-	p.word(e.What)
+	p.word(e.Action)
 	p.word(e.Step)
 	if e.PID != 0 {
 		p.printf("pid %d", e.PID)
@@ -300,14 +300,14 @@ func (p *Printer) event(v *View) {
 	if e.Calls > 0 {
 		p.printf("%s", printable.Count(e.Calls, "call", "calls"))
 	}
-	if e.Took > 0 {
-		p.word("after " + roundedDuration(e.Took))
+	if e.Duration > 0 {
+		p.word("after " + roundedDuration(e.Duration))
 	}
 	if v.Size > 0 {
 		p.word(sizeText(int64(v.Size)))
 	}
 	p.word(e.Text)
-	p.word(v.Why)
+	p.word(v.Reason)
 	p.word(e.Err)
 }
 

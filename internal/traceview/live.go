@@ -145,7 +145,7 @@ func (l *live) record(r *trace.Record, line []byte) error {
 
 // printEarlier prints a request that came before we looked.
 func (l *live) printEarlier(w *waitingRequest, line []byte) error {
-	v := &View{Record: &w.record, Pending: true, Waited: w.record.Took}
+	v := &View{Record: &w.record, Pending: true, Waited: w.record.Duration}
 	if l.printPending && v.Waited < pendingInterval {
 		return nil // it is printed once it waits
 	}

@@ -32,11 +32,11 @@ func TestLive(t *testing.T) {
 			}))
 			bridgetest.Must(t, err)
 		}
-		put(1, trace.Request, trace.Down, trace.ToServer, 1)
-		put(3, trace.Response, trace.Up, trace.ToClient, 1)
-		put(2, trace.Request, trace.Up, trace.ToServer, 1)
-		put(4, trace.Response, trace.Down, trace.ToClient, 1)
-		put(5, trace.Request, trace.Down, trace.ToServer, 2)
+		put(1, trace.Request, trace.Downstream, trace.ToServer, 1)
+		put(3, trace.Response, trace.Upstream, trace.ToClient, 1)
+		put(2, trace.Request, trace.Upstream, trace.ToServer, 1)
+		put(4, trace.Response, trace.Downstream, trace.ToClient, 1)
+		put(5, trace.Request, trace.Downstream, trace.ToServer, 2)
 		time.Sleep(30 * time.Second)
 		bridgetest.Must(t, w.Close())
 		bridgetest.Must(t, <-done)
@@ -73,18 +73,18 @@ func TestLiveEarlier(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- s.Live(t.Context(), r) }()
 				put := func(r trace.Record) {
-					r.Session, r.Hop, r.Method = "s1", trace.Down, "ping"
+					r.Session, r.Hop, r.Method = "s1", trace.Downstream, "ping"
 					_, err := w.Write(trace.Append(nil, &r))
 					bridgetest.Must(t, err)
 				}
 				for id, age := range []time.Duration{0, 12 * time.Second, 5 * time.Second, 5 * time.Second, 400 * time.Millisecond} {
 					if id > 0 {
-						put(trace.Record{Kind: trace.Request, Dir: trace.ToServer, ID: jsonrpc.IntID(int64(id)), Earlier: true, Took: age, Time: time.Now().Add(-age)})
+						put(trace.Record{Kind: trace.Request, Dir: trace.ToServer, ID: jsonrpc.IntID(int64(id)), Earlier: true, Duration: age, Time: time.Now().Add(-age)})
 					}
 				}
 				time.Sleep(time.Second)
-				put(trace.Record{Seq: 1, Kind: trace.Response, Dir: trace.ToClient, ID: jsonrpc.IntID(2), Took: 6 * time.Second, Size: 9, Time: time.Now()})
-				put(trace.Record{Seq: 2, Kind: trace.Note, Dir: trace.ToServer, ID: jsonrpc.IntID(3), Took: 6 * time.Second, Time: time.Now(),
+				put(trace.Record{Seq: 1, Kind: trace.Response, Dir: trace.ToClient, ID: jsonrpc.IntID(2), Duration: 6 * time.Second, Size: 9, Time: time.Now()})
+				put(trace.Record{Seq: 2, Kind: trace.Note, Dir: trace.ToServer, ID: jsonrpc.IntID(3), Duration: 6 * time.Second, Time: time.Now(),
 					Event: &trace.Event{Code: "unanswered", Text: "it has ended"}})
 				time.Sleep(30 * time.Second)
 				bridgetest.Must(t, w.Close())
@@ -125,7 +125,7 @@ func TestOrder(t *testing.T) {
 // told of.
 func TestLiveLines(t *testing.T) {
 	record := func(seq uint64, text string) string {
-		return string(trace.Append(nil, &trace.Record{Seq: seq, Kind: trace.Note, Why: text}))
+		return string(trace.Append(nil, &trace.Record{Seq: seq, Kind: trace.Note, Reason: text}))
 	}
 	long := record(4, strings.Repeat("x", copyBufferSize))
 	for name, c := range map[string]struct {

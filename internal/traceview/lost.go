@@ -48,7 +48,7 @@ func (s *Correlation) Lost() []Loss {
 	}
 	for i := range s.drops {
 		if d := &s.drops[i]; !told[d] {
-			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Why, Path: []trace.Record{*d}})
+			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Reason, Path: []trace.Record{*d}})
 		}
 	}
 	return all
@@ -62,7 +62,7 @@ func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 		return s.unansweredByPeer(st)
 	}
 	if st.dropped != nil && !s.isReported(st) {
-		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Why}, true
+		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Reason}, true
 	}
 	near, far := peerNames(&st.Record)
 	switch {
@@ -163,7 +163,7 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 		loss := Loss{Where: OnTheWay, Path: steps, dropped: passed.answer.dropped}
 		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)
 		if loss.dropped != nil {
-			loss.Text += ", but dropped: " + loss.dropped.Why
+			loss.Text += ", but dropped: " + loss.dropped.Reason
 		}
 		return loss
 	}
@@ -204,12 +204,12 @@ func (s *Correlation) isKept(st *step) bool {
 
 // isReceived reports whether the bridge has received a message, and not sent it.
 func isReceived(r *trace.Record) bool {
-	return r.Hop == trace.Down && r.Dir == trace.ToServer || r.Hop == trace.Up && r.Dir == trace.ToClient
+	return r.Hop == trace.Downstream && r.Dir == trace.ToServer || r.Hop == trace.Upstream && r.Dir == trace.ToClient
 }
 
 // peerNames returns who is at the end of the bridge where a message passed, and who is at the other one.
 func peerNames(r *trace.Record) (near, far string) {
-	if r.Hop == trace.Down {
+	if r.Hop == trace.Downstream {
 		return "client", "server"
 	}
 	return "server", "client"

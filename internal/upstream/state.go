@@ -133,7 +133,7 @@ func (c *counted) Dial(ctx context.Context) (conn bridge.Conn, err error) {
 	}
 	c.of.count(1)
 	observe.SessionOf(ctx).SetServerTransport(c.transport)
-	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Up), nil
+	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
 }
 
 // trackState notes how the first request, initialize, was answered, how a process has

@@ -20,7 +20,7 @@ func (s *streams) Event(e observe.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := e.(observe.Stream); ok {
-		s.all = append(s.all, e.Hop.String()+" "+e.Name+" "+e.What)
+		s.all = append(s.all, e.Hop.String()+" "+e.Name+" "+e.Action)
 	}
 }
 

@@ -144,7 +144,7 @@ func escapeQuery(query string) string {
 // readStream hands on what the event stream carries, until it ends.
 func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
-	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "opened"})
+	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "opened"})
 	defer c.streamClosed(s)
 	defer body.Close()
 	defer s.stop()
@@ -173,7 +173,7 @@ func (c *conn) streamClosed(s *session) {
 	if c.Context().Err() == nil && s.endFault != nil {
 		why = s.endFault.Text
 	}
-	c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: "events", What: "closed", Why: why})
+	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "closed", Reason: why})
 }
 
 // streamFault explains the end of the event stream to those who wait for a response.

@@ -300,12 +300,14 @@ func (l *listener) listen(session *session) {
 // observeStream tells the Observer of a standalone stream that begins behind the event from, and
 // returns what tells that it has ended.
 func (l *listener) observeStream(from string) (ended func()) {
-	e := observe.Stream{Hop: observe.Up, Name: "standalone", What: "opened", FromEventID: from}
+	e := observe.Stream{Hop: observe.Upstream, Name: "standalone", Action: "opened", FromEventID: from}
 	if from != "" {
-		e.What = "resumed"
+		e.Action = "resumed"
 	}
 	l.c.target.Session.Stream(e)
-	return func() { l.c.target.Session.Stream(observe.Stream{Hop: observe.Up, Name: e.Name, What: "closed"}) }
+	return func() {
+		l.c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: e.Name, Action: "closed"})
+	}
 }
 
 // setAway says whether the session's standalone stream cannot be had: who waits

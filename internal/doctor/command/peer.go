@@ -75,7 +75,7 @@ func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
 	p.process = process
 	p.record = doctor.RecordingOf(ctx)
 	p.session = p.record.NewSession()
-	p.record.Process(p.session, trace.Event{What: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
+	p.record.Process(p.session, trace.Event{Action: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
 	go p.read()
 	go p.write()
 	return p, nil
@@ -245,7 +245,7 @@ func (p *peer) stop() error {
 	<-p.stdoutEnded // the reader sends answers, too
 	close(p.inputQueue)
 	<-p.written
-	ended := trace.Event{What: "ended", PID: p.process.Pid(), StopRequested: true, Took: time.Since(p.began)}
+	ended := trace.Event{Action: "ended", PID: p.process.Pid(), StopRequested: true, Duration: time.Since(p.began)}
 	if how := p.process.ExitError(); how != nil {
 		ended.Err = how.Error()
 	}

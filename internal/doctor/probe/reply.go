@@ -29,8 +29,8 @@ type Reply struct {
 	Proto  string
 	Reused bool // the connection had been used before
 
-	Began time.Time     // when it was asked for
-	Took  time.Duration // until the body's end, or until nobody read on
+	Began    time.Time     // when it was asked for
+	Duration time.Duration // until the body's end, or until nobody read on
 
 	Text     []byte          // the body, if it is no event stream
 	Last     Event           // that Next has read

@@ -68,7 +68,7 @@ func (p commonChecks) sayCalled(r *probe.Reply, isError bool) {
 	if isError {
 		verdict = "the tool reports an error"
 	}
-	p.fact("call", "%s, in %s, with %d events", verdict, millis(r.Took), r.Events)
+	p.fact("call", "%s, in %s, with %d events", verdict, millis(r.Duration), r.Events)
 	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
 		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, millis(r.Times[0])))
 	}
