@@ -168,7 +168,7 @@ var errStopped = errors.New("stopped")
 func (p *pump) run(parent context.Context) error {
 	defer p.begin(parent)()
 	toClient := &toClientSink{pump: p}
-	return p.serverEnded(toClient, p.server.Receive(p.ctx, toClient))
+	return p.finishAfterServer(toClient, p.server.Receive(p.ctx, toClient))
 }
 
 // begin starts the client's direction, and all that ends the conversation. end waits for what was
@@ -205,11 +205,11 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	}
 }
 
-// serverEnded goes on when nothing more comes from the server. It returns how the conversation has
+// finishAfterServer goes on when nothing more comes from the server. It returns how the conversation has
 // ended.
 //
 //go:noinline
-func (p *pump) serverEnded(toClient *toClientSink, serverErr error) error {
+func (p *pump) finishAfterServer(toClient *toClientSink, serverErr error) error {
 	serverEnded := context.Cause(p.ctx) == nil
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):

@@ -512,7 +512,7 @@ func (e *exchange) release() {
 	e.end(e.r.Context())
 	e.reply.releaseConn()
 	if !e.reply.begun {
-		abort()
+		abortHandler()
 	}
 }
 

@@ -212,7 +212,7 @@ func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 				return
 			}
 			p.s.withdraw(todo.passRest())
-			abort()
+			abortHandler()
 		}
 		if p.rd.setAnswer(nil) {
 			return
@@ -267,10 +267,10 @@ func (h *Handler) answerer(p *post) func() bool {
 	}
 }
 
-// abort ends a POST whose client has hung up before there was a reply. To
+// abortHandler ends a POST whose client has hung up before there was a reply. To
 // return would be one: net/http would give it status 200 and no type, and a
 // client that has closed its own direction only would read that.
-func abort() { panic(http.ErrAbortHandler) }
+func abortHandler() { panic(http.ErrAbortHandler) }
 
 // writeJSON answers a POST with one response, or a batch with an array of
 // them in the order of the requests (LI10).

@@ -87,7 +87,7 @@ const maxInline = 32
 func (q *postQueue) deliverInline() (done bool) {
 	defer q.turn.Unlock()
 	for range maxInline {
-		p, sink := q.firstIfIdle()
+		p, sink := q.offerFirst()
 		if p == nil {
 			return true
 		}
@@ -101,8 +101,8 @@ func (q *postQueue) deliverInline() (done bool) {
 	return false
 }
 
-// firstIfIdle returns the first message, and the sink of the receiver that waits for it.
-func (q *postQueue) firstIfIdle() (*pendingMessage, bridge.Sink) {
+// offerFirst returns the first message, and the sink of the receiver that waits for it.
+func (q *postQueue) offerFirst() (*pendingMessage, bridge.Sink) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.idle || q.err != nil || len(q.waiting) == 0 {

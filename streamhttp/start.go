@@ -25,7 +25,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 	slot, err := h.control.Acquire(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() != nil { // nobody is left to tell
-			abort()
+			abortHandler()
 		}
 		h.logRefused(r, err.Error())
 		httpserve.Busy(w, r, id, admission.PublicReason(err), err)

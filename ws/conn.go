@@ -35,8 +35,8 @@ var (
 	errNoMessage = errors.New("ws: send of an invalid message")
 )
 
-// endpoint says what a conn has at its other end, and what it may do.
-type endpoint struct {
+// connConfig says what a conn has at its other end, and what it may do.
+type connConfig struct {
 	peer         string // for texts: "the client", or the server's address
 	client       bool   // it is a client, which is told what is wrong with its messages
 	maxMessage   int
@@ -66,7 +66,7 @@ type endpoint struct {
 // The order of messages: what was queued in out goes before what TrySend writes itself,
 // because that is done only while out and the wire are empty, with writing held.
 type conn struct {
-	endpoint
+	connConfig
 	ws   *websocket.Conn
 	wire *wire
 
@@ -106,8 +106,8 @@ type ending struct {
 	close   context.CancelFunc
 }
 
-func newConn(socket *websocket.Conn, w *wire, e endpoint) *conn {
-	c := &conn{endpoint: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.takenProbe()}
+func newConn(socket *websocket.Conn, w *wire, e connConfig) *conn {
+	c := &conn{connConfig: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.takenProbe()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	c.end.done = make(chan struct{})
 	c.end.closing, c.end.close = context.WithCancel(context.Background())

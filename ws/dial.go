@@ -91,7 +91,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, hand.openFailed(err)
 	}
 	hand.body.agreed.Store(true)
-	c := newConn(socket, hand.wire, endpoint{
+	c := newConn(socket, hand.wire, connConfig{
 		peer:         d.peer.String(),
 		maxMessage:   d.opts.MaxMessageSize,
 		maxDepth:     d.opts.MaxDepth,

@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	renewStableAfter = 10 * time.Second // a connection that has lived so long was no failure
-	renewInitialize  = time.Minute      // how long the answer to initialize may take
-	maxRetryAfter    = time.Minute      // of what the server says, how much is waited for
-	maxEarly         = 1000             // messages of a server that come before it has initialized
+	renewStableAfter       = 10 * time.Second // a connection that has lived so long was no failure
+	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take
+	maxRetryAfter          = time.Minute      // of what the server says, how much is waited for
+	maxEarly               = 1000             // messages of a server that come before it has initialized
 )
 
 // reconnector makes the connections of a renewer.

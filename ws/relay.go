@@ -50,7 +50,7 @@ type sessionRenewal struct {
 }
 
 func (p *sessionRenewal) run() *httpdial.Fault {
-	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitialize, Log: p.r.opts.Logger})
+	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {
 		f = p.brokenWhy
 	}

@@ -25,7 +25,7 @@ type session struct {
 
 func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
 	s := &session{handler: h, owner: owner, ctx: slot.Context()}
-	s.conn = newConn(socket, w, endpoint{
+	s.conn = newConn(socket, w, connConfig{
 		peer:         "the client",
 		client:       true,
 		maxMessage:   h.opts.MaxMessageSize,

@@ -136,7 +136,7 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 				if took := time.Since(begin); took != after {
 					t.Errorf("%s: a reload takes %v, want %v", name, took, after)
 				}
-				if got := strings.Join(p.policy.Needed("tools/call", ""), " "); got != want {
+				if got := strings.Join(p.policy.RequiredScopes("tools/call", ""), " "); got != want {
 					t.Errorf("%s: a call needs %q, want %q", name, got, want)
 				}
 			}

@@ -199,8 +199,8 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 var (
 	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"max-children", "max-children-total", "queue", "queue-timeout"}
-	fileFlags   = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"} // not for servers of a file
-	remoteFlags = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	singleServerFlags = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"} // not for servers of a file
+	remoteFlags       = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
 // authFileFlags are those of authFlags that count for the servers of a file.
@@ -214,7 +214,7 @@ func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
 		idle, kind = commandFlags, "a URL"
 	case to.argv == nil:
 		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFileFlags, name) })
-		idle, kind = slices.Concat(fileFlags, ofOne), "--config: write it into the file"
+		idle, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
 	}
 	for _, name := range idle {
 		if (name == "ca-file" || name == "allow-private-auth") && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {

@@ -105,7 +105,7 @@ func columns(env environment) int {
 // isFilter reports whether an argument is a word of a filter rather than what to trace.
 func isFilter(word string) bool {
 	key, _, is := strings.Cut(strings.TrimPrefix(word, "!"), ":")
-	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.Keys, key)
+	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.FilterKeys, key)
 }
 
 // openTrace opens the file that is meant; nil: none is, but a running bridge.

@@ -48,7 +48,7 @@ func New(o Options) era.Filter {
 	}
 	f := &filter{}
 	f.session.logLevel = -1
-	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, logLevel: o.DefaultLogLevel, resume: f.resume}
+	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, defaultLogLevel: o.DefaultLogLevel, resume: f.resume}
 	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*inputRequest{}}
 	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, byClientID: map[jsonrpc.ID]*call{}}
 	f.listen = listener{session: &f.session}

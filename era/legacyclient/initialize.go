@@ -13,10 +13,10 @@ import (
 // opening is the beginning of a session: initialize becomes server/discover, and
 // other messages are held until the server has answered that.
 type opening struct {
-	session    *session
-	serverInfo []byte // the server's, if it does not say so itself; raw
-	logLevel   string // of calls, until the client sets one
-	resume     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
+	session         *session
+	serverInfo      []byte // the server's, if it does not say so itself; raw
+	defaultLogLevel string // of calls, until the client sets one
+	resume          func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
 	phase           phase
 	initialize      jsonrpc.Message // waits for the server's answer
@@ -106,7 +106,7 @@ func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	} else {
 		o.phase = ready
 		o.session.readCapabilities(m.Lookup("result", "capabilities"))
-		o.session.askForLogs(jsonrpc.Quote(o.logLevel))
+		o.session.askForLogs(jsonrpc.Quote(o.defaultLogLevel))
 		reply(id, o.initializeResult(m), out)
 	}
 	queued := o.queued

@@ -49,7 +49,7 @@ func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
 		out.Server(q.noCall())
 		return
 	}
-	p.turns.Ask(&c.turn, others)
+	p.turns.RecordInputRequest(&c.turn, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
 	undeclared := missingCapability(p.declared, q.method, q.params) != nil
 	switch {

@@ -14,14 +14,14 @@ import (
 // "refresh_token", "access_token" or "". A server without such an endpoint is Unsupported.
 func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
 	const doing = "revocation"
-	if server.Revocation == "" {
+	if server.RevocationEndpoint == "" {
 		return &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no revocation endpoint"}
 	}
 	form := url.Values{"token": {token}}
 	if hint != "" {
 		form.Set("token_type_hint", hint)
 	}
-	_, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Revocation, server: server, client: client, form: form, emptyOK: true})
+	_, err := c.postForm(ctx, formRequest{operation: doing, addr: server.RevocationEndpoint, server: server, client: client, form: form, emptyOK: true})
 	return err
 }
 
@@ -30,25 +30,25 @@ func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Clien
 // audience (Claims.For), scopes, binding and end; Claims.Issuer may be "".
 func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
-	if server.Introspection == "" {
+	if server.IntrospectionEndpoint == "" {
 		return Claims{}, false, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no introspection endpoint"}
 	}
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
-	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Introspection, server: server, client: client, form: form})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.IntrospectionEndpoint, server: server, client: client, form: form})
 	if err != nil {
 		return Claims{}, false, err
 	}
 	r := strictjson.Read(f)
 	active = r.Flag("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Introspection), Problem: `the answer has no "active"`}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.IntrospectionEndpoint), Problem: `the answer has no "active"`}
 	}
 	if !active {
 		return Claims{}, false, nil
 	}
 	claims, err = readClaims(f)
 	if err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Introspection), Problem: "the answer cannot be used", Err: err}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.IntrospectionEndpoint), Problem: "the answer cannot be used", Err: err}
 	}
 	return claims, true, nil
 }
@@ -74,9 +74,9 @@ const (
 func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
 	const doing = "device authorization"
 	invalid := func(what string, err error) (DeviceAuthorization, error) {
-		return DeviceAuthorization{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.DeviceAuthorization), Problem: what, Err: err}
+		return DeviceAuthorization{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.DeviceAuthorizationEndpoint), Problem: what, Err: err}
 	}
-	if server.DeviceAuthorization == "" {
+	if server.DeviceAuthorizationEndpoint == "" {
 		return DeviceAuthorization{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server does not offer device codes"}
 	}
 	form := url.Values{"client_id": {client.ID}}
@@ -86,7 +86,7 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if len(scopes) > 0 {
 		form.Set("scope", JoinScope(scopes))
 	}
-	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.DeviceAuthorization, server: server, client: client, form: form})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.DeviceAuthorizationEndpoint, server: server, client: client, form: form})
 	if err != nil {
 		return DeviceAuthorization{}, err
 	}

@@ -35,24 +35,24 @@ type ResourceMetadata struct {
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
 // http to this machine.
 type ServerMetadata struct {
-	Issuer              string   `json:"issuer"` // as its document has it: what "iss" is compared with
-	Authorization       string   `json:"authorization_endpoint,omitempty"`
-	Token               string   `json:"token_endpoint,omitempty"`
-	Registration        string   `json:"registration_endpoint,omitempty"`         // RFC 7591
-	Revocation          string   `json:"revocation_endpoint,omitempty"`           // RFC 7009
-	Introspection       string   `json:"introspection_endpoint,omitempty"`        // RFC 7662
-	DeviceAuthorization string   `json:"device_authorization_endpoint,omitempty"` // RFC 8628
-	JWKS                string   `json:"jwks_uri,omitempty"`
-	Scopes              []string `json:"scopes_supported,omitempty"`
-	ResponseTypes       []string `json:"response_types_supported,omitempty"`
-	GrantTypes          []string `json:"grant_types_supported,omitempty"`
-	AuthMethods         []string `json:"token_endpoint_auth_methods_supported,omitempty"`
-	AuthAlgs            []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
-	ChallengeMethods    []string `json:"code_challenge_methods_supported,omitempty"`
-	DPoPAlgs            []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	IssParameter        bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
-	ClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`
-	DefaultEndpoints    bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
+	Issuer                      string   `json:"issuer"` // as its document has it: what "iss" is compared with
+	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`
+	TokenEndpoint               string   `json:"token_endpoint,omitempty"`
+	RegistrationEndpoint        string   `json:"registration_endpoint,omitempty"`         // RFC 7591
+	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`           // RFC 7009
+	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`        // RFC 7662
+	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"` // RFC 8628
+	JWKS                        string   `json:"jwks_uri,omitempty"`
+	Scopes                      []string `json:"scopes_supported,omitempty"`
+	ResponseTypes               []string `json:"response_types_supported,omitempty"`
+	GrantTypes                  []string `json:"grant_types_supported,omitempty"`
+	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`
+	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
+	ChallengeMethods            []string `json:"code_challenge_methods_supported,omitempty"`
+	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`
+	IssParameter                bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
+	ClientDocuments             bool     `json:"client_id_metadata_document_supported,omitempty"`
+	DefaultEndpoints            bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
 }
 
 // ResourceMetadataURLs returns where the metadata of an MCP server may be, in the order in which to
@@ -213,9 +213,9 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 		ClientDocuments:  r.Flag("client_id_metadata_document_supported"),
 	}
 	for name, into := range map[string]*string{
-		"authorization_endpoint": &m.Authorization, "token_endpoint": &m.Token, "jwks_uri": &m.JWKS,
-		"registration_endpoint": &m.Registration, "revocation_endpoint": &m.Revocation,
-		"introspection_endpoint": &m.Introspection, "device_authorization_endpoint": &m.DeviceAuthorization,
+		"authorization_endpoint": &m.AuthorizationEndpoint, "token_endpoint": &m.TokenEndpoint, "jwks_uri": &m.JWKS,
+		"registration_endpoint": &m.RegistrationEndpoint, "revocation_endpoint": &m.RevocationEndpoint,
+		"introspection_endpoint": &m.IntrospectionEndpoint, "device_authorization_endpoint": &m.DeviceAuthorizationEndpoint,
 	} {
 		*into = r.Text(name)
 		if r.Err == nil && *into != "" {
@@ -296,7 +296,7 @@ func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadat
 	})
 	if Is(err, NotFound) {
 		return ServerMetadata{
-			Issuer: origin, Authorization: origin + "/authorize", Token: origin + "/token", Registration: origin + "/register",
+			Issuer: origin, AuthorizationEndpoint: origin + "/authorize", TokenEndpoint: origin + "/token", RegistrationEndpoint: origin + "/register",
 			ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"}, DefaultEndpoints: true,
 		}, nil
 	}

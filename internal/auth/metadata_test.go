@@ -108,7 +108,7 @@ func TestServerMetadataIsRefused(t *testing.T) {
 		}
 	}
 	m, err := new(Caller).parseServerMetadata([]byte(document(issuer, "jwks_uri", "http://127.0.0.1:1/keys")), issuer)
-	if err != nil || m.JWKS != "http://127.0.0.1:1/keys" || m.Token != "https://as/token" || m.ChallengeMethods[0] != "S256" {
+	if err != nil || m.JWKS != "http://127.0.0.1:1/keys" || m.TokenEndpoint != "https://as/token" || m.ChallengeMethods[0] != "S256" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	text, _ := json.Marshal(m)
@@ -208,7 +208,7 @@ func TestMetadataFaults(t *testing.T) {
 				t.Errorf("resource: %v", err)
 			}
 			m, err := c.OriginServer(within(t), addr+"/mcp")
-			if test.kind == NotFound && (err != nil || !m.DefaultEndpoints || m.Token != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
+			if test.kind == NotFound && (err != nil || !m.DefaultEndpoints || m.TokenEndpoint != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
 				t.Errorf("origin: %+v, %v", m, err)
 			}
 		})
@@ -327,7 +327,7 @@ func FuzzServerMetadata(f *testing.F) {
 	f.Add(`{"issuer":"https://as","scopes_supported":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := new(Caller).parseServerMetadata([]byte(text), "https://as")
-		if err == nil && (m.Issuer != "https://as" || m.Token != "" && checkURL(m.Token, false) != nil || m.Authorization != "" && checkURL(m.Authorization, false) != nil) {
+		if err == nil && (m.Issuer != "https://as" || m.TokenEndpoint != "" && checkURL(m.TokenEndpoint, false) != nil || m.AuthorizationEndpoint != "" && checkURL(m.AuthorizationEndpoint, false) != nil) {
 			t.Fatalf("%q is read as %+v", text, m)
 		}
 	})

@@ -51,12 +51,12 @@ type AuthorizationRequest struct {
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
 	fail := func(kind Kind, what string, err error) (string, error) {
-		return "", &Error{Kind: kind, Operation: doing, URL: displayURL(r.Server.Authorization), Problem: what, Err: err}
+		return "", &Error{Kind: kind, Operation: doing, URL: displayURL(r.Server.AuthorizationEndpoint), Problem: what, Err: err}
 	}
-	if r.Server.Authorization == "" {
+	if r.Server.AuthorizationEndpoint == "" {
 		return "", &Error{Kind: Unsupported, Operation: doing, URL: displayURL(r.Server.Issuer), Problem: "the authorization server has no authorization endpoint"}
 	}
-	if err := checkURL(r.Server.Authorization, r.PlainHTTP); err != nil {
+	if err := checkURL(r.Server.AuthorizationEndpoint, r.PlainHTTP); err != nil {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
 	}
 	if !slices.Contains(r.Server.ChallengeMethods, "S256") {
@@ -86,7 +86,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 		}
 	}
 	params = append(params, r.Extra...)
-	base, query, _ := strings.Cut(r.Server.Authorization, "?")
+	base, query, _ := strings.Cut(r.Server.AuthorizationEndpoint, "?")
 	have, err := url.ParseQuery(query)
 	if err != nil {
 		return fail(Invalid, "the query of the authorization endpoint is not valid", nil)
@@ -103,7 +103,7 @@ func (r AuthorizationRequest) URL() (string, error) {
 	}
 	addr := base + "?" + strings.Join(parts, "&")
 	if len(addr) > maxAuthorizationURL {
-		return "", &Error{Kind: Invalid, Operation: doing, URL: displayURL(r.Server.Authorization), Advice: "ask for those scopes only that you need",
+		return "", &Error{Kind: Invalid, Operation: doing, URL: displayURL(r.Server.AuthorizationEndpoint), Advice: "ask for those scopes only that you need",
 			Problem: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
 	}
 	return addr, nil

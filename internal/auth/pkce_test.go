@@ -23,7 +23,7 @@ func TestPKCE(t *testing.T) {
 // request is a complete authorization request to an endpoint.
 func request(endpoint string) AuthorizationRequest {
 	return AuthorizationRequest{
-		Server:   ServerMetadata{Issuer: "https://as", Authorization: endpoint, ChallengeMethods: []string{"plain", "S256"}},
+		Server:   ServerMetadata{Issuer: "https://as", AuthorizationEndpoint: endpoint, ChallengeMethods: []string{"plain", "S256"}},
 		ClientID: "https://c/x?y=1&z", RedirectURI: "http://127.0.0.1:1/callback", State: "s1", Challenge: "ch",
 		Resource: "https://h/mcp", Scopes: []string{"a", "b"},
 	}
@@ -58,13 +58,13 @@ func TestAuthorizationURL(t *testing.T) {
 	}{
 		"no PKCE":           {func(r *AuthorizationRequest) { r.Server.ChallengeMethods = nil }, Unsupported},
 		"plain only":        {func(r *AuthorizationRequest) { r.Server.ChallengeMethods = []string{"plain"} }, Unsupported},
-		"no endpoint":       {func(r *AuthorizationRequest) { r.Server.Authorization = "" }, Unsupported},
-		"script":            {func(r *AuthorizationRequest) { r.Server.Authorization = "javascript:alert(1)" }, Invalid},
-		"no TLS":            {func(r *AuthorizationRequest) { r.Server.Authorization = "http://as/authorize" }, Invalid},
+		"no endpoint":       {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "" }, Unsupported},
+		"script":            {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "javascript:alert(1)" }, Invalid},
+		"no TLS":            {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "http://as/authorize" }, Invalid},
 		"replaces state":    {func(r *AuthorizationRequest) { r.Extra = []Param{{"state", "x"}} }, Invalid},
-		"endpoint has it":   {func(r *AuthorizationRequest) { r.Server.Authorization += "?client_id=x" }, Invalid},
+		"endpoint has it":   {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint += "?client_id=x" }, Invalid},
 		"no state":          {func(r *AuthorizationRequest) { r.State = "" }, Invalid},
-		"query not decoded": {func(r *AuthorizationRequest) { r.Server.Authorization += "?a=%zz" }, Invalid},
+		"query not decoded": {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint += "?a=%zz" }, Invalid},
 	} {
 		r := request("https://as/authorize")
 		test.change(&r)

@@ -45,7 +45,7 @@ type Registration struct {
 // the server did not take a redirect URI, or registered others.
 func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
 	const doing = "client registration"
-	if server.Registration == "" {
+	if server.RegistrationEndpoint == "" {
 		return Registration{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server registers no clients"}
 	}
 	text, err := json.Marshal(m)
@@ -56,12 +56,12 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 	if initial != "" {
 		header.Set("Authorization", "Bearer "+initial)
 	}
-	a, err := c.post(ctx, doing, server.Registration, header, string(text))
+	a, err := c.post(ctx, doing, server.RegistrationEndpoint, header, string(text))
 	if err != nil {
 		return Registration{}, err
 	}
 	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id with --client-id"
-	f, err := c.readAnswer(doing, server.Registration, a, false, []string{initial})
+	f, err := c.readAnswer(doing, server.RegistrationEndpoint, a, false, []string{initial})
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Kind != Unavailable {
 			e.Advice = help
@@ -74,7 +74,7 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 		if errors.Is(err, errOtherRedirect) {
 			kind = Mismatch
 		}
-		return Registration{}, &Error{Kind: kind, Operation: doing, URL: displayURL(server.Registration), Status: a.status, Problem: "the answer cannot be used", Err: err, Advice: help}
+		return Registration{}, &Error{Kind: kind, Operation: doing, URL: displayURL(server.RegistrationEndpoint), Status: a.status, Problem: "the answer cannot be used", Err: err, Advice: help}
 	}
 	return reg, nil
 }
@@ -162,7 +162,7 @@ func (i ClientIDSources) Choose(server ServerMetadata) (ClientIDSource, error) {
 			return 0, &Error{Kind: Invalid, Operation: doing, URL: displayURL(i.MetadataURL), Problem: "the address of the client's metadata document cannot be its id", Err: err}
 		}
 		return MetadataDocument, nil
-	case server.Registration != "" && !i.NotDynamic:
+	case server.RegistrationEndpoint != "" && !i.NotDynamic:
 		return Dynamic, nil
 	}
 	do := "register a client there"

@@ -51,7 +51,7 @@ func TestRegister(t *testing.T) {
 				reply(w, test.status, test.body)
 			})
 			c.Now = func() time.Time { return start }
-			r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", Registration: addr}, ask, "initial")
+			r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", RegistrationEndpoint: addr}, ask, "initial")
 			if test.kind < 0 {
 				if err != nil || r.Client.ID != "c1" || !test.check(r) {
 					t.Errorf("%+v, %v", r, err)
@@ -68,7 +68,7 @@ func TestRegister(t *testing.T) {
 	addr, c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 201, `{"client_id":"c1","client_secret":"s"}`) // and it takes none
 	})
-	r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", Registration: addr, AuthMethods: []string{MethodNone}}, ask, "")
+	r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", RegistrationEndpoint: addr, AuthMethods: []string{MethodNone}}, ask, "")
 	if err != nil || r.Client.Method != MethodNone {
 		t.Errorf("the method is %q, error %v", r.Client.Method, err)
 	}
@@ -77,7 +77,7 @@ func TestRegister(t *testing.T) {
 func TestChooseIdentity(t *testing.T) {
 	t.Parallel()
 	const doc = "https://example.com/client.json"
-	documents, dynamic := ServerMetadata{Issuer: "https://as", ClientDocuments: true, Registration: "https://as/r"}, ServerMetadata{Issuer: "https://as", Registration: "https://as/r"}
+	documents, dynamic := ServerMetadata{Issuer: "https://as", ClientDocuments: true, RegistrationEndpoint: "https://as/r"}, ServerMetadata{Issuer: "https://as", RegistrationEndpoint: "https://as/r"}
 	for _, test := range []struct {
 		have   ClientIDSources
 		server ServerMetadata
@@ -120,7 +120,7 @@ func TestRevoke(t *testing.T) {
 			reply(w, 400, `{"error":"unsupported_token_type"}`)
 		}
 	})
-	server := ServerMetadata{Revocation: addr}
+	server := ServerMetadata{RevocationEndpoint: addr}
 	if err := c.Revoke(within(t), server, Client{ID: "me"}, "r1", "refresh_token"); err != nil {
 		t.Error(err)
 	}
@@ -143,7 +143,7 @@ func TestIntrospect(t *testing.T) {
 		}
 		reply(w, 200, answers[r.FormValue("token")])
 	})
-	server, client := ServerMetadata{Introspection: addr}, Client{ID: "rs", Secret: "s"}
+	server, client := ServerMetadata{IntrospectionEndpoint: addr}, Client{ID: "rs", Secret: "s"}
 	claims, active, err := c.Introspect(within(t), server, client, "good")
 	want := Claims{Subject: "ann", ClientID: "c", Scopes: []string{"a", "b"}, Audience: []string{"https://h/mcp"}, Expires: time.Unix(1800000000, 0), JKT: "x"}
 	if err != nil || !active || !reflect.DeepEqual(claims, want) || !claims.IsFor([]string{"https://h/mcp"}) || claims.IsFor([]string{"https://h/mcp/"}) || claims.IsFor(nil) {
@@ -176,7 +176,7 @@ func TestAuthorizeDevice(t *testing.T) {
 	c.Now = func() time.Time { return start }
 	ask := func(answer string) (DeviceAuthorization, error) {
 		body = answer
-		return c.AuthorizeDevice(within(t), ServerMetadata{DeviceAuthorization: addr}, Client{ID: "me"}, "https://h", []string{"a", "b"})
+		return c.AuthorizeDevice(within(t), ServerMetadata{DeviceAuthorizationEndpoint: addr}, Client{ID: "me"}, "https://h", []string{"a", "b"})
 	}
 	d, err := ask(`{"device_code":"d1","user_code":"AB-CD","verification_uri":"https://as/d","verification_uri_complete":"javascript:1","expires_in":"600","interval":7}`)
 	want := DeviceAuthorization{DeviceCode: "d1", UserCode: "AB-CD", URL: "https://as/d", Expires: start.Add(10 * time.Minute), Interval: 7 * time.Second}

@@ -108,16 +108,16 @@ type Token struct {
 // token refuses that.
 func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
 	const doing = "token request"
-	if server.Token == "" {
+	if server.TokenEndpoint == "" {
 		return Token{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no token endpoint"}
 	}
-	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.Token, server: server, client: client, form: g.form, prover: prover})
+	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.TokenEndpoint, server: server, client: client, form: g.form, prover: prover})
 	if err != nil {
 		return Token{}, err
 	}
 	t, err := c.parseToken(f, prover != nil)
 	if err != nil {
-		return Token{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.Token), Status: http.StatusOK, Problem: "the answer cannot be used", Err: err, RequestSent: true, Advice: tellOperator}
+		return Token{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.TokenEndpoint), Status: http.StatusOK, Problem: "the answer cannot be used", Err: err, RequestSent: true, Advice: tellOperator}
 	}
 	return t, nil
 }

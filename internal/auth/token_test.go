@@ -87,7 +87,7 @@ func TestTokenRequest(t *testing.T) {
 				reply(w, 200, `{"access_token":"t1","token_type":"bearer","expires_in":"3600","refresh_token":"r2","scope":"a b"}`)
 			})
 			c.Now = func() time.Time { return start }
-			token, err := c.Token(within(t), ServerMetadata{Issuer: "https://as", Token: addr + "/token", AuthMethods: test.lists}, test.client, test.grant, nil)
+			token, err := c.Token(within(t), ServerMetadata{Issuer: "https://as", TokenEndpoint: addr + "/token", AuthMethods: test.lists}, test.client, test.grant, nil)
 			want := Token{Access: "t1", Type: "Bearer", Refresh: "r2", Scopes: []string{"a", "b"}, Lifetime: time.Hour, Expires: start.Add(time.Hour)}
 			if err != nil || !reflect.DeepEqual(token, want) {
 				t.Fatalf("%+v, %v", token, err)
@@ -170,7 +170,7 @@ func TestTokenAnswers(t *testing.T) {
 				reply(w, test.status, test.body)
 			})
 			c.Now = func() time.Time { return start }
-			token, err := c.Token(within(t), ServerMetadata{Token: addr + "/token?tenant=1"}, Client{ID: "me"}, RefreshToken("r1", "", nil), nil)
+			token, err := c.Token(within(t), ServerMetadata{TokenEndpoint: addr + "/token?tenant=1"}, Client{ID: "me"}, RefreshToken("r1", "", nil), nil)
 			if asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
@@ -206,11 +206,11 @@ func TestTokenServerThatHangs(t *testing.T) {
 		<-got
 		cancel()
 	}()
-	_, err := c.Token(ctx, ServerMetadata{Token: addr}, Client{ID: "me"}, RefreshToken("secret-refresh", "", nil), nil)
+	_, err := c.Token(ctx, ServerMetadata{TokenEndpoint: addr}, Client{ID: "me"}, RefreshToken("secret-refresh", "", nil), nil)
 	if e := wantKind(t, err, Unavailable); !e.RequestSent || strings.Contains(e.Error(), "secret-refresh") {
 		t.Errorf("%+v", e)
 	}
-	_, err = c.Token(ctx, ServerMetadata{Token: "https://127.0.0.1:1/"}, Client{ID: "me"}, RefreshToken("r", "", nil), nil)
+	_, err = c.Token(ctx, ServerMetadata{TokenEndpoint: "https://127.0.0.1:1/"}, Client{ID: "me"}, RefreshToken("r", "", nil), nil)
 	if e := wantKind(t, err, Unavailable); e.RequestSent {
 		t.Errorf("nothing was sent: %+v", e)
 	}
@@ -222,7 +222,7 @@ func TestTokenErrorKeepsSecrets(t *testing.T) {
 		_ = r.ParseForm()
 		reply(w, 400, `{"error":"x `+r.Form.Get("refresh_token")+`","error_description":"secret `+r.Form.Get("client_secret")+` is wrong \u001b[2J"}`)
 	})
-	_, err := c.Token(within(t), ServerMetadata{Token: addr, AuthMethods: []string{MethodPost}}, Client{ID: "me", Secret: "hunter2!"}, RefreshToken("refresh-1", "", nil), nil)
+	_, err := c.Token(within(t), ServerMetadata{TokenEndpoint: addr, AuthMethods: []string{MethodPost}}, Client{ID: "me", Secret: "hunter2!"}, RefreshToken("refresh-1", "", nil), nil)
 	e := wantKind(t, err, Refused)
 	for _, s := range []string{"hunter2", "refresh-1", "\x1b"} {
 		if strings.Contains(e.Error(), s) || strings.Contains(e.Description, s) || strings.Contains(e.Code, s) {
@@ -250,12 +250,12 @@ func TestClientThatCannotAuthenticate(t *testing.T) {
 		"key, issuer not known": {Client{ID: "me", Key: signer}, nil},
 	} {
 		c := &Caller{}
-		_, err := c.Token(within(t), ServerMetadata{Token: "https://as.invalid/", AuthMethods: test.lists}, test.client, ClientCredentials("", nil), nil)
+		_, err := c.Token(within(t), ServerMetadata{TokenEndpoint: "https://as.invalid/", AuthMethods: test.lists}, test.client, ClientCredentials("", nil), nil)
 		if !Is(err, Unsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = (&Caller{}).Token(within(t), ServerMetadata{Token: "http://as.invalid/"}, Client{ID: "me"}, ClientCredentials("", nil), nil)
+	_, err = (&Caller{}).Token(within(t), ServerMetadata{TokenEndpoint: "http://as.invalid/"}, Client{ID: "me"}, ClientCredentials("", nil), nil)
 	wantKind(t, err, Invalid)
 }
 
@@ -313,7 +313,7 @@ func TestTokenWithProof(t *testing.T) {
 		}
 		reply(w, 200, `{"access_token":"t1","token_type":"dpop"}`)
 	})
-	server := ServerMetadata{Token: addr + "/token?x"}
+	server := ServerMetadata{TokenEndpoint: addr + "/token?x"}
 	token, err := c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
 	if err != nil || token.Type != "DPoP" || len(proofs) != 2 {
 		t.Fatalf("%+v, %v, %d proofs", token, err, len(proofs))

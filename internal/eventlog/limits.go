@@ -7,9 +7,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// limits says which events get a line of their own: of each kind the first few. The others
+// eventLimiter says which events get a line of their own: of each kind the first few. The others
 // are counted, and told of together.
-type limits[K comparable] struct {
+type eventLimiter[K comparable] struct {
 	inFirstPeriod, perPeriod int // how many in the first period of a kind, and in each that follows at once
 	period                   time.Duration
 	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limits, or of end
@@ -29,12 +29,12 @@ type kind struct {
 	timer      *time.Timer // ends the period
 }
 
-func newLimits[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *limits[K] {
-	return &limits[K]{inFirstPeriod: first, perPeriod: again, period: every, report: more, kinds: make(map[K]*kind)}
+func newLimits[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *eventLimiter[K] {
+	return &eventLimiter[K]{inFirstPeriod: first, perPeriod: again, period: every, report: more, kinds: make(map[K]*kind)}
 }
 
 // allow reports whether an event gets a line.
-func (l *limits[K]) allow(of K, e observe.Event) bool {
+func (l *eventLimiter[K]) allow(of K, e observe.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[of]
@@ -56,7 +56,7 @@ func (l *limits[K]) allow(of K, e observe.Event) bool {
 }
 
 // wait begins a period; the lock is held.
-func (l *limits[K]) wait(of K, k *kind) {
+func (l *eventLimiter[K]) wait(of K, k *kind) {
 	l.waits.Add(1)
 	k.timer = time.AfterFunc(l.period, func() {
 		defer l.waits.Done()
@@ -65,7 +65,7 @@ func (l *limits[K]) wait(of K, k *kind) {
 }
 
 // endPeriod ends a period.
-func (l *limits[K]) endPeriod(of K, k *kind) {
+func (l *eventLimiter[K]) endPeriod(of K, k *kind) {
 	l.mu.Lock()
 	if l.kinds[of] != k {
 		l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *limits[K]) endPeriod(of K, k *kind) {
 }
 
 // end tells of what was held back of a kind of which no more comes.
-func (l *limits[K]) end(of K) {
+func (l *eventLimiter[K]) end(of K) {
 	l.mu.Lock()
 	k := l.kinds[of]
 	delete(l.kinds, of)
@@ -102,7 +102,7 @@ func (l *limits[K]) end(of K) {
 }
 
 // close tells of all that was held back. When it returns nothing is told any more.
-func (l *limits[K]) close() {
+func (l *eventLimiter[K]) close() {
 	l.mu.Lock()
 	l.closed = true
 	all := make([]K, 0, len(l.kinds))

@@ -40,9 +40,9 @@ type Log struct {
 	usual    hclog.Level // what Toggle returns to
 	stop     func()      // ends the watching of events
 
-	refusals *limits[string]
-	drops    *limits[string]                     // by server and reason
-	stderr   *limits[int]                        // by process id
+	refusals *eventLimiter[string]
+	drops    *eventLimiter[string]               // by server and reason
+	stderr   *eventLimiter[int]                  // by process id
 	hide     atomic.Pointer[func(string) string] // nil: nothing is taken out
 	hideLine atomic.Pointer[func(string) string] // likewise, of lines of stderr; nil: hide does it
 

@@ -60,7 +60,7 @@ type CallTimedOut struct {
 	Method  string
 	ID      jsonrpc.ID
 	Since   time.Time
-	Within  time.Duration
+	Timeout time.Duration
 }
 
 // ProcessStarted says that a process of a server was started.

@@ -101,7 +101,7 @@ func (o *Observer) FollowCalls(server string, calls *bridge.Calls) {
 // nil Observer works.
 func (o *Observer) TimedOutFunc(server string, within time.Duration) func(bridge.LateCall) {
 	return func(c bridge.LateCall) {
-		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Within: within})
+		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Timeout: within})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // printable (control and bidirectional characters among them) becomes an escape: \n, \r, \t, \u001b,
 // \U000e0001. A byte that is not UTF-8 becomes \xff.
 func Append[T string | []byte](dst []byte, text T) []byte {
-	return each(dst, text, unicode.IsPrint, func(dst []byte, r rune, bad []byte) []byte {
+	return appendEscaped(dst, text, unicode.IsPrint, func(dst []byte, r rune, bad []byte) []byte {
 		switch {
 		case bad != nil:
 			return append(dst, '\\', 'x', hex[bad[0]>>4], hex[bad[0]&15])
@@ -38,7 +38,7 @@ func Text[T string | []byte](text T) string { return string(Append(nil, text)) }
 // UTF-8 becomes \ufffd, as a reader of JSON would read it. Line feeds, carriage returns and tabs,
 // which stand between values, become spaces.
 func AppendJSON[T string | []byte](dst []byte, text T) []byte {
-	return each(dst, text, unicode.IsPrint, func(dst []byte, r rune, _ []byte) []byte {
+	return appendEscaped(dst, text, unicode.IsPrint, func(dst []byte, r rune, _ []byte) []byte {
 		if r == '\n' || r == '\t' || r == '\r' {
 			return append(dst, ' ')
 		}
@@ -51,7 +51,7 @@ func AppendJSON[T string | []byte](dst []byte, text T) []byte {
 // feeds and tabs, and those that change the direction of writing. What merely has no width stays,
 // because emoji are made with it. A byte that is not UTF-8 becomes U+FFFD.
 func AppendLines[T string | []byte](dst []byte, text T) []byte {
-	return each(dst, text, isInert, func(dst []byte, r rune, bad []byte) []byte {
+	return appendEscaped(dst, text, isInert, func(dst []byte, r rune, bad []byte) []byte {
 		if bad != nil {
 			return utf8.AppendRune(dst, utf8.RuneError)
 		}
@@ -85,9 +85,9 @@ func appendU(dst []byte, r rune) []byte {
 
 const hex = "0123456789abcdef"
 
-// each appends the characters of text that may be shown as they are, and the others by escape; bad is
+// appendEscaped appends the characters of text that may be shown as they are, and the others by escape; bad is
 // the byte of what is not UTF-8, whose r is utf8.RuneError.
-func each[T string | []byte](dst []byte, text T, shown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
+func appendEscaped[T string | []byte](dst []byte, text T, shown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
 	for i := 0; i < len(text); {
 		if c := text[i]; c >= ' ' && c < 0x7f {
 			dst = append(dst, c)

@@ -20,12 +20,12 @@ var volatileMeta = []string{
 	"clientInfo", "clientCapabilities", "traceparent", "tracestate", "baggage",
 }
 
-// maxValues is how many values one may have inside that is decoded: that takes 50 bytes and more for each.
-const maxValues = 1 << 20
+// maxDecodedValues is how many values one may have inside that is decoded: that takes 50 bytes and more for each.
+const maxDecodedValues = 1 << 20
 
 // isHuge reports whether a raw JSON value may have more values inside than are decoded.
 func isHuge(raw []byte) bool {
-	return len(raw) > maxValues && bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxValues
+	return len(raw) > maxDecodedValues && bytes.Count(raw, []byte(","))+bytes.Count(raw, []byte("["))+bytes.Count(raw, []byte("{")) > maxDecodedValues
 }
 
 // decode returns a raw JSON value with its numbers as they are spelled; nil raw is nil. One that is huge becomes

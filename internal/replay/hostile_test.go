@@ -169,7 +169,7 @@ func TestNotificationInPlaceOfRequest(t *testing.T) {
 
 // A message with millions of values inside is compared as it is spelled: decoded, it would need fifty times its size.
 func TestHuge(t *testing.T) {
-	huge := func(end string) string { return "[" + strings.Repeat("0,", maxValues+1) + end + "]" }
+	huge := func(end string) string { return "[" + strings.Repeat("0,", maxDecodedValues+1) + end + "]" }
 	text := func(meta, end string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"traceparent":"` + meta + `"},"a":` + huge(end) + `}}`
 	}

@@ -423,18 +423,18 @@ func (s playerSink) Send(_ context.Context, m jsonrpc.Message) error {
 // maxExtra is how many messages are kept that the recording does not have.
 const maxExtra = 1000
 
-// maxUnasked is how many messages a server may send that the recording does not have, and pings, until it is treated
+// maxUnrecorded is how many messages a server may send that the recording does not have, and pings, until it is treated
 // as if it had ended: it may never stop, and wants each answered.
-const maxUnasked = 10 * maxExtra
+const maxUnrecorded = 10 * maxExtra
 
-var errUnasked = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnasked)
+var errUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecorded)
 
 // takeMessage notes a message of the server.
 func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unaskedCount > maxUnasked {
-		p.receiveErr = cmp.Or(p.receiveErr, errUnasked)
+	if p.unaskedCount > maxUnrecorded {
+		p.receiveErr = cmp.Or(p.receiveErr, errUnrecorded)
 		return
 	}
 	switch m.Kind() {

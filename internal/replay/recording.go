@@ -21,8 +21,8 @@ const DefaultMaxBytes = 512 << 20
 // itemOverhead is about how many bytes an item needs besides its message.
 const itemOverhead = 1 << 10
 
-// maxFaults is how many faults of a recording are told one by one.
-const maxFaults = 10
+// maxReportedFaults is how many faults of a recording are told one by one.
+const maxReportedFaults = 10
 
 // ErrRedacted says that something was taken out of the messages of a recording.
 var ErrRedacted = errors.New("the recording is redacted")
@@ -126,9 +126,9 @@ func (l *loader) fault(err error) error {
 
 func (l *loader) noteFault(text string) {
 	switch n := len(l.rec.Faults); {
-	case n < maxFaults:
+	case n < maxReportedFaults:
 		l.rec.Faults = append(l.rec.Faults, printable.Text(text))
-	case n == maxFaults:
+	case n == maxReportedFaults:
 		l.rec.Faults = append(l.rec.Faults, "and more")
 	}
 }

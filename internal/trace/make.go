@@ -148,7 +148,7 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		m.Record.Event = &Event{Code: "over", Text: "the request is answered or cancelled; it came before somebody looked"}
 	case observe.CallTimedOut:
 		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
-		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Within.String()}
+		m.Record.Event = &Event{Code: "timeout", Text: "the bridge has answered the request, because the server has not done so within " + e.Timeout.String()}
 	case observe.Unanswered:
 		if e.Call == nil || e.Cancelled { // the cancellation has its record
 			return false

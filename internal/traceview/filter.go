@@ -36,8 +36,8 @@ type conditionGroup struct {
 	anyOf   []func(*View) bool
 }
 
-// Keys are the words that may stand in front of a colon in a filter.
-var Keys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
+// FilterKeys are the words that may stand in front of a colon in a filter.
+var FilterKeys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
 
 // ParseFilter reads a filter. Each word is KEY:VALUE with one of Keys, or text that the record has
 // to contain, in any case. A "!" in front of a word turns it round. All of the words must hold; of
@@ -50,7 +50,7 @@ func ParseFilter(words []string) (Filter, error) {
 			continue
 		}
 		key, value, is := strings.Cut(rest, ":")
-		if !is || !slices.Contains(Keys, key) {
+		if !is || !slices.Contains(FilterKeys, key) {
 			key, value = "", rest
 		}
 		cond, err := parseCondition(key, value)

@@ -55,7 +55,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 		if conn, err = c.s.dialAdmitted(ctx, c.s.dialers.modern, c.shared); err != nil {
 			return nil, err
 		}
-		if err := c.check(ctx, conn); err != nil {
+		if err := c.checkStillModern(ctx, conn); err != nil {
 			return nil, errors.Join(err, conn.Close(nil))
 		}
 	}
@@ -89,10 +89,10 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 // they speak. An older one may do just that.
 const maxFailed = 3
 
-// check asks a process that takes the place of one that has ended whether it
+// checkStillModern asks a process that takes the place of one that has ended whether it
 // still speaks 2026-07-28: what it is started from may have changed. (A server
 // at a URL says so with each answer.)
-func (c *connector) check(ctx context.Context, conn bridge.Conn) error {
+func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) error {
 	if c.starts == 0 || c.s.spec.Protocol != era.Auto || c.s.isHTTP() {
 		return nil
 	}

@@ -71,13 +71,13 @@ func (s *Server) fallback(legacy, modern bridge.Dialer, o bridge.PumpOptions) br
 // asLegacy returns h for clients whose initialize may ask for a modern version.
 func asLegacy(h bridge.Handler) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		return h.ServeConn(ctx, legacyInitialize(ctx, client))
+		return h.ServeConn(ctx, withLegacyInitialize(ctx, client))
 	})
 }
 
-// legacyInitialize returns client with a first message that asks for no modern version. Mostly that
+// withLegacyInitialize returns client with a first message that asks for no modern version. Mostly that
 // is client itself.
-func legacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
+func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	first, err := bridge.First(ctx, client)
 	if changed := era.LegacyInitialize(first); err == nil && changed.Key() == first.Key() {
 		return client

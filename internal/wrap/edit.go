@@ -171,8 +171,8 @@ func member(o *hujson.Object, key string) (found *hujson.Value, err error) {
 	return found, nil
 }
 
-// editor is a text and one server in it.
-type editor struct {
+// serverEditor is a text and one server in it.
+type serverEditor struct {
 	text    []byte
 	server  *hujson.Object
 	command *hujson.Value
@@ -185,8 +185,8 @@ type edit struct {
 	text     []byte
 }
 
-func open(text []byte, name string) (*editor, error) {
-	e := &editor{text: text}
+func open(text []byte, name string) (*serverEditor, error) {
+	e := &serverEditor{text: text}
 	all, err := servers(text)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func open(text []byte, name string) (*editor, error) {
 }
 
 // isWrapped reports whether the server is run by mcp-bridge connect.
-func (e *editor) isWrapped() bool {
+func (e *serverEditor) isWrapped() bool {
 	if e.args == nil {
 		return false
 	}
@@ -235,13 +235,13 @@ func (e *editor) isWrapped() bool {
 }
 
 // isBridge reports whether the server's program is mcp-bridge.
-func (e *editor) isBridge() bool {
+func (e *serverEditor) isBridge() bool {
 	program := stringOf(*e.command)
 	return strings.HasPrefix(program[strings.LastIndexAny(program, `/\`)+1:], "mcp-bridge")
 }
 
 // isDemo reports whether mcp-bridge is the server itself, and no bridge.
-func (e *editor) isDemo() bool {
+func (e *serverEditor) isDemo() bool {
 	if e.args == nil {
 		return false
 	}
@@ -249,14 +249,14 @@ func (e *editor) isDemo() bool {
 	return len(all) > 0 && isString(all[0], "demo")
 }
 
-func (e *editor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
+func (e *serverEditor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
 
-func (e *editor) splice(from, to int, text []byte) {
+func (e *serverEditor) splice(from, to int, text []byte) {
 	e.edits = append(e.edits, edit{from, to, text})
 }
 
 // cutArgs takes out the member args, with the comma in front of it; without one, with the comma behind.
-func (e *editor) cutArgs() {
+func (e *serverEditor) cutArgs() {
 	at := slices.IndexFunc(e.server.Members, func(m hujson.ObjectMember) bool { return isString(m.Name, "args") })
 	name, end := e.server.Members[at].Name, e.args.EndOffset
 	if at > 0 {
@@ -268,7 +268,7 @@ func (e *editor) cutArgs() {
 }
 
 // apply makes the edits, and looks whether the result can be read.
-func (e *editor) apply() ([]byte, error) {
+func (e *serverEditor) apply() ([]byte, error) {
 	slices.SortFunc(e.edits, func(a, b edit) int { return a.from - b.from })
 	var out []byte
 	at := 0

@@ -373,7 +373,7 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 		m = httpdial.WithID(m, call.id)
 	}
 	if call.gate != nil {
-		c.initializeAnswered(call, m)
+		c.setSessionFromInitialize(call, m)
 	} else if !m.IsError() && !call.IsOwn() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}

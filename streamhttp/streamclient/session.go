@@ -58,8 +58,8 @@ func negotiatedVersion(result jsonrpc.Message) string {
 	return version
 }
 
-// initializeAnswered makes the answer to the client's initialize the current session.
-func (c *conn) initializeAnswered(call *call, m jsonrpc.Message) {
+// setSessionFromInitialize makes the answer to the client's initialize the current session.
+func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	c.st.newSession = nil
 	s := call.newSession

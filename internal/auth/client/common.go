@@ -81,8 +81,8 @@ func (c *common) needsDPoP(s *discovery, w serverDemands) bool {
 // newStoredCredential makes a credential without tokens. A key of proofs is kept.
 func (c *common) newStoredCredential(s *discovery, w serverDemands, old tokenstore.Credential, scopes []string) (tokenstore.Credential, error) {
 	next := tokenstore.Credential{
-		Server: c.o.Server, Profile: c.o.Profile, Issuer: s.Server.Issuer, TokenEndpoint: s.Server.Token,
-		RevocationEndpoint: s.Server.Revocation, Resource: c.resourceParam(s), RequestedScopes: scopes,
+		Server: c.o.Server, Profile: c.o.Profile, Issuer: s.Server.Issuer, TokenEndpoint: s.Server.TokenEndpoint,
+		RevocationEndpoint: s.Server.RevocationEndpoint, Resource: c.resourceParam(s), RequestedScopes: scopes,
 	}
 	if !c.needsDPoP(s, w) {
 		return next, nil

@@ -70,7 +70,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 		caller.HTTP = e.HTTP
 	}
 	idp := e.IDP
-	if idp.Token == "" {
+	if idp.TokenEndpoint == "" {
 		if idp, err = caller.ServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
 			return auth.Token{}, err
 		}

@@ -86,7 +86,7 @@ func metadataFor(s *discovery, redirect string, scopes []string) auth.ClientMeta
 		ResponseTypes: []string{"code"}, ApplicationType: "native", Method: auth.MethodNone,
 		Scope: auth.JoinScope(auth.UnionScope(s.Resource.ScopesSupported, scopes)),
 	}
-	if s.Server.DeviceAuthorization != "" {
+	if s.Server.DeviceAuthorizationEndpoint != "" {
 		m.GrantTypes = append(m.GrantTypes, "urn:ietf:params:oauth:grant-type:device_code")
 	}
 	for _, method := range []string{auth.MethodPost, auth.MethodBasic, auth.MethodNone} { // the last one is preferred

@@ -108,7 +108,7 @@ func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignI
 	if err := f.makeProofKey(ctx); err != nil {
 		return f, err
 	}
-	if (o.UseDeviceCode || o.Browser == nil) && f.discovery.Server.DeviceAuthorization != "" {
+	if (o.UseDeviceCode || o.Browser == nil) && f.discovery.Server.DeviceAuthorizationEndpoint != "" {
 		err = f.beginDevice(ctx, o)
 	} else if o.UseDeviceCode {
 		err = &auth.Error{Kind: auth.Unsupported, Operation: "device authorization", Problem: "the authorization server has no device codes",

@@ -39,7 +39,7 @@ func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error 
 	if err != nil {
 		return err
 	}
-	server := auth.ServerMetadata{Issuer: s.Issuer, Token: s.TokenEndpoint, Revocation: s.RevocationEndpoint}
+	server := auth.ServerMetadata{Issuer: s.Issuer, TokenEndpoint: s.TokenEndpoint, RevocationEndpoint: s.RevocationEndpoint}
 	for _, x := range []struct {
 		token tokenstore.Secret
 		hint  string

@@ -38,7 +38,7 @@ func requestsPerMinute(s tokenstore.Credential) int {
 
 // sendTokenRequest sends one token request.
 func (r *renewer) sendTokenRequest(ctx context.Context, s tokenstore.Credential) (auth.Token, error) {
-	server := auth.ServerMetadata{Issuer: s.Issuer, Token: s.TokenEndpoint, AuthMethods: r.knownMethods(ctx, s)}
+	server := auth.ServerMetadata{Issuer: s.Issuer, TokenEndpoint: s.TokenEndpoint, AuthMethods: r.knownMethods(ctx, s)}
 	who, err := r.clients.clientOf(ctx, s.Issuer, s.ClientID)
 	if err != nil {
 		return auth.Token{}, err

@@ -100,7 +100,7 @@ func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, erro
 	if err != nil {
 		return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "our secret cannot be read", Err: err}
 	}
-	server := auth.ServerMetadata{Issuer: in.Issuer, Introspection: in.Endpoint}
+	server := auth.ServerMetadata{Issuer: in.Issuer, IntrospectionEndpoint: in.Endpoint}
 	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
 	if errors.Is(err, auth.ErrBinding) {
 		return nil, &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseBinding, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrBinding}

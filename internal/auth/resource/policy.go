@@ -82,9 +82,9 @@ func (p *Policy) expandImplied() {
 	}
 }
 
-// Needed returns the scopes that a message of this method needs, which names a tool, a prompt or a
+// RequiredScopes returns the scopes that a message of this method needs, which names a tool, a prompt or a
 // resource; name is "" where it names nothing.
-func (p *Policy) Needed(method, name string) []string {
+func (p *Policy) RequiredScopes(method, name string) []string {
 	return p.needed(nil, method, func(pattern string) bool { return matches(pattern, name) })
 }
 

@@ -88,10 +88,10 @@ func TestPolicyMessages(t *testing.T) {
 			t.Errorf("%s: needs %q, want %q", test.messages, got, w)
 		}
 	}
-	if got := p.Needed("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
+	if got := p.RequiredScopes("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
 		t.Errorf("needs %q", got)
 	}
-	if (*Policy)(nil).Needed("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
+	if (*Policy)(nil).RequiredScopes("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
 		t.Error("no policy needs something")
 	}
 }
@@ -145,7 +145,7 @@ func TestPolicyOwnMethods(t *testing.T) {
 		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "", "tools/list": "h,i",
 	} {
 		method, name, _ := strings.Cut(call, " ")
-		if got := auth.JoinScope(p.Needed(method, name)); got != want {
+		if got := auth.JoinScope(p.RequiredScopes(method, name)); got != want {
 			t.Errorf("%s needs %q, want %q", call, got, want)
 		}
 	}
@@ -209,7 +209,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 			return
 		}
-		needed := p.Needed(method, name)
+		needed := p.RequiredScopes(method, name)
 		for _, s := range needed {
 			if !isScope(s) {
 				t.Errorf("%q is no scope", s)

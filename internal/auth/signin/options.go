@@ -141,7 +141,7 @@ func (s Settings) machine() (client.Machine, error) {
 		}
 		return client.Enterprise{
 			HTTP:    own,
-			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, Token: s.IDP.TokenURL},
+			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, TokenEndpoint: s.IDP.TokenURL},
 			Client:  auth.Client{ID: s.IDP.ClientID},
 			Secret:  secret,
 			IDToken: id,

@@ -73,7 +73,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 		p.diagnose(ctx, bounded)
 	}
 	p.cleanup()
-	p.sayFacts()
+	p.reportFacts()
 	p.sayLimited()
 	return ctx.Err()
 }
@@ -100,7 +100,7 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 		common.sayLists,
 		common.checkMediaTypes,
 		corsChecks{p, found}.check,
-		common.checkReuse,
+		common.checkConnectionReuse,
 		found.modern.checkListen,
 		found.modern.checkHeaders,
 		found.legacy.checkUnknown,

@@ -274,7 +274,7 @@ func (p identification) explainOther(r, modern *probe.Reply) {
 	case e != nil && (e.Code == era.CodeUnsupportedVersion || strings.Contains(strings.ToLower(e.Message), "protocol version")):
 		p.add("H15", doctor.Error, "The server takes none of the protocol versions that are known", r.Line()+"; server/discover: "+modern.Line(),
 			"Clients cannot begin.", "Update the server, or the clients: they have no version in common.")
-	case e != nil && saysMissing.MatchString(e.Message):
+	case e != nil && missingHeaderPattern.MatchString(e.Message):
 		p.add("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Line(), "Clients cannot begin.", passHeader(p.prober, "missing", "of requests"))
 	case e != nil:
 		p.add("H5", doctor.Error, "The server refuses to begin", r.Line(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")

@@ -59,8 +59,8 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 	}
 }
 
-// checkReuse sees whether connections are used again (H24).
-func (p commonChecks) checkReuse(ctx context.Context) {
+// checkConnectionReuse sees whether connections are used again (H24).
+func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply
 	for range tries {

@@ -86,8 +86,8 @@ func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 	return &modernServer{p: p, capabilities: result.Capabilities, first: r}
 }
 
-// saysMissing matches a complaint that a header did not come.
-var saysMissing = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
+// missingHeaderPattern matches a complaint that a header did not come.
+var missingHeaderPattern = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
 
 // reportDropped says when the server misses a header of 2026-07-28 that was sent (H9), and
 // returns whether it does.
@@ -97,7 +97,7 @@ func (p *prober) reportDropped(r *probe.Reply) bool {
 		return false
 	}
 	name := ""
-	if m := saysMissing.FindStringSubmatch(e.Message); m != nil {
+	if m := missingHeaderPattern.FindStringSubmatch(e.Message); m != nil {
 		name = m[1] + m[4]
 	}
 	if name == "" {

@@ -84,16 +84,16 @@ func (p *prober) runRechecks(ctx context.Context) {
 	all.Wait()
 }
 
-// fact notes a fact, for sayFacts.
+// fact notes a fact, for reportFacts.
 func (p *prober) fact(name, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.facts[name] = fmt.Sprintf(format, args...)
 }
 
-// sayFacts reports the facts in the order in which people read them: the checks note
+// reportFacts reports the facts in the order in which people read them: the checks note
 // them in any.
-func (p *prober) sayFacts() {
+func (p *prober) reportFacts() {
 	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "credential", "authorization",
 		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
 		if value, ok := p.facts[name]; ok {

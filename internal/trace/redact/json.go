@@ -19,8 +19,8 @@ func decode(raw []byte) []byte {
 	return []byte(text)
 }
 
-// space returns the index of what follows white space from i on.
-func space(text []byte, i int) int {
+// skipSpace returns the index of what follows white space from i on.
+func skipSpace(text []byte, i int) int {
 	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t') {
 		i++
 	}

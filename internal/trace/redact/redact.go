@@ -456,7 +456,7 @@ func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
 		if sensitivityOf(name[start:]) == harmless {
 			continue
 		}
-		from := space(text, i+1)
+		from := skipSpace(text, i+1)
 		for _, scheme := range []string{"bearer ", "basic "} {
 			if rest := text[from:]; len(rest) > len(scheme) && bytes.EqualFold(rest[:len(scheme)], []byte(scheme)) {
 				from += len(scheme)

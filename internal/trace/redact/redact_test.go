@@ -255,7 +255,7 @@ func check(t *testing.T, d *Redactor, text, out []byte) {
 		if plain := decode(out[i+1 : end-1]); d.containsSecret(plain) {
 			t.Fatalf("%q became %q", text, out)
 		} else if sensitivityOf(plain) == secret && isKey(out, end) {
-			at := space(out, space(out, end)+1)
+			at := skipSpace(out, skipSpace(out, end)+1)
 			c := out[at]
 			if string(plain) != "progressToken" && (c == '[' || c >= '0' && c <= '9' || c == '"' && !bytes.HasPrefix(out[at:], []byte(`""`)) && !bytes.HasPrefix(out[at:], []byte(`"`+Placeholder))) {
 				t.Fatalf("%q became %q", text, out)

@@ -77,12 +77,12 @@ func (w *walk) run() {
 	if !w.searchStrings && len(w.d.paths) == 0 && isHarmless(w.text) {
 		return
 	}
-	i := space(w.text, 0)
+	i := skipSpace(w.text, 0)
 	i = w.value(i, frame{})
 	for len(w.stack) > 0 && i < len(w.text) {
 		top := &w.stack[len(w.stack)-1]
-		for i = space(w.text, i); i < len(w.text) && w.text[i] == ','; {
-			i = space(w.text, i+1)
+		for i = skipSpace(w.text, i); i < len(w.text) && w.text[i] == ','; {
+			i = skipSpace(w.text, i+1)
 		}
 		switch {
 		case i >= len(w.text):
@@ -112,11 +112,11 @@ func isHarmless(text []byte) bool {
 		}
 		to, set := nameAt(text, from) // or an element of an array
 		name := text[from : to-1]
-		if i = space(text, to); i >= len(text) || text[i] != ':' {
+		if i = skipSpace(text, to); i >= len(text) || text[i] != ':' {
 			i = to
 			continue
 		}
-		i = space(text, i+1)
+		i = skipSpace(text, i+1)
 		if set&escape != 0 || string(name) == "requestState" || sensitivityIn(name, set) != harmless {
 			return false
 		}
@@ -177,8 +177,8 @@ func (w *walk) member(top *frame, i int) int {
 	end := endOfString(w.text, i+1)
 	top.key = span{i + 1, end - 1}
 	raw := w.text[top.key.from:top.key.to]
-	if i = space(w.text, end); i < len(w.text) {
-		i = space(w.text, i+1) // the colon
+	if i = skipSpace(w.text, end); i < len(w.text) {
+		i = skipSpace(w.text, i+1) // the colon
 	}
 	if i >= len(w.text) {
 		return i
@@ -361,7 +361,7 @@ func mayHoldMembers(raw []byte) bool {
 			at++
 			continue
 		}
-		if next := space(raw, at+2); last >= 0 && next < len(raw) && (raw[next] == ':' || raw[next] == '\\') {
+		if next := skipSpace(raw, at+2); last >= 0 && next < len(raw) && (raw[next] == ':' || raw[next] == '\\') {
 			if sensitivityOf(bytes.TrimRight(raw[last:at], `\`)) != harmless {
 				return true
 			}
@@ -471,7 +471,7 @@ func (w *walk) noteRemoved(value []byte) {
 
 // isKey reports whether the string that ends at i is a key.
 func isKey(text []byte, i int) bool {
-	i = space(text, i)
+	i = skipSpace(text, i)
 	return i < len(text) && text[i] == ':'
 }
 

@@ -287,9 +287,9 @@ func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) 
 	}
 }
 
-// Ask notes an input request that was assigned to the call a. others are the calls
+// RecordInputRequest notes an input request that was assigned to the call a. others are the calls
 // that it could belong to as well.
-func (t *Turns[C]) Ask(a *Asker[C], others []*Asker[C]) {
+func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	a.inputRequests++
 	if !a.mayBeAsked || t.isNeedless() {
 		return

@@ -45,7 +45,7 @@ func (w *turnsTest) ends(a *Asker[*int]) {
 
 // asks is a call that asks, of which its client is asked then.
 func (w *turnsTest) asks(a *Asker[*int], others ...*Asker[*int]) {
-	w.turns.Ask(a, others)
+	w.turns.RecordInputRequest(a, others)
 	w.turns.Release(w.now, a, &era.Out{})
 	a.Priority = Returning
 }
