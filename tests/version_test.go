@@ -32,7 +32,7 @@ func TestVersionIsOne(t *testing.T) {
 		t.Fatalf("tools/list: %.300s", got)
 	}
 	introduced := regexp.MustCompile(`"clientInfo":\{"name":"mcp-bridge","version":"([^"]+)"`).FindAllStringSubmatch(harness.ReadFile(t, record), -1)
-	if len(introduced) != 2 || slices.ContainsFunc(introduced, func(m []string) bool { return m[1] != words[1] }) {
+	if len(introduced) != 1 || slices.ContainsFunc(introduced, func(m []string) bool { return m[1] != words[1] }) {
 		t.Errorf("the server was told %q; version prints %q", introduced, words[1])
 	}
 	p = start(t, nil, bridgeBin, "demo")
