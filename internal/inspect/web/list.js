@@ -68,9 +68,9 @@ export function Detail({ store, r, open, close, may }) {
   const v = r.v, cause = store.bySeq.get(v.cause), made = cause ? undefined : store.all.find((o) => o.v.cause === v.seq && v.seq);
   const [before, after] = cause ? [cause, r] : made ? [r, made] : [r, undefined];
   const [left, right] = after ? diff(body(before), body(after)) : [[[body(r), false]]];
-  const [command, say] = useState("");
-  useEffect(() => say(""), [r]);
-  const copy = (text) => { say(text); navigator.clipboard?.writeText(text).catch(() => {}); }; // it is shown, too: a browser may refuse
+  const [said, say] = useState({});
+  const command = said.r === r && said.text; // of another record: it is no longer shown
+  const copy = (text) => { say({ r, text }); navigator.clipboard?.writeText(text).catch(() => {}); }; // it is shown, too: a browser may refuse
   const request = curl(store, r);
   const head = (r) => html`<div class="dim">${r.v.hop === "down" ? "client" : "server"} end, seq ${r.v.seq}, ${r.v.size ?? 0} bytes${r.v.bridge_us ? ", bridge " + ms(r.v.bridge_us / 1000) : ""}${r.v.str ? ", stream " + escaped(r.v.str) : ""}</div>`;
   return html`<section class="detail">
