@@ -132,7 +132,7 @@ func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
 		h.logRefused(r, no.Reason)
-		refuse(w, r, no.Rule, no.Status, jsonrpc.ID{}, no.Reason)
+		refuse(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, jsonrpc.ID{}, no.Reason)
 		return nil
 	}
 	return r

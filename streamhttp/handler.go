@@ -201,7 +201,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case no != nil:
 		h.logRefused(r, no.Reason)
-		refuse(w, known, no.Rule, no.Status, no.Reason)
+		refuse(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
 	case known != nil:
 		h.dispatch(w, known)
 	}

@@ -122,7 +122,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case no != nil:
 		h.logRefused(r, no.Reason)
-		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
+		httpserve.RefuseText(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
 		return
 	case r == nil:
 		return // it was a preflight

@@ -13,7 +13,7 @@ import (
 // after it has checked Host and Origin; transports ask about each message before they pass it on.
 // Its methods may be called concurrently.
 type Authenticator interface {
-	// Authenticate returns r with its Sender (Sender.Context), or r, perhaps with what a log is to know, and why it is refused. It sets the
+	// Authenticate returns r with its Sender (Sender.Context), or r and why it is refused. It sets the
 	// headers of the reply that belong to a Refusal on h. It must not read the body of r.
 	Authenticate(h http.Header, r *http.Request) (*http.Request, *Refusal)
 

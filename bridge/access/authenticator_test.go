@@ -20,7 +20,7 @@ type onlyBob struct{}
 func (onlyBob) Authenticate(h http.Header, r *http.Request) (*http.Request, *Refusal) {
 	if r.Header.Get("Authorization") != "Bob" {
 		h.Set("WWW-Authenticate", "Bob")
-		return r, &Refusal{http.StatusUnauthorized, "A2", "you are not Bob"}
+		return r, &Refusal{Status: http.StatusUnauthorized, Rule: "A2", Reason: "you are not Bob"}
 	}
 	return r.WithContext(Sender{Name: "bob"}.Context(r.Context())), nil
 }

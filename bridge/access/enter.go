@@ -21,7 +21,7 @@ import (
 //     listener has verified, says who the client is.
 //
 // The caller goes on with the returned request, which is r with its Principal. With a
-// Refusal the returned request is r, or what the Authenticator has returned. Enter writes no reply for a Refusal. It sets the
+// Refusal the returned request is r. Enter writes no reply for a Refusal. It sets the
 // headers that belong to the reply on w: the CORS headers, so that a page can read the
 // reply, and WWW-Authenticate for status 401; an Authenticator may set others.
 //
@@ -38,14 +38,17 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 		if no == nil {
 			no = p.checkForwarded(r)
 		}
-		return known, no
+		if no != nil {
+			return r, no
+		}
+		return known, nil
 	}
 	var who principal
 	if p.Tokens != nil {
 		var no *challenge
 		if who, no = p.Tokens.authenticate(r); no != nil {
 			w.Header()["Www-Authenticate"] = no.header
-			return r, &Refusal{http.StatusUnauthorized, no.rule, no.reason}
+			return r, &Refusal{Status: http.StatusUnauthorized, Rule: no.rule, Reason: no.reason}
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		who.name = CertificateName(r.TLS.VerifiedChains[0][0])

@@ -70,6 +70,7 @@ type Refusal struct {
 	Status int    // 400, 401 or 403; of an Authenticator also 503
 	Rule   string // that it breaks, by its number in docs/rules.md; "": none of them
 	Reason string
+	Cause  string // for the log, why a credential is refused: a few words of a fixed set, which the client is not told; "": Reason says it
 }
 
 // Check returns nil if the Host and the Origin of r are accepted. It is the first step of
@@ -86,13 +87,13 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	switch {
 	case len(origins) == 0:
 		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !p.anyOrigin() {
-			return &Refusal{http.StatusForbidden, "LI1", "request caused by a page of another site"}
+			return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "request caused by a page of another site"}
 		}
 		return nil
 	case len(origins) > 1:
-		return &Refusal{http.StatusForbidden, "LI1", "more than one Origin header"}
+		return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "more than one Origin header"}
 	case !p.allowsOrigin(r, origins[0]):
-		return &Refusal{http.StatusForbidden, "LI1", "origin is not allowed (--allow-origin)"}
+		return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "origin is not allowed (--allow-origin)"}
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if len(r.Header["Host"]) > 0 {
 		// net/http moves the Host header to r.Host, so this is a second one.
-		return &Refusal{http.StatusBadRequest, "LI2", "more than one Host header"}
+		return &Refusal{Status: http.StatusBadRequest, Rule: "LI2", Reason: "more than one Host header"}
 	}
 	local := r.Context().Value(http.LocalAddrContextKey)
 	tcp, _ := local.(*net.TCPAddr)
@@ -111,12 +112,12 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	}
 	host, _, ok := splitHostPort(r.Host)
 	if !ok {
-		return &Refusal{http.StatusBadRequest, "LI2", "Host header is missing or malformed"}
+		return &Refusal{Status: http.StatusBadRequest, Rule: "LI2", Reason: "Host header is missing or malformed"}
 	}
 	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || toUnspecified(r) {
 		return nil
 	}
-	return &Refusal{http.StatusForbidden, "LI2", "host " + clipHost(host) + " is not allowed (--allow-host)"}
+	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
 }
 
 // clipHost returns a host for a refusal: whoever has sent it must not make our answer long.

@@ -102,7 +102,7 @@ func (p *Policy) RemoteAddr(r *http.Request) string {
 // to a path that does not exist.
 func (p *Policy) checkForwarded(r *http.Request) *Refusal {
 	if _, ok := p.prefix(r); !ok {
-		return &Refusal{http.StatusBadRequest, "", "X-Forwarded-Prefix is malformed: one absolute path is expected"}
+		return &Refusal{Status: http.StatusBadRequest, Reason: "X-Forwarded-Prefix is malformed: one absolute path is expected"}
 	}
 	return nil
 }

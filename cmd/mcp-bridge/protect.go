@@ -21,7 +21,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/resource"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
-	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
@@ -400,13 +399,12 @@ type denials struct {
 
 // report says that a request is refused. Where nobody can tell whether a token is valid, it is the
 // operator who has to do something.
-func (d *denials) report(r *http.Request, cause string, err error) *http.Request {
+func (d *denials) report(_ *http.Request, cause string, err error) {
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warned.Due() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
-	} else {
-		d.log.Debug("a request is refused", "cause", cause, "reason", err)
+		return
 	}
-	return observe.WithCause(r, cause)
+	d.log.Debug("a request is refused", "cause", cause, "reason", err)
 }
 
 // checkScopes says what is wrong with a line of "scopes".

@@ -55,10 +55,10 @@ func (h *Hub) serveStartPage(w http.ResponseWriter, r *http.Request) {
 	known, no := h.opts.Guard.Enter(w, r)
 	switch {
 	case no != nil && no.Status == http.StatusUnauthorized:
-		observe.Refuse(known, no.Rule, no.Status, no.Reason)
-		writeStartPage(w, known, no.Status, startPage{Refused: no.Reason})
+		observe.Refuse(observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
+		writeStartPage(w, r, no.Status, startPage{Refused: no.Reason})
 	case no != nil:
-		httpserve.RefuseText(w, known, no.Rule, no.Status, no.Reason)
+		httpserve.RefuseText(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, no.Reason)
 	case known != nil:
 		writeStartPage(w, known, http.StatusOK, h.startPageFor(known))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 )
 
@@ -51,7 +52,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	known, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
-		refusePath(w, known, name, no)
+		refusePath(w, observe.WithCause(r, no.Cause), name, no)
 		return
 	}
 	switch r = known; {

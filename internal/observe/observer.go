@@ -287,8 +287,11 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 
 type causeKey struct{}
 
-// WithCause returns r with what the event Refused is to have as its Cause. It costs refused requests only.
+// WithCause returns r with what the event Refused is to have as its Cause; "": that is r itself.
 func WithCause(r *http.Request, cause string) *http.Request {
+	if cause == "" {
+		return r
+	}
 	return r.WithContext(context.WithValue(r.Context(), causeKey{}, cause))
 }
 

@@ -59,20 +59,20 @@ func (why *denial) cause() string {
 	return causes[why.kind]
 }
 
-// report tells Options.OnDenied of a denial, and returns the request that goes with the refusal.
-func (p *Protector) report(r *http.Request, why *denial) *http.Request {
-	if p.opts.OnDenied == nil || why.err == nil {
-		return r
+// report tells Options.OnDenied of a denial.
+func (p *Protector) report(r *http.Request, why *denial) {
+	if p.opts.OnDenied != nil && why.err != nil {
+		p.opts.OnDenied(r, why.cause(), why.err)
 	}
-	return p.opts.OnDenied(r, why.cause(), why.err)
 }
 
 // retryAfter is for replies that say that nobody can tell now.
 var retryAfter = []string{"5"} // seconds
 
-// deny returns what is answered to a denial: with a header set that is the same for every
+// deny reports a denial, and returns what is answered: with a header set that is the same for every
 // request of an endpoint that is denied for the same reason.
-func (p *Protector) deny(h http.Header, e *endpoint, why *denial) *access.Refusal {
+func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
+	p.report(r, why)
 	switch why.kind {
 	case unavailable:
 		h["Retry-After"] = retryAfter
@@ -84,7 +84,7 @@ func (p *Protector) deny(h http.Header, e *endpoint, why *denial) *access.Refusa
 	if why.kind == nonceNeeded {
 		h["Dpop-Nonce"] = []string{p.nonces.current(p.opts.Now())}
 	}
-	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: reasons[why.kind]}
+	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: reasons[why.kind], Cause: why.cause()}
 }
 
 // challenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme

@@ -82,9 +82,8 @@ type Options struct {
 	MaxTokens int              // that are remembered; 0: 10,000
 
 	// OnDenied is told why a request is refused, which says more than clients are to know: in a few words of a fixed set
-	// (cause, with no part of a token), and as an error. It returns the request as Authenticate is to return it, such as one
-	// with the cause in its context. It may be called concurrently. nil: nobody is told.
-	OnDenied func(r *http.Request, cause string, err error) *http.Request
+	// (cause, with no part of a token), and as an error. It may be called concurrently. nil: nobody is told.
+	OnDenied func(r *http.Request, cause string, err error)
 }
 
 // defaultTokens is how many tokens are remembered.

@@ -83,7 +83,7 @@ func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request,
 		why = &denial{kind: insufficientScope, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
 	}
 	if why != nil {
-		return p.report(r, why), p.deny(h, e, why)
+		return r, p.deny(h, r, e, why)
 	}
 	return r.WithContext(&requestContext{r.Context(), g}), nil
 }
@@ -98,8 +98,7 @@ func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrp
 		return nil
 	}
 	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errScopeMissing}
-	_ = p.report(r, why) // its rule and status say it already
-	return p.deny(h, p.table.Load().endpoint(r.URL.Path), why)
+	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
 }
 
 // Lacking returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
@@ -123,7 +122,7 @@ func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc
 	if scopes == nil {
 		return jsonrpc.Message{}, false
 	}
-	_ = p.report(r, &denial{kind: insufficientScope, err: errScopeMissing})
+	p.report(r, &denial{kind: insufficientScope, err: errScopeMissing})
 	if m.Kind() == jsonrpc.Request {
 		reply = InsufficientScope(m.ID(), scopes)
 	}

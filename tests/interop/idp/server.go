@@ -60,9 +60,8 @@ func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
 	}
 	options := resource.Options{PublicURL: "http://" + l.Addr().String(), Resources: []resource.Resource{{Paths: []string{"/mcp"}, Alone: true}},
 		Scopes: o.Scopes, Policy: policy, DPoP: o.DPoP, Introspection: o.Introspection,
-		OnDenied: func(r *http.Request, _ string, err error) *http.Request {
+		OnDenied: func(r *http.Request, _ string, err error) {
 			t.Logf("the server refuses %s: %v", r.Method, err)
-			return r
 		}}
 	if o.Introspection == nil {
 		options.Issuers = []resource.Issuer{{URL: p.URL}}
