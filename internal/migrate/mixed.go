@@ -43,7 +43,7 @@ func Mixed(command, other Command, args []string) (a Advice, ok bool) {
 		is = " are flags of "
 	}
 	a = Advice{Program: list(foreign) + is + list(programs)}
-	p, complete := scanMixed(command, other, args)
+	p, complete := scannerOfMixed(command, other).scan(args)
 	if complete && len(p.target) > 0 {
 		a.Line, a.Left = p.mixed(command, other)
 		return a, true
@@ -71,47 +71,22 @@ func list(words []string) string {
 	return words[0]
 }
 
-// scanMixed takes the arguments apart. ok is false if a word may be the value of a flag that is not known, or the command.
-func scanMixed(command, other Command, args []string) (p peerLine, ok bool) {
-	for i := 0; i < len(args); i++ {
-		word := args[i]
-		if word == "--" {
-			p.target = append(slices.Clip(p.target), args[i+1:]...)
-			return p, true
-		}
-		if !strings.HasPrefix(word, "-") || word == "-" {
-			p.target = append(p.target, word)
-			if !strings.Contains(p.target[0], "://") {
-				p.target = append(p.target, args[i+1:]...)
-				return p, true
-			}
-			continue
-		}
-		name, value, inside := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		x := option{name: name}
-		if inside {
-			x.values = []string{value}
-		}
-		n, known := followed(mcpRemote, name)
+// scannerOfMixed returns what takes arguments apart that have flags of the commands and of other programs. A flag of ours is ours.
+func scannerOfMixed(command, other Command) lineScanner {
+	return lineScanner{followed: func(name string, after []string) (words int, known bool) {
+		words, known = followed(mcpRemote, name)
 		for _, c := range []Command{other, command} {
 			if its, alone := c.Flag(name); its {
-				if n, known = 1, true; alone {
-					n = 0
+				if words, known = 1, true; alone {
+					words = 0
 				}
 			}
 		}
-		if !inside && !known && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && !strings.Contains(args[i+1], "://") {
-			return p, false
+		if isPair(name, after) || normalizedName(name) == "namedserver" {
+			words, known = 2, true
 		}
-		if isPair(name, args[i+1:]) || normalizedName(name) == "namedserver" {
-			n = 2
-		}
-		for ; !inside && len(x.values) < n && i+1 < len(args); i++ {
-			x.values = append(x.values, args[i+1])
-		}
-		p.flags = append(p.flags, x)
-	}
-	return p, true
+		return words, known
+	}}
 }
 
 // isPair tells if a flag with a name and a value has them in two words, as mcp-proxy takes them.

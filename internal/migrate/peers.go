@@ -90,7 +90,7 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 	if program == supergateway {
 		return Line(args)
 	}
-	p, ok := scan(program, args)
+	p, ok := scannerOf(program).scan(args)
 	if ok && len(p.target) == 0 {
 		return p.ofFile(program)
 	}
@@ -166,9 +166,15 @@ type peerLine struct {
 	target []string // the command, or the URL and the words that belong to no flag
 }
 
-// scan takes a line apart. Flags may follow a URL, but not a command, unless it is one of the inspector. ok is false if a
-// word may be the value of a flag that is not known: it may be secret, or the command.
-func scan(program string, args []string) (p peerLine, ok bool) {
+// A lineScanner takes lines of one kind apart.
+type lineScanner struct {
+	followed func(name string, after []string) (words int, known bool) // how many words follow a flag as its value, of those after it
+	late     bool                                                      // flags may follow a command, too
+}
+
+// scan takes a line apart. Flags may follow a URL. ok is false if a word may be the value of a flag that is not known: it may be
+// secret, or the command.
+func (s lineScanner) scan(args []string) (p peerLine, ok bool) {
 	for i := 0; i < len(args); i++ {
 		word := args[i]
 		switch {
@@ -177,7 +183,7 @@ func scan(program string, args []string) (p peerLine, ok bool) {
 			return p, true
 		case !strings.HasPrefix(word, "-") || word == "-":
 			p.target = append(p.target, word)
-			if !strings.Contains(p.target[0], "://") && program != inspectorPackage {
+			if !strings.Contains(p.target[0], "://") && !s.late {
 				p.target = append(p.target, args[i+1:]...)
 				return p, true
 			}
@@ -188,7 +194,7 @@ func scan(program string, args []string) (p peerLine, ok bool) {
 		if inside {
 			x.values = []string{value}
 		}
-		n, known := followed(program, name)
+		n, known := s.followed(name, args[i+1:])
 		if !inside && !known && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && !strings.Contains(args[i+1], "://") {
 			return p, false
 		}
@@ -198,6 +204,14 @@ func scan(program string, args []string) (p peerLine, ok bool) {
 		p.flags = append(p.flags, x)
 	}
 	return p, true
+}
+
+// scannerOf returns what takes lines of another program than supergateway apart.
+func scannerOf(program string) lineScanner {
+	return lineScanner{
+		followed: func(name string, _ []string) (int, bool) { return followed(program, name) },
+		late:     program == inspectorPackage,
+	}
 }
 
 // followed returns how many words follow a flag as its value. known is false if that is not known.
