@@ -247,22 +247,21 @@ func (p *parser) args(m member, env map[string]string, to *[]string) {
 // argument returns an argument with variables replaced. A variable that is not set, but is among those of the server's own
 // env, stays as it is written: clients that replace no variables pass it on so, and the program replaces it (mcp-remote does).
 func (p *parser) argument(m member, env map[string]string) (text string, ok bool) {
-	lookup := p.lookup
-	defer func() { p.lookup = lookup }()
-	if raw, isText := m.value.Value.(hujson.Literal); isText && raw.Kind() == '"' {
-		_, flaws := expand(raw.String(), lookup)
-		left := slices.DeleteFunc(flaws, func(f expandError) bool { _, has := env[f.name]; return !has })
-		if len(left) > 0 {
-			p.notef(m.value.StartOffset, `%s: ${%s} is left to the program: the variable is not set here, and "env" has it`, m.label, left[0].name)
-		}
-		p.lookup = func(name string) (string, bool) {
-			if slices.ContainsFunc(left, func(f expandError) bool { return f.name == name }) {
-				return "${" + name + "}", true
-			}
-			return lookup(name)
-		}
+	literal, _ := m.value.Value.(hujson.Literal)
+	if m.value.Value.Kind() != '"' {
+		return p.expanded(m, "a string in quotes")
 	}
-	return p.expanded(m, "a string in quotes")
+	_, flaws := expand(literal.String(), p.lookup)
+	left := slices.DeleteFunc(flaws, func(f expandError) bool { _, has := env[f.name]; return !has })
+	if len(left) > 0 {
+		p.notef(m.value.StartOffset, `%s: ${%s} is left to the program: the variable is not set here, and "env" has it`, m.label, left[0].name)
+	}
+	return p.expandedBy(func(name string) (string, bool) {
+		if slices.ContainsFunc(left, func(f expandError) bool { return f.name == name }) {
+			return "${" + name + "}", true
+		}
+		return p.lookup(name)
+	}, m, "a string in quotes")
 }
 
 // env reads variables into env. A number is taken as it is spelled, as VS Code
@@ -381,11 +380,16 @@ var shellVariable = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 // expanded returns a string with variables replaced. ok is false when it
 // cannot be used; that is recorded then.
 func (p *parser) expanded(m member, want string) (text string, ok bool) {
+	return p.expandedBy(p.lookup, m, want)
+}
+
+// expandedBy is expanded with the values of variables that lookup returns.
+func (p *parser) expandedBy(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
 	raw, ok := p.text(m, want)
 	if !ok {
 		return "", false
 	}
-	text, flaws := expand(raw, p.lookup)
+	text, flaws := expand(raw, lookup)
 	for _, f := range flaws {
 		problem := p.newProblem(m.value.StartOffset, m.label+": "+f.text)
 		if f.isMissing {
