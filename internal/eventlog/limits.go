@@ -12,7 +12,7 @@ import (
 type eventLimiter[K comparable] struct {
 	inFirstPeriod, perPeriod int // how many in the first period of a kind, and in each that follows at once
 	period                   time.Duration
-	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limits, or of end
+	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limiter, or of end
 
 	waits sync.WaitGroup
 
@@ -29,7 +29,7 @@ type kind struct {
 	timer      *time.Timer // ends the period
 }
 
-func newLimits[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *eventLimiter[K] {
+func newEventLimiter[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *eventLimiter[K] {
 	return &eventLimiter[K]{inFirstPeriod: first, perPeriod: again, period: every, report: more, kinds: make(map[K]*kind)}
 }
 

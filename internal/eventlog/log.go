@@ -54,9 +54,9 @@ type Log struct {
 // while out's level is debug or trace. Close ends it.
 func New(out hclog.Logger, o *observe.Observer) *Log {
 	l := &Log{out: out, observer: o, usual: out.GetLevel()}
-	l.refusals = newLimits(1, 0, refusalPace, l.reportSuppressed)
-	l.drops = newLimits(1, 0, dropPace, l.reportSuppressed)
-	l.stderr = newLimits(stderrLines, stderrLines, stderrPace, l.suppressed)
+	l.refusals = newEventLimiter(1, 0, refusalPace, l.reportSuppressed)
+	l.drops = newEventLimiter(1, 0, dropPace, l.reportSuppressed)
+	l.stderr = newEventLimiter(stderrLines, stderrLines, stderrPace, l.suppressed)
 	l.stop = o.WatchEvents(l)
 	l.SetLevel(l.usual)
 	return l

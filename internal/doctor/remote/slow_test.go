@@ -99,17 +99,7 @@ func TestHeldBackInDoubt(t *testing.T) {
 				}
 				respond(w, 200, typeSSE, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}`+"\n\n")
 			}))
-			report := doctor.NewReport(s.url)
-			p, err := newProber(s.url, s.opts, report)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.Close()
-			p.Patience = answerTimeout
-			m := p.modernServerOf(p.discover(t.Context()))
-			if m == nil {
-				t.Fatal("the server was not recognized")
-			}
+			p, m, report := modernProber(t, s)
 			short, cancel := context.WithTimeout(t.Context(), checkTimeout/10)
 			defer cancel()
 			m.checkListen(short)
@@ -130,17 +120,7 @@ func TestPatienceAfterCall(t *testing.T) {
 		respond(w, 200, typeJSON, `{"jsonrpc":"2.0","id":`+m.ID().String()+`,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`)
 	}))
 	s.opts.Slow, s.opts.Call = true, "echo"
-	report := doctor.NewReport(s.url)
-	p, err := newProber(s.url, s.opts, report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	p.Patience = answerTimeout
-	m := p.modernServerOf(p.discover(t.Context()))
-	if m == nil {
-		t.Fatal("the server was not recognized")
-	}
+	p, m, _ := modernProber(t, s)
 	commonChecks{p, m}.checkCall(t.Context())
 	if p.Patience != answerTimeout {
 		t.Errorf("the checks after the call wait for %v, want %v", p.Patience, answerTimeout)
@@ -235,4 +215,21 @@ func TestCancelled(t *testing.T) {
 	if err := Diagnose(ctx, s.url, s.opts, doctor.NewReport(s.url)); err == nil {
 		t.Error("a diagnosis that was cancelled ends without an error")
 	}
+}
+
+// modernProber returns the prober of a server that speaks 2026-07-28, and where it reports to.
+func modernProber(t *testing.T, s site) (*prober, *modernServer, *doctor.Report) {
+	t.Helper()
+	report := doctor.NewReport(s.url)
+	p, err := newProber(s.url, s.opts, report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	p.Patience = answerTimeout
+	m := p.modernServerOf(p.discover(t.Context()))
+	if m == nil {
+		t.Fatal("the server was not recognized")
+	}
+	return p, m, report
 }
