@@ -47,6 +47,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"https://host.example/mcp", "--auth-timeout", "60", "--debug"}, "write mcp-bridge connect --auth-wait 60s --debug https://host.example/mcp\n"},
 		{[]string{"serve", "--sse-port", "9", "-e", "A", "hush", "-H", "X: hush", "--inspect=127.0.0.1:9", "--", "cat"}, "write mcp-bridge serve --port 9 --env A=... --header 'X: ...' --inspect=127.0.0.1:9 -- cat\n"},
 		{[]string{"serve", "--sse-port", "9", "--bogus", "hush", "--sslCa", "f"}, "--sse-port and --sslCa are flags of mcp-proxy:\n--sse-port: write --port N\n--sslCa: write --tls-client-ca FILE\n"},
+		{[]string{"serve", "--config", "s.json", "--pass-environment"}, "with --config, write --pass-env all"},
 		{[]string{"docker", "run", "-i", "-p", "8001:8000", "supercorp/supergateway", "--stdio", "uvx mcp-server-git"}, "write mcp-bridge serve --port 8001 -- uvx mcp-server-git"},
 		{[]string{"node", "-e", `f("a b")`}, `write: mcp-bridge -- node -e 'f("a b")'`},
 		{[]string{"serve", "node", "-e", `f("a b")`}, `mcp-bridge serve -- node -e 'f("a b")'`},

@@ -148,7 +148,7 @@ var flags = []flag{
 	{"connectionTimeout", mcpProxy, "write --connect-timeout 10s, with a unit"},
 	{"corsAddAllowedHeader", mcpProxy, "leave it out: every header of the protocol is allowed"},
 	{"headers", mcpProxy, `write --header "NAME: VALUE", or -H`},
-	{"pass-environment", mcpProxy, "leave it out: the server gets the whole environment; --pass-env safe gives it less"},
+	{"pass-environment", mcpProxy, "leave it out with a command, which gets the whole environment (--pass-env safe gives it less); with --config, write --pass-env all"},
 	{"no-pass-environment", mcpProxy, "write --pass-env safe"},
 	{"named-server", mcpProxy, "write the servers into a file: mcp-bridge serve --config servers.json"},
 	{"named-server-config", mcpProxy, "write --config FILE: mcp-bridge serve --config servers.json"},

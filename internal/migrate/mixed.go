@@ -104,7 +104,7 @@ func isPair(flag string, after []string) bool {
 
 // mixed returns the line of mcp-bridge, and what it does not have.
 func (p peerLine) mixed(command, other Command) (line string, left []string) {
-	remote := strings.Contains(p.target[0], "://")
+	remote := p.remote()
 	if command.Name == "connect" && (!remote || slices.ContainsFunc(p.flags, func(x option) bool {
 		its, _ := command.Flag(x.name)
 		others, _ := other.Flag(x.name)

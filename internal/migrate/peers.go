@@ -91,14 +91,14 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 		return Line(args)
 	}
 	p, ok := scannerOf(program).scan(args)
-	if ok && len(p.target) == 0 {
-		return p.ofFile(program)
+	if ok && (len(p.target) == 0 || program == mcpProxy && p.ofFile() && !p.remote()) {
+		return p.lineOfFile(program)
 	}
 	if !ok {
 		return Advice{}, false
 	}
 	to := []string{"mcp-bridge", "serve"}
-	remote := strings.Contains(p.target[0], "://")
+	remote := p.remote()
 	switch {
 	case program == inspectorPackage:
 		return Advice{Program: inspector, Line: p.examined(remote), Left: p.left("doctor")}, true
@@ -127,38 +127,54 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
 }
 
-// ofFile returns what to write for a line without a command and without a URL: its servers are named, or in a file. ok is false
-// if it has no servers.
-func (p peerLine) ofFile(program string) (a Advice, ok bool) {
+// lineOfFile returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.
+func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
+	if program != mcpProxy || !p.ofFile() {
+		return Advice{}, false
+	}
 	to := []string{"mcp-bridge", "serve"}
 	var file bool
-	var named, left []string
+	var named []string
+	var rest peerLine // what the line of mcp-bridge has
 	for _, x := range p.flags {
 		switch normalizedName(x.name) {
 		case "namedserver":
 			named = append(named, strings.Join(x.values[:min(1, len(x.values))], ""))
 			continue
+		case "passenvironment": // serve gives the whole environment to a command, and to the servers of a file if it is told so
+			to = append(to, "--pass-env", "all")
+			continue
+		case "e", "env", "cwd": // they are the command's
+			if len(p.target) > 0 {
+				continue
+			}
 		case "namedserverconfig":
 			file = true
 		}
-		to = append(to, x.kept("serve")...)
+		to, rest.flags = append(to, x.kept("serve")...), append(rest.flags, x)
 	}
-	if program != mcpProxy || !file && named == nil {
-		return Advice{}, false
-	}
-	for _, l := range p.left("serve") {
-		if !strings.HasPrefix(l, "--named-server ") {
-			left = append(left, l)
-		}
-	}
+	left := rest.left("serve")
 	if !file {
 		to = append(to, "--config", "servers.json")
 	}
 	if named != nil {
 		left = append(left, fmt.Sprintf(`--named-server (write %s into the "mcpServers" of the file, as {"NAME": {"command": "PROGRAM", "args": ["ARGUMENT"]}})`, strings.Join(named, ", ")))
 	}
+	if len(p.target) > 0 {
+		left = append(left, `the command (write it into the "mcpServers" of the file, with its "env" and "cwd": clients find it at /servers/NAME/mcp)`)
+	}
 	return Advice{Program: program, Line: printable.Shell(to...), Left: left}, true
 }
+
+// ofFile tells if servers of a line are named, or in a file.
+func (p peerLine) ofFile() bool {
+	return slices.ContainsFunc(p.flags, func(x option) bool {
+		return slices.Contains([]string{"namedserver", "namedserverconfig"}, normalizedName(x.name))
+	})
+}
+
+// remote tells if a line has the URL of a server.
+func (p peerLine) remote() bool { return len(p.target) > 0 && strings.Contains(p.target[0], "://") }
 
 // A peerLine is a line of another program than supergateway, taken apart.
 type peerLine struct {
