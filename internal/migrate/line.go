@@ -16,6 +16,9 @@ type Advice struct {
 	Line    string   // that of mcp-bridge which does the same; values that may be secret are not repeated
 	Left    []string // what Line does not have of the other one, each with the reason
 	At      string   // where its clients find mcp-bridge, if that is another path; "": they find it
+
+	everywhere bool // the other program listens on all addresses, and Line on this machine's only
+	guarded    bool // Line asks clients for tokens, which the other program did not
 }
 
 // String returns the line, and below it what is left, and who can connect.
@@ -34,14 +37,25 @@ func (a Advice) String() string {
 	if a.At != "" {
 		text.WriteString("\n" + a.At)
 	}
-	if strings.HasPrefix(a.Line, "mcp-bridge serve") && (a.Program == supergateway || a.Program == websocketd) {
-		text.WriteString("\nIt is open to this machine only; " + a.Program + " listens on all addresses. For the same, add --host 0.0.0.0 and --token-file FILE.")
+	if a.guarded {
+		text.WriteString("\nOther machines reach this address, so clients need a token, which is in the file \"tokens\". First make it:\n  " + makeToken +
+			"\nClients send it as \"Authorization: Bearer TOKEN\", or as X-API-Key.")
+	}
+	if a.everywhere {
+		program := a.Program
+		if program == mcpProxy {
+			program += " of npm" // that of PyPI does not
+		}
+		text.WriteString("\nIt is open to this machine only; " + program + " listens on all addresses. For the same, add --host 0.0.0.0 --token-file tokens, and first make a token:\n  " + makeToken)
 	}
 	return text.String()
 }
 
 // IsConnect tells if the line is one of connect: the other program was a server over stdio.
 func (a Advice) IsConnect() bool { return strings.HasPrefix(a.Line, "mcp-bridge connect ") }
+
+// makeToken adds a token to the file "tokens".
+const makeToken = `(umask 077; echo "me $(openssl rand -hex 32)" >>tokens)`
 
 // Line returns what to write for a line of another program. args are what stands after the program's name. ok is false
 // if args are no line of such a program.
@@ -80,7 +94,7 @@ func Line(args []string) (a Advice, ok bool) {
 	default:
 		to = append(append(to, "--"), words(command)...)
 	}
-	a = Advice{Program: supergateway, Line: printable.Shell(to...), Left: left}
+	a = Advice{Program: supergateway, Line: printable.Shell(to...), Left: left, everywhere: to[1] == "serve"}
 	if to[1] == "serve" && given.last("outputTransport") == "ws" {
 		a.At = "The path for WebSocket clients is /ws; that of supergateway is /message, or its --messagePath."
 	}

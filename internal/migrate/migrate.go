@@ -71,7 +71,7 @@ func Instead(argv []string) (program string, a Advice, ok bool) {
 	if !ok {
 		return "", Advice{}, false
 	}
-	if a, ok = LineOf(program, rest); !ok {
+	if a, ok = lineOf(program, rest, slices.Contains([]string{"npx", "bunx", "npm", "pnpm", "yarn"}, argv[0])); !ok {
 		return program, Advice{}, true
 	}
 	if d, ok := parseDocker(argv); ok {
@@ -131,7 +131,7 @@ var flags = []flag{
 	{"apiKey", mcpProxy, `write --token-file FILE with "NAME TOKEN" lines, or put such a line into MCP_BRIDGE_TOKENS; X-API-Key is read, too`},
 	{"sslCert", mcpProxy, "write --tls-cert FILE"},
 	{"sslKey", mcpProxy, "write --tls-key FILE"},
-	{"sslCa", mcpProxy, "write --tls-client-ca FILE"},
+	{"sslCa", mcpProxy, "leave it out: mcp-proxy asks no client for a certificate; --tls-client-ca FILE does"},
 	{"shell", mcpProxy, `nothing is run by a shell; to have one, write it yourself: mcp-bridge serve -- sh -c "COMMAND"`},
 	{"tunnel", mcpProxy, "there is no tunnel; start one beside mcp-bridge, and name its host with --allow-host"},
 	{"tunnelSubdomain", mcpProxy, "there is no tunnel; start one beside mcp-bridge, and name its host with --allow-host"},
@@ -169,6 +169,8 @@ var flags = []flag{
 	{"client-credentials", mcpRemote, "write --auth client-credentials"},
 	{"device-code", mcpRemote, "write mcp-bridge login --device-code URL once; connect then uses what is stored"},
 	{"keep-alive", mcpRemote, "leave it out: streams are kept alive"},
+	{"allow-http", mcpRemote, "leave it out: http:// is allowed without it"},
+	{"enable-proxy", mcpRemote, "leave it out: HTTP_PROXY, HTTPS_PROXY and NO_PROXY count without it"},
 	{"ping-interval", mcpRemote, "leave it out: streams are kept alive"},
 
 	{"address", websocketd, "write --host HOST, or --listen HOST:PORT"},

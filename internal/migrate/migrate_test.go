@@ -98,19 +98,30 @@ func TestLineHeaders(t *testing.T) {
 			t.Errorf("%s: %s", test.line, a)
 		}
 	}
-	if a, _ := migrate.LineOf("mcp-remote", []string{"https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp" {
+	if a, _ := migrate.LineOf("mcp-remote", []string{"https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
 		t.Error(a)
 	}
 }
 
-// Who listened on all addresses hears that mcp-bridge does not.
+// Who listened on all addresses without saying so hears that mcp-bridge does not; who did say so gets a line that serve
+// does not refuse. There are two programs by the name of mcp-proxy, and only that of npm listens on all addresses.
 func TestLineOpens(t *testing.T) {
-	for line, opens := range map[string]bool{
-		"supergateway --stdio x": true, "websocketd --port=1 ./x": true, "supergateway --sse https://host/sse": false, "mcp-proxy --port 1 -- x": false,
+	const closed, opens, guarded = "", "listens on all addresses. For the same, add --host 0.0.0.0 --token-file tokens", "First make it:"
+	for line, says := range map[string]string{
+		"supergateway --stdio x": opens, "supergateway --sse https://host/sse": closed,
+		"websocketd --port=1 ./x": opens, "websocketd --port=1 --address=127.0.0.1 ./x": closed, "websocketd --address=10.0.0.1 ./x": guarded,
+		"npx -y mcp-proxy --port 1 -- x": opens, "mcp-proxy --endpoint /x -- x": opens, "mcp-proxy --requestTimeout 5 x": opens,
+		"uvx mcp-proxy --port 1 -- x": closed, "mcp-proxy --port 1 -- x": closed, "uvx mcp-proxy -H A hush http://host/sse": closed,
+		"npx mcp-proxy --host 0.0.0.0 --port 1 -- x": guarded, "npx mcp-proxy --host :: -- x": guarded,
+		"npx mcp-proxy --host 127.0.0.1 -- x": closed, "npx mcp-proxy --host ::1 -- x": closed, "npx mcp-proxy --host localhost -- x": closed,
+		"uvx mcp-proxy --host=0.0.0.0 --named-server-config s.json": guarded,
+		"npx -y mcp-remote https://host/mcp --host 0.0.0.0":         closed,
 	} {
-		program, args, _ := migrate.Program(strings.Fields(line))
-		if a, _ := migrate.LineOf(program, args); strings.Contains(a.String(), "--host 0.0.0.0") != opens {
-			t.Errorf("%s: %s", line, a)
+		_, a, _ := migrate.Instead(strings.Fields(line))
+		text := a.String()
+		if strings.Contains(text, opens) != (says == opens) || strings.Contains(text, guarded) != (says == guarded) ||
+			strings.Contains(a.Line, " --token-file tokens") != (says == guarded) {
+			t.Errorf("%s: %s\nwant %q", line, text, says)
 		}
 	}
 }

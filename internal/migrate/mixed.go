@@ -45,7 +45,7 @@ func Mixed(command, other Command, args []string) (a Advice, ok bool) {
 	a = Advice{Program: list(foreign) + is + list(programs)}
 	p, complete := scannerOfMixed(command, other).scan(args)
 	if complete && len(p.target) > 0 {
-		a.Line, a.Left = p.mixed(command, other)
+		p.mixed(command, other, &a)
 		return a, true
 	}
 	for _, name := range foreign {
@@ -102,8 +102,8 @@ func isPair(flag string, after []string) bool {
 	return false
 }
 
-// mixed returns the line of mcp-bridge, and what it does not have.
-func (p peerLine) mixed(command, other Command) (line string, left []string) {
+// mixed completes the advice: the line of mcp-bridge, and what it does not have.
+func (p peerLine) mixed(command, other Command, a *Advice) {
 	remote := p.remote()
 	if command.Name == "connect" && (!remote || slices.ContainsFunc(p.flags, func(x option) bool {
 		its, _ := command.Flag(x.name)
@@ -130,18 +130,22 @@ func (p peerLine) mixed(command, other Command) (line string, left []string) {
 		case its:
 			to = append(append(to, "--"+x.name), maskedAll(x.values)...) // no flag but those of headers and variables has a secret as its value
 		default:
-			left = append(left, peerLine{flags: []option{x}}.left(command.Name)...)
+			a.Left = append(a.Left, peerLine{flags: []option{x}}.left(command.Name)...)
 		}
 	}
-	shell := slices.IndexFunc(left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
-	switch {
-	case shell >= 0 && !remote && len(p.target) == 1: // a whole line, for the shell
-		return printable.Shell(append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))...), slices.Delete(left, shell, shell+1)
+	to, a.guarded = guarded(to)
+	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	switch n := len(p.target) - 1; {
+	case shell >= 0 && !remote && n == 0: // a whole line, for the shell
+		a.Left = slices.Delete(a.Left, shell, shell+1)
+		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
 	case !remote:
-		return printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), left
+		to = append(append(to, "--"), maskedAll(p.target)...)
+	default:
+		to = append(to, withoutSecret(p.target[0]))
+		if n > 0 {
+			a.Left = append(a.Left, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
+		}
 	}
-	if n := len(p.target) - 1; n > 0 {
-		left = append(left, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
-	}
-	return printable.Shell(append(to, withoutSecret(p.target[0]))...), left
+	a.Line = printable.Shell(to...)
 }

@@ -2,6 +2,8 @@ package migrate
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,13 +22,13 @@ type taken struct {
 var takenFlags = map[string]taken{
 	"port": {serve: "--port"}, "host": {serve: "--host", connect: "--redirect-host"}, "address": {serve: "--host"},
 	"alloworigin": {serve: "--allow-origin"}, "origin": {serve: "--allow-origin"}, "cwd": {serve: "--cwd"},
-	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"}, "sslca": {serve: "--tls-client-ca"},
+	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"},
 	"maxforks": {serve: "--max-children"}, "devconsole": {serve: "--inspect"}, "nomodern": {serve: "--client-protocol legacy"},
 	"nopassenvironment": {serve: "--pass-env safe"}, "upstreamprotocol": {serve: "--protocol"}, "stateless": {serve: "--isolation request"},
 	"namedserverconfig": {serve: "--config"}, "sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
 	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
 	"transport": {connect: "--transport"}, "ignoretool": {connect: "--ignore-tool"}, "resource": {connect: "--resource"},
-	"silent": {connect: "--silent"}, "allowhttp": {}, "enableproxy": {}, // mcp-bridge does both anyway
+	"silent": {connect: "--silent"},
 	"config": {serve: "--config"}, "clientid": {connect: "--client-id"}, "disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
 }
 
@@ -86,7 +88,10 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 
 // LineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. ok is
 // false if they are no line of it.
-func LineOf(program string, args []string) (a Advice, ok bool) {
+func LineOf(program string, args []string) (a Advice, ok bool) { return lineOf(program, args, false) }
+
+// lineOf is LineOf. npm tells if what fetches packages of npm stands in front: there are two programs by the name of mcp-proxy.
+func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 	if program == supergateway {
 		return Line(args)
 	}
@@ -108,23 +113,30 @@ func LineOf(program string, args []string) (a Advice, ok bool) {
 	for _, x := range p.flags {
 		to = append(to, x.kept(to[1])...)
 	}
-	left := p.left(to[1])
-	shell := slices.IndexFunc(left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
-	if shell >= 0 && !remote && len(p.target) == 1 { // a whole line, for the shell
-		left = slices.Delete(left, shell, shell+1)
-		return Advice{Program: program, Line: printable.Shell(append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))...), Left: left}, true
+	a = Advice{Program: program, Left: p.left(to[1])}
+	to, a.guarded = guarded(to)
+	a.everywhere = !remote && !slices.Contains(to, "--host") && (program == websocketd || program == mcpProxy && (npm || p.ofNPM()))
+	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	switch {
+	case shell >= 0 && !remote && len(p.target) == 1: // a whole line, for the shell
+		a.Left = slices.Delete(a.Left, shell, shell+1)
+		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
+	case !remote:
+		to = append(append(to, "--"), maskedAll(p.target)...)
 	}
 	if !remote {
-		return Advice{Program: program, Line: printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...), Left: left}, true
+		a.Line = printable.Shell(to...)
+		return a, true
 	}
 	rest := p.target[1:]
 	if len(rest) > 0 && isPort(rest[0]) { // that of mcp-remote's sign-in
 		to, rest = append(to, "--redirect-port", rest[0]), rest[1:]
 	}
 	if len(rest) > 0 {
-		left = append(left, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
+		a.Left = append(a.Left, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
 	}
-	return Advice{Program: program, Line: printable.Shell(append(to, withoutSecret(p.target[0]))...), Left: left}, true
+	a.Line = printable.Shell(append(to, withoutSecret(p.target[0]))...)
+	return a, true
 }
 
 // lineOfFile returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.
@@ -163,13 +175,48 @@ func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
 	if len(p.target) > 0 {
 		left = append(left, `the command (write it into the "mcpServers" of the file, with its "env" and "cwd": clients find it at /servers/NAME/mcp)`)
 	}
-	return Advice{Program: program, Line: printable.Shell(to...), Left: left}, true
+	to, public := guarded(to)
+	return Advice{Program: program, Line: printable.Shell(to...), Left: left, guarded: public}, true
+}
+
+// guarded adds tokens to a line of serve whose address other machines reach: serve refuses it without. added is false if the
+// line says itself who may come in, or needs nothing.
+func guarded(line []string) (_ []string, added bool) {
+	for i, word := range line {
+		switch {
+		case slices.Contains([]string{"--token-file", "--tls-client-ca", "--oidc-issuer", "--introspect", "--insecure"}, word):
+			return line, false
+		case i+1 == len(line):
+		case word == "--host":
+			added = added || !isLoopback(line[i+1])
+		case word == "--listen":
+			host, _, err := net.SplitHostPort(line[i+1])
+			added = added || err == nil && !isLoopback(host) // otherwise it is a Unix socket
+		}
+	}
+	if line[1] != "serve" || !added {
+		return line, false
+	}
+	return append(line, "--token-file", "tokens"), true
+}
+
+// isLoopback tells if only programs of this machine reach a host.
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // ofFile tells if servers of a line are named, or in a file.
 func (p peerLine) ofFile() bool {
 	return slices.ContainsFunc(p.flags, func(x option) bool {
 		return slices.Contains([]string{"namedserver", "namedserverconfig"}, normalizedName(x.name))
+	})
+}
+
+// ofNPM tells if a line of mcp-proxy has flags that only the one of npm has. Those of PyPI are in lower case.
+func (p peerLine) ofNPM() bool {
+	return slices.ContainsFunc(p.flags, func(x option) bool {
+		return len(x.name) > 1 && x.name != strings.ToLower(x.name) || slices.Contains([]string{"server", "endpoint", "shell", "tunnel"}, x.name)
 	})
 }
 
@@ -280,10 +327,7 @@ func (p peerLine) left(command string) []string {
 		if len(x.kept(command)) > 0 || command == "doctor" && slices.Contains([]string{"cli", "method", "toolname", "transport"}, normalizedName(x.name)) {
 			continue
 		}
-		as, other := takenFlags[normalizedName(x.name)]
-		if other && as == (taken{}) {
-			continue
-		}
+		_, other := takenFlags[normalizedName(x.name)]
 		f, ok := find(x.name)
 		why := f.reason()
 		switch {

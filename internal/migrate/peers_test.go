@@ -18,7 +18,7 @@ func TestLineOfQuotes(t *testing.T) {
 			t.Errorf("%q: %v, %s", args, ok, a)
 		}
 	}
-	if a, _ := migrate.LineOf("mcp-proxy", []string{"--port", "1", "--shell", "node s.js | tee x"}); a.String() != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
+	if a, _ := migrate.LineOf("mcp-proxy", []string{"--port", "1", "--shell", "node s.js | tee x"}); a.Line != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
 		t.Errorf("%s", a)
 	}
 	if a, _ := migrate.Line([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
@@ -38,7 +38,7 @@ func TestLineOf(t *testing.T) {
 		{"npx mcp-proxy --sslCert c.pem --shell --no-modern -- srv --token hush", "mcp-bridge serve --tls-cert c.pem --client-protocol legacy -- srv --token ...", "--shell"},
 		{"uvx mcp-proxy --port=8080 --pass-environment --allow-origin https://a.example -e KEY hush uvx mcp-server-fetch", "mcp-bridge serve --port 8080 --allow-origin https://a.example --env KEY=... -- uvx mcp-server-fetch", "--pass-environment"},
 		{"mcp-proxy --transport streamablehttp -H Authorization hush http://localhost:8080/mcp --port 1", "mcp-bridge connect --transport streamablehttp --header 'Authorization: ...' http://localhost:8080/mcp", "--port"},
-		{"npx -y mcp-remote@latest https://me:hush@host.example/mcp 3334 --allow-http --header Authorization:hush --auth-timeout 60 --bogus", "mcp-bridge connect --header 'Authorization: ...' --auth-wait 60s --redirect-port 3334 https://host.example/mcp", "--bogus"},
+		{"npx -y mcp-remote@latest https://me:hush@host.example/mcp 3334 --allow-http --header Authorization:hush --auth-timeout 60 --bogus", "mcp-bridge connect --header 'Authorization: ...' --auth-wait 60s --redirect-port 3334 https://host.example/mcp", "--allow-http --bogus"},
 		{"mcp-remote https://host.example/mcp --host localhost --transport http-only --ignore-tool x* --static-oauth-client-info hush", "mcp-bridge connect --redirect-host localhost --transport http-only --ignore-tool 'x*' https://host.example/mcp", "--static-oauth-client-info"},
 		{"mcp-remote https://host.example/mcp 1 hush", "mcp-bridge connect --redirect-port 1 https://host.example/mcp", "1"},
 		{"websocketd --port=8080 --devconsole --staticdir=hush ./my-server x", "mcp-bridge serve --port 8080 --inspect -- ./my-server x", "--staticdir"},
@@ -51,6 +51,7 @@ func TestLineOf(t *testing.T) {
 		{"mcp-proxy --named-server-config s.json --pass-environment --port 1", "mcp-bridge serve --config s.json --pass-env all --port 1", ""},
 		{"mcp-proxy --pass-environment --named-server fetch hush", "mcp-bridge serve --pass-env all --config servers.json", "--named-server"},
 		{"mcp-proxy --named-server-config s.json --port 1 -e KEY hush --cwd /hush -- cat hush", "mcp-bridge serve --config s.json --port 1", "the"},
+		{"npx mcp-proxy --sslCa ca.pem --sslCert c.pem --sslKey k.pem -- cat", "mcp-bridge serve --tls-cert c.pem --tls-key k.pem -- cat", "--sslCa"},
 		{"mcp-proxy --port 8080", "", ""},
 		{"mcp-remote --debug", "", ""},
 		{"mcp-proxy --bogus hush http://host/sse", "", ""},
