@@ -51,6 +51,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"npx", "mcp-proxy", "--host", "0.0.0.0", "--port", "8080", "--", "cat"}, "write mcp-bridge serve --host 0.0.0.0 --port 8080 --token-file tokens -- cat\nOther machines reach this address"},
 		{[]string{"serve", "--listen", ":8080", "--server", "sse", "--", "cat"}, "write mcp-bridge serve --listen :8080 --token-file tokens -- cat\nNot"},
 		{[]string{"serve", "--listen", ":8080", "--insecure", "--server", "sse", "--", "cat"}, "write mcp-bridge serve --listen :8080 --insecure -- cat\nNot"},
+		{[]string{"serve", "--connectionTimeout", "60000", "--auth-timeout=9", "https://host.example/mcp"}, "write mcp-bridge serve --connect-timeout 60s --auth-wait 9s https://host.example/mcp\nRun"},
 		{[]string{"docker", "run", "-i", "-p", "8001:8000", "supercorp/supergateway", "--stdio", "uvx mcp-server-git"}, "write mcp-bridge serve --port 8001 -- uvx mcp-server-git"},
 		{[]string{"node", "-e", `f("a b")`}, `write: mcp-bridge -- node -e 'f("a b")'`},
 		{[]string{"serve", "node", "-e", `f("a b")`}, `mcp-bridge serve -- node -e 'f("a b")'`},

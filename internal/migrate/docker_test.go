@@ -56,4 +56,14 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%s: %s; want %s", line, a, want)
 		}
 	}
+	for line, want := range map[string]string{ // what is not carried over has the value that was written
+		"mcp-proxy --connectionTimeout 60000 cat":               "--connectionTimeout (serve sets a command no such limit; with a URL, write --connect-timeout 60s)",
+		"mcp-proxy --requestTimeout 0 cat":                      "--requestTimeout (it is no number above 0; write --request-timeout with a unit, such as 30s)",
+		"mcp-remote https://host/mcp --sessionIdleTimeout 5000": "--sessionIdleTimeout (connect has no such flag)",
+		"mcp-remote https://host/mcp --auth-timeout soon":       "--auth-timeout (it is no number above 0; write --auth-wait with a unit, such as 30s)",
+	} {
+		if _, a, _ := migrate.Instead(strings.Fields(line)); len(a.Left) != 1 || a.Left[0] != want {
+			t.Errorf("%s: %q; want %q", line, a.Left, want)
+		}
+	}
 }

@@ -137,7 +137,7 @@ var flags = []flag{
 	{"tunnelSubdomain", mcpProxy, "there is no tunnel; start one beside mcp-bridge, and name its host with --allow-host"},
 	{"upstreamProtocol", mcpProxy, "write --protocol auto, legacy or modern"},
 	{"no-modern", mcpProxy, "write --client-protocol legacy"},
-	{"maxBodySize", mcpProxy, "write --max-message-size 64MiB"},
+	{"maxBodySize", mcpProxy, "write --max-message-size 10MiB, or as a number of bytes"},
 	{"eventStoreMaxEvents", mcpProxy, "leave it out: lost streams are resumed within fixed bounds"},
 	{"eventStore", mcpProxy, "leave it out: lost streams are resumed"},
 	{"modern", mcpProxy, "leave it out: 2026-07-28 is spoken, too; --client-protocol modern speaks nothing else"},

@@ -115,7 +115,13 @@ func (p peerLine) mixed(command, other Command, a *Advice) {
 	to := []string{"mcp-bridge", command.Name}
 	for _, x := range p.flags {
 		its, alone := command.Flag(x.name)
-		switch flags, name := x.kept(command.Name), normalizedName(x.name); {
+		flags := x.kept(command.Name)
+		if asClient := x.kept("connect"); flags == nil && remote && len(asClient) > 0 { // serve has most flags of connect
+			if known, _ := command.Flag(strings.TrimLeft(asClient[0], "-")); known {
+				flags = asClient
+			}
+		}
+		switch name := normalizedName(x.name); {
 		case len(x.values) > 0 && slices.Contains([]string{"h", "header", "headers"}, name):
 			to = append(to, "--header", shownHeader(x.values[0]))
 		case len(x.values) > 0 && slices.Contains([]string{"e", "env"}, name):

@@ -23,7 +23,7 @@ var takenFlags = map[string]taken{
 	"port": {serve: "--port"}, "host": {serve: "--host", connect: "--redirect-host"}, "address": {serve: "--host"},
 	"alloworigin": {serve: "--allow-origin"}, "origin": {serve: "--allow-origin"}, "cwd": {serve: "--cwd"},
 	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"},
-	"maxforks": {serve: "--max-children"}, "devconsole": {serve: "--inspect"}, "nomodern": {serve: "--client-protocol legacy"},
+	"maxforks": {serve: "--max-children"}, "devconsole": {serve: "--inspect"}, "passenv": {serve: "--pass-env"}, "maxbodysize": {serve: "--max-message-size"}, "nomodern": {serve: "--client-protocol legacy"},
 	"nopassenvironment": {serve: "--pass-env safe"}, "upstreamprotocol": {serve: "--protocol"}, "stateless": {serve: "--isolation request"},
 	"namedserverconfig": {serve: "--config"}, "sseport": {serve: "--port"}, "ssehost": {serve: "--host"},
 	"loglevel": {"--log-level", "--log-level"}, "debug": {"--debug", "--debug"},
@@ -68,6 +68,22 @@ func (t timed) flags(command, value string) (flags []string) {
 		flags = append(flags, name, wait)
 	}
 	return flags
+}
+
+// reason says why a command of mcp-bridge has no flag for a value.
+func (t timed) reason(command, value string) string {
+	wait, ok := withUnit(value, t.unit)
+	ours, _, _ := strings.Cut(t.serve, " ")
+	if ours == "" || command == "connect" && t.connect != "" {
+		ours = t.connect
+	}
+	switch {
+	case !ok:
+		return "it is no number above 0; write " + ours + " with a unit, such as 30s"
+	case command == "serve":
+		return "serve sets a command no such limit; with a URL, write " + ours + " " + wait
+	}
+	return command + " has no such flag"
 }
 
 // withUnit returns a number of units as the flags of mcp-bridge take a time; one that has its unit stays.
@@ -310,7 +326,7 @@ func (x option) kept(command string) []string {
 	if command == "connect" {
 		ours = takenFlags[name].connect
 	}
-	if ours == "" || command == "doctor" {
+	if ours == "" || command == "doctor" || name == "maxbodysize" && strings.Join(x.values, "") == "0" { // 0 is no limit, which serve does not know
 		return nil
 	}
 	flags := strings.Fields(ours)
@@ -329,8 +345,11 @@ func (p peerLine) left(command string) []string {
 		}
 		_, other := takenFlags[normalizedName(x.name)]
 		f, ok := find(x.name)
+		t, isTime := times[normalizedName(x.name)]
 		why := f.reason()
 		switch {
+		case isTime:
+			why = t.reason(command, strings.Join(x.values, ""))
 		case ok:
 		case other && command == "serve" && normalizedName(x.name) == "transport":
 			why = "every transport is at one port (/mcp, /sse, /ws)"
