@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -174,11 +174,11 @@ func (h *half) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
 	defer cancel()
-	text, data := errShut.Error(), say.ServerEnded
+	text, data := errShut.Error(), ownmsg.ServerEnded
 	if h.parent.Err() != nil {
-		text, data = ErrClosing.Error(), say.ShuttingDown
+		text, data = ErrClosing.Error(), ownmsg.ShuttingDown
 	}
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 }
@@ -192,7 +192,7 @@ func (s *split) route(m *jsonrpc.Message) *half {
 		return modern
 	case m.Kind() == jsonrpc.Request:
 		return legacy
-	case m.Method() == say.Cancelled && s.bothStarted.Load():
+	case m.Method() == ownmsg.Cancelled && s.bothStarted.Load():
 		if _, h, ok := jsonrpc.Find(s.openRequests, m.CancelledID()); ok {
 			return h
 		}
@@ -351,7 +351,7 @@ func (r *splitSink) to(m *jsonrpc.Message) *half {
 }
 
 func (r *splitSink) taken(m *jsonrpc.Message) {
-	if m.Method() == say.Cancelled {
+	if m.Method() == ownmsg.Cancelled {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		id, _, _ := jsonrpc.Find(r.openRequests, m.CancelledID())

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -120,7 +120,7 @@ func (c *Calls) begin(ctx context.Context, p *inProgress, method string, id json
 	if c == nil {
 		return
 	}
-	lasts := method == say.Listen || p.ByServer
+	lasts := method == ownmsg.Listen || p.ByServer
 	p.Ctx, p.Method, p.ID, p.Since = ctx, method, id, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -56,7 +56,7 @@ func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 // Send implements Sink: it serves the client's request, and then wants nothing more of
 // the client.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
-	x.hasFirst, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == say.Listen
+	x.hasFirst, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == ownmsg.Listen
 	if x.opts.RequestTimeout > 0 && !x.isListen {
 		now := time.Now()
 		x.deadline = now.Add(x.opts.RequestTimeout)
@@ -89,7 +89,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return x.end(err)
 	case ctx.Err() == nil && err != errTimeout && x.settle():
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
-			"the server did not take the request: "+err.Error(), say.ServerEnded)))
+			"the server did not take the request: "+err.Error(), ownmsg.ServerEnded)))
 	case ctx.Err() == nil:
 		return x.end(err)
 	case !x.isListen && context.Cause(ctx) == ErrClosing:
@@ -159,7 +159,7 @@ func (x *exchange) cancelCall(jsonrpc.ID) bool {
 	if !x.outcome.CompareAndSwap(0, cancelled) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
 	defer cancel()
 	x.cancel(ctx, "cancelled on request")
 	_ = x.server.Close(nil)
@@ -246,7 +246,7 @@ func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(w)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // what it was that Send did not take
-	case m.Method() == say.Cancelled && m.CancelledID().Equivalent(x.id):
+	case m.Method() == ownmsg.Cancelled && m.CancelledID().Equivalent(x.id):
 		return errGone
 	default:
 		x.drop(m, "is no part of the exchange")
@@ -299,7 +299,7 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 		x.answerErr = x.client.Send(context.WithoutCancel(x.ctx), m) // also if everything shuts down just now
 		return errExchanged
 	case jsonrpc.Notification:
-		if m.Method() == say.Progress && !x.deadline.IsZero() { // there is another round
+		if m.Method() == ownmsg.Progress && !x.deadline.IsZero() { // there is another round
 			x.deadline = time.Now().Add(x.opts.RequestTimeout)
 			if x.deadline.After(x.latestDeadline) {
 				x.deadline = x.latestDeadline
@@ -321,14 +321,14 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // end ends an exchange that has no answer.
 func (x *exchange) end(why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), say.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
 	defer cancel()
 	switch {
 	case !x.settle() && x.isListen:
-		result, _ := say.ListenEnd(x.id) // the end of the stream follows
+		result, _ := ownmsg.ListenEnd(x.id) // the end of the stream follows
 		return x.client.Send(ctx, result)
 	case x.outcome.Load() == cancelled:
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledHere))
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")
 		if x.opts.TimedOut != nil {
@@ -339,24 +339,24 @@ func (x *exchange) end(why error) error {
 			within *= maxRenewal
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, say.TimedOut))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, ownmsg.TimedOut))
 	case why == errShutdown:
 		x.cancel(ctx, "shutting down")
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), say.ShuttingDown))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDown))
 	case why == errGone:
 		x.cancel(ctx, "the client has gone")
 		return nil
 	case why == context.Canceled, why == context.DeadlineExceeded: // ctx
 		x.cancel(ctx, "the client has gone")
 		if x.isListen {
-			result, _ := say.ListenEnd(x.id)
+			result, _ := ownmsg.ListenEnd(x.id)
 			_ = x.client.Send(ctx, result)
 		}
 		return nil
 	}
-	m, _ := say.ListenEnd(x.id)
+	m, _ := ownmsg.ListenEnd(x.id)
 	if !x.isListen {
-		text, data := say.Ending(why)
+		text, data := ownmsg.Ending(why)
 		m = jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, data)
 	}
 	return errors.Join(why, x.client.Send(ctx, m))
@@ -364,7 +364,7 @@ func (x *exchange) end(why error) error {
 
 // cancel tells the server that nobody waits for the answer any more.
 func (x *exchange) cancel(ctx context.Context, why string) {
-	m := say.Cancellation(x.id, why)
+	m := ownmsg.Cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
 		x.drop(m, "the server did not take it")
 	}

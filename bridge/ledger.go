@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -70,10 +70,10 @@ func (l *ledger) open(c *call) error {
 		return errShut
 	}
 	if _, dup := l.calls[c.id]; dup {
-		return say.ErrInUse
+		return ownmsg.ErrInUse
 	}
 	if len(l.calls) >= l.maxCalls {
-		return say.ErrTooMany
+		return ownmsg.ErrTooMany
 	}
 	if !l.share.Take(c.size) {
 		return errTooMuch
@@ -81,7 +81,7 @@ func (l *ledger) open(c *call) error {
 	l.calls[c.id] = c
 	c.inProgress.by, c.inProgress.ByServer = l.cancelledBy, l.ofServer
 	l.allCalls.begin(l.ctx, &c.inProgress, c.method, c.id)
-	if c.method == say.Listen {
+	if c.method == ownmsg.Listen {
 		l.listenCount++
 	}
 	if !c.token.IsZero() {
@@ -279,7 +279,7 @@ func (l *ledger) takeListens() []*call {
 	defer l.mu.Unlock()
 	var all []*call
 	for _, c := range l.calls {
-		if c.method == say.Listen {
+		if c.method == ownmsg.Listen {
 			l.remove(c)
 			l.unsettled++
 			all = append(all, c)
@@ -294,7 +294,7 @@ func (l *ledger) endListen(id jsonrpc.ID) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.find(id)
-	if c == nil || c.method != say.Listen {
+	if c == nil || c.method != ownmsg.Listen {
 		return id, false
 	}
 	l.remove(c)
@@ -350,7 +350,7 @@ func (l *ledger) find(id jsonrpc.ID) *call {
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	l.allCalls.end(&c.inProgress)
-	if c.method == say.Listen {
+	if c.method == ownmsg.Listen {
 		l.listenCount--
 	}
 	if !c.lasts {

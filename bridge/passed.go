@@ -3,7 +3,7 @@ package bridge
 import (
 	"context"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -29,7 +29,7 @@ func (o *PumpOptions) passed(ctx context.Context, m *jsonrpc.Message) {
 // kept returns how many bytes of a request server's side keeps until it is answered.
 func (o *PumpOptions) kept(m *jsonrpc.Message) int {
 	switch {
-	case m.Method() == say.Listen:
+	case m.Method() == ownmsg.Listen:
 		return min(m.Size(), era.MaxListen)
 	case o.Keeps != nil && o.Keeps():
 		return m.Size()

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -36,9 +36,9 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		}
 	})
 	if isOrderlyEnd(err) {
-		text, data := ErrClosing.Error(), say.ShuttingDown
+		text, data := ErrClosing.Error(), ownmsg.ShuttingDown
 		if err == errHungUp {
-			text, data = err.Error(), say.TimedOut
+			text, data = err.Error(), ownmsg.TimedOut
 		}
 		p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
@@ -65,7 +65,7 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 // forEachBounded says something (part) about each of calls, to a side that may be stuck:
 // all of it together takes a bounded time.
 func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
-	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
 	defer cancel()
 	for _, c := range calls {
 		part(ctx, c)
@@ -109,10 +109,10 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 
 // fail answers everything the server owes once it has ended.
 func (p *pump) fail(ctx context.Context, err error) {
-	text, data := say.Ending(err)
+	text, data := ownmsg.Ending(err)
 	p.endText, p.endData = text, data
 	for _, c := range p.toServer.shut(true) {
-		if c.method == say.Listen {
+		if c.method == ownmsg.Listen {
 			p.endListen(ctx, c.id)
 		} else {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
@@ -123,7 +123,7 @@ func (p *pump) fail(ctx context.Context, err error) {
 
 // endListen ends a client's open subscription gracefully (ST13).
 func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
-	result, cancelled := say.ListenEnd(id)
+	result, cancelled := ownmsg.ListenEnd(id)
 	for _, m := range []jsonrpc.Message{result, cancelled} {
 		if err := p.client.Send(ctx, m); err != nil {
 			p.drop(m, "the client did not take it")
@@ -141,9 +141,9 @@ func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string,
 
 // cancelAtServer tells the server that nobody waits for a request any more.
 func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
-	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
 	defer cancel()
-	m := say.Cancellation(id, why)
+	m := ownmsg.Cancellation(id, why)
 	if err := p.server.Send(ctx, m); err != nil {
 		p.drop(m, "the server did not take it")
 	}

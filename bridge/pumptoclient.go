@@ -3,7 +3,7 @@ package bridge
 import (
 	"context"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -137,15 +137,15 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case say.Progress:
+		case ownmsg.Progress:
 			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
-		case say.Cancelled:
+		case ownmsg.Cancelled:
 			if asked, ok := p.toServer.endListen(m.CancelledID()); ok { // ST13
 				return m.WithCancelledID(asked), true
 			}
 			m = closing(m, &p.toClient)
 		}
-		if p.listensEnded.Load() && p.isOver(say.SubscriptionOf(m)) {
+		if p.listensEnded.Load() && p.isOver(ownmsg.SubscriptionOf(m)) {
 			p.drop(m, "belongs to a subscription that is over")
 			return m, false
 		}
@@ -159,12 +159,12 @@ func (p *pump) isOver(id jsonrpc.ID) bool {
 		return false
 	}
 	method, open := p.toServer.method(id)
-	return !open || method != say.Listen
+	return !open || method != ownmsg.Listen
 }
 
 // refuse sends the server an error in the client's place.
 func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string) {
-	ctx, cancel := context.WithTimeout(ctx, say.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
 	if p.stalled.Load() {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -88,7 +88,7 @@ func (s *toServerSink) ended(err error) error {
 		s.withdraw()
 	}
 	if !s.unsent.IsZero() && err == errHungUp { // it may be listening still
-		p.answer(s.graceCtx, s.unsent, jsonrpc.CodeInternalError, err.Error(), say.TimedOut)
+		p.answer(s.graceCtx, s.unsent, jsonrpc.CodeInternalError, err.Error(), ownmsg.TimedOut)
 	}
 	return err
 }
@@ -169,9 +169,9 @@ func (s *toServerSink) stop() {
 	if !owed || s.ctx.Err() != nil { // it was answered, or nobody waits for the client any more
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), say.MaxWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), ownmsg.MaxWait)
 	defer cancel()
-	s.answer(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), say.ShuttingDown)
+	s.answer(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDown)
 }
 
 func (s *toServerSink) forget() {
@@ -247,11 +247,11 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		case errShut:
 			p.tooLate(ctx, c.id)
 			return m, false
-		case say.ErrTooMany:
+		case ownmsg.ErrTooMany:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
 			return m, false
 		case errTooMuch:
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), say.Busy)
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), ownmsg.Busy)
 			return m, false
 		default: // J3
 			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
@@ -260,9 +260,9 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		p.arm(c)
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case say.Progress:
+		case ownmsg.Progress:
 			return p.withToken(m, &p.toClient, 0)
-		case say.Cancelled:
+		case ownmsg.Cancelled:
 			if method, ok := p.toServer.method(m.CancelledID()); !ok || method == "initialize" { // J11, J12
 				p.drop(m, "cancels no request that can be cancelled")
 				return m, false
@@ -288,7 +288,7 @@ func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	switch size := m.Size(); {
 	case c.method == "initialize": // who makes a lost session anew has to say it again
 		c.size, c.lasts = c.size+size, true
-	case c.method == say.Listen, size > budget.Free:
+	case c.method == ownmsg.Listen, size > budget.Free:
 		c.size += p.opts.kept(&m)
 	}
 	return c
@@ -322,7 +322,7 @@ func closing(m jsonrpc.Message, l *ledger) jsonrpc.Message {
 
 // arm starts the time-out of a request (J8). A subscription has none.
 func (p *pump) arm(c *call) {
-	if p.opts.RequestTimeout <= 0 || c.method == say.Listen {
+	if p.opts.RequestTimeout <= 0 || c.method == ownmsg.Listen {
 		return
 	}
 	p.toServer.arm(c, p.opts.RequestTimeout, func() {
@@ -336,14 +336,14 @@ func (p *pump) arm(c *call) {
 		if !time.Now().Before(c.deadline) {
 			within *= maxRenewal
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), say.TimedOut)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), ownmsg.TimedOut)
 	})
 }
 
 // cancelCall cancels a request because somebody who looks after the bridge wants it.
 func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	return p.toServer.giveUp(id, func(c *call) {
-		listen := c.method == say.Listen
+		listen := c.method == ownmsg.Listen
 		if listen {
 			p.listensEnded.Store(true)
 		}
@@ -352,7 +352,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 			p.endListen(p.ctx, c.id)
 			return
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, say.CancelledText, say.CancelledHere)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledHere)
 	})
 }
 
@@ -363,7 +363,7 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 		p.drop(m, "the server did not take it")
 		return
 	}
-	t := time.NewTimer(say.MaxWait)
+	t := time.NewTimer(ownmsg.MaxWait)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -371,14 +371,14 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 	case <-t.C:
 	}
 	if _, ok := p.toServer.close(m.ID()); ok {
-		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), say.ServerEnded)
+		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), ownmsg.ServerEnded)
 	}
 }
 
 // tooLate answers a request that the client has sent before it could know that the
 // server has ended. fromClient waits for nothing else any more.
 func (p *pump) tooLate(ctx context.Context, id jsonrpc.ID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.MaxWait)
 	defer cancel()
 	p.answer(ctx, id, jsonrpc.CodeInternalError, p.endText, p.endData)
 }

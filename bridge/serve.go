@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/admission"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -46,7 +46,7 @@ func noServer(ctx context.Context, client Conn, why error) error {
 // Unavailable answers a request in place of a server that could not be had:
 // err is that of a Dialer. What clients may see of it is said at Serve.
 func Unavailable(id jsonrpc.ID, err error) jsonrpc.Message {
-	text, data := say.Unavailable(err)
+	text, data := ownmsg.Unavailable(err)
 	return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, data)
 }
 
@@ -71,7 +71,7 @@ func (r *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), say.MaxWait) // what was received is answered
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.MaxWait) // what was received is answered
 	defer cancel()
 	err := r.client.Send(ctx, Unavailable(m.ID(), r.why))
 	if errors.Is(r.why, ErrBusy) || errors.Is(r.why, ErrReclaimed) {

@@ -15,8 +15,8 @@ type commitTimer struct {
 	timer lazytimer.Timer // calls session.commitDue
 }
 
-// add has st made late after wait.
-func (c *commitTimer) add(st *stream, queue *commitQueue, wait time.Duration) {
+// schedule has st made late after wait.
+func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duration) {
 	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
 	c.timer.AtLatest(st.commitAt)
@@ -70,9 +70,9 @@ func (s *session) scheduleCommit(st *stream, opens bool) {
 	switch {
 	case s.ended:
 	case opens || s.stateless:
-		s.commits.add(st, &s.commits.slow, initializeCommitAfter)
+		s.commits.schedule(st, &s.commits.slow, initializeCommitAfter)
 	default:
-		s.commits.add(st, &s.commits.calls, s.opts.CommitAfter)
+		s.commits.schedule(st, &s.commits.calls, s.opts.CommitAfter)
 	}
 }
 

@@ -207,16 +207,16 @@ func TestServeIntrospection(t *testing.T) {
 func TestServeProviderStopped(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
-	i.Change(func() { i.Down = true }) // before serve asks it for the first time
+	i.Change(func() { i.Unavailable = true }) // before serve asks it for the first time
 	s := protected(t, i)
 	got := s.site().bearer(i.token("bob", nil)).ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %v", got)
 	}
-	i.Change(func() { i.Down = false })
+	i.Change(func() { i.Unavailable = false })
 	s = protected(t, i)
 	c := s.site().bearer(i.token("bob", nil)).mustOpen(t, "mcp")
-	i.Change(func() { i.Down = true; clear(i.RequestCounts) })
+	i.Change(func() { i.Unavailable = true; clear(i.RequestCounts) })
 	mustAnswer(t, c, ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping) // one that was not seen before
 	stranger := s.site()

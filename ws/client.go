@@ -122,6 +122,6 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 		return nil, err
 	}
 	return newRenewer(d.dial, d.close, renewOptions{
-		Where: d.peer.String(), NoRenew: c.Options.NoRenew, NotifyAfterRenewal: c.Options.NotifyAfterRenewal, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
+		Server: d.peer.String(), NoRenew: c.Options.NoRenew, NotifyAfterRenewal: c.Options.NotifyAfterRenewal, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
 	}), nil
 }

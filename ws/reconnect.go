@@ -79,7 +79,7 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 	r.ledger.Unlock()
 	conn, err := r.open(ctx)
 	if err != nil {
-		return nil, waiting, nil, faultOf(err, r.opts.Where)
+		return nil, waiting, nil, faultOf(err, r.opts.Server)
 	}
 	l = &link{conn: conn, initializedSent: resume}
 	if !resume {
@@ -90,7 +90,7 @@ func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Mess
 		_ = conn.Close(nil)
 		return nil, waiting, nil, f
 	}
-	r.opts.Logger.Info("connected again", "url", r.opts.Where)
+	r.opts.Logger.Info("connected again", "url", r.opts.Server)
 	return l, waiting, append(p.changed, p.early...), nil
 }
 
@@ -131,7 +131,7 @@ func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures
 		r.st.nextAttempt = time.Time{}
 		return true
 	}
-	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Where)...)
+	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Server)...)
 	if !r.st.hadSession {
 		if !f.Transient || r.opts.NoRenew || r.ledger.State.Initialize.Kind() != jsonrpc.Request {
 			r.finishAttempt(f)
@@ -187,7 +187,7 @@ func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool
 	if r.Context().Err() != nil {
 		return false
 	}
-	r.opts.Logger.Warn("the session is lost", "url", r.opts.Where, "reason", f.Reason)
+	r.opts.Logger.Warn("the session is lost", "url", r.opts.Server, "reason", f.Reason)
 	for _, call := range calls {
 		_ = r.Deliver(r.Context(), f.Response(call.ID()))
 	}

@@ -21,7 +21,7 @@ func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
 			_ = r.Deliver(r.Context(), m)
 		}
 	}
-	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Where)
+	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Server)
 }
 
 // fromServer enters a message of the server into the ledger, and makes of it what the client is
@@ -50,7 +50,7 @@ type sessionRenewal struct {
 }
 
 func (p *sessionRenewal) run() *httpdial.Fault {
-	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Where, Timeout: renewInitializeTimeout, Log: p.r.opts.Logger})
+	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Server, Timeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {
 		f = p.brokenWhy
 	}
@@ -92,13 +92,13 @@ func (p *sessionRenewal) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 
 func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
-		p.brokenWhy = faultOf(err, p.r.opts.Where)
+		p.brokenWhy = faultOf(err, p.r.opts.Server)
 		return p.brokenWhy
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Where + " did not answer initialize in time"}
+		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Server + " did not answer initialize in time"}
 	}
-	return faultOf(err, p.r.opts.Where)
+	return faultOf(err, p.r.opts.Server)
 }
 
 // answerSink is the Sink of an Ask: it takes messages up to the response.

@@ -14,7 +14,7 @@ import (
 
 // renewOptions tune a renewer.
 type renewOptions struct {
-	Where              string // the server, for texts
+	Server             string // the server, for texts
 	NoRenew            bool
 	NotifyAfterRenewal bool
 	SignsIn            bool // a person may sign in for a request of the client

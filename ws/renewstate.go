@@ -191,7 +191,7 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 		r.ledger.Lock()
 		r.st.hadSession, r.ledger.State.Begun = true, true
 		r.ledger.Unlock()
-		r.opts.Logger.Info("connected", "url", r.opts.Where)
+		r.opts.Logger.Info("connected", "url", r.opts.Server)
 		return
 	}
 	if !r.ledger.RememberSession(call.msg) {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/identity"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
@@ -20,10 +20,10 @@ var ErrTooMany = errors.New("too many sessions (--max-sessions); try again later
 // PublicReason returns what clients may be told of an error of Controller.Acquire. What
 // AcquirePlaceFunc's error wraps is for the log.
 func PublicReason(err error) string {
-	if err == ErrTooMany || err == say.ErrClosing {
+	if err == ErrTooMany || err == ownmsg.ErrClosing {
 		return err.Error()
 	}
-	return say.ErrBusy.Error()
+	return ownmsg.ErrBusy.Error()
 }
 
 // placeTimeout is how long a client waits for a place in a Controller, if its party has
@@ -105,7 +105,7 @@ func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
 		g.releaseAcquired()
 	}
 	if l.ctx.Err() != nil {
-		err = say.ErrClosing
+		err = ownmsg.ErrClosing
 	}
 	g.cancel(nil)
 	l.wg.Done()
@@ -117,7 +117,7 @@ func (l *Controller) begin() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
-		return say.ErrClosing
+		return ownmsg.ErrClosing
 	}
 	l.wg.Add(1)
 	return nil
@@ -175,7 +175,7 @@ func (g *Slot) acquireAll(ctx context.Context) error {
 	}
 	if err != nil {
 		if g.control.ctx.Err() != nil {
-			err = say.ErrClosing
+			err = ownmsg.ErrClosing
 		}
 		return err
 	}
@@ -241,7 +241,7 @@ func (g *Slot) Reclaim() bool {
 	if use, _ := g.Use(); use != limiter.Idle {
 		return false
 	}
-	g.cancel(say.ErrReclaimed)
+	g.cancel(ownmsg.ErrReclaimed)
 	return true
 }
 

@@ -3,7 +3,7 @@ package mux
 import (
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 )
 
@@ -49,7 +49,7 @@ func (s *server) giveUpListens() {
 		if call.listen.acknowledged != nil {
 			s.relistenLater(call)
 		} else {
-			x.finish(call, refusal(call, era.NotAcknowledged, say.TimedOut))
+			x.finish(call, refusal(call, era.NotAcknowledged, ownmsg.TimedOut))
 		}
 	}
 	s.ackTimer.Set(next)

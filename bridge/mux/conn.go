@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -50,10 +50,10 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return c.request(ctx, m)
 	case jsonrpc.Notification:
 		switch m.Method() {
-		case say.Cancelled:
+		case ownmsg.Cancelled:
 			c.cancel(m)
 			return nil
-		case say.Progress:
+		case ownmsg.Progress:
 			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
 			return nil
 		}
@@ -75,9 +75,9 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 		call.logLevel = max(era.LogRank(level), 0) // the server says if it is none
 	}
 	switch m.Method() {
-	case say.Listen:
+	case ownmsg.Listen:
 		call.listen = new(subscription)
-	case say.Discover:
+	case ownmsg.Discover:
 		call.isDiscover = true
 	}
 	return call
@@ -123,7 +123,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn. It does something for requests only, and while there is a
 // server.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Request || ambiguityOf(m) != "" || m.Method() == say.Listen {
+	if m.Kind() != jsonrpc.Request || ambiguityOf(m) != "" || m.Method() == ownmsg.Listen {
 		return false
 	}
 	call := c.newCall(m)
@@ -193,15 +193,15 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 	case x.closed:
 		return no, bridge.ErrClosing
 	case c.calls.get(call.id) != nil: // J3
-		return refuse(jsonrpc.CodeInvalidRequest, say.ErrInUse.Error(), nil), nil
+		return refuse(jsonrpc.CodeInvalidRequest, ownmsg.ErrInUse.Error(), nil), nil
 	case c.calls.len() >= maxCalls: // D.2
-		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), nil), nil
+		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooMany.Error(), nil), nil
 	case x.ledger.isFull(c, x.opts.MaxCalls):
-		return refuse(jsonrpc.CodeInternalError, say.ErrTooMany.Error(), say.Busy), nil
+		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooMany.Error(), ownmsg.Busy), nil
 	case x.serverState.server == nil && x.serverState.breaker.isOpen(time.Now()):
 		wait := time.Until(x.serverState.breaker.nextAttempt).Round(time.Second)
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.serverState.breaker.failures, wait)
-		return refuse(jsonrpc.CodeInternalError, text, say.ServerUnavailable), nil
+		return refuse(jsonrpc.CodeInternalError, text, ownmsg.ServerUnavailable), nil
 	}
 	x.ledger.enter(call)
 	return no, nil

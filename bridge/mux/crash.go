@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 )
 
 // This file finds out whose requests may have ended a server, and parts those from it
@@ -49,7 +49,7 @@ func (x *Mux) endConnsOf(principals []string, err error) {
 type endOfServer struct{ err error }
 
 func (e *endOfServer) Error() string {
-	text, _ := say.Ending(e.err)
+	text, _ := ownmsg.Ending(e.err)
 	return text
 }
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -76,7 +76,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	if ends || mayWait && call.conn.lacksRoom(m) {
 		x.mu.Unlock() // for what takes time
 		if ends {
-			m = say.WithSubscription(m, call.id)
+			m = ownmsg.WithSubscription(m, call.id)
 		}
 		if mayWait {
 			call.conn.makeRoom(m)
@@ -87,7 +87,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch {
 	case gone:
 	case ends: // ST13
-		x.finish(call, m, say.CancelledBy(call.id).WithRelated(call.id))
+		x.finish(call, m, ownmsg.CancelledBy(call.id).WithRelated(call.id))
 	default:
 		x.settle(call, m)
 	}
@@ -147,16 +147,16 @@ func (x *Mux) token(number int64) jsonrpc.ID {
 func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	switch m.Method() {
-	case say.Progress:
+	case ownmsg.Progress:
 		return s.progress(m, mayWait)
-	case say.Cancelled:
+	case ownmsg.Cancelled:
 		s.cancelListen(m)
 		return true
 	}
-	if id := say.SubscriptionOf(m); !id.IsZero() {
+	if id := ownmsg.SubscriptionOf(m); !id.IsZero() {
 		return s.toListen(m, id, mayWait)
 	}
-	log := m.Method() == say.Log
+	log := m.Method() == ownmsg.Log
 	x.mu.Lock()
 	var call *call
 	if id, named := m.During(); named {
@@ -253,7 +253,7 @@ func (s *server) cancelListen(m jsonrpc.Message) {
 	call := s.callOf(m.CancelledID())
 	ours := call != nil && call.listen != nil && !s.isStray(m, call)
 	if ours {
-		result, _ := say.ListenEnd(call.id)
+		result, _ := ownmsg.ListenEnd(call.id)
 		x.finish(call, result, m.WithCancelledID(call.id).WithRelated(call.id))
 	}
 	x.mu.Unlock()
@@ -265,7 +265,7 @@ func (s *server) cancelListen(m jsonrpc.Message) {
 // toListen hands a notification to its subscription (ST12, D.2).
 func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
-	acknowledged := m.Method() == say.Acknowledged
+	acknowledged := m.Method() == ownmsg.Acknowledged
 	if acknowledged && !mayWait { // it may be the beginning of several messages
 		return false
 	}
@@ -291,7 +291,7 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken
 	case !call.listen.asksFor(m.Method()):
 		x.drop(m, "its subscription has not asked for it")
 	default:
-		return call.deliver(say.WithSubscription(m, call.id), mayWait)
+		return call.deliver(ownmsg.WithSubscription(m, call.id), mayWait)
 	}
 	return true
 }
@@ -301,7 +301,7 @@ func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken
 func (l *subscription) asksFor(method string) bool {
 	key := ""
 	switch method {
-	case say.Log, say.Progress:
+	case ownmsg.Log, ownmsg.Progress:
 		return false
 	case "notifications/tools/list_changed":
 		key = "toolsListChanged"

@@ -3,7 +3,7 @@ package mux
 import (
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -22,7 +22,7 @@ func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	if len(meta) > 0 {
 		params = append(append(params, `,"_meta":`...), meta...)
 	}
-	s.queueOwn(jsonrpc.NewNotification(say.Cancelled, append(params, '}')).WithMark(mark))
+	s.queueOwn(jsonrpc.NewNotification(ownmsg.Cancelled, append(params, '}')).WithMark(mark))
 }
 
 // queueOwn has the writer send something that no client has sent. It is called with mu
@@ -53,7 +53,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 	}
 }
 
-// awaitCancellations waits, no longer than say.MaxWait, until the queued cancellations
+// awaitCancellations waits, no longer than ownmsg.MaxWait, until the queued cancellations
 // are written.
 func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
@@ -61,7 +61,7 @@ func (s *server) awaitCancellations() {
 	s.ownWritten = bye
 	s.mux.mu.Unlock()
 	signal(s.ownAdded)
-	t := time.NewTimer(say.MaxWait)
+	t := time.NewTimer(ownmsg.MaxWait)
 	defer t.Stop()
 	select {
 	case <-bye:

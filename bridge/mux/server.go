@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -124,7 +124,7 @@ func (x *Mux) unavailable(err error) {
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	x.serverState.failures++
 	x.serverState.waitingSends = 0 // all of them return
-	text, data := say.Unavailable(err)
+	text, data := ownmsg.Unavailable(err)
 	x.fail(nil, text, data)
 	x.notify()
 	x.mu.Unlock()
@@ -252,7 +252,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 		x.serverState.breaker.ended(now, lived, s.answered)
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
-	text, data := say.Ending(err)
+	text, data := ownmsg.Ending(err)
 	s.finishEnded()
 	x.fail(s, text, data)
 	x.endConnsOf(part, err)
@@ -324,7 +324,7 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	case call == nil:
 		s.mux.drop(m, "the server did not take it")
 	default:
-		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(say.MaxWait)})
+		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(ownmsg.MaxWait)})
 	}
 }
 
@@ -375,7 +375,7 @@ func (s *server) reject() {
 		}
 		s.mux.mu.Lock()
 		if !u.call.ended && u.call.server == s {
-			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), say.ServerEnded))
+			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), ownmsg.ServerEnded))
 		}
 		s.mux.mu.Unlock()
 	}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/internal/say"
+	"github.com/mcp-bridge/mcp-bridge/bridge/internal/ownmsg"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
@@ -202,7 +202,7 @@ func (t *translatedConn) failUnsent(err error) {
 		return
 	}
 	t.stalledErr = cmp.Or(t.stalledErr, err)
-	t.stallTimer.AtLatest(time.Now().Add(say.MaxWait))
+	t.stallTimer.AtLatest(time.Now().Add(ownmsg.MaxWait))
 }
 
 // giveUp ends the Conn because of a request that the server has not taken.

@@ -165,7 +165,7 @@ func (c *conn) sendTo(ctx context.Context, l *transportConn, m jsonrpc.Message) 
 func (c *conn) mustSwitch(ctx context.Context, l *transportConn, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return (l.refused || unopenedFault(err) != nil) && !c.closed && ctx.Err() == nil
+	return (l.refused || wrongTransportFault(err) != nil) && !c.closed && ctx.Err() == nil
 }
 
 // TrySend takes what the next transportConn would not get if this one is refused.
@@ -196,7 +196,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 		l := c.current
 		c.mu.Unlock()
 		err := l.Receive(ctx, sink)
-		fault := unopenedFault(err)
+		fault := wrongTransportFault(err)
 		if fault == nil {
 			return err
 		}

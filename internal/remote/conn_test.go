@@ -29,7 +29,7 @@ func newFakeLeg() *fakeLeg {
 	return &fakeLeg{held: make(chan struct{}, 100), refused: make(chan struct{}), closed: make(chan struct{})}
 }
 
-var errRefused = &streamclient.UnopenedError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
+var errRefused = &streamclient.WrongTransportError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
 
 func (f *fakeLeg) Receive(ctx context.Context, _ bridge.Sink) error {
 	select {

@@ -247,12 +247,12 @@ func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff)
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ResumeTimeout: d.Options.ResumeTimeout,
-			ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, OnOpened: d.Options.OnOpened, ConfirmUpgrade: d.Options.ConfirmUpgrade, Logger: d.Options.Logger,
+			ReportWrongTransport: report, Handoff: handoff, OnRenewed: renewed, OnOpened: d.Options.OnOpened, ConfirmUpgrade: d.Options.ConfirmUpgrade, Logger: d.Options.Logger,
 		}}
 	}
 	return &sseclient.Client{URL: d.URL, Options: sseclient.Options{
 		Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
-		Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ReportUnopened: report, Handoff: handoff, OnRenewed: renewed, Logger: d.Options.Logger,
+		Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ReportWrongTransport: report, Handoff: handoff, OnRenewed: renewed, Logger: d.Options.Logger,
 	}}
 }
 
@@ -287,11 +287,11 @@ func (d *Dialer) log() hclog.Logger {
 	return d.Options.Logger
 }
 
-// unopenedFault returns why a server does not speak the transport that it was
+// wrongTransportFault returns why a server does not speak the transport that it was
 // spoken to in; nil: err does not say so.
-func unopenedFault(err error) *httpdial.Fault {
-	var s *streamclient.UnopenedError
-	var l *sseclient.UnopenedError
+func wrongTransportFault(err error) *httpdial.Fault {
+	var s *streamclient.WrongTransportError
+	var l *sseclient.WrongTransportError
 	switch {
 	case errors.As(err, &s):
 		return s.Fault
@@ -308,8 +308,8 @@ func unopenedFault(err error) *httpdial.Fault {
 // handoffOf returns what a transportConn has left that was refused in mid-session; nil: it
 // was not.
 func handoffOf(err error) *sessionstate.Handoff {
-	var s *streamclient.UnopenedError
-	var l *sseclient.UnopenedError
+	var s *streamclient.WrongTransportError
+	var l *sseclient.WrongTransportError
 	switch {
 	case errors.As(err, &s):
 		return s.EndedSession

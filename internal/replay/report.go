@@ -32,7 +32,7 @@ type Report struct {
 type Difference struct {
 	Line    int      // of the recorded message, or of the client's message after which it came; 0: before all
 	Message string   // what it is: the method and what it is about
-	What    string   // in short; "": see Changes
+	Summary string   // in short; "": see Changes
 	Changes []string // one for each path
 }
 
@@ -142,13 +142,13 @@ func (p *player) report() (*Report, error) {
 		p.compareGroup(r, g.method, a)
 	}
 	for _, q := range p.unanswered {
-		r.Unanswered = append(r.Unanswered, Difference{Line: q.afterLine, Message: describeMessage(&q.m), What: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
+		r.Unanswered = append(r.Unanswered, Difference{Line: q.afterLine, Message: describeMessage(&q.m), Summary: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
 	}
 	for _, text := range p.strayResponses {
-		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: text, What: "is new"})
+		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: text, Summary: "is new"})
 	}
 	if p.unsentCount > 0 {
-		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: "the server", What: fmt.Sprintf("has ended (%s), so %s not sent", printable.Text(p.receiveErr.Error()), printable.Count(p.unsentCount, "message was", "messages were"))})
+		r.Differences = append(r.Differences, Difference{Line: p.lastLine, Message: "the server", Summary: fmt.Sprintf("has ended (%s), so %s not sent", printable.Text(p.receiveErr.Error()), printable.Count(p.unsentCount, "message was", "messages were"))})
 	}
 	byLine := func(a, b Difference) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), strings.Compare(a.Message, b.Message))
@@ -191,11 +191,11 @@ func (p *player) compareAnswer(r *Report, i *item) {
 	case i.answer == nil && i.cancelled: // the answer was faster
 		return
 	case i.answer == nil:
-		d.What = "is answered now: " + showValue(answerOf(&c.answer))
+		d.Summary = "is answered now: " + showValue(answerOf(&c.answer))
 	case c.answer.Kind() == jsonrpc.Invalid:
-		d.What = "is not answered"
+		d.Summary = "is not answered"
 		if c.missed {
-			d.What += fmt.Sprintf(", for %v longer than in the recording", p.Wait)
+			d.Summary += fmt.Sprintf(", for %v longer than in the recording", p.Wait)
 		}
 	default:
 		r.Compared++
@@ -206,7 +206,7 @@ func (p *player) compareAnswer(r *Report, i *item) {
 		alignOpaque(was, is)
 		d.Changes = p.changes(i.m.Method(), "", was, is)
 	}
-	if d.What != "" && !p.Ignore.covers(i.m.Method(), nil) || len(d.Changes) > 0 {
+	if d.Summary != "" && !p.Ignore.covers(i.m.Method(), nil) || len(d.Changes) > 0 {
 		r.Differences = append(r.Differences, d)
 	}
 }
@@ -262,15 +262,15 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 			r.Compared++
 			d.Changes = p.changes(method, "params", paramsOf(&i.m), paramsOf(&came[n].m))
 		} else if !p.Ignore.covers(method, nil) {
-			d.What = "has not come"
+			d.Summary = "has not come"
 		}
-		if d.What != "" || len(d.Changes) > 0 {
+		if d.Summary != "" || len(d.Changes) > 0 {
 			r.Differences = append(r.Differences, d)
 		}
 	}
 	if len(came) > len(rest) && !p.Ignore.covers(method, nil) {
 		for _, q := range came[len(rest):] {
-			r.Differences = append(r.Differences, Difference{Line: q.afterLine, Message: describeMessage(&q.m), What: "is new: " + showValue(paramsOf(&q.m))})
+			r.Differences = append(r.Differences, Difference{Line: q.afterLine, Message: describeMessage(&q.m), Summary: "is new: " + showValue(paramsOf(&q.m))})
 		}
 	}
 }
@@ -291,8 +291,8 @@ func (r *Report) Write(w io.Writer) error {
 	var b bytes.Buffer
 	write := func(d *Difference) {
 		fmt.Fprintf(&b, "line %d: %s", d.Line, d.Message)
-		if d.What != "" {
-			fmt.Fprintf(&b, " %s", d.What)
+		if d.Summary != "" {
+			fmt.Fprintf(&b, " %s", d.Summary)
 		}
 		b.WriteByte('\n')
 		for _, c := range d.Changes {

@@ -8,25 +8,25 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Where says at which place a message was lost.
-type Where string
+// LossPlace says at which place a message was lost.
+type LossPlace string
 
 // The places.
 const (
-	AtBridge  Where = "bridge"  // it was received, and nothing was made of it
-	AtServer  Where = "server"  // the server has it, and has not answered
-	AtClient  Where = "client"  // the client has it, and has not answered
-	OnTheWay  Where = "answer"  // its answer was received, and nothing was made of that
-	Discarded Where = "dropped" // the bridge says so, and why
+	AtBridge  LossPlace = "bridge"  // it was received, and nothing was made of it
+	AtServer  LossPlace = "server"  // the server has it, and has not answered
+	AtClient  LossPlace = "client"  // the client has it, and has not answered
+	OnTheWay  LossPlace = "answer"  // its answer was received, and nothing was made of that
+	Discarded LossPlace = "dropped" // the bridge says so, and why
 
 	// Cancelled is a request that is not lost: whoever has sent it has cancelled it before it was answered.
-	Cancelled Where = "cancelled"
+	Cancelled LossPlace = "cancelled"
 )
 
 // Loss is a message that got lost, or a request that nobody has answered. An answer that the bridge has made itself, to a
 // request that it has passed on, does not count as one.
 type Loss struct {
-	Where  Where
+	Place  LossPlace
 	Record trace.Record   // without its Body
 	Text   string         // what is known, in a sentence; not escaped
 	Path   []trace.Record // how far it came, Record first
@@ -48,7 +48,7 @@ func (s *Correlation) Lost() []Loss {
 	}
 	for i := range s.drops {
 		if d := &s.drops[i]; !told[d] {
-			all = append(all, Loss{Where: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Reason, Path: []trace.Record{*d}})
+			all = append(all, Loss{Place: Discarded, Record: *d, Text: "the bridge has dropped it: " + d.Reason, Path: []trace.Record{*d}})
 		}
 	}
 	return all
@@ -62,7 +62,7 @@ func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 		return s.unansweredByPeer(st)
 	}
 	if st.dropped != nil && !s.isReported(st) {
-		return Loss{Where: Discarded, Text: "the bridge has dropped it: " + st.dropped.Reason}, true
+		return Loss{Place: Discarded, Text: "the bridge has dropped it: " + st.dropped.Reason}, true
 	}
 	near, far := peerNames(&st.Record)
 	switch {
@@ -73,9 +73,9 @@ func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
 			return loss, false // the request that caused it tells
 		}
 		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, roundedDuration(s.waitTime(st)))
-		return Loss{Where: whereOf(near), Text: text}, true
+		return Loss{Place: placeOf(near), Text: text}, true
 	case isReceived(&st.Record) && len(st.effects) == 0 && !s.isKept(st):
-		return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
+		return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
 	}
 	return loss, false
 }
@@ -96,14 +96,14 @@ func (s *Correlation) unansweredByPeer(st *step) (loss Loss, is bool) {
 		loss.Path = []trace.Record{passed.Record}
 	}
 	if st.cancelled {
-		loss.Where, loss.cancelled = Cancelled, true
+		loss.Place, loss.cancelled = Cancelled, true
 		loss.Text = fmt.Sprintf("by the %s; the %s has not answered it", near, far)
 		if passed == nil {
 			loss.Text = fmt.Sprintf("by the %s; it was not passed on to the %s", near, far)
 		}
 		return loss, true
 	}
-	loss.Where, loss.cancelled = whereOf(far), passed.cancelled
+	loss.Place, loss.cancelled = placeOf(far), passed.cancelled
 	code := ""
 	if c := st.answer.Code; c != 0 {
 		code = fmt.Sprintf(", with error %d", c)
@@ -157,10 +157,10 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Where: whereOf(far), Path: steps, Text: s.silence(passed, far, within, s.lastTime), cancelled: passed.cancelled}
+			return Loss{Place: placeOf(far), Path: steps, Text: s.silence(passed, far, within, s.lastTime), cancelled: passed.cancelled}
 		}
 		steps = append(steps, passed.answer.Record)
-		loss := Loss{Where: OnTheWay, Path: steps, dropped: passed.answer.dropped}
+		loss := Loss{Place: OnTheWay, Path: steps, dropped: passed.answer.dropped}
 		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)
 		if loss.dropped != nil {
 			loss.Text += ", but dropped: " + loss.dropped.Reason
@@ -169,11 +169,11 @@ func (s *Correlation) unanswered(st *step, near, far string) Loss {
 	}
 	if len(st.effects) > 0 {
 		return Loss{
-			Where: AtBridge, Path: []trace.Record{st.effects[0].Record},
+			Place: AtBridge, Path: []trace.Record{st.effects[0].Record},
 			Text: fmt.Sprintf("received from the %s and made into something else, and not answered within %s", near, within),
 		}
 	}
-	return Loss{Where: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
+	return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
 }
 
 // isReported reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
@@ -215,7 +215,7 @@ func peerNames(r *trace.Record) (near, far string) {
 	return "server", "client"
 }
 
-func whereOf(peer string) Where {
+func placeOf(peer string) LossPlace {
 	if peer == "client" {
 		return AtClient
 	}

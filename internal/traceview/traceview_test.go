@@ -50,7 +50,7 @@ func TestLost(t *testing.T) {
 	_, correlation := read(t)
 	var got []string
 	for _, loss := range correlation.Lost() {
-		got = append(got, string(loss.Where)+" "+loss.Record.Method+" "+loss.Record.ID.String())
+		got = append(got, string(loss.Place)+" "+loss.Record.Method+" "+loss.Record.ID.String())
 	}
 	want := []string{
 		"server tools/call 2", "answer tools/call 3", "bridge tools/call 4", "cancelled tools/call 5", "bridge notifications/message ",
@@ -95,7 +95,7 @@ func TestLostOnce(t *testing.T) {
 	correlation.Resolve()
 	var got []string
 	for _, loss := range correlation.Lost() {
-		got = append(got, string(loss.Where)+" "+loss.Record.Method+" "+loss.Record.ID.String()+": "+loss.Text)
+		got = append(got, string(loss.Place)+" "+loss.Record.Method+" "+loss.Record.ID.String()+": "+loss.Text)
 	}
 	want := []string{
 		"dropped notifications/progress : the bridge has dropped it: of no request",

@@ -59,7 +59,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 		if !s.Filter.Match(correlation.View(&loss.Record)) {
 			continue
 		}
-		if loss.Where == Cancelled {
+		if loss.Place == Cancelled {
 			cancelled++
 		} else {
 			n++
@@ -84,7 +84,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
-			"where": loss.Where, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.Record)),
+			"where": loss.Place, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.Record)),
 		})
 		if err != nil {
 			return err

@@ -35,9 +35,9 @@ var ErrSessionLost = errors.New("sseclient: the event stream has ended, and with
 // session there: package streamhttp/streamclient has the same type.
 type Handoff = sessionstate.Handoff
 
-// UnopenedError says that the server at the URL does not speak HTTP+SSE: it
+// WrongTransportError says that the server at the URL does not speak HTTP+SSE: it
 // refuses the GET, its reply is no event stream, or no endpoint event comes.
-type UnopenedError struct {
+type WrongTransportError struct {
 	Status int    // HTTP status
 	Text   string // what is wrong, for people
 
@@ -48,7 +48,7 @@ type UnopenedError struct {
 }
 
 // Error returns Text.
-func (e *UnopenedError) Error() string { return e.Text }
+func (e *WrongTransportError) Error() string { return e.Text }
 
 // Options tune a Client. The zero value works.
 type Options struct {
@@ -103,11 +103,11 @@ type Options struct {
 	// announces, and for the resources that are subscribed.
 	NotifyAfterRenewal bool
 
-	// ReportUnopened says to end Receive with an *UnopenedError where there is
+	// ReportWrongTransport says to end Receive with an *WrongTransportError where there is
 	// no HTTP+SSE server, instead of answering the request that had the
 	// stream opened. Send fails with it as well from then on. Where there is
-	// none any more when a session is renewed, the UnopenedError has an EndedSession.
-	ReportUnopened bool
+	// none any more when a session is renewed, the WrongTransportError has an EndedSession.
+	ReportWrongTransport bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
@@ -155,7 +155,7 @@ type Client struct {
 // with the id of one in progress, which could not be answered unmistakably:
 // whatever else goes wrong with a request becomes a JSON-RPC error response
 // that Receive brings. Receive ends only with Close, or as NoRenew and
-// ReportUnopened say.
+// ReportWrongTransport say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -131,7 +131,7 @@ func TestForeignEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		f.first = func(int) string { return "event: endpoint\ndata: http://evil.example/m?secret\n\n" }
-		u := f.dial(Options{ReportUnopened: true})
+		u := f.dial(Options{ReportWrongTransport: true})
 		u.sends(initializeText)
 		if m := u.getsError("0", "foreign_endpoint"); !strings.Contains(string(m.Bytes()), "http://evil.example") || strings.Contains(string(m.Bytes()), "secret") {
 			t.Errorf("%s", m.Bytes())

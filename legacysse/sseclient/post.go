@@ -265,7 +265,7 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 		return
 	}
 	if call.gate != nil {
-		c.initializeAnswered(call, m)
+		c.noteInitializeAnswer(call, m)
 	} else if !m.IsError() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
@@ -308,8 +308,8 @@ func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	}
 }
 
-// initializeAnswered notes what the server has answered to the client's initialize.
-func (c *conn) initializeAnswered(call *call, m jsonrpc.Message) {
+// noteInitializeAnswer notes what the server has answered to the client's initialize.
+func (c *conn) noteInitializeAnswer(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if m.IsError() {

@@ -102,7 +102,7 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 		ctx = httpdial.WithProgress(ctx, c.tellPending)
 	}
 	c.ledger.Unlock()
-	session, unopened, fault := c.open(ctx)
+	session, wrongTransport, fault := c.open(ctx)
 	if fault == nil && !k.useSession(session) {
 		if fault = k.renew(session); fault != nil {
 			session.stop()
@@ -115,7 +115,7 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 		}
 	}
 	if fault != nil && c.Context().Err() == nil {
-		k.openFailed(fault, unopened)
+		k.openFailed(fault, wrongTransport)
 	}
 	return session, fault
 }
@@ -170,15 +170,15 @@ func (k *reconnector) useSession(session *session) bool {
 
 // openFailed answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (k *reconnector) openFailed(fault *httpdial.Fault, unopened bool) {
+func (k *reconnector) openFailed(fault *httpdial.Fault, wrongTransport bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()
 	calls := c.st.pending
 	c.st.pending = nil
 	first := c.st.downFault == nil
-	if unopened && c.opts.ReportUnopened {
-		end := &UnopenedError{Status: fault.Status, Text: fault.Text}
+	if wrongTransport && c.opts.ReportWrongTransport {
+		end := &WrongTransportError{Status: fault.Status, Text: fault.Text}
 		if !first {
 			end.EndedSession = c.ledger.State.Handoff(c.st.refusedRenewals + 1)
 			if c.ledger.Gate == nil {

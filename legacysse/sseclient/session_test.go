@@ -201,7 +201,7 @@ func TestNoRenew(t *testing.T) {
 }
 
 // LE13: what is no HTTP+SSE server is told from one that does not want us.
-func TestUnopened(t *testing.T) {
+func TestWrongTransport(t *testing.T) {
 	answer := func(status int, mediaType, body string) func(w http.ResponseWriter, r *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Content-Type", mediaType)
@@ -220,7 +220,7 @@ func TestUnopened(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		onGET     func(w http.ResponseWriter, r *http.Request) bool
-		status    int // of the UnopenedError; 0: it is none
+		status    int // of the WrongTransportError; 0: it is none
 		reason    string
 		text      string
 		transient bool
@@ -256,7 +256,7 @@ func TestUnopened(t *testing.T) {
 				}
 
 				f.set(func() { f.onGET = c.onGET })
-				u = f.dial(Options{ReportUnopened: true})
+				u = f.dial(Options{ReportWrongTransport: true})
 				u.sends(initializeText)
 				if c.status != 0 && c.name == "no endpoint" {
 					behind := make(chan error)
@@ -273,11 +273,11 @@ func TestUnopened(t *testing.T) {
 					return
 				}
 				_, err := bridgetest.Recv(t.Context(), u)
-				unopened, ok := errors.AsType[*UnopenedError](err)
-				if !ok || unopened.Status != c.status || !strings.Contains(unopened.Text, c.text) {
+				wrongTransport, ok := errors.AsType[*WrongTransportError](err)
+				if !ok || wrongTransport.Status != c.status || !strings.Contains(wrongTransport.Text, c.text) {
 					t.Errorf("Recv = %#v", err)
 				}
-				if err := u.Send(t.Context(), msg(note)); err != unopened {
+				if err := u.Send(t.Context(), msg(note)); err != wrongTransport {
 					t.Errorf("Send = %v", err)
 				}
 			})

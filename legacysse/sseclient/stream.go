@@ -27,9 +27,9 @@ const (
 
 const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
 
-// open opens the event stream and waits for its first event (SS6). unopened
+// open opens the event stream and waits for its first event (SS6). wrongTransport
 // says that there is no HTTP+SSE server at the URL. ctx is the Conn's.
-func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault *httpdial.Fault) {
+func (c *conn) open(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)
 	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
@@ -45,10 +45,10 @@ func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault 
 		return nil, false, fault
 	}
 	late.Reset(c.opts.EndpointTimeout)
-	unopened, fault = c.checkResponse(resp)
+	wrongTransport, fault = c.checkResponse(resp)
 	if fault == nil {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
-		if s.endpoint, unopened, fault = c.awaitEndpoint(r, resp, s); fault == nil {
+		if s.endpoint, wrongTransport, fault = c.awaitEndpoint(r, resp, s); fault == nil {
 			s.peer = c.target.Peer.At(s.endpoint, nil)
 			if late.Stop() && c.Go(func() { c.readStream(s, r, resp.Body) }) {
 				return s, false, nil
@@ -58,11 +58,11 @@ func (c *conn) open(ctx context.Context) (opened *session, unopened bool, fault 
 	}
 	s.stop()
 	resp.Body.Close()
-	return nil, unopened, fault
+	return nil, wrongTransport, fault
 }
 
 // checkResponse looks at what the GET was answered with.
-func (c *conn) checkResponse(resp *http.Response) (unopened bool, fault *httpdial.Fault) {
+func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
 		fault = c.target.Peer.RefusalFault(resp)
@@ -80,8 +80,8 @@ func (c *conn) checkResponse(resp *http.Response) (unopened bool, fault *httpdia
 	return false, nil
 }
 
-// awaitEndpoint reads up to the endpoint event. unopened is that of open.
-func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (endpoint *url.URL, unopened bool, fault *httpdial.Fault) {
+// awaitEndpoint reads up to the endpoint event. wrongTransport is that of open.
+func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (endpoint *url.URL, wrongTransport bool, fault *httpdial.Fault) {
 	for {
 		event, err := r.Next()
 		switch {

@@ -269,7 +269,7 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	if session == nil {
 		return fault
 	}
-	gone := c.opts.ReportUnopened && !c.opts.NoRenew // if it is no Streamable HTTP server any more
+	gone := c.opts.ReportWrongTransport && !c.opts.NoRenew // if it is no Streamable HTTP server any more
 	switch status := resp.StatusCode; {
 	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModern(fault.Own):
 		fault.Lost = true // the server knows no sessions any more (ED9)

@@ -93,19 +93,19 @@ type Options struct {
 	// announces, and for the resources that are subscribed.
 	NotifyAfterRenewal bool
 
-	// ReportUnopened: when the client's first initialize is refused the way
+	// ReportWrongTransport: when the client's first initialize is refused the way
 	// that a server of another transport refuses it (LE13), Receive ends with an
-	// UnopenedError instead of answering it.
+	// WrongTransportError instead of answering it.
 	//
 	// All that may have to be sent to the other transport then is that
-	// initialize and the messages whose Send gave the UnopenedError, which
+	// initialize and the messages whose Send gave the WrongTransportError, which
 	// wait behind it: what was sent before is over, each request with an answer.
 	//
 	// The renewal of a session may be refused like that as well, when the
 	// server has changed, which 405 in mid-session is taken for a sign of. The
-	// UnopenedError then has an EndedSession, and what is to be sent is at most those
+	// WrongTransportError then has an EndedSession, and what is to be sent is at most those
 	// messages.
-	ReportUnopened bool
+	ReportWrongTransport bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by
 	// renewing that session. nil: it begins with the client's initialize.
@@ -166,7 +166,7 @@ type Client struct {
 // closed, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Receive brings. Receive ends
-// only with Close, and as NoRenew, ReportUnopened and Upgraded say.
+// only with Close, and as NoRenew, ReportWrongTransport and Upgraded say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

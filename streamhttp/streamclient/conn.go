@@ -183,7 +183,7 @@ func (c *conn) run(call *call) {
 		c.listener.startListeningAndWait(c.currentSession())
 	}
 	call.setSent()
-	if fault != nil && !c.endUnopened(call, fault) {
+	if fault != nil && !c.endInitializeIfWrongTransport(call, fault) {
 		c.fail(c.Context(), call, fault)
 	}
 	call.cancel()

@@ -30,10 +30,10 @@ var ErrSessionLost = errors.New("the server has forgotten the session")
 // it speaks 2026-07-28 by now (Options.ConfirmUpgrade, ED9).
 var ErrUpgraded = errors.New("the server has gone over to protocol version 2026-07-28, which has no sessions")
 
-// UnopenedError is the error of Receive and of each later Send when the server has refused
+// WrongTransportError is the error of Receive and of each later Send when the server has refused
 // to initialize in the way of a server that does not speak Streamable HTTP (LE13). Only a
-// client with ReportUnopened has it. Compare with errors.As.
-type UnopenedError struct {
+// client with ReportWrongTransport has it. Compare with errors.As.
+type WrongTransportError struct {
 	// Fault says what the server has answered. Its Response is what the
 	// initialize request would have been answered with.
 	Fault *Fault
@@ -45,12 +45,12 @@ type UnopenedError struct {
 }
 
 // Error returns the text of the Fault.
-func (e *UnopenedError) Error() string { return e.Fault.Error() }
+func (e *WrongTransportError) Error() string { return e.Fault.Error() }
 
-// saysUnopened reports whether a server that is no Streamable HTTP server may
+// saysWrongTransport reports whether a server that is no Streamable HTTP server may
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
-func saysUnopened(fault *httpdial.Fault) bool {
+func saysWrongTransport(fault *httpdial.Fault) bool {
 	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !isModernError(fault.Own)
 }
 
@@ -76,11 +76,11 @@ func isModernError(m jsonrpc.Message) bool {
 	return false
 }
 
-// endUnopened ends the Conn with an UnopenedError, if that was wanted and the
+// endInitializeIfWrongTransport ends the Conn with a WrongTransportError, if that was wanted and the
 // fault of the client's first initialize calls for it. What else is in progress
 // is answered before, so that nothing is owed but the initialize.
-func (c *conn) endUnopened(first *call, fault *httpdial.Fault) (ended bool) {
-	if !c.opts.ReportUnopened || first.gate == nil || !saysUnopened(fault) {
+func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault) (ended bool) {
+	if !c.opts.ReportWrongTransport || first.gate == nil || !saysWrongTransport(fault) {
 		return false
 	}
 	c.ledger.Lock()
@@ -95,7 +95,7 @@ func (c *conn) endUnopened(first *call, fault *httpdial.Fault) (ended bool) {
 		c.fail(c.Context(), other, fault)
 	}
 	c.log.Debug("this is no Streamable HTTP server", "url", c.target.Peer.String(), "status", fault.Status)
-	c.End(&UnopenedError{Fault: fault})
+	c.End(&WrongTransportError{Fault: fault})
 	return true
 }
 
@@ -115,7 +115,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
 func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
-	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.Own.IsError() && !saysUnopened(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.Own) {
+	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.Own.IsError() && !saysWrongTransport(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.Own) {
 		return false
 	}
 	return n.giveUp(r, fault, func() error {
@@ -124,19 +124,19 @@ func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	})
 }
 
-// endIfWrongTransport ends the Conn with an UnopenedError, if that was wanted and what
+// endRenewalIfWrongTransport ends the Conn with a WrongTransportError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (n *renewal) endIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
+func (n *renewal) endRenewalIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
-	if !c.opts.ReportUnopened || !saysUnopened(fault) {
+	if !c.opts.ReportWrongTransport || !saysWrongTransport(fault) {
 		return false
 	}
 	return n.giveUp(r, fault, func() error {
 		c.log.Warn("this is no Streamable HTTP server any more", "url", c.target.Peer.String(), "status", fault.Status)
 		c.ledger.Lock()
 		defer c.ledger.Unlock()
-		return &UnopenedError{Fault: fault, EndedSession: c.ledger.State.Handoff(n.refusedRenewals + 1)}
+		return &WrongTransportError{Fault: fault, EndedSession: c.ledger.State.Handoff(n.refusedRenewals + 1)}
 	})
 }
 

@@ -226,7 +226,7 @@ func TestNoRenewDown(t *testing.T) {
 }
 
 // LE13: which answers to initialize mean that this may be no Streamable HTTP server.
-func TestReportUnopened(t *testing.T) {
+func TestReportWrongTransport(t *testing.T) {
 	for status, want := range map[int]bool{
 		400: true, 404: true, 405: true, 406: true, 410: true, 415: true, 422: true, 426: true,
 		401: false, 403: false, 407: false, 408: false, 413: false, 429: false,
@@ -234,7 +234,7 @@ func TestReportUnopened(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *Options) {
-				o.ReportUnopened = true
+				o.ReportWrongTransport = true
 				s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 					w.WriteHeader(status)
 					return true
@@ -242,8 +242,8 @@ func TestReportUnopened(t *testing.T) {
 			}, func(t *clientTest) {
 				t.send(initializeText)
 				m, err := bridgetest.Recv(t.Context(), t.conn)
-				var unopened *UnopenedError
-				if is := errors.As(err, &unopened); is != want {
+				var wrongTransport *WrongTransportError
+				if is := errors.As(err, &wrongTransport); is != want {
 					t.Fatalf("Recv = %s, %v", m.Bytes(), err)
 				}
 				if !want {
@@ -252,8 +252,8 @@ func TestReportUnopened(t *testing.T) {
 					}
 					return
 				}
-				if unopened.Fault.Status != status {
-					t.Errorf("status %d, want %d", unopened.Fault.Status, status)
+				if wrongTransport.Fault.Status != status {
+					t.Errorf("status %d, want %d", wrongTransport.Fault.Status, status)
 				}
 				t.wantEnd(err)
 			})
@@ -263,9 +263,9 @@ func TestReportUnopened(t *testing.T) {
 
 // LE13: what the caller has to send to the other transport is the initialize
 // and what has waited behind it; all else was answered.
-func TestUnopenedLosesNothing(t *testing.T) {
+func TestWrongTransportLosesNothing(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *Options) {
-		o.ReportUnopened = true
+		o.ReportWrongTransport = true
 		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 			if m.Method() == "initialize" {
 				time.Sleep(10 * time.Second)
@@ -281,9 +281,9 @@ func TestUnopenedLosesNothing(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, text := range []string{initializedText, request("8", "tools/list"), request("9", "tools/list")} {
 			wg.Go(func() {
-				var unopened *UnopenedError
-				if err := t.conn.Send(context.Background(), msg(text)); !errors.As(err, &unopened) {
-					t.Errorf("Send of %s = %v, want an UnopenedError", text, err)
+				var wrongTransport *WrongTransportError
+				if err := t.conn.Send(context.Background(), msg(text)); !errors.As(err, &wrongTransport) {
+					t.Errorf("Send of %s = %v, want a WrongTransportError", text, err)
 				}
 			})
 		}
@@ -292,12 +292,12 @@ func TestUnopenedLosesNothing(t *testing.T) {
 		}
 		_, err := bridgetest.Recv(t.Context(), t.conn)
 		wg.Wait()
-		var unopened *UnopenedError
-		if !errors.As(err, &unopened) {
+		var wrongTransport *WrongTransportError
+		if !errors.As(err, &wrongTransport) {
 			t.Fatalf("Recv: %v", err)
 		}
 		want := `{"jsonrpc":"2.0","id":0,"error":{"code":-32600,"message":"no such thing here"}}`
-		if got := string(new(unopened.Fault.Response(jsonrpc.IntID(0))).Bytes()); got != want {
+		if got := string(new(wrongTransport.Fault.Response(jsonrpc.IntID(0))).Bytes()); got != want {
 			t.Errorf("the answer would have been %s\nwant %s", got, want)
 		}
 		if n := len(t.server.requests("tools/list")); n != 0 {
@@ -311,7 +311,7 @@ func TestUnopenedLosesNothing(t *testing.T) {
 // meanwhile, but not one that is lost. One that is sent before the first was
 // answered waits for that.
 func TestInitializeTwice(t *testing.T) {
-	testClient(t, func(s *fakeServer, o *Options) { o.ReportUnopened = true }, func(t *clientTest) {
+	testClient(t, func(s *fakeServer, o *Options) { o.ReportWrongTransport = true }, func(t *clientTest) {
 		t.open()
 		refused := func() {
 			t.Helper()

@@ -232,7 +232,7 @@ func (n *renewal) repairLoop(r *repair) {
 	defer r.stop()
 	for n.pause(r) {
 		session, refused, fault := n.handshake(n.beginAttempt(r))
-		if n.endIfUpgraded(r, fault) || refused && n.endIfWrongTransport(r, fault) {
+		if n.endIfUpgraded(r, fault) || refused && n.endRenewalIfWrongTransport(r, fault) {
 			return
 		}
 		if n.finishAttempt(r, session, fault) {

@@ -31,7 +31,7 @@ type Issuer struct {
 	Client *http.Client      // for requests to it; nil if somebody else serves it
 
 	// These are changed in Change.
-	Down          bool                      // answers nothing but 502
+	Unavailable   bool                      // answers nothing but 502
 	JWKS          any                       // its keys; nil: Key
 	Introspection map[string]map[string]any // what introspection says of tokens
 	RequestCounts map[string]int            // requests by path
@@ -90,7 +90,7 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.RequestCounts[r.URL.Path]++
-	if i.Down {
+	if i.Unavailable {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}

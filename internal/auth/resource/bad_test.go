@@ -196,15 +196,15 @@ func TestProviderStopped(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	long := map[string]any{"exp": start.Add(48 * time.Hour).Unix()}
 	seen := as.token(t, long)
-	as.Change(func() { as.Down = true })
+	as.Change(func() { as.Unavailable = true })
 	r := request(http.MethodPost, "/mcp", "Bearer "+seen)
 	if code, h := status(p, r); code != 503 || h.Get("Retry-After") == "" || h.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %d %v", code, h)
 	}
-	as.Change(func() { as.Down = false })
+	as.Change(func() { as.Unavailable = false })
 	clock.add(6 * time.Second)
 	want(t, p, "Bearer "+seen, 200)
-	as.Change(func() { as.Down = true })
+	as.Change(func() { as.Unavailable = true })
 	for range 20 {
 		clock.add(time.Hour)
 		want(t, p, "Bearer "+seen, 200)

@@ -27,7 +27,7 @@ func TestCheck(t *testing.T) {
 		"good":               {nil, "", false},
 		"good, introspects":  {func(as *provider, o *Options) { introspects(as, o, authtest.IntrospectSecret) }, "", false},
 		"slash at the end":   {func(as *provider, o *Options) { o.Issuers[0].URL += "/" }, "issuer", true},
-		"away":               {func(as *provider, _ *Options) { as.Down = true }, "502", false},
+		"away":               {func(as *provider, _ *Options) { as.Unavailable = true }, "502", false},
 		"keys that are none": {func(as *provider, _ *Options) { as.JWKS = map[string]any{"keys": []any{}} }, "no key", false},
 		"other address":      {func(as *provider, o *Options) { o.Issuers[0].JWKS = as.URL + "/nowhere" }, "404", false},
 		"wrong secret":       {func(as *provider, o *Options) { introspects(as, o, "wrong") }, "invalid_client", false},

@@ -191,12 +191,12 @@ func TestIntrospection(t *testing.T) {
 	step("unknown", 401, 10)
 	step("bound", 401, 11)
 	step("odd", 401, 12)
-	as.Change(func() { as.Down = true })
+	as.Change(func() { as.Unavailable = true })
 	step("good", 200, 12)
 	step("new", 503, 13)
 	clock.add(time.Minute)
 	step("good", 503, 14)
-	as.Change(func() { as.Down = false })
+	as.Change(func() { as.Unavailable = false })
 	if err := os.WriteFile(secret, []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ type lexer struct {
 
 // A Fault is what breaks the rules of event streams.
 type Fault struct {
-	What string // one of the constants
+	Kind string // one of the constants
 	Line string // where
 }
 

@@ -47,7 +47,7 @@ func TestFaultsOfStreams(t *testing.T) {
 	} {
 		got := ""
 		if _, faults := read(c.stream, 1000); len(faults) > 0 {
-			got = faults[0].What
+			got = faults[0].Kind
 		}
 		if got != c.fault {
 			t.Errorf("%q: %q, want %q", c.stream, got, c.fault)

@@ -12,14 +12,14 @@ import (
 // noteOdd looks at a reply for what breaks the rules of event streams and of replies.
 func (p *prober) noteOdd(r *probe.Reply) {
 	for _, f := range r.Faults() {
-		if f.What == probe.OddLine && r.Events == 0 {
+		if f.Kind == probe.OddLine && r.Events == 0 {
 			continue // it is no event stream at all: noteLabel says so
 		}
 		severity, means := doctor.Error, "Clients that follow the standard do not get the message, and wait for it until they give up."
-		if f.What == probe.OddCR {
+		if f.Kind == probe.OddCR {
 			severity, means = doctor.Note, "The standard allows it, but some clients take such a stream for one endless line."
 		}
-		p.add("H22", severity, "The event stream is malformed: "+f.What, f.Line, means,
+		p.add("H22", severity, "The event stream is malformed: "+f.Kind, f.Line, means,
 			"Have the server, or whatever changes its streams on the way, write \"data: \" before each line of a message and a blank line after it; messages are UTF-8, and their event name is \"message\" or none.")
 	}
 	if r.ID == 0 || r.Err != nil && r.Status == 0 {
@@ -35,7 +35,7 @@ func (p *prober) noteLabel(r *probe.Reply) {
 	looks, first := "", ""
 	switch t := r.MediaType(); {
 	case r.Status/100 != 2:
-	case r.IsStream() && r.Events == 0 && len(r.Faults()) > 0 && r.Faults()[0].What == probe.OddLine:
+	case r.IsStream() && r.Events == 0 && len(r.Faults()) > 0 && r.Faults()[0].Kind == probe.OddLine:
 		looks, first = "JSON", r.Faults()[0].Line
 	case r.IsStream():
 	case hasField(text):

@@ -193,11 +193,11 @@ func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if s.isUndecisive(&m) {
 		return s.sink.Send(ctx, m)
 	}
-	return s.decide(ctx, m)
+	return s.sendDecisive(ctx, m)
 }
 
-// decide is Send for a message on which it depends who the server is.
-func (s *fallbackSink) decide(ctx context.Context, m jsonrpc.Message) error {
+// sendDecisive is Send for a message on which it depends who the server is.
+func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {
 	case c.settled: // m is what could not be handed on last

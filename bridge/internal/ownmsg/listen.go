@@ -1,4 +1,4 @@
-package say
+package ownmsg
 
 import (
 	"github.com/mcp-bridge/mcp-bridge/era"

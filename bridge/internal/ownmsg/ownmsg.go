@@ -1,6 +1,6 @@
-// Package say is what the bridge itself says to clients and servers: the methods it
+// Package ownmsg has what the bridge itself says to clients and servers: the methods it
 // knows, its errors, and how subscriptions end.
-package say
+package ownmsg
 
 import (
 	"errors"
