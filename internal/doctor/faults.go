@@ -1,5 +1,7 @@
 package doctor
 
+import "time"
+
 // A Fault is a diagnosis whose words do not depend on what was seen. Those of this file are found
 // by doctor, and also in live traffic, in passing (package notes).
 type Fault struct {
@@ -61,6 +63,23 @@ func NoiseThroughBridge() Fault {
 	return f
 }
 
+// usualComments is how often servers write a comment to keep a quiet stream open: mcp-bridge serve does, and others too.
+const usualComments = 15 * time.Second
+
+// CutIdle is the Fault of what cuts quiet streams. It cuts them after so long; at is its name.
+func CutIdle(after time.Duration, at string) Fault {
+	f := Fault{"H12", Warning, "A quiet stream is cut off",
+		"Calls that say nothing for that long lose their answer, unless their client can resume.", ""}
+	f.Do = "Raise the idle limit at " + at + " (nginx proxy_read_timeout; the idle timeout of the load balancer), which is about " + after.String()
+	if after > usualComments {
+		f.Do += ", or have the server send a comment every 15 seconds, as mcp-bridge serve does."
+	} else {
+		f.Do += ", to a minute or more. A comment every 15 seconds, as mcp-bridge serve sends, comes too late."
+	}
+	f.Do += " If comments came before, it is the whole time of a request that is bounded."
+	return f
+}
+
 const writeToStderr = "Write it to stderr: console.error in place of console.log, print(..., file=sys.stderr), a logger's handler for stderr."
 
 const (
@@ -88,9 +107,6 @@ var (
 	Buffered = Fault{"H11", Error, "Event streams are held back on their way",
 		"Progress, requests of the server, and answers that come as events reach clients late or never: calls seem to hang.",
 		"Turn off response buffering for this path: nginx \"proxy_buffering off\" (and no proxy_ignore_headers X-Accel-Buffering), Apache \"flushpackets=on\", no gzip. The server can send X-Accel-Buffering: no, and must write something, such as a comment, as soon as a stream is open: some proxies, and HTTP/2 in some libraries, send headers with the first bytes only."}
-	CutIdle = Fault{"H12", Warning, "A quiet stream is cut off",
-		"Calls that say nothing for that long lose their answer, unless their client can resume.",
-		"Raise the idle limit of the proxy (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded."}
 	OddGet = Fault{"H13", Warning, "GET is answered with something else than an event stream or 405",
 		"Some clients take the answer for an event stream and open it again and again, or report an error.",
 		"Have the server answer GET with an event stream, or with 405 if it has nothing to say by itself. If a route or a proxy answers in its place, pass GET on."}

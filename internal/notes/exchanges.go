@@ -155,6 +155,7 @@ func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(do
 	case most < quick:
 		say(doctor.EndsGet, count(n)+" streams in a row have ended within "+most.Round(time.Millisecond).String()+" with nothing in them")
 	case least >= idleLeast && most-least < quick:
-		say(doctor.CutIdle, count(n)+" streams in a row were cut after "+most.Round(time.Second).String())
+		after := most.Round(time.Second)
+		say(doctor.CutIdle(after, "the proxy"), count(n)+" streams in a row were cut after "+after.String())
 	}
 }

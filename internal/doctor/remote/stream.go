@@ -231,7 +231,5 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 			"If it is no intention, see whether the platform bounds how long a request may take: calls that take longer are lost as well.")
 		return
 	}
-	p.add("H12", doctor.Warning, doctor.CutIdle.Title, seen,
-		doctor.CutIdle.Means,
-		"Raise the idle limit at "+r.Intermediary()+" (nginx proxy_read_timeout; the idle timeout of the load balancer), or have the server send a comment every 15 seconds. If comments came before, it is the whole time of a request that is bounded.")
+	p.fault(doctor.CutIdle(lasted.Round(time.Second), r.Intermediary()), seen)
 }
