@@ -73,3 +73,24 @@ func TestCheckConfigOwnArguments(t *testing.T) {
 		}
 	}
 }
+
+// Claude Desktop knows no server with a url; a file of another client, or of ours, may have one.
+func TestCheckConfigURLOfClaudeDesktop(t *testing.T) {
+	dir := t.TempDir()
+	for name, warns := range map[string]bool{"claude_desktop_config.json": true, "mcp.json": false} {
+		file := filepath.Join(dir, name)
+		if err := os.WriteFile(file, []byte("{\"mcpServers\": {\"a\": {\"command\": \"ls\"},\n\"b\": {\"url\": \"https://host.example/mcp?k=hush\"}}}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, _, errs := try(t, "check-config", file)
+		says := strings.Contains(errs, file+`:2:7: the server "b" has "url", and Claude Desktop knows servers with a command only: for Claude Desktop, write "command": "mcp-bridge", "args": ["connect", "URL"]`)
+		if status != exitOK || says != warns || strings.Contains(errs, "hush") {
+			t.Errorf("%s: status %d, %q", name, status, errs)
+		}
+		status, _, errs = try(t, "wrap", "b", "--client", file)
+		if status == exitOK || !strings.Contains(errs, `write "command": "mcp-bridge", "args": ["connect", "URL"]`) || strings.Contains(errs, "(Claude Desktop knows") != warns ||
+			!strings.Contains(errs, `"b"`) || strings.Contains(errs, "hush") {
+			t.Errorf("wrap in %s: status %d, %q", name, status, errs)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
+	"github.com/mcp-bridge/mcp-bridge/internal/wrap"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -182,7 +183,7 @@ func checkConfig(args []string, env environment) error {
 		}
 		return err
 	}
-	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check, CheckScopes: checkScopes})
+	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check, CheckScopes: checkScopes, CommandsOnly: wrap.CommandsOnly(args[0])})
 	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) == absent {
 		return err // the file itself is right
 	}

@@ -51,6 +51,9 @@ func wrapCommand(command string, args []string, env environment) error {
 	}
 	backup, err := wrap.Change(client.File, time.Now(), edit)
 	if err != nil {
+		if client := wrap.CommandsOnly(client.File); client != "" && errors.Is(err, wrap.ErrRemote) {
+			err = fmt.Errorf("%w (%s knows servers with a command only)", err, client)
+		}
 		return aboutEntry(name, err)
 	}
 	next := fmt.Sprintf("Then \"mcp-bridge trace %s\" shows what passes, and \"mcp-bridge unwrap %s\" takes it out again.", name, name)
@@ -63,7 +66,8 @@ func wrapCommand(command string, args []string, env environment) error {
 
 // aboutEntry names the server in an error about it.
 func aboutEntry(name string, err error) error {
-	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) || errors.Is(err, wrap.ErrBridge) {
+	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) || errors.Is(err, wrap.ErrBridge) ||
+		errors.Is(err, wrap.ErrRemote) {
 		return fmt.Errorf("%w: %q", err, name)
 	}
 	return err

@@ -157,6 +157,10 @@ type Options struct {
 	// mistake was found. What it says is a mistake, too, at the server's command or URL.
 	Check func(Server) error
 
+	// CommandsOnly is the name of the client whose file it is, if that client knows no server with a URL: a notice says so then,
+	// at each URL. "": it is no such file.
+	CommandsOnly string
+
 	// CheckScopes, if not nil, says what is wrong with one of the Scopes.
 	CheckScopes func(line string) error
 }

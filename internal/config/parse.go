@@ -25,6 +25,7 @@ type parser struct {
 	lookup      func(string) (string, bool)
 	readFile    func(string) ([]byte, error) // nil: other files are not read
 	onlyServer  string
+	commandOnly string             // the client that knows commands only
 	checkServer func(Server) error // nil: nobody looks
 	checkScopes func(string) error // nil: nobody looks
 	defaults    Settings
@@ -42,7 +43,7 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
 		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, checkServer: o.Check, checkScopes: o.CheckScopes,
+		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, commandOnly: o.CommandsOnly, checkServer: o.Check, checkScopes: o.CheckScopes,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {

@@ -17,8 +17,12 @@ var (
 	ErrUnknown = errors.New("there is no such server")
 	ErrWrapped = errors.New("the server is wrapped already")
 	ErrBare    = errors.New("the server is not wrapped")
+	ErrRemote  = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + Remote + " in place of its URL")
 	ErrBridge  = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
+
+// Remote is what a client's file has for a remote server that is reached through the bridge.
+const Remote = `"command": "mcp-bridge", "args": ["connect", "URL"]`
 
 // maxBrackets bounds the objects and arrays of a file, and so how deep they are nested: the
 // parser recurses.
@@ -209,7 +213,7 @@ func open(text []byte, name string) (*serverEditor, error) {
 		return nil, err
 	}
 	if e.command == nil {
-		return nil, errors.New("the server has no command: it is a remote one, and its client talks to it without a process in between")
+		return nil, ErrRemote
 	}
 	if e.command.Value.Kind() != '"' {
 		return nil, errors.New("the server's command is not a string")

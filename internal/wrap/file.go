@@ -38,6 +38,15 @@ func Clients() ([]Client, error) {
 	}, nil
 }
 
+// CommandsOnly returns the name of the client whose configuration a file is, if that client knows no server with a URL, and
+// passes over those in the file; "" if it is no such file.
+func CommandsOnly(file string) string {
+	if filepath.Base(file) == "claude_desktop_config.json" {
+		return "Claude Desktop"
+	}
+	return ""
+}
+
 // Read returns the text of a configuration.
 func Read(file string) ([]byte, error) {
 	info, err := os.Lstat(file)

@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 		{`{"mcpServers":{"b":{"command":"x"}}}`, "no such server"},
 		{`{"mcpServers":{"a":{"command":"x"},"a":{"command":"y"}}}`, "twice"},
 		{`{"mcpServers":{"a":[]}}`, "not an object"},
-		{`{"mcpServers":{"a":{"url":"https://x"}}}`, "remote"},
+		{`{"mcpServers":{"a":{"url":"https://secret"}}}`, `write "command": "mcp-bridge", "args": ["connect", "URL"] in place of its URL`},
 		{`{"mcpServers":{"a":{"command":["x"]}}}`, "not a string"},
 		{`{"mcpServers":{"a":{"command":"x","args":"y"}}}`, "array of strings"},
 		{`{"mcpServers":{"a":{"command":"x","args":[1]}}}`, "array of strings"},
