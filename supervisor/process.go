@@ -222,16 +222,20 @@ type stdio struct {
 
 // openStdio makes the pipes, which os/exec could also do: but os/exec closes our ends when
 // the process exits, while they are still being read. All ends are close-on-exec.
-func openStdio(terminal bool) (s *stdio, err error) {
-	s = &stdio{}
-	defer func() {
-		if err != nil {
-			s.closeChildEnds()
-			s.closeOurEnds()
-		}
-	}()
-	if s.child[0], s.stdin, err = os.Pipe(); err != nil {
+func openStdio(terminal bool) (*stdio, error) {
+	s := &stdio{}
+	if err := s.open(terminal); err != nil {
+		s.closeChildEnds()
+		s.closeOurEnds()
 		return nil, err
+	}
+	return s, nil
+}
+
+// open makes the pipes. After an error some of them are open.
+func (s *stdio) open(terminal bool) (err error) {
+	if s.child[0], s.stdin, err = os.Pipe(); err != nil {
+		return err
 	}
 	if terminal {
 		s.stdout, s.child[1], err = openTerminal()
@@ -239,10 +243,10 @@ func openStdio(terminal bool) (s *stdio, err error) {
 		s.stdout, s.child[1], err = os.Pipe()
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	s.stderr, s.child[2], err = os.Pipe()
-	return s, err
+	return err
 }
 
 func (s *stdio) closeChildEnds() { closeAll(s.child[:]...) }
