@@ -1,6 +1,7 @@
 package httpdial
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -220,8 +221,8 @@ func (p *Peer) NetFault(err error) *Fault {
 		f.Reason = ReasonTLS
 		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
 		switch {
-		case errors.As(err, &unknown):
-			f.Text += "; if it is the right server, give the certificate of its authority with --ca-file"
+		case errors.As(err, &unknown): // its text guesses at the cause
+			f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, untrusted(unknown.Cert))
 		case strings.Contains(err.Error(), "certificate required"):
 			f.Text += "; the server asks its clients for a certificate: give one with --client-cert and --client-key"
 		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
@@ -237,6 +238,18 @@ func (p *Peer) NetFault(err error) *Fault {
 		f.Text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", p.where, netText(err))
 	}
 	return f
+}
+
+// untrusted says of a certificate that nobody trusts who has issued it, and how to trust that one. cert may be nil.
+func untrusted(cert *x509.Certificate) string {
+	switch {
+	case cert == nil:
+		return "its certificate is from an authority that is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE"
+	case bytes.Equal(cert.RawIssuer, cert.RawSubject):
+		return "its certificate is self-signed; if it is the right server, give that certificate with --ca-file FILE"
+	}
+	name := printable.Clip(cmp.Or(cert.Issuer.CommonName, cert.Issuer.String()), 80)
+	return fmt.Sprintf("its certificate was issued by %q, which is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE", name)
 }
 
 // isAlert reports whether the server has ended the handshake because of a certificate, ours or that it got none:

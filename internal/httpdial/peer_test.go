@@ -3,6 +3,7 @@ package httpdial
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"io"
 	"log"
@@ -57,6 +58,21 @@ func TestNetFaultTrust(t *testing.T) {
 		got := peer.NetFault(&tls.CertificateVerificationError{Err: c.err})
 		if got.Reason != ReasonTLS || strings.Contains(got.Text, "--ca-file") != c.helps {
 			t.Errorf("%T: %s: %s", c.err, got.Reason, got.Text)
+		}
+	}
+}
+
+// One sentence says who has issued the certificate, and what to give; Go's guess at the cause is left out.
+func TestNetFaultUntrusted(t *testing.T) {
+	other := &x509.Certificate{RawIssuer: []byte("a"), RawSubject: []byte("b"), Issuer: pkix.Name{CommonName: "My CA\n"}}
+	own := &x509.Certificate{RawIssuer: []byte("a"), RawSubject: []byte("a")}
+	for want, cert := range map[string]*x509.Certificate{
+		`its certificate was issued by "My CA\n", which is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE`: other,
+		`its certificate is self-signed; if it is the right server, give that certificate with --ca-file FILE`:                                                    own,
+	} {
+		got := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil).NetFault(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{Cert: cert}})
+		if got.Text != "no secure connection to https://x: "+want {
+			t.Error(got.Text)
 		}
 	}
 }
