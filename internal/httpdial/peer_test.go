@@ -68,7 +68,7 @@ func TestNetFaultUntrusted(t *testing.T) {
 	own := &x509.Certificate{RawIssuer: []byte("a"), RawSubject: []byte("a")}
 	for want, cert := range map[string]*x509.Certificate{
 		`its certificate was issued by "My CA\n", which is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE`: other,
-		`its certificate is self-signed; if it is the right server, give that certificate with --ca-file FILE`:                                                    own,
+		`its certificate is self-signed; if it is the right server, give that certificate with --ca-file FILE`:                                                      own,
 	} {
 		got := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil).NetFault(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{Cert: cert}})
 		if got.Text != "no secure connection to https://x: "+want {

@@ -106,7 +106,7 @@ func (d *diagnosis) notFound(err error) {
 		return
 	}
 	folders := d.searched()
-	seen := fmt.Sprintf("%q is in none of the %d folders of PATH: %s", d.spec.Path, len(folders), strings.Join(folders, ", "))
+	seen := fmt.Sprintf("%q is in no folder of PATH, which has %d: %s", d.spec.Path, len(folders), strings.Join(folders, ", "))
 	do := "Install it, or give its full path: \"which " + d.spec.Path + "\" in a terminal where it works prints that."
 	if file := find(d.spec.Path, slices.Concat(desktopPath(), usualFolders())); file != "" {
 		do = "It is here, in a folder that is not in PATH: " + file + ". Give this full path."

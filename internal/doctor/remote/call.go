@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // leastCallWait is how long a call must have been waited for, for its silence to say something.
@@ -68,7 +69,7 @@ func (p commonChecks) sayCalled(r *probe.Reply, isError bool) {
 	if isError {
 		verdict = "the tool reports an error"
 	}
-	p.fact("call", "%s, in %s, with %d events", verdict, millis(r.Duration), r.Events)
+	p.fact("call", "%s, in %s, with %s", verdict, millis(r.Duration), printable.Count(r.Events, "event", "events"))
 	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
 		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, millis(r.Times[0])))
 	}
@@ -81,7 +82,7 @@ func (p commonChecks) sayUnanswered(r *probe.Reply, waited time.Duration) {
 	case r.Status != 0 && r.IsHTML():
 		seen += "; " + r.Line()
 	case r.Status != 0:
-		seen += fmt.Sprintf("; POST was answered %d, %s, with %d events", r.Status, r.MediaType(), r.Events)
+		seen += fmt.Sprintf("; POST was answered %d, %s, with %s", r.Status, r.MediaType(), printable.Count(r.Events, "event", "events"))
 	}
 	do := "Try again with --slow, which waits a minute. "
 	if p.opts.Slow {

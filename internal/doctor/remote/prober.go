@@ -138,7 +138,11 @@ func (p *prober) sayLimited() {
 	if after := r.Header.Get("Retry-After"); after != "" {
 		seen += ", Retry-After: " + after
 	}
-	seen += fmt.Sprintf("; it was among the first %d requests, %s after the first one", n, millis(since))
+	if n > 1 {
+		seen += fmt.Sprintf("; it was among the first %d requests, %s after the first one", n, millis(since))
+	} else {
+		seen += "; it was the first request"
+	}
 	switch {
 	case n <= 2:
 		severity = doctor.Error

@@ -111,6 +111,19 @@ func TestHeldBackInDoubt(t *testing.T) {
 	}
 }
 
+// TestCallOfOneEvent: what is counted is in the singular where there is one.
+func TestCallOfOneEvent(t *testing.T) {
+	t.Parallel()
+	s := called(t, "/mcp", "echo", func(w http.ResponseWriter, r *http.Request) bool {
+		body, _ := io.ReadAll(r.Body)
+		m, _ := jsonrpc.Parse(body)
+		return respond(w, 200, typeSSE, `data: {"jsonrpc":"2.0","id":`+m.ID().String()+`,"result":{"content":[]}}`+"\n\n")
+	})
+	if _, text := diagnose(t, s); !strings.Contains(text, ", with 1 event\n") {
+		t.Error(text)
+	}
+}
+
 // TestPatienceAfterCall: that of --slow is for the call alone.
 func TestPatienceAfterCall(t *testing.T) {
 	t.Parallel()

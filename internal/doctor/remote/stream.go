@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // sayBuffered says that a stream is held back on its way (H11). r names who answers.
@@ -185,7 +186,7 @@ func (s *session) checkResume(ctx context.Context) {
 	if again.Message() != nil {
 		s.p.fact("resumption", "works")
 	} else if again.Ended || again.TimedOut(checkTimeout-time.Second) && s.first.Duration < time.Second {
-		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %d events and not the response", again.Events))
+		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %s and not the response", printable.Count(again.Events, "event", "events")))
 	}
 }
 
