@@ -63,7 +63,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxBatch = cmp.Or(o.MaxBatch, 50)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
+	o.StallAfter = cmp.Or(o.StallAfter, httpserve.DefaultDeadline)
 	if o.Budget == nil {
 		o.Budget = budget.ForMessages(o.MaxMessageSize)
 	}

@@ -114,7 +114,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.CommitAfter = cmp.Or(o.CommitAfter, 50*time.Millisecond)
 	o.ModernCommitAfter = cmp.Or(o.ModernCommitAfter, 10*time.Second)
 	o.KeepAlive = cmp.Or(o.KeepAlive, 15*time.Second)
-	o.StallAfter = cmp.Or(o.StallAfter, 30*time.Second)
+	o.StallAfter = cmp.Or(o.StallAfter, httpserve.DefaultDeadline)
 	o.HoldTimeout = cmp.Or(o.HoldTimeout, 10*time.Second)
 	o.ReplayAge = cmp.Or(o.ReplayAge, 5*time.Minute)
 	if o.Modern == nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
+	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
@@ -84,7 +85,7 @@ func (o ClientOptions) withDefaults() ClientOptions {
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, httpdial.DefaultConnectTimeout)
 	o.PingInterval = cmp.Or(o.PingInterval, defaultPingInterval)
-	o.StallAfter = cmp.Or(o.StallAfter, defaultStallAfter)
+	o.StallAfter = cmp.Or(o.StallAfter, httpserve.DefaultDeadline)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}

@@ -6,7 +6,6 @@ import "time"
 const (
 	defaultMaxMessageSize = 64 << 20         // bytes in one message (J9)
 	defaultPingInterval   = 25 * time.Second // WS5
-	defaultStallAfter     = 30 * time.Second // without a byte taken by the peer
 )
 
 // subprotocol is what a client offers and a server selects (WS2).

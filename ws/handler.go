@@ -64,10 +64,10 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, httpserve.DefaultDeadline)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.PingInterval = cmp.Or(o.PingInterval, defaultPingInterval)
-	o.StallAfter = cmp.Or(o.StallAfter, defaultStallAfter)
+	o.StallAfter = cmp.Or(o.StallAfter, httpserve.DefaultDeadline)
 	if o.Budget == nil {
 		o.Budget = budget.ForMessages(o.MaxMessageSize)
 	}

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// defaultDeadline is what a Deadlines has where it says nothing.
-const defaultDeadline = 30 * time.Second
+// DefaultDeadline is how long a peer may keep us waiting where nothing else is said: that of a Deadlines, and how long one may
+// take nothing of what is written to it, over each transport.
+const DefaultDeadline = 30 * time.Second
 
 // Deadlines are how long the client of a request may keep the server waiting,
 // whatever the request is for (LI32). The zero value has the defaults; it may be used
@@ -27,7 +28,7 @@ type Deadlines struct {
 // net/http does not tell of a Content-Length (LI33; RFC 9112, 6.1 and 6.3), and
 // each of HTTP/1.0, where it does not even tell of the Transfer-Encoding.
 func (d Deadlines) Handler(next http.Handler) http.Handler {
-	d.Body, d.Reply = cmp.Or(d.Body, defaultDeadline), cmp.Or(d.Reply, defaultDeadline)
+	d.Body, d.Reply = cmp.Or(d.Body, DefaultDeadline), cmp.Or(d.Reply, DefaultDeadline)
 	return &bounded{next, d}
 }
 
@@ -74,10 +75,10 @@ const afterBody = 5 * time.Second
 const kept = 2048
 
 // Write writes the last of a reply. A client that does not take it within
-// defaultDeadline is cut off.
+// DefaultDeadline is cut off.
 func Write(w http.ResponseWriter, body []byte) {
 	if len(body) > kept {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(defaultDeadline))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))
 	}
 	_, _ = w.Write(body) // an error: the client has gone, and nobody is left to tell
 }
