@@ -89,7 +89,7 @@ func inserted(all, edits []edit, one edit) []edit {
 // moved corrects the index after the text at a place has got another length.
 func (m *Message) moved(at span, length int) {
 	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
-	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.longest} {
+	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.longestValue} {
 		switch {
 		case s.start >= at.end: // after the place
 			s.start += delta

@@ -64,8 +64,8 @@ func (m Message) WithMeta(f Fragment) Message {
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
 	m.breaks = m.breaks || f.breaks
-	if m.meta.end-m.meta.start > m.longest.end-m.longest.start {
-		m.longest = m.meta
+	if m.meta.end-m.meta.start > m.longestValue.end-m.longestValue.start {
+		m.longestValue = m.meta
 	}
 	return m
 }

@@ -281,7 +281,7 @@ func mustPanic(t *testing.T, name string, f func()) {
 func TestLongValues(t *testing.T) {
 	poisoned := func(text string) Message {
 		m := mustParse(t, strings.Replace(text, "LONG", `"`+strings.Repeat("x", 1<<20)+`"`, 1))
-		copy(m.raw[m.longest.start:m.longest.end], `"]}{"`)
+		copy(m.raw[m.longestValue.start:m.longestValue.end], `"]}{"`)
 		return m
 	}
 	request := poisoned(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":LONG,"_meta":{"progressToken":1},"name":"n"}}`)

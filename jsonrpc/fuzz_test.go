@@ -209,7 +209,7 @@ func checkIndex(t *testing.T, m, fresh Message) {
 	t.Helper()
 	m = m.settled()
 	checkLongest(t, m)
-	m.longest, m.raw, m.related = fresh.longest, fresh.raw, fresh.related
+	m.longestValue, m.raw, m.related = fresh.longestValue, fresh.raw, fresh.related
 	if !reflect.DeepEqual(m, fresh) {
 		t.Fatalf("index %+v, want %+v", m, fresh)
 	}
@@ -218,17 +218,17 @@ func checkIndex(t *testing.T, m, fresh Message) {
 // checkLongest compares the longest value with the values that may be it.
 func checkLongest(t *testing.T, m Message) {
 	t.Helper()
-	if m.longest.end == 0 {
+	if m.longestValue.end == 0 {
 		return
 	}
 	for _, of := range []span{m.params, m.outcome} {
 		for member := range Members(m.slice(of)) {
-			if at := of.start + uint32(member.At); !m.failure && m.longest == (span{at, at + uint32(len(member.Value))}) {
+			if at := of.start + uint32(member.At); !m.failure && m.longestValue == (span{at, at + uint32(len(member.Value))}) {
 				return
 			}
 		}
 	}
-	t.Fatalf("the longest value is %q", m.slice(m.longest))
+	t.Fatalf("the longest value is %q", m.slice(m.longestValue))
 }
 
 func compact(t *testing.T, b []byte) []byte {

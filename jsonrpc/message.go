@@ -24,21 +24,21 @@ type span struct{ start, end uint32 }
 // because to copy a Message would cost as much as most of them do. They do not keep the
 // pointer.
 type Message struct {
-	raw       []byte
-	id        span
-	method    span
-	params    span
-	token     span // params._meta.progressToken of a request, params.progressToken of a notification
-	requestID span // params.requestId
-	outcome   span // result or error
-	meta      span // params._meta
-	longest   span // the longest value of a member of params or result; a search for another member skips it
-	kind      Kind
-	known     uint8 // the index of the method in knownMethods; 0: not among them
-	failure   bool  // outcome is an error
-	breaks    bool  // line breaks may stand between tokens
-	extended  bool  // the envelope has members that have no meaning there
-	spliceID  bool  // raw has another id than ident; Bytes puts ident into its place
+	raw          []byte
+	id           span
+	method       span
+	params       span
+	token        span // params._meta.progressToken of a request, params.progressToken of a notification
+	requestID    span // params.requestId
+	outcome      span // result or error
+	meta         span // params._meta
+	longestValue span // the longest value of a member of params or result; a search for another member skips it
+	kind         Kind
+	known        uint8 // the index of the method in knownMethods; 0: not among them
+	failure      bool  // outcome is an error
+	breaks       bool  // line breaks may stand between tokens
+	extended     bool  // the envelope has members that have no meaning there
+	spliceID     bool  // raw has another id than ident; Bytes puts ident into its place
 
 	ident   ID      // the id
 	joined  *joined // of a long message whose id is late; nil for others
@@ -293,7 +293,7 @@ func (m *Message) Lookup(path ...string) []byte {
 	if at.end == 0 {
 		return nil
 	}
-	value, rest := Object{m.slice(at), m.longest.within(at), m.meta.within(at)}, path[1:]
+	value, rest := Object{m.slice(at), m.longestValue.within(at), m.meta.within(at)}, path[1:]
 	if at == m.params && len(rest) > 0 && rest[0] == "_meta" {
 		value, rest = Object{raw: m.Meta()}, rest[1:]
 	}

@@ -336,8 +336,8 @@ func (p *parser) result() {
 // so far becomes the longest of the message.
 func (p *parser) noteSpan(at int) span {
 	s := span{uint32(at), uint32(p.pos)}
-	if s.end-s.start > p.m.longest.end-p.m.longest.start {
-		p.m.longest = s
+	if s.end-s.start > p.m.longestValue.end-p.m.longestValue.start {
+		p.m.longestValue = s
 	}
 	return s
 }

@@ -71,12 +71,12 @@ type Object struct {
 
 // ParamsObject returns the params. It has no members if the params are not an object.
 func (m *Message) ParamsObject() Object {
-	return Object{m.Params(), m.longest.within(m.params), m.meta.within(m.params)}
+	return Object{m.Params(), m.longestValue.within(m.params), m.meta.within(m.params)}
 }
 
 // ResultObject returns the result. It has no members if the result is not an object.
 func (m *Message) ResultObject() Object {
-	return Object{raw: m.Result(), longest: m.longest.within(m.outcome)}
+	return Object{raw: m.Result(), longest: m.longestValue.within(m.outcome)}
 }
 
 // Members is the function Members for this Object.

@@ -37,13 +37,13 @@ type postQueue struct {
 
 // pendingMessage is a message in a postQueue, whose lock guards it.
 type pendingMessage struct {
-	m         jsonrpc.Message
-	share     *budget.Share // what it holds of the budget; mostly nil
-	offered   bool          // to the Sink, which may take it now
-	refused   bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
-	abandoned bool          // its POST has left it to the queue
-	taken     bool
-	done      chan struct{} // closed when it is taken; nil: nobody has asked for it
+	m          jsonrpc.Message
+	share      *budget.Share // what it holds of the budget; mostly nil
+	offered    bool          // to the Sink, which may take it now
+	comesFirst bool          // by the Sink of a receive that has ended: it comes next, whatever the ctx says
+	abandoned  bool          // its POST has left it to the queue
+	taken      bool
+	done       chan struct{} // closed when it is taken; nil: nobody has asked for it
 }
 
 func newPostQueue() *postQueue { return &postQueue{wakeup: make(chan struct{}, 1)} }
@@ -197,7 +197,7 @@ func (q *postQueue) next(ctx context.Context, sink bridge.Sink) (*pendingMessage
 	switch {
 	case q.err != nil: // it says more than ctx, which the end of a session ends too
 		return nil, q.err
-	case len(q.waiting) > 0 && q.waiting[0].refused:
+	case len(q.waiting) > 0 && q.waiting[0].comesFirst:
 		q.waiting[0].offered = true
 		return q.waiting[0], nil
 	case ctx.Err() != nil:
@@ -231,7 +231,7 @@ func (q *postQueue) sendWaiting(ctx context.Context, sink bridge.Sink, p *pendin
 	if q.err != nil {
 		return q.err
 	}
-	p.offered, p.refused = false, true
+	p.offered, p.comesFirst = false, true
 	return err
 }
 

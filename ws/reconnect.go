@@ -10,7 +10,6 @@ import (
 const (
 	renewStableAfter       = 10 * time.Second // a connection that has lived so long was no failure
 	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take
-	maxRetryAfter          = time.Minute      // of what the server says, how much is waited for
 	maxEarly               = 1000             // messages of a server that come before it has initialized
 )
 
@@ -153,7 +152,7 @@ func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
 	r.finishAttempt(f)
 	r.st.downFault = f
-	r.st.nextAttempt = time.Now().Add(max(httpdial.Backoff(failures), min(f.RetryAfter, maxRetryAfter)))
+	r.st.nextAttempt = time.Now().Add(httpdial.BackoffAfter(f, failures))
 }
 
 // pause waits for the next attempt, unless a client comes that wants it now.

@@ -21,7 +21,7 @@ type subcommand struct {
 
 // commandTable returns all commands, in the order in which help shows them.
 func commandTable() []subcommand {
-	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands(), manualCommands())
+	return slices.Concat(bridgeCommands(), watchCommands(), recordCommands(), accountCommands(), otherCommands(), helpCommands())
 }
 
 // bridgeCommands are those that carry messages.

@@ -11,8 +11,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/manual"
 )
 
-// manualCommands are those that explain the others.
-func manualCommands() []subcommand {
+// helpCommands are those that explain the others.
+func helpCommands() []subcommand {
 	return []subcommand{{
 		run: help,
 		Command: manual.Command{

@@ -211,8 +211,8 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 // replayServeFlags are the flags of replay --serve.
 type replayServeFlags struct {
 	serveFlags
-	recording            recordingFlags
-	serve, strict, stdio bool
+	recording                  recordingFlags
+	serve, mustMatchAll, stdio bool
 }
 
 func (f *replayServeFlags) flagSet() *pflag.FlagSet {
@@ -225,7 +225,7 @@ func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 	f.recording.register(fs)
 	fs.BoolVar(&f.serve, "serve", false, "")
 	fs.BoolVar(&f.stdio, "stdio", false, "")
-	fs.BoolVar(&f.strict, "strict", false, "")
+	fs.BoolVar(&f.mustMatchAll, "strict", false, "")
 	return fs
 }
 
@@ -306,7 +306,7 @@ func (f *replayServeFlags) reportUsage(u replay.Usage, log hclog.Logger) error {
 		log.Warn("is in the recording and was not asked", "request", text)
 	}
 	log.Info("recording", "requests", u.Requests, "asked", u.Asked, "missed", u.MissCount)
-	if f.strict && (u.Asked < u.Requests || u.MissCount > 0) {
+	if f.mustMatchAll && (u.Asked < u.Requests || u.MissCount > 0) {
 		return fmt.Errorf("%d of %d recorded requests were not asked, %d that were asked are not in the recording", u.Requests-u.Asked, u.Requests, u.MissCount)
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 const (
 	firstBackoff   = 250 * time.Millisecond
 	longestBackoff = 30 * time.Second
+	maxRetryAfter  = time.Minute // of what the server says, how much is waited for
 )
 
 // Backoff returns how long to wait before attempt n (from 0): it doubles, from
@@ -22,6 +23,15 @@ const (
 func Backoff(n int) time.Duration {
 	d := min(firstBackoff<<min(n, 10), longestBackoff)
 	return d - rand.N(d/2)
+}
+
+// BackoffAfter is Backoff for an attempt that comes after another one, which f has ended: it
+// is not before the server has said (RetryAfter), for up to a minute. A nil Fault says nothing.
+func BackoffAfter(f *Fault, n int) time.Duration {
+	if f == nil {
+		return Backoff(n)
+	}
+	return max(Backoff(n), min(f.RetryAfter, maxRetryAfter))
 }
 
 // Pause waits for d; false: ctx or done (nil: none) was closed before.

@@ -60,7 +60,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 		}
 	}
 	c.starts++
-	return c.learn(c.redactExit(conn), nil), nil
+	return c.learn(c.watchServer(conn), nil), nil
 }
 
 func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
@@ -81,7 +81,7 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 		ParkTimeout: c.s.spec.ParkTimeout,
 	})
 	c.filter.Store(f)
-	conn = translate.Wrap(c.redactExit(conn), f, c.s.spec.Dropped)
+	conn = translate.Wrap(c.watchServer(conn), f, c.s.spec.Dropped)
 	return &initializing{Conn: c.learn(conn, f), filter: f}, nil
 }
 

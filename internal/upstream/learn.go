@@ -18,11 +18,9 @@ import (
 
 // This file has what lies around the Conn of a shared server.
 
-// redactExit hides a server's last words on stderr, which may be about one of the clients:
-// how the server has ended is said to all that share it. It also sees that the tools
-// have changed, which goes no further where nobody listens, and how a legacy server has
-// answered initialize, which is its first answer.
-func (c *connector) redactExit(conn bridge.Conn) bridge.Conn {
+// watchServer looks at what the server sends before any of it is translated: that its tools have changed, which goes no
+// further where nobody listens, and how a legacy server answers initialize, which is its first answer.
+func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 	initialized := !c.shared.Key.Legacy
 	return bridge.Intercept(conn, bridge.Hooks{
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
@@ -35,13 +33,17 @@ func (c *connector) redactExit(conn bridge.Conn) bridge.Conn {
 			}
 			return nil
 		},
-		Ended: func(err error) error {
-			if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
-				return &stdio.ExitError{Name: exit.Name, Err: exit.Err}
-			}
-			return err
-		},
+		Ended: withoutStderr,
 	})
+}
+
+// withoutStderr returns err without the last words of a process on stderr. They may be about one of the clients that share it,
+// and all of these are told of its end.
+func withoutStderr(err error) error {
+	if exit, ok := errors.AsType[*stdio.ExitError](err); ok {
+		return &stdio.ExitError{Name: exit.Name, Err: exit.Err}
+	}
+	return err
 }
 
 // initialized is told how a legacy server has answered initialize.

@@ -133,6 +133,40 @@ func TestSessionLostWhileBusy(t *testing.T) {
 	})
 }
 
+// LE5, LE14: a server that says when it can be asked again for a session is not asked before, but is after a minute.
+func TestRenewalHeedsRetryAfter(t *testing.T) {
+	for said, want := range map[string]time.Duration{"": time.Second, "7": 7 * time.Second, "3600": time.Minute} {
+		t.Run(said, func(t *testing.T) {
+			testClient(t, nil, func(t *clientTest) {
+				t.open()
+				var asked []time.Time
+				t.server.script(func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+					if m.Method() != "initialize" {
+						return false
+					}
+					asked = append(asked, time.Now())
+					if len(asked) > 1 {
+						return false
+					}
+					w.Header().Set("Retry-After", said)
+					w.WriteHeader(http.StatusServiceUnavailable)
+					return true
+				})
+				t.server.forget()
+				t.send(request("1", "tools/call"))
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if len(asked) != 2 {
+					t.Fatalf("the server was asked for a session %d times, want 2", len(asked))
+				}
+				if waited := asked[1].Sub(asked[0]); waited > want || said != "" && waited < want {
+					t.Errorf("it was asked again after %v, want %v", waited, want)
+				}
+			})
+		})
+	}
+}
+
 // LE5: the server forgets the new session as well, while a call of the first one waits for
 // its 404: that one joins the second renewal, and both are answered.
 func TestSessionLostTwice(t *testing.T) {

@@ -136,9 +136,9 @@ func (n *renewal) newRepair(now bool) *repair {
 	return r
 }
 
-// putOff is called with the lock of the ledger held.
+// putOff has the next attempt wait. The lock of the ledger is held.
 func (r *repair) putOff() {
-	r.wait = httpdial.Backoff(r.putOffs)
+	r.wait = httpdial.BackoffAfter(r.fault, r.putOffs)
 	r.nextAttempt = time.Now().Add(r.wait)
 	r.putOffs++
 }

@@ -282,11 +282,11 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 		if r.Message() != nil {
 			r.Err = nil // nobody waited for the end
 		}
-		r.Duration = time.Since(r.Began)
+		r.UntilEnd = time.Since(r.Began)
 	} else {
 		var err error
 		r.Text, err = io.ReadAll(io.LimitReader(r.body, maxBody))
-		r.Duration, r.Ended = time.Since(r.Began), err == nil
+		r.UntilEnd, r.Ended = time.Since(r.Began), err == nil
 		if err != nil {
 			r.Err = err
 		}

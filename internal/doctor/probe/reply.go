@@ -30,7 +30,7 @@ type Reply struct {
 	Reused bool // the connection had been used before
 
 	Began    time.Time     // when it was asked for
-	Duration time.Duration // until the body's end, or until nobody read on
+	UntilEnd time.Duration // until the body's end, or until nobody read on
 
 	Text     []byte          // the body, if it is no event stream
 	Last     Event           // that Next has read

@@ -69,7 +69,7 @@ func (p commonChecks) sayCalled(r *probe.Reply, isError bool) {
 	if isError {
 		verdict = "the tool reports an error"
 	}
-	p.fact("call", "%s, in %s, with %s", verdict, millis(r.Duration), printable.Count(r.Events, "event", "events"))
+	p.fact("call", "%s, in %s, with %s", verdict, millis(r.UntilEnd), printable.Count(r.Events, "event", "events"))
 	if n := len(r.Times); r.IsStream() && n > 2 && r.Times[n-1] > time.Second && r.Times[n-1]-r.Times[0] < 20*time.Millisecond {
 		p.sayBuffered(r, fmt.Sprintf("a call had %d events, and all came at once after %s", n, millis(r.Times[0])))
 	}

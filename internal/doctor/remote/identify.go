@@ -68,7 +68,7 @@ func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
 	}
 	p.fact("transport", "Streamable HTTP, %s, %s", first.Proto, sessions)
 	p.fact("revision", "%s", f.eras())
-	p.fact("first answer", "%s, as %s", millis(first.Duration), first.MediaType())
+	p.fact("first answer", "%s, as %s", millis(first.UntilEnd), first.MediaType())
 	if off := skew(first.Header, nil); off != "" {
 		p.add("H2", doctor.Note, "The clocks of this machine and of the server differ", off,
 			"Tokens and certificates that are good may be refused.", "Set both clocks (NTP).")

@@ -64,8 +64,8 @@ func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(conte
 		}
 		began := time.Now()
 		silent := stream(ctx)
-		if waited := time.Since(began); silent != "" && waited > surelySlow*usual.Duration {
-			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), millis(usual.Duration)))
+		if waited := time.Since(began); silent != "" && waited > surelySlow*usual.UntilEnd {
+			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), millis(usual.UntilEnd)))
 		}
 	}
 }

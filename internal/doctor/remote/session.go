@@ -228,7 +228,7 @@ func (s *session) explainLost(ctx context.Context, bad *probe.Reply) {
 				"Clients do not learn the session's id: every call fails.", passHeader(s.p, "Mcp-Session-Id", "of replies"))
 			return
 		}
-		s.sayRefused("ping", bad)
+		s.sayNoAnswerInSession("ping", bad)
 		return
 	}
 	none := s.ask(ctx, "ping", nil, func(q *probe.Request) { delete(q.Header, headerSession) })
@@ -239,7 +239,7 @@ func (s *session) explainLost(ctx context.Context, bad *probe.Reply) {
 	case isLost(bad):
 		s.sayNoAffinity(affinityPings, affinityPings, bad, false)
 	default:
-		s.sayRefused("ping", bad)
+		s.sayNoAnswerInSession("ping", bad)
 	}
 }
 
@@ -251,8 +251,8 @@ func passHeader(p *prober, name, of string) string {
 	return "Have every proxy, gateway and firewall before the server pass the " + name + " header " + of + " on; many have a list of headers that they let through."
 }
 
-// sayRefused says that the server opens sessions but does not answer in them.
-func (s *session) sayRefused(method string, bad *probe.Reply) {
+// sayNoAnswerInSession says that the server opens sessions but does not answer in them.
+func (s *session) sayNoAnswerInSession(method string, bad *probe.Reply) {
 	s.p.add("H7", doctor.Error, "The server opens a session and does not answer in it", method+": "+bad.Line(),
 		"Clients can connect, and every call fails.", "Look at the server's log; if there are several replicas, see whether each knows the sessions of the others.")
 }

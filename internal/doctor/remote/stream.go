@@ -185,7 +185,7 @@ func (s *session) checkResume(ctx context.Context) {
 	}
 	if again.Message() != nil {
 		s.p.fact("resumption", "works")
-	} else if again.Ended || again.TimedOut(checkTimeout-time.Second) && s.first.Duration < time.Second {
+	} else if again.Ended || again.TimedOut(checkTimeout-time.Second) && s.first.UntilEnd < time.Second {
 		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %s and not the response", printable.Count(again.Events, "event", "events")))
 	}
 }

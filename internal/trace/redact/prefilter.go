@@ -25,7 +25,7 @@ func newPrefilter(secrets [][]byte) *prefilter {
 	s := &prefilter{step: shortest - windowSize + 1}
 	for _, v := range secrets {
 		for i := range s.step {
-			h := s.hash(v[i:])
+			h := s.hashWindow(v[i:])
 			s.bits[h>>6] |= 1 << (h & 63)
 		}
 	}
@@ -34,7 +34,7 @@ func newPrefilter(secrets [][]byte) *prefilter {
 
 const hashFactor = 0x9E3779B1 // of the hash; it is odd and spreads its product
 
-func (s *prefilter) hash(text []byte) uint32 {
+func (s *prefilter) hashWindow(text []byte) uint32 {
 	return binary.LittleEndian.Uint32(text) * hashFactor >> 16
 }
 
@@ -44,7 +44,7 @@ func (s *prefilter) mayBeIn(text []byte) bool {
 		return false
 	}
 	for i := 0; i+windowSize <= len(text); i += s.step {
-		if h := s.hash(text[i:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
+		if h := s.hashWindow(text[i:]); s.bits[h>>6]&(1<<(h&63)) != 0 {
 			return true
 		}
 	}

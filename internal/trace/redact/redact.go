@@ -61,7 +61,7 @@ type Redactor struct {
 	paths     [][]string
 	patterns  []*regexp.Regexp
 	clean     atomic.Pointer[Clean]
-	names     [32]atomic.Pointer[cleanName] // the latest ones, by some of their bytes: most messages have one of few
+	names     [32]atomic.Pointer[knownCleanName] // the latest ones, by some of their bytes: most messages have one of few
 }
 
 // Clean says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
@@ -515,20 +515,20 @@ func (d *Redactor) Name(s string) string {
 	}
 	at := &d.names[(len(s)+3*int(s[0])+5*int(s[len(s)/2])+7*int(s[len(s)-1]))%len(d.names)]
 	clean := d.Clean()
-	if known := at.Load(); known != nil && known.clean == clean && known.name == s {
+	if known := at.Load(); known != nil && known.asOf == clean && known.name == s {
 		return s
 	}
 	out, changed := d.URL(s)
 	if !changed && len(s) <= maxName {
-		at.Store(&cleanName{clean, s})
+		at.Store(&knownCleanName{clean, s})
 	}
 	return out
 }
 
-// cleanName is a name in which there is nothing to take out.
-type cleanName struct {
-	clean *Clean
-	name  string
+// knownCleanName is a name in which there was nothing to take out, when asOf was what is known to be clean.
+type knownCleanName struct {
+	asOf *Clean
+	name string
 }
 
 // urlParts are the characters that begin what is taken out of a URL, or end it.

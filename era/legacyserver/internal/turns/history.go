@@ -36,11 +36,11 @@ type toolKey struct {
 
 // toolHistory is how often calls of one tool ask.
 type toolHistory struct {
-	requests int  // that a call is expected to cause at most
-	complete bool // a call has ended; before, any number is expected
-	calls    int  // that have ended since more was expected than before, up to sureAfter
-	fewer    int  // calls in a row that have asked less
-	most     int  // the most that any of these has asked
+	requests     int  // that a call is expected to cause at most
+	hasEndedCall bool // a call has ended; before, any number is expected
+	calls        int  // that have ended since more was expected than before, up to sureAfter
+	fewer        int  // calls in a row that have asked less
+	most         int  // the most that any of these has asked
 }
 
 // key returns the toolKey of a request. name is raw JSON.
@@ -77,22 +77,22 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 // expect raises the expectation of a tool to n input requests.
 func (h *askHistory) expect(tool toolKey, n int) {
 	if its := h.historyOf(tool); n > its.requests {
-		h.set(tool, toolHistory{requests: n, complete: its.complete})
+		h.set(tool, toolHistory{requests: n, hasEndedCall: its.hasEndedCall})
 	}
 }
 
 // suspect is expect for a tool that may have asked, or that another tool was taken
 // for. The next calls will show.
 func (h *askHistory) suspect(tool toolKey, n int) {
-	if its := h.historyOf(tool); n > its.requests && its.complete {
-		h.set(tool, toolHistory{requests: n, complete: true, fewer: forgetAfter - suspectFor})
+	if its := h.historyOf(tool); n > its.requests && its.hasEndedCall {
+		h.set(tool, toolHistory{requests: n, hasEndedCall: true, fewer: forgetAfter - suspectFor})
 	}
 }
 
 // isSure reports whether calls have shown how often the tool asks at most: a tool
 // that may ask once more than expected would be taken for another one then.
 func (its toolHistory) isSure() bool {
-	return its.complete && (its.requests == 0 || its.calls >= sureAfter)
+	return its.hasEndedCall && (its.requests == 0 || its.calls >= sureAfter)
 }
 
 // record notes that a call has ended, and how often it has asked. It reports
@@ -102,14 +102,14 @@ func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	was := its
 	its.calls = min(its.calls+1, sureAfter)
 	switch {
-	case !its.complete:
-		its.complete, its.requests, less = true, max(its.requests, asked), true
+	case !its.hasEndedCall:
+		its.hasEndedCall, its.requests, less = true, max(its.requests, asked), true
 	case asked >= its.requests:
 		its.fewer, its.most = 0, 0
 	case its.fewer+1 < forgetAfter:
 		its.fewer, its.most = its.fewer+1, max(its.most, asked)
 	default:
-		its = toolHistory{requests: max(its.most, asked), complete: true, calls: sureAfter}
+		its = toolHistory{requests: max(its.most, asked), hasEndedCall: true, calls: sureAfter}
 		less = true
 	}
 	less = less || its.isSure() && !was.isSure()

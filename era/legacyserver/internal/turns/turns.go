@@ -298,7 +298,7 @@ func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	if a.inputRequests <= h.requests {
 		return
 	}
-	if unsure := h.complete && a != t.holder && len(others) > 0; unsure {
+	if unsure := h.hasEndedCall && a != t.holder && len(others) > 0; unsure {
 		t.history.suspect(a.tool, a.inputRequests)
 		for _, other := range others {
 			t.history.suspect(other.tool, other.inputRequests+1)

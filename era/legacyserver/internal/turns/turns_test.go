@@ -235,7 +235,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if h.historyOf(key(`"asks"`)).requests != 1 {
 		t.Error("it was forgotten which tool asks")
 	}
-	if !h.historyOf(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).complete {
+	if !h.historyOf(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).hasEndedCall {
 		t.Error("nothing was learned of the last tool")
 	}
 }
