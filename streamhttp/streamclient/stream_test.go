@@ -52,6 +52,18 @@ func events(text string) func(w http.ResponseWriter, r *http.Request) {
 	return func(w http.ResponseWriter, r *http.Request) { writeSSE(w, text) }
 }
 
+// cutHead answers with the beginning of a reply, and then the connection ends.
+func cutHead(head string) func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		_, _ = io.WriteString(conn, head)
+		_ = conn.Close()
+	}
+}
+
 // LE7, LE8: a stream that ends before the response is resumed, exactly when
 // the server has said, as often as it takes, from where it ended.
 func TestResume(t *testing.T) {
@@ -79,6 +91,9 @@ func TestResume(t *testing.T) {
 			[]string{log, log, answer1}},
 		"busy": {"id: a\nretry: 1000\ndata:\n\n",
 			[]func(http.ResponseWriter, *http.Request){status(503), status(500), events(sseEvent("b", answer1))},
+			[]string{"a", "a", "a"}, nil, []string{answer1}},
+		"cut in the head of the reply": {"id: a\nretry: 1000\ndata:\n\n",
+			[]func(http.ResponseWriter, *http.Request){cutHead("HTTP/1.1 20"), cutHead("HTTP/1.1 200 OK\r\nContent-Ty"), events(sseEvent("b", answer1))},
 			[]string{"a", "a", "a"}, nil, []string{answer1}},
 		"retry of zero": {"id: a\nretry: 0\ndata:\n\n",
 			[]func(http.ResponseWriter, *http.Request){events(sseEvent("b", answer1))},
@@ -354,7 +369,8 @@ func TestNoStandaloneStream(t *testing.T) {
 }
 
 // LE9: the standalone stream is opened again, from the last event if there
-// were ids, and in the server's time; it outlives a restart of the server.
+// were ids, and in the server's time; it outlives a restart of the server, and a reply
+// that is cut off in its head.
 func TestStandaloneStreamReconnects(t *testing.T) {
 	n := 0
 	testClient(t, func(s *fakeServer, o *Options) {
@@ -371,6 +387,8 @@ func TestStandaloneStreamReconnects(t *testing.T) {
 				writeSSE(w, sseEvent("", text))
 				s.stop()
 			case 4:
+				cutHead("HTTP/1.1 200 OK\r\nContent-Ty")(w, r)
+			case 5:
 				writeSSE(w, sseEvent("", text))
 				<-r.Context().Done()
 			}
@@ -394,7 +412,7 @@ func TestStandaloneStreamReconnects(t *testing.T) {
 		t.server.start()
 		t.server.setDown(false)
 		m := t.recv()
-		if string(m.Lookup("params", "data")) != `"4 e2"` {
+		if string(m.Lookup("params", "data")) != `"5 e2"` {
 			t.Errorf("after the restart: %s", m.Bytes())
 		}
 		t.call("1", "ping")
