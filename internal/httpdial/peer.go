@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -214,6 +215,9 @@ func (p *Peer) NetFault(err error) *Fault {
 	case errors.As(err, &dns):
 		f.Reason = ReasonUnreachable
 		f.Text = fmt.Sprintf("cannot reach %s: %s; is the host name right?", p.where, netText(err))
+	case errors.Is(err, syscall.EMFILE):
+		f.Reason = ReasonUnreachable
+		f.Text = fmt.Sprintf("cannot reach %s: the bridge has no file descriptors left; raise its limit (ulimit -n), or have fewer calls in progress", p.where)
 	case errors.As(err, &op) && op.Op == "dial":
 		f.Reason = ReasonUnreachable
 		f.Text = fmt.Sprintf("cannot reach %s: %s; is the server running?", p.where, netText(err))

@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +31,7 @@ func TestNetFault(t *testing.T) {
 	}{
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, ReasonUnreachable},
 		{&net.OpError{Op: "dial", Err: timeoutError{}}, ReasonTimeout},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, ReasonUnreachable},
 		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonBroken},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, ReasonTLS},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, ReasonBroken}, // the request may have been carried out
@@ -42,6 +45,15 @@ func TestNetFault(t *testing.T) {
 		} else if strings.Contains(got.Text, "secret") {
 			t.Errorf("the error shows a secret: %s", got.Text)
 		}
+	}
+}
+
+// That we have no file descriptors left is nothing that a look at the server helps against.
+func TestNetFaultWithoutFiles(t *testing.T) {
+	peer := NewPeer(&url.URL{Scheme: "http", Host: "x"}, nil, nil)
+	f := peer.NetFault(&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)})
+	if !strings.Contains(f.Text, "ulimit -n") || strings.Contains(f.Text, "is the server running") || !f.Transient {
+		t.Errorf("%+v", f)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -53,7 +54,7 @@ type Options struct {
 	Insecure bool
 
 	// Logger gets a line when certificates were loaded again, or could not be loaded, and
-	// warnings about the Options. nil logs nothing.
+	// warnings: about the Options, and when no connection can be accepted. nil logs nothing.
 	Logger hclog.Logger
 }
 
@@ -75,9 +76,36 @@ type Listener struct {
 	given string // the address as Options have it, for errors
 	path  *socketFile
 	certs *certificates // nil: no TLS
+	log   hclog.Logger
+
+	refusing sync.Mutex
+	told     time.Time // when the log was last told that no connection could be accepted
 
 	once     sync.Once
 	closeErr error
+}
+
+// acceptPace is how long the log is not told again that no connection can be accepted.
+const acceptPace = time.Minute
+
+// Accept is that of a net.Listener. The log is told what keeps connections from being
+// accepted, such as too few file descriptors: clients see nothing but silence.
+func (l *Listener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) && l.mustTell(time.Now()) {
+		l.log.Warn("no connection can be accepted; it is tried again", "url", l.URL(), "error", err)
+	}
+	return conn, err
+}
+
+func (l *Listener) mustTell(now time.Time) bool {
+	l.refusing.Lock()
+	defer l.refusing.Unlock()
+	if !l.told.IsZero() && now.Sub(l.told) < acceptPace {
+		return false
+	}
+	l.told = now
+	return true
 }
 
 // IsUnix reports whether this is a Unix socket. A Unix socket carries HTTP as well as
@@ -147,6 +175,9 @@ func Open(o Options) (Listeners, error) {
 	if err != nil {
 		_ = ls.Close()
 		return nil, err
+	}
+	for _, l := range ls {
+		l.log = o.Logger
 	}
 	return ls, nil
 }

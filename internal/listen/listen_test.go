@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
@@ -46,6 +47,30 @@ func TestFamily(t *testing.T) {
 		if url := mustOpen(t, Options{Addrs: []string{host + ":0"}, Insecure: true})[0].URL(); !strings.HasPrefix(url, "http://"+host+":") {
 			t.Errorf("%s: listens at %s", host, url)
 		}
+	}
+}
+
+// exhausted is a listener of a process without file descriptors.
+type exhausted struct{ net.Listener }
+
+func (exhausted) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
+
+// TestAcceptIsLogged: the log says why nobody gets in, once a minute.
+func TestAcceptIsLogged(t *testing.T) {
+	j, log := newJournal()
+	l := mustOpen(t, Options{Addrs: []string{"127.0.0.1:0"}, Logger: log})[0]
+	l.Listener = exhausted{l.Listener}
+	for range 3 {
+		if _, err := l.Accept(); !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("Accept: %v", err)
+		}
+	}
+	text := j.String()
+	if strings.Count(text, "no connection can be accepted") != 1 || !strings.Contains(text, syscall.EMFILE.Error()) || !strings.Contains(text, l.URL()) {
+		t.Errorf("the log has %q", text)
+	}
+	if l.mustTell(time.Now()) || !l.mustTell(time.Now().Add(acceptPace)) {
+		t.Error("not told again after a minute, or before")
 	}
 }
 
