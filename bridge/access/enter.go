@@ -85,7 +85,7 @@ var (
 	}
 	unknown = &challenge{
 		"A2",
-		"the token is not valid",
+		"the token is not valid: send one that this server knows, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
 		[]string{realm + `, error="invalid_token"`},
 	}
 	ambiguous = &challenge{

@@ -111,8 +111,8 @@ func TestTokenCarriers(t *testing.T) {
 					}
 					continue
 				}
-				if no == nil || no.Status != http.StatusUnauthorized || no.Reason == "" {
-					t.Fatalf("%s: refusal %v, want 401", method, no)
+				if no == nil || no.Status != http.StatusUnauthorized || !strings.Contains(no.Reason, "Authorization: Bearer TOKEN") || strings.Contains(no.Reason, tokenA) {
+					t.Fatalf("%s: refusal %v, want 401 that says what to send", method, no)
 				}
 				if Principal(got) != "" {
 					t.Errorf("%s: refused, with principal %q", method, Principal(got))

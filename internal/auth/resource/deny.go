@@ -3,6 +3,7 @@ package resource
 import (
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
@@ -39,12 +40,12 @@ var (
 	}
 	rules   = [countReasons]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""}
 	reasons = [countReasons]string{
-		noCredential:      "authentication is needed",
-		invalidToken:      "the access token is not valid here: it may have expired, or be for another server",
+		noCredential:      "authentication is needed: send Authorization: Bearer TOKEN",
+		invalidToken:      "the access token is not valid here: it may have expired, or be for another server; get a new one, and send it as Authorization: Bearer TOKEN",
 		wrongBinding:      "the access token is bound to a key, and the request does not show that it has this key",
 		invalidProof:      "the DPoP proof is missing or not valid",
 		nonceNeeded:       "the DPoP proof needs the nonce of this reply",
-		malformed:         "more than one credential was sent",
+		malformed:         "more than one credential was sent: send one, as Authorization: Bearer TOKEN",
 		insufficientScope: "the access token does not have the scopes that this needs",
 		unavailable:       "whether the access token is valid cannot be told now; try again",
 	}
@@ -84,7 +85,15 @@ func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denia
 	if why.kind == nonceNeeded {
 		h["Dpop-Nonce"] = []string{p.nonces.current(p.opts.Now())}
 	}
-	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: reasons[why.kind], Cause: why.cause()}
+	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: p.told(why.kind), Cause: why.cause()}
+}
+
+// told returns what a client is told. Where every token must be bound to a key, its scheme is another one.
+func (p *Protector) told(kind reason) string {
+	if p.opts.DPoP == DPoPRequire {
+		return strings.Replace(reasons[kind], "Authorization: Bearer TOKEN", "Authorization: DPoP TOKEN, with a proof in the header DPoP", 1)
+	}
+	return reasons[kind]
 }
 
 // challenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme
@@ -93,7 +102,7 @@ func (p *Protector) challenge(metadata string, kind reason, scopes []string, dpo
 	dpop = p.opts.DPoP == DPoPRequire || p.opts.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
 	d := auth.Demand{Bearer: !dpop, DPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, Error: oauthErrors[kind]}
 	if d.Error != "" {
-		d.ErrorDescription = reasons[kind]
+		d.ErrorDescription = p.told(kind)
 	}
 	if dpop {
 		d.Algs = auth.Algorithms()

@@ -262,6 +262,26 @@ func TestDPoP(t *testing.T) {
 	want(t, p, "Bearer "+as.token(t, nil), 401) // not bound
 }
 
+// TestReasons: who is refused is told what to send, and nothing of what was sent.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for scheme, mode := range map[string]DPoP{"Bearer TOKEN": DPoPAuto, "DPoP TOKEN, with a proof in the header DPoP": DPoPRequire} {
+		p, as, clock := setup(t, func(_ *provider, o *Options) { o.DPoP = mode })
+		old := as.token(t, nil)
+		clock.add(2 * time.Hour)
+		for _, authorization := range []string{"", "Bearer " + old, "Bearer hush"} {
+			h := http.Header{}
+			_, no := p.Authenticate(h, request(http.MethodPost, "/mcp", authorization))
+			if no == nil || no.Status != 401 || !strings.Contains(no.Reason, "Authorization: "+scheme) || strings.Contains(no.Reason, "hush") || strings.Contains(no.Reason, old) {
+				t.Errorf("%q: %v; want Authorization: %s", authorization, no, scheme)
+			}
+			if d := demand(t, h); d.Error != "" && d.ErrorDescription != no.Reason {
+				t.Errorf("%q: the challenge says %q, the reply %q", authorization, d.ErrorDescription, no.Reason)
+			}
+		}
+	}
+}
+
 // TestDPoPAfterStart: without Options.Nonces, a proof that a process before this one may have taken needs a nonce, and one
 // that was made more than 30 seconds after the start does not.
 func TestDPoPAfterStart(t *testing.T) {
