@@ -64,6 +64,24 @@ func TestPathPrefix(t *testing.T) {
 	}
 }
 
+// TestPathPrefixPage: the page is at the prefix. One that is the path of an endpoint itself hides it (docs/access.md).
+func TestPathPrefixPage(t *testing.T) {
+	t.Parallel()
+	browser := http.Header{"Accept": {"text/html"}}
+	for prefix, status := range map[string]int{"/tools": http.StatusOK, "/mcp": http.StatusNotAcceptable} {
+		s := serve(t, []string{"--path-prefix", prefix}).site()
+		for _, path := range []string{prefix, prefix + "/"} {
+			resp := s.ask(t, http.MethodGet, path, "", browser)
+			if resp.status != status || strings.Contains(resp.body, s.base+prefix+"/mcp") != (status == http.StatusOK) {
+				t.Errorf("GET %s: %v, want %d", path, resp, status)
+			}
+		}
+		for _, transport := range transports {
+			s.at(prefix).mustOpen(t, transport)
+		}
+	}
+}
+
 // TestForwardedPrefix: SS1. X-Forwarded-Prefix counts when a proxy sends it
 // that is trusted, and is nobody's business otherwise.
 func TestForwardedPrefix(t *testing.T) {
