@@ -38,8 +38,8 @@ func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 	s.endTimer.AtLatest(time.Now().Add(endAnswerWait))
 }
 
-// finishEnded gives clients the answers that were kept. It is called with mu held.
-func (s *server) finishEnded() {
+// releaseEndAnswersLocked gives clients the answers that were kept. It is called with mu held.
+func (s *server) releaseEndAnswersLocked() {
 	for _, a := range s.endAnswers {
 		if a.call.ended {
 			s.mux.mu.Drop(a.m, "answers no request that is in progress")
@@ -50,9 +50,9 @@ func (s *server) finishEnded() {
 	s.endAnswers = nil
 }
 
-// releaseEndAnswers is finishEnded for a server that lives.
+// releaseEndAnswers does so for a server that lives.
 func (s *server) releaseEndAnswers() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	s.finishEnded()
+	s.releaseEndAnswersLocked()
 }

@@ -253,7 +253,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	text, data := ownmsg.Ending(err)
-	s.finishEnded()
+	s.releaseEndAnswersLocked()
 	x.fail(s, text, data)
 	x.endConnsOf(part, err)
 	x.notify()

@@ -104,7 +104,7 @@ func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrp
 	core := era.IsModernMethod(c.method)
 	if c.method != "tools/list" && (c.method != "tools/call" || !k.schemas.wraps(c, parts.structured)) {
 		var room [4]string
-		if keys, ok := parts.removed(room[:0], core); ok {
+		if keys, ok := parts.keysToRemove(room[:0], core); ok {
 			return m.Plain().WithID(c.id).WithoutInResult(keys...)
 		}
 	}

@@ -31,11 +31,11 @@ func readResult(m jsonrpc.Message) resultParts {
 	return parts
 }
 
-// removed appends the keys of a result that legacy revisions do not have (C.0):
+// keysToRemove appends the keys of a result that legacy revisions do not have (C.0):
 // resultType, serverInfo, the caching hints. core says that 2026-07-28 defines the
 // method: in results of other methods ttlMs may mean anything. ok is false if only
 // a part of _meta must be removed.
-func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool) {
+func (parts resultParts) keysToRemove(keys []string, core bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")
 	if core {
 		keys = append(keys, "ttlMs", "cacheScope")
@@ -53,7 +53,7 @@ func (parts resultParts) removed(keys []string, core bool) (_ []string, ok bool)
 // legacyResult removes from a result what legacy revisions do not have.
 func legacyResult(result []byte, parts resultParts, core bool) []byte {
 	var room [4]string
-	keys, ok := parts.removed(room[:0], core)
+	keys, ok := parts.keysToRemove(room[:0], core)
 	result = jsonrpc.Without(result, keys...)
 	if !ok {
 		result = jsonrpc.With(result, "_meta", legacyMeta(parts.meta))

@@ -17,8 +17,8 @@ const (
 	refused    = 5               // requests in a row, until the session must be the reason
 )
 
-// replies is what is known of a session's replies over HTTP.
-type replies struct {
+// replyHistory is what is known of a session's replies over HTTP.
+type replyHistory struct {
 	worked        bool            // a request of the session was answered with success
 	bad           int             // requests in a row that were answered 400 since
 	sessionLosses []time.Time     // when the server did not know its session any more
@@ -80,7 +80,7 @@ func (w *watcher) post(e *observe.Exchange, t, line string, say func(doctor.Faul
 	c := conversationOf(e.Session)
 	lost, bad := 0, 0
 	c.mu.Lock()
-	r := &c.replies
+	r := &c.replyHistory
 	switch s := e.Status; {
 	case s/100 == 2:
 		r.worked, r.bad = true, 0
@@ -103,7 +103,7 @@ func (w *watcher) post(e *observe.Exchange, t, line string, say func(doctor.Faul
 }
 
 // loses notes that the session was not known at a time. It returns how often that was so lately.
-func (r *replies) loses(at time.Time) int {
+func (r *replyHistory) loses(at time.Time) int {
 	n := 0
 	for _, t := range r.sessionLosses {
 		if at.Sub(t) < lostWithin {
@@ -137,7 +137,7 @@ func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(do
 	}
 	c := conversationOf(e.Session)
 	c.mu.Lock()
-	r := &c.replies
+	r := &c.replyHistory
 	if r.ends = append(r.ends, e.Duration); len(r.ends) > inRow {
 		r.ends = r.ends[1:]
 	}

@@ -26,7 +26,7 @@ type conversation struct {
 	next             int             // in answered
 	listCapabilities map[string]bool // capabilities that have a list
 
-	replies replies // over HTTP
+	replyHistory replyHistory // over HTTP
 }
 
 func conversationOf(s *observe.Session) *conversation {

@@ -381,7 +381,7 @@ func TestBounded(t *testing.T) {
 		s.http("GET", 200, 0, session, name, "|", typeOf, events)
 	}
 	c := conversationOf(s.s)
-	if len(w.reported) > kept || len(w.stops) > kept || len(w.earlyExits) > kept || len(c.replies.sessionLosses) > inRow || len(c.replies.ends) > inRow {
-		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.reported), len(w.stops), len(w.earlyExits), len(c.replies.sessionLosses), len(c.replies.ends))
+	if len(w.reported) > kept || len(w.stops) > kept || len(w.earlyExits) > kept || len(c.replyHistory.sessionLosses) > inRow || len(c.replyHistory.ends) > inRow {
+		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.reported), len(w.stops), len(w.earlyExits), len(c.replyHistory.sessionLosses), len(c.replyHistory.ends))
 	}
 }

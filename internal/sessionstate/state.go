@@ -31,8 +31,8 @@ type State[S comparable] struct {
 	level jsonrpc.Message            // logging/setLevel
 	subs  map[string]jsonrpc.Message // resources/subscribe, by URI
 
-	asked  map[jsonrpc.ID]asked[S] // the server's requests, as the client knows them
-	serial int64
+	asked     map[jsonrpc.ID]asked[S] // the server's requests, as the client knows them
+	lastOwnID int64                   // the number in it, see ownID
 }
 
 type asked[S comparable] struct {
@@ -42,8 +42,8 @@ type asked[S comparable] struct {
 
 // ownID returns an id for a request of the bridge's own.
 func (s *State[S]) ownID() jsonrpc.ID {
-	s.serial++
-	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.serial, 10))
+	s.lastOwnID++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.lastOwnID, 10))
 }
 
 // Begin notes the client's initialize, and forgets what it has told the session
@@ -197,13 +197,13 @@ type Handoff struct {
 	initialize, initialized, level jsonrpc.Message
 	subs                           map[string]jsonrpc.Message
 	asked                          map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
-	serial                         int64
+	lastOwnID                      int64
 }
 
 // Handoff returns what Adopt needs.
 func (s *State[S]) Handoff(refused int) *Handoff {
 	e := &Handoff{Refused: refused, begun: s.Begun, initialize: s.Initialize, initialized: s.Initialized, level: s.level,
-		subs: maps.Clone(s.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(s.asked)), serial: s.serial}
+		subs: maps.Clone(s.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(s.asked)), lastOwnID: s.lastOwnID}
 	for id, a := range s.asked {
 		e.asked[id] = a.id
 	}
@@ -214,7 +214,7 @@ func (s *State[S]) Handoff(refused int) *Handoff {
 // gone, a session that nothing is sent to, so that no other one gets the answers.
 func (s *State[S]) Adopt(e *Handoff, gone S) {
 	*s = State[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
-		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), serial: e.serial}
+		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), lastOwnID: e.lastOwnID}
 	for id, was := range e.asked {
 		s.asked[id] = asked[S]{session: gone, id: was}
 	}

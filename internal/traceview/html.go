@@ -59,7 +59,7 @@ type htmlPage struct {
 
 func (h *htmlPage) row(v *View) error {
 	p := Printer{}
-	p.subject(v)
+	p.recordText(v)
 	class := ""
 	if hasFailed(v.Record) || v.Pending {
 		class = ` class="bad"`

@@ -110,7 +110,7 @@ func (p *Printer) line(v *View) {
 	p.buf = append(p.buf, arrow(v.Record)...)
 	p.buf = append(p.buf, "  "...)
 	from := len(p.buf)
-	p.subject(v)
+	p.recordText(v)
 	bad := hasFailed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
 	if bad && p.Color {
 		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), resetColor...)
@@ -174,8 +174,8 @@ func (p *Printer) printf(format string, args ...any) {
 	p.buf = fmt.Appendf(p.buf, format, args...)
 }
 
-// subject appends what a record is about.
-func (p *Printer) subject(v *View) {
+// recordText appends what a record says, which follows its time, server and session.
+func (p *Printer) recordText(v *View) {
 	switch {
 	case v.Kind.IsMessage():
 		p.message(v)

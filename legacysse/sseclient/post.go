@@ -36,9 +36,9 @@ type call struct {
 	writeOnce sync.Once
 	accepted  chan struct{} // closed when the POST was answered, or has failed
 
-	gate    chan struct{}        // of the client's initialize
-	timeout *time.Timer          // of the client's initialize, once it is sent
-	reply   chan jsonrpc.Message // of the bridge's own requests; nil: the client's
+	initializeGate chan struct{}        // others wait for it while this call is the client's initialize; nil: it is another call
+	timeout        *time.Timer          // of the client's initialize, once it is sent
+	reply          chan jsonrpc.Message // of the bridge's own requests; nil: the client's
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {
@@ -82,7 +82,7 @@ func (call *call) isAccepted() bool {
 
 // run posts a message and deals with what goes wrong with that.
 func (c *conn) run(call *call) {
-	if call.gate != nil { // nothing else goes out before the answer, so it cannot take for ever
+	if call.initializeGate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
 		call.timeout = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTimeout), func() { c.Go(func() { c.failInitialize(call) }) })
 		c.ledger.Unlock()
@@ -264,14 +264,14 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 		call.reply <- m // has room for it
 		return
 	}
-	if call.gate != nil {
+	if call.initializeGate != nil {
 		c.noteInitializeAnswer(call, m)
 	} else if !m.IsError() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 	c.Deliver(c.Context(), m)
-	if call.gate != nil {
-		c.ledger.OpenGate(call.gate)
+	if call.initializeGate != nil {
+		c.ledger.OpenGate(call.initializeGate)
 	}
 }
 
@@ -284,7 +284,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	if !c.ledger.ClaimCall(call) {
 		return
 	}
-	if call.gate != nil { // without it the session is of no use
+	if call.initializeGate != nil { // without it the session is of no use
 		if !fault.Transient {
 			c.ledger.Lock()
 			c.ledger.State.Initialize = jsonrpc.Message{}
@@ -303,8 +303,8 @@ func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 		return
 	}
 	c.Deliver(c.Context(), fault.Response(call.id))
-	if call.gate != nil {
-		c.ledger.OpenGate(call.gate)
+	if call.initializeGate != nil {
+		c.ledger.OpenGate(call.initializeGate)
 	}
 }
 

@@ -85,8 +85,8 @@ func (c *conn) admitRequest(call *call) admission {
 	}
 	if opens {
 		c.ledger.State.Begin(call.msg)
-		call.gate = make(chan struct{})
-		c.ledger.Gate = call.gate
+		call.initializeGate = make(chan struct{})
+		c.ledger.Gate = call.initializeGate
 	}
 	c.ledger.Add(call)
 	if call.session = c.st.session; call.session != nil {

@@ -31,9 +31,9 @@ type call struct {
 
 	session *session // where it is posted first; nil: there was none when it was admitted
 
-	gate       chan struct{} // of the client's initialize
-	newSession *session      // of any initialize: the session in its making
-	replaced   *session      // to be ended when the call is over
+	initializeGate chan struct{} // others wait for it while this call is the client's initialize; nil: it is another call
+	newSession     *session      // of any initialize: the session in its making
+	replaced       *session      // to be ended when the call is over
 
 	own bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
@@ -372,7 +372,7 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.WithID(m, call.id)
 	}
-	if call.gate != nil {
+	if call.initializeGate != nil {
 		c.setSessionFromInitialize(call, m)
 	} else if !m.IsError() && !call.IsOwn() && !c.ledger.RememberSession(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
@@ -382,8 +382,8 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	} else {
 		c.Deliver(c.Context(), m)
 	}
-	if call.gate != nil {
-		c.ledger.OpenGate(call.gate)
+	if call.initializeGate != nil {
+		c.ledger.OpenGate(call.initializeGate)
 	}
 }
 
@@ -397,12 +397,12 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 		return
 	}
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
-	if call.gate != nil {
+	if call.initializeGate != nil {
 		c.openFailed(call, fault)
 	}
 	c.Deliver(ctx, fault.Response(call.id))
-	if call.gate != nil {
-		c.ledger.OpenGate(call.gate)
+	if call.initializeGate != nil {
+		c.ledger.OpenGate(call.initializeGate)
 	}
 }
 
@@ -418,8 +418,8 @@ func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 func (c *conn) endUnanswered(call *call) bool {
 	ours := call.kind != jsonrpc.Request || c.ledger.ClaimCall(call)
 	call.setSent()
-	if call.gate != nil {
-		c.ledger.OpenGate(call.gate)
+	if call.initializeGate != nil {
+		c.ledger.OpenGate(call.initializeGate)
 	}
 	return ours
 }

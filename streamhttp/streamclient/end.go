@@ -80,7 +80,7 @@ func isModernError(m jsonrpc.Message) bool {
 // fault of the client's first initialize calls for it. What else is in progress
 // is answered before, so that nothing is owed but the initialize.
 func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault) (ended bool) {
-	if !c.opts.ReportWrongTransport || first.gate == nil || !saysWrongTransport(fault) {
+	if !c.opts.ReportWrongTransport || first.initializeGate == nil || !saysWrongTransport(fault) {
 		return false
 	}
 	c.ledger.Lock()

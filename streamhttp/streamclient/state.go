@@ -170,8 +170,8 @@ func (c *conn) beginInitialize(call *call) {
 		c.renewal.repair = nil
 	}
 	c.ledger.State.Begin(call.msg)
-	call.gate = make(chan struct{})
-	c.ledger.Gate = call.gate
+	call.initializeGate = make(chan struct{})
+	c.ledger.Gate = call.initializeGate
 }
 
 // admitNotification returns why the notification is not to be sent.

@@ -113,7 +113,7 @@ func (r *renewer) usableSnapshot(ctx context.Context) (*snapshot, error) {
 			return nil, nil
 		}
 	}
-	got, err := r.loadUsable(ctx, h)
+	got, err := r.loadOrRenew(ctx, h)
 	if _, stored := errors.AsType[*tokenstore.Error](err); stored && h == nil {
 		r.reportError(err) // the server may want no credential; if it does, its 401 brings the error
 		return nil, nil
@@ -121,8 +121,8 @@ func (r *renewer) usableSnapshot(ctx context.Context) (*snapshot, error) {
 	return got, err
 }
 
-// loadUsable is usableSnapshot for what is not simply at hand.
-func (r *renewer) loadUsable(ctx context.Context, h *snapshot) (*snapshot, error) {
+// loadOrRenew is usableSnapshot for what is not simply at hand.
+func (r *renewer) loadOrRenew(ctx context.Context, h *snapshot) (*snapshot, error) {
 	if h == nil || !h.unsaved {
 		var err error
 		if h, err = r.tokens.readStore(ctx); err != nil || h == nil {
@@ -351,7 +351,7 @@ func (r *renewer) replaceRefused(ctx context.Context, old *snapshot) (*snapshot,
 		return h, nil
 	}
 	r.tokens.noteRefused(old)
-	h, err := r.loadUsable(ctx, nil)
+	h, err := r.loadOrRenew(ctx, nil)
 	if h != nil && h.sameToken(old) {
 		return nil, err
 	}

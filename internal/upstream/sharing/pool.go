@@ -271,14 +271,14 @@ func (p *Pool) takePlace(ctx context.Context, s *Server) (err error) {
 	case err == nil:
 		return nil
 	case p.ctx.Err() != nil:
-		return p.isClosed()
+		return p.errIfClosed()
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return fmt.Errorf("%w: %d processes with different clients run: %w", bridge.ErrBusy, p.opts.MaxShared, err)
 }
 
-func (p *Pool) isClosed() error {
+func (p *Pool) errIfClosed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
