@@ -32,7 +32,7 @@ type State[S comparable] struct {
 	subs  map[string]jsonrpc.Message // resources/subscribe, by URI
 
 	asked     map[jsonrpc.ID]asked[S] // the server's requests, as the client knows them
-	lastOwnID int64                   // the number in it, see ownID
+	lastOwnID int64                   // the number in the last id that ownID has returned
 }
 
 type asked[S comparable] struct {
