@@ -43,7 +43,7 @@ var rules = []rule{
 	{`mcp-bridge (record|replay --stdio) `, converses},
 	{`mcp-bridge replay `, prints(`\d messages sent, \d compared: no difference`)},
 	{`mcp-bridge doctor -- node `, finds(`warning C3: `)},
-	{`mcp-bridge doctor (https:|--bundle)`, prints(`(?s)server +\S.*nothing wrong was found|note H18: `)},
+	{`mcp-bridge doctor (https:|--bundle|--config)`, prints(`(?s)server +\S.*nothing wrong was found|note H18: `)},
 	{`mcp-bridge trace FILE --lost`, prints(`no message was lost`)},
 	{`mcp-bridge trace FILE`, prints(`initialize`)},
 	{`mcp-bridge trace (--http )?(status|method):`, looks},

@@ -68,10 +68,11 @@ func watchCommands() []subcommand {
 		set: new(doctorFlags).flagSet, run: diagnose,
 		Command: manual.Command{
 			Name: "doctor", Summary: "say what is wrong with a server, and what to do about it",
-			Usage: []string{"doctor [flags] URL", "doctor [flags] -- COMMAND [ARG...]"},
+			Usage: []string{"doctor [flags] URL", "doctor [flags] -- COMMAND [ARG...]", "doctor [flags] --config FILE NAME"},
 			Examples: []manual.Example{
 				{Says: "A remote server", Line: "doctor https://mcp.example.com/mcp"},
 				{Says: "A stdio server", Line: "doctor -- npx -y @modelcontextprotocol/server-everything"},
+				{Says: "A server of a configuration file", Line: "doctor --config servers.json files"},
 				{Says: "And call one of its tools", Line: `doctor --call echo '{"message": "hi"}' https://example.com/mcp`},
 				{Says: "For a bug report", Line: "doctor --bundle report.zip -- uvx mcp-server-git"},
 			},

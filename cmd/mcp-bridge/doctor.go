@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,8 +13,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/command"
+	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
@@ -25,8 +28,10 @@ type doctorFlags struct {
 	json, slow bool
 	call       string
 	bundle     string
+	config     string
 
-	set *pflag.FlagSet // all of them, once parsed
+	set    *pflag.FlagSet // all of them, once parsed
+	server string         // its name, with --config
 }
 
 func (f *doctorFlags) flagSet() *pflag.FlagSet {
@@ -50,10 +55,11 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs.BoolVar(&f.slow, "slow", false, "")
 	fs.StringVar(&f.call, "call", "", "")
 	fs.StringVar(&f.bundle, "bundle", "", "")
+	fs.StringVar(&f.config, "config", "", "")
 	return fs
 }
 
-// parse returns the server, and the arguments of the tool that is to be called.
+// parse returns the server, and the arguments of the tool that is to be called. With --config it sets f.server, and to is empty.
 func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err error) {
 	f.set = f.flagSet()
 	before, argv, err := parseFlags(f.set, args)
@@ -67,13 +73,20 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 			return to, nil, usagef("--call %s: its arguments are no JSON object", f.call)
 		}
 	}
+	if len(before) == 2 && f.config == "" && isConfigFile(before[0]) {
+		f.config, before = before[0], before[1:]
+	}
 	switch {
+	case f.config != "" && len(argv) > 0:
+		return to, nil, usagef("doctor --config takes the name of a server in the file, no command")
+	case f.config != "" && len(before) != 1, len(before) == 1 && isConfigFile(before[0]):
+		return to, nil, usagef("doctor --config FILE takes the name of one server in the file")
+	case f.config != "":
+		f.server = before[0]
 	case len(before) == 0 && len(argv) == 0:
-		return to, nil, usagef("doctor needs a URL, or a command after \"--\"")
+		return to, nil, usagef("doctor needs a URL, a command after \"--\", or --config FILE and a name")
 	case len(before) > 0 && len(argv) > 0:
 		return to, nil, usagef("doctor takes a URL or a command after \"--\", not both")
-	case len(before) > 0 && isConfigFile(before[0]):
-		return to, nil, usagef("%s", noFileOfDoctor)
 	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
 		return to, nil, lacksDashes("doctor", before[0], args)
 	case len(before) > 1:
@@ -85,10 +98,6 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 	}
 	return to, arguments, err
 }
-
-// noFileOfDoctor is what doctor answers to who names a configuration file.
-const noFileOfDoctor = `doctor takes a URL or a command, no configuration file; for a server of a file write mcp-bridge doctor -- COMMAND, with the command of its entry, ` +
-	`or, while mcp-bridge serve --config FILE runs, mcp-bridge doctor http://127.0.0.1:8080/servers/NAME/mcp`
 
 // errFindings makes the exit status that of a server with faults. The report is written.
 var errFindings = &loggedError{errors.New("faults were found")}
@@ -152,28 +161,40 @@ func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
 // examine makes the report. names are those of the environment variables that the server
 // gets, or that we have if it is remote.
 func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, names []string, err error) {
+	var s fileServer
+	if f.config != "" {
+		if s, err = f.serverOfFile(env, log); err != nil {
+			return nil, nil, err
+		}
+		to.url = s.URL
+	}
 	if to.url != "" {
 		report := doctor.NewReport(shownURL(to.url))
+		hide(report, s.secrets)
 		ours, err := supervisor.Environ("all", nil)
 		if err != nil {
 			return nil, nil, err
 		}
-		return report, variableNames(ours), f.examineURL(ctx, to.url, arguments, env, report)
+		return report, variableNames(ours), f.examineURL(ctx, to.url, arguments, env, s, report)
 	}
-	report := doctor.NewReport(command.DisplayCommand(to.argv[0], to.argv[1:]))
-	spec, err := f.target.child.spec(to.argv, env.lookup)
-	if err != nil {
-		return nil, nil, err
-	}
+	var spec supervisor.Spec
+	var extra []string
 	o := command.Options{Call: f.call, Arguments: arguments, Slow: f.slow, MaxMessageSize: int(f.maxMessage)}
-	extra, err := f.target.child.extraEnv(env.lookup)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, v := range extra {
-		if _, value, _ := strings.Cut(v, "="); len(value) >= 8 { // a shorter one is rather a word
-			report.Hide(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
+	if f.config != "" {
+		spec, extra, o.MaxMessageSize = s.spec.Command, s.Environ(), s.MaxMessageSize
+	} else {
+		if spec, err = f.target.child.spec(to.argv, env.lookup); err != nil {
+			return nil, nil, err
 		}
+		if extra, err = f.target.child.extraEnv(env.lookup); err != nil {
+			return nil, nil, err
+		}
+	}
+	report := doctor.NewReport(command.DisplayCommand(cmp.Or(spec.Shown, spec.Path), spec.Args))
+	hide(report, s.secrets)
+	for _, v := range extra {
+		_, value, _ := strings.Cut(v, "=")
+		hide(report, []string{value})
 	}
 	if o.SafeEnv, err = supervisor.Environ("safe", extra); err != nil {
 		return nil, nil, usagef("%v", err)
@@ -183,6 +204,48 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 	}
 	defer supervise(log)()
 	return report, variableNames(spec.Env), command.Diagnose(ctx, spec, o, report)
+}
+
+// hide has a report hide what may be secret.
+func hide(report *doctor.Report, values []string) {
+	for _, value := range values {
+		if len(value) >= 8 { // a shorter one is rather a word
+			report.Hide(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
+		}
+	}
+}
+
+// fileServer is a server of a configuration file. The zero value is none.
+type fileServer struct {
+	config.Server
+	spec    upstream.Spec
+	secrets []string // the values of variables that the file names
+}
+
+// serverOfFile reads the server of --config.
+func (f *doctorFlags) serverOfFile(env environment, log hclog.Logger) (s fileServer, err error) {
+	trust, err := f.target.tls()
+	if err != nil {
+		return s, err
+	}
+	defaults := config.DefaultSettings()
+	defaults.PTY, defaults.MaxMessageSize = f.target.child.pty, int(f.maxMessage)
+	defaults.PassEnv = cmp.Or(f.target.child.passEnv, defaults.PassEnv)
+	lookup := func(name string) (string, bool) {
+		value, ok := env.lookup(name)
+		s.secrets = append(s.secrets, value)
+		return value, ok
+	}
+	c, err := loadConfig(f.config, config.Options{Lookup: lookup, Defaults: &defaults, OnlyServer: f.server}, log)
+	if err != nil {
+		return s, err
+	}
+	if s.Server, err = c.Server(f.server); err != nil {
+		return s, usagef("%v", err)
+	}
+	s.spec, err = configured(s.Server, trust, log)
+	s.secrets = append(s.secrets, secretsIn(s.Auth)...)
+	return s, err
 }
 
 // variableNames returns the names of environment variables.

@@ -34,23 +34,30 @@ func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 	}
 }
 
-// examineURL examines a remote server.
-func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, report *doctor.Report) error {
-	o := remote.Options{Slow: f.slow, Call: f.call, Arguments: arguments}
+// examineURL examines a remote server, which is s if that is one.
+func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s fileServer, report *doctor.Report) error {
+	o := remote.Options{Slow: f.slow, Call: f.call, Arguments: arguments, Header: s.Header}
 	var err error
-	if o.Header, err = headers(f.target.header, f.target.headerFile, f.target.headerEnv, env.lookup); err != nil {
+	flags, login := &f.auth, f.loginCommand()
+	if s.Name == "" {
+		o.Header, err = headers(f.target.header, f.target.headerFile, f.target.headerEnv, env.lookup)
+	} else {
+		login = loginCommandOf(s.Auth)
+		flags, err = f.auth.forServer(authOf(s.Server))
+	}
+	if err != nil {
 		return err
 	}
 	if o.TLS, err = f.target.tls(); err != nil {
 		return err
 	}
 	began := time.Now()
-	closed, err := f.useStored(ctx, address, env, &o)
+	closed, err := f.useStored(ctx, address, flags, env, &o)
 	if err != nil {
 		return err
 	}
 	defer closed()
-	o.Login, o.Spent = f.loginCommand(), min(time.Since(began), storeTimeout)
+	o.Login, o.Spent = login, min(time.Since(began), storeTimeout)
 	for name := range o.Header {
 		doctor.RecordingOf(ctx).HideHeader(name)
 	}
@@ -85,9 +92,22 @@ func (f *doctorFlags) loginCommand() string {
 	return strings.Join(words, " ")
 }
 
+// loginCommandOf is loginCommand for a server of a configuration file, which says this of signing in to it.
+func loginCommandOf(said map[string][]string) string {
+	words := []string{"mcp-bridge", "login"}
+	for _, name := range doctorAuthFlags {
+		for _, value := range said[name] {
+			if name != "auth" {
+				words = append(words, "--"+name, value)
+			}
+		}
+	}
+	return printable.Shell(words...)
+}
+
 // useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes
 // no longer than storeTimeout. closed waits for a renewal that takes longer; it is not nil unless there is an error.
-func (f *doctorFlags) useStored(ctx context.Context, address string, env environment, o *remote.Options) (closed func(), err error) {
+func (f *doctorFlags) useStored(ctx context.Context, address string, flags *authFlags, env environment, o *remote.Options) (closed func(), err error) {
 	closed = func() {}
 	spec := upstream.Spec{URL: address}
 	spec.Remote.Header = o.Header
@@ -95,7 +115,7 @@ func (f *doctorFlags) useStored(ctx context.Context, address string, env environ
 		return closed, nil
 	}
 	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
-	s, err := f.auth.settings(address, trust, env.lookup)
+	s, err := flags.settings(address, trust, env.lookup)
 	if err != nil || !s.IsUsed() {
 		return closed, err
 	}

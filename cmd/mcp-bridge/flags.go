@@ -297,9 +297,6 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 	if advice := foreignFlag(command, name, args); advice != "" {
 		return usagef("%s", advice)
 	}
-	if command == "doctor" && name == "config" {
-		return usagef("%s", noFileOfDoctor)
-	}
 	for _, c := range commandTable() {
 		if c.Name != command && slices.Contains(flagsOf(c.Name), name) {
 			if command != "serve" && command != "connect" { // what another command does is not what was wanted

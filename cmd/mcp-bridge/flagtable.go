@@ -100,7 +100,7 @@ var flagGroups = []manual.Group{
 	{Title: "A server that is run (docs/processes.md)", Flags: []manual.Flag{
 		flag("env", "NAME=VALUE", "set a variable in its environment, or pass ours on with NAME alone; may be repeated"),
 		flag("env-file", "FILE", "variables, one NAME=VALUE a line, as in .env files"),
-		flag("pass-env", "all|safe|none|NAMES", "what it inherits: all but MCP_BRIDGE_*, what is safe, nothing, or NAME,NAME (default all; for the servers of serve --config and connect --config, safe)"),
+		flag("pass-env", "all|safe|none|NAMES", "what it inherits: all but MCP_BRIDGE_*, what is safe, nothing, or NAME,NAME (default all; for the servers of a file of --config, safe)"),
 		flag("cwd", "DIR", "its working directory"),
 		flag("name", "NAME", "what the log calls it (default: the package, script or image that the command runs, or the command's name)"),
 		flag("pty", "", "give it a terminal as stdout, for programs that otherwise buffer"),

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -47,6 +48,9 @@ func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	bridgetest.Must(t, err)
 	defer in.Close()
 	lookup := func(name string) (string, bool) {
+		if name == "SET_LONG" {
+			return "it's hush", true
+		}
 		return "secret", name == "SET"
 	}
 	// What is no mistake would go on for ever.
@@ -159,8 +163,10 @@ func TestMistakes(t *testing.T) {
 		{"connect --porfile x http://a/", exitUsage, `did you mean "--profile"?`},
 		{"login --detache http://a/", exitUsage, "unknown flag: --detache; write mcp-bridge login [flags] URL, or mcp-bridge login"},
 		{"login --all http://a/", exitUsage, "--all is a flag of logout, not of login; write mcp-bridge login [flags] URL"},
-		{"doctor --config bad.json bad", exitUsage, "doctor takes a URL or a command, no configuration file; for a server of a file write mcp-bridge doctor -- COMMAND,"},
-		{"doctor bad.json bad", exitUsage, "mcp-bridge doctor http://127.0.0.1:8080/servers/NAME/mcp"},
+		{"doctor --config missing.json a", exitUsage, "missing.json: no such file"},
+		{"doctor missing.json a", exitUsage, "missing.json: no such file"},
+		{"doctor missing.json", exitUsage, "doctor --config FILE takes the name of one server in the file"},
+		{"doctor --config missing.json a -- ls", exitUsage, "no command"},
 		{"doctor --port 80 http://a/", exitUsage, "--port is a flag of serve, not of doctor; write mcp-bridge doctor [flags] URL"},
 		{"doctor --quickly=1 uvx x", exitUsage, `if "uvx" is the command to run, write "--" in front of it`},
 		{"wrap --file F remote", exitUsage, "unknown flag: --file; write mcp-bridge wrap [flags] NAME\n"},
@@ -204,6 +210,45 @@ func TestDoctorQuotesTheCommand(t *testing.T) {
 	_, out, errs := try(t, "doctor", "--env", "X=it's hush", "--", "/bin/sh", "-c", `echo "Error" >&2; exit 3`, "it's hush")
 	if want := `/bin/sh -c 'echo "Error" >&2; exit 3' '(hidden)'` + "\n"; !strings.HasPrefix(out, want) || strings.Contains(out, "hush") {
 		t.Errorf("stdout %q, stderr %q; want %q", out, errs, want)
+	}
+}
+
+// A server of a configuration file is examined as that says: with its arguments, its variables and its headers, which the report
+// does not show. A name that is not there is answered with the one that was meant.
+func TestDoctorOfFile(t *testing.T) {
+	if _, err := os.Stat("/bin/sh"); err != nil {
+		t.Skip("needs /bin/sh")
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer it's hush" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		http.Error(w, "seen", http.StatusTeapot)
+	}))
+	defer site.Close()
+	t.Setenv("DOCTOR_TEST_OTHER", "1")
+	file := filepath.Join(t.TempDir(), "servers.json")
+	bridgetest.Must(t, os.WriteFile(file, []byte(`{"mcpServers": {
+		"local": {"command": "/bin/sh", "args": ["-c", "echo \"Error $X $DOCTOR_TEST_OTHER.\" >&2; exit 3", "${SET_LONG}"], "env": {"X": "also hush"}},
+		"far": {"url": "`+site.URL+`/mcp", "headers": {"Authorization": "Bearer ${SET_LONG}"}}}}`), 0o600))
+	for _, c := range []struct {
+		args   []string
+		status int
+		says   string
+	}{
+		{[]string{"--config", file, "local"}, exitFail, "' '(hidden)'\n"},
+		{[]string{"--config", file, "local"}, exitFail, "Error (hidden) ."}, // what is safe is passed on, as serve --config does
+		{[]string{"--pass-env", "all", file, "local"}, exitFail, "Error (hidden) 1."},
+		{[]string{file, "far"}, exitFail, "418"},
+		{[]string{file, "Local"}, exitUsage, `there is no server "Local": did you mean "local"?`},
+		{[]string{"--config", file, "nope"}, exitUsage, `the file has "local", "far"`},
+		{[]string{"--config", file}, exitUsage, "takes the name of one server"},
+	} {
+		status, out, errs := try(t, append([]string{"doctor"}, c.args...)...)
+		if text := strings.Join(strings.Fields(out+errs), " "); status != c.status || !strings.Contains(text, strings.TrimSpace(c.says)) || strings.Contains(text, "hush") {
+			t.Errorf("%q: status %d, stdout %q, stderr %q; want %q", c.args, status, out, errs, c.says)
+		}
 	}
 }
 
