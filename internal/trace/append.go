@@ -19,6 +19,11 @@ const LinePrefix = `{"v":1,`
 // Append appends the line of a record, with its line feed. It allocates nothing but room
 // in dst, except for headers.
 func Append(dst []byte, r *Record) []byte {
+	return (*memberCache)(nil).appendLine(dst, r)
+}
+
+// appendLine is Append, with a cache or, with nil, without.
+func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	w := objectWriter{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
 	w.time(`,"ts":`, r.Time)
@@ -28,11 +33,7 @@ func Append(dst []byte, r *Record) []byte {
 	w.text(`,"hop":`, r.Hop)
 	w.text(`,"dir":`, r.Dir)
 	w.uint(`,"cause":`, r.CauseSeq)
-	w.text(`,"kind":`, string(r.Kind))
-	w.text(`,"era":`, r.Era)
-	w.text(`,"tr":`, r.Transport)
-	w.text(`,"method":`, r.Method)
-	w.text(`,"name":`, r.Name)
+	c.subject(&w, subject{r.Kind, r.Era, r.Transport, r.Method, r.Name})
 	if !r.ID.IsZero() {
 		w.key(`,"id":`)
 		w.dst = append(w.dst, r.ID.String()...)
@@ -57,15 +58,60 @@ func Append(dst []byte, r *Record) []byte {
 	return append(w.dst, '}', '\n')
 }
 
-// objectWriter appends members to an object. A member with the zero value is left out.
+// subject is what many records have in common.
+type subject struct {
+	kind                         Kind
+	era, transport, method, name string
+}
+
+// memberCache has the members of the latest subjects: most records have one of few. The zero value is empty.
+type memberCache [32]struct {
+	of      subject
+	members []byte
+}
+
+// maxCachedSubject is how long members are, in bytes, that a memberCache keeps.
+const maxCachedSubject = 256
+
+// subject writes the members of a subject.
+func (c *memberCache) subject(w *objectWriter, s subject) {
+	if c == nil {
+		w.subject(&s)
+		return
+	}
+	kept := &c[uint(len(s.kind)+3*len(s.transport)+5*len(s.method)+7*len(s.name))%uint(len(c))]
+	if len(kept.members) > 0 && kept.of == s {
+		w.dst = append(w.dst, kept.members...)
+		return
+	}
+	begin := len(w.dst)
+	w.subject(&s)
+	if members := w.dst[begin:]; len(members) <= maxCachedSubject {
+		kept.of, kept.members = s, append(kept.members[:0], members...)
+	}
+}
+
+// objectWriter appends members to an object, each with a comma before it. A member with the zero value is left out.
 type objectWriter struct{ dst []byte }
 
+func (w *objectWriter) subject(s *subject) {
+	w.text(`,"kind":`, string(s.kind))
+	w.text(`,"era":`, s.era)
+	w.text(`,"tr":`, s.transport)
+	w.text(`,"method":`, s.method)
+	w.text(`,"name":`, s.name)
+}
+
 // key begins a member. name has the comma before it, and the colon behind it.
-func (w *objectWriter) key(name string) {
-	if w.dst[len(w.dst)-1] == '{' {
-		name = name[1:]
+func (w *objectWriter) key(name string) { w.dst = append(w.dst, name...) }
+
+// end makes an object of the members from begin on.
+func (w *objectWriter) end(begin int) {
+	if len(w.dst) == begin {
+		w.dst = append(w.dst, ',')
 	}
-	w.dst = append(w.dst, name...)
+	w.dst[begin] = '{' // it was a comma
+	w.dst = append(w.dst, '}')
 }
 
 func (w *objectWriter) text(name, value string) {
@@ -223,7 +269,7 @@ func (w *objectWriter) base64(text []byte) {
 
 func (w *objectWriter) exchange(x *Exchange) {
 	w.key(`,"http":`)
-	w.dst = append(w.dst, '{')
+	begin := len(w.dst)
 	w.text(`,"method":`, x.Method)
 	if len(x.URL) > 0 && x.URL[0] == '/' {
 		w.text(`,"path":`, x.URL)
@@ -242,7 +288,7 @@ func (w *objectWriter) exchange(x *Exchange) {
 	w.micros(`,"ttfb_us":`, x.FirstByte)
 	w.micros(`,"us":`, x.Duration)
 	w.text(`,"err":`, x.Err)
-	w.dst = append(w.dst, '}')
+	w.end(begin)
 }
 
 // header writes headers in the order of their names: rendered ones, or else those of a map.
@@ -253,19 +299,19 @@ func (w *objectWriter) header(name string, h http.Header, rendered []byte) {
 		return
 	}
 	var fields sortedFields
-	if fields.set(h); len(fields.all) == 0 {
+	if fields.set(h); len(fields) == 0 {
 		return
 	}
 	w.key(name)
-	for i, at := range fields.order {
-		w.dst = appendField(append(w.dst, "{,"[min(i, 1)]), fields.all[at], func(value string) string { return value })
+	for i, f := range fields {
+		w.dst = appendField(append(w.dst, "{,"[min(i, 1)]), f.name, h[f.name], func(value string) string { return value })
 	}
 	w.dst = append(w.dst, '}')
 }
 
 func (w *objectWriter) event(e *Event) {
 	w.key(`,"event":`)
-	w.dst = append(w.dst, '{')
+	begin := len(w.dst)
 	w.text(`,"what":`, e.Action)
 	w.int(`,"pid":`, int64(e.PID))
 	w.text(`,"program":`, e.Program)
@@ -281,7 +327,7 @@ func (w *objectWriter) event(e *Event) {
 	w.micros(`,"us":`, e.Duration)
 	w.text(`,"code":`, e.Code)
 	w.text(`,"text":`, e.Text)
-	w.dst = append(w.dst, '}')
+	w.end(begin)
 }
 
 // needsNoEscape are the ASCII characters that appendString does not escape.

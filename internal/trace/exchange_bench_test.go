@@ -62,6 +62,23 @@ type handsOn struct {
 
 func (h handsOn) TrySend(m jsonrpc.Message) bool { return h.to.TrySend(m) }
 
+// callOverHTTP returns what passes a call and its answer at both ends, and its exchange: four messages and an event.
+func callOverHTTP(tb testing.TB, o *observe.Observer) func() {
+	tb.Helper()
+	session := o.OpenUnannounced("files", "http")
+	client, server := &passing{}, &passing{}
+	down, up := session.Conn(client, observe.Downstream), session.Conn(server, observe.Upstream)
+	_, _ = down.Receive(tb.Context(), handsOn{to: up}), up.Receive(tb.Context(), handsOn{to: down})
+	all := messages(tb)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		client.sink.TrySend(all[0])
+		server.sink.TrySend(all[1])
+		_, _ = w.Write(nil)
+	})
+	r, w := post(), &reply{http.Header{"Content-Type": {"application/json"}, "Content-Length": {"100"}, "X-Content-Type-Options": {"nosniff"}}}
+	return func() { o.ServeHTTP(h, w, r) }
+}
+
 // What a call costs at both ends, of four messages and an HTTP exchange, as a bridge over HTTP has them.
 func BenchmarkCall(b *testing.B) {
 	for name, watch := range map[string]func(b *testing.B, o *observe.Observer) (stop func()){
@@ -73,21 +90,48 @@ func BenchmarkCall(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var o observe.Observer
 			defer watch(b, &o)()
-			session := o.OpenUnannounced("files", "http")
-			client, server := &passing{}, &passing{}
-			down, up := session.Conn(client, observe.Downstream), session.Conn(server, observe.Upstream)
-			_, _ = down.Receive(b.Context(), handsOn{to: up}), up.Receive(b.Context(), handsOn{to: down})
-			all := messages(b)
-			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				client.sink.TrySend(all[0])
-				server.sink.TrySend(all[1])
-				_, _ = w.Write(nil)
-			})
-			r, w := post(), &reply{http.Header{"Content-Type": {"application/json"}, "Content-Length": {"100"}, "X-Content-Type-Options": {"nosniff"}}}
+			call := callOverHTTP(b, &o)
 			b.ReportAllocs()
 			for b.Loop() {
-				o.ServeHTTP(h, w, r)
+				call()
 			}
 		})
+	}
+}
+
+// kept is a Watcher that keeps what a Recorder's records are made of.
+type kept struct {
+	rec *Recorder
+	all []pendingRecord
+}
+
+func (k *kept) Message(p *observe.Passed) {
+	k.all = append(k.all, pendingRecord{passed: *p, sinks: k.rec.sinks.Load(), findings: k.rec.lookThrough(p)})
+}
+
+func (k *kept) Event(e observe.Event) {
+	k.all = append(k.all, pendingRecord{event: e, sinks: k.rec.sinks.Load()})
+}
+
+// nothing is a Sink that keeps nothing.
+type nothing struct{}
+
+func (nothing) MaxText() int { return -1 }
+func (nothing) Put([]byte)   {}
+func (nothing) Skip(uint64)  {}
+
+// What it costs to make a record and its line, of those that a call over HTTP has: four messages and an exchange.
+func BenchmarkRecord(b *testing.B) {
+	var o observe.Observer
+	rec := recorder(b, &o)
+	defer rec.AddSink(nothing{})()
+	k := &kept{rec: rec}
+	stop := o.Watch(k)
+	callOverHTTP(b, &o)()
+	stop()
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		l := k.all[i%len(k.all)]
+		rec.record(&l)
 	}
 }

@@ -8,107 +8,59 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
-// headerField is a header and its values, of which there is one at least.
-type headerField struct {
-	name   string
-	values []string
-}
-
 // sortedFields are headers in the order of their names. The zero value has none.
-type sortedFields struct {
-	all   []headerField
-	order []int // indexes of all: to move these costs less, because the garbage collector need not hear of it
+type sortedFields []headerField
+
+// headerField is a header that has a value, and the member that was made of it last, for there was one value that is not long.
+type headerField struct {
+	name string
+
+	clean  *redact.Clean // nil: there is none
+	value  []byte
+	member []byte
+	taken  bool // there was a secret in the value
 }
 
 // set makes f the headers that have values.
 func (f *sortedFields) set(h http.Header) {
-	if f.setValues(h) {
-		return
-	}
-	clear(f.all)
-	f.all, f.order = f.all[:0], f.order[:0]
+	*f = (*f)[:0]
 	for name, values := range h {
 		if len(values) > 0 {
-			f.order = append(f.order, len(f.all))
-			f.all = append(f.all, headerField{name, values})
+			*f = append(*f, headerField{name: name})
 		}
 	}
-	slices.SortFunc(f.order, func(a, b int) int { return strings.Compare(f.all[a].name, f.all[b].name) })
+	slices.SortFunc(*f, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 }
 
-// setValues is set for headers that have the names of those before, as most exchanges have: their order is known. false: they
-// have others.
-func (f *sortedFields) setValues(h http.Header) bool {
-	if len(h) != len(f.all) {
-		return false
-	}
-	for i := range f.all {
-		values := h[f.all[i].name]
-		if len(values) == 0 {
-			return false
-		}
-		f.all[i].values = values
-	}
-	return true
-}
+// maxKeptField is how long a name and its value are, in bytes, of which a headerField keeps the member, and maxKeptFields how many
+// headers there are at most of which sortedFields are kept.
+const (
+	maxKeptField  = 128
+	maxKeptFields = 32
+)
 
-// release forgets the values, and keeps the names and their memory unless they are many or long.
-func (f *sortedFields) release() {
-	long := len(f.all) > maxReusedFields
-	for i := range f.all {
-		f.all[i].values = nil
-		long = long || len(f.all[i].name) > maxCachedField
-	}
-	if long {
-		*f = sortedFields{}
-	}
+// isShort reports whether the fields may be kept.
+func (f sortedFields) isShort() bool {
+	return len(f) <= maxKeptFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxKeptField })
 }
 
 // appendField appends a header as a member. shown returns what stands there of a value.
-func appendField(dst []byte, f headerField, shown func(value string) string) []byte {
-	dst = append(appendString(dst, f.name), ':')
-	if len(f.values) == 1 { // one value is a string
-		return appendString(dst, shown(f.values[0]))
+func appendField(dst []byte, name string, values []string, shown func(value string) string) []byte {
+	dst = append(appendString(dst, name), ':')
+	if len(values) == 1 { // one value is a string
+		return appendString(dst, shown(values[0]))
 	}
-	for i, v := range f.values {
+	for i, v := range values {
 		dst = appendString(append(dst, "[,"[min(i, 1)]), shown(v))
 	}
 	return append(dst, ']')
 }
 
-// maxCachedField is how long a name and its value are, in bytes, of which a fieldCache keeps the member.
-const maxCachedField = 128
-
-// fieldCache has the latest headers in which there was nothing to take out: most exchanges have the same ones. The zero value is
-// empty.
-type fieldCache [64]cachedField
-
-// cachedField is a header with one value, and its member.
-type cachedField struct {
-	clean       *redact.Clean // nil: there is none
-	name, value string
-	member      []byte
-}
-
-// slot returns where a header is kept.
-func (u *fieldCache) slot(f headerField) *cachedField {
-	hash := uint(len(f.name))
-	if v := f.values[0]; v != "" {
-		hash += uint(len(v))<<2 + uint(v[0]) + uint(v[len(v)-1])<<4
-	}
-	return &u[hash%uint(len(u))]
-}
-
-// matches reports whether f is kept here, and still as it is to be shown.
-func (u *cachedField) matches(f headerField, clean *redact.Clean) bool {
-	return u.clean == clean && len(f.values) == 1 && u.value == f.values[0] && u.name == f.name
-}
-
-// keep keeps a header, in the place of another one.
-func (u *cachedField) keep(f headerField, clean *redact.Clean, member []byte) {
-	if v := f.values[0]; len(f.values) == 1 && len(f.name)+len(v) <= maxCachedField {
-		u.clean, u.name, u.value, u.member = clean, f.name, v, append(u.member[:0], member...)
-	}
+// usualFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
+// value is empty.
+type usualFields struct {
+	all  [8]sortedFields
+	next int // of all, which is replaced
 }
 
 const (
@@ -120,41 +72,61 @@ const (
 // header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
 // behind prefix.
 func (m *recordMaker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
-	fields := &m.requestFields
-	if prefix == inResponse {
-		fields = &m.responseFields
-	}
-	if fields.set(h); len(fields.all) == 0 {
+	if len(h) == 0 {
 		return nil
 	}
 	from := len(m.headers)
-	for i, at := range fields.order {
-		f := fields.all[at]
-		m.headers = append(m.headers, "{,"[min(i, 1)])
-		if m.field(d, f) {
-			m.noteRedacted(prefix, f.name)
+	usual := &m.usualFields
+	for i := range usual.all {
+		if f := usual.all[i]; len(f) == len(h) && m.appendFields(d, f, h, prefix) {
+			return m.headers[from:len(m.headers):len(m.headers)]
 		}
 	}
-	m.headers = append(m.headers, '}')
+	fields := &usual.all[usual.next]
+	usual.next = (usual.next + 1) % len(usual.all)
+	if fields.set(h); len(*fields) == 0 {
+		return nil
+	}
+	m.appendFields(d, *fields, h, prefix)
+	if !fields.isShort() {
+		*fields = nil
+	}
 	return m.headers[from:len(m.headers):len(m.headers)]
 }
 
+// appendFields appends the headers that f names. false: one of them has no value, and nothing is appended.
+func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.Header, prefix string) bool {
+	from, redacted := len(m.headers), len(m.Redacted)
+	for i := range f {
+		values := h[f[i].name]
+		if len(values) == 0 {
+			m.headers, m.Redacted = m.headers[:from], m.Redacted[:redacted]
+			return false
+		}
+		m.headers = append(m.headers, "{,"[min(i, 1)])
+		if m.field(d, &f[i], values) {
+			m.noteRedacted(prefix, f[i].name)
+		}
+	}
+	m.headers = append(m.headers, '}')
+	return true
+}
+
 // field appends one header, as it stands in the line. taken: there was a secret in it.
-func (m *recordMaker) field(d *redact.Redactor, f headerField) (taken bool) {
+func (m *recordMaker) field(d *redact.Redactor, f *headerField, values []string) (taken bool) {
 	clean := d.Clean() // for this header alone: by the next one, something may have been learned
-	usual := m.fieldCache.slot(f)
-	if usual.matches(f, clean) {
-		m.headers = append(m.headers, usual.member...)
-		return false
+	if f.clean == clean && len(values) == 1 && string(f.value) == values[0] {
+		m.headers = append(m.headers, f.member...)
+		return f.taken
 	}
 	begin := len(m.headers)
-	m.headers = appendField(m.headers, f, func(value string) string {
+	m.headers = appendField(m.headers, f.name, values, func(value string) string {
 		shown := d.Field(f.name, value)
 		taken = taken || shown != value
 		return shown
 	})
-	if !taken {
-		usual.keep(f, clean, m.headers[begin:])
+	if len(values) == 1 && len(f.name)+len(values[0]) <= maxKeptField {
+		f.clean, f.value, f.member, f.taken = clean, append(f.value[:0], values[0]...), append(f.member[:0], m.headers[begin:]...), taken
 	}
 	return taken
 }

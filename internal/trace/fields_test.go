@@ -87,6 +87,7 @@ func TestUsualHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	d := redactor(t, redact.Options{})
 	var m recordMaker
+	kept := 0
 	for i := range 200 {
 		name, value := "A", strings.Repeat("v", i)
 		if i%2 == 0 {
@@ -94,11 +95,22 @@ func TestUsualHeadersAreBounded(t *testing.T) {
 		}
 		m.headers = m.headers[:0]
 		m.header(d, http.Header{name: {value}}, inRequest)
+		for _, fields := range m.usualFields.all {
+			for _, f := range fields {
+				if kept += len(f.member); len(f.name)+len(f.value) > maxKeptField {
+					t.Errorf("a header of %d bytes is kept", len(f.name)+len(f.value))
+				}
+			}
+		}
 	}
-	kept := 0
-	for _, u := range m.fieldCache {
-		if kept += len(u.member); len(u.name)+len(u.value) > maxCachedField {
-			t.Errorf("a header of %d bytes is kept", len(u.name)+len(u.value))
+	many := http.Header{}
+	for i := range 1000 {
+		many[fmt.Sprint("N", i)] = []string{"v"}
+	}
+	m.header(d, many, inRequest)
+	for _, fields := range m.usualFields.all {
+		if len(fields) > maxKeptFields {
+			t.Errorf("%d headers are kept", len(fields))
 		}
 	}
 	if kept == 0 {

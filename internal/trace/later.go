@@ -20,6 +20,10 @@ const (
 	maxBacklogBytes = 64 << 20
 )
 
+// maxUncounted is how many records may wait until the headers of clients count: to add them up costs more than to have
+// them wait, and they are bounded (http.Server.MaxHeaderBytes).
+const maxUncounted = 2 * batchSize
+
 // A record is made after recordDelay at most, or when batchSize of them wait: to make many in a row costs half of what it
 // costs to make each between other work.
 const (
@@ -65,6 +69,9 @@ func (r *Recorder) postpone(l *pendingRecord) {
 	b := &r.backlog
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if e, ok := l.event.(*observe.Exchange); ok && len(b.queue) >= maxUncounted && e.Hop == observe.Downstream {
+		l.size += headerSize(e.RequestHeader)
+	}
 	if b.draining && (len(b.queue) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
 		b.skipped++
 		return
@@ -229,7 +236,7 @@ func (r *Recorder) Between(f func()) (later time.Time) {
 	return later
 }
 
-// sizeOf returns how much memory an event may hold, about.
+// sizeOf returns how much memory an event may hold, about, but for the headers of a client.
 func sizeOf(e observe.Event) int {
 	const least = 512
 	switch e := e.(type) {
@@ -238,11 +245,10 @@ func sizeOf(e observe.Event) int {
 	case observe.Stderr:
 		return least + len(e.Line)
 	case *observe.Exchange:
-		peers := e.RequestHeader // those of the bridge itself are not long
-		if e.Hop == observe.Upstream {
-			peers = e.ResponseHeader
+		if e.Hop == observe.Upstream { // the headers of the bridge itself are not long
+			return least + len(e.URL) + headerSize(e.ResponseHeader)
 		}
-		return least + len(e.URL) + headerSize(peers)
+		return least + len(e.URL)
 	}
 	return least
 }
@@ -280,8 +286,12 @@ func (r *Recorder) Event(e observe.Event) {
 	if sinks == nil {
 		return
 	}
-	_, hasMessage := e.(observe.Dropped)
-	r.postpone(&pendingRecord{event: e, seq: r.observer.NextSeq(), at: time.Now(), sinks: sinks, size: sizeOf(e), unseen: hasMessage})
+	l := pendingRecord{event: e, seq: r.observer.NextSeq(), sinks: sinks, size: sizeOf(e)}
+	if _, timed := e.(*observe.Exchange); !timed {
+		l.at = time.Now()
+		_, l.unseen = e.(observe.Dropped)
+	}
+	r.postpone(&l)
 }
 
 // wantsText reports whether a Sink takes texts of messages.

@@ -147,13 +147,13 @@ func TestLineAfterLongMessage(t *testing.T) {
 func TestHeadersAreBounded(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
-	rec.backlog.maxBytes = 4 * longTextSize
+	rec.backlog.maxBytes = maxUncounted*520 + 4*longTextSize
 	sink := newStuck()
 	release := rec.AddSink(sink)
 	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream).TrySend(long(1, 0, "x"))
 	<-sink.first
-	for range 5 {
-		o.Event(&observe.Exchange{Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longTextSize)}}})
+	for range maxUncounted + 5 {
+		o.Event(&observe.Exchange{Hop: observe.Downstream, Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longTextSize)}}})
 	}
 	close(sink.goOn)
 	release()

@@ -75,9 +75,13 @@ func (r *Recorder) lookThrough(p *observe.Passed) *findings {
 	if known && learner == nil {
 		return nothingFound
 	}
-	buffer := textBuffers.Get().(*textBuffer)
-	defer func() { buffer.clear(); textBuffers.Put(buffer) }()
-	text, f := buffer.join(&p.Message), nothingFound
+	text, id, rest := p.Message.SplitAtID()
+	if id != "" || len(rest) > 0 {
+		buffer := textBuffers.Get().(*textBuffer)
+		defer func() { buffer.clear(); textBuffers.Put(buffer) }()
+		text = buffer.join(&p.Message)
+	}
+	f := nothingFound
 	if !known {
 		out, redacted, found := d.Message(text, extra)
 		switch {

@@ -135,3 +135,21 @@ func TestAppendString(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A line is the same whatever lines were made before it.
+func TestLinesAfterOthers(t *testing.T) {
+	var all []Record
+	for _, r := range samples() {
+		other := r
+		other.Name, other.Method = strings.ToUpper(r.Name), strings.ToUpper(r.Method) // as long
+		all = append(all, r, other)
+	}
+	var c memberCache
+	for range 3 {
+		for _, r := range all {
+			if got, want := string(c.appendLine(nil, &r)), string(Append(nil, &r)); got != want {
+				t.Errorf("%s\nis not %s", got, want)
+			}
+		}
+	}
+}

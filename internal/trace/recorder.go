@@ -132,18 +132,16 @@ type recordMaker struct {
 	line []byte    // memory for the line
 	now  time.Time // when the event was told
 
-	exchange                      Exchange // memory for Record.HTTP, and for its headers
-	headers                       []byte
-	requestFields, responseFields sortedFields
-	redactedPaths                 [4]string // memory for Record.Redacted
-	fieldCache                    fieldCache
+	members memberCache
+
+	exchange      Exchange // memory for Record.HTTP, and for its headers
+	headers       []byte
+	redactedPaths [4]string // memory for Record.Redacted
+	usualFields   usualFields
 }
 
 // maxReusedBytes is how large memory may be that is used again.
 const maxReusedBytes = 256 << 10
-
-// maxReusedFields is how many headers there may be in memory that is used again.
-const maxReusedFields = 32
 
 // textBuffer is memory for the text of a message whose bytes lie in several places.
 type textBuffer []byte
@@ -171,8 +169,6 @@ func (b *textBuffer) clear() {
 func (m *recordMaker) reset() {
 	if m.HTTP != nil {
 		m.exchange = Exchange{}
-		m.requestFields.release()
-		m.responseFields.release()
 		if m.headers = m.headers[:0]; cap(m.headers) > maxReusedBytes {
 			m.headers = nil
 		}
@@ -193,7 +189,7 @@ func (m *recordMaker) putInto(sinks []Sink) {
 			m.Body = whole.truncated(most)
 		}
 		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.OmittedBytes > 0 {
-			m.line = Append(m.line[:0], &m.Record)
+			m.line = m.members.appendLine(m.line[:0], &m.Record)
 			made = have
 		}
 		s.Put(m.line)

@@ -195,7 +195,7 @@ func (d *Redactor) add(s string) {
 // "params.arguments.token"; and the values that were taken out because of their names, which may be
 // extra values of an answer to the message.
 func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
-	if d.off && len(extra) == 0 && !mentionsState(message) {
+	if d.off && len(extra) == 0 && !mentionsState(message) || d.isClean(message, extra) {
 		return message, nil, nil
 	}
 	w := walks.Get().(*walk)

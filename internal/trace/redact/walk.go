@@ -73,10 +73,7 @@ type span struct{ from, to int }
 
 // run finds what is to be taken out.
 func (w *walk) run() {
-	w.prepare()
-	if !w.searchStrings && len(w.d.paths) == 0 && isHarmless(w.text) {
-		return
-	}
+	w.searchStrings, w.escape = w.d.needsSearch(w.text, w.extra)
 	i := skipSpace(w.text, 0)
 	i = w.value(i, frame{})
 	for len(w.stack) > 0 && i < len(w.text) {
@@ -102,8 +99,14 @@ func (w *walk) run() {
 	}
 }
 
+// isClean reports whether there is nothing to take out of a text, as is so with most messages: a walk costs several times as much.
+func (d *Redactor) isClean(text []byte, extra [][]byte) bool {
+	search, _ := d.needsSearch(text, extra)
+	return !search && len(d.paths) == 0 && isHarmless(text)
+}
+
 // isHarmless reports whether no name in a text tells that something is taken out. It goes from string to string, without
-// regard to where they stand: most messages need no more, and a walk costs several times as much.
+// regard to where they stand.
 func isHarmless(text []byte) bool {
 	for i := 0; ; {
 		from := startOfString(text, i)
@@ -152,19 +155,17 @@ func nameAt(text []byte, i int) (end int, set uint32) {
 	return endOfString(text, i), ^uint32(0)
 }
 
-// prepare finds out whether strings have to be looked at.
-func (w *walk) prepare() {
-	d := w.d
+// needsSearch reports whether strings of a text have to be looked at, and whether those with escapes have to be decoded for it.
+func (d *Redactor) needsSearch(text []byte, extra [][]byte) (search, escape bool) {
 	if d.off { // a requestState is looked for wherever it stands
-		w.searchStrings = len(w.extra) > 0
-		w.escape = w.searchStrings
-		return
+		return len(extra) > 0, len(extra) > 0
 	}
-	escapes := bytes.IndexByte(w.text, '\\') >= 0
-	w.escape = escapes && (d.special || d.learned.isSpecial() || len(d.patterns) > 0 || len(w.extra) > 0 || bytes.Contains(w.text, []byte(`\u`)))
-	w.searchStrings = w.escape || len(w.extra) > 0 || len(d.patterns) > 0 || d.containsSecret(w.text) ||
-		escapes && bytes.Contains(w.text, []byte(`\"`)) || mayHaveURL(w.text) ||
-		bytes.IndexByte(w.text, '=') >= 0 && bytes.ContainsAny(w.text, "?#&")
+	escapes := bytes.IndexByte(text, '\\') >= 0
+	escape = escapes && (d.special || d.learned.isSpecial() || len(d.patterns) > 0 || len(extra) > 0 || bytes.Contains(text, []byte(`\u`)))
+	search = escape || len(extra) > 0 || len(d.patterns) > 0 || d.containsSecret(text) ||
+		escapes && bytes.Contains(text, []byte(`\"`)) || mayHaveURL(text) ||
+		bytes.IndexByte(text, '=') >= 0 && bytes.ContainsAny(text, "?#&")
+	return search, escape
 }
 
 // mayHaveURL reports whether "://" stands in a text. To look for the colon first would find one at each member.
@@ -313,7 +314,9 @@ func (w *walk) inside(at span, text []byte, key bool) {
 	with := Placeholder
 	if value := bytes.TrimSpace(text); w.nested < maxNested && jsonrpc.Valid(value) && (value[0] == '{' || value[0] == '[') {
 		in := walk{d: w.d, text: value, extra: w.extra, nested: w.nested + 1}
-		in.run()
+		if !w.d.isClean(value, w.extra) {
+			in.run()
+		}
 		clean := in.splice()
 		w.removed = append(w.removed, in.removed...)
 		switch {
