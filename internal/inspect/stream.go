@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxBatchRecords   = 512              // records that are written to a viewer at a time
+	maxBatchRecords   = 2048             // records that are written to a viewer at a time
 	keepAliveInterval = 15 * time.Second // after which a stream says that it is alive
 	viewerTimeout     = 30 * time.Second // a viewer that takes nothing for so long is cut off
 	maxViewers        = 32

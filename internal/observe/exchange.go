@@ -21,7 +21,7 @@ func (o *Observer) serveHTTP(h http.Handler, w http.ResponseWriter, r *http.Requ
 	e := &exchange{ResponseWriter: w, o: o}
 	e.Exchange = Exchange{
 		Hop: Downstream, Method: r.Method, URL: r.RequestURI, Proto: r.Proto, RemoteAddr: r.RemoteAddr,
-		RequestHeader: r.Header, Began: time.Now(),
+		RequestHeader: r.Header, Began: now().Time(),
 	}
 	if e.URL == "" || e.URL[0] != '/' {
 		e.URL = r.URL.RequestURI()

@@ -20,15 +20,21 @@ const (
 	maxBacklogBytes = 64 << 20
 )
 
-// maxUncounted is how many records may wait until the headers of clients count: to add them up costs more than to have
-// them wait, and they are bounded (http.Server.MaxHeaderBytes).
-const maxUncounted = 2 * batchSize
+// maxUncounted is how many records may wait until the headers of clients count, which costs more than all else of having an
+// exchange wait: a server over HTTP takes headers of 64 KiB at most, so that as many hold no more than maxBacklogBytes.
+const maxUncounted = maxBacklogBytes / (64 << 10)
 
 // A record is made after recordDelay at most, or when batchSize of them wait: to make many in a row costs half of what it
-// costs to make each between other work.
+// costs to make each between other work, and whoever makes them takes the CPU from the calls each time that he begins.
 const (
 	recordDelay = 10 * time.Millisecond
-	batchSize   = 256
+	batchSize   = 1024
+)
+
+// Memory for minSpareRecords is kept whatever comes, and none for more than maxSpareRecords.
+const (
+	minSpareRecords = 512
+	maxSpareRecords = 4096
 )
 
 // backlog is what the records are made of later, in a goroutine that ends when there is nothing left. Messages have been
@@ -168,7 +174,7 @@ func (b *backlog) isBatch() bool {
 
 // giveBack returns memory that take has returned, unless it was hardly used: it may have grown when there was more.
 func (b *backlog) giveBack(all []pendingRecord) {
-	if cap(all) <= max(2*batchSize, min(16*len(all), 8*batchSize)) {
+	if cap(all) <= max(minSpareRecords, min(16*len(all), maxSpareRecords)) {
 		b.mu.Lock()
 		b.spare = all[:0]
 		b.mu.Unlock()

@@ -360,11 +360,11 @@ func TestCopiesAreBounded(t *testing.T) {
 // Memory that a burst has needed is used again as long as much comes, and given up when little does.
 func TestMemoryAfterBurst(t *testing.T) {
 	var b backlog
-	most := 8 * batchSize
+	const most = maxSpareRecords
 	for _, c := range []struct {
 		used, had int
 		kept      bool
-	}{{most, most, true}, {most / 10, most, true}, {1, most, false}, {1, batchSize, true}, {2 * most, 2 * most, false}} {
+	}{{most, most, true}, {most / 10, most, true}, {1, most, false}, {1, minSpareRecords, true}, {2 * most, 2 * most, false}} {
 		b.spare = nil
 		if b.giveBack(make([]pendingRecord, c.used, c.had)); (b.spare != nil) != c.kept {
 			t.Errorf("memory for %d records, after %d: kept is %v", c.had, c.used, b.spare != nil)
