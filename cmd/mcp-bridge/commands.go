@@ -180,7 +180,7 @@ func accountCommands() []subcommand {
 				{Says: "All servers", Line: "status"},
 				{Says: "One, renewing what is due", Line: "status --check https://mcp.example.com/mcp"},
 			},
-			Notes: []string{"Exit status: 0 what is shown can be used, 3 a sign-in is needed."},
+			Notes: []string{"Exit status: 0 what is shown can be used, 1 --check could not renew a token, 3 a sign-in is needed."},
 		},
 	}}
 }

@@ -174,7 +174,7 @@ var signInFlags = []manual.Flag{
 	flag("auth", "auto|none|client-credentials|jwt-bearer|enterprise", "auto: a person signs in, if the server asks for it; the last three need no person"),
 	flag("profile", "NAME", "one of several accounts at a server"),
 	flag("no-browser", "", "open no browser: show a code or an address to open elsewhere"),
-	flag("scope", "SCOPE", "ask for this scope, instead of those that the server lists; may be repeated"),
+	flag("scope", "SCOPE", "ask for this scope, not for all that the server lists; scopes that its refusals name are asked for too; may be repeated"),
 	flag("client-id", "ID", "the client id that you have registered, for servers that do not register clients themselves"),
 	flag("client-secret-file", "FILE", "the secret of --client-id (or in the environment variable MCP_BRIDGE_CLIENT_SECRET)"),
 	flag("client-issuer", "ISSUER", "the authorization server where --client-id is registered; no other gets it"),

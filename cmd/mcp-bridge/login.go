@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -126,6 +127,15 @@ func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Se
 		return endOfLogin(ctx, c, err)
 	}
 	printSafe(env, "Signed in to %s\n", c.Server())
+	e, err := store.Load(ctx, c.Key())
+	if err != nil || e.Credential.GrantedScopes == nil { // nil: nobody said that they are others than those that were asked for
+		return err
+	}
+	for _, scope := range s.Scopes {
+		if !slices.Contains(e.Credential.GrantedScopes, scope) {
+			printSafe(env, "The provider has not given the scope %s\n", scope)
+		}
+	}
 	return nil
 }
 

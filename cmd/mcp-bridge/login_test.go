@@ -124,8 +124,17 @@ func TestLoginStatusLogout(t *testing.T) {
 	if len(all) != 1 || all[0].ClientID != "registered" || all[0].Scopes[0] != "tools" {
 		t.Errorf("status is %+v", all)
 	}
-	m.want(exitOK, "Signed in", "login", "--profile", "work", server.URL)
+	out := m.want(exitOK, "Signed in to "+server.URL+"\nThe provider has not given the scope other\n", "login", "--profile", "work", "--scope", "tools", "--scope", "other", server.URL)
+	if strings.Contains(out, "scope tools") {
+		t.Errorf("login says %s", out)
+	}
 	m.want(exitOK, "Signed out", "logout", "--profile", "work", server.URL)
+	m.want(exitOK, "Signed in", "login", "--resource", "https://other.example", server.URL)
+	if out = m.want(exitOK, "  resource   https://other.example\n", "status", server.URL); strings.Count(out, "resource") != 1 {
+		t.Errorf("status says %s", out)
+	}
+	m.want(exitOK, "Signed out", "logout", "--resource", "https://other.example", server.URL)
+	m.want(exitOK, "Signed in", "login", server.URL)
 	m.want(exitOK, "renewed without you", "status", server.URL)
 	m.want(exitOK, "Signed out", "logout", "--all", "--forget-client")
 	if n := server.CountValid(); n != 0 {
@@ -134,7 +143,7 @@ func TestLoginStatusLogout(t *testing.T) {
 	m.want(exitOK, "Nobody is signed in to "+server.URL, "logout", server.URL)
 	m.want(exitSignIn, "not signed in", "status", server.URL)
 	m.want(exitOK, "Signed in", "login", server.URL)
-	if n := server.CountRequests("/register"); n != 3 { // each profile has its own port
+	if n := server.CountRequests("/register"); n != 4 { // each profile and resource has its own port
 		t.Errorf("%d registrations", n)
 	}
 }
@@ -162,6 +171,66 @@ func TestStatusCheckNeedsTheClient(t *testing.T) {
 	if m.want(exitOK, "signed in", "status", "--check", "--profile", "own", server.URL); server.CountRequests("/token") != asked+1 {
 		t.Errorf("of a client that has registered itself: %d token requests", server.CountRequests("/token")-asked)
 	}
+}
+
+// newRefusingProvider returns a provider whose token endpoint answers with the status refuse, unless that is 0.
+func newRefusingProvider(t *testing.T) (provider *authtest.Server, refuse *atomic.Int32) {
+	refuse = new(atomic.Int32)
+	h := httptest.NewUnstartedServer(nil)
+	provider = authtest.At("http://" + h.Listener.Addr().String())
+	h.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := int(refuse.Load()); status != 0 && r.URL.Path == "/token" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, map[int]string{http.StatusUnauthorized: `{"error":"invalid_client"}`}[status])
+			return
+		}
+		provider.ServeHTTP(w, r)
+	})
+	h.Start()
+	t.Cleanup(h.Close)
+	return provider, refuse
+}
+
+// status --check says that a token could not be renewed, whether anybody waits for that or the old token is still good, and its exit
+// status is that of a failure: no sign-in is needed where the provider does not answer.
+func TestStatusCheckTellsOfFailure(t *testing.T) {
+	server, refuse := newRefusingProvider(t)
+	m := newMachine(t, true)
+	m.want(exitOK, "Signed in", "login", server.URL)
+	m.want(exitOK, "signed in", "status", "--check")
+	for name, ends := range map[string]time.Time{"ended": time.Now().Add(-time.Minute), "due": time.Now().Add(time.Minute)} {
+		m.endTokensAt(ends)
+		refuse.Store(http.StatusServiceUnavailable)
+		out := m.want(exitFail, "signed in, token ", "status", "--check", server.URL)
+		if !strings.Contains(out, "  problem    not renewed: token request at http://") {
+			t.Errorf("%s: %s", name, out)
+		}
+		var all []credentialStatus
+		bridgetest.Must(t, json.Unmarshal([]byte(m.want(exitFail, `"problem"`, "status", "--json", "--check")), &all))
+		m.want(exitOK, "signed in, token ", "status", server.URL)
+		refuse.Store(0)
+		if out = m.want(exitOK, "signed in, token until", "status", "--check"); strings.Contains(out, "problem") {
+			t.Errorf("%s: %s", name, out)
+		}
+	}
+}
+
+// What is stored when the provider has refused a client's first token request is no sign-in.
+func TestStatusAfterRefusedClient(t *testing.T) {
+	server, refuse := newRefusingProvider(t)
+	refuse.Store(http.StatusUnauthorized)
+	m := newMachine(t, true)
+	m.wantAnswer(http.StatusUnauthorized, signin.Settings{Server: server.URL, Mode: "client-credentials", Client: signin.Client{ID: "robot", Secret: tokenstore.NewSecret("wrong")}})
+	store, err := tokenstore.Open(t.Context(), tokenstore.Options{Dir: m.env[authDirVariable]})
+	bridgetest.Must(t, err)
+	if all, err := store.List(); err != nil || len(all) != 1 {
+		t.Fatalf("the request was not counted: %v, %v", all, err)
+	}
+	m.want(exitOK, "Nobody is signed in to any server.", "status")
+	m.env[clientSecretVariable] = "wrong"
+	m.want(exitSignIn, "gets a token when it connects", "status", "--auth", "client-credentials", "--client-id", "robot", server.URL)
+	m.want(exitOK, "Nobody is signed in to any server", "logout", "--all")
 }
 
 // doctor uses the stored credential, and has nobody sign in.

@@ -34,7 +34,7 @@ func newManual() *manual.Manual {
 		Groups: flagGroups, Default: "serve",
 		Notes: []string{
 			`"mcp-bridge help COMMAND" has the flags of a command, "mcp-bridge help TOPIC" explains a topic. Without a command, "mcp-bridge -- COMMAND" is serve, and "mcp-bridge URL" is connect.`,
-			"Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the command line or a configuration file, 130 or 143 when a second signal has ended it. Durations are written 500ms, 30s, 5m, 1h30m.",
+			"Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the command line or a configuration file, 3 when status finds that a sign-in is needed, 130 or 143 when a second signal has ended it. Durations are written 500ms, 30s, 5m, 1h30m.",
 		},
 	}
 	for _, c := range commandTable() {

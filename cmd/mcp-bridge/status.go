@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -108,6 +109,10 @@ func (f *statusFlags) flagSet() *pflag.FlagSet {
 // errSignInNeeded makes the exit status that of a server that nobody is signed in to. The report is written.
 var errSignInNeeded = errors.New("a sign-in is needed")
 
+// errNotRenewed makes the exit status that of a failure: status --check has tried to renew a token, and the report says why there
+// is no new one.
+var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
+
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
 type credentialStatus struct {
 	Server    string    `json:"server"`
@@ -115,6 +120,7 @@ type credentialStatus struct {
 	Usable    bool      `json:"usable"`
 	Account   string    `json:"account,omitempty"`
 	Issuer    string    `json:"issuer,omitempty"`
+	Resource  string    `json:"resource,omitempty"` // where it is not the address of the server
 	ClientID  string    `json:"clientId,omitempty"`
 	Scopes    []string  `json:"scopes,omitempty"`
 	Type      string    `json:"tokenType,omitempty"`
@@ -157,14 +163,19 @@ func status(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	var all []credentialStatus
-	for _, l := range entries {
+	var failed error
+	for _, l := range slices.DeleteFunc(entries, isUnused) {
+		problem := ""
 		if f.check {
-			f.renew(ctx, l, s, env)
+			if err := f.renew(ctx, l, s, env); err != nil {
+				problem, failed = "not renewed: "+oneLine(err), errNotRenewed
+			}
 			if e, err := store.Load(ctx, l.Key); err == nil {
 				l.Entry = e
 			}
 		}
 		all = append(all, statusOf(l, time.Now()))
+		all[len(all)-1].Problem = cmp.Or(all[len(all)-1].Problem, problem)
 		if r, refused := client.LastRefusal(ctx, store, l.Entry); refused {
 			all[len(all)-1].refused(r)
 		}
@@ -179,7 +190,7 @@ func status(ctx context.Context, args []string, env environment) error {
 		}
 	}
 	if len(all) == 0 && server != "" {
-		all = []credentialStatus{{Server: s.Server, Profile: s.Profile}}
+		all = []credentialStatus{{Server: s.Server, Profile: s.Profile, Machine: !s.IsPersonal()}}
 	}
 	if err := f.print(env.stdout, all); err != nil {
 		return err
@@ -187,7 +198,12 @@ func status(ctx context.Context, args []string, env environment) error {
 	if slices.ContainsFunc(all, func(c credentialStatus) bool { return !c.Usable }) {
 		return errSignInNeeded
 	}
-	return nil
+	return failed
+}
+
+// isUnused reports whether nobody has ever signed in under this key: only token requests are counted there, that were all refused.
+func isUnused(l tokenstore.ListEntry) bool {
+	return l.Err == nil && l.Entry.Generation == 0 && len(l.BrokenFiles) == 0
 }
 
 func pendingOf(l tokenstore.Login) *pending {
@@ -200,6 +216,9 @@ func statusOf(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	out := credentialStatus{
 		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.GrantedScopes,
 		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero() || c.Machine, Machine: c.Machine, Problem: c.Problem, Files: l.BrokenFiles,
+	}
+	if c.Resource != c.Server {
+		out.Resource = c.Resource
 	}
 	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
 	switch {
@@ -220,21 +239,28 @@ func (c *credentialStatus) refused(r client.Refusal) {
 	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
-// renew renews what is due, to see whether that works. What goes wrong is stored, or told.
-func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) {
-	err := f.mayRenew(ctx, l, s)
-	var c *client.Credential
-	var done func()
-	if err == nil {
-		c, done, err = f.credential.credential(ctx, l, s)
-	}
-	if err == nil {
-		_, err = c.Token(ctx)
-		done()
-	}
-	if err != nil {
+// renew renews what is due, to see whether that works. It returns why that has failed; what it does not try is told.
+func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) error {
+	if err := f.mayRenew(ctx, l, s); err != nil {
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))
+		return nil
 	}
+	var mu sync.Mutex
+	var faults []error // of a renewal that Token did not wait for, too, and of one after which the old token is as good as none
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		faults = append(faults, err)
+	}
+	c, done, err := f.credential.credential(ctx, l, s, note)
+	if err != nil {
+		return err
+	}
+	if _, err := c.Token(ctx); err != nil && ctx.Err() == nil {
+		note(err)
+	}
+	done()
+	return errors.Join(faults...)
 }
 
 // mayRenew refuses to renew the credential of a client that somebody has registered by hand and whose id the flags do
@@ -258,14 +284,14 @@ func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.ListEntry, s si
 	return nil
 }
 
-// credential returns the Credential of an entry. done ends it.
-func (f *credentialFlags) credential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings) (c *client.Credential, done func(), err error) {
+// credential returns the Credential of an entry. done ends it. onError is client.Options.OnError.
+func (f *credentialFlags) credential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, onError func(error)) (c *client.Credential, done func(), err error) {
 	s.Server, s.Profile = l.Entry.Credential.Server, l.Entry.Credential.Profile
 	o, err := s.Options(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	o.Key = l.Key
+	o.Key, o.OnError = l.Key, onError
 	if c, err = client.New(o); err != nil {
 		o.HTTP.CloseIdleConnections()
 		return nil, nil, err
@@ -308,6 +334,7 @@ func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {
 		line("state", c.state())
 		line("account", c.Account)
 		line("issuer", c.Issuer)
+		line("resource", c.Resource)
 		line("client", c.ClientID)
 		line("scopes", strings.Join(c.Scopes, " "))
 		line("problem", c.Problem)
@@ -404,9 +431,8 @@ func logout(ctx context.Context, args []string, env environment) error {
 			printSafe(env, "The sign-in to %s was cancelled\n", p.Login.Server)
 		}
 	}
-	if len(entries) == 0 {
+	if !slices.ContainsFunc(entries, func(l tokenstore.ListEntry) bool { return !isUnused(l) }) {
 		printSafe(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
-		return nil
 	}
 	var problems []error
 	for _, l := range entries {
@@ -421,7 +447,7 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
 		return store.Delete(ctx, l.Key)
 	}
-	c, done, err := f.credential.credential(ctx, l, s)
+	c, done, err := f.credential.credential(ctx, l, s, nil)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ var authSettings = []authSetting{
 	{"keyId", "auth-key-id", authText, "the key's name in the client's key set"},
 	{"keyAlg", "auth-key-alg", authText, "the key's algorithm, such as `ES256`"},
 	{"clientMetadataUrl", "client-metadata-url", authText, "the address of the client's metadata document; this address is then the client's id"},
-	{"scopes", "scope", authList, "the scopes to ask for, instead of those that the server lists"},
+	{"scopes", "scope", authList, "the scopes to ask for, not all that the server lists; scopes that its refusals name are asked for too"},
 	{"resource", "resource", authText, "the parameter `resource` to send, instead of the one that the server publishes; `\"off\"` sends none"},
 	{"authorizeParams", "authorize-param", authPairs, "more parameters of the authorization request"},
 	{"issuerAliases", "issuer-alias", authPairs, "an object: each key is an issuer as the server announces it, its value the other issuer that the metadata may name"},
