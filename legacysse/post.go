@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpserve"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/legacysse/internal/wire"
 )
@@ -68,7 +69,7 @@ func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, messag
 	no := a.Authorize(w.Header(), r, messages...)
 	if no != nil {
 		h.logRefused(r, no.Reason)
-		refuse(w, r, no.Rule, no.Status, firstRequestID(messages), no.Reason)
+		refuse(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, firstRequestID(messages), no.Reason)
 	}
 	return no == nil
 }

@@ -87,7 +87,7 @@ func (h *Handler) checkAuthorized(w http.ResponseWriter, r *http.Request, id jso
 	no := a.Authorize(w.Header(), r, messages...)
 	if no != nil {
 		h.logRefused(r, no.Reason)
-		refuseID(w, r, no.Rule, no.Status, id, no.Reason)
+		refuseID(w, observe.WithCause(r, no.Cause), no.Rule, no.Status, id, no.Reason)
 	}
 	return no == nil
 }

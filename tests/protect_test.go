@@ -148,6 +148,7 @@ func TestServeScopes(t *testing.T) {
 	if got.status != http.StatusForbidden || !strings.Contains(challenge, `error="insufficient_scope"`) || !strings.Contains(challenge, `scope="mcp admin"`) {
 		t.Errorf("without the scope: %v, %s", got, challenge)
 	}
+	s.waitLog(regexp.MustCompile(`request refused: .*rule=A3 status=403 method=POST path=/mcp remote=\S+ cause=scope reason=`))
 	if got := few.ask(t, "POST", "/mcp", callTool("7", "list"), c.headers()); got.status != http.StatusOK {
 		t.Errorf("a tool that needs none: %v", got)
 	}

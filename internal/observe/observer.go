@@ -279,7 +279,7 @@ func Refuse(r *http.Request, rule string, status int, why string) {
 	if o.Describe != nil {
 		e.Server, e.RemoteAddr = o.Describe(r)
 	}
-	if status == http.StatusForbidden || status == http.StatusBadRequest && (rule == "LI1" || rule == "LI2") {
+	if status == http.StatusForbidden && cause == "" || status == http.StatusBadRequest && (rule == "LI1" || rule == "LI2") {
 		e.Host, e.Origin = clip(r.Host), clip(r.Header.Get("Origin"))
 	}
 	o.Event(e)
