@@ -89,13 +89,20 @@ func (f *protectFlags) check(prefix string) error {
 		return usagef("access tokens must be for this server: give --public-url, the address that clients use (without /mcp), or --audience, what their \"aud\" is")
 	}
 	for _, addr := range f.addresses() {
-		if !f.mayAsk(addr.value) {
+		switch u, err := url.Parse(addr.value); {
+		case f.mayAsk(addr.value):
+		case err == nil && !strings.Contains(addr.value, "://") || err != nil && u == nil:
+			return usagef("--%s %q: write the whole address, with https:// in front", addr.flag, addr.value)
+		default:
 			return usagef("--%s %q: write an https:// address; it is not https, and its host is not this machine", addr.flag, addr.value)
 		}
 	}
 	for _, issuer := range f.issuers {
 		if strings.ContainsAny(issuer, "?#") {
 			return usagef("--oidc-issuer %q: an issuer has neither a query nor a fragment", issuer)
+		}
+		if at, _, found := strings.Cut(issuer, "/.well-known/"); found {
+			return usagef("--oidc-issuer %s is the address of metadata; write the issuer that is in it, perhaps --oidc-issuer %s", issuer, at)
 		}
 	}
 	return f.checkPublic(prefix)

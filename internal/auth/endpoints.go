@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strings"
 	"time"
@@ -88,6 +89,9 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	}
 	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.DeviceAuthorizationEndpoint, server: server, client: client, form: form})
 	if err != nil {
+		if e, ok := errors.AsType[*Error](err); ok && e.Advice == "" {
+			e.Advice = adviceForPerson[e.Kind]
+		}
 		return DeviceAuthorization{}, err
 	}
 	r := strictjson.Read(f)

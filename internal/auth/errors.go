@@ -87,7 +87,7 @@ var adviceForPerson = map[Kind]string{
 	OtherRequest:  OtherSignIn,
 	ExpiredToken:  "sign in again",
 	InvalidClient: "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
-	AccessDenied:  "sign in again and agree, or ask the operator of the server for access",
+	AccessDenied:  "sign in again and agree, or ask the operator of the server for access; some providers say the same if they were asked for no scope: give --scope then",
 	InvalidScope:  "ask for other scopes with --scope",
 	InvalidTarget: "a server that does not know the parameter resource needs --resource off",
 	Unavailable:   "try again later",

@@ -187,6 +187,10 @@ func TestAuthorizeDevice(t *testing.T) {
 	if err != nil || d.Interval != 5*time.Second || d.Expires != start.Add(10*time.Minute) {
 		t.Errorf("%+v, %v", d, err)
 	}
+	_, err = ask(`{"error":"invalid_client"}`)
+	if wantKind(t, err, InvalidClient); err != nil && !strings.Contains(err.Error(), "--client-id") {
+		t.Errorf("no word of what helps: %v", err)
+	}
 	for _, answer := range []string{`{}`, `{"device_code":"d1","user_code":"u","verification_uri":"file:///x"}`, `{"device_code":"d1","verification_uri":"https://as/d"}`, `{"device_code":1,"user_code":"u","verification_uri":"https://as/d"}`} {
 		_, err := ask(answer)
 		wantKind(t, err, Invalid)

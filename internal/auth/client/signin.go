@@ -45,7 +45,7 @@ func (o SignInOptions) reportProgress(what string) {
 var ErrSignedIn = errors.New("somebody has signed in meanwhile")
 
 // errCancelled is the end of a sign-in by [tokenstore.Store.CancelLogin].
-var errCancelled = errors.New("the sign-in was cancelled")
+var errCancelled = errors.New("it was cancelled")
 
 // A SignInFlow is one sign-in of a person. Wait ends it, and so does Close.
 type SignInFlow struct {
