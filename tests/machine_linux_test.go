@@ -370,7 +370,7 @@ func (w *world) addressOf(text string) address {
 	case strings.Contains(text, "--token-file"):
 		a.bearer = annToken
 	case strings.Contains(text, "--oidc-issuer"):
-		a.bearer = w.ids.token("ann", map[string]any{"aud": cmp.Or(flagOf(text, "--public-url"), publicURL) + "/mcp"})
+		a.bearer = w.ids.token("ann", map[string]any{"aud": cmp.Or(flagOf(text, "--public-url"), publicURL) + "/mcp", "scope": cmp.Or(flagOf(text, "--require-scope"), "mcp")})
 	}
 	a.url, a.host = scheme+"://"+host+path, host
 	return a
