@@ -267,11 +267,16 @@ func TestNoSecretFromDoctor(t *testing.T) {
 	far := indiscreet(t, &c)
 	host := strings.TrimPrefix(far.URL, "http://")
 	script := `echo "token=$KEY other=$NAMED" >&2; exec "$CHILD"`
+	config := configFile(t, `{"mcpServers":{
+		"local":{"command":"sh","args":["-c",`+quote(script)+`,"${NAMED}"],"env":{"KEY":`+quote(c.at("fileenv"))+`,"CHILD":`+quote(childBin)+`}},
+		"far":{"url":`+quote(far.URL+"/mcp?key="+url.QueryEscape(c.at("filequery")))+`,"headers":{"Authorization":"Bearer ${NAMED}","X-Api-Key":`+quote(c.at("filekey"))+`}}}}`)
 	for i, target := range [][]string{
 		{"--env", "KEY=" + c.at("env"), "--env", "NAMED", "--", "sh", "-c", script, "--token=" + c.at("argument")},
 		{"--env", "KEY=" + c.at("env"), "--env", "NAMED", "--", "sh", "-c", `echo "token=$KEY other=$NAMED" >&2; exit 3`, "--token=" + c.at("argument")},
 		{"--header", "Authorization: Bearer " + c.at("bearer"), "--header", "X-Api-Key: " + c.at("key"), "http://me:" + url.QueryEscape(c.at("userinfo")) + "@" + host + "/mcp?key=" + url.QueryEscape(c.at("query"))},
 		{far.URL + "/gone?sig=" + url.QueryEscape(c.at("sig"))},
+		{"--config", config, "--pass-env", "all", "local"},
+		{"--config", config, "far"},
 	} {
 		pack := filepath.Join(t.TempDir(), "report.zip")
 		for _, flags := range [][]string{{"--json"}, {"--bundle", pack}} {
