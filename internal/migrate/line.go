@@ -217,13 +217,14 @@ func (x option) listening(name string) (flags []string, why string) {
 // secret is what the names of secrets have in them.
 var secret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
 
+// userInfo matches who the user is in a URL, with a password perhaps, in which there may be a slash. Behind a host, or a port, an
+// "@" stands in the path.
+var userInfo = lazyregexp.New(`://(?:[^/]*|[^/:\[]+:[^/]*[^/0-9][^/]*/[^@]*)@`)
+
 // withoutSecret returns a URL without what may be secret in it.
 func withoutSecret(addr string) string {
 	addr, _, query := strings.Cut(addr, "?")
-	if scheme, rest, ok := strings.Cut(addr, "://"); ok {
-		addr = scheme + "://" + rest[strings.LastIndexByte(rest, '@')+1:]
-	}
-	if query {
+	if addr = userInfo.ReplaceAllStringFunc(addr, func(string) string { return "://" }); query {
 		addr += "?..."
 	}
 	return addr
