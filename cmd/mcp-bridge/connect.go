@@ -199,7 +199,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	client := clientAtStdin(settings, env, log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go f.giveUp(ctx, hungUp(env.stdin), cancel)
+	go giveUp(ctx, hungUp(env.stdin), settings.DrainTimeout, cancel)
 	defer closeServer(server, log)
 	opts := pumpOptions(settings)
 	opts.OnClientEOF = logOwedAnswers(log)
@@ -214,7 +214,8 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	defer unlook()
-	return seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts))).ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: howConnected}), client)
+	handler := seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts)))
+	return traced.redactError(handler.ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: howConnected}), client))
 }
 
 func closeServer(server *upstream.Server, log hclog.Logger) {
@@ -308,13 +309,13 @@ func isTerminal(f *os.File) bool {
 // giveUp ends the run some time after the client has gone. Otherwise a server
 // that takes nothing would keep us from reading on to the end of the input,
 // for ever. It ends with ctx.
-func (f *connectFlags) giveUp(ctx context.Context, gone <-chan struct{}, cancel func()) {
+func giveUp(ctx context.Context, gone <-chan struct{}, after time.Duration, cancel func()) {
 	select {
 	case <-gone:
 	case <-ctx.Done():
 		return
 	}
-	t := time.NewTimer(f.limits.drain)
+	t := time.NewTimer(after)
 	defer t.Stop()
 	select {
 	case <-t.C:

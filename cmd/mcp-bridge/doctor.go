@@ -186,9 +186,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		if spec, err = f.target.child.spec(to.argv, env.lookup); err != nil {
 			return nil, nil, err
 		}
-		if extra, err = f.target.child.extraEnv(env.lookup); err != nil {
-			return nil, nil, err
-		}
+		extra = f.target.child.extra // a file of them may be a pipe, which can be read once
 	}
 	report := doctor.NewReport(command.DisplayCommand(cmp.Or(spec.Shown, spec.Path), spec.Args))
 	hide(report, s.secrets)

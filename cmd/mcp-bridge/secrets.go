@@ -65,6 +65,23 @@ func (t *tracing) redact(text string) string { return t.recorder.RedactText(text
 // redactLine is redact for a line of a server process. It waits for long messages before it.
 func (t *tracing) redactLine(line string) string { return t.recorder.RedactLine(line) }
 
+// redactError returns err, which may be nil, with a text without secrets: what is said of a server's end quotes its stderr.
+func (t *tracing) redactError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &redactedError{err, t.redactLine(err.Error())}
+}
+
+// redactedError is an error whose text lacks secrets.
+type redactedError struct {
+	error
+	text string
+}
+
+func (e *redactedError) Error() string { return e.text }
+func (e *redactedError) Unwrap() error { return e.error }
+
 // hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
 // tell that they are secrets.
 func (t *tracing) hideEnviron(env []string, all bool) {

@@ -85,6 +85,9 @@ func (l *Log) redacted(line string) string {
 	return line
 }
 
+// shownError returns the error of a session as it is shown: it may quote what the server has written to stderr.
+func (l *Log) shownError(err error) error { return errors.New(l.redacted(err.Error())) }
+
 // Close ends the watching. When it returns, nothing more is written.
 func (l *Log) Close() {
 	l.watch(false)
@@ -193,7 +196,7 @@ func (l *Log) ended(e observe.SessionEnded) {
 		l.out.Info("session ended", append(fields, "how", clean(e.Reason))...)
 		return
 	}
-	l.out.Warn("session ended", append(fields, "error", e.Err)...)
+	l.out.Warn("session ended", append(fields, "error", l.shownError(e.Err))...)
 }
 
 // failed tells of a client that got no session. That there is no place is told at a pace:
@@ -202,11 +205,11 @@ func (l *Log) failed(e observe.SessionFailed) {
 	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusals.allow("busy "+e.Session.Server, e) {
 		return
 	}
-	l.out.Warn("session ended before it began", failure(e)...)
+	l.out.Warn("session ended before it began", l.failure(e)...)
 }
 
-func failure(e observe.SessionFailed) []any {
-	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", e.Err)
+func (l *Log) failure(e observe.SessionFailed) []any {
+	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", l.shownError(e.Err))
 }
 
 func (l *Log) refused(e observe.Refused) {
@@ -271,7 +274,7 @@ func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	case observe.Refused:
 		l.out.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
 	case observe.SessionFailed:
-		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, failure(e)...)...)
+		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, l.failure(e)...)...)
 	case observe.Dropped:
 		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, l.drop(e)...)...)
 	case observe.Note:

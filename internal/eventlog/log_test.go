@@ -344,3 +344,20 @@ type takesAll struct{ bridge.Conn }
 
 func (takesAll) TrySend(jsonrpc.Message) bool { return true }
 func (takesAll) Close(error) error            { return nil }
+
+// What is said of the end of a session may quote the stderr of its server: secrets are taken out of it.
+func TestErrorWithoutSecrets(t *testing.T) {
+	p, o, l := logging(hclog.Info)
+	defer l.Close()
+	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hush", "[redacted]") })
+	s := o.OpenSession("files", "http")
+	ended := errors.New("the server has ended; last stderr: cannot use hush")
+	o.Event(observe.SessionFailed{Session: s, Err: ended})
+	o.Event(observe.SessionFailed{Session: s, Err: fmt.Errorf("%w: hush", bridge.ErrBusy)})
+	o.Event(observe.SessionEnded{Session: s, Err: ended})
+	for _, line := range p.lines() {
+		if strings.Contains(line, "hush") || !strings.Contains(line, "[redacted]") {
+			t.Error(line)
+		}
+	}
+}
