@@ -330,6 +330,28 @@ func TestManyRecords(t *testing.T) {
 	}
 }
 
+// Of records that are too long together the page forgets the oldest ones, and no more than that.
+func TestLongRecords(t *testing.T) {
+	ctx := browser(t)
+	r := newRun(t)
+	r.start(t)
+	r.open(t, ctx, viewToken)
+	const script = `(async () => {
+		const { Store } = await import("/store.js");
+		const store = new Store(), text = "x".repeat(1e6);
+		let most = 0, least = Infinity;
+		for (let seq = 1; seq <= 300; seq++) {
+			store.add([JSON.stringify({ seq, kind: "response", id: seq, raw: text })]);
+			most = Math.max(most, store.all.length);
+			if (seq > 100) least = Math.min(least, store.all.length);
+		}
+		return JSON.stringify([least > 80, most < 100, store.all.at(-1).v.seq, store.bySeq.size === store.all.length, store.early.size === store.all.length]);
+	})()`
+	if got := eval[string](t, ctx, script); got != "[true,true,300,true,true]" {
+		t.Error(got)
+	}
+}
+
 // Who has no token, or may only view, or comes from elsewhere, is refused.
 func TestRefused(t *testing.T) {
 	ctx := browser(t)

@@ -10,6 +10,8 @@ const history = new Map(); // of a server: what was measured, each second
 const ago = (t) => { const s = Math.max(0, Math.round((Date.now() - Date.parse(t)) / 1000)); return s < 120 ? s + " s" : s < 7200 ? Math.round(s / 60) + " min" : Math.round(s / 3600) + " h"; };
 const num = (n) => n ? n < 10 ? n.toFixed(1) : Math.round(n).toString() : "0";
 
+const tell = (e) => alert(e.message);
+
 function usePolled(path, every = 1000) {
   const [value, set] = useState(null);
   useEffect(() => {
@@ -111,7 +113,7 @@ function Metrics() {
   const list = usePolled("servers")?.servers ?? [];
   for (const s of list) {
     const h = history.get(s.name) ?? [];
-    h.push(s);
+    if (h.at(-1) !== s) h.push(s); // else it is drawn again, and nothing new was measured
     if (h.length > 300) h.shift();
     history.set(s.name, h);
   }
@@ -135,8 +137,8 @@ function App() {
   };
   const fill = view === "Timeline" || view === "Messages";
   return html`<header><h1>mcp-bridge</h1>${views.map((v) => html`<button class="tab" aria-current=${v === view ? "page" : undefined} onClick=${() => go(v)}>${v}</button>`)}
-      <button onClick=${() => download("records", "mcp-bridge.trace.jsonl")}>save trace</button>
-      ${right === "act" && level && html`<label>log <select value=${level} onChange=${(e) => post("log", { level: e.target.value })}>
+      <button onClick=${() => download("records", "mcp-bridge.trace.jsonl").catch(tell)}>save trace</button>
+      ${right === "act" && level && html`<label>log <select value=${level} onChange=${(e) => post("log", { level: e.target.value }).catch(tell)}>
         ${["trace", "debug", "info", "warn", "error", "off"].map((l) => html`<option value=${l}>${l}</option>`)}</select></label>`}
       <span class=${"state" + (state === "live" ? "" : " bad")} role="status">${about ? escaped(about.name) + ", pid " + about.pid + ": " : ""}${state}</span></header>
     <main class=${fill ? "fill" : ""}>${page[view]()}${fill && chosen && html`<${Detail} store=${store} r=${chosen} open=${open} close=${() => open(null)} may=${right} />`}</main>`;

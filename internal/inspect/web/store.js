@@ -71,11 +71,11 @@ export class Store {
   }
 
   #forget() {
-    let n = Math.ceil(maxRecords / 10);
-    for (let left = this.chars; n < this.all.length && left > maxChars * 0.9; n++) left -= this.all[n].raw.length;
+    let n = 0;
+    for (; this.all.length - n > maxRecords * 0.9 || this.chars > maxChars * 0.9; n++) this.chars -= this.all[n].raw.length;
     const gone = new Set(this.all.splice(0, n));
-    for (const r of gone) { this.bySeq.delete(r.v.seq); this.chars -= r.raw.length; }
-    for (const [key, r] of this.open) if (gone.has(r)) this.open.delete(key);
+    for (const r of gone) this.bySeq.delete(r.v.seq);
+    for (const waits of [this.open, this.early]) for (const [key, r] of waits) if (gone.has(r)) waits.delete(key);
     let i = 0;
     while (i < this.shown.length && gone.has(this.shown[i])) i++;
     this.shown.splice(0, i);
