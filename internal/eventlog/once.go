@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,14 +20,13 @@ const oncePace = time.Minute
 // becomes a line of the level debug. When it comes again later, the field "times" says how
 // often it came meanwhile.
 func Once(log hclog.Logger) hclog.Logger {
-	return &once{Logger: log, told: &told{servers: make(map[string][]*cause)}}
+	return &once{log, &told{servers: make(map[string][]*cause)}}
 }
 
 // once is a Logger that leaves out repetitions.
 type once struct {
 	hclog.Logger
-	told   *told
-	server string // that all its lines are about; "": not said
+	told *told
 }
 
 // told is what was told of servers. All loggers that were made of one share it.
@@ -47,10 +47,7 @@ const maxCauses = 10
 
 // Warn implements hclog.Logger.
 func (o *once) Warn(msg string, args ...any) {
-	text, server := causeOf(args)
-	if server == "" {
-		server = o.server
-	}
+	text, server := causeOf(slices.Concat(o.ImpliedArgs(), args))
 	if text == "" || server == "" {
 		o.Logger.Warn(msg, args...)
 		return
@@ -76,33 +73,7 @@ func (o *once) Log(level hclog.Level, msg string, args ...any) {
 }
 
 // With implements hclog.Logger.
-func (o *once) With(args ...any) hclog.Logger {
-	made := &once{Logger: o.Logger.With(args...), told: o.told, server: o.server}
-	text, server := causeOf(append(o.ImpliedArgs(), args...))
-	if server != "" {
-		made.server = server
-	}
-	if text != "" { // Attrs of a fault, for one line
-		return &about{made, args}
-	}
-	return made
-}
-
-// about is a once whose lines have a cause from With.
-type about struct {
-	*once
-	args []any
-}
-
-// Warn implements hclog.Logger.
-func (a *about) Warn(msg string, args ...any) {
-	text, _ := causeOf(a.args)
-	if again, _ := a.told.repeats(a.server, text); again && a.server != "" {
-		a.Logger.Debug(msg, args...)
-		return
-	}
-	a.Logger.Warn(msg, args...)
-}
+func (o *once) With(args ...any) hclog.Logger { return &once{o.Logger.With(args...), o.told} }
 
 // causeOf returns what the fields of a line give as the reason, and the server that it is about.
 func causeOf(args []any) (text, server string) {

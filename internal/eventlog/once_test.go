@@ -32,5 +32,8 @@ func TestOnce(t *testing.T) {
 		far.Warn("cannot connect", "error", down)
 		far.Warn("cannot connect", "error", down)
 		p.wants(t, `\[WARN\]  cannot connect: server=far error="cannot reach .*" times=3`)
+		time.Sleep(time.Minute)
+		far.With("error", down).Warn("request failed")
+		p.wants(t, `\[WARN\]  request failed: .* server=far times=1`)
 	})
 }
