@@ -53,10 +53,10 @@ type File struct {
 
 	mu            sync.Mutex
 	queuedLines   []byte // lines
-	queuedCount   int    // of waiting
-	skippedBefore uint64 // how many lines were left out since the last one of waiting
+	queuedCount   int    // of queuedLines
+	skippedBefore uint64 // how many lines were left out since the last of queuedLines
 	lostLines     uint64 // all that were left out, or could not be written
-	spareBuffer   []byte // memory for waiting
+	spareBuffer   []byte // memory for queuedLines
 	closed        bool
 
 	wake     chan struct{} // holds one element when there is something to write, or it is the end

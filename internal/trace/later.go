@@ -41,14 +41,14 @@ const (
 // looked through for secrets before, but for long ones and all that comes until these are looked through: what is found in them
 // may be in what follows. The zero value works.
 type backlog struct {
-	maxBytes int          // bytes of waiting, at most; 0: maxBacklogBytes
+	maxBytes int          // bytes of queue, at most; 0: maxBacklogBytes
 	unseen   atomic.Int64 // how many wait that nobody has looked through
 
 	mu       sync.Mutex
 	queue    []pendingRecord
 	spare    []pendingRecord // memory for queue
-	bytes    int             // of waiting, and of what is being made
-	skipped  uint64          // how many were left out since the last one of waiting
+	bytes    int             // of queue, and of what is being made
+	skipped  uint64          // how many were left out since the last one of queue
 	draining bool            // somebody makes records of what waits
 	drained  chan struct{}   // closed when nobody is busy any more; nil: nobody was
 	maker    recordMaker     // of who makes them
@@ -250,6 +250,8 @@ func sizeOf(e observe.Event) int {
 		return least + e.Message.Size()
 	case observe.Stderr:
 		return least + len(e.Line)
+	case observe.Refused:
+		return least + len(e.Method) + len(e.Path)
 	case *observe.Exchange:
 		if e.Hop == observe.Upstream { // the headers of the bridge itself are not long
 			return least + len(e.URL) + headerSize(e.ResponseHeader)

@@ -143,8 +143,17 @@ func TestLineAfterLongMessage(t *testing.T) {
 	rec.Wait()
 }
 
-// The headers of exchanges that wait behind a long message count, too.
-func TestHeadersAreBounded(t *testing.T) {
+// What clients choose in events that wait behind a long message counts, too.
+func TestEventsAreBounded(t *testing.T) {
+	text := strings.Repeat("x", longTextSize)
+	for _, e := range []observe.Event{
+		&observe.Exchange{Hop: observe.Downstream, Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {text}}}, observe.Refused{Method: "GET", Path: "/" + text},
+	} {
+		t.Run(fmt.Sprintf("%T", e), func(t *testing.T) { testBounded(t, e) })
+	}
+}
+
+func testBounded(t *testing.T, e observe.Event) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	rec.backlog.maxBytes = maxUncounted*520 + 4*longTextSize
@@ -153,7 +162,7 @@ func TestHeadersAreBounded(t *testing.T) {
 	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Upstream).TrySend(long(1, 0, "x"))
 	<-sink.first
 	for range maxUncounted + 5 {
-		o.Event(&observe.Exchange{Hop: observe.Downstream, Method: "GET", URL: "/", RequestHeader: http.Header{"Accept": {strings.Repeat("x", longTextSize)}}})
+		o.Event(e)
 	}
 	close(sink.goOn)
 	release()

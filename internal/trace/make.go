@@ -17,9 +17,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
 	m.session(p.Session)
-	if p.Hop == observe.Upstream {
-		m.Era, m.Transport = "", p.Session.ServerTransport()
-	}
+	m.atHop(p.Session, p.Hop)
 	m.Stream, m.TimeInBridge = p.Stream, p.TimeInBridge
 	m.setMessage(&p.Message)
 	if p.Call != nil {
@@ -211,7 +209,10 @@ func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 	switch e := e.(type) {
 	case observe.Refused:
 		m.setServerAndSession(e.Server, e.Session)
-		path, _ := d.URL(e.Path)
+		path, changed := d.URL(e.Path)
+		if changed {
+			m.Redacted = append(m.Redacted, "http.url")
+		}
 		m.Kind, m.HTTP = Refused, &Exchange{Method: d.Name(e.Method), URL: path, RemoteAddr: e.RemoteAddr, Status: e.Status, Rule: e.Rule, Reason: d.String(e.Reason)}
 		for name, value := range map[string]string{"Host": e.Host, "Origin": e.Origin} {
 			if value != "" {

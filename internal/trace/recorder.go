@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -99,7 +100,7 @@ func (r *Recorder) AddSink(s Sink) (release func()) {
 	})
 }
 
-// updateSinks makes sinkUsers the sinks, those that want least first: their lines are the shortest. It begins or ends watching. It is called with mu held.
+// updateSinks makes sinkUsers the sinks. It begins or ends watching. It is called with mu held.
 func (r *Recorder) updateSinks() {
 	if len(r.sinkUsers) == 0 {
 		r.sinks.Store(nil)
@@ -107,11 +108,7 @@ func (r *Recorder) updateSinks() {
 		r.stop = nil
 		return
 	}
-	var all []Sink
-	for s := range r.sinkUsers {
-		all = append(all, s)
-	}
-	slices.SortFunc(all, func(a, b Sink) int { return a.MaxText() - b.MaxText() })
+	all := slices.Collect(maps.Keys(r.sinkUsers))
 	r.sinks.Store(&all)
 	if r.stop == nil {
 		r.stop = r.observer.Watch(r)
@@ -185,9 +182,7 @@ func (m *recordMaker) putInto(sinks []Sink) {
 	whole := m.Body
 	made := -1 // how much text the line has that was made last
 	for _, s := range sinks {
-		if most := s.MaxText(); most >= 0 && len(whole.Text) > most || made >= 0 {
-			m.Body = whole.truncated(most)
-		}
+		m.Body = whole.truncated(s.MaxText())
 		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.OmittedBytes > 0 {
 			m.line = m.members.appendLine(m.line[:0], &m.Record)
 			made = have
@@ -200,9 +195,7 @@ func (m *recordMaker) putInto(sinks []Sink) {
 func (b Body) truncated(most int) Body {
 	n := len(b.Text)
 	switch {
-	case most < 0 || n <= most && b.Text != nil:
-		return b
-	case b.Text == nil:
+	case most < 0 || n <= most:
 		return b
 	case most == 0:
 		return Body{OmittedBytes: n}

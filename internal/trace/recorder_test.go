@@ -195,6 +195,9 @@ func TestRecorderEvents(t *testing.T) {
 		if r.Kind == Drop && r.CauseSeq != 99 {
 			t.Errorf("the message that was dropped is %d", r.CauseSeq)
 		}
+		if (r.Kind == Refused || r.Kind == HTTP) && !slices.Contains(r.Redacted, "http.url") {
+			t.Errorf("that something is missing in the path is not said: %s", lines[i])
+		}
 		if r.Seq != uint64(i+1) || r.Time.IsZero() && r.Kind != HTTP || r.Server != "files" {
 			t.Errorf("%s", lines[i])
 		}

@@ -38,7 +38,7 @@ type Ring struct {
 	first     uint64        // position of the oldest line
 	next      uint64        // position of the next line; the first one has 1
 	bytes     int           // of the lines
-	segment   []byte        // of the segment that is being filled
+	segment   []byte        // that is being filled
 	lineAdded chan struct{} // closed when there is another line; nil: nobody waits
 }
 
