@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"sync"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
@@ -64,23 +63,6 @@ func errorTypeOf(p *observe.Passed) string {
 	return ""
 }
 
-// networkTransport returns the network_transport at one end of the bridge.
-func networkTransport(s *observe.Session, hop observe.Hop) string {
-	transport := s.Transport
-	if hop == observe.Upstream {
-		transport = s.ServerTransport()
-	}
-	switch transport {
-	case "http", "sse", "websocket", "tcp":
-		return "tcp"
-	case "socket":
-		return "unix"
-	case "stdio":
-		return "pipe"
-	}
-	return ""
-}
-
 // endReason says in a word how a session has ended.
 func endReason(err error) string {
 	switch {
@@ -108,8 +90,6 @@ func exitReason(e observe.ProcessEnded) string {
 	return "failed"
 }
 
-func statusText(status int) string { return strconv.Itoa(status) }
-
 // nameLimiter has labels that somebody else chooses: the first max of them.
 type nameLimiter struct {
 	max int
@@ -118,7 +98,7 @@ type nameLimiter struct {
 	names map[string]bool
 }
 
-func newNames(max int) *nameLimiter { return &nameLimiter{max: max, names: map[string]bool{}} }
+func newNameLimiter(max int) *nameLimiter { return &nameLimiter{max: max, names: map[string]bool{}} }
 
 // labelOf returns name if it is one of the first, else "_other".
 func (n *nameLimiter) labelOf(name string) string {

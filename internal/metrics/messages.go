@@ -96,9 +96,8 @@ func (m *Metrics) countersOf(p *observe.Passed) *messageCounters {
 
 // timerOf returns what the call of a response is timed with.
 func (m *Metrics) timerOf(s *serverMetrics, p *observe.Passed) prometheus.Observer {
-	call := operationKey{
-		hop: p.Hop, method: p.Call.Method, errorType: errorTypeOf(p), transport: networkTransport(p.Session, p.Hop), revision: p.Session.Revision(),
-	}
+	transport, _ := p.Session.Network(p.Hop)
+	call := operationKey{hop: p.Hop, method: p.Call.Method, errorType: errorTypeOf(p), transport: transport, revision: p.Session.Revision()}
 	if m.tools != nil && p.Call.Method == "tools/call" {
 		call.tool = p.Call.Name
 	}

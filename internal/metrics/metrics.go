@@ -7,6 +7,7 @@ package metrics
 
 import (
 	"net/http"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,7 +82,7 @@ func New(o Options) *Metrics {
 	m.perServer.Store(&map[string]*serverMetrics{})
 	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
 	if o.ToolLabels {
-		m.tools = newNames(200)
+		m.tools = newNameLimiter(200)
 		labels = append(labels, "gen_ai_tool_name")
 	}
 	m.callDurations = [2]*prometheus.HistogramVec{
@@ -169,7 +170,7 @@ func (m *Metrics) Event(e observe.Event) {
 	case observe.Dropped:
 		m.messagesDropped.WithLabelValues(e.Server).Inc()
 	case observe.Refused:
-		m.requestsRefused.WithLabelValues(e.Rule, statusText(e.Status)).Inc()
+		m.requestsRefused.WithLabelValues(e.Rule, strconv.Itoa(e.Status)).Inc()
 	case observe.Stream:
 		m.stream(e)
 	case observe.Note:

@@ -245,6 +245,28 @@ func (s *Session) SetServerTransport(transport string) {
 	}
 }
 
+// Network returns what OpenTelemetry calls network.transport and network.protocol.name at one end of the bridge; "": there is none,
+// or it is not known.
+func (s *Session) Network(hop Hop) (transport, protocol string) {
+	name := s.Transport
+	if hop == Upstream {
+		name = s.ServerTransport()
+	}
+	switch name {
+	case "http", "sse":
+		return "tcp", "http"
+	case "websocket":
+		return "tcp", "websocket"
+	case "tcp":
+		return "tcp", ""
+	case "socket":
+		return "unix", ""
+	case "stdio":
+		return "pipe", ""
+	}
+	return "", ""
+}
+
 type sessionKey struct{}
 
 // WithSession returns the ctx of what serves the session's client.

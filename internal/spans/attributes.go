@@ -51,7 +51,7 @@ func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyVal
 		put("mcp.session.id", p.Session.Name, maxName)
 	}
 	put("mcp.protocol.version", revision(p), maxName)
-	transport, protocol := networkOf(p.Session, p.Hop)
+	transport, protocol := p.Session.Network(p.Hop)
 	put("network.transport", transport, maxName)
 	put("network.protocol.name", protocol, maxName)
 	switch c.Method {
@@ -100,27 +100,6 @@ func revision(p *observe.Passed) string {
 		}
 	}
 	return p.Session.Revision()
-}
-
-// networkOf returns network.transport and network.protocol.name at one end of the bridge.
-func networkOf(s *observe.Session, hop observe.Hop) (transport, protocol string) {
-	name := s.Transport
-	if hop == observe.Upstream {
-		name = s.ServerTransport()
-	}
-	switch name {
-	case "http", "sse":
-		return "tcp", "http"
-	case "websocket":
-		return "tcp", "websocket"
-	case "tcp":
-		return "tcp", ""
-	case "socket":
-		return "unix", ""
-	case "stdio":
-		return "pipe", ""
-	}
-	return "", ""
 }
 
 // publicURI returns the URI of a resource without what may be a secret: user and password,

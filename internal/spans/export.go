@@ -25,8 +25,8 @@ type exporter struct {
 	finished chan struct{} // closed when the last spans were sent
 
 	mu          sync.Mutex
-	nextWarning time.Time // of the next warning
-	failures    int       // of failures since the last one
+	nextWarning time.Time
+	failures    int // since the last warning
 }
 
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
