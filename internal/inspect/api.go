@@ -1,8 +1,8 @@
 package inspect
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/pprof"
 	"os"
@@ -31,26 +31,26 @@ type Server struct {
 	OldestCallAge float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
 }
 
-// Options say what is shown. Recorder, Ring and Observer are needed.
+// Options say what is shown. All but Restart and Logger is needed.
 type Options struct {
 	Name     string // of this run: "serve", "connect files"
 	Observer *observe.Observer
 	Recorder *trace.Recorder
 	Ring     *trace.Ring // that the Recorder fills while somebody looks
 
-	// Servers returns the configured servers. nil: there are none.
+	// Servers returns the configured servers.
 	Servers func() []Server
 
 	// Restart replaces a server by a new one: calls in progress may finish. nil: that cannot be done.
 	Restart func(server string) error
 
-	// Cancel cancels a call in progress of a session; false: there is no such call. nil: that cannot be done.
+	// Cancel cancels a call in progress of a session; false: there is no such call.
 	Cancel func(session string, id jsonrpc.ID) bool
 
-	// Waiting returns the requests that have no answer yet: see observe.Observer.WaitingCalls. nil: they are not known.
+	// Waiting returns the requests that have no answer yet: see observe.Observer.WaitingCalls.
 	Waiting func() []observe.WaitingCall
 
-	// Level and SetLevel are those of the log. nil: it has no level.
+	// Level and SetLevel are those of the log.
 	Level    func() hclog.Level
 	SetLevel func(hclog.Level)
 
@@ -67,6 +67,8 @@ type Inspector struct {
 	stats   *stats
 	stop    func() // ends the watching of events
 	viewers viewers
+	open    context.Context // until Close
+	close   context.CancelFunc
 }
 
 // New returns an Inspector, which from now on keeps track of sessions and processes. Close ends it.
@@ -77,13 +79,13 @@ func New(o Options) *Inspector {
 	i := &Inspector{o: o, began: time.Now(), state: newState(o.Recorder.Redact), stats: newStats()}
 	i.epoch = strconv.FormatInt(i.began.UnixNano(), 36)
 	i.stop = o.Observer.WatchEvents(i.state)
-	i.viewers.closed = make(chan struct{})
+	i.open, i.close = context.WithCancel(context.Background())
 	return i
 }
 
 // Close ends all streams, and the watching.
 func (i *Inspector) Close() {
-	i.viewers.close()
+	i.close()
 	i.stop()
 }
 
@@ -99,7 +101,7 @@ func (i *Inspector) Page(t *Tokens, local bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/api/", api)
 	act := func(h http.HandlerFunc) http.Handler {
-		return i.requireRight(g, RightAct, func(w http.ResponseWriter, r *http.Request, _ string) { h(w, r) })
+		return i.requireRight(g, RightAct, func(w http.ResponseWriter, r *http.Request, _ caller) { h(w, r) })
 	}
 	mux.Handle("GET /debug/pprof/", act(pprof.Index))
 	mux.Handle("GET /debug/pprof/cmdline", http.NotFoundHandler()) // there may be secrets in it
@@ -128,29 +130,26 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// apiHandler answers a request of the API; who has sent it.
-type apiHandler func(w http.ResponseWriter, r *http.Request, who string)
+// apiHandler answers a request of the API.
+type apiHandler func(w http.ResponseWriter, r *http.Request, by caller)
 
 func (i *Inspector) requireRight(g *guard, needs Right, do apiHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		who, _, no := g.authorize(r, needs)
+		by, no := g.authorize(r, needs)
 		if no != nil {
 			no.write(w)
 			return
 		}
-		do(w, r, who)
+		do(w, r, by)
 	})
 }
 
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
-		mux.Handle("GET /api/v1/"+path, i.requireRight(g, RightView, func(w http.ResponseWriter, _ *http.Request, _ string) { reply(w, of()) }))
+		mux.Handle("GET /api/v1/"+path, i.requireRight(g, RightView, func(w http.ResponseWriter, _ *http.Request, _ caller) { reply(w, of()) }))
 	}
-	mux.Handle("GET /api/v1/{$}", i.requireRight(g, RightView, func(w http.ResponseWriter, r *http.Request, _ string) {
-		_, right, _ := g.authorize(r, RightView)
-		reply(w, i.about(right))
-	}))
+	mux.Handle("GET /api/v1/{$}", i.requireRight(g, RightView, func(w http.ResponseWriter, _ *http.Request, by caller) { reply(w, i.about(by.right)) }))
 	see("servers", func() any { return map[string]any{"servers": i.servers()} })
 	see("sessions", func() any { return map[string]any{"sessions": i.sessions()} })
 	see("processes", func() any { return map[string]any{"processes": i.state.processList()} })
@@ -172,27 +171,17 @@ type About struct {
 	Version  string    `json:"version"`
 	Began    time.Time `json:"began"`
 	Servers  []string  `json:"servers"`
-	LogLevel string    `json:"logLevel,omitempty"`
+	LogLevel string    `json:"logLevel"`
 	Right    string    `json:"right"` // what who asks may do
 	Viewers  int       `json:"viewers"`
 }
 
 func (i *Inspector) about(right Right) About {
-	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}}
-	for _, s := range i.configuredServers() {
+	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.o.Level().String()}
+	for _, s := range i.o.Servers() {
 		a.Servers = append(a.Servers, s.Name)
 	}
-	if i.o.Level != nil {
-		a.LogLevel = i.o.Level().String()
-	}
 	return a
-}
-
-func (i *Inspector) configuredServers() []Server {
-	if i.o.Servers == nil {
-		return []Server{}
-	}
-	return i.o.Servers()
 }
 
 // serverWithStats is a Server with what was counted in the last minute, while somebody looked.
@@ -204,7 +193,7 @@ type serverWithStats struct {
 func (i *Inspector) servers() []serverWithStats {
 	list := []serverWithStats{}
 	now := time.Now()
-	for _, s := range i.configuredServers() {
+	for _, s := range i.o.Servers() {
 		s.LastError = i.o.Recorder.Redact(s.LastError)
 		list = append(list, serverWithStats{s, i.stats.measure(s.Name, now)})
 	}
@@ -214,9 +203,6 @@ func (i *Inspector) servers() []serverWithStats {
 // sessions returns the sessions, with how many requests wait in each.
 func (i *Inspector) sessions() []session {
 	list := i.state.sessionList()
-	if i.o.Waiting == nil {
-		return list
-	}
 	waiting := map[string]int{}
 	for _, w := range i.o.Waiting() {
 		if w.Dir == observe.ToServer {
@@ -229,28 +215,26 @@ func (i *Inspector) sessions() []session {
 	return list
 }
 
-func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, who string) {
+func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, by caller) {
 	if i.o.Restart == nil {
 		http.Error(w, "a server cannot be restarted here: its process serves one session, which ends with it", http.StatusConflict)
 		return
 	}
 	name := r.PathValue("name")
-	i.o.Logger.Info("the server is restarted", "server", name, "by", who)
-	i.replyDone(w, i.o.Restart(name))
+	i.done(w, i.o.Restart(name), "the server is restarted", "server", name, "by", by.name)
 }
 
-func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, who string) {
+func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, by caller) {
 	s := i.state.session(r.PathValue("name"))
 	if s == nil {
 		http.Error(w, "there is no such session", http.StatusNotFound)
 		return
 	}
-	i.o.Logger.Info("the session is ended", "server", s.Server, "session", s.Name, "by", who)
 	s.Stop()
-	i.replyDone(w, nil)
+	i.done(w, nil, "the session is ended", "server", s.Server, "session", s.Name, "by", by.name)
 }
 
-func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, who string) {
+func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, by caller) {
 	var wanted struct{ ID json.RawMessage }
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4<<10)).Decode(&wanted)
 	id, ok := jsonrpc.ParseID(wanted.ID)
@@ -259,50 +243,49 @@ func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, who string) {
 		return
 	}
 	session := r.PathValue("name")
-	if i.o.Cancel == nil || !i.o.Cancel(session, id) {
+	if !i.o.Cancel(session, id) {
 		http.Error(w, "the session has no such call in progress", http.StatusNotFound)
 		return
 	}
-	i.o.Logger.Info("the call was cancelled", "session", session, "call", id.String(), "by", who)
-	i.replyDone(w, nil)
+	i.done(w, nil, "the call was cancelled", "session", session, "call", id.String(), "by", by.name)
 }
 
-func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, who string) {
+func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, by caller) {
 	pid, _ := strconv.Atoi(r.PathValue("pid"))
 	kill := i.state.killFunc(pid)
 	if kill == nil {
 		http.Error(w, "no server has this process", http.StatusNotFound)
 		return
 	}
-	i.o.Logger.Info("the process is killed", "pid", pid, "by", who)
-	i.replyDone(w, kill())
+	i.done(w, kill(), "the process is killed", "pid", pid, "by", by.name)
 }
 
-func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, who string) {
+func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) {
 	var wanted struct{ Level string }
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<10)).Decode(&wanted)
 	level := hclog.LevelFromString(wanted.Level)
-	if err != nil || level == hclog.NoLevel || i.o.SetLevel == nil {
+	if err != nil || level == hclog.NoLevel {
 		http.Error(w, `write {"level":"debug"}: trace, debug, info, warn, error or off`, http.StatusBadRequest)
 		return
 	}
 	i.o.SetLevel(level)
-	i.o.Logger.Info("log level changed", "level", strings.ToLower(level.String()), "by", who)
-	i.replyDone(w, nil)
+	i.done(w, nil, "log level changed", "level", strings.ToLower(level.String()), "by", by.name)
 }
 
-func (i *Inspector) replyDone(w http.ResponseWriter, err error) {
+// done answers that an action has been taken, and says so in the log, or else why not.
+func (i *Inspector) done(w http.ResponseWriter, err error, said string, fields ...any) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
+	i.o.Logger.Info(said, fields...)
 	w.WriteHeader(http.StatusNoContent)
 }
 
 func reply(w http.ResponseWriter, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		http.Error(w, errors.New("the bridge has made a mistake").Error(), http.StatusInternalServerError)
+		http.Error(w, "the bridge has made a mistake", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

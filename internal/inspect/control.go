@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -112,7 +111,7 @@ func removeIfDead(path string) {
 	switch {
 	case err == nil:
 		_ = c.Close()
-	case errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, connRefused):
 		_ = os.Remove(path)
 	}
 }
@@ -143,7 +142,7 @@ func List(ctx context.Context) ([]RunningBridge, error) {
 		switch {
 		case err == nil:
 			all = append(all, r)
-		case errors.Is(err, syscall.ECONNREFUSED):
+		case errors.Is(err, connRefused):
 			if unlock, ok := lock(dir, lockTimeout); ok {
 				removeIfDead(path)
 				unlock()

@@ -12,6 +12,8 @@ import (
 
 func userID() string { return strconv.Itoa(os.Getuid()) }
 
+const connRefused = syscall.ECONNREFUSED
+
 // isPrivate reports whether a folder is this user's, and nobody else may do anything in it.
 func isPrivate(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)

@@ -2,11 +2,15 @@ package inspect
 
 import (
 	"io/fs"
+	"syscall"
 	"time"
 )
 
 // The folder for temporary files is the user's own, and its permissions hold for what is in it.
 func userID() string { return "user" }
+
+// connRefused is WSAECONNREFUSED, which is not the ECONNREFUSED of package syscall.
+const connRefused = syscall.Errno(10061)
 
 func isPrivate(fs.FileInfo) bool { return true }
 

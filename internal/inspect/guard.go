@@ -30,9 +30,8 @@ func (r Right) String() string { return [...]string{"none", "view", "act"}[r] }
 type Tokens struct{ all []token }
 
 type token struct {
-	hash  [sha256.Size]byte
-	right Right
-	name  string
+	hash [sha256.Size]byte
+	caller
 }
 
 // minTokenBytes is how short a token of a file may be, in bytes.
@@ -43,7 +42,7 @@ func NewToken() (t *Tokens, text string) {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
 	text = base64.RawURLEncoding.EncodeToString(random[:])
-	return &Tokens{[]token{{sha256.Sum256([]byte(text)), RightAct, "the token of the URL"}}}, text
+	return &Tokens{[]token{{sha256.Sum256([]byte(text)), caller{"the token of the URL", RightAct}}}}, text
 }
 
 // LoadTokens reads a file of tokens: "view TOKEN" or "act TOKEN" a line, a name for the log
@@ -71,7 +70,7 @@ func LoadTokens(file string) (*Tokens, error) {
 		if len(words) == 3 {
 			name = words[2]
 		}
-		t.all = append(t.all, token{sha256.Sum256([]byte(words[1])), right, name})
+		t.all = append(t.all, token{sha256.Sum256([]byte(words[1])), caller{name, right}})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err
@@ -82,15 +81,15 @@ func LoadTokens(file string) (*Tokens, error) {
 	return t, nil
 }
 
-// rightOf returns what the bearer of a token may do, and the bearer's name.
-func (t *Tokens) rightOf(text string) (right Right, name string) {
+// bearer returns who bears a token; the zero value: it is not known.
+func (t *Tokens) bearer(text string) (by caller) {
 	hash := sha256.Sum256([]byte(text))
 	for _, k := range t.all {
 		if subtle.ConstantTimeCompare(hash[:], k.hash[:]) == 1 {
-			right, name = k.right, k.name
+			by = k.caller
 		}
 	}
-	return right, name
+	return by
 }
 
 // guard decides about the requests of one listener.
@@ -126,23 +125,29 @@ func (g *guard) check(r *http.Request) *refusal {
 	return nil
 }
 
+// caller is who has sent a request to the API.
+type caller struct {
+	name  string // for the log
+	right Right
+}
+
 // authorize returns who has sent a request to the API and may do what needs that right.
-func (g *guard) authorize(r *http.Request, needs Right) (who string, right Right, no *refusal) {
+func (g *guard) authorize(r *http.Request, needs Right) (by caller, no *refusal) {
 	if g.tokens == nil {
-		return "the control socket", RightAct, nil
+		return caller{"the control socket", RightAct}, nil
 	}
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(text) == "" {
-		return "", RightNone, &refusal{http.StatusUnauthorized, "the token is missing"}
+		return caller{}, &refusal{http.StatusUnauthorized, "the token is missing"}
 	}
-	right, who = g.tokens.rightOf(strings.TrimSpace(text))
+	by = g.tokens.bearer(strings.TrimSpace(text))
 	switch {
-	case right == RightNone:
-		return "", RightNone, &refusal{http.StatusUnauthorized, "the token is not known"}
-	case right < needs:
-		return "", RightNone, &refusal{http.StatusForbidden, "the token may only view"}
+	case by.right == RightNone:
+		return caller{}, &refusal{http.StatusUnauthorized, "the token is not known"}
+	case by.right < needs:
+		return caller{}, &refusal{http.StatusForbidden, "the token may only view"}
 	}
-	return who, right, nil
+	return by, nil
 }
 
 func (no *refusal) write(w http.ResponseWriter) {

@@ -76,8 +76,8 @@ type note struct {
 	Text    string    `json:"text"`
 }
 
-func newState(clean func(string) string) *state {
-	return &state{redact: clean, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
+func newState(redact func(string) string) *state {
+	return &state{redact: redact, sessions: make(map[string]*observe.Session), processes: make(map[int]*process)}
 }
 
 // Event implements observe.EventWatcher.
@@ -173,7 +173,7 @@ func (s *state) sessionList() []session {
 		client := o.Client()
 		list = append(list, session{
 			Name: o.Name, Server: o.Server, Transport: o.Transport, Era: o.Era(), Revision: o.Revision(), Client: s.redact(client.Name), Version: s.redact(client.Version),
-			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(), Waiting: o.UnansweredCount(observe.Downstream, observe.ToServer),
+			Principal: o.Principal, Remote: o.Remote, PID: o.PID(), Began: o.Began, Calls: o.Calls(),
 		})
 	}
 	slices.SortFunc(list, func(a, b session) int { return a.Began.Compare(b.Began) })

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// window is over which time stats counts, and samples how many durations it keeps of a server.
+// statsWindow is over which time stats counts, and maxSamples how many answers it keeps of a server.
 const (
 	statsWindow = time.Minute
 	maxSamples  = 4096

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,8 +24,6 @@ type viewers struct {
 	mu        sync.Mutex
 	attached  int
 	stopFuncs []func()
-	isClosed  bool
-	closed    chan struct{}
 }
 
 // count returns how many there are.
@@ -34,21 +33,12 @@ func (v *viewers) count() int {
 	return v.attached
 }
 
-func (v *viewers) close() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if !v.isClosed {
-		v.isClosed = true
-		close(v.closed)
-	}
-}
-
-// AddViewer has messages recorded until release is called; false: there are too many viewers.
+// AddViewer has messages recorded until release is called; false: there are too many viewers, or the Inspector is closed.
 func (i *Inspector) AddViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.attached >= maxViewers || v.isClosed {
+	if v.attached >= maxViewers || i.open.Err() != nil {
 		return nil, false
 	}
 	if v.attached++; v.attached == 1 {
@@ -68,7 +58,7 @@ func (i *Inspector) AddViewer() (release func(), ok bool) {
 }
 
 // records answers with the trace as far as it is kept: a file that `mcp-bridge trace` reads.
-func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
+func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
 	w.Header().Set("Cache-Control", "no-store")
@@ -95,7 +85,7 @@ func (i *Inspector) records(w http.ResponseWriter, r *http.Request, _ string) {
 // An event is a batch of records, a line each. Its id is where to go on, which a viewer says in
 // Last-Event-ID. ?from=start begins with the oldest record there is. Who does not go on gets the requests first that
 // wait already.
-func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
+func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	release, ok := i.AddViewer()
 	if !ok {
 		http.Error(w, "there are too many viewers", http.StatusServiceUnavailable)
@@ -113,8 +103,9 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
-	ctx, cancel := contextUntil(r.Context(), i.viewers.closed)
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	defer context.AfterFunc(i.open, cancel)()
 	if out.writeKeepAlive(follower.Position()) != nil {
 		return
 	}
@@ -142,9 +133,6 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ string) {
 // waitingLines returns the lines of the requests that wait for an answer, but for those whose own records came after a
 // viewer has begun to follow.
 func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
-	if i.o.Waiting == nil {
-		return nil
-	}
 	for _, w := range i.o.Waiting() {
 		if !w.Told || !w.Since.After(began) {
 			lines = append(lines, i.o.Recorder.Waiting(&w))
@@ -164,6 +152,13 @@ func (i *Inspector) follow(r *http.Request) (f *trace.Follower, goesOn bool) {
 		return i.o.Ring.Follow(0), false
 	}
 	return i.o.Ring.FollowNew(), false
+}
+
+// nextRecords returns the next records; none after a while in which there were none.
+func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, keepAliveInterval)
+	defer cancel()
+	return f.Next(ctx, maxBatchRecords)
 }
 
 // streamWriter writes to one viewer.
