@@ -82,7 +82,7 @@ func dropLongFields(r *trace.Record) {
 	r.Reason = printable.Clip(r.Reason, maxReason)
 }
 
-// maxRespelled is among how many requests without an answer find looks for one whose id is spelled otherwise than
+// maxRespelled is among how many requests without an answer findRequest looks for one whose id is spelled otherwise than
 // that of its answer: it looks at each of them.
 const maxRespelled = 1000
 

@@ -39,7 +39,7 @@ type conditionGroup struct {
 // FilterKeys are the words that may stand in front of a colon in a filter.
 var FilterKeys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
 
-// ParseFilter reads a filter. Each word is KEY:VALUE with one of Keys, or text that the record has
+// ParseFilter reads a filter. Each word is KEY:VALUE with one of FilterKeys, or text that the record has
 // to contain, in any case. A "!" in front of a word turns it round. All of the words must hold; of
 // several with the same key, one. A VALUE may have * for any text.
 func ParseFilter(words []string) (Filter, error) {

@@ -44,7 +44,7 @@ func (p *Printer) Shows(k trace.Kind) bool {
 	return true
 }
 
-// KeepBody notes a record that is not printed: Both may need its Body later.
+// KeepBody notes a record that is not printed: SideBySide may need its Body later.
 func (p *Printer) KeepBody(r *trace.Record) {
 	if p.SideBySide {
 		p.bodies.keep(r)

@@ -6,7 +6,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxReorderedBytes is how long the lines may be together, in bytes, that an order holds back.
+// maxReorderedBytes is how long the lines may be together, in bytes, that a reorderer holds back.
 const maxReorderedBytes = 8 << 20
 
 // reorderer puts records into the order of their numbers that stand near each other in a trace:

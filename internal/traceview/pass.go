@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// copyBufferSize is how long a line may be that pass hands on unread.
+// copyBufferSize is how long a line may be that copyUnread hands on unread.
 const copyBufferSize = 256 << 10
 
 // isUnfiltered reports whether all records are wanted as they stand there, so that nobody needs to know what they say.

@@ -24,7 +24,7 @@ type Viewer struct {
 	Exchanges bool // also HTTP exchanges and streams
 }
 
-// reorderWindow is how many records All puts into the order of their numbers.
+// reorderWindow is how many records PrintAll puts into the order of their numbers.
 const reorderWindow = 64
 
 // ErrNoTrace says that a file has no record in it, but other lines.
