@@ -41,7 +41,7 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	case err != nil:
 		return err
 	case len(argv) > 0:
-		return usagef("trace takes no command; to record one, write \"mcp-bridge connect --trace FILE -- %s\"", strings.Join(argv, " "))
+		return usagef("trace takes no command; to record one, write \"mcp-bridge connect --trace FILE -- %s\"", printable.Shell(argv...))
 	case f.export != "" && !slices.Contains(traceview.Formats, f.export):
 		return usagef("--export %q: use %s", f.export, strings.Join(traceview.Formats, ", "))
 	}
@@ -56,14 +56,14 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	if viewer.Filter, err = traceview.ParseFilter(words); err != nil {
 		return usagef("%v", err)
 	}
-	file, err := openTrace(where, env)
+	file, closed, err := openTrace(where, env)
 	if err != nil {
 		return err
 	}
 	if file == nil {
 		return f.live(ctx, where, &viewer)
 	}
-	defer file.Close()
+	defer closed()
 	err = f.file(file, &viewer)
 	if flushed := viewer.Out.Flush(); err == nil {
 		err = flushed
@@ -108,10 +108,10 @@ func isFilter(word string) bool {
 	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.FilterKeys, key)
 }
 
-// openTrace opens the file that is meant; nil: none is, but a running bridge.
-func openTrace(where string, env environment) (*os.File, error) {
+// openTrace opens the file that is meant, until closed is called; nil: none is, but a running bridge.
+func openTrace(where string, env environment) (file *os.File, closed func(), err error) {
 	if where == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if where == "-" {
 		return spooled(env.stdin)
@@ -119,37 +119,41 @@ func openTrace(where string, env environment) (*os.File, error) {
 	info, err := os.Stat(where)
 	switch _, number := strconv.Atoi(where); {
 	case err == nil && info.IsDir():
-		return nil, usagef("%s is a directory; name a trace in it", where)
+		return nil, nil, usagef("%s is a directory; name a trace in it", where)
 	case err == nil:
 		file, err := os.Open(where)
 		if err != nil {
-			return nil, usagef("%v", err)
+			return nil, nil, usagef("%v", err)
 		}
 		if !info.Mode().IsRegular() {
 			defer file.Close()
 			return spooled(file)
 		}
-		return file, nil
+		return file, func() { _ = file.Close() }, nil
 	case number != nil && strings.ContainsAny(where, `/\.`):
-		return nil, usagef("%v", err)
+		return nil, nil, usagef("%v", err)
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
-// spooled copies what cannot be read twice into a file that has no name any more, where the
-// system can do that.
-func spooled(in io.Reader) (*os.File, error) {
-	file, err := os.CreateTemp("", "mcp-bridge-trace-")
-	if err != nil {
-		return nil, err
+// spooled copies what cannot be read twice into a file, which closed removes.
+func spooled(in io.Reader) (file *os.File, closed func(), err error) {
+	if file, err = os.CreateTemp("", "mcp-bridge-trace-"); err != nil {
+		return nil, nil, err
 	}
-	defer os.Remove(file.Name())
+	early := os.Remove(file.Name()) == nil // so that nothing is left whatever ends us; Windows does not remove what is open
+	closed = func() {
+		_ = file.Close()
+		if !early {
+			_ = os.Remove(file.Name())
+		}
+	}
 	if _, err = io.Copy(file, in); err == nil {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		_ = file.Close()
-		return nil, err
+		closed()
+		return nil, nil, err
 	}
-	return file, nil
+	return file, closed, nil
 }
