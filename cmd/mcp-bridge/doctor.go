@@ -102,8 +102,8 @@ func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err err
 // errFindings makes the exit status that of a server with faults. The report is written.
 var errFindings = &loggedError{errors.New("faults were found")}
 
-// errNotRun is why doctor could not find anything out.
-type errNotRun struct{ error }
+// notRunError is why doctor could not find anything out.
+type notRunError struct{ error }
 
 // diagnose is the command doctor.
 func diagnose(ctx context.Context, args []string, env environment) error {
@@ -133,15 +133,15 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 	case errors.As(err, &usage):
 		return err
 	case err != nil:
-		return &errNotRun{err}
+		return &notRunError{err}
 	}
 	report.Finish()
 	if err := f.print(env.stdout, report); err != nil {
-		return &errNotRun{err}
+		return &notRunError{err}
 	}
 	if pack != nil {
 		if err := pack.write(report, names, said); err != nil {
-			return &errNotRun{err}
+			return &notRunError{err}
 		}
 	}
 	if report.HasFaults() {

@@ -390,11 +390,13 @@ func programIn(args []string) int {
 	if slices.Contains(args, "--") {
 		return -1
 	}
-	return slices.IndexFunc(args, func(a string) bool {
-		i := slices.Index(args, a)
+	for i, a := range args {
 		ofFlag := i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=")
-		return !strings.HasPrefix(a, "-") && !isURL(a) && !ofFlag
-	})
+		if !strings.HasPrefix(a, "-") && !isURL(a) && !ofFlag {
+			return i
+		}
+	}
+	return -1
 }
 
 // flagNames returns the names of all flags of a command.

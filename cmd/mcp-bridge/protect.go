@@ -417,7 +417,7 @@ func (d *denials) report(_ *http.Request, cause string, err error) {
 // checkScopes says what is wrong with a line of "scopes".
 func checkScopes(line string) error {
 	if strings.ContainsAny(line, "\r\n") {
-		return fmt.Errorf("a line break: write one entry for each line")
+		return errors.New("a line break: write one entry for each line")
 	}
 	_, err := resource.ParsePolicy(line)
 	if wrong, ok := errors.AsType[*resource.PolicyError](err); ok {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,9 +45,9 @@ func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording,
 	rec, err := replay.Load(in, replay.LoadOptions{Session: f.session, Hop: f.hop, AllowRedacted: f.redacted})
 	switch {
 	case errors.Is(err, replay.ErrRedacted):
-		return nil, &errNotRun{fmt.Errorf("%s: %w; with --allow-redacted it is used all the same", file, err)}
+		return nil, &notRunError{fmt.Errorf("%s: %w; with --allow-redacted it is used all the same", file, err)}
 	case err != nil:
-		return nil, &errNotRun{fmt.Errorf("%s: %w", file, err)}
+		return nil, &notRunError{fmt.Errorf("%s: %w", file, err)}
 	}
 	for _, fault := range rec.Faults {
 		log.Warn("recording", "fault", fault)
@@ -58,8 +57,11 @@ func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording,
 
 // replayCommand is the command replay: in the client's place, or in the server's with --serve.
 func replayCommand(ctx context.Context, args []string, env environment) error {
-	own, _, _ := strings.Cut(strings.Join(args, "\x00")+"\x00", "\x00--\x00")
-	if slices.ContainsFunc(strings.Split(own, "\x00"), func(a string) bool { return a == "--serve" || a == "--stdio" }) {
+	own := args
+	if i := slices.Index(args, "--"); i >= 0 {
+		own = args[:i]
+	}
+	if slices.Contains(own, "--serve") || slices.Contains(own, "--stdio") {
 		return replayServer(ctx, args, env)
 	}
 	return replayClient(ctx, args, env)
@@ -143,17 +145,17 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 	}
 	report, err := f.play(ctx, rec, to, replay.PlayOptions{Wait: f.wait, Timing: f.timing, Ignore: ignore}, env, log)
 	if _, usage := errors.AsType[*usageError](err); err != nil && !usage {
-		err = &errNotRun{err}
+		err = &notRunError{err}
 	}
 	if err != nil {
 		return err
 	}
 	if err := report.Write(env.stdout); err != nil {
-		return &errNotRun{err}
+		return &notRunError{err}
 	}
 	switch {
 	case len(report.Unanswered) > 0:
-		return &errNotRun{errors.New("the server has asked what the recording has no answer to")}
+		return &notRunError{errors.New("the server has asked what the recording has no answer to")}
 	case len(report.Differences) > 0:
 		return errDiffers
 	}

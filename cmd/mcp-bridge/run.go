@@ -91,7 +91,7 @@ func run(ctx context.Context, args []string, env environment) int {
 	err := dispatch(ctx, args, env)
 	var usage *usageError
 	var logged *loggedError
-	var notRun *errNotRun
+	var notRun *notRunError
 	switch {
 	case err == nil:
 		return exitOK

@@ -168,6 +168,7 @@ func TestMistakes(t *testing.T) {
 		{"doctor missing.json", exitUsage, "doctor --config FILE takes the name of one server in the file"},
 		{"doctor --config missing.json a -- ls", exitUsage, "no command"},
 		{"doctor --port 80 http://a/", exitUsage, "--port is a flag of serve, not of doctor; write mcp-bridge doctor [flags] URL"},
+		{"serve --name node --quickly=1 node server.js", exitUsage, `if "node" is the command to run`},
 		{"doctor --quickly=1 uvx x", exitUsage, `if "uvx" is the command to run, write "--" in front of it`},
 		{"wrap --file F remote", exitUsage, "unknown flag: --file; write mcp-bridge wrap [flags] NAME\n"},
 		{"unwrap --file F remote", exitUsage, "unknown flag: --file; write mcp-bridge unwrap [flags] NAME\n"},

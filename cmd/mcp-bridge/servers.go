@@ -206,8 +206,7 @@ func checkConfig(args []string, env environment) error {
 // checkOwnArguments says what is wrong with the arguments of a server that is mcp-bridge itself, as clients have one in
 // their files for a remote server.
 func checkOwnArguments(s config.Server, env environment) error {
-	program := s.Command[strings.LastIndexAny(s.Command, `/\`)+1:]
-	if strings.TrimSuffix(program, ".exe") != "mcp-bridge" {
+	if strings.TrimSuffix(baseName(s.Command), ".exe") != "mcp-bridge" {
 		return nil
 	}
 	command, args := split(s.Args)

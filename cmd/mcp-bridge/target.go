@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
@@ -237,7 +238,7 @@ func isURL(s string) bool {
 
 // serverURL checks the address of a remote server. One of this machine may lack its "http://".
 func serverURL(s string) (string, error) {
-	if looksLikeHost(s) && isLoopback(s) {
+	if host, _, _ := strings.Cut(s, "/"); looksLikeHost(s) && access.IsLoopbackAddr(host) {
 		s = "http://" + s
 	}
 	if !isURL(s) {
@@ -267,16 +268,6 @@ func looksLikeHost(s string) bool {
 		return name != "" && port != ""
 	}
 	return host == "localhost" || net.ParseIP(host) != nil
-}
-
-// isLoopback reports whether what looks like a host is this machine.
-func isLoopback(s string) bool {
-	host, _, _ := strings.Cut(s, "/")
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // isPort reports whether an argument is the number of a port.
