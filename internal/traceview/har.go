@@ -274,6 +274,10 @@ func (h *harMaker) exchange(r *trace.Record) *harEntry {
 	return e
 }
 
+// maxDisorder is how much earlier than the one before it a record of a trace may be. Messages that are older than an exchange by more
+// than that are not looked at: a stream that stays open may have had very many.
+const maxDisorder = time.Second
+
 // addMessages gives an exchange the messages that passed at its place in its time: what the client
 // said of the right size, and what was answered.
 func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
@@ -282,8 +286,14 @@ func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
 	within := func(m *harMessage) bool {
 		return !m.Time.Before(r.Time.Add(-slack)) && !m.Time.After(r.Time.Add(x.Duration+slack))
 	}
+	all := h.open[place]
+	from := len(all)
+	for from > 0 && all[from-1].Time.After(r.Time.Add(-maxDisorder)) {
+		from--
+	}
+	recent := all[from:]
 	asked := -1
-	for i, m := range h.open[place] {
+	for i, m := range recent {
 		if m.Dir == trace.ToServer && within(m) && x.Method == http.MethodPost && (asked < 0 || int64(m.Size) == x.RequestBytes) {
 			if asked = i; int64(m.Size) == x.RequestBytes {
 				break
@@ -292,13 +302,13 @@ func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
 	}
 	var request *harMessage
 	if asked >= 0 {
-		request = h.open[place][asked]
+		request = recent[asked]
 		text := validText(bodyText(&request.Body))
 		e.Request.Post = &harPost{Type: cmp.Or(x.RequestHeader.Get("Content-Type"), "application/json"), Params: []harPair{}, Text: text}
 	}
 	events := strings.HasPrefix(x.ResponseHeader.Get("Content-Type"), "text/event-stream")
 	var text []byte
-	h.open[place] = slices.DeleteFunc(h.open[place], func(m *harMessage) bool {
+	recent = slices.DeleteFunc(recent, func(m *harMessage) bool {
 		mine := m == request
 		if m.Dir == trace.ToClient && within(m) {
 			own := request != nil && m.Kind == trace.Response && m.ID.Equivalent(request.ID)
@@ -313,6 +323,7 @@ func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
 		}
 		return mine
 	})
+	h.open[place] = all[:from+len(recent)]
 	if text != nil {
 		setContent(e, e.Response.Content.Type, text, x.ResponseBytes)
 	}
