@@ -12,8 +12,8 @@ import (
 // exchanges is an observe.Watcher that writes a line for each request that was answered, for
 // each that was cancelled, and for each that will not be answered.
 type exchanges struct {
-	out  hclog.Logger
-	hide func(text string) string // takes secrets out of what is cut then
+	out   hclog.Logger
+	shown func(text string) string // see Log
 }
 
 // Event implements observe.Watcher.
@@ -37,12 +37,12 @@ func (x *exchanges) Message(p *observe.Passed) {
 }
 
 func (x *exchanges) line(s *observe.Session, c *observe.Call, took time.Duration, how ...any) {
-	fields := serverFields(s.Server, nil, "session", s.Name, "id", clean(x.hide(c.ID.String())), "method", clean(x.hide(c.Method)))
+	fields := serverFields(s.Server, nil, "session", s.Name, "id", x.shown(c.ID.String()), "method", x.shown(c.Method))
 	switch c.Method {
 	case "tools/call":
-		fields = append(fields, "tool", clean(x.hide(c.Name)))
+		fields = append(fields, "tool", x.shown(c.Name))
 	case "prompts/get":
-		fields = append(fields, "prompt", clean(x.hide(c.Name)))
+		fields = append(fields, "prompt", x.shown(c.Name))
 	}
 	if c.Dir == observe.ToClient {
 		fields = append(fields, "by", "server")

@@ -88,6 +88,9 @@ func (l *Log) redacted(line string) string {
 // shownError returns the error of a session as it is shown: it may quote what the server has written to stderr.
 func (l *Log) shownError(err error) error { return errors.New(l.redacted(err.Error())) }
 
+// shown returns what a peer has chosen, and may have a secret in it, as a line has it: without secrets, cut, and printable.
+func (l *Log) shown(text string) string { return clean(l.redacted(text)) }
+
 // Close ends the watching. When it returns, nothing more is written.
 func (l *Log) Close() {
 	l.watch(false)
@@ -126,7 +129,7 @@ func (l *Log) watch(on bool) {
 	defer l.mu.Unlock()
 	switch {
 	case on && l.exchanges == nil:
-		l.exchanges = l.observer.Watch(&exchanges{l.out, l.redacted})
+		l.exchanges = l.observer.Watch(&exchanges{l.out, l.shown})
 	case !on && l.exchanges != nil:
 		l.exchanges()
 		l.exchanges = nil
@@ -167,7 +170,7 @@ func (l *Log) Event(e observe.Event) {
 		l.stream(e)
 	case observe.Note:
 		if l.refusals.allow("note "+e.Code+" "+e.Server, e) {
-			l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "text", cleanTo(e.Text, maxNote))...)
+			l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "text", cleanTo(l.redacted(e.Text), maxNote))...)
 		}
 	}
 }
@@ -175,7 +178,7 @@ func (l *Log) Event(e observe.Event) {
 func (l *Log) opened(s *observe.Session) {
 	fields := serverFields(s.Server, s, "transport", s.Transport)
 	if c := s.Client(); c != (observe.Implementation{}) {
-		fields = append(fields, "client", clean(c.Name), "version", clean(c.Version))
+		fields = append(fields, "client", l.shown(c.Name), "version", l.shown(c.Version))
 	}
 	fields = append(fields, "revision", clean(s.Revision()))
 	if pid := s.PID(); pid != 0 {
@@ -218,9 +221,9 @@ func (l *Log) refused(e observe.Refused) {
 		kind += e.Reason // a fixed text, of package access
 	}
 	if l.refusals.allow(kind, e) {
-		l.out.Warn("request refused", refusal(e)...)
+		l.out.Warn("request refused", l.refusal(e)...)
 	} else {
-		l.out.Debug("request refused", refusal(e)...)
+		l.out.Debug("request refused", l.refusal(e)...)
 	}
 }
 
@@ -236,7 +239,7 @@ func (l *Log) dropped(e observe.Dropped) {
 }
 
 func (l *Log) drop(e observe.Dropped) []any {
-	return serverFields(e.Server, e.Session, "reason", clean(e.Reason), "method", clean(l.redacted(e.Message.Method())), "id", clean(l.redacted(e.Message.ID().String())))
+	return serverFields(e.Server, e.Session, "reason", clean(e.Reason), "method", l.shown(e.Message.Method()), "id", l.shown(e.Message.ID().String()))
 }
 
 // withoutContent returns a message with the kind, method and id of m, in memory of its own.
@@ -250,17 +253,17 @@ func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), 0, "", nil) // its id may be null, or missing, which a result has not
 }
 
-func refusal(e observe.Refused) []any {
+func (l *Log) refusal(e observe.Refused) []any {
 	fields := serverFields(e.Server, e.Session)
 	if e.Rule != "" {
 		fields = append(fields, "rule", e.Rule)
 	}
-	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", clean(e.Path), "remote", clean(e.RemoteAddr))
+	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", l.shown(e.Path), "remote", clean(e.RemoteAddr))
 	if e.Host != "" {
-		fields = append(fields, "host", clean(e.Host))
+		fields = append(fields, "host", l.shown(e.Host))
 	}
 	if e.Origin != "" {
-		fields = append(fields, "origin", clean(e.Origin))
+		fields = append(fields, "origin", l.shown(e.Origin))
 	}
 	if e.Cause != "" {
 		fields = append(fields, "cause", e.Cause)
@@ -272,13 +275,13 @@ func refusal(e observe.Refused) []any {
 func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	switch e := last.(type) {
 	case observe.Refused:
-		l.out.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPace}, refusal(e)...)...)
+		l.out.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPace}, l.refusal(e)...)...)
 	case observe.SessionFailed:
 		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, l.failure(e)...)...)
 	case observe.Dropped:
 		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, l.drop(e)...)...)
 	case observe.Note:
-		l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(e.Text, maxNote))...)
+		l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(l.redacted(e.Text), maxNote))...)
 	}
 }
 
@@ -299,7 +302,7 @@ func (l *Log) stream(e observe.Stream) {
 		fields = append(fields, "stream", clean(e.Name))
 	}
 	if e.FromEventID != "" {
-		fields = append(fields, "from", clean(e.FromEventID))
+		fields = append(fields, "from", l.shown(e.FromEventID))
 	}
 	if e.Reason != "" {
 		fields = append(fields, "reason", clean(e.Reason))
@@ -322,7 +325,7 @@ func serverFields(server string, s *observe.Session, fields ...any) []any {
 
 // onCall returns the fields of a line about a request that waits, or has waited.
 func (l *Log) onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
-	return serverFields(server, s, "method", clean(l.redacted(method)), "id", clean(l.redacted(id.String())), "for", round(time.Since(since)))
+	return serverFields(server, s, "method", l.shown(method), "id", l.shown(id.String()), "for", round(time.Since(since)))
 }
 
 func statusOf(err error) string {

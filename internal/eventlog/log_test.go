@@ -345,19 +345,33 @@ type takesAll struct{ bridge.Conn }
 func (takesAll) TrySend(jsonrpc.Message) bool { return true }
 func (takesAll) Close(error) error            { return nil }
 
-// What is said of the end of a session may quote the stderr of its server: secrets are taken out of it.
-func TestErrorWithoutSecrets(t *testing.T) {
-	p, o, l := logging(hclog.Info)
-	defer l.Close()
+// No line has a secret, whoever has written it: what is said of the end of a session may quote the stderr of its server.
+func TestLinesWithoutSecrets(t *testing.T) {
+	p, o, l := logging(hclog.Debug)
 	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hush", "[redacted]") })
 	s := o.OpenSession("files", "http")
 	ended := errors.New("the server has ended; last stderr: cannot use hush")
-	o.Event(observe.SessionFailed{Session: s, Err: ended})
-	o.Event(observe.SessionFailed{Session: s, Err: fmt.Errorf("%w: hush", bridge.ErrBusy)})
-	o.Event(observe.SessionEnded{Session: s, Err: ended})
-	for _, line := range p.lines() {
+	for _, e := range []observe.Event{
+		observe.SessionFailed{Session: s, Err: ended},
+		observe.SessionFailed{Session: s, Err: fmt.Errorf("%w: hush", bridge.ErrBusy)},
+		observe.SessionEnded{Session: s, Err: ended},
+		observe.Refused{Rule: "LI4", Path: "/hush", Host: "hush", Origin: "https://hush"},
+		observe.Refused{Rule: "LI4", Path: "/hush", Host: "hush", Origin: "https://hush"},
+		observe.Note{Code: "C3", Text: "it says hush"},
+		observe.Note{Code: "C3", Text: "it says hush"},
+		observe.Stream{Session: s, Action: "resumed", FromEventID: "hush"},
+		observe.CallTimedOut{Session: s, Method: "hush"},
+	} {
+		o.Event(e)
+	}
+	l.Close()
+	lines := p.lines()
+	for _, line := range lines {
 		if strings.Contains(line, "hush") || !strings.Contains(line, "[redacted]") {
 			t.Error(line)
 		}
+	}
+	if len(lines) != 10 {
+		t.Errorf("%d lines: %s", len(lines), strings.Join(lines, "\n"))
 	}
 }
