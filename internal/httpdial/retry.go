@@ -57,6 +57,11 @@ func MayRepeat(method string) bool {
 	return strings.HasSuffix(method, "/list")
 }
 
+// MayPostAgain reports whether an answer to the server, whose POST has ended with f, is posted again: the network has lost
+// it, perhaps on the way back, or the server was too busy for it. It does no harm that an answer arrives twice. But
+// a server that never gets it waits for ever, and with it the call in whose course it has asked.
+func MayPostAgain(f *Fault) bool { return !f.Lost && (f.Busy || f.Transient && f.Status == 0) }
+
 // AllowReplay tells net/http that it may send a POST of m again when a kept
 // connection turns out to have been closed by the server before it has answered
 // anything: where it does no harm that a message arrives twice. That is not so

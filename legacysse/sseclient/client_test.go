@@ -506,3 +506,47 @@ func TestBusy(t *testing.T) {
 		f.wantNoPost()
 	})
 }
+
+// LE15: an answer that the network has lost is posted again, as long as its session lasts.
+func TestAnswersArePostedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		u := f.dial(Options{})
+		s := u.initializes("2024-11-05")
+		lose := 3
+		f.set(func() {
+			f.onPOST = func(w http.ResponseWriter, r *http.Request, m string) bool {
+				if strings.Contains(m, `"result"`) && lose > 0 {
+					lose--
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			}
+		})
+		ask := `{"jsonrpc":"2.0","id":1,"method":"roots/list"}`
+		answer := `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`
+		s.say(ask)
+		u.getsText(ask)
+		u.sends(answer, note)
+		time.Sleep(time.Second / 20) // what follows does not wait for the answer
+		f.wantPost(answer)
+		f.wantPost(answer) // by net/http: the connection was a kept one
+		f.wantPost(note)
+		time.Sleep(time.Minute)
+		f.wantPost(answer)
+		f.wantPost(answer)
+		f.wantNoPost()
+
+		f.set(func() { lose = 99 })
+		s.say(ask)
+		u.getsText(ask)
+		u.sends(answer)
+		f.wantPost(answer)
+		f.wantPost(answer)
+		s.end()
+		time.Sleep(defaultReconnectDelay)
+		u.reinitialized(f.stream(2))
+		time.Sleep(time.Minute)
+		f.wantNoPost()
+	})
+}

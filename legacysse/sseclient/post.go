@@ -71,6 +71,8 @@ func (call *call) Removed() {
 	}
 }
 
+func (call *call) setWritten() { call.writeOnce.Do(func() { close(call.written) }) }
+
 func (call *call) isAccepted() bool {
 	select {
 	case <-call.accepted:
@@ -90,6 +92,13 @@ func (c *conn) run(call *call) {
 	fault := c.post(call)
 	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
+	}
+	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault); repeats++ { // LE15
+		call.setWritten() // what follows does not wait for it
+		if !httpdial.Pause(call.ctx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
+			break
+		}
+		fault = c.post(call)
 	}
 	close(call.accepted)
 	call.cancel()
@@ -118,7 +127,7 @@ var (
 // and what it says does not matter (SS7).
 func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { call.writeOnce.Do(func() { close(call.written) }) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },
 	})
 	switch {
 	case call.IsOwn():

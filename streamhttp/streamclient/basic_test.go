@@ -529,6 +529,62 @@ func TestServerRequests(t *testing.T) {
 	})
 }
 
+// LE15: an answer that the network has lost is posted again, as is one that the server was too
+// busy for. One that the server has refused is not.
+func TestAnswersArePostedAgain(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":"x","result":{"roots":[]}}`
+	abort := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for name, c := range map[string]struct {
+		replies []func(http.ResponseWriter, *http.Request) // to the POSTs; then there is none
+		least   int                                        // POSTs
+		most    int                                        // chance has a part in the pauses
+	}{
+		"lost":          {[]func(http.ResponseWriter, *http.Request){abort, cutHead("HTTP/1.1 2"), status(202)}, 3, 3},
+		"busy":          {[]func(http.ResponseWriter, *http.Request){status(503), status(202)}, 2, 2},
+		"refused":       {[]func(http.ResponseWriter, *http.Request){status(400)}, 1, 1},
+		"fails":         {[]func(http.ResponseWriter, *http.Request){status(500)}, 1, 1},
+		"lost for ever": {repeat(99, abort), 8, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testClient(t, func(s *fakeServer, o *Options) {
+				posts := 0
+				s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+					if m.Kind() != jsonrpc.Response {
+						return false
+					}
+					posts++
+					c.replies[posts-1](w, r)
+					return true
+				}
+				s.onGet = func(w http.ResponseWriter, r *http.Request) bool {
+					writeSSE(w, sseEvent("", `{"jsonrpc":"2.0","id":"x","method":"roots/list"}`))
+					<-r.Context().Done()
+					return true
+				}
+			}, func(t *clientTest) {
+				t.open()
+				t.want(`{"jsonrpc":"2.0","id":"x","method":"roots/list"}`)
+				t.send(answer)
+				start := time.Now()
+				t.call("1", "ping")
+				if d := time.Since(start); d != 0 {
+					t.Errorf("what follows the answer has waited for %v", d)
+				}
+				time.Sleep(2 * time.Minute)
+				n := 0
+				for _, r := range t.server.requests("POST") {
+					if r.msg.Kind() == jsonrpc.Response {
+						n++
+					}
+				}
+				if n < c.least || n > c.most {
+					t.Errorf("the answer was posted %d times, want %d to %d", n, c.least, c.most)
+				}
+			})
+		})
+	}
+}
+
 // A server may ask something, here ping, before it answers initialize.
 func TestPingDuringInitialize(t *testing.T) {
 	ponged := make(chan http.Header, 1)
