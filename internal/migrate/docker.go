@@ -47,11 +47,13 @@ func (d dockerLine) args() []string {
 		return d.rest
 	}
 	args := slices.Clone(d.rest)
-	for i, word := range args {
+	own := len(args) // words, without the command, which may have a port, too
+	if p, ok := scannerOf(d.program).scan(args); ok && d.program != supergateway && !p.remote() {
+		own -= len(p.target)
+	}
+	for i, word := range args[:own] {
 		name, _, inside := strings.Cut(word, "=")
 		switch {
-		case word == "--":
-			return slices.Insert(args, 0, "--port", public)
 		case name != "--port" && name != "--sse-port":
 		case inside:
 			args[i] = name + "=" + public

@@ -22,6 +22,7 @@ func TestDocker(t *testing.T) {
 		{"docker run -i supercorp/supergateway --sse https://host/sse", "mcp-bridge connect https://host/sse", ""},
 		{"docker run -p 8080:80 ghcr.io/sparfenyuk/mcp-proxy:latest --sse-port=80 uvx fetch --port 3", "mcp-bridge serve --port 8080 -- uvx fetch --port 3", ""},
 		{"docker run -p 8080:80 ghcr.io/sparfenyuk/mcp-proxy -- uvx fetch --port 3", "mcp-bridge serve --port 8080 -- uvx fetch --port 3", ""},
+		{"docker run -p 8080:80 ghcr.io/sparfenyuk/mcp-proxy uvx fetch --port 3", "mcp-bridge serve --port 8080 -- uvx fetch --port 3", ""},
 		{"docker run -v /home/supergateway:/data mcp/git", "", ""},
 		{"docker build supercorp/supergateway", "", ""},
 		{"docker", "", ""},

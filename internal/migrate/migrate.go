@@ -45,7 +45,12 @@ func Program(argv []string) (name string, rest []string, ok bool) {
 	if d, ok := parseDocker(argv); ok {
 		return d.program, d.args(), true
 	}
-	for i, word := range argv {
+	for i := 0; i < len(argv); i++ {
+		word := argv[i]
+		if i > 0 && slices.Contains([]string{"-p", "--package", "--from", "--spec", "--with", "--python"}, word) { // the program comes later
+			i++
+			continue
+		}
 		name = word
 		if at := strings.LastIndexByte(word, '@'); at > 0 {
 			name = word[:at]

@@ -92,13 +92,12 @@ func TestLineHeaders(t *testing.T) {
 		{"supergateway --sse https://host/sse --header X-Key:hush${KEY}", "X-Key: ..."},
 		{"supergateway --sse https://host/sse --header X-Key:${KEY}", "X-Key: ${KEY}"},
 	} {
-		program, args, _ := migrate.Program(strings.Fields(test.line))
-		a, _ := migrate.LineOf(program, args)
+		_, a, _ := migrate.Instead(strings.Fields(test.line))
 		if !strings.Contains(a.Line, "'"+test.header+"'") || strings.Contains(a.String(), "in place of") != strings.Contains(a.Line, "...") || strings.Contains(a.String(), "hush") {
 			t.Errorf("%s: %s", test.line, a)
 		}
 	}
-	if a, _ := migrate.LineOf("mcp-remote", []string{"https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
+	if _, a, _ := migrate.Instead([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
 		t.Error(a)
 	}
 }

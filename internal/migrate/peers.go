@@ -102,11 +102,8 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// LineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. ok is
-// false if they are no line of it.
-func LineOf(program string, args []string) (a Advice, ok bool) { return lineOf(program, args, false) }
-
-// lineOf is LineOf. npm tells if what fetches packages of npm stands in front: there are two programs by the name of mcp-proxy.
+// lineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. npm tells if what
+// fetches packages of npm stands in front: there are two programs by the name of mcp-proxy. ok is false if args are no line of it.
 func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 	if program == supergateway {
 		return Line(args)

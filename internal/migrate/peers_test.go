@@ -14,11 +14,11 @@ func TestLineOfQuotes(t *testing.T) {
 		{"--port", "1", "--", "sh", "-c", "srv --token hush"},
 		{"--port", "1", "--", "srv --header 'Authorization: Bearer hush'"},
 	} {
-		if a, ok := migrate.LineOf("mcp-proxy", args); !ok || strings.Contains(a.String(), "hush") {
-			t.Errorf("%q: %v, %s", args, ok, a)
+		if _, a, _ := migrate.Instead(append([]string{"mcp-proxy"}, args...)); a.Line == "" || strings.Contains(a.String(), "hush") {
+			t.Errorf("%q: %s", args, a)
 		}
 	}
-	if a, _ := migrate.LineOf("mcp-proxy", []string{"--port", "1", "--shell", "node s.js | tee x"}); a.Line != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
+	if _, a, _ := migrate.Instead([]string{"mcp-proxy", "--port", "1", "--shell", "node s.js | tee x"}); a.Line != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
 		t.Errorf("%s", a)
 	}
 	if a, _ := migrate.Line([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
@@ -55,6 +55,9 @@ func TestLineOf(t *testing.T) {
 		{"npx mcp-proxy --maxBodySize 1048576 -- cat", "mcp-bridge serve --max-message-size 1048576 -- cat", ""},
 		{"npx mcp-proxy --maxBodySize 0 -- cat", "mcp-bridge serve -- cat", "--maxBodySize"},
 		{"websocketd --passenv=PATH,KEY ./x", "mcp-bridge serve --pass-env PATH,KEY -- ./x", ""},
+		{"uvx --from mcp-proxy mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 -- cat", ""},
+		{"uvx --from git+https://host/x -p 3.13 mcp-proxy --port 1 cat", "mcp-bridge serve --port 1 -- cat", ""},
+		{"npx -y -p mcp-remote@latest mcp-remote https://host/mcp", "mcp-bridge connect https://host/mcp", ""},
 		{"mcp-proxy --port 8080", "", ""},
 		{"mcp-remote --debug", "", ""},
 		{"mcp-proxy --bogus hush http://host/sse", "", ""},
@@ -68,8 +71,7 @@ func TestLineOf(t *testing.T) {
 		{"npx @modelcontextprotocol/inspector --config c.json --server hush", "", ""},
 		{"supergateway --stdio x", "mcp-bridge serve --port 8000 -- x", ""},
 	} {
-		program, args, _ := migrate.Program(strings.Fields(test.line))
-		a, ok := migrate.LineOf(program, args)
+		_, a, _ := migrate.Instead(strings.Fields(test.line))
 		var names []string
 		for _, l := range a.Left {
 			name, why, _ := strings.Cut(l, " ")
@@ -77,7 +79,7 @@ func TestLineOf(t *testing.T) {
 				t.Errorf("%s: no reason for %q", test.line, l)
 			}
 		}
-		if left := strings.Join(names, " "); a.Line != test.want || ok != (test.want != "") || left != test.left || strings.Contains(a.String(), "hush") {
+		if left := strings.Join(names, " "); a.Line != test.want || left != test.left || strings.Contains(a.String(), "hush") {
 			t.Errorf("%s:\n%s\nwant %q, left %q", test.line, a, test.want, test.left)
 		}
 		t.Logf("%s: %s", test.line, a)
@@ -86,7 +88,7 @@ func TestLineOf(t *testing.T) {
 
 // The reason why a flag is left is true: serve has the flag --transport, which says something else.
 func TestLeftReason(t *testing.T) {
-	a, _ := migrate.LineOf("mcp-proxy", []string{"--transport", "streamablehttp", "--port", "1", "--", "cat"})
+	_, a, _ := migrate.Instead([]string{"mcp-proxy", "--transport", "streamablehttp", "--port", "1", "--", "cat"})
 	if want := "Not carried over: --transport (every transport is at one port (/mcp, /sse, /ws))"; !strings.Contains(a.String(), want) {
 		t.Errorf("%s\nwant %q", a, want)
 	}
