@@ -309,7 +309,7 @@ func TestStreamBeginsWithWhatWaits(t *testing.T) {
 func TestRequestThatHasJustCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := start(t)
-		release, _ := s.AddViewer()
+		release, _ := s.addViewer()
 		session := s.seen.OpenSession("files", "http")
 		get := func(path string, during func()) (requests int) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -383,11 +383,11 @@ func TestSlowViewer(t *testing.T) {
 // The last viewer that goes ends the recording.
 func TestNobodyLooks(t *testing.T) {
 	s := start(t)
-	one, ok := s.AddViewer()
+	one, ok := s.addViewer()
 	if !ok || !s.seen.IsWatched() {
 		t.Fatal("nothing is recorded for a viewer")
 	}
-	two, _ := s.AddViewer()
+	two, _ := s.addViewer()
 	one()
 	one()
 	if !s.seen.IsWatched() {
@@ -398,10 +398,10 @@ func TestNobodyLooks(t *testing.T) {
 		t.Error("messages are recorded, and nobody looks")
 	}
 	for range maxViewers {
-		_, ok = s.AddViewer()
+		_, ok = s.addViewer()
 		bridgetest.Must(t, map[bool]error{true: nil, false: io.EOF}[ok])
 	}
-	if _, ok := s.AddViewer(); ok {
+	if _, ok := s.addViewer(); ok {
 		t.Error("there is no bound on viewers")
 	}
 }

@@ -33,8 +33,8 @@ func (v *viewers) count() int {
 	return v.attached
 }
 
-// AddViewer has messages recorded until release is called; false: there are too many viewers, or the Inspector is closed.
-func (i *Inspector) AddViewer() (release func(), ok bool) {
+// addViewer has messages recorded until release is called; false: there are too many viewers, or the Inspector is closed.
+func (i *Inspector) addViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,7 +86,7 @@ func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 // Last-Event-ID. ?from=start begins with the oldest record there is. Who does not go on gets the requests first that
 // wait already.
 func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
-	release, ok := i.AddViewer()
+	release, ok := i.addViewer()
 	if !ok {
 		http.Error(w, "there are too many viewers", http.StatusServiceUnavailable)
 		return
