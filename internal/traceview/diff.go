@@ -2,19 +2,19 @@ package traceview
 
 import "bytes"
 
-// Span is a part of a text, from one byte to the one before another.
-type Span struct{ From, To int }
+// textRange is a part of a text, from one byte to the one before another.
+type textRange struct{ From, To int }
 
-// maxTokens bounds what Diff compares exactly: its time grows with the square of what differs.
+// maxTokens bounds what diff compares exactly: its time grows with the square of what differs.
 const maxTokens = 4000
 
-// maxDiff is how long two texts may be together, in bytes, whose tokens Diff compares.
+// maxDiff is how long two texts may be together, in bytes, whose tokens diff compares.
 const maxDiff = 4 << 20
 
-// Diff compares two texts of JSON by their tokens, and returns what stands in one of them only,
+// diff compares two texts of JSON by their tokens, and returns what stands in one of them only,
 // in order. Of texts that differ in very much, it returns all between what is equal at their
 // beginnings and their ends.
-func Diff(a, b []byte) (left, right []Span) {
+func diff(a, b []byte) (left, right []textRange) {
 	if len(a)+len(b) > maxDiff {
 		return diffEnds(a, b)
 	}
@@ -34,8 +34,8 @@ func Diff(a, b []byte) (left, right []Span) {
 	return wholeText(x), wholeText(y)
 }
 
-// diffEnds is Diff for texts that are too long to be split.
-func diffEnds(a, b []byte) (left, right []Span) {
+// diffEnds is diff for texts that are too long to be split.
+func diffEnds(a, b []byte) (left, right []textRange) {
 	head, tail, least := 0, 0, min(len(a), len(b))
 	for head < least && a[head] == b[head] {
 		head++
@@ -44,25 +44,25 @@ func diffEnds(a, b []byte) (left, right []Span) {
 		tail++
 	}
 	if head+tail < len(a) {
-		left = []Span{{head, len(a) - tail}}
+		left = []textRange{{head, len(a) - tail}}
 	}
 	if head+tail < len(b) {
-		right = []Span{{head, len(b) - tail}}
+		right = []textRange{{head, len(b) - tail}}
 	}
 	return left, right
 }
 
-func spanText(text []byte, s Span) []byte { return text[s.From:s.To] }
+func spanText(text []byte, s textRange) []byte { return text[s.From:s.To] }
 
-func wholeText(t []Span) []Span {
+func wholeText(t []textRange) []textRange {
 	if len(t) == 0 {
 		return nil
 	}
-	return []Span{{t[0].From, t[len(t)-1].To}}
+	return []textRange{{t[0].From, t[len(t)-1].To}}
 }
 
 // diffTokens finds the longest common subsequence of two lists of tokens, and returns all other tokens.
-func diffTokens(a, b []byte, x, y []Span) (left, right []Span) {
+func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	width := len(y) + 1
 	longest := make([]uint16, (len(x)+1)*width)
 	for i := len(x) - 1; i >= 0; i-- {
@@ -91,7 +91,7 @@ func diffTokens(a, b []byte, x, y []Span) (left, right []Span) {
 }
 
 // join appends a span, or makes the last one longer.
-func join(all []Span, s Span) []Span {
+func join(all []textRange, s textRange) []textRange {
 	if n := len(all); n > 0 && all[n-1].To == s.From {
 		all[n-1].To = s.To
 		return all
@@ -101,8 +101,8 @@ func join(all []Span, s Span) []Span {
 
 // tokens splits a text into strings, numbers and words, and single bytes of anything else.
 // It takes any text.
-func tokens(text []byte) []Span {
-	var all []Span
+func tokens(text []byte) []textRange {
+	var all []textRange
 	for i := 0; i < len(text); {
 		from := i
 		switch c := text[i]; {
@@ -120,7 +120,7 @@ func tokens(text []byte) []Span {
 		default:
 			i++
 		}
-		all = append(all, Span{from, i})
+		all = append(all, textRange{from, i})
 	}
 	return all
 }

@@ -12,8 +12,8 @@ import (
 // of HTML that needs nothing else.
 var Formats = []string{"har", "otlp", "html"}
 
-// Export writes records in one of Formats.
-func Export(w io.Writer, format string, records iter.Seq[*View]) error {
+// export writes records in one of Formats.
+func export(w io.Writer, format string, records iter.Seq[*View]) error {
 	switch format {
 	case "har":
 		return exportHAR(w, records)

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// LateAfter is how long a request is without an answer until status:late matches it.
-const LateAfter = 10 * time.Second
+// lateAfter is how long a request is without an answer until status:late matches it.
+const lateAfter = 10 * time.Second
 
 // View is a record with what other records say of it.
 type View struct {
@@ -164,7 +164,7 @@ func parseStatus(value string) (func(*View) bool, error) {
 	case "pending":
 		return func(v *View) bool { return v.Pending && !v.Cancelled }, nil
 	case "late":
-		return func(v *View) bool { return !v.Cancelled && durationOf(v) >= LateAfter }, nil
+		return func(v *View) bool { return !v.Cancelled && durationOf(v) >= lateAfter }, nil
 	case "1xx", "2xx", "3xx", "4xx", "5xx":
 		class := int(value[0] - '0')
 		return func(v *View) bool { return v.HTTP != nil && v.HTTP.Status/100 == class }, nil

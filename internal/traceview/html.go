@@ -58,7 +58,7 @@ type htmlPage struct {
 }
 
 func (h *htmlPage) row(v *View) error {
-	p := Printer{}
+	p := printer{}
 	p.recordText(v)
 	class := ""
 	if hasFailed(v.Record) || v.Pending {
@@ -98,7 +98,7 @@ func hasDetails(v *View) bool {
 // details writes what a row shows once it is opened.
 func (h *htmlPage) details(v *View) {
 	if x := v.HTTP; x != nil {
-		p := Printer{}
+		p := printer{}
 		p.headers("> ", x.RequestHeader)
 		p.headers("< ", x.ResponseHeader)
 		if len(p.buf) > 0 {
@@ -111,7 +111,7 @@ func (h *htmlPage) details(v *View) {
 	case text == nil || v.Kind == trace.Stderr:
 	case cause != nil && v.CauseSeq != 0:
 		before := bodyText(cause)
-		left, right := Diff(before, text)
+		left, right := diff(before, text)
 		_, _ = h.out.WriteString(`<div class="both"><pre>`)
 		h.marked(before, left)
 		_, _ = h.out.WriteString("</pre><pre>")
@@ -127,7 +127,7 @@ func (h *htmlPage) details(v *View) {
 	}
 }
 
-func (h *htmlPage) marked(text []byte, spans []Span) {
+func (h *htmlPage) marked(text []byte, spans []textRange) {
 	from := 0
 	for _, s := range spans {
 		h.text(text[from:s.From])

@@ -12,9 +12,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Printer prints records in lines. It must not be used concurrently. Set what is wanted before
-// the first Print.
-type Printer struct {
+// printer prints records in lines. It must not be used concurrently. Set what is wanted before
+// the first print.
+type printer struct {
 	Out   io.Writer
 	Color bool // Out is a terminal that understands colours
 
@@ -33,8 +33,8 @@ type Printer struct {
 	lastDay      string
 }
 
-// Shows reports whether a Printer shows a kind that nobody has asked for by name.
-func (p *Printer) Shows(k trace.Kind) bool {
+// shows reports whether a printer shows a kind that nobody has asked for by name.
+func (p *printer) shows(k trace.Kind) bool {
 	switch k {
 	case trace.HTTP, trace.Stream:
 		return p.Exchanges
@@ -44,16 +44,16 @@ func (p *Printer) Shows(k trace.Kind) bool {
 	return true
 }
 
-// KeepBody notes a record that is not printed: SideBySide may need its Body later.
-func (p *Printer) KeepBody(r *trace.Record) {
+// keepBody notes a record that is not printed: SideBySide may need its Body later.
+func (p *printer) keepBody(r *trace.Record) {
 	if p.SideBySide {
 		p.bodies.keep(r)
 	}
 }
 
-// Print prints a record. The error is that of Out.
-func (p *Printer) Print(v *View) error {
-	p.KeepBody(v.Record)
+// print prints a record. The error is that of Out.
+func (p *printer) print(v *View) error {
+	p.keepBody(v.Record)
 	p.buf = p.buf[:0]
 	p.line(v)
 	switch cause := p.bodies.bodyOf(v.CauseSeq); {
@@ -80,7 +80,7 @@ func (p *Printer) Print(v *View) error {
 const maxBuffered = 64 << 10
 
 // flushLarge writes what there is, once it is much. Nothing may look at it any more.
-func (p *Printer) flushLarge() {
+func (p *printer) flushLarge() {
 	if p.Out == nil || len(p.buf) < maxBuffered {
 		return
 	}
@@ -91,7 +91,7 @@ func (p *Printer) flushLarge() {
 }
 
 // line appends the line of a record.
-func (p *Printer) line(v *View) {
+func (p *printer) line(v *View) {
 	at := v.Time.Local()
 	if day := at.Format(time.DateOnly); day != p.lastDay && !v.Time.IsZero() {
 		if p.lastDay != "" {
@@ -126,7 +126,7 @@ const (
 )
 
 // column appends text, at least as wide as the column was so far, and returns its width.
-func (p *Printer) column(text string, width int) int {
+func (p *printer) column(text string, width int) int {
 	text = truncate(printable.Text(text), 24)
 	n := len([]rune(text))
 	width = max(width, n)
@@ -156,26 +156,26 @@ func arrow(r *trace.Record) string {
 }
 
 // word appends a word that came over the wire.
-func (p *Printer) word(text string) {
+func (p *printer) word(text string) {
 	if text != "" {
 		p.space()
 		p.buf = printable.Append(p.buf, truncate(text, 200))
 	}
 }
 
-func (p *Printer) space() {
+func (p *printer) space() {
 	if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' {
 		p.buf = append(p.buf, ' ')
 	}
 }
 
-func (p *Printer) printf(format string, args ...any) {
+func (p *printer) printf(format string, args ...any) {
 	p.space()
 	p.buf = fmt.Appendf(p.buf, format, args...)
 }
 
 // recordText appends what a record says, which follows its time, server and session.
-func (p *Printer) recordText(v *View) {
+func (p *printer) recordText(v *View) {
 	switch {
 	case v.Kind.IsMessage():
 		p.message(v)
@@ -195,7 +195,7 @@ func (p *Printer) recordText(v *View) {
 	}
 }
 
-func (p *Printer) message(v *View) {
+func (p *printer) message(v *View) {
 	if v.Method == "" && v.Kind == trace.Response {
 		p.word("(response)")
 	}
@@ -243,7 +243,7 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n/1000_000, 10) + " MB"
 }
 
-func (p *Printer) exchange(v *View) {
+func (p *printer) exchange(v *View) {
 	x := v.HTTP
 	p.word(x.Proto)
 	p.word(x.Method)
@@ -269,7 +269,7 @@ func (p *Printer) exchange(v *View) {
 	p.word(x.Err)
 }
 
-func (p *Printer) event(v *View) {
+func (p *printer) event(v *View) {
 	e := v.Event
 	p.word(string(v.Kind))
 	if v.Kind == trace.Stderr {
@@ -313,7 +313,7 @@ func (p *Printer) event(v *View) {
 
 const indent = "              "
 
-func (p *Printer) indented(text []byte) {
+func (p *printer) indented(text []byte) {
 	p.buf = append(p.buf, indent...)
 	for piece := range splitText(text) {
 		p.buf = printable.Append(p.buf, piece)
@@ -322,7 +322,7 @@ func (p *Printer) indented(text []byte) {
 	p.buf = append(p.buf, '\n')
 }
 
-func (p *Printer) headers(mark string, h map[string][]string) {
+func (p *printer) headers(mark string, h map[string][]string) {
 	names := make([]string, 0, len(h))
 	for name := range h {
 		names = append(names, name)

@@ -46,7 +46,7 @@ type waitingRequest struct {
 }
 
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
-// A request that waits longer than LateAfter is printed again. in must end with ctx.
+// A request that waits longer than lateAfter is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.isUnfiltered() {
 		return s.copyUnread(in)
@@ -149,7 +149,7 @@ func (l *live) printEarlier(w *waitingRequest, line []byte) error {
 	if l.printPending && v.Waited < pendingInterval {
 		return nil // it is printed once it waits
 	}
-	w.pendingPrinted, w.latePrinted = true, v.Waited >= LateAfter
+	w.pendingPrinted, w.latePrinted = true, v.Waited >= lateAfter
 	return l.print(v, line)
 }
 
@@ -194,9 +194,9 @@ func (l *live) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {
 			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
-			due := !w.pendingPrinted && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.latePrinted && v.Waited >= LateAfter
+			due := !w.pendingPrinted && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.latePrinted && v.Waited >= lateAfter
 			w.pendingPrinted = w.pendingPrinted || v.Waited >= pendingInterval
-			w.latePrinted = w.latePrinted || v.Waited >= LateAfter
+			w.latePrinted = w.latePrinted || v.Waited >= lateAfter
 			if due {
 				if err := l.print(v, w.line); err != nil {
 					return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxBodies is how much text Printer.SideBySide keeps of messages of which the bridge may still
+// maxBodies is how much text printer.SideBySide keeps of messages of which the bridge may still
 // make others, in bytes, and maxBodyCount of how many.
 const (
 	maxBodies    = 64 << 20
@@ -49,9 +49,9 @@ func (b *bodies) keep(r *trace.Record) {
 func (b *bodies) bodyOf(seq uint64) *trace.Body { return b.kept[seq] }
 
 // sideBySide appends two messages side by side, with what differs marked.
-func (p *Printer) sideBySide(in, out *trace.Body) {
+func (p *printer) sideBySide(in, out *trace.Body) {
 	a, b := bodyText(in), bodyText(out)
-	left, right := Diff(a, b)
+	left, right := diff(a, b)
 	if len(left) == 0 && len(right) == 0 {
 		p.buf = append(append(p.buf, indent...), "the same at both ends:\n"...)
 		p.indented(b)
@@ -87,11 +87,11 @@ type row struct {
 }
 
 // wrap breaks a text into rows, with its spans marked: by colour, or by open and end. A row is good until the next one.
-func (p *Printer) wrap(text []byte, spans []Span, width int, open, end string) iter.Seq[row] {
+func (p *printer) wrap(text []byte, spans []textRange, width int, open, end string) iter.Seq[row] {
 	return func(yield func(row) bool) {
 		w := wrapper{width: width, yield: yield}
 		for i, at := 0, 0; at < len(text); i++ {
-			next := Span{len(text), len(text)}
+			next := textRange{len(text), len(text)}
 			if i < len(spans) {
 				next = spans[i]
 			}

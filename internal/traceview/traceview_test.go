@@ -65,8 +65,8 @@ func TestLost(t *testing.T) {
 func TestStreamIsShown(t *testing.T) {
 	for verbose, want := range map[bool]string{false: "tools/call #1 9 B\n", true: "tools/call #1 9 B stream 3\n"} {
 		var out bytes.Buffer
-		p := Printer{Out: &out, Bodies: verbose}
-		bridgetest.Must(t, p.Print(&View{Record: &trace.Record{Kind: trace.Request, Method: "tools/call", ID: jsonrpc.IntID(1), Size: 9, Stream: "3"}}))
+		p := printer{Out: &out, Bodies: verbose}
+		bridgetest.Must(t, p.print(&View{Record: &trace.Record{Kind: trace.Request, Method: "tools/call", ID: jsonrpc.IntID(1), Size: 9, Stream: "3"}}))
 		if !strings.HasSuffix(out.String(), want) {
 			t.Errorf("it shows %q, want %q", out.String(), want)
 		}
@@ -218,12 +218,12 @@ func TestEscaped(t *testing.T) {
 func TestPrinter(t *testing.T) {
 	all, correlation := read(t)
 	var out bytes.Buffer
-	p := Printer{Out: &out, SideBySide: true, Exchanges: true, Width: 130}
+	p := printer{Out: &out, SideBySide: true, Exchanges: true, Width: 130}
 	f, err := ParseFilter([]string{"ses:q2"})
 	bridgetest.Must(t, err)
 	for v := range views(all, correlation) {
 		if f.Match(v) {
-			bridgetest.Must(t, p.Print(v))
+			bridgetest.Must(t, p.print(v))
 		}
 	}
 	want, err := os.ReadFile("testdata/both.txt")
@@ -251,7 +251,7 @@ func clock(text []byte) []byte {
 func TestHAR(t *testing.T) {
 	all, correlation := read(t)
 	var out bytes.Buffer
-	bridgetest.Must(t, Export(&out, "har", views(all, correlation)))
+	bridgetest.Must(t, export(&out, "har", views(all, correlation)))
 	var har struct {
 		Log struct {
 			Version string
@@ -292,7 +292,7 @@ func TestHAR(t *testing.T) {
 func TestOTLP(t *testing.T) {
 	all, correlation := read(t)
 	var out bytes.Buffer
-	bridgetest.Must(t, Export(&out, "otlp", views(all, correlation)))
+	bridgetest.Must(t, export(&out, "otlp", views(all, correlation)))
 	var otlp struct {
 		ResourceSpans []struct{ ScopeSpans []struct{ Spans []otlpSpan } }
 	}
@@ -310,14 +310,14 @@ func TestOTLP(t *testing.T) {
 func FuzzDiff(f *testing.F) {
 	f.Add([]byte(`{"id":1,"a":[1,2]}`), []byte(`{"id":"1","a":[2]}`))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		left, right := Diff(a, b)
+		left, right := diff(a, b)
 		if x, y := without(t, a, left), without(t, b, right); !bytes.Equal(x, y) {
 			t.Errorf("what is equal is %q, and %q", x, y)
 		}
 	})
 }
 
-func without(t *testing.T, text []byte, spans []Span) (rest []byte) {
+func without(t *testing.T, text []byte, spans []textRange) (rest []byte) {
 	from := 0
 	for _, s := range spans {
 		if s.From < from || s.To < s.From || s.To > len(text) {
@@ -349,9 +349,9 @@ func FuzzTrace(f *testing.F) {
 		}
 		correlation.Resolve()
 		var out bytes.Buffer
-		p := Printer{Out: &out, SideBySide: true, Exchanges: true}
+		p := printer{Out: &out, SideBySide: true, Exchanges: true}
 		for v := range views(all, &correlation) {
-			bridgetest.Must(t, p.Print(v))
+			bridgetest.Must(t, p.print(v))
 		}
 		for _, loss := range correlation.Lost() {
 			_, _ = io.WriteString(&out, printable.Text(loss.Text))
@@ -359,7 +359,7 @@ func FuzzTrace(f *testing.F) {
 		bridgetest.Must(t, hostile.Quiet(out.Bytes()))
 		for format, check := range checks {
 			out.Reset()
-			bridgetest.Must(t, Export(&out, format, views(all, &correlation)))
+			bridgetest.Must(t, export(&out, format, views(all, &correlation)))
 			bridgetest.Must(t, check(out.Bytes()))
 		}
 	})

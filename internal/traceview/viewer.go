@@ -53,7 +53,7 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 
 // PrintLost prints what got lost, and what was cancelled by whoever has sent it; it returns how many messages got lost.
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
-	p := Printer{Out: s.Out, Color: s.Terminal}
+	p := printer{Out: s.Out, Color: s.Terminal}
 	cancelled := 0
 	for _, loss := range correlation.Lost() {
 		if !s.Filter.Match(correlation.View(&loss.Record)) {
@@ -81,7 +81,7 @@ func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	return n, err
 }
 
-func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) error {
+func (s *Viewer) printLoss(p *printer, correlation *Correlation, loss *Loss) error {
 	if s.JSON {
 		line, err := json.Marshal(map[string]any{
 			"where": loss.Place, "why": loss.Text, "record": json.RawMessage(trace.Append(nil, &loss.Record)),
@@ -92,7 +92,7 @@ func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) err
 		return s.printJSON(line)
 	}
 	for i := range loss.Path {
-		if err := p.Print(correlation.View(&loss.Path[i])); err != nil {
+		if err := p.print(correlation.View(&loss.Path[i])); err != nil {
 			return err
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Viewer) printLoss(p *Printer, correlation *Correlation, loss *Loss) err
 // Export writes the records of a trace that ReadAll has read in one of Formats.
 func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) error {
 	var wrong error
-	err := Export(s.Out, format, func(yield func(*View) bool) {
+	err := export(s.Out, format, func(yield func(*View) bool) {
 		wrong = s.eachRecord(in, false, func(r *trace.Record, _ []byte) error {
 			if v := correlation.View(r); s.Filter.Match(v) && !yield(v) {
 				return errStopped
@@ -125,20 +125,20 @@ var errStopped = errors.New("no more is wanted")
 
 // printer returns what prints a record if it is wanted.
 func (s *Viewer) printer() func(v *View, line []byte) error {
-	p := &Printer{
+	p := &printer{
 		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, SideBySide: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
 	}
 	named := s.Filter.Has("kind") || s.Filter.Has("status")
 	return func(v *View, line []byte) error {
 		switch {
 		case !s.Filter.Match(v):
-			p.KeepBody(v.Record)
+			p.keepBody(v.Record)
 		case s.JSON:
 			return s.printJSON(line)
-		case named || p.Shows(v.Kind):
-			return p.Print(v)
+		case named || p.shows(v.Kind):
+			return p.print(v)
 		default:
-			p.KeepBody(v.Record)
+			p.keepBody(v.Record)
 		}
 		return nil
 	}
