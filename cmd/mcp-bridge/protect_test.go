@@ -161,10 +161,13 @@ func TestServeAsksIssuer(t *testing.T) {
 	as := authtest.NewIssuer(t)
 	away := httptest.NewServer(nil)
 	away.Close()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
 	for _, x := range []struct{ issuer, fails, warns string }{
 		{as.URL, "", ""},
 		{as.URL + "/", "the slash at the end counts; write --oidc-issuer " + as.URL, ""},
 		{away.URL, "", "the identity provider cannot be asked now"},
+		{other.URL, "", "/openid-configuration; is the issuer that is configured here a provider's?"},
 	} {
 		var f serveFlags
 		_, _, err := f.parse([]string{"--oidc-issuer=" + x.issuer, "--public-url=https://mcp.example", "--demo"})

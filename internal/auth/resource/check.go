@@ -58,7 +58,7 @@ func (i *issuer) check(ctx context.Context, introspected bool) error {
 	if keys == nil {
 		m, err := i.caller.ServerMetadata(ctx, "", i.URL)
 		if err != nil {
-			return err
+			return forOperator(err)
 		}
 		switch {
 		case m.JWKS == "" && introspected:

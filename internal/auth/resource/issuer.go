@@ -66,6 +66,25 @@ func noKeys() error {
 	return &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata does not say where they are", Advice: "name their address"}
 }
 
+// forOperator returns what is wrong with the metadata of an issuer, with what helps where it is configured: the advice for a client
+// names a flag that there is none of here, or sends the operator to the operator.
+func forOperator(err error) error {
+	e, ok := errors.AsType[*auth.Error](err)
+	if !ok {
+		return err
+	}
+	other := *e
+	switch {
+	case e.Announced != "":
+		other.Advice = "the issuer that is configured here should be that"
+	case e.Kind == auth.NotFound:
+		other.Advice = "is the issuer that is configured here a provider's?"
+	default:
+		return err
+	}
+	return &other
+}
+
 // discover asks once. It goes on when ctx ends, because others wait for it.
 func (i *issuer) discover(ctx context.Context) {
 	m, err := i.caller.ServerMetadata(context.WithoutCancel(ctx), "", i.URL)
@@ -73,13 +92,8 @@ func (i *issuer) discover(ctx context.Context) {
 	defer i.mu.Unlock()
 	switch {
 	case err != nil:
-		if e, ok := errors.AsType[*auth.Error](err); ok && e.Announced != "" {
-			other := *e
-			other.Advice = "the issuer that is configured here should be that" // clients have a flag for two names, and here there is none
-			err = &other
-		}
 		// Whatever is wrong with the issuer's metadata, it is not the token.
-		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: err}
+		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: forOperator(err)}
 	case m.JWKS == "":
 		i.fault = noKeys()
 	default:
