@@ -71,8 +71,7 @@ func (w *watcher) noteRequest(p *observe.Passed) {
 
 // capability returns which capability a list belongs to; "": the method asks for no list.
 func capability(method string) string {
-	name, rest, _ := strings.Cut(method, "/")
-	if rest == "list" && (name == "tools" || name == "prompts" || name == "resources") {
+	if name, is := strings.CutSuffix(method, "/list"); is && (name == "tools" || name == "prompts" || name == "resources") {
 		return name
 	}
 	return ""

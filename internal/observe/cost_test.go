@@ -155,3 +155,18 @@ func TestNames(t *testing.T) {
 		t.Errorf("%v allocations for a name that has come before", n)
 	}
 }
+
+// Whether a tool has failed is found out however its result spells it, and however long that is.
+func TestFailedResults(t *testing.T) {
+	long := strings.Repeat("x", 4096)
+	for text, want := range map[string]bool{
+		`{"isError":true}`: true, `{"isError":false}`: false, `{}`: false, `{"a":"isError"}`: false, `{"a":{"isError":true}}`: false,
+		`{"is\u0045rror":true}`: true, `{"a":"\n","isError":true}`: true, `{"a":"\n"}`: false,
+		`{"a":"` + long + `","isError":true}`: true, `{"a":"` + long + `"}`: false,
+	} {
+		p := &Passed{Message: jsonrpc.NewResult(id(t, "1"), []byte(text))}
+		if p.Failed() != want {
+			t.Errorf("%.50s: failed is %v", text, !want)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"sync/atomic"
 
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -56,13 +57,22 @@ func (p *Passed) Failed() bool {
 		}
 	}
 	verdict := int32(-1)
-	if string(m.Lookup("result", "isError")) == "true" {
+	if saysError(m) {
 		verdict = 1
 	}
 	if known {
 		p.Source.failed.Store(verdict)
 	}
 	return verdict > 0
+}
+
+// saysError reports whether the result of a response has isError.
+func saysError(m *jsonrpc.Message) bool {
+	const short = 1 << 10 // to look through it costs less than to look for a member
+	if result := m.Lookup("result"); len(result) <= short && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte("isError")) {
+		return false
+	}
+	return string(m.Lookup("result", "isError")) == "true"
 }
 
 // IsWhole reports whether a message that was made of the received one has its bytes, but for the id.

@@ -30,8 +30,7 @@ func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	w.text(`,"srv":`, r.Server)
 	w.text(`,"ses":`, r.Session)
 	w.text(`,"str":`, r.Stream)
-	w.text(`,"hop":`, r.Hop)
-	w.text(`,"dir":`, r.Dir)
+	w.way(r.Hop, r.Dir)
 	w.uint(`,"cause":`, r.CauseSeq)
 	c.subject(&w, subject{r.Kind, r.Era, r.Transport, r.Method, r.Name})
 	if !r.ID.IsZero() {
@@ -118,6 +117,23 @@ func (w *objectWriter) text(name, value string) {
 	if value != "" {
 		w.key(name)
 		w.dst = appendString(w.dst, value)
+	}
+}
+
+// way writes where a message passed, and where it goes.
+func (w *objectWriter) way(hop, dir string) {
+	switch {
+	case hop == Downstream && dir == ToServer: // each message has one of these
+		w.key(`,"hop":"down","dir":"c2s"`)
+	case hop == Downstream && dir == ToClient:
+		w.key(`,"hop":"down","dir":"s2c"`)
+	case hop == Upstream && dir == ToServer:
+		w.key(`,"hop":"up","dir":"c2s"`)
+	case hop == Upstream && dir == ToClient:
+		w.key(`,"hop":"up","dir":"s2c"`)
+	default:
+		w.text(`,"hop":`, hop)
+		w.text(`,"dir":`, dir)
 	}
 }
 

@@ -70,25 +70,25 @@ type pendingRecord struct {
 	between func() // see Recorder.Between; nil: it is a record itself
 }
 
-// postpone has a record made later. It does not wait.
-func (r *Recorder) postpone(l *pendingRecord) {
+// reserve returns where what a record is made of is to be put, which may hold so many bytes; nil: there is no room. unseen: it is a
+// message that nobody has looked through. It is called with mu held, until all has been put there. Much time would be spent on
+// copies otherwise.
+func (r *Recorder) reserve(size int, unseen bool) *pendingRecord {
 	b := &r.backlog
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if e, ok := l.event.(*observe.Exchange); ok && len(b.queue) >= maxUncounted && e.Hop == observe.Downstream {
-		l.size += headerSize(e.RequestHeader)
-	}
-	if b.draining && (len(b.queue) >= maxBacklog || b.bytes+l.size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
+	n := len(b.queue)
+	if b.draining && (n >= maxBacklog || b.bytes+size > cmp.Or(b.maxBytes, maxBacklogBytes)) {
 		b.skipped++
-		return
+		return nil
 	}
-	l.skippedBefore, b.skipped = b.skipped, 0
-	if l.unseen {
+	b.queue = slices.Grow(b.queue, 1)[:n+1]
+	l := &b.queue[n]
+	l.size, l.unseen, l.skippedBefore = size, unseen, b.skipped
+	b.skipped = 0
+	b.bytes += size
+	if unseen {
 		b.unseen.Add(1)
 	}
-	b.queue = append(b.queue, *l)
-	b.bytes += l.size
-	if len(b.queue) == batchSize {
+	if n+1 == batchSize {
 		wake(b.flush)
 	}
 	if !b.draining {
@@ -98,6 +98,7 @@ func (r *Recorder) postpone(l *pendingRecord) {
 		}
 		go r.drainBacklog(b.drained, b.flush)
 	}
+	return l
 }
 
 // drainBacklog makes the records that wait, until there are none.
@@ -276,16 +277,22 @@ func (r *Recorder) Message(p *observe.Passed) {
 	if sinks == nil {
 		return
 	}
-	l := pendingRecord{passed: *p, sinks: sinks, size: p.Message.Size()}
+	b := &r.backlog
+	size, unseen := p.Message.Size(), false
+	var found *findings
 	switch {
 	case !wantsText(*sinks):
-	case l.size > longTextSize || r.backlog.unseen.Load() > 0:
-		l.unseen = true
+	case size > longTextSize || b.unseen.Load() > 0:
+		unseen = true
 	default:
-		l.findings = r.lookThrough(p)
-		l.size += len(l.findings.text)
+		found = r.lookThrough(p)
+		size += len(found.text)
 	}
-	r.postpone(&l)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if l := r.reserve(size, unseen); l != nil {
+		l.passed, l.findings, l.sinks = *p, found, sinks
+	}
 }
 
 // Event implements observe.Watcher.
@@ -294,12 +301,22 @@ func (r *Recorder) Event(e observe.Event) {
 	if sinks == nil {
 		return
 	}
-	l := pendingRecord{event: e, seq: r.observer.NextSeq(), sinks: sinks, size: sizeOf(e)}
-	if _, timed := e.(*observe.Exchange); !timed {
-		l.at = time.Now()
-		_, l.unseen = e.(observe.Dropped)
+	b := &r.backlog
+	seq, size := r.observer.NextSeq(), sizeOf(e)
+	var at time.Time
+	x, timed := e.(*observe.Exchange)
+	if !timed {
+		at = time.Now()
 	}
-	r.postpone(&l)
+	_, unseen := e.(observe.Dropped)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if timed && len(b.queue) >= maxUncounted && x.Hop == observe.Downstream {
+		size += headerSize(x.RequestHeader)
+	}
+	if l := r.reserve(size, unseen); l != nil {
+		l.event, l.seq, l.at, l.sinks = e, seq, at, sinks
+	}
 }
 
 // wantsText reports whether a Sink takes texts of messages.
