@@ -122,6 +122,9 @@ func checkMessage(t *testing.T, m Message, data []byte) {
 			t.Fatalf("Lookup(%q): got %q, want %q", name, got, env[name])
 		}
 	}
+	if m.IsOneLine() && bytes.ContainsAny(m.Bytes(), "\n\r") {
+		t.Fatal("a message in one line has a line break")
+	}
 	line := m.Line()
 	if bytes.ContainsAny(line, "\n\r") {
 		t.Fatal("Line has a line break")

@@ -153,6 +153,9 @@ func (m *Message) SplitAtID() (first []byte, id string, rest []byte) {
 	return m.raw[:m.id.start:m.id.start], m.ident.text, m.raw[m.id.end:]
 }
 
+// IsOneLine reports whether there are no line breaks in Bytes.
+func (m *Message) IsOneLine() bool { return !m.breaks }
+
 // slice returns the bytes of a span; nil: the span is the zero value.
 func (m *Message) slice(s span) []byte {
 	if s.end == 0 {

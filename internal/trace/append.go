@@ -236,7 +236,7 @@ func appendStrings(dst []byte, values []string) []byte {
 func (w *objectWriter) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
-	case message && b.OmittedBytes == 0 && !hasLineBreak(b.Text) && (b.valid || jsonrpc.Valid(b.Text)):
+	case message && b.OmittedBytes == 0 && (b.oneLine || !hasLineBreak(b.Text)) && (b.valid || jsonrpc.Valid(b.Text)):
 		w.key(`,"msg":`)
 		w.dst = append(w.dst, b.Text...)
 	case utf8.Valid(b.Text) && utf8.Valid(b.Tail) && !isShorterInBase64(b.Text) && !isShorterInBase64(b.Tail):

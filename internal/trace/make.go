@@ -39,7 +39,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 		m.omitText(d)
 		return
 	}
-	m.Body = Body{Text: f.text, valid: true}
+	m.Body = Body{Text: f.text, valid: true, oneLine: p.Message.IsOneLine()}
 	if f.text == nil {
 		m.Body.Text = m.text.join(&p.Message)
 	}

@@ -98,7 +98,8 @@ type Body struct {
 	Tail         []byte // with OmittedBytes: the end
 	OmittedBytes int    // how many bytes are left out between Text and Tail
 
-	valid bool // Text is one JSON value in UTF-8
+	valid   bool // Text is one JSON value in UTF-8
+	oneLine bool // there is no line break in Text; false: that is not known
 }
 
 // Exchange is an HTTP exchange, or as much of it as a refusal knows.

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -292,5 +293,21 @@ func TestRecorderCuts(t *testing.T) {
 		case most >= 100 && !whole && have < most-4:
 			t.Errorf("%d: only %d bytes", most, have)
 		}
+	}
+}
+
+// A record is one line, also of a message that has several.
+func TestMessageOfSeveralLines(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	ring := NewRing(RingOptions{})
+	release := rec.AddSink(ring)
+	const text = "{\r\n\"jsonrpc\":\"2.0\",\"id\":1,\"result\":[1,\n2]}"
+	o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Downstream).TrySend(bridgetest.Parse(text))
+	release()
+	rec.Wait()
+	recorded := ring.Follow(0).Ready(10)
+	if all := records(t, recorded); len(all) != 1 || string(all[0].Body.Text) != text || bytes.IndexByte(recorded[0], '\n') != len(recorded[0])-1 {
+		t.Errorf("recorded: %q", recorded)
 	}
 }
