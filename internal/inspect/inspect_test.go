@@ -176,6 +176,17 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// An action that could not be taken is not told of as if it were.
+func TestFailedAction(t *testing.T) {
+	s := start(t)
+	s.o.Restart = func(string) error { return errors.New("there is no such server") }
+	w := httptest.NewRecorder()
+	s.Control().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/servers/none/restart", nil))
+	if w.Code != http.StatusConflict || s.log.Len() > 0 {
+		t.Errorf("status %d, and the log has %s", w.Code, s.log)
+	}
+}
+
 func TestTokenFiles(t *testing.T) {
 	for text, wrong := range map[string]string{
 		"":                          "has no token",
