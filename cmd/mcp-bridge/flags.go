@@ -321,10 +321,13 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%v%s", err, usageOf(command))
 	}
 	if i := programIn(args); i >= 0 {
-		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, printable.Shell(args[i:]...))
+		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, shownCommand(args[i:]))
 	}
 	return usagef("%v", err)
 }
+
+// shownCommand returns a command as a shell takes it, without what may be secret in it: stderr may be kept.
+func shownCommand(argv []string) string { return printable.Shell(migrate.WithoutSecrets(argv)...) }
 
 // notForeign returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
 func notForeign(argv []string) error {

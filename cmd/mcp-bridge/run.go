@@ -19,7 +19,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 	"github.com/mcp-bridge/mcp-bridge/internal/notes"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
-	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // Exit statuses. They are part of the command line's contract.
@@ -132,7 +131,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	if _, err := exec.LookPath(name); err != nil && hint == "" {
 		hint = "; the commands are " + strings.Join(commandNames(), ", ")
 	}
-	return usagef("%q is no command of mcp-bridge%s; to serve a program, write: mcp-bridge -- %s", name, hint, printable.Shell(args...))
+	return usagef("%q is no command of mcp-bridge%s; to serve a program, write: mcp-bridge -- %s", name, hint, shownCommand(args))
 }
 
 // commandNames returns what the first argument may be, if it is neither a flag nor a URL.

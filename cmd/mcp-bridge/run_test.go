@@ -338,3 +338,14 @@ func TestVersion(t *testing.T) {
 		t.Errorf("status %d, stdout %q", status, out)
 	}
 }
+
+// What may be secret in a command is not repeated where it is said how to write it: clients keep what is written to stderr.
+func TestMistakesWithoutSecrets(t *testing.T) {
+	for _, args := range []string{
+		"uvx srv --api-key hush", "serve node x.js --token hush", "serve --quickly=1 node x.js --token=hush", "connect -e API_KEY hush https://host/mcp", "trace -- srv --token hush",
+	} {
+		if status, _, errs := try(t, strings.Fields(args)...); status != exitUsage || strings.Contains(errs, "hush") || !strings.Contains(errs, "...") {
+			t.Errorf("%s: status %d, %s", args, status, errs)
+		}
+	}
+}

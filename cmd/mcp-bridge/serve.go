@@ -14,7 +14,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/hub"
 	"github.com/mcp-bridge/mcp-bridge/internal/listen"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
-	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
 // serveFlags are the flags of serve.
@@ -147,7 +146,7 @@ func (f *serveFlags) chooseTarget(args, before, argv []string) (to target, err e
 // of ours behind the program is one of its own.
 func lacksDashes(command, program string, args []string) error {
 	argv := args[max(0, slices.Index(args, program)):]
-	return usagef("unexpected %q: write the command to run after \"--\": mcp-bridge %s -- %s", program, command, printable.Shell(argv...))
+	return usagef("unexpected %q: write the command to run after \"--\": mcp-bridge %s -- %s", program, command, shownCommand(argv))
 }
 
 // serve exposes servers until ctx is done.

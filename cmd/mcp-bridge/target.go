@@ -20,7 +20,6 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
-	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/remote"
 	"github.com/mcp-bridge/mcp-bridge/internal/toolfilter"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
@@ -295,8 +294,8 @@ func (f *targetFlags) splitHeaderError(command string, rest, args []string) erro
 		case slices.Index(args, rest[0]) < slices.Index(args, e): // such as node -e CODE
 			return lacksDashes(command, rest[0], args)
 		default:
-			return usagef("unexpected %q: if it is the value of %s, write -e %s; if it is the command, write \"--\" in front of it",
-				rest[0], e, printable.Shell(e+"="+rest[0]))
+			pair := shownCommand([]string{e + "=" + rest[0]})
+			return usagef("unexpected argument behind -e %s: if it is the value, write -e %s; if it is the command, write \"--\" in front of it", e, pair)
 		}
 	}
 	return nil

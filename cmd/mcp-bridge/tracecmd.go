@@ -41,7 +41,7 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	case err != nil:
 		return err
 	case len(argv) > 0:
-		return usagef("trace takes no command; to record one, write \"mcp-bridge connect --trace FILE -- %s\"", printable.Shell(argv...))
+		return usagef("trace takes no command; to record one, write \"mcp-bridge connect --trace FILE -- %s\"", shownCommand(argv))
 	case f.export != "" && !slices.Contains(traceview.Formats, f.export):
 		return usagef("--export %q: use %s", f.export, strings.Join(traceview.Formats, ", "))
 	}

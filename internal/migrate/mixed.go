@@ -134,7 +134,7 @@ func (p peerLine) mixed(command, other Command, a *Advice) {
 		case its && alone:
 			to = append(to, "--"+x.name)
 		case its:
-			to = append(append(to, "--"+x.name), maskedAll(x.values)...) // no flag but those of headers and variables has a secret as its value
+			to = append(append(to, "--"+x.name), WithoutSecrets(x.values)...) // no flag but those of headers and variables has a secret as its value
 		default:
 			a.Left = append(a.Left, peerLine{flags: []option{x}}.left(command.Name)...)
 		}
@@ -146,7 +146,7 @@ func (p peerLine) mixed(command, other Command, a *Advice) {
 		a.Left = slices.Delete(a.Left, shell, shell+1)
 		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
 	case !remote:
-		to = append(append(to, "--"), maskedAll(p.target)...)
+		to = append(append(to, "--"), WithoutSecrets(p.target)...)
 	default:
 		to = append(to, withoutSecret(p.target[0]))
 		if n > 0 {

@@ -135,7 +135,7 @@ func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 		a.Left = slices.Delete(a.Left, shell, shell+1)
 		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
 	case !remote:
-		to = append(append(to, "--"), maskedAll(p.target)...)
+		to = append(append(to, "--"), WithoutSecrets(p.target)...)
 	}
 	if !remote {
 		a.Line = printable.Shell(to...)
@@ -330,7 +330,7 @@ func (x option) kept(command string) []string {
 	if len(flags) > 1 || slices.Contains(alone, name) {
 		return flags
 	}
-	return append(flags, maskedAll(x.values)...)
+	return append(flags, WithoutSecrets(x.values)...)
 }
 
 // left returns the flags that a command of mcp-bridge does not have, each with the reason.
@@ -379,7 +379,7 @@ func (p peerLine) examined(remote bool) string {
 	}
 	switch {
 	case !remote:
-		return printable.Shell(append(append(to, "--"), maskedAll(p.target)...)...)
+		return printable.Shell(append(append(to, "--"), WithoutSecrets(p.target)...)...)
 	case tool != "" && arguments != "":
 		return printable.Shell(append(to, withoutSecret(p.target[0]), arguments)...)
 	}
@@ -392,8 +392,8 @@ func isPort(word string) bool {
 	return err == nil
 }
 
-// maskedAll returns the words of a command without what may be secret in them.
-func maskedAll(command []string) []string {
+// WithoutSecrets returns the words of a command with "..." in place of what may be secret in them, as far as names and forms tell.
+func WithoutSecrets(command []string) []string {
 	shown := make([]string, len(command))
 	before := ""
 	for i, w := range command {
