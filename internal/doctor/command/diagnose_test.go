@@ -185,6 +185,14 @@ func TestSlowFirstStart(t *testing.T) {
 	}
 }
 
+// A server that has answered behind a prompt is not called silent.
+func TestTextBeforeAnAnswer(t *testing.T) {
+	r := examine(t, fake(t, "prompt"), impatient)
+	if f := r.Findings()[0]; f.Code != "C10" || r.Has("C7") || !strings.Contains(f.Seen, `on stdout: ready> {"jsonrpc"`) {
+		t.Error(text(t, r))
+	}
+}
+
 // A server that cannot run twice at a time has no fault for that.
 func TestServerThatRunsAlone(t *testing.T) {
 	spec := fake(t, "alone", "DOCTOR_TEST_FILE="+filepath.Join(t.TempDir(), "lock"), "DOCTOR_TEST_MORE=1")

@@ -106,6 +106,7 @@ func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *pending
 	case found.full.outcome == answered:
 		d.missingVariable(ctx)
 	case found.modern.ok() && d.onlyModern(ctx, &badInitialize{"does not answer initialize", seen}):
+	case d.textInFront(server, seen):
 	case url != "":
 		d.add("C6", doctor.Error, "this is an HTTP server", seen+"; it listens on "+url,
 			"It does not read its stdin: clients that talk to it over stdio wait until they give up.",
@@ -114,6 +115,18 @@ func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *pending
 	default:
 		d.quiet(server, seen)
 	}
+}
+
+// textInFront is C10 for a server that has answered, on a line that begins with other text.
+func (d *diagnosis) textInFront(server *peer, seen string) bool {
+	lines, count := server.faultLines(faultInFront)
+	if count == 0 {
+		return false
+	}
+	d.add("C10", doctor.Error, "text stands before an answer, on the same line", seen+"; on stdout: "+lines[0],
+		"A line is a message. Clients refuse this line, and the answer on it is lost. The bridge skips it, too.",
+		"Write the text to stderr. Most often it is a prompt, or other text that was printed without a line break.")
+	return true
 }
 
 // buffered is C4.

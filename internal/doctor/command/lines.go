@@ -22,6 +22,7 @@ const (
 	faultLength    fault = "a line longer than the limit"
 	faultHeader    fault = "Content-Length headers"
 	faultNoEnd     fault = "a message without a line feed"
+	faultInFront   fault = "text before an answer, on the same line" // counted with faultNoise
 )
 
 const (
@@ -30,6 +31,7 @@ const (
 	maxLines    = 5        // lines that are kept of each fault
 	maxAssembly = 1 << 20  // bytes of a message of several lines
 	maxAttempts = 200      // how often its lines are tried together
+	maxBraces   = 8        // how often an answer is looked for at the end of a line
 	bom         = "\ufeff" // U+FEFF, a byte order mark
 	header      = "content-length:"
 )
@@ -130,7 +132,30 @@ func (o *output) note(f fault, evidence string) {
 	}
 }
 
-func (o *output) noise(line []byte) { o.note(faultNoise, string(line)) }
+// noise takes a line that is no message. An answer at its end explains a server that seems to be silent. It is not taken
+// as an answer, because logs quote messages too.
+func (o *output) noise(line []byte) {
+	o.note(faultNoise, string(line))
+	if endsInAnswer(line) {
+		o.note(faultInFront, string(line))
+	}
+}
+
+// endsInAnswer reports whether an answer stands at the end of a line, with text before it.
+func endsInAnswer(line []byte) bool {
+	rest := bytes.TrimSpace(line)
+	for range maxBraces {
+		at := bytes.IndexByte(rest[min(1, len(rest)):], '{')
+		if at < 0 {
+			return false
+		}
+		rest = rest[at+1:]
+		if m, err := jsonrpc.Parse(rest); err == nil && m.Kind() == jsonrpc.Response {
+			return true
+		}
+	}
+	return false
+}
 
 // whole takes a line without its line feed.
 func (o *output) whole(line []byte) {

@@ -43,6 +43,8 @@ func TestBytesOfStdout(t *testing.T) {
 		"clean":               {message + "\n" + message + "\n", 2, ""},
 		"array":               {"[" + message + "," + message + "]\n", 2, ""},
 		"noise":               {"hello\n" + message + "\n\n", 1, "2 x text that is no message"},
+		"prompt":              {"{me}> " + message + "\n", 0, "1 x text that is no message, 1 x text before an answer, on the same line"},
+		"request in a log":    {`[info] got {"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n" + message + "\n", 1, "1 x text that is no message"},
 		"JSON of a log":       {`{"level":"info"}` + "\n", 0, "1 x text that is no message"},
 		"CR LF":               {message + "\r\n", 1, "1 x lines end in CR LF"},
 		"noise with CR LF":    {"hello\r\n" + message + "\n", 1, "1 x text that is no message"},
@@ -64,6 +66,9 @@ func TestBytesOfStdout(t *testing.T) {
 				if n := o.counts[f.fault]; n > 0 {
 					faults = append(faults, fmt.Sprintf("%d x %s", n, f.fault))
 				}
+			}
+			if n := o.counts[faultInFront]; n > 0 {
+				faults = append(faults, fmt.Sprintf("%d x %s", n, faultInFront))
 			}
 			if got := strings.Join(faults, ", "); len(messages) != c.n || got != c.faults {
 				t.Errorf("%s, in pieces of %d: %d messages %q, %q", name, piece, len(messages), messages, got)

@@ -247,6 +247,8 @@ func (s *server) write(message string) {
 		end = "\r\n"
 	case s.has("bom") && !s.slept:
 		message = "\ufeff" + message
+	case s.has("prompt"):
+		message = "ready> " + message
 	case s.has("several-lines"):
 		var b strings.Builder
 		indented := json.NewEncoder(&b)
