@@ -200,7 +200,7 @@ func (x option) listening(name string) (flags []string, why string) {
 			}
 		}
 		if len(flags) < 2*max(1, len(x.values)) {
-			why = "supergateway lets web pages in from everywhere, or by a pattern; here those of this machine are admitted, and each other one by name: write --allow-origin ORIGIN"
+			why = "supergateway lets web pages in from everywhere, or by a pattern; mcp-bridge admits pages of this machine: for each other site, write --allow-origin ORIGIN"
 		}
 		return flags, why
 	case "sessiontimeout":
@@ -280,10 +280,17 @@ func unquoted(w string) string { return strings.NewReplacer(`"`, "", `'`, "").Re
 // variable matches the value of a header that is a variable, perhaps behind the name of a scheme.
 var variable = lazyregexp.New(`^(?:[A-Za-z]+ +)?\$\{\w+\}$`)
 
-// shownHeader returns a header as it is given to a flag, "Name: value", without its value unless that is a variable's.
+// shownHeader returns a header as it is given to a flag, "Name: value", without its value unless that is a variable's. A
+// Bearer token is taken from a variable: as an argument, everybody on the machine could see it.
 func shownHeader(header string) string {
 	name, value, _ := strings.Cut(header, ":")
-	if value = strings.TrimSpace(value); !variable.MatchString(value) {
+	value = strings.TrimSpace(value)
+	scheme, _, _ := strings.Cut(value, " ")
+	switch {
+	case variable.MatchString(value):
+	case strings.EqualFold(scheme, "Bearer"):
+		value = "Bearer ${TOKEN}"
+	default:
 		value = "..."
 	}
 	return strings.TrimSpace(name) + ": " + value

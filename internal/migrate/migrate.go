@@ -123,7 +123,7 @@ var flags = []flag{
 	{"streamableHttpPath", supergateway, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
 	{"stateful", supergateway, "leave it out: each session has a process of its own; --isolation changes that"},
 	{"oauth2Bearer", supergateway, `write --header 'Authorization: Bearer ${TOKEN}', and put the token into the environment`},
-	{"cors", supergateway, "supergateway lets every web page in; here pages of this machine are admitted, and each other one by name: write --allow-origin ORIGIN"},
+	{"cors", supergateway, "supergateway lets every web page in; mcp-bridge admits pages of this machine: for each other site, write --allow-origin ORIGIN"},
 	{"healthEndpoint", supergateway, "leave it out: /healthz and /readyz are always there"},
 	{"protocolVersion", supergateway, "leave it out: every revision is spoken; --protocol legacy or modern chooses"},
 
@@ -153,7 +153,7 @@ var flags = []flag{
 	{"connectionTimeout", mcpProxy, "write --connect-timeout 10s, with a unit"},
 	{"corsAddAllowedHeader", mcpProxy, "leave it out: every header of the protocol is allowed"},
 	{"headers", mcpProxy, `write --header "NAME: VALUE", or -H`},
-	{"pass-environment", mcpProxy, "leave it out with a command, which gets the whole environment (--pass-env safe gives it less); with --config, write --pass-env all"},
+	{"pass-environment", mcpProxy, "leave it out: a command gets the whole environment in any case; with --config, write --pass-env all"},
 	{"no-pass-environment", mcpProxy, "write --pass-env safe"},
 	{"named-server", mcpProxy, "write the servers into a file: mcp-bridge serve --config servers.json"},
 	{"named-server-config", mcpProxy, "write --config FILE: mcp-bridge serve --config servers.json"},

@@ -100,6 +100,13 @@ func TestLineHeaders(t *testing.T) {
 	if _, a, _ := migrate.Instead([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
 		t.Error(a)
 	}
+	// A shell has put the token in, or nothing for a variable that is not set.
+	for _, value := range []string{"Bearer hush", "bearer  hush", "Bearer "} {
+		_, a, _ := migrate.Instead([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization: " + value})
+		if a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${TOKEN}' https://host/mcp\nPut the token into the environment variable TOKEN." {
+			t.Error(a)
+		}
+	}
 }
 
 // Who listened on all addresses without saying so hears that mcp-bridge does not; who did say so gets a line that serve
