@@ -68,7 +68,7 @@ var rules = []rule{
 	{`ask 1`, prints(`"input_required"`)},
 	{`ask 2 `, prints(`the user's answer: .*Ann`)},
 	{`\(umask 077; echo "ann \$\(openssl`, prints(`^$`)},
-	{`openssl req `, prints(``)},
+	{`openssl (req|x509) `, prints(``)},
 	{`tar xzf `, prints(``)},
 	{`sudo install mcp-bridge `, prints(``)},
 	{`sha256sum --check `, prints(`: OK`)},

@@ -363,6 +363,11 @@ func (w *world) addressOf(text string) address {
 		own := filepath.Join(w.dir, flagOf(text, "--tls-cert")) // a line before may have made it
 		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM([]byte(harness.ReadFile(w.t, own)))
 	}
+	if strings.Contains(text, "--tls-client-ca") {
+		own, err := tls.LoadX509KeyPair(filepath.Join(w.dir, "ann.pem"), filepath.Join(w.dir, "ann.key")) // lines before have made them
+		bridgetest.Must(w.t, err)
+		transport.TLSClientConfig.Certificates = []tls.Certificate{own}
+	}
 	if strings.Contains(text, "--config") {
 		path = "/servers/files/mcp"
 	}
