@@ -185,6 +185,14 @@ func TestSlowFirstStart(t *testing.T) {
 	}
 }
 
+// A server that has one revision only is asked for each, and the report says so once.
+func TestOnlyOneRevision(t *testing.T) {
+	if out := text(t, examine(t, fake(t, "one-revision"), quick)); !strings.Contains(strings.Join(strings.Fields(out), " "),
+		"revision 2025-06-18 (asked for 2025-11-25, 2025-03-26, 2024-11-05, it answers 2025-06-18) server") {
+		t.Error(out)
+	}
+}
+
 // A server that has answered behind a prompt is not called silent.
 func TestTextBeforeAnAnswer(t *testing.T) {
 	r := examine(t, fake(t, "prompt"), impatient)

@@ -178,6 +178,9 @@ func (s *server) result(method, version, cursor string) (text, member string) {
 				version = "2025-11-25"
 			}
 		}
+		if s.has("one-revision") {
+			version = "2025-06-18"
+		}
 		capabilities := `{"tools":{}}`
 		if s.has("prompts") {
 			capabilities = `{"tools":{},"prompts":{}}`

@@ -262,9 +262,15 @@ func (d *diagnosis) noteRevisions() {
 	slices.Sort(spoken)
 	slices.Reverse(spoken)
 	text := strings.Join(spoken, ", ")
-	for _, asked := range era.OnlyLegacy.Versions() {
-		if got := d.revisions[asked]; got != "" && got != asked {
-			text += fmt.Sprintf(" (asked for %s, it answers %s)", asked, got)
+	for _, got := range spoken {
+		var asked []string
+		for _, v := range era.OnlyLegacy.Versions() {
+			if v != got && d.revisions[v] == got {
+				asked = append(asked, v)
+			}
+		}
+		if asked != nil {
+			text += fmt.Sprintf(" (asked for %s, it answers %s)", strings.Join(asked, ", "), got)
 		}
 	}
 	d.report.Fact("revision", "%s", text)
