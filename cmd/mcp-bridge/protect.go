@@ -213,8 +213,11 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 	if p.Protector, err = resource.New(o); err != nil {
 		return nil, usagef("%v", err)
 	}
-	if f.publicURL == "" {
+	switch u, err := url.Parse(f.publicURL); {
+	case f.publicURL == "":
 		log.Warn("without --public-url, clients are not told where to get a token, and tokens that are bound to a key (DPoP) are refused")
+	case err == nil && u.Scheme == "http" && !access.IsLoopbackAddr(u.Host):
+		log.Warn("tokens cross the network unencrypted: --public-url is http://, and its host is not this machine; clients may refuse it, too", "url", f.publicURL)
 	}
 	return p, nil
 }

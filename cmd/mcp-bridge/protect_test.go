@@ -154,6 +154,25 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 	}
 }
 
+// TestProtectionPublicURL: tokens for an address that is reached unencrypted are worth a warning, but not on this machine.
+func TestProtectionPublicURL(t *testing.T) {
+	t.Parallel()
+	for address, warns := range map[string]bool{
+		"http://mcp.example": true, "http://mcp.example:8080/tools": true, "http://127.0.0.1:8080": false, "http://localhost:8080": false, "https://mcp.example": false,
+	} {
+		var f serveFlags
+		_, _, err := f.parse([]string{"--oidc-issuer=https://idp.example", "--public-url=" + address, "--demo"})
+		bridgetest.Must(t, err)
+		var text bytes.Buffer
+		p, err := f.protect.protection(nil, "", nil, hclog.New(&hclog.LoggerOptions{Output: &text}))
+		bridgetest.Must(t, err)
+		p.Close()
+		if strings.Contains(text.String(), "unencrypted") != warns {
+			t.Errorf("%s: %q", address, text.String())
+		}
+	}
+}
+
 // TestServeAsksIssuer: an issuer that calls itself by another name ends serve at its start; one that cannot be reached, and may
 // just be starting, is a warning.
 func TestServeAsksIssuer(t *testing.T) {
