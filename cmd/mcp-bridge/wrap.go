@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	self, err := os.Executable()
+	self, err := lastingName()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
@@ -62,6 +63,23 @@ func wrapCommand(command string, args []string, env environment) error {
 	}
 	_, err = fmt.Fprintf(env.stdout, "%sped %s in %s\nwhat was there: %s\nStart %s anew. %s\n", command, printable.Text(name), client.File, backup, client.Name, printable.Text(next))
 	return err
+}
+
+// lastingName returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
+// Linux, the path may have a version in it, and be gone after an upgrade.
+func lastingName() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if found, err := exec.LookPath(filepath.Base(self)); err == nil && filepath.IsAbs(found) {
+		ours, err1 := os.Stat(self)
+		theirs, err2 := os.Stat(found)
+		if err1 == nil && err2 == nil && os.SameFile(ours, theirs) {
+			return found, nil
+		}
+	}
+	return self, nil
 }
 
 // aboutEntry names the server in an error about it.
