@@ -57,6 +57,31 @@ func TestNetFaultWithoutFiles(t *testing.T) {
 	}
 }
 
+// A server that has answered before speaks HTTP: what is malformed then is half of an answer.
+func TestNetFaultInTheHead(t *testing.T) {
+	u := &url.URL{Scheme: "http", Host: "x"}
+	peer := NewPeer(u, nil, nil)
+	malformed := errors.New(`net/http: HTTP/1.x transport connection broken: malformed MIME header: missing colon: "Content-Ty"`)
+	if f := peer.NetFault(malformed); f.Reason != ReasonNotMCP || f.Transient {
+		t.Errorf("at first: %+v", f)
+	}
+	answers := roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	})
+	if _, f := peer.Do(answers, &http.Request{URL: u}); f != nil {
+		t.Fatal(f)
+	}
+	for _, p := range []*Peer{peer, peer.At(&url.URL{Scheme: "http", Host: "x", Path: "/message"}, nil)} {
+		if f := p.NetFault(malformed); f.Reason != ReasonBroken || !f.Transient || strings.Contains(f.Text, "Content") {
+			t.Errorf("after an answer: %+v", f)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // A flag helps where the authority is unknown, not where the certificate is wrong.
 func TestNetFaultTrust(t *testing.T) {
 	peer := NewPeer(&url.URL{Scheme: "https", Host: "x"}, nil, nil)

@@ -142,7 +142,7 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 	req.Header["Content-Type"] = valueJSON
 	httpdial.AllowReplay(req, call.msg)
 	httpdial.SetBody(req, call.msg.Bytes())
-	resp, fault := c.do(req, session)
+	resp, fault := c.target.Do(req)
 	if fault != nil {
 		return fault
 	}

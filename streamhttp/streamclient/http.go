@@ -27,16 +27,6 @@ func (c *conn) newRequest(ctx context.Context, method string, session *session) 
 	return req
 }
 
-// do makes a request. A server that has given us a session speaks HTTP. What looks otherwise is the beginning of a
-// reply whose connection was lost, so that it may be asked for again.
-func (c *conn) do(req *http.Request, session *session) (*http.Response, *httpdial.Fault) {
-	resp, fault := c.target.Do(req)
-	if fault != nil && session != nil && fault.Reason == httpdial.ReasonNotMCP {
-		fault = c.target.Peer.NetFault(io.ErrUnexpectedEOF)
-	}
-	return resp, fault
-}
-
 // openStream asks for a stream: the standalone one, or what follows the event lastID
 // of any stream. A response is a success, and the caller closes its body.
 func (c *conn) openStream(ctx context.Context, session *session, lastID string) (*http.Response, *httpdial.Fault) {
@@ -45,7 +35,7 @@ func (c *conn) openStream(ctx context.Context, session *session, lastID string) 
 	if lastID != "" {
 		req.Header[wire.HeaderLastEventID] = []string{lastID}
 	}
-	resp, fault := c.do(req, session)
+	resp, fault := c.target.Do(req)
 	if fault != nil {
 		return nil, fault
 	}
