@@ -136,6 +136,7 @@ func TestLiveLines(t *testing.T) {
 		"records":       {[]string{record(1, ""), "\n", record(2, "") + record(3, "")}, record(1, "") + record(2, "") + record(3, ""), "", false},
 		"a long one":    {[]string{record(1, ""), long, record(5, "")}, record(1, "") + long + record(5, ""), "", false},
 		"no record":     {[]string{record(1, ""), "oops\n", record(2, "")}, record(1, "") + record(2, ""), "it is no record", false},
+		"all at once":   {[]string{record(1, ""), record(2, "") + record(2, "") + "\n" + record(3, "") + "oops\n" + record(4, "")}, record(1, "") + record(2, "") + record(2, "") + record(3, "") + record(4, ""), "it is no record", false},
 		"a newer one":   {[]string{record(1, ""), `{"v":2,"kind":"note"}` + "\n"}, record(1, ""), "newer mcp-bridge", false},
 		"it is cut off": {[]string{record(1, ""), record(2, "")[:20]}, record(1, ""), "ends inside", false},
 		"nothing else":  {[]string{"oops\n"}, "", "it is no record", true},

@@ -45,7 +45,26 @@ func (s *Viewer) copyUnread(in io.Reader) error {
 		if _, err := s.Out.Write(line); err != nil {
 			return err
 		}
+		ready, _ := r.Peek(r.Buffered())
+		more := linesOfRecords(ready)
+		if _, err := s.Out.Write(ready[:more]); err != nil {
+			return err
+		}
+		_, _ = r.Discard(more) // it has them
 	}
+}
+
+// linesOfRecords returns how long the lines are together that text begins with and that look as trace.Append makes them. To hand them on
+// one by one costs more than to look at them.
+func linesOfRecords(text []byte) (length int) {
+	for bytes.HasPrefix(text[length:], []byte(trace.LinePrefix)) {
+		n := bytes.IndexByte(text[length:], '\n')
+		if n < 0 {
+			break
+		}
+		length += n + 1
+	}
+	return length
 }
 
 // read prints the lines that are records.
