@@ -119,7 +119,7 @@ func TestLineOpens(t *testing.T) {
 		"npx -y mcp-proxy --port 1 -- x": opens, "mcp-proxy --endpoint /x -- x": opens, "mcp-proxy --requestTimeout 5 x": opens,
 		"uvx mcp-proxy --port 1 -- x": closed, "mcp-proxy --port 1 -- x": closed, "uvx mcp-proxy -H A hush http://host/sse": closed,
 		"npx mcp-proxy --host 0.0.0.0 --port 1 -- x": guarded, "npx mcp-proxy --host :: -- x": guarded,
-		"npx mcp-proxy --host 127.0.0.1 -- x": closed, "npx mcp-proxy --host ::1 -- x": closed, "npx mcp-proxy --host localhost -- x": closed,
+		"npx mcp-proxy --host 127.0.0.1 -- x": closed, "npx mcp-proxy --host ::1 -- x": closed, "npx mcp-proxy --host [::1] -- x": closed, "npx mcp-proxy --host localhost -- x": closed,
 		"uvx mcp-proxy --host=0.0.0.0 --named-server-config s.json": guarded,
 		"npx -y mcp-remote https://host/mcp --host 0.0.0.0":         closed,
 	} {

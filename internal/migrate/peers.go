@@ -215,7 +215,7 @@ func guarded(line []string) (_ []string, added bool) {
 
 // isLoopback tells if only programs of this machine reach a host.
 func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 

@@ -89,7 +89,7 @@ type Record struct {
 // Outcome is what a response says.
 type Outcome struct {
 	Code   int  // of an error
-	Failed bool // the result of a tool with isError
+	Failed bool // the result of a tool with isError, or an error without a code
 }
 
 // Body is text, as exactly as it is kept.

@@ -311,3 +311,22 @@ func TestMessageOfSeveralLines(t *testing.T) {
 		t.Errorf("recorded: %q", recorded)
 	}
 }
+
+// An error is one in the record, too, if its code is not the number that it should be.
+func TestErrorWithoutCode(t *testing.T) {
+	var o observe.Observer
+	rec := NewRecorder(&o, redactor(t, redact.Options{}))
+	ring := NewRing(RingOptions{})
+	release := rec.AddSink(ring)
+	conn := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Downstream)
+	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"error":{"code":"E1","message":"no"}}`))
+	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}`))
+	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":3,"result":{}}`))
+	release()
+	rec.Wait()
+	for i, r := range records(t, ring.Follow(0).Ready(10)) {
+		if want := []Outcome{{Failed: true}, {Code: -32602}, {}}[i]; r.Outcome != want {
+			t.Errorf("%s: %+v, want %+v", r.Body.Text, r.Outcome, want)
+		}
+	}
+}
