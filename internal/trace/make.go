@@ -31,7 +31,7 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 		m.Duration = p.Duration
 		if p.Message.IsError() {
 			m.Code, _ = strconv.Atoi(string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")))
-			m.Failed = m.Code == 0 // an error without a code that counts is one, too
+			m.Failed = m.Code == 0 // JSON-RPC allows this code, too
 		} else if m.Method == "tools/call" {
 			m.Failed = p.Failed()
 		}

@@ -89,7 +89,7 @@ type Record struct {
 // Outcome is what a response says.
 type Outcome struct {
 	Code   int  // of an error
-	Failed bool // the result of a tool with isError, or an error without a code
+	Failed bool // the result of a tool with isError, or an error with code 0
 }
 
 // Body is text, as exactly as it is kept.

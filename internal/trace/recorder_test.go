@@ -312,14 +312,14 @@ func TestMessageOfSeveralLines(t *testing.T) {
 	}
 }
 
-// An error is one in the record, too, if its code is not the number that it should be.
-func TestErrorWithoutCode(t *testing.T) {
+// An error is one in the record, too, if its code is 0.
+func TestErrorWithCodeZero(t *testing.T) {
 	var o observe.Observer
 	rec := NewRecorder(&o, redactor(t, redact.Options{}))
 	ring := NewRing(RingOptions{})
 	release := rec.AddSink(ring)
 	conn := o.OpenUnannounced("files", "http").Conn(&passing{}, observe.Downstream)
-	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"error":{"code":"E1","message":"no"}}`))
+	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":1,"error":{"code":0,"message":"no"}}`))
 	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}`))
 	conn.TrySend(bridgetest.Parse(`{"jsonrpc":"2.0","id":3,"result":{}}`))
 	release()
