@@ -157,5 +157,9 @@ func (s Slots) TryAcquire() bool {
 	}
 }
 
+// IsCrowded reports whether more than half of the slots are taken: then nobody should keep one to
+// wait with.
+func (s Slots) IsCrowded() bool { return 2*len(s) > cap(s) }
+
 // Release gives a slot back.
 func (s Slots) Release() { <-s }

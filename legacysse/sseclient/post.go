@@ -93,7 +93,7 @@ func (c *conn) run(call *call) {
 	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
-	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault); repeats++ { // LE15
+	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsCrowded(); repeats++ { // LE15
 		call.setWritten() // what follows does not wait for it
 		if !httpdial.Pause(call.ctx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
 			break

@@ -585,6 +585,28 @@ func TestAnswersArePostedAgain(t *testing.T) {
 	}
 }
 
+// Answers that cannot be posted keep nothing else from being sent, however many they are.
+func TestLostAnswersHoldNothingUp(t *testing.T) {
+	testClient(t, func(s *fakeServer, o *Options) {
+		s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+			if m.Kind() == jsonrpc.Response {
+				panic(http.ErrAbortHandler)
+			}
+			return false
+		}
+	}, func(t *clientTest) {
+		t.open()
+		start := time.Now()
+		for i := range 2 * maxOneWay {
+			t.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, i))
+		}
+		t.call("1", "ping")
+		if d := time.Since(start); d > time.Second {
+			t.Errorf("a request behind them has waited for %v", d)
+		}
+	})
+}
+
 // A server may ask something, here ping, before it answers initialize.
 func TestPingDuringInitialize(t *testing.T) {
 	ponged := make(chan http.Header, 1)

@@ -108,7 +108,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault): // LE15
+		case call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsCrowded(): // LE15
 			call.setSent() // what follows does not wait for it
 			if !httpdial.Pause(call.ctx, nil, httpdial.BackoffAfter(fault, repeats)) {
 				return fault
