@@ -200,7 +200,7 @@ func (x option) listening(name string) (flags []string, why string) {
 			}
 		}
 		if len(flags) < 2*max(1, len(x.values)) {
-			why = "supergateway lets web pages in from everywhere, or by a pattern; mcp-bridge admits pages of this machine: for each other site, write --allow-origin ORIGIN"
+			why = "supergateway lets web pages in from everywhere, or by a pattern, serve only pages of this machine: for each other site, write --allow-origin ORIGIN"
 		}
 		return flags, why
 	case "sessiontimeout":

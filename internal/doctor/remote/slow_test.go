@@ -200,7 +200,7 @@ func TestIdleCut(t *testing.T) {
 			s := cutting(t, h, after)
 			s.url = strings.Replace(s.url, "/mcp", name, 1)
 			s.opts.Slow, s.opts.quiet = true, 2*after
-			wantFinding(t, s, "H12", doctor.Warning, "which is about 3s, to a minute or more. A comment every 15 seconds, as mcp-bridge serve sends, comes too late.")
+			wantFinding(t, s, "H12", doctor.Warning, "s, to a minute or more. A comment every 15 seconds, as mcp-bridge serve sends, comes too late.")
 			s = cutting(t, h, time.Hour)
 			s.url = strings.Replace(s.url, "/mcp", name, 1)
 			s.opts.Slow, s.opts.quiet = true, after
