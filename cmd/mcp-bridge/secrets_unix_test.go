@@ -61,7 +61,7 @@ func TestDoctorVariablesOfPipe(t *testing.T) {
 func TestDrainTimeoutOfFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "servers.json")
 	bridgetest.Must(t, os.WriteFile(file, []byte(`{"mcpServers":{"slow":{"command":"sh",
-		"args":["-c","read line; sleep 0.3; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"slow\",\"version\":\"1\"}}}'"],
+		"args":["-c","read line; sleep 0.3; echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"protocolVersion\":\"2025-06-18\",\"capabilities\":{},\"serverInfo\":{\"name\":\"slow\",\"version\":\"1\"}}}'; cat"],
 		"mcp-bridge":{"drainTimeout":"1m","grace":"0s"}}}}`), 0o600))
 	stdin, client := pipeOf(t, initialize)
 	_ = client.Close()
