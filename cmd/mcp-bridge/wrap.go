@@ -42,7 +42,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	self, err := lastingName()
+	self, err := lastingPath()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
@@ -65,9 +65,9 @@ func wrapCommand(command string, args []string, env environment) error {
 	return err
 }
 
-// lastingName returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
+// lastingPath returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
 // Linux, the path may have a version in it, and be gone after an upgrade.
-func lastingName() (string, error) {
+func lastingPath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 )
 
 // A client's file gets the link to this program that $PATH has: it is there after an upgrade, too. Another program of that name is none.
-func TestLastingName(t *testing.T) {
+func TestLastingPath(t *testing.T) {
 	self, err := os.Executable()
 	bridgetest.Must(t, err)
 	linked, other := t.TempDir(), t.TempDir()
@@ -20,7 +20,7 @@ func TestLastingName(t *testing.T) {
 	bridgetest.Must(t, os.WriteFile(filepath.Join(other, filepath.Base(self)), []byte("#!/bin/sh\n"), 0o700))
 	for path, want := range map[string]string{linked: link, other: self, t.TempDir(): self} {
 		t.Setenv("PATH", path)
-		if got, err := lastingName(); got != want {
+		if got, err := lastingPath(); got != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}

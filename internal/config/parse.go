@@ -22,13 +22,13 @@ type parser struct {
 	data  []byte
 	lines []int // offset of each line
 
-	lookup      func(string) (string, bool)
-	readFile    func(string) ([]byte, error) // nil: other files are not read
-	onlyServer  string
-	commandOnly string             // the client that knows commands only
-	checkServer func(Server) error // nil: nobody looks
-	checkScopes func(string) error // nil: nobody looks
-	defaults    Settings
+	lookup       func(string) (string, bool)
+	readFile     func(string) ([]byte, error) // nil: other files are not read
+	onlyServer   string
+	commandsOnly string             // see Options
+	checkServer  func(Server) error // nil: nobody looks
+	checkScopes  func(string) error // nil: nobody looks
+	defaults     Settings
 
 	missingIsNotice bool // what is missing around us is a notice
 	config          Config
@@ -43,7 +43,7 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
 		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, commandOnly: o.CommandsOnly, checkServer: o.Check, checkScopes: o.CheckScopes,
+		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, commandsOnly: o.CommandsOnly, checkServer: o.Check, checkScopes: o.CheckScopes,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {

@@ -51,8 +51,8 @@ func (p *parser) server(m member) Server {
 	case command:
 		p.command(d)
 	case remote:
-		if p.commandOnly != "" {
-			p.notef(url.offset, `the server %s has %s, and %s knows servers with a command only: for %[3]s, write "command": "mcp-bridge", "args": ["connect", "URL"]`, m.label, url.label, p.commandOnly)
+		if p.commandsOnly != "" {
+			p.notef(url.offset, `the server %s has %s, and %s knows servers with a command only: for %[3]s, write "command": "mcp-bridge", "args": ["connect", "URL"]`, m.label, url.label, p.commandsOnly)
 		}
 		p.remote(d)
 	case !misspelled:

@@ -41,7 +41,7 @@ type Peer struct {
 	secrets         *strings.Replacer // of all requests; nil: there are none
 	sent            *strings.Replacer // of one request, see Of; nil: there are none
 	cookies         *cookies
-	speaksHTTP      *atomic.Bool // it has answered before
+	hasAnswered     *atomic.Bool // before, in HTTP
 	serverNamedPath bool         // the server has said the path, in which a session may be named
 }
 
@@ -51,7 +51,7 @@ type Peer struct {
 // in, by status: what to do about it depends on the transport. Some statuses
 // have a text of their own. The Peer keeps the cookies that the server sets.
 func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
-	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints, secrets: newSecrets(u, header), cookies: new(cookies), speaksHTTP: new(atomic.Bool)}
+	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints, secrets: newSecrets(u, header), cookies: new(cookies), hasAnswered: new(atomic.Bool)}
 }
 
 // At returns the Peer at another address of the same server and the same client,
@@ -105,8 +105,8 @@ func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fau
 		if err != nil {
 			return nil, p.NetFault(err)
 		}
-		if !p.speaksHTTP.Load() {
-			p.speaksHTTP.Store(true)
+		if !p.hasAnswered.Load() {
+			p.hasAnswered.Store(true)
 		}
 		p.cookies.note(req.URL, resp)
 		if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified {
@@ -240,7 +240,7 @@ func (p *Peer) NetFault(err error) *Fault {
 	case isTLSRecord(err):
 		f.Reason, f.Transient = ReasonTLS, false
 		f.Text = p.where + " does not speak HTTP: " + askHTTPS
-	case strings.Contains(err.Error(), "malformed") && p.speaksHTTP.Load(): // half a line is malformed, too
+	case strings.Contains(err.Error(), "malformed") && p.hasAnswered.Load(): // half a line is malformed, too
 		f.Text = fmt.Sprintf("the connection to %s was lost in the head of the answer", p.where)
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
 		f.Reason, f.Transient = ReasonNotMCP, false

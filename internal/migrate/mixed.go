@@ -140,18 +140,12 @@ func (p peerLine) mixed(command, other Command, a *Advice) {
 		}
 	}
 	to, a.guarded = guarded(to)
-	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
-	switch n := len(p.target) - 1; {
-	case shell >= 0 && !remote && n == 0: // a whole line, for the shell
-		a.Left = slices.Delete(a.Left, shell, shell+1)
-		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
-	case !remote:
-		to = append(append(to, "--"), WithoutSecrets(p.target)...)
-	default:
-		to = append(to, withoutSecret(p.target[0]))
-		if n > 0 {
-			a.Left = append(a.Left, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
-		}
+	if !remote {
+		a.Line = printable.Shell(p.withCommand(to, a)...)
+		return
 	}
-	a.Line = printable.Shell(to...)
+	a.Line = printable.Shell(append(to, withoutSecret(p.target[0]))...)
+	if n := len(p.target) - 1; n > 0 {
+		a.Left = append(a.Left, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
+	}
 }

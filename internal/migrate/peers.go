@@ -129,16 +129,8 @@ func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 	a = Advice{Program: program, Left: p.left(to[1])}
 	to, a.guarded = guarded(to)
 	a.everywhere = !remote && !slices.Contains(to, "--host") && (program == websocketd || program == mcpProxy && (npm || p.ofNPM()))
-	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
-	switch {
-	case shell >= 0 && !remote && len(p.target) == 1: // a whole line, for the shell
-		a.Left = slices.Delete(a.Left, shell, shell+1)
-		to = append(to, "--", "sh", "-c", withoutSecrets(p.target[0]))
-	case !remote:
-		to = append(append(to, "--"), WithoutSecrets(p.target)...)
-	}
 	if !remote {
-		a.Line = printable.Shell(to...)
+		a.Line = printable.Shell(p.withCommand(to, &a)...)
 		return a, true
 	}
 	rest := p.target[1:]
@@ -150,6 +142,18 @@ func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 	}
 	a.Line = printable.Shell(append(to, withoutSecret(p.target[0]))...)
 	return a, true
+}
+
+// withCommand returns a line of serve with the command behind it. If --shell is left over, the command is one word for the
+// shell, and --shell is carried over by that.
+func (p peerLine) withCommand(line []string, a *Advice) []string {
+	line = append(line, "--")
+	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	if shell < 0 || len(p.target) != 1 {
+		return append(line, WithoutSecrets(p.target)...)
+	}
+	a.Left = slices.Delete(a.Left, shell, shell+1)
+	return append(line, "sh", "-c", withoutSecrets(p.target[0]))
 }
 
 // lineOfFile returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.

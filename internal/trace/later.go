@@ -71,8 +71,8 @@ type pendingRecord struct {
 }
 
 // reserve returns where what a record is made of is to be put, which may hold so many bytes; nil: there is no room. unseen: it is a
-// message that nobody has looked through. It is called with mu held, until all has been put there. Much time would be spent on
-// copies otherwise.
+// message that nobody has looked through. It is called with mu held, until all has been put there: a record is built in place,
+// because to copy it costs as much.
 func (r *Recorder) reserve(size int, unseen bool) *pendingRecord {
 	b := &r.backlog
 	n := len(b.queue)
