@@ -38,6 +38,7 @@ import (
 // wrong; a request that fails with the server is answered with an error.
 func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	x := &exchange{client: client, server: server, opts: o, ctx: ctx}
+	defer x.endClientContext()
 	err := client.Receive(ctx, x)
 	switch {
 	case x.hasFirst && x.inGrace:
@@ -122,11 +123,15 @@ const maxWait = (1<<63 - 1) / maxRenewal
 type exchange struct {
 	client, server           Conn
 	opts                     PumpOptions
-	ctx                      context.Context // of what is sent to the client
+	ctx                      context.Context // of the request
 	id                       jsonrpc.ID
 	method                   string
 	isListen                 bool
 	deadline, latestDeadline time.Time // of the answer; zero: whenever it comes
+
+	clientCtx       context.Context         // see clientContext; nil: it was not needed yet
+	cancelClientCtx context.CancelCauseFunc // of clientCtx
+	waitClientCtx   func()                  // waits for what watches ctx for clientCtx
 
 	inProgress inProgress // of opts.Calls
 	outcome    atomic.Int32
@@ -211,16 +216,11 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 	if x.opts.grace(why) <= 0 {
 		return x.end(errShutdown)
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx = x.clientContext()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer cancel(nil)
-	wg.Go(func() {
-		x.opts.awaitGrace(why, ctx.Done())
-		cancel(errShutdown)
-	})
-	wg.Go(func() { cancel(x.untilGone(ctx)) })
-	x.ctx = ctx
+	defer x.cancelClientCtx(nil)
+	wg.Go(func() { x.cancelClientCtx(x.untilGone(ctx)) })
 	done, err := x.rounds(ctx)
 	switch {
 	case done:
@@ -229,6 +229,41 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 		err = context.Cause(ctx)
 	}
 	return x.end(err)
+}
+
+// clientContext returns the context of what the client is sent before the answer. It is done
+// with the request's, except that it lasts for the ShutdownGrace when the bridge shuts down:
+// a message that is just being written must not be broken off, since nothing could be
+// written after it.
+func (x *exchange) clientContext() context.Context {
+	if x.clientCtx != nil {
+		return x.clientCtx
+	}
+	request, watched := x.ctx, make(chan struct{})
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(request))
+	unwatch := context.AfterFunc(request, func() {
+		defer close(watched)
+		why := context.Cause(request)
+		if why == ErrClosing {
+			x.opts.awaitGrace(why, ctx.Done())
+			why = errShutdown
+		}
+		cancel(why)
+	})
+	x.clientCtx, x.cancelClientCtx = ctx, cancel
+	x.waitClientCtx = func() {
+		if !unwatch() {
+			<-watched
+		}
+	}
+	return ctx
+}
+
+func (x *exchange) endClientContext() {
+	if x.clientCtx != nil {
+		x.cancelClientCtx(nil)
+		x.waitClientCtx()
+	}
 }
 
 // untilGone waits until the client cancels the request or ends.
@@ -305,9 +340,10 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 				x.deadline = x.latestDeadline
 			}
 		}
-		if err := x.client.Send(x.ctx, m); err != nil {
+		to := x.clientContext()
+		if err := x.client.Send(to, m); err != nil {
 			x.drop(m, "the client did not take it")
-			if x.ctx.Err() == nil {
+			if to.Err() == nil {
 				return errGone
 			}
 		}
