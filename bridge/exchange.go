@@ -38,7 +38,11 @@ import (
 // wrong; a request that fails with the server is answered with an error.
 func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	x := &exchange{client: client, server: server, opts: o, ctx: ctx}
-	defer x.endClientContext()
+	defer func() {
+		if x.endClientCtx != nil {
+			x.endClientCtx()
+		}
+	}()
 	err := client.Receive(ctx, x)
 	switch {
 	case x.hasFirst && x.inGrace:
@@ -129,9 +133,8 @@ type exchange struct {
 	isListen                 bool
 	deadline, latestDeadline time.Time // of the answer; zero: whenever it comes
 
-	clientCtx       context.Context         // see clientContext; nil: it was not needed yet
-	cancelClientCtx context.CancelCauseFunc // of clientCtx
-	waitClientCtx   func()                  // waits for what watches ctx for clientCtx
+	clientCtx    context.Context // see clientContext; nil: it was not needed yet
+	endClientCtx func()          // ends clientCtx, and what watches ctx for it
 
 	inProgress inProgress // of opts.Calls
 	outcome    atomic.Int32
@@ -216,11 +219,15 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 	if x.opts.grace(why) <= 0 {
 		return x.end(errShutdown)
 	}
-	ctx = x.clientContext()
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	defer x.cancelClientCtx(nil)
-	wg.Go(func() { x.cancelClientCtx(x.untilGone(ctx)) })
+	defer cancel(nil)
+	wg.Go(func() {
+		x.opts.awaitGrace(why, ctx.Done())
+		cancel(errShutdown)
+	})
+	wg.Go(func() { cancel(x.untilGone(ctx)) })
 	done, err := x.rounds(ctx)
 	switch {
 	case done:
@@ -232,38 +239,33 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 }
 
 // clientContext returns the context of what the client is sent before the answer. It is done
-// with the request's, except that it lasts for the ShutdownGrace when the bridge shuts down:
-// a message that is just being written must not be broken off, since nothing could be
-// written after it.
+// with the request's, but when the bridge shuts down only after the ShutdownGrace and the
+// time that a last message may take: one that is just being written must not be broken off,
+// since nothing could be written after it.
 func (x *exchange) clientContext() context.Context {
 	if x.clientCtx != nil {
 		return x.clientCtx
 	}
 	request, watched := x.ctx, make(chan struct{})
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(request))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(request))
 	unwatch := context.AfterFunc(request, func() {
 		defer close(watched)
-		why := context.Cause(request)
-		if why == ErrClosing {
+		defer cancel()
+		if why := context.Cause(request); why == ErrClosing {
 			x.opts.awaitGrace(why, ctx.Done())
-			why = errShutdown
+			last, stop := context.WithTimeout(ctx, ownmsg.MaxWait)
+			defer stop()
+			<-last.Done()
 		}
-		cancel(why)
 	})
-	x.clientCtx, x.cancelClientCtx = ctx, cancel
-	x.waitClientCtx = func() {
+	x.clientCtx = ctx
+	x.endClientCtx = func() {
+		cancel()
 		if !unwatch() {
 			<-watched
 		}
 	}
 	return ctx
-}
-
-func (x *exchange) endClientContext() {
-	if x.clientCtx != nil {
-		x.cancelClientCtx(nil)
-		x.waitClientCtx()
-	}
 }
 
 // untilGone waits until the client cancels the request or ends.
