@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge"
+	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 	"github.com/mcp-bridge/mcp-bridge/internal/replay"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 	"github.com/mcp-bridge/mcp-bridge/stdio"
@@ -167,10 +168,19 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
 	f.limits.into(&settings)
+	var seen observe.Observer // of nobody: it is there for the secrets that its recorder takes out
+	traced, end, err := new(tracingFlags).begin(&seen, log)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	env.lookup = traced.hidingLookup(env.lookup)
 	spec, err := f.target.spec(to, &f.limits, env, log)
 	if err != nil {
 		return nil, err
 	}
+	traced.hideServer(spec)
+	traced.hideEnviron(f.target.child.extra, true)
 	if spec.Clients, _, err = erasOf(settings); err != nil {
 		return nil, err
 	}
@@ -207,7 +217,7 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	if errors.Is(err, replay.ErrNoServer) && ended != nil && !errors.Is(ended, context.Canceled) {
 		err = fmt.Errorf("%w (%w)", err, ended)
 	}
-	return report, err
+	return report, traced.redactError(err)
 }
 
 // replayServeFlags are the flags of replay --serve.

@@ -47,6 +47,18 @@ func TestReasonWithoutSecrets(t *testing.T) {
 	}
 }
 
+// Nor does the error with which replay ends have secrets in it.
+func TestReplayReasonWithoutSecrets(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "recording")
+	bridgetest.Must(t, os.WriteFile(file, []byte(`{"v":1,"seq":1,"ts":"2026-01-02T15:04:05Z","ses":"s1","hop":"down","dir":"c2s","kind":"request","id":1,"method":"tools/list","msg":{"jsonrpc":"2.0","id":1,"method":"tools/list"}}
+{"v":1,"seq":2,"ts":"2026-01-02T15:04:05Z","ses":"s1","hop":"down","dir":"s2c","kind":"response","id":1,"method":"tools/list","msg":{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}}
+`), 0o600))
+	status, _, said := try(t, "replay", file, "-e", "API_TOKEN=hush-4711", "--", "sh", "-c", `echo "cannot use $API_TOKEN" >&2; exit 3`)
+	if status != exitUsage || !strings.Contains(said, "last stderr: cannot use [redacted]") || strings.Contains(said, "hush") {
+		t.Errorf("status %d, %s", status, said)
+	}
+}
+
 // Doctor hides the variables of an --env-file that is a pipe, which can be read once, and gives them to the server each time.
 func TestDoctorVariablesOfPipe(t *testing.T) {
 	file, write := pipeOf(t, "SETTING=hush-4711\n")
