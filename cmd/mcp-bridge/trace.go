@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
@@ -81,6 +82,10 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 		o = trace.FileOptions{MaxText: -1, MaxBytes: -1}
 	}
 	o.OnError = func(err error) {
+		if errors.Is(err, trace.ErrNotRenamed) {
+			log.Warn("the file of the trace becomes larger than it should: somebody may have it open", "error", err)
+			return
+		}
 		log.Warn("the trace cannot be written; what happens meanwhile will be missing in it", "error", err)
 	}
 	file, err := trace.NewFile(cmp.Or(f.record, f.file), o)

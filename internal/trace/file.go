@@ -241,23 +241,31 @@ func (f *File) noteFailure(err error, count int) {
 	f.hasFailed = true
 }
 
+// ErrNotRenamed is told to OnError when a full file keeps its name, as on Windows while somebody reads it. It goes on then, and
+// renaming is tried again each time it has grown by MaxBytes, until it is as large as all files may be together.
+var ErrNotRenamed = errors.New("the full file cannot be renamed")
+
 // rotate gives the files their next names, and opens a new one.
 func (f *File) rotate() error {
-	if f.file != nil {
+	wasOpen := f.file != nil
+	if wasOpen {
 		err := f.file.Close()
 		if f.file = nil; err != nil {
 			f.noteFailure(err, 0)
 		}
 	}
-	for i := f.o.MaxFiles - 1; i > 0; i-- {
-		if err := os.Rename(f.rotatedName(i-1), f.rotatedName(i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := f.renameAll(); err != nil {
+		if info, _ := os.Stat(f.path); !wasOpen || info == nil || info.Size() >= f.o.MaxBytes*int64(f.o.MaxFiles) {
 			return err
 		}
-	}
-	if f.o.MaxFiles == 1 {
-		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		file, openErr := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
+		if openErr != nil {
 			return err
 		}
+		if f.file, f.size = file, 0; f.o.OnError != nil {
+			f.o.OnError(fmt.Errorf("%w: %w", ErrNotRenamed, err))
+		}
+		return nil
 	}
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if err != nil {
@@ -265,6 +273,27 @@ func (f *File) rotate() error {
 	}
 	f.file, f.size, f.partialLine = file, 0, false
 	return nil
+}
+
+// renameAll gives the files their next names, up to one that is free: renaming that has failed halfway, tried again, costs no file.
+func (f *File) renameAll() error {
+	last := f.o.MaxFiles - 1
+	for i := 1; i < last; i++ {
+		if _, err := os.Lstat(f.rotatedName(i)); errors.Is(err, fs.ErrNotExist) {
+			last = i
+		}
+	}
+	err := error(nil)
+	if last == 0 {
+		err = os.Remove(f.path)
+	}
+	for i := last; i > 0 && (err == nil || errors.Is(err, fs.ErrNotExist)); i-- {
+		err = os.Rename(f.rotatedName(i-1), f.rotatedName(i))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // rotatedName returns the name of the ith file; the one that is written to is 0.

@@ -128,6 +128,61 @@ func TestFileFails(t *testing.T) {
 	_ = f.file.Close()
 }
 
+// A full file that cannot be renamed, as on Windows while somebody reads it, goes on, up to the size of all files together.
+func TestFileNotRenamed(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	if err := os.MkdirAll(filepath.Join(name+".1", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var told []error
+	f := &File{
+		path: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
+		o: FileOptions{MaxBytes: 1000, MaxFiles: 2, OnError: func(err error) { told = append(told, err) }},
+	}
+	if err := f.rotate(); err != nil {
+		t.Fatal(err)
+	}
+	write := func(seq int) {
+		put(f, seq, seq, strings.Repeat("x", 850))
+		f.writeLines(f.queuedLines, 1)
+		f.queuedLines, f.queuedCount = nil, 0
+	}
+	for seq := 1; seq <= 3; seq++ {
+		write(seq)
+	}
+	if len(told) != 2 || !errors.Is(told[0], ErrNotRenamed) || f.Lost() != 0 {
+		t.Error(told, f.Lost())
+	}
+	write(4)
+	wants(t, saved(t, name), 1, 2, 3)
+	if len(told) != 3 || errors.Is(told[2], ErrNotRenamed) || f.Lost() != 1 {
+		t.Error(told, f.Lost())
+	}
+	if err := os.RemoveAll(name + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(5)
+	wants(t, saved(t, name), -1, 5)
+	wants(t, saved(t, name+".1"), 1, 2, 3)
+	_ = f.file.Close()
+}
+
+// What stands behind a name that is free keeps its name: renaming that fails each time would push the older files out.
+func TestFileGap(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace.jsonl")
+	for _, end := range []string{"", ".2", ".3"} {
+		if err := os.WriteFile(name+end, []byte(end), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closed(t, open(t, name, FileOptions{}))
+	for end, want := range map[string]string{".1": "", ".2": ".2", ".3": ".3"} {
+		if got, err := os.ReadFile(name + end); string(got) != want || err != nil {
+			t.Errorf("%s: %q, %v", end, got, err)
+		}
+	}
+}
+
 // All that is put before Close is in the file, from whatever goroutine.
 func TestFileConcurrent(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
