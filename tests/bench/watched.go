@@ -51,11 +51,15 @@ func (b *bench) watched() error {
 	if b.quick {
 		rounds = 1
 	}
-	for range rounds {
-		for _, w := range ways {
-			if err := w.measure(b, ways[0]); err != nil {
+	for round := range rounds {
+		for i := range ways { // each comes first as often: what is measured first is a little quicker
+			w := ways[(round+i)%len(ways)]
+			if err := w.measure(b); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
+		}
+		for _, w := range ways {
+			w.compare(ways[0])
 		}
 	}
 	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all",
@@ -149,13 +153,13 @@ func (w *way) start(b *bench, s *scene) error {
 // pace is how many calls a second there are beside as many as can be made. Each is four messages for who watches.
 const pace = 2500
 
-// measure measures once, after off.
-func (w *way) measure(b *bench, off *way) error {
-	r, err := w.timed(&w.full, &off.full, 0, b.window)
+// measure measures once.
+func (w *way) measure(b *bench) error {
+	r, err := w.timed(&w.full, 0, b.window)
 	if err != nil {
 		return err
 	}
-	paced, err := w.timed(&w.paced, &off.paced, pace, b.window)
+	paced, err := w.timed(&w.paced, pace, b.window)
 	if err != nil {
 		return err
 	}
@@ -164,14 +168,28 @@ func (w *way) measure(b *bench, off *way) error {
 		return err
 	}
 	w.rates, w.pacedRates, w.times = append(w.rates, r), append(w.pacedRates, paced), append(w.times, t)
-	w.rateRatios = append(w.rateRatios, r/off.rates[len(off.rates)-1])
-	w.timeRatios = append(w.timeRatios, float64(t)/float64(off.times[len(off.times)-1]))
 	return nil
 }
 
-// timed makes calls, at most so many a second, and notes the CPU time that they have used beside that of off. It returns
-// how many there were a second.
-func (w *way) timed(u, off *usage, perSecond float64, d time.Duration) (rate float64, err error) {
+// compare notes how what was measured last relates to what was measured last without a watcher.
+func (w *way) compare(off *way) {
+	last := len(w.rates) - 1
+	w.rateRatios = append(w.rateRatios, w.rates[last]/off.rates[last])
+	w.timeRatios = append(w.timeRatios, float64(w.times[last])/float64(off.times[last]))
+	w.full.compare(&off.full)
+	w.paced.compare(&off.paced)
+}
+
+func (u *usage) compare(off *usage) {
+	if last := len(u.bridge) - 1; last >= 0 {
+		u.bridgeRatios = append(u.bridgeRatios, u.bridge[last]/off.bridge[last])
+		u.allRatios = append(u.allRatios, off.all[last]/u.all[last])
+	}
+}
+
+// timed makes calls, at most so many a second, and notes the CPU time that they have used. It returns how many there were a
+// second.
+func (w *way) timed(u *usage, perSecond float64, d time.Duration) (rate float64, err error) {
 	bridge, all, untold := w.used()
 	begin := time.Now()
 	if rate, err = paced(w.crowd, perSecond, d); err != nil {
@@ -186,8 +204,6 @@ func (w *way) timed(u, off *usage, perSecond float64, d time.Duration) (rate flo
 		return 0, err
 	}
 	u.bridge, u.all = append(u.bridge, float64(bridgeNow-bridge)/1e3/calls), append(u.all, float64(allNow-all)/1e3/calls)
-	u.bridgeRatios = append(u.bridgeRatios, u.bridge[len(u.bridge)-1]/off.bridge[len(off.bridge)-1])
-	u.allRatios = append(u.allRatios, off.all[len(off.all)-1]/u.all[len(u.all)-1])
 	return rate, nil
 }
 
