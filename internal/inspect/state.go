@@ -82,6 +82,10 @@ func newState(redact func(string) string) *state {
 
 // Event implements observe.EventWatcher.
 func (s *state) Event(e observe.Event) {
+	switch e.(type) {
+	case *observe.Exchange, observe.Stream: // there may be one for each call, and nothing here changes with them
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch e := e.(type) {
