@@ -103,7 +103,7 @@ func TestChildStop(t *testing.T) {
 	var mu sync.Mutex
 	var steps []string
 	c := dial(t, "stubborn", func(c *Command) {
-		c.Spec.Stop.Stdin = 500 * time.Millisecond
+		c.Spec.Stop.Stdin = 2 * time.Second // in which the child sees the end, also on a busy machine
 		c.Spec.Stderr = func(line []byte) {
 			mu.Lock()
 			defer mu.Unlock()

@@ -54,17 +54,20 @@ func TestExitError(t *testing.T) {
 	}
 }
 
-// Done is closed as soon as a process has crashed, not after a grace.
+// Done is closed as soon as a process has crashed, not after a grace. A busy machine may keep one
+// process for longer; with a grace the fastest takes that long.
 func TestDoneIsPrompt(t *testing.T) {
 	const times = 10
-	began := time.Now()
+	fastest := time.Hour
 	for range times {
 		p := mustStart(t, sh("exit 1"))
+		began := time.Now()
 		readAll(t, p.Stdout())
 		<-p.Done()
+		fastest = min(fastest, time.Since(began))
 	}
-	if took := time.Since(began); took >= times*outputGrace {
-		t.Errorf("%d exits took %v", times, took)
+	if fastest >= outputGrace {
+		t.Errorf("the fastest of %d exits took %v", times, fastest)
 	}
 }
 

@@ -5,8 +5,8 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"net"
 	"net/http"
+	"net/netip"
 	"path/filepath"
 	"testing"
 	"time"
@@ -18,12 +18,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/resource"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
+	"github.com/mcp-bridge/mcp-bridge/tests/interop/peers"
 )
 
 func TestMain(m *testing.M) { Main(m) }
 
 // patience bounds each wait.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // A user uses one server with the client library of OAuth below the Go SDK.
 type user struct {
@@ -221,12 +222,7 @@ func TestLibraryDocument(t *testing.T) {
 
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(netip.MustParseAddrPort(peers.FreeAddr(t)).Port())
 }
 
 // TestLibraryMachines: nobody signs in. The server asks about tokens that are not signed.
@@ -259,7 +255,7 @@ func TestLibraryMachines(t *testing.T) {
 			t.Parallel()
 			u := newUser(t, s, o)
 			u.connect()
-			tick, deadline := time.NewTicker(200*time.Millisecond), time.After(30*time.Second)
+			tick, deadline := time.NewTicker(200*time.Millisecond), time.After(patience)
 			defer tick.Stop()
 			for u.call("read"); p.Counts()["grant client_credentials"] < 4; u.call("read") { // both have renewed
 				select {

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -317,21 +318,31 @@ func Start(t testing.TB, line func(string), env []string, argv ...string) {
 	})
 }
 
-// FreeAddr returns an address of this machine that nobody listens on.
+var givenPorts sync.Map // by FreeAddr
+
+// FreeAddr returns an address of this machine that nobody listens on, and that nobody else gets
+// before the caller listens: the system gives no such port to who asks for any, nor to who connects.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const least, most = 10_000, 32_000
+	for range 1000 {
+		addr := fmt.Sprint("127.0.0.1:", least+rand.IntN(most-least))
+		if _, given := givenPorts.LoadOrStore(addr, true); given {
+			continue
+		}
+		if l, err := net.Listen("tcp", addr); err == nil {
+			l.Close()
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // waitFor asks until somebody answers HTTP at addr.
 func waitFor(t testing.TB, addr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // Node on a busy machine
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

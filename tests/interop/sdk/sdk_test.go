@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds each wait of a script.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) { peers.Main(m) }
 
