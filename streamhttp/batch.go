@@ -12,15 +12,15 @@ import (
 // serveBatch takes an array of messages, which is part of revision 2025-03-26
 // alone (LI8 to LI12).
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserve.Share) {
-	messages, failed, ok := h.parseBatch(w, r, body)
+	messages, errorResponses, ok := h.parseBatch(w, r, body)
 	if !ok || h.refuseModernBatch(w, r, messages) || !h.checkAuthorized(w, r, jsonrpc.ID{}, messages...) {
 		return
 	}
 	if h.opts.Stateless {
-		h.serveStatelessBatch(w, r, messages, failed, share)
+		h.serveStatelessBatch(w, r, messages, errorResponses, share)
 		return
 	}
-	s := h.find(w, r, jsonrpc.ID{})
+	s := h.findSession(w, r, jsonrpc.ID{})
 	if s == nil {
 		return
 	}
@@ -32,10 +32,10 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 	requests := onlyRequests(messages)
 	switch {
 	case len(requests) > 0:
-		h.serveRequests(&post{w: w, r: r, s: s, share: share, batch: ids(requests)}, messages, requests, failed)
-	case len(failed) > 0:
-		if h.passAll(w, r, s, messages, share) {
-			refuseElements(w, r, failed)
+		h.serveRequests(&post{w: w, r: r, s: s, share: share, batchIDs: requestIDs(requests)}, messages, requests, errorResponses)
+	case len(errorResponses) > 0:
+		if h.passAllToServer(w, r, s, messages, share) {
+			refuseInvalidBatch(w, r, errorResponses)
 		}
 	default:
 		h.serveOneWay(w, r, s, messages, share)
@@ -44,7 +44,7 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte
 
 // parseBatch returns the messages in an array, and the answers to what is
 // none, or answers the request with what is wrong.
-func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte) (messages, failed []jsonrpc.Message, ok bool) {
+func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte) (messages, errorResponses []jsonrpc.Message, ok bool) {
 	parts, err := jsonrpc.SplitBatch(body, h.opts.MaxBatch)
 	if err != nil {
 		e := asError(err)
@@ -59,7 +59,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 			if id.IsZero() {
 				id = jsonrpc.NullID
 			}
-			failed = append(failed, jsonrpc.NewError(id, e.Code, e.Message, nil))
+			errorResponses = append(errorResponses, jsonrpc.NewError(id, e.Code, e.Message, nil))
 			continue
 		}
 		if m.Method() == "initialize" {
@@ -68,7 +68,7 @@ func (h *Handler) parseBatch(w http.ResponseWriter, r *http.Request, body []byte
 		}
 		messages = append(messages, httpserve.WithTraceContext(m, r.Header))
 	}
-	return messages, failed, true
+	return messages, errorResponses, true
 }
 
 // checkBatch reports whether the revision has batches, or answers the request (LI8).
@@ -80,16 +80,16 @@ func checkBatch(w http.ResponseWriter, r *http.Request, revision string) bool {
 	return false
 }
 
-// refuseElements answers a batch in which nothing is a request, but some of it
+// refuseInvalidBatch answers a batch in which nothing is a request, but some of it
 // is no message at all.
-func refuseElements(w http.ResponseWriter, r *http.Request, failed []jsonrpc.Message) {
+func refuseInvalidBatch(w http.ResponseWriter, r *http.Request, errorResponses []jsonrpc.Message) {
 	observe.Refuse(r, "LI12", http.StatusBadRequest, "nothing in the batch is a request, and some of it is no message")
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(jsonArray(failed))
+	_, _ = w.Write(jsonArray(errorResponses))
 }
 
-func ids(requests []jsonrpc.Message) []jsonrpc.ID {
+func requestIDs(requests []jsonrpc.Message) []jsonrpc.ID {
 	ids := make([]jsonrpc.ID, len(requests))
 	for i, m := range requests {
 		ids[i] = m.ID()
@@ -112,9 +112,9 @@ func jsonArray(messages []jsonrpc.Message) []byte {
 	return append(body, ']')
 }
 
-// inOrder sorts responses as their requests stood in the batch; the bridge's
+// inRequestOrder sorts responses as their requests stood in the batch; the bridge's
 // own errors about what was no request come last.
-func inOrder(events []event, requests []jsonrpc.ID) []event {
+func inRequestOrder(events []event, requests []jsonrpc.ID) []event {
 	place := make(map[jsonrpc.ID]int, len(requests))
 	for i, id := range requests {
 		place[id] = i
@@ -132,10 +132,10 @@ func inOrder(events []event, requests []jsonrpc.ID) []event {
 }
 
 // prepend puts the bridge's own answers on a stream before the server's.
-func (s *session) prepend(st *stream, failed []jsonrpc.Message) {
+func (s *session) prepend(st *stream, errorResponses []jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range failed {
+	for _, m := range errorResponses {
 		st.push(m)
 	}
 }

@@ -14,7 +14,7 @@ const maxSessionlessBody = 1 << 20
 
 // maxBody returns how many bytes r may send, and whether that is less than
 // usual because r belongs to no session, and says that there are such.
-func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
+func (h *Handler) maxBody(r *http.Request) (max int, sessionless bool) {
 	max = h.bodies.Max
 	if max <= maxSessionlessBody || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.namedSession(r) != nil {
 		return max, false
@@ -22,11 +22,11 @@ func (h *Handler) maxBody(r *http.Request) (max int, outside bool) {
 	return maxSessionlessBody, true
 }
 
-// badBody answers a request of which the body could not be read. One that is
+// refuseBody answers a request of which the body could not be read. One that is
 // large only for one outside a session, it refuses for that, or for the
 // session that it names in vain.
-func (h *Handler) badBody(w http.ResponseWriter, r *http.Request, err error, outside bool) {
-	if err != httpserve.ErrTooLarge || !outside || r.ContentLength > int64(h.bodies.Max) {
+func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error, sessionless bool) {
+	if err != httpserve.ErrTooLarge || !sessionless || r.ContentLength > int64(h.bodies.Max) {
 		h.bodies.Refuse(w, r, err)
 		return
 	}

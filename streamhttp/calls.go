@@ -12,20 +12,20 @@ const maxCalls = 10_000
 
 // call is a client's request in flight.
 type call struct {
-	id         jsonrpc.ID
-	method     string
-	token      jsonrpc.ID
-	isTask     bool   // augmented as a task: its token outlives the response (J13)
-	resultTask string // the task that a tasks/result is about, as raw JSON
-	number     uint64
-	stream     *stream
+	id              jsonrpc.ID
+	method          string
+	progressToken   jsonrpc.ID
+	isTaskAugmented bool   // augmented as a task: its token outlives the response (J13)
+	resultTaskID    string // the task that a tasks/result is about, as raw JSON
+	seq             uint64
+	stream          *stream
 }
 
 // isInitialize reports whether c is the initialize request: no other comes first.
-func (c *call) isInitialize() bool { return c.number == 1 }
+func (c *call) isInitialize() bool { return c.seq == 1 }
 
-// canCarry reports whether a message of the server may travel on c's stream.
-func (c *call) canCarry() bool {
+// canCarryServerMessage reports whether a message of the server may travel on c's stream.
+func (c *call) canCarryServerMessage() bool {
 	st := c.stream
 	return !c.isInitialize() && !st.unresumable && (st.reader != nil || st.committed)
 }
@@ -33,10 +33,10 @@ func (c *call) canCarry() bool {
 // callTable has the client's requests in flight, and the progress tokens that the
 // server may name them by. The session's lock guards it; the zero value is empty.
 type callTable struct {
-	byID   map[jsonrpc.ID]*call
-	tokens map[jsonrpc.ID]*call
-	tasks  map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over
-	count  uint64                  // calls that there have been
+	byID       map[jsonrpc.ID]*call
+	byToken    map[jsonrpc.ID]*call
+	taskTokens map[jsonrpc.ID]struct{} // progress tokens of tasks whose call is over
+	lastSeq    uint64                  // seq of the last call
 }
 
 // unusableID returns an id that cannot be used: by a call in flight, or twice among requests (J3).
@@ -52,42 +52,42 @@ func (t *callTable) unusableID(requests []jsonrpc.Message) (used jsonrpc.ID, ok 
 
 // add enters a request that is answered on st.
 func (t *callTable) add(m jsonrpc.Message, st *stream) {
-	t.count++
-	c := &call{id: m.ID(), method: m.Method(), token: m.ProgressToken(), number: t.count, stream: st}
+	t.lastSeq++
+	c := &call{id: m.ID(), method: m.Method(), progressToken: m.ProgressToken(), seq: t.lastSeq, stream: st}
 	if t.byID == nil {
 		t.byID = make(map[jsonrpc.ID]*call)
 	}
 	t.byID[c.id] = c
 	if c.method == "tasks/result" {
-		c.resultTask = string(m.Lookup("params", "taskId"))
+		c.resultTaskID = string(m.Lookup("params", "taskId"))
 	}
-	if !c.token.IsZero() {
-		if t.tokens == nil {
-			t.tokens = make(map[jsonrpc.ID]*call)
+	if !c.progressToken.IsZero() {
+		if t.byToken == nil {
+			t.byToken = make(map[jsonrpc.ID]*call)
 		}
-		t.tokens[c.token] = c
-		c.isTask = m.Lookup("params", "task") != nil
+		t.byToken[c.progressToken] = c
+		c.isTaskAugmented = m.Lookup("params", "task") != nil
 	}
 }
 
 // remove takes a call out. The token of a task is remembered.
 func (t *callTable) remove(c *call) {
 	delete(t.byID, c.id)
-	if c.token.IsZero() || t.tokens[c.token] != c {
+	if c.progressToken.IsZero() || t.byToken[c.progressToken] != c {
 		return
 	}
-	delete(t.tokens, c.token)
-	if c.isTask {
-		if len(t.tasks) >= maxDeferred || t.tasks == nil {
-			t.tasks = make(map[jsonrpc.ID]struct{})
+	delete(t.byToken, c.progressToken)
+	if c.isTaskAugmented {
+		if len(t.taskTokens) >= maxDeferred || t.taskTokens == nil {
+			t.taskTokens = make(map[jsonrpc.ID]struct{})
 		}
-		t.tasks[c.token] = struct{}{}
+		t.taskTokens[c.progressToken] = struct{}{}
 	}
 }
 
-// isTask reports whether a progress token is that of a task whose call is over.
-func (t *callTable) isTask(token jsonrpc.ID) bool {
-	_, ok := t.tasks[token]
+// isTaskToken reports whether a progress token is that of a task whose call is over.
+func (t *callTable) isTaskToken(token jsonrpc.ID) bool {
+	_, ok := t.taskTokens[token]
 	return ok
 }
 
@@ -99,43 +99,43 @@ func (t *callTable) anyCall() *call {
 	return nil
 }
 
-// callNamedBy returns the tasks/result in flight for the task that m is about (B.1.4).
-func (t *callTable) callNamedBy(m jsonrpc.Message) *call {
+// taskResultCall returns the tasks/result in flight for the task that m is about (B.1.4).
+func (t *callTable) taskResultCall(m jsonrpc.Message) *call {
 	var task []byte
 	for _, c := range t.byID {
-		if c.resultTask == "" || !c.canCarry() {
+		if c.resultTaskID == "" || !c.canCarryServerMessage() {
 			continue
 		}
 		if task == nil {
-			if task = taskOf(m); task == nil {
+			if task = taskIDOf(m); task == nil {
 				return nil
 			}
 		}
-		if c.resultTask == string(task) {
+		if c.resultTaskID == string(task) {
 			return c
 		}
 	}
 	return nil
 }
 
-// taskOf returns the id of the task that m is about, as raw JSON.
-func taskOf(m jsonrpc.Message) []byte {
+// taskIDOf returns the id of the task that m is about, as raw JSON.
+func taskIDOf(m jsonrpc.Message) []byte {
 	if m.Method() == "notifications/tasks/status" {
 		return m.Lookup("params", "taskId")
 	}
 	return m.Lookup("params", "_meta", "io.modelcontextprotocol/related-task", "taskId")
 }
 
-// likeliest returns the call that a message without a relation most likely belongs to:
+// likeliestCall returns the call that a message without a relation most likely belongs to:
 // the only one, else the one made last among those in whose course servers ask
-// (B.1.8). Only calls made after since count.
-func (t *callTable) likeliest(since uint64) *call {
+// (B.1.8). Only calls made after that of afterSeq count.
+func (t *callTable) likeliestCall(afterSeq uint64) *call {
 	var best *call
 	for _, c := range t.byID {
-		if !c.canCarry() || c.number <= since {
+		if !c.canCarryServerMessage() || c.seq <= afterSeq {
 			continue
 		}
-		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.number > best.number) {
+		if best == nil || c.likelihood() > best.likelihood() || (c.likelihood() == best.likelihood() && c.seq > best.seq) {
 			best = c
 		}
 	}
@@ -166,8 +166,8 @@ func (r *sentRequests) add(id jsonrpc.ID, st *stream) {
 	(*r)[id] = st
 }
 
-// answered forgets the request that the client has answered, however it spells the id.
-func (r sentRequests) answered(id jsonrpc.ID) {
+// remove forgets the request that the client has answered, however it spells the id.
+func (r sentRequests) remove(id jsonrpc.ID) {
 	if id, _, ok := jsonrpc.Find(r, id); ok {
 		delete(r, id)
 	}
@@ -175,18 +175,18 @@ func (r sentRequests) answered(id jsonrpc.ID) {
 
 // handshake is how far the opening of a session has come. The session's lock guards it.
 type handshake struct {
-	version  string // negotiated; until then what the client has asked for
-	answered bool   // initialize was answered with a result
-	ready    bool   // notifications/initialized has arrived (LI29)
+	version        string // negotiated; until then what the client has asked for
+	accepted       bool   // initialize was answered with a result
+	gotInitialized bool   // notifications/initialized has arrived (LI29)
 
 	// Of a stateless POST, in which the bridge itself initializes the server:
-	initializing bool // the bridge's own initialize request is not answered with a result (yet)
-	rejected     bool // it was answered with an error
+	ownInitializePending bool // the bridge's own initialize request is not answered with a result (yet)
+	rejected             bool // it was answered with an error
 }
 
-// accepted takes note of the result of initialize.
-func (h *handshake) accepted(m jsonrpc.Message) {
-	h.answered = true
+// noteAccepted takes note of the result of initialize.
+func (h *handshake) noteAccepted(m jsonrpc.Message) {
+	h.accepted = true
 	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {
 		h.version = version
 	}
@@ -195,10 +195,10 @@ func (h *handshake) accepted(m jsonrpc.Message) {
 // isTooEarly reports whether a message of the server must wait until the client has said
 // notifications/initialized (LI29), or until initialize was answered.
 func (h *handshake) isTooEarly(m jsonrpc.Message) bool {
-	if h.ready {
+	if h.gotInitialized {
 		return false
 	}
-	if !h.answered {
+	if !h.accepted {
 		return true
 	}
 	return m.Method() != "ping" && m.Method() != "notifications/message"

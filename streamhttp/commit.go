@@ -10,29 +10,29 @@ import (
 // come (LI7). One timer is for all of them: one for each would wake a thread
 // for nearly each of them. The session's lock guards it, but not its timer.
 type commitTimer struct {
-	calls commitQueue
-	slow  commitQueue     // initialize, and what a stateless POST asks: they have longer
-	timer lazytimer.Timer // calls session.commitDue
+	shortWait commitQueue
+	longWait  commitQueue     // initialize, and what a stateless POST asks: they have longer
+	timer     lazytimer.Timer // calls session.commitDueStreams
 }
 
-// schedule has st made late after wait.
+// schedule has st committed after wait.
 func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duration) {
 	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
 	c.timer.AtLatest(st.commitAt)
 }
 
-// commitDue makes the streams late whose time has come, and sets the time for the others.
-func (c *commitTimer) commitDue() {
+// commitDueStreams commits the streams whose time has come, and sets the time for the others.
+func (c *commitTimer) commitDueStreams() {
 	now := time.Now()
-	for _, q := range [...]*commitQueue{&c.calls, &c.slow} {
-		if next := q.commitDue(now); !next.IsZero() {
+	for _, q := range [...]*commitQueue{&c.shortWait, &c.longWait} {
+		if next := q.commitDueStreams(now); !next.IsZero() {
 			c.timer.AtLatest(next)
 		}
 	}
 }
 
-// commitQueue has streams that become late, all after the same time: in order. The zero
+// commitQueue has streams that are to be committed, all after the same time: in order. The zero
 // value is empty.
 type commitQueue struct{ first, last *stream }
 
@@ -40,14 +40,14 @@ func (q *commitQueue) add(st *stream) {
 	if q.first == nil {
 		q.first = st
 	} else {
-		q.last.nextDue = st
+		q.last.nextToCommit = st
 	}
 	q.last = st
 }
 
-// commitDue makes those late whose time has come, forgets those that need not any
+// commitDueStreams commits those whose time has come, forgets those that need not any
 // more, and returns the next time; zero: there is none.
-func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
+func (q *commitQueue) commitDueStreams(now time.Time) (next time.Time) {
 	for st := q.first; st != nil; st = q.first {
 		awaited := !st.closed && !st.committed && st.reader != nil
 		if awaited && st.commitAt.After(now) {
@@ -57,30 +57,30 @@ func (q *commitQueue) commitDue(now time.Time) (next time.Time) {
 			st.commitIsDue = true
 			st.reader.wakeUnlessHeld()
 		}
-		q.first, st.nextDue = st.nextDue, nil
+		q.first, st.nextToCommit = st.nextToCommit, nil
 	}
 	q.last = nil
 	return time.Time{}
 }
 
-// scheduleCommit sets the time when st is late. opens: it has the reply to initialize.
-func (s *session) scheduleCommit(st *stream, opens bool) {
+// scheduleCommit sets the time when st is committed. isInitialize: it has the reply to initialize.
+func (s *session) scheduleCommit(st *stream, isInitialize bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.ended:
-	case opens || s.stateless:
-		s.commits.schedule(st, &s.commits.slow, initializeCommitAfter)
+	case isInitialize || s.stateless:
+		s.commits.schedule(st, &s.commits.longWait, initializeCommitAfter)
 	default:
-		s.commits.schedule(st, &s.commits.calls, s.opts.CommitAfter)
+		s.commits.schedule(st, &s.commits.shortWait, s.opts.CommitAfter)
 	}
 }
 
-// commitDue has the replies become streams whose time has come.
-func (s *session) commitDue() {
+// commitDueStreams has the replies become streams whose time has come.
+func (s *session) commitDueStreams() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.ended {
-		s.commits.commitDue()
+		s.commits.commitDueStreams()
 	}
 }

@@ -16,14 +16,14 @@ func BenchmarkLate(b *testing.B) {
 			s := newSession(&HandlerOptions{CommitAfter: time.Hour}, "", "", time.Now())
 			defer func() { s.commits.timer.Stop() }()
 			for i := range n {
-				st, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "x", nil)})
+				st, _, _, err := s.openPostStream([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "x", nil)})
 				if err != nil {
 					b.Fatal(err)
 				}
 				s.scheduleCommit(st, false)
 			}
 			for b.Loop() {
-				s.commitDue()
+				s.commitDueStreams()
 			}
 		})
 	}

@@ -12,26 +12,26 @@ import (
 // in messages; HandlerOptions.ReplayBytes bounds it in bytes.
 const maxDeferred = 1000
 
-// deferred keeps what the server has sent and no stream can carry now (docs/rules.md,
+// deferredMessages keeps what the server has sent and no stream can carry now (docs/rules.md,
 // B.3): requests for a while, notifications for as long as they are of use. The
 // session's lock guards it.
-type deferred struct {
-	requests          []*deferredRequest    // oldest first
-	expiry            lazytimer.Timer       // calls session.expireDeferred
-	beforeInitialized deferredNotifications // what must wait for initialized
-	backlog           deferredNotifications // what waits for a standalone stream
-	warned            bool                  // that notifications are dropped
+type deferredMessages struct {
+	requests            []*deferredRequest    // oldest first
+	expiryTimer         lazytimer.Timer       // calls session.expireDeferredRequests
+	awaitingInitialized deferredNotifications // what must wait for initialized
+	awaitingStandalone  deferredNotifications // what waits for a standalone stream
+	warnedDropped       bool                  // that notifications are dropped
 }
 
 // deferredRequest is a server request that waits for a stream to travel on.
 type deferredRequest struct {
-	m     jsonrpc.Message
-	since uint64    // the last call that was made before
-	until time.Time // then it is answered in the client's place
+	m         jsonrpc.Message
+	afterSeq  uint64    // the last call that was made before
+	expiresAt time.Time // then it is answered in the client's place
 }
 
 // hasRequestRoom reports whether one more request can be kept.
-func (d *deferred) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
+func (d *deferredMessages) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
 	size := m.Size()
 	for _, r := range d.requests {
 		size += r.m.Size()
@@ -39,8 +39,8 @@ func (d *deferred) hasRequestRoom(m jsonrpc.Message, maxBytes int) bool {
 	return len(d.requests) < maxDeferred && size <= maxBytes
 }
 
-// cancel forgets a request that the server has cancelled.
-func (d *deferred) cancel(id jsonrpc.ID) {
+// removeRequest forgets a request that the server has cancelled.
+func (d *deferredMessages) removeRequest(id jsonrpc.ID) {
 	at := make(map[jsonrpc.ID]int, len(d.requests))
 	for i, r := range d.requests {
 		at[r.m.ID()] = i
@@ -51,10 +51,10 @@ func (d *deferred) cancel(id jsonrpc.ID) {
 }
 
 // clear forgets everything.
-func (d *deferred) clear() {
+func (d *deferredMessages) clear() {
 	d.requests = nil
-	d.beforeInitialized.takeAll()
-	d.backlog.takeAll()
+	d.awaitingInitialized.takeAll()
+	d.awaitingStandalone.takeAll()
 }
 
 // deferredNotifications is a bounded list, oldest first. The zero value is empty.
@@ -85,8 +85,8 @@ func (q *deferredNotifications) takeAll() []jsonrpc.Message {
 	return all
 }
 
-// supersede removes what says nothing that m does not say as well.
-func (q *deferredNotifications) supersede(m jsonrpc.Message) {
+// removeSuperseded removes what says nothing that m does not say as well.
+func (q *deferredNotifications) removeSuperseded(m jsonrpc.Message) {
 	for i, o := range q.list {
 		if supersedes(o, m) {
 			q.remove(i)
@@ -116,12 +116,12 @@ func supersedes(older, newer jsonrpc.Message) bool {
 func (s *session) deferNotification(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/progress":
-		if !s.calls.isTask(m.ProgressToken()) {
-			s.opts.Logger.Debug("progress dropped: no call in flight has its token", "session", s.tag())
+		if !s.calls.isTaskToken(m.ProgressToken()) {
+			s.opts.Logger.Debug("progress dropped: no call in flight has its token", "session", s.logName())
 			return
 		}
 	case "notifications/cancelled":
-		s.deferred.cancel(m.CancelledID())
+		s.deferred.removeRequest(m.CancelledID())
 		if s.sent[m.CancelledID()] == nil { // the client does not know of the request
 			return
 		}
@@ -131,17 +131,17 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 		return
 	}
 	if s.handshake.isTooEarly(m) {
-		if !s.deferred.beforeInitialized.fits(m, s.opts.ReplayBytes) {
-			s.warnLost(m, "too many before the client is initialized")
+		if !s.deferred.awaitingInitialized.fits(m, s.opts.ReplayBytes) {
+			s.warnDropped(m, "too many before the client is initialized")
 			return
 		}
-		s.deferred.beforeInitialized.add(m)
+		s.deferred.awaitingInitialized.add(m)
 		return
 	}
-	backlog := &s.deferred.backlog
-	backlog.supersede(m)
+	backlog := &s.deferred.awaitingStandalone
+	backlog.removeSuperseded(m)
 	for len(backlog.list) > 0 && !backlog.fits(m, s.opts.ReplayBytes) {
-		s.warnLost(backlog.list[0], "nobody listens on a GET stream")
+		s.warnDropped(backlog.list[0], "nobody listens on a GET stream")
 		backlog.remove(0)
 	}
 	if backlog.fits(m, s.opts.ReplayBytes) {
@@ -149,12 +149,12 @@ func (s *session) deferNotification(m jsonrpc.Message) {
 	}
 }
 
-// warnLost says once in a session's life that a notification was dropped: a
+// warnDropped says once in a session's life that a notification was dropped: a
 // server that logs much to a client that does not listen would flood our log.
-func (s *session) warnLost(m jsonrpc.Message, why string) {
-	if !s.deferred.warned {
-		s.deferred.warned = true
-		s.opts.Logger.Warn("notification dropped, and maybe more to come: "+why, "session", s.tag(), "method", m.Method())
+func (s *session) warnDropped(m jsonrpc.Message, why string) {
+	if !s.deferred.warnedDropped {
+		s.deferred.warnedDropped = true
+		s.opts.Logger.Warn("notification dropped, and maybe more to come: "+why, "session", s.logName(), "method", m.Method())
 	}
 }
 
@@ -171,24 +171,24 @@ func (s *session) deferRequest(m jsonrpc.Message) {
 	case s.stateless, !s.deferred.hasRequestRoom(m, s.opts.ReplayBytes):
 		s.posts.add(noStreamError(m))
 	default:
-		r := &deferredRequest{m: m, since: s.calls.count, until: time.Now().Add(s.opts.HoldTimeout)}
+		r := &deferredRequest{m: m, afterSeq: s.calls.lastSeq, expiresAt: time.Now().Add(s.opts.HoldTimeout)}
 		s.deferred.requests = append(s.deferred.requests, r)
 		if len(s.deferred.requests) == 1 {
-			s.deferred.expiry.Set(r.until)
+			s.deferred.expiryTimer.Set(r.expiresAt)
 		}
 	}
 }
 
-// expireDeferred answers the deferred requests that have waited for long enough. It takes
+// expireDeferredRequests answers the deferred requests that have waited for long enough. It takes
 // the lock itself.
-func (s *session) expireDeferred() {
+func (s *session) expireDeferredRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for len(s.deferred.requests) > 0 { // oldest first
 		r := s.deferred.requests[0]
-		if r.until.After(now) {
-			s.deferred.expiry.Set(r.until)
+		if r.expiresAt.After(now) {
+			s.deferred.expiryTimer.Set(r.expiresAt)
 			return
 		}
 		s.posts.add(noStreamError(r.m))
@@ -206,16 +206,16 @@ func noStreamError(m jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil)
 }
 
-// retryDeferred sends the deferred requests on their way that have a stream now. One that
+// routeDeferredRequests sends the deferred requests on their way that have a stream now. One that
 // belongs to no call would have travelled on a standalone stream; once it has
 // had to wait, that of a newer call will do as well (B.3).
-func (s *session) retryDeferred() {
+func (s *session) routeDeferredRequests() {
 	waiting := s.deferred.requests
 	s.deferred.requests = nil
 	for _, r := range waiting {
-		st := s.target(r.m)
+		st := s.targetStream(r.m)
 		if st == nil && !s.handshake.isTooEarly(r.m) {
-			if c := s.likelyToRead(r.since); c != nil {
+			if c := s.likeliestReadCall(r.afterSeq); c != nil {
 				st = c.stream
 			}
 		}
@@ -227,9 +227,9 @@ func (s *session) retryDeferred() {
 	}
 }
 
-// releaseEarly sends the notifications on their way that had come too early.
-func (s *session) releaseEarly() {
-	for _, m := range s.deferred.beforeInitialized.takeAll() {
-		s.route(m, s.target(m))
+// routeAwaitingInitialized sends the notifications on their way that had come too early.
+func (s *session) routeAwaitingInitialized() {
+	for _, m := range s.deferred.awaitingInitialized.takeAll() {
+		s.route(m, s.targetStream(m))
 	}
 }

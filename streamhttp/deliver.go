@@ -25,8 +25,8 @@ func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 	var st *stream
 	switch {
 	case toClient:
-		if st = s.target(*m); st == nil {
-			st = s.target(s.respell(*m))
+		if st = s.targetStream(*m); st == nil {
+			st = s.targetStream(s.restoreSpelling(*m))
 		}
 	case m.Kind() == jsonrpc.Request:
 		if c := s.calls.byID[m.ID()]; c != nil {
@@ -42,23 +42,23 @@ func (s *session) StreamOf(m *jsonrpc.Message, toClient bool) string {
 	return st.observedName
 }
 
-// place routes one message of the server, unless the stream that it belongs to is full and
+// tryRoute routes one message of the server, unless the stream that it belongs to is full and
 // somebody reads it: then room is closed when that may have changed. If rd is not nil, m
 // completes the reply of a POST, and the caller is to call answerAndWake of it. It takes the lock.
-func (s *session) place(m jsonrpc.Message) (rd *reader, room <-chan struct{}, err error) {
+func (s *session) tryRoute(m jsonrpc.Message) (rd *reader, room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		return nil, nil, errSessionEnded
 	}
-	if s.handshake.initializing && m.ID() == ownInitializeID && m.Kind() == jsonrpc.Response {
-		s.ownInitializeAnswered(m)
+	if s.handshake.ownInitializePending && m.ID() == ownInitializeID && m.Kind() == jsonrpc.Response {
+		s.handleOwnInitializeAnswer(m)
 		return nil, nil, nil
 	}
-	st := s.target(m)
+	st := s.targetStream(m)
 	if st == nil {
-		m = s.respell(m)
-		st = s.target(m)
+		m = s.restoreSpelling(m)
+		st = s.targetStream(m)
 	}
 	read := st != nil && st.reader != nil
 	switch {
@@ -69,9 +69,9 @@ func (s *session) place(m jsonrpc.Message) (rd *reader, room <-chan struct{}, er
 		room = st.room
 	case read && m.Kind() == jsonrpc.Response && len(s.calls.byID) <= maxInlineCalls:
 		rd = st.reader
-		rd.held = true
+		rd.wakeHeld = true
 		s.route(m, st)
-		rd.held = false
+		rd.wakeHeld = false
 	default:
 		s.route(m, st)
 	}
@@ -107,38 +107,38 @@ func (s *session) route(m jsonrpc.Message, st *stream) {
 func (s *session) routeResponse(m jsonrpc.Message, st *stream) {
 	c := s.calls.byID[m.ID()]
 	if c == nil {
-		s.opts.Logger.Debug("response dropped: nothing waits for it", "session", s.tag())
+		s.opts.Logger.Debug("response dropped: nothing waits for it", "session", s.logName())
 		return
 	}
 	if st.unresumable {
-		s.opts.Logger.Log(s.dropLevel(time.Now()), "response dropped: the client has gone and left no way to resume", "session", s.tag(), "method", c.method)
+		s.opts.Logger.Log(s.dropLogLevel(time.Now()), "response dropped: the client has gone and left no way to resume", "session", s.logName(), "method", c.method)
 	} else {
 		s.push(st, m)
 	}
 	if c.isInitialize() && !m.IsError() {
-		s.handshake.accepted(m)
+		s.handshake.noteAccepted(m)
 	}
-	s.settle(c)
-	if c.isInitialize() && s.handshake.answered {
-		s.releaseEarly()
+	s.endCall(c)
+	if c.isInitialize() && s.handshake.accepted {
+		s.routeAwaitingInitialized()
 	}
 }
 
-// dropPace is how long a session does not warn again that it has dropped a response.
-const dropPace = time.Minute
+// dropWarnInterval is how long a session does not warn again that it has dropped a response.
+const dropWarnInterval = time.Minute
 
-// dropLevel is the level at which a dropped response is logged: a client that resets its POSTs
+// dropLogLevel is the level at which a dropped response is logged: a client that resets its POSTs
 // one after the other must not flood the log.
-func (s *session) dropLevel(now time.Time) hclog.Level {
-	if !s.dropTold.IsZero() && now.Sub(s.dropTold) < dropPace {
+func (s *session) dropLogLevel(now time.Time) hclog.Level {
+	if !s.lastDropWarning.IsZero() && now.Sub(s.lastDropWarning) < dropWarnInterval {
 		return hclog.Debug
 	}
-	s.dropTold = now
+	s.lastDropWarning = now
 	return hclog.Warn
 }
 
-// settle ends a call after its response was pushed, or in place of one.
-func (s *session) settle(c *call) {
+// endCall ends a call after its response was pushed, or in place of one.
+func (s *session) endCall(c *call) {
 	s.calls.remove(c)
 	if c.stream.owedResponses--; c.stream.owedResponses == 0 {
 		c.stream.finish()
@@ -148,7 +148,7 @@ func (s *session) settle(c *call) {
 // fail answers a call in the server's place.
 func (s *session) fail(c *call, text string, data []byte) {
 	s.push(c.stream, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, data))
-	s.settle(c)
+	s.endCall(c)
 }
 
 // What the errors of fail carry as data.
@@ -158,14 +158,14 @@ var (
 	undeliveredData  = []byte(`{"reason":"undelivered"}`)
 )
 
-// ownInitializeAnswered takes in the server's answer to the bridge's own initialize request. An
+// handleOwnInitializeAnswer takes in the server's answer to the bridge's own initialize request. An
 // error answers the client's requests.
-func (s *session) ownInitializeAnswered(m jsonrpc.Message) {
-	s.handshake.initializing, s.handshake.rejected = m.IsError(), m.IsError()
+func (s *session) handleOwnInitializeAnswer(m jsonrpc.Message) {
+	s.handshake.ownInitializePending, s.handshake.rejected = m.IsError(), m.IsError()
 	for _, c := range s.calls.byID {
 		if m.IsError() {
 			s.push(c.stream, m.WithID(c.id))
-			s.settle(c)
+			s.endCall(c)
 		} else if c.stream.reader != nil {
 			c.stream.reader.wakeUnlessHeld()
 		}

@@ -21,12 +21,12 @@
 //   - post.go, batch.go and get.go are the exchanges of a session, stateless.go those
 //     without one; outbox.go passes on what a POST brings, postqueue.go is where POSTs
 //     meet the receiver of their session;
-//   - modern.go tells the eras apart and serves 2026-07-28, with query.go for what its
+//   - modern.go tells the eras apart and serves 2026-07-28, with requestfacts.go for what its
 //     requests say of themselves, exchange.go for the Conn of one request, inflight.go for
 //     all that are in progress, and reply.go for what is written to each;
 //   - the rules on Accept and Content-Type are in post.go and get.go, those on the session
-//     and version headers in handler.go (find), those on the headers of 2026-07-28 in
-//     modern.go and query.go; headers.go has the protocol versions, and the header values
+//     and version headers in handler.go (findSession), those on the headers of 2026-07-28 in
+//     modern.go and requestfacts.go; headers.go has the protocol versions, and the header values
 //     that all replies share; body.go has the rules on bodies.
 //
 // A session (session.go) is made of:

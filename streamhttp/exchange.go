@@ -30,17 +30,17 @@ var (
 // up, its cancellation (MI15); then it returns io.EOF. Send writes to the reply at once,
 // in the caller's goroutine: the answer alone as JSON, anything else as an SSE stream (MI13).
 //
-// Order of locks: mu, then reply.mu or clock. mu is held while the reply is written, so
-// that what is sent is written in order; clock and reply.mu are not.
+// Order of locks: mu, then reply.mu or timerMu. mu is held while the reply is written, so
+// that what is sent is written in order; timerMu and reply.mu are not.
 type exchange struct {
-	h      *Handler
-	r      *http.Request
-	ctx    context.Context // its cause tells why it is done
-	cancel context.CancelCauseFunc
-	served identity.PartyContext // of the bridge.Handler: ctx
-	party  atomic.Pointer[string]
-	id     jsonrpc.ID
-	method string
+	h          *Handler
+	r          *http.Request
+	ctx        context.Context // its cause tells why it is done
+	cancel     context.CancelCauseFunc
+	handlerCtx identity.PartyContext // of the bridge.Handler: ctx
+	party      atomic.Pointer[string]
+	id         jsonrpc.ID
+	method     string
 
 	// What Receive has to hand on; one goroutine at a time calls it.
 	m                jsonrpc.Message // the request
@@ -48,14 +48,14 @@ type exchange struct {
 
 	mu    sync.Mutex // held while the reply is being written
 	reply reply
-	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with clock held as well
-	ended bool        // the request is answered, or never will be; set with clock held as well
+	out   *sse.Writer // the stream; nil as long as the reply has not begun; set with timerMu held as well
+	ended bool        // the request is answered, or never will be; set with timerMu held as well
 
-	clock   sync.Mutex       // never held during a write
+	timerMu sync.Mutex       // never held during a write
 	began   time.Time        // when the Handler began to serve the request
-	timer   *lazytimer.Timer // calls tick; nil: it was not set yet
+	timer   *lazytimer.Timer // calls onTimer; nil: it was not set yet
 	unwatch func() bool      // ends the watch over the client; nil: there is none yet
-	done    chan struct{}    // closed when over is set; nil: nobody has asked for it
+	done    chan struct{}    // closed when ended is set; nil: nobody has asked for it
 }
 
 func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) *exchange {
@@ -69,7 +69,7 @@ func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.M
 		})
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
-	e.served = identity.PartyContext{Context: e.ctx, Client: e}
+	e.handlerCtx = identity.PartyContext{Context: e.ctx, Client: e}
 	return e
 }
 
@@ -87,23 +87,23 @@ func (e *exchange) Party() string {
 // watch sees to it that ctx is done when the client hangs up. Most requests are
 // answered before it would be worth it (see exchanges).
 func (e *exchange) watch() {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	if e.unwatch == nil && !e.ended {
 		e.unwatch = context.AfterFunc(e.r.Context(), func() { e.cancel(errClientGone) })
 	}
 }
 
 func (e *exchange) isOver() bool {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	return e.ended
 }
 
 // answered returns what is closed when the request is answered, or never will be.
 func (e *exchange) answered() <-chan struct{} {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	if e.done == nil {
 		e.done = make(chan struct{})
 		if e.ended {
@@ -114,62 +114,62 @@ func (e *exchange) answered() <-chan struct{} {
 }
 
 // refuse answers the request in the server's place.
-func (e *exchange) refuse(no *era.Refusal) {
+func (e *exchange) refuse(refusal *era.Refusal) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.lossCause() == nil {
-		_ = e.answer(e.r.Context(), no.Response(e.id))
+	if e.clientLostCause() == nil {
+		_ = e.answer(e.r.Context(), refusal.Response(e.id))
 	}
 }
 
 // scheduleCommit sets the time at which the reply becomes a stream, unless it is
 // one or is complete.
 func (e *exchange) scheduleCommit() {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	if e.timer == nil && !e.ended {
-		e.tickAt(e.began.Add(e.h.opts.ModernCommitAfter))
+		e.setTimer(e.began.Add(e.h.opts.ModernCommitAfter))
 	}
 }
 
-// awaitSilence sets the time at which a stream has been silent for too long.
-func (e *exchange) awaitSilence() {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+// scheduleKeepAlive sets the time at which a stream has been silent for too long.
+func (e *exchange) scheduleKeepAlive() {
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	if !e.ended {
-		e.tickLater()
+		e.setKeepAliveTimer()
 	}
 }
 
-// tickAt has tick called. The caller holds clock.
-func (e *exchange) tickAt(at time.Time) {
+// setTimer has onTimer called. The caller holds timerMu.
+func (e *exchange) setTimer(at time.Time) {
 	if e.timer == nil {
-		e.timer = &lazytimer.Timer{Do: e.tick}
+		e.timer = &lazytimer.Timer{Do: e.onTimer}
 	}
 	e.timer.Set(at)
 }
 
-// tickLater has tick called when a stream has been silent for too long. The caller holds clock.
-func (e *exchange) tickLater() {
+// setKeepAliveTimer has onTimer called when a stream has been silent for too long. The caller holds timerMu.
+func (e *exchange) setKeepAliveTimer() {
 	switch every := e.h.opts.KeepAlive; {
 	case every > 0:
-		e.tickAt(time.Now().Add(every))
+		e.setTimer(time.Now().Add(every))
 	case e.timer != nil:
 		e.timer.Clear()
 	}
 }
 
-// tick begins the stream, or says something on it because nobody else does.
-func (e *exchange) tick() {
+// onTimer begins the stream, or says something on it because nobody else does.
+func (e *exchange) onTimer() {
 	if !e.mu.TryLock() { // somebody does, or drops something
-		e.scheduleTick()
+		e.resetTimer()
 		return
 	}
 	defer e.mu.Unlock()
-	if e.ended || e.reply.begin(e.r.Context()) != nil {
+	if e.ended || e.reply.beginWrite(e.r.Context()) != nil {
 		return
 	}
-	defer e.reply.end()
+	defer e.reply.endWrite()
 	if e.out == nil {
 		e.commit()
 	} else {
@@ -178,24 +178,24 @@ func (e *exchange) tick() {
 	_ = e.flush()
 }
 
-// commitRetry is when tick looks again whose reply has not begun.
+// commitRetry is when onTimer looks again whose reply has not begun.
 const commitRetry = 10 * time.Millisecond
 
-// scheduleTick has tick called again: soon, if the reply is still to begin.
-func (e *exchange) scheduleTick() {
-	e.clock.Lock()
-	defer e.clock.Unlock()
+// resetTimer has onTimer called again: soon, if the reply is still to begin.
+func (e *exchange) resetTimer() {
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	switch {
 	case e.ended:
 	case e.out == nil:
-		e.tickAt(time.Now().Add(commitRetry))
+		e.setTimer(time.Now().Add(commitRetry))
 	default:
-		e.tickLater()
+		e.setKeepAliveTimer()
 	}
 }
 
-// lossCause returns why the client gets nothing any more; nil: it does.
-func (e *exchange) lossCause() error {
+// clientLostCause returns why the client gets nothing any more; nil: it does.
+func (e *exchange) clientLostCause() error {
 	if e.r.Context().Err() != nil {
 		e.cancel(errClientGone)
 		return errClientGone
@@ -238,7 +238,7 @@ func (e *exchange) awaitEnd(ctx context.Context, sink bridge.Sink) error {
 			return io.EOF
 		default:
 		}
-		if e.lossCause() != nil {
+		if e.clientLostCause() != nil {
 			return e.sendCancellation(ctx, sink)
 		}
 		if e.ctx.Err() != nil {
@@ -283,7 +283,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 	if e.ended {
 		return errAnswered
 	}
-	if err := e.lossCause(); err != nil {
+	if err := e.clientLostCause(); err != nil {
 		return err
 	}
 	switch {
@@ -293,7 +293,7 @@ func (e *exchange) Send(ctx context.Context, m jsonrpc.Message) error {
 		return e.answer(ctx, m.WithID(e.id))
 	case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/cancelled":
 		if e.id.Equivalent(m.CancelledID()) {
-			e.cancelled(ctx)
+			e.endCancelled(ctx)
 		}
 		return nil
 	case m.Kind() == jsonrpc.Notification && m.Related() != jsonrpc.NullID:
@@ -313,21 +313,21 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 		return false
 	}
 	defer e.mu.Unlock()
-	if e.ended || e.isEvent(m) || e.lossCause() != nil {
+	if e.ended || e.answersAsEvent(m) || e.clientLostCause() != nil {
 		return false
 	}
 	return quick.Write(func() {
-		_ = e.answerSmall(m)
+		_ = e.answerSmallJSON(m)
 		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
 	})
 }
 
 // sendNotification writes a notification. The caller holds the lock, as for all that follows.
 func (e *exchange) sendNotification(ctx context.Context, m jsonrpc.Message) error {
-	if err := e.reply.begin(ctx); err != nil {
+	if err := e.reply.beginWrite(ctx); err != nil {
 		return err
 	}
-	defer e.reply.end()
+	defer e.reply.endWrite()
 	return e.writeEvent(ctx, m)
 }
 
@@ -337,38 +337,38 @@ func (e *exchange) writeEvent(ctx context.Context, m jsonrpc.Message) error {
 		e.commit()
 	}
 	e.out.Line(sse.Event{}, m.Line())
-	return e.sent(ctx)
+	return e.flushFor(ctx)
 }
 
 // answer writes the response, which ends the exchange.
 func (e *exchange) answer(ctx context.Context, m jsonrpc.Message) error {
-	stream := e.isEvent(m)
+	stream := e.answersAsEvent(m)
 	if !stream && m.Size() <= maxSmallReply {
-		return e.answerSmall(m) // is kept until the end, or until Close
+		return e.answerSmallJSON(m) // is kept until the end, or until Close
 	}
-	if err := e.reply.begin(ctx); err != nil {
+	if err := e.reply.beginWrite(ctx); err != nil {
 		return err
 	}
-	defer e.reply.end()
-	defer e.settle()
+	defer e.reply.endWrite()
+	defer e.markEnded()
 	if stream {
 		return e.writeEvent(ctx, m)
 	}
 	e.beginJSON(m)
-	e.open()
+	e.openWriter()
 	_ = writeParts(e.out, m) // Flush returns the error
-	return e.sent(ctx)
+	return e.flushFor(ctx)
 }
 
-// isEvent reports whether a response is an event of a stream.
-func (e *exchange) isEvent(m jsonrpc.Message) bool {
+// answersAsEvent reports whether a response is an event of a stream.
+func (e *exchange) answersAsEvent(m jsonrpc.Message) bool {
 	return e.out != nil || e.method == "subscriptions/listen" && !m.IsError() // MI21
 }
 
-// answerSmall makes the reply one response that net/http keeps.
-func (e *exchange) answerSmall(m jsonrpc.Message) error {
+// answerSmallJSON makes the reply one response that net/http keeps.
+func (e *exchange) answerSmallJSON(m jsonrpc.Message) error {
 	e.beginJSON(m)
-	e.settle()
+	e.markEnded()
 	return writeParts(&e.reply, m)
 }
 
@@ -385,7 +385,7 @@ func writeParts(w io.Writer, m jsonrpc.Message) error {
 
 // beginJSON makes the reply one response, with the status that it means.
 func (e *exchange) beginJSON(m jsonrpc.Message) {
-	status, header := statusOf(m, e.method), e.reply.Header()
+	status, header := answerStatus(m, e.method), e.reply.Header()
 	header["Content-Type"] = valueJSON
 	header["Content-Length"] = []string{strconv.Itoa(m.Size())}
 	if status == http.StatusServiceUnavailable {
@@ -399,15 +399,15 @@ var valueRevoked = []string{`Bearer realm="mcp-bridge", error="invalid_token"`}
 
 // commit makes the reply a stream.
 func (e *exchange) commit() {
-	e.open()
+	e.openWriter()
 	e.out.Begin()
 }
 
-// open makes what the reply is written to.
-func (e *exchange) open() {
-	e.clock.Lock()
+// openWriter makes what the reply is written to.
+func (e *exchange) openWriter() {
+	e.timerMu.Lock()
 	e.out = sse.NewWriter(&e.reply, e.h.opts.StallAfter)
-	e.clock.Unlock()
+	e.timerMu.Unlock()
 }
 
 // flush sends on its way what was written to the stream.
@@ -416,12 +416,12 @@ func (e *exchange) flush() error {
 		e.cancel(errClientGone)
 		return errClientGone
 	}
-	e.awaitSilence()
+	e.scheduleKeepAlive()
 	return nil
 }
 
-// sent flushes, and says that ctx is done if that has broken the reply off.
-func (e *exchange) sent(ctx context.Context) error {
+// flushFor flushes, and says that ctx is done if that has broken the reply off.
+func (e *exchange) flushFor(ctx context.Context) error {
 	err := e.flush()
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -429,13 +429,13 @@ func (e *exchange) sent(ctx context.Context) error {
 	return err
 }
 
-// settle says that the request is answered, or never will be.
-func (e *exchange) settle() {
+// markEnded says that the request is answered, or never will be.
+func (e *exchange) markEnded() {
 	if e.ended {
 		return
 	}
-	e.clock.Lock()
-	defer e.clock.Unlock()
+	e.timerMu.Lock()
+	defer e.timerMu.Unlock()
 	e.ended = true
 	if e.timer != nil {
 		e.timer.Clear()
@@ -448,32 +448,32 @@ func (e *exchange) settle() {
 	}
 }
 
-// end ends a request that the server does not answer: with an error, if anybody is there
+// endUnanswered ends a request that the server does not answer: with an error, if anybody is there
 // to read it.
-func (e *exchange) end(ctx context.Context) {
-	why := e.lossCause()
+func (e *exchange) endUnanswered(ctx context.Context) {
+	why := e.clientLostCause()
 	switch {
 	case e.ended:
 	case why == nil:
-		_ = e.answer(ctx, e.unanswered())
+		_ = e.answer(ctx, e.noAnswerError())
 	case why == errRevoked && e.out == nil:
 		e.reply.Header()["Www-Authenticate"] = valueRevoked
 		refuseID(&e.reply, e.r, "A11", http.StatusUnauthorized, e.id, why.Error())
 	}
-	e.settle()
+	e.markEnded()
 }
 
-// cancelled ends a subscription that the server has cancelled: its stream ends. (Only
+// endCancelled ends a subscription that the server has cancelled: its stream ends. (Only
 // other transports have a message for that.)
-func (e *exchange) cancelled(ctx context.Context) {
+func (e *exchange) endCancelled(ctx context.Context) {
 	if e.out == nil {
-		e.end(ctx)
+		e.endUnanswered(ctx)
 	}
-	e.settle()
+	e.markEnded()
 }
 
-// unanswered is what a client is told whose request has had no answer.
-func (e *exchange) unanswered() jsonrpc.Message {
+// noAnswerError is what a client is told whose request has had no answer.
+func (e *exchange) noAnswerError() jsonrpc.Message {
 	text, data := "the server has ended the conversation without an answer", serverEndedData
 	if context.Cause(e.ctx) == bridge.ErrClosing {
 		text, data = bridge.ErrClosing.Error(), shuttingDownData
@@ -495,10 +495,10 @@ func (e *exchange) Close(error) error {
 		return nil
 	}
 	ctx := e.r.Context()
-	e.end(ctx)
-	if e.reply.begin(ctx) == nil {
+	e.endUnanswered(ctx)
+	if e.reply.beginWrite(ctx) == nil {
 		e.reply.flush(e.h.opts.StallAfter)
-		e.reply.end()
+		e.reply.endWrite()
 	}
 	return nil
 }
@@ -509,18 +509,18 @@ func (e *exchange) release() {
 	defer e.stopTimer()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.end(e.r.Context())
+	e.endUnanswered(e.r.Context())
 	e.reply.releaseConn()
 	if !e.reply.begun {
 		abortHandler()
 	}
 }
 
-// stopTimer waits for a tick that goes on. The caller holds no lock, and the request is settled.
+// stopTimer waits for a call of onTimer that goes on. The caller holds no lock, and the request has ended.
 func (e *exchange) stopTimer() {
-	e.clock.Lock()
+	e.timerMu.Lock()
 	timer := e.timer
-	e.clock.Unlock()
+	e.timerMu.Unlock()
 	if timer != nil {
 		timer.Stop()
 	}

@@ -22,7 +22,7 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, "LI4", http.StatusNotAcceptable, "the Accept header must admit text/event-stream")
 		return
 	}
-	s := h.find(w, r, jsonrpc.ID{})
+	s := h.findSession(w, r, jsonrpc.ID{})
 	if s == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (h *Handler) serveGET(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.detach(st, rd)
-	h.serveSSE(w, r, s, st, rd, &outbox{})
+	h.serveSSE(w, r, s, st, rd, &serverOutbox{})
 }
 
 // An event id is the stream's key and the event's number in it (LI15).
@@ -66,20 +66,20 @@ func parseEventID(id string) (key, seq uint64, ok bool) {
 }
 
 // serveSSE writes a stream until it is finished, the client has gone, or
-// another connection takes the stream over. Meanwhile the server gets todo.
-func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) {
+// another connection takes the stream over. Meanwhile the server gets what waits in toServer.
+func (h *Handler) serveSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, toServer *serverOutbox) {
 	seen := s.origin.Session()
 	if seen == nil {
-		h.writeSSE(w, r, s, st, rd, todo)
+		h.writeSSE(w, r, s, st, rd, toServer)
 		return
 	}
-	tellOpened(seen, r, st)
-	why := h.writeSSE(w, r, s, st, rd, todo)
+	observeOpened(seen, r, st)
+	why := h.writeSSE(w, r, s, st, rd, toServer)
 	seen.Stream(observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "closed", Reason: why})
 }
 
-// tellOpened tells that a stream has a reader.
-func tellOpened(seen *observe.Session, r *http.Request, st *stream) {
+// observeOpened tells that a stream has a reader.
+func observeOpened(seen *observe.Session, r *http.Request, st *stream) {
 	e := observe.Stream{Hop: observe.Downstream, Name: st.name(), Action: "opened"}
 	if r.Method == http.MethodGet {
 		if e.FromEventID = r.Header.Get(wire.HeaderLastEventID); e.FromEventID != "" {
@@ -91,33 +91,33 @@ func tellOpened(seen *observe.Session, r *http.Request, st *stream) {
 
 // writeSSE is serveSSE. It returns why it has ended. What it does beside waiting is in other functions,
 // because a goroutine that waits here should need little stack.
-func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, todo *outbox) (why string) {
+func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, st *stream, rd *reader, toServer *serverOutbox) (why string) {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	s.beginSSE(out, st, rd)
-	token := access.TokenContext(r).Done()
+	tokenDone := access.TokenContext(r).Done()
 	var events []event
-	events, over := s.take(st, rd, events)
-	every := h.opts.KeepAlive
-	if every < 0 {
-		every = math.MaxInt64
+	events, ended := s.take(st, rd, events)
+	interval := h.opts.KeepAlive
+	if interval < 0 {
+		interval = math.MaxInt64
 	}
-	keepAlive := time.NewTimer(every)
+	keepAlive := time.NewTimer(interval)
 	defer keepAlive.Stop()
 	for {
 		s.writeEvents(out, st, events)
 		if out.Flush() != nil {
 			return "the client does not take it"
 		}
-		if over {
+		if ended {
 			return "it is complete"
 		}
-		if isDone(token) { // also while there is always something to write
-			if !answersExpired(r) {
-				return tokenEnded(r)
+		if isDone(tokenDone) { // also while there is always something to write
+			if !mayOutliveToken(r) {
+				return tokenEndReason(r)
 			}
-			token = nil
+			tokenDone = nil
 		}
-		taken := todo.pass()
+		taken := toServer.passReady()
 		if len(events) == 0 {
 			select {
 			case <-taken:
@@ -127,15 +127,15 @@ func (h *Handler) writeSSE(w http.ResponseWriter, r *http.Request, s *session, s
 				return "another connection has taken it over"
 			case <-r.Context().Done():
 				return "the client has gone"
-			case <-token:
+			case <-tokenDone:
 				continue
 			case <-keepAlive.C:
 				out.Comment("keep-alive")
 			}
-			keepAlive.Reset(every)
+			keepAlive.Reset(interval)
 		}
 		clear(events)
-		events, over = s.take(st, rd, events[:0])
+		events, ended = s.take(st, rd, events[:0])
 	}
 }
 
@@ -149,18 +149,18 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// tokenEnded says why a stream ends with the token of its request: the session belongs to a name, but this
+// tokenEndReason says why a stream ends with the token of its request: the session belongs to a name, but this
 // connection to a token.
-func tokenEnded(r *http.Request) (why string) {
+func tokenEndReason(r *http.Request) (why string) {
 	if context.Cause(access.TokenContext(r)) == access.ErrExpired {
 		return access.ErrExpired.Error()
 	}
 	return "its token was revoked"
 }
 
-// answersExpired reports whether a request whose token is not valid any more goes on to its answer:
+// mayOutliveToken reports whether a request whose token is not valid any more goes on to its answer:
 // a call whose token has only expired.
-func answersExpired(r *http.Request) bool {
+func mayOutliveToken(r *http.Request) bool {
 	return r.Method == http.MethodPost && context.Cause(access.TokenContext(r)) == access.ErrExpired
 }
 
@@ -170,7 +170,7 @@ func (s *session) beginSSE(out *sse.Writer, st *stream, rd *reader) {
 	if v := s.revision(); isKnownVersion(v) && v >= version2025_11_25 && !s.stateless {
 		// A client that loses the connection before the first real event
 		// must still have an id to come back with (LI14, LI17).
-		if seq, ours := s.cursor(st, rd); ours {
+		if seq, ours := s.lastWrittenSeq(st, rd); ours {
 			var room [41]byte
 			out.Event(sse.Event{ID: string(appendEventID(room[:0], st.key, seq))})
 		}

@@ -137,8 +137,8 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 // due only when initialize succeeds (LI20), must be sent with the headers.
 const initializeCommitAfter = 10 * time.Second
 
-// tidyEvery is how often sessions are looked at for what has become too old.
-const tidyEvery = 15 * time.Second
+// tidyInterval is how often sessions are looked at for what has become too old.
+const tidyInterval = 15 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
 // end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
@@ -157,7 +157,7 @@ type Handler struct {
 
 	control         *admission.Controller
 	exchanges       exchanges
-	tidier          sync.WaitGroup
+	tidyLoop        sync.WaitGroup
 	bodies          httpserve.Bodies
 	refusalWarnings access.Warnings
 
@@ -172,8 +172,8 @@ func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.AcquirePlace), sessions: make(map[string]*session)}
 	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
 	h.bodies.Party = h.opts.Guard.Party
-	h.exchanges.sweepDelay, h.exchanges.timer.Do = min(sweepAfter, opts.ModernCommitAfter), h.exchanges.sweep
-	h.tidier.Go(h.endIdleSessions)
+	h.exchanges.watchDelay, h.exchanges.timer.Do = min(defaultWatchDelay, opts.ModernCommitAfter), h.exchanges.watchAll
+	h.tidyLoop.Go(h.endIdleSessions)
 	return h
 }
 
@@ -185,7 +185,7 @@ func (h *Handler) Close() error {
 	h.exchanges.close()
 	h.control.Close()
 	h.exchanges.wait()
-	h.tidier.Wait()
+	h.tidyLoop.Wait()
 	return nil
 }
 
@@ -243,18 +243,18 @@ func notAllowed(w http.ResponseWriter, r *http.Request, allowed string) {
 
 // serveDELETE ends a session at its client's wish (LI23).
 func (h *Handler) serveDELETE(w http.ResponseWriter, r *http.Request) {
-	s := h.find(w, r, jsonrpc.ID{})
+	s := h.findSession(w, r, jsonrpc.ID{})
 	if s == nil {
 		return
 	}
-	h.opts.Logger.Debug("session deleted by its client", "session", s.tag())
+	h.opts.Logger.Debug("session deleted by its client", "session", s.logName())
 	s.end("the session was deleted")
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// find returns the session that a request names, or answers the request with
-// what is wrong (LI21, LI24). The caller owes the session a finish.
-func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
+// findSession returns the session that a request names, or answers the request with
+// what is wrong (LI21, LI24). The caller owes the session an endExchange.
+func (h *Handler) findSession(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *session {
 	if len(r.Header[wire.HeaderSession]) > 1 || len(r.Header[wire.HeaderVersion]) > 1 {
 		refuseID(w, r, "LI21", http.StatusBadRequest, id, "the headers Mcp-Session-Id and MCP-Protocol-Version may each be sent once")
 		return nil
@@ -277,14 +277,14 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, id jsonrpc.ID) *s
 		return nil
 	}
 	if v := r.Header.Get(wire.HeaderVersion); v != "" && !isKnownVersion(v) {
-		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
+		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersionText)
 		return nil
 	}
 	observe.SetExchangeOrigin(w, &s.origin)
 	return s
 }
 
-const unsupportedVersion = "unsupported MCP-Protocol-Version; supported: " + supportedVersions
+const unsupportedVersionText = "unsupported MCP-Protocol-Version; supported: " + supportedVersions
 
 const noSuchSessionText = "there is no such session (it may have ended); begin anew with an initialize request"
 
@@ -305,7 +305,7 @@ func (h *Handler) namedSession(r *http.Request) *session {
 
 // endIdleSessions ends idle sessions and drops old events.
 func (h *Handler) endIdleSessions() {
-	every := tidyEvery
+	every := tidyInterval
 	if t := h.opts.SessionTimeout; t > 0 {
 		every = min(every, max(t/4, 10*time.Millisecond))
 	}
@@ -327,7 +327,7 @@ func (h *Handler) endIdleSessions() {
 			for _, s := range all {
 				if s.tidy(now) {
 					if !s.origin.Observed() {
-						h.opts.Logger.Info("session ended: idle for too long", "session", s.tag())
+						h.opts.Logger.Info("session ended: idle for too long", "session", s.logName())
 					}
 					s.end("the session was idle for too long")
 				}

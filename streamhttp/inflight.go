@@ -8,15 +8,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazytimer"
 )
 
-// exchanges are those in progress. The zero value has none; after and timer.Do are to be set.
+// exchanges are those in progress. The zero value has none; watchDelay and timer.Do are to be set.
 type exchanges struct {
 	mu         sync.Mutex
-	unswept    map[*exchange]struct{} // those that sweep has not seen
-	swept      map[*exchange]struct{}
+	unwatched  map[*exchange]struct{} // those that watchAll has not seen
+	watched    map[*exchange]struct{}
 	byParty    map[string]int // how many each party has of them; nil: nobody needs to know
 	closed     bool
-	sweepDelay time.Duration   // how long a request waits for sweep at most
-	timer      lazytimer.Timer // calls sweep
+	watchDelay time.Duration   // how long a request waits for watchAll at most
+	timer      lazytimer.Timer // calls watchAll
 	wg         sync.WaitGroup  // one for each
 }
 
@@ -30,26 +30,26 @@ func (x *exchanges) add(e *exchange, max int) error {
 	case !x.hasRoom(e, max):
 		return errTooManyCalls
 	}
-	if x.unswept == nil {
-		x.unswept, x.swept = make(map[*exchange]struct{}), make(map[*exchange]struct{})
+	if x.unwatched == nil {
+		x.unwatched, x.watched = make(map[*exchange]struct{}), make(map[*exchange]struct{})
 	}
-	x.unswept[e] = struct{}{}
+	x.unwatched[e] = struct{}{}
 	if x.byParty != nil {
 		x.byParty[e.Party()]++
 	}
 	x.wg.Add(1)
 	e.began = time.Now()
-	if len(x.unswept) == 1 { // else the time is set
-		x.timer.AtLatest(e.began.Add(x.sweepDelay))
+	if len(x.unwatched) == 1 { // else the time is set
+		x.timer.AtLatest(e.began.Add(x.watchDelay))
 	}
 	return nil
 }
 
-// hasRequestRoom reports whether e may be one of max: a party may have no more than it
+// hasRoom reports whether e may be one of max: a party may have no more than it
 // leaves to others. Whose they are is counted from when half of them are there until
 // three quarters are free: most requests never need to know. The caller holds the lock.
 func (x *exchanges) hasRoom(e *exchange, max int) bool {
-	free := max - len(x.unswept) - len(x.swept)
+	free := max - len(x.unwatched) - len(x.watched)
 	if free > max-max/4 {
 		x.byParty = nil
 	}
@@ -58,7 +58,7 @@ func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	}
 	if x.byParty == nil {
 		x.byParty = make(map[string]int)
-		for _, some := range [...]map[*exchange]struct{}{x.unswept, x.swept} {
+		for _, some := range [...]map[*exchange]struct{}{x.unwatched, x.watched} {
 			for other := range some {
 				x.byParty[other.Party()]++
 			}
@@ -67,28 +67,28 @@ func (x *exchanges) hasRoom(e *exchange, max int) bool {
 	return free > 0 && x.byParty[e.Party()] <= free
 }
 
-// sweepAfter is how long a request is not looked after at most: nearly all are
+// defaultWatchDelay is how long a request is not looked after at most: nearly all are
 // answered before. If the client hangs up the server learns that much later.
-const sweepAfter = 20 * time.Millisecond
+const defaultWatchDelay = 20 * time.Millisecond
 
-// sweep sets the timers of those that are still there, and has their clients
+// watchAll sets the timers of those that are still there, and has their clients
 // watched. To do so for each request costs more than it seems: a timer that is set
 // often wakes a thread.
-func (x *exchanges) sweep() {
+func (x *exchanges) watchAll() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for e := range x.unswept {
+	for e := range x.unwatched {
 		e.scheduleCommit()
 		e.watch()
-		x.swept[e] = struct{}{}
+		x.watched[e] = struct{}{}
 	}
-	clear(x.unswept)
+	clear(x.unwatched)
 }
 
 func (x *exchanges) remove(e *exchange) {
 	x.mu.Lock()
-	delete(x.unswept, e)
-	delete(x.swept, e)
+	delete(x.unwatched, e)
+	delete(x.watched, e)
 	if x.byParty != nil {
 		party := e.Party()
 		if x.byParty[party]--; x.byParty[party] == 0 {
@@ -104,7 +104,7 @@ func (x *exchanges) close() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.closed = true
-	for _, some := range [...]map[*exchange]struct{}{x.unswept, x.swept} {
+	for _, some := range [...]map[*exchange]struct{}{x.unwatched, x.watched} {
 		for e := range some {
 			e.cancel(bridge.ErrClosing)
 		}

@@ -25,7 +25,7 @@ func TestServerMaxCalls(t *testing.T) {
 		for id := from; id < to; id++ {
 			batch = append(batch, jsonrpc.NewRequest(jsonrpc.IntID(int64(id)), "ping", nil))
 		}
-		_, _, _, err := s.open(batch)
+		_, _, _, err := s.openPostStream(batch)
 		return err
 	}
 	for id := range maxCalls - 1 {
@@ -103,7 +103,7 @@ type replayModel struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	now     time.Time
-	real    replay
+	real    replayStore
 	streams []*modelStream
 	kept    []modelEvent // oldest first
 	did     string
@@ -111,7 +111,7 @@ type replayModel struct {
 
 func newReplayModel(t *testing.T, rnd *rand.Rand) *replayModel {
 	m := &replayModel{t: t, rnd: rnd, now: time.Unix(0, 0)}
-	m.real = replay{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxEventAge: time.Minute}
+	m.real = replayStore{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxEventAge: time.Minute}
 	for i := range 4 {
 		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), nextSeq: 1}})
 	}
@@ -199,8 +199,8 @@ func (m *replayModel) check() {
 		}
 		return b.String()
 	}
-	if m.real.bytes != m.bytes() || len(m.real.order) != len(m.kept) {
-		m.t.Errorf("%d events with %d bytes are kept, want %d with %d", len(m.real.order), m.real.bytes, len(m.kept), m.bytes())
+	if m.real.bytes != m.bytes() || len(m.real.ageOrder) != len(m.kept) {
+		m.t.Errorf("%d events with %d bytes are kept, want %d with %d", len(m.real.ageOrder), m.real.bytes, len(m.kept), m.bytes())
 	}
 	for i, s := range m.streams {
 		var pending, kept strings.Builder
@@ -220,8 +220,8 @@ func (m *replayModel) check() {
 		if got := seqs(s.st.sent); got != kept.String() {
 			m.t.Errorf("stream %d: kept %s, want %s", i, got, kept.String())
 		}
-		if s.st.pendingBytes != size || s.st.lastSeq() != s.last || s.st.cursor() != s.last-uint64(len(s.pending)) {
-			m.t.Errorf("stream %d: %d bytes, last %d, cursor %d", i, s.st.pendingBytes, s.st.lastSeq(), s.st.cursor())
+		if s.st.pendingBytes != size || s.st.lastSeq() != s.last || s.st.lastWrittenSeq() != s.last-uint64(len(s.pending)) {
+			m.t.Errorf("stream %d: %d bytes, last %d, cursor %d", i, s.st.pendingBytes, s.st.lastSeq(), s.st.lastWrittenSeq())
 		}
 	}
 }

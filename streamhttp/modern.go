@@ -40,75 +40,75 @@ func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.
 		}
 		return false // ED4
 	}
-	var q requestFacts
+	var facts requestFacts
 	if namesModern(r.Header) || m.Meta() != nil {
-		q = readQuery(*m)
+		facts = readRequestFacts(*m)
 	}
 	switch {
 	case m.Kind() == jsonrpc.Notification:
-		return h.takeNotification(w, r, *m, &q)
-	case !q.isModern():
-		no := h.refuseUnclaimed(r, *m, &q)
+		return h.serveModernNotification(w, r, *m, &facts)
+	case !facts.isModern():
+		no := h.checkLegacyRequest(r, *m, &facts)
 		if no == nil {
 			return false
 		}
 		writeRefusal(w, r, m.ID(), no)
 	default:
-		if no := h.refuseQuery(r, *m, &q); no != nil {
+		if no := h.checkModernRequest(r, *m, &facts); no != nil {
 			writeRefusal(w, r, m.ID(), no)
 			return true
 		}
-		h.serveModern(w, r, m, &q, share)
+		h.serveModern(w, r, m, &facts, share)
 	}
 	return true
 }
 
-// takeNotification answers a notification of 2026-07-28. There is none that
+// serveModernNotification answers a notification of 2026-07-28. There is none that
 // could mean anything here: a cancellation names an id that other clients use
 // as well (MI4).
-func (h *Handler) takeNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, q *requestFacts) (answered bool) {
-	claims := q.isModern()
+func (h *Handler) serveModernNotification(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, facts *requestFacts) (answered bool) {
+	claims := facts.isModern()
 	if !claims && h.opts.Eras != era.OnlyModern && !(h.servesModern() && namesModern(r.Header)) {
 		return false // ED4
 	}
-	var no *era.Refusal
+	var refusal *era.Refusal
 	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMethod]
 	switch {
-	case len(version) > 0 && q.meta.Version != nil && !isOnly(version, q.meta.Version):
-		no = headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion)
-	case claims && (!h.servesModern() || !era.IsModern(q.meta.Revision())):
-		no = era.UnsupportedVersion(h.opts.Eras, q.meta.Revision())
-	case len(method) > 0 && (len(method) > 1 || trimSpace(method[0]) != m.Method()):
-		no = headerMismatchOf(wire.HeaderMethod, method, "the method")
+	case len(version) > 0 && facts.meta.Version != nil && !headerIs(version, facts.meta.Version):
+		refusal = headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion)
+	case claims && (!h.servesModern() || !era.IsModern(facts.meta.Revision())):
+		refusal = era.UnsupportedVersion(h.opts.Eras, facts.meta.Revision())
+	case len(method) > 0 && (len(method) > 1 || trimHeaderSpace(method[0]) != m.Method()):
+		refusal = headerMismatchOf(wire.HeaderMethod, method, "the method")
 	}
-	if no != nil {
-		writeRefusal(w, r, jsonrpc.ID{}, no)
+	if refusal != nil {
+		writeRefusal(w, r, jsonrpc.ID{}, refusal)
 		return true
 	}
 	w.WriteHeader(http.StatusAccepted)
 	return true
 }
 
-// refuseUnclaimed says what is wrong with a request that does not claim to be
+// checkLegacyRequest says what is wrong with a request that does not claim to be
 // a modern one; nil: nothing, it is legacy.
-func (h *Handler) refuseUnclaimed(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
+func (h *Handler) checkLegacyRequest(r *http.Request, m jsonrpc.Message, facts *requestFacts) *era.Refusal {
 	switch {
 	case namesModern(r.Header) && m.Method() == "initialize": // ED2
 		return headerMismatch("the " + wire.HeaderVersion + " header names a revision that has no initialize")
-	case namesModern(r.Header) && q.meta.Version != nil: // MI8
+	case namesModern(r.Header) && facts.meta.Version != nil: // MI8
 		return headerMismatch("the " + wire.HeaderVersion + " header is not what " + era.KeyVersion + " is")
 	case namesModern(r.Header): // ED3
 		return &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "params._meta needs " + era.KeyVersion + " and " + era.KeyCapabilities}
 	case h.opts.Eras == era.OnlyModern: // ED5
-		return era.UnsupportedVersion(h.opts.Eras, requestedVersion(r, m, q))
+		return era.UnsupportedVersion(h.opts.Eras, requestedVersion(r, m, facts))
 	}
 	return nil
 }
 
 // requestedVersion returns the version that a legacy request wants.
-func requestedVersion(r *http.Request, m jsonrpc.Message, q *requestFacts) string {
-	if q.meta.Version != nil {
-		return q.meta.Revision()
+func requestedVersion(r *http.Request, m jsonrpc.Message, facts *requestFacts) string {
+	if facts.meta.Version != nil {
+		return facts.meta.Revision()
 	}
 	if m.Method() == "initialize" {
 		text, _ := jsonrpc.Text(m.Lookup("params", "protocolVersion"))
@@ -117,16 +117,16 @@ func requestedVersion(r *http.Request, m jsonrpc.Message, q *requestFacts) strin
 	return r.Header.Get(wire.HeaderVersion)
 }
 
-// refuseQuery says what is wrong with a modern request, in the order of MI10;
+// checkModernRequest says what is wrong with a modern request, in the order of MI10;
 // nil: nothing that can be told without its server.
-func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFacts) *era.Refusal {
-	if q.duplicateKey != "" {
-		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + q.duplicateKey + " stands twice"}
+func (h *Handler) checkModernRequest(r *http.Request, m jsonrpc.Message, facts *requestFacts) *era.Refusal {
+	if facts.duplicateKey != "" {
+		return &era.Refusal{Code: jsonrpc.CodeInvalidRequest, Text: "the key " + facts.duplicateKey + " stands twice"}
 	}
-	if version := r.Header[wire.HeaderVersion]; q.meta.Version[0] == '"' && !isOnly(version, q.meta.Version) {
+	if version := r.Header[wire.HeaderVersion]; facts.meta.Version[0] == '"' && !headerIs(version, facts.meta.Version) {
 		return headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion) // MI8
 	}
-	if no := q.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
+	if no := facts.meta.Check(h.opts.Eras); no != nil { // MI7, MI9
 		return no
 	}
 	if era.IsRemovedMethod(m.Method()) { // MI11
@@ -137,11 +137,11 @@ func (h *Handler) refuseQuery(r *http.Request, m jsonrpc.Message, q *requestFact
 			return no
 		}
 	}
-	return h.refuseHeaders(r.Header, m.Method(), q)
+	return h.checkHeaders(r.Header, m.Method(), facts)
 }
 
 // serveModern lets a bridge.Handler serve one request.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, q *requestFacts, share *httpserve.Share) {
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, facts *requestFacts, share *httpserve.Share) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
@@ -159,13 +159,13 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 		})()
 	}
 	defer e.release()
-	if no := h.refuseParams(e.ctx, r.Header, *m, q); no != nil { // it may have to ask the server
-		observe.Refuse(r, ruleOf(no), statusOfRefusal(no), no.Text)
+	if no := h.checkParamHeaders(e.ctx, r.Header, *m, facts); no != nil { // it may have to ask the server
+		observe.Refuse(r, ruleOfRefusal(no), statusOfRefusal(no), no.Text)
 		e.refuse(no)
 		return
 	}
-	*m, *q = jsonrpc.Message{}, requestFacts{} // the bytes are e's now, and then the server's
-	if err := h.opts.Modern.ServeConn(&e.served, e); err != nil && e.ctx.Err() == nil {
+	*m, *facts = jsonrpc.Message{}, requestFacts{} // the bytes are e's now, and then the server's
+	if err := h.opts.Modern.ServeConn(&e.handlerCtx, e); err != nil && e.ctx.Err() == nil {
 		h.logUnserved(err)
 	}
 }
@@ -181,27 +181,27 @@ func (h *Handler) logUnserved(err error) {
 }
 
 // writeRefusal answers a request that is not served with the status of the error (MI13).
-func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, no *era.Refusal) {
-	status := statusOfRefusal(no)
-	observe.Refuse(r, ruleOf(no), status, no.Text)
-	answer := no.Response(id)
+func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, refusal *era.Refusal) {
+	status := statusOfRefusal(refusal)
+	observe.Refuse(r, ruleOfRefusal(refusal), status, refusal.Text)
+	answer := refusal.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
 	httpserve.Write(w, answer.Bytes())
 }
 
-func statusOfRefusal(no *era.Refusal) int {
-	if no.Code == jsonrpc.CodeMethodNotFound {
+func statusOfRefusal(refusal *era.Refusal) int {
+	if refusal.Code == jsonrpc.CodeMethodNotFound {
 		return http.StatusNotFound
 	}
 	return http.StatusBadRequest
 }
 
-// ruleOf returns the rule by which a modern request is refused.
-func ruleOf(no *era.Refusal) string {
-	switch no.Code {
+// ruleOfRefusal returns the rule by which a modern request is refused.
+func ruleOfRefusal(refusal *era.Refusal) string {
+	switch refusal.Code {
 	case era.CodeHeaderMismatch:
-		if strings.Contains(no.Text, wire.HeaderVersion) {
+		if strings.Contains(refusal.Text, wire.HeaderVersion) {
 			return "MI8"
 		}
 		return "MI5"
@@ -217,9 +217,9 @@ func ruleOf(no *era.Refusal) string {
 	return "MI10"
 }
 
-// statusOf returns the status for the answer to a request of method, where it
+// answerStatus returns the status for the answer to a request of method, where it
 // comes first (MI13).
-func statusOf(m jsonrpc.Message, method string) int {
+func answerStatus(m jsonrpc.Message, method string) int {
 	if !m.IsError() {
 		return http.StatusOK
 	}

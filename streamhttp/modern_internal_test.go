@@ -35,7 +35,7 @@ func FuzzServerModernName(f *testing.F) {
 		}
 		raw, _ := json.Marshal(name)
 		accepts := func(value string) bool {
-			no := h.refuseHeaders(http.Header{wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {value}}, "tools/call", &requestFacts{name: raw})
+			no := h.checkHeaders(http.Header{wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {value}}, "tools/call", &requestFacts{name: raw})
 			return no == nil
 		}
 		if got, want := accepts(header), meansName(header, name); got != want {
@@ -121,7 +121,7 @@ func FuzzServerModernPOST(f *testing.F) {
 		if err := json.Unmarshal([]byte(body), &said); err != nil {
 			t.Fatalf("served, but no JSON: %v", err)
 		}
-		if said.Params.Meta["io.modelcontextprotocol/protocolVersion"] != trimSpace(version) || trimSpace(version) != "2026-07-28" || said.Method != trimSpace(method) {
+		if said.Params.Meta["io.modelcontextprotocol/protocolVersion"] != trimHeaderSpace(version) || trimHeaderSpace(version) != "2026-07-28" || said.Method != trimHeaderSpace(method) {
 			t.Errorf("served: %s with version %q, method %q", body, version, method)
 		}
 	})
@@ -149,10 +149,10 @@ func TestServerModernReply(t *testing.T) {
 	p := &reply{ResponseWriter: d}
 	one, endOne := context.WithCancel(t.Context())
 	two, endTwo := context.WithCancel(t.Context())
-	bridgetest.Must(t, p.begin(one))
+	bridgetest.Must(t, p.beginWrite(one))
 	waiter := p.aborter()
-	p.end()
-	bridgetest.Must(t, p.begin(two))
+	p.endWrite()
+	bridgetest.Must(t, p.beginWrite(two))
 	late := one.Done()
 	endOne()
 	p.abortFor(late) // as the context does
@@ -160,11 +160,11 @@ func TestServerModernReply(t *testing.T) {
 	if d.until.Load() != nil {
 		t.Error("a write was broken off because of another one")
 	}
-	p.end()
-	if err := p.begin(one); err != context.Canceled {
+	p.endWrite()
+	if err := p.beginWrite(one); err != context.Canceled {
 		t.Errorf("a write for an ended context begins: %v", err)
 	}
-	bridgetest.Must(t, p.begin(two))
+	bridgetest.Must(t, p.beginWrite(two))
 	endTwo()
 	<-d.set
 	if err := p.SetWriteDeadline(time.Now().Add(time.Hour)); err != nil || !d.until.Load().Equal(longAgo) {

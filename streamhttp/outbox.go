@@ -13,21 +13,21 @@ import (
 
 // This file passes what clients POST on to the server of their session.
 
-// outbox is what a POST still has to pass to the server. The zero outbox is empty.
-type outbox struct {
+// serverOutbox is what a POST still has to pass to the server. The zero serverOutbox is empty.
+type serverOutbox struct {
 	s         *session
 	messages  []jsonrpc.Message
-	pending   *pendingMessage  // the first of them, in the queue of the session; nil: it is not
+	queued    *pendingMessage  // the first of them, in the queue of the session; nil: it is not
 	passedAny bool             // the server has got a message
 	share     *httpserve.Share // goes with the last of them
 }
 
-// pass passes on what the server takes at once, and returns what is closed when it
+// passReady passes on what the server takes at once, and returns what is closed when it
 // has taken the next one, to call it again; nil when there is none, or when it is
 // not yet its turn.
-func (o *outbox) pass() <-chan struct{} {
+func (o *serverOutbox) passReady() <-chan struct{} {
 	for len(o.messages) > 0 {
-		if o.pending == nil {
+		if o.queued == nil {
 			if o.passedAny && o.s.isInitializing() {
 				return nil
 			}
@@ -35,27 +35,27 @@ func (o *outbox) pass() <-chan struct{} {
 			if len(o.messages) == 1 { // until then all of the body is needed
 				share = o.share.Move()
 			}
-			o.pending = o.s.posts.offer(o.messages[0], share)
+			o.queued = o.s.posts.offer(o.messages[0], share)
 		}
-		if taken := o.s.posts.whenTaken(o.pending); taken != nil {
+		if taken := o.s.posts.whenTaken(o.queued); taken != nil {
 			return taken
 		}
-		o.delivered()
+		o.notePassed()
 	}
 	return nil
 }
 
 // takeBack leaves nothing in the queue, and returns what the server has not got.
-func (o *outbox) takeBack() []jsonrpc.Message {
-	if o.pending == nil {
+func (o *serverOutbox) takeBack() []jsonrpc.Message {
+	if o.queued == nil {
 		return o.messages
 	}
-	if share, ok := o.s.posts.takeBack(o.pending); ok {
+	if share, ok := o.s.posts.takeBack(o.queued); ok {
 		o.share.Back(share)
 	} else {
-		o.delivered()
+		o.notePassed()
 	}
-	o.pending = nil
+	o.queued = nil
 	return o.messages
 }
 
@@ -63,11 +63,11 @@ func (o *outbox) takeBack() []jsonrpc.Message {
 // there is nobody left to answer.
 const passRestTimeout = time.Minute
 
-// passRest passes on the notifications and responses that are left of a batch which
+// passRestToServer passes on the notifications and responses that are left of a batch which
 // the server has begun to take: the end of its reply, or of the connection, is
 // none of theirs, and the server may wait for them (LI9). It returns what the
 // server has not got.
-func (o *outbox) passRest() []jsonrpc.Message {
+func (o *serverOutbox) passRestToServer() []jsonrpc.Message {
 	left := o.takeBack()
 	if !o.passedAny || len(left) == 0 || o.s.stateless {
 		return left
@@ -77,7 +77,7 @@ func (o *outbox) passRest() []jsonrpc.Message {
 	enough := time.NewTimer(passRestTimeout)
 	defer enough.Stop()
 	for over := false; !over; {
-		taken := o.pass()
+		taken := o.passReady()
 		if taken == nil {
 			break
 		}
@@ -92,29 +92,29 @@ func (o *outbox) passRest() []jsonrpc.Message {
 	return append(requests, o.takeBack()...)
 }
 
-// delivered says that the server has got the first message.
-func (o *outbox) delivered() {
-	o.passedAny, o.pending = true, nil
-	o.s.passed(o.messages[0])
+// notePassed says that the server has got the first message.
+func (o *serverOutbox) notePassed() {
+	o.passedAny, o.queued = true, nil
+	o.s.notePassed(o.messages[0])
 	o.messages[0] = jsonrpc.Message{} // its bytes are the server's now
 	o.messages = o.messages[1:]
 }
 
-// passAll passes on messages that need no answer, or answers the request with
+// passAllToServer passes on messages that need no answer, or answers the request with
 // 404 if the server has got none of them. If the session ends behind the first,
 // they are accepted: 404 would have the client send all of them again to a new
 // session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) (accepted bool) {
+func (h *Handler) passAllToServer(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) (accepted bool) {
 	for i, m := range messages {
 		var held *budget.Share
 		if i == len(messages)-1 { // until then all of the body is needed
 			held = share.Move()
 		}
-		if err := pass(r.Context(), s, m, held); err == nil {
+		if err := passToServer(r.Context(), s, m, held); err == nil {
 			continue
 		}
 		if i > 0 {
-			s.undelivered(messages[i:])
+			s.failUndelivered(messages[i:])
 			return true
 		}
 		refuse(w, r, "LI21", http.StatusNotFound, sessionGoneText)
@@ -123,18 +123,18 @@ func (h *Handler) passAll(w http.ResponseWriter, r *http.Request, s *session, me
 	return true
 }
 
-// pass gives the server a message, and the session what it says about it.
-func pass(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
-	if err := s.accept(ctx, m, share); err != nil {
+// passToServer gives the server a message, and the session what it says about it.
+func passToServer(ctx context.Context, s *session, m jsonrpc.Message, share *budget.Share) error {
+	if err := s.offerAndWait(ctx, m, share); err != nil {
 		return err
 	}
-	s.passed(m)
+	s.notePassed(m)
 	return nil
 }
 
-// accept passes a message on to the server, with what it holds of the budget. It waits while
+// offerAndWait passes a message on to the server, with what it holds of the budget. It waits while
 // the server does not take what came before.
-func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
+func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) (err error) {
 	p := s.posts.offer(m, share)
 	taken := s.posts.whenTaken(p)
 	if taken == nil {

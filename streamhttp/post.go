@@ -17,9 +17,9 @@ import (
 
 // servePOST takes the messages of one POST and answers them.
 func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
-	max, outside := h.maxBody(r)
+	max, sessionless := h.maxBody(r)
 	if r.ContentLength > int64(max) {
-		h.badBody(w, r, httpserve.ErrTooLarge, outside)
+		h.refuseBody(w, r, httpserve.ErrTooLarge, sessionless)
 		return
 	}
 	if !httpserve.Accepts(r.Header, wire.TypeJSON, wire.TypeSSE) {
@@ -34,7 +34,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 	defer share.Free()
 	body, err := share.Read(r, max)
 	if err != nil {
-		h.badBody(w, r, err, outside)
+		h.refuseBody(w, r, err, sessionless)
 		return
 	}
 	if jsonrpc.IsBatch(body) {
@@ -63,7 +63,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		h.serveInitialize(w, r, m, share)
 		return
 	}
-	s := h.find(w, r, requestID(m))
+	s := h.findSession(w, r, requestID(m))
 	if s == nil {
 		return
 	}
@@ -111,7 +111,7 @@ func asError(err error) *jsonrpc.Error {
 // serveOneWay takes notifications and responses: accepted, and no more to
 // say (LI6).
 func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) {
-	if h.passAll(w, r, s, messages, share) {
+	if h.passAllToServer(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
@@ -123,7 +123,7 @@ const sessionGoneText = "the session has ended; begin anew with an initialize re
 // serveInitialize opens a session (LI20, LI22).
 func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
 	if r.Header.Get(wire.HeaderSession) != "" {
-		if s := h.find(w, r, m.ID()); s != nil {
+		if s := h.findSession(w, r, m.ID()); s != nil {
 			refuseID(w, r, "LI22", http.StatusBadRequest, m.ID(), "the session is already initialized")
 		}
 		return
@@ -131,16 +131,16 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m json
 	var asked string
 	_ = json.Unmarshal(m.Lookup("params", "protocolVersion"), &asked) // not a string: the server will say so
 	s := newSession(&h.opts, principal(r), asked, time.Now())
-	s.kept.budget = h.opts.ResumeBudget.Share(h.opts.Guard.Party(r))
+	s.retained.budget = h.opts.ResumeBudget.Share(h.opts.Guard.Party(r))
 	one := []jsonrpc.Message{m}
-	st, rd, _, _ := s.open(one) // nothing stands against the first request
+	st, rd, _, _ := s.openPostStream(one) // nothing stands against the first request
 	s.beginExchange()
 	defer s.endExchange()
 	if !h.start(w, r, s, m.ID()) {
 		return
 	}
 	observe.SetExchangeOrigin(w, &s.origin)
-	p := &post{w: w, r: r, s: s, st: st, rd: rd, first: m.ID(), isInitialize: true, share: share}
+	p := &post{w: w, r: r, s: s, st: st, rd: rd, firstID: m.ID(), isInitialize: true, share: share}
 	defer func() {
 		if !s.isEstablished() {
 			s.end("initialize failed")
@@ -156,32 +156,32 @@ type post struct {
 	s            *session
 	st           *stream
 	rd           *reader
-	first        jsonrpc.ID       // of the requests
-	batch        []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
+	firstID      jsonrpc.ID       // of the requests
+	batchIDs     []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
 	isInitialize bool             // the request is initialize
 	share        *httpserve.Share // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
-// requests among them. failed are the answers that the bridge gives itself.
-func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Message) {
+// requests among them. errorResponses are the answers that the bridge gives itself.
+func (h *Handler) serveRequests(p *post, messages, requests, errorResponses []jsonrpc.Message) {
 	w, r, s := p.w, p.r, p.s
-	p.first = requests[0].ID()
+	p.firstID = requests[0].ID()
 	var used jsonrpc.ID
 	var err error
-	p.st, p.rd, used, err = s.open(requests)
+	p.st, p.rd, used, err = s.openPostStream(requests)
 	switch {
 	case err == errTooManyCalls:
-		httpserve.Busy(w, r, p.first, err.Error(), err)
+		httpserve.Busy(w, r, p.firstID, err.Error(), err)
 		return
 	case err != nil:
-		refuseID(w, r, "LI21", http.StatusNotFound, p.first, sessionGoneText)
+		refuseID(w, r, "LI21", http.StatusNotFound, p.firstID, sessionGoneText)
 		return
 	case p.st == nil:
 		refuseID(w, r, "J3", http.StatusBadRequest, used, duplicateIDText)
 		return
 	}
-	s.prepend(p.st, failed)
+	s.prepend(p.st, errorResponses)
 	h.serveStream(p, messages)
 }
 
@@ -190,72 +190,72 @@ func (h *Handler) serveRequests(p *post, messages, requests, failed []jsonrpc.Me
 // or anything else, which makes it an SSE stream (LI7).
 func (h *Handler) serveStream(p *post, messages []jsonrpc.Message) {
 	defer p.s.detach(p.st, p.rd)
-	answer := h.answerer(p)
-	defer p.rd.setAnswer(nil)
+	answer := h.inlineAnswerer(p)
+	defer p.rd.setInlineAnswer(nil)
 	p.s.scheduleCommit(p.st, p.isInitialize)
-	todo := outbox{s: p.s, messages: messages, share: p.share}
-	defer todo.takeBack()
-	taken := todo.pass()
-	var late <-chan time.Time // when nothing but what the server does not take is waited for
+	toServer := serverOutbox{s: p.s, messages: messages, share: p.share}
+	defer toServer.takeBack()
+	nextTaken := toServer.passReady()
+	var commitTime <-chan time.Time // when nothing but what the server does not take is waited for
 	for {
 		timeUp := false
-		if len(todo.messages) == 0 {
-			p.rd.setAnswer(answer)
+		if len(toServer.messages) == 0 {
+			p.rd.setInlineAnswer(answer)
 		}
 		select {
-		case <-taken:
+		case <-nextTaken:
 		case <-p.rd.wake:
-		case <-late:
+		case <-commitTime:
 			timeUp = true
 		case <-p.r.Context().Done():
-			if p.rd.setAnswer(nil) {
+			if p.rd.setInlineAnswer(nil) {
 				return
 			}
-			p.s.withdraw(todo.passRest())
+			p.s.withdrawRequests(toServer.passRestToServer())
 			abortHandler()
 		}
-		if p.rd.setAnswer(nil) {
+		if p.rd.setInlineAnswer(nil) {
 			return
 		}
 		// Before the look at the stream: of what comes because of it, we are told.
-		taken = todo.pass()
-		whole, stream := p.s.reply(p.st)
-		if len(todo.messages) > 0 && p.s.takesNoMore() {
-			if len(todo.takeBack()) == len(messages) && !p.isInitialize && !p.s.stateless {
+		nextTaken = toServer.passReady()
+		answer, mustStream := p.s.jsonAnswer(p.st)
+		if len(toServer.messages) > 0 && p.s.takesNoMore() {
+			if len(toServer.takeBack()) == len(messages) && !p.isInitialize && !p.s.stateless {
 				// No server has seen anything of it: the client may safely send
 				// it again, to a new session (LI21).
-				refuseID(p.w, p.r, "LI21", http.StatusNotFound, p.first, sessionGoneText)
+				refuseID(p.w, p.r, "LI21", http.StatusNotFound, p.firstID, sessionGoneText)
 				return
 			}
-			todo.messages = nil // the end of the session has answered every request
+			toServer.messages = nil // the end of the session has answered every request
 		}
-		if p.isInitialize && (stream || p.s.isEstablished()) {
+		if p.isInitialize && (mustStream || p.s.isEstablished()) {
 			p.w.Header()[wire.HeaderSession] = []string{p.s.id}
 		}
 		switch {
-		case whole != nil && len(todo.messages) == 0:
-			h.writeJSON(p.w, whole, p.batch)
+		case answer != nil && len(toServer.messages) == 0:
+			h.writeJSON(p.w, answer, p.batchIDs)
 			return
-		case stream || timeUp:
+		case mustStream || timeUp:
 			p.s.commit(p.st)
-			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &todo)
-			p.s.undelivered(todo.passRest())
+			h.serveSSE(p.w, p.r, p.s, p.st, p.rd, &toServer)
+			p.s.failUndelivered(toServer.passRestToServer())
 			return
-		case whole != nil && late == nil: // no call is left that commitTimer would find
-			late = time.After(time.Until(p.st.commitAt))
+		case answer != nil && commitTime == nil: // no call is left that commitTimer would find
+			commitTime = time.After(time.Until(p.st.commitAt))
 		}
 	}
 }
 
-// answerer returns what writes the whole answer to a POST that has passed its
-// messages, if the client takes it at once (reader.setAnswer); nil: that cannot be told.
-func (h *Handler) answerer(p *post) func() bool {
+// inlineAnswerer returns what writes the whole answer to a POST that has passed its
+// messages, if the client takes it at once (reader.setInlineAnswer); nil: that cannot be told.
+func (h *Handler) inlineAnswerer(p *post) func() bool {
 	quick := httpserve.InlineReplyOf(p.r)
-	if quick == nil || p.isInitialize || p.batch != nil || p.s.stateless { // a place is free when the client has its answer
+	if quick == nil || p.isInitialize || p.batchIDs != nil || p.s.stateless { // a place is free when the client has its answer
 		return nil
 	}
 	return func() bool {
-		whole, stream := p.s.reply(p.st)
+		whole, stream := p.s.jsonAnswer(p.st)
 		if stream || len(whole) != 1 || len(whole[0].line) > maxSmallReply || p.r.Context().Err() != nil {
 			return false
 		}
@@ -281,7 +281,7 @@ func (h *Handler) writeJSON(w http.ResponseWriter, events []event, batch []jsonr
 		return
 	}
 	body := []byte{'['}
-	for i, e := range inOrder(events, batch) {
+	for i, e := range inRequestOrder(events, batch) {
 		if i > 0 {
 			body = append(body, ',')
 		}
@@ -297,7 +297,7 @@ func (h *Handler) writeBody(w http.ResponseWriter, body []byte) {
 	if len(body) > maxSmallReply { // net/http counts what is shorter itself
 		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if len(body) <= maxSmallReply { // it is written after all is done here, or at once by answerer
+	if len(body) <= maxSmallReply { // it is written after all is done here, or at once by inlineAnswerer
 		_, _ = w.Write(body)
 		return
 	}

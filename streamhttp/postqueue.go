@@ -21,10 +21,10 @@ import (
 // As long as the receiver is idle, the goroutine of a POST does its work (TrySend of the
 // Sink). Where that is not possible the receiver's own goroutine does, which may wait.
 //
-// Two locks: turn is held while the Sink is called, mu while the fields are looked at.
-// turn comes first; mu is never held across a call of anything.
+// Two locks: delivering is held while the Sink is called, mu while the fields are looked at.
+// delivering comes first; mu is never held across a call of anything.
 type postQueue struct {
-	turn sync.Mutex
+	delivering sync.Mutex
 
 	mu      sync.Mutex
 	waiting []*pendingMessage  // oldest first
@@ -55,7 +55,7 @@ func (q *postQueue) offer(m jsonrpc.Message, share *budget.Share) *pendingMessag
 	q.mu.Lock()
 	q.waiting = append(q.waiting, p)
 	q.mu.Unlock()
-	if !q.turn.TryLock() || !q.deliverInline() {
+	if !q.delivering.TryLock() || !q.deliverInline() {
 		q.wakeReceiver()
 	}
 	return p
@@ -78,15 +78,15 @@ func (q *postQueue) wakeReceiver() {
 	}
 }
 
-// maxInline is how many messages one POST does the work of the receiver for: it has its
+// maxInlineMessages is how many messages one POST does the work of the receiver for: it has its
 // own to do, and others may bring more and more.
-const maxInline = 32
+const maxInlineMessages = 32
 
 // deliverInline gives sink what waits, in the receiver's place. It reports whether nothing is left
-// for the receiver to do. The caller has locked turn, which is unlocked.
+// for the receiver to do. The caller has locked delivering, which is unlocked.
 func (q *postQueue) deliverInline() (done bool) {
-	defer q.turn.Unlock()
-	for range maxInline {
+	defer q.delivering.Unlock()
+	for range maxInlineMessages {
 		p, sink := q.offerFirst()
 		if p == nil {
 			return true
@@ -137,7 +137,7 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	case p.offered:
 		p.abandoned = true
 		if q.err != nil {
-			p.free()
+			p.freeShare()
 		}
 		return nil, false
 	}
@@ -146,27 +146,27 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 	return share, true
 }
 
-func (p *pendingMessage) free() {
+func (p *pendingMessage) freeShare() {
 	p.share.Free()
 	p.share = nil
 }
 
 // receive is bridge.Conn's Receive.
 func (q *postQueue) receive(ctx context.Context, sink bridge.Sink) error {
-	q.turn.Lock()
-	defer q.turn.Unlock()
+	q.delivering.Lock()
+	defer q.delivering.Unlock()
 	for {
 		idle, err := q.sendFirst(ctx, sink)
 		if err != nil {
 			return err
 		}
 		if idle {
-			q.turn.Unlock()
+			q.delivering.Unlock()
 			select {
 			case <-q.wakeup:
 			case <-ctx.Done():
 			}
-			q.turn.Lock()
+			q.delivering.Lock()
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (q *postQueue) noteTaken(p *pendingMessage) (more bool) {
 	q.cancel = nil
 	q.waiting = slices.Delete(q.waiting, 0, 1)
 	p.m, p.taken = jsonrpc.Message{}, true
-	p.free()
+	p.freeShare()
 	if p.done != nil {
 		close(p.done)
 	}
@@ -255,7 +255,7 @@ func (q *postQueue) end(err error) {
 	q.err = err
 	for _, p := range q.waiting {
 		if p.abandoned {
-			p.free()
+			p.freeShare()
 		}
 	}
 	if q.cancel != nil {

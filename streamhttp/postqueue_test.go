@@ -59,7 +59,7 @@ func TestPostQueueExactlyOnce(t *testing.T) {
 				if rnd.IntN(4) == 0 {
 					go cancel()
 				}
-				if s.accept(ctx, jsonrpc.NewNotification(fmt.Sprintf("%d/%d", client, n), nil), nil) == nil {
+				if s.offerAndWait(ctx, jsonrpc.NewNotification(fmt.Sprintf("%d/%d", client, n), nil), nil) == nil {
 					want[client] = append(want[client], n)
 				}
 				cancel()
@@ -68,7 +68,7 @@ func TestPostQueueExactlyOnce(t *testing.T) {
 	}
 	posting.Wait()
 	// What a POST has left to the queue, while the sink refused it, ends with the session: the last message comes after it.
-	if err := s.accept(t.Context(), jsonrpc.NewNotification("last", nil), nil); err != nil {
+	if err := s.offerAndWait(t.Context(), jsonrpc.NewNotification("last", nil), nil); err != nil {
 		t.Error(err)
 	}
 	s.end("the test is over")
@@ -108,7 +108,7 @@ func TestPostQueueEnd(t *testing.T) {
 		s := newTestSession()
 		m := jsonrpc.NewNotification("n", nil)
 		waiting := make(chan error, 1)
-		go func() { waiting <- s.accept(t.Context(), m, nil) }()
+		go func() { waiting <- s.offerAndWait(t.Context(), m, nil) }()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -117,7 +117,7 @@ func TestPostQueueEnd(t *testing.T) {
 		if err := <-waiting; err != errSessionEnded {
 			t.Errorf("what waited: %v", err)
 		}
-		if err := s.accept(t.Context(), m, nil); err != errSessionEnded {
+		if err := s.offerAndWait(t.Context(), m, nil); err != errSessionEnded {
 			t.Errorf("what came later: %v", err)
 		}
 		for _, ctx := range []context.Context{ctx, t.Context()} {
@@ -148,13 +148,13 @@ func TestCommitTimes(t *testing.T) {
 		s := newTestSession()
 		begin, after := time.Now(), s.opts.CommitAfter
 		call := func(id int64, opens bool) (*stream, *reader) {
-			st, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(id), "x", nil)})
+			st, rd, _, err := s.openPostStream([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(id), "x", nil)})
 			bridgetest.Must(t, err)
 			s.scheduleCommit(st, opens)
 			return st, rd
 		}
 		streams := func(st *stream) bool {
-			_, stream := s.reply(st)
+			_, stream := s.jsonAnswer(st)
 			return stream
 		}
 		opening, openingReader := call(0, true)
@@ -163,7 +163,7 @@ func TestCommitTimes(t *testing.T) {
 		second, secondReader := call(2, false)
 		answered, _ := call(3, false)
 		bridgetest.Must(t, s.Send(t.Context(), jsonrpc.NewResult(jsonrpc.IntID(3), []byte("{}"))))
-		unset, _, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(4), "x", nil)})
+		unset, _, _, err := s.openPostStream([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(4), "x", nil)})
 		bridgetest.Must(t, err)
 		if streams(first) || streams(second) {
 			t.Error("a reply is a stream too early")
@@ -237,10 +237,10 @@ func TestInlineCalls(t *testing.T) {
 	readers := make([]*reader, maxInlineCalls+1)
 	wrote := make([]bool, len(readers))
 	for i := range readers {
-		_, rd, _, err := s.open([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})
+		_, rd, _, err := s.openPostStream([]jsonrpc.Message{jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "tools/call", nil)})
 		bridgetest.Must(t, err)
 		readers[i] = rd
-		rd.setAnswer(func() bool { wrote[i] = true; return true })
+		rd.setInlineAnswer(func() bool { wrote[i] = true; return true })
 	}
 	for i, rd := range readers {
 		if !s.TrySend(jsonrpc.NewResult(jsonrpc.IntID(int64(i)), nil)) {

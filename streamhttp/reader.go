@@ -7,11 +7,11 @@ import "sync"
 type reader struct {
 	wake       chan struct{} // has a token when there may be something to do
 	superseded chan struct{} // closed when another connection took the stream over
-	held       bool          // wakeUnlessHeld does nothing: whoever set held calls answerAndWake after it has let go of the lock
+	wakeHeld   bool          // wakeUnlessHeld does nothing: whoever set wakeHeld calls answerAndWake after it has let go of the lock
 
-	mu      sync.Mutex  // held while answer is called
-	answer  func() bool // writes the whole answer to a POST, see setAnswer; nil: not now
-	written bool        // it has
+	mu            sync.Mutex  // held while answerInline is called
+	answerInline  func() bool // writes the whole answer to a POST, see setInlineAnswer; nil: not now
+	answerWritten bool        // answerInline has written it
 }
 
 func newReader() *reader {
@@ -20,7 +20,7 @@ func newReader() *reader {
 
 // wakeUnlessHeld makes the exchange look at its stream. The caller holds the session's lock.
 func (r *reader) wakeUnlessHeld() {
-	if !r.held {
+	if !r.wakeHeld {
 		r.signal()
 	}
 }
@@ -32,21 +32,21 @@ func (r *reader) signal() {
 	}
 }
 
-// setAnswer lets whoever brings the response write the reply (answer) while the
-// exchange waits; setAnswer(nil) takes that back. It reports whether the reply has
+// setInlineAnswer lets whoever brings the response write the reply (answer) while the
+// exchange waits; setInlineAnswer(nil) takes that back. It reports whether the reply has
 // been written.
-func (r *reader) setAnswer(answer func() bool) (written bool) {
+func (r *reader) setInlineAnswer(answer func() bool) (written bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answer = answer
-	return r.written
+	r.answerInline = answer
+	return r.answerWritten
 }
 
 // answerAndWake writes the answer in the place of the exchange, if that waits for it, and wakes it.
 func (r *reader) answerAndWake() {
 	if r.mu.TryLock() {
-		if r.answer != nil && !r.written {
-			r.written = r.answer()
+		if r.answerInline != nil && !r.answerWritten {
+			r.answerWritten = r.answerInline()
 		}
 		r.mu.Unlock()
 	}

@@ -7,40 +7,40 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge/budget"
 )
 
-// replay is the session's store of what was written, bounded by bytes, count
+// replayStore is the session's store of what was written, bounded by bytes, count
 // and age. It holds no events itself: each stream keeps its own, and order
 // says whose oldest one goes next. The session's lock guards it.
-type replay struct {
+type replayStore struct {
 	maxBytes    int
 	maxCount    int
 	maxEventAge time.Duration
 	bytes       int
-	order       []*stream // one entry for each event kept, oldest first
+	ageOrder    []*stream // one entry for each event kept, oldest first
 }
 
 // keep moves the first n pending events of st to what is kept of it.
-func (rp *replay) keep(st *stream, n int, now time.Time) {
+func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 	for i := range st.pending[:n] {
 		e := &st.pending[i]
-		e.at = now
+		e.keptAt = now
 		st.pendingBytes -= len(e.line)
 		rp.bytes += len(e.line)
-		rp.order = append(rp.order, st)
+		rp.ageOrder = append(rp.ageOrder, st)
 	}
 	st.sent = append(st.sent, st.pending[:n]...)
 	clear(st.pending[:n])
 	if st.pending = st.pending[n:]; len(st.pending) == 0 {
 		st.pending = nil
 	}
-	for len(rp.order) > 0 && (rp.bytes > rp.maxBytes || len(rp.order) > rp.maxCount) {
-		rp.evict()
+	for len(rp.ageOrder) > 0 && (rp.bytes > rp.maxBytes || len(rp.ageOrder) > rp.maxCount) {
+		rp.evictOldest()
 	}
 }
 
 // rewind moves what was written after seq back to pending. It is false when
 // the stream cannot go on from there.
-func (rp *replay) rewind(st *stream, seq uint64) bool {
-	again, ok := st.rewound(seq)
+func (rp *replayStore) rewind(st *stream, seq uint64) bool {
+	again, ok := st.sentAfter(seq)
 	if !ok {
 		return false
 	}
@@ -48,15 +48,15 @@ func (rp *replay) rewind(st *stream, seq uint64) bool {
 	for _, e := range again {
 		st.pendingBytes += len(e.line)
 	}
-	rp.drop(st, len(again))
+	rp.dropNewest(st, len(again))
 	return true
 }
 
 // forget drops everything kept of st.
-func (rp *replay) forget(st *stream) { rp.drop(st, len(st.sent)) }
+func (rp *replayStore) forget(st *stream) { rp.dropNewest(st, len(st.sent)) }
 
-// drop takes the newest n events kept of st out of the store.
-func (rp *replay) drop(st *stream, n int) {
+// dropNewest takes the newest n events kept of st out of the store.
+func (rp *replayStore) dropNewest(st *stream, n int) {
 	if n == 0 {
 		return
 	}
@@ -66,28 +66,28 @@ func (rp *replay) drop(st *stream, n int) {
 	}
 	clear(st.sent[i:])
 	st.sent = st.sent[:i]
-	for i := len(rp.order) - 1; n > 0; i-- {
-		if rp.order[i] == st {
-			rp.order[i] = nil
+	for i := len(rp.ageOrder) - 1; n > 0; i-- {
+		if rp.ageOrder[i] == st {
+			rp.ageOrder[i] = nil
 			n--
 		}
 	}
-	rp.order = slices.DeleteFunc(rp.order, func(o *stream) bool { return o == nil })
+	rp.ageOrder = slices.DeleteFunc(rp.ageOrder, func(o *stream) bool { return o == nil })
 }
 
 // expire drops what was written before the age limit.
-func (rp *replay) expire(now time.Time) {
-	for len(rp.order) > 0 && now.Sub(rp.order[0].sent[0].at) >= rp.maxEventAge {
-		rp.evict()
+func (rp *replayStore) expire(now time.Time) {
+	for len(rp.ageOrder) > 0 && now.Sub(rp.ageOrder[0].sent[0].keptAt) >= rp.maxEventAge {
+		rp.evictOldest()
 	}
 }
 
-// evict drops the oldest event.
-func (rp *replay) evict() {
-	st := rp.order[0]
-	rp.order[0] = nil
-	if rp.order = rp.order[1:]; len(rp.order) == 0 {
-		rp.order = nil
+// evictOldest drops the oldest event.
+func (rp *replayStore) evictOldest() {
+	st := rp.ageOrder[0]
+	rp.ageOrder[0] = nil
+	if rp.ageOrder = rp.ageOrder[1:]; len(rp.ageOrder) == 0 {
+		rp.ageOrder = nil
 	}
 	rp.bytes -= len(st.sent[0].line)
 	st.sent[0] = event{}
@@ -97,13 +97,13 @@ func (rp *replay) evict() {
 }
 
 // retention is all that a session keeps for a client that may come back: the streams that
-// can be resumed, with what was written to them (replay) and what waits on them because
+// can be resumed, with what was written to them (replayStore) and what waits on them because
 // nobody reads them (parked). The session's lock guards it.
 type retention struct {
-	replay
+	replayStore
 	streams map[uint64]*stream // by key: those that can be resumed
 	parked  struct{ bytes, events int }
-	budget  *budget.Share // for replay and parked; nil: they are not counted
+	budget  *budget.Share // for replayStore and parked; nil: they are not counted
 }
 
 // add makes st one that can be resumed.
@@ -120,8 +120,8 @@ func (k *retention) remove(st *stream) {
 	delete(k.streams, st.key)
 }
 
-// written moves the first n pending events of st to what is kept.
-func (k *retention) written(st *stream, n int) {
+// keepWritten moves the first n pending events of st to what is kept.
+func (k *retention) keepWritten(st *stream, n int) {
 	k.keep(st, n, time.Now())
 	k.evictToFit()
 }
@@ -150,11 +150,11 @@ func (k *retention) unpark(st *stream) {
 // evictToFit counts what is kept in the budget. Where there is no room for it, what was written
 // before goes first; false: there is none even so.
 func (k *retention) evictToFit() bool {
-	for !k.budget.Hold(k.replay.bytes + k.parked.bytes) {
-		if len(k.order) == 0 {
+	for !k.budget.Hold(k.replayStore.bytes + k.parked.bytes) {
+		if len(k.ageOrder) == 0 {
 			return false
 		}
-		k.evict()
+		k.evictOldest()
 	}
 	return true
 }

@@ -17,21 +17,21 @@ type reply struct {
 	mu           sync.Mutex // never held during a write
 	writing      bool
 	writes       uint64          // begun
-	watched      <-chan struct{} // the end of a context, at which the write that is for it is broken off
+	watchedDone  <-chan struct{} // the end of a context, at which the write that is for it is broken off
 	unwatch      func() bool
 	aborted      bool
 	releasedConn bool // net/http goes on with the connection
 }
 
-// begin is called before something is written that may have to wait, and end
+// beginWrite is called before something is written that may have to wait, and endWrite
 // afterwards. When ctx is done meanwhile, the write fails.
-func (p *reply) begin(ctx context.Context) error {
+func (p *reply) beginWrite(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// One context is mostly for all that is written: it is watched for good.
-	if done := ctx.Done(); done != p.watched {
-		p.forget()
-		p.watched = done
+	if done := ctx.Done(); done != p.watchedDone {
+		p.stopWatching()
+		p.watchedDone = done
 		p.unwatch = context.AfterFunc(ctx, func() { p.abortFor(done) })
 	}
 	if err := ctx.Err(); err != nil {
@@ -42,14 +42,14 @@ func (p *reply) begin(ctx context.Context) error {
 	return nil
 }
 
-func (p *reply) end() {
+func (p *reply) endWrite() {
 	p.mu.Lock()
 	p.writing = false
 	p.mu.Unlock()
 }
 
-// forget ends the watch; the caller holds the lock.
-func (p *reply) forget() {
+// stopWatching ends the watch; the caller holds the lock.
+func (p *reply) stopWatching() {
 	if p.unwatch != nil {
 		p.unwatch()
 	}
@@ -59,7 +59,7 @@ func (p *reply) forget() {
 func (p *reply) abortFor(done <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.watched == done {
+	if p.watchedDone == done {
 		p.abort()
 	}
 }
@@ -120,7 +120,7 @@ func (p *reply) flush(stall time.Duration) {
 // releaseConn leaves the reply to net/http.
 func (p *reply) releaseConn() {
 	p.mu.Lock()
-	p.forget()
+	p.stopWatching()
 	p.releasedConn = true
 	p.mu.Unlock()
 }

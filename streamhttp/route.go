@@ -17,8 +17,8 @@ type router struct {
 	standalone standaloneStreams
 }
 
-// target returns the stream that m belongs to, or nil when there is none now.
-func (r *router) target(m jsonrpc.Message) *stream {
+// targetStream returns the stream that m belongs to, or nil when there is none now.
+func (r *router) targetStream(m jsonrpc.Message) *stream {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		if c := r.calls.byID[m.ID()]; c != nil {
@@ -30,31 +30,31 @@ func (r *router) target(m jsonrpc.Message) *stream {
 			return nil
 		}
 		if !m.Related().IsZero() {
-			return r.exactStream(m)
+			return r.relatedStream(m)
 		}
-		if c := r.calls.callNamedBy(m); c != nil {
+		if c := r.calls.taskResultCall(m); c != nil {
 			return c.stream
 		}
-		if c := r.likelyToRead(0); c != nil {
+		if c := r.likeliestReadCall(0); c != nil {
 			return c.stream
 		}
 		return r.standalone.newest()
 	}
-	return r.targetNotification(m)
+	return r.notificationStream(m)
 }
 
-func (r *router) targetNotification(m jsonrpc.Message) *stream {
+func (r *router) notificationStream(m jsonrpc.Message) *stream {
 	switch m.Method() {
 	case "notifications/progress":
-		if c := r.calls.tokens[m.ProgressToken()]; c != nil {
+		if c := r.calls.byToken[m.ProgressToken()]; c != nil {
 			return c.stream
 		}
-		if r.calls.isTask(m.ProgressToken()) {
-			return r.exactStream(m)
+		if r.calls.isTaskToken(m.ProgressToken()) {
+			return r.relatedStream(m)
 		}
 		return nil
 	case "notifications/cancelled":
-		return r.streamForCancel(m.CancelledID())
+		return r.cancellationStream(m.CancelledID())
 	}
 	if r.stateless {
 		if c := r.calls.anyCall(); c != nil {
@@ -66,9 +66,9 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 		return nil
 	}
 	if !m.Related().IsZero() {
-		return r.exactStream(m)
+		return r.relatedStream(m)
 	}
-	if c := r.calls.callNamedBy(m); c != nil {
+	if c := r.calls.taskResultCall(m); c != nil {
 		return c.stream
 	}
 	st := r.standalone.newest()
@@ -79,36 +79,36 @@ func (r *router) targetNotification(m jsonrpc.Message) *stream {
 	}
 	// A log line, or a notification that only the two ends know.
 	if len(r.calls.byID) == 1 || st == nil {
-		if c := r.calls.likeliest(0); c != nil {
+		if c := r.calls.likeliestCall(0); c != nil {
 			return c.stream
 		}
 	}
 	return st
 }
 
-// exactStream returns the stream for a message whose relation the server's transport
+// relatedStream returns the stream for a message whose relation the server's transport
 // tells (B.4): that of the call in whose course it came, a standalone one for
 // what came in the course of none, or of one that is over.
-func (r *router) exactStream(m jsonrpc.Message) *stream {
-	if c := r.calls.byID[m.Related()]; c != nil && c.canCarry() {
+func (r *router) relatedStream(m jsonrpc.Message) *stream {
+	if c := r.calls.byID[m.Related()]; c != nil && c.canCarryServerMessage() {
 		return c.stream
 	}
 	return r.standalone.newest()
 }
 
-// likelyToRead is calls.likely for a request of the server, which needs a stream that
+// likeliestReadCall is calls.likeliestCall for a request of the server, which needs a stream that
 // somebody will read.
-func (r *router) likelyToRead(since uint64) *call {
-	c := r.calls.likeliest(since)
+func (r *router) likeliestReadCall(afterSeq uint64) *call {
+	c := r.calls.likeliestCall(afterSeq)
 	if c != nil && c.stream.reader == nil && r.standalone.newest() != nil {
 		return nil // somebody listens elsewhere, nobody there
 	}
 	return c
 }
 
-// streamForCancel returns the stream for the cancellation of a request of the
+// cancellationStream returns the stream for the cancellation of a request of the
 // server's: that of the request, or if it has ended, a standalone one.
-func (r *router) streamForCancel(id jsonrpc.ID) *stream {
+func (r *router) cancellationStream(id jsonrpc.ID) *stream {
 	st := r.sent[id]
 	if st != nil && (st.closed || st.unresumable || (st.isStandalone && st.reader == nil)) {
 		return r.standalone.newest()
@@ -116,9 +116,9 @@ func (r *router) streamForCancel(id jsonrpc.ID) *stream {
 	return st
 }
 
-// respell returns m with the id or token that ties it to a request spelled as
+// restoreSpelling returns m with the id or token that ties it to a request spelled as
 // in the request. A Pump does so too, but does not know the tokens of tasks.
-func (r *router) respell(m jsonrpc.Message) jsonrpc.Message {
+func (r *router) restoreSpelling(m jsonrpc.Message) jsonrpc.Message {
 	switch {
 	case m.Kind() == jsonrpc.Response:
 		if id, _, ok := jsonrpc.Find(r.calls.byID, m.ID()); ok && id != m.ID() {
@@ -126,9 +126,9 @@ func (r *router) respell(m jsonrpc.Message) jsonrpc.Message {
 		}
 	case m.Kind() == jsonrpc.Request:
 	case m.Method() == "notifications/progress":
-		token, _, ok := jsonrpc.Find(r.calls.tokens, m.ProgressToken())
+		token, _, ok := jsonrpc.Find(r.calls.byToken, m.ProgressToken())
 		if !ok {
-			token, _, ok = jsonrpc.Find(r.calls.tasks, m.ProgressToken())
+			token, _, ok = jsonrpc.Find(r.calls.taskTokens, m.ProgressToken())
 		}
 		if ok && token != m.ProgressToken() {
 			return m.WithProgressToken(token)
@@ -142,15 +142,15 @@ func (r *router) respell(m jsonrpc.Message) jsonrpc.Message {
 }
 
 const (
-	// maxIdleGets is how many standalone streams without a connection a
+	// maxIdleStandalone is how many standalone streams without a connection a
 	// session remembers, so that they can be resumed.
-	maxIdleGets = 16
+	maxIdleStandalone = 16
 
-	// maxGets is how many standalone streams may be connected at once. Only
+	// maxConnectedStandalone is how many standalone streams may be connected at once. Only
 	// the newest is written to; the oldest one ends when there are more. A client
 	// that keeps more of them, and reconnects each, makes them displace each
 	// other in turn: that costs it its own requests, and nobody else anything.
-	maxGets = 16
+	maxConnectedStandalone = 16
 )
 
 // standaloneStreams are those of GET requests, which belong to no call (LI19). The
@@ -174,9 +174,9 @@ func (s *standaloneStreams) connect(st *stream) {
 	s.connected = append(s.connected, st)
 }
 
-// crowdedOut takes out the oldest connected stream, if there are too many; nil: there are not.
-func (s *standaloneStreams) crowdedOut() *stream {
-	if len(s.connected) <= maxGets {
+// removeSurplus takes out the oldest connected stream, if there are too many; nil: there are not.
+func (s *standaloneStreams) removeSurplus() *stream {
+	if len(s.connected) <= maxConnectedStandalone {
 		return nil
 	}
 	oldest := s.connected[0]
@@ -188,7 +188,7 @@ func (s *standaloneStreams) crowdedOut() *stream {
 // resume any more for that; nil: there is none.
 func (s *standaloneStreams) disconnect(st *stream) (forgotten *stream) {
 	s.idle = append(s.idle, st)
-	if len(s.idle) > maxIdleGets {
+	if len(s.idle) > maxIdleStandalone {
 		forgotten = s.idle[0]
 		s.idle = slices.Delete(s.idle, 0, 1)
 	}

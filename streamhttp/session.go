@@ -26,7 +26,7 @@ const highWater = 256 << 10
 // response stream (docs/rules.md, part B).
 //
 // Order of locks: session.mu comes before the lock of postQueue, of a reader and of the
-// budget; postQueue.turn and reader.mu are held while somebody does another's work, and
+// budget; postQueue.delivering and reader.mu are held while somebody does another's work, and
 // come before session.mu. None of them is held during I/O but reader.mu, which whoever
 // brings an answer only tries to take.
 //
@@ -42,31 +42,31 @@ type session struct {
 	onEnd  func()
 	origin observe.SessionOrigin
 
-	mu            sync.Mutex // guards all that follows
-	ended         bool
-	endReason     string    // of ended
-	router                  // which stream a message of the server travels on
-	deferred      deferred  // messages of the server without a stream
-	kept          retention // for a client that comes back
-	commits       commitTimer
-	activity      activity
-	lastStreamKey uint64    // streams made
-	dropTold      time.Time // when the log was last told of a dropped response
+	mu              sync.Mutex // guards all that follows
+	ended           bool
+	endReason       string           // of ended
+	router                           // which stream a message of the server travels on
+	deferred        deferredMessages // messages of the server without a stream
+	retained        retention        // for a client that comes back
+	commits         commitTimer
+	activity        activity
+	lastStreamKey   uint64    // streams made
+	lastDropWarning time.Time // when the log was last told of a dropped response
 }
 
 func newSession(opts *HandlerOptions, owner, version string, now time.Time) *session {
 	s := &session{
-		id:    rand.Text(), // 130 bits, base32 (LI20)
-		owner: owner,
-		opts:  opts,
-		posts: newPostQueue(),
-		done:  make(chan struct{}),
-		kept:  retention{replay: replay{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxEventAge: opts.ReplayAge}},
+		id:       rand.Text(), // 130 bits, base32 (LI20)
+		owner:    owner,
+		opts:     opts,
+		posts:    newPostQueue(),
+		done:     make(chan struct{}),
+		retained: retention{replayStore: replayStore{maxBytes: opts.ReplayBytes, maxCount: opts.ReplayEvents, maxEventAge: opts.ReplayAge}},
 	}
 	s.handshake.version = version
 	s.activity.idleSince = now
-	s.deferred.expiry.Do = s.expireDeferred
-	s.commits.timer.Do = s.commitDue
+	s.deferred.expiryTimer.Do = s.expireDeferredRequests
+	s.commits.timer.Do = s.commitDueStreams
 	return s
 }
 
@@ -84,7 +84,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 		return err
 	}
 	for {
-		room, err := s.put(m)
+		room, err := s.tryDeliver(m)
 		if room == nil {
 			return err
 		}
@@ -99,14 +99,14 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySend is Send where nobody has to be waited for.
 func (s *session) TrySend(m jsonrpc.Message) bool {
-	room, err := s.put(m)
+	room, err := s.tryDeliver(m)
 	return room == nil && err == nil
 }
 
-// put routes m, and writes the reply that it completes, if that may be done at once. A room
+// tryDeliver routes m, and writes the reply that it completes, if that may be done at once. A room
 // that is not nil says that nothing was done: it is closed when there may be some.
-func (s *session) put(m jsonrpc.Message) (room <-chan struct{}, err error) {
-	rd, room, err := s.place(m)
+func (s *session) tryDeliver(m jsonrpc.Message) (room <-chan struct{}, err error) {
+	rd, room, err := s.tryRoute(m)
 	if rd != nil {
 		rd.answerAndWake()
 	}
@@ -130,25 +130,25 @@ func (s *session) end(why string) {
 	s.ended, s.endReason = true, why
 	for _, c := range s.calls.byID {
 		c.stream.push(jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, why, sessionEndedData))
-		s.settle(c)
+		s.endCall(c)
 	}
 	s.deferred.clear()
 	for _, st := range s.standalone.connected {
 		st.finish()
 	}
-	s.kept.freeAll()
+	s.retained.freeAll()
 	close(s.done)
 	s.posts.end(errSessionEnded)
 	s.mu.Unlock()
-	s.deferred.expiry.Stop() // these may have to wait for the lock
+	s.deferred.expiryTimer.Stop() // these may have to wait for the lock
 	s.commits.timer.Stop()
 	s.onEnd()
 }
 
-// open enters the requests of one POST, which all answer on one stream, and
+// openPostStream enters the requests of one POST, which all answer on one stream, and
 // returns the stream with its reader. It is nil when an id is in use (J3);
 // the id is returned then. The error is errSessionEnded or errTooManyCalls.
-func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID, error) {
+func (s *session) openPostStream(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -166,7 +166,7 @@ func (s *session) open(requests []jsonrpc.Message) (*stream, *reader, jsonrpc.ID
 	for _, m := range requests {
 		s.calls.add(m, st)
 	}
-	s.retryDeferred()
+	s.routeDeferredRequests()
 	return st, st.reader, jsonrpc.ID{}, nil
 }
 
@@ -180,7 +180,7 @@ func (s *session) isEstablished() bool {
 			return true
 		}
 	}
-	return s.handshake.answered
+	return s.handshake.accepted
 }
 
 // takesNoMore reports whether the session takes no more messages of the client.
@@ -195,7 +195,7 @@ func (s *session) takesNoMore() bool {
 func (s *session) isInitializing() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.handshake.initializing
+	return s.handshake.ownInitializePending
 }
 
 // revision returns the negotiated protocol version.
@@ -205,27 +205,27 @@ func (s *session) revision() string {
 	return s.handshake.version
 }
 
-// tag names the session in logs; the id itself is a credential of sorts.
-func (s *session) tag() string { return s.origin.Tag(s.id[:6]) }
+// logName names the session in logs; the id itself is a credential of sorts.
+func (s *session) logName() string { return s.origin.Tag(s.id[:6]) }
 
-// passed notes what a message of the client says about the session, once the server has it.
-func (s *session) passed(m jsonrpc.Message) {
+// notePassed notes what a message of the client says about the session, once the server has it.
+func (s *session) notePassed(m jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Response:
 		s.mu.Lock()
-		s.sent.answered(m.ID())
+		s.sent.remove(m.ID())
 		s.mu.Unlock()
 	case m.Kind() == jsonrpc.Request:
 	case m.Method() == "notifications/cancelled":
-		s.cancel(m.CancelledID())
+		s.cancelCall(m.CancelledID())
 	case m.Method() == "notifications/initialized":
-		s.initialized()
+		s.noteInitialized()
 	}
 }
 
-// cancel ends a call without a response, as the client asked to (LI28),
+// cancelCall ends a call without a response, as the client asked to (LI28),
 // unless it cannot be cancelled (J11).
-func (s *session) cancel(id jsonrpc.ID) {
+func (s *session) cancelCall(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, c, ok := jsonrpc.Find(s.calls.byID, id)
@@ -238,26 +238,26 @@ func (s *session) cancel(id jsonrpc.ID) {
 		s.fail(c, "cancelled", cancelledData)
 		return
 	}
-	s.settle(c)
+	s.endCall(c)
 	if st.owedResponses == 0 {
 		s.abandon(st)
 	}
 }
 
-// initialized notes that the client is ready and lets go what waited for it.
-func (s *session) initialized() {
+// noteInitialized notes that the client is ready and lets go what waited for it.
+func (s *session) noteInitialized() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.handshake.ready || s.ended {
+	if s.handshake.gotInitialized || s.ended {
 		return
 	}
-	s.handshake.ready = true
-	s.releaseEarly()
-	s.retryDeferred()
+	s.handshake.gotInitialized = true
+	s.routeAwaitingInitialized()
+	s.routeDeferredRequests()
 }
 
-// withdraw takes back requests that the server never got.
-func (s *session) withdraw(messages []jsonrpc.Message) {
+// withdrawRequests takes back requests that the server never got.
+func (s *session) withdrawRequests(messages []jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range messages {
@@ -265,14 +265,14 @@ func (s *session) withdraw(messages []jsonrpc.Message) {
 			continue
 		}
 		if c := s.calls.byID[m.ID()]; c != nil {
-			s.settle(c)
+			s.endCall(c)
 		}
 	}
 }
 
-// undelivered answers requests that the server never got, although their reply
+// failUndelivered answers requests that the server never got, although their reply
 // has begun: the connection broke before, and the client may resume the stream.
-func (s *session) undelivered(messages []jsonrpc.Message) {
+func (s *session) failUndelivered(messages []jsonrpc.Message) {
 	dropped := 0
 	s.mu.Lock()
 	for _, m := range messages {
@@ -284,7 +284,7 @@ func (s *session) undelivered(messages []jsonrpc.Message) {
 	}
 	s.mu.Unlock()
 	if dropped > 0 {
-		s.opts.Logger.Warn("messages dropped: their POST or the session was over before the server took them", "session", s.tag(), "messages", dropped)
+		s.opts.Logger.Warn("messages dropped: their POST or the session was over before the server took them", "session", s.logName(), "messages", dropped)
 	}
 }
 

@@ -71,7 +71,7 @@ func newWorld(t *testing.T, rnd *rand.Rand, small bool) *world {
 	w := &world{t: t, small: small, rnd: rnd, asked: make(map[string]bool), noted: make(map[int]int), refused: make(chan string, 10_000)}
 	w.s = newSession(&opts, "", version2025_11_25, time.Now())
 	w.s.onEnd = func() {}
-	w.s.handshake.answered, w.s.handshake.ready, w.s.calls.count = true, true, 1
+	w.s.handshake.accepted, w.s.handshake.gotInitialized, w.s.calls.lastSeq = true, true, 1
 	go w.s.Receive(context.Background(), refusals(w.refused)) // as the server
 	return w
 }
@@ -164,7 +164,7 @@ func (w *world) step() {
 	case op < 95:
 		if l := w.pick(isCall); l != nil {
 			w.did("cancel %v", l.id)
-			w.s.cancel(l.id)
+			w.s.cancelCall(l.id)
 			l.over = true
 			w.read(l, false)
 		}
@@ -182,7 +182,7 @@ func (w *world) open() {
 	text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"progressToken":%d}}}`, w.calls, w.calls)
 	m, err := jsonrpc.Parse([]byte(text))
 	bridgetest.Must(w.t, err)
-	st, rd, _, err := w.s.open([]jsonrpc.Message{m})
+	st, rd, _, err := w.s.openPostStream([]jsonrpc.Message{m})
 	if err != nil || st == nil {
 		w.t.Fatalf("open: %v", err)
 	}
@@ -202,7 +202,7 @@ func (w *world) read(l *line, lossy bool) {
 		return
 	}
 	if !l.committed {
-		whole, isStream := w.s.reply(l.st)
+		whole, isStream := w.s.jsonAnswer(l.st)
 		if whole != nil {
 			w.did("JSON %v", l.id)
 			w.receive(l, whole)
@@ -277,7 +277,7 @@ func (w *world) resume(l *line) {
 	w.did("resume %d after %d: %v", l.key, l.last, st != nil)
 	if st == nil {
 		// Standalone streams are forgotten when there are many.
-		forgotten := l.id.IsZero() && (w.s.kept.streams[l.key] == nil || l.st.closed)
+		forgotten := l.id.IsZero() && (w.s.retained.streams[l.key] == nil || l.st.closed)
 		if !forgotten && !w.small {
 			w.t.Errorf("the stream of %v cannot be resumed after %d", l.id, l.last)
 		}
@@ -339,7 +339,7 @@ func (w *world) check() {
 			}
 		}
 	}
-	for _, st := range s.kept.streams {
+	for _, st := range s.retained.streams {
 		look(st)
 	}
 	for _, c := range s.calls.byID {
@@ -351,21 +351,21 @@ func (w *world) check() {
 	for _, l := range w.lines {
 		look(l.st)
 	}
-	if parked.bytes > s.kept.maxBytes || parked.events > s.kept.maxCount || kept > s.kept.maxBytes || len(s.sent) > maxDeferred {
+	if parked.bytes > s.retained.maxBytes || parked.events > s.retained.maxCount || kept > s.retained.maxBytes || len(s.sent) > maxDeferred {
 		w.t.Errorf("too much is kept: %v and %d bytes", parked, kept)
 	}
-	if parked != s.kept.parked {
-		w.t.Errorf("parked are %v, not %v", parked, s.kept.parked)
+	if parked != s.retained.parked {
+		w.t.Errorf("parked are %v, not %v", parked, s.retained.parked)
 	}
-	if kept != s.kept.bytes {
-		w.t.Errorf("%d bytes are kept, not %d", kept, s.kept.bytes)
+	if kept != s.retained.bytes {
+		w.t.Errorf("%d bytes are kept, not %d", kept, s.retained.bytes)
 	}
 	for _, st := range s.standalone.connected {
 		if st.reader == nil || !st.isStandalone || slices.Contains(s.standalone.idle, st) {
 			w.t.Errorf("stream %d is no connected standalone stream", st.key)
 		}
 	}
-	if len(s.standalone.connected) > maxGets || len(s.standalone.idle) > maxIdleGets {
+	if len(s.standalone.connected) > maxConnectedStandalone || len(s.standalone.idle) > maxIdleStandalone {
 		w.t.Errorf("%d and %d standalone streams", len(s.standalone.connected), len(s.standalone.idle))
 	}
 }
@@ -385,7 +385,7 @@ func (w *world) settle() {
 				w.t.Errorf("the answer of %v is not to be had", l.id)
 			}
 		default:
-			w.s.cancel(l.id)
+			w.s.cancelCall(l.id)
 		}
 		if l.rd != nil {
 			w.read(l, false)
@@ -411,8 +411,8 @@ func (w *world) settle() {
 			w.t.Errorf("note %d came %d times", n, times)
 		}
 	}
-	if len(w.s.deferred.requests) > 0 || w.s.kept.parked.events > 0 || w.s.kept.bytes > 0 {
-		w.t.Errorf("left: %d held, %v parked, %d bytes kept", len(w.s.deferred.requests), w.s.kept.parked, w.s.kept.bytes)
+	if len(w.s.deferred.requests) > 0 || w.s.retained.parked.events > 0 || w.s.retained.bytes > 0 {
+		w.t.Errorf("left: %d held, %v parked, %d bytes kept", len(w.s.deferred.requests), w.s.retained.parked, w.s.retained.bytes)
 	}
 }
 

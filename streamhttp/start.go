@@ -47,24 +47,24 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 
 // serve runs the bridge.Handler for a session, which ends when the PrincipalContext
 // of who has opened it is done.
-func (h *Handler) serve(slot *admission.Slot, s *session, principal context.Context) {
+func (h *Handler) serve(slot *admission.Slot, s *session, principalCtx context.Context) {
 	defer slot.Release()
-	defer context.AfterFunc(principal, func() { s.end("there is no token any more for who has opened the session") })()
+	defer context.AfterFunc(principalCtx, func() { s.end("there is no token any more for who has opened the session") })()
 	ctx := slot.Context()
 	stop, _ := admission.ReportBusy(ctx, s.inUse)
 	defer stop()
 	s.origin.DescribeEnd = func(err error) (string, bool) { return s.endText(ctx, err) }
-	h.sessionEnded(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
+	h.endSession(ctx, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// sessionEnded ends a session whose bridge.Handler has returned err.
+// endSession ends a session whose bridge.Handler has returned err.
 //
 //go:noinline
-func (h *Handler) sessionEnded(ctx context.Context, s *session, err error) {
+func (h *Handler) endSession(ctx context.Context, s *session, err error) {
 	if how, failed := s.endText(ctx, err); !s.origin.Observed() && failed {
-		h.opts.Logger.Warn("session ended", "session", s.tag(), "error", err)
+		h.opts.Logger.Warn("session ended", "session", s.logName(), "error", err)
 	} else if !s.origin.Observed() && context.Cause(ctx) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
+		h.opts.Logger.Info("session ended: "+how, "session", s.logName())
 	}
 	s.end("the server has ended the session")
 }

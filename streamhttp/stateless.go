@@ -40,16 +40,16 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 		w.WriteHeader(http.StatusAccepted) // there is nobody whom it could concern
 	case opens:
 		s := newStateless(&h.opts, principal(r), version)
-		s.handshake.initializing = false // the client does it
-		h.serveOnce(&post{w: w, r: r, s: s, share: share}, one, one, nil)
+		s.handshake.ownInitializePending = false // the client does it
+		h.serveWithOwnHandler(&post{w: w, r: r, s: s, share: share}, one, one, nil)
 	default:
 		s := newStateless(&h.opts, principal(r), version)
-		h.serveOnce(&post{w: w, r: r, s: s, share: share}, append(initializeMessages(version), m), one, nil)
+		h.serveWithOwnHandler(&post{w: w, r: r, s: s, share: share}, append(initializeMessages(version), m), one, nil)
 	}
 }
 
 // serveStatelessBatch answers a POST of an array.
-func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, failed []jsonrpc.Message, share *httpserve.Share) {
+func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, errorResponses []jsonrpc.Message, share *httpserve.Share) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !checkBatch(w, r, version) {
 		return
@@ -58,10 +58,10 @@ func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, me
 	switch {
 	case len(requests) > 0:
 		s := newStateless(&h.opts, principal(r), version)
-		p := &post{w: w, r: r, s: s, share: share, batch: ids(requests)}
-		h.serveOnce(p, append(initializeMessages(version), messages...), requests, failed)
-	case len(failed) > 0:
-		refuseElements(w, r, failed)
+		p := &post{w: w, r: r, s: s, share: share, batchIDs: requestIDs(requests)}
+		h.serveWithOwnHandler(p, append(initializeMessages(version), messages...), requests, errorResponses)
+	case len(errorResponses) > 0:
+		refuseInvalidBatch(w, r, errorResponses)
 	default:
 		w.WriteHeader(http.StatusAccepted)
 	}
@@ -69,31 +69,31 @@ func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, me
 
 // revisionOf returns the revision that a request without a session is made in
 // (LI11, LI24), or answers it with what is wrong. To initialize the header says nothing.
-func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, opens bool) (version string, ok bool) {
+func revisionOf(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, isInitialize bool) (version string, ok bool) {
 	values := r.Header[wire.HeaderVersion]
 	switch {
-	case len(values) == 0 || values[0] == "" || opens:
+	case len(values) == 0 || values[0] == "" || isInitialize:
 		return version2025_03_26, true
 	case len(values) > 1:
 		refuseID(w, r, "LI24", http.StatusBadRequest, id, "the header MCP-Protocol-Version may be sent once")
 		return "", false
 	case !isKnownVersion(values[0]):
-		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersion)
+		refuseID(w, r, "LI24", http.StatusBadRequest, id, unsupportedVersionText)
 		return "", false
 	}
 	return values[0], true
 }
 
-// serveOnce lets a bridge.Handler of their own serve the requests among messages.
-func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Message) {
+// serveWithOwnHandler lets a bridge.Handler of their own serve the requests among messages.
+func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponses []jsonrpc.Message) {
 	s := p.s
-	p.first = requests[0].ID()
+	p.firstID = requests[0].ID()
 	var used jsonrpc.ID
 	var err error
-	p.st, p.rd, used, err = s.open(requests)
+	p.st, p.rd, used, err = s.openPostStream(requests)
 	switch {
 	case err != nil:
-		httpserve.Busy(p.w, p.r, p.first, err.Error(), err)
+		httpserve.Busy(p.w, p.r, p.firstID, err.Error(), err)
 		return
 	case p.st == nil:
 		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, duplicateIDText)
@@ -101,22 +101,22 @@ func (h *Handler) serveOnce(p *post, messages, requests, failed []jsonrpc.Messag
 	}
 	s.beginExchange()
 	defer s.endExchange()
-	if !h.start(p.w, p.r, s, p.first) {
+	if !h.start(p.w, p.r, s, p.firstID) {
 		return
 	}
 	// The server must not go on for a client that has its answer, or has gone:
 	// it cannot come back.
 	defer s.end("the request is over")
-	s.prepend(p.st, failed)
+	s.prepend(p.st, errorResponses)
 	h.serveStream(p, messages)
 }
 
 // newStateless makes the session of one POST, in which the bridge initializes the server.
 func newStateless(opts *HandlerOptions, owner, version string) *session {
 	s := newSession(opts, owner, version, time.Now())
-	s.stateless, s.handshake.initializing = true, true
-	s.handshake.answered, s.handshake.ready = true, true
-	s.calls.count = 1                       // whether the client sends it or the bridge does, initialize is nothing special here
-	s.kept.maxBytes, s.kept.maxCount = 0, 0 // nobody can ask for it
+	s.stateless, s.handshake.ownInitializePending = true, true
+	s.handshake.accepted, s.handshake.gotInitialized = true, true
+	s.calls.lastSeq = 1                             // whether the client sends it or the bridge does, initialize is nothing special here
+	s.retained.maxBytes, s.retained.maxCount = 0, 0 // nobody can ask for it
 	return s
 }

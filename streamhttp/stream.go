@@ -10,7 +10,7 @@ import (
 // event is one message on its way to a client, or kept after it was written.
 type event struct {
 	seq     uint64
-	at      time.Time // when it was kept for replay
+	keptAt  time.Time // when it was kept for replay
 	line    []byte    // the message without line breaks between its tokens
 	kind    jsonrpc.Kind
 	related jsonrpc.ID // as the message has it, should it need another stream
@@ -35,7 +35,7 @@ type stream struct {
 	detachedAt    time.Time
 	commitAt      time.Time     // when the reply to its POST becomes a stream, unless it is complete
 	commitIsDue   bool          // that time has come
-	nextDue       *stream       // in the session's commitTimer
+	nextToCommit  *stream       // in the session's commitTimer
 	committed     bool          // a client was told its event ids
 	closed        bool          // nothing more will be appended
 	unresumable   bool          // it cannot be resumed: cancelled, or events had to be dropped
@@ -48,8 +48,8 @@ func (st *stream) name() string { return strconv.FormatUint(st.key, 10) }
 // lastSeq returns the sequence number of the newest event; 0 before the first.
 func (st *stream) lastSeq() uint64 { return st.nextSeq - 1 }
 
-// cursor returns the sequence number of the newest event written.
-func (st *stream) cursor() uint64 {
+// lastWrittenSeq returns the sequence number of the newest event written.
+func (st *stream) lastWrittenSeq() uint64 {
 	if len(st.pending) > 0 {
 		return st.pending[0].seq - 1
 	}
@@ -70,24 +70,24 @@ func (st *stream) push(m jsonrpc.Message) {
 // finish says that nothing more comes.
 func (st *stream) finish() {
 	st.closed = true
-	st.release()
+	st.wakeSenders()
 	if st.reader != nil {
 		st.reader.wakeUnlessHeld()
 	}
 }
 
-// release lets those go on who wait for the stream to have room.
-func (st *stream) release() {
+// wakeSenders lets those go on who wait for the stream to have room.
+func (st *stream) wakeSenders() {
 	if st.room != nil {
 		close(st.room)
 		st.room = nil
 	}
 }
 
-// reply returns the pending events if they are the whole answer to the POST
+// jsonAnswer returns the pending events if they are the whole answer to the POST
 // and nothing but responses, so that it can be plain JSON (LI7). It reports
 // stream when that cannot come true any more.
-func (st *stream) reply() (whole []event, stream bool) {
+func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	for _, e := range st.pending {
 		if e.kind != jsonrpc.Response {
 			return nil, true
@@ -99,10 +99,10 @@ func (st *stream) reply() (whole []event, stream bool) {
 	return st.pending, len(st.pending) == 0
 }
 
-// rewound returns which of sent come after seq. It is false when the stream
+// sentAfter returns which of sent come after seq. It is false when the stream
 // cannot go on from there (LI18).
-func (st *stream) rewound(seq uint64) (again []event, ok bool) {
-	if st.unresumable || seq > st.cursor() {
+func (st *stream) sentAfter(seq uint64) (again []event, ok bool) {
+	if st.unresumable || seq > st.lastWrittenSeq() {
 		return nil, false
 	}
 	if st.closed && seq == st.lastSeq() {
@@ -113,7 +113,7 @@ func (st *stream) rewound(seq uint64) (again []event, ok bool) {
 		i--
 	}
 	again = st.sent[i:]
-	if seq < st.cursor() && (len(again) == 0 || again[0].seq != seq+1) {
+	if seq < st.lastWrittenSeq() && (len(again) == 0 || again[0].seq != seq+1) {
 		return nil, false // some of it is no longer kept
 	}
 	return again, true

@@ -11,9 +11,9 @@ import (
 // when nobody does. Methods that say nothing else are called with the session's lock held.
 
 // newStream makes a stream.
-func (s *session) newStream(get bool) *stream {
+func (s *session) newStream(isStandalone bool) *stream {
 	s.lastStreamKey++
-	return &stream{key: s.lastStreamKey, isStandalone: get, nextSeq: 1}
+	return &stream{key: s.lastStreamKey, isStandalone: isStandalone, nextSeq: 1}
 }
 
 // openStandalone makes a standalone stream and attaches a reader to it (LI19). It takes the lock.
@@ -25,7 +25,7 @@ func (s *session) openStandalone() (*stream, *reader, error) {
 	}
 	st := s.newStream(true)
 	st.committed = true
-	s.kept.add(st)
+	s.retained.add(st)
 	return st, s.attach(st), nil
 }
 
@@ -37,18 +37,18 @@ func (s *session) resume(key, seq uint64) (*stream, *reader, error) {
 	if s.ended {
 		return nil, nil, errSessionEnded
 	}
-	st := s.kept.streams[key]
+	st := s.retained.streams[key]
 	if st == nil {
 		return nil, nil, nil
 	}
-	s.kept.unpark(st)
-	if !s.kept.rewind(st, seq) {
+	s.retained.unpark(st)
+	if !s.retained.rewind(st, seq) {
 		if st.reader == nil && !st.isStandalone {
 			s.park(st)
 		}
 		return nil, nil, nil
 	}
-	s.kept.evictToFit()
+	s.retained.evictToFit()
 	return st, s.attach(st), nil
 }
 
@@ -62,11 +62,11 @@ func (s *session) attach(st *stream) *reader {
 	st.reader = r
 	if st.isStandalone {
 		s.standalone.connect(st)
-		for _, m := range s.deferred.backlog.takeAll() {
+		for _, m := range s.deferred.awaitingStandalone.takeAll() {
 			st.push(m)
 		}
-		s.retryDeferred()
-		if oldest := s.standalone.crowdedOut(); oldest != nil {
+		s.routeDeferredRequests()
+		if oldest := s.standalone.removeSurplus(); oldest != nil {
 			oldest.finish()
 		}
 	}
@@ -82,28 +82,28 @@ func (s *session) commit(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.committed = true
-	s.kept.add(st)
+	s.retained.add(st)
 }
 
-// reply returns the whole answer to a POST if it can be plain JSON, or reports
+// jsonAnswer returns the whole answer to a POST if it can be plain JSON, or reports
 // that it must be a stream. It takes the lock.
-func (s *session) reply(st *stream) (whole []event, stream bool) {
+func (s *session) jsonAnswer(st *stream) (answer []event, mustStream bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return st.reply()
+	return st.jsonAnswer()
 }
 
-// cursor returns the number of the newest event of st that was written, if r
+// lastWrittenSeq returns the number of the newest event of st that was written, if r
 // still reads it. It takes the lock.
-func (s *session) cursor(st *stream, r *reader) (seq uint64, ours bool) {
+func (s *session) lastWrittenSeq(st *stream, r *reader) (seq uint64, ours bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return st.cursor(), st.reader == r
+	return st.lastWrittenSeq(), st.reader == r
 }
 
 // take moves what waits on st to its reader r. It reports over when r is to
 // stop: the stream is finished, or another connection took it over. It takes the lock.
-func (s *session) take(st *stream, r *reader, buf []event) (events []event, over bool) {
+func (s *session) take(st *stream, r *reader, buf []event) (events []event, ended bool) {
 	const maxEvents, maxBytes = 256, 256 << 10
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,9 +116,9 @@ func (s *session) take(st *stream, r *reader, buf []event) (events []event, over
 		n++
 	}
 	buf = append(buf, st.pending[:n]...)
-	s.kept.written(st, n)
+	s.retained.keepWritten(st, n)
 	if st.pendingBytes < highWater {
-		st.release()
+		st.wakeSenders()
 	}
 	return buf, n == 0 && st.closed
 }
@@ -132,7 +132,7 @@ func (s *session) detach(st *stream, r *reader) {
 	}
 	st.reader = nil
 	st.detachedAt = time.Now()
-	st.release()
+	st.wakeSenders()
 	switch {
 	case s.ended:
 	case st.isStandalone:
@@ -140,7 +140,7 @@ func (s *session) detach(st *stream, r *reader) {
 	case !st.committed || st.unresumable:
 		s.abandon(st) // nobody knows an event id to resume it with (B.2)
 	case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
-		s.kept.remove(st)
+		s.retained.remove(st)
 	default:
 		s.park(st)
 	}
@@ -166,7 +166,7 @@ func (s *session) reroute(events []event) {
 			continue
 		}
 		m = m.WithRelated(e.related)
-		s.route(m, s.target(m))
+		s.route(m, s.targetStream(m))
 	}
 }
 
@@ -174,14 +174,14 @@ func (s *session) reroute(events []event) {
 func (s *session) push(st *stream, m jsonrpc.Message) {
 	before := st.pendingBytes
 	st.push(m)
-	if st.parked && !s.kept.parkMore(st.pendingBytes-before, 1) {
+	if st.parked && !s.retained.parkMore(st.pendingBytes-before, 1) {
 		s.dropStream(st, bufferFullText)
 	}
 }
 
 // park keeps a stream for a client that may come back.
 func (s *session) park(st *stream) {
-	if !s.kept.park(st) {
+	if !s.retained.park(st) {
 		s.dropStream(st, bufferFullText)
 	}
 }
@@ -190,7 +190,7 @@ const bufferFullText = "nobody reads the stream and its buffer is full"
 
 // dropStream gives up a stream whose events can be kept no longer.
 func (s *session) dropStream(st *stream, why string) {
-	s.opts.Logger.Warn("messages dropped: "+why, "session", s.tag(), "stream", st.key, "messages", len(st.pending))
+	s.opts.Logger.Warn("messages dropped: "+why, "session", s.logName(), "stream", st.key, "messages", len(st.pending))
 	s.abandon(st)
 }
 
@@ -199,28 +199,28 @@ func (s *session) dropStream(st *stream, why string) {
 // server's requests among that go another way: the server waits for an answer.
 func (s *session) abandon(st *stream) {
 	st.unresumable = true
-	s.kept.remove(st)
+	s.retained.remove(st)
 	if st.reader != nil {
-		s.kept.evictToFit()
+		s.retained.evictToFit()
 		return
 	}
-	s.kept.unpark(st)
+	s.retained.unpark(st)
 	left := st.pending
 	st.pending, st.pendingBytes = nil, 0
-	s.kept.evictToFit()
+	s.retained.evictToFit()
 	s.reroute(slices.DeleteFunc(left, func(e event) bool { return e.kind != jsonrpc.Request }))
 }
 
 // tidyStreams drops what has become too old.
 func (s *session) tidyStreams(now time.Time) {
-	s.kept.expire(now)
-	s.kept.evictToFit()
-	for _, st := range s.kept.streams {
+	s.retained.expire(now)
+	s.retained.evictToFit()
+	for _, st := range s.retained.streams {
 		switch {
 		case st.reader != nil:
 		case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
-			s.kept.remove(st)
-		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.kept.maxEventAge:
+			s.retained.remove(st)
+		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.retained.maxEventAge:
 			s.dropStream(st, "nobody came back for them in time")
 		}
 	}

@@ -23,42 +23,42 @@ type requestFacts struct {
 	duplicateKey   string // a key of these that stands twice: two readers could differ about it
 }
 
-// readQuery walks over the params once, and once over their _meta.
-func readQuery(m jsonrpc.Message) (q requestFacts) {
+// readRequestFacts walks over the params once, and once over their _meta.
+func readRequestFacts(m jsonrpc.Message) (facts requestFacts) {
 	name := wire.NameKey(m.Method())
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "_meta": // Parse refuses two
-			q.readMeta(member.Value)
+			facts.readMeta(member.Value)
 		case name:
-			q.note(&q.name, member)
+			facts.setMember(&facts.name, member)
 		case "arguments":
-			q.note(&q.arguments, member)
+			facts.setMember(&facts.arguments, member)
 		case "requestState":
-			q.note(&q.requestState, member)
+			facts.setMember(&facts.requestState, member)
 		case "inputResponses":
-			q.note(&q.inputResponses, member)
+			facts.setMember(&facts.inputResponses, member)
 		}
 	}
-	return q
+	return facts
 }
 
 func (q *requestFacts) readMeta(meta []byte) {
 	for member := range jsonrpc.Members(meta) {
 		switch member.Key {
 		case era.KeyVersion:
-			q.note(&q.meta.Version, member)
+			q.setMember(&q.meta.Version, member)
 		case era.KeyClientInfo:
-			q.note(&q.meta.ClientInfo, member)
+			q.setMember(&q.meta.ClientInfo, member)
 		case era.KeyCapabilities:
-			q.note(&q.meta.Capabilities, member)
+			q.setMember(&q.meta.Capabilities, member)
 		case era.KeyLogLevel:
-			q.note(&q.meta.LogLevel, member)
+			q.setMember(&q.meta.LogLevel, member)
 		}
 	}
 }
 
-func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
+func (q *requestFacts) setMember(field *[]byte, member jsonrpc.Member) {
 	if *field != nil {
 		q.duplicateKey = member.Key
 	}
@@ -67,35 +67,35 @@ func (q *requestFacts) note(field *[]byte, member jsonrpc.Member) {
 
 // isModern reports whether the request is a modern one (ED1).
 func (q *requestFacts) isModern() bool {
-	return textIs(q.meta.Version, era.NewestModern) || q.meta.IsModern()
+	return rawTextIs(q.meta.Version, era.NewestModern) || q.meta.IsModern()
 }
 
 // namesModern reports whether a version header names a modern revision.
 func namesModern(header http.Header) bool {
 	for _, v := range header[wire.HeaderVersion] {
-		if era.IsModern(trimSpace(v)) {
+		if era.IsModern(trimHeaderSpace(v)) {
 			return true
 		}
 	}
 	return false
 }
 
-// trimSpace takes away what RFC 9110 (5.5) does not count to the value of a header.
+// trimHeaderSpace takes away what RFC 9110 (5.5) does not count to the value of a header.
 // Over HTTP/1 net/http has done so.
-func trimSpace(value string) string {
+func trimHeaderSpace(value string) string {
 	if n := len(value); n > 0 && value[0] > ' ' && value[n-1] > ' ' {
 		return value // mostly so
 	}
 	return strings.Trim(value, " \t")
 }
 
-// isOnly reports whether a header was sent once, with what a raw JSON string means.
-func isOnly(values []string, raw []byte) bool {
-	return len(values) == 1 && textIs(raw, trimSpace(values[0]))
+// headerIs reports whether a header was sent once, with what a raw JSON string means.
+func headerIs(values []string, raw []byte) bool {
+	return len(values) == 1 && rawTextIs(raw, trimHeaderSpace(values[0]))
 }
 
-// textIs reports whether a raw JSON string means text.
-func textIs(raw []byte, text string) bool {
+// rawTextIs reports whether a raw JSON string means text.
+func rawTextIs(raw []byte, text string) bool {
 	if len(raw) < 2 || raw[0] != '"' {
 		return false
 	}
@@ -122,10 +122,10 @@ func headerMismatchOf(name string, values []string, what string) *era.Refusal {
 	return headerMismatch("there is more than one " + name + " header")
 }
 
-// refuseHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
-func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFacts) *era.Refusal {
+// checkHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
+func (h *Handler) checkHeaders(header http.Header, method string, facts *requestFacts) *era.Refusal {
 	values := header[wire.HeaderMethod]
-	if len(values) != 1 || trimSpace(values[0]) != method {
+	if len(values) != 1 || trimHeaderSpace(values[0]) != method {
 		return headerMismatchOf(wire.HeaderMethod, values, "the method")
 	}
 	key := wire.NameKey(method)
@@ -133,48 +133,48 @@ func (h *Handler) refuseHeaders(header http.Header, method string, q *requestFac
 		return nil
 	}
 	values = header[wire.HeaderName]
-	_, named := jsonrpc.Text(q.name)
+	_, named := jsonrpc.Text(facts.name)
 	switch {
 	case len(values) == 0 && !named:
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
 		return headerMismatchOf(wire.HeaderName, values, "params."+key)
-	case h.opts.RawNames && textIs(q.name, trimSpace(values[0])):
+	case h.opts.RawNames && rawTextIs(facts.name, trimHeaderSpace(values[0])):
 		return nil
 	}
 	got, err := toolheader.Decode(values[0])
 	switch {
 	case err != nil:
 		return headerMismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
-	case !textIs(q.name, got):
+	case !rawTextIs(facts.name, got):
 		return headerMismatchOf(wire.HeaderName, values, "params."+key)
 	}
 	return nil
 }
 
-// annotation is the key of an input schema that asks for a header. Where it
+// headerAnnotation is the key of an input schema that asks for a header. Where it
 // does not stand, not even in disguise, there is no need to look closer.
-var annotation, escape = []byte("x-mcp-header"), []byte(`\u`)
+var headerAnnotation, unicodeEscape = []byte("x-mcp-header"), []byte(`\u`)
 
-// refuseParams compares the Mcp-Param headers of a tool's call with its
+// checkParamHeaders compares the Mcp-Param headers of a tool's call with its
 // arguments, if the tool has any (MI22).
-func (h *Handler) refuseParams(ctx context.Context, header http.Header, m jsonrpc.Message, q *requestFacts) *era.Refusal {
+func (h *Handler) checkParamHeaders(ctx context.Context, header http.Header, m jsonrpc.Message, facts *requestFacts) *era.Refusal {
 	if h.opts.ToolSchema == nil || m.Method() != "tools/call" {
 		return nil
 	}
-	tool, ok := jsonrpc.Text(q.name)
+	tool, ok := jsonrpc.Text(facts.name)
 	if !ok {
 		return nil
 	}
 	schema, known := h.opts.ToolSchema(ctx, m, tool)
-	if !known || !bytes.Contains(schema, annotation) && !bytes.Contains(schema, escape) {
+	if !known || !bytes.Contains(schema, headerAnnotation) && !bytes.Contains(schema, unicodeEscape) {
 		return nil
 	}
 	params, err := toolheader.Parse(schema)
 	if err != nil || len(params) == 0 {
 		return nil // whoever lists such a tool to clients says what is wrong with it
 	}
-	if err := toolheader.Check(params, q.arguments, header); err != nil {
+	if err := toolheader.Check(params, facts.arguments, header); err != nil {
 		return &era.Refusal{Code: era.CodeHeaderMismatch, Text: err.Error()}
 	}
 	return nil
