@@ -98,7 +98,8 @@ type PumpOptions struct {
 //     (bounded by ShutdownGrace), answers what is still owed with an error, and
 //     returns nil.
 //   - When the server ends, every request it owes is answered with a JSON-RPC
-//     error that carries the server's error, and that error is returned.
+//     error that carries the server's error, and that error is returned. If it owes
+//     nothing, and the client or ctx has ended too, Pump returns nil.
 //   - When the client is gone (any error but io.EOF), the server is told to
 //     cancel what it owes, and the error is returned. A Pump that is blocked
 //     in a Send to the server learns of it when the client's Conn ends the ctx of
@@ -210,7 +211,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 //
 //go:noinline
 func (p *pump) finishAfterServer(toClient *toClientSink, serverErr error) error {
-	serverEnded := context.Cause(p.ctx) == nil
+	serverEnded, owed := context.Cause(p.ctx) == nil, true
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):
 		p.cancel(ErrSlow)
@@ -219,11 +220,13 @@ func (p *pump) finishAfterServer(toClient *toClientSink, serverErr error) error 
 		// is for its transport to refuse: no server has seen it.
 		p.recv.stop(errServerEnded)
 		toClient.last(p.ctx)
-		p.fail(p.ctx, serverErr)
+		owed = p.fail(p.ctx, serverErr)
 	}
 	p.cancel(errOver)
 	p.copying.Wait()
 	switch {
+	case serverEnded && !owed && isOrderlyEnd(p.clientErr):
+		return nil // which of the two was seen to end first is chance
 	case serverEnded && errors.Is(serverErr, io.EOF):
 		return errServerEnded
 	case serverEnded:

@@ -389,6 +389,46 @@ func TestPumpServerEnds(t *testing.T) {
 	})
 }
 
+// A server that ends with its last answer, after the client's EOF, is no failure: which of the
+// two ends was seen first is chance.
+func TestPumpBothEnd(t *testing.T) {
+	for _, end := range []error{io.EOF, errors.New("exit status 3")} {
+		bubble(t, end.Error(), func(t *testing.T) {
+			client := bridgetest.NewPeer(t, 1)
+			server := endsWithAnswer{bridgetest.NewPeer(t, 1), make(chan struct{}), end}
+			done := make(chan error, 1)
+			go func() { done <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{}) }()
+			client.Says(callOne)
+			client.End <- io.EOF
+			synctest.Wait()
+			close(server.answers)
+			if err := <-done; err != nil {
+				t.Errorf("Pump = %v", err)
+			}
+			client.Gets(resultOne)
+		})
+	}
+}
+
+// endsWithAnswer answers a call when answers is closed, and ends at once.
+type endsWithAnswer struct {
+	bridge.Conn
+	answers chan struct{}
+	end     error
+}
+
+func (c endsWithAnswer) Receive(ctx context.Context, sink bridge.Sink) error {
+	<-c.answers
+	m, err := jsonrpc.Parse([]byte(resultOne))
+	if err == nil {
+		err = sink.Send(ctx, m)
+	}
+	if err != nil {
+		return err
+	}
+	return c.end
+}
+
 // When the client is gone, the server is told to stop working for it (LI23).
 func TestPumpClientGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

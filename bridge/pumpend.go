@@ -107,8 +107,9 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 	}
 }
 
-// fail answers everything the server owes once it has ended.
-func (p *pump) fail(ctx context.Context, err error) {
+// fail answers everything the server owes once it has ended. It reports whether that was
+// anything but subscriptions.
+func (p *pump) fail(ctx context.Context, err error) (owed bool) {
 	text, data := ownmsg.Ending(err)
 	p.endText, p.endData = text, data
 	for _, c := range p.toServer.shut(true) {
@@ -116,9 +117,11 @@ func (p *pump) fail(ctx context.Context, err error) {
 			p.endListen(ctx, c.id)
 		} else {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+			owed = true
 		}
 		p.toServer.settled()
 	}
+	return owed
 }
 
 // endListen ends a client's open subscription gracefully (ST13).
