@@ -205,6 +205,34 @@ func TestAccepted(t *testing.T) {
 	})
 }
 
+// SS7: an answer in the body of a POST's reply is the answer if none comes on the stream.
+func TestAnswerInBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		u := f.dial(Options{})
+		s := u.initializes("2024-11-05")
+		inBody, onStream := `{"jsonrpc":"2.0","id":1,"result":{"in":"body"}}`, `{"jsonrpc":"2.0","id":1,"result":{"on":"stream"}}`
+		f.set(func() {
+			f.onPOST = func(w http.ResponseWriter, r *http.Request, m string) bool {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, inBody)
+				return true
+			}
+		})
+		u.sends(callText)
+		u.getsNothing() // the stream comes first
+		s.say(onStream)
+		u.getsText(onStream)
+		u.sends(callText)
+		time.Sleep(bodyAnswerWait)
+		u.getsText(inBody)
+		u.sends(callText)
+		u.getsText(inBody) // such a server is not waited for again
+		s.say(onStream)
+		u.getsNothing()
+	})
+}
+
 // What the server does not take is answered with an error that says why.
 func TestRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package sseclient
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,6 +42,8 @@ type conn struct {
 	ledger      remoteconn.Ledger[*call, *session] // its lock guards the states, too
 	st          connState
 	reconnector reconnector
+
+	answersInBody atomic.Bool // the last answer came in the body of the reply to a POST, not on the stream
 }
 
 func newConn(target *httpdial.Target, opts Options) *conn {

@@ -38,6 +38,8 @@ type call struct {
 
 	initializeGate chan struct{}        // others wait for it while this call is the client's initialize; nil: it is another call
 	timeout        *time.Timer          // of the client's initialize, once it is sent
+	bodyAnswer     jsonrpc.Message      // the answer that has come in the body of the reply to the POST
+	fromBody       *time.Timer          // answers the call with it; nil: there is none, or nobody waits for another answer
 	reply          chan jsonrpc.Message // of the bridge's own requests; nil: the client's
 }
 
@@ -65,6 +67,9 @@ func (call *call) IsOwn() bool { return call.reply != nil }
 func (call *call) Removed() {
 	if call.timeout != nil {
 		call.timeout.Stop()
+	}
+	if call.fromBody != nil {
+		call.fromBody.Stop()
 	}
 	if !call.isAccepted() {
 		time.AfterFunc(lingerTimeout, call.cancel)
@@ -102,7 +107,13 @@ func (c *conn) run(call *call) {
 	}
 	close(call.accepted)
 	call.cancel()
-	if fault == nil || c.Context().Err() != nil {
+	switch {
+	case c.Context().Err() != nil:
+		return
+	case fault == nil:
+		if call.bodyAnswer.Kind() == jsonrpc.Response {
+			c.answerFromBody(call)
+		}
 		return
 	}
 	if fault.Lost {
@@ -123,8 +134,7 @@ var (
 	contentType = []string{wire.TypeJSON}
 )
 
-// post sends the message to the endpoint of its session. Any success will do,
-// and what it says does not matter (SS7).
+// post sends the message to the endpoint of its session. Any success will do (SS7).
 func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },
@@ -157,6 +167,10 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
 		return refusal(call.session.peer, resp)
+	}
+	if call.kind == jsonrpc.Request && httpdial.MediaType(resp) == wire.TypeJSON {
+		c.readBodyAnswer(call, resp.Body)
+		return nil
 	}
 	// Read, so that the connection can be used again; but not for long.
 	defer time.AfterFunc(lingerTimeout, call.cancel).Stop()
@@ -257,6 +271,7 @@ func (c *conn) incomingOne(m jsonrpc.Message, session *session) {
 			c.log.Debug("response dropped: nobody waits for it")
 			return
 		}
+		c.answersInBody.Store(false)
 		c.answer(call, m)
 		return
 	}
