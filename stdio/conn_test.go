@@ -186,6 +186,8 @@ func TestGluedMessages(t *testing.T) {
 		{"three, with white space", "\ufeff" + note + " \t" + pong + other + " \r", []string{note, pong, other}, 0},
 		{"a log behind a notification", note + "done", nil, 1},
 		{"an object that is no message", note + `{"a":1}`, nil, 1},
+		{"as many as there may be", strings.Repeat(note, maxGlued), slices.Repeat([]string{note}, maxGlued), 0},
+		{"one more", strings.Repeat(note, maxGlued+1), nil, 1},
 		{"half a message", note + pong[:20], nil, 1},
 		{"a message that is too deep", note + `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}", nil, 1},
 	} {

@@ -49,14 +49,19 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	return m, nil
 }
 
+// maxGlued is how many messages a line may have for glued: all of them are held at once, and
+// those of a long line would take many times its size.
+const maxGlued = 1000
+
 // glued returns the messages of a line that has nothing but messages, without line breaks
-// between them; the first one ends at end. It returns nil for any other line. Servers write
+// between them; the first one ends at end. It returns nil for any other line, and for one with more
+// than maxGlued. Servers write
 // such lines if several of their threads print at the same time: Python's print writes the
 // text and the line break one after the other (ST4).
 func glued(text []byte, end, depth int) (messages []jsonrpc.Message) {
 	for {
 		m, err := jsonrpc.ParseDepth(bytes.Clone(text[:end]), depth) // a clone does not keep the whole line in memory
-		if err != nil {
+		if err != nil || len(messages) == maxGlued {
 			return nil
 		}
 		messages = append(messages, m)
