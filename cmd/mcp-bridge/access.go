@@ -40,21 +40,21 @@ func (f *listenFlags) register(fs *pflag.FlagSet) {
 
 // addresses returns the addresses to bind, checked, and the one that is bound
 // if there are none and systemd has opened none either.
-func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) {
+func (f *listenFlags) addresses(fs *pflag.FlagSet) (where listenAddresses, err error) {
 	if f.port < 0 || f.port > 65535 {
 		return where, usagef("--port %d: ports are numbers up to 65535", f.port)
 	}
-	byPart := fs.Changed("host") || fs.Changed("port")
-	inParts := net.JoinHostPort(f.host, strconv.Itoa(f.port))
+	hasHostOrPort := fs.Changed("host") || fs.Changed("port")
+	hostPort := net.JoinHostPort(f.host, strconv.Itoa(f.port))
 	switch {
-	case len(f.addrs) == 0 && !byPart:
-		return addresses{byDefault: inParts}, nil
+	case len(f.addrs) == 0 && !hasHostOrPort:
+		return listenAddresses{fallback: hostPort}, nil
 	case len(f.addrs) == 0:
-		return addresses{list: []string{inParts}}, nil
+		return listenAddresses{given: []string{hostPort}}, nil
 	}
 	list := f.addrs
-	if byPart { // and sockets
-		list = append(slices.Clone(f.addrs), inParts)
+	if hasHostOrPort { // and sockets
+		list = append(slices.Clone(f.addrs), hostPort)
 	}
 	for _, a := range f.addrs {
 		if path, unix := strings.CutPrefix(a, "unix:"); unix {
@@ -63,20 +63,20 @@ func (f *listenFlags) addresses(fs *pflag.FlagSet) (where addresses, err error) 
 			}
 			continue
 		}
-		if byPart {
+		if hasHostOrPort {
 			return where, usagef("--listen %s names host and port already; leave --host and --port out", a)
 		}
 		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
 			return where, usagef("--listen %q: write HOST:PORT, for example 127.0.0.1:8080, or unix:PATH", a)
 		}
 	}
-	return addresses{list: list}, nil
+	return listenAddresses{given: list}, nil
 }
 
-// addresses are where to listen.
-type addresses struct {
-	list      []string
-	byDefault string
+// listenAddresses are where to listen.
+type listenAddresses struct {
+	given    []string
+	fallback string
 }
 
 // check finds mistakes that do not depend on the system.
@@ -91,9 +91,9 @@ func (f *listenFlags) check() error {
 }
 
 // open opens the listening sockets.
-func (f *listenFlags) open(where addresses, authenticated bool, log hclog.Logger) (listen.Listeners, error) {
+func (f *listenFlags) open(where listenAddresses, authenticated bool, log hclog.Logger) (listen.Listeners, error) {
 	ls, err := listen.Open(listen.Options{
-		Addrs: where.list, Default: where.byDefault, UnixMode: fs.FileMode(f.unixMode),
+		Addrs: where.given, Default: where.fallback, UnixMode: fs.FileMode(f.unixMode),
 		CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.caFile,
 		Insecure: f.insecure, Authenticated: authenticated,
 		Logger: log,
@@ -104,9 +104,9 @@ func (f *listenFlags) open(where addresses, authenticated bool, log hclog.Logger
 	return ls, err
 }
 
-// public returns an address of ls that other machines reach and where nobody is authenticated: open lets that be with --insecure
+// publicAddr returns an address of ls that other machines reach and where nobody is authenticated: open lets that be with --insecure
 // only. "": there is none.
-func (f *listenFlags) public(ls listen.Listeners, authenticated bool) string {
+func (f *listenFlags) publicAddr(ls listen.Listeners, authenticated bool) string {
 	if authenticated || f.caFile != "" {
 		return ""
 	}
@@ -133,7 +133,7 @@ func (m *fileMode) Set(text string) error {
 // accessFlags say who may come in.
 type accessFlags struct {
 	origins, hosts, proxies []string
-	tokenFile, prefix       string
+	tokenFile, pathPrefix   string
 }
 
 func (f *accessFlags) register(fs *pflag.FlagSet) {
@@ -141,7 +141,7 @@ func (f *accessFlags) register(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&f.hosts, "allow-host", nil, "")
 	fs.StringArrayVar(&f.proxies, "trusted-proxy", nil, "")
 	fs.StringVar(&f.tokenFile, "token-file", "", "")
-	fs.StringVar(&f.prefix, "path-prefix", "", "")
+	fs.StringVar(&f.pathPrefix, "path-prefix", "", "")
 }
 
 // tokensVariable holds tokens in the form of --token-file. Like everything of
@@ -180,9 +180,9 @@ func (f *accessFlags) policy(env environment, log hclog.Logger) (access.Policy, 
 
 // publicPrefix returns --path-prefix, checked and without a slash at the end.
 func (f *accessFlags) publicPrefix() (string, error) {
-	prefix := strings.TrimRight(f.prefix, "/")
+	prefix := strings.TrimRight(f.pathPrefix, "/")
 	if prefix != "" && !access.IsCleanPath(prefix) {
-		return "", usagef("--path-prefix %q: write a path such as /tools", f.prefix)
+		return "", usagef("--path-prefix %q: write a path such as /tools", f.pathPrefix)
 	}
 	return prefix, nil
 }

@@ -26,8 +26,8 @@ func TestListenAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := f.addresses(fs)
-		if err != nil || !slices.Equal(got.list, want) || (got.byDefault != "") != (want == nil) {
-			t.Errorf("%s: %q, by default %q, %v; want %q", line, got.list, got.byDefault, err, want)
+		if err != nil || !slices.Equal(got.given, want) || (got.fallback != "") != (want == nil) {
+			t.Errorf("%s: %q, by default %q, %v; want %q", line, got.given, got.fallback, err, want)
 		}
 	}
 }

@@ -18,17 +18,17 @@ const (
 
 // authFlags say whose credential is used at a remote server.
 type authFlags struct {
-	ofFile                  bool // what the environment says is not for this server
+	fromConfigFile          bool // what the environment says is not for this server
 	mode, profile           string
 	client                  signin.Client
 	idp                     signin.IDP
 	redirect                signin.Redirect
 	scopes, params, aliases []string
-	resource, assertion     string
+	resource, assertionFile string
 	dpop, dir, store        string
 	prompt                  string
-	private, noBrowser      bool
-	wait                    time.Duration
+	allowPrivate, noBrowser bool
+	signInWait              time.Duration
 }
 
 // authFlagNames are the names of authFlags' flags.
@@ -54,7 +54,7 @@ func (f *authFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.redirect.Host, "redirect-host", "127.0.0.1", "")
 	fs.IntVar(&f.redirect.Port, "redirect-port", 0, "")
 	fs.StringVar(&f.dpop, "dpop", "auto", "")
-	fs.StringVar(&f.assertion, "assertion-file", "", "")
+	fs.StringVar(&f.assertionFile, "assertion-file", "", "")
 	fs.StringVar(&f.idp.Issuer, "idp-issuer", "", "")
 	fs.StringVar(&f.idp.TokenURL, "idp-token-url", "", "")
 	fs.StringVar(&f.idp.ClientID, "idp-client-id", "", "")
@@ -62,9 +62,9 @@ func (f *authFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.idp.IDTokenFile, "id-token-file", "", "")
 	fs.StringVar(&f.dir, "auth-dir", "", "")
 	fs.StringVar(&f.store, "token-store", "file", "")
-	fs.BoolVar(&f.private, "allow-private-auth", false, "")
+	fs.BoolVar(&f.allowPrivate, "allow-private-auth", false, "")
 	fs.BoolVar(&f.noBrowser, "no-browser", false, "")
-	fs.DurationVar(&f.wait, "auth-wait", signin.DefaultWait, "")
+	fs.DurationVar(&f.signInWait, "auth-wait", signin.DefaultWait, "")
 	fs.StringVar(&f.prompt, "auth-prompt", signin.PromptBrowser, "")
 }
 
@@ -74,8 +74,8 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	url, _, _ = strings.Cut(url, "#") // which is not sent
 	s := signin.Settings{
 		Server: url, Mode: f.mode, Profile: f.profile, Client: f.client, Redirect: f.redirect, IDP: f.idp, TLS: trust,
-		Resource: f.resource, DPoP: f.dpop, AssertionFile: f.assertion,
-		Dir: f.dir, Store: f.store, AllowPrivate: f.private, NoBrowser: f.noBrowser, SignInWait: f.wait, Prompt: f.prompt,
+		Resource: f.resource, DPoP: f.dpop, AssertionFile: f.assertionFile,
+		Dir: f.dir, Store: f.store, AllowPrivate: f.allowPrivate, NoBrowser: f.noBrowser, SignInWait: f.signInWait, Prompt: f.prompt,
 	}
 	for _, scope := range f.scopes {
 		s.Scopes = append(s.Scopes, strings.Fields(scope)...)
@@ -100,10 +100,10 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	if s.Dir == "" {
 		s.Dir, _ = lookup(authDirVariable)
 	}
-	if secret, _ := lookup(clientSecretVariable); !f.ofFile && secret != "" && s.Client.ID != "" && s.Client.SecretFile == "" && s.Client.KeyFile == "" {
+	if secret, _ := lookup(clientSecretVariable); !f.fromConfigFile && secret != "" && s.Client.ID != "" && s.Client.SecretFile == "" && s.Client.KeyFile == "" {
 		s.Client.Secret = tokenstore.NewSecret(secret)
 	}
-	if f.wait == 0 {
+	if f.signInWait == 0 {
 		s.SignInWait = time.Nanosecond // the zero of Settings is the default
 	}
 	if err := s.Check(); err != nil {

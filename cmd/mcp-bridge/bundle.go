@@ -20,9 +20,9 @@ import (
 
 // bundle is the file that --bundle names: what belongs into a bug report, without secrets.
 type bundle struct {
-	file *os.File
-	zip  bool
-	done bool
+	file      *os.File
+	zip       bool
+	isWritten bool
 }
 
 // newBundle makes the file, which only its owner can read. It must not exist.
@@ -38,23 +38,23 @@ func newBundle(name string) (*bundle, error) {
 
 // discard removes a file that was not written.
 func (b *bundle) discard() {
-	if !b.done {
+	if !b.isWritten {
 		_ = b.file.Close()
 		_ = os.Remove(b.file.Name())
 	}
 }
 
-// write writes the report, the versions, the names of environment variables, and what doctor and the server have said.
-func (b *bundle) write(report *doctor.Report, variables []string, said *doctor.Recording) error {
+// write writes the report, the versions, the names of environment variables, and recording, which has what doctor and the server said.
+func (b *bundle) write(report *doctor.Report, variables []string, recording *doctor.Recording) error {
 	var text, form bytes.Buffer
 	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&form)); err != nil {
 		return err
 	}
-	conversation, err := report.Trace(said, "server")
+	conversation, err := report.Trace(recording, "server")
 	if err != nil {
 		return err
 	}
-	err = b.pack([]packed{
+	err = b.pack([]bundledFile{
 		{"report.txt", text.Bytes()},
 		{"report.json", form.Bytes()},
 		{"versions.txt", versions()},
@@ -64,17 +64,17 @@ func (b *bundle) write(report *doctor.Report, variables []string, said *doctor.R
 	if err = errors.Join(err, b.file.Close()); err != nil {
 		return fmt.Errorf("--bundle: %w", err)
 	}
-	b.done = true
+	b.isWritten = true
 	return nil
 }
 
-// packed is one file in a bundle.
-type packed struct {
+// bundledFile is one file in a bundle.
+type bundledFile struct {
 	name string
 	text []byte
 }
 
-func (b *bundle) pack(files []packed) error {
+func (b *bundle) pack(files []bundledFile) error {
 	now := time.Now()
 	if b.zip {
 		out := zip.NewWriter(b.file)

@@ -29,7 +29,7 @@ func TestWarnClear(t *testing.T) {
 	} {
 		var text strings.Builder
 		log := hclog.New(&hclog.LoggerOptions{Output: &text})
-		warnClear(upstream.Spec{Name: "s", URL: test.url, Remote: remote.Options{Header: http.Header{test.header: {"hush-hush"}}}}, log)
+		warnCleartext(upstream.Spec{Name: "s", URL: test.url, Remote: remote.Options{Header: http.Header{test.header: {"hush-hush"}}}}, log)
 		if (text.Len() > 0) != test.warns || strings.Contains(text.String(), "hush") {
 			t.Errorf("%s, %s: %s", test.url, test.header, &text)
 		}

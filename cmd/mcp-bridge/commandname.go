@@ -8,43 +8,43 @@ import (
 // launcherSyntax is how the command line of a launcher is read: of a program that only starts
 // another one, which a server is named after.
 type launcherSyntax struct {
-	commands   []string // words before the options that make it start something; "": none
-	switches   []string // options without a value
-	valued     []string // options with one
-	nameOption string   // the option whose value is what is started; "": it has none
-	nameOf     func(started string) string
+	commands     []string // words before the options that make it start something; "": none
+	switches     []string // options without a value
+	valueOptions []string // options with one
+	nameOption   string   // the option whose value is what is started; "": it has none
+	nameOf       func(started string) string
 }
 
 // launchers are the programs that servers are mostly started by.
 var launchers = map[string]launcherSyntax{
-	"npx":  {switches: npmSwitches, valued: []string{"-p", "--package", "-w", "--workspace"}, nameOf: packageName},
-	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valued: []string{"--package", "-w", "--workspace"}, nameOf: packageName},
-	"bunx": {switches: []string{"--bun", "--silent", "--verbose", "--no-install"}, valued: []string{"-p", "--package"}, nameOf: packageName},
-	"pnpm": {commands: []string{"dlx"}, switches: []string{"--silent"}, valued: []string{"--package"}, nameOf: packageName},
-	"yarn": {commands: []string{"dlx"}, switches: []string{"-q", "--quiet"}, valued: []string{"-p", "--package"}, nameOf: packageName},
-	"uvx":  {switches: uvSwitches, valued: uvValued, nameOf: packageName},
-	"uv":   {commands: []string{"run", "tool run"}, switches: uvSwitches, valued: uvValued, nameOption: "-m", nameOf: scriptName},
-	"pipx": {commands: []string{"run"}, switches: []string{"--no-cache", "-q", "-v"}, valued: []string{"--spec", "--python"}, nameOf: packageName},
+	"npx":  {switches: npmSwitches, valueOptions: []string{"-p", "--package", "-w", "--workspace"}, nameOf: packageName},
+	"npm":  {commands: []string{"exec", "x"}, switches: npmSwitches, valueOptions: []string{"--package", "-w", "--workspace"}, nameOf: packageName},
+	"bunx": {switches: []string{"--bun", "--silent", "--verbose", "--no-install"}, valueOptions: []string{"-p", "--package"}, nameOf: packageName},
+	"pnpm": {commands: []string{"dlx"}, switches: []string{"--silent"}, valueOptions: []string{"--package"}, nameOf: packageName},
+	"yarn": {commands: []string{"dlx"}, switches: []string{"-q", "--quiet"}, valueOptions: []string{"-p", "--package"}, nameOf: packageName},
+	"uvx":  {switches: uvSwitches, valueOptions: uvValueOptions, nameOf: packageName},
+	"uv":   {commands: []string{"run", "tool run"}, switches: uvSwitches, valueOptions: uvValueOptions, nameOption: "-m", nameOf: scriptName},
+	"pipx": {commands: []string{"run"}, switches: []string{"--no-cache", "-q", "-v"}, valueOptions: []string{"--spec", "--python"}, nameOf: packageName},
 	"node": {
-		switches: []string{"--no-warnings", "--enable-source-maps", "--experimental-strip-types", "--inspect", "--trace-warnings", "--use-system-ca"},
-		valued:   []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"}, nameOf: scriptName,
+		switches:     []string{"--no-warnings", "--enable-source-maps", "--experimental-strip-types", "--inspect", "--trace-warnings", "--use-system-ca"},
+		valueOptions: []string{"-r", "--require", "--import", "--loader", "--experimental-loader", "--env-file"}, nameOf: scriptName,
 	},
 	"bun":    {commands: []string{"", "run"}, switches: []string{"--watch", "--hot", "--silent"}, nameOf: scriptName},
 	"deno":   {commands: []string{"run"}, switches: []string{"-A", "--allow-all", "--allow-net", "--allow-env", "--allow-read", "-q", "--no-check", "--quiet"}, nameOf: scriptName},
 	"tsx":    {switches: []string{"--no-cache", "--no-warnings"}, nameOf: scriptName},
-	"python": {switches: []string{"-u", "-B", "-E", "-I", "-s", "-S", "-O", "-OO", "-q", "-P", "-v"}, valued: []string{"-W", "-X"}, nameOption: "-m", nameOf: scriptName},
+	"python": {switches: []string{"-u", "-B", "-E", "-I", "-s", "-S", "-O", "-OO", "-q", "-P", "-v"}, valueOptions: []string{"-W", "-X"}, nameOption: "-m", nameOf: scriptName},
 	"ruby":   {nameOf: scriptName},
 	"java":   {nameOption: "-jar", nameOf: scriptName},
-	"docker": {commands: []string{"run", "container run"}, switches: containerSwitches, valued: containerValued, nameOf: imageName},
+	"docker": {commands: []string{"run", "container run"}, switches: containerSwitches, valueOptions: containerValueOptions, nameOf: imageName},
 }
 
 var (
-	npmSwitches = []string{"-y", "--yes", "-q", "--quiet", "--silent", "-s", "--offline", "--prefer-offline", "--prefer-online", "--no"}
-	uvSwitches  = []string{"--isolated", "--offline", "--no-cache", "-n", "-q", "--quiet", "--refresh", "-U", "--upgrade", "--no-project", "--frozen", "--locked", "--no-sync", "--native-tls", "--no-config"}
-	uvValued    = []string{"--from", "--with", "--with-requirements", "--with-editable", "-p", "--python", "--directory", "--project", "--package", "--extra", "--group"}
+	npmSwitches    = []string{"-y", "--yes", "-q", "--quiet", "--silent", "-s", "--offline", "--prefer-offline", "--prefer-online", "--no"}
+	uvSwitches     = []string{"--isolated", "--offline", "--no-cache", "-n", "-q", "--quiet", "--refresh", "-U", "--upgrade", "--no-project", "--frozen", "--locked", "--no-sync", "--native-tls", "--no-config"}
+	uvValueOptions = []string{"--from", "--with", "--with-requirements", "--with-editable", "-p", "--python", "--directory", "--project", "--package", "--extra", "--group"}
 
-	containerSwitches = []string{"-i", "-t", "-it", "-ti", "--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "-q", "--quiet", "--no-healthcheck", "--replace", "--sig-proxy"}
-	containerValued   = []string{
+	containerSwitches     = []string{"-i", "-t", "-it", "-ti", "--rm", "--init", "--interactive", "--tty", "--privileged", "--read-only", "-q", "--quiet", "--no-healthcheck", "--replace", "--sig-proxy"}
+	containerValueOptions = []string{
 		"-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "--network", "--net", "-p", "--publish", "-w", "--workdir",
 		"-u", "--user", "--userns", "-l", "--label", "-m", "--memory", "--cpus", "--platform", "--pull", "--entrypoint", "--add-host",
 		"--cap-add", "--cap-drop", "--security-opt", "-h", "--hostname", "--tmpfs", "--ulimit", "--shm-size", "--pids-limit", "--cidfile", "--gpus", "--dns",
@@ -56,23 +56,23 @@ var (
 // sure what it is, it takes for none: there may be secrets among them.
 func commandName(argv []string) string {
 	program := baseName(argv[0])
-	kind := strings.ToLower(program)
+	launcher := strings.ToLower(program)
 	for _, end := range []string{".exe", ".cmd", ".bat"} {
-		kind = strings.TrimSuffix(kind, end)
+		launcher = strings.TrimSuffix(launcher, end)
 	}
 	switch {
-	case kind == "podman", kind == "nerdctl":
-		kind = "docker"
-	case kind == "nodejs":
-		kind = "node"
-	case strings.HasPrefix(kind, "python"):
-		kind = "python"
+	case launcher == "podman", launcher == "nerdctl":
+		launcher = "docker"
+	case launcher == "nodejs":
+		launcher = "node"
+	case strings.HasPrefix(launcher, "python"):
+		launcher = "python"
 	}
-	l, ok := launchers[kind]
+	l, ok := launchers[launcher]
 	if !ok {
 		return program
 	}
-	if name := l.started(argv[1:]); isLikelyName(name) {
+	if name := l.startedName(argv[1:]); isLikelyName(name) {
 		return name
 	}
 	return program
@@ -90,9 +90,9 @@ func isLikelyName(name string) bool {
 	return name != "" && len(name) <= 64
 }
 
-// started returns the name of what the launcher starts with these arguments; "": not known.
-func (l launcherSyntax) started(args []string) string {
-	args, ok := l.options(args)
+// startedName returns the name of what the launcher starts with these arguments; "": not known.
+func (l launcherSyntax) startedName(args []string) string {
+	args, ok := l.argsAfterCommand(args)
 	for ok && len(args) > 0 {
 		arg := args[0]
 		option, _, given := strings.Cut(arg, "=")
@@ -104,9 +104,9 @@ func (l launcherSyntax) started(args []string) string {
 			return l.nameOf(arg)
 		case arg == l.nameOption && len(args) > 1:
 			return l.nameOf(args[1])
-		case slices.Contains(l.switches, option), given && slices.Contains(l.valued, option):
+		case slices.Contains(l.switches, option), given && slices.Contains(l.valueOptions, option):
 			args = args[1:]
-		case slices.Contains(l.valued, option) && len(args) > 1:
+		case slices.Contains(l.valueOptions, option) && len(args) > 1:
 			args = args[2:]
 		default:
 			return ""
@@ -115,8 +115,8 @@ func (l launcherSyntax) started(args []string) string {
 	return ""
 }
 
-// options returns the arguments behind the command that starts something; false: there is none.
-func (l launcherSyntax) options(args []string) ([]string, bool) {
+// argsAfterCommand returns the arguments behind the command that starts something; false: there is none.
+func (l launcherSyntax) argsAfterCommand(args []string) ([]string, bool) {
 	if l.commands == nil {
 		return args, true
 	}
@@ -153,8 +153,8 @@ func imageName(ref string) string {
 	return name
 }
 
-// generic are names of scripts and folders that say nothing about what they are of.
-var generic = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
+// genericNames are names of scripts and folders that say nothing about what they are of.
+var genericNames = []string{"index", "main", "__main__", "server", "app", "cli", "start", "dist", "build", "src", "bin", "lib", "out"}
 
 // scriptName returns the name of a script or module without its ending, or that of the folder
 // that it is in where its own says nothing.
@@ -170,7 +170,7 @@ func scriptName(path string) string {
 				name = strings.TrimSuffix(name, end)
 			}
 		}
-		if !slices.Contains(generic, strings.ToLower(name)) && isLikelyName(name) {
+		if !slices.Contains(genericNames, strings.ToLower(name)) && isLikelyName(name) {
 			return name
 		}
 	}

@@ -15,8 +15,8 @@ import (
 // A subcommand is what help says of it, its flags, and what it does.
 type subcommand struct {
 	manual.Command
-	set func() *pflag.FlagSet // all flags that it takes; nil: none
-	run func(ctx context.Context, args []string, env environment) error
+	newFlagSet func() *pflag.FlagSet // all flags that it takes; nil: none
+	run        func(ctx context.Context, args []string, env environment) error
 }
 
 // commandTable returns all commands, in the order in which help shows them.
@@ -27,7 +27,7 @@ func commandTable() []subcommand {
 // bridgeCommands are those that carry messages.
 func bridgeCommands() []subcommand {
 	return []subcommand{{
-		set: new(serveFlags).flagSet, run: serve,
+		newFlagSet: new(serveFlags).flagSet, run: serve,
 		Command: manual.Command{
 			Name: "serve", Summary: "expose a server, or many, over every transport",
 			Usage: []string{"serve [flags] -- COMMAND [ARG...]", "serve [flags] URL", "serve [flags] --config FILE", "serve [flags] --demo"},
@@ -44,7 +44,7 @@ func bridgeCommands() []subcommand {
 			},
 		},
 	}, {
-		set: new(connectFlags).flagSet, run: connect,
+		newFlagSet: new(connectFlags).flagSet, run: connect,
 		Command: manual.Command{
 			Name: "connect", Summary: "present a server to a stdio client",
 			Usage: []string{"connect [flags] URL", "connect [flags] -- COMMAND [ARG...]", "connect [flags] --config FILE NAME"},
@@ -65,7 +65,7 @@ func bridgeCommands() []subcommand {
 // watchCommands are those that show what happens.
 func watchCommands() []subcommand {
 	return []subcommand{{
-		set: new(doctorFlags).flagSet, run: diagnose,
+		newFlagSet: new(doctorFlags).flagSet, run: diagnose,
 		Command: manual.Command{
 			Name: "doctor", Summary: "say what is wrong with a server, and what to do about it",
 			Usage: []string{"doctor [flags] URL", "doctor [flags] -- COMMAND [ARG...]", "doctor [flags] --config FILE NAME"},
@@ -79,7 +79,7 @@ func watchCommands() []subcommand {
 			Notes: []string{"docs/doctor.md explains what it finds. Exit status: 0 nothing but notes was found, 1 faults were found, 2 nothing could be checked."},
 		},
 	}, {
-		set: new(traceFlags).flagSet, run: traceCommand,
+		newFlagSet: new(traceFlags).flagSet, run: traceCommand,
 		Command: manual.Command{
 			Name: "trace", Summary: "show what passes through a running bridge, or a trace",
 			Usage: []string{"trace [flags] [PID|NAME|FILE] [WORD...]"},
@@ -99,7 +99,7 @@ func watchCommands() []subcommand {
 // recordCommands are those about recordings, and those that make one of a desktop client possible.
 func recordCommands() []subcommand {
 	return []subcommand{{
-		set: (&connectFlags{recorder: true}).flagSet, run: recordCommand,
+		newFlagSet: (&connectFlags{isRecord: true}).flagSet, run: recordCommand,
 		Command: manual.Command{
 			Name: "record", Summary: "connect, and record the session in a file",
 			Usage: []string{"record FILE [flags] URL", "record FILE [flags] -- COMMAND [ARG...]"},
@@ -111,7 +111,7 @@ func recordCommands() []subcommand {
 			Notes: []string{`Every message is kept as a whole, without secrets; "mcp-bridge replay" reads the file (docs/recordings.md).`},
 		},
 	}, {
-		set: replayFlagSet, run: replayCommand,
+		newFlagSet: replayFlagSet, run: replayCommand,
 		Command: manual.Command{
 			Name: "replay", Summary: "act as the client, or as the server, of a recording",
 			Usage: []string{"replay [flags] FILE URL", "replay [flags] FILE -- COMMAND [ARG...]", "replay --serve [flags] FILE", "replay --stdio [flags] FILE"},
@@ -125,7 +125,7 @@ func recordCommands() []subcommand {
 			Notes: []string{"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
 		},
 	}, {
-		set: func() *pflag.FlagSet { return new(wrapFlags).flagSet("wrap") }, run: wrapping("wrap"),
+		newFlagSet: func() *pflag.FlagSet { return new(wrapFlags).flagSet("wrap") }, run: runWrap("wrap"),
 		Command: manual.Command{
 			Name: "wrap", Summary: "put the bridge between a desktop client and its server",
 			Usage: []string{"wrap [flags] NAME"},
@@ -137,7 +137,7 @@ func recordCommands() []subcommand {
 			Notes: []string{`Start the client anew then. "mcp-bridge trace NAME" shows what passes, "mcp-bridge unwrap NAME" takes the bridge out again (docs/recordings.md).`},
 		},
 	}, {
-		set: func() *pflag.FlagSet { return new(wrapFlags).flagSet("unwrap") }, run: wrapping("unwrap"),
+		newFlagSet: func() *pflag.FlagSet { return new(wrapFlags).flagSet("unwrap") }, run: runWrap("unwrap"),
 		Command: manual.Command{
 			Name: "unwrap", Summary: "take the bridge out again, byte for byte",
 			Usage:    []string{"unwrap [flags] NAME"},
@@ -149,7 +149,7 @@ func recordCommands() []subcommand {
 // accountCommands are those about credentials of remote servers.
 func accountCommands() []subcommand {
 	return []subcommand{{
-		set: new(loginFlags).flagSet, run: login,
+		newFlagSet: new(loginFlags).flagSet, run: login,
 		Command: manual.Command{
 			Name: "login", Summary: "sign in to a remote server, in a browser or with a code",
 			Usage: []string{"login [flags] URL", "login [flags] --config FILE NAME"},
@@ -162,7 +162,7 @@ func accountCommands() []subcommand {
 			Notes: []string{`Give flags such as --profile and --client-id again wherever the sign-in is used. More: "mcp-bridge help auth".`},
 		},
 	}, {
-		set: new(logoutFlags).flagSet, run: logout,
+		newFlagSet: new(logoutFlags).flagSet, run: logout,
 		Command: manual.Command{
 			Name: "logout", Summary: "sign out, and have the tokens revoked",
 			Usage: []string{"logout [flags] URL", "logout [flags] --config FILE NAME", "logout --all"},
@@ -172,7 +172,7 @@ func accountCommands() []subcommand {
 			},
 		},
 	}, {
-		set: new(statusFlags).flagSet, run: status,
+		newFlagSet: new(statusFlags).flagSet, run: status,
 		Command: manual.Command{
 			Name: "status", Summary: "say who is signed in where",
 			Usage: []string{"status [flags] [URL]", "status [flags] --config FILE NAME"},
@@ -227,8 +227,8 @@ func otherCommands() []subcommand {
 	}}
 }
 
-// wrapping returns what wrap and unwrap do.
-func wrapping(command string) func(context.Context, []string, environment) error {
+// runWrap returns what wrap and unwrap do.
+func runWrap(command string) func(context.Context, []string, environment) error {
 	return func(_ context.Context, args []string, env environment) error { return wrapCommand(command, args, env) }
 }
 
@@ -239,8 +239,8 @@ func replayFlagSet() *pflag.FlagSet {
 	return set
 }
 
-// known returns what a FlagSet knows of its flags.
-func known(set *pflag.FlagSet) []manual.Known {
+// knownFlags returns what a FlagSet knows of its flags.
+func knownFlags(set *pflag.FlagSet) []manual.Known {
 	var all []manual.Known
 	set.VisitAll(func(f *pflag.Flag) {
 		all = append(all, manual.Known{Name: f.Name, Short: f.Shorthand, Default: shownDefault(f), Switch: f.NoOptDefVal != ""})
@@ -272,8 +272,8 @@ func shortDuration(d time.Duration) string {
 	return s
 }
 
-// commandOf returns the command of this name; ok is false if there is none.
-func commandOf(name string) (c subcommand, ok bool) {
+// findCommand returns the command of this name; ok is false if there is none.
+func findCommand(name string) (c subcommand, ok bool) {
 	table := commandTable()
 	i := slices.IndexFunc(table, func(c subcommand) bool { return c.Name == name })
 	if i < 0 {
@@ -285,11 +285,11 @@ func commandOf(name string) (c subcommand, ok bool) {
 // flagsOf returns the flags of a command that people are told of.
 func flagsOf(name string) []string {
 	m := newManual()
-	c, _ := commandOf(name)
-	if c.set == nil {
+	c, _ := findCommand(name)
+	if c.newFlagSet == nil {
 		return nil
 	}
-	return slices.DeleteFunc(flagNames(c.set()), func(flag string) bool { return !m.IsShown(name, flag) })
+	return slices.DeleteFunc(flagNames(c.newFlagSet()), func(flag string) bool { return !m.IsShown(name, flag) })
 }
 
 // help prints the first page, or that of a command or a topic.

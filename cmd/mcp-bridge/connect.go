@@ -29,7 +29,7 @@ type connectFlags struct {
 	inspect inspectFlags
 
 	logFile  string // "": the log goes to stderr
-	recorder bool   // they are those of record
+	isRecord bool   // they are those of record
 
 	set *pflag.FlagSet // all of them, once parsed
 }
@@ -48,7 +48,7 @@ func (f *connectFlags) flagSet() *pflag.FlagSet {
 
 // command is what the flags belong to.
 func (f *connectFlags) command() string {
-	if f.recorder {
+	if f.isRecord {
 		return "record"
 	}
 	return "connect"
@@ -57,12 +57,12 @@ func (f *connectFlags) command() string {
 // parse returns the server; with --config, its name.
 func (f *connectFlags) parse(args []string) (to target, name string, err error) {
 	f.set = f.flagSet()
-	before, argv, err := parseFlags(f.set, args)
+	positional, argv, err := parseFlags(f.set, args)
 	if err == nil {
 		err = f.limits.check()
 	}
-	if err == nil && f.recorder {
-		before, err = f.recordInto(before)
+	if err == nil && f.isRecord {
+		positional, err = f.takeRecordFile(positional)
 	}
 	if err == nil {
 		err = f.tracing.check()
@@ -70,35 +70,35 @@ func (f *connectFlags) parse(args []string) (to target, name string, err error) 
 	if err == nil {
 		err = f.inspect.check()
 	}
-	if err == nil && len(before) > 1 {
-		err = f.target.splitHeaderError(f.command(), before, args)
+	if err == nil && len(positional) > 1 {
+		err = f.target.splitValueError(f.command(), positional, args)
 	}
 	switch {
 	case err != nil:
 		return to, "", err
-	case f.config == "" && len(before) == 2 && isConfigFile(before[0]):
-		f.config = before[0]
-		return to, before[1], nil
+	case f.config == "" && len(positional) == 2 && isConfigFile(positional[0]):
+		f.config = positional[0]
+		return to, positional[1], nil
 	case f.config != "" && len(argv) > 0:
 		return to, "", usagef("%s --config takes the name of a server in the file, no command", f.command())
-	case f.config != "" && len(before) != 1:
+	case f.config != "" && len(positional) != 1:
 		return to, "", usagef("%s --config FILE takes the name of one server in the file", f.command())
 	case f.config != "":
-		return to, before[0], nil
-	case len(before) == 0 && len(argv) == 0:
+		return to, positional[0], nil
+	case len(positional) == 0 && len(argv) == 0:
 		return to, "", usagef("%s needs a URL, a command after \"--\", or --config FILE and a name", f.command())
-	case len(before) > 0 && len(argv) > 0:
+	case len(positional) > 0 && len(argv) > 0:
 		return to, "", usagef("%s takes a URL or a command after \"--\", not both", f.command())
-	case len(before) == 2 && isURL(before[0]) && isPort(before[1]):
-		return to, "", usagef("%s takes one URL; if %s is the port that a browser comes back to, write --redirect-port %[2]s", f.command(), before[1])
-	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, "", lacksDashes(f.command(), before[0], args)
-	case len(before) > 1:
-		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), before[1])
-	case len(before) == 1:
-		to.url, err = serverURL(before[0])
+	case len(positional) == 2 && isURL(positional[0]) && isPort(positional[1]):
+		return to, "", usagef("%s takes one URL; if %s is the port that a browser comes back to, write --redirect-port %[2]s", f.command(), positional[1])
+	case len(positional) > 1 && !isURL(positional[0]) && !looksLikeHost(positional[0]):
+		return to, "", missingDashesError(f.command(), positional[0], args)
+	case len(positional) > 1:
+		return to, "", usagef("%s takes one URL; %q is one argument too many", f.command(), positional[1])
+	case len(positional) == 1:
+		to.url, err = serverURL(positional[0])
 	default:
-		to.argv, err = argv, notForeign(argv)
+		to.argv, err = argv, refuseOtherBridge(argv)
 	}
 	return to, "", err
 }
@@ -114,7 +114,7 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 	if err != nil {
 		return err
 	}
-	out, closeLog, err := f.logTo(env.stderr)
+	out, closeLog, err := f.openLog(env.stderr)
 	if err != nil {
 		return err
 	}
@@ -123,23 +123,23 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 	if err != nil {
 		return err
 	}
-	warnForeign(to.argv, "connect", log)
-	ctx, cancel := untilHangup(ctx, env.hangup)
+	warnOtherBridge(to.argv, "connect", log)
+	ctx, cancel := cancelOnHangup(ctx, env.hangup)
 	defer cancel()
 	err = f.run(ctx, to, name, env, log)
 	if err != nil && f.logFile != "" {
 		log.Error("failed", "error", err) // and it is the last line of stderr, which the client may show
 		return err
 	}
-	return f.log.report(log, err)
+	return f.log.reportError(log, err)
 }
 
 // maxLogFile is how large the file of --log-file may have become in earlier runs, in bytes.
 const maxLogFile = 10 << 20
 
-// logTo returns where the log goes, until end is called: to stderr, or to the file of --log-file. One that has become too
+// openLog returns where the log goes, until end is called: to stderr, or to the file of --log-file. One that has become too
 // large is kept as FILE.1.
-func (f *connectFlags) logTo(stderr io.Writer) (w io.Writer, end func(), err error) {
+func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, end func(), err error) {
 	if f.logFile == "" {
 		return stderr, func() {}, nil
 	}
@@ -160,62 +160,62 @@ func (f *connectFlags) logTo(stderr io.Writer) (w io.Writer, end func(), err err
 func (f *connectFlags) run(ctx context.Context, to target, name string, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
-	f.limits.into(&settings)
-	if _, _, err := erasOf(settings); err != nil {
+	f.limits.applyTo(&settings)
+	if _, _, err := parseEras(settings); err != nil {
 		return err
 	}
-	var seen observe.Observer
-	traced, end, err := f.tracing.begin(&seen, log)
+	var observer observe.Observer
+	traced, end, err := f.tracing.start(&observer, log)
 	if err != nil {
 		return err
 	}
 	defer end()
 	env.lookup = traced.hidingLookup(env.lookup)
-	spec, said, err := f.spec(to, name, &settings, env, log)
+	spec, fileAuth, err := f.spec(to, name, &settings, env, log)
 	if err != nil {
 		return err
 	}
 	traced.hideServer(spec)
-	traced.addSecrets(secretsIn(said))
-	traced.hideEnviron(f.target.child.extra, true)
-	if spec.Clients, _, err = erasOf(settings); err != nil {
+	traced.addSecrets(secretsIn(fileAuth))
+	traced.hideEnviron(f.target.child.addedEnv, true)
+	if spec.Clients, _, err = parseEras(settings); err != nil {
 		return err
 	}
-	defer sendSpans(ctx, &seen, traced.redact, env, log)()
-	log, stop := env.logEvents(log, &seen)
+	defer sendSpans(ctx, &observer, traced.redact, env, log)()
+	log, stop := env.logEvents(log, &observer)
 	defer stop()
 	env.eventLog.Hide(traced.redact)
 	env.eventLog.HideLines(traced.redactLine)
-	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, seen.DroppedFunc(spec.Name), &seen, log
-	auth := credentials{asks: true}
+	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, observer.DroppedFunc(spec.Name), &observer, log
+	auth := credentials{mayAskClient: true}
 	defer auth.close()
-	server, err := f.target.server(ctx, spec, said, &auth, env, log)
+	server, err := f.target.newServer(ctx, spec, fileAuth, &auth, env, log)
 	if err != nil {
 		return err
 	}
 	if server.IsCommand() {
-		defer supervise(log)()
+		defer startSupervision(log)()
 	}
 	client := clientAtStdin(settings, env, log)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go giveUp(ctx, hungUp(env.stdin), settings.DrainTimeout, cancel)
+	go cancelAfterClientGone(ctx, watchClientGone(env.stdin), settings.DrainTimeout, cancel)
 	defer closeServer(server, log)
 	opts := pumpOptions(settings)
 	opts.OnClientEOF = logOwedAnswers(log)
-	calls := tellCalls(&opts, spec.Name, &seen)
+	calls := observeCalls(&opts, spec.Name, &observer)
 	defer calls.Close()
-	unlook, err := f.inspect.begin(inspectedRun{
-		name: "connect " + spec.Name, observer: &seen, recorder: traced.recorder, env: env, log: log,
-		servers: connected(server, spec.Name, calls), cancel: calls.Cancel,
-		waiting: func() []observe.WaitingCall { return seen.WaitingCalls(spec.Name, calls) },
+	stopInspect, err := f.inspect.start(inspectedRun{
+		name: "connect " + spec.Name, observer: &observer, recorder: traced.recorder, env: env, log: log,
+		servers: connectedServer(server, spec.Name, calls), cancelCalls: calls.Cancel,
+		waitingCalls: func() []observe.WaitingCall { return observer.WaitingCalls(spec.Name, calls) },
 	})
 	if err != nil {
 		return err
 	}
-	defer unlook()
-	handler := seen.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts)))
-	return traced.redactError(handler.ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: howConnected}), client))
+	defer stopInspect()
+	handler := observer.Serve(spec.Name, "stdio", auth.clientAsker().Handler(server.Handler(true, opts)))
+	return traced.redactError(handler.ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: describeConnectEnd}), client))
 }
 
 func closeServer(server *upstream.Server, log hclog.Logger) {
@@ -242,27 +242,27 @@ func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 	}
 }
 
-// tellCalls has the Observer told of calls that wait for their answers too long. The Calls
+// observeCalls has the Observer told of calls that wait for their answers too long. The Calls
 // returned are to be closed in the end.
-func tellCalls(o *bridge.PumpOptions, server string, seen *observe.Observer) *bridge.Calls {
-	o.Calls = new(bridge.Calls)
-	seen.FollowCalls(server, o.Calls)
-	o.Dropped = seen.DroppedFunc(server)
-	o.TimedOut = seen.TimedOutFunc(server, o.RequestTimeout)
-	return o.Calls
+func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Observer) *bridge.Calls {
+	opts.Calls = new(bridge.Calls)
+	observer.FollowCalls(server, opts.Calls)
+	opts.Dropped = observer.DroppedFunc(server)
+	opts.TimedOut = observer.TimedOutFunc(server, opts.RequestTimeout)
+	return opts.Calls
 }
 
-// howConnected says how connect's only session has ended. An error of it ends the run, and is
+// describeConnectEnd says how connect's only session has ended. An error of it ends the run, and is
 // the last line.
-func howConnected(err error) (how string, failed bool) {
+func describeConnectEnd(err error) (how string, failed bool) {
 	if err != nil {
 		return "with an error", false
 	}
 	return "the client has gone", false
 }
 
-// spec describes the server. With --config, settings become those of the file, and said is what that says of signing in.
-func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, said map[string][]string, _ error) {
+// spec describes the server. With --config, settings become those of the file, and fileAuth is what that says of signing in.
+func (f *connectFlags) spec(to target, name string, settings *config.Settings, env environment, log hclog.Logger) (_ upstream.Spec, fileAuth map[string][]string, _ error) {
 	if f.config == "" {
 		spec, err := f.target.spec(to, &f.limits, env, log)
 		return spec, nil, err
@@ -279,13 +279,13 @@ func (f *connectFlags) spec(to target, name string, settings *config.Settings, e
 		log.Warn("the file says that this server is disabled; it is connected to all the same, because it was named")
 	}
 	*settings = s.Settings
-	f.target.child.extra = s.Environ()
+	f.target.child.addedEnv = s.Environ()
 	trust, err := f.target.tls()
 	if err != nil {
 		return upstream.Spec{}, nil, err
 	}
-	spec, err := configured(s, trust, log)
-	return spec, authOf(s), err
+	spec, err := upstreamSpec(s, trust, log)
+	return spec, fileAuthOf(s), err
 }
 
 // warnTerminal says what connect waits for, to somebody who has started it by hand.
@@ -306,10 +306,10 @@ func isTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// giveUp ends the run some time after the client has gone. Otherwise a server
+// cancelAfterClientGone ends the run some time after the client has gone. Otherwise a server
 // that takes nothing would keep us from reading on to the end of the input,
 // for ever. It ends with ctx.
-func giveUp(ctx context.Context, gone <-chan struct{}, after time.Duration, cancel func()) {
+func cancelAfterClientGone(ctx context.Context, gone <-chan struct{}, after time.Duration, cancel func()) {
 	select {
 	case <-gone:
 	case <-ctx.Done():
@@ -327,11 +327,11 @@ func giveUp(ctx context.Context, gone <-chan struct{}, after time.Duration, canc
 // runDemo is the demo server on our stdin and stdout.
 func runDemo(ctx context.Context, args []string, env environment) error {
 	fs := pflag.NewFlagSet("demo", pflag.ContinueOnError)
-	before, argv, err := parseFlags(fs, args)
+	positional, argv, err := parseFlags(fs, args)
 	switch {
 	case err != nil:
 		return err
-	case len(before) > 0 || len(argv) > 0:
+	case len(positional) > 0 || len(argv) > 0:
 		return usagef("demo takes no arguments")
 	}
 	err = demo.Serve(ctx, env.stdin, env.stdout, env.stderr)

@@ -29,16 +29,16 @@ import (
 // the end of the run, as the sessions of a server that a reload has removed go on for a while. Its methods may be
 // called concurrently. The zero value works; close ends it.
 type credentials struct {
-	// public is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
+	// publicAddr is an address that other machines reach and at which nobody is authenticated, because --insecure says so; "": there is none.
 	// It is set before anything is given.
-	public string
-	// asks says that the only client of this run may be asked to show where a person signs in, where this process opens no browser.
+	publicAddr string
+	// mayAskClient says that the only client of this run may be asked to show where a person signs in, where this process opens no browser.
 	// It is set before anything is given.
-	asks bool
+	mayAskClient bool
 
-	mu    sync.Mutex
-	open  map[[sha256.Size]byte]*outbound.Authorizer
-	asker *outbound.Asker // asks the client; nil: nothing that was given needs it
+	mu          sync.Mutex
+	authorizers map[[sha256.Size]byte]*outbound.Authorizer
+	asker       *outbound.Asker // asks the client; nil: nothing that was given needs it
 }
 
 // attach has requests to a remote server made with its credential, unless somebody has given another one, or there
@@ -54,26 +54,26 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	if err != nil {
 		return err
 	}
-	a := c.open[key]
+	a := c.authorizers[key]
 	if a == nil {
 		asker := c.askerFor(s)
 		a, err = newAuthorizer(ctx, s, asker, log)
-		if _, stored := errors.AsType[*tokenstore.Error](err); stored && isDefault(s) {
+		if _, stored := errors.AsType[*tokenstore.Error](err); stored && isDefaultSignIn(s) {
 			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
 			return nil
 		}
 		if err != nil {
 			return usagef("%v", err)
 		}
-		if c.open == nil {
-			c.open = map[[sha256.Size]byte]*outbound.Authorizer{}
+		if c.authorizers == nil {
+			c.authorizers = map[[sha256.Size]byte]*outbound.Authorizer{}
 		}
-		c.open[key] = a
+		c.authorizers[key] = a
 		if asker != nil {
 			c.asker = asker
 		}
-		if c.public != "" {
-			log.Warn("whoever reaches the address uses this server with your credential, without having to show who he is (--insecure); --token-file asks clients for tokens", "address", c.public)
+		if c.publicAddr != "" {
+			log.Warn("whoever reaches the address uses this server with your credential, without having to show who he is (--insecure); --token-file asks clients for tokens", "address", c.publicAddr)
 		}
 	}
 	spec.Remote.Authorize = a.Authorize
@@ -88,7 +88,7 @@ func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != s
 
 // askerFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
 func (c *credentials) askerFor(s signin.Settings) *outbound.Asker {
-	if !c.asks || !isPrompted(s) {
+	if !c.mayAskClient || !isPrompted(s) {
 		return nil
 	}
 	if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
@@ -110,26 +110,26 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 	if err != nil {
 		return nil, err
 	}
-	closed := o.HTTP.CloseIdleConnections
+	cleanup := o.HTTP.CloseIdleConnections
 	if isPrompted(s) {
 		prompter, err := newPrompter(s, o.Store, asker, log)
 		if err != nil {
 			return nil, err
 		}
 		o.SignIn = outbound.ReportProgress(prompter.SignIn, o.Store, asker)
-		closed = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
+		cleanup = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
 	}
 	o.OnError = func(err error) { log.Debug("credential", "notice", err.Error()) }
 	credential, err := client.New(o)
 	if err != nil {
-		closed()
+		cleanup()
 		return nil, err
 	}
-	return outbound.New(outbound.Options{Credential: credential, Logger: log, Closed: closed}), nil
+	return outbound.New(outbound.Options{Credential: credential, Logger: log, Closed: cleanup}), nil
 }
 
-// isDefault reports whether the settings ask for nothing.
-func isDefault(s signin.Settings) bool {
+// isDefaultSignIn reports whether the settings ask for nothing.
+func isDefaultSignIn(s signin.Settings) bool {
 	return s.IsPersonal() && s.Dir == "" && s.Store != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
 
@@ -155,8 +155,8 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Ask
 // close closes the credentials. The connections to the servers have ended.
 func (c *credentials) close() {
 	c.mu.Lock()
-	all := slices.Collect(maps.Values(c.open))
-	c.open = nil
+	all := slices.Collect(maps.Values(c.authorizers))
+	c.authorizers = nil
 	c.mu.Unlock()
 	var wg sync.WaitGroup
 	for _, a := range all {
@@ -190,18 +190,18 @@ func hasAuthorization(spec upstream.Spec) bool {
 }
 
 // forServer returns the flags for a server of a configuration file, which says the rest of it: what is not about one server stays.
-func (f *authFlags) forServer(said map[string][]string) (*authFlags, error) {
-	one := &authFlags{ofFile: true}
+func (f *authFlags) forServer(fileAuth map[string][]string) (*authFlags, error) {
+	serverFlags := &authFlags{fromConfigFile: true}
 	fs := pflag.NewFlagSet("auth", pflag.ContinueOnError)
-	one.register(fs)
-	one.dir, one.store, one.private, one.noBrowser, one.wait, one.prompt = f.dir, f.store, f.private, f.noBrowser, f.wait, f.prompt
-	for name, values := range said {
+	serverFlags.register(fs)
+	serverFlags.dir, serverFlags.store, serverFlags.allowPrivate, serverFlags.noBrowser, serverFlags.signInWait, serverFlags.prompt = f.dir, f.store, f.allowPrivate, f.noBrowser, f.signInWait, f.prompt
+	for name, values := range fileAuth {
 		for _, v := range values {
 			switch name {
 			case config.AuthSecret:
-				one.client.Secret = tokenstore.NewSecret(v)
+				serverFlags.client.Secret = tokenstore.NewSecret(v)
 			case config.AuthIDPSecret:
-				one.idp.ClientSecret = tokenstore.NewSecret(v)
+				serverFlags.idp.ClientSecret = tokenstore.NewSecret(v)
 			default:
 				if fs.Set(name, v) != nil { // its text may repeat the value
 					return nil, usagef(`"auth": the value for --%s is not valid`, name)
@@ -209,11 +209,11 @@ func (f *authFlags) forServer(said map[string][]string) (*authFlags, error) {
 			}
 		}
 	}
-	return one, nil
+	return serverFlags, nil
 }
 
-// authOf returns what a configuration file says of signing in to a server; it is not nil.
-func authOf(s config.Server) map[string][]string {
+// fileAuthOf returns what a configuration file says of signing in to a server; it is not nil.
+func fileAuthOf(s config.Server) map[string][]string {
 	if s.Auth == nil {
 		return map[string][]string{}
 	}
@@ -221,6 +221,6 @@ func authOf(s config.Server) map[string][]string {
 }
 
 // secretsIn returns the secrets in what a configuration file says of signing in.
-func secretsIn(said map[string][]string) []string {
-	return slices.Concat(said[config.AuthSecret], said[config.AuthIDPSecret])
+func secretsIn(fileAuth map[string][]string) []string {
+	return slices.Concat(fileAuth[config.AuthSecret], fileAuth[config.AuthIDPSecret])
 }

@@ -96,7 +96,7 @@ func TestClientAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("BROWSER", one.browser)
-			c := credentials{asks: !one.serve}
+			c := credentials{mayAskClient: !one.serve}
 			defer c.close()
 			one.s.Server, one.s.Dir = url, filepath.Join(t.TempDir(), "auth")
 			if one.spec.URL == "" && one.spec.Command.Path == "" {

@@ -25,47 +25,47 @@ import (
 
 // daemon is one run of serve.
 type daemon struct {
-	flags       *serveFlags
-	env         environment
-	log         hclog.Logger
-	observer    *observe.Observer       // of all servers
-	traced      *tracing                // of all that seen tells
-	fail        context.CancelCauseFunc // ends the run with an error
-	guard       access.Policy
-	auth        credentials    // of remote servers
-	keys        *access.Tokens // static ones; nil: there are none
-	hub         *hub.Hub
-	notify      *listen.Notifier
-	sockets     listen.Listeners
-	stopInspect func() // ends what serves the inspection API; nil: nobody can
+	flags        *serveFlags
+	env          environment
+	log          hclog.Logger
+	observer     *observe.Observer       // of all servers
+	tracing      *tracing                // of all that observer tells
+	fail         context.CancelCauseFunc // ends the run with an error
+	guard        access.Policy
+	auth         credentials    // of remote servers
+	staticTokens *access.Tokens // static ones; nil: there are none
+	hub          *hub.Hub
+	notify       *listen.Notifier
+	sockets      listen.Listeners
+	stopInspect  func() // ends what serves the inspection API; nil: nobody can
 
 	protection *protection // verifies access tokens; nil: there are none
-	scopes     []string    // that messages need, as the configuration file says; guarded by reloading
+	scopeLines []string    // that messages need, as the configuration file says; guarded by reloading
 
-	reloading sync.Mutex               // one reload at a time
-	serving   bool                     // there is something to reload
-	total     int                      // processes of all servers; guarded by reloading
-	files     atomic.Pointer[[]string] // those to watch
+	reloadMu     sync.Mutex               // one reload at a time
+	isServing    bool                     // there is something to reload
+	maxProcesses int                      // processes of all servers; guarded by reloading
+	configFiles  atomic.Pointer[[]string] // those to watch
 }
 
-func (d *daemon) run(ctx context.Context, where addresses, to target) (err error) {
+func (d *daemon) run(ctx context.Context, where listenAddresses, to target) (err error) {
 	d.notify, err = listen.NewNotifier() // before there is a child
 	if err != nil {
 		d.log.Warn("no watchdog", "error", err)
 	}
-	defer supervise(d.log)()
+	defer startSupervision(d.log)()
 	defer d.auth.close()
 	defer d.hub.Close()
 	var wg sync.WaitGroup
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer wg.Wait()
 	defer stop()
-	if d.hasFiles() {
+	if d.hasReloadableFiles() {
 		// Before they are read, so that no change goes by unseen.
-		wg.Go(func() { watch.Files(background, d.watched, func() { d.reload(background) }) })
+		wg.Go(func() { watch.Files(background, d.filesToWatch, func() { d.reload(background) }) })
 	}
-	defer sendSpans(ctx, d.observer, d.traced.redact, d.env, d.log)()
-	unwatch, err := d.flags.metrics.serve(d.observer, d.states, d.log) // before a process starts
+	defer sendSpans(ctx, d.observer, d.tracing.redact, d.env, d.log)()
+	unwatch, err := d.flags.metrics.serve(d.observer, d.metricsServers, d.log) // before a process starts
 	if err != nil {
 		return err
 	}
@@ -75,50 +75,50 @@ func (d *daemon) run(ctx context.Context, where addresses, to target) (err error
 			d.stopInspect()
 		}
 	}()
-	if err := d.begin(ctx, where, to); err != nil {
+	if err := d.setUp(ctx, where, to); err != nil {
 		if ctx.Err() != nil {
-			return stopped(ctx)
+			return endCause(ctx)
 		}
 		return err
 	}
 	defer d.sockets.Close()
-	wg.Go(func() { d.hangups(background) })
+	wg.Go(func() { d.handleHangups(background) })
 	defer d.notify.Watch(d.isAlive, d.logNotifyError)()
 	d.serve(ctx)
-	return stopped(ctx)
+	return endCause(ctx)
 }
 
-// stopped returns why a run has ended whose ctx is done; nil: somebody has asked for that.
-func stopped(ctx context.Context) error {
+// endCause returns why a run has ended whose ctx is done; nil: somebody has asked for that.
+func endCause(ctx context.Context) error {
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
 }
 
-// states returns what the metrics say of each server.
-func (d *daemon) states() (all []metrics.Server) {
+// metricsServers returns what the metrics say of each server.
+func (d *daemon) metricsServers() (all []metrics.Server) {
 	for name, state := range d.hub.States() {
 		all = append(all, metrics.Server{Name: name, Ready: state.Ready, CallsInFlight: state.Calls, OldestCallAge: time.Duration(state.OldestCall) * time.Second})
 	}
 	return all
 }
 
-// begin sets up the servers and the sockets. No reload comes in between. ctx ends a wait for the system's keyring.
-func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
-	d.reloading.Lock()
-	defer d.reloading.Unlock()
+// setUp sets up the servers and the sockets. No reload comes in between. ctx ends a wait for the system's keyring.
+func (d *daemon) setUp(ctx context.Context, where listenAddresses, to target) error {
+	d.reloadMu.Lock()
+	defer d.reloadMu.Unlock()
 	// The sockets come first: those of systemd stand in environment variables,
 	// which are gone then and which no server is to see.
 	sockets, err := d.flags.listen.open(where, d.guard.Authenticates(), d.log)
 	if err != nil {
 		return err
 	}
-	d.auth.public = d.flags.listen.public(sockets, d.guard.Authenticates())
+	d.auth.publicAddr = d.flags.listen.publicAddr(sockets, d.guard.Authenticates())
 	err = d.startInspect()
 	var first []hub.Spec
 	if err == nil {
-		first, err = d.prepare(ctx, to)
+		first, err = d.initialSpecs(ctx, to)
 	}
 	if err == nil {
 		err = d.apply(first)
@@ -128,7 +128,7 @@ func (d *daemon) begin(ctx context.Context, where addresses, to target) error {
 		return err
 	}
 	d.sockets = sockets
-	d.serving = true
+	d.isServing = true
 	return nil
 }
 
@@ -139,12 +139,12 @@ func (d *daemon) logNotifyError(err error) {
 	}
 }
 
-// prepare returns the servers to begin with.
-func (d *daemon) prepare(ctx context.Context, to target) ([]hub.Spec, error) {
+// initialSpecs returns the servers to begin with.
+func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error) {
 	if d.flags.config != "" {
 		return d.load(ctx)
 	}
-	d.total = d.flags.scale.maxTotal
+	d.maxProcesses = d.flags.scale.maxChildrenTotal
 	spec, err := d.flags.spec(to, d.env, d.log)
 	if err != nil {
 		return nil, err
@@ -154,11 +154,11 @@ func (d *daemon) prepare(ctx context.Context, to target) ([]hub.Spec, error) {
 			return nil, err
 		}
 	}
-	if err := d.flags.target.credential(ctx, &spec.Upstream, nil, &d.auth, d.env, d.log); err != nil {
+	if err := d.flags.target.attachCredential(ctx, &spec.Upstream, nil, &d.auth, d.env, d.log); err != nil {
 		return nil, err
 	}
-	d.traced.hideServer(spec.Upstream)
-	d.traced.hideEnviron(d.flags.target.child.extra, true)
+	d.tracing.hideServer(spec.Upstream)
+	d.tracing.hideEnviron(d.flags.target.child.addedEnv, true)
 	spec.Eager, spec.OnStartFailure = true, d.fail
 	return []hub.Spec{spec}, nil
 }
@@ -167,7 +167,7 @@ func (d *daemon) prepare(ctx context.Context, to target) ([]hub.Spec, error) {
 func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	defaults := d.flags.settings()
 	c, err := loadConfig(d.flags.config, config.Options{Lookup: d.env.lookup, Defaults: &defaults, CheckScopes: checkScopes}, d.log)
-	d.files.Store(&c.Files) // of a broken one too: it may be mended
+	d.configFiles.Store(&c.Files) // of a broken one too: it may be mended
 	if err != nil {
 		return nil, err
 	}
@@ -175,46 +175,46 @@ func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := specs(c, trust, d.log)
+	all, err := hubSpecs(c, trust, d.log)
 	if err != nil {
 		return nil, err
 	}
 	for _, s := range c.Servers {
-		d.traced.hideEnviron(s.Environ(), true)
-		d.traced.addSecrets(secretsIn(s.Auth))
+		d.tracing.hideEnviron(s.Environ(), true)
+		d.tracing.addSecrets(secretsIn(s.Auth))
 		for i := range all {
 			if all[i].Name != s.Name {
 				continue
 			}
-			if err := d.flags.target.credential(ctx, &all[i].Upstream, authOf(s), &d.auth, d.env, d.log); err != nil {
+			if err := d.flags.target.attachCredential(ctx, &all[i].Upstream, fileAuthOf(s), &d.auth, d.env, d.log); err != nil {
 				return nil, fmt.Errorf("server %q: %w", s.Name, err)
 			}
 		}
 	}
 	for _, s := range all {
-		d.traced.hideServer(s.Upstream)
+		d.tracing.hideServer(s.Upstream)
 	}
 	if len(all) == 0 {
 		d.log.Warn("no server is enabled", "file", d.flags.config)
 	}
-	d.total = d.flags.scale.maxTotal
+	d.maxProcesses = d.flags.scale.maxChildrenTotal
 	if c.MaxChildrenTotal >= 0 {
-		d.total = c.MaxChildrenTotal
+		d.maxProcesses = c.MaxChildrenTotal
 	}
-	d.scopes = c.Scopes
+	d.scopeLines = c.Scopes
 	return all, nil
 }
 
 // apply makes these the servers, and what was loaded with them the bound and the scopes.
 func (d *daemon) apply(all []hub.Spec) error {
-	finish, err := d.protection.begin(all, d.flags.config == "", d.scopes)
+	finish, err := d.protection.beginChange(all, d.flags.config == "", d.scopeLines)
 	if err != nil {
 		return err
 	}
 	err = d.hub.Apply(all)
 	finish(err == nil)
 	if err == nil {
-		d.hub.SetMaxChildren(d.total)
+		d.hub.SetMaxChildren(d.maxProcesses)
 	}
 	return err
 }
@@ -237,21 +237,21 @@ func (d *daemon) isAlive() bool {
 	}
 }
 
-// hasFiles reports whether there is anything to load again.
-func (d *daemon) hasFiles() bool {
-	return d.flags.config != "" || d.flags.access.tokenFile != "" || d.flags.protect.scopeMap != ""
+// hasReloadableFiles reports whether there is anything to load again.
+func (d *daemon) hasReloadableFiles() bool {
+	return d.flags.config != "" || d.flags.access.tokenFile != "" || d.flags.protect.scopeMapFile != ""
 }
 
-// watched returns the files whose change is worth a reload. TLS files have a
+// filesToWatch returns the files whose change is worth a reload. TLS files have a
 // watcher of their own.
-func (d *daemon) watched() []string {
+func (d *daemon) filesToWatch() []string {
 	var files []string
-	if p := d.files.Load(); p != nil && len(*p) > 0 {
+	if p := d.configFiles.Load(); p != nil && len(*p) > 0 {
 		files = append(files, *p...)
 	} else if d.flags.config != "" {
 		files = append(files, d.flags.config)
 	}
-	for _, file := range []string{d.flags.access.tokenFile, d.flags.protect.scopeMap} {
+	for _, file := range []string{d.flags.access.tokenFile, d.flags.protect.scopeMapFile} {
 		if file != "" {
 			files = append(files, file)
 		}
@@ -259,17 +259,17 @@ func (d *daemon) watched() []string {
 	return files
 }
 
-// hangups reloads at each SIGHUP, until ctx is done. Where there is nothing to
+// handleHangups reloads at each SIGHUP, until ctx is done. Where there is nothing to
 // load again, the first one ends the run.
-func (d *daemon) hangups(ctx context.Context) {
+func (d *daemon) handleHangups(ctx context.Context) {
 	for {
 		select {
 		case <-d.env.hangup:
 		case <-ctx.Done():
 			return
 		}
-		if !d.hasFiles() && d.flags.listen.cert == "" {
-			lastHangup()
+		if !d.hasReloadableFiles() && d.flags.listen.cert == "" {
+			exitOnNextHangup()
 			d.log.Info("hangup: stopping")
 			d.fail(nil)
 			return
@@ -281,17 +281,17 @@ func (d *daemon) hangups(ctx context.Context) {
 	}
 }
 
-// accessWait is how long a file that says who may do what must be gone, or empty, to count as such: some programs
+// accessFileSettleTime is how long a file that says who may do what must be gone, or empty, to count as such: some programs
 // remove or truncate a file before they write it.
-const accessWait = 2 * time.Second
+const accessFileSettleTime = 2 * time.Second
 
-// awaitAccess waits for that, until ctx is done: nothing of a reload counts before what decides about access
+// awaitAccessFiles waits for that, until ctx is done: nothing of a reload counts before what decides about access
 // can be read.
-func (d *daemon) awaitAccess(ctx context.Context) {
-	if !(d.keys != nil && d.keys.IsUnsettled()) && !d.protection.isUnsettled() {
+func (d *daemon) awaitAccessFiles(ctx context.Context) {
+	if !(d.staticTokens != nil && d.staticTokens.IsUnsettled()) && !d.protection.isUnsettled() {
 		return
 	}
-	t := time.NewTimer(accessWait)
+	t := time.NewTimer(accessFileSettleTime)
 	defer t.Stop()
 	select {
 	case <-t.C:
@@ -301,7 +301,7 @@ func (d *daemon) awaitAccess(ctx context.Context) {
 
 // reloadTokens takes over what the token file says now.
 func (d *daemon) reloadTokens() {
-	file, tokens := d.flags.access.tokenFile, d.keys
+	file, tokens := d.flags.access.tokenFile, d.staticTokens
 	if tokens == nil || file == "" {
 		return
 	}
@@ -312,14 +312,14 @@ func (d *daemon) reloadTokens() {
 	case len(tokens.Names()) == 0:
 		d.log.Error("the token file is gone or has no token in it any more: nobody is let in until it has one", "file", file)
 	default:
-		d.traced.hideTokens(file, d.env)
+		d.tracing.hideTokens(file, d.env)
 		d.log.Info("tokens loaded", "names", len(tokens.Names()))
 	}
 }
 
 // reloadScopes takes over what --scope-map says now, where there is no configuration file.
 func (d *daemon) reloadScopes() {
-	if d.flags.protect.scopeMap == "" {
+	if d.flags.protect.scopeMapFile == "" {
 		return
 	}
 	if err := d.protection.reload(); err != nil {
@@ -331,10 +331,10 @@ func (d *daemon) reloadScopes() {
 
 // reload takes over what the files say now. What is wrong changes nothing.
 func (d *daemon) reload(ctx context.Context) {
-	d.awaitAccess(ctx)
-	d.reloading.Lock()
-	defer d.reloading.Unlock()
-	if !d.serving {
+	d.awaitAccessFiles(ctx)
+	d.reloadMu.Lock()
+	defer d.reloadMu.Unlock()
+	if !d.isServing {
 		return
 	}
 	d.logNotifyError(d.notify.Reloading())
@@ -392,13 +392,13 @@ func (d *daemon) serve(ctx context.Context) {
 	ballast := newBallast() // now: it makes the collector run once, which nobody has to wait for
 	<-ctx.Done()
 	runtime.KeepAlive(ballast)
-	d.reloading.Lock()
-	d.serving = false
-	d.reloading.Unlock()
+	d.reloadMu.Lock()
+	d.isServing = false
+	d.reloadMu.Unlock()
 	d.logNotifyError(d.notify.Stopping(""))
-	draining, theirs := d.hub.CountLeaving()
+	drainingServers, drainingSessions := d.hub.CountLeaving()
 	d.log.Info("shutting down: calls in progress may finish, within --grace",
-		"sessions", d.hub.Sessions(), "draining_servers", draining, "draining_sessions", theirs)
+		"sessions", d.hub.Sessions(), "draining_servers", drainingServers, "draining_sessions", drainingSessions)
 	closing, cancel := context.WithCancel(context.Background())
 	wg.Go(func() { _ = srv.Shutdown(closing) }) // its error is that closing is done
 	_ = d.sockets.Close()

@@ -103,8 +103,8 @@ func TestDocumentedLines(t *testing.T) {
 
 // parseLine parses a line and does nothing.
 func parseLine(args []string) error {
-	name, rest := split(args)
-	if _, asked := helpAsked(args, name); asked {
+	name, rest := splitCommand(args)
+	if _, asked := parseHelp(args, name); asked {
 		return nil
 	}
 	switch name {
@@ -118,13 +118,13 @@ func parseLine(args []string) error {
 		_, _, err := new(doctorFlags).parse(rest)
 		return err
 	}
-	c, ok := commandOf(name)
+	c, ok := findCommand(name)
 	if !ok {
 		return usagef("%q is no command", name)
 	}
-	if c.set == nil {
+	if c.newFlagSet == nil {
 		return nil
 	}
-	_, _, err := parseFlags(c.set(), rest)
+	_, _, err := parseFlags(c.newFlagSet(), rest)
 	return err
 }

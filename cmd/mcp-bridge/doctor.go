@@ -24,14 +24,14 @@ import (
 type doctorFlags struct {
 	target     targetFlags // of which doctor has some
 	auth       authFlags   // likewise
-	maxMessage size
+	maxMessage byteSize
 	json, slow bool
-	call       string
+	toolToCall string
 	bundle     string
 	config     string
 
-	set    *pflag.FlagSet // all of them, once parsed
-	server string         // its name, with --config
+	set        *pflag.FlagSet // all of them, once parsed
+	serverName string         // its name, with --config
 }
 
 func (f *doctorFlags) flagSet() *pflag.FlagSet {
@@ -53,46 +53,46 @@ func (f *doctorFlags) flagSet() *pflag.FlagSet {
 	fs.Var(&f.maxMessage, "max-message-size", "")
 	fs.BoolVar(&f.json, "json", false, "")
 	fs.BoolVar(&f.slow, "slow", false, "")
-	fs.StringVar(&f.call, "call", "", "")
+	fs.StringVar(&f.toolToCall, "call", "", "")
 	fs.StringVar(&f.bundle, "bundle", "", "")
 	fs.StringVar(&f.config, "config", "", "")
 	return fs
 }
 
-// parse returns the server, and the arguments of the tool that is to be called. With --config it sets f.server, and to is empty.
+// parse returns the server, and the arguments of the tool that is to be called. With --config it sets f.serverName, and to is empty.
 func (f *doctorFlags) parse(args []string) (to target, arguments []byte, err error) {
 	f.set = f.flagSet()
-	before, argv, err := parseFlags(f.set, args)
+	positional, argv, err := parseFlags(f.set, args)
 	if err != nil {
 		return to, nil, err
 	}
-	if i := slices.IndexFunc(before, func(a string) bool { return strings.HasPrefix(a, "{") }); i >= 0 && f.call != "" {
-		arguments = []byte(before[i])
-		before = slices.Delete(before, i, i+1)
+	if i := slices.IndexFunc(positional, func(a string) bool { return strings.HasPrefix(a, "{") }); i >= 0 && f.toolToCall != "" {
+		arguments = []byte(positional[i])
+		positional = slices.Delete(positional, i, i+1)
 		if !json.Valid(arguments) {
-			return to, nil, usagef("--call %s: its arguments are no JSON object", f.call)
+			return to, nil, usagef("--call %s: its arguments are no JSON object", f.toolToCall)
 		}
 	}
-	if len(before) == 2 && f.config == "" && isConfigFile(before[0]) {
-		f.config, before = before[0], before[1:]
+	if len(positional) == 2 && f.config == "" && isConfigFile(positional[0]) {
+		f.config, positional = positional[0], positional[1:]
 	}
 	switch {
 	case f.config != "" && len(argv) > 0:
 		return to, nil, usagef("doctor --config takes the name of a server in the file, no command")
-	case f.config != "" && len(before) != 1, len(before) == 1 && isConfigFile(before[0]):
+	case f.config != "" && len(positional) != 1, len(positional) == 1 && isConfigFile(positional[0]):
 		return to, nil, usagef("doctor --config FILE takes the name of one server in the file")
 	case f.config != "":
-		f.server = before[0]
-	case len(before) == 0 && len(argv) == 0:
+		f.serverName = positional[0]
+	case len(positional) == 0 && len(argv) == 0:
 		return to, nil, usagef("doctor needs a URL, a command after \"--\", or --config FILE and a name")
-	case len(before) > 0 && len(argv) > 0:
+	case len(positional) > 0 && len(argv) > 0:
 		return to, nil, usagef("doctor takes a URL or a command after \"--\", not both")
-	case len(before) > 1 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, nil, lacksDashes("doctor", before[0], args)
-	case len(before) > 1:
-		return to, nil, usagef("doctor takes one URL; %q is one argument too many", before[1])
-	case len(before) == 1:
-		to.url, err = serverURL(before[0])
+	case len(positional) > 1 && !isURL(positional[0]) && !looksLikeHost(positional[0]):
+		return to, nil, missingDashesError("doctor", positional[0], args)
+	case len(positional) > 1:
+		return to, nil, usagef("doctor takes one URL; %q is one argument too many", positional[1])
+	case len(positional) == 1:
+		to.url, err = serverURL(positional[0])
 	default:
 		to.argv = argv
 	}
@@ -117,17 +117,17 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	warnUnusedFlags(f.set, to, log)
-	var pack *bundle
-	var said *doctor.Recording
+	var archive *bundle
+	var recording *doctor.Recording
 	if f.bundle != "" {
-		if pack, err = newBundle(f.bundle); err != nil {
+		if archive, err = newBundle(f.bundle); err != nil {
 			return usagef("--bundle: %v", err)
 		}
-		defer pack.discard()
-		said = doctor.NewRecording()
-		ctx = doctor.WithRecording(ctx, said)
+		defer archive.discard()
+		recording = doctor.NewRecording()
+		ctx = doctor.WithRecording(ctx, recording)
 	}
-	report, names, err := f.examine(ctx, to, arguments, env, log)
+	report, envNames, err := f.examine(ctx, to, arguments, env, log)
 	var usage *usageError
 	switch {
 	case errors.As(err, &usage):
@@ -139,8 +139,8 @@ func diagnose(ctx context.Context, args []string, env environment) error {
 	if err := f.print(env.stdout, report); err != nil {
 		return &notRunError{err}
 	}
-	if pack != nil {
-		if err := pack.write(report, names, said); err != nil {
+	if archive != nil {
+		if err := archive.write(report, envNames, recording); err != nil {
 			return &notRunError{err}
 		}
 	}
@@ -158,19 +158,19 @@ func (f *doctorFlags) print(w io.Writer, report *doctor.Report) error {
 	return report.WriteText(w)
 }
 
-// examine makes the report. names are those of the environment variables that the server
+// examine makes the report. envNames are those of the environment variables that the server
 // gets, or that we have if it is remote.
-func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, names []string, err error) {
-	var s fileServer
+func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, env environment, log hclog.Logger) (_ *doctor.Report, envNames []string, err error) {
+	var s configServer
 	if f.config != "" {
-		if s, err = f.serverOfFile(env, log); err != nil {
+		if s, err = f.loadServer(env, log); err != nil {
 			return nil, nil, err
 		}
 		to.url = s.URL
 	}
 	if to.url != "" {
-		report := doctor.NewReport(shownURL(to.url))
-		hide(report, s.secrets)
+		report := doctor.NewReport(redactedURL(to.url))
+		hideSecrets(report, s.secrets)
 		ours, err := supervisor.Environ("all", nil)
 		if err != nil {
 			return nil, nil, err
@@ -178,34 +178,34 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		return report, variableNames(ours), f.examineURL(ctx, to.url, arguments, env, s, report)
 	}
 	var spec supervisor.Spec
-	var extra []string
-	o := command.Options{Call: f.call, Arguments: arguments, Slow: f.slow, MaxMessageSize: int(f.maxMessage)}
+	var addedEnv []string
+	o := command.Options{Call: f.toolToCall, Arguments: arguments, Slow: f.slow, MaxMessageSize: int(f.maxMessage)}
 	if f.config != "" {
-		spec, extra, o.MaxMessageSize = s.spec.Command, s.Environ(), s.MaxMessageSize
+		spec, addedEnv, o.MaxMessageSize = s.spec.Command, s.Environ(), s.MaxMessageSize
 	} else {
 		if spec, err = f.target.child.spec(to.argv, env.lookup); err != nil {
 			return nil, nil, err
 		}
-		extra = f.target.child.extra // a file of them may be a pipe, which can be read once
+		addedEnv = f.target.child.addedEnv // a file of them may be a pipe, which can be read once
 	}
 	report := doctor.NewReport(command.DisplayCommand(cmp.Or(spec.Shown, spec.Path), spec.Args))
-	hide(report, s.secrets)
-	for _, v := range extra {
+	hideSecrets(report, s.secrets)
+	for _, v := range addedEnv {
 		_, value, _ := strings.Cut(v, "=")
-		hide(report, []string{value})
+		hideSecrets(report, []string{value})
 	}
-	if o.SafeEnv, err = supervisor.Environ("safe", extra); err != nil {
+	if o.SafeEnv, err = supervisor.Environ("safe", addedEnv); err != nil {
 		return nil, nil, usagef("%v", err)
 	}
-	if o.FullEnv, err = supervisor.Environ("all", extra); err != nil {
+	if o.FullEnv, err = supervisor.Environ("all", addedEnv); err != nil {
 		return nil, nil, usagef("%v", err)
 	}
-	defer supervise(log)()
+	defer startSupervision(log)()
 	return report, variableNames(spec.Env), command.Diagnose(ctx, spec, o, report)
 }
 
-// hide has a report hide what may be secret.
-func hide(report *doctor.Report, values []string) {
+// hideSecrets has a report hide what may be secret.
+func hideSecrets(report *doctor.Report, values []string) {
 	for _, value := range values {
 		if len(value) >= 8 { // a shorter one is rather a word
 			report.Hide(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
@@ -213,15 +213,15 @@ func hide(report *doctor.Report, values []string) {
 	}
 }
 
-// fileServer is a server of a configuration file. The zero value is none.
-type fileServer struct {
+// configServer is a server of a configuration file. The zero value is none.
+type configServer struct {
 	config.Server
 	spec    upstream.Spec
 	secrets []string // the values of variables that the file names
 }
 
-// serverOfFile reads the server of --config.
-func (f *doctorFlags) serverOfFile(env environment, log hclog.Logger) (s fileServer, err error) {
+// loadServer reads the server of --config.
+func (f *doctorFlags) loadServer(env environment, log hclog.Logger) (s configServer, err error) {
 	trust, err := f.target.tls()
 	if err != nil {
 		return s, err
@@ -234,14 +234,14 @@ func (f *doctorFlags) serverOfFile(env environment, log hclog.Logger) (s fileSer
 		s.secrets = append(s.secrets, value)
 		return value, ok
 	}
-	c, err := loadConfig(f.config, config.Options{Lookup: lookup, Defaults: &defaults, OnlyServer: f.server}, log)
+	c, err := loadConfig(f.config, config.Options{Lookup: lookup, Defaults: &defaults, OnlyServer: f.serverName}, log)
 	if err != nil {
 		return s, err
 	}
-	if s.Server, err = c.Server(f.server); err != nil {
+	if s.Server, err = c.Server(f.serverName); err != nil {
 		return s, usagef("%v", err)
 	}
-	s.spec, err = configured(s.Server, trust, log)
+	s.spec, err = upstreamSpec(s.Server, trust, log)
 	s.secrets = append(s.secrets, secretsIn(s.Auth)...)
 	return s, err
 }
@@ -258,8 +258,8 @@ func variableNames(env []string) []string {
 	return names
 }
 
-// shownURL returns a URL without what may be a credential in it.
-func shownURL(s string) string {
+// redactedURL returns a URL without what may be a credential in it.
+func redactedURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
 		return "a URL"

@@ -35,15 +35,15 @@ func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 }
 
 // examineURL examines a remote server, which is s if that is one.
-func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s fileServer, report *doctor.Report) error {
-	o := remote.Options{Slow: f.slow, Call: f.call, Arguments: arguments, Header: s.Header}
+func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s configServer, report *doctor.Report) error {
+	o := remote.Options{Slow: f.slow, Call: f.toolToCall, Arguments: arguments, Header: s.Header}
 	var err error
-	flags, login := &f.auth, f.loginCommand()
+	flags, loginLine := &f.auth, f.loginCommand()
 	if s.Name == "" {
-		o.Header, err = headers(f.target.header, f.target.headerFile, f.target.headerEnv, env.lookup)
+		o.Header, err = readHeaders(f.target.header, f.target.headerFile, f.target.headerEnv, env.lookup)
 	} else {
-		login = loginCommandOf(s.Auth)
-		flags, err = f.auth.forServer(authOf(s.Server))
+		loginLine = loginCommandOf(s.Auth)
+		flags, err = f.auth.forServer(fileAuthOf(s.Server))
 	}
 	if err != nil {
 		return err
@@ -52,12 +52,12 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 		return err
 	}
 	began := time.Now()
-	closed, err := f.useStored(ctx, address, flags, env, &o)
+	cleanup, err := f.useStoredCredential(ctx, address, flags, env, &o)
 	if err != nil {
 		return err
 	}
-	defer closed()
-	o.Login, o.Spent = login, min(time.Since(began), storeTimeout)
+	defer cleanup()
+	o.Login, o.Spent = loginLine, min(time.Since(began), storeTimeout)
 	for name := range o.Header {
 		doctor.RecordingOf(ctx).HideHeader(name)
 	}
@@ -93,10 +93,10 @@ func (f *doctorFlags) loginCommand() string {
 }
 
 // loginCommandOf is loginCommand for a server of a configuration file, which says this of signing in to it.
-func loginCommandOf(said map[string][]string) string {
+func loginCommandOf(fileAuth map[string][]string) string {
 	words := []string{"mcp-bridge", "login"}
 	for _, name := range doctorAuthFlags {
-		for _, value := range said[name] {
+		for _, value := range fileAuth[name] {
 			if name != "auth" {
 				words = append(words, "--"+name, value)
 			}
@@ -105,32 +105,32 @@ func loginCommandOf(said map[string][]string) string {
 	return printable.Shell(words...)
 }
 
-// useStored gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes
-// no longer than storeTimeout. closed waits for a renewal that takes longer; it is not nil unless there is an error.
-func (f *doctorFlags) useStored(ctx context.Context, address string, flags *authFlags, env environment, o *remote.Options) (closed func(), err error) {
-	closed = func() {}
+// useStoredCredential gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes
+// no longer than storeTimeout. cleanup waits for a renewal that takes longer; it is not nil unless there is an error.
+func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, flags *authFlags, env environment, o *remote.Options) (cleanup func(), err error) {
+	cleanup = func() {}
 	spec := upstream.Spec{URL: address}
 	spec.Remote.Header = o.Header
 	if hasAuthorization(spec) || !mayHaveCredential(address) {
-		return closed, nil
+		return cleanup, nil
 	}
 	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
 	s, err := flags.settings(address, trust, env.lookup)
 	if err != nil || !s.IsUsed() {
-		return closed, err
+		return cleanup, err
 	}
-	limited, cancel := context.WithTimeout(ctx, storeTimeout)
+	storeCtx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	options, err := s.Options(limited)
-	if err != nil && !isDefault(s) && limited.Err() == nil {
+	options, err := s.Options(storeCtx)
+	if err != nil && !isDefaultSignIn(s) && storeCtx.Err() == nil {
 		return nil, usagef("%v", err) // what the flags name is not there
 	}
 	var token auth.Token
 	if err == nil {
-		token, closed, err = storedToken(ctx, limited, options)
+		token, cleanup, err = storedToken(ctx, storeCtx, options)
 	}
 	switch {
-	case limited.Err() != nil && token.Access == "":
+	case storeCtx.Err() != nil && token.Access == "":
 		o.NoStored = fmt.Sprintf("the stored sign-in could not be read or renewed within %v", storeTimeout)
 	case err != nil:
 		o.NoStored = err.Error()
@@ -143,9 +143,9 @@ func (f *doctorFlags) useStored(ctx context.Context, address string, flags *auth
 			o.Header = http.Header{}
 		}
 		o.Header.Set("Authorization", "Bearer "+token.Access)
-		o.Stored, o.Resource = true, storedResource(limited, options)
+		o.Stored, o.Resource = true, storedResource(storeCtx, options)
 	}
-	return closed, nil
+	return cleanup, nil
 }
 
 // storedResource returns what the stored token is for; "": nobody has said.
@@ -162,9 +162,9 @@ func storedResource(ctx context.Context, options client.Options) string {
 	return e.Credential.Resource
 }
 
-// storedToken returns the token to use now; an empty one: none is stored. closed waits for a renewal that is under way when limited is
+// storedToken returns the token to use now; an empty one: none is stored. cleanup waits for a renewal that is under way when storeCtx is
 // done: what it brings may replace what is stored, so it must not be lost.
-func storedToken(ctx, limited context.Context, options client.Options) (token auth.Token, closed func(), err error) {
+func storedToken(ctx, storeCtx context.Context, options client.Options) (token auth.Token, cleanup func(), err error) {
 	var notice atomic.Pointer[error] // why the store cannot be read, for one
 	options.OnError = func(err error) { notice.Store(&err) }
 	c, err := client.New(options)
@@ -173,8 +173,8 @@ func storedToken(ctx, limited context.Context, options client.Options) (token au
 		return auth.Token{}, func() {}, err
 	}
 	done := make(chan struct{})
-	closed = func() { <-done }
-	token, err = c.Token(limited)
+	cleanup = func() { <-done }
+	token, err = c.Token(storeCtx)
 	go func() {
 		defer close(done)
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalTimeout)
@@ -184,17 +184,17 @@ func storedToken(ctx, limited context.Context, options client.Options) (token au
 	}()
 	select {
 	case <-done:
-	case <-limited.Done():
-		return token, closed, err
+	case <-storeCtx.Done():
+		return token, cleanup, err
 	}
 	if err == nil {
-		token, err = c.Token(limited) // what that renewal has given: the server may not take the old one any more
+		token, err = c.Token(storeCtx) // what that renewal has given: the server may not take the old one any more
 	}
 	if noted := notice.Load(); err == nil && token.Access == "" && noted != nil {
 		err = *noted
 	}
 	if required, ok := errors.AsType[*client.SignInRequired](err); ok {
-		return auth.Token{}, closed, errors.New(required.Reason)
+		return auth.Token{}, cleanup, errors.New(required.Reason)
 	}
-	return token, closed, err
+	return token, cleanup, err
 }

@@ -59,9 +59,9 @@ func (f *logFlags) logger(w io.Writer) (hclog.Logger, error) {
 	return oneLineLogger{log}, nil
 }
 
-// report makes an error of a run the last line of the log where the log is
+// reportError makes an error of a run the last line of the log where the log is
 // for programs; people get it as plain text, and so does who called us wrongly.
-func (f *logFlags) report(log hclog.Logger, err error) error {
+func (f *logFlags) reportError(log hclog.Logger, err error) error {
 	var usage *usageError
 	if err == nil || f.format != "json" || errors.As(err, &usage) {
 		return err
@@ -74,7 +74,7 @@ func (f *logFlags) report(log hclog.Logger, err error) error {
 type childFlags struct {
 	name, cwd, passEnv, envFile   string
 	env                           []string
-	extra                         []string // what env and envFile say, once spec was called
+	addedEnv                      []string // what env and envFile say, once spec was called
 	pty                           bool
 	stdinWait, termWait, killWait time.Duration
 }
@@ -94,16 +94,16 @@ func (f *childFlags) register(fs *pflag.FlagSet) {
 
 // spec describes the child that runs argv.
 func (f *childFlags) spec(argv []string, lookup func(string) (string, bool)) (supervisor.Spec, error) {
-	extra, err := f.extraEnv(lookup)
+	addedEnv, err := f.readAddedEnv(lookup)
 	if err != nil {
 		return supervisor.Spec{}, err
 	}
-	f.extra = extra
+	f.addedEnv = addedEnv
 	policy := f.passEnv
 	if policy == "" {
 		policy = "all"
 	}
-	env, err := supervisor.Environ(policy, extra)
+	env, err := supervisor.Environ(policy, addedEnv)
 	if err != nil {
 		return supervisor.Spec{}, usagef("%v", err)
 	}
@@ -121,16 +121,16 @@ func baseName(path string) string {
 	return path[strings.LastIndexAny(path, `/\`)+1:]
 }
 
-// extraEnv returns the variables of --env-file and --env, the latter last.
-func (f *childFlags) extraEnv(lookup func(string) (string, bool)) ([]string, error) {
-	var extra []string
+// readAddedEnv returns the variables of --env-file and --env, the latter last.
+func (f *childFlags) readAddedEnv(lookup func(string) (string, bool)) ([]string, error) {
+	var added []string
 	if f.envFile != "" {
 		err := eachLine("--env-file", f.envFile, func(n int, line string) error {
 			name, value, wrong := config.ParseVariable(line)
 			if wrong != "" {
 				return usagef("--env-file %s, line %d: %s", f.envFile, n, wrong)
 			}
-			extra = append(extra, name+"="+value)
+			added = append(added, name+"="+value)
 			return nil
 		})
 		if err != nil {
@@ -149,9 +149,9 @@ func (f *childFlags) extraEnv(lookup func(string) (string, bool)) ([]string, err
 			}
 			kv = name + "=" + value
 		}
-		extra = append(extra, kv)
+		added = append(added, kv)
 	}
-	return extra, nil
+	return added, nil
 }
 
 // eachLine calls f for each line of a file that is neither blank nor a # comment.
@@ -178,13 +178,13 @@ func eachLine(flag, name string, f func(n int, line string) error) error {
 	return nil
 }
 
-// headers reads the values of --header, --header-file and --header-env.
-func headers(values []string, file string, variables []string, lookup func(string) (string, bool)) (http.Header, error) {
+// readHeaders reads the values of --header, --header-file and --header-env.
+func readHeaders(values []string, file string, variables []string, lookup func(string) (string, bool)) (http.Header, error) {
 	h := http.Header{}
 	add := func(where, line string) error {
 		k, v, ok := strings.Cut(line, ":")
 		k = strings.TrimSpace(k)
-		if !ok || !validHeaderName(k) {
+		if !ok || !isHeaderName(k) {
 			return usagef("%s: write \"Name: value\" (or \"Name:value\")", where)
 		}
 		v, err := expand(strings.TrimSpace(v), lookup)
@@ -225,7 +225,7 @@ func headers(values []string, file string, variables []string, lookup func(strin
 	return h, nil
 }
 
-func validHeaderName(s string) bool {
+func isHeaderName(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	})
@@ -254,8 +254,8 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 	}
 }
 
-// badValue says what a flag's value should be.
-func badValue(err *pflag.InvalidValueError) error {
+// invalidValueError says what a flag's value should be.
+func invalidValueError(err *pflag.InvalidValueError) error {
 	want := ""
 	switch err.GetFlag().Value.Type() {
 	case "int", "int64", "uint", "uint16":
@@ -270,12 +270,12 @@ func badValue(err *pflag.InvalidValueError) error {
 	return usagef("--%s is %q and should be %s", err.GetFlag().Name, err.GetValue(), want)
 }
 
-// badFlags says more about arguments that are no flags of a command: they are
+// explainFlagError says more about arguments that are no flags of a command: they are
 // another command's, or those of a program that should stand behind "--".
-func badFlags(fs *pflag.FlagSet, args []string, err error) error {
+func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 	command := fs.Name()
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return badValue(value)
+		return invalidValueError(value)
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
@@ -286,7 +286,7 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
 	}
 	if command == "serve" || command == "connect" {
-		this, other := bridging("serve"), bridging("connect")
+		this, other := migrateCommand("serve"), migrateCommand("connect")
 		if command == "connect" {
 			this, other = other, this
 		}
@@ -294,16 +294,16 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 			return usagef("%s", instead.OfFlags())
 		}
 	}
-	if advice := foreignFlag(command, name, args); advice != "" {
+	if advice := otherBridgeAdvice(command, name, args); advice != "" {
 		return usagef("%s", advice)
 	}
 	for _, c := range commandTable() {
 		if c.Name != command && slices.Contains(flagsOf(c.Name), name) {
 			if command != "serve" && command != "connect" { // what another command does is not what was wanted
-				return usagef("--%s is a flag of %s, not of %s%s", name, c.Name, command, usageOf(command))
+				return usagef("--%s is a flag of %s, not of %s%s", name, c.Name, command, usageHint(command))
 			}
 			hint := "" // the arguments may have a credential, and stderr may be kept
-			if i := programIn(args); i >= 0 {
+			if i := findProgram(args); i >= 0 {
 				hint = fmt.Sprintf(", with \"--\" in front of %q", args[i])
 			}
 			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s and the same arguments%s", name, c.Name, command, c.Name, hint)
@@ -318,9 +318,9 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 		}
 	}
 	if !slices.Contains([]string{"serve", "connect", "doctor"}, command) { // a word in front is no command to run
-		return usagef("%v%s", err, usageOf(command))
+		return usagef("%v%s", err, usageHint(command))
 	}
-	if i := programIn(args); i >= 0 {
+	if i := findProgram(args); i >= 0 {
 		return usagef("%v; if %q is the command to run, write \"--\" in front of it: mcp-bridge %s -- %s", err, args[i], command, shownCommand(args[i:]))
 	}
 	return usagef("%v", err)
@@ -329,28 +329,28 @@ func badFlags(fs *pflag.FlagSet, args []string, err error) error {
 // shownCommand returns a command as a shell takes it, without what may be secret in it: stderr may be kept.
 func shownCommand(argv []string) string { return printable.Shell(migrate.WithoutSecrets(argv)...) }
 
-// notForeign returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
-func notForeign(argv []string) error {
+// refuseOtherBridge returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
+func refuseOtherBridge(argv []string) error {
 	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" && !instead.IsConnect() {
 		return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
 	}
 	return nil
 }
 
-// warnForeign says in the log what to write for a command to run that is a line of another program, which works.
-func warnForeign(argv []string, command string, log hclog.Logger) {
+// warnOtherBridge says in the log what to write for a command to run that is a line of another program, which works.
+func warnOtherBridge(argv []string, command string, log hclog.Logger) {
 	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" {
 		write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
 		log.Warn("the command is another bridge, which mcp-bridge can take the place of", "program", program, "write", write)
 	}
 }
 
-// bridging returns what migrate has to know of a command.
-func bridging(command string) migrate.Command {
-	c, _ := commandOf(command)
-	set := c.set()
+// migrateCommand returns what migrate has to know of a command.
+func migrateCommand(command string) migrate.Command {
+	c, _ := findCommand(command)
+	set := c.newFlagSet()
 	return migrate.Command{Name: command, Flag: func(name string) (known, alone bool) {
-		f := set.Lookup(string(hyphenated(nil, name)))
+		f := set.Lookup(string(hyphenateFlag(nil, name)))
 		if f == nil && len(name) == 1 {
 			f = set.ShorthandLookup(name)
 		}
@@ -358,18 +358,18 @@ func bridging(command string) migrate.Command {
 	}}
 }
 
-// usageOf says how to write a command; "": nothing is known of it.
-func usageOf(command string) string {
-	c, ok := commandOf(command)
+// usageHint says how to write a command; "": nothing is known of it.
+func usageHint(command string) string {
+	c, ok := findCommand(command)
 	if !ok || len(c.Usage) == 0 {
 		return ""
 	}
 	return "; write mcp-bridge " + strings.Join(c.Usage, ", or mcp-bridge ")
 }
 
-// foreignFlag returns what to write for a line of another program, one of whose flags has the name of a flag that another
+// otherBridgeAdvice returns what to write for a line of another program, one of whose flags has the name of a flag that another
 // command of ours has; "": it is no such line.
-func foreignFlag(command, name string, args []string) string {
+func otherBridgeAdvice(command, name string, args []string) string {
 	ours := func(flag string) bool {
 		return slices.ContainsFunc(commandTable(), func(c subcommand) bool { return slices.Contains(flagsOf(c.Name), flag) })
 	}
@@ -388,14 +388,14 @@ func foreignFlag(command, name string, args []string) string {
 	return ""
 }
 
-// programIn returns where a command begins that lacks the "--" in front of it; negative: nowhere.
-func programIn(args []string) int {
+// findProgram returns where a command begins that lacks the "--" in front of it; negative: nowhere.
+func findProgram(args []string) int {
 	if slices.Contains(args, "--") {
 		return -1
 	}
 	for i, a := range args {
-		ofFlag := i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=")
-		if !strings.HasPrefix(a, "-") && !isURL(a) && !ofFlag {
+		isFlagValue := i > 0 && strings.HasPrefix(args[i-1], "-") && !strings.Contains(args[i-1], "=")
+		if !strings.HasPrefix(a, "-") && !isURL(a) && !isFlagValue {
 			return i
 		}
 	}
@@ -413,9 +413,9 @@ func flagNames(fs *pflag.FlagSet) []string {
 func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string, err error) {
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	fs.SetNormalizeFunc(hyphenated)
+	fs.SetNormalizeFunc(hyphenateFlag)
 	if err := fs.Parse(args); err != nil {
-		return nil, nil, badFlags(fs, args, err)
+		return nil, nil, explainFlagError(fs, args, err)
 	}
 	rest := fs.Args()
 	if n := fs.ArgsLenAtDash(); n >= 0 {
@@ -424,8 +424,8 @@ func parseFlags(fs *pflag.FlagSet, args []string) (positional, command []string,
 	return rest, nil, nil
 }
 
-// hyphenated makes a flag's name of one that is written as programs in JavaScript do: --sessionTimeout.
-func hyphenated(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+// hyphenateFlag makes a flag's name of one that is written as programs in JavaScript do: --sessionTimeout.
+func hyphenateFlag(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	var b strings.Builder
 	for _, r := range name {
 		if 'A' <= r && r <= 'Z' {

@@ -7,17 +7,17 @@ import (
 	"syscall"
 )
 
-// lastHangup makes the next SIGHUP end the process at once.
-func lastHangup() { signal.Reset(syscall.SIGHUP) }
+// exitOnNextHangup makes the next SIGHUP end the process at once.
+func exitOnNextHangup() { signal.Reset(syscall.SIGHUP) }
 
-// untilHangup returns a context that ends with the first SIGHUP too; the next
+// cancelOnHangup returns a context that ends with the first SIGHUP too; the next
 // one ends the process. It is for runs that have nothing to load again.
-func untilHangup(ctx context.Context, hangup <-chan os.Signal) (context.Context, context.CancelFunc) {
+func cancelOnHangup(ctx context.Context, hangup <-chan os.Signal) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() { // ends with ctx
 		select {
 		case <-hangup:
-			lastHangup()
+			exitOnNextHangup()
 			cancel()
 		case <-ctx.Done():
 		}

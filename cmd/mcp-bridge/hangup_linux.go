@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp returns a channel that is closed when whoever writes to stdin has
+// watchClientGone returns a channel that is closed when whoever writes to stdin has
 // gone, even while there is still input to read. The goroutine behind it ends
 // with the process: nothing else ends its wait.
-func hungUp(stdin *os.File) <-chan struct{} {
+func watchClientGone(stdin *os.File) <-chan struct{} {
 	gone := make(chan struct{})
 	raw, err := stdin.SyscallConn()
 	if err != nil {

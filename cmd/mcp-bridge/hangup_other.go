@@ -4,6 +4,6 @@ package main
 
 import "os"
 
-// hungUp returns a channel that is never closed: here, the end of the input is
+// watchClientGone returns a channel that is never closed: here, the end of the input is
 // seen only once everything before it was read.
-func hungUp(*os.File) <-chan struct{} { return nil }
+func watchClientGone(*os.File) <-chan struct{} { return nil }

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	healthAddress  = "http://127.0.0.1:8080" // where serve listens by default
-	healthPatience = 5 * time.Second
+	defaultHealthAddress = "http://127.0.0.1:8080" // where serve listens by default
+	healthTimeout        = 5 * time.Second
 )
 
 // health asks a bridge whether it is ready, for those who watch over it, such as a container's HEALTHCHECK. It sends no
@@ -25,9 +25,9 @@ const (
 // public one would be right.
 func health(ctx context.Context, args []string, env environment) error {
 	if len(args) > 1 {
-		return usagef("health takes one address, or none for %s", healthAddress)
+		return usagef("health takes one address, or none for %s", defaultHealthAddress)
 	}
-	address := healthAddress
+	address := defaultHealthAddress
 	if len(args) == 1 {
 		address = args[0]
 	}
@@ -43,7 +43,7 @@ func health(ctx context.Context, args []string, env environment) error {
 		}
 	}
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {

@@ -23,17 +23,17 @@ import (
 
 // loginFlags are the flags of login.
 type loginFlags struct {
-	credential       credentialFlags
-	device, fresh    bool
-	cancel, detached bool
-	callback         string
+	credential                  credentialFlags
+	useDeviceCode, registerAnew bool
+	cancel, detached            bool
+	callback                    string
 }
 
 func (f *loginFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("login", pflag.ContinueOnError)
 	f.credential.register(fs)
-	fs.BoolVar(&f.device, "device-code", false, "")
-	fs.BoolVar(&f.fresh, "fresh", false, "")
+	fs.BoolVar(&f.useDeviceCode, "device-code", false, "")
+	fs.BoolVar(&f.registerAnew, "fresh", false, "")
 	fs.BoolVar(&f.cancel, "cancel", false, "")
 	fs.BoolVar(&f.detached, "detached", false, "")
 	fs.StringVar(&f.callback, "callback", "", "")
@@ -43,26 +43,26 @@ func (f *loginFlags) flagSet() *pflag.FlagSet {
 // login signs a person in to a remote server.
 func login(ctx context.Context, args []string, env environment) error {
 	var f loginFlags
-	before, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := parseFlags(f.flagSet(), args)
 	switch {
 	case err != nil:
 		return err
 	case f.detached:
 		return signin.RunDetached(ctx, env.stdin, env.stdout, env.lookup)
-	case len(before) != 1 || len(argv) > 0:
+	case len(positional) != 1 || len(argv) > 0:
 		return usagef("login takes the URL of one server, or --config FILE and a server's name")
 	}
-	s, err := f.credential.settings(before[0], env)
+	s, err := f.credential.settings(positional[0], env)
 	if err != nil {
 		return err
 	}
 	if !s.IsPersonal() {
 		return usagef("--auth %s needs nobody to sign in: mcp-bridge gets a token when it connects", s.Mode)
 	}
-	ctx, cancel := untilHangup(ctx, env.hangup)
+	ctx, cancel := cancelOnHangup(ctx, env.hangup)
 	defer cancel()
 	if f.cancel || f.callback != "" {
-		return f.answer(ctx, s, env)
+		return f.finishPending(ctx, s, env)
 	}
 	options, err := s.Options(ctx)
 	if err != nil {
@@ -75,13 +75,13 @@ func login(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	defer c.Close(context.Background())
-	askServer(ctx, c, options.HTTP)
-	return f.sign(ctx, c, s, options.Store, env)
+	requestChallenge(ctx, c, options.HTTP)
+	return f.signIn(ctx, c, s, options.Store, env)
 }
 
-// askServer sends the server a request, so that its challenge says where its metadata is and what scopes
+// requestChallenge sends the server a request, so that its challenge says where its metadata is and what scopes
 // it wants. How that ends does not matter.
-func askServer(ctx context.Context, c *client.Credential, plain *http.Client) {
+func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Client) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	addr := c.Server()
@@ -101,46 +101,46 @@ func askServer(ctx context.Context, c *client.Credential, plain *http.Client) {
 	}
 }
 
-// sign is the sign-in.
-func (f *loginFlags) sign(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
+// signIn is the sign-in.
+func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.Settings, store *tokenstore.Store, env environment) error {
 	browser, why := signin.FindBrowser(s.NoBrowser, env.lookup)
-	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.device, RegisterAnew: f.fresh})
+	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.useDeviceCode, RegisterAnew: f.registerAnew})
 	switch {
 	case errors.Is(err, tokenstore.ErrBusy):
 		return joinLogin(ctx, c, store, browser == nil, env)
 	case err != nil:
-		return endOfLogin(ctx, c, err)
+		return loginError(ctx, c, err)
 	}
 	need := flow.Where()
 	switch {
 	case need.UserCode != "":
-		printSafe(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
+		printEscaped(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
 	case browser != nil:
-		printSafe(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
+		printEscaped(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
 	default:
-		printSafe(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
+		printEscaped(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
 	}
 	if need.UserCode == "" {
 		go deliverLines(env.stdin, flow.Callback, env.stderr)
 	}
 	if err := flow.Wait(ctx); err != nil {
-		return endOfLogin(ctx, c, err)
+		return loginError(ctx, c, err)
 	}
-	printSafe(env, "Signed in to %s\n", c.Server())
+	printEscaped(env, "Signed in to %s\n", c.Server())
 	e, err := store.Load(ctx, c.Key())
 	if err != nil || e.Credential.GrantedScopes == nil { // nil: nobody said that they are others than those that were asked for
 		return err
 	}
 	for _, scope := range s.Scopes {
 		if !slices.Contains(e.Credential.GrantedScopes, scope) {
-			printSafe(env, "The provider has not given the scope %s\n", scope)
+			printEscaped(env, "The provider has not given the scope %s\n", scope)
 		}
 	}
 	return nil
 }
 
-// endOfLogin returns why a sign-in has brought nothing.
-func endOfLogin(ctx context.Context, c *client.Credential, err error) error {
+// loginError returns why a sign-in has brought nothing.
+func loginError(ctx context.Context, c *client.Credential, err error) error {
 	if ctx.Err() == nil || !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -177,27 +177,27 @@ func deliverLines(stdin io.Reader, deliver func(string) error, stderr io.Writer)
 	}
 }
 
-// joinLogin waits for the sign-in of another process, and gives it the address that a person pastes here. elsewhere: there is no
+// joinLogin waits for the sign-in of another process, and gives it the address that a person pastes here. noBrowser: there is no
 // browser on this machine.
-func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, elsewhere bool, env environment) error {
-	printSafe(env, "Another process is signing in to this server already.\n")
+func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, noBrowser bool, env environment) error {
+	printEscaped(env, "Another process is signing in to this server already.\n")
 	return awaitLogin(ctx, c.Key(), c.Server(), c, store, func(login tokenstore.Login) {
 		hint := ""
-		if elsewhere && login.UserCode == "" {
+		if noBrowser && login.UserCode == "" {
 			hint = otherMachineHint(login.URL)
 		}
-		printSafe(env, "It waits for you. Open this address:\n  %s\n%s", login.URL, hint)
+		printEscaped(env, "It waits for you. Open this address:\n  %s\n%s", login.URL, hint)
 		if login.UserCode != "" {
-			printSafe(env, "and enter the code: %s\n", login.UserCode)
+			printEscaped(env, "and enter the code: %s\n", login.UserCode)
 			return
 		}
 		go deliverLines(env.stdin, func(addr string) error { return signin.DeliverCallback(ctx, store, c.Key(), addr) }, env.stderr)
 	}, env)
 }
 
-// awaitLogin waits until the sign-in under key has ended, and tells how. tell, if it is not nil, is told where the person goes,
+// awaitLogin waits until the sign-in under key has ended, and tells how. onPending, if it is not nil, is told where the person goes,
 // once that is known.
-func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, tell func(tokenstore.Login), env environment) error {
+func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, onPending func(tokenstore.Login), env environment) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -205,9 +205,9 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 		if err != nil {
 			return err
 		}
-		if tell != nil && pending && login.URL != "" {
-			tell(login)
-			tell = nil
+		if onPending != nil && pending && login.URL != "" {
+			onPending(login)
+			onPending = nil
 		}
 		if !pending {
 			break
@@ -228,12 +228,12 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 	if entry.Credential.Access.IsZero() {
 		return errors.New("the sign-in brought nothing")
 	}
-	printSafe(env, "Signed in to %s\n", server)
+	printEscaped(env, "Signed in to %s\n", server)
 	return nil
 }
 
-// answer ends a sign-in that another process has begun: cancels it, or gives it the browser's answer.
-func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environment) error {
+// finishPending ends a sign-in that another process has begun: cancels it, or gives it the browser's answer.
+func (f *loginFlags) finishPending(ctx context.Context, s signin.Settings, env environment) error {
 	if f.cancel && f.callback != "" {
 		return usagef("--cancel and --callback do not go together")
 	}
@@ -242,7 +242,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		return err
 	}
 	defer options.HTTP.CloseIdleConnections()
-	pending, err := pendingAt(options.Store, s)
+	pending, err := findPending(options.Store, s)
 	if err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 		if err := options.Store.CancelLogin(pending.Key); err != nil {
 			return err
 		}
-		printSafe(env, "The sign-in to %s was cancelled\n", s.Server)
+		printEscaped(env, "The sign-in to %s was cancelled\n", s.Server)
 		return nil
 	}
 	addr := f.callback
@@ -273,8 +273,8 @@ func (f *loginFlags) answer(ctx context.Context, s signin.Settings, env environm
 	return awaitLogin(ctx, pending.Key, s.Server, c, options.Store, nil, env)
 }
 
-// pendingAt returns the sign-in that is under way at a server: whoever has begun it, with whatever client.
-func pendingAt(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingSignIn, error) {
+// findPending returns the sign-in that is under way at a server: whoever has begun it, with whatever client.
+func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingSignIn, error) {
 	all, err := store.Logins()
 	if err != nil {
 		return tokenstore.PendingSignIn{}, err
@@ -301,8 +301,8 @@ func sameServer(a, b string) bool {
 	return errA == nil && errB == nil && a == b
 }
 
-// printSafe writes to stdout what is made for people; its arguments are foreign text.
-func printSafe(env environment, format string, args ...any) {
+// printEscaped writes to stdout what is made for people; its arguments are foreign text.
+func printEscaped(env environment, format string, args ...any) {
 	for i, a := range args {
 		if text, ok := a.(string); ok {
 			lines := strings.Split(text, "\n")

@@ -510,7 +510,7 @@ func TestStatusRefused(t *testing.T) {
 	}
 	var all []credentialStatus
 	bridgetest.Must(t, json.Unmarshal([]byte(m.want(exitSignIn, `"refusedAt"`, "status", "--json")), &all))
-	if len(all) != 1 || all[0].Usable || all[0].Problem == "" || time.Since(all[0].Refused).Abs() > time.Minute {
+	if len(all) != 1 || all[0].Usable || all[0].Problem == "" || time.Since(all[0].RefusedAt).Abs() > time.Minute {
 		t.Errorf("status is %+v", all)
 	}
 	server.RefuseAllTokens(false)

@@ -18,30 +18,30 @@ func main() {
 	// A closed stderr or stdout is an error of the write, no reason to die.
 	// (Ignoring the signal would be inherited by the servers.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	hangup := make(chan os.Signal, 1)
+	hangups := make(chan os.Signal, 1)
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		signal.Notify(hangup, syscall.SIGHUP)
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
-	chatty := make(chan os.Signal, 1)
+	levelSignals := make(chan os.Signal, 1)
 	if sig := levelSignal(); sig != nil {
-		signal.Notify(chatty, sig)
+		signal.Notify(levelSignals, sig)
 	}
 	// The first signal asks for a graceful end. The second one is not left to its
 	// default: in a background job of a script that would be to ignore Ctrl-C.
 	ctx, end := context.WithCancel(context.Background())
-	asked := make(chan os.Signal, 2)
-	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
+	stopSignals := make(chan os.Signal, 2)
+	signal.Notify(stopSignals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-asked
+		<-stopSignals
 		signal.Reset(syscall.SIGHUP)
 		end()
-		if <-asked == syscall.SIGTERM {
+		if <-stopSignals == syscall.SIGTERM {
 			os.Exit(exitTerminated)
 		}
 		os.Exit(exitInterrupted)
 	}()
 	os.Exit(run(ctx, os.Args[1:], environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
-		lookup: os.LookupEnv, hangup: hangup, levelSignal: chatty,
+		lookup: os.LookupEnv, hangup: hangups, levelSignal: levelSignals,
 	}))
 }

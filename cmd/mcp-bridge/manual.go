@@ -38,8 +38,8 @@ func newManual() *manual.Manual {
 		},
 	}
 	for _, c := range commandTable() {
-		if c.set != nil {
-			c.Flags = known(c.set())
+		if c.newFlagSet != nil {
+			c.Flags = knownFlags(c.newFlagSet())
 		}
 		m.Commands = append(m.Commands, c.Command)
 	}

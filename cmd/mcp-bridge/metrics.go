@@ -18,52 +18,52 @@ import (
 
 // metricsFlags say whether there are metrics, and where.
 type metricsFlags struct {
-	listen string
-	tools  bool
+	addr  string
+	tools bool
 }
 
 func (f *metricsFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.listen, "metrics", "", "")
+	fs.StringVar(&f.addr, "metrics", "", "")
 	fs.BoolVar(&f.tools, "metrics-tools", false, "")
 }
 
 // check completes the address: a port alone is one of 127.0.0.1.
 func (f *metricsFlags) check() error {
-	if f.listen == "" {
+	if f.addr == "" {
 		if f.tools {
 			return usagef("--metrics-tools needs --metrics ADDRESS")
 		}
 		return nil
 	}
-	address := f.listen
+	address := f.addr
 	if !strings.Contains(address, ":") {
 		address = ":" + address
 	}
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
-		return usagef("--metrics %q: write HOST:PORT, or a port", f.listen)
+		return usagef("--metrics %q: write HOST:PORT, or a port", f.addr)
 	}
 	if host == "" {
 		host = "127.0.0.1"
 	}
-	f.listen = net.JoinHostPort(host, port)
+	f.addr = net.JoinHostPort(host, port)
 	return nil
 }
 
-// serve counts what seen tells, and answers scrapes until stop is called. Without --metrics it
+// serve counts what observer tells, and answers scrapes until stop is called. Without --metrics it
 // does nothing.
-func (f *metricsFlags) serve(seen *observe.Observer, servers func() []metrics.Server, log hclog.Logger) (stop func(), err error) {
-	if f.listen == "" {
+func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metrics.Server, log hclog.Logger) (stop func(), err error) {
+	if f.addr == "" {
 		return func() {}, nil
 	}
-	l, err := net.Listen("tcp", f.listen)
+	l, err := net.Listen("tcp", f.addr)
 	if err != nil {
 		return nil, errors.Join(errors.New("--metrics cannot be served"), err)
 	}
 	m := metrics.New(metrics.Options{ToolLabels: f.tools, Servers: servers})
-	unwatch := seen.Watch(m)
+	unwatch := observer.Watch(m)
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", notForPages(m.Handler(), l.Addr()))
+	mux.Handle("GET /metrics", refuseBrowserPages(m.Handler(), l.Addr()))
 	srv := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
@@ -82,10 +82,10 @@ func (f *metricsFlags) serve(seen *observe.Observer, servers func() []metrics.Se
 	}, nil
 }
 
-// notForPages refuses what a page in a browser asks for, also one whose host name has come to
+// refuseBrowserPages refuses what a page in a browser asks for, also one whose host name has come to
 // mean this machine (DNS rebinding): the names of servers and tools are none of its business.
-func notForPages(h http.Handler, at net.Addr) http.Handler {
-	tcp, ok := at.(*net.TCPAddr)
+func refuseBrowserPages(h http.Handler, addr net.Addr) http.Handler {
+	tcp, ok := addr.(*net.TCPAddr)
 	local := ok && tcp.IP.IsLoopback()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")

@@ -14,9 +14,9 @@ import (
 // --metrics answers on its own address, to programs and not to pages in a browser.
 func TestMetrics(t *testing.T) {
 	var log strings.Builder
-	f := metricsFlags{listen: "0"}
-	if err := f.check(); err != nil || f.listen != "127.0.0.1:0" {
-		t.Fatal(f.listen, err)
+	f := metricsFlags{addr: "0"}
+	if err := f.check(); err != nil || f.addr != "127.0.0.1:0" {
+		t.Fatal(f.addr, err)
 	}
 	var seen observe.Observer
 	stop, err := f.serve(&seen, nil, hclog.New(&hclog.LoggerOptions{Output: &log}))
@@ -57,7 +57,7 @@ func TestMetrics(t *testing.T) {
 		t.Error("the messages are still watched")
 	}
 	for _, bad := range []string{"x:y:z", "host:"} {
-		if (&metricsFlags{listen: bad}).check() == nil {
+		if (&metricsFlags{addr: bad}).check() == nil {
 			t.Errorf("--metrics %s is taken", bad)
 		}
 	}

@@ -26,41 +26,41 @@ import (
 
 // protectFlags say whose access tokens serve accepts.
 type protectFlags struct {
-	publicURL  string
-	issuers    []string
-	jwks       string
-	audiences  []string
-	introspect string
-	clientID   string
-	secretFile string
-	scopes     []string
-	scopeMap   string
-	dpop       string
+	publicURL            string
+	issuers              []string
+	jwksURL              string
+	audiences            []string
+	introspectURL        string
+	introspectClientID   string
+	introspectSecretFile string
+	requiredScopes       []string
+	scopeMapFile         string
+	dpop                 string
 
 	set *pflag.FlagSet
 }
 
-// needIssuer are the flags that mean nothing unless there are access tokens.
-var needIssuer = []string{
+// accessTokenFlags are the flags that mean nothing unless there are access tokens.
+var accessTokenFlags = []string{
 	"public-url", "jwks-url", "audience", "introspect-client-id", "introspect-secret-file", "require-scope", "scope-map", "client-dpop",
 }
 
 func (f *protectFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.publicURL, "public-url", "", "")
 	fs.StringArrayVar(&f.issuers, "oidc-issuer", nil, "")
-	fs.StringVar(&f.jwks, "jwks-url", "", "")
+	fs.StringVar(&f.jwksURL, "jwks-url", "", "")
 	fs.StringArrayVar(&f.audiences, "audience", nil, "")
-	fs.StringVar(&f.introspect, "introspect", "", "")
-	fs.StringVar(&f.clientID, "introspect-client-id", "", "")
-	fs.StringVar(&f.secretFile, "introspect-secret-file", "", "")
-	fs.StringArrayVar(&f.scopes, "require-scope", nil, "")
-	fs.StringVar(&f.scopeMap, "scope-map", "", "")
+	fs.StringVar(&f.introspectURL, "introspect", "", "")
+	fs.StringVar(&f.introspectClientID, "introspect-client-id", "", "")
+	fs.StringVar(&f.introspectSecretFile, "introspect-secret-file", "", "")
+	fs.StringArrayVar(&f.requiredScopes, "require-scope", nil, "")
+	fs.StringVar(&f.scopeMapFile, "scope-map", "", "")
 	fs.StringVar(&f.dpop, "client-dpop", "auto", "")
 	f.set = fs
 }
 
 // isEnabled reports whether access tokens are accepted.
-func (f *protectFlags) isEnabled() bool { return len(f.issuers) > 0 || f.introspect != "" }
+func (f *protectFlags) isEnabled() bool { return len(f.issuers) > 0 || f.introspectURL != "" }
 
 // dpopModes are the values of --client-dpop.
 var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
@@ -68,7 +68,7 @@ var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": r
 // check finds mistakes that do not depend on the system. prefix is --path-prefix.
 func (f *protectFlags) check(prefix string) error {
 	if !f.isEnabled() {
-		for _, name := range needIssuer {
+		for _, name := range accessTokenFlags {
 			if f.set.Changed(name) {
 				return usagef("--%s is about access tokens: it needs --oidc-issuer or --introspect", name)
 			}
@@ -79,18 +79,18 @@ func (f *protectFlags) check(prefix string) error {
 	switch {
 	case !known:
 		return usagef("--client-dpop %q: use auto, require or off", f.dpop)
-	case f.jwks != "" && len(f.issuers) != 1:
+	case f.jwksURL != "" && len(f.issuers) != 1:
 		return usagef("--jwks-url has the keys of one --oidc-issuer; there are %d", len(f.issuers))
-	case f.introspect != "" && (f.clientID == "" || f.secretFile == ""):
+	case f.introspectURL != "" && (f.introspectClientID == "" || f.introspectSecretFile == ""):
 		return usagef("--introspect needs --introspect-client-id and --introspect-secret-file: who the bridge is there")
-	case f.introspect == "" && (f.clientID != "" || f.secretFile != ""):
+	case f.introspectURL == "" && (f.introspectClientID != "" || f.introspectSecretFile != ""):
 		return usagef("--introspect-client-id and --introspect-secret-file need --introspect URL")
 	case f.publicURL == "" && len(f.audiences) == 0:
 		return usagef("access tokens must be for this server: give --public-url, the address that clients use (without /mcp), or --audience, what their \"aud\" is")
 	}
-	for _, addr := range f.addresses() {
+	for _, addr := range f.issuerURLs() {
 		switch u, err := url.Parse(addr.value); {
-		case f.mayAsk(addr.value):
+		case f.isAllowedURL(addr.value):
 		case err == nil && !strings.Contains(addr.value, "://") || err != nil && u == nil:
 			return usagef("--%s %q: write the whole address, with https:// in front", addr.flag, addr.value)
 		default:
@@ -122,22 +122,22 @@ func (f *protectFlags) checkPublic(prefix string) error {
 	return nil
 }
 
-// mayAsk reports whether an address may be asked for keys and about tokens: over http only on this machine.
-func (f *protectFlags) mayAsk(addr string) bool {
+// isAllowedURL reports whether an address may be asked for keys and about tokens: over http only on this machine.
+func (f *protectFlags) isAllowedURL(addr string) bool {
 	u, err := url.Parse(addr)
 	private, _ := f.set.GetBool("allow-private-auth")
 	return err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && (private || access.IsLoopbackAddr(u.Host)))
 }
 
-// A flagAddress is the value of a flag that is a URL.
-type flagAddress struct{ flag, value string }
+// A flagURL is the value of a flag that is a URL.
+type flagURL struct{ flag, value string }
 
-// addresses returns the URLs that are asked.
-func (f *protectFlags) addresses() (all []flagAddress) {
+// issuerURLs returns the URLs that are asked.
+func (f *protectFlags) issuerURLs() (all []flagURL) {
 	for _, i := range f.issuers {
-		all = append(all, flagAddress{"oidc-issuer", i})
+		all = append(all, flagURL{"oidc-issuer", i})
 	}
-	for _, a := range []flagAddress{{"jwks-url", f.jwks}, {"introspect", f.introspect}} {
+	for _, a := range []flagURL{{"jwks-url", f.jwksURL}, {"introspect", f.introspectURL}} {
 		if a.value != "" {
 			all = append(all, a)
 		}
@@ -157,17 +157,17 @@ func (f *protectFlags) publicPath() string {
 // A protection verifies the access tokens of clients. A nil one does nothing.
 type protection struct {
 	*resource.Protector
-	flags   *protectFlags
-	secret  func() (string, error) // of the introspection endpoint; nil: there is none
-	policy  *resource.Policy       // that counts; guarded by the daemon's reloading
-	clients []*http.Client         // for requests to issuers
+	flags               *protectFlags
+	introspectionSecret func() (string, error) // of the introspection endpoint; nil: there is none
+	policy              *resource.Policy       // that counts; guarded by the daemon's reloading
+	httpClients         []*http.Client         // for requests to issuers
 }
 
-// noServer is what is protected where there is no server: nothing that a token could be for.
-var noServer = []resource.Resource{{Paths: []string{"/servers"}}}
+// noServerResources is what is protected where there is no server: nothing that a token could be for.
+var noServerResources = []resource.Resource{{Paths: []string{"/servers"}}}
 
-// protection returns what verifies access tokens, nil if that is not wanted. keys are the static ones.
-func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
+// newProtection returns what verifies access tokens, nil if that is not wanted. staticTokens are those of --token-file.
+func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string, traced *tracing, log hclog.Logger) (made *protection, err error) {
 	if !f.isEnabled() {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 	if err != nil {
 		return nil, usagef("--ca-file: %v", err)
 	}
-	private, _ := f.set.GetBool("allow-private-auth") // of remote servers, which may not be there
+	allowPrivate, _ := f.set.GetBool("allow-private-auth") // of remote servers, which may not be there
 	p := &protection{flags: f}
 	defer func() {
 		if err != nil {
@@ -183,32 +183,32 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 		}
 	}()
 	o := resource.Options{
-		Keys: keys, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServer, Scopes: f.scopes, DPoP: dpopModes[f.dpop],
-		OnDenied: (&denials{log: log}).report,
+		Keys: staticTokens, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServerResources, Scopes: f.requiredScopes, DPoP: dpopModes[f.dpop],
+		OnDenied: (&denialLogger{log: log}).report,
 		HTTP: func(named string) (*http.Client, error) {
-			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: private, TLS: trust})
+			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: allowPrivate, TLS: trust})
 			if err == nil {
-				p.clients = append(p.clients, c)
+				p.httpClients = append(p.httpClients, c)
 			}
 			return c, err
 		},
 	}
 	for _, i := range f.issuers {
-		o.Issuers = append(o.Issuers, resource.Issuer{URL: i, Audiences: f.audiences, JWKS: f.jwks})
+		o.Issuers = append(o.Issuers, resource.Issuer{URL: i, Audiences: f.audiences, JWKS: f.jwksURL})
 	}
-	if f.introspect != "" {
-		read := resource.SecretFile(f.secretFile)
-		p.secret = func() (string, error) {
+	if f.introspectURL != "" {
+		read := resource.SecretFile(f.introspectSecretFile)
+		p.introspectionSecret = func() (string, error) {
 			secret, err := read()
 			if err == nil {
 				traced.addSecrets([]string{secret})
 			}
 			return secret, err
 		}
-		if _, err := p.secret(); err != nil {
+		if _, err := p.introspectionSecret(); err != nil {
 			return nil, usagef("--introspect-secret-file: %v", err)
 		}
-		o.Introspection = &resource.Introspection{Endpoint: f.introspect, ClientID: f.clientID, Secret: p.secret, Audiences: f.audiences}
+		o.Introspection = &resource.Introspection{Endpoint: f.introspectURL, ClientID: f.introspectClientID, Secret: p.introspectionSecret, Audiences: f.audiences}
 	}
 	if p.Protector, err = resource.New(o); err != nil {
 		return nil, usagef("%v", err)
@@ -222,28 +222,28 @@ func (f *protectFlags) protection(keys *access.Tokens, caFile string, traced *tr
 	return p, nil
 }
 
-// startTimeout is how long the start waits for issuers that do not answer.
-const startTimeout = 3 * time.Second
+// issuerCheckTimeout is how long the start waits for issuers that do not answer.
+const issuerCheckTimeout = 3 * time.Second
 
-// ask asks the issuers for what requests need, and says what is wrong. A provider that cannot be reached, or that answers what it
+// checkIssuers asks the issuers for what requests need, and says what is wrong. A provider that cannot be reached, or that answers what it
 // should not, may just be starting: that is a warning. One that calls itself by another name is an error.
-func (p *protection) ask(ctx context.Context, log hclog.Logger) error {
+func (p *protection) checkIssuers(ctx context.Context, log hclog.Logger) error {
 	if p == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, issuerCheckTimeout)
 	defer cancel()
 	for _, f := range p.Check(ctx) {
 		if f.Final {
-			return usagef("%s", otherIssuer(f))
+			return usagef("%s", issuerMismatchText(f))
 		}
 		log.Warn("the identity provider cannot be asked now: until it can, clients with tokens that are not known yet are answered 503", "url", f.URL, "error", f.Err)
 	}
 	return nil
 }
 
-// otherIssuer says that the metadata of an issuer calls it by another name, and what to write.
-func otherIssuer(f resource.Fault) string {
+// issuerMismatchText says that the metadata of an issuer calls it by another name, and what to write.
+func issuerMismatchText(f resource.Fault) string {
 	e, ok := errors.AsType[*auth.Error](f.Err)
 	if !ok || e.Announced == "" {
 		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: %v", f.URL, f.Err)
@@ -265,39 +265,39 @@ func (p *protection) Close() {
 }
 
 func (p *protection) closeIdle() {
-	for _, c := range p.clients {
+	for _, c := range p.httpClients {
 		c.CloseIdleConnections()
 	}
 }
 
-// guard has a policy ask for access tokens, and for static keys.
-func (p *protection) guard(policy access.Policy) access.Policy {
+// addTo has a policy ask for access tokens, and for static keys.
+func (p *protection) addTo(policy access.Policy) access.Policy {
 	if p != nil {
 		policy.Authenticator, policy.Tokens = p.Protector, nil
 	}
 	return policy
 }
 
-// begin has these servers protected, beside those that there were, and makes lines, with those of --scope-map, what
+// beginChange has these servers protected, beside those that there were, and makes scopeLines, with those of --scope-map, what
 // messages need. When the servers have been exchanged, finish(true) ends the protection of the old ones; finish(false)
 // takes all of it back.
-func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (finish func(done bool), err error) {
+func (p *protection) beginChange(servers []hub.Spec, singleServer bool, scopeLines []string) (finish func(committed bool), err error) {
 	if p == nil {
-		if len(lines) > 0 {
+		if len(scopeLines) > 0 {
 			return nil, usagef(`"scopes" in the configuration file needs access tokens: --oidc-issuer or --introspect`)
 		}
 		return func(bool) {}, nil
 	}
-	policy, err := p.readPolicy(lines)
+	policy, err := p.readPolicy(scopeLines)
 	if err != nil {
 		return nil, err
 	}
-	next := noServer
+	next := noServerResources
 	if len(servers) > 0 {
 		next = nil
 	}
 	for _, s := range servers {
-		next = append(next, resource.Resource{Paths: hub.EndpointPaths(s.Name, alone), Alone: alone})
+		next = append(next, resource.Resource{Paths: hub.EndpointPaths(s.Name, singleServer), Alone: singleServer})
 	}
 	changed, err := p.ChangeResources(next)
 	if err != nil {
@@ -305,11 +305,11 @@ func (p *protection) begin(servers []hub.Spec, alone bool, lines []string) (fini
 	}
 	was := p.policy
 	p.setPolicy(policy)
-	return func(done bool) {
-		if !done {
+	return func(committed bool) {
+		if !committed {
 			p.setPolicy(was)
 		}
-		changed(done)
+		changed(committed)
 	}, nil
 }
 
@@ -354,17 +354,17 @@ var errEmptyScopeMap = errors.New("it is empty; leave the flag out, or write a c
 // isUnsettled reports whether the file of --scope-map is gone or empty, as it is for a moment while some programs
 // write it.
 func (p *protection) isUnsettled() bool {
-	if p == nil || p.flags.scopeMap == "" {
+	if p == nil || p.flags.scopeMapFile == "" {
 		return false
 	}
-	_, err := readScopeMap(p.flags.scopeMap)
+	_, err := readScopeMap(p.flags.scopeMapFile)
 	return err == errEmptyScopeMap || errors.Is(err, fs.ErrNotExist)
 }
 
 // readPolicy returns what the lines of a configuration file and those of --scope-map say together.
-func (p *protection) readPolicy(lines []string) (*resource.Policy, error) {
-	text := strings.Join(lines, "\n")
-	if file := p.flags.scopeMap; file != "" {
+func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
+	text := strings.Join(scopeLines, "\n")
+	if file := p.flags.scopeMapFile; file != "" {
 		data, err := readScopeMap(file)
 		if err == nil {
 			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
@@ -383,34 +383,34 @@ func (p *protection) readPolicy(lines []string) (*resource.Policy, error) {
 // taskSecret returns what ids of tasks are bound to their principals with, so that they survive a
 // restart; nil: they do not. It is made of what no client knows: a static key is known to its owner.
 func (p *protection) taskSecret(keyFile string) []byte {
-	sum := func(secret string) []byte {
+	derive := func(secret string) []byte {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte("mcp-bridge: ids of tasks"))
 		return mac.Sum(nil)
 	}
-	if p.secret != nil {
-		if secret, err := p.secret(); err == nil {
-			return sum(secret)
+	if p.introspectionSecret != nil {
+		if secret, err := p.introspectionSecret(); err == nil {
+			return derive(secret)
 		}
 	}
 	if keyFile != "" {
 		if key, err := os.ReadFile(keyFile); err == nil {
-			return sum(string(key))
+			return derive(string(key))
 		}
 	}
 	return nil
 }
 
-// denials tells the log why requests are refused. No token is in what it is told.
-type denials struct {
-	log    hclog.Logger
-	warned access.Warnings
+// denialLogger tells the log why requests are refused. No token is in what it is told.
+type denialLogger struct {
+	log      hclog.Logger
+	warnings access.Warnings
 }
 
 // report says that a request is refused. Where nobody can tell whether a token is valid, it is the
 // operator who has to do something.
-func (d *denials) report(_ *http.Request, cause string, err error) {
-	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warned.Due() {
+func (d *denialLogger) report(_ *http.Request, cause string, err error) {
+	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Due() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
 		return
 	}

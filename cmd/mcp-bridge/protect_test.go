@@ -65,7 +65,7 @@ func TestProtectionChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := f.protect.protection(nil, "", nil, hclog.NewNullLogger())
+	p, err := f.protect.newProtection(nil, "", nil, hclog.NewNullLogger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestProtectionChanges(t *testing.T) {
 		for _, name := range names {
 			all = append(all, hub.Spec{Name: name})
 		}
-		finish, err := p.begin(all, alone, nil)
+		finish, err := p.beginChange(all, alone, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,12 +126,12 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 		"gone": func() { _ = os.Remove(file) }, "empty": func() { write("") }, "blank": func() { write("\n \n") },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p, err := f.protect.protection(nil, "", nil, hclog.NewNullLogger())
+			p, err := f.protect.newProtection(nil, "", nil, hclog.NewNullLogger())
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			d := &daemon{flags: &f, log: hclog.NewNullLogger(), protection: p, serving: true}
+			d := &daemon{flags: &f, log: hclog.NewNullLogger(), protection: p, isServing: true}
 			reloaded := func(after time.Duration, want string) {
 				t.Helper()
 				begin := time.Now()
@@ -146,10 +146,10 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 			write("tools/call -> old\n")
 			reloaded(0, "old")
 			unsettle()
-			reloaded(accessWait, "old") // what was there goes on
-			written := time.AfterFunc(accessWait/2, func() { write("tools/call -> new\n") })
+			reloaded(accessFileSettleTime, "old") // what was there goes on
+			written := time.AfterFunc(accessFileSettleTime/2, func() { write("tools/call -> new\n") })
 			defer written.Stop()
-			reloaded(accessWait, "new")
+			reloaded(accessFileSettleTime, "new")
 		})
 	}
 }
@@ -164,7 +164,7 @@ func TestProtectionPublicURL(t *testing.T) {
 		_, _, err := f.parse([]string{"--oidc-issuer=https://idp.example", "--public-url=" + address, "--demo"})
 		bridgetest.Must(t, err)
 		var text bytes.Buffer
-		p, err := f.protect.protection(nil, "", nil, hclog.New(&hclog.LoggerOptions{Output: &text}))
+		p, err := f.protect.newProtection(nil, "", nil, hclog.New(&hclog.LoggerOptions{Output: &text}))
 		bridgetest.Must(t, err)
 		p.Close()
 		if strings.Contains(text.String(), "unencrypted") != warns {
@@ -193,9 +193,9 @@ func TestServeAsksIssuer(t *testing.T) {
 		bridgetest.Must(t, err)
 		var text bytes.Buffer
 		log := hclog.New(&hclog.LoggerOptions{Output: &text})
-		p, err := f.protect.protection(nil, "", nil, log)
+		p, err := f.protect.newProtection(nil, "", nil, log)
 		bridgetest.Must(t, err)
-		err = p.ask(t.Context(), log)
+		err = p.checkIssuers(t.Context(), log)
 		p.Close()
 		if (err == nil) != (x.fails == "") || err != nil && (!strings.HasSuffix(err.Error(), x.fails) || strings.Contains(err.Error(), "issuer-alias")) || (text.Len() == 0) != (x.warns == "") || !strings.Contains(text.String(), x.warns) {
 			t.Errorf("%s: %v, %s", x.issuer, err, text.String())

@@ -4,17 +4,17 @@ import "context"
 
 // recordCommand is the command record: connect, and a file that has every message as a whole.
 func recordCommand(ctx context.Context, args []string, env environment) error {
-	return (&connectFlags{recorder: true}).connect(ctx, args, env)
+	return (&connectFlags{isRecord: true}).connect(ctx, args, env)
 }
 
-// recordInto takes the file of record, its first argument, from the others.
-func (f *connectFlags) recordInto(args []string) ([]string, error) {
+// takeRecordFile takes the file of record, its first argument, from the others.
+func (f *connectFlags) takeRecordFile(args []string) ([]string, error) {
 	switch {
 	case len(args) == 0 || isURL(args[0]):
 		return nil, usagef("record needs the file to write, then a URL or a command after \"--\"")
-	case f.tracing.record != "":
+	case f.tracing.recordFile != "":
 		return nil, usagef("record takes the file to write as its first argument; leave --record out")
 	}
-	f.tracing.record = args[0]
+	f.tracing.recordFile = args[0]
 	return args[1:], nil
 }

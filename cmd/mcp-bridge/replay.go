@@ -23,14 +23,14 @@ import (
 
 // recordingFlags say what is read of a recording.
 type recordingFlags struct {
-	session, hop string
-	redacted     bool
+	session, hop  string
+	allowRedacted bool
 }
 
 func (f *recordingFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.session, "session", "", "")
 	fs.StringVar(&f.hop, "hop", "down", "")
-	fs.BoolVar(&f.redacted, "allow-redacted", false, "")
+	fs.BoolVar(&f.allowRedacted, "allow-redacted", false, "")
 }
 
 // load reads the recording and reports what is wrong with it.
@@ -43,7 +43,7 @@ func (f *recordingFlags) load(file string, log hclog.Logger) (*replay.Recording,
 		return nil, usagef("%v", err)
 	}
 	defer in.Close()
-	rec, err := replay.Load(in, replay.LoadOptions{Session: f.session, Hop: f.hop, AllowRedacted: f.redacted})
+	rec, err := replay.Load(in, replay.LoadOptions{Session: f.session, Hop: f.hop, AllowRedacted: f.allowRedacted})
 	switch {
 	case errors.Is(err, replay.ErrRedacted):
 		return nil, &notRunError{fmt.Errorf("%s: %w; with --allow-redacted it is used all the same", file, err)}
@@ -97,7 +97,7 @@ func (f *replayFlags) flagSet() *pflag.FlagSet {
 // parse returns the recording and the server.
 func (f *replayFlags) parse(args []string) (file string, to target, err error) {
 	f.set = f.flagSet()
-	before, argv, err := parseFlags(f.set, args)
+	positional, argv, err := parseFlags(f.set, args)
 	if err == nil {
 		err = f.limits.check()
 	}
@@ -106,20 +106,20 @@ func (f *replayFlags) parse(args []string) (file string, to target, err error) {
 		return "", to, err
 	case f.wait <= 0:
 		return "", to, usagef("--wait must be more than 0")
-	case len(before) == 0:
+	case len(positional) == 0:
 		return "", to, usagef("replay needs the file of a recording, and a URL or a command after \"--\", or --serve")
-	case len(before) == 1 && len(argv) == 0:
+	case len(positional) == 1 && len(argv) == 0:
 		return "", to, usagef("replay needs a URL or a command after \"--\" to say the recording to, or --serve")
-	case len(before) > 1 && len(argv) > 0:
+	case len(positional) > 1 && len(argv) > 0:
 		return "", to, usagef("replay takes a URL or a command after \"--\", not both")
-	case len(before) > 2:
-		return "", to, usagef("replay takes a file and a URL; %q is one argument too many", before[2])
-	case len(before) == 2:
-		to.url, err = serverURL(before[1])
+	case len(positional) > 2:
+		return "", to, usagef("replay takes a file and a URL; %q is one argument too many", positional[2])
+	case len(positional) == 2:
+		to.url, err = serverURL(positional[1])
 	default:
 		to.argv = argv
 	}
-	return before[0], to, err
+	return positional[0], to, err
 }
 
 // errDiffers makes the exit status that of differences. The report is written.
@@ -167,21 +167,21 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target, o replay.PlayOptions, env environment, log hclog.Logger) (_ *replay.Report, err error) {
 	warnUnusedFlags(f.set, to, log)
 	settings := f.target.settings()
-	f.limits.into(&settings)
-	var seen observe.Observer // of nobody: it is there for the secrets that its recorder takes out
-	traced, end, err := new(tracingFlags).begin(&seen, log)
+	f.limits.applyTo(&settings)
+	var observer observe.Observer // of nobody: it is there for the secrets that its recorder takes out
+	traced, stopTracing, err := new(tracingFlags).start(&observer, log)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer stopTracing()
 	env.lookup = traced.hidingLookup(env.lookup)
 	spec, err := f.target.spec(to, &f.limits, env, log)
 	if err != nil {
 		return nil, err
 	}
 	traced.hideServer(spec)
-	traced.hideEnviron(f.target.child.extra, true)
-	if spec.Clients, _, err = erasOf(settings); err != nil {
+	traced.hideEnviron(f.target.child.addedEnv, true)
+	if spec.Clients, _, err = parseEras(settings); err != nil {
 		return nil, err
 	}
 	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, func(m jsonrpc.Message, reason string) {
@@ -189,12 +189,12 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	}
 	var auth credentials
 	defer auth.close()
-	server, err := f.target.server(ctx, spec, nil, &auth, env, log)
+	server, err := f.target.newServer(ctx, spec, nil, &auth, env, log)
 	if err != nil {
 		return nil, err
 	}
 	if server.IsCommand() {
-		defer supervise(log)()
+		defer startSupervision(log)()
 	}
 	opts := pumpOptions(settings)
 	opts.Dropped = spec.Dropped
@@ -245,13 +245,13 @@ func (f *replayServeFlags) flagSet() *pflag.FlagSet {
 func replayServer(ctx context.Context, args []string, env environment) error {
 	var f replayServeFlags
 	f.set = f.flagSet()
-	before, argv, err := parseFlags(f.set, args)
+	positional, argv, err := parseFlags(f.set, args)
 	switch {
 	case err != nil:
 		return err
 	case len(argv) > 0:
 		return usagef("replay --serve takes a file and no command: the recording is the server")
-	case len(before) != 1:
+	case len(positional) != 1:
 		return usagef("replay --serve takes one file")
 	}
 	where, err := f.check()
@@ -262,7 +262,7 @@ func replayServer(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	rec, err := f.recording.load(before[0], log)
+	rec, err := f.recording.load(positional[0], log)
 	if err != nil {
 		return err
 	}
@@ -270,22 +270,22 @@ func replayServer(ctx context.Context, args []string, env environment) error {
 	if f.target.child.name == "" {
 		f.target.child.name = rec.Server
 	}
-	err = f.overSocket(fake, func(to target) error {
+	err = f.serveOverSocket(fake, func(to target) error {
 		if !f.stdio {
 			return f.run(ctx, where, to, env, log)
 		}
 		c := connectFlags{log: f.log, target: f.target, limits: f.limits, tracing: f.tracing, set: f.set}
-		ctx, cancel := untilHangup(ctx, env.hangup)
+		ctx, cancel := cancelOnHangup(ctx, env.hangup)
 		defer cancel()
 		return c.run(ctx, to, "", env, log)
 	})
-	return f.log.report(log, errors.Join(err, f.reportUsage(fake.Usage(), log)))
+	return f.log.reportError(log, errors.Join(err, f.reportUsage(fake.Usage(), log)))
 }
 
-// overSocket runs serve with the fake server as a remote one, behind a Unix socket that
+// serveOverSocket runs serve with the fake server as a remote one, behind a Unix socket that
 // only this user can reach. So every transport, era and limit is that of any other server,
 // and one process knows what was asked.
-func (f *replayServeFlags) overSocket(fake *replay.Fake, serve func(to target) error) error {
+func (f *replayServeFlags) serveOverSocket(fake *replay.Fake, serve func(to target) error) error {
 	dir, err := os.MkdirTemp("", "mcp-replay-")
 	if err != nil {
 		return err

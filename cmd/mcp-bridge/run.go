@@ -44,29 +44,29 @@ type environment struct {
 	eventLog *eventlog.Log // set by logEvents
 }
 
-// logEvents has the log tell what seen is told of, and what is wrong with that, until stop is called, with the level that the
+// logEvents has the log tell what observer is told of, and what is wrong with that, until stop is called, with the level that the
 // levelSignal chooses. It returns the Logger for everything else.
-func (e *environment) logEvents(log hclog.Logger, seen *observe.Observer) (rest hclog.Logger, stop func()) {
-	lines := eventlog.New(log, seen)
-	unnoted := notes.Watch(seen)
-	e.eventLog = lines
-	ended := make(chan struct{})
+func (e *environment) logEvents(log hclog.Logger, observer *observe.Observer) (otherLog hclog.Logger, stop func()) {
+	events := eventlog.New(log, observer)
+	stopNotes := notes.Watch(observer)
+	e.eventLog = events
+	stopping := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
 			select {
 			case <-e.levelSignal:
-				lines.Toggle()
-			case <-ended:
+				events.Toggle()
+			case <-stopping:
 				return
 			}
 		}
 	})
 	return eventlog.Once(log), func() {
-		close(ended)
+		close(stopping)
 		wg.Wait()
-		unnoted()
-		lines.Close()
+		stopNotes()
+		events.Close()
 	}
 }
 
@@ -111,14 +111,14 @@ func run(ctx context.Context, args []string, env environment) int {
 }
 
 func dispatch(ctx context.Context, args []string, env environment) error {
-	name, rest := split(args)
-	if page, asked := helpAsked(args, name); asked {
+	name, rest := splitCommand(args)
+	if page, asked := parseHelp(args, name); asked {
 		return help(ctx, page, env)
 	}
 	if name == "" {
 		return usagef("nothing to do: give a command to serve after \"--\", or a URL to connect to; try \"mcp-bridge serve --demo\"")
 	}
-	if c, ok := commandOf(name); ok {
+	if c, ok := findCommand(name); ok {
 		return c.run(ctx, rest, env)
 	}
 	if program, instead, ok := migrate.Instead(rest); ok {
@@ -161,28 +161,28 @@ func didYouMean(prefix, name string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", prefix+similar)
 }
 
-// helpAsked looks for a request for help among our own arguments, and returns what it is about. command is what the
+// parseHelp looks for a request for help among our own arguments, and returns what it is about. command is what the
 // arguments call.
-func helpAsked(args []string, command string) (page []string, asked bool) {
+func parseHelp(args []string, command string) (page []string, asked bool) {
 	for _, a := range args {
 		if a == "--" || command == manual.CompleteCommand { // there it is a word to complete
 			break
 		}
 		asked = asked || a == "-h" || a == "--help"
 	}
-	if _, known := commandOf(command); asked && known && !strings.HasPrefix(args[0], "-") {
+	if _, known := findCommand(command); asked && known && !strings.HasPrefix(args[0], "-") {
 		page = []string{command}
 	}
 	return page, asked
 }
 
-// split finds the subcommand. Without one, a "--" or --demo means serve, and a
+// splitCommand finds the subcommand. Without one, a "--" or --demo means serve, and a
 // URL means connect.
-func split(args []string) (command string, rest []string) {
+func splitCommand(args []string) (command string, rest []string) {
 	if len(args) == 0 {
 		return "", nil
 	}
-	if _, ok := commandOf(args[0]); ok {
+	if _, ok := findCommand(args[0]); ok {
 		return args[0], args[1:]
 	}
 	if args[0] == "--version" || args[0] == "-V" {

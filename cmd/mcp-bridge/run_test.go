@@ -257,7 +257,7 @@ func TestHeaders(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "headers")
 	bridgetest.Must(t, os.WriteFile(file, []byte("# a comment\nX-File: from file\n"), 0o600))
 	lookup := func(name string) (string, bool) { return "s3cret", name == "TOKEN" }
-	h, err := headers([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, []string{"X-Env=TOKEN"}, lookup)
+	h, err := readHeaders([]string{"Authorization:Bearer ${TOKEN}", "X-Two: a:b", "x-two: c"}, file, []string{"X-Env=TOKEN"}, lookup)
 	bridgetest.Must(t, err)
 	want := http.Header{"Authorization": {"Bearer s3cret"}, "X-Two": {"a:b", "c"}, "X-File": {"from file"}, "X-Env": {"s3cret"}}
 	for k, v := range want {
@@ -269,12 +269,12 @@ func TestHeaders(t *testing.T) {
 		t.Errorf("headers = %v", h)
 	}
 	for _, bad := range []string{"X", "X=", "X Y=TOKEN", "X=UNSET", "=TOKEN"} {
-		if _, err := headers(nil, "", []string{bad}, lookup); err == nil {
+		if _, err := readHeaders(nil, "", []string{bad}, lookup); err == nil {
 			t.Errorf("--header-env %q was accepted", bad)
 		}
 	}
 	for _, bad := range []string{"X: ${TOKEN", "X Y: 1", ": 1", "X: a\r\nEvil: 1"} {
-		if _, err := headers([]string{bad}, "", nil, lookup); err == nil {
+		if _, err := readHeaders([]string{bad}, "", nil, lookup); err == nil {
 			t.Errorf("header %q was accepted", bad)
 		}
 	}
@@ -287,24 +287,24 @@ func TestEnvFile(t *testing.T) {
 		bridgetest.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		return &childFlags{envFile: file, env: []string{"C=last"}}
 	}
-	got, err := write("A=\"a b\"\n# comment\nexport B='q'\nC=c=d\n").extraEnv(os.LookupEnv)
+	got, err := write("A=\"a b\"\n# comment\nexport B='q'\nC=c=d\n").readAddedEnv(os.LookupEnv)
 	if want := []string{"A=a b", "B=q", "C=c=d", "C=last"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
-	if _, err := write("A=1\nB=\"secret\n").extraEnv(os.LookupEnv); err == nil || !strings.Contains(err.Error(), "line 2: the value begins with a quote") || strings.Contains(err.Error(), "secret") {
+	if _, err := write("A=1\nB=\"secret\n").readAddedEnv(os.LookupEnv); err == nil || !strings.Contains(err.Error(), "line 2: the value begins with a quote") || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a quote without an end: %v", err)
 	}
 }
 
 func TestSize(t *testing.T) {
 	for text, want := range map[string]int{"1": 1, "100": 100, "4KiB": 4 << 10, "64 MiB": 64 << 20, "1GiB": 1 << 30} {
-		var s size
+		var s byteSize
 		if err := s.Set(text); err != nil || int(s) != want {
 			t.Errorf("%q = %d, %v; want %d", text, s, err, want)
 		}
 	}
 	for _, text := range []string{"", "0", "-1", "MiB", "1TB", "9999999999GiB"} {
-		var s size
+		var s byteSize
 		if err := s.Set(text); err == nil {
 			t.Errorf("%q was accepted as %d", text, s)
 		}
@@ -326,7 +326,7 @@ func TestSplit(t *testing.T) {
 		{"", ""},
 	}
 	for _, tt := range tests {
-		if got, _ := split(strings.Fields(tt.args)); got != tt.command {
+		if got, _ := splitCommand(strings.Fields(tt.args)); got != tt.command {
 			t.Errorf("%q is %q, want %q", tt.args, got, tt.command)
 		}
 	}

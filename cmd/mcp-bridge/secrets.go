@@ -17,19 +17,19 @@ type tracing struct {
 	flags    *tracingFlags
 	recorder *trace.Recorder
 
-	mu      sync.Mutex
-	values  map[string]bool
-	headers map[string]bool // by name
+	mu            sync.Mutex
+	secretValues  map[string]bool
+	secretHeaders map[string]bool // by name
 }
 
 // redactor takes out all the secrets that are known now, unless it is off. It is called with mu
 // held, or before there is anybody else.
 func (t *tracing) redactor(off bool) *redact.Redactor {
 	o := redact.Options{Rules: t.flags.redact, Off: off}
-	for v := range t.values {
+	for v := range t.secretValues {
 		o.Secrets = append(o.Secrets, v)
 	}
-	for h := range t.headers {
+	for h := range t.secretHeaders {
 		o.Headers = append(o.Headers, h)
 	}
 	d, err := redact.New(o)
@@ -44,14 +44,14 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 func (t *tracing) addSecrets(values []string, headers ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := len(t.values) + len(t.headers)
+	before := len(t.secretValues) + len(t.secretHeaders)
 	for _, v := range values {
-		t.values[v] = true
+		t.secretValues[v] = true
 	}
 	for _, h := range headers {
-		t.headers[h] = true
+		t.secretHeaders[h] = true
 	}
-	if len(t.values)+len(t.headers) > before {
+	if len(t.secretValues)+len(t.secretHeaders) > before {
 		t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
 		if t.flags.unredacted {
 			t.recorder.SetTextRedactor(t.redactor(false))

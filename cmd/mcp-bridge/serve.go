@@ -53,14 +53,14 @@ func (f *serveFlags) flagSet() *pflag.FlagSet {
 }
 
 // parse returns what is served (nothing with --config) and where.
-func (f *serveFlags) parse(args []string) (where addresses, to target, err error) {
+func (f *serveFlags) parse(args []string) (where listenAddresses, to target, err error) {
 	fs := f.flagSet()
 	f.set = fs
-	before, argv, err := parseFlags(fs, args)
+	positional, argv, err := parseFlags(fs, args)
 	if err != nil {
 		return where, to, err
 	}
-	if to, err = f.chooseTarget(args, before, argv); err != nil {
+	if to, err = f.chooseTarget(args, positional, argv); err != nil {
 		return where, to, err
 	}
 	where, err = f.check()
@@ -68,14 +68,14 @@ func (f *serveFlags) parse(args []string) (where addresses, to target, err error
 }
 
 // check finds mistakes in the flags that were parsed, and returns where to listen.
-func (f *serveFlags) check() (where addresses, err error) {
+func (f *serveFlags) check() (where listenAddresses, err error) {
 	if err := f.scale.check(); err != nil {
 		return where, err
 	}
 	if err := f.limits.check(); err != nil {
 		return where, err
 	}
-	if _, _, err := erasOf(f.target.settings()); err != nil {
+	if _, _, err := parseEras(f.target.settings()); err != nil {
 		return where, err
 	}
 	if err := f.listen.check(); err != nil {
@@ -100,29 +100,29 @@ func (f *serveFlags) check() (where addresses, err error) {
 	return f.listen.addresses(f.set)
 }
 
-// chooseTarget finds out which server is meant: args are all arguments, of which before and argv belong to no flag.
-func (f *serveFlags) chooseTarget(args, before, argv []string) (to target, err error) {
-	if len(before) == 1 && f.config == "" && isConfigFile(before[0]) {
-		f.config, before = before[0], nil
+// chooseTarget finds out which server is meant: args are all arguments, of which positional and argv belong to no flag.
+func (f *serveFlags) chooseTarget(args, positional, argv []string) (to target, err error) {
+	if len(positional) == 1 && f.config == "" && isConfigFile(positional[0]) {
+		f.config, positional = positional[0], nil
 	}
-	if err := f.target.splitHeaderError("serve", before, args); err != nil {
+	if err := f.target.splitValueError("serve", positional, args); err != nil {
 		return to, err
 	}
 	named := 0
-	for _, given := range []bool{len(before) > 0, len(argv) > 0, f.demo, f.config != ""} {
+	for _, given := range []bool{len(positional) > 0, len(argv) > 0, f.demo, f.config != ""} {
 		if given {
 			named++
 		}
 	}
 	switch {
-	case len(before) > 0 && slices.Contains(commandNames(), before[0]):
-		return to, usagef("put %q first: mcp-bridge %s [flags] ...", before[0], before[0])
-	case len(before) > 0 && f.config != "":
-		return to, usagef("serve --config exposes every server of the file; leave %q out", before[0])
-	case len(before) > 0 && !isURL(before[0]) && !looksLikeHost(before[0]):
-		return to, lacksDashes("serve", before[0], args)
-	case len(before) > 1:
-		return to, usagef("serve takes one URL; %q is one argument too many", before[1])
+	case len(positional) > 0 && slices.Contains(commandNames(), positional[0]):
+		return to, usagef("put %q first: mcp-bridge %s [flags] ...", positional[0], positional[0])
+	case len(positional) > 0 && f.config != "":
+		return to, usagef("serve --config exposes every server of the file; leave %q out", positional[0])
+	case len(positional) > 0 && !isURL(positional[0]) && !looksLikeHost(positional[0]):
+		return to, missingDashesError("serve", positional[0], args)
+	case len(positional) > 1:
+		return to, usagef("serve takes one URL; %q is one argument too many", positional[1])
 	case f.demo && len(argv) > 0:
 		return to, usagef("--demo serves the built-in server; leave the command out")
 	case named > 1:
@@ -134,17 +134,17 @@ func (f *serveFlags) chooseTarget(args, before, argv []string) (to target, err e
 		if f.target.child.name == "" {
 			f.target.child.name = "demo"
 		}
-	case len(before) == 1:
-		to.url, err = serverURL(before[0])
+	case len(positional) == 1:
+		to.url, err = serverURL(positional[0])
 	default:
-		to.argv, err = argv, notForeign(argv)
+		to.argv, err = argv, refuseOtherBridge(argv)
 	}
 	return to, err
 }
 
-// lacksDashes says where the "--" belongs that a command of ours lacks in front of the program to run. What looks like a flag
+// missingDashesError says where the "--" belongs that a command of ours lacks in front of the program to run. What looks like a flag
 // of ours behind the program is one of its own.
-func lacksDashes(command, program string, args []string) error {
+func missingDashesError(command, program string, args []string) error {
 	argv := args[max(0, slices.Index(args, program)):]
 	return usagef("unexpected %q: write the command to run after \"--\": mcp-bridge %s -- %s", program, command, shownCommand(argv))
 }
@@ -160,14 +160,14 @@ func serve(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	return f.log.report(log, f.run(ctx, where, to, env, log))
+	return f.log.reportError(log, f.run(ctx, where, to, env, log))
 }
 
-func (f *serveFlags) run(ctx context.Context, where addresses, to target, env environment, log hclog.Logger) error {
+func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, env environment, log hclog.Logger) error {
 	warnUnusedFlags(f.set, to, log)
-	warnForeign(to.argv, "serve", log)
-	var seen observe.Observer
-	traced, end, err := f.tracing.begin(&seen, log)
+	warnOtherBridge(to.argv, "serve", log)
+	var observer observe.Observer
+	traced, end, err := f.tracing.start(&observer, log)
 	if err != nil {
 		return err
 	}
@@ -178,39 +178,39 @@ func (f *serveFlags) run(ctx context.Context, where addresses, to target, env en
 	if err != nil {
 		return err
 	}
-	keys := guard.Tokens
-	protection, err := f.protect.protection(keys, f.target.caFile, traced, log)
+	staticTokens := guard.Tokens
+	protection, err := f.protect.newProtection(staticTokens, f.target.caFile, traced, log)
 	if err != nil {
 		return err
 	}
 	defer protection.Close()
-	if err := protection.ask(ctx, log); err != nil {
+	if err := protection.checkIssuers(ctx, log); err != nil {
 		return err
 	}
-	guard = protection.guard(guard)
+	guard = protection.addTo(guard)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopWhenClosed(env.stdin, func() {
 		log.Info("stdin was closed: stopping")
 		cancel(nil)
 	})
-	log, stop := env.logEvents(log, &seen)
+	log, stop := env.logEvents(log, &observer)
 	defer stop()
 	env.eventLog.Hide(traced.redact)
 	env.eventLog.HideLines(traced.redactLine)
 	d := &daemon{
-		flags: f, env: env, log: log, observer: &seen, traced: traced, fail: cancel, guard: guard, keys: keys, protection: protection,
-		hub: hub.New(f.hub(guard, protection, &seen, log)),
+		flags: f, env: env, log: log, observer: &observer, tracing: traced, fail: cancel, guard: guard, staticTokens: staticTokens, protection: protection,
+		hub: hub.New(f.hubOptions(guard, protection, &observer, log)),
 	}
 	return d.run(ctx, where, to)
 }
 
-// hub returns the options of the hub. The prefix was checked.
-func (f *serveFlags) hub(guard access.Policy, p *protection, seen *observe.Observer, log hclog.Logger) hub.Options {
+// hubOptions returns the options of the hub. The prefix was checked.
+func (f *serveFlags) hubOptions(guard access.Policy, p *protection, observer *observe.Observer, log hclog.Logger) hub.Options {
 	prefix, _ := f.access.publicPrefix()
 	o := hub.Options{
 		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), SingleServer: f.config == "",
-		PeerUser: listen.PeerUser, Observer: seen, Logger: log,
+		PeerUser: listen.PeerUser, Observer: observer, Logger: log,
 	}
 	if p != nil {
 		o.Metadata, o.TaskSecret = p.Metadata(), func() []byte { return p.taskSecret(f.listen.key) }
@@ -224,7 +224,7 @@ func (f *serveFlags) spec(to target, env environment, log hclog.Logger) (hub.Spe
 	if err != nil {
 		return hub.Spec{}, err
 	}
-	spec := serverSpec(up.Name, f.settings(), log)
+	spec := newHubSpec(up.Name, f.settings(), log)
 	spec.Upstream = up
 	return spec, nil
 }
@@ -232,7 +232,7 @@ func (f *serveFlags) spec(to target, env environment, log hclog.Logger) (hub.Spe
 // settings returns what the flags say about any server.
 func (f *serveFlags) settings() config.Settings {
 	s := f.target.settings()
-	f.limits.into(&s)
+	f.limits.applyTo(&s)
 	s.Isolation = f.scale.isolation
 	s.MaxSessions, s.MaxChildren = f.scale.maxSessions, f.scale.maxChildren
 	s.Queue, s.QueueTimeout = f.scale.queue, f.scale.queueTimeout

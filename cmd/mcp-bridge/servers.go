@@ -39,8 +39,8 @@ func orNever(d time.Duration) time.Duration {
 	return d
 }
 
-// serverSpec describes how a server is exposed.
-func serverSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
+// newHubSpec describes how a server is exposed.
+func newHubSpec(name string, s config.Settings, log hclog.Logger) hub.Spec {
 	queue := s.Queue
 	if queue == 0 {
 		queue = -1
@@ -69,8 +69,8 @@ func pumpOptions(s config.Settings) bridge.PumpOptions {
 	return bridge.PumpOptions{DrainTimeout: orNever(s.DrainTimeout), ShutdownGrace: orNever(s.Grace), RequestTimeout: s.RequestTimeout}
 }
 
-// warnClear warns of a credential for a server that others can read on its way there.
-func warnClear(spec upstream.Spec, log hclog.Logger) {
+// warnCleartext warns of a credential for a server that others can read on its way there.
+func warnCleartext(spec upstream.Spec, log hclog.Logger) {
 	u, err := url.Parse(spec.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "ws" || access.IsLoopbackAddr(u.Host) {
 		return
@@ -86,9 +86,9 @@ func warnClear(spec upstream.Spec, log hclog.Logger) {
 	}
 }
 
-// configured returns how the server of a configuration file is reached; trust
+// upstreamSpec returns how the server of a configuration file is reached; trust
 // is for those that are remote.
-func configured(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.Spec, error) {
+func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstream.Spec, error) {
 	protocol, _ := era.ParseEras(s.Protocol)
 	spec := upstream.Spec{
 		Name: s.Name, URL: s.URL, MaxMessageSize: s.MaxMessageSize, MaxDepth: s.MaxDepth, Logger: log, Protocol: protocol,
@@ -136,20 +136,20 @@ type configError struct {
 
 func (e *configError) Unwrap() []error { return []error{&e.usageError, e.cause} }
 
-// specs describes the servers of a configuration file, without the disabled ones.
-func specs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec, error) {
+// hubSpecs describes the servers of a configuration file, without the disabled ones.
+func hubSpecs(c *config.Config, trust *tls.Config, log hclog.Logger) ([]hub.Spec, error) {
 	var all []hub.Spec
 	for _, s := range c.Servers {
 		if s.Disabled {
 			continue
 		}
-		spec := serverSpec(s.Name, s.Settings, log)
+		spec := newHubSpec(s.Name, s.Settings, log)
 		spec.Description, spec.Fingerprint = s.Description, fingerprint(s)
 		var err error
-		if spec.Upstream, err = configured(s, trust, log); err != nil {
+		if spec.Upstream, err = upstreamSpec(s, trust, log); err != nil {
 			return nil, fmt.Errorf("server %q: %w", s.Name, err)
 		}
-		warnClear(spec.Upstream, log)
+		warnCleartext(spec.Upstream, log)
 		all = append(all, spec)
 	}
 	return all, nil
@@ -162,16 +162,16 @@ func checkConfig(args []string, env environment) error {
 	}
 	var flags targetFlags // with their defaults
 	flags.register(pflag.NewFlagSet("check-config", pflag.ContinueOnError))
-	absent := 0 // servers in which nothing else is wrong
+	notFound := 0 // servers in which nothing else is wrong
 	check := func(s config.Server) error {
 		if err := checkOwnArguments(s, env); err != nil {
 			return err
 		}
-		spec, err := configured(s, nil, hclog.NewNullLogger())
+		spec, err := upstreamSpec(s, nil, hclog.NewNullLogger())
 		if err != nil {
 			return err
 		}
-		if _, err := flags.signIn(spec, authOf(s), env); err != nil {
+		if _, err := flags.signInSettings(spec, fileAuthOf(s), env); err != nil {
 			return err
 		}
 		up, err := upstream.New(spec)
@@ -179,12 +179,12 @@ func checkConfig(args []string, env environment) error {
 			err = up.Check()
 		}
 		if err != nil {
-			absent++
+			notFound++
 		}
 		return err
 	}
 	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check, CheckScopes: checkScopes, CommandsOnly: wrap.CommandsOnly(args[0])})
-	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) == absent {
+	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) == notFound {
 		return err // the file itself is right
 	}
 	if err != nil {
@@ -209,7 +209,7 @@ func checkOwnArguments(s config.Server, env environment) error {
 	if strings.TrimSuffix(baseName(s.Command), ".exe") != "mcp-bridge" {
 		return nil
 	}
-	command, args := split(s.Args)
+	command, args := splitCommand(s.Args)
 	switch command {
 	case "connect":
 		var f connectFlags
@@ -221,7 +221,7 @@ func checkOwnArguments(s config.Server, env environment) error {
 				return fmt.Errorf("args: --%s is a relative path, and clients start their servers in a folder of their own: write the absolute path", name)
 			}
 		}
-		_, err := headers(f.target.header, f.target.headerFile, f.target.headerEnv, func(name string) (string, bool) {
+		_, err := readHeaders(f.target.header, f.target.headerFile, f.target.headerEnv, func(name string) (string, bool) {
 			if value, ok := s.Env[name]; ok {
 				return value, true
 			}

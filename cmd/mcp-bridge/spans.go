@@ -9,9 +9,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/spans"
 )
 
-// sendSpans makes spans of what seen tells, until stop is called, if the environment names an
+// sendSpans makes spans of what observer tells, until stop is called, if the environment names an
 // OpenTelemetry collector. hide takes secrets out of texts. Without spans the bridge works all the same.
-func sendSpans(ctx context.Context, seen *observe.Observer, hide func(string) string, env environment, log hclog.Logger) (stop func()) {
+func sendSpans(ctx context.Context, observer *observe.Observer, hide func(string) string, env environment, log hclog.Logger) (stop func()) {
 	lookup := spans.LookupEnv(env.lookup)
 	if !spans.Enabled(lookup) {
 		return func() {}
@@ -28,7 +28,7 @@ func sendSpans(ctx context.Context, seen *observe.Observer, hide func(string) st
 		return func() {}
 	}
 	s.Redact(hide)
-	unwatch := s.Watch(seen)
+	unwatch := s.Watch(observer)
 	return func() {
 		unwatch()
 		s.Close()

@@ -39,7 +39,7 @@ func (f *credentialFlags) register(fs *pflag.FlagSet) {
 
 // settings returns what is said about a server, which is a URL or, with --config, a name.
 func (f *credentialFlags) settings(server string, env environment) (signin.Settings, error) {
-	said := &f.auth
+	flags := &f.auth
 	if f.config != "" {
 		log, err := (&logFlags{level: "warn", format: "text"}).logger(env.stderr)
 		if err != nil {
@@ -57,7 +57,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 			return signin.Settings{}, usagef("the server %s is a command, which nobody signs in to", server)
 		}
 		server = s.URL
-		if said, err = f.auth.forServer(authOf(s)); err != nil {
+		if flags, err = f.auth.forServer(fileAuthOf(s)); err != nil {
 			return signin.Settings{}, err
 		}
 	}
@@ -66,12 +66,12 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 		return signin.Settings{}, err
 	}
 	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
-	return said.settings(server, trust, env.lookup)
+	return flags.settings(server, trust, env.lookup)
 }
 
-// stored returns the entries of the store that are meant: those at one server, whatever client has signed in there,
+// listStored returns the entries of the store that are meant: those at one server, whatever client has signed in there,
 // or all; and where they are kept.
-func (f *credentialFlags) stored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
+func (f *credentialFlags) listStored(ctx context.Context, server string, env environment) (*tokenstore.Store, []tokenstore.ListEntry, signin.Settings, error) {
 	const none = "https://localhost/" // only the store of these settings is used
 	s, err := f.settings(cmp.Or(server, none), env)
 	if err != nil {
@@ -94,15 +94,15 @@ func (f *credentialFlags) stored(ctx context.Context, server string, env environ
 
 // statusFlags are the flags of status.
 type statusFlags struct {
-	credential  credentialFlags
-	json, check bool
+	credential         credentialFlags
+	json, checkRenewal bool
 }
 
 func (f *statusFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("status", pflag.ContinueOnError)
 	f.credential.register(fs)
 	fs.BoolVar(&f.json, "json", false, "")
-	fs.BoolVar(&f.check, "check", false, "")
+	fs.BoolVar(&f.checkRenewal, "check", false, "")
 	return fs
 }
 
@@ -115,26 +115,26 @@ var errNotRenewed = &loggedError{errors.New("a token was not renewed")}
 
 // credentialStatus is what status says of one server. Its JSON is what --json writes; it has no secret.
 type credentialStatus struct {
-	Server    string    `json:"server"`
-	Profile   string    `json:"profile,omitempty"`
-	Usable    bool      `json:"usable"`
-	Account   string    `json:"account,omitempty"`
-	Issuer    string    `json:"issuer,omitempty"`
-	Resource  string    `json:"resource,omitempty"` // where it is not the address of the server
-	ClientID  string    `json:"clientId,omitempty"`
-	Scopes    []string  `json:"scopes,omitempty"`
-	Type      string    `json:"tokenType,omitempty"`
-	Expires   time.Time `json:"expires,omitzero"`   // of the access token
-	Renewable bool      `json:"renewable"`          // without a person
-	Machine   bool      `json:"machine,omitempty"`  // no person has signed in: a client has credentials of its own
-	Refused   time.Time `json:"refusedAt,omitzero"` // the server has refused it, and no request since was answered
-	Problem   string    `json:"problem,omitempty"`
-	SignIn    *pending  `json:"signIn,omitempty"` // under way
-	Files     []string  `json:"brokenFiles,omitempty"`
+	Server      string        `json:"server"`
+	Profile     string        `json:"profile,omitempty"`
+	Usable      bool          `json:"usable"`
+	Account     string        `json:"account,omitempty"`
+	Issuer      string        `json:"issuer,omitempty"`
+	Resource    string        `json:"resource,omitempty"` // where it is not the address of the server
+	ClientID    string        `json:"clientId,omitempty"`
+	Scopes      []string      `json:"scopes,omitempty"`
+	Type        string        `json:"tokenType,omitempty"`
+	Expires     time.Time     `json:"expires,omitzero"`   // of the access token
+	Renewable   bool          `json:"renewable"`          // without a person
+	Machine     bool          `json:"machine,omitempty"`  // no person has signed in: a client has credentials of its own
+	RefusedAt   time.Time     `json:"refusedAt,omitzero"` // the server has refused it, and no request since was answered
+	Problem     string        `json:"problem,omitempty"`
+	SignIn      *pendingLogin `json:"signIn,omitempty"` // under way
+	BrokenFiles []string      `json:"brokenFiles,omitempty"`
 }
 
-// pending is a sign-in under way.
-type pending struct {
+// pendingLogin is a sign-in under way.
+type pendingLogin struct {
 	URL      string    `json:"url"`
 	UserCode string    `json:"userCode,omitempty"`
 	Expires  time.Time `json:"expires,omitzero"`
@@ -144,17 +144,17 @@ type pending struct {
 // status tells who is signed in where.
 func status(ctx context.Context, args []string, env environment) error {
 	var f statusFlags
-	before, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := parseFlags(f.flagSet(), args)
 	switch {
 	case err != nil:
 		return err
-	case len(before) > 1 || len(argv) > 0:
+	case len(positional) > 1 || len(argv) > 0:
 		return usagef("status takes the URL of one server, or --config FILE and a server's name, or nothing")
-	case len(before) == 0 && f.credential.config != "":
+	case len(positional) == 0 && f.credential.config != "":
 		return usagef("status --config FILE takes the name of one server in the file")
 	}
-	server := strings.Join(before, "")
-	store, entries, s, err := f.credential.stored(ctx, server, env)
+	server := strings.Join(positional, "")
+	store, entries, s, err := f.credential.listStored(ctx, server, env)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func status(ctx context.Context, args []string, env environment) error {
 	var failed error
 	for _, l := range slices.DeleteFunc(entries, isUnused) {
 		problem := ""
-		if f.check {
+		if f.checkRenewal {
 			if err := f.renew(ctx, l, s, env); err != nil {
 				problem, failed = "not renewed: "+oneLine(err), errNotRenewed
 			}
@@ -174,19 +174,19 @@ func status(ctx context.Context, args []string, env environment) error {
 				l.Entry = e
 			}
 		}
-		all = append(all, statusOf(l, time.Now()))
+		all = append(all, newCredentialStatus(l, time.Now()))
 		all[len(all)-1].Problem = cmp.Or(all[len(all)-1].Problem, problem)
 		if r, refused := client.LastRefusal(ctx, store, l.Entry); refused {
-			all[len(all)-1].refused(r)
+			all[len(all)-1].markRefused(r)
 		}
 		if i := slices.IndexFunc(logins, func(p tokenstore.PendingSignIn) bool { return p.Key == l.Key }); i >= 0 {
-			all[len(all)-1].SignIn = pendingOf(logins[i].Login)
+			all[len(all)-1].SignIn = newPendingLogin(logins[i].Login)
 			logins = slices.Delete(logins, i, i+1)
 		}
 	}
 	for _, p := range logins {
 		if server == "" || sameServer(p.Login.Server, s.Server) {
-			all = append(all, credentialStatus{Server: p.Login.Server, Profile: p.Login.Profile, SignIn: pendingOf(p.Login)})
+			all = append(all, credentialStatus{Server: p.Login.Server, Profile: p.Login.Profile, SignIn: newPendingLogin(p.Login)})
 		}
 	}
 	if len(all) == 0 && server != "" {
@@ -206,16 +206,16 @@ func isUnused(l tokenstore.ListEntry) bool {
 	return l.Err == nil && l.Entry.Generation == 0 && len(l.BrokenFiles) == 0
 }
 
-func pendingOf(l tokenstore.Login) *pending {
-	return &pending{URL: l.URL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
+func newPendingLogin(l tokenstore.Login) *pendingLogin {
+	return &pendingLogin{URL: l.URL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
 }
 
-// statusOf says what is stored.
-func statusOf(l tokenstore.ListEntry, now time.Time) credentialStatus {
+// newCredentialStatus says what is stored.
+func newCredentialStatus(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	c := l.Entry.Credential
 	out := credentialStatus{
 		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.GrantedScopes,
-		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero() || c.Machine, Machine: c.Machine, Problem: c.Problem, Files: l.BrokenFiles,
+		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero() || c.Machine, Machine: c.Machine, Problem: c.Problem, BrokenFiles: l.BrokenFiles,
 	}
 	if c.Resource != c.Server {
 		out.Resource = c.Resource
@@ -233,15 +233,15 @@ func statusOf(l tokenstore.ListEntry, now time.Time) credentialStatus {
 	return out
 }
 
-// refused says that the server does not take what is stored.
-func (c *credentialStatus) refused(r client.Refusal) {
-	c.Usable, c.Refused = false, r.At
+// markRefused says that the server does not take what is stored.
+func (c *credentialStatus) markRefused(r client.Refusal) {
+	c.Usable, c.RefusedAt = false, r.At
 	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
 // renew renews what is due, to see whether that works. It returns why that has failed; what it does not try is told.
 func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, env environment) error {
-	if err := f.mayRenew(ctx, l, s); err != nil {
+	if err := f.checkRenewable(ctx, l, s); err != nil {
 		fmt.Fprintf(env.stderr, "mcp-bridge: %s: %s\n", printable.Text(l.Entry.Credential.Server), printable.Text(err.Error()))
 		return nil
 	}
@@ -252,20 +252,20 @@ func (f *statusFlags) renew(ctx context.Context, l tokenstore.ListEntry, s signi
 		defer mu.Unlock()
 		faults = append(faults, err)
 	}
-	c, done, err := f.credential.credential(ctx, l, s, note)
+	c, closeCredential, err := f.credential.openCredential(ctx, l, s, note)
 	if err != nil {
 		return err
 	}
 	if _, err := c.Token(ctx); err != nil && ctx.Err() == nil {
 		note(err)
 	}
-	done()
+	closeCredential()
 	return errors.Join(faults...)
 }
 
-// mayRenew refuses to renew the credential of a client that somebody has registered by hand and whose id the flags do
+// checkRenewable refuses to renew the credential of a client that somebody has registered by hand and whose id the flags do
 // not say: without its secret the authorization server would refuse it, and the sign-in would be taken for lost.
-func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.ListEntry, s signin.Settings) error {
+func (f *statusFlags) checkRenewable(ctx context.Context, l tokenstore.ListEntry, s signin.Settings) error {
 	stored := l.Entry.Credential
 	if stored.ClientID == "" || stored.ClientID == s.Client.ID || stored.ClientID == s.Client.MetadataURL {
 		return nil
@@ -284,8 +284,8 @@ func (f *statusFlags) mayRenew(ctx context.Context, l tokenstore.ListEntry, s si
 	return nil
 }
 
-// credential returns the Credential of an entry. done ends it. onError is client.Options.OnError.
-func (f *credentialFlags) credential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, onError func(error)) (c *client.Credential, done func(), err error) {
+// openCredential returns the Credential of an entry. closeCredential ends it. onError is client.Options.OnError.
+func (f *credentialFlags) openCredential(ctx context.Context, l tokenstore.ListEntry, s signin.Settings, onError func(error)) (c *client.Credential, closeCredential func(), err error) {
 	s.Server, s.Profile = l.Entry.Credential.Server, l.Entry.Credential.Profile
 	o, err := s.Options(ctx)
 	if err != nil {
@@ -343,7 +343,7 @@ func (f *statusFlags) print(w io.Writer, all []credentialStatus) error {
 			line("open", c.SignIn.URL)
 			line("code", c.SignIn.UserCode)
 		}
-		for _, file := range c.Files {
+		for _, file := range c.BrokenFiles {
 			line("broken", file)
 		}
 	}
@@ -361,8 +361,8 @@ func (c credentialStatus) state() string {
 		}
 	}
 	switch {
-	case !c.Refused.IsZero():
-		return "refused: the server does not take what is stored, last at " + c.Refused.Local().Format(time.DateTime)
+	case !c.RefusedAt.IsZero():
+		return "refused: the server does not take what is stored, last at " + c.RefusedAt.Local().Format(time.DateTime)
 	case c.Usable && c.Machine:
 		return "signed in as a client without a person" + until + "; the next call gets a new one when it needs it"
 	case c.Machine:
@@ -392,30 +392,30 @@ func oneLine(err error) string {
 
 // logoutFlags are the flags of logout.
 type logoutFlags struct {
-	credential  credentialFlags
-	all, forget bool
+	credential        credentialFlags
+	all, forgetClient bool
 }
 
 func (f *logoutFlags) flagSet() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("logout", pflag.ContinueOnError)
 	f.credential.register(fs)
 	fs.BoolVar(&f.all, "all", false, "")
-	fs.BoolVar(&f.forget, "forget-client", false, "")
+	fs.BoolVar(&f.forgetClient, "forget-client", false, "")
 	return fs
 }
 
 // logout revokes and deletes what is stored of a server, or of all.
 func logout(ctx context.Context, args []string, env environment) error {
 	var f logoutFlags
-	before, argv, err := parseFlags(f.flagSet(), args)
+	positional, argv, err := parseFlags(f.flagSet(), args)
 	switch {
 	case err != nil:
 		return err
-	case len(argv) > 0 || f.all == (len(before) == 1) || len(before) > 1:
+	case len(argv) > 0 || f.all == (len(positional) == 1) || len(positional) > 1:
 		return usagef("logout takes the URL of one server, or --config FILE and a server's name, or --all")
 	}
-	server := strings.Join(before, "")
-	store, entries, s, err := f.credential.stored(ctx, server, env)
+	server := strings.Join(positional, "")
+	store, entries, s, err := f.credential.listStored(ctx, server, env)
 	if err != nil {
 		return err
 	}
@@ -428,11 +428,11 @@ func logout(ctx context.Context, args []string, env environment) error {
 			if err := store.CancelLogin(p.Key); err != nil {
 				return err
 			}
-			printSafe(env, "The sign-in to %s was cancelled\n", p.Login.Server)
+			printEscaped(env, "The sign-in to %s was cancelled\n", p.Login.Server)
 		}
 	}
 	if !slices.ContainsFunc(entries, func(l tokenstore.ListEntry) bool { return !isUnused(l) }) {
-		printSafe(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+		printEscaped(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
 	}
 	var problems []error
 	for _, l := range entries {
@@ -447,7 +447,7 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
 		return store.Delete(ctx, l.Key)
 	}
-	c, done, err := f.credential.credential(ctx, l, s, nil)
+	c, done, err := f.credential.openCredential(ctx, l, s, nil)
 	if err != nil {
 		return err
 	}
@@ -456,17 +456,17 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if err != nil {
 		return err
 	}
-	printSafe(env, "Signed out of %s\n", stored.Server)
+	printEscaped(env, "Signed out of %s\n", stored.Server)
 	switch {
 	case auth.Is(revoked, auth.Unsupported):
-		printSafe(env, "Its authorization server cannot be told; what was issued ends by itself\n")
+		printEscaped(env, "Its authorization server cannot be told; what was issued ends by itself\n")
 	case revoked != nil:
 		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told, and what was issued ends by itself: %s\n", oneLine(revoked))
 		if auth.Is(revoked, auth.InvalidClient) && s.Client.ID == "" {
 			fmt.Fprintf(env.stderr, "mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id %s and what else the sign-in was given\n", printable.Shell(stored.ClientID))
 		}
 	}
-	if !f.forget {
+	if !f.forgetClient {
 		return nil
 	}
 	return store.UpdateRegistrations(ctx, stored.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	logQueue = 1000        // lines that may wait to be written
-	logWait  = time.Second // how long the last ones may take at the end
+	maxQueuedLines  = 1000        // lines that may wait to be written
+	logCloseTimeout = time.Second // how long the last ones may take at the end
 )
 
 // logWriter writes lines to stderr without ever making their author wait:
@@ -28,7 +28,7 @@ type logWriter struct {
 }
 
 func newLogWriter(w io.Writer) *logWriter {
-	l := &logWriter{w: w, lines: make(chan []byte, logQueue), done: make(chan struct{})}
+	l := &logWriter{w: w, lines: make(chan []byte, maxQueuedLines), done: make(chan struct{})}
 	go l.run()
 	return l
 }
@@ -42,7 +42,7 @@ func (l *logWriter) Write(line []byte) (int, error) {
 	if l.closed {
 		return len(line), nil
 	}
-	if l.dropped > 0 && len(l.lines) < logQueue-1 {
+	if l.dropped > 0 && len(l.lines) < maxQueuedLines-1 {
 		l.lines <- fmt.Appendf(nil, "mcp-bridge: %s dropped: stderr was not read fast enough\n", printable.Count(l.dropped, "line of the log was", "lines of the log were"))
 		l.dropped = 0
 	}
@@ -68,7 +68,7 @@ func (l *logWriter) close() {
 	l.closed = true
 	close(l.lines)
 	l.mu.Unlock()
-	t := time.NewTimer(logWait)
+	t := time.NewTimer(logCloseTimeout)
 	defer t.Stop()
 	select {
 	case <-l.done:

@@ -17,7 +17,7 @@ func TestLogWriterNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
 		l := newLogWriter(w)
-		for i := range 3 * logQueue {
+		for i := range 3 * maxQueuedLines {
 			fmt.Fprintf(l, "line %d\n", i)
 			if i == 0 {
 				synctest.Wait() // it is in the write, which blocks
@@ -36,10 +36,10 @@ func TestLogWriterNeverWaits(t *testing.T) {
 		<-read
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		// One line was in the blocked write, the rest in the queue.
-		if lines[0] != "line 0" || lines[logQueue] != fmt.Sprintf("line %d", logQueue) {
-			t.Errorf("first lines: %q ... %q", lines[0], lines[logQueue])
+		if lines[0] != "line 0" || lines[maxQueuedLines] != fmt.Sprintf("line %d", maxQueuedLines) {
+			t.Errorf("first lines: %q ... %q", lines[0], lines[maxQueuedLines])
 		}
-		if got := lines[len(lines)-2]; !strings.Contains(got, fmt.Sprint(2*logQueue-1)+" lines of the log were dropped") {
+		if got := lines[len(lines)-2]; !strings.Contains(got, fmt.Sprint(2*maxQueuedLines-1)+" lines of the log were dropped") {
 			t.Errorf("no word of what was dropped: %q", got)
 		}
 		if got := lines[len(lines)-1]; got != "one more" {

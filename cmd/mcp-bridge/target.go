@@ -28,20 +28,20 @@ import (
 
 // targetFlags describe the one server that is served or connected to.
 type targetFlags struct {
-	child      childFlags
-	header     []string
-	headerFile string
-	headerEnv  []string
-	connect    time.Duration
-	resume     time.Duration
-	transport  string
+	child          childFlags
+	header         []string
+	headerFile     string
+	headerEnv      []string
+	connectTimeout time.Duration
+	resumeTimeout  time.Duration
+	transport      string
 
-	protocol, clients string
-	park              time.Duration
+	protocol, clientProtocol string
+	parkTimeout              time.Duration
 
 	caFile, clientCert, clientKey string
 	auth                          authFlags
-	tools                         toolfilter.Rules
+	toolRules                     toolfilter.Rules
 }
 
 func (f *targetFlags) register(fs *pflag.FlagSet) {
@@ -52,18 +52,18 @@ func (f *targetFlags) register(fs *pflag.FlagSet) {
 	fs.Bool("enable-proxy", false, "") // both are what is done anyway
 	fs.StringVar(&f.headerFile, "header-file", "", "")
 	fs.StringArrayVar(&f.headerEnv, "header-env", nil, "")
-	fs.DurationVar(&f.connect, "connect-timeout", defaults.ConnectTimeout, "")
-	fs.DurationVar(&f.resume, "resume-timeout", defaults.ResumeTimeout, "")
+	fs.DurationVar(&f.connectTimeout, "connect-timeout", defaults.ConnectTimeout, "")
+	fs.DurationVar(&f.resumeTimeout, "resume-timeout", defaults.ResumeTimeout, "")
 	fs.StringVar(&f.transport, "transport", defaults.Transport, "")
 	fs.StringVar(&f.protocol, "protocol", defaults.Protocol, "")
-	fs.StringVar(&f.clients, "client-protocol", defaults.ClientProtocol, "")
-	fs.DurationVar(&f.park, "park-timeout", defaults.ParkTimeout, "")
+	fs.StringVar(&f.clientProtocol, "client-protocol", defaults.ClientProtocol, "")
+	fs.DurationVar(&f.parkTimeout, "park-timeout", defaults.ParkTimeout, "")
 	fs.StringVar(&f.caFile, "ca-file", "", "")
 	fs.StringVar(&f.clientCert, "client-cert", "", "")
 	fs.StringVar(&f.clientKey, "client-key", "", "")
 	f.auth.register(fs)
-	fs.StringArrayVar(&f.tools.Allow, "allow-tool", nil, "")
-	fs.StringArrayVar(&f.tools.Ignore, "ignore-tool", nil, "")
+	fs.StringArrayVar(&f.toolRules.Allow, "allow-tool", nil, "")
+	fs.StringArrayVar(&f.toolRules.Ignore, "ignore-tool", nil, "")
 }
 
 // settings returns what the flags say about any server.
@@ -74,9 +74,9 @@ func (f *targetFlags) settings() config.Settings {
 	if f.child.passEnv != "" { // otherwise a file's servers inherit what is safe
 		s.PassEnv = f.child.passEnv
 	}
-	s.Protocol, s.ClientProtocol, s.ParkTimeout = f.protocol, f.clients, f.park
-	s.Transport, s.ConnectTimeout, s.ResumeTimeout = f.transport, f.connect, f.resume
-	s.AllowTools, s.IgnoreTools = f.tools.Allow, f.tools.Ignore
+	s.Protocol, s.ClientProtocol, s.ParkTimeout = f.protocol, f.clientProtocol, f.parkTimeout
+	s.Transport, s.ConnectTimeout, s.ResumeTimeout = f.transport, f.connectTimeout, f.resumeTimeout
+	s.AllowTools, s.IgnoreTools = f.toolRules.Allow, f.toolRules.Ignore
 	return s
 }
 
@@ -88,15 +88,15 @@ type target struct {
 
 // spec describes the server.
 func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log hclog.Logger) (upstream.Spec, error) {
-	if err := f.tools.Validate(); err != nil {
+	if err := f.toolRules.Validate(); err != nil {
 		return upstream.Spec{}, usagef("%v", err)
 	}
-	_, protocol, err := erasOf(f.settings())
+	_, protocol, err := parseEras(f.settings())
 	if err != nil {
 		return upstream.Spec{}, err
 	}
 	spec := upstream.Spec{
-		Name: f.child.name, Tools: f.tools, MaxMessageSize: int(limits.maxMessage), MaxDepth: limits.maxDepth, Logger: log, Protocol: protocol,
+		Name: f.child.name, Tools: f.toolRules, MaxMessageSize: int(limits.maxMessage), MaxDepth: limits.maxDepth, Logger: log, Protocol: protocol,
 	}
 	mode, err := remote.ParseMode(f.transport)
 	if err != nil { // also where it has no effect: what is misspelled was meant to have one
@@ -107,7 +107,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 		spec.Name, spec.Command = command.Name, command
 		return spec, err
 	}
-	header, err := headers(f.header, f.headerFile, f.headerEnv, env.lookup)
+	header, err := readHeaders(f.header, f.headerFile, f.headerEnv, env.lookup)
 	if err != nil {
 		return spec, err
 	}
@@ -118,24 +118,24 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 		spec.Name = "remote"
 	}
 	spec.URL = to.url
-	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connect, ResumeTimeout: f.resume}
+	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connectTimeout, ResumeTimeout: f.resumeTimeout}
 	spec.Remote.TLS, err = f.tls()
-	warnClear(spec, log)
+	warnCleartext(spec, log)
 	return spec, err
 }
 
-// credential gives a remote server its credential, as the flags say it, and as the configuration file says it of the server.
-func (f *targetFlags) credential(ctx context.Context, spec *upstream.Spec, said map[string][]string, all *credentials, env environment, log hclog.Logger) error {
-	s, err := f.signIn(*spec, said, env)
+// attachCredential gives a remote server its credential, as the flags say it, and as the configuration file says it of the server.
+func (f *targetFlags) attachCredential(ctx context.Context, spec *upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) error {
+	s, err := f.signInSettings(*spec, fileAuth, env)
 	if err != nil || !s.IsUsed() {
 		return err
 	}
 	return all.attach(ctx, spec, s, log)
 }
 
-// server returns the server, with its credential, once it is known that it can be started.
-func (f *targetFlags) server(ctx context.Context, spec upstream.Spec, said map[string][]string, all *credentials, env environment, log hclog.Logger) (*upstream.Server, error) {
-	if err := f.credential(ctx, &spec, said, all, env, log); err != nil {
+// newServer returns the server, with its credential, once it is known that it can be started.
+func (f *targetFlags) newServer(ctx context.Context, spec upstream.Spec, fileAuth map[string][]string, all *credentials, env environment, log hclog.Logger) (*upstream.Server, error) {
+	if err := f.attachCredential(ctx, &spec, fileAuth, all, env, log); err != nil {
 		return nil, err
 	}
 	server, err := upstream.New(spec)
@@ -145,17 +145,17 @@ func (f *targetFlags) server(ctx context.Context, spec upstream.Spec, said map[s
 	return server, server.Check()
 }
 
-// signIn returns how a remote server is signed in to; said is what the configuration file says of it; nil: it has no file. Not at all, if
+// signInSettings returns how a remote server is signed in to; fileAuth is what the configuration file says of it; nil: it has no file. Not at all, if
 // somebody has given it a credential.
-func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env environment) (signin.Settings, error) {
+func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]string, env environment) (signin.Settings, error) {
 	none := signin.Settings{Mode: signin.ModeNone}
 	if !mayHaveCredential(spec.URL) || hasAuthorization(spec) {
 		return none, nil
 	}
 	flags := &f.auth
-	if said != nil {
+	if fileAuth != nil {
 		var err error
-		if flags, err = f.auth.forServer(said); err != nil {
+		if flags, err = f.auth.forServer(fileAuth); err != nil {
 			return none, err
 		}
 	}
@@ -165,8 +165,8 @@ func (f *targetFlags) signIn(spec upstream.Spec, said map[string][]string, env e
 	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)
 }
 
-// erasOf returns what clients may speak, and what is spoken with the server.
-func erasOf(s config.Settings) (clients, protocol era.Eras, err error) {
+// parseEras returns what clients may speak, and what is spoken with the server.
+func parseEras(s config.Settings) (clients, protocol era.Eras, err error) {
 	protocol, ok := era.ParseEras(s.Protocol)
 	if !ok {
 		return 0, 0, usagef("--protocol %q: use auto, legacy or modern", s.Protocol)
@@ -197,26 +197,26 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 
 // Flags that mean something for one kind of server only.
 var (
-	commandFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
+	commandOnlyFlags = []string{"env", "env-file", "pass-env", "cwd", "pty", "stdin-wait", "term-wait", "kill-wait",
 		"max-children", "max-children-total", "queue", "queue-timeout"}
 	singleServerFlags = []string{"header", "header-file", "header-env", "env", "env-file", "cwd", "name"} // not for servers of a file
-	remoteFlags       = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
+	remoteOnlyFlags   = []string{"header", "header-file", "header-env", "connect-timeout", "resume-timeout", "transport", "ca-file", "client-cert", "client-key"}
 )
 
-// authFileFlags are those of authFlags that count for the servers of a file.
-var authFileFlags = []string{"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
+// authFlagsWithConfig are those of authFlags that count for the servers of a file.
+var authFlagsWithConfig = []string{"auth-dir", "token-store", "allow-private-auth", "no-browser", "auth-wait", "auth-prompt"}
 
 // warnUnusedFlags tells of flags that were given and mean nothing for this server.
 func warnUnusedFlags(fs *pflag.FlagSet, to target, log hclog.Logger) {
-	idle, kind := slices.Concat(remoteFlags, authFlagNames), "a command"
+	unused, kind := slices.Concat(remoteOnlyFlags, authFlagNames), "a command"
 	switch {
 	case to.url != "":
-		idle, kind = commandFlags, "a URL"
+		unused, kind = commandOnlyFlags, "a URL"
 	case to.argv == nil:
-		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFileFlags, name) })
-		idle, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
+		ofOne := slices.DeleteFunc(slices.Clone(authFlagNames), func(name string) bool { return slices.Contains(authFlagsWithConfig, name) })
+		unused, kind = slices.Concat(singleServerFlags, ofOne), "--config: write it into the file"
 	}
-	for _, name := range idle {
+	for _, name := range unused {
 		if (name == "ca-file" || name == "allow-private-auth") && (fs.Changed("oidc-issuer") || fs.Changed("introspect")) {
 			continue // it counts for those
 		}
@@ -241,7 +241,7 @@ func serverURL(s string) (string, error) {
 		s = "http://" + s
 	}
 	if !isURL(s) {
-		return "", usagef("%q is no URL; write %s", s, likelyURL(s))
+		return "", usagef("%q is no URL; write %s", s, suggestURL(s))
 	}
 	if err := remote.CheckURL(s); err != nil {
 		scheme, _, _ := strings.Cut(s, ":") // the rest may hold a key
@@ -250,8 +250,8 @@ func serverURL(s string) (string, error) {
 	return s, nil
 }
 
-// likelyURL guesses what URL was meant.
-func likelyURL(s string) string {
+// suggestURL guesses what URL was meant.
+func suggestURL(s string) string {
 	if filepath.IsAbs(s) {
 		return "unix:" + s + " for a socket"
 	}
@@ -280,9 +280,9 @@ func isConfigFile(s string) bool {
 	return !isURL(s) && (strings.HasSuffix(s, ".json") || strings.HasSuffix(s, ".jsonc"))
 }
 
-// splitHeaderError explains the arguments that are left over where a flag has got one half of its value only, as other
+// splitValueError explains the arguments that are left over where a flag has got one half of its value only, as other
 // programs take it. nil: there is no such flag. args are all arguments of the command.
-func (f *targetFlags) splitHeaderError(command string, rest, args []string) error {
+func (f *targetFlags) splitValueError(command string, rest, args []string) error {
 	for _, h := range f.header {
 		if len(rest) > 0 && !strings.Contains(h, ":") {
 			return usagef("--header takes one argument: write -H \"%s: VALUE\"", h)
@@ -292,7 +292,7 @@ func (f *targetFlags) splitHeaderError(command string, rest, args []string) erro
 		switch {
 		case len(rest) == 0 || strings.Contains(e, "="):
 		case slices.Index(args, rest[0]) < slices.Index(args, e): // such as node -e CODE
-			return lacksDashes(command, rest[0], args)
+			return missingDashesError(command, rest[0], args)
 		default:
 			pair := shownCommand([]string{e + "=" + rest[0]})
 			return usagef("unexpected argument behind -e %s: if it is the value, write -e %s; if it is the command, write \"--\" in front of it", e, pair)
@@ -301,9 +301,9 @@ func (f *targetFlags) splitHeaderError(command string, rest, args []string) erro
 	return nil
 }
 
-// supervise sets up what the whole process does for its children. The
+// startSupervision sets up what the whole process does for its children. The
 // function it returns ends what is left of them.
-func supervise(log hclog.Logger) func() {
+func startSupervision(log hclog.Logger) func() {
 	stop, err := supervisor.Subreap()
 	if err != nil {
 		log.Warn("descendants that leave their process group will not be found", "error", err)

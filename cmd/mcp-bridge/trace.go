@@ -15,9 +15,9 @@ import (
 
 // tracingFlags say what is written down of the traffic. serve and connect have them.
 type tracingFlags struct {
-	file       string
-	record     string // a file that gets all messages as a whole
-	maxMessage sizeOrNone
+	traceFile  string
+	recordFile string // a file that gets all messages as a whole
+	maxMessage byteSizeOrZero
 	redact     []string
 	unredacted bool
 
@@ -26,26 +26,26 @@ type tracingFlags struct {
 
 func (f *tracingFlags) register(fs *pflag.FlagSet) {
 	f.maxMessage = trace.DefaultFileMaxText
-	fs.StringVar(&f.file, "trace", "", "")
-	fs.StringVar(&f.record, "record", "", "")
+	fs.StringVar(&f.traceFile, "trace", "", "")
+	fs.StringVar(&f.recordFile, "record", "", "")
 	fs.Var(&f.maxMessage, "trace-max-message", "")
 	fs.StringArrayVar(&f.redact, "trace-redact", nil, "")
 	fs.BoolVar(&f.unredacted, "trace-unredacted", false, "")
 	f.set = fs
 }
 
-// sizeOrNone is a size that may be 0.
-type sizeOrNone size
+// byteSizeOrZero is a size that may be 0.
+type byteSizeOrZero byteSize
 
-func (s *sizeOrNone) String() string { return (*size)(s).String() }
-func (s *sizeOrNone) Type() string   { return "size" }
+func (s *byteSizeOrZero) String() string { return (*byteSize)(s).String() }
+func (s *byteSizeOrZero) Type() string   { return "size" }
 
-func (s *sizeOrNone) Set(text string) error {
+func (s *byteSizeOrZero) Set(text string) error {
 	if strings.TrimSpace(text) == "0" {
 		*s = 0
 		return nil
 	}
-	return (*size)(s).Set(text)
+	return (*byteSize)(s).Set(text)
 }
 
 // check finds mistakes that do not depend on the system.
@@ -53,9 +53,9 @@ func (f *tracingFlags) check() error {
 	switch {
 	case f.unredacted && len(f.redact) > 0:
 		return usagef("--trace-redact has no effect with --trace-unredacted; leave one of them out")
-	case f.file != "" && f.record != "":
+	case f.traceFile != "" && f.recordFile != "":
 		return usagef("a recording is a trace without cuts: leave --trace or --record out")
-	case f.file == "" && f.set.Changed("trace-max-message"):
+	case f.traceFile == "" && f.set.Changed("trace-max-message"):
 		return usagef("--trace-max-message needs --trace FILE")
 	}
 	if _, err := redact.New(redact.Options{Rules: f.redact}); err != nil {
@@ -64,21 +64,21 @@ func (f *tracingFlags) check() error {
 	return nil
 }
 
-// begin begins to write down what seen tells, if there is to be a file. The Recorder is there
-// in any case: others look at a running bridge with it. end must be called.
-func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *tracing, end func(), err error) {
-	t = &tracing{flags: f, headers: map[string]bool{}, values: map[string]bool{}}
-	t.recorder = trace.NewRecorder(seen, t.redactor(f.unredacted))
-	seen.Redact = t.redact
+// start begins to write down what observer tells, if there is to be a file. The Recorder is there
+// in any case: others look at a running bridge with it. stop must be called.
+func (f *tracingFlags) start(observer *observe.Observer, log hclog.Logger) (t *tracing, stop func(), err error) {
+	t = &tracing{flags: f, secretHeaders: map[string]bool{}, secretValues: map[string]bool{}}
+	t.recorder = trace.NewRecorder(observer, t.redactor(f.unredacted))
+	observer.Redact = t.redact
 	if f.unredacted {
 		t.recorder.SetTextRedactor(t.redactor(false))
 		log.Warn("--trace-unredacted: traces of this run hold passwords and tokens as they are; keep them to yourself")
 	}
-	if f.file == "" && f.record == "" {
+	if f.traceFile == "" && f.recordFile == "" {
 		return t, t.recorder.Wait, nil
 	}
 	o := trace.FileOptions{MaxText: int(f.maxMessage), NoText: f.maxMessage == 0}
-	if f.record != "" {
+	if f.recordFile != "" {
 		o = trace.FileOptions{MaxText: -1, MaxBytes: -1}
 	}
 	o.OnError = func(err error) {
@@ -88,7 +88,7 @@ func (f *tracingFlags) begin(seen *observe.Observer, log hclog.Logger) (t *traci
 		}
 		log.Warn("the trace cannot be written; what happens meanwhile will be missing in it", "error", err)
 	}
-	file, err := trace.NewFile(cmp.Or(f.record, f.file), o)
+	file, err := trace.NewFile(cmp.Or(f.recordFile, f.traceFile), o)
 	if err != nil {
 		return nil, nil, usagef("writing what passes: %v", err)
 	}

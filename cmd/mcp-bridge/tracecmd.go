@@ -45,34 +45,34 @@ func traceCommand(ctx context.Context, args []string, env environment) error {
 	case f.export != "" && !slices.Contains(traceview.Formats, f.export):
 		return usagef("--export %q: use %s", f.export, strings.Join(traceview.Formats, ", "))
 	}
-	where := ""
+	source := ""
 	if len(words) > 0 && !isFilter(words[0]) {
-		where, words = words[0], words[1:]
+		source, words = words[0], words[1:]
 	}
 	viewer := traceview.Viewer{
-		Out: bufio.NewWriterSize(env.stdout, 64<<10), Err: env.stderr, Terminal: isTerminal(env.stdout), Width: columns(env),
+		Out: bufio.NewWriterSize(env.stdout, 64<<10), Err: env.stderr, Terminal: isTerminal(env.stdout), Width: terminalWidth(env),
 		Verbose: f.verbose, JSON: f.json, Exchanges: f.http,
 	}
 	if viewer.Filter, err = traceview.ParseFilter(words); err != nil {
 		return usagef("%v", err)
 	}
-	file, closed, err := openTrace(where, env)
+	file, cleanup, err := openTrace(source, env)
 	if err != nil {
 		return err
 	}
 	if file == nil {
-		return f.live(ctx, where, &viewer)
+		return f.showLive(ctx, source, &viewer)
 	}
-	defer closed()
-	err = f.file(file, &viewer)
+	defer cleanup()
+	err = f.showFile(file, &viewer)
 	if flushed := viewer.Out.Flush(); err == nil {
 		err = flushed
 	}
 	return err
 }
 
-// file shows a file, in two passes: what became of a request stands after it.
-func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
+// showFile shows a file, in two passes: what became of a request stands after it.
+func (f *traceFlags) showFile(file *os.File, viewer *traceview.Viewer) error {
 	correlation, err := viewer.ReadAll(file)
 	switch {
 	case errors.Is(err, traceview.ErrNoTrace):
@@ -95,8 +95,8 @@ func (f *traceFlags) file(file *os.File, viewer *traceview.Viewer) error {
 	return viewer.PrintAll(file, correlation)
 }
 
-// columns returns how wide the terminal is, as far as the environment says; 0: not known.
-func columns(env environment) int {
+// terminalWidth returns how wide the terminal is, as far as the environment says; 0: not known.
+func terminalWidth(env environment) int {
 	text, _ := env.lookup("COLUMNS")
 	n, _ := strconv.Atoi(text)
 	return n
@@ -108,43 +108,43 @@ func isFilter(word string) bool {
 	return strings.HasPrefix(word, "!") || is && slices.Contains(traceview.FilterKeys, key)
 }
 
-// openTrace opens the file that is meant, until closed is called; nil: none is, but a running bridge.
-func openTrace(where string, env environment) (file *os.File, closed func(), err error) {
-	if where == "" {
+// openTrace opens the file that is meant, until cleanup is called; nil: none is, but a running bridge.
+func openTrace(source string, env environment) (file *os.File, cleanup func(), err error) {
+	if source == "" {
 		return nil, nil, nil
 	}
-	if where == "-" {
-		return spooled(env.stdin)
+	if source == "-" {
+		return spoolToTemp(env.stdin)
 	}
-	info, err := os.Stat(where)
-	switch _, number := strconv.Atoi(where); {
+	info, err := os.Stat(source)
+	switch _, notNumber := strconv.Atoi(source); {
 	case err == nil && info.IsDir():
-		return nil, nil, usagef("%s is a directory; name a trace in it", where)
+		return nil, nil, usagef("%s is a directory; name a trace in it", source)
 	case err == nil:
-		file, err := os.Open(where)
+		file, err := os.Open(source)
 		if err != nil {
 			return nil, nil, usagef("%v", err)
 		}
 		if !info.Mode().IsRegular() {
 			defer file.Close()
-			return spooled(file)
+			return spoolToTemp(file)
 		}
 		return file, func() { _ = file.Close() }, nil
-	case number != nil && strings.ContainsAny(where, `/\.`):
+	case notNumber != nil && strings.ContainsAny(source, `/\.`):
 		return nil, nil, usagef("%v", err)
 	}
 	return nil, nil, nil
 }
 
-// spooled copies what cannot be read twice into a file, which closed removes.
-func spooled(in io.Reader) (file *os.File, closed func(), err error) {
+// spoolToTemp copies what cannot be read twice into a file, which cleanup removes.
+func spoolToTemp(in io.Reader) (file *os.File, cleanup func(), err error) {
 	if file, err = os.CreateTemp("", "mcp-bridge-trace-"); err != nil {
 		return nil, nil, err
 	}
-	early := os.Remove(file.Name()) == nil // so that nothing is left whatever ends us; Windows does not remove what is open
-	closed = func() {
+	isRemoved := os.Remove(file.Name()) == nil // so that nothing is left whatever ends us; Windows does not remove what is open
+	cleanup = func() {
 		_ = file.Close()
-		if !early {
+		if !isRemoved {
 			_ = os.Remove(file.Name())
 		}
 	}
@@ -152,8 +152,8 @@ func spooled(in io.Reader) (file *os.File, closed func(), err error) {
 		_, err = file.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		closed()
+		cleanup()
 		return nil, nil, err
 	}
-	return file, closed, nil
+	return file, cleanup, nil
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/traceview"
 )
 
-// live prints what passes through a running bridge, until ctx is done or the bridge ends.
-func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.Viewer) error {
+// showLive prints what passes through a running bridge, until ctx is done or the bridge ends.
+func (f *traceFlags) showLive(ctx context.Context, source string, viewer *traceview.Viewer) error {
 	switch {
 	case f.lost:
 		return usagef("--lost looks at a whole trace: name its file")
@@ -25,7 +25,7 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	if err != nil {
 		return err
 	}
-	bridge, err := chooseBridge(all, where)
+	bridge, err := chooseBridge(all, source)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	select {
 	case err = <-done:
 	case <-ctx.Done():
-		end := time.NewTimer(stuckStdout)
+		end := time.NewTimer(stdoutTimeout)
 		defer end.Stop()
 		select {
 		case <-done:
@@ -60,30 +60,30 @@ func (f *traceFlags) live(ctx context.Context, where string, viewer *traceview.V
 	return err
 }
 
-// stuckStdout is for how long live, asked to end, waits for who should read what it has printed.
-const stuckStdout = time.Second
+// stdoutTimeout is for how long live, asked to end, waits for who should read what it has printed.
+const stdoutTimeout = time.Second
 
 // chooseBridge returns the bridge that is meant: by its process id, or the name of one of its servers. Without
-// where, it is the only one.
-func chooseBridge(all []inspect.RunningBridge, where string) (*inspect.RunningBridge, error) {
-	var meant []inspect.RunningBridge
+// source, it is the only one.
+func chooseBridge(all []inspect.RunningBridge, source string) (*inspect.RunningBridge, error) {
+	var matches []inspect.RunningBridge
 	for _, b := range all {
-		if where == "" || strconv.Itoa(b.PID) == where || b.Name == where || slices.Contains(b.Servers, where) {
-			meant = append(meant, b)
+		if source == "" || strconv.Itoa(b.PID) == source || b.Name == source || slices.Contains(b.Servers, source) {
+			matches = append(matches, b)
 		}
 	}
 	switch {
-	case len(meant) == 1:
-		return &meant[0], nil
-	case len(all) == 0 && where == "":
+	case len(matches) == 1:
+		return &matches[0], nil
+	case len(all) == 0 && source == "":
 		return nil, usagef("no bridge of this user runs; name the file of a trace, or start one (every serve and connect can be looked at)")
-	case len(meant) == 0:
-		return nil, usagef("%q is neither a file nor a bridge that runs%s", where, listed(all))
+	case len(matches) == 0:
+		return nil, usagef("%q is neither a file nor a bridge that runs%s", source, bridgeList(all))
 	}
-	return nil, usagef("which bridge is meant? Name one by its pid%s", listed(meant))
+	return nil, usagef("which bridge is meant? Name one by its pid%s", bridgeList(matches))
 }
 
-func listed(all []inspect.RunningBridge) string {
+func bridgeList(all []inspect.RunningBridge) string {
 	if len(all) == 0 {
 		return ": none of this user does"
 	}

@@ -30,19 +30,19 @@ func (f *wrapFlags) flagSet(command string) *pflag.FlagSet {
 // wrapCommand is the commands wrap and unwrap.
 func wrapCommand(command string, args []string, env environment) error {
 	var f wrapFlags
-	before, argv, err := parseFlags(f.flagSet(command), args)
+	positional, argv, err := parseFlags(f.flagSet(command), args)
 	switch {
 	case err != nil:
 		return err
-	case len(before) != 1 || len(argv) > 0:
+	case len(positional) != 1 || len(argv) > 0:
 		return usagef("%s takes the name of one server in a client's configuration", command)
 	}
-	name := before[0]
-	client, err := f.find(name)
+	name := positional[0]
+	client, err := f.findClient(name)
 	if err != nil {
 		return err
 	}
-	self, err := lastingPath()
+	self, err := stablePath()
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
@@ -55,7 +55,7 @@ func wrapCommand(command string, args []string, env environment) error {
 		if client := wrap.CommandsOnly(client.File); client != "" && errors.Is(err, wrap.ErrRemote) {
 			err = fmt.Errorf("%w (%s knows servers with a command only)", err, client)
 		}
-		return aboutEntry(name, err)
+		return withServerName(name, err)
 	}
 	next := fmt.Sprintf("Then \"mcp-bridge trace %s\" shows what passes, and \"mcp-bridge unwrap %s\" takes it out again.", name, name)
 	if command == "unwrap" {
@@ -65,9 +65,9 @@ func wrapCommand(command string, args []string, env environment) error {
 	return err
 }
 
-// lastingPath returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
+// stablePath returns the path of this program that a client's file is to have: that of $PATH, if it is there. Behind the link, on
 // Linux, the path may have a version in it, and be gone after an upgrade.
-func lastingPath() (string, error) {
+func stablePath() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -82,8 +82,8 @@ func lastingPath() (string, error) {
 	return self, nil
 }
 
-// aboutEntry names the server in an error about it.
-func aboutEntry(name string, err error) error {
+// withServerName names the server in an error about it.
+func withServerName(name string, err error) error {
 	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) || errors.Is(err, wrap.ErrBridge) ||
 		errors.Is(err, wrap.ErrRemote) {
 		return fmt.Errorf("%w: %q", err, name)
@@ -91,9 +91,9 @@ func aboutEntry(name string, err error) error {
 	return err
 }
 
-// find returns the client that is meant: the one that --client names, else the only one
+// findClient returns the client that is meant: the one that --client names, else the only one
 // that has the server.
-func (f *wrapFlags) find(name string) (wrap.Client, error) {
+func (f *wrapFlags) findClient(name string) (wrap.Client, error) {
 	clients, err := wrap.Clients()
 	if err != nil {
 		return wrap.Client{}, err
@@ -112,9 +112,9 @@ func (f *wrapFlags) find(name string) (wrap.Client, error) {
 		return wrap.Client{}, usagef("--client %q: use %s, or the path of a file", f.client, strings.Join(ids, ", "))
 	}
 	var found []wrap.Client
-	var looked []string
+	var searched []string
 	for _, c := range clients {
-		looked = append(looked, c.File)
+		searched = append(searched, c.File)
 		text, err := wrap.Read(c.File)
 		if err != nil {
 			if !errors.Is(err, os.ErrNotExist) {
@@ -132,7 +132,7 @@ func (f *wrapFlags) find(name string) (wrap.Client, error) {
 	}
 	switch len(found) {
 	case 0:
-		return wrap.Client{}, fmt.Errorf("no client has a server %q; looked into %s; --client FILE names another file", name, strings.Join(looked, ", "))
+		return wrap.Client{}, fmt.Errorf("no client has a server %q; looked into %s; --client FILE names another file", name, strings.Join(searched, ", "))
 	case 1:
 		return found[0], nil
 	}

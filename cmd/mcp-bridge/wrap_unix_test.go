@@ -20,7 +20,7 @@ func TestLastingPath(t *testing.T) {
 	bridgetest.Must(t, os.WriteFile(filepath.Join(other, filepath.Base(self)), []byte("#!/bin/sh\n"), 0o700))
 	for path, want := range map[string]string{linked: link, other: self, t.TempDir(): self} {
 		t.Setenv("PATH", path)
-		if got, err := lastingPath(); got != want {
+		if got, err := stablePath(); got != want {
 			t.Errorf("%s, %v; want %s", got, err, want)
 		}
 	}
