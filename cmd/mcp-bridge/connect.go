@@ -137,9 +137,9 @@ func (f *connectFlags) connect(ctx context.Context, args []string, env environme
 // maxLogFile is how large the file of --log-file may have become in earlier runs, in bytes.
 const maxLogFile = 10 << 20
 
-// openLog returns where the log goes, until end is called: to stderr, or to the file of --log-file. One that has become too
+// openLog returns where the log goes, until closeLog is called: to stderr, or to the file of --log-file. One that has become too
 // large is kept as FILE.1.
-func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, end func(), err error) {
+func (f *connectFlags) openLog(stderr io.Writer) (w io.Writer, closeLog func(), err error) {
 	if f.logFile == "" {
 		return stderr, func() {}, nil
 	}
@@ -165,11 +165,11 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	var observer observe.Observer
-	traced, end, err := f.tracing.start(&observer, log)
+	traced, stopTracing, err := f.tracing.start(&observer, log)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer stopTracing()
 	env.lookup = traced.hidingLookup(env.lookup)
 	spec, fileAuth, err := f.spec(to, name, &settings, env, log)
 	if err != nil {

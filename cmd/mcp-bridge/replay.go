@@ -199,13 +199,13 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	opts := pumpOptions(settings)
 	opts.Dropped = spec.Dropped
 	opts.DrainTimeout, opts.ShutdownGrace = -1, -1 // what has not come by then is not waited for
-	client, theirs := bridge.Pipe()
-	serving, stop := context.WithCancel(ctx)
+	client, bridgeSide := bridge.Pipe()
+	serveCtx, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	var ended error
+	var serveErr error
 	wg.Go(func() {
-		ended = server.Handler(true, opts).ServeConn(serving, theirs)
-		_ = theirs.Close(ended)
+		serveErr = server.Handler(true, opts).ServeConn(serveCtx, bridgeSide)
+		_ = bridgeSide.Close(serveErr)
 	})
 	report, err := replay.Play(ctx, client, rec, o)
 	_ = client.Close(nil)
@@ -214,8 +214,8 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	if closing := server.Close(); closing != nil {
 		log.Warn("closing", "error", closing)
 	}
-	if errors.Is(err, replay.ErrNoServer) && ended != nil && !errors.Is(ended, context.Canceled) {
-		err = fmt.Errorf("%w (%w)", err, ended)
+	if errors.Is(err, replay.ErrNoServer) && serveErr != nil && !errors.Is(serveErr, context.Canceled) {
+		err = fmt.Errorf("%w (%w)", err, serveErr)
 	}
 	return report, traced.redactError(err)
 }

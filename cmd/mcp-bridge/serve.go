@@ -167,11 +167,11 @@ func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, 
 	warnUnusedFlags(f.set, to, log)
 	warnOtherBridge(to.argv, "serve", log)
 	var observer observe.Observer
-	traced, end, err := f.tracing.start(&observer, log)
+	traced, stopTracing, err := f.tracing.start(&observer, log)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer stopTracing()
 	traced.hideTokens(f.access.tokenFile, env)
 	env.lookup = traced.hidingLookup(env.lookup)
 	guard, err := f.access.policy(env, log)
