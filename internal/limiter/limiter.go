@@ -52,13 +52,13 @@ type Options struct {
 }
 
 const (
-	// settled is how long a place must have been out of use before it is taken
+	// settleTime is how long a place must have been out of use before it is taken
 	// from a party that has no more than the one who gets it: two that share
 	// what is too little for both must not take it from each other all the time.
-	settled = 5 * time.Second
+	settleTime = 5 * time.Second
 
-	// lookAgain is how often who waits looks for places that have come out of use.
-	lookAgain = 100 * time.Millisecond
+	// reclaimInterval is how often who waits looks for places that have come out of use.
+	reclaimInterval = 100 * time.Millisecond
 )
 
 // Limiter bounds how many places are taken at a time, and counts them by party.
@@ -79,36 +79,36 @@ type Limiter struct {
 	places          map[*Place]struct{}
 	parties         map[string]*party // that hold or wait
 	waiting         int               // of all parties
-	leaving         int               // places that were reclaimed and are not given back yet
+	reclaimedPlaces int               // places that were reclaimed and are not given back yet
 	grants          uint64            // places given so far
-	asked           uint64            // waiters so far
+	arrivals        uint64            // waiters so far
 	lastReclaimLook time.Time         // when it was last looked for places to reclaim
 }
 
 // party is who places are counted by.
 type party struct {
-	name     string
-	held     int       // places
-	leaving  int       // of them, those that were reclaimed
-	waiting  []*waiter // in order
-	last     uint64    // the grant that was its last
-	forecast forecast  // of Limiter.choose
+	name            string
+	held            int       // places
+	reclaimedPlaces int       // of them, those that were reclaimed
+	waiting         []*waiter // in order
+	lastGrant       uint64    // the grant that was its last
+	forecast        forecast  // of Limiter.choosePlaces
 }
 
 // waiter is one who waits. All is guarded by Limiter.mu, until ready is closed.
 type waiter struct {
-	party   *party
-	holder  Holder
-	order   uint64
-	covered bool          // a place is on its way back for it
-	ready   chan struct{} // closed when there is a place, or an error
-	place   *Place
-	err     error
+	party          *party
+	holder         Holder
+	order          uint64
+	hasPlaceComing bool          // a place is on its way back for it
+	ready          chan struct{} // closed when there is a place, or an error
+	place          *Place
+	err            error
 }
 
 // Place is one that was taken.
 type Place struct {
-	l         *Limiter
+	limiter   *Limiter
 	party     *party
 	holder    Holder // nil: it is always Busy
 	reclaimed bool   // under l.mu
@@ -123,26 +123,26 @@ func New(o Options) *Limiter {
 // Acquire takes a place for a party, and waits for one if need be and if the
 // party may. holder is told when another party is to have it; nil: the place
 // is not given up. The error is ErrFull, ErrLate or that of ctx.
-func (l *Limiter) Acquire(ctx context.Context, name string, holder Holder) (*Place, error) {
+func (l *Limiter) Acquire(ctx context.Context, partyName string, holder Holder) (*Place, error) {
 	l.mu.Lock()
-	p := l.parties[name]
+	p := l.parties[partyName]
 	if p == nil {
-		p = &party{name: name}
-		l.parties[name] = p
+		p = &party{name: partyName}
+		l.parties[partyName] = p
 	}
-	if l.free() && l.waiting == 0 {
+	if l.hasFreePlace() && l.waiting == 0 {
 		defer l.mu.Unlock()
-		return l.placeFor(p, holder), nil
+		return l.newPlace(p, holder), nil
 	}
-	may := l.opts.Wait > 0 && l.mayWait(p)
-	l.asked++
-	w := &waiter{party: p, holder: holder, order: l.asked, ready: make(chan struct{})}
+	may := l.opts.Wait > 0 && l.makeQueueRoom(p)
+	l.arrivals++
+	w := &waiter{party: p, holder: holder, order: l.arrivals, ready: make(chan struct{})}
 	p.waiting = append(p.waiting, w)
 	l.waiting++
 	l.mu.Unlock()
 	l.reclaim()
 	l.mu.Lock()
-	if w.place == nil && w.err == nil && (l.opts.Wait <= 0 || !may && !w.covered) {
+	if w.place == nil && w.err == nil && (l.opts.Wait <= 0 || !may && !w.hasPlaceComing) {
 		l.remove(w)
 		w.err = ErrFull
 	}
@@ -175,45 +175,45 @@ func (p *Place) Release() {
 	if p == nil {
 		return
 	}
-	l := p.l
+	l := p.limiter
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if p.released {
 		return
 	}
 	p.released = true
-	p.keep()
+	p.undoReclaim()
 	delete(l.places, p)
 	p.party.held--
 	l.grant()
 	l.forget(p.party)
 }
 
-// keep takes back that the place was reclaimed. The caller holds l.mu.
-func (p *Place) keep() {
+// undoReclaim takes back that the place was reclaimed. The caller holds l.mu.
+func (p *Place) undoReclaim() {
 	if p.reclaimed {
 		p.reclaimed = false
-		p.party.leaving--
-		p.l.leaving--
+		p.party.reclaimedPlaces--
+		p.limiter.reclaimedPlaces--
 	}
 }
 
-// free reports whether a place is free. The caller holds mu, as with all below
+// hasFreePlace reports whether a place is free. The caller holds mu, as with all below
 // that do not say otherwise.
-func (l *Limiter) free() bool { return l.opts.Max <= 0 || len(l.places) < l.opts.Max }
+func (l *Limiter) hasFreePlace() bool { return l.opts.Max <= 0 || len(l.places) < l.opts.Max }
 
-func (l *Limiter) placeFor(p *party, h Holder) *Place {
-	place := &Place{l: l, party: p, holder: h}
+func (l *Limiter) newPlace(p *party, h Holder) *Place {
+	place := &Place{limiter: l, party: p, holder: h}
 	l.places[place] = struct{}{}
 	l.grants++
 	p.held++
-	p.last = l.grants
+	p.lastGrant = l.grants
 	return place
 }
 
 // grant gives free places to those who wait.
 func (l *Limiter) grant() {
-	for l.waiting > 0 && l.free() {
+	for l.waiting > 0 && l.hasFreePlace() {
 		var next *party
 		for _, p := range l.parties {
 			if len(p.waiting) > 0 && (next == nil || p.isBefore(next, p.held, next.held)) {
@@ -221,7 +221,7 @@ func (l *Limiter) grant() {
 			}
 		}
 		w := next.waiting[0]
-		w.place = l.placeFor(next, w.holder)
+		w.place = l.newPlace(next, w.holder)
 		l.remove(w)
 		close(w.ready)
 	}
@@ -229,36 +229,36 @@ func (l *Limiter) grant() {
 
 // isBefore reports whether p is served before o, if they hold so many places.
 // Both wait.
-func (p *party) isBefore(o *party, held, others int) bool {
+func (p *party) isBefore(other *party, held, otherHeld int) bool {
 	switch {
-	case held != others:
-		return held < others
-	case p.last != o.last:
-		return p.last < o.last
+	case held != otherHeld:
+		return held < otherHeld
+	case p.lastGrant != other.lastGrant:
+		return p.lastGrant < other.lastGrant
 	}
-	return p.waiting[0].order < o.waiting[0].order
+	return p.waiting[0].order < other.waiting[0].order
 }
 
-// mayWait makes room for one more who waits, and reports whether it may.
-func (l *Limiter) mayWait(p *party) bool {
+// makeQueueRoom makes room for one more who waits, and reports whether it may.
+func (l *Limiter) makeQueueRoom(p *party) bool {
 	if l.waiting < l.opts.Queue || (p.held+len(p.waiting)+1)*len(l.parties) <= l.opts.Max {
 		return true
 	}
-	var most *party
+	var longest *party
 	for _, o := range l.parties {
-		if o != p && len(o.waiting) > 0 && (most == nil || len(o.waiting) > len(most.waiting) ||
-			len(o.waiting) == len(most.waiting) && o.held > most.held) {
-			most = o
+		if o != p && len(o.waiting) > 0 && (longest == nil || len(o.waiting) > len(longest.waiting) ||
+			len(o.waiting) == len(longest.waiting) && o.held > longest.held) {
+			longest = o
 		}
 	}
-	if l.opts.Queue <= 0 || most == nil {
+	if l.opts.Queue <= 0 || longest == nil {
 		return false
 	}
-	gap := len(most.waiting) - len(p.waiting)
-	if gap < 2 && !(gap == 1 && most.held > p.held) {
+	gap := len(longest.waiting) - len(p.waiting)
+	if gap < 2 && !(gap == 1 && longest.held > p.held) {
 		return false
 	}
-	newest := most.waiting[len(most.waiting)-1]
+	newest := longest.waiting[len(longest.waiting)-1]
 	l.remove(newest)
 	newest.err = ErrFull
 	close(newest.ready)
@@ -287,37 +287,37 @@ func (l *Limiter) forget(p *party) {
 
 // await waits until there is a place. It is called without mu.
 func (l *Limiter) await(ctx context.Context, w *waiter) (*Place, error) {
-	enough := time.NewTimer(l.opts.Wait)
-	defer enough.Stop()
-	again := time.NewTicker(lookAgain)
-	defer again.Stop()
+	timeout := time.NewTimer(l.opts.Wait)
+	defer timeout.Stop()
+	ticker := time.NewTicker(reclaimInterval)
+	defer ticker.Stop()
 	for {
-		var why error
+		var waitErr error
 		select {
 		case <-w.ready:
 			return w.place, w.err
-		case now := <-again.C:
+		case now := <-ticker.C:
 			l.mu.Lock()
-			due := now.Sub(l.lastReclaimLook) >= lookAgain/2 // one who waits looks for all
+			due := now.Sub(l.lastReclaimLook) >= reclaimInterval/2 // one who waits looks for all
 			l.mu.Unlock()
 			if due {
 				l.reclaim()
 			}
 			continue
-		case <-enough.C:
-			why = ErrLate
+		case <-timeout.C:
+			waitErr = ErrLate
 		case <-ctx.Done():
-			why = ctx.Err()
+			waitErr = ctx.Err()
 		}
 		l.mu.Lock()
 		if w.place == nil && w.err == nil {
 			l.remove(w)
-			w.err = why
+			w.err = waitErr
 		}
 		l.mu.Unlock()
-		if w.place != nil && why != ErrLate { // it has come at this very moment
+		if w.place != nil && waitErr != ErrLate { // it has come at this very moment
 			w.place.Release()
-			return nil, why
+			return nil, waitErr
 		}
 		return w.place, w.err
 	}

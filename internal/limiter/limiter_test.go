@@ -154,7 +154,7 @@ func TestReclaimLater(t *testing.T) {
 			t.Fatal("b got a place of what is busy")
 		}
 		one.set(Idle)
-		time.Sleep(lookAgain)
+		time.Sleep(reclaimInterval)
 		synctest.Wait()
 		if len(in) == 0 || (<-in).err != nil {
 			t.Error("b did not get what is idle")
@@ -170,7 +170,7 @@ func TestFewerPlacesThanParties(t *testing.T) {
 		a := s.idle("a", Idle)
 		begun := time.Now()
 		b := s.idle("b", Idle)
-		if d := time.Since(begun); a.count != 1 || d < settled/2 || d > settled+time.Second {
+		if d := time.Since(begun); a.count != 1 || d < settleTime/2 || d > settleTime+time.Second {
 			t.Errorf("b was served after %v", d)
 		}
 		s.take("a", nil)
@@ -194,7 +194,7 @@ func TestSpare(t *testing.T) {
 		if _, err := s.l.Acquire(t.Context(), "a", nil); err != ErrFull {
 			t.Errorf("who has more than its part takes what another has just used: %v", err)
 		}
-		time.Sleep(settled)
+		time.Sleep(settleTime)
 		s.take("a", nil)
 		if other.count != 1 {
 			t.Error("what nobody has used for long is kept")
@@ -345,16 +345,16 @@ func (m *model) check() {
 	defer l.mu.Unlock()
 	held, waits, leaving := 0, 0, 0
 	for name, p := range l.parties {
-		if p.held < 0 || p.leaving < 0 || p.leaving > p.held || p.held+len(p.waiting) == 0 || p.name != name {
-			m.t.Errorf("%s holds %d, of which %d leave, and %d wait", name, p.held, p.leaving, len(p.waiting))
+		if p.held < 0 || p.reclaimedPlaces < 0 || p.reclaimedPlaces > p.held || p.held+len(p.waiting) == 0 || p.name != name {
+			m.t.Errorf("%s holds %d, of which %d leave, and %d wait", name, p.held, p.reclaimedPlaces, len(p.waiting))
 		}
 		held += p.held
 		waits += len(p.waiting)
-		leaving += p.leaving
+		leaving += p.reclaimedPlaces
 	}
 	switch {
-	case held != len(l.places) || waits != l.waiting || leaving != l.leaving:
-		m.t.Errorf("books: %d of %d places, %d of %d wait, %d of %d leave", held, len(l.places), waits, l.waiting, leaving, l.leaving)
+	case held != len(l.places) || waits != l.waiting || leaving != l.reclaimedPlaces:
+		m.t.Errorf("books: %d of %d places, %d of %d wait, %d of %d leave", held, len(l.places), waits, l.waiting, leaving, l.reclaimedPlaces)
 	case held > m.o.Max:
 		m.t.Errorf("%d places of %d", held, m.o.Max)
 	case waits > 0 && held < m.o.Max:
@@ -427,8 +427,8 @@ func TestModel(t *testing.T) {
 					m.check()
 					select {
 					case <-over:
-						if m.l.Taken() != 0 || len(m.l.parties) != 0 || m.l.waiting != 0 || m.l.leaving != 0 {
-							t.Errorf("left behind: %d places, %d parties, %d wait, %d leave", m.l.Taken(), len(m.l.parties), m.l.waiting, m.l.leaving)
+						if m.l.Taken() != 0 || len(m.l.parties) != 0 || m.l.waiting != 0 || m.l.reclaimedPlaces != 0 {
+							t.Errorf("left behind: %d places, %d parties, %d wait, %d leave", m.l.Taken(), len(m.l.parties), m.l.waiting, m.l.reclaimedPlaces)
 						}
 						for n := range parties { // it gives up one of ten times itself
 							if got := m.served[fmt.Sprint(n)]; n > 0 && m.o.Max >= parties && got < 15 {

@@ -10,127 +10,127 @@ import (
 )
 
 const (
-	inRow      = 3               // replies of one kind, until they are no coincidence
-	lostWithin = time.Minute     // in which a server loses so many sessions
-	quick      = time.Second     // how long a GET stream that ends at once is there at most
-	idleLeast  = 5 * time.Second // how long one that is cut because it is quiet is there at least
-	refused    = 5               // requests in a row, until the session must be the reason
+	minRepeats     = 3               // replies of one kind, until they are no coincidence
+	lossWindow     = time.Minute     // in which a server loses so many sessions
+	maxEmptyStream = time.Second     // how long a GET stream that ends at once is there at most
+	minIdleStream  = 5 * time.Second // how long one that is cut because it is quiet is there at least
+	minBadRequests = 5               // requests in a row, until the session must be the reason
 )
 
 // replyHistory is what is known of a session's replies over HTTP.
 type replyHistory struct {
-	worked        bool            // a request of the session was answered with success
-	bad           int             // requests in a row that were answered 400 since
-	sessionLosses []time.Time     // when the server did not know its session any more
-	ends          []time.Duration // how long the last GET streams were there, and had next to nothing in them
+	hasSucceeded    bool            // a request of the session was answered with success
+	badRequests     int             // requests in a row that were answered 400 since
+	sessionLosses   []time.Time     // when the server did not know its session any more
+	streamDurations []time.Duration // how long the last GET streams were there, and had next to nothing in them
 }
 
-// exchange looks at an exchange with a server.
-func (w *watcher) exchange(e *observe.Exchange) {
+// checkExchange looks at an exchange with a server.
+func (w *watcher) checkExchange(e *observe.Exchange) {
 	if e.Status == 0 {
 		return // no reply: the log says why
 	}
-	say := func(f doctor.Fault, seen string) { w.note(e.Server, e.Session, f, seen) }
-	line := e.Method + " was answered " + count(e.Status)
-	t, _, _ := mime.ParseMediaType(e.ResponseHeader.Get("Content-Type"))
-	stream := t == "text/event-stream"
-	if c := e.ResponseHeader.Get("Content-Encoding"); stream && c != "" && c != "identity" {
-		say(doctor.Compressed, "Content-Encoding: "+clip(c))
+	report := func(f doctor.Fault, evidence string) { w.note(e.Server, e.Session, f, evidence) }
+	summary := e.Method + " was answered " + itoa(e.Status)
+	mediaType, _, _ := mime.ParseMediaType(e.ResponseHeader.Get("Content-Type"))
+	isStream := mediaType == "text/event-stream"
+	if c := e.ResponseHeader.Get("Content-Encoding"); isStream && c != "" && c != "identity" {
+		report(doctor.Compressed, "Content-Encoding: "+clip(c))
 	}
 	switch {
 	case e.Status == http.StatusTooManyRequests:
-		say(doctor.TooMany, line)
+		report(doctor.TooMany, summary)
 	case e.Status == http.StatusUnauthorized && e.ResponseHeader.Get("WWW-Authenticate") == "":
-		say(doctor.NoChallenge, line)
+		report(doctor.NoChallenge, summary)
 	}
 	switch e.Method {
 	case http.MethodPost:
-		w.post(e, t, line, say)
+		w.checkPost(e, mediaType, summary, report)
 	case http.MethodGet:
-		w.get(e, stream, line, say)
+		w.checkGet(e, isStream, summary, report)
 	case http.MethodDelete:
 		switch s := e.Status; {
 		case s/100 == 2 || s == http.StatusNotFound || s == http.StatusUnauthorized || s == http.StatusTooManyRequests:
 		case s >= 500 && s != http.StatusNotImplemented:
-			say(doctor.FailsDelete, line)
+			report(doctor.FailsDelete, summary)
 		default:
-			say(doctor.NoDelete, line)
+			report(doctor.NoDelete, summary)
 		}
 	}
 }
 
-// post looks at the reply to messages, of the media type t.
-func (w *watcher) post(e *observe.Exchange, t, line string, say func(doctor.Fault, string)) {
+// checkPost looks at the reply to messages, whose media type is mediaType.
+func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, report func(doctor.Fault, string)) {
 	switch s := e.Status; {
 	case s == http.StatusNotAcceptable || s == http.StatusUnsupportedMediaType:
-		say(doctor.RefusesTypes, line)
+		report(doctor.RefusesTypes, summary)
 	case s == http.StatusRequestEntityTooLarge:
-		say(doctor.BodyLimit, line+", with a body of "+count(int(e.RequestBytes))+" bytes")
-	case s == http.StatusOK && t == "text/html":
-		say(doctor.Page, line+" with text/html")
-	case s == http.StatusOK && e.ResponseBytes > 0 && t != "application/json" && t != "text/event-stream":
-		if t == "" {
-			t = "none"
+		report(doctor.BodyLimit, summary+", with a body of "+itoa(int(e.RequestBytes))+" bytes")
+	case s == http.StatusOK && mediaType == "text/html":
+		report(doctor.Page, summary+" with text/html")
+	case s == http.StatusOK && e.ResponseBytes > 0 && mediaType != "application/json" && mediaType != "text/event-stream":
+		if mediaType == "" {
+			mediaType = "none"
 		}
-		say(doctor.WrongType, line+", with the Content-Type "+clip(t))
+		report(doctor.WrongType, summary+", with the Content-Type "+clip(mediaType))
 	}
 	if e.RequestHeader.Get("Mcp-Session-Id") == "" {
 		return
 	}
 	c := conversationOf(e.Session)
-	lost, bad := 0, 0
+	losses, badRequests := 0, 0
 	c.mu.Lock()
 	r := &c.replyHistory
 	switch s := e.Status; {
 	case s/100 == 2:
-		r.worked, r.bad = true, 0
+		r.hasSucceeded, r.badRequests = true, 0
 	case s == http.StatusNotFound:
-		r.bad = 0
-		lost = r.loses(e.Began)
-	case s == http.StatusBadRequest && r.worked:
-		r.bad++
-		bad = r.bad
+		r.badRequests = 0
+		losses = r.addSessionLoss(e.Began)
+	case s == http.StatusBadRequest && r.hasSucceeded:
+		r.badRequests++
+		badRequests = r.badRequests
 	default:
-		r.bad = 0
+		r.badRequests = 0
 	}
 	c.mu.Unlock()
-	if lost >= inRow {
-		say(doctor.LosesSessions, "the server did not know its own session any more "+count(lost)+" times within a minute")
+	if losses >= minRepeats {
+		report(doctor.LosesSessions, "the server did not know its own session any more "+itoa(losses)+" times within a minute")
 	}
-	if bad >= refused {
-		say(doctor.Not404, "the last "+count(bad)+" requests of a session that had worked were answered 400")
+	if badRequests >= minBadRequests {
+		report(doctor.Not404, "the last "+itoa(badRequests)+" requests of a session that had worked were answered 400")
 	}
 }
 
-// loses notes that the session was not known at a time. It returns how often that was so lately.
-func (r *replyHistory) loses(at time.Time) int {
+// addSessionLoss notes that the session was not known at a time. It returns how often that was so lately.
+func (r *replyHistory) addSessionLoss(at time.Time) int {
 	n := 0
 	for _, t := range r.sessionLosses {
-		if at.Sub(t) < lostWithin {
+		if at.Sub(t) < lossWindow {
 			r.sessionLosses[n] = t
 			n++
 		}
 	}
 	r.sessionLosses = append(r.sessionLosses[:n], at)
-	if len(r.sessionLosses) > inRow {
+	if len(r.sessionLosses) > minRepeats {
 		r.sessionLosses = r.sessionLosses[1:]
 	}
 	return len(r.sessionLosses)
 }
 
-// get looks at the reply to the request for a stream.
-func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(doctor.Fault, string)) {
+// checkGet looks at the reply to the request for a stream.
+func (w *watcher) checkGet(e *observe.Exchange, isStream bool, summary string, report func(doctor.Fault, string)) {
 	if e.RequestHeader.Get("Mcp-Session-Id") == "" && e.RequestHeader.Get("Mcp-Protocol-Version") == "" {
 		return // no session is there yet: the client tries what the server speaks
 	}
-	from := e.RequestHeader.Get("Last-Event-Id") != ""
+	isResumed := e.RequestHeader.Get("Last-Event-Id") != ""
 	switch s := e.Status; {
-	case s == http.StatusOK && stream:
-	case from && (s == http.StatusBadRequest || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == ""):
-		say(doctor.CannotResume, line+", with Last-Event-ID")
+	case s == http.StatusOK && isStream:
+	case isResumed && (s == http.StatusBadRequest || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == ""):
+		report(doctor.CannotResume, summary+", with Last-Event-ID")
 		return
 	case s/100 == 2 || s == http.StatusBadRequest || s == http.StatusConflict || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == "":
-		say(doctor.OddGet, line)
+		report(doctor.OddGet, summary)
 		return
 	default:
 		return
@@ -138,24 +138,24 @@ func (w *watcher) get(e *observe.Exchange, stream bool, line string, say func(do
 	c := conversationOf(e.Session)
 	c.mu.Lock()
 	r := &c.replyHistory
-	if r.ends = append(r.ends, e.Duration); len(r.ends) > inRow {
-		r.ends = r.ends[1:]
+	if r.streamDurations = append(r.streamDurations, e.Duration); len(r.streamDurations) > minRepeats {
+		r.streamDurations = r.streamDurations[1:]
 	}
-	least, most := e.Duration, e.Duration
-	for _, d := range r.ends {
-		least, most = min(least, d), max(most, d)
+	shortest, longest := e.Duration, e.Duration
+	for _, d := range r.streamDurations {
+		shortest, longest = min(shortest, d), max(longest, d)
 	}
-	n := len(r.ends)
-	if e.ResponseBytes > 64 || from { // something was said
-		r.ends, n = nil, 0
+	streams := len(r.streamDurations)
+	if e.ResponseBytes > 64 || isResumed { // something was said
+		r.streamDurations, streams = nil, 0
 	}
 	c.mu.Unlock()
 	switch {
-	case n < inRow:
-	case most < quick:
-		say(doctor.EndsGet, count(n)+" streams in a row have ended within "+most.Round(time.Millisecond).String()+" with nothing in them")
-	case least >= idleLeast && most-least < quick:
-		after := most.Round(time.Second)
-		say(doctor.CutIdle(after, "the proxy"), count(n)+" streams in a row were cut after "+after.String())
+	case streams < minRepeats:
+	case longest < maxEmptyStream:
+		report(doctor.EndsGet, itoa(streams)+" streams in a row have ended within "+longest.Round(time.Millisecond).String()+" with nothing in them")
+	case shortest >= minIdleStream && longest-shortest < maxEmptyStream:
+		after := longest.Round(time.Second)
+		report(doctor.CutIdle(after, "the proxy"), itoa(streams)+" streams in a row were cut after "+after.String())
 	}
 }

@@ -20,50 +20,50 @@ import (
 )
 
 const (
-	repeatAfter = time.Hour // how long a fault of a server is not told of another time
-	kept        = 1024      // how many faults, processes, servers are remembered at once, of each kind
-	shown       = 100       // bytes of what a peer has chosen
+	repeatAfter     = time.Hour // how long a fault of a server is not told of another time
+	maxRemembered   = 1024      // how many faults, processes, servers are remembered at once, of each kind
+	maxForeignBytes = 100       // bytes of what a peer has chosen
 )
 
 // Watch looks at what o tells of, until stop is called.
 func Watch(o *observe.Observer) (stop func()) {
-	return o.WatchAlong(&watcher{o: o, reported: map[fault]time.Time{}, stops: map[int]string{}, earlyExits: map[string]int{}})
+	return o.WatchAlong(&watcher{observer: o, reported: map[faultKey]time.Time{}, stopSteps: map[int]string{}, earlyExits: map[string]int{}})
 }
 
 // watcher is an observe.Watcher. It never waits.
 type watcher struct {
-	o *observe.Observer
+	observer *observe.Observer
 
 	mu         sync.Mutex
-	reported   map[fault]time.Time
-	stops      map[int]string // by process id: the last step by which the process was asked to end
+	reported   map[faultKey]time.Time
+	stopSteps  map[int]string // by process id: the last step by which the process was asked to end
 	earlyExits map[string]int // by server: processes in a row that have ended before they answered
 }
 
-// fault is one of a server.
-type fault struct{ server, code, title string }
+// faultKey is one of a server.
+type faultKey struct{ server, code, title string }
 
-// put keeps a value in a bounded map: a full one is emptied.
-func put[K comparable, V any](m map[K]V, k K, v V) {
-	if _, there := m[k]; !there && len(m) >= kept {
+// putBounded keeps a value in a bounded map: a full one is emptied.
+func putBounded[K comparable, V any](m map[K]V, k K, v V) {
+	if _, there := m[k]; !there && len(m) >= maxRemembered {
 		clear(m)
 	}
 	m[k] = v
 }
 
 // note tells of a fault, unless that was done.
-func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, seen string) {
+func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, evidence string) {
 	now := time.Now()
-	key := fault{server, f.Code, f.Title}
+	key := faultKey{server, f.Code, f.Title}
 	w.mu.Lock()
-	last, told := w.reported[key]
-	told = told && now.Sub(last) < repeatAfter
-	if !told {
-		put(w.reported, key, now)
+	last, isReported := w.reported[key]
+	isReported = isReported && now.Sub(last) < repeatAfter
+	if !isReported {
+		putBounded(w.reported, key, now)
 	}
 	w.mu.Unlock()
-	if !told {
-		w.o.Event(observe.Note{Server: server, Session: s, Code: f.Code, Text: f.Title + " (" + seen + "). " + f.Means + " " + f.Do})
+	if !isReported {
+		w.observer.Event(observe.Note{Server: server, Session: s, Code: f.Code, Text: f.Title + " (" + evidence + "). " + f.Means + " " + f.Do})
 	}
 }
 
@@ -71,28 +71,28 @@ func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, seen s
 func (w *watcher) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Noise:
-		w.noise(e)
+		w.checkNoise(e)
 	case observe.SessionOpened:
 		w.mu.Lock()
 		delete(w.earlyExits, e.Session.Server)
 		w.mu.Unlock()
 	case observe.ProcessStopping:
-		w.stopping(e)
+		w.noteStopStep(e)
 	case observe.ProcessEnded:
-		w.ended(e)
+		w.checkProcessEnd(e)
 	case observe.CallLate:
-		if large(e.ID.String()) {
+		if isLargeID(e.ID.String()) {
 			w.note(e.Server, e.Session, doctor.LargeUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
 		}
 	case *observe.Exchange:
 		if e.Hop == observe.Upstream && e.Session != nil {
-			w.exchange(e)
+			w.checkExchange(e)
 		}
 	}
 }
 
-// noise looks at output of a process that is no message.
-func (w *watcher) noise(e observe.Noise) {
+// checkNoise looks at output of a process that is no message.
+func (w *watcher) checkNoise(e observe.Noise) {
 	f := doctor.NoiseThroughBridge()
 	switch {
 	case e.Reason == "the line is not a JSON object":
@@ -103,42 +103,42 @@ func (w *watcher) noise(e observe.Noise) {
 	default:
 		return // JSON that is no message: the log says what is wrong with it
 	}
-	w.note(e.Server, e.Session, f, process(e.PID)+": "+count(e.Bytes)+" bytes on stdout, "+e.Reason)
+	w.note(e.Server, e.Session, f, processText(e.PID)+": "+itoa(e.Bytes)+" bytes on stdout, "+e.Reason)
 }
 
-// stopping looks at how a process must be ended.
-func (w *watcher) stopping(e observe.ProcessStopping) {
+// noteStopStep looks at how a process must be ended.
+func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	w.mu.Lock()
-	before := w.stops[e.PID]
-	put(w.stops, e.PID, e.Step)
+	before := w.stopSteps[e.PID]
+	putBounded(w.stopSteps, e.PID, e.Step)
 	w.mu.Unlock()
 	switch {
 	case e.Step == "terminate" && before == "close stdin":
-		w.note(e.Server, nil, doctor.IgnoresEnd, process(e.PID)+" was still running some time after its stdin was closed")
+		w.note(e.Server, nil, doctor.IgnoresEnd, processText(e.PID)+" was still running some time after its stdin was closed")
 	case e.Step == "kill" && before == "terminate":
-		w.note(e.Server, nil, doctor.MustKill, process(e.PID)+" was still running some time after SIGTERM")
+		w.note(e.Server, nil, doctor.MustKill, processText(e.PID)+" was still running some time after SIGTERM")
 	}
 }
 
-// soon is how long a process that is started for no session takes at most to end at once.
-const soon = 5 * time.Second
+// maxEarlyExitTime is how long a process that is started for no session takes at most to end at once.
+const maxEarlyExitTime = 5 * time.Second
 
-// ended looks at the end of a process. One that has ended before it answered may be one that was
+// checkProcessEnd looks at the end of a process. One that has ended before it answered may be one that was
 // asked what a server may end at, so it takes two in a row.
-func (w *watcher) ended(e observe.ProcessEnded) {
+func (w *watcher) checkProcessEnd(e observe.ProcessEnded) {
 	w.mu.Lock()
-	delete(w.stops, e.PID)
-	n := 0
-	if atOnce := e.Lasted < soon; !e.StopRequested && atOnce && (e.Session == nil || !e.Session.Opened()) {
-		n = w.earlyExits[e.Server] + 1
-		put(w.earlyExits, e.Server, n)
+	delete(w.stopSteps, e.PID)
+	earlyExits := 0
+	if atOnce := e.Lasted < maxEarlyExitTime; !e.StopRequested && atOnce && (e.Session == nil || !e.Session.Opened()) {
+		earlyExits = w.earlyExits[e.Server] + 1
+		putBounded(w.earlyExits, e.Server, earlyExits)
 	}
 	w.mu.Unlock()
-	if n >= 2 {
+	if earlyExits >= 2 {
 		how := "exit status 0"
 		if e.Err != nil {
 			how = clip(e.Err.Error())
 		}
-		w.note(e.Server, e.Session, doctor.EndsAtOnce, count(n)+" processes in a row have ended before they answered; the last one after "+e.Lasted.Round(time.Millisecond).String()+" with "+how)
+		w.note(e.Server, e.Session, doctor.EndsAtOnce, itoa(earlyExits)+" processes in a row have ended before they answered; the last one after "+e.Lasted.Round(time.Millisecond).String()+" with "+how)
 	}
 }

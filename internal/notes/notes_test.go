@@ -367,10 +367,10 @@ func TestWatchedAgain(t *testing.T) {
 // What is remembered stays bounded, however many servers, processes and requests there are.
 func TestBounded(t *testing.T) {
 	var o observe.Observer
-	w := &watcher{o: &o, reported: map[fault]time.Time{}, stops: map[int]string{}, earlyExits: map[string]int{}}
+	w := &watcher{observer: &o, reported: map[faultKey]time.Time{}, stopSteps: map[int]string{}, earlyExits: map[string]int{}}
 	defer o.Watch(w)()
 	s := newScene(t, &o, "stdio")
-	for i := range 3 * kept {
+	for i := range 3 * maxRemembered {
 		name := strconv.Itoa(i)
 		o.Event(observe.Noise{Server: name, Reason: "the line is not a JSON object"})
 		o.Event(observe.ProcessStopping{PID: i, Step: "close stdin"})
@@ -381,7 +381,7 @@ func TestBounded(t *testing.T) {
 		s.http("GET", 200, 0, session, name, "|", typeOf, events)
 	}
 	c := conversationOf(s.s)
-	if len(w.reported) > kept || len(w.stops) > kept || len(w.earlyExits) > kept || len(c.replyHistory.sessionLosses) > inRow || len(c.replyHistory.ends) > inRow {
-		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.reported), len(w.stops), len(w.earlyExits), len(c.replyHistory.sessionLosses), len(c.replyHistory.ends))
+	if len(w.reported) > maxRemembered || len(w.stopSteps) > maxRemembered || len(w.earlyExits) > maxRemembered || len(c.replyHistory.sessionLosses) > minRepeats || len(c.replyHistory.streamDurations) > minRepeats {
+		t.Errorf("%d faults, %d processes, %d servers, %d and %d replies are kept", len(w.reported), len(w.stopSteps), len(w.earlyExits), len(c.replyHistory.sessionLosses), len(c.replyHistory.streamDurations))
 	}
 }

@@ -15,46 +15,46 @@ const maxFile = 16 << 20
 
 // A content is what a file contains, or why that is not known.
 type content struct {
-	sum   [sha256.Size]byte
-	state string
+	sum    [sha256.Size]byte
+	status string
 }
 
-// read returns what is behind a name now. Only a regular file is opened: a
+// readContent returns what is behind a name now. Only a regular file is opened: a
 // pipe could block.
-func read(name string) content {
+func readContent(name string) content {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return content{state: "missing"}
+		return content{status: "missing"}
 	case err != nil:
-		return content{state: "unreadable"}
+		return content{status: "unreadable"}
 	case !info.Mode().IsRegular():
-		return content{state: "no regular file"}
+		return content{status: "no regular file"}
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return content{state: "unreadable"}
+		return content{status: "unreadable"}
 	}
 	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, io.LimitReader(f, maxFile)); err != nil {
-		return content{state: "unreadable"}
+		return content{status: "unreadable"}
 	}
 	return content{sum: [sha256.Size]byte(h.Sum(nil))}
 }
 
-// places returns the directories in which something happens when a name comes
+// directoriesOf returns the directories in which something happens when a name comes
 // to mean another file: where the file is, and where each symbolic link on the
 // way is; as far as the path exists. None of them has a link in its own path.
-func places(file string) (dirs []string) {
+func directoriesOf(file string) (dirs []string) {
 	file, err := filepath.Abs(file)
 	if err != nil {
 		return nil
 	}
-	dir, rest := splitRoot(file)
-	for links := 0; len(rest) > 0; {
-		name := rest[0]
-		rest = rest[1:]
+	dir, elements := splitRoot(file)
+	for links := 0; len(elements) > 0; {
+		name := elements[0]
+		elements = elements[1:]
 		if name == ".." {
 			dir = filepath.Dir(dir)
 			continue
@@ -65,7 +65,7 @@ func places(file string) (dirs []string) {
 			return append(dirs, dir)
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
-			if len(rest) == 0 {
+			if len(elements) == 0 {
 				dirs = append(dirs, dir)
 			}
 			dir = path
@@ -79,21 +79,21 @@ func places(file string) (dirs []string) {
 		if filepath.IsAbs(target) {
 			var steps []string
 			dir, steps = splitRoot(target)
-			rest = append(steps, rest...)
+			elements = append(steps, elements...)
 		} else {
-			rest = append(steps(target), rest...)
+			elements = append(pathElements(target), elements...)
 		}
 	}
 	return dirs
 }
 
 // splitRoot splits an absolute path into where it starts and the steps from there.
-func splitRoot(path string) (dir string, rest []string) {
+func splitRoot(path string) (dir string, elements []string) {
 	volume := filepath.VolumeName(path)
-	return volume + string(filepath.Separator), steps(path[len(volume):])
+	return volume + string(filepath.Separator), pathElements(path[len(volume):])
 }
 
-func steps(path string) []string {
+func pathElements(path string) []string {
 	all := strings.FieldsFunc(path, func(r rune) bool { return r < 0x80 && os.IsPathSeparator(uint8(r)) })
 	kept := all[:0]
 	for _, s := range all {

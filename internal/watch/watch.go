@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// settle is how long nothing must happen before the files are looked at:
+	// settleTime is how long nothing must happen before the files are looked at:
 	// programs write in several steps.
-	settle = 200 * time.Millisecond
-	// longest bounds that wait in a directory that is never quiet.
-	longest = 2 * time.Second
-	// pollEvery is how often the files are looked at although nothing is
+	settleTime = 200 * time.Millisecond
+	// maxSettleTime bounds that wait in a directory that is never quiet.
+	maxSettleTime = 2 * time.Second
+	// pollInterval is how often the files are looked at although nothing is
 	// reported. Network and some virtual file systems report nothing, and the
 	// kernel's supply of watches can be used up.
-	pollEvery = 10 * time.Second
+	pollInterval = 10 * time.Second
 )
 
 // Files calls changed when the content of one of files is no longer what it
@@ -44,15 +44,15 @@ func Files(ctx context.Context, files func() []string, changed func()) {
 	} else {
 		defer notify.Close()
 	}
-	run(ctx, &watcher{notify: notify, poll: pollEvery}, files, changed)
+	run(ctx, &watcher{notify: notify, pollInterval: pollInterval}, files, changed)
 }
 
 func run(ctx context.Context, w *watcher, files func() []string, changed func()) {
-	w.adopt(files())
+	w.addNew(files())
 	for w.wait(ctx) {
-		if w.haveChanged(files()) {
+		if w.checkChanged(files()) {
 			changed()
-			w.adopt(files())
+			w.addNew(files())
 		}
 	}
 }
@@ -60,10 +60,10 @@ func run(ctx context.Context, w *watcher, files func() []string, changed func())
 // A watcher remembers what a set of files contained. It belongs to one
 // goroutine.
 type watcher struct {
-	notify      *fsnotify.Watcher // nil: polling only
-	poll        time.Duration
-	seen        map[string]content
-	recheckSoon bool // something may have happened unnoticed: look soon
+	notify       *fsnotify.Watcher // nil: polling only
+	pollInterval time.Duration
+	known        map[string]content
+	recheckSoon  bool // something may have happened unnoticed: look soon
 }
 
 // wait returns true when it is time to look, false when ctx is done.
@@ -74,7 +74,7 @@ func (w *watcher) wait(ctx context.Context) bool {
 		events, errs = w.notify.Events, w.notify.Errors
 	}
 	if !w.recheckSoon {
-		poll := time.NewTimer(w.poll)
+		poll := time.NewTimer(w.pollInterval)
 		defer poll.Stop()
 		select {
 		case <-ctx.Done():
@@ -86,65 +86,65 @@ func (w *watcher) wait(ctx context.Context) bool {
 		}
 	}
 	w.recheckSoon = false
-	quiet, enough := time.NewTimer(settle), time.NewTimer(longest)
+	quiet, timeout := time.NewTimer(settleTime), time.NewTimer(maxSettleTime)
 	defer quiet.Stop()
-	defer enough.Stop()
+	defer timeout.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-events:
-			quiet.Reset(settle)
+			quiet.Reset(settleTime)
 		case <-errs:
 		case <-quiet.C:
 			return ctx.Err() == nil
-		case <-enough.C:
+		case <-timeout.C:
 			return ctx.Err() == nil
 		}
 	}
 }
 
-// adopt takes what is new in the set as it is now. What is known already stays
+// addNew takes what is new in the set as it is now. What is known already stays
 // on record as it was, so that the next look finds what happens meanwhile.
-func (w *watcher) adopt(files []string) {
+func (w *watcher) addNew(files []string) {
 	// What a directory has reported and nobody has read yet is lost when it is
 	// no longer watched.
-	w.watchFolders(files)
+	w.watchDirectories(files)
 	w.recheckSoon = true
-	if w.seen == nil {
-		w.seen = map[string]content{}
+	if w.known == nil {
+		w.known = map[string]content{}
 	}
 	for _, f := range files {
-		if _, known := w.seen[f]; !known {
-			w.seen[f] = read(f)
+		if _, known := w.known[f]; !known {
+			w.known[f] = readContent(f)
 		}
 	}
 }
 
-// haveChanged reads the files and reports whether one that was known before has other
+// checkChanged reads the files and reports whether one that was known before has other
 // content. The directories are watched first, so that no change falls between.
-func (w *watcher) haveChanged(files []string) (changed bool) {
-	w.watchFolders(files)
+func (w *watcher) checkChanged(files []string) (changed bool) {
+	w.watchDirectories(files)
 	now := make(map[string]content, len(files))
 	for _, f := range files {
-		now[f] = read(f)
-		if before, known := w.seen[f]; known && before != now[f] {
+		now[f] = readContent(f)
+		if before, known := w.known[f]; known && before != now[f] {
 			changed = true
 		}
 	}
-	w.seen = now
+	w.known = now
 	return changed
 }
 
-// watchFolders watches the directories on which files depend, and no others. A failure
+// watchDirectories watches the directories on which files depend, and no others. A failure
 // leaves the polling.
-func (w *watcher) watchFolders(files []string) {
+func (w *watcher) watchDirectories(files []string) {
 	if w.notify == nil {
 		return
 	}
 	var want []string
 	for _, f := range files {
-		want = append(want, places(f)...)
+		want = append(want, directoriesOf(f)...)
 	}
 	have := w.notify.WatchList()
 	for _, dir := range have {

@@ -26,7 +26,7 @@ func start(t *testing.T, files func() []string) <-chan struct{} {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return startWith(t, &watcher{notify: notify, poll: time.Hour}, files)
+	return startWith(t, &watcher{notify: notify, pollInterval: time.Hour}, files)
 }
 
 func startWith(t *testing.T, w *watcher, files func() []string) <-chan struct{} {
@@ -34,7 +34,7 @@ func startWith(t *testing.T, w *watcher, files func() []string) <-chan struct{} 
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := make(chan struct{}, 100)
 	var wg sync.WaitGroup
-	w.adopt(files())
+	w.addNew(files())
 	wg.Go(func() { run(ctx, w, files, func() { calls <- struct{}{} }) })
 	t.Cleanup(func() {
 		cancel()
@@ -186,23 +186,23 @@ func TestNoChange(t *testing.T) {
 	file := filepath.Join(dir, "a.json")
 	write(t, file, "1")
 	w := &watcher{}
-	if w.haveChanged([]string{file}) {
+	if w.checkChanged([]string{file}) {
 		t.Error("the first look found a change")
 	}
 	write(t, filepath.Join(dir, "b.json"), "1")
 	write(t, file, "1")
 	must(t, os.Chtimes(file, time.Now(), time.Now().Add(time.Hour)))
-	if w.haveChanged([]string{file}) {
+	if w.checkChanged([]string{file}) {
 		t.Error("found a change although the bytes are the same")
 	}
 	write(t, file, "2")
-	if !w.haveChanged([]string{file}) || w.haveChanged([]string{file}) {
+	if !w.checkChanged([]string{file}) || w.checkChanged([]string{file}) {
 		t.Error("a change is to be found once")
 	}
 	// A pipe in place of the file must not be opened: that would block.
 	must(t, os.Remove(file))
 	must(t, os.Mkdir(file, 0o700))
-	if !w.haveChanged([]string{file}) {
+	if !w.checkChanged([]string{file}) {
 		t.Error("a directory in place of the file was not noticed")
 	}
 }
@@ -212,7 +212,7 @@ func TestPolling(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.json")
 	write(t, file, "1")
-	calls := startWith(t, &watcher{poll: 10 * time.Millisecond}, only(file))
+	calls := startWith(t, &watcher{pollInterval: 10 * time.Millisecond}, only(file))
 	write(t, file, "2")
 	awaitCall(t, calls, "a write")
 }
@@ -223,8 +223,8 @@ func TestChangeBeforeWatch(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.json")
 	write(t, file, "1")
-	w := &watcher{poll: time.Hour}
-	w.adopt([]string{file})
+	w := &watcher{pollInterval: time.Hour}
+	w.addNew([]string{file})
 	write(t, file, "2")
 	awaitCall(t, startWith(t, w, only(file)), "a write that nothing reported")
 }
@@ -238,8 +238,8 @@ func TestChangeDuringCall(t *testing.T) {
 	defer cancel()
 	timer := time.AfterFunc(patience, cancel)
 	defer timer.Stop()
-	w := &watcher{poll: 10 * time.Millisecond}
-	w.adopt([]string{file})
+	w := &watcher{pollInterval: 10 * time.Millisecond}
+	w.addNew([]string{file})
 	write(t, file, "2")
 	calls := 0
 	run(ctx, w, only(file), func() {
@@ -285,7 +285,7 @@ func TestPlaces(t *testing.T) {
 		{"circle", []string{""}},
 	} {
 		var got []string
-		for _, p := range places(filepath.Join(dir, tt.file)) {
+		for _, p := range directoriesOf(filepath.Join(dir, tt.file)) {
 			rel, err := filepath.Rel(dir, p)
 			must(t, err)
 			if rel == "." {
