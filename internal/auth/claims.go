@@ -41,13 +41,13 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 	r := strictjson.Read(f)
 	c := Claims{
 		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"), ID: r.Text("jti"),
-		Audience: r.Strings("aud"), Expires: r.Instant("exp"), NotBefore: r.Instant("nbf"), Issued: r.Instant("iat"),
+		Audience: r.TextOrArray("aud"), Expires: r.NumericDate("exp"), NotBefore: r.NumericDate("nbf"), Issued: r.NumericDate("iat"),
 	}
 	if azp := r.Text("azp"); c.ClientID == "" {
 		c.ClientID = azp
 	}
 	for _, name := range []string{"scope", "scp"} {
-		for _, s := range r.Strings(name) {
+		for _, s := range r.TextOrArray(name) {
 			c.Scopes = UnionScope(c.Scopes, SplitScope(s))
 		}
 	}

@@ -40,7 +40,7 @@ func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client C
 		return Claims{}, false, err
 	}
 	r := strictjson.Read(f)
-	active = r.Flag("active")
+	active = r.Bool("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
 		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.IntrospectionEndpoint), Problem: `the answer has no "active"`}
 	}

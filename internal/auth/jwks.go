@@ -190,7 +190,7 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set cannot be used", Err: err}
 	}
 	r := strictjson.Read(f)
-	raw := strictjson.Get[[]json.RawMessage](r, "keys", "an array")
+	raw := strictjson.Member[[]json.RawMessage](r, "keys", "an array")
 	if r.Err == nil && len(raw) > maxKeys {
 		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
 	}
@@ -217,7 +217,7 @@ func parseKey(text []byte) (verificationKey, error) {
 	}
 	r := strictjson.Read(f)
 	k := verificationKey{kid: r.Text("kid")}
-	use, alg, ops := r.Text("use"), r.Text("alg"), r.Texts("key_ops")
+	use, alg, ops := r.Text("use"), r.Text("alg"), r.TextArray("key_ops")
 	if r.Err != nil {
 		return k, r.Err
 	}

@@ -161,14 +161,14 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	r := strictjson.Read(f)
 	m := ResourceMetadata{
 		Resource:             r.Text("resource"),
-		AuthorizationServers: r.Texts("authorization_servers"),
-		ScopesSupported:      r.Texts("scopes_supported"),
-		BearerMethods:        r.Texts("bearer_methods_supported"),
+		AuthorizationServers: r.TextArray("authorization_servers"),
+		ScopesSupported:      r.TextArray("scopes_supported"),
+		BearerMethods:        r.TextArray("bearer_methods_supported"),
 		Name:                 r.Text("resource_name"),
 		Documentation:        r.Text("resource_documentation"),
-		DPoPAlgs:             r.Texts("dpop_signing_alg_values_supported"),
-		DPoPRequired:         r.Flag("dpop_bound_access_tokens_required"),
-		TLSBound:             r.Flag("tls_client_certificate_bound_access_tokens"),
+		DPoPAlgs:             r.TextArray("dpop_signing_alg_values_supported"),
+		DPoPRequired:         r.Bool("dpop_bound_access_tokens_required"),
+		TLSBound:             r.Bool("tls_client_certificate_bound_access_tokens"),
 	}
 	switch {
 	case r.Err != nil:
@@ -202,15 +202,15 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 	r := strictjson.Read(f)
 	m := ServerMetadata{
 		Issuer:           r.Text("issuer"),
-		Scopes:           r.Texts("scopes_supported"),
-		ResponseTypes:    r.Texts("response_types_supported"),
-		GrantTypes:       r.Texts("grant_types_supported"),
-		AuthMethods:      r.Texts("token_endpoint_auth_methods_supported"),
-		AuthAlgs:         r.Texts("token_endpoint_auth_signing_alg_values_supported"),
-		ChallengeMethods: r.Texts("code_challenge_methods_supported"),
-		DPoPAlgs:         r.Texts("dpop_signing_alg_values_supported"),
-		IssParameter:     r.Flag("authorization_response_iss_parameter_supported"),
-		ClientDocuments:  r.Flag("client_id_metadata_document_supported"),
+		Scopes:           r.TextArray("scopes_supported"),
+		ResponseTypes:    r.TextArray("response_types_supported"),
+		GrantTypes:       r.TextArray("grant_types_supported"),
+		AuthMethods:      r.TextArray("token_endpoint_auth_methods_supported"),
+		AuthAlgs:         r.TextArray("token_endpoint_auth_signing_alg_values_supported"),
+		ChallengeMethods: r.TextArray("code_challenge_methods_supported"),
+		DPoPAlgs:         r.TextArray("dpop_signing_alg_values_supported"),
+		IssParameter:     r.Bool("authorization_response_iss_parameter_supported"),
+		ClientDocuments:  r.Bool("client_id_metadata_document_supported"),
 	}
 	for name, into := range map[string]*string{
 		"authorization_endpoint": &m.AuthorizationEndpoint, "token_endpoint": &m.TokenEndpoint, "jwks_uri": &m.JWKS,

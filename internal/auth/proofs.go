@@ -90,7 +90,7 @@ func (p *ProofVerifier) Verify(values []string, want ProofRequest) (Proof, error
 	if p.Now != nil {
 		now = p.Now()
 	}
-	id, issued, method, target, hash := r.Text("jti"), r.Instant("iat"), r.Text("htm"), r.Text("htu"), r.Text("ath")
+	id, issued, method, target, hash := r.Text("jti"), r.NumericDate("iat"), r.Text("htm"), r.Text("htu"), r.Text("ath")
 	proof := Proof{JKT: key.thumbprint, Nonce: r.Text("nonce"), Issued: issued}
 	switch {
 	case r.Err != nil:

@@ -88,14 +88,14 @@ func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m
 	reg := Registration{
 		Issuer:       server.Issuer,
 		Client:       Client{ID: r.Text("client_id"), Secret: r.Text("client_secret"), Method: r.Text("token_endpoint_auth_method")},
-		RedirectURIs: r.Texts("redirect_uris"),
+		RedirectURIs: r.TextArray("redirect_uris"),
 		ManageURL:    r.Text("registration_client_uri"), ManageToken: r.Text("registration_access_token"),
 		Issued: c.now(),
 	}
-	if at := r.Instant("client_id_issued_at"); at.Unix() > 0 {
+	if at := r.NumericDate("client_id_issued_at"); at.Unix() > 0 {
 		reg.Issued = at
 	}
-	if at := r.Instant("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
+	if at := r.NumericDate("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
 		reg.SecretExpires = at
 	}
 	if r.Err != nil {

@@ -133,7 +133,7 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 		Access: r.Text("access_token"), Type: r.Text("token_type"), Refresh: r.Text("refresh_token"),
 		ID: r.Text("id_token"), IssuedType: r.Text("issued_token_type"), Lifetime: f.Seconds("expires_in"),
 	}
-	for _, s := range r.Strings("scope") { // an array at some
+	for _, s := range r.TextOrArray("scope") { // an array at some
 		t.Scopes = UnionScope(t.Scopes, SplitScope(s))
 	}
 	if r.Err != nil {

@@ -131,7 +131,7 @@ func TestTokenAnswers(t *testing.T) {
 		{"created, no type", `{"access_token":"t1"}`, 201, Token{Access: "t1", Type: "Bearer"}, -1},
 		{"negative life", `{"access_token":"t1","token_type":"Bearer","expires_in":-5,"refresh_token":"r2"}`, 200, Token{Access: "t1", Type: "Bearer", Refresh: "r2"}, -1},
 		{"life that is no number", `{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Lifetime: strictjson.MaxLife, Expires: start.Add(strictjson.MaxLife)}, -1},
+		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Lifetime: strictjson.MaxLifetime, Expires: start.Add(strictjson.MaxLifetime)}, -1},
 		{"nulls", `{"access_token":"t1","token_type":"Bearer","refresh_token":null,"scope":null,"expires_in":null}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
 		{"scopes in an array, refresh token with a space", `{"access_token":"t1","scope":["a","b c"],"refresh_token":"r 2"}`, 200, Token{Access: "t1", Type: "Bearer", Scopes: []string{"a", "b", "c"}, Refresh: "r 2"}, -1},
 		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{Access: "t1", Type: "N_A", IssuedType: TypeIDJAG}, -1},
@@ -346,7 +346,7 @@ func FuzzToken(f *testing.F) {
 			return
 		}
 		token, err := c.parseToken(got, true)
-		if err == nil && (token.Access == "" || strings.ContainsAny(token.Access, " \r\n") || token.Lifetime < 0 || token.Lifetime > strictjson.MaxLife) {
+		if err == nil && (token.Access == "" || strings.ContainsAny(token.Access, " \r\n") || token.Lifetime < 0 || token.Lifetime > strictjson.MaxLifetime) {
 			t.Fatalf("%q is read as %+v", body, token)
 		}
 		_, _ = c.parseRegistration(got, ServerMetadata{}, ClientMetadata{})

@@ -28,7 +28,7 @@ func Object(data []byte) (Fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	if err := unique(data); err != nil {
+	if err := checkUnique(data); err != nil {
 		return nil, err
 	}
 	var f Fields
@@ -38,15 +38,15 @@ func Object(data []byte) (Fields, error) {
 	return f, nil
 }
 
-// unique checks that no object in data has a name twice, and how deep data is.
-func unique(data []byte) error {
+// checkUnique checks that no object in data has a name twice, and how deep data is.
+func checkUnique(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	type level struct {
 		names map[string]bool // nil in an array
 		value bool            // a name was read, and its value comes next
 	}
-	var open []level
+	var openLevels []level
 	for {
 		tok, err := dec.Token()
 		if err == io.EOF {
@@ -55,26 +55,26 @@ func unique(data []byte) error {
 		if err != nil {
 			return errors.New("it is not JSON")
 		}
-		if n := len(open); n > 0 && open[n-1].names != nil && !open[n-1].value {
+		if n := len(openLevels); n > 0 && openLevels[n-1].names != nil && !openLevels[n-1].value {
 			if name, ok := tok.(string); ok {
-				if open[n-1].names[name] {
+				if openLevels[n-1].names[name] {
 					return fmt.Errorf("the name %.40q occurs twice", name)
 				}
-				open[n-1].names[name], open[n-1].value = true, true
+				openLevels[n-1].names[name], openLevels[n-1].value = true, true
 				continue
 			}
 		} else if n > 0 {
-			open[n-1].value = false
+			openLevels[n-1].value = false
 		}
 		switch tok {
 		case json.Delim('{'):
-			open = append(open, level{names: map[string]bool{}})
+			openLevels = append(openLevels, level{names: map[string]bool{}})
 		case json.Delim('['):
-			open = append(open, level{})
+			openLevels = append(openLevels, level{})
 		case json.Delim('}'), json.Delim(']'):
-			open = open[:len(open)-1]
+			openLevels = openLevels[:len(openLevels)-1]
 		}
-		if len(open) > maxDepth {
+		if len(openLevels) > maxDepth {
 			return errors.New("it is nested too deep")
 		}
 	}
@@ -95,8 +95,8 @@ type Reader struct {
 // Read returns a Reader of f.
 func Read(f Fields) *Reader { return &Reader{Fields: f} }
 
-// Get decodes a member that is there; want says in an error what it should be.
-func Get[T any](r *Reader, name, want string) (v T) {
+// Member decodes a member that is there; want says in an error what it should be.
+func Member[T any](r *Reader, name, want string) (v T) {
 	if r.Has(name) {
 		if err := json.Unmarshal(r.Fields[name], &v); err != nil {
 			if r.Err == nil {
@@ -110,18 +110,20 @@ func Get[T any](r *Reader, name, want string) (v T) {
 }
 
 // Text returns a string.
-func (r *Reader) Text(name string) string { return Get[string](r, name, "a string") }
+func (r *Reader) Text(name string) string { return Member[string](r, name, "a string") }
 
-// Texts returns an array of strings.
-func (r *Reader) Texts(name string) []string { return Get[[]string](r, name, "an array of strings") }
+// TextArray returns an array of strings.
+func (r *Reader) TextArray(name string) []string {
+	return Member[[]string](r, name, "an array of strings")
+}
 
-// Flag returns true or false.
-func (r *Reader) Flag(name string) bool { return Get[bool](r, name, "true or false") }
+// Bool returns true or false.
+func (r *Reader) Bool(name string) bool { return Member[bool](r, name, "true or false") }
 
-// Strings returns an array of strings, also where a string stands in its place.
-func (r *Reader) Strings(name string) []string {
+// TextOrArray returns an array of strings, also where a string stands in its place.
+func (r *Reader) TextOrArray(name string) []string {
 	if !r.Has(name) || r.Fields[name][0] == '[' {
-		return r.Texts(name)
+		return r.TextArray(name)
 	}
 	return []string{r.Text(name)}
 }
@@ -143,8 +145,8 @@ func (f Fields) number(name string) (float64, bool) {
 	return n, err == nil && !math.IsNaN(n) && !math.IsInf(n, 0)
 }
 
-// MaxLife bounds what a server says of how long something lasts.
-const MaxLife = 10 * 365 * 24 * time.Hour
+// MaxLifetime bounds what a server says of how long something lasts.
+const MaxLifetime = 10 * 365 * 24 * time.Hour
 
 // Seconds returns a number of seconds as a duration. 0: there is none, or it is not positive.
 func (f Fields) Seconds(name string) time.Duration {
@@ -152,18 +154,18 @@ func (f Fields) Seconds(name string) time.Duration {
 	if !ok || n <= 0 {
 		return 0
 	}
-	if n > MaxLife.Seconds() {
-		return MaxLife
+	if n > MaxLifetime.Seconds() {
+		return MaxLifetime
 	}
 	return time.Duration(n * float64(time.Second))
 }
 
-// Instant returns a NumericDate (RFC 7519, 2). The zero time: it is not there.
-func (r *Reader) Instant(name string) time.Time {
+// NumericDate returns a NumericDate (RFC 7519, 2). The zero time: it is not there.
+func (r *Reader) NumericDate(name string) time.Time {
 	if !r.Has(name) {
 		return time.Time{}
 	}
-	n := Get[float64](r, name, "a number")
+	n := Member[float64](r, name, "a number")
 	if r.Err == nil && (n < 0 || n > 1<<40) {
 		r.Err = fmt.Errorf("%q is out of range", name)
 	}

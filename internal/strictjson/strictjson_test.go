@@ -33,25 +33,25 @@ func TestReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := Read(f)
-	if r.Text("s") != "x" || len(r.Texts("l")) != 2 || len(r.Strings("s")) != 1 || len(r.Strings("l")) != 2 || !r.Flag("f") || r.Text("zero")+r.Text("none") != "" || r.Strings("none") != nil {
+	if r.Text("s") != "x" || len(r.TextArray("l")) != 2 || len(r.TextOrArray("s")) != 1 || len(r.TextOrArray("l")) != 2 || !r.Bool("f") || r.Text("zero")+r.Text("none") != "" || r.TextOrArray("none") != nil {
 		t.Errorf("%+v", r)
 	}
-	if got := r.Instant("n"); got.UnixNano() != 15e8 || !r.Instant("none").IsZero() || r.Err != nil {
+	if got := r.NumericDate("n"); got.UnixNano() != 15e8 || !r.NumericDate("none").IsZero() || r.Err != nil {
 		t.Errorf("%v, %v", got, r.Err)
 	}
-	for name, want := range map[string]time.Duration{"n": 1500 * time.Millisecond, "t": 90 * time.Second, "big": MaxLife, "neg": 0, "s": 0, "l": 0, "none": 0, "nan": 0} {
+	for name, want := range map[string]time.Duration{"n": 1500 * time.Millisecond, "t": 90 * time.Second, "big": MaxLifetime, "neg": 0, "s": 0, "l": 0, "none": 0, "nan": 0} {
 		if got := f.Seconds(name); got != want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	for name, read := range map[string]func(*Reader){
 		"text":    func(r *Reader) { r.Text("n") },
-		"texts":   func(r *Reader) { r.Texts("s") },
-		"strings": func(r *Reader) { r.Strings("f") },
-		"flag":    func(r *Reader) { r.Flag("t") },
-		"instant": func(r *Reader) { r.Instant("t") },
-		"early":   func(r *Reader) { r.Instant("neg") },
-		"late":    func(r *Reader) { r.Instant("big") },
+		"texts":   func(r *Reader) { r.TextArray("s") },
+		"strings": func(r *Reader) { r.TextOrArray("f") },
+		"flag":    func(r *Reader) { r.Bool("t") },
+		"instant": func(r *Reader) { r.NumericDate("t") },
+		"early":   func(r *Reader) { r.NumericDate("neg") },
+		"late":    func(r *Reader) { r.NumericDate("big") },
 	} {
 		r := Read(f)
 		if read(r); r.Err == nil {
@@ -77,8 +77,8 @@ func FuzzObject(f *testing.F) {
 		}
 		for name := range got {
 			r := Read(got)
-			r.Strings(name)
-			r.Instant(name)
+			r.TextOrArray(name)
+			r.NumericDate(name)
 			got.Seconds(name)
 		}
 	})

@@ -111,7 +111,7 @@ func BenchmarkFilter(b *testing.B) {
 		b.SetBytes(int64(len(page.Bytes())))
 		b.ReportAllocs()
 		for b.Loop() {
-			f.fromServer(page)
+			f.hideInAnswer(page)
 		}
 	})
 }

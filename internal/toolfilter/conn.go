@@ -14,8 +14,8 @@ import (
 
 // session is what the filter knows of one Conn to a server.
 type session struct {
-	filter *filter
-	lists  openLists
+	filter    *filter
+	openLists openLists
 }
 
 // wrapServer returns the Conn to a server without the hidden tools. What it costs for a message
@@ -29,37 +29,37 @@ func (f *filter) wrapServer(server bridge.Conn) bridge.Conn {
 // reach the server: a request is answered in its place, and anything else is an error.
 func (s *session) send(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	method := m.Method()
-	if no := s.filter.fromClient(&m, method); no != nil {
+	if no := s.filter.checkClientMessage(&m, method); no != nil {
 		return refuse(m, no)
 	}
 	switch method {
 	case "tools/list":
 		if m.Kind() == jsonrpc.Request {
-			s.lists.sent(m.ID())
+			s.openLists.noteSent(m.ID())
 		}
 	case "notifications/cancelled":
-		s.lists.cancelled(m.CancelledID())
+		s.openLists.noteCancelled(m.CancelledID())
 	}
 	return m, jsonrpc.Message{}, nil
 }
 
 // refuse answers whoever waits for an answer.
-func refuse(m jsonrpc.Message, no *refusal) (out, reply jsonrpc.Message, refused error) {
+func refuse(m jsonrpc.Message, refusal *refusal) (out, reply jsonrpc.Message, refused error) {
 	id := m.ID()
 	switch {
 	case m.Kind() == jsonrpc.Response && !id.IsZero() && id != jsonrpc.NullID:
-		text := "the client's answer was refused: " + no.text
+		text := "the client's answer was refused: " + refusal.text
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, text, nil), jsonrpc.Message{}, nil
 	case m.Kind() != jsonrpc.Request:
-		return jsonrpc.Message{}, jsonrpc.Message{}, errors.New("refused: " + no.text)
+		return jsonrpc.Message{}, jsonrpc.Message{}, errors.New("refused: " + refusal.text)
 	}
-	return jsonrpc.Message{}, jsonrpc.NewError(id, no.code, no.text, nil), nil
+	return jsonrpc.Message{}, jsonrpc.NewError(id, refusal.code, refusal.text, nil), nil
 }
 
 // receive is the hook for what the server sends.
 func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-	if m.Kind() == jsonrpc.Response && s.lists.answered(m.ID()) {
-		*m = s.filter.fromServer(*m)
+	if m.Kind() == jsonrpc.Response && s.openLists.takeAnswered(m.ID()) {
+		*m = s.filter.hideInAnswer(*m)
 	}
 	return nil
 }
@@ -70,52 +70,52 @@ type refusal struct {
 	text string
 }
 
-// fromClient returns why a message must not reach the server, nil if it may.
-func (f *filter) fromClient(m *jsonrpc.Message, method string) *refusal {
-	if name := nearKey(m); name != "" {
-		return &refusal{jsonrpc.CodeInvalidRequest, caseOnly(name)}
+// checkClientMessage returns why a message must not reach the server, nil if it may.
+func (f *filter) checkClientMessage(m *jsonrpc.Message, method string) *refusal {
+	if name := misspelledEnvelopeKey(m); name != "" {
+		return &refusal{jsonrpc.CodeInvalidRequest, misspelledKeyText(name)}
 	}
 	if method != "tools/call" {
 		return nil
 	}
-	named := false
+	hasName := false
 	for p := range m.ParamsObject().Members() {
 		// Servers may disagree about which of several equal keys counts, and
 		// some take Name for name. None of them may name a hidden tool.
 		if !strings.EqualFold(p.Key, "name") {
 			continue
 		}
-		name, ok := text(p.Value)
+		name, ok := unquote(p.Value)
 		switch {
 		case !ok:
 			return &refusal{jsonrpc.CodeInvalidParams, "the name of a tool is a string"}
 		case len(name) > maxName:
 			return &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("the name of the tool is longer than %d bytes, which is the limit", maxName)}
-		case !f.visible(name):
+		case !f.isVisibleName(name):
 			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clip(string(name))}
 		}
-		named = named || p.Key == "name"
+		hasName = hasName || p.Key == "name"
 	}
-	if !named {
+	if !hasName {
 		return &refusal{jsonrpc.CodeInvalidParams, "tools/call needs the name of a tool"}
 	}
 	return nil
 }
 
-var envelope = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+var envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 
-// nearKey returns the key of the envelope that another key of m is equal to
+// misspelledEnvelopeKey returns the key of the envelope that another key of m is equal to
 // but for upper and lower case, "" if there is none. Some readers take the one
 // for the other, so the message could mean something else to them than to us.
-func nearKey(m *jsonrpc.Message) string {
+func misspelledEnvelopeKey(m *jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
 	}
 	for key := range m.EnvelopeKeys() {
-		if slices.Contains(envelope, key) {
+		if slices.Contains(envelopeKeys, key) {
 			continue
 		}
-		for _, name := range envelope {
+		for _, name := range envelopeKeys {
 			if strings.EqualFold(key, name) {
 				return name
 			}
@@ -124,7 +124,7 @@ func nearKey(m *jsonrpc.Message) string {
 	return ""
 }
 
-func caseOnly(name string) string {
+func misspelledKeyText(name string) string {
 	return "a key of the message differs from \"" + name + "\" by upper and lower case only"
 }
 
@@ -137,9 +137,9 @@ func clip(name string) string {
 	return printable.Clip(name, most) + "..."
 }
 
-// text returns what a raw JSON string means; ok is false for any other value. Nothing is
+// unquote returns what a raw JSON string means; ok is false for any other value. Nothing is
 // copied where nothing is escaped.
-func text(value []byte) (name []byte, ok bool) {
+func unquote(value []byte) (name []byte, ok bool) {
 	if len(value) >= 2 && value[0] == '"' && bytes.IndexByte(value, '\\') < 0 {
 		return value[1 : len(value)-1], true
 	}

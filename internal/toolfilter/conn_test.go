@@ -298,7 +298,7 @@ func FuzzCall(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if hide.fromClient(&m, m.Method()) != nil {
+		if hide.checkClientMessage(&m, m.Method()) != nil {
 			return
 		}
 		if method, name := asRead(m.Bytes()); method == "tools/call" && strings.HasPrefix(name, "h") {

@@ -20,59 +20,59 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type openLists struct {
-	any  atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
-	mu   sync.Mutex
-	open map[jsonrpc.ID]bool // true: cancelled
-	all  bool
+	mayHaveOpen atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
+	mu          sync.Mutex
+	openIDs     map[jsonrpc.ID]bool // true: cancelled
+	countsAll   bool
 }
 
-func (l *openLists) sent(id jsonrpc.ID) {
+func (l *openLists) noteSent(id jsonrpc.ID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.open[id]; known {
+	if _, known := l.openIDs[id]; known {
 		return
 	}
-	if len(l.open) >= maxLists || len(id.String()) > maxListID {
-		l.all = true
-		l.any.Store(true)
+	if len(l.openIDs) >= maxLists || len(id.String()) > maxListID {
+		l.countsAll = true
+		l.mayHaveOpen.Store(true)
 		return
 	}
-	if l.open == nil {
-		l.open = make(map[jsonrpc.ID]bool)
+	if l.openIDs == nil {
+		l.openIDs = make(map[jsonrpc.ID]bool)
 	}
-	l.open[id] = false
-	l.any.Store(true)
+	l.openIDs[id] = false
+	l.mayHaveOpen.Store(true)
 }
 
-func (l *openLists) cancelled(id jsonrpc.ID) {
-	if !l.any.Load() {
+func (l *openLists) noteCancelled(id jsonrpc.ID) {
+	if !l.mayHaveOpen.Load() {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, known := l.open[id]; known {
-		l.open[id] = true
+	if _, known := l.openIDs[id]; known {
+		l.openIDs[id] = true
 	}
 }
 
-// answered reports whether a response with this id may answer tools/list.
-func (l *openLists) answered(id jsonrpc.ID) bool {
-	if !l.any.Load() {
+// takeAnswered reports whether a response with this id may answer tools/list.
+func (l *openLists) takeAnswered(id jsonrpc.ID) bool {
+	if !l.mayHaveOpen.Load() {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all {
+	if l.countsAll {
 		return true
 	}
-	if cancelled, known := l.open[id]; known {
+	if cancelled, known := l.openIDs[id]; known {
 		if !cancelled {
-			delete(l.open, id)
-			l.any.Store(len(l.open) > 0)
+			delete(l.openIDs, id)
+			l.mayHaveOpen.Store(len(l.openIDs) > 0)
 		}
 		return true
 	}
-	for asked := range l.open {
+	for asked := range l.openIDs {
 		if asked.Equivalent(id) {
 			return true
 		}
@@ -80,15 +80,15 @@ func (l *openLists) answered(id jsonrpc.ID) bool {
 	return false
 }
 
-// fromServer returns the answer to tools/list without what is hidden. Apart
+// hideInAnswer returns the answer to tools/list without what is hidden. Apart
 // from that every byte stays.
-func (f *filter) fromServer(m jsonrpc.Message) jsonrpc.Message {
+func (f *filter) hideInAnswer(m jsonrpc.Message) jsonrpc.Message {
 	withheld := func(why string) jsonrpc.Message {
 		text := "the server's list of tools cannot be filtered and is withheld: " + why
 		return jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, nil).WithRelated(m.Related()).WithMark(m.Mark())
 	}
-	if name := nearKey(&m); name != "" {
-		return withheld(caseOnly(name))
+	if name := misspelledEnvelopeKey(&m); name != "" {
+		return withheld(misspelledKeyText(name))
 	}
 	if m.IsError() {
 		return m
@@ -97,16 +97,16 @@ func (f *filter) fromServer(m jsonrpc.Message) jsonrpc.Message {
 	if result[0] != '{' {
 		return withheld("it is no object")
 	}
-	if kept, changed := f.prune(result); changed {
+	if kept, changed := f.pruneResult(result); changed {
 		return m.WithResult(kept)
 	}
 	return m
 }
 
-// prune returns a result without the hidden tools. Readers may disagree about
+// pruneResult returns a result without the hidden tools. Readers may disagree about
 // which of several equal keys counts, and some take Tools for tools, so none
 // of them shows a hidden one.
-func (f *filter) prune(result []byte) (kept []byte, changed bool) {
+func (f *filter) pruneResult(result []byte) (kept []byte, changed bool) {
 	copied := 0
 	for m := range jsonrpc.Members(result) {
 		if !strings.EqualFold(m.Key, "tools") {
@@ -122,7 +122,7 @@ func (f *filter) prune(result []byte) (kept []byte, changed bool) {
 
 // pruneTools returns an array without the hidden tools, and whether there were
 // any. What is no array may hide anything.
-func (f *filter) pruneTools(array []byte) (kept []byte, less bool) {
+func (f *filter) pruneTools(array []byte) (kept []byte, pruned bool) {
 	switch array[0] {
 	case '[':
 	case 'n':
@@ -137,7 +137,7 @@ func (f *filter) pruneTools(array []byte) (kept []byte, less bool) {
 		if n == 0 {
 			first = at
 		}
-		if f.shows(tool) {
+		if f.isVisibleTool(tool) {
 			pieces = append(pieces, piece{array[end:at], tool})
 		}
 		n++
@@ -157,16 +157,16 @@ func (f *filter) pruneTools(array []byte) (kept []byte, less bool) {
 	return append(kept, array[end:]...), true
 }
 
-// shows reports whether an element of a list is a tool that may be seen: it
+// isVisibleTool reports whether an element of a list is a tool that may be seen: it
 // has a name, and whichever of its names counts, it is not hidden.
-func (f *filter) shows(tool []byte) bool {
+func (f *filter) isVisibleTool(tool []byte) bool {
 	named := false
 	for m := range jsonrpc.Members(tool) {
 		if !strings.EqualFold(m.Key, "name") {
 			continue
 		}
-		name, ok := text(m.Value)
-		if !ok || !f.visible(name) {
+		name, ok := unquote(m.Value)
+		if !ok || !f.isVisibleName(name) {
 			return false
 		}
 		named = named || m.Key == "name"

@@ -55,7 +55,7 @@ func TestPrune(t *testing.T) {
 		`{"tools":[{"name":"a"}],"t\u006fols":[{"name":"h"}],"Tools":[{"name":"h"}]}`:                                 `{"tools":[{"name":"a"}],"t\u006fols":[],"Tools":[]}`,
 	} {
 		m := parse(t, `{"jsonrpc":"2.0","id":1, "result": `+in+` }`).WithRelated(jsonrpc.IntID(1))
-		got := f.fromServer(m)
+		got := f.hideInAnswer(m)
 		if want == "" {
 			want = in
 		}
@@ -73,13 +73,13 @@ func TestListWithheld(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"result":[{"tools":[{"name":"h"}]}]}`,
 		`{"jsonrpc":"2.0","id":1,"result":"h"}`,
 	} {
-		got := hiding(t, "h").fromServer(parse(t, text).WithRelated(jsonrpc.IntID(1)))
+		got := hiding(t, "h").hideInAnswer(parse(t, text).WithRelated(jsonrpc.IntID(1)))
 		if !got.IsError() || got.ID() != jsonrpc.IntID(1) || got.Related() != jsonrpc.IntID(1) || !strings.Contains(string(got.Bytes()), "withheld") {
 			t.Errorf("%s became %s", text, got.Bytes())
 		}
 	}
 	failed := parse(t, `{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"h"}}`)
-	if got := hiding(t, "h").fromServer(failed); !bytes.Equal(got.Bytes(), failed.Bytes()) {
+	if got := hiding(t, "h").hideInAnswer(failed); !bytes.Equal(got.Bytes(), failed.Bytes()) {
 		t.Errorf("an error became %s", got.Bytes())
 	}
 }
@@ -88,38 +88,38 @@ func TestListWithheld(t *testing.T) {
 func TestLists(t *testing.T) {
 	one, wide := jsonrpc.IntID(1), parseID(t, "1.0")
 	var l openLists
-	if l.answered(one) {
+	if l.takeAnswered(one) {
 		t.Error("an answer to nothing counts")
 	}
-	l.sent(one)
-	if l.answered(jsonrpc.StringID("1")) || !l.answered(wide) || !l.answered(one) {
+	l.noteSent(one)
+	if l.takeAnswered(jsonrpc.StringID("1")) || !l.takeAnswered(wide) || !l.takeAnswered(one) {
 		t.Error("an id that is open does not count in every spelling")
 	}
-	if l.answered(one) {
+	if l.takeAnswered(one) {
 		t.Error("an id counts after its answer")
 	}
 	// A late answer to a cancelled request may meet a new one of the same id.
-	l.sent(one)
-	l.cancelled(one)
-	l.cancelled(jsonrpc.IntID(2))
-	if l.answered(jsonrpc.IntID(2)) {
+	l.noteSent(one)
+	l.noteCancelled(one)
+	l.noteCancelled(jsonrpc.IntID(2))
+	if l.takeAnswered(jsonrpc.IntID(2)) {
 		t.Error("a cancellation of nothing counts")
 	}
 	for range 3 {
-		if !l.answered(one) {
+		if !l.takeAnswered(one) {
 			t.Error("a cancelled request does not stay")
 		}
-		l.sent(one) // its id is used again
+		l.noteSent(one) // its id is used again
 	}
 	for i := range int64(maxLists) {
-		l.sent(jsonrpc.IntID(10 + i))
+		l.noteSent(jsonrpc.IntID(10 + i))
 	}
-	if len(l.open) > maxLists || !l.answered(jsonrpc.StringID("any")) {
-		t.Errorf("%d are open", len(l.open))
+	if len(l.openIDs) > maxLists || !l.takeAnswered(jsonrpc.StringID("any")) {
+		t.Errorf("%d are open", len(l.openIDs))
 	}
 	var long openLists
-	long.sent(jsonrpc.StringID(strings.Repeat("x", maxListID)))
-	if len(long.open) > 0 || !long.answered(one) {
+	long.noteSent(jsonrpc.StringID(strings.Repeat("x", maxListID)))
+	if len(long.openIDs) > 0 || !long.takeAnswered(one) {
 		t.Error("a long id is kept, or forgotten")
 	}
 }
@@ -151,7 +151,7 @@ func FuzzList(f *testing.F) {
 			return
 		}
 		m := parse(t, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
-		got := hide.fromServer(m)
+		got := hide.hideInAnswer(m)
 		if fresh := parse(t, string(got.Bytes())); !bytes.Equal(fresh.Result(), got.Result()) || got.ID() != m.ID() {
 			t.Fatalf("the index of %s is wrong", got.Bytes())
 		}
@@ -169,12 +169,12 @@ func FuzzList(f *testing.F) {
 			t.Fatalf("%s became %s: %v", result, got.Result(), err)
 		}
 		for _, tool := range tools {
-			if strings.HasPrefix(tool.Name, "h") || tool.Name == "" && !hide.visible(nil) {
+			if strings.HasPrefix(tool.Name, "h") || tool.Name == "" && !hide.isVisibleName(nil) {
 				t.Fatalf("%s became %s", result, got.Result())
 			}
 		}
 		checkSame(t, m.Result(), got.Result())
-		if again := hide.fromServer(got); !bytes.Equal(again.Bytes(), got.Bytes()) {
+		if again := hide.hideInAnswer(got); !bytes.Equal(again.Bytes(), got.Bytes()) {
 			t.Fatalf("%s became %s and then %s", result, got.Result(), again.Result())
 		}
 	})

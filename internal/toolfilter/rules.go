@@ -99,12 +99,12 @@ func (r Rules) compile() (*filter, error) {
 	return f, nil
 }
 
-// visible reports whether clients get to know the tool of that name.
-func (f *filter) visible(name []byte) bool {
-	return len(name) <= maxName && !matches(f.ignore, name) && (len(f.allow) == 0 || matches(f.allow, name))
+// isVisibleName reports whether clients get to know the tool of that name.
+func (f *filter) isVisibleName(name []byte) bool {
+	return len(name) <= maxName && !matchesAny(f.ignore, name) && (len(f.allow) == 0 || matchesAny(f.allow, name))
 }
 
-func matches(patterns []pattern, name []byte) bool {
+func matchesAny(patterns []pattern, name []byte) bool {
 	for _, p := range patterns {
 		if bytes.HasPrefix(name, p.prefix) && p.re.Match(name) {
 			return true
@@ -114,13 +114,13 @@ func matches(patterns []pattern, name []byte) bool {
 }
 
 var (
-	errEmpty    = errors.New("it is empty")
-	errUTF8     = errors.New("it is not UTF-8")
-	errEscape   = errors.New("nothing follows the last backslash")
-	errClass    = errors.New("a [ has no ] (a [ that is meant as such is written \\[)")
-	errNoClass  = errors.New("there is nothing between [ and ]")
-	errRange    = errors.New("a - in [ ] has no character on one side (one that is meant as such is written \\-)")
-	errBackward = errors.New("a range in [ ] goes backwards")
+	errEmpty         = errors.New("it is empty")
+	errNotUTF8       = errors.New("it is not UTF-8")
+	errEscape        = errors.New("nothing follows the last backslash")
+	errUnclosedClass = errors.New("a [ has no ] (a [ that is meant as such is written \\[)")
+	errEmptyClass    = errors.New("there is nothing between [ and ]")
+	errOpenRange     = errors.New("a - in [ ] has no character on one side (one that is meant as such is written \\-)")
+	errBackwardRange = errors.New("a range in [ ] goes backwards")
 )
 
 // compile translates a pattern into a regular expression: path.Match itself
@@ -130,7 +130,7 @@ func compile(text string) (p pattern, err error) {
 	case text == "":
 		return p, errEmpty
 	case !utf8.ValidString(text):
-		return p, errUTF8
+		return p, errNotUTF8
 	}
 	var re strings.Builder
 	re.WriteString(`\A(?s:`)
@@ -147,10 +147,10 @@ func compile(text string) (p pattern, err error) {
 			rest = rest[1:]
 		case '[':
 			literal = false
-			rest, err = class(&re, rest[1:])
+			rest, err = translateClass(&re, rest[1:])
 		default:
 			var r rune
-			r, rest, err = character(rest)
+			r, rest, err = takeCharacter(rest)
 			fmt.Fprintf(&re, `\x{%x}`, r)
 			if literal {
 				p.prefix = utf8.AppendRune(p.prefix, r)
@@ -165,8 +165,8 @@ func compile(text string) (p pattern, err error) {
 	return p, err
 }
 
-// character takes one character, perhaps behind a backslash, off text.
-func character(text string) (r rune, rest string, err error) {
+// takeCharacter takes one character, perhaps behind a backslash, off text.
+func takeCharacter(text string) (r rune, rest string, err error) {
 	if text[0] == '\\' {
 		if text = text[1:]; text == "" {
 			return 0, "", errEscape
@@ -176,8 +176,8 @@ func character(text string) (r rune, rest string, err error) {
 	return r, text[n:], nil
 }
 
-// class translates what stands behind a [ up to its ].
-func class(re *strings.Builder, text string) (rest string, err error) {
+// translateClass translates what stands behind a [ up to its ].
+func translateClass(re *strings.Builder, text string) (rest string, err error) {
 	re.WriteByte('[')
 	if strings.HasPrefix(text, "^") {
 		re.WriteByte('^')
@@ -186,37 +186,37 @@ func class(re *strings.Builder, text string) (rest string, err error) {
 	for n := 0; ; n++ {
 		switch {
 		case text == "":
-			return "", errClass
+			return "", errUnclosedClass
 		case text[0] == ']' && n == 0:
-			return "", errNoClass
+			return "", errEmptyClass
 		case text[0] == ']':
 			re.WriteByte(']')
 			return text[1:], nil
 		}
 		var low, high rune
-		if low, text, err = bound(text); err != nil {
+		if low, text, err = takeBound(text); err != nil {
 			return "", err
 		}
 		high = low
 		if strings.HasPrefix(text, "-") {
-			if high, text, err = bound(text[1:]); err != nil {
+			if high, text, err = takeBound(text[1:]); err != nil {
 				return "", err
 			}
 		}
 		if high < low {
-			return "", errBackward
+			return "", errBackwardRange
 		}
 		fmt.Fprintf(re, `\x{%x}-\x{%x}`, low, high)
 	}
 }
 
-// bound takes one end of a range off text.
-func bound(text string) (r rune, rest string, err error) {
+// takeBound takes one end of a range off text.
+func takeBound(text string) (r rune, rest string, err error) {
 	switch {
 	case text == "":
-		return 0, "", errClass
+		return 0, "", errUnclosedClass
 	case text[0] == '-', text[0] == ']':
-		return 0, "", errRange
+		return 0, "", errOpenRange
 	}
-	return character(text)
+	return takeCharacter(text)
 }

@@ -36,12 +36,12 @@ func TestVisible(t *testing.T) {
 			continue
 		}
 		for _, name := range strings.Fields(c.visible) {
-			if !f.visible([]byte(name)) {
+			if !f.isVisibleName([]byte(name)) {
 				t.Errorf("%v hides %q", c.rules, name)
 			}
 		}
 		for _, name := range strings.Fields(c.hidden) {
-			if f.visible([]byte(name)) {
+			if f.isVisibleName([]byte(name)) {
 				t.Errorf("%v shows %q", c.rules, name)
 			}
 		}
@@ -50,8 +50,8 @@ func TestVisible(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for pattern, want := range map[string]error{
-		"": errEmpty, "\xff": errUTF8, `a\`: errEscape, "[": errClass, "[a": errClass, "x[a-": errClass, "[]": errNoClass, "[]a]": errNoClass,
-		"[^]": errNoClass, "[-a]": errRange, "[a-]": errRange, "[z-a]": errBackward, `[\`: errEscape, `[a\`: errEscape, "[^": errClass,
+		"": errEmpty, "\xff": errNotUTF8, `a\`: errEscape, "[": errUnclosedClass, "[a": errUnclosedClass, "x[a-": errUnclosedClass, "[]": errEmptyClass, "[]a]": errEmptyClass,
+		"[^]": errEmptyClass, "[-a]": errOpenRange, "[a-]": errOpenRange, "[z-a]": errBackwardRange, `[\`: errEscape, `[a\`: errEscape, "[^": errUnclosedClass,
 	} {
 		for _, r := range []Rules{{Allow: []string{"fine", pattern}}, {Ignore: []string{pattern}}} {
 			err := r.Validate()
@@ -99,11 +99,11 @@ func FuzzPattern(f *testing.F) {
 		p, err := compile(text)
 		want, wantErr := path.Match(text, name)
 		switch {
-		case errors.Is(err, errEmpty), errors.Is(err, errUTF8), errors.Is(err, errBackward): // ours are stricter
+		case errors.Is(err, errEmpty), errors.Is(err, errNotUTF8), errors.Is(err, errBackwardRange): // ours are stricter
 			return
 		case (err == nil) != (wantErr == nil):
 			t.Fatalf("%q: %v, but path.Match says %v", text, err, wantErr)
-		case err == nil && matches([]pattern{p}, []byte(name)) != want:
+		case err == nil && matchesAny([]pattern{p}, []byte(name)) != want:
 			t.Fatalf("%q and %q: path.Match says %v; translated to %s", text, name, want, p.re)
 		}
 	})

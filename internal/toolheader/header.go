@@ -19,7 +19,7 @@ func Headers(params []Param, arguments []byte) http.Header {
 	var header http.Header
 	for _, p := range params {
 		value, _ := find(arguments, p.Path)
-		text, ok := mirrored(value)
+		text, ok := headerText(value)
 		if !ok {
 			continue
 		}
@@ -51,11 +51,11 @@ func Check(params []Param, arguments []byte, header http.Header) error {
 }
 
 func (p Param) check(value []byte, headers []string) error {
-	text, mirrors := mirrored(value)
+	text, needsHeader := headerText(value)
 	switch {
 	case len(headers) > 1:
 		return fmt.Errorf("header mismatch: there is more than one %s header", p.Header)
-	case len(headers) == 0 && mirrors:
+	case len(headers) == 0 && needsHeader:
 		return fmt.Errorf("header mismatch: the %s header is missing", p.Header)
 	case len(headers) == 0:
 		return nil
@@ -66,31 +66,31 @@ func (p Param) check(value []byte, headers []string) error {
 	if err != nil {
 		return fmt.Errorf("header mismatch: the %s header is invalid: %w", p.Header, err)
 	}
-	same := mirrors && got == text
+	isSame := needsHeader && got == text
 	if isNumber(value) {
-		same = same || sameNumber(got, string(value))
+		isSame = isSame || sameNumber(got, string(value))
 	}
-	if !same {
+	if !isSame {
 		return fmt.Errorf("header mismatch: the %s header is not what the argument is", p.Header)
 	}
 	return nil
 }
 
 // find returns the value at the path of object keys; nil: there is none. Of
-// several equal keys the last counts, and twice says that there are such on the
+// several equal keys the last counts, and isDuplicate says that there are such on the
 // path.
-func find(value []byte, path []string) (found []byte, twice bool) {
+func find(value []byte, path []string) (found []byte, isDuplicate bool) {
 	for _, key := range path {
 		found = nil
 		for m := range jsonrpc.Members(value) {
 			if m.Key == key {
-				twice = twice || found != nil
+				isDuplicate = isDuplicate || found != nil
 				found = m.Value
 			}
 		}
 		value = found
 	}
-	return value, twice
+	return value, isDuplicate
 }
 
 func isAbsentOrNull(value []byte) bool { return len(value) == 0 || value[0] == 'n' }
@@ -99,9 +99,9 @@ func isNumber(value []byte) bool {
 	return len(value) > 0 && (value[0] == '-' || '0' <= value[0] && value[0] <= '9')
 }
 
-// mirrored returns what the header of a value says, before it is encoded.
+// headerText returns what the header of a value says, before it is encoded.
 // Values go by what they are, whatever the schema says they should be.
-func mirrored(value []byte) (text string, ok bool) {
+func headerText(value []byte) (text string, ok bool) {
 	switch {
 	case isAbsentOrNull(value):
 		return "", false

@@ -68,7 +68,7 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("Decode(%q) = %q", s, text)
 		}
 		header := Encode(s)
-		if strings.TrimSpace(header) != header || !isPlain(header) {
+		if strings.TrimSpace(header) != header || !isPlainValue(header) {
 			t.Errorf("Encode(%q) = %q", s, header)
 		}
 		if back, err := Decode(header); utf8.ValidString(s) && (err != nil || back != s) {
@@ -208,7 +208,7 @@ func FuzzHeaders(f *testing.F) {
 			t.Errorf("%s %s %v: %v", schema, arguments, header, err)
 		}
 		for name, values := range header {
-			if len(values) != 1 || !isPlain(values[0]) || http.CanonicalHeaderKey(name) != name {
+			if len(values) != 1 || !isPlainValue(values[0]) || http.CanonicalHeaderKey(name) != name {
 				t.Errorf("%s: %q", name, values)
 			}
 		}

@@ -45,7 +45,7 @@ func toolOf(element []byte) (t Tool, ok bool) {
 // result (ME3). Every other byte stays, but for the commas between. kept is
 // result itself if excluded is empty. excluded says why, by the tools' names.
 func Filter(result []byte) (kept []byte, excluded map[string]error) {
-	if !mayAnnotate(result) {
+	if !mayHaveAnnotation(result) {
 		return result, nil
 	}
 	copied := 0
@@ -53,7 +53,7 @@ func Filter(result []byte) (kept []byte, excluded map[string]error) {
 		if m.Key != "tools" {
 			continue
 		}
-		if tools, less := prune(m.Value, &excluded); less {
+		if tools, less := pruneTools(m.Value, &excluded); less {
 			kept = append(append(kept, result[copied:m.At]...), tools...)
 			copied = m.At + len(m.Value)
 		}
@@ -64,9 +64,9 @@ func Filter(result []byte) (kept []byte, excluded map[string]error) {
 	return append(kept, result[copied:]...), excluded
 }
 
-// prune returns the array without the invalid tools, which it enters into
+// pruneTools returns the array without the invalid tools, which it enters into
 // excluded, and whether there were any.
-func prune(array []byte, excluded *map[string]error) (kept []byte, less bool) {
+func pruneTools(array []byte, excluded *map[string]error) (kept []byte, pruned bool) {
 	kept = append(make([]byte, 0, len(array)), '[')
 	first, end := 0, 1 // where the first tool begins, where the last one looked at ends
 	n := 0             // how many stay
@@ -81,7 +81,7 @@ func prune(array []byte, excluded *map[string]error) (kept []byte, less bool) {
 				*excluded = make(map[string]error)
 			}
 			(*excluded)[t.Name] = t.Err
-			less = true
+			pruned = true
 			continue
 		}
 		if n == 0 {
@@ -91,7 +91,7 @@ func prune(array []byte, excluded *map[string]error) (kept []byte, less bool) {
 		kept = append(append(kept, gap...), element...)
 	}
 	if n == 0 {
-		return []byte("[]"), less
+		return []byte("[]"), pruned
 	}
-	return append(kept, array[end:]...), less
+	return append(kept, array[end:]...), pruned
 }

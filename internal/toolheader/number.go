@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// longest is how many zeros a number may need to be written without an exponent:
+// maxExpandedZeros is how many zeros a number may need to be written without an exponent:
 // more than any that a float64 can hold.
-const longest = 350
+const maxExpandedZeros = 350
 
 // plainNumber returns a JSON number without an exponent and without needless digits:
 // 42.0 and 4.2e1 are both 42. One that would be very long stays as it is.
 func plainNumber(number string) string {
-	digits, exponent, ok := decimal(number)
+	digits, exponent, ok := splitDecimal(number)
 	switch {
-	case !ok, exponent > longest, exponent < -longest:
+	case !ok, exponent > maxExpandedZeros, exponent < -maxExpandedZeros:
 		return number
 	case digits == "":
 		return "0"
@@ -34,15 +34,15 @@ func plainNumber(number string) string {
 // sameNumber reports whether two texts are JSON numbers and equal, however
 // they are written.
 func sameNumber(a, b string) bool {
-	digitsA, exponentA, okA := decimal(a)
-	digitsB, exponentB, okB := decimal(b)
+	digitsA, exponentA, okA := splitDecimal(a)
+	digitsB, exponentB, okB := splitDecimal(b)
 	return okA && okB && digitsA == digitsB && exponentA == exponentB
 }
 
-// decimal takes a JSON number apart: it is digits times ten to the power of
+// splitDecimal takes a JSON number apart: it is digits times ten to the power of
 // exponent, and digits have no zero at either end; they are "" for 0. Leading
 // zeros, which JSON does not allow, do no harm.
-func decimal(number string) (digits string, exponent int, ok bool) {
+func splitDecimal(number string) (digits string, exponent int, ok bool) {
 	mantissa, power := number, ""
 	if i := strings.IndexAny(number, "eE"); i >= 0 {
 		mantissa, power = number[:i], number[i+1:]

@@ -30,46 +30,46 @@ type Param struct {
 	Type   Type
 }
 
-const annotation = "x-mcp-header"
+const annotationKey = "x-mcp-header"
 
 // Parse returns the annotated parameters of a tool's inputSchema, in the order
 // in which they stand; nil if there are none. An error means that the
 // specification wants the tool left out of lists (ME3); it says why, in words
 // fit for a log: of the schema it quotes nothing but names of properties.
 func Parse(inputSchema []byte) ([]Param, error) {
-	if !mayAnnotate(inputSchema) {
+	if !mayHaveAnnotation(inputSchema) {
 		return nil, nil
 	}
-	p := parser{seen: make(map[string]bool)}
-	if err := p.schema(inputSchema, place{reachable: true}); err != nil {
+	p := parser{seenNames: make(map[string]bool)}
+	if err := p.readSchema(inputSchema, location{reachable: true}); err != nil {
 		return nil, err
 	}
 	return p.params, nil
 }
 
-// mayAnnotate reports whether there can be an annotation in the text. Nearly
+// mayHaveAnnotation reports whether there can be an annotation in the text. Nearly
 // all schemas have none, and that is quickly seen. The key may be written with
 // escapes.
-func mayAnnotate(text []byte) bool {
-	return bytes.Contains(text, []byte(annotation)) || bytes.Contains(text, []byte(`\u`))
+func mayHaveAnnotation(text []byte) bool {
+	return bytes.Contains(text, []byte(annotationKey)) || bytes.Contains(text, []byte(`\u`))
 }
 
-// deepest is how deep schemas are looked into. Each level is scanned anew.
-const deepest = 64
+// maxDepth is how deep schemas are looked into. Each level is scanned anew.
+const maxDepth = 64
 
 type parser struct {
-	params []Param
-	seen   map[string]bool // names in lower case
+	params    []Param
+	seenNames map[string]bool // names in lower case
 }
 
-// place is where a schema stands.
-type place struct {
+// location is where a schema stands.
+type location struct {
 	path      []string // of properties, as far as they are reachable
 	depth     int
 	reachable bool // the way here was by properties only
 }
 
-func (at place) String() string {
+func (at location) String() string {
 	if len(at.path) == 0 {
 		return "the schema"
 	}
@@ -77,42 +77,42 @@ func (at place) String() string {
 }
 
 // below is the place of what stands in the schema and is no property of it.
-func (at place) below() place { return place{path: at.path, depth: at.depth + 1} }
+func (at location) below() location { return location{path: at.path, depth: at.depth + 1} }
 
-// schema reads one schema. What is no object, such as true, says nothing.
-func (p *parser) schema(schema []byte, at place) error {
-	if !mayAnnotate(schema) {
+// readSchema reads one schema. What is no object, such as true, says nothing.
+func (p *parser) readSchema(schema []byte, at location) error {
+	if !mayHaveAnnotation(schema) {
 		return nil
 	}
-	if at.depth > deepest {
+	if at.depth > maxDepth {
 		return errors.New(at.String() + " is nested too deeply")
 	}
 	var name, typ []byte
 	for m := range jsonrpc.Members(schema) {
 		switch m.Key {
-		case annotation:
+		case annotationKey:
 			name = m.Value
 		case "type":
 			typ = m.Value
 		}
 	}
 	if name != nil {
-		if err := p.annotated(name, typ, at); err != nil {
+		if err := p.addParam(name, typ, at); err != nil {
 			return err
 		}
 	}
 	for m := range jsonrpc.Members(schema) {
-		if err := p.keyword(m, at); err != nil {
+		if err := p.readKeyword(m, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keyword looks into the value of one keyword of a schema.
-func (p *parser) keyword(m jsonrpc.Member, at place) error {
+// readKeyword looks into the value of one keyword of a schema.
+func (p *parser) readKeyword(m jsonrpc.Member, at location) error {
 	switch m.Key {
-	case annotation, "const", "enum", "default", "examples", "example":
+	case annotationKey, "const", "enum", "default", "examples", "example":
 		return nil // data, which may look like anything
 	case "properties":
 		for prop := range jsonrpc.Members(m.Value) {
@@ -121,58 +121,58 @@ func (p *parser) keyword(m jsonrpc.Member, at place) error {
 				next.reachable = true
 				next.path = append(at.path[:len(at.path):len(at.path)], prop.Key)
 			}
-			if err := p.schema(prop.Value, next); err != nil {
+			if err := p.readSchema(prop.Value, next); err != nil {
 				return err
 			}
 		}
 		return nil
 	case "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies":
 		for named := range jsonrpc.Members(m.Value) { // the keys are names, no keywords
-			if err := p.unreachable(named.Value, at.below()); err != nil {
+			if err := p.refuseAnnotations(named.Value, at.below()); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return p.unreachable(m.Value, at.below())
+	return p.refuseAnnotations(m.Value, at.below())
 }
 
-// unreachable looks for annotations where none may be: in a schema, or in an
+// refuseAnnotations looks for annotations where none may be: in a schema, or in an
 // array of schemas.
-func (p *parser) unreachable(value []byte, at place) error {
-	if !mayAnnotate(value) {
+func (p *parser) refuseAnnotations(value []byte, at location) error {
+	if !mayHaveAnnotation(value) {
 		return nil
 	}
-	if at.depth > deepest {
+	if at.depth > maxDepth {
 		return errors.New(at.String() + " is nested too deeply")
 	}
 	for _, element := range jsonrpc.Elements(value) {
-		if err := p.unreachable(element, at.below()); err != nil {
+		if err := p.refuseAnnotations(element, at.below()); err != nil {
 			return err
 		}
 	}
-	return p.schema(value, at)
+	return p.readSchema(value, at)
 }
 
-// annotated checks one annotation and keeps it.
-func (p *parser) annotated(name, typ []byte, at place) error {
+// addParam checks one annotation and keeps it.
+func (p *parser) addParam(name, typ []byte, at location) error {
 	if !at.reachable || len(at.path) == 0 {
-		return fmt.Errorf("%s has an %s where none may be: it must be on a property that is reached through properties alone", at, annotation)
+		return fmt.Errorf("%s has an %s where none may be: it must be on a property that is reached through properties alone", at, annotationKey)
 	}
 	text, ok := jsonrpc.Text(name)
 	if !ok || !isToken(text) {
-		return fmt.Errorf("the %s of %s is no name of a header", annotation, at)
+		return fmt.Errorf("the %s of %s is no name of a header", annotationKey, at)
 	}
 	t, _ := jsonrpc.Text(typ)
 	switch Type(t) {
 	case String, Integer, Boolean:
 	default:
-		return fmt.Errorf("%s has an %s, but its type is not string, integer or boolean", at, annotation)
+		return fmt.Errorf("%s has an %s, but its type is not string, integer or boolean", at, annotationKey)
 	}
-	if lower := strings.ToLower(text); p.seen[lower] {
-		return fmt.Errorf("the %s of %s is that of another property too", annotation, at)
+	if lower := strings.ToLower(text); p.seenNames[lower] {
+		return fmt.Errorf("the %s of %s is that of another property too", annotationKey, at)
 	} else {
-		p.seen[lower] = true
+		p.seenNames[lower] = true
 	}
 	p.params = append(p.params, Param{Header: http.CanonicalHeaderKey(headerPrefix + text), Path: at.path, Type: Type(t)})
 	return nil

@@ -18,7 +18,7 @@ const (
 // cannot be the value of a header, would lose space at its ends, or looks as if
 // it were encoded (ME2). "" stays "".
 func Encode(value string) string {
-	if !mustEncode(value) {
+	if !needsEncoding(value) {
 		return value
 	}
 	return sentinelStart + base64.StdEncoding.EncodeToString([]byte(value)) + sentinelEnd
@@ -28,18 +28,18 @@ func Encode(value string) string {
 // empty header for a missing one.
 const EncodedEmpty = sentinelStart + sentinelEnd
 
-func mustEncode(value string) bool {
+func needsEncoding(value string) bool {
 	if value == "" {
 		return false
 	}
-	return !isPlain(value) || isSpace(value[0]) || isSpace(value[len(value)-1]) ||
+	return !isPlainValue(value) || isSpace(value[0]) || isSpace(value[len(value)-1]) ||
 		strings.HasPrefix(value, sentinelStart) && strings.HasSuffix(value, sentinelEnd)
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// isPlain reports whether s has nothing but visible ASCII, space and tab.
-func isPlain(s string) bool {
+// isPlainValue reports whether s has nothing but visible ASCII, space and tab.
+func isPlainValue(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < ' ' || c > '~') && c != '\t' {
 			return false
@@ -58,7 +58,7 @@ var (
 // (MI6). Space around the value is no part of it.
 func Decode(header string) (string, error) {
 	header = strings.Trim(header, " \t")
-	if !isPlain(header) {
+	if !isPlainValue(header) {
 		return "", errNotPlain
 	}
 	inner, ok := strings.CutPrefix(header, sentinelStart)
