@@ -22,8 +22,8 @@ type eraRequest interface {
 	// *toolError says that it does not answer; any other error ends the job.
 	ask(ctx context.Context, questions []Question) ([]json.RawMessage, error)
 
-	// logs reports whether the request takes log messages of that level.
-	logs(level int) bool
+	// wantsLog reports whether the request takes log messages of that level.
+	wantsLog(level int) bool
 
 	// reply answers the request.
 	reply(result any, err error)
@@ -70,32 +70,32 @@ func Roots(key string) Question {
 	return Question{Key: key, Method: "roots/list", Params: struct{}{}}
 }
 
-// lacking is an error: the client has not declared a capability that a question
+// missingCapability is an error: the client has not declared a capability that a question
 // needs. In 2026-07-28 data goes with it.
-type lacking struct {
+type missingCapability struct {
 	capability string
 	data       map[string]any
 }
 
-func (e *lacking) Error() string {
+func (e *missingCapability) Error() string {
 	return "the client has not declared the capability " + e.capability
 }
 
-// needs returns a *lacking error if a client cannot answer a question.
-func (q Question) needs(client clientInfo) error {
-	name, parts, ok := "roots", map[string]any{}, true
+// checkCapability returns a *lacking error if a client cannot answer a question.
+func (q Question) checkCapability(client clientInfo) error {
+	capability, subcapabilities, ok := "roots", map[string]any{}, true
 	switch q.Method {
 	case "elicitation/create":
 		// An empty elicitation capability means forms; with parts, forms must be among them.
-		name, parts["form"] = "elicitation", struct{}{}
-		ok = client.can(name, "form") || !client.can(name, "url")
+		capability, subcapabilities["form"] = "elicitation", struct{}{}
+		ok = client.can(capability, "form") || !client.can(capability, "url")
 	case "sampling/createMessage":
-		name = "sampling"
+		capability = "sampling"
 	}
-	if ok && client.can(name, "") {
+	if ok && client.can(capability, "") {
 		return nil
 	}
-	return &lacking{name, map[string]any{"requiredCapabilities": map[string]any{name: parts}}}
+	return &missingCapability{capability, map[string]any{"requiredCapabilities": map[string]any{capability: subcapabilities}}}
 }
 
 // Call is one request in progress that can take long or asks the client. It has a
@@ -109,36 +109,36 @@ type Call struct {
 }
 
 // start runs the job of a request. Requests are started one at a time.
-func (s *session) start(m jsonrpc.Message, f eraRequest, job func(c *Call, params []byte) (any, error)) {
+func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, params []byte) (any, error)) {
 	id := m.ID()
 	s.mu.Lock()
 	many := len(s.calls) >= maxCalls
 	s.mu.Unlock()
 	if many {
-		f.reply(nil, &rpcError{code: jsonrpc.CodeInternalError, message: fmt.Sprintf("more than %d calls in progress", maxCalls)})
+		req.reply(nil, &rpcError{code: jsonrpc.CodeInternalError, message: fmt.Sprintf("more than %d calls in progress", maxCalls)})
 		return
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
 	s.calls[id] = cancel
 	s.mu.Unlock()
-	c := &Call{s: s, request: f, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
-	s.running.Go(func() {
+	c := &Call{s: s, request: req, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
+	s.jobs.Go(func() {
 		result, err := job(c, m.Params())
-		if s.take(id) {
-			f.reply(result, err)
+		if s.finishCall(id) {
+			req.reply(result, err)
 		}
 	})
 }
 
 // Can reports whether the client has declared that it can answer a question.
-func (c *Call) Can(q Question) bool { return q.needs(c.request.client()) == nil }
+func (c *Call) Can(q Question) bool { return q.checkCapability(c.request.client()) == nil }
 
 // Ask returns the client's answers to the questions, in their order. An error is
 // to be returned by the caller.
 func (c *Call) Ask(questions ...Question) ([]json.RawMessage, error) {
 	for _, q := range questions {
-		if err := q.needs(c.request.client()); err != nil {
+		if err := q.checkCapability(c.request.client()); err != nil {
 			return nil, err
 		}
 	}
@@ -160,7 +160,7 @@ func (c *Call) Wait(d time.Duration) error {
 // Log sends a log message if the client wants it; it reports whether it did.
 func (c *Call) Log(level, logger string, data any) bool {
 	rank := slices.Index(era.LogLevels, level)
-	if !c.request.logs(rank) {
+	if !c.request.wantsLog(rank) {
 		return false
 	}
 	c.s.log(rank, logger, data)
@@ -180,14 +180,14 @@ func (c *Call) Progress(done, total int, message string) {
 	}{json.RawMessage(c.token.String()), done, total, message})
 }
 
-// Changed tells whoever wants to know it that a list ("tools", "prompts",
+// NotifyListChanged tells whoever wants to know it that a list ("tools", "prompts",
 // "resources") has changed; it reports whether anybody does.
-func (c *Call) Changed(kind string) bool {
-	return c.s.publish("notifications/"+kind+"/list_changed", nil, func(l *listen) bool { return l.lists(kind) })
+func (c *Call) NotifyListChanged(kind string) bool {
+	return c.s.publish("notifications/"+kind+"/list_changed", nil, func(l *listen) bool { return l.wantsList(kind) })
 }
 
-// updated does the same for a resource.
-func (c *Call) updated(uri string) bool {
+// notifyUpdated does the same for a resource.
+func (c *Call) notifyUpdated(uri string) bool {
 	return c.s.publish("notifications/resources/updated", map[string]string{"uri": uri},
 		func(l *listen) bool { return slices.Contains(l.URIs, uri) })
 }

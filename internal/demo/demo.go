@@ -66,7 +66,7 @@ type Server struct {
 	Prompts   []*Prompt
 	Resources []*Resource // and templates
 
-	negotiated func(revision string) // told the revision of the session; nil is fine
+	onNegotiated func(revision string) // told the revision of the session; nil is fine
 }
 
 // Serve is the demo server as a process: it reads messages line by line from r
@@ -84,7 +84,7 @@ func Serve(ctx context.Context, r io.Reader, w io.Writer, stderr io.Writer) erro
 func (srv *Server) Serve(ctx context.Context, r io.Reader, w io.Writer) error {
 	var batches atomic.Bool
 	served := *srv
-	served.negotiated = func(revision string) { batches.Store(jsonrpc.HasBatches(revision)) } // ST5
+	served.onNegotiated = func(revision string) { batches.Store(jsonrpc.HasBatches(revision)) } // ST5
 	conn := stdio.Std(r, w, stdio.Options{AcceptBatch: batches.Load})
 	err := served.ServeConn(ctx, conn)
 	if closing := conn.Close(nil); err == nil {
@@ -109,15 +109,15 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &session{
-		srv:     srv,
-		conn:    conn,
-		ctx:     ctx,
-		fail:    cancel,
-		eof:     make(chan struct{}),
-		sealer:  sealer,
-		calls:   map[jsonrpc.ID]context.CancelFunc{},
-		pending: map[jsonrpc.ID]chan<- jsonrpc.Message{},
-		level:   levelInfo,
+		srv:             srv,
+		conn:            conn,
+		ctx:             ctx,
+		fail:            cancel,
+		eof:             make(chan struct{}),
+		sealer:          sealer,
+		calls:           map[jsonrpc.ID]context.CancelFunc{},
+		pendingRequests: map[jsonrpc.ID]chan<- jsonrpc.Message{},
+		level:           levelInfo,
 	}
 	err = conn.Receive(ctx, sessionSink{s})
 	close(s.eof) // nobody will answer our requests any more
@@ -131,7 +131,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		t := time.AfterFunc(drain, func() { cancel(errSessionOver) })
 		defer t.Stop()
 	}
-	s.running.Wait()
+	s.jobs.Wait()
 	s.endListens()
 	cancel(errSessionOver)
 	// The first cause is the one that counts: a failed Send makes Receive fail too.
@@ -166,15 +166,15 @@ type session struct {
 	eof    chan struct{}           // closed when the client will say nothing more
 	sealer *era.Sealer             // of requestState
 
-	running sync.WaitGroup // jobs
+	jobs sync.WaitGroup // jobs
 
-	mu      sync.Mutex // guards the rest; never held while sending or receiving
-	hello   clientInfo // of the legacy session; zero until initialize
-	calls   map[jsonrpc.ID]context.CancelFunc
-	pending map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
-	lastID  int64                                 // of our requests
-	level   int                                   // logging/setLevel
-	listens []*listen                             // who is told about changes: the legacy session first
+	mu              sync.Mutex // guards the rest; never held while sending or receiving
+	clientInfo      clientInfo // of the legacy session; zero until initialize
+	calls           map[jsonrpc.ID]context.CancelFunc
+	pendingRequests map[jsonrpc.ID]chan<- jsonrpc.Message // our requests to the client
+	lastID          int64                                 // of our requests
+	level           int                                   // logging/setLevel
+	listens         []*listen                             // who is told about changes: the legacy session first
 }
 
 // send writes one message. It runs under the session's context and not under

@@ -178,7 +178,7 @@ func TestElicitationCapability(t *testing.T) {
 		`{"experimental":{"elicitation":{"a":1}}}`: false,
 	} {
 		run(t, &Server{Drain: time.Millisecond}, func(c *client) {
-			c.initialize(latest, caps)
+			c.initialize(latestLegacy, caps)
 			c.send(callTool(`1`, "elicit", `{}`))
 			if asked := strings.Contains(strings.Join(c.take(), ""), `"method":"elicitation/create"`); asked != want {
 				t.Errorf("capabilities %s: asked is %v, want %v", caps, asked, want)
@@ -190,7 +190,7 @@ func TestElicitationCapability(t *testing.T) {
 // Answers go to the call that asked, in whatever order they come; others are dropped.
 func TestAnswersOutOfOrder(t *testing.T) {
 	run(t, &Server{}, func(c *client) {
-		c.initialize(latest, `{"roots":{}}`)
+		c.initialize(latestLegacy, `{"roots":{}}`)
 		c.send(callTool(`"a"`, "roots", `{}`))
 		c.expect(`{"jsonrpc":"2.0","id":1,"method":"roots/list","params":{}}`)
 		c.send(callTool(`"b"`, "roots", `{}`))
@@ -207,7 +207,7 @@ func TestAnswersOutOfOrder(t *testing.T) {
 // J8: a client that does not answer is not waited for forever, and is told.
 func TestAskTimesOut(t *testing.T) {
 	run(t, &Server{}, func(c *client) {
-		c.initialize(latest, `{"sampling":{}}`)
+		c.initialize(latestLegacy, `{"sampling":{}}`)
 		c.send(callTool(`1`, "sample", `{}`))
 		c.take()
 		time.Sleep(askTimeout)
@@ -228,7 +228,7 @@ func TestCrashWithoutAProcess(t *testing.T) {
 // fails at once.
 func TestEndOfInputDrains(t *testing.T) {
 	run(t, &Server{}, func(c *client) {
-		c.initialize(latest, `{"roots":{}}`)
+		c.initialize(latestLegacy, `{"roots":{}}`)
 		c.send(callTool(`1`, "slow", `{"steps":1,"seconds":0.9}`), callTool(`2`, "roots", `{}`))
 		if got := c.take(); len(got) != 1 {
 			t.Fatalf("received %s", got)
@@ -340,7 +340,7 @@ func TestPages(t *testing.T) {
 			pages, all  int
 		}{
 			{"tools/list", "tools", 2, len(allTools)},
-			{"resources/list", "resources", 2, 1 + listed},
+			{"resources/list", "resources", 2, 1 + listedItems},
 			{"resources/templates/list", "resourceTemplates", 1, 1},
 			{"prompts/list", "prompts", 1, len(allPrompts)},
 		} {

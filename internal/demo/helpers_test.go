@@ -129,7 +129,7 @@ func (c *client) initialize(revision, capabilities string) {
 // open initializes with the latest revision and no capabilities.
 func (c *client) open() {
 	c.t.Helper()
-	c.initialize(latest, "{}")
+	c.initialize(latestLegacy, "{}")
 }
 
 // callTool returns the message that calls a tool.

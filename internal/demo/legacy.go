@@ -20,23 +20,23 @@ type legacyRequest struct {
 func (f *legacyRequest) client() clientInfo {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.hello
+	return f.clientInfo
 }
 
 func (f *legacyRequest) reply(result any, err error) {
-	var lack *lacking
-	if errors.As(err, &lack) {
-		err = &toolError{lack.Error()}
+	var missing *missingCapability
+	if errors.As(err, &missing) {
+		err = &toolError{missing.Error()}
 	}
-	raw, err := encoded(f.method, result, err)
+	raw, err := encodeResult(f.method, result, err)
 	f.respond(f.id, raw, err)
 }
 
-// encoded is a result as JSON. A tool that fails has a result, too.
-func encoded(method string, result any, err error) ([]byte, error) {
-	var unread *toolError
-	if method == "tools/call" && errors.As(err, &unread) {
-		result, err = Failure(unread.message), nil
+// encodeResult is a result as JSON. A tool that fails has a result, too.
+func encodeResult(method string, result any, err error) ([]byte, error) {
+	var toolErr *toolError
+	if method == "tools/call" && errors.As(err, &toolErr) {
+		result, err = Failure(toolErr.message), nil
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, err
 	s.mu.Lock()
 	s.lastID++
 	id := jsonrpc.IntID(s.lastID)
-	s.pending[id] = answer
+	s.pendingRequests[id] = answer
 	s.mu.Unlock()
 	s.send(jsonrpc.NewRequest(id, q.Method, raw))
 
@@ -101,7 +101,7 @@ func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, err
 		}
 	}
 	s.mu.Lock()
-	delete(s.pending, id)
+	delete(s.pendingRequests, id)
 	s.mu.Unlock()
 	if why != errClientGone && s.ctx.Err() == nil {
 		s.notify("notifications/cancelled", struct {
@@ -112,12 +112,12 @@ func (s *session) request(ctx context.Context, q Question) (jsonrpc.Message, err
 	return jsonrpc.Message{}, why
 }
 
-// answered gives a response of the client to the call that waits for it.
+// handleResponse gives a response of the client to the call that waits for it.
 // A response that nobody waits for came too late, and is dropped.
-func (s *session) answered(m jsonrpc.Message) {
+func (s *session) handleResponse(m jsonrpc.Message) {
 	s.mu.Lock()
-	answer := s.pending[m.ID()]
-	delete(s.pending, m.ID())
+	answer := s.pendingRequests[m.ID()]
+	delete(s.pendingRequests, m.ID())
 	s.mu.Unlock()
 	if answer != nil {
 		answer <- m // has room: there is one response at most

@@ -9,30 +9,30 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// filter is what a subscriptions/listen asks for.
-type filter struct {
+// listenFilter is what a subscriptions/listen asks for.
+type listenFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
 }
 
-func (f filter) lists(kind string) bool {
+func (f listenFilter) wantsList(kind string) bool {
 	return kind == "tools" && f.Tools || kind == "prompts" && f.Prompts || kind == "resources" && f.Resources
 }
 
 // listen is somebody who is told about changes: an open subscriptions/listen, or
 // the legacy session, which has no id and subscribes to one resource at a time.
 type listen struct {
-	id     jsonrpc.ID
-	filter // session.mu guards the URIs of the legacy session
+	id           jsonrpc.ID
+	listenFilter // session.mu guards the URIs of the legacy session
 }
 
 // listen opens a subscription: it is acknowledged first of all (MI21), and
 // answered when it ends.
 func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	var p struct {
-		Notifications *filter `json:"notifications"`
+		Notifications *listenFilter `json:"notifications"`
 	}
 	if err := decode(params, &p); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (s *session) listen(id jsonrpc.ID, params []byte) error {
 	slices.Sort(l.URIs)
 	l.URIs = slices.DeleteFunc(slices.Compact(l.URIs), func(uri string) bool { return s.srv.resource(uri) == nil })
 
-	s.notifyListen(l, "notifications/subscriptions/acknowledged", map[string]filter{"notifications": l.filter})
+	s.notifyListen(l, "notifications/subscriptions/acknowledged", map[string]listenFilter{"notifications": l.listenFilter})
 	s.mu.Lock()
 	s.listens = append(s.listens, l)
 	s.mu.Unlock()
@@ -67,28 +67,28 @@ func (s *session) notifyListen(l *listen, method string, params any) {
 		if raw == nil {
 			raw = []byte("{}")
 		}
-		raw = jsonrpc.With(raw, "_meta", l.meta())
+		raw = jsonrpc.With(raw, "_meta", l.subscriptionMeta())
 	}
 	s.send(jsonrpc.NewNotification(method, raw))
 }
 
-// meta is the _meta of everything that belongs to a subscription: the id of its
+// subscriptionMeta is the _meta of everything that belongs to a subscription: the id of its
 // request, with its JSON type.
-func (l *listen) meta() []byte {
+func (l *listen) subscriptionMeta() []byte {
 	return jsonrpc.With([]byte("{}"), era.KeySubscription, []byte(l.id.String()))
 }
 
-// unlisten ends a subscription that the client has cancelled: no word more about it (ST11).
-func (s *session) unlisten(id jsonrpc.ID) {
+// removeListen ends a subscription that the client has cancelled: no word more about it (ST11).
+func (s *session) removeListen(id jsonrpc.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.listenAt(id); i >= 0 {
+	if i := s.listenIndex(id); i >= 0 {
 		s.listens = slices.Delete(s.listens, i, i+1)
 	}
 }
 
-// listenAt returns the index in s.listens of a subscription, -1 for none. The caller holds s.mu.
-func (s *session) listenAt(id jsonrpc.ID) int {
+// listenIndex returns the index in s.listens of a subscription, -1 for none. The caller holds s.mu.
+func (s *session) listenIndex(id jsonrpc.ID) int {
 	return slices.IndexFunc(s.listens, func(l *listen) bool { return l.id == id && !id.IsZero() })
 }
 
@@ -103,8 +103,8 @@ func (s *session) endListens() {
 		if l.id.IsZero() {
 			continue
 		}
-		result := jsonrpc.With([]byte(`{"resultType":"complete"}`), "_meta", l.meta())
-		s.respond(l.id, s.signed(result), nil)
+		result := jsonrpc.With([]byte(`{"resultType":"complete"}`), "_meta", l.subscriptionMeta())
+		s.respond(l.id, s.withServerInfo(result), nil)
 		s.notify("notifications/cancelled", map[string]json.RawMessage{"requestId": json.RawMessage(l.id.String())})
 	}
 }

@@ -170,26 +170,26 @@ type Contents struct {
 }
 
 const (
-	hello  = "Hello from the mcp-bridge demo server.\n"
-	listed = 9  // items in resources/list
-	items  = 99 // items that the template finds
+	helloText     = "Hello from the mcp-bridge demo server.\n"
+	listedItems   = 9  // items in resources/list
+	templateItems = 99 // items that the template finds
 )
 
 var allResources = func() []*Resource {
 	template := &Resource{
 		URITemplate: "demo://item/{id}", Name: "item", Title: "Item",
-		Description: fmt.Sprintf("Any item from 1 to %d. The id can be completed (completion/complete).", items),
+		Description: fmt.Sprintf("Any item from 1 to %d. The id can be completed (completion/complete).", templateItems),
 		MimeType:    "application/json",
 		Render:      func(id string) string { return fmt.Sprintf(`{"id":%s,"name":"item %s"}`, id, id) },
 	}
 	all := []*Resource{
-		{URI: "demo://hello.txt", Name: "hello.txt", Title: "Hello", Description: "One line of text.", MimeType: "text/plain", Size: len(hello), Text: hello},
+		{URI: "demo://hello.txt", Name: "hello.txt", Title: "Hello", Description: "One line of text.", MimeType: "text/plain", Size: len(helloText), Text: helloText},
 		template,
 	}
-	for n := 1; n <= items; n++ {
+	for n := 1; n <= templateItems; n++ {
 		id := strconv.Itoa(n)
 		template.IDs = append(template.IDs, id)
-		if n <= listed {
+		if n <= listedItems {
 			all = append(all, &Resource{
 				URI: "demo://item/" + id, Name: "item-" + id, Title: "Item " + id,
 				Description: "Item " + id + " of many; see the resource template.", MimeType: "application/json", Text: template.Render(id),

@@ -23,34 +23,34 @@ func isModern(m jsonrpc.Message) bool {
 	return era.IsModernMessage(m)
 }
 
-// modern serves one request of 2026-07-28. All that it may rely on is in the
+// serveModern serves one request of 2026-07-28. All that it may rely on is in the
 // request itself (MI23).
-func (s *session) modern(m jsonrpc.Message) {
-	f := &modernRequest{session: s, id: m.ID(), method: m.Method(), params: m.Params(), meta: era.MetaOf(m)}
+func (s *session) serveModern(m jsonrpc.Message) {
+	req := &modernRequest{session: s, id: m.ID(), method: m.Method(), params: m.Params(), meta: era.MetaOf(m)}
 	s.mu.Lock()
-	used := s.used(f.id)
+	used := s.isIDInUse(req.id)
 	s.mu.Unlock()
 	if used {
-		f.reply(nil, errIDInUse)
+		req.reply(nil, errIDInUse)
 		return
 	}
-	if refusal := f.check(); refusal != nil {
-		s.send(refusal.Response(f.id))
+	if refusal := req.check(); refusal != nil {
+		s.send(refusal.Response(req.id))
 		return
 	}
 	switch {
-	case f.method == "server/discover":
-		f.reply(s.discover())
-	case f.method == "subscriptions/listen":
-		if err := s.listen(f.id, f.params); err != nil {
-			f.reply(nil, err)
+	case req.method == "server/discover":
+		req.reply(s.discover())
+	case req.method == "subscriptions/listen":
+		if err := s.listen(req.id, req.params); err != nil {
+			req.reply(nil, err)
 		}
 	default:
-		if err := f.readRetry(); err != nil {
-			f.reply(nil, err)
+		if err := req.readRetry(); err != nil {
+			req.reply(nil, err)
 			return
 		}
-		s.serve(m, f)
+		s.serve(m, req)
 	}
 }
 
@@ -99,12 +99,12 @@ type requestState struct {
 	Answers map[string]json.RawMessage `json:"answers"`
 }
 
-// stateLife is how long a requestState is good for.
-const stateLife = 10 * time.Minute
+// stateLifetime is how long a requestState is good for.
+const stateLifetime = 10 * time.Minute
 
-// bindingOf tells requests apart that mean different things, however they are
+// requestBinding tells requests apart that mean different things, however they are
 // spelled and whatever may differ in a retry.
-func bindingOf(method string, params []byte) string {
+func requestBinding(method string, params []byte) string {
 	params = jsonrpc.Without(params, "_meta", "inputResponses", "requestState")
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(params))
@@ -118,7 +118,7 @@ func bindingOf(method string, params []byte) string {
 
 // seal returns the requestState for the round after this one.
 func (f *modernRequest) seal() string {
-	f.state.Expires = time.Now().Add(stateLife).Unix()
+	f.state.Expires = time.Now().Add(stateLifetime).Unix()
 	raw, _ := json.Marshal(f.state) // the answers were read as JSON
 	return f.sealer.Bind(f.binding, string(raw))
 }
@@ -140,8 +140,8 @@ func (f *modernRequest) client() clientInfo {
 	return c
 }
 
-// logs: without logLevel a request takes no log messages (MI18).
-func (f *modernRequest) logs(level int) bool {
+// wantsLog: without logLevel a request takes no log messages (MI18).
+func (f *modernRequest) wantsLog(level int) bool {
 	return f.meta.LogLevel != nil && level >= era.LogRank(f.meta.LogLevel)
 }
 
@@ -163,7 +163,7 @@ func (f *modernRequest) readRetry() error {
 	if err := decode(f.params, &p); err != nil {
 		return err
 	}
-	f.binding = bindingOf(f.method, f.params)
+	f.binding = requestBinding(f.method, f.params)
 	f.state.Answers = map[string]json.RawMessage{}
 	if p.State != nil {
 		if err := f.unseal(*p.State); err != nil {
@@ -180,38 +180,38 @@ func (f *modernRequest) readRetry() error {
 // for, or again; what nobody asked for is ignored.
 func (f *modernRequest) ask(_ context.Context, questions []Question) ([]json.RawMessage, error) {
 	var answers []json.RawMessage
-	var open []Question
+	var unanswered []Question
 	stateless := false
 	for _, q := range questions {
 		stateless = stateless || q.Stateless
 		answer, known := f.state.Answers[q.Key]
 		if response, ok := f.responses[q.Key]; ok && !known && (q.Stateless || slices.Contains(f.state.Waiting, q.Key)) {
-			if !fits(q.Method, response) {
+			if !isAnswerTo(q.Method, response) {
 				return nil, invalidParams("the answer to " + q.Key + " in inputResponses is none to " + q.Method)
 			}
 			answer, known = response, true
 			f.state.Answers[q.Key] = response
 		}
 		if !known {
-			open = append(open, q)
+			unanswered = append(unanswered, q)
 		}
 		answers = append(answers, answer)
 	}
 	switch {
-	case len(open) == 0:
+	case len(unanswered) == 0:
 		return answers, nil
 	case stateless: // nothing is remembered of what was answered
 		return nil, &inputRequired{questions: questions}
 	}
 	f.state.Waiting = nil
-	for _, q := range open {
+	for _, q := range unanswered {
 		f.state.Waiting = append(f.state.Waiting, q.Key)
 	}
-	return nil, &inputRequired{open, f.seal()}
+	return nil, &inputRequired{unanswered, f.seal()}
 }
 
-// fits reports whether an answer has the shape of a result of method.
-func fits(method string, answer json.RawMessage) bool {
+// isAnswerTo reports whether an answer has the shape of a result of method.
+func isAnswerTo(method string, answer json.RawMessage) bool {
 	var a struct {
 		Action  string          `json:"action"`
 		Role    string          `json:"role"`
@@ -232,13 +232,13 @@ func fits(method string, answer json.RawMessage) bool {
 }
 
 func (f *modernRequest) reply(result any, err error) {
-	var open *inputRequired
+	var inputErr *inputRequired
 	kind := "complete"
-	if errors.As(err, &open) {
+	if errors.As(err, &inputErr) {
 		kind = "input_required"
-		result, err = open.result(), nil
+		result, err = inputErr.result(), nil
 	}
-	raw, err := encoded(f.method, result, err)
+	raw, err := encodeResult(f.method, result, err)
 	if err != nil {
 		f.respond(f.id, nil, modernError(err))
 		return
@@ -251,11 +251,11 @@ func (f *modernRequest) reply(result any, err error) {
 		}
 		raw = jsonrpc.With(jsonrpc.With(raw, "ttlMs", []byte(ttl)), "cacheScope", []byte(`"public"`))
 	}
-	f.respond(f.id, f.signed(raw), nil)
+	f.respond(f.id, f.withServerInfo(raw), nil)
 }
 
-// signed puts into a result whose it is (MI17).
-func (s *session) signed(result []byte) []byte {
+// withServerInfo puts into a result whose it is (MI17).
+func (s *session) withServerInfo(result []byte) []byte {
 	info, _ := encode(s.srv.info()) // strings: it can be encoded
 	for member := range jsonrpc.Members(result) {
 		if member.Key == "_meta" {
@@ -282,11 +282,11 @@ func (e *inputRequired) result() any {
 
 // modernError turns an error into what 2026-07-28 has for it (J10).
 func modernError(err error) error {
-	var lack *lacking
+	var missing *missingCapability
 	var e *rpcError
 	switch {
-	case errors.As(err, &lack):
-		return &rpcError{code: era.CodeMissingCapability, message: lack.Error(), data: lack.data}
+	case errors.As(err, &missing):
+		return &rpcError{code: era.CodeMissingCapability, message: missing.Error(), data: missing.data}
 	case errors.As(err, &e) && e.code == era.CodeResourceNotFound:
 		return &rpcError{code: jsonrpc.CodeInvalidParams, message: e.message, data: e.data}
 	}

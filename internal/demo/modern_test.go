@@ -142,7 +142,7 @@ func FuzzState(f *testing.F) {
 	face := func() *modernRequest {
 		sealer, err := era.NewSealer()
 		bridgetest.Must(f, err)
-		return &modernRequest{session: &session{sealer: sealer}, binding: bindingOf("tools/call", []byte(`{"name":"elicit"}`))}
+		return &modernRequest{session: &session{sealer: sealer}, binding: requestBinding("tools/call", []byte(`{"name":"elicit"}`))}
 	}
 	ours, other := face(), face()
 	good := ours.seal()

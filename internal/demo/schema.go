@@ -27,8 +27,8 @@ type schema struct {
 
 type props = map[string]schema
 
-// object is the schema of an object with these properties only.
-func object(properties props, required ...string) *schema {
+// objectSchema is the schema of an object with these properties only.
+func objectSchema(properties props, required ...string) *schema {
 	closed := false
 	return &schema{Type: "object", Properties: properties, Required: required, Additional: &closed}
 }
@@ -38,30 +38,30 @@ func outputSchema(properties props, required ...string) *schema {
 	return &schema{Type: "object", Properties: properties, Required: required}
 }
 
-func str(description string) schema    { return schema{Type: "string", Description: description} }
-func number(description string) schema { return schema{Type: "number", Description: description} }
+func stringSchema(description string) schema { return schema{Type: "string", Description: description} }
+func numberSchema(description string) schema { return schema{Type: "number", Description: description} }
 
-func (s schema) between(low, high float64) schema {
+func (s schema) withRange(low, high float64) schema {
 	s.Minimum, s.Maximum = &low, &high
 	return s
 }
 
-func (s schema) or(def any) schema {
-	s.Default = def
+func (s schema) withDefault(value any) schema {
+	s.Default = value
 	return s
 }
 
-func integer(description string, low, high, def int) schema {
-	return schema{Type: "integer", Description: description}.between(float64(low), float64(high)).or(def)
+func integerSchema(description string, low, high, def int) schema {
+	return schema{Type: "integer", Description: description}.withRange(float64(low), float64(high)).withDefault(def)
 }
 
-func choice(description, def string, values ...string) schema {
+func enumSchema(description, def string, values ...string) schema {
 	return schema{Type: "string", Description: description, Enum: values, Default: def}
 }
 
 // check returns args with the defaults filled in, or what is wrong with them.
 func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMessage, error) {
-	full := map[string]json.RawMessage{}
+	withDefaults := map[string]json.RawMessage{}
 	for name, value := range args {
 		p, ok := s.Properties[name]
 		if !ok {
@@ -70,19 +70,19 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 		if err := p.accepts(value); err != nil {
 			return nil, fmt.Errorf("argument %s %w", name, err)
 		}
-		full[name] = value
+		withDefaults[name] = value
 	}
 	for _, name := range s.Required {
-		if _, ok := full[name]; !ok {
+		if _, ok := withDefaults[name]; !ok {
 			return nil, fmt.Errorf("argument %s is missing", name)
 		}
 	}
 	for name, p := range s.Properties {
-		if _, ok := full[name]; !ok && p.Default != nil {
-			full[name], _ = json.Marshal(p.Default) // ours: it can be encoded
+		if _, ok := withDefaults[name]; !ok && p.Default != nil {
+			withDefaults[name], _ = json.Marshal(p.Default) // ours: it can be encoded
 		}
 	}
-	return full, nil
+	return withDefaults, nil
 }
 
 func (s *schema) names() string {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// latest is what a client gets that asks for a revision we do not know.
-const latest = "2025-11-25"
+// latestLegacy is what a client gets that asks for a revision we do not know.
+const latestLegacy = "2025-11-25"
 
 // clientInfo is what the client told about itself in initialize.
 type clientInfo struct {
@@ -69,29 +69,29 @@ var methods = map[string]method{
 func (s *session) dispatch(m jsonrpc.Message) {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		s.answered(m)
+		s.handleResponse(m)
 	case jsonrpc.Notification:
-		s.notified(m)
+		s.handleNotification(m)
 	case jsonrpc.Request:
 		if isModern(m) {
-			s.modern(m)
+			s.serveModern(m)
 			return
 		}
-		f := &legacyRequest{s, m.ID(), m.Method()}
+		req := &legacyRequest{s, m.ID(), m.Method()}
 		if err := s.admit(m); err != nil {
-			f.reply(nil, err)
+			req.reply(nil, err)
 			return
 		}
-		s.serve(m, f)
+		s.serve(m, req)
 	}
 }
 
 // serve answers a request that was admitted.
-func (s *session) serve(m jsonrpc.Message, f eraRequest) {
-	if does := methods[m.Method()]; does.handle != nil {
-		f.reply(does.handle(s, m.Params()))
+func (s *session) serve(m jsonrpc.Message, req eraRequest) {
+	if method := methods[m.Method()]; method.handle != nil {
+		req.reply(method.handle(s, m.Params()))
 	} else {
-		s.start(m, f, does.job)
+		s.start(m, req, method.job)
 	}
 }
 
@@ -100,10 +100,10 @@ func (s *session) serve(m jsonrpc.Message, f eraRequest) {
 func (s *session) admit(m jsonrpc.Message) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	initialized := s.hello.Revision != ""
+	initialized := s.clientInfo.Revision != ""
 	_, known := methods[m.Method()]
 	switch {
-	case s.used(m.ID()):
+	case s.isIDInUse(m.ID()):
 		return errIDInUse
 	case !known:
 		return &rpcError{code: jsonrpc.CodeMethodNotFound, message: "method not found"}
@@ -115,21 +115,21 @@ func (s *session) admit(m jsonrpc.Message) error {
 	return nil
 }
 
-// used reports whether a request with that id is in progress. The caller holds s.mu.
-func (s *session) used(id jsonrpc.ID) bool {
+// isIDInUse reports whether a request with that id is in progress. The caller holds s.mu.
+func (s *session) isIDInUse(id jsonrpc.ID) bool {
 	_, called := s.calls[id]
-	return called || s.listenAt(id) >= 0
+	return called || s.listenIndex(id) >= 0
 }
 
-// notified handles a notification; those we do not know are ignored, as JSON-RPC wants it.
-func (s *session) notified(m jsonrpc.Message) {
+// handleNotification handles a notification; those we do not know are ignored, as JSON-RPC wants it.
+func (s *session) handleNotification(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
-		if id := m.CancelledID(); !s.take(id) { // and its context with it
-			s.unlisten(id) // an unknown id is a race that was lost
+		if id := m.CancelledID(); !s.finishCall(id) { // and its context with it
+			s.removeListen(id) // an unknown id is a race that was lost
 		}
 	case "notifications/roots/list_changed":
-		if !isModern(m) && s.logs(levelInfo) { // modern clients do not tell
+		if !isModern(m) && s.wantsLog(levelInfo) { // modern clients do not tell
 			s.log(levelInfo, "roots", "the client says that its roots changed; the tool \"roots\" lists them")
 		}
 	}
@@ -148,11 +148,11 @@ func (s *session) initialize(params []byte) (any, error) {
 		p.Capabilities = map[string]json.RawMessage{}
 	}
 	s.mu.Lock()
-	s.hello = p
-	s.listens = slices.Insert(s.listens, 0, &listen{filter: filter{Tools: true, Prompts: true, Resources: true}})
+	s.clientInfo = p
+	s.listens = slices.Insert(s.listens, 0, &listen{listenFilter: listenFilter{Tools: true, Prompts: true, Resources: true}})
 	s.mu.Unlock()
-	if s.srv.negotiated != nil {
-		s.srv.negotiated(p.Revision)
+	if s.srv.onNegotiated != nil {
+		s.srv.onNegotiated(p.Revision)
 	}
 	return struct {
 		ProtocolVersion string         `json:"protocolVersion"`
@@ -163,11 +163,11 @@ func (s *session) initialize(params []byte) (any, error) {
 }
 
 // negotiate returns the revision asked for if it has an initialize handshake and we know it.
-func negotiate(asked string) string {
-	if era.IsLegacy(asked) {
-		return asked
+func negotiate(requested string) string {
+	if era.IsLegacy(requested) {
+		return requested
 	}
-	return latest
+	return latestLegacy
 }
 
 // capabilities are what this server can do, in both eras.
@@ -214,8 +214,8 @@ func (c clientInfo) can(capability, part string) bool {
 
 const levelInfo = 1 // the level at start; an index of era.LogLevels
 
-// logs reports whether the legacy session takes log messages of that level.
-func (s *session) logs(level int) bool {
+// wantsLog reports whether the legacy session takes log messages of that level.
+func (s *session) wantsLog(level int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return level >= s.level
@@ -246,9 +246,9 @@ func (s *session) setLevel(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
-// take forgets a job and reports whether it was known; its context ends.
+// finishCall forgets a job and reports whether it was known; its context ends.
 // Who takes a job may answer it, so it is answered once or, when cancelled, never.
-func (s *session) take(id jsonrpc.ID) bool {
+func (s *session) finishCall(id jsonrpc.ID) bool {
 	s.mu.Lock()
 	cancel, ok := s.calls[id]
 	delete(s.calls, id)
@@ -272,18 +272,18 @@ func encode(v any) ([]byte, error) {
 }
 
 // decode reads params; absent params are like {}.
-func decode(params []byte, into any) error {
+func decode(params []byte, v any) error {
 	if params == nil {
 		return nil
 	}
-	if err := json.Unmarshal(params, into); err != nil {
-		return invalidParams(explain(err))
+	if err := json.Unmarshal(params, v); err != nil {
+		return invalidParams(describeDecodeError(err))
 	}
 	return nil
 }
 
-// explain says which value has the wrong type, and never the value itself.
-func explain(err error) string {
+// describeDecodeError says which value has the wrong type, and never the value itself.
+func describeDecodeError(err error) string {
 	var t *json.UnmarshalTypeError
 	switch {
 	case !errors.As(err, &t):

@@ -27,10 +27,10 @@ type annotations struct {
 }
 
 var (
-	readOnly = annotations{ReadOnly: true, Idempotent: true}
-	changes  = annotations{}                  // changes something in this server only
-	asks     = annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
-	destroys = annotations{Destructive: true} // ends this server
+	readOnlyTool  = annotations{ReadOnly: true, Idempotent: true}
+	changesServer = annotations{}                  // changes something in this server only
+	asksClient    = annotations{OpenWorld: true}   // asks the client, and who knows whom that asks
+	endsServer    = annotations{Destructive: true} // ends this server
 )
 
 // Typed makes the Run of a Tool of a function whose arguments are a struct.
@@ -38,7 +38,7 @@ func Typed[A any](f func(c *Call, a A) (*Result, error)) func(*Call, json.RawMes
 	return func(c *Call, raw json.RawMessage) (*Result, error) {
 		var a A
 		if err := json.Unmarshal(raw, &a); err != nil {
-			return nil, fmt.Errorf("arguments: %s", explain(err)) // the schema lets none of these pass
+			return nil, fmt.Errorf("arguments: %s", describeDecodeError(err)) // the schema lets none of these pass
 		}
 		return f(c, a)
 	}
@@ -63,8 +63,8 @@ type Content struct {
 // Text is a block of text.
 func Text(t any) Content { return Content{Type: "text", Text: t} }
 
-// Texts is a result that is one text, formatted as by fmt.Sprintf.
-func Texts(format string, args ...any) *Result {
+// Textf is a result that is one text, formatted as by fmt.Sprintf.
+func Textf(format string, args ...any) *Result {
 	return &Result{Content: []Content{Text(fmt.Sprintf(format, args...))}}
 }
 

@@ -14,108 +14,108 @@ var allTools = []*Tool{
 		Name: "echo", Title: "Echo",
 		Description: "Returns the message, spelled exactly as it was sent (the same escapes, and for value the same digits). " +
 			"Shows what a bridge or a client does to text and numbers on the way.",
-		Input: object(props{
-			"message": str("Any text."),
+		Input: objectSchema(props{
+			"message": stringSchema("Any text."),
 			"value":   {Description: "Any JSON value, for instance 9007199254740993 or 1e400. Optional."},
 		}, "message"),
 		Output: outputSchema(props{
-			"message": str("The message."),
+			"message": stringSchema("The message."),
 			"value":   {Description: "The value, if there was one."},
 		}, "message"),
-		Annotations: readOnly, Run: Typed(echo),
+		Annotations: readOnlyTool, Run: Typed(echo),
 	},
 	{
 		Name: "add", Title: "Add",
 		Description: "Adds two numbers. Has an output schema, and answers with structured content.",
-		Input:       object(props{"a": number("First number."), "b": number("Second number.")}, "a", "b"),
-		Output:      outputSchema(props{"sum": number("a + b.")}, "sum"),
-		Annotations: readOnly, Run: Typed(add),
+		Input:       objectSchema(props{"a": numberSchema("First number."), "b": numberSchema("Second number.")}, "a", "b"),
+		Output:      outputSchema(props{"sum": numberSchema("a + b.")}, "sum"),
+		Annotations: readOnlyTool, Run: Typed(add),
 	},
 	{
 		Name: "slow", Title: "Slow work",
 		Description: "Takes its time. Reports progress after every step, with a message, to a client that sent a progress token. Can be cancelled.",
-		Input: object(props{
-			"steps":   integer("Into how many steps the work is divided.", 1, 1000, 5),
-			"seconds": number("How long all of it takes.").between(0, 3600).or(5),
+		Input: objectSchema(props{
+			"steps":   integerSchema("Into how many steps the work is divided.", 1, 1000, 5),
+			"seconds": numberSchema("How long all of it takes.").withRange(0, 3600).withDefault(5),
 		}),
-		Annotations: readOnly, Run: Typed(slow),
+		Annotations: readOnlyTool, Run: Typed(slow),
 	},
 	{
 		Name: "log", Title: "Log",
 		Description: "Sends a log message (notifications/message). What is less severe than the level of logging/setLevel (at first: info) is not sent.",
-		Input: object(props{
-			"level":   choice("How severe it is.", "info", era.LogLevels...),
-			"message": str("What the log says.").or("hello from the demo server"),
-			"logger":  str("The name of the logger.").or("demo"),
+		Input: objectSchema(props{
+			"level":   enumSchema("How severe it is.", "info", era.LogLevels...),
+			"message": stringSchema("What the log says.").withDefault("hello from the demo server"),
+			"logger":  stringSchema("The name of the logger.").withDefault("demo"),
 		}),
-		Annotations: changes, Run: Typed(logMessage),
+		Annotations: changesServer, Run: Typed(logMessage),
 	},
 	{
 		Name: "elicit", Title: "Ask the user",
 		Description: "Asks the user to fill in a small form (elicitation/create), and tells what came back. The client must have the capability elicitation.",
-		Input:       object(props{"message": str("What the user is told.").or("The demo server would like to know a few things.")}),
-		Annotations: asks, Run: Typed(elicit),
+		Input:       objectSchema(props{"message": stringSchema("What the user is told.").withDefault("The demo server would like to know a few things.")}),
+		Annotations: asksClient, Run: Typed(elicit),
 	},
 	{
 		Name: "sample", Title: "Ask the client's model",
 		Description: "Asks the model of the client to write something (sampling/createMessage), and returns it. The client must have the capability sampling.",
-		Input: object(props{
-			"prompt":    str("What the model is asked.").or("Say hello in five words."),
-			"maxTokens": integer("How long the answer may be.", 1, 100_000, 100),
+		Input: objectSchema(props{
+			"prompt":    stringSchema("What the model is asked.").withDefault("Say hello in five words."),
+			"maxTokens": integerSchema("How long the answer may be.", 1, 100_000, 100),
 		}),
-		Annotations: asks, Run: Typed(sample),
+		Annotations: asksClient, Run: Typed(sample),
 	},
 	{
 		Name: "roots", Title: "List the client's roots",
 		Description: "Asks the client for its roots (roots/list), and returns them. The client must have the capability roots.",
-		Input:       object(nil),
-		Annotations: asks, Run: Typed(listRoots),
+		Input:       objectSchema(nil),
+		Annotations: asksClient, Run: Typed(listRoots),
 	},
 	{
 		Name: "session", Title: "Session",
 		Description: "Tells what this server knows about the client: the revision agreed on, the client's name and capabilities, and the _meta of this very call. " +
 			"Shows what a bridge makes of them.",
-		Input: object(nil),
+		Input: objectSchema(nil),
 		Output: outputSchema(props{
-			"protocolVersion": str("The protocol revision of this session."),
+			"protocolVersion": stringSchema("The protocol revision of this session."),
 			"clientInfo":      {Type: "object", Description: "As the client sent it."},
 			"capabilities":    {Type: "object", Description: "As the client sent them."},
 			"meta":            {Description: "The _meta of this call, if it has one."},
 		}, "protocolVersion"),
-		Annotations: readOnly, Run: Typed(showSession),
+		Annotations: readOnlyTool, Run: Typed(showSession),
 	},
 	{
 		Name: "fail", Title: "Fail",
 		Description: "Fails the way a tool does: with a result that has isError, for the model to read.",
-		Input:       object(props{"message": str("Why it failed.").or("this tool always fails")}),
-		Annotations: readOnly, Run: Typed(fail),
+		Input:       objectSchema(props{"message": stringSchema("Why it failed.").withDefault("this tool always fails")}),
+		Annotations: readOnlyTool, Run: Typed(fail),
 	},
 	{
 		Name: "notify", Title: "Notify",
 		Description: "Sends a notification that something changed, although nothing did: a list, or (kind resource) one subscribed resource.",
-		Input: object(props{
-			"kind": choice("What to say has changed.", "tools", "tools", "prompts", "resources", "resource"),
-			"uri":  str("The resource, for kind resource. Nothing is sent unless the client subscribed to it.").or("demo://item/1"),
+		Input: objectSchema(props{
+			"kind": enumSchema("What to say has changed.", "tools", "tools", "prompts", "resources", "resource"),
+			"uri":  stringSchema("The resource, for kind resource. Nothing is sent unless the client subscribed to it.").withDefault("demo://item/1"),
 		}),
-		Annotations: changes, Run: Typed(notifyChange),
+		Annotations: changesServer, Run: Typed(notifyChange),
 	},
 	{
 		Name: "crash", Title: "Crash",
 		Description: "Ends the server's process at once, without an answer. Shows what becomes of a client, and of other sessions, when a server dies.",
-		Input: object(props{
-			"status":  integer("The exit status.", 0, 255, 1),
-			"message": str("The last words, on stderr.").or("demo: crashing, as was asked for"),
+		Input: objectSchema(props{
+			"status":  integerSchema("The exit status.", 0, 255, 1),
+			"message": stringSchema("The last words, on stderr.").withDefault("demo: crashing, as was asked for"),
 		}),
-		Annotations: destroys, Run: Typed(crash),
+		Annotations: endsServer, Run: Typed(crash),
 	},
 }
 
-// form is what "elicit" asks for: one field of each kind.
-var form = outputSchema(props{
+// elicitForm is what "elicit" asks for: one field of each kind.
+var elicitForm = outputSchema(props{
 	"name":   {Type: "string", Title: "Name", Description: "What shall we call you?"},
 	"email":  {Type: "string", Title: "E-mail", Format: "email"},
 	"color":  {Type: "string", Title: "Favourite colour", Enum: []string{"r", "g", "b"}, EnumNames: []string{"Red", "Green", "Blue"}},
-	"age":    schema{Type: "integer", Title: "Age"}.between(0, 150),
+	"age":    schema{Type: "integer", Title: "Age"}.withRange(0, 150),
 	"coffee": {Type: "boolean", Title: "Coffee?", Default: true},
 }, "name")
 
@@ -143,41 +143,41 @@ func slow(c *Call, a struct {
 		}
 		c.Progress(i, a.Steps, fmt.Sprintf("step %d of %d done", i, a.Steps))
 	}
-	return Texts("done: %d steps in %g seconds", a.Steps, a.Seconds), nil
+	return Textf("done: %d steps in %g seconds", a.Steps, a.Seconds), nil
 }
 
 func logMessage(c *Call, a struct{ Level, Message, Logger string }) (*Result, error) {
 	if c.Log(a.Level, a.Logger, a.Message) {
-		return Texts("sent"), nil
+		return Textf("sent"), nil
 	}
 	if era.IsModern(c.request.client().Revision) {
-		return Texts("not sent: the request has no %s that takes it", era.KeyLogLevel), nil
+		return Textf("not sent: the request has no %s that takes it", era.KeyLogLevel), nil
 	}
-	return Texts("not sent: the client asked for more severe messages only"), nil
+	return Textf("not sent: the client asked for more severe messages only"), nil
 }
 
 func elicit(c *Call, a struct{ Message string }) (*Result, error) {
-	return told(c, "the user's answer", Elicit("form", a.Message, form))
+	return askAndShow(c, "the user's answer", Elicit("form", a.Message, elicitForm))
 }
 
 func sample(c *Call, a struct {
 	Prompt    string
 	MaxTokens int
 }) (*Result, error) {
-	return told(c, "the model's answer", Sample("model", a.Prompt, "You are helping to try out an MCP server.", a.MaxTokens))
+	return askAndShow(c, "the model's answer", Sample("model", a.Prompt, "You are helping to try out an MCP server.", a.MaxTokens))
 }
 
 func listRoots(c *Call, _ struct{}) (*Result, error) {
-	return told(c, "the client's roots", Roots("roots"))
+	return askAndShow(c, "the client's roots", Roots("roots"))
 }
 
-// told asks and shows what the client answered, exactly.
-func told(c *Call, what string, q Question) (*Result, error) {
+// askAndShow asks and shows what the client answered, exactly.
+func askAndShow(c *Call, what string, q Question) (*Result, error) {
 	answers, err := c.Ask(q)
 	if err != nil {
 		return nil, err
 	}
-	return Texts("%s: %s", what, answers[0]), nil
+	return Textf("%s: %s", what, answers[0]), nil
 }
 
 func showSession(c *Call, _ struct{}) (*Result, error) {
@@ -191,12 +191,12 @@ func fail(_ *Call, a struct{ Message string }) (*Result, error) { return Failure
 
 func notifyChange(c *Call, a struct{ Kind, URI string }) (*Result, error) {
 	switch {
-	case a.Kind != "resource" && !c.Changed(a.Kind):
-		return Texts("not sent: the client does not listen for it"), nil
-	case a.Kind == "resource" && !c.updated(a.URI):
-		return Texts("not sent: the client has not subscribed to this resource"), nil
+	case a.Kind != "resource" && !c.NotifyListChanged(a.Kind):
+		return Textf("not sent: the client does not listen for it"), nil
+	case a.Kind == "resource" && !c.notifyUpdated(a.URI):
+		return Textf("not sent: the client has not subscribed to this resource"), nil
 	}
-	return Texts("sent"), nil
+	return Textf("sent"), nil
 }
 
 func crash(c *Call, a struct {
