@@ -15,29 +15,29 @@ import (
 // once. The zero value is ready. It must not be used concurrently, except that what only reads
 // may be once Resolve has returned.
 type Correlation struct {
-	steps        []*step
-	bySeq        map[uint64]*step
-	drops        []trace.Record
-	exits        []trace.Record // of processes that the bridge has not asked to end
-	lostRecords  uint64
-	lastTime     time.Time
-	openRequests map[callKey]map[jsonrpc.ID]*step // of Resolve: requests without an answer so far
+	steps           []*passedMessage
+	bySeq           map[uint64]*passedMessage
+	drops           []trace.Record
+	unexpectedExits []trace.Record // of processes that the bridge has not asked to end
+	lostRecords     uint64
+	lastTime        time.Time
+	openRequests    map[callDirection]map[jsonrpc.ID]*passedMessage // of Resolve: requests without an answer so far
 }
 
-// step is a message that has passed one end of the bridge.
-type step struct {
+// passedMessage is a message that has passed one end of the bridge.
+type passedMessage struct {
 	trace.Record // without its Body
 
-	cancelledID jsonrpc.ID // of a cancellation: the request
-	answer      *step      // of a request
-	request     *step      // of a response
-	effects     []*step    // what the bridge has made of it
-	dropped     *trace.Record
+	cancelledID jsonrpc.ID       // of a cancellation: the request
+	answer      *passedMessage   // of a request
+	request     *passedMessage   // of a response
+	derived     []*passedMessage // what the bridge has made of it
+	dropRecord  *trace.Record
 	cancelled   bool
 }
 
-// callKey is where a request passed, and where to.
-type callKey struct{ session, hop, dir string }
+// callDirection is where a request passed, and where to.
+type callDirection struct{ session, hop, dir string }
 
 // Add takes the next record. It keeps no Body, and nothing else that may be long.
 func (s *Correlation) Add(r *trace.Record) {
@@ -47,7 +47,7 @@ func (s *Correlation) Add(r *trace.Record) {
 	switch {
 	case r.Earlier: // nothing is known of what became of it before
 	case r.Kind.IsMessage():
-		st := &step{Record: *r}
+		st := &passedMessage{Record: *r}
 		if r.Method == "notifications/cancelled" {
 			st.cancelledID, _ = jsonrpc.ParseID(memberAt(r.Body.Text, "params", "requestId"))
 		}
@@ -55,7 +55,7 @@ func (s *Correlation) Add(r *trace.Record) {
 		s.steps = append(s.steps, st)
 		if r.Seq != 0 {
 			if s.bySeq == nil {
-				s.bySeq = make(map[uint64]*step)
+				s.bySeq = make(map[uint64]*passedMessage)
 			}
 			s.bySeq[r.Seq] = st
 		}
@@ -67,7 +67,7 @@ func (s *Correlation) Add(r *trace.Record) {
 		exit := *r
 		dropLongFields(&exit)
 		exit.Event = &trace.Event{Err: printable.Clip(r.Event.Err, maxReason)}
-		s.exits = append(s.exits, exit)
+		s.unexpectedExits = append(s.unexpectedExits, exit)
 	case r.Kind == trace.Gap:
 		s.lostRecords += max(r.Lost, 1)
 	}
@@ -82,13 +82,13 @@ func dropLongFields(r *trace.Record) {
 	r.Reason = printable.Clip(r.Reason, maxReason)
 }
 
-// maxRespelled is among how many requests without an answer findRequest looks for one whose id is spelled otherwise than
+// maxRespelledSearch is among how many requests without an answer findRequest looks for one whose id is spelled otherwise than
 // that of its answer: it looks at each of them.
-const maxRespelled = 1000
+const maxRespelledSearch = 1000
 
 // findRequest returns the request that an answer has the id of.
 func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
-	if len(open) <= maxRespelled {
+	if len(open) <= maxRespelledSearch {
 		return jsonrpc.Find(open, id)
 	}
 	request, ok = open[id]
@@ -111,17 +111,17 @@ func memberAt(text []byte, keys ...string) []byte {
 
 // Resolve finds out what belongs together.
 func (s *Correlation) Resolve() {
-	slices.SortStableFunc(s.steps, func(a, b *step) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
-	s.openRequests = make(map[callKey]map[jsonrpc.ID]*step)
+	slices.SortStableFunc(s.steps, func(a, b *passedMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
+	s.openRequests = make(map[callDirection]map[jsonrpc.ID]*passedMessage)
 	for _, st := range s.steps {
 		if cause := s.bySeq[st.CauseSeq]; st.CauseSeq != 0 && cause != nil && cause != st {
-			cause.effects = append(cause.effects, st)
+			cause.derived = append(cause.derived, st)
 		}
 		switch st.Kind {
 		case trace.Request:
 			s.openRequestsAt(st.Record, st.Dir)[st.ID] = st
 		case trace.Response:
-			open := s.openRequestsAt(st.Record, opposite(st.Dir))
+			open := s.openRequestsAt(st.Record, oppositeDir(st.Dir))
 			if id, request, ok := findRequest(open, st.ID); ok {
 				st.request, request.answer = request, st
 				delete(open, id)
@@ -135,20 +135,20 @@ func (s *Correlation) Resolve() {
 	s.openRequests = nil
 	for i := range s.drops {
 		if st := s.bySeq[s.drops[i].CauseSeq]; st != nil && s.drops[i].CauseSeq != 0 {
-			st.dropped = &s.drops[i]
+			st.dropRecord = &s.drops[i]
 		}
 	}
 }
 
-func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]*step {
-	key := callKey{r.Session, r.Hop, dir}
+func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]*passedMessage {
+	key := callDirection{r.Session, r.Hop, dir}
 	if s.openRequests[key] == nil {
-		s.openRequests[key] = make(map[jsonrpc.ID]*step)
+		s.openRequests[key] = make(map[jsonrpc.ID]*passedMessage)
 	}
 	return s.openRequests[key]
 }
 
-func opposite(dir string) string {
+func oppositeDir(dir string) string {
 	if dir == trace.ToServer {
 		return trace.ToClient
 	}
@@ -168,7 +168,7 @@ func (s *Correlation) View(r *trace.Record) *View {
 }
 
 // waitTime returns how long a request was without an answer.
-func (s *Correlation) waitTime(st *step) time.Duration {
+func (s *Correlation) waitTime(st *passedMessage) time.Duration {
 	switch {
 	case st.answer == nil:
 		return max(s.lastTime.Sub(st.Time), 0)

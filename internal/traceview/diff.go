@@ -5,30 +5,30 @@ import "bytes"
 // textRange is a part of a text, from one byte to the one before another.
 type textRange struct{ From, To int }
 
-// maxTokens bounds what diff compares exactly: its time grows with the square of what differs.
-const maxTokens = 4000
+// maxDiffTokens bounds what diff compares exactly: its time grows with the square of what differs.
+const maxDiffTokens = 4000
 
-// maxDiff is how long two texts may be together, in bytes, whose tokens diff compares.
-const maxDiff = 4 << 20
+// maxDiffBytes is how long two texts may be together, in bytes, whose tokens diff compares.
+const maxDiffBytes = 4 << 20
 
 // diff compares two texts of JSON by their tokens, and returns what stands in one of them only,
 // in order. Of texts that differ in very much, it returns all between what is equal at their
 // beginnings and their ends.
 func diff(a, b []byte) (left, right []textRange) {
-	if len(a)+len(b) > maxDiff {
+	if len(a)+len(b) > maxDiffBytes {
 		return diffEnds(a, b)
 	}
 	x, y := tokens(a), tokens(b)
 	head := 0
-	for head < len(x) && head < len(y) && bytes.Equal(spanText(a, x[head]), spanText(b, y[head])) {
+	for head < len(x) && head < len(y) && bytes.Equal(rangeText(a, x[head]), rangeText(b, y[head])) {
 		head++
 	}
 	tail := 0
-	for tail < len(x)-head && tail < len(y)-head && bytes.Equal(spanText(a, x[len(x)-1-tail]), spanText(b, y[len(y)-1-tail])) {
+	for tail < len(x)-head && tail < len(y)-head && bytes.Equal(rangeText(a, x[len(x)-1-tail]), rangeText(b, y[len(y)-1-tail])) {
 		tail++
 	}
 	x, y = x[head:len(x)-tail], y[head:len(y)-tail]
-	if len(x) > 0 && len(y) > 0 && len(x)*len(y) <= maxTokens*maxTokens/4 {
+	if len(x) > 0 && len(y) > 0 && len(x)*len(y) <= maxDiffTokens*maxDiffTokens/4 {
 		return diffTokens(a, b, x, y)
 	}
 	return wholeText(x), wholeText(y)
@@ -52,7 +52,7 @@ func diffEnds(a, b []byte) (left, right []textRange) {
 	return left, right
 }
 
-func spanText(text []byte, s textRange) []byte { return text[s.From:s.To] }
+func rangeText(text []byte, s textRange) []byte { return text[s.From:s.To] }
 
 func wholeText(t []textRange) []textRange {
 	if len(t) == 0 {
@@ -67,7 +67,7 @@ func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	longest := make([]uint16, (len(x)+1)*width)
 	for i := len(x) - 1; i >= 0; i-- {
 		for j := len(y) - 1; j >= 0; j-- {
-			if bytes.Equal(spanText(a, x[i]), spanText(b, y[j])) {
+			if bytes.Equal(rangeText(a, x[i]), rangeText(b, y[j])) {
 				longest[i*width+j] = longest[(i+1)*width+j+1] + 1
 			} else {
 				longest[i*width+j] = max(longest[(i+1)*width+j], longest[i*width+j+1])
@@ -77,21 +77,21 @@ func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	i, j := 0, 0
 	for i < len(x) || j < len(y) {
 		switch {
-		case i < len(x) && j < len(y) && bytes.Equal(spanText(a, x[i]), spanText(b, y[j])):
+		case i < len(x) && j < len(y) && bytes.Equal(rangeText(a, x[i]), rangeText(b, y[j])):
 			i, j = i+1, j+1
 		case j == len(y) || i < len(x) && longest[(i+1)*width+j] >= longest[i*width+j+1]:
-			left = join(left, x[i])
+			left = appendRange(left, x[i])
 			i++
 		default:
-			right = join(right, y[j])
+			right = appendRange(right, y[j])
 			j++
 		}
 	}
 	return left, right
 }
 
-// join appends a span, or makes the last one longer.
-func join(all []textRange, s textRange) []textRange {
+// appendRange appends a span, or makes the last one longer.
+func appendRange(all []textRange, s textRange) []textRange {
 	if n := len(all); n > 0 && all[n-1].To == s.From {
 		all[n-1].To = s.To
 		return all

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// lateAfter is how long a request is without an answer until status:late matches it.
-const lateAfter = 10 * time.Second
+// lateThreshold is how long a request is without an answer until status:late matches it.
+const lateThreshold = 10 * time.Second
 
 // View is a record with what other records say of it.
 type View struct {
@@ -31,9 +31,9 @@ type Filter struct{ groups []conditionGroup }
 
 // conditionGroup is a condition: one of any must hold, or none of them.
 type conditionGroup struct {
-	key     string
-	negated bool
-	anyOf   []func(*View) bool
+	key        string
+	negated    bool
+	conditions []func(*View) bool
 }
 
 // FilterKeys are the words that may stand in front of a colon in a filter.
@@ -62,7 +62,7 @@ func ParseFilter(words []string) (Filter, error) {
 			f.groups = append(f.groups, conditionGroup{key: key, negated: not})
 			at = len(f.groups) - 1
 		}
-		f.groups[at].anyOf = append(f.groups[at].anyOf, cond)
+		f.groups[at].conditions = append(f.groups[at].conditions, cond)
 	}
 	return f, nil
 }
@@ -75,7 +75,7 @@ func (f Filter) Has(key string) bool {
 // Match reports whether the filter chooses v.
 func (f Filter) Match(v *View) bool {
 	for _, g := range f.groups {
-		if slices.ContainsFunc(g.anyOf, func(is func(*View) bool) bool { return is(v) }) == g.negated {
+		if slices.ContainsFunc(g.conditions, func(is func(*View) bool) bool { return is(v) }) == g.negated {
 			return false
 		}
 	}
@@ -83,13 +83,13 @@ func (f Filter) Match(v *View) bool {
 }
 
 func parseCondition(key, value string) (func(*View) bool, error) {
-	like := func(of func(*View) string) (func(*View) bool, error) {
+	byPattern := func(of func(*View) string) (func(*View) bool, error) {
 		is, err := parsePattern(value)
 		return func(v *View) bool { return is(of(v)) }, err
 	}
 	switch key {
 	case "method":
-		return like(func(v *View) string { return v.Method })
+		return byPattern(func(v *View) string { return v.Method })
 	case "tool":
 		is, err := parsePattern(value)
 		return func(v *View) bool { return v.Method == "tools/call" && is(v.Name) }, err
@@ -99,15 +99,15 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 			return id == value || id == strconv.Quote(value)
 		}, nil
 	case "dir":
-		return oneOf(value, func(v *View) string { return v.Dir }, trace.ToServer, trace.ToClient)
+		return parseOneOf(value, func(v *View) string { return v.Dir }, trace.ToServer, trace.ToClient)
 	case "hop":
-		return oneOf(value, func(v *View) string { return v.Hop }, trace.Downstream, trace.Upstream)
+		return parseOneOf(value, func(v *View) string { return v.Hop }, trace.Downstream, trace.Upstream)
 	case "ses":
-		return like(func(v *View) string { return v.Session })
+		return byPattern(func(v *View) string { return v.Session })
 	case "srv":
-		return like(func(v *View) string { return v.Server })
+		return byPattern(func(v *View) string { return v.Server })
 	case "kind":
-		return like(func(v *View) string { return string(v.Kind) })
+		return byPattern(func(v *View) string { return string(v.Kind) })
 	case "status":
 		return parseStatus(value)
 	case "slow":
@@ -117,7 +117,7 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 		}
 		return func(v *View) bool { return durationOf(v) >= least && durationOf(v) > 0 }, nil
 	}
-	return contains(value), nil
+	return containsText(value), nil
 }
 
 // parsePattern returns what compares a string with a VALUE.
@@ -145,11 +145,11 @@ func parsePattern(value string) (func(string) bool, error) {
 	}, nil
 }
 
-func oneOf(value string, of func(*View) string, known ...string) (func(*View) bool, error) {
+func parseOneOf(value string, field func(*View) string, known ...string) (func(*View) bool, error) {
 	if !slices.Contains(known, value) {
 		return nil, fmt.Errorf("use %s", strings.Join(known, " or "))
 	}
-	return func(v *View) bool { return of(v) == value }, nil
+	return func(v *View) bool { return field(v) == value }, nil
 }
 
 // parseStatus reads the VALUE of a status.
@@ -164,7 +164,7 @@ func parseStatus(value string) (func(*View) bool, error) {
 	case "pending":
 		return func(v *View) bool { return v.Pending && !v.Cancelled }, nil
 	case "late":
-		return func(v *View) bool { return !v.Cancelled && durationOf(v) >= lateAfter }, nil
+		return func(v *View) bool { return !v.Cancelled && durationOf(v) >= lateThreshold }, nil
 	case "1xx", "2xx", "3xx", "4xx", "5xx":
 		class := int(value[0] - '0')
 		return func(v *View) bool { return v.HTTP != nil && v.HTTP.Status/100 == class }, nil
@@ -198,8 +198,8 @@ func durationOf(v *View) time.Duration {
 	return v.Duration
 }
 
-// contains returns what looks for text in all that a record shows.
-func contains(text string) func(*View) bool {
+// containsText returns what looks for text in all that a record shows.
+func containsText(text string) func(*View) bool {
 	want := bytes.ToLower([]byte(text))
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }
 	return func(v *View) bool {

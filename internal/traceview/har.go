@@ -93,9 +93,9 @@ type (
 )
 
 func exportHAR(w io.Writer, records iter.Seq[*View]) error {
-	h := harMaker{open: make(map[harPlace][]*harMessage), sockets: make(map[string]*harEntry)}
+	h := harBuilder{unmatched: make(map[harKey][]*harMessage), sockets: make(map[string]*harEntry)}
 	for v := range records {
-		h.add(v)
+		h.addRecord(v)
 	}
 	entries := h.finish()
 	out := bufio.NewWriter(w) // its Flush returns the errors of others
@@ -121,32 +121,32 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-// harMaker makes entries. The messages of an exchange are recorded before it.
-type harMaker struct {
+// harBuilder makes entries. The messages of an exchange are recorded before it.
+type harBuilder struct {
 	entries      []*harEntry
 	refused      []*harEntry
-	open         map[harPlace][]*harMessage // not yet part of an entry
-	sockets      map[string]*harEntry       // by session
-	hasExchanges bool                       // there are exchanges
+	unmatched    map[harKey][]*harMessage // not yet part of an entry
+	sockets      map[string]*harEntry     // by session
+	hasExchanges bool                     // there are exchanges
 	lostRecords  uint64
 }
 
-type harPlace struct{ session, hop string }
+type harKey struct{ session, hop string }
 
 // harMessage is a message. The record is copied: that of a View is not good for ever.
 type harMessage struct{ trace.Record }
 
-func (h *harMaker) add(v *View) {
+func (h *harBuilder) addRecord(v *View) {
 	h.lostRecords += lostRecordsOf(v.Record)
 	switch {
 	case v.Kind.IsMessage():
-		place := harPlace{v.Session, v.Hop}
-		h.open[place] = append(h.open[place], &harMessage{*v.Record})
+		place := harKey{v.Session, v.Hop}
+		h.unmatched[place] = append(h.unmatched[place], &harMessage{*v.Record})
 	case v.HTTP != nil && v.Kind == trace.Refused:
-		h.refused = append(h.refused, h.exchange(v.Record))
+		h.refused = append(h.refused, h.newExchangeEntry(v.Record))
 	case v.HTTP != nil:
 		h.hasExchanges = true
-		e := h.exchange(v.Record)
+		e := h.newExchangeEntry(v.Record)
 		h.entries = append(h.entries, e)
 		if v.HTTP.Status == http.StatusSwitchingProtocols && v.Session != "" {
 			e.Kind = "websocket"
@@ -158,11 +158,11 @@ func (h *harMaker) add(v *View) {
 }
 
 // finish makes entries of what is no part of an exchange, and returns all of them.
-func (h *harMaker) finish() []*harEntry {
+func (h *harBuilder) finish() []*harEntry {
 	if !h.hasExchanges { // else each refusal is an exchange, too
 		h.entries = append(h.entries, h.refused...)
 	}
-	for place, all := range h.open {
+	for place, all := range h.unmatched {
 		socket := h.sockets[place.session+" "+place.hop]
 		if socket == nil && len(all) > 0 && all[0].Transport == "websocket" && place.hop == trace.Downstream {
 			socket = syntheticEntry(&all[0].Record, "websocket")
@@ -194,14 +194,14 @@ func frameOf(r *trace.Record) harFrame {
 
 // addUnexchanged makes entries of messages that did not travel over HTTP, or whose exchange is not in
 // the trace: one of a request and its answer, one of every other message.
-func (h *harMaker) addUnexchanged(all []*harMessage) {
+func (h *harBuilder) addUnexchanged(all []*harMessage) {
 	slices.SortStableFunc(all, func(a, b *harMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	asked := map[string]*harEntry{}
 	for _, m := range all {
 		key := m.Dir + " " + m.ID.String()
 		if m.Kind == trace.Response {
-			if e := asked[opposite(m.Dir)+" "+m.ID.String()]; e != nil {
-				delete(asked, opposite(m.Dir)+" "+m.ID.String())
+			if e := asked[oppositeDir(m.Dir)+" "+m.ID.String()]; e != nil {
+				delete(asked, oppositeDir(m.Dir)+" "+m.ID.String())
 				e.Time = millis(m.Time.Sub(e.started))
 				e.Timings.Wait = e.Time
 				setContent(e, "application/json", bodyText(&m.Body), int64(m.Size))
@@ -245,8 +245,8 @@ func newEntry(r *trace.Record) *harEntry {
 	}
 }
 
-// exchange returns the entry of an HTTP exchange, without the bodies.
-func (h *harMaker) exchange(r *trace.Record) *harEntry {
+// newExchangeEntry returns the entry of an HTTP exchange, without the bodies.
+func (h *harBuilder) newExchangeEntry(r *trace.Record) *harEntry {
 	x, e := r.HTTP, newEntry(r)
 	where := x.URL
 	if u, err := url.Parse(where); err == nil {
@@ -280,50 +280,50 @@ const maxDisorder = time.Second
 
 // addMessages gives an exchange the messages that passed at its place in its time: what the client
 // said of the right size, and what was answered.
-func (h *harMaker) addMessages(e *harEntry, r *trace.Record) {
-	place, x := harPlace{r.Session, r.Hop}, r.HTTP
+func (h *harBuilder) addMessages(e *harEntry, r *trace.Record) {
+	place, x := harKey{r.Session, r.Hop}, r.HTTP
 	const slack = 5 * time.Millisecond
-	within := func(m *harMessage) bool {
+	isWithin := func(m *harMessage) bool {
 		return !m.Time.Before(r.Time.Add(-slack)) && !m.Time.After(r.Time.Add(x.Duration+slack))
 	}
-	all := h.open[place]
-	from := len(all)
-	for from > 0 && all[from-1].Time.After(r.Time.Add(-maxDisorder)) {
-		from--
+	all := h.unmatched[place]
+	firstRecent := len(all)
+	for firstRecent > 0 && all[firstRecent-1].Time.After(r.Time.Add(-maxDisorder)) {
+		firstRecent--
 	}
-	recent := all[from:]
-	asked := -1
+	recent := all[firstRecent:]
+	requestIndex := -1
 	for i, m := range recent {
-		if m.Dir == trace.ToServer && within(m) && x.Method == http.MethodPost && (asked < 0 || int64(m.Size) == x.RequestBytes) {
-			if asked = i; int64(m.Size) == x.RequestBytes {
+		if m.Dir == trace.ToServer && isWithin(m) && x.Method == http.MethodPost && (requestIndex < 0 || int64(m.Size) == x.RequestBytes) {
+			if requestIndex = i; int64(m.Size) == x.RequestBytes {
 				break
 			}
 		}
 	}
 	var request *harMessage
-	if asked >= 0 {
-		request = recent[asked]
+	if requestIndex >= 0 {
+		request = recent[requestIndex]
 		text := validText(bodyText(&request.Body))
 		e.Request.Post = &harPost{Type: cmp.Or(x.RequestHeader.Get("Content-Type"), "application/json"), Params: []harPair{}, Text: text}
 	}
-	events := strings.HasPrefix(x.ResponseHeader.Get("Content-Type"), "text/event-stream")
+	isEventStream := strings.HasPrefix(x.ResponseHeader.Get("Content-Type"), "text/event-stream")
 	var text []byte
 	recent = slices.DeleteFunc(recent, func(m *harMessage) bool {
-		mine := m == request
-		if m.Dir == trace.ToClient && within(m) {
+		belongs := m == request
+		if m.Dir == trace.ToClient && isWithin(m) {
 			own := request != nil && m.Kind == trace.Response && m.ID.Equivalent(request.ID)
 			other := m.Kind != trace.Response || request == nil
 			switch {
-			case own && !events:
-				text, mine = bodyText(&m.Body), true
-			case events && (own || other):
+			case own && !isEventStream:
+				text, belongs = bodyText(&m.Body), true
+			case isEventStream && (own || other):
 				text = fmt.Appendf(text, "data: %s\n\n", bodyText(&m.Body))
-				mine = true
+				belongs = true
 			}
 		}
-		return mine
+		return belongs
 	})
-	h.open[place] = all[:from+len(recent)]
+	h.unmatched[place] = all[:firstRecent+len(recent)]
 	if text != nil {
 		setContent(e, e.Response.Content.Type, text, x.ResponseBytes)
 	}

@@ -37,9 +37,9 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 	page := htmlPage{out: out}
 	var lost uint64
 	for v := range records {
-		page.keptBodies.keep(v.Record)
+		page.keptBodies.add(v.Record)
 		lost += lostRecordsOf(v.Record)
-		if err := page.row(v); err != nil {
+		if err := page.writeRow(v); err != nil {
 			return err
 		}
 	}
@@ -57,9 +57,9 @@ type htmlPage struct {
 	keptBodies bodies
 }
 
-func (h *htmlPage) row(v *View) error {
+func (h *htmlPage) writeRow(v *View) error {
 	p := printer{}
-	p.recordText(v)
+	p.appendRecord(v)
 	class := ""
 	if hasFailed(v.Record) || v.Pending {
 		class = ` class="bad"`
@@ -73,7 +73,7 @@ func (h *htmlPage) row(v *View) error {
 	subject := html.EscapeString(string(p.buf))
 	if hasDetails(v) {
 		fmt.Fprintf(h.out, "<details><summary>%s</summary>", subject)
-		h.details(v)
+		h.writeDetails(v)
 		subject = "</details>"
 	}
 	_, err := h.out.WriteString(subject + "</td></tr>\n") // or that of a write before
@@ -82,8 +82,8 @@ func (h *htmlPage) row(v *View) error {
 
 func htmlText[T string | []byte](text T) string { return html.EscapeString(printable.Text(text)) }
 
-// text writes a text that may be long.
-func (h *htmlPage) text(text []byte) {
+// writeText writes a text that may be long.
+func (h *htmlPage) writeText(text []byte) {
 	for piece := range splitText(text) {
 		_, _ = h.out.WriteString(htmlText(piece)) // row returns the error
 	}
@@ -95,12 +95,12 @@ func hasDetails(v *View) bool {
 	return x != nil && len(x.RequestHeader)+len(x.ResponseHeader) > 0 || v.Body.Text != nil && v.Kind != trace.Stderr || len(v.Redacted) > 0
 }
 
-// details writes what a row shows once it is opened.
-func (h *htmlPage) details(v *View) {
+// writeDetails writes what a row shows once it is opened.
+func (h *htmlPage) writeDetails(v *View) {
 	if x := v.HTTP; x != nil {
 		p := printer{}
-		p.headers("> ", x.RequestHeader)
-		p.headers("< ", x.ResponseHeader)
+		p.appendHeaders("> ", x.RequestHeader)
+		p.appendHeaders("< ", x.ResponseHeader)
 		if len(p.buf) > 0 {
 			fmt.Fprintf(h.out, "<pre>%s</pre>", html.EscapeString(string(p.buf)))
 		}
@@ -113,13 +113,13 @@ func (h *htmlPage) details(v *View) {
 		before := bodyText(cause)
 		left, right := diff(before, text)
 		_, _ = h.out.WriteString(`<div class="both"><pre>`)
-		h.marked(before, left)
+		h.writeMarked(before, left)
 		_, _ = h.out.WriteString("</pre><pre>")
-		h.marked(text, right)
+		h.writeMarked(text, right)
 		_, _ = h.out.WriteString("</pre></div>")
 	default:
 		_, _ = h.out.WriteString("<pre>")
-		h.text(text)
+		h.writeText(text)
 		_, _ = h.out.WriteString("</pre>")
 	}
 	if len(v.Redacted) > 0 {
@@ -127,14 +127,14 @@ func (h *htmlPage) details(v *View) {
 	}
 }
 
-func (h *htmlPage) marked(text []byte, spans []textRange) {
+func (h *htmlPage) writeMarked(text []byte, spans []textRange) {
 	from := 0
 	for _, s := range spans {
-		h.text(text[from:s.From])
+		h.writeText(text[from:s.From])
 		_, _ = h.out.WriteString("<mark>")
-		h.text(text[s.From:s.To])
+		h.writeText(text[s.From:s.To])
 		_, _ = h.out.WriteString("</mark>")
 		from = s.To
 	}
-	h.text(text[from:])
+	h.writeText(text[from:])
 }

@@ -33,8 +33,8 @@ type printer struct {
 	lastDay      string
 }
 
-// shows reports whether a printer shows a kind that nobody has asked for by name.
-func (p *printer) shows(k trace.Kind) bool {
+// showsByDefault reports whether a printer shows a kind that nobody has asked for by name.
+func (p *printer) showsByDefault(k trace.Kind) bool {
 	switch k {
 	case trace.HTTP, trace.Stream:
 		return p.Exchanges
@@ -47,7 +47,7 @@ func (p *printer) shows(k trace.Kind) bool {
 // keepBody notes a record that is not printed: SideBySide may need its Body later.
 func (p *printer) keepBody(r *trace.Record) {
 	if p.SideBySide {
-		p.bodies.keep(r)
+		p.bodies.add(r)
 	}
 }
 
@@ -55,19 +55,19 @@ func (p *printer) keepBody(r *trace.Record) {
 func (p *printer) print(v *View) error {
 	p.keepBody(v.Record)
 	p.buf = p.buf[:0]
-	p.line(v)
+	p.appendLine(v)
 	switch cause := p.bodies.bodyOf(v.CauseSeq); {
 	case p.SideBySide && v.Kind.IsMessage() && v.CauseSeq != 0 && cause != nil && v.Body.Text != nil:
-		p.sideBySide(cause, &v.Body)
+		p.appendSideBySide(cause, &v.Body)
 	case (p.Bodies || p.SideBySide) && v.Body.Text != nil && v.Kind != trace.Stderr:
-		p.indented(bodyText(&v.Body))
+		p.appendIndented(bodyText(&v.Body))
 	}
 	if (p.Bodies || p.SideBySide) && len(v.Redacted) > 0 {
-		p.indented([]byte("redacted: " + strings.Join(v.Redacted, ", ")))
+		p.appendIndented([]byte("redacted: " + strings.Join(v.Redacted, ", ")))
 	}
 	if x := v.HTTP; x != nil && (p.Bodies || p.SideBySide) {
-		p.headers("> ", x.RequestHeader)
-		p.headers("< ", x.ResponseHeader)
+		p.appendHeaders("> ", x.RequestHeader)
+		p.appendHeaders("< ", x.ResponseHeader)
 	}
 	if p.err == nil {
 		_, p.err = p.Out.Write(p.buf)
@@ -90,8 +90,8 @@ func (p *printer) flushLarge() {
 	p.buf = p.buf[:0]
 }
 
-// line appends the line of a record.
-func (p *printer) line(v *View) {
+// appendLine appends the line of a record.
+func (p *printer) appendLine(v *View) {
 	at := v.Time.Local()
 	if day := at.Format(time.DateOnly); day != p.lastDay && !v.Time.IsZero() {
 		if p.lastDay != "" {
@@ -104,13 +104,13 @@ func (p *printer) line(v *View) {
 	} else {
 		p.buf = at.AppendFormat(p.buf, "15:04:05.000")
 	}
-	p.serverWidth = p.column(v.Server, p.serverWidth)
-	p.sessionWidth = p.column(v.Session, p.sessionWidth)
+	p.serverWidth = p.appendColumn(v.Server, p.serverWidth)
+	p.sessionWidth = p.appendColumn(v.Session, p.sessionWidth)
 	p.buf = append(p.buf, "  "...)
 	p.buf = append(p.buf, arrow(v.Record)...)
 	p.buf = append(p.buf, "  "...)
 	from := len(p.buf)
-	p.recordText(v)
+	p.appendRecord(v)
 	bad := hasFailed(v.Record) || v.Kind == trace.Gap || v.Kind == trace.Refused || v.Kind == trace.Note
 	if bad && p.Color {
 		p.buf = append(slices.Insert(p.buf, from, []byte(red)...), resetColor...)
@@ -125,8 +125,8 @@ const (
 	resetColor = "\x1b[0m"
 )
 
-// column appends text, at least as wide as the column was so far, and returns its width.
-func (p *printer) column(text string, width int) int {
+// appendColumn appends text, at least as wide as the column was so far, and returns its width.
+func (p *printer) appendColumn(text string, width int) int {
 	text = truncate(printable.Text(text), 24)
 	n := len([]rune(text))
 	width = max(width, n)
@@ -155,80 +155,80 @@ func arrow(r *trace.Record) string {
 	return "  |  "
 }
 
-// word appends a word that came over the wire.
-func (p *printer) word(text string) {
+// appendWord appends a word that came over the wire.
+func (p *printer) appendWord(text string) {
 	if text != "" {
-		p.space()
+		p.appendSpace()
 		p.buf = printable.Append(p.buf, truncate(text, 200))
 	}
 }
 
-func (p *printer) space() {
+func (p *printer) appendSpace() {
 	if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' {
 		p.buf = append(p.buf, ' ')
 	}
 }
 
 func (p *printer) printf(format string, args ...any) {
-	p.space()
+	p.appendSpace()
 	p.buf = fmt.Appendf(p.buf, format, args...)
 }
 
-// recordText appends what a record says, which follows its time, server and session.
-func (p *printer) recordText(v *View) {
+// appendRecord appends what a record says, which follows its time, server and session.
+func (p *printer) appendRecord(v *View) {
 	switch {
 	case v.Kind.IsMessage():
-		p.message(v)
+		p.appendMessage(v)
 	case v.HTTP != nil:
-		p.exchange(v)
+		p.appendExchange(v)
 	case v.Kind == trace.Gap:
 		p.printf("%s missing here", printable.Count(v.Lost, "record is", "records are"))
 	case v.Kind == trace.Drop:
-		p.word("dropped")
-		p.message(v)
-		p.word(v.Reason)
+		p.appendWord("dropped")
+		p.appendMessage(v)
+		p.appendWord(v.Reason)
 	case v.Event != nil:
-		p.event(v)
+		p.appendEvent(v)
 	default:
-		p.word(string(v.Kind))
-		p.word(v.Reason)
+		p.appendWord(string(v.Kind))
+		p.appendWord(v.Reason)
 	}
 }
 
-func (p *printer) message(v *View) {
+func (p *printer) appendMessage(v *View) {
 	if v.Method == "" && v.Kind == trace.Response {
-		p.word("(response)")
+		p.appendWord("(response)")
 	}
-	p.word(v.Method)
-	p.word(v.Name)
+	p.appendWord(v.Method)
+	p.appendWord(v.Name)
 	if !v.ID.IsZero() {
-		p.word("#" + v.ID.String())
+		p.appendWord("#" + v.ID.String())
 	}
 	switch {
 	case v.Code != 0:
 		p.printf("error %d", v.Code)
 	case v.Failed:
-		p.word("failed")
+		p.appendWord("failed")
 	case v.Kind == trace.Response:
-		p.word("ok")
+		p.appendWord("ok")
 	case v.Cancelled:
-		p.word("cancelled")
+		p.appendWord("cancelled")
 	case v.Pending:
 		p.printf("no answer for %s", roundedDuration(v.Waited))
 	}
 	if v.Earlier {
-		p.word("(began before this trace: only this end of it is known)")
+		p.appendWord("(began before this trace: only this end of it is known)")
 		return
 	}
 	if v.Duration > 0 {
-		p.word(roundedDuration(v.Duration))
+		p.appendWord(roundedDuration(v.Duration))
 	}
 	if v.TimeInBridge > 0 {
 		p.printf("(bridge %s)", roundedDuration(v.TimeInBridge))
 	}
 	p.printf("%s", sizeText(int64(v.Size)))
 	if v.Stream != "" && (p.Bodies || p.SideBySide || p.Exchanges) {
-		p.word("stream " + v.Stream)
+		p.appendWord("stream " + v.Stream)
 	}
 }
 
@@ -243,22 +243,22 @@ func sizeText(n int64) string {
 	return strconv.FormatInt(n/1000_000, 10) + " MB"
 }
 
-func (p *printer) exchange(v *View) {
+func (p *printer) appendExchange(v *View) {
 	x := v.HTTP
-	p.word(x.Proto)
-	p.word(x.Method)
-	p.word(x.URL)
+	p.appendWord(x.Proto)
+	p.appendWord(x.Method)
+	p.appendWord(x.URL)
 	if x.Status != 0 {
 		p.printf("%d", x.Status)
 	}
 	if v.Kind == trace.Refused {
-		p.word("refused")
-		p.word(x.Rule)
-		p.word(x.Reason)
-		p.word(v.Reason)
+		p.appendWord("refused")
+		p.appendWord(x.Rule)
+		p.appendWord(x.Reason)
+		p.appendWord(v.Reason)
 	}
 	if x.Duration > 0 {
-		p.word(roundedDuration(x.Duration))
+		p.appendWord(roundedDuration(x.Duration))
 	}
 	if x.FirstByte > 0 {
 		p.printf("(first byte %s)", roundedDuration(x.FirstByte))
@@ -266,54 +266,54 @@ func (p *printer) exchange(v *View) {
 	if x.RequestBytes > 0 || x.ResponseBytes > 0 {
 		p.printf("in %s, out %s", sizeText(x.RequestBytes), sizeText(x.ResponseBytes))
 	}
-	p.word(x.Err)
+	p.appendWord(x.Err)
 }
 
-func (p *printer) event(v *View) {
+func (p *printer) appendEvent(v *View) {
 	e := v.Event
-	p.word(string(v.Kind))
+	p.appendWord(string(v.Kind))
 	if v.Kind == trace.Stderr {
 		p.printf("%d:", e.PID)
-		p.word(string(bodyText(&v.Body)))
+		p.appendWord(string(bodyText(&v.Body)))
 		return
 	}
-	p.word(v.Stream)
-	p.word(e.Code)
+	p.appendWord(v.Stream)
+	p.appendWord(e.Code)
 	if v.Method != "" { // a remark about a request
-		p.word(v.Method)
-		p.word(v.Name)
-		p.word("#" + v.ID.String())
-		p.word("for " + roundedDuration(v.Duration) + ":")
+		p.appendWord(v.Method)
+		p.appendWord(v.Name)
+		p.appendWord("#" + v.ID.String())
+		p.appendWord("for " + roundedDuration(v.Duration) + ":")
 	}
-	p.word(e.Action)
-	p.word(e.Step)
+	p.appendWord(e.Action)
+	p.appendWord(e.Step)
 	if e.PID != 0 {
 		p.printf("pid %d", e.PID)
 	}
-	p.word(e.Program)
-	p.word(e.Client)
-	p.word(e.Version)
-	p.word(e.Revision)
+	p.appendWord(e.Program)
+	p.appendWord(e.Client)
+	p.appendWord(e.Version)
+	p.appendWord(e.Revision)
 	if e.FromEventID != "" {
-		p.word("from " + e.FromEventID)
+		p.appendWord("from " + e.FromEventID)
 	}
 	if e.Calls > 0 {
 		p.printf("%s", printable.Count(e.Calls, "call", "calls"))
 	}
 	if e.Duration > 0 {
-		p.word("after " + roundedDuration(e.Duration))
+		p.appendWord("after " + roundedDuration(e.Duration))
 	}
 	if v.Size > 0 {
-		p.word(sizeText(int64(v.Size)))
+		p.appendWord(sizeText(int64(v.Size)))
 	}
-	p.word(e.Text)
-	p.word(v.Reason)
-	p.word(e.Err)
+	p.appendWord(e.Text)
+	p.appendWord(v.Reason)
+	p.appendWord(e.Err)
 }
 
 const indent = "              "
 
-func (p *printer) indented(text []byte) {
+func (p *printer) appendIndented(text []byte) {
 	p.buf = append(p.buf, indent...)
 	for piece := range splitText(text) {
 		p.buf = printable.Append(p.buf, piece)
@@ -322,7 +322,7 @@ func (p *printer) indented(text []byte) {
 	p.buf = append(p.buf, '\n')
 }
 
-func (p *printer) headers(mark string, h map[string][]string) {
+func (p *printer) appendHeaders(mark string, h map[string][]string) {
 	names := make([]string, 0, len(h))
 	for name := range h {
 		names = append(names, name)
@@ -330,7 +330,7 @@ func (p *printer) headers(mark string, h map[string][]string) {
 	slices.Sort(names)
 	for _, name := range names {
 		for _, value := range h[name] {
-			p.indented([]byte(mark + name + ": " + value))
+			p.appendIndented([]byte(mark + name + ": " + value))
 		}
 	}
 }

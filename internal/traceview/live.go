@@ -19,17 +19,17 @@ const (
 // pendingInterval is how often Live looks for requests that wait for an answer.
 const pendingInterval = time.Second
 
-// maxWaiting is for how many requests without an answer Live looks, and maxWaitingBytes how long the lines of those
+// maxWaitingRequests is for how many requests without an answer Live looks, and maxWaitingBytes how long the lines of those
 // may be together that it has to print once they wait, in bytes.
 const (
-	maxWaiting      = 10_000
-	maxWaitingBytes = 16 << 20
+	maxWaitingRequests = 10_000
+	maxWaitingBytes    = 16 << 20
 )
 
-// live is what a Viewer knows of a bridge that runs.
-type live struct {
+// liveView is what a Viewer knows of a bridge that runs.
+type liveView struct {
 	print        func(v *View, line []byte) error
-	waiting      map[callKey]map[jsonrpc.ID]*waitingRequest
+	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest
 	waitingCount int
 	keepLines    bool // of requests that wait are printed
 	waitingBytes int  // of those
@@ -46,26 +46,26 @@ type waitingRequest struct {
 }
 
 // Live prints records as they come, until in ends or ctx is done; then its error is that of in.
-// A request that waits longer than lateAfter is printed again. in must end with ctx.
+// A request that waits longer than lateThreshold is printed again. in must end with ctx.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.isUnfiltered() {
-		return s.copyUnread(in)
+		return s.copyLines(in)
 	}
 	return s.follow(ctx, in)
 }
 
 // follow is Live for records that have to be read.
 func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
-	l := &live{print: s.printer(), waiting: make(map[callKey]map[jsonrpc.ID]*waitingRequest), keepLines: s.JSON, printPending: s.Filter.Has("status"), reprintLate: !s.JSON}
+	l := &liveView{print: s.newPrintFunc(), waiting: make(map[callDirection]map[jsonrpc.ID]*waitingRequest), keepLines: s.JSON, printPending: s.Filter.Has("status"), reprintLate: !s.JSON}
 	type item struct {
 		record trace.Record
 		line   []byte
 	}
 	items := make(chan item)
-	var wrong error
+	var readErr error
 	go func() {
 		defer close(items)
-		wrong = s.eachRecord(in, true, func(r *trace.Record, line []byte) error {
+		readErr = s.eachRecord(in, true, func(r *trace.Record, line []byte) error {
 			select {
 			case items <- item{*r, line}:
 				return nil
@@ -77,30 +77,30 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	ticks := time.NewTicker(pendingInterval)
 	defer ticks.Stop()
 	var err error
-	o := reorderer{maxItems: maxReordered, out: l.record}
+	reorder := reorderer{maxItems: maxReordered, emit: l.addRecord}
 	if s.JSON {
-		o.maxItems = 0
+		reorder.maxItems = 0
 	}
-	calm := time.NewTimer(reorderTime)
-	defer calm.Stop()
+	reorderTimer := time.NewTimer(reorderTime)
+	defer reorderTimer.Stop()
 	for {
 		select {
 		case i, more := <-items:
 			if !more {
-				if err = o.flush(); err == nil {
-					err = wrong
+				if err = reorder.flush(); err == nil {
+					err = readErr
 				}
 				if flushed := s.Out.Flush(); err == nil {
 					err = flushed
 				}
 				return err
 			}
-			if len(o.items) == 0 {
-				calm.Reset(reorderTime)
+			if len(reorder.items) == 0 {
+				reorderTimer.Reset(reorderTime)
 			}
-			err = o.add(&i.record, i.line)
-		case <-calm.C:
-			if err = o.flush(); err == nil {
+			err = reorder.add(&i.record, i.line)
+		case <-reorderTimer.C:
+			if err = reorder.flush(); err == nil {
 				err = s.Out.Flush()
 			}
 		case now := <-ticks.C:
@@ -114,8 +114,8 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// record prints a record, and notes what waits for an answer.
-func (l *live) record(r *trace.Record, line []byte) error {
+// addRecord prints a record, and notes what waits for an answer.
+func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 	v := &View{Record: r}
 	switch r.Kind {
 	case trace.Request:
@@ -124,7 +124,7 @@ func (l *live) record(r *trace.Record, line []byte) error {
 			return l.printEarlier(w, line)
 		}
 	case trace.Response:
-		l.endRequest(r, opposite(r.Dir), r.ID)
+		l.endRequest(r, oppositeDir(r.Dir), r.ID)
 	case trace.Note:
 		if e := r.Event; e != nil && (e.Code == "unanswered" || e.Code == "over") {
 			l.endRequest(r, r.Dir, r.ID)
@@ -144,26 +144,26 @@ func (l *live) record(r *trace.Record, line []byte) error {
 }
 
 // printEarlier prints a request that came before we looked.
-func (l *live) printEarlier(w *waitingRequest, line []byte) error {
+func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Duration}
 	if l.printPending && v.Waited < pendingInterval {
 		return nil // it is printed once it waits
 	}
-	w.pendingPrinted, w.latePrinted = true, v.Waited >= lateAfter
+	w.pendingPrinted, w.latePrinted = true, v.Waited >= lateThreshold
 	return l.print(v, line)
 }
 
 // beginRequest notes a request that waits for its answer.
-func (l *live) beginRequest(r *trace.Record, line []byte) *waitingRequest {
+func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	w := &waitingRequest{record: *r}
 	dropLongFields(&w.record)
 	if l.keepLines && l.printPending { // else it is not needed, and it may be long
 		w.line = line
 	}
-	if l.waitingCount >= maxWaiting || l.waitingBytes+len(w.line) > maxWaitingBytes {
+	if l.waitingCount >= maxWaitingRequests || l.waitingBytes+len(w.line) > maxWaitingBytes {
 		return w
 	}
-	key := callKey{r.Session, r.Hop, r.Dir}
+	key := callDirection{r.Session, r.Hop, r.Dir}
 	if l.waiting[key] == nil {
 		l.waiting[key] = make(map[jsonrpc.ID]*waitingRequest)
 	}
@@ -177,8 +177,8 @@ func (l *live) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	return w
 }
 
-func (l *live) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
-	key := callKey{r.Session, r.Hop, dir}
+func (l *liveView) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
+	key := callDirection{r.Session, r.Hop, dir}
 	if own, w, ok := findRequest(l.waiting[key], id); ok {
 		delete(l.waiting[key], own)
 		l.waitingCount--
@@ -190,13 +190,13 @@ func (l *live) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 }
 
 // printWaiting prints requests that wait, and those that are late.
-func (l *live) printWaiting(now time.Time) error {
+func (l *liveView) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {
 			v := &View{Record: &w.record, Pending: true, Waited: now.Sub(w.record.Time)}
-			due := !w.pendingPrinted && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.latePrinted && v.Waited >= lateAfter
+			due := !w.pendingPrinted && l.printPending && v.Waited >= pendingInterval || l.reprintLate && !w.latePrinted && v.Waited >= lateThreshold
 			w.pendingPrinted = w.pendingPrinted || v.Waited >= pendingInterval
-			w.latePrinted = w.latePrinted || v.Waited >= lateAfter
+			w.latePrinted = w.latePrinted || v.Waited >= lateThreshold
 			if due {
 				if err := l.print(v, w.line); err != nil {
 					return err

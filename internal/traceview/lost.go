@@ -13,11 +13,11 @@ type LossPlace string
 
 // The places.
 const (
-	AtBridge  LossPlace = "bridge"  // it was received, and nothing was made of it
-	AtServer  LossPlace = "server"  // the server has it, and has not answered
-	AtClient  LossPlace = "client"  // the client has it, and has not answered
-	OnTheWay  LossPlace = "answer"  // its answer was received, and nothing was made of that
-	Discarded LossPlace = "dropped" // the bridge says so, and why
+	AtBridge   LossPlace = "bridge"  // it was received, and nothing was made of it
+	AtServer   LossPlace = "server"  // the server has it, and has not answered
+	AtClient   LossPlace = "client"  // the client has it, and has not answered
+	AnswerLost LossPlace = "answer"  // its answer was received, and nothing was made of that
+	Discarded  LossPlace = "dropped" // the bridge says so, and why
 
 	// Cancelled is a request that is not lost: whoever has sent it has cancelled it before it was answered.
 	Cancelled LossPlace = "cancelled"
@@ -43,7 +43,7 @@ func (s *Correlation) Lost() []Loss {
 		if loss, is := s.lossOf(st); is {
 			loss.Record, loss.Path = st.Record, append([]trace.Record{st.Record}, loss.Path...)
 			all = append(all, loss)
-			told[st.dropped], told[loss.dropped] = true, true
+			told[st.dropRecord], told[loss.dropped] = true, true
 		}
 	}
 	for i := range s.drops {
@@ -57,38 +57,38 @@ func (s *Correlation) Lost() []Loss {
 // Gaps returns how many records are missing in the trace.
 func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
-func (s *Correlation) lossOf(st *step) (loss Loss, is bool) {
+func (s *Correlation) lossOf(st *passedMessage) (loss Loss, isLoss bool) {
 	if st.cancelled || st.answer != nil {
-		return s.unansweredByPeer(st)
+		return s.peerLoss(st)
 	}
-	if st.dropped != nil && !s.isReported(st) {
-		return Loss{Place: Discarded, Text: "the bridge has dropped it: " + st.dropped.Reason}, true
+	if st.dropRecord != nil && !s.isReportedWithRequest(st) {
+		return Loss{Place: Discarded, Text: "the bridge has dropped it: " + st.dropRecord.Reason}, true
 	}
-	near, far := peerNames(&st.Record)
+	nearPeer, farPeer := peerNames(&st.Record)
 	switch {
 	case st.Kind == trace.Request && isReceived(&st.Record):
-		return s.unanswered(st, near, far), true
+		return s.receivedLoss(st, nearPeer, farPeer), true
 	case st.Kind == trace.Request:
 		if st.CauseSeq != 0 {
 			return loss, false // the request that caused it tells
 		}
-		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", near, roundedDuration(s.waitTime(st)))
-		return Loss{Place: placeOf(near), Text: text}, true
-	case isReceived(&st.Record) && len(st.effects) == 0 && !s.isKept(st):
-		return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", near, far)}, true
+		text := fmt.Sprintf("a request of the bridge itself, which the %s has not answered within %s", nearPeer, roundedDuration(s.waitTime(st)))
+		return Loss{Place: lossPlaceOf(nearPeer), Text: text}, true
+	case isReceived(&st.Record) && len(st.derived) == 0 && !s.isRightlyKept(st):
+		return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, and not passed on to the %s", nearPeer, farPeer)}, true
 	}
 	return loss, false
 }
 
-// unansweredByPeer says of a request that was cancelled, or has an answer, that its peer has not answered it.
-func (s *Correlation) unansweredByPeer(st *step) (loss Loss, is bool) {
+// peerLoss says of a request that was cancelled, or has an answer, that its peer has not answered it.
+func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
 	// What listens has no answer to wait for.
 	if st.Kind != trace.Request || !isReceived(&st.Record) || st.Method == "subscriptions/listen" || st.answer != nil && st.answer.CauseSeq != 0 {
 		return loss, false
 	}
-	near, far := peerNames(&st.Record)
+	nearPeer, farPeer := peerNames(&st.Record)
 	within := roundedDuration(s.waitTime(st))
-	passed := st.passedOn()
+	passed := st.forwardedRequest()
 	switch {
 	case passed != nil && passed.answer != nil || passed == nil && st.answer != nil:
 		return loss, false
@@ -97,39 +97,39 @@ func (s *Correlation) unansweredByPeer(st *step) (loss Loss, is bool) {
 	}
 	if st.cancelled {
 		loss.Place, loss.cancelled = Cancelled, true
-		loss.Text = fmt.Sprintf("by the %s; the %s has not answered it", near, far)
+		loss.Text = fmt.Sprintf("by the %s; the %s has not answered it", nearPeer, farPeer)
 		if passed == nil {
-			loss.Text = fmt.Sprintf("by the %s; it was not passed on to the %s", near, far)
+			loss.Text = fmt.Sprintf("by the %s; it was not passed on to the %s", nearPeer, farPeer)
 		}
 		return loss, true
 	}
-	loss.Place, loss.cancelled = placeOf(far), passed.cancelled
+	loss.Place, loss.cancelled = lossPlaceOf(farPeer), passed.cancelled
 	code := ""
 	if c := st.answer.Code; c != 0 {
 		code = fmt.Sprintf(", with error %d", c)
 	}
-	loss.Text = s.silence(passed, far, within, st.answer.Time.Add(time.Second)) + fmt.Sprintf("; the bridge has answered the %s itself%s", near, code)
+	loss.Text = s.silenceText(passed, farPeer, within, st.answer.Time.Add(time.Second)) + fmt.Sprintf("; the bridge has answered the %s itself%s", nearPeer, code)
 	return loss, true
 }
 
-// silence says that the peer far has not answered a request that was passed on to it. An end of its process is the reason until
+// silenceText says that farPeer has not answered a request that was passed on to it. An end of its process is the reason until
 // a time.
-func (s *Correlation) silence(st *step, far, within string, until time.Time) string {
+func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, until time.Time) string {
 	if st.cancelled {
-		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, far)
+		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, farPeer)
 	}
 	if exit := s.exitAfter(st, until); exit != nil {
 		return fmt.Sprintf("passed on to the %s, whose process ended (%s) %s later, so no answer came",
-			far, cmp.Or(exit.Event.Err, "exit status 0"), roundedDuration(exit.Time.Sub(st.Time)))
+			farPeer, cmp.Or(exit.Event.Err, "exit status 0"), roundedDuration(exit.Time.Sub(st.Time)))
 	}
-	return fmt.Sprintf("passed on to the %s, which has not answered within %s", far, within)
+	return fmt.Sprintf("passed on to the %s, which has not answered within %s", farPeer, within)
 }
 
 // exitAfter returns the end of the process that had a request, unless the bridge has asked for that end; nil: there was none until
 // a time, as far as the trace tells. Of several processes of a server, that of the request is known by its session.
-func (s *Correlation) exitAfter(st *step, until time.Time) *trace.Record {
-	for i := range s.exits {
-		exit := &s.exits[i]
+func (s *Correlation) exitAfter(st *passedMessage, until time.Time) *trace.Record {
+	for i := range s.unexpectedExits {
+		exit := &s.unexpectedExits[i]
 		if st.Dir == trace.ToServer && exit.Server == st.Server && exit.Session == st.Session && !exit.Time.Before(st.Time) && !exit.Time.After(until) {
 			return exit
 		}
@@ -137,10 +137,10 @@ func (s *Correlation) exitAfter(st *step, until time.Time) *trace.Record {
 	return nil
 }
 
-// passedOn returns the request that the bridge has made of one that it has received, the last one if it has sent it again; nil: there
+// forwardedRequest returns the request that the bridge has made of one that it has received, the last one if it has sent it again; nil: there
 // is none.
-func (st *step) passedOn() (passed *step) {
-	for _, made := range st.effects {
+func (st *passedMessage) forwardedRequest() (passed *passedMessage) {
+	for _, made := range st.derived {
 		if made.Kind == trace.Request && made.Dir == st.Dir {
 			passed = made
 		}
@@ -148,46 +148,46 @@ func (st *step) passedOn() (passed *step) {
 	return passed
 }
 
-// unanswered says how far a request came that was received.
-func (s *Correlation) unanswered(st *step, near, far string) Loss {
+// receivedLoss says how far a request came that was received.
+func (s *Correlation) receivedLoss(st *passedMessage, nearPeer, farPeer string) Loss {
 	within := roundedDuration(s.waitTime(st))
-	for _, passed := range st.effects {
+	for _, passed := range st.derived {
 		if passed.Kind != trace.Request || passed.Dir != st.Dir {
 			continue
 		}
 		steps := []trace.Record{passed.Record}
 		if passed.answer == nil {
-			return Loss{Place: placeOf(far), Path: steps, Text: s.silence(passed, far, within, s.lastTime), cancelled: passed.cancelled}
+			return Loss{Place: lossPlaceOf(farPeer), Path: steps, Text: s.silenceText(passed, farPeer, within, s.lastTime), cancelled: passed.cancelled}
 		}
 		steps = append(steps, passed.answer.Record)
-		loss := Loss{Place: OnTheWay, Path: steps, dropped: passed.answer.dropped}
-		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", far, near)
+		loss := Loss{Place: AnswerLost, Path: steps, dropped: passed.answer.dropRecord}
+		loss.Text = fmt.Sprintf("answered by the %s, and the answer was not passed on to the %s", farPeer, nearPeer)
 		if loss.dropped != nil {
 			loss.Text += ", but dropped: " + loss.dropped.Reason
 		}
 		return loss
 	}
-	if len(st.effects) > 0 {
+	if len(st.derived) > 0 {
 		return Loss{
-			Place: AtBridge, Path: []trace.Record{st.effects[0].Record},
-			Text: fmt.Sprintf("received from the %s and made into something else, and not answered within %s", near, within),
+			Place: AtBridge, Path: []trace.Record{st.derived[0].Record},
+			Text: fmt.Sprintf("received from the %s and made into something else, and not answered within %s", nearPeer, within),
 		}
 	}
-	return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", near, far, within)}
+	return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", nearPeer, farPeer, within)}
 }
 
-// isReported reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
+// isReportedWithRequest reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
 // that one, and not answered it.
-func (s *Correlation) isReported(st *step) bool {
+func (s *Correlation) isReportedWithRequest(st *passedMessage) bool {
 	if st.Kind != trace.Response || st.request == nil || st.request.CauseSeq == 0 {
 		return false
 	}
 	asked := s.bySeq[st.request.CauseSeq]
-	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropped == nil
+	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropRecord == nil
 }
 
-// isKept reports whether a message that was received is one that the bridge rightly keeps.
-func (s *Correlation) isKept(st *step) bool {
+// isRightlyKept reports whether a message that was received is one that the bridge rightly keeps.
+func (s *Correlation) isRightlyKept(st *passedMessage) bool {
 	switch {
 	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
 		return true
@@ -208,14 +208,14 @@ func isReceived(r *trace.Record) bool {
 }
 
 // peerNames returns who is at the end of the bridge where a message passed, and who is at the other one.
-func peerNames(r *trace.Record) (near, far string) {
+func peerNames(r *trace.Record) (nearPeer, farPeer string) {
 	if r.Hop == trace.Downstream {
 		return "client", "server"
 	}
 	return "server", "client"
 }
 
-func placeOf(peer string) LossPlace {
+func lossPlaceOf(peer string) LossPlace {
 	if peer == "client" {
 		return AtClient
 	}

@@ -14,7 +14,7 @@ const maxReorderedBytes = 8 << 20
 // its answer.
 type reorderer struct {
 	maxItems int // records that are held back
-	out      func(r *trace.Record, line []byte) error
+	emit     func(r *trace.Record, line []byte) error
 	items    []heldRecord
 	bytes    int // of their lines
 }
@@ -30,7 +30,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 		if err := o.flush(); err != nil {
 			return err
 		}
-		return o.out(r, line)
+		return o.emit(r, line)
 	}
 	at := len(o.items)
 	for at > 0 && o.items[at-1].record.Seq > r.Seq {
@@ -42,7 +42,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 		first := o.items[0]
 		o.items = slices.Delete(o.items, 0, 1)
 		o.bytes -= len(first.line)
-		if err := o.out(&first.record, first.line); err != nil {
+		if err := o.emit(&first.record, first.line); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 // flush hands out what was held back.
 func (o *reorderer) flush() error {
 	for i := range o.items {
-		if err := o.out(&o.items[i].record, o.items[i].line); err != nil {
+		if err := o.emit(&o.items[i].record, o.items[i].line); err != nil {
 			return err
 		}
 	}

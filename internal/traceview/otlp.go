@@ -77,7 +77,7 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 func spanOf(v *View, known map[uint64]spanIDs) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
 	ids := spanIDs{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
-	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: nanos(v.Time)}
+	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: unixNanos(v.Time)}
 	if !isReceived(v.Record) {
 		s.Kind = 3
 	}
@@ -115,13 +115,13 @@ func spanOf(v *View, known map[uint64]spanIDs) otlpSpan {
 		s.Status = otlpStatus{Code: 2}
 		s.Attrs = append(s.Attrs, stringAttr("error.type", "tool_error"))
 	}
-	s.End = nanos(end)
+	s.End = unixNanos(end)
 	return s
 }
 
-// nanos returns the nanoseconds since 1970. A time before that is 1970, and one that has too many nanoseconds for
+// unixNanos returns the nanoseconds since 1970. A time before that is 1970, and one that has too many nanoseconds for
 // Time.UnixNano is the last one that does not.
-func nanos(t time.Time) string {
+func unixNanos(t time.Time) string {
 	seconds := min(max(t.Unix(), 0), math.MaxInt64/int64(time.Second)-1)
 	n := time.Unix(seconds, 0).UnixNano()
 	if seconds == t.Unix() {

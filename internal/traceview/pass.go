@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// copyBufferSize is how long a line may be that copyUnread hands on unread.
+// copyBufferSize is how long a line may be that copyLines hands on unread.
 const copyBufferSize = 256 << 10
 
 // isUnfiltered reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
 func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
 
-// copyUnread prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
+// copyLines prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
 // made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.
-func (s *Viewer) copyUnread(in io.Reader) error {
+func (s *Viewer) copyLines(in io.Reader) error {
 	r := bufio.NewReaderSize(in, copyBufferSize)
 	passed := false
 	for {
@@ -46,7 +46,7 @@ func (s *Viewer) copyUnread(in io.Reader) error {
 			return err
 		}
 		ready, _ := r.Peek(r.Buffered())
-		more := linesOfRecords(ready)
+		more := recordLinesLength(ready)
 		if _, err := s.Out.Write(ready[:more]); err != nil {
 			return err
 		}
@@ -54,9 +54,9 @@ func (s *Viewer) copyUnread(in io.Reader) error {
 	}
 }
 
-// linesOfRecords returns how long the lines are together that text begins with and that look as trace.Append makes them. To hand them on
+// recordLinesLength returns how long the lines are together that text begins with and that look as trace.Append makes them. To hand them on
 // one by one costs more than to look at them.
-func linesOfRecords(text []byte) (length int) {
+func recordLinesLength(text []byte) (length int) {
 	for bytes.HasPrefix(text[length:], []byte(trace.LinePrefix)) {
 		n := bytes.IndexByte(text[length:], '\n')
 		if n < 0 {

@@ -10,10 +10,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxBodies is how much text printer.SideBySide keeps of messages of which the bridge may still
+// maxBodyBytes is how much text a printer with SideBySide keeps of messages of which the bridge may still
 // make others, in bytes, and maxBodyCount of how many.
 const (
-	maxBodies    = 64 << 20
+	maxBodyBytes = 64 << 20
 	maxBodyCount = 20_000
 )
 
@@ -24,7 +24,7 @@ type bodies struct {
 	bytes int
 }
 
-func (b *bodies) keep(r *trace.Record) {
+func (b *bodies) add(r *trace.Record) {
 	if !r.Kind.IsMessage() || r.CauseSeq != 0 || r.Seq == 0 || r.Body.Text == nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (b *bodies) keep(r *trace.Record) {
 	b.kept[r.Seq] = &body
 	b.order = append(b.order, r.Seq)
 	b.bytes += len(body.Text) + len(body.Tail)
-	for len(b.order) > 1 && (b.bytes > maxBodies || len(b.order) > maxBodyCount) {
+	for len(b.order) > 1 && (b.bytes > maxBodyBytes || len(b.order) > maxBodyCount) {
 		old := b.kept[b.order[0]]
 		b.bytes -= len(old.Text) + len(old.Tail)
 		delete(b.kept, b.order[0])
@@ -48,13 +48,13 @@ func (b *bodies) keep(r *trace.Record) {
 
 func (b *bodies) bodyOf(seq uint64) *trace.Body { return b.kept[seq] }
 
-// sideBySide appends two messages side by side, with what differs marked.
-func (p *printer) sideBySide(in, out *trace.Body) {
+// appendSideBySide appends two messages side by side, with what differs marked.
+func (p *printer) appendSideBySide(in, out *trace.Body) {
 	a, b := bodyText(in), bodyText(out)
 	left, right := diff(a, b)
 	if len(left) == 0 && len(right) == 0 {
 		p.buf = append(append(p.buf, indent...), "the same at both ends:\n"...)
-		p.indented(b)
+		p.appendIndented(b)
 		return
 	}
 	width := p.Width
@@ -62,9 +62,9 @@ func (p *printer) sideBySide(in, out *trace.Body) {
 		width = 160
 	}
 	width = max((width-len(indent)-3)/2, 20)
-	here, stop := iter.Pull(p.wrap(a, left, width, "[-", "-]"))
+	here, stop := iter.Pull(p.wrapText(a, left, width, "[-", "-]"))
 	defer stop()
-	there, stop := iter.Pull(p.wrap(b, right, width, "[+", "+]"))
+	there, stop := iter.Pull(p.wrapText(b, right, width, "[+", "+]"))
 	defer stop()
 	for {
 		l, more := here()
@@ -80,31 +80,31 @@ func (p *printer) sideBySide(in, out *trace.Body) {
 	}
 }
 
-// row is a line of a column; width is how many characters it shows.
-type row struct {
+// wrappedRow is a line of a column; width is how many characters it shows.
+type wrappedRow struct {
 	text  []byte
 	width int
 }
 
-// wrap breaks a text into rows, with its spans marked: by colour, or by open and end. A row is good until the next one.
-func (p *printer) wrap(text []byte, spans []textRange, width int, open, end string) iter.Seq[row] {
-	return func(yield func(row) bool) {
-		w := wrapper{width: width, yield: yield}
+// wrapText breaks a text into rows, with its spans marked: by colour, or by opening and closing. A row is good until the next one.
+func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, closing string) iter.Seq[wrappedRow] {
+	return func(yield func(wrappedRow) bool) {
+		w := textWrapper{width: width, yield: yield}
 		for i, at := 0, 0; at < len(text); i++ {
 			next := textRange{len(text), len(text)}
 			if i < len(spans) {
 				next = spans[i]
 			}
 			marked := next.From < next.To
-			ok := w.put(text[at:next.From])
+			ok := w.appendText(text[at:next.From])
 			switch {
 			case !marked:
 			case p.Color:
-				w.mark(inverse)
-				ok = ok && w.put(text[next.From:next.To])
-				w.mark(resetColor)
+				w.setColour(inverse)
+				ok = ok && w.appendText(text[next.From:next.To])
+				w.setColour(resetColor)
 			default:
-				ok = ok && w.put([]byte(open)) && w.put(text[next.From:next.To]) && w.put([]byte(end))
+				ok = ok && w.appendText([]byte(opening)) && w.appendText(text[next.From:next.To]) && w.appendText([]byte(closing))
 			}
 			if !ok {
 				return
@@ -117,22 +117,22 @@ func (p *printer) wrap(text []byte, spans []textRange, width int, open, end stri
 	}
 }
 
-// wrapper fills rows.
-type wrapper struct {
+// textWrapper fills rows.
+type textWrapper struct {
 	width   int
-	yield   func(row) bool
-	line    row
+	yield   func(wrappedRow) bool
+	line    wrappedRow
 	inverse bool
 }
 
-// mark begins or ends a colour.
-func (w *wrapper) mark(colour string) {
+// setColour begins or ends a colour.
+func (w *textWrapper) setColour(colour string) {
 	w.inverse = colour == inverse
 	w.line.text = append(w.line.text, colour...)
 }
 
-// put appends text; false: no more is wanted. A colour ends with its row, and begins again in the next one.
-func (w *wrapper) put(text []byte) bool {
+// appendText appends text; false: no more is wanted. A colour ends with its row, and begins again in the next one.
+func (w *textWrapper) appendText(text []byte) bool {
 	for piece := range splitText(text) {
 		for _, r := range printable.Text(piece) {
 			w.line.text = utf8.AppendRune(w.line.text, r)
@@ -145,7 +145,7 @@ func (w *wrapper) put(text []byte) bool {
 			if !w.yield(w.line) {
 				return false
 			}
-			w.line = row{text: w.line.text[:0]}
+			w.line = wrappedRow{text: w.line.text[:0]}
 			if w.inverse {
 				w.line.text = append(w.line.text, inverse...)
 			}

@@ -40,8 +40,8 @@ func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 
 // PrintAll prints the records of a trace that ReadAll has read.
 func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
-	print := s.printer()
-	o := reorderer{maxItems: reorderWindow, out: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
+	print := s.newPrintFunc()
+	o := reorderer{maxItems: reorderWindow, emit: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
 	if s.JSON {
 		o.maxItems = 0 // as they stand there
 	}
@@ -110,21 +110,21 @@ func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) e
 	err := export(s.Out, format, func(yield func(*View) bool) {
 		wrong = s.eachRecord(in, false, func(r *trace.Record, _ []byte) error {
 			if v := correlation.View(r); s.Filter.Match(v) && !yield(v) {
-				return errStopped
+				return errEnough
 			}
 			return nil
 		})
 	})
-	if err == nil && !errors.Is(wrong, errStopped) {
+	if err == nil && !errors.Is(wrong, errEnough) {
 		err = wrong
 	}
 	return err
 }
 
-var errStopped = errors.New("no more is wanted")
+var errEnough = errors.New("no more is wanted")
 
-// printer returns what prints a record if it is wanted.
-func (s *Viewer) printer() func(v *View, line []byte) error {
+// newPrintFunc returns what prints a record if it is wanted.
+func (s *Viewer) newPrintFunc() func(v *View, line []byte) error {
 	p := &printer{
 		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, SideBySide: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
 	}
@@ -135,7 +135,7 @@ func (s *Viewer) printer() func(v *View, line []byte) error {
 			p.keepBody(v.Record)
 		case s.JSON:
 			return s.printJSON(line)
-		case named || p.shows(v.Kind):
+		case named || p.showsByDefault(v.Kind):
 			return p.print(v)
 		default:
 			p.keepBody(v.Record)
@@ -155,32 +155,32 @@ func (s *Viewer) printJSON(line []byte) error {
 	return s.Out.WriteByte('\n')
 }
 
-// eachRecord calls f for every record. With tell, lines that are none are told of, the first of them
+// eachRecord calls f for every record. With warn, lines that are none are told of, the first of them
 // one by one.
-func (s *Viewer) eachRecord(in io.Reader, tell bool, f func(r *trace.Record, line []byte) error) error {
+func (s *Viewer) eachRecord(in io.Reader, warn bool, f func(r *trace.Record, line []byte) error) error {
 	const most = 5
 	lines := trace.NewReader(in)
-	good, bad := 0, 0
+	records, badLines := 0, 0
 	for r, err := range lines.Records() {
 		wrong, isLine := errors.AsType[*trace.LineError](err)
 		switch {
 		case isLine:
-			if bad++; tell && bad <= most {
+			if badLines++; warn && badLines <= most {
 				fmt.Fprintf(s.Err, "mcp-bridge: %v\n", wrong)
 			}
 			continue
 		case err != nil:
 			return err
 		}
-		good++
+		records++
 		if err := f(&r, lines.Raw()); err != nil {
 			return err
 		}
 	}
-	if tell && bad > most {
-		fmt.Fprintf(s.Err, "mcp-bridge: %d more lines could not be read\n", bad-most)
+	if warn && badLines > most {
+		fmt.Fprintf(s.Err, "mcp-bridge: %d more lines could not be read\n", badLines-most)
 	}
-	if good == 0 && bad > 0 {
+	if records == 0 && badLines > 0 {
 		return ErrNoTrace
 	}
 	return nil
