@@ -75,20 +75,20 @@ func (h *Hub) startPageFor(r *http.Request) startPage {
 	name, address := "my-server", ""
 	servers := h.serversInOrder()
 	for _, s := range servers {
-		at := base + h.pathPrefix(s.spec.Name)
+		path := base + h.pathPrefix(s.spec.Name)
 		if address == "" {
-			address = at + "/mcp"
+			address = path + "/mcp"
 		}
 		if !h.opts.SingleServer {
 			if !h.opts.Guard.Authenticates() { // a token may be for one of them only
-				page.Servers = append(page.Servers, link{s.spec.Name, at + "/mcp"})
+				page.Servers = append(page.Servers, link{s.spec.Name, path + "/mcp"})
 			}
 			continue
 		}
 		name = s.spec.Name
 		for _, t := range transports {
 			if !s.hidesEndpoint(t.Address[1:]) {
-				url := at + t.Address
+				url := path + t.Address
 				if t.Address == "/ws" {
 					url = "ws" + strings.TrimPrefix(url, "http")
 				}
@@ -107,11 +107,11 @@ func (h *Hub) startPageFor(r *http.Request) startPage {
 	}
 	page.Endpoints = append(page.Endpoints, link{"Is it ready?", base + "/readyz"})
 	page.Snippets = snippets(name, address, h.opts.Guard.Authenticates() && h.opts.Metadata == nil) // else clients sign in
-	page.Links = []link{{"Documentation", repository}, {"When something goes wrong", repository + "/blob/main/docs/troubleshooting.md"}}
+	page.Links = []link{{"Documentation", repositoryURL}, {"When something goes wrong", repositoryURL + "/blob/main/docs/troubleshooting.md"}}
 	return page
 }
 
-const repository = "https://github.com/mcp-bridge/mcp-bridge"
+const repositoryURL = "https://github.com/mcp-bridge/mcp-bridge"
 
 // snippets returns what to write into the file of a client that takes addresses, and of one that starts programs.
 func snippets(name, address string, authenticates bool) []snippet {
@@ -152,7 +152,7 @@ func writeStartPage(w http.ResponseWriter, r *http.Request, status int, page sta
 	} else {
 		page.text(&body)
 	}
-	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src '"+styleHash+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	header.Set("Content-Security-Policy", "default-src 'none'; img-src data:; style-src '"+pageStyleHash+"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "Accept") // beside Origin, which the guard may have set
@@ -180,12 +180,12 @@ func (p startPage) text(b *bytes.Buffer) {
 	}
 }
 
-const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}` +
+const pageStyle = `body{font:16px/1.5 system-ui,sans-serif;max-width:50em;margin:2em auto;padding:0 1em;color-scheme:light dark}` +
 	`td{padding-right:2em;vertical-align:top}pre{overflow:auto;padding:1em;border:1px solid #8888;border-radius:4px}`
 
-// styleHash lets the browser use style and no other.
-var styleHash = func() string {
-	sum := sha256.Sum256([]byte(style))
+// pageStyleHash lets the browser use style and no other.
+var pageStyleHash = func() string {
+	sum := sha256.Sum256([]byte(pageStyle))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }()
 
@@ -194,7 +194,7 @@ var styleHash = func() string {
 func (p startPage) html(b *bytes.Buffer) {
 	esc := html.EscapeString
 	b.WriteString(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><link rel="icon" href="data:,"><style>` + style + `</style></head>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>mcp-bridge</title><link rel="icon" href="data:,"><style>` + pageStyle + `</style></head>
 <body>
 `)
 	if p.Refused != "" {

@@ -73,12 +73,12 @@ const metadataPath = "/.well-known/oauth-protected-resource"
 // refusePath answers a request at a path that is no endpoint. Where one of that name could be, of a
 // server that there is not, it is done as that endpoint would: who is not let in must not learn which
 // servers there are.
-func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, no *access.Refusal) {
+func refusePath(w http.ResponseWriter, r *http.Request, endpoint string, refusal *access.Refusal) {
 	switch endpoint {
 	case "mcp", "sse", "message":
-		httpserve.Refuse(w, r, no.Rule, no.Status, no.Reason)
+		httpserve.Refuse(w, r, refusal.Rule, refusal.Status, refusal.Reason)
 	default:
-		httpserve.RefuseText(w, r, no.Rule, no.Status, no.Reason)
+		httpserve.RefuseText(w, r, refusal.Rule, refusal.Status, refusal.Reason)
 	}
 }
 

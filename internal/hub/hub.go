@@ -244,31 +244,31 @@ func budgetFor(specs []Spec) int64 {
 	return budget.SizeFor(most)
 }
 
-// planServers returns the servers as specs want them, and those among them, made
+// planServers returns the servers as specs want them, and those among them, created
 // anew, that have to be closed if nothing comes of it.
-func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, made []*server, err error) {
+func (h *Hub) planServers(old map[string]*server, specs []Spec) (next map[string]*server, order []string, created []*server, err error) {
 	next = make(map[string]*server, len(specs))
 	for _, spec := range specs {
 		if next[spec.Name] != nil {
-			return nil, nil, made, fmt.Errorf("two servers have the name %q", spec.Name)
+			return nil, nil, created, fmt.Errorf("two servers have the name %q", spec.Name)
 		}
 		s := old[spec.Name]
 		if s == nil || s.spec.Fingerprint != spec.Fingerprint {
 			if s, err = newServer(spec, h); err != nil {
-				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+				return nil, nil, created, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
-			made = append(made, s)
+			created = append(created, s)
 			if err := s.upstream.Check(); err != nil {
 				s.log.Warn("the server cannot be started as things are", "error", err)
 			}
-			if err := s.startAhead(); err != nil {
-				return nil, nil, made, fmt.Errorf("server %q: %w", spec.Name, err)
+			if err := s.startEagerly(); err != nil {
+				return nil, nil, created, fmt.Errorf("server %q: %w", spec.Name, err)
 			}
 		}
 		next[spec.Name] = s
 		order = append(order, spec.Name)
 	}
-	return next, order, made, nil
+	return next, order, created, nil
 }
 
 // pathPrefix returns the path in front of a server's endpoints.

@@ -67,7 +67,7 @@ func (h *Hub) Restart(name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.startAhead(); err != nil {
+	if err := s.startEagerly(); err != nil {
 		s.close()
 		return err
 	}

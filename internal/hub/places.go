@@ -38,8 +38,8 @@ func (p *processLimit) takePlace(ctx context.Context) (*limiter.Place, error) {
 	return place, err
 }
 
-// admitByLimits takes a place of each, in order, for the Party of ctx.
-func admitByLimits(all ...*processLimit) admission.AcquirePlaceFunc {
+// acquireFromLimits takes a place of each, in order, for the Party of ctx.
+func acquireFromLimits(all ...*processLimit) admission.AcquirePlaceFunc {
 	return func(ctx context.Context) (leave func(), err error) {
 		var taken []*limiter.Place
 		leave = func() {

@@ -16,7 +16,7 @@ func TestPlacesOfWhoGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := newProcessLimit(3, 1, time.Minute, "--max-children")
 		all := newProcessLimit(1, 1, time.Minute, "--max-children-total")
-		enter := admitByLimits(own, all)
+		enter := acquireFromLimits(own, all)
 		leave, err := enter(t.Context())
 		if err != nil {
 			t.Fatal(err)

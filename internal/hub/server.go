@@ -94,13 +94,13 @@ func (s Spec) withDefaults() Spec {
 	return s
 }
 
-// upstream describes the server's side; enter is asked for places for its processes.
-func (s Spec) upstream(enter admission.AcquirePlaceFunc, o *Options) upstream.Spec {
+// upstream describes the server's side; acquirePlace is asked for places for its processes.
+func (s Spec) upstream(acquirePlace admission.AcquirePlaceFunc, o *Options) upstream.Spec {
 	up := s.Upstream
 	up.Secret, up.Observer = o.taskSecret(), o.Observer
 	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.EraTimeout = s.Pump.RequestTimeout
-	up.AcquirePlace, up.Idle, up.Dropped = enter, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
+	up.AcquirePlace, up.Idle, up.Dropped = acquirePlace, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
 	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
 }
@@ -128,45 +128,45 @@ type server struct {
 // newServer makes a server of a hub.
 func newServer(spec Spec, h *Hub) (*server, error) {
 	spec = spec.withDefaults()
-	o, memory, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
+	o, clientBudget, base := &h.opts, h.clientBudget, h.pathPrefix(spec.Name)
 	s := &server{spec: spec, log: o.Logger.With("server", spec.Name)}
-	var enter admission.AcquirePlaceFunc
+	var acquirePlace admission.AcquirePlaceFunc
 	if spec.Upstream.URL == "" {
-		enter = admitByLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
+		acquirePlace = acquireFromLimits(newProcessLimit(spec.MaxChildren, spec.Queue, spec.QueueTimeout, "--max-children"), h.totalProcesses)
 	}
 	var err error
-	if s.upstream, err = upstream.New(spec.upstream(enter, o)); err != nil {
+	if s.upstream, err = upstream.New(spec.upstream(acquirePlace, o)); err != nil {
 		return nil, err
 	}
-	up := s.upstream
-	if up.SharesAlways() {
-		enter = nil // sessions need no processes of their own
+	upstreamServer := s.upstream
+	if upstreamServer.SharesAlways() {
+		acquirePlace = nil // sessions need no processes of their own
 	}
 	pump := spec.Pump
 	s.observeCalls(&pump, o.Observer)
-	pump.ShutdownGraceFor, pump.Shutdown, pump.Budget = s.grace, h.closed, memory
-	observed := func(transport string, h bridge.Handler) bridge.Handler {
+	pump.ShutdownGraceFor, pump.Shutdown, pump.Budget = s.grace, h.closed, clientBudget
+	observeHandler := func(transport string, h bridge.Handler) bridge.Handler {
 		return o.Observer.Serve(spec.Name, transport, h)
 	}
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	s.streamHTTP = streamhttp.NewHandler(observed("http", up.Legacy(true, pump)), streamhttp.HandlerOptions{
-		Guard: o.Guard, Budget: memory, ResumeBudget: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
-		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, AcquirePlace: enter, Logger: s.log,
-		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", up.Exchange(pump)), ToolSchema: up.ToolSchema,
+	s.streamHTTP = streamhttp.NewHandler(observeHandler("http", upstreamServer.Legacy(true, pump)), streamhttp.HandlerOptions{
+		Guard: o.Guard, Budget: clientBudget, ResumeBudget: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
+		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, AcquirePlace: acquirePlace, Logger: s.log,
+		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", upstreamServer.Exchange(pump)), ToolSchema: upstreamServer.ToolSchema,
 	})
 	// A process starts, and its place is taken, with the first message and not with
 	// the connection.
-	s.legacySSE = legacysse.NewHandler(observed("sse", bridge.AwaitFirst(up.LegacyOnly(pump), firstMessageTimeout)), legacysse.HandlerOptions{
-		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Logger: s.log,
+	s.legacySSE = legacysse.NewHandler(observeHandler("sse", bridge.AwaitFirst(upstreamServer.LegacyOnly(pump), firstMessageTimeout)), legacysse.HandlerOptions{
+		Guard: o.Guard, Budget: clientBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: acquirePlace, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
-	s.webSockets = ws.NewHandler(observed("websocket", bridge.AwaitFirst(up.Handler(false, pump), firstMessageTimeout)), ws.HandlerOptions{
-		Guard: o.Guard, Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Logger: s.log,
+	s.webSockets = ws.NewHandler(observeHandler("websocket", bridge.AwaitFirst(upstreamServer.Handler(false, pump), firstMessageTimeout)), ws.HandlerOptions{
+		Guard: o.Guard, Budget: clientBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: acquirePlace, Logger: s.log,
 	})
-	s.lines = stdio.NewSocketServer(observed("socket", up.Handler(true, pump)), stdio.ServerOptions{
-		Budget: memory, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: enter, Party: o.party, Logger: s.log,
+	s.lines = stdio.NewSocketServer(observeHandler("socket", upstreamServer.Handler(true, pump)), stdio.ServerOptions{
+		Budget: clientBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: acquirePlace, Party: o.party, Logger: s.log,
 	})
 	return s, nil
 }
@@ -248,8 +248,8 @@ func (s *server) sessions() int {
 	return s.streamHTTP.Sessions() + s.legacySSE.Sessions() + s.webSockets.Sessions() + s.lines.Sessions()
 }
 
-// startAhead starts a process before there is a client, if that is wanted.
-func (s *server) startAhead() error {
+// startEagerly starts a process before there is a client, if that is wanted.
+func (s *server) startEagerly() error {
 	if !s.spec.Eager {
 		return nil
 	}

@@ -72,39 +72,39 @@ func optionf(format string, args ...any) error {
 // the file of a Unix socket that Open has made.
 type Listener struct {
 	net.Listener
-	name  string // given by systemd
-	given string // the address as Options have it, for errors
-	path  *socketFile
-	certs *certificates // nil: no TLS
-	log   hclog.Logger
+	systemdName    string // given by systemd
+	configuredAddr string // the address as Options have it, for errors
+	socketFile     *socketFile
+	certs          *certificates // nil: no TLS
+	log            hclog.Logger
 
-	refusing sync.Mutex
-	told     time.Time // when the log was last told that no connection could be accepted
+	acceptErrMu     sync.Mutex
+	acceptErrLogged time.Time // when the log was last told that no connection could be accepted
 
-	once     sync.Once
-	closeErr error
+	closeOnce sync.Once
+	closeErr  error
 }
 
-// acceptPace is how long the log is not told again that no connection can be accepted.
-const acceptPace = time.Minute
+// acceptErrLogInterval is how long the log is not told again that no connection can be accepted.
+const acceptErrLogInterval = time.Minute
 
 // Accept is that of a net.Listener. The log is told what keeps connections from being
 // accepted, such as too few file descriptors: clients see nothing but silence.
 func (l *Listener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	if err != nil && !errors.Is(err, net.ErrClosed) && l.mustTell(time.Now()) {
+	if err != nil && !errors.Is(err, net.ErrClosed) && l.shouldLogAcceptErr(time.Now()) {
 		l.log.Warn("no connection can be accepted; it is tried again", "url", l.URL(), "error", err)
 	}
 	return conn, err
 }
 
-func (l *Listener) mustTell(now time.Time) bool {
-	l.refusing.Lock()
-	defer l.refusing.Unlock()
-	if !l.told.IsZero() && now.Sub(l.told) < acceptPace {
+func (l *Listener) shouldLogAcceptErr(now time.Time) bool {
+	l.acceptErrMu.Lock()
+	defer l.acceptErrMu.Unlock()
+	if !l.acceptErrLogged.IsZero() && now.Sub(l.acceptErrLogged) < acceptErrLogInterval {
 		return false
 	}
-	l.told = now
+	l.acceptErrLogged = now
 	return true
 }
 
@@ -127,8 +127,8 @@ func (l *Listener) URL() string {
 // Close stops listening and may be called more than once. Accepted connections stay open.
 // Close of the last listener with TLS stops watching the certificate files.
 func (l *Listener) Close() error {
-	l.once.Do(func() {
-		l.path.remove() // before the socket is closed, so that no client connects to a dead one
+	l.closeOnce.Do(func() {
+		l.socketFile.remove() // before the socket is closed, so that no client connects to a dead one
 		l.closeErr = l.Listener.Close()
 		l.certs.release()
 	})
@@ -185,7 +185,7 @@ func Open(o Options) (Listeners, error) {
 // open is Open, but after an error it also returns the listeners that are open, for the
 // caller to close.
 func open(o Options) (ls Listeners, err error) {
-	if ls, err = inherited(); err != nil {
+	if ls, err = systemdListeners(); err != nil {
 		return ls, err
 	}
 	if len(o.Addrs) == 0 && len(ls) == 0 && o.Default != "" {
@@ -201,7 +201,7 @@ func open(o Options) (ls Listeners, err error) {
 	if err := ls.checkPublic(o); err != nil {
 		return ls, err
 	}
-	return ls, ls.secure(o)
+	return ls, ls.addTLS(o)
 }
 
 func openOne(addr string, o Options) (*Listener, error) {
@@ -213,16 +213,16 @@ func openOne(addr string, o Options) (*Listener, error) {
 	}
 	l, err := listenTCP(addr)
 	if err != nil {
-		return nil, fmt.Errorf("listening on %s: %w", addr, advise(err))
+		return nil, fmt.Errorf("listening on %s: %w", addr, explainListenErr(err))
 	}
-	return &Listener{Listener: l, given: addr}, nil
+	return &Listener{Listener: l, configuredAddr: addr}, nil
 }
 
 // wsaeaddrinuse is what Windows calls EADDRINUSE.
 const wsaeaddrinuse = syscall.Errno(10048)
 
-// advise returns err with advice instead of the names of system calls.
-func advise(err error) error {
+// explainListenErr returns err with advice instead of the names of system calls.
+func explainListenErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE), runtime.GOOS == "windows" && errors.Is(err, wsaeaddrinuse):
 		return fmt.Errorf("%w: stop the other program, or choose another with --port or --listen", syscall.EADDRINUSE)
@@ -241,8 +241,8 @@ func (ls Listeners) checkPublic(o Options) error {
 		switch addr := l.Addr().String(); {
 		case l.IsUnix() || access.IsLoopbackAddr(addr):
 		case !authenticated && !o.Insecure:
-			if l.given != "" {
-				addr = l.given
+			if l.configuredAddr != "" {
+				addr = l.configuredAddr
 			}
 			return optionf("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, ask for tokens with --token-file, or say --insecure if something in front takes care of that", addr)
 		case o.CertFile == "" && !o.Insecure:
@@ -252,8 +252,8 @@ func (ls Listeners) checkPublic(o Options) error {
 	return nil
 }
 
-// secure makes the TCP listeners speak TLS.
-func (ls Listeners) secure(o Options) error {
+// addTLS makes the TCP listeners speak TLS.
+func (ls Listeners) addTLS(o Options) error {
 	if o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile == "" {
 		return nil
 	}

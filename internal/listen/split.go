@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// silence is how long a connection may take to send its first byte.
-const silence = time.Minute
+// firstByteTimeout is how long a connection may take to send its first byte.
+const firstByteTimeout = time.Minute
 
 // Split makes two listeners of one. The first byte of a connection decides: after '{', '['
 // or JSON white space the connection carries newline-delimited messages and goes to
@@ -31,20 +31,20 @@ func Split(l net.Listener, log hclog.Logger) (http, lines net.Listener) {
 		log = hclog.NewNullLogger()
 	}
 	s := &splitter{
-		l: l, log: log, done: make(chan struct{}),
-		http: make(chan accepted), lines: make(chan accepted),
+		listener: l, log: log, done: make(chan struct{}),
+		http: make(chan acceptResult), lines: make(chan acceptResult),
 		sniffing: make(map[net.Conn]struct{}),
 	}
 	s.wg.Go(s.accept)
-	return &half{s, s.http}, &half{s, s.lines}
+	return &splitListener{s, s.http}, &splitListener{s, s.lines}
 }
 
 type splitter struct {
-	l           net.Listener
+	listener    net.Listener
 	log         hclog.Logger
-	http, lines chan accepted
+	http, lines chan acceptResult
 	done        chan struct{}
-	once        sync.Once
+	closeOnce   sync.Once
 	closeErr    error
 	wg          sync.WaitGroup // accept, and one for each connection in sniffing
 
@@ -52,33 +52,33 @@ type splitter struct {
 	sniffing map[net.Conn]struct{} // nil when closed
 }
 
-type accepted struct {
+type acceptResult struct {
 	conn net.Conn
 	err  error
 }
 
-// half is one of the two listeners of Split.
-type half struct {
-	s  *splitter
-	in chan accepted
+// splitListener is one of the two listeners of Split.
+type splitListener struct {
+	splitter *splitter
+	conns    chan acceptResult
 }
 
-func (h *half) Accept() (net.Conn, error) {
+func (h *splitListener) Accept() (net.Conn, error) {
 	select {
-	case a := <-h.in:
+	case a := <-h.conns:
 		return a.conn, a.err
-	case <-h.s.done:
+	case <-h.splitter.done:
 		return nil, net.ErrClosed
 	}
 }
 
-func (h *half) Addr() net.Addr { return h.s.l.Addr() }
+func (h *splitListener) Addr() net.Addr { return h.splitter.listener.Addr() }
 
-func (h *half) Close() error {
-	s := h.s
-	s.once.Do(func() {
+func (h *splitListener) Close() error {
+	s := h.splitter
+	s.closeOnce.Do(func() {
 		close(s.done)
-		s.closeErr = s.l.Close()
+		s.closeErr = s.listener.Close()
 		s.mu.Lock()
 		conns := s.sniffing
 		s.sniffing = nil
@@ -93,24 +93,24 @@ func (h *half) Close() error {
 
 func (s *splitter) accept() {
 	for {
-		conn, err := s.l.Accept()
+		conn, err := s.listener.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
 		if err != nil { // such as too many open files: http.Server pauses before its next Accept
-			if !s.hand(s.http, accepted{err: err}) {
+			if !s.deliver(s.http, acceptResult{err: err}) {
 				return
 			}
 			continue
 		}
-		if s.enter(conn) {
+		if s.addSniffing(conn) {
 			s.wg.Go(func() { s.sniff(conn) })
 		}
 	}
 }
 
-// hand gives a to the Accept that reads from in. It returns false after Close.
-func (s *splitter) hand(in chan accepted, a accepted) bool {
+// deliver gives a to the Accept that reads from in. It returns false after Close.
+func (s *splitter) deliver(in chan acceptResult, a acceptResult) bool {
 	select {
 	case in <- a:
 		return true
@@ -119,7 +119,7 @@ func (s *splitter) hand(in chan accepted, a accepted) bool {
 	}
 }
 
-func (s *splitter) enter(conn net.Conn) bool {
+func (s *splitter) addSniffing(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sniffing == nil {
@@ -130,9 +130,9 @@ func (s *splitter) enter(conn net.Conn) bool {
 	return true
 }
 
-// removeSniffed removes the connection from sniffing. It returns false if Close has closed the
+// removeSniffing removes the connection from sniffing. It returns false if Close has closed the
 // connection.
-func (s *splitter) removeSniffed(conn net.Conn) bool {
+func (s *splitter) removeSniffing(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ours := s.sniffing[conn]
@@ -142,10 +142,10 @@ func (s *splitter) removeSniffed(conn net.Conn) bool {
 
 // sniff reads the first byte and hands the connection on.
 func (s *splitter) sniff(conn net.Conn) {
-	peeked := &peekedConn{Conn: conn, have: true}
-	_ = conn.SetReadDeadline(time.Now().Add(silence))
+	peeked := &peekedConn{Conn: conn, hasFirst: true}
+	_ = conn.SetReadDeadline(time.Now().Add(firstByteTimeout))
 	_, err := conn.Read(peeked.first[:])
-	if !s.removeSniffed(conn) {
+	if !s.removeSniffing(conn) {
 		return
 	}
 	if err == nil {
@@ -160,7 +160,7 @@ func (s *splitter) sniff(conn net.Conn) {
 	if beginsMessage(peeked.first[0]) {
 		in = s.lines
 	}
-	if !s.hand(in, accepted{conn: peeked}) {
+	if !s.deliver(in, acceptResult{conn: peeked}) {
 		_ = conn.Close()
 	}
 }
@@ -176,16 +176,16 @@ func beginsMessage(c byte) bool {
 // peekedConn is a connection with its first byte put back.
 type peekedConn struct {
 	net.Conn
-	mu    sync.Mutex
-	first [1]byte
-	have  bool
+	mu       sync.Mutex
+	first    [1]byte
+	hasFirst bool
 }
 
 func (c *peekedConn) Read(p []byte) (int, error) {
 	if len(p) > 0 {
 		c.mu.Lock()
-		if c.have {
-			c.have = false
+		if c.hasFirst {
+			c.hasFirst = false
 			c.mu.Unlock()
 			p[0] = c.first[0]
 			return 1, nil

@@ -115,7 +115,7 @@ func TestSplitSilence(t *testing.T) {
 		silent, slow := m.dial(), m.dial()
 		defer slow.Close()
 		go func() {
-			time.Sleep(silence - time.Second)
+			time.Sleep(firstByteTimeout - time.Second)
 			_, _ = slow.Write([]byte("{"))
 		}()
 		start := time.Now()
@@ -125,7 +125,7 @@ func TestSplitSilence(t *testing.T) {
 		if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the silent one: %v", err)
 		}
-		if took := time.Since(start); took != silence {
+		if took := time.Since(start); took != firstByteTimeout {
 			t.Errorf("closed after %v", took)
 		}
 		// One that has spoken may be silent for as long as it likes.

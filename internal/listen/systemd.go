@@ -8,10 +8,10 @@ import (
 	"github.com/coreos/go-systemd/v22/activation"
 )
 
-// inherited returns the sockets that systemd has opened for this process:
+// systemdListeners returns the sockets that systemd has opened for this process:
 // sd_listen_fds(3). The socket unit sets their mode and owner. With an error it also
 // returns the sockets that are good, for the caller to close.
-func inherited() (Listeners, error) {
+func systemdListeners() (Listeners, error) {
 	var ls Listeners
 	var first error
 	for i, f := range activation.Files(true) {
@@ -21,7 +21,7 @@ func inherited() (Listeners, error) {
 			first = fmt.Errorf("socket %d that systemd has passed, named %q: %w", i+1, f.Name(), err)
 		}
 		if err == nil {
-			ls = append(ls, &Listener{Listener: l, name: f.Name()})
+			ls = append(ls, &Listener{Listener: l, systemdName: f.Name()})
 		}
 	}
 	return ls, first
@@ -32,7 +32,7 @@ func fromFile(f *os.File) (net.Listener, error) {
 	if err != nil {
 		return nil, optionf("this is no stream socket; the socket unit needs ListenStream= (%v)", err)
 	}
-	if !accepts(l) {
+	if !isListening(l) {
 		_ = l.Close()
 		return nil, optionf("this is a connection and not a socket to listen on; the socket unit needs Accept=no")
 	}

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// accepts reports whether the socket listens, and is not a connection.
-func accepts(l net.Listener) bool {
+// isListening reports whether the socket listens, and is not a connection.
+func isListening(l net.Listener) bool {
 	s, ok := l.(syscall.Conn)
 	if !ok {
 		return true

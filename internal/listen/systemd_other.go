@@ -4,4 +4,4 @@ package listen
 
 import "net"
 
-func accepts(net.Listener) bool { return true }
+func isListening(net.Listener) bool { return true }

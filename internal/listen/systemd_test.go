@@ -38,7 +38,7 @@ func activated() {
 		r.Error, r.Option = err.Error(), isOptionError(err)
 	}
 	for _, l := range ls {
-		r.URLs, r.Names = append(r.URLs, l.URL()), append(r.Names, l.name)
+		r.URLs, r.Names = append(r.URLs, l.URL()), append(r.Names, l.systemdName)
 		go func() {
 			if conn, err := l.Accept(); err == nil {
 				_, _ = io.Copy(conn, conn)

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// deadAfter is how long a TCP peer may be unreachable before its connection ends. On an
+// keepaliveTimeout is how long a TCP peer may be unreachable before its connection ends. On an
 // idle connection it does not answer keep-alive probes; otherwise it does not acknowledge
 // data. Without this limit its session would keep a server running.
-const deadAfter = time.Minute
+const keepaliveTimeout = time.Minute
 
 // listenTCP opens a TCP socket whose connections end when the peer is dead.
 func listenTCP(addr string) (net.Listener, error) {
@@ -18,7 +18,7 @@ func listenTCP(addr string) (net.Listener, error) {
 	config := net.ListenConfig{
 		Control: setOptions,
 		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: deadAfter / probes, Interval: deadAfter / probes, Count: probes - 1,
+			Enable: true, Idle: keepaliveTimeout / probes, Interval: keepaliveTimeout / probes, Count: probes - 1,
 		},
 	}
 	return config.Listen(context.Background(), networkOf(addr), addr)

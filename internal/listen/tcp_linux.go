@@ -18,11 +18,11 @@ import (
 func setOptions(_, _ string, c syscall.RawConn) error {
 	var err error
 	control := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(deadAfter/time.Millisecond))
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent) // not every sandbox knows it
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(keepaliveTimeout/time.Millisecond))
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, maxUnsentBytes) // not every sandbox knows it
 	})
 	return errors.Join(control, err)
 }
 
-// unsent is how much the kernel keeps of what the peer has no room for yet.
-const unsent = 128 << 10
+// maxUnsentBytes is how much the kernel keeps of what the peer has no room for yet.
+const maxUnsentBytes = 128 << 10

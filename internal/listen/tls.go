@@ -24,10 +24,10 @@ type certificates struct {
 
 	current atomic.Pointer[tls.Config]
 
-	mu     sync.Mutex // held during load, so that two loads do not overlap
-	users  atomic.Int64
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	mu        sync.Mutex // held during load, so that two loads do not overlap
+	userCount atomic.Int64
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
 }
 
 func loadCertificates(o Options) (*certificates, error) {
@@ -126,12 +126,12 @@ func (c *certificates) use(l *Listener) {
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
 	})
-	c.users.Add(1)
+	c.userCount.Add(1)
 }
 
 // watch loads the files again when they change, until the last listener is released.
 func (c *certificates) watch() {
-	if c.users.Load() == 0 {
+	if c.userCount.Load() == 0 {
 		c.log.Warn("TLS is for TCP addresses only, and there is none", "file", c.certFile)
 		return
 	}
@@ -163,7 +163,7 @@ func (c *certificates) watch() {
 // release ends the watch when the last listener is closed, and waits for its goroutine. It
 // does nothing for nil.
 func (c *certificates) release() {
-	if c == nil || c.users.Add(-1) > 0 {
+	if c == nil || c.userCount.Add(-1) > 0 {
 		return
 	}
 	if c.cancel != nil { // nil if Open has failed before watch

@@ -19,9 +19,9 @@ const defaultMode fs.FileMode = 0o600
 // connection.
 const probeTimeout = 2 * time.Second
 
-// pathLimit is how many bytes the path of a Unix socket may have: the size of
+// maxPathLength is how many bytes the path of a Unix socket may have: the size of
 // sun_path without the final zero byte.
-func pathLimit() int {
+func maxPathLength() int {
 	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
 		return 107
 	}
@@ -49,9 +49,9 @@ func openUnix(path string, o Options) (*Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}
-	l, err := listenMode(path, mode)
+	l, err := listenWithMode(path, mode)
 	if err != nil {
-		return nil, fmt.Errorf("listening on unix:%s: %w", path, adviseUnix(err))
+		return nil, fmt.Errorf("listening on unix:%s: %w", path, explainUnixErr(err))
 	}
 	l.SetUnlinkOnClose(false) // Close would also remove another file that has the name by then
 	file := &socketFile{path: path}
@@ -64,11 +64,11 @@ func openUnix(path string, o Options) (*Listener, error) {
 		file.remove()
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}
-	return &Listener{Listener: l, path: file}, nil
+	return &Listener{Listener: l, socketFile: file}, nil
 }
 
 func checkPath(path string) error {
-	switch limit := pathLimit(); {
+	switch limit := maxPathLength(); {
 	case path == "":
 		return optionf("the path of the Unix socket is missing: write unix:PATH")
 	case strings.HasPrefix(path, "@"):
@@ -81,7 +81,7 @@ func checkPath(path string) error {
 	return nil
 }
 
-func adviseUnix(err error) error {
+func explainUnixErr(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: something has made the file just now", syscall.EADDRINUSE)
@@ -101,7 +101,7 @@ func removeStale(path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return adviseUnix(err)
+		return explainUnixErr(err)
 	case info.Mode().Type() != fs.ModeSocket:
 		return fmt.Errorf("there is something with this name that is no socket: %w; remove it, or choose another path", fs.ErrExist)
 	}

@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// listenMode makes a socket with this mode or less, from the moment that its name exists. It
+// listenWithMode makes a socket with this mode or less, from the moment that its name exists. It
 // sets the umask of the whole process for a moment: a file that another goroutine makes at
 // that moment may get fewer permissions, but never more.
-func listenMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
+func listenWithMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	old := syscall.Umask(0o777 &^ int(mode))
 	defer syscall.Umask(old)
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

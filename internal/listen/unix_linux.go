@@ -7,9 +7,9 @@ import (
 	"syscall"
 )
 
-// listenMode makes a socket that has this mode, less the umask, from the moment that its
+// listenWithMode makes a socket that has this mode, less the umask, from the moment that its
 // name exists: on Linux, bind gives the file the mode of the socket.
-func listenMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
+func listenWithMode(path string, mode fs.FileMode) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var chmod error
 		err := c.Control(func(fd uintptr) { chmod = syscall.Fchmod(int(fd), uint32(mode)) })

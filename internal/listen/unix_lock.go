@@ -27,7 +27,7 @@ func lockDir(dir string, log hclog.Logger) (unlock func(), err error) {
 		if errors.Is(err, os.ErrPermission) { // we may be allowed to use a directory, but not to read it
 			return func() {}, nil
 		}
-		return nil, adviseUnix(err)
+		return nil, explainUnixErr(err)
 	}
 	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(5 * time.Millisecond) {
 		switch err = syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {

@@ -55,7 +55,7 @@ func TestUnixMode(t *testing.T) {
 func TestUnixModeFromTheStart(t *testing.T) {
 	umask(t, 0)
 	path := socketPath(t)
-	l, err := listenMode(path, 0o600)
+	l, err := listenWithMode(path, 0o600)
 	bridgetest.Must(t, err)
 	defer l.Close()
 	if info := lstat(t, path); info.Mode().Perm() != 0o600 {
@@ -128,7 +128,7 @@ func TestUnixCloseLeavesOthers(t *testing.T) {
 
 func TestUnixPath(t *testing.T) {
 	dir := shortDir(t)
-	longest := filepath.Join(dir, strings.Repeat("x", pathLimit()-len(dir)-1))
+	longest := filepath.Join(dir, strings.Repeat("x", maxPathLength()-len(dir)-1))
 	mustOpen(t, Options{Addrs: []string{"unix:" + longest}}) // what we allow works
 	fails(t, Options{Addrs: []string{"unix:" + longest + "x"}}, true, "bytes here", "shorter")
 	fails(t, Options{Addrs: []string{"unix:"}}, true, "write unix:PATH")

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// listenMode makes a socket. There are no modes.
-func listenMode(path string, _ fs.FileMode) (*net.UnixListener, error) {
+// listenWithMode makes a socket. There are no modes.
+func listenWithMode(path string, _ fs.FileMode) (*net.UnixListener, error) {
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 

@@ -16,7 +16,7 @@ func Append[T string | []byte](dst []byte, text T) []byte {
 	return appendEscaped(dst, text, unicode.IsPrint, func(dst []byte, r rune, bad []byte) []byte {
 		switch {
 		case bad != nil:
-			return append(dst, '\\', 'x', hex[bad[0]>>4], hex[bad[0]&15])
+			return append(dst, '\\', 'x', hexDigits[bad[0]>>4], hexDigits[bad[0]&15])
 		case r == '\n':
 			return append(dst, `\n`...)
 		case r == '\t':
@@ -26,7 +26,7 @@ func Append[T string | []byte](dst []byte, text T) []byte {
 		case r > 0xffff:
 			return fmt.Appendf(dst, `\U%08x`, r)
 		}
-		return appendU(dst, r)
+		return appendUnicodeEscape(dst, r)
 	})
 }
 
@@ -42,7 +42,7 @@ func AppendJSON[T string | []byte](dst []byte, text T) []byte {
 		if r == '\n' || r == '\t' || r == '\r' {
 			return append(dst, ' ')
 		}
-		return appendU(dst, r)
+		return appendUnicodeEscape(dst, r)
 	})
 }
 
@@ -55,7 +55,7 @@ func AppendLines[T string | []byte](dst []byte, text T) []byte {
 		if bad != nil {
 			return utf8.AppendRune(dst, utf8.RuneError)
 		}
-		return appendU(dst, r)
+		return appendUnicodeEscape(dst, r)
 	})
 }
 
@@ -74,20 +74,20 @@ func isInert(r rune) bool {
 	return true
 }
 
-// appendU appends a character as JSON escapes it.
-func appendU(dst []byte, r rune) []byte {
+// appendUnicodeEscape appends a character as JSON escapes it.
+func appendUnicodeEscape(dst []byte, r rune) []byte {
 	if r > 0xffff {
 		r -= 0x10000
 		return fmt.Appendf(dst, `\u%04x\u%04x`, 0xd800+r>>10, 0xdc00+r&0x3ff)
 	}
-	return append(dst, '\\', 'u', hex[r>>12], hex[r>>8&15], hex[r>>4&15], hex[r&15])
+	return append(dst, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
 }
 
-const hex = "0123456789abcdef"
+const hexDigits = "0123456789abcdef"
 
 // appendEscaped appends the characters of text that may be shown as they are, and the others by escape; bad is
 // the byte of what is not UTF-8, whose r is utf8.RuneError.
-func appendEscaped[T string | []byte](dst []byte, text T, shown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
+func appendEscaped[T string | []byte](dst []byte, text T, isShown func(rune) bool, escape func(dst []byte, r rune, bad []byte) []byte) []byte {
 	for i := 0; i < len(text); {
 		if c := text[i]; c >= ' ' && c < 0x7f {
 			dst = append(dst, c)
@@ -100,7 +100,7 @@ func appendEscaped[T string | []byte](dst []byte, text T, shown func(rune) bool,
 		switch {
 		case r == utf8.RuneError && n == 1:
 			dst = escape(dst, r, next[:1])
-		case shown(r):
+		case isShown(r):
 			dst = append(dst, next[:n]...)
 		default:
 			dst = escape(dst, r, nil)
@@ -110,16 +110,16 @@ func appendEscaped[T string | []byte](dst []byte, text T, shown func(rune) bool,
 	return dst
 }
 
-// Clip returns text, or its beginning if it has more than most bytes: no character is cut through.
+// Clip returns text, or its beginning if it has more than maxBytes: no character is cut through.
 // The result does not keep a longer text in memory. What is not UTF-8 stays.
-func Clip(text string, most int) string {
-	if len(text) <= most {
+func Clip(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	for n := most; n >= 0 && n > most-utf8.UTFMax; n-- {
+	for n := maxBytes; n >= 0 && n > maxBytes-utf8.UTFMax; n-- {
 		if utf8.RuneStart(text[n]) {
 			return strings.Clone(text[:n])
 		}
 	}
-	return strings.Clone(text[:most])
+	return strings.Clone(text[:maxBytes])
 }
