@@ -32,10 +32,10 @@ func bridgeCommands() []subcommand {
 			Name: "serve", Summary: "expose a server, or many, over every transport",
 			Usage: []string{"serve [flags] -- COMMAND [ARG...]", "serve [flags] URL", "serve [flags] --config FILE", "serve [flags] --demo"},
 			Examples: []manual.Example{
-				{Says: "A stdio server at http://127.0.0.1:8080/mcp, /sse and /ws", Line: "serve -- npx -y @modelcontextprotocol/server-everything"},
-				{Says: "The servers of a client's configuration file", Line: "serve --config servers.json"},
-				{Says: "A remote server, over every transport, at another port", Line: "serve --port 9000 https://mcp.example.com/mcp"},
-				{Says: "For other machines, with TLS and tokens", Line: "serve --listen 0.0.0.0:8443 --tls-cert cert.pem \\\n        --tls-key key.pem --token-file tokens -- ./my-server"},
+				{Purpose: "A stdio server at http://127.0.0.1:8080/mcp, /sse and /ws", CommandLine: "serve -- npx -y @modelcontextprotocol/server-everything"},
+				{Purpose: "The servers of a client's configuration file", CommandLine: "serve --config servers.json"},
+				{Purpose: "A remote server, over every transport, at another port", CommandLine: "serve --port 9000 https://mcp.example.com/mcp"},
+				{Purpose: "For other machines, with TLS and tokens", CommandLine: "serve --listen 0.0.0.0:8443 --tls-cert cert.pem \\\n        --tls-key key.pem --token-file tokens -- ./my-server"},
 			},
 			Notes: []string{
 				"It answers at /mcp (Streamable HTTP), /sse and /message (HTTP+SSE), /ws (WebSocket), /healthz and /readyz; with --config at /servers/NAME/mcp and so on, and /servers is the list.",
@@ -49,10 +49,10 @@ func bridgeCommands() []subcommand {
 			Name: "connect", Summary: "present a server to a stdio client",
 			Usage: []string{"connect [flags] URL", "connect [flags] -- COMMAND [ARG...]", "connect [flags] --config FILE NAME"},
 			Examples: []manual.Example{
-				{Says: "A remote server; a browser opens if it asks for a sign-in", Line: "connect https://mcp.example.com/mcp"},
-				{Says: "With a token from the environment variable AUTH", Line: "connect --header-env Authorization=AUTH https://example.com/mcp"},
-				{Says: "A stdio server under supervision, with a trace", Line: "connect --trace trace.jsonl -- uvx mcp-server-git"},
-				{Says: "One server of a configuration file", Line: "connect --config servers.json memory"},
+				{Purpose: "A remote server; a browser opens if it asks for a sign-in", CommandLine: "connect https://mcp.example.com/mcp"},
+				{Purpose: "With a token from the environment variable AUTH", CommandLine: "connect --header-env Authorization=AUTH https://example.com/mcp"},
+				{Purpose: "A stdio server under supervision, with a trace", CommandLine: "connect --trace trace.jsonl -- uvx mcp-server-git"},
+				{Purpose: "One server of a configuration file", CommandLine: "connect --config servers.json memory"},
 			},
 			Notes: []string{
 				"Messages travel on stdin and stdout; the log goes to stderr. MCP clients start this line: in their configuration mcp-bridge is the \"command\", and the rest are the \"args\".",
@@ -70,11 +70,11 @@ func watchCommands() []subcommand {
 			Name: "doctor", Summary: "say what is wrong with a server, and what to do about it",
 			Usage: []string{"doctor [flags] URL", "doctor [flags] -- COMMAND [ARG...]", "doctor [flags] --config FILE NAME"},
 			Examples: []manual.Example{
-				{Says: "A remote server", Line: "doctor https://mcp.example.com/mcp"},
-				{Says: "A stdio server", Line: "doctor -- npx -y @modelcontextprotocol/server-everything"},
-				{Says: "A server of a configuration file", Line: "doctor --config servers.json files"},
-				{Says: "And call one of its tools", Line: `doctor --call echo '{"message": "hi"}' https://example.com/mcp`},
-				{Says: "For a bug report", Line: "doctor --bundle report.zip -- uvx mcp-server-git"},
+				{Purpose: "A remote server", CommandLine: "doctor https://mcp.example.com/mcp"},
+				{Purpose: "A stdio server", CommandLine: "doctor -- npx -y @modelcontextprotocol/server-everything"},
+				{Purpose: "A server of a configuration file", CommandLine: "doctor --config servers.json files"},
+				{Purpose: "And call one of its tools", CommandLine: `doctor --call echo '{"message": "hi"}' https://example.com/mcp`},
+				{Purpose: "For a bug report", CommandLine: "doctor --bundle report.zip -- uvx mcp-server-git"},
 			},
 			Notes: []string{"docs/doctor.md explains what it finds. Exit status: 0 nothing but notes was found, 1 faults were found, 2 nothing could be checked."},
 		},
@@ -84,10 +84,10 @@ func watchCommands() []subcommand {
 			Name: "trace", Summary: "show what passes through a running bridge, or a trace",
 			Usage: []string{"trace [flags] [PID|NAME|FILE] [WORD...]"},
 			Examples: []manual.Example{
-				{Says: "What passes through your bridge that runs (of several, name one by its PID)", Line: "trace"},
-				{Says: "What waits for an answer there", Line: "trace status:pending"},
-				{Says: "Slow calls of a trace", Line: "trace trace.jsonl method:tools/call slow:1s"},
-				{Says: "What got lost, and where", Line: "trace trace.jsonl --lost"},
+				{Purpose: "What passes through your bridge that runs (of several, name one by its PID)", CommandLine: "trace"},
+				{Purpose: "What waits for an answer there", CommandLine: "trace status:pending"},
+				{Purpose: "Slow calls of a trace", CommandLine: "trace trace.jsonl method:tools/call slow:1s"},
+				{Purpose: "What got lost, and where", CommandLine: "trace trace.jsonl --lost"},
 			},
 			Notes: []string{
 				`Each WORD is text, or method:, tool:, id:, dir:c2s|s2c, hop:down|up, ses:, srv:, kind:, status:ok|err|401|pending|late or slow:500ms; "!" in front turns it round, * in it stands for any text. "-" reads a trace from stdin. docs/inspect.md explains what is shown.`,
@@ -104,11 +104,11 @@ func recordCommands() []subcommand {
 			Name: "record", Summary: "connect, and record the session in a file",
 			Usage: []string{"record FILE [flags] URL", "record FILE [flags] -- COMMAND [ARG...]"},
 			Examples: []manual.Example{
-				{Says: "A stdio server, for a stdio client", Line: "record session.jsonl -- uvx mcp-server-git"},
-				{Says: "A remote server", Line: "record session.jsonl https://mcp.example.com/mcp"},
+				{Purpose: "A stdio server, for a stdio client", CommandLine: "record session.jsonl -- uvx mcp-server-git"},
+				{Purpose: "A remote server", CommandLine: "record session.jsonl https://mcp.example.com/mcp"},
 			},
-			Like:  []string{"connect"},
-			Notes: []string{`Every message is kept as a whole, without secrets; "mcp-bridge replay" reads the file (docs/recordings.md).`},
+			AlsoFlagsOf: []string{"connect"},
+			Notes:       []string{`Every message is kept as a whole, without secrets; "mcp-bridge replay" reads the file (docs/recordings.md).`},
 		},
 	}, {
 		newFlagSet: replayFlagSet, run: replayCommand,
@@ -116,13 +116,13 @@ func recordCommands() []subcommand {
 			Name: "replay", Summary: "act as the client, or as the server, of a recording",
 			Usage: []string{"replay [flags] FILE URL", "replay [flags] FILE -- COMMAND [ARG...]", "replay --serve [flags] FILE", "replay --stdio [flags] FILE"},
 			Examples: []manual.Example{
-				{Says: "Find out what a server answers differently now", Line: "replay session.jsonl -- uvx mcp-server-git"},
-				{Says: "The same, but an id may differ", Line: "replay --ignore 'result.content[*].id' session.jsonl -- ./server"},
-				{Says: "A server that answers as recorded", Line: "replay --serve --port 9000 session.jsonl"},
-				{Says: "The same for a stdio client", Line: "replay --stdio session.jsonl"},
+				{Purpose: "Find out what a server answers differently now", CommandLine: "replay session.jsonl -- uvx mcp-server-git"},
+				{Purpose: "The same, but an id may differ", CommandLine: "replay --ignore 'result.content[*].id' session.jsonl -- ./server"},
+				{Purpose: "A server that answers as recorded", CommandLine: "replay --serve --port 9000 session.jsonl"},
+				{Purpose: "The same for a stdio client", CommandLine: "replay --stdio session.jsonl"},
 			},
-			Like:  []string{"connect", "serve"},
-			Notes: []string{"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
+			AlsoFlagsOf: []string{"connect", "serve"},
+			Notes:       []string{"Exit status: 0 no difference, 1 differences, 2 could not run, or the server has asked what was not recorded."},
 		},
 	}, {
 		newFlagSet: func() *pflag.FlagSet { return new(wrapFlags).flagSet("wrap") }, run: runWrap("wrap"),
@@ -130,9 +130,9 @@ func recordCommands() []subcommand {
 			Name: "wrap", Summary: "put the bridge between a desktop client and its server",
 			Usage: []string{"wrap [flags] NAME"},
 			Examples: []manual.Example{
-				{Says: "The server that is called memory in the client's configuration", Line: "wrap memory"},
-				{Says: "If several clients have one", Line: "wrap --client claude memory"},
-				{Says: "A client's own file", Line: "wrap --client ./.mcp.json memory"},
+				{Purpose: "The server that is called memory in the client's configuration", CommandLine: "wrap memory"},
+				{Purpose: "If several clients have one", CommandLine: "wrap --client claude memory"},
+				{Purpose: "A client's own file", CommandLine: "wrap --client ./.mcp.json memory"},
 			},
 			Notes: []string{`Start the client anew then. "mcp-bridge trace NAME" shows what passes, "mcp-bridge unwrap NAME" takes the bridge out again (docs/recordings.md).`},
 		},
@@ -141,7 +141,7 @@ func recordCommands() []subcommand {
 		Command: manual.Command{
 			Name: "unwrap", Summary: "take the bridge out again, byte for byte",
 			Usage:    []string{"unwrap [flags] NAME"},
-			Examples: []manual.Example{{Says: "The server that was wrapped", Line: "unwrap memory"}},
+			Examples: []manual.Example{{Purpose: "The server that was wrapped", CommandLine: "unwrap memory"}},
 		},
 	}}
 }
@@ -154,10 +154,10 @@ func accountCommands() []subcommand {
 			Name: "login", Summary: "sign in to a remote server, in a browser or with a code",
 			Usage: []string{"login [flags] URL", "login [flags] --config FILE NAME"},
 			Examples: []manual.Example{
-				{Says: "In the browser of this machine", Line: "login https://mcp.example.com/mcp"},
-				{Says: "With a code, on another device", Line: "login --device-code https://mcp.example.com/mcp"},
-				{Says: "A second account", Line: "login --profile work https://mcp.example.com/mcp"},
-				{Says: "With a client that you have registered", Line: "login --client-id ID https://mcp.example.com/mcp"},
+				{Purpose: "In the browser of this machine", CommandLine: "login https://mcp.example.com/mcp"},
+				{Purpose: "With a code, on another device", CommandLine: "login --device-code https://mcp.example.com/mcp"},
+				{Purpose: "A second account", CommandLine: "login --profile work https://mcp.example.com/mcp"},
+				{Purpose: "With a client that you have registered", CommandLine: "login --client-id ID https://mcp.example.com/mcp"},
 			},
 			Notes: []string{`Give flags such as --profile and --client-id again wherever the sign-in is used. More: "mcp-bridge help auth".`},
 		},
@@ -167,8 +167,8 @@ func accountCommands() []subcommand {
 			Name: "logout", Summary: "sign out, and have the tokens revoked",
 			Usage: []string{"logout [flags] URL", "logout [flags] --config FILE NAME", "logout --all"},
 			Examples: []manual.Example{
-				{Says: "One server", Line: "logout https://mcp.example.com/mcp"},
-				{Says: "All servers", Line: "logout --all"},
+				{Purpose: "One server", CommandLine: "logout https://mcp.example.com/mcp"},
+				{Purpose: "All servers", CommandLine: "logout --all"},
 			},
 		},
 	}, {
@@ -177,8 +177,8 @@ func accountCommands() []subcommand {
 			Name: "status", Summary: "say who is signed in where",
 			Usage: []string{"status [flags] [URL]", "status [flags] --config FILE NAME"},
 			Examples: []manual.Example{
-				{Says: "All servers", Line: "status"},
-				{Says: "One, renewing what is due", Line: "status --check https://mcp.example.com/mcp"},
+				{Purpose: "All servers", CommandLine: "status"},
+				{Purpose: "One, renewing what is due", CommandLine: "status --check https://mcp.example.com/mcp"},
 			},
 			Notes: []string{"Exit status: 0 what is shown can be used, 1 --check could not renew a token, 3 a sign-in is needed."},
 		},
@@ -192,7 +192,7 @@ func otherCommands() []subcommand {
 		Command: manual.Command{
 			Name: "check-config", Summary: "say what is wrong with a configuration file",
 			Usage:    []string{"check-config FILE"},
-			Examples: []manual.Example{{Says: "All mistakes, with line and column", Line: "check-config servers.json"}},
+			Examples: []manual.Example{{Purpose: "All mistakes, with line and column", CommandLine: "check-config servers.json"}},
 			Notes:    []string{"Exit status: 0 all is well, 1 a command cannot be found, 2 mistakes in the file."},
 		},
 	}, {
@@ -201,10 +201,10 @@ func otherCommands() []subcommand {
 			Name: "health", Summary: "say whether a bridge that serves is ready",
 			Usage: []string{"health [ADDRESS]"},
 			Examples: []manual.Example{
-				{Says: "The one at the default address, 127.0.0.1:8080", Line: "health"},
-				{Says: "At another port, with TLS", Line: "health https://127.0.0.1:8443"},
-				{Says: "At a Unix socket", Line: "health unix:/run/mcp-bridge.sock"},
-				{Says: "Only whether the process lives", Line: "health http://127.0.0.1:8080/healthz"},
+				{Purpose: "The one at the default address, 127.0.0.1:8080", CommandLine: "health"},
+				{Purpose: "At another port, with TLS", CommandLine: "health https://127.0.0.1:8443"},
+				{Purpose: "At a Unix socket", CommandLine: "health unix:/run/mcp-bridge.sock"},
+				{Purpose: "Only whether the process lives", CommandLine: "health http://127.0.0.1:8080/healthz"},
 			},
 			Notes: []string{"For a container's HEALTHCHECK, and for scripts. It asks /readyz unless the address has a path, sends no token, and does not verify the certificate. Exit status: 0 it is ready, 1 it is not, or nobody answers within 5s."},
 		},
@@ -213,7 +213,7 @@ func otherCommands() []subcommand {
 		Command: manual.Command{
 			Name: "demo", Summary: "the demo server itself, on stdin and stdout",
 			Usage:    []string{"demo"},
-			Examples: []manual.Example{{Says: "Look at it", Line: "doctor -- mcp-bridge demo"}},
+			Examples: []manual.Example{{Purpose: "Look at it", CommandLine: "doctor -- mcp-bridge demo"}},
 			Notes:    []string{`"mcp-bridge serve --demo" serves it.`},
 		},
 	}, {
@@ -240,10 +240,10 @@ func replayFlagSet() *pflag.FlagSet {
 }
 
 // knownFlags returns what a FlagSet knows of its flags.
-func knownFlags(set *pflag.FlagSet) []manual.Known {
-	var all []manual.Known
+func knownFlags(set *pflag.FlagSet) []manual.ParsedFlag {
+	var all []manual.ParsedFlag
 	set.VisitAll(func(f *pflag.Flag) {
-		all = append(all, manual.Known{Name: f.Name, Short: f.Shorthand, Default: shownDefault(f), Switch: f.NoOptDefVal != ""})
+		all = append(all, manual.ParsedFlag{Name: f.Name, Short: f.Shorthand, Default: shownDefault(f), IsSwitch: f.NoOptDefVal != ""})
 	})
 	return all
 }
@@ -289,7 +289,7 @@ func flagsOf(name string) []string {
 	if c.newFlagSet == nil {
 		return nil
 	}
-	return slices.DeleteFunc(flagNames(c.newFlagSet()), func(flag string) bool { return !m.IsShown(name, flag) })
+	return slices.DeleteFunc(flagNames(c.newFlagSet()), func(flag string) bool { return !m.IsFlagShown(name, flag) })
 }
 
 // help prints the first page, or that of a command or a topic.
@@ -298,11 +298,11 @@ func help(_ context.Context, args []string, env environment) error {
 	var err error
 	switch len(args) {
 	case 0:
-		_, err = fmt.Fprint(env.stdout, m.Front())
+		_, err = fmt.Fprint(env.stdout, m.FrontPage())
 	case 1:
 		text, ok := m.Page(args[0])
 		if !ok {
-			pages := m.Pages()
+			pages := m.PageNames()
 			return usagef("there is no help on %q%s; there is help on %s", args[0], didYouMean("", args[0], pages), strings.Join(pages, ", "))
 		}
 		_, err = fmt.Fprint(env.stdout, text)

@@ -19,8 +19,8 @@ func helpCommands() []subcommand {
 			Name: "help", Summary: "explain a command or a topic",
 			Usage: []string{"help", "help COMMAND", "help TOPIC"},
 			Examples: []manual.Example{
-				{Says: "A command and its flags", Line: "help serve"},
-				{Says: "A topic", Line: "help isolation"},
+				{Purpose: "A command and its flags", CommandLine: "help serve"},
+				{Purpose: "A topic", CommandLine: "help isolation"},
 			},
 		},
 	}, {
@@ -29,13 +29,13 @@ func helpCommands() []subcommand {
 			Name: "completion", Summary: "print the completion script of a shell",
 			Usage: []string{"completion " + strings.Join(manual.Shells, "|")},
 			Examples: []manual.Example{
-				{Says: "For this bash", Line: "completion bash > mcp-bridge.bash && source mcp-bridge.bash"},
-				{Says: "For every zsh, in a folder of $fpath", Line: "completion zsh > ~/.zfunc/_mcp-bridge"},
-				{Says: "For every fish", Line: "completion fish > ~/.config/fish/completions/mcp-bridge.fish"},
-				{Says: "For this PowerShell", Line: "completion powershell | Out-String | Invoke-Expression"},
+				{Purpose: "For this bash", CommandLine: "completion bash > mcp-bridge.bash && source mcp-bridge.bash"},
+				{Purpose: "For every zsh, in a folder of $fpath", CommandLine: "completion zsh > ~/.zfunc/_mcp-bridge"},
+				{Purpose: "For every fish", CommandLine: "completion fish > ~/.config/fish/completions/mcp-bridge.fish"},
+				{Purpose: "For this PowerShell", CommandLine: "completion powershell | Out-String | Invoke-Expression"},
 			},
-			Notes: []string{"The first lines of what is printed say where it belongs."},
-			Words: manual.Shells,
+			Notes:          []string{"The first lines of what is printed say where it belongs."},
+			ArgumentValues: manual.Shells,
 		},
 	}, {
 		run: func(_ context.Context, args []string, env environment) error {
@@ -49,10 +49,10 @@ func helpCommands() []subcommand {
 			Name: "man", Summary: "print the man page, with every command and topic",
 			Usage: []string{"man"},
 			Examples: []manual.Example{
-				{Says: "Read it", Line: "man | man -l -"},
-				{Says: "Install it", Line: "man > /usr/local/share/man/man1/mcp-bridge.1"},
+				{Purpose: "Read it", CommandLine: "man | man -l -"},
+				{Purpose: "Install it", CommandLine: "man > /usr/local/share/man/man1/mcp-bridge.1"},
 			},
-			Words: []string{},
+			ArgumentValues: []string{},
 		},
 	}, {
 		run:     complete,
@@ -65,7 +65,7 @@ func printCompletion(_ context.Context, args []string, env environment) error {
 	if len(args) != 1 {
 		return usagef("completion takes the name of one shell: %s", strings.Join(manual.Shells, ", "))
 	}
-	script, ok := newManual().Script(args[0])
+	script, ok := newManual().CompletionScript(args[0])
 	if !ok {
 		return usagef("completion %q%s: the shells are %s", args[0], didYouMean("", args[0], manual.Shells), strings.Join(manual.Shells, ", "))
 	}

@@ -282,7 +282,7 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 		return usagef("%v", err)
 	}
 	name := unknown.GetSpecifiedName()
-	if instead, ok := migrate.Line(args); ok {
+	if instead, ok := migrate.SupergatewayAdvice(args); ok {
 		return usagef("--%s is a flag of %s; write %s", name, instead.Program, instead)
 	}
 	if command == "serve" || command == "connect" {
@@ -290,8 +290,8 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 		if command == "connect" {
 			this, other = other, this
 		}
-		if instead, ok := migrate.Mixed(this, other, args); ok {
-			return usagef("%s", instead.OfFlags())
+		if instead, ok := migrate.MixedAdvice(this, other, args); ok {
+			return usagef("%s", instead.FlagsText())
 		}
 	}
 	if advice := otherBridgeAdvice(command, name, args); advice != "" {
@@ -309,7 +309,7 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 			return usagef("--%s is a flag of %s, not of %s; write mcp-bridge %s and the same arguments%s", name, c.Name, command, c.Name, hint)
 		}
 	}
-	if advice, ok := migrate.Flag(name); ok {
+	if advice, ok := migrate.FlagAdvice(name); ok {
 		return usagef("%s", advice)
 	}
 	if len(name) > 1 {
@@ -331,7 +331,7 @@ func shownCommand(argv []string) string { return printable.Shell(migrate.Without
 
 // refuseOtherBridge returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
 func refuseOtherBridge(argv []string) error {
-	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" && !instead.IsConnect() {
+	if program, instead, ok := migrate.AdviceFor(argv); ok && instead.Line != "" && !instead.IsConnect() {
 		return usagef("%s is another program, which does not speak MCP on its stdout; write %s", program, instead)
 	}
 	return nil
@@ -339,7 +339,7 @@ func refuseOtherBridge(argv []string) error {
 
 // warnOtherBridge says in the log what to write for a command to run that is a line of another program, which works.
 func warnOtherBridge(argv []string, command string, log hclog.Logger) {
-	if program, instead, ok := migrate.Instead(argv); ok && instead.Line != "" {
+	if program, instead, ok := migrate.AdviceFor(argv); ok && instead.Line != "" {
 		write := strings.Replace(instead.Line, "mcp-bridge connect", "mcp-bridge "+command, 1)
 		log.Warn("the command is another bridge, which mcp-bridge can take the place of", "program", program, "write", write)
 	}
@@ -349,7 +349,7 @@ func warnOtherBridge(argv []string, command string, log hclog.Logger) {
 func migrateCommand(command string) migrate.Command {
 	c, _ := findCommand(command)
 	set := c.newFlagSet()
-	return migrate.Command{Name: command, Flag: func(name string) (known, alone bool) {
+	return migrate.Command{Name: command, LookupFlag: func(name string) (known, alone bool) {
 		f := set.Lookup(string(hyphenateFlag(nil, name)))
 		if f == nil && len(name) == 1 {
 			f = set.ShorthandLookup(name)
@@ -378,7 +378,7 @@ func otherBridgeAdvice(command, name string, args []string) string {
 	}
 	for i, a := range args {
 		flag, _, _ := strings.Cut(strings.TrimPrefix(a, "--"), "=")
-		if advice, known := migrate.Flag(flag); known && strings.HasPrefix(a, "--") && !ours(flag) {
+		if advice, known := migrate.FlagAdvice(flag); known && strings.HasPrefix(a, "--") && !ours(flag) {
 			return advice
 		}
 		if _, err := strconv.ParseUint(a, 10, 16); err == nil && command == "connect" && name == "host" && i > 0 && isURL(args[i-1]) {

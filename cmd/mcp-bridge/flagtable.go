@@ -8,53 +8,53 @@ var signInCommands = []string{"login", "logout", "status"}
 // flagGroups are all flags of all commands. Help, man page and completion are made of it; which command has which
 // of them, their short forms and their defaults come from its FlagSet.
 var flagGroups = []manual.Group{
-	{Title: "login", Only: []string{"login"}, Flags: []manual.Flag{
+	{Title: "login", Commands: []string{"login"}, Flags: []manual.Flag{
 		flag("device-code", "", "sign in with a code, on another device"),
 		flag("fresh", "", "register the client anew first"),
 		flag("cancel", "", "end a sign-in that waits"),
 		flag("callback", "ADDRESS", `the address of the page where the browser has stopped, for a login that waits; "-" reads it from stdin, which nobody else sees`),
 		flag("detached", "", ""),
 	}},
-	{Title: "logout", Only: []string{"logout"}, Flags: []manual.Flag{
+	{Title: "logout", Commands: []string{"logout"}, Flags: []manual.Flag{
 		flag("all", "", "sign out everywhere"),
 		flag("forget-client", "", "register the client anew next time"),
 	}},
-	{Title: "status", Only: []string{"status"}, Flags: []manual.Flag{
+	{Title: "status", Commands: []string{"status"}, Flags: []manual.Flag{
 		flag("json", "", "for programs"),
 		flag("check", "", "also renew tokens that are about to expire, and report if that fails"),
 	}},
-	{Title: "doctor", Only: []string{"doctor"}, Flags: []manual.Flag{
+	{Title: "doctor", Commands: []string{"doctor"}, Flags: []manual.Flag{
 		flag("json", "", "the report as JSON"),
 		flag("slow", "", "take minutes: more time for the first answer, and the checks whether quiet streams are cut"),
 		flag("call", "NAME", `call this tool once; a JSON object behind it has the arguments. Without it no tool is called`),
 		flag("bundle", "FILE", "write what belongs into a bug report, without secrets: FILE.zip or FILE.tar.gz"),
 	}},
-	{Title: "trace", Only: []string{"trace"}, Flags: []manual.Flag{
+	{Title: "trace", Commands: []string{"trace"}, Flags: []manual.Flag{
 		flag("verbose", "", "messages below their lines; -vv: both ends of the bridge side by side, with what differs marked"),
 		flag("http", "", "HTTP exchanges and streams, too"),
 		flag("json", "", "records as they stand in a trace"),
 		flag("lost", "", "only what got lost, and where: requests without an answer, messages that were not passed on, what was dropped and why; exit status 1 if there is anything but what its sender has cancelled"),
 		flag("export", "har|otlp|html", "write the trace in this format to stdout"),
 	}},
-	{Title: "Reading a recording (docs/recordings.md)", Only: []string{"replay"}, Flags: []manual.Flag{
+	{Title: "Reading a recording (docs/recordings.md)", Commands: []string{"replay"}, Flags: []manual.Flag{
 		flag("session", "NAME", "which session of the recording (default: the first one)"),
 		flag("hop", "down|up", "play the messages between clients and the bridge (down), or between the bridge and servers (up)"),
 		flag("allow-redacted", "", "use a recording although secrets were taken out of it"),
 	}},
-	{Title: "In the client's place", Only: []string{"replay"}, Flags: []manual.Flag{
+	{Title: "In the client's place", Commands: []string{"replay"}, Flags: []manual.Flag{
 		flag("ignore", "PATH", "what may differ: a path as it is printed, such as result.content[*].text, METHOD:PATH, or a METHOD with a slash; may be repeated"),
 		flag("wait", "D", "how much longer than in the recording to wait for the server"),
 		flag("timing", "", "keep the pauses of the recording"),
 	}},
-	{Title: "In the server's place", Only: []string{"replay"}, Flags: []manual.Flag{
+	{Title: "In the server's place", Commands: []string{"replay"}, Flags: []manual.Flag{
 		flag("serve", "", "answer as the recording does, over every transport; the flags of serve count"),
 		flag("stdio", "", "the same for the client at stdin and stdout"),
 		flag("strict", "", "exit status 1 if the client did not send all that was recorded, or sent something else"),
 	}},
-	{Title: "wrap, unwrap", Only: []string{"wrap", "unwrap"}, Flags: []manual.Flag{
+	{Title: "wrap, unwrap", Commands: []string{"wrap", "unwrap"}, Flags: []manual.Flag{
 		flag("client", "WHICH", "claude, cursor, vscode, or a client's configuration file (default: the one that has the server)"),
 	}},
-	{Title: "What is served", Only: []string{"serve"}, Flags: []manual.Flag{
+	{Title: "What is served", Commands: []string{"serve"}, Flags: []manual.Flag{
 		flag("config", "FILE", `serve every server of this file, each at /servers/NAME/mcp and so on ("mcp-bridge help config")`),
 		flag("demo", "", "serve the built-in demo server"),
 	}},
@@ -121,7 +121,7 @@ var flagGroups = []manual.Group{
 		flag("allow-http", "", "has no effect, since http is allowed; a flag of mcp-remote"),
 		flag("enable-proxy", "", "has no effect, since proxies are used anyway; a flag of mcp-remote"),
 	}, Notes: []string{"HTTP_PROXY, HTTPS_PROXY and NO_PROXY count; addresses of this machine never go through a proxy."}},
-	{Title: "Signing in (docs/sign-in.md)", Only: signInCommands, Flags: signInFlags},
+	{Title: "Signing in (docs/sign-in.md)", Commands: signInCommands, Flags: signInFlags},
 	{Title: "Signing in to a remote server (docs/sign-in.md)", Flags: signInFlags,
 		Notes: []string{"There is no sign-in to a server that gets an Authorization --header."}},
 	{Title: "Revisions of the protocol (docs/eras.md)", Flags: []manual.Flag{

@@ -13,7 +13,7 @@ import (
 
 // Each page of help is as it stands in testdata/help, which UPDATE=1 writes, and fits a terminal of 80 columns.
 func TestHelp(t *testing.T) {
-	pages := append([]string{""}, newManual().Pages()...)
+	pages := append([]string{""}, newManual().PageNames()...)
 	var files []string
 	for _, page := range pages {
 		args, file := []string{"help", page}, filepath.Join("testdata/help", page+".txt")
@@ -67,17 +67,17 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	m := newManual()
 	used := map[string]bool{}
 	for _, c := range m.Commands {
-		for _, name := range m.Unexplained(c.Name) {
+		for _, name := range m.UngroupedFlags(c.Name) {
 			t.Errorf("--%s of %s is missing in flagGroups", name, c.Name)
 		}
 		page, _ := m.Page(c.Name)
 		for _, k := range c.Flags {
 			used[c.Name+" "+k.Name] = true
-			if !m.IsShown(c.Name, k.Name) {
+			if !m.IsFlagShown(c.Name, k.Name) {
 				if k.Name != "detached" {
 					t.Errorf("--%s of %s is not shown", k.Name, c.Name)
 				}
-			} else if len(c.Like) == 0 && strings.Count(page, "--"+k.Name+" ")+strings.Count(page, "--"+k.Name+"\n")+strings.Count(page, "--"+k.Name+"[") == 0 {
+			} else if len(c.AlsoFlagsOf) == 0 && strings.Count(page, "--"+k.Name+" ")+strings.Count(page, "--"+k.Name+"\n")+strings.Count(page, "--"+k.Name+"[") == 0 {
 				t.Errorf("the help of %s does not have --%s", c.Name, k.Name)
 			}
 		}
@@ -85,7 +85,7 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	for _, g := range m.Groups {
 		for _, f := range g.Flags {
 			if !slices.ContainsFunc(m.Commands, func(c manual.Command) bool {
-				return used[c.Name+" "+f.Name] && (g.Only == nil || slices.Contains(g.Only, c.Name))
+				return used[c.Name+" "+f.Name] && (g.Commands == nil || slices.Contains(g.Commands, c.Name))
 			}) {
 				t.Errorf("no command has --%s of the group %q", f.Name, g.Title)
 			}
@@ -96,8 +96,8 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 // The topics fit on a screen, and the lines of mcp-bridge in them and in the examples have no unknown flag or command.
 func TestHelpIsRight(t *testing.T) {
 	m := newManual()
-	texts := []string{m.Front()}
-	for _, page := range m.Pages() {
+	texts := []string{m.FrontPage()}
+	for _, page := range m.PageNames() {
 		text, _ := m.Page(page)
 		texts = append(texts, text)
 	}

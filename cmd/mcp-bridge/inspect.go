@@ -55,7 +55,7 @@ type inspectedRun struct {
 func (f *inspectFlags) start(run inspectedRun) (stop func(), err error) {
 	i := inspect.New(inspect.Options{
 		Name: run.name, Observer: run.observer, Recorder: run.recorder, Ring: trace.NewRing(trace.RingOptions{}),
-		Servers: run.servers, Restart: run.restart, Cancel: run.cancelCall, Waiting: run.waitingCalls, Level: run.env.eventLog.Level, SetLevel: run.env.eventLog.SetLevel, Logger: run.log,
+		Servers: run.servers, Restart: run.restart, CancelCall: run.cancelCall, WaitingCalls: run.waitingCalls, Level: run.env.eventLog.Level, SetLevel: run.env.eventLog.SetLevel, Logger: run.log,
 	})
 	stopPage := func() {}
 	if f.addr != "" {

@@ -26,12 +26,12 @@ func newManual() *manual.Manual {
 		Summary: "mcp-bridge connects clients and servers of the Model Context Protocol whose transports or revisions differ: stdio, Streamable HTTP, HTTP+SSE and WebSocket, from 2024-11-05 to 2026-07-28.",
 		Version: buildinfo.Version(),
 		Examples: []manual.Example{
-			{Says: "Expose a stdio server at http://127.0.0.1:8080/mcp, /sse and /ws", Line: "serve -- npx -y @modelcontextprotocol/server-everything"},
-			{Says: "Give a stdio client, such as Claude Desktop, a remote server", Line: "connect https://mcp.example.com/mcp"},
-			{Says: "Expose the servers of a client's configuration file", Line: "serve --config servers.json"},
-			{Says: "Find out what is wrong with a server", Line: "doctor https://mcp.example.com/mcp"},
+			{Purpose: "Expose a stdio server at http://127.0.0.1:8080/mcp, /sse and /ws", CommandLine: "serve -- npx -y @modelcontextprotocol/server-everything"},
+			{Purpose: "Give a stdio client, such as Claude Desktop, a remote server", CommandLine: "connect https://mcp.example.com/mcp"},
+			{Purpose: "Expose the servers of a client's configuration file", CommandLine: "serve --config servers.json"},
+			{Purpose: "Find out what is wrong with a server", CommandLine: "doctor https://mcp.example.com/mcp"},
 		},
-		Groups: flagGroups, Default: "serve",
+		Groups: flagGroups, DefaultCommand: "serve",
 		Notes: []string{
 			`"mcp-bridge help COMMAND" has the flags of a command, "mcp-bridge help TOPIC" explains a topic. Without a command, "mcp-bridge -- COMMAND" is serve, and "mcp-bridge URL" is connect.`,
 			"Exit status: 0 after a graceful end, 1 when something failed (the log says what), 2 for a mistake in the command line or a configuration file, 3 when status finds that a sign-in is needed, 130 or 143 when a second signal has ended it. Durations are written 500ms, 30s, 5m, 1h30m.",
@@ -53,7 +53,7 @@ func newManual() *manual.Manual {
 	}
 	for i := range m.Commands {
 		if m.Commands[i].Name == "help" {
-			m.Commands[i].Words = m.Pages()
+			m.Commands[i].ArgumentValues = m.PageNames()
 		}
 	}
 	return m

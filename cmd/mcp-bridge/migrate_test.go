@@ -94,8 +94,8 @@ func TestAdviceIsRight(t *testing.T) {
 	for _, command := range commandNames() {
 		known = append(known, flagsOf(command)...)
 	}
-	for _, name := range migrate.Flags() {
-		advice, _ := migrate.Flag(name)
+	for _, name := range migrate.FlagNames() {
+		advice, _ := migrate.FlagAdvice(name)
 		_, advice, _ = strings.Cut(advice, ": ") // behind the name of the flag itself
 		for _, m := range regexp.MustCompile(`--([a-z][a-z-]*)|mcp-bridge ([a-z-]+)`).FindAllStringSubmatch(advice, -1) {
 			if m[1] != "" && !slices.Contains(known, m[1]) || m[2] != "" && !slices.Contains(commandNames(), m[2]) {

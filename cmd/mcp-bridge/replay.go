@@ -144,7 +144,7 @@ func replayClient(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	report, err := f.play(ctx, rec, to, replay.PlayOptions{Wait: f.wait, Timing: f.timing, Ignore: ignore}, env, log)
+	report, err := f.play(ctx, rec, to, replay.PlayOptions{Wait: f.wait, KeepPauses: f.timing, Ignore: ignore}, env, log)
 	if _, usage := errors.AsType[*usageError](err); err != nil && !usage {
 		err = &notRunError{err}
 	}

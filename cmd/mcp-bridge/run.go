@@ -121,7 +121,7 @@ func dispatch(ctx context.Context, args []string, env environment) error {
 	if c, ok := findCommand(name); ok {
 		return c.run(ctx, rest, env)
 	}
-	if program, instead, ok := migrate.Instead(rest); ok {
+	if program, instead, ok := migrate.AdviceFor(rest); ok {
 		if instead.Line != "" {
 			return usagef("%s is another program; write %s", instead.Program, instead)
 		}

@@ -102,7 +102,7 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())
 	spec.Command = supervisor.Spec{
 		Name: s.Name, Path: s.Command, Args: s.Args, Env: env, Dir: s.Dir, PTY: s.PTY,
-		Shown: s.CommandText, ShownDir: s.DirText,
+		Shown: s.UnexpandedCommand, ShownDir: s.UnexpandedDir,
 		Stop: supervisor.StopWaits{Stdin: orNever(s.StdinWait), Term: orNever(s.TermWait), Kill: orNever(s.KillWait)},
 	}
 	return spec, err
@@ -183,7 +183,7 @@ func checkConfig(args []string, env environment) error {
 		}
 		return err
 	}
-	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, Check: check, CheckScopes: checkScopes, CommandsOnly: wrap.CommandsOnly(args[0])})
+	c, err := config.Load(args[0], config.Options{Lookup: env.lookup, CheckServer: check, CheckScopes: checkScopes, CommandsOnlyClient: wrap.CommandsOnlyClient(args[0])})
 	if problems, ok := errors.AsType[config.Problems](err); ok && len(problems) == notFound {
 		return err // the file itself is right
 	}

@@ -52,7 +52,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	}
 	backup, err := wrap.Change(client.File, time.Now(), edit)
 	if err != nil {
-		if client := wrap.CommandsOnly(client.File); client != "" && errors.Is(err, wrap.ErrRemote) {
+		if client := wrap.CommandsOnlyClient(client.File); client != "" && errors.Is(err, wrap.ErrRemote) {
 			err = fmt.Errorf("%w (%s knows servers with a command only)", err, client)
 		}
 		return withServerName(name, err)
@@ -84,7 +84,7 @@ func stablePath() (string, error) {
 
 // withServerName names the server in an error about it.
 func withServerName(name string, err error) error {
-	if errors.Is(err, wrap.ErrUnknown) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrBare) || errors.Is(err, wrap.ErrBridge) ||
+	if errors.Is(err, wrap.ErrNoServer) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrNotWrapped) || errors.Is(err, wrap.ErrIsBridge) ||
 		errors.Is(err, wrap.ErrRemote) {
 		return fmt.Errorf("%w: %q", err, name)
 	}

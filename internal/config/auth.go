@@ -74,58 +74,58 @@ func authNames() []string {
 	return names
 }
 
-// auth reads how to sign in to a server.
-func (p *parser) auth(m member) map[string][]string {
+// readAuth reads how to sign in to a server.
+func (p *parser) readAuth(m member) map[string][]string {
 	all, ok := p.knownMembers(m.value, m.label)
 	if !ok {
 		return nil
 	}
-	said := map[string][]string{}
+	byFlag := map[string][]string{}
 	for _, v := range all {
 		i := slices.IndexFunc(authSettings, func(s authSetting) bool { return s.key == v.key })
 		if i < 0 {
 			p.errorf(v.offset, `%s is no key of "auth"%s`, v.label, p.suggestKey(v.key, authNames()))
 			continue
 		}
-		if values := p.authValues(authSettings[i].kind, v); len(values) > 0 {
-			said[authSettings[i].flag] = values
+		if values := p.readAuthValues(authSettings[i].kind, v); len(values) > 0 {
+			byFlag[authSettings[i].flag] = values
 		}
 	}
-	return said
+	return byFlag
 }
 
-// authValues reads one value, as the flag takes it.
-func (p *parser) authValues(kind authValueKind, m member) (values []string) {
-	one := func(text string, ok bool) {
+// readAuthValues reads one value, as the flag takes it.
+func (p *parser) readAuthValues(kind authValueKind, m member) (values []string) {
+	readElement := func(text string, ok bool) {
 		if ok {
 			values = append(values, text)
 		}
 	}
 	switch kind {
 	case authText:
-		one(p.expanded(m, "a string in quotes"))
+		readElement(p.expandText(m, "a string in quotes"))
 	case authPath:
-		one(p.path(m))
+		readElement(p.readPath(m))
 	case authList:
 		all, _ := p.elements(m, `an array of strings, such as ["read", "write"]`)
 		for _, e := range all {
-			one(p.expanded(e, "a string in quotes"))
+			readElement(p.expandText(e, "a string in quotes"))
 		}
 	case authPairs:
 		all, _ := p.members(m.value, m.label)
 		for _, e := range all {
-			text, ok := p.expanded(e, "a string in quotes")
-			one(e.key+"="+text, ok)
+			text, ok := p.expandText(e, "a string in quotes")
+			readElement(e.key+"="+text, ok)
 		}
 	case authNumber:
 		n := 0
 		p.integer(m, 0, &n)
-		one(strconv.Itoa(n), m.value.Value.Kind() == '0')
+		readElement(strconv.Itoa(n), m.value.Value.Kind() == '0')
 	case authBool:
 		on := false
 		p.boolean(m, &on)
 		_, ok := m.value.Value.(hujson.Literal)
-		one(strconv.FormatBool(on), ok)
+		readElement(strconv.FormatBool(on), ok)
 	}
 	return values
 }

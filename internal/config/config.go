@@ -55,9 +55,9 @@ type Server struct {
 	Env     map[string]string // of envFile and env; the latter wins
 	Dir     string            // working directory: absolute, or "" for the bridge's own
 
-	// CommandText and DirText are the Command and the Dir as they stand in the file, where that has
+	// UnexpandedCommand and UnexpandedDir are the Command and the Dir as they stand in the file, where that has
 	// variables in them: what these hold may be secret, and is not for logs and errors.
-	CommandText, DirText string
+	UnexpandedCommand, UnexpandedDir string
 
 	URL    string      // http, https, ws, wss, unix:PATH or tcp:HOST:PORT
 	Header http.Header // of headerFile and headers; the latter wins
@@ -153,20 +153,20 @@ type Options struct {
 	// The same holds for a disabled server that is not this one.
 	OnlyServer string
 
-	// Check, if not nil, is asked about each server that is not disabled and in which no
+	// CheckServer, if not nil, is asked about each server that is not disabled and in which no
 	// mistake was found. What it says is a mistake, too, at the server's command or URL.
-	Check func(Server) error
+	CheckServer func(Server) error
 
-	// CommandsOnly is the name of the client whose file it is, if that client knows no server with a URL: a notice says so then,
+	// CommandsOnlyClient is the name of the client whose file it is, if that client knows no server with a URL: a notice says so then,
 	// at each URL. "": it is no such file.
-	CommandsOnly string
+	CommandsOnlyClient string
 
 	// CheckScopes, if not nil, says what is wrong with one of the Scopes.
 	CheckScopes func(line string) error
 }
 
-// maxFile bounds the files that are read, in bytes.
-const maxFile = 1 << 20
+// maxFileSize bounds the files that are read, in bytes.
+const maxFileSize = 1 << 20
 
 // Load reads a file and those it names. Its error is Problems, all that are
 // found at once, or says why the file cannot be read. The Config is never nil:
@@ -179,7 +179,7 @@ func Load(file string, o Options) (*Config, error) {
 	}
 	data, err := readFile(file)
 	if err != nil {
-		return &Config{Files: []string{abs}}, fmt.Errorf("config file %s: %w", file, reason(err))
+		return &Config{Files: []string{abs}}, fmt.Errorf("config file %s: %w", file, rootCause(err))
 	}
 	return parse(file, data, o, readFile)
 }
@@ -211,9 +211,9 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(data) > maxFile {
-		err = fmt.Errorf("is larger than %d bytes", maxFile)
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = fmt.Errorf("is larger than %d bytes", maxFileSize)
 	}
 	return data, err
 }

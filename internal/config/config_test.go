@@ -345,12 +345,12 @@ func TestUnreadable(t *testing.T) {
 	if !errors.Is(err, os.ErrNotExist) || !slices.Equal(c.Files, []string{file}) {
 		t.Errorf("a file that is not there: %+v, %v", c, err)
 	}
-	bridgetest.Must(t, os.WriteFile(file, make([]byte, maxFile+1), 0o600))
+	bridgetest.Must(t, os.WriteFile(file, make([]byte, maxFileSize+1), 0o600))
 	if _, err := Load(file, Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a huge file: %v", err)
 	}
 	// The parser of JSON recurses: what is nested without bound must not reach it.
-	if _, err := parse("x", []byte(strings.Repeat("[", maxFile)), Options{}, nil); err == nil || !strings.Contains(err.Error(), "brackets") {
+	if _, err := parse("x", []byte(strings.Repeat("[", maxFileSize)), Options{}, nil); err == nil || !strings.Contains(err.Error(), "brackets") {
 		t.Errorf("deeply nested: %v", err)
 	}
 	if _, err := parse("x", []byte(strings.Repeat("[", maxBrackets)), Options{}, nil); err == nil {

@@ -53,7 +53,7 @@ func manualTable() string {
 	var rows []string
 	for _, set := range slices.Concat(settings, serverOnlySettings) {
 		value, flag, doc := "", "", set.doc
-		if set.field != nil {
+		if set.fieldOf != nil {
 			value = " `" + set.spelled(&defaults) + "`"
 		}
 		if set.flag != "" {
@@ -79,7 +79,7 @@ func manualTable() string {
 
 // spelled returns the value of a setting as the file spells it.
 func (set *setting) spelled(s *Settings) string {
-	switch v := set.field(s).(type) {
+	switch v := set.fieldOf(s).(type) {
 	case *string:
 		return strconv.Quote(*v)
 	case *int:
@@ -264,7 +264,7 @@ func (set setting) schema() object {
 	}
 	s := object{"description": text}
 	var none Settings
-	switch set.field(&none).(type) {
+	switch set.fieldOf(&none).(type) {
 	case *string:
 		if s["enum"] = set.values; set.values == nil { // passEnv
 			delete(s, "enum")

@@ -53,12 +53,12 @@ func expand(s string, lookup func(string) (string, bool)) (out string, flaws []e
 }
 
 // expandVariable returns the value of what stands between ${ and }.
-func expandVariable(inside string, lookup func(string) (string, bool)) (value string, wrong expandError) {
-	if strings.HasPrefix(inside, "input:") {
+func expandVariable(expression string, lookup func(string) (string, bool)) (value string, flaw expandError) {
+	if strings.HasPrefix(expression, "input:") {
 		return "", expandError{`${input:...} is what VS Code asks a person for: use an environment variable, as in ${NAME}`, true, ""}
 	}
-	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(inside, "env:"), ":-")
-	if !isName(name) {
+	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(expression, "env:"), ":-")
+	if !isVariableName(name) {
 		// What stands there may be part of a password.
 		return "", expandError{text: `"${" does not begin a variable here: write ${NAME} or ${NAME:-default}, and $${ where the two characters are meant`}
 	}
@@ -79,8 +79,8 @@ func expandVariable(inside string, lookup func(string) (string, bool)) (value st
 	return "", expandError{fmt.Sprintf("the environment variable %s is not set: set it, or write ${%s:-default}", name, name), true, name}
 }
 
-// isName reports whether s can be the name of a variable.
-func isName(s string) bool {
+// isVariableName reports whether s can be the name of a variable.
+func isVariableName(s string) bool {
 	for i, r := range s {
 		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 		if !letter && (i == 0 || r < '0' || r > '9') {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// envFile reads variables from a file, one a line, as ParseVariable reads it.
-func (p *parser) envFile(m member, env map[string]string) {
+// readEnvFile reads variables from a file, one a line, as ParseVariable reads it.
+func (p *parser) readEnvFile(m member, env map[string]string) {
 	p.eachLine(m, func(line string) (wrong string) {
 		name, value, wrong := ParseVariable(line)
 		if wrong == "" {
@@ -16,11 +16,11 @@ func (p *parser) envFile(m member, env map[string]string) {
 	})
 }
 
-// ParseVariable reads a line NAME=VALUE of a file of variables; wrong says what is wrong
+// ParseVariable reads a line NAME=VALUE of a file of variables; mistake says what is wrong
 // with it, without showing any of it. As in the .env files of editors, "export" may
 // stand before the name and quotes around the value; in double quotes, \n, \r, \t,
 // \" and \\ are what they are in JSON.
-func ParseVariable(line string) (name, value, wrong string) {
+func ParseVariable(line string) (name, value, mistake string) {
 	name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
 	name = strings.TrimSpace(name)
 	if !ok || name == "" || strings.ContainsAny(name, " \t\"'") {
@@ -44,9 +44,9 @@ func ParseVariable(line string) (name, value, wrong string) {
 
 var escapes = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t", `\"`, `"`, `\\`, `\`)
 
-// headerFile reads headers from a file, one "Name: value" a line, with
+// readHeaderFile reads headers from a file, one "Name: value" a line, with
 // variables expanded. A name may be there several times.
-func (p *parser) headerFile(m member, header http.Header) {
+func (p *parser) readHeaderFile(m member, header http.Header) {
 	p.eachLine(m, func(line string) (wrong string) {
 		name, value, ok := strings.Cut(line, ":")
 		name = strings.TrimSpace(name)
@@ -68,7 +68,7 @@ func (p *parser) headerFile(m member, header http.Header) {
 // eachLine calls f for each line that is neither blank nor a # comment of the
 // file that m names. What is wrong in it, it shows by the line's number only.
 func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
-	name, ok := p.path(m)
+	name, ok := p.readPath(m)
 	if !ok {
 		return
 	}
@@ -78,7 +78,7 @@ func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 	}
 	data, err := p.readFile(name)
 	if err != nil {
-		p.missing(p.newProblem(m.value.StartOffset, m.label+": "+name+": "+reason(err).Error()))
+		p.addMissing(p.newProblem(m.value.StartOffset, m.label+": "+name+": "+rootCause(err).Error()))
 		return
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -90,7 +90,7 @@ func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 			continue
 		}
 		if wrong := f(line); wrong != "" {
-			p.missing(Problem{File: name, Line: n, Column: 1, Text: wrong})
+			p.addMissing(Problem{File: name, Line: n, Column: 1, Text: wrong})
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (p *parser) noteForeignKey(m member) {
 		p.notef(m.offset, "%s %s", m.label, why)
 		return
 	}
-	if settingOf(m.key) != nil || m.key == "headerFile" {
+	if findSetting(m.key) != nil || m.key == "headerFile" {
 		p.errorf(m.offset, `%s belongs into "mcp-bridge": {%s: ...}`, m.label, m.label)
 		return
 	}

@@ -17,18 +17,18 @@ import (
 
 // A parser reads one file and collects what is wrong with it.
 type parser struct {
-	name  string // of the file, for problems
-	dir   string // what paths in the file are relative to
-	data  []byte
-	lines []int // offset of each line
+	fileName    string // of the file, for problems
+	baseDir     string // what paths in the file are relative to
+	data        []byte
+	lineOffsets []int // offset of each line
 
-	lookup       func(string) (string, bool)
-	readFile     func(string) ([]byte, error) // nil: other files are not read
-	onlyServer   string
-	commandsOnly string             // see Options
-	checkServer  func(Server) error // nil: nobody looks
-	checkScopes  func(string) error // nil: nobody looks
-	defaults     Settings
+	lookup             func(string) (string, bool)
+	readFile           func(string) ([]byte, error) // nil: other files are not read
+	onlyServer         string
+	commandsOnlyClient string             // see Options
+	checkServer        func(Server) error // nil: nobody looks
+	checkScopes        func(string) error // nil: nobody looks
+	defaults           Settings
 
 	missingIsNotice bool // what is missing around us is a notice
 	config          Config
@@ -42,8 +42,8 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) // a byte order mark
 	p := &parser{
-		name: name, dir: filepath.Dir(abs), data: data, lines: lineStarts(data),
-		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, commandsOnly: o.CommandsOnly, checkServer: o.Check, checkScopes: o.CheckScopes,
+		fileName: name, baseDir: filepath.Dir(abs), data: data, lineOffsets: lineStarts(data),
+		lookup: o.Lookup, readFile: read, onlyServer: o.OnlyServer, commandsOnlyClient: o.CommandsOnlyClient, checkServer: o.CheckServer, checkScopes: o.CheckScopes,
 		config: Config{MaxChildrenTotal: -1, Files: []string{abs}},
 	}
 	if p.lookup == nil {
@@ -53,7 +53,7 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 	if o.Defaults != nil {
 		p.defaults = *o.Defaults
 	}
-	if root, ok := p.syntax(); ok {
+	if root, ok := p.parseSyntax(); ok {
 		p.readRoot(root)
 	}
 	slices.Sort(p.config.Files)
@@ -66,17 +66,17 @@ func parse(name string, data []byte, o Options, read func(string) ([]byte, error
 }
 
 // errorf records a mistake at an offset of the file.
-func (p *parser) errorf(at int, format string, args ...any) {
-	appendProblem(&p.problems, p.newProblem(at, fmt.Sprintf(format, args...)))
+func (p *parser) errorf(offset int, format string, args ...any) {
+	appendProblem(&p.problems, p.newProblem(offset, fmt.Sprintf(format, args...)))
 }
 
 // notef records what is no mistake.
-func (p *parser) notef(at int, format string, args ...any) {
-	appendProblem(&p.config.Notices, p.newProblem(at, fmt.Sprintf(format, args...)))
+func (p *parser) notef(offset int, format string, args ...any) {
+	appendProblem(&p.config.Notices, p.newProblem(offset, fmt.Sprintf(format, args...)))
 }
 
-// missing records that something which the file needs is not there.
-func (p *parser) missing(problem Problem) {
+// addMissing records that something which the file needs is not there.
+func (p *parser) addMissing(problem Problem) {
 	if p.missingIsNotice {
 		appendProblem(&p.config.Notices, problem)
 	} else {
@@ -96,10 +96,10 @@ func appendProblem(list *[]Problem, problem Problem) {
 	}
 }
 
-func (p *parser) newProblem(at int, text string) Problem {
-	line := sort.SearchInts(p.lines, at+1)
-	column := 1 + utf8.RuneCount(p.data[p.lines[line-1]:at])
-	return Problem{File: p.name, Line: line, Column: column, Text: text}
+func (p *parser) newProblem(offset int, text string) Problem {
+	line := sort.SearchInts(p.lineOffsets, offset+1)
+	column := 1 + utf8.RuneCount(p.data[p.lineOffsets[line-1]:offset])
+	return Problem{File: p.fileName, Line: line, Column: column, Text: text}
 }
 
 // A member is a key of an object with its value.
@@ -153,7 +153,7 @@ func (p *parser) readRoot(root hujson.Value) {
 	}
 	i := slices.IndexFunc(all, func(m member) bool { return m.key == bridgeKey })
 	if i >= 0 {
-		p.daemonSettings(all[i])
+		p.readDaemonSettings(all[i])
 	}
 	found := false
 	for _, m := range all {
@@ -161,7 +161,7 @@ func (p *parser) readRoot(root hujson.Value) {
 		case m.key == bridgeKey:
 		case slices.Contains(serverKeys, m.key):
 			found = true
-			p.servers(m)
+			p.readServers(m)
 		case slices.Contains(clientTopKeys, m.key):
 			p.notef(m.offset, "%s is for a client, and ignored here", m.label)
 		case nearest.To(m.key, slices.Concat(serverKeys, []string{bridgeKey})) != "":
@@ -181,8 +181,8 @@ const bridgeKey = "mcp-bridge"
 // serverKeys are the names under which clients keep their servers.
 var serverKeys = []string{"mcpServers", "servers", "context_servers"}
 
-// daemonSettings reads the settings that are for no single server.
-func (p *parser) daemonSettings(top member) {
+// readDaemonSettings reads the settings that are for no single server.
+func (p *parser) readDaemonSettings(top member) {
 	all, ok := p.knownMembers(top.value, top.label)
 	if !ok {
 		return
@@ -192,16 +192,16 @@ func (p *parser) daemonSettings(top member) {
 		case m.key == "defaults":
 			if all, ok := p.knownMembers(m.value, m.label); ok {
 				for _, m := range all {
-					p.setting(&p.defaults, m)
+					p.readSetting(&p.defaults, m)
 				}
 			}
 		case m.key == "maxChildrenTotal":
 			p.integer(m, 0, &p.config.MaxChildrenTotal)
 		case m.key == "scopes":
-			p.scopeLines(m)
+			p.readScopes(m)
 		case flag != "":
 			p.errorf(m.offset, "%s is said on the command line: %s", m.label, flag)
-		case settingOf(m.key) != nil:
+		case findSetting(m.key) != nil:
 			p.errorf(m.offset, `%s is for servers: put it into "defaults" for all of them, or into the "mcp-bridge" of one`, m.label)
 		default:
 			p.errorf(m.offset, "%s is not known in \"mcp-bridge\"%s", m.label, p.suggestKey(m.key, []string{"defaults", "maxChildrenTotal", "scopes"}))
@@ -209,8 +209,8 @@ func (p *parser) daemonSettings(top member) {
 	}
 }
 
-// scopeLines reads which scopes messages need.
-func (p *parser) scopeLines(m member) {
+// readScopes reads which scopes messages need.
+func (p *parser) readScopes(m member) {
 	all, _ := p.elements(m, `an array of lines, such as ["tools/call delete_* -> admin"]`)
 	for _, e := range all {
 		text, ok := p.text(e, `a line in quotes, such as "tools/call delete_* -> admin"`)
@@ -248,8 +248,8 @@ func (p *parser) suggestKey(key string, known []string) string {
 	return ": remove it"
 }
 
-// servers reads the object of servers.
-func (p *parser) servers(top member) {
+// readServers reads the object of servers.
+func (p *parser) readServers(top member) {
 	all, ok := p.members(top.value, top.label)
 	if !ok {
 		return
@@ -264,7 +264,7 @@ func (p *parser) servers(top member) {
 		if slices.ContainsFunc(p.config.Servers, func(s Server) bool { return s.Name == m.key }) {
 			p.errorf(m.offset, "there is another server %s in this file", m.label)
 		}
-		p.config.Servers = append(p.config.Servers, p.server(m))
+		p.config.Servers = append(p.config.Servers, p.readServer(m))
 	}
 }
 

@@ -50,8 +50,8 @@ func sorted(problems []Problem, file string) []Problem {
 	return slices.Compact(problems)
 }
 
-// reason strips the operation and the path from an error that names a file.
-func reason(err error) error {
+// rootCause strips the operation and the path from an error that names a file.
+func rootCause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err

@@ -18,11 +18,11 @@ type serverDraft struct {
 	server      *Server
 	members     map[string]member // by what they mean, see aliases
 	ownSettings []string          // settings that the server itself has
-	kind        string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
+	transport   string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
 }
 
-// server reads one server.
-func (p *parser) server(m member) Server {
+// readServer reads one server.
+func (p *parser) readServer(m member) Server {
 	s := Server{Name: m.key, Settings: p.defaults}
 	all, ok := p.knownMembers(m.value, "the server "+m.label)
 	if !ok {
@@ -32,38 +32,38 @@ func (p *parser) server(m member) Server {
 	mistakes := len(p.problems)
 	p.classifyKeys(d, all)
 	misspelled := len(p.problems) > mistakes
-	s.Disabled = p.disabled(d)
+	s.Disabled = p.readDisabled(d)
 	p.missingIsNotice = p.onlyServer != m.key && (p.onlyServer != "" || s.Disabled)
 	defer func() { p.missingIsNotice = false }()
 
 	if own, ok := d.members[bridgeKey]; ok {
-		p.bridgeSettings(d, own)
+		p.readBridgeSettings(d, own)
 	}
 	if text, ok := d.members["description"]; ok && s.Description == "" {
 		s.Description, _ = p.text(text, "a string")
 	}
-	p.kind(d)
-	_, command := d.members["command"]
+	p.readType(d)
+	_, hasCommand := d.members["command"]
 	url, remote := d.members["url"]
 	switch {
-	case command && remote:
+	case hasCommand && remote:
 		p.errorf(url.offset, `the server has both "command" and %s: it can have only one of them`, url.label)
-	case command:
-		p.command(d)
+	case hasCommand:
+		p.readCommand(d)
 	case remote:
-		if p.commandsOnly != "" {
-			p.notef(url.offset, `the server %s has %s, and %s knows servers with a command only: for %[3]s, write "command": "mcp-bridge", "args": ["connect", "URL"]`, m.label, url.label, p.commandsOnly)
+		if p.commandsOnlyClient != "" {
+			p.notef(url.offset, `the server %s has %s, and %s knows servers with a command only: for %[3]s, write "command": "mcp-bridge", "args": ["connect", "URL"]`, m.label, url.label, p.commandsOnlyClient)
 		}
-		p.remote(d)
+		p.readRemote(d)
 	case !misspelled:
 		p.errorf(m.offset, `the server %s has neither "command" nor "url": write the one that reaches it`, m.label)
 	}
-	p.noteUseless(d, command)
+	p.noteWithoutEffect(d, hasCommand)
 	if p.checkServer == nil || s.Disabled || len(p.problems) > mistakes {
 		return s
 	}
 	at := url
-	if command {
+	if hasCommand {
 		at = d.members["command"]
 	}
 	if err := p.checkServer(s); err != nil {
@@ -102,8 +102,8 @@ func equalValues(a, b hujson.Value) bool {
 	return ok && ok2 && x.String() == y.String()
 }
 
-// disabled reads "disabled" and its opposites.
-func (p *parser) disabled(d *serverDraft) bool {
+// readDisabled reads "disabled" and its opposites.
+func (p *parser) readDisabled(d *serverDraft) bool {
 	off := func(m member) (disabled bool) {
 		p.boolean(m, &disabled)
 		return disabled == (m.key == "disabled")
@@ -119,9 +119,9 @@ func (p *parser) disabled(d *serverDraft) bool {
 	return disabled
 }
 
-// bridgeSettings reads the bridge's own settings of a server.
-func (p *parser) bridgeSettings(d *serverDraft, own member) {
-	all, ok := p.knownMembers(own.value, own.label)
+// readBridgeSettings reads the bridge's own settings of a server.
+func (p *parser) readBridgeSettings(d *serverDraft, bridgeMember member) {
+	all, ok := p.knownMembers(bridgeMember.value, bridgeMember.label)
 	if !ok {
 		return
 	}
@@ -131,18 +131,18 @@ func (p *parser) bridgeSettings(d *serverDraft, own member) {
 		case "headerFile":
 			d.members["headerFile"] = m
 		case "auth":
-			d.server.Auth = p.auth(m)
+			d.server.Auth = p.readAuth(m)
 		case "description":
 			d.server.Description, _ = p.text(m, "a string")
 		default:
-			p.setting(&d.server.Settings, m)
+			p.readSetting(&d.server.Settings, m)
 		}
 	}
 }
 
-// kind reads "type". Where nobody asks for more, it says which transport is
+// readType reads "type". Where nobody asks for more, it says which transport is
 // tried first.
-func (p *parser) kind(d *serverDraft) {
+func (p *parser) readType(d *serverDraft) {
 	m, ok := d.members["type"]
 	if !ok {
 		return
@@ -152,7 +152,7 @@ func (p *parser) kind(d *serverDraft) {
 	if !ok {
 		return
 	}
-	if d.kind = serverTypes[nearest.Normalize(text)]; d.kind == "" {
+	if d.transport = serverTypes[nearest.Normalize(text)]; d.transport == "" {
 		if slices.Contains(transportModes, text) {
 			p.errorf(m.offset, `this belongs into "mcp-bridge": {"transport": %q}`, text)
 			return
@@ -160,60 +160,60 @@ func (p *parser) kind(d *serverDraft) {
 		p.errorf(m.value.StartOffset, "%s has no value %s: write %s", m.label, printableName(text), want)
 		return
 	}
-	if d.kind == "remote" {
-		d.kind = ""
+	if d.transport == "remote" {
+		d.transport = ""
 	}
 	s := d.server
 	if slices.Contains(d.ownSettings, "transport") {
 		return
 	}
-	if d.kind == "sse" && strings.HasPrefix(s.Transport, "http") {
+	if d.transport == "sse" && strings.HasPrefix(s.Transport, "http") {
 		s.Transport = "sse-first"
 	}
-	if d.kind == "http" && strings.HasPrefix(s.Transport, "sse") {
+	if d.transport == "http" && strings.HasPrefix(s.Transport, "sse") {
 		s.Transport = "http-first"
 	}
 }
 
-// command reads how a child process is started.
-func (p *parser) command(d *serverDraft) {
+// readCommand reads how a child process is started.
+func (p *parser) readCommand(d *serverDraft) {
 	s, m := d.server, d.members["command"]
-	if d.kind != "" && d.kind != "stdio" {
+	if d.transport != "" && d.transport != "stdio" {
 		p.errorf(d.members["type"].value.StartOffset, `the type is for a server with a "url", and this one has a "command"`)
 	}
 	const want = `the name of a program in quotes; what follows it goes into "args"`
-	text, ok := p.expanded(m, want)
+	text, ok := p.expandText(m, want)
 	if ok && strings.TrimSpace(text) == "" {
 		p.errorf(m.value.StartOffset, "%s is empty: write %s", m.label, want)
 	}
-	s.Command, s.CommandText = text, textWithVariables(m)
+	s.Command, s.UnexpandedCommand = text, unexpandedText(m)
 	if _, moved := d.members["cwd"]; !moved && strings.ContainsAny(text, "/"+string(filepath.Separator)) && !filepath.IsAbs(text) {
-		s.Command = filepath.Join(p.dir, text) // as all other paths of the file
+		s.Command = filepath.Join(p.baseDir, text) // as all other paths of the file
 	}
 	if cwd, ok := d.members["cwd"]; ok {
-		s.Dir, _ = p.path(cwd)
-		s.DirText = textWithVariables(cwd)
+		s.Dir, _ = p.readPath(cwd)
+		s.UnexpandedDir = unexpandedText(cwd)
 	}
 	if ok && strings.ContainsAny(s.Command, " \t") && !p.commandExists(s.Command, s.Dir) {
 		p.notef(m.value.StartOffset, `%s contains spaces, and is taken as the name of one program, as no shell is used: put what follows the program into "args"`, m.label)
 	}
 	env := map[string]string{}
 	if file, ok := d.members["envFile"]; ok {
-		p.envFile(file, env)
+		p.readEnvFile(file, env)
 	}
 	if own, ok := d.members["env"]; ok {
-		p.env(own, env)
+		p.readEnv(own, env)
 	}
 	if len(env) > 0 {
 		s.Env = env
 	}
 	if args, ok := d.members["args"]; ok {
-		p.args(args, env, &s.Args)
+		p.readArgs(args, env, &s.Args)
 	}
 }
 
-// textWithVariables returns a string as it stands in the file if it has variables, else "".
-func textWithVariables(m member) string {
+// unexpandedText returns a string as it stands in the file if it has variables, else "".
+func unexpandedText(m member) string {
 	literal, _ := m.value.Value.(hujson.Literal)
 	if m.value.Value.Kind() != '"' || !strings.Contains(literal.String(), "${") {
 		return ""
@@ -232,34 +232,34 @@ func (p *parser) commandExists(command, dir string) bool {
 	return err == nil
 }
 
-// args reads the arguments of a command, which has the variables env of its own.
-func (p *parser) args(m member, env map[string]string, to *[]string) {
+// readArgs reads the arguments of a command, which has the variables env of its own.
+func (p *parser) readArgs(m member, env map[string]string, dst *[]string) {
 	all, ok := p.elements(m, `an array of strings, such as ["-y", "package"]`)
 	if !ok {
 		return
 	}
 	for _, e := range all {
-		text, ok := p.argument(e, env)
+		text, ok := p.readArgument(e, env)
 		if ok && strings.ContainsRune(text, 0) {
 			p.errorf(e.value.StartOffset, "%s contains a zero character", e.label)
 		}
-		*to = append(*to, text)
+		*dst = append(*dst, text)
 	}
 }
 
-// argument returns an argument with variables replaced. A variable that is not set, but is among those of the server's own
+// readArgument returns an argument with variables replaced. A variable that is not set, but is among those of the server's own
 // env, stays as it is written: clients that replace no variables pass it on so, and the program replaces it (mcp-remote does).
-func (p *parser) argument(m member, env map[string]string) (text string, ok bool) {
+func (p *parser) readArgument(m member, env map[string]string) (text string, ok bool) {
 	literal, _ := m.value.Value.(hujson.Literal)
 	if m.value.Value.Kind() != '"' {
-		return p.expanded(m, "a string in quotes")
+		return p.expandText(m, "a string in quotes")
 	}
 	_, flaws := expand(literal.String(), p.lookup)
 	left := slices.DeleteFunc(flaws, func(f expandError) bool { _, has := env[f.name]; return !has })
 	if len(left) > 0 {
 		p.notef(m.value.StartOffset, `%s: ${%s} is left to the program: the variable is not set here, and "env" has it`, m.label, left[0].name)
 	}
-	return p.expandedBy(func(name string) (string, bool) {
+	return p.expandTextWith(func(name string) (string, bool) {
 		if slices.ContainsFunc(left, func(f expandError) bool { return f.name == name }) {
 			return "${" + name + "}", true
 		}
@@ -267,9 +267,9 @@ func (p *parser) argument(m member, env map[string]string) (text string, ok bool
 	}, m, "a string in quotes")
 }
 
-// env reads variables into env. A number is taken as it is spelled, as VS Code
+// readEnv reads variables into env. A number is taken as it is spelled, as VS Code
 // does it.
-func (p *parser) env(m member, env map[string]string) {
+func (p *parser) readEnv(m member, env map[string]string) {
 	all, ok := p.members(m.value, m.label)
 	if !ok {
 		return
@@ -286,7 +286,7 @@ func (p *parser) env(m member, env map[string]string) {
 		var text string
 		if v.value.Value.Kind() == '0' {
 			text = string(v.value.Value.(hujson.Literal))
-		} else if text, ok = p.expanded(v, "a string in quotes"); !ok {
+		} else if text, ok = p.expandText(v, "a string in quotes"); !ok {
 			continue
 		}
 		if strings.ContainsRune(text, 0) {
@@ -296,16 +296,16 @@ func (p *parser) env(m member, env map[string]string) {
 	}
 }
 
-// remote reads how a server is connected to.
-func (p *parser) remote(d *serverDraft) {
+// readRemote reads how a server is connected to.
+func (p *parser) readRemote(d *serverDraft) {
 	s, m := d.server, d.members["url"]
-	if text, ok := p.expanded(m, "the server's URL in quotes"); ok {
+	if text, ok := p.expandText(m, "the server's URL in quotes"); ok {
 		url, kind, wrong := p.checkURL(text)
 		switch {
 		case wrong != "":
 			p.errorf(m.value.StartOffset, "%s %s", m.label, wrong)
-		case d.kind == "sse" && kind == "http", d.kind == "", d.kind == kind:
-		case d.kind == "stdio":
+		case d.transport == "sse" && kind == "http", d.transport == "", d.transport == kind:
+		case d.transport == "stdio":
 			p.errorf(d.members["type"].value.StartOffset, `the type is for a server with a "command", and this one has a %s`, m.label)
 		default:
 			p.errorf(d.members["type"].value.StartOffset, "the type does not fit the beginning of %s", m.label)
@@ -314,18 +314,18 @@ func (p *parser) remote(d *serverDraft) {
 	}
 	header := http.Header{}
 	if file, ok := d.members["headerFile"]; ok {
-		p.headerFile(file, header)
+		p.readHeaderFile(file, header)
 	}
 	if own, ok := d.members["headers"]; ok {
-		p.headers(own, header)
+		p.readHeaders(own, header)
 	}
 	if len(header) > 0 {
 		s.Header = header
 	}
 }
 
-// headers reads an object of headers.
-func (p *parser) headers(m member, header http.Header) {
+// readHeaders reads an object of headers.
+func (p *parser) readHeaders(m member, header http.Header) {
 	all, ok := p.members(m.value, m.label)
 	if !ok {
 		return
@@ -346,7 +346,7 @@ func (p *parser) headers(m member, header http.Header) {
 			p.errorf(h.offset, "%s is the same as %s: keep one of them", h.label, first.label)
 			continue
 		}
-		text, ok := p.expanded(h, "a string in quotes")
+		text, ok := p.expandText(h, "a string in quotes")
 		if ok && strings.ContainsFunc(text, isControl) {
 			p.errorf(h.value.StartOffset, "%s contains a line break or another control character", h.label)
 			continue
@@ -364,15 +364,15 @@ func isToken(s string) bool {
 	})
 }
 
-// path reads the path of a file or directory. A relative one starts where the
+// readPath reads the path of a file or directory. A relative one starts where the
 // configuration file is.
-func (p *parser) path(m member) (string, bool) {
-	text, ok := p.expanded(m, "a path in quotes")
+func (p *parser) readPath(m member) (string, bool) {
+	text, ok := p.expandText(m, "a path in quotes")
 	if !ok || text == "" {
 		return "", false
 	}
 	if !filepath.IsAbs(text) {
-		text = filepath.Join(p.dir, text)
+		text = filepath.Join(p.baseDir, text)
 	}
 	return filepath.Clean(text), true
 }
@@ -380,14 +380,14 @@ func (p *parser) path(m member) (string, bool) {
 // shellVariable is what looks like a variable to a shell and to nobody here.
 var shellVariable = lazyregexp.New(`(^|[\s=])\$[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expanded returns a string with variables replaced. ok is false when it
+// expandText returns a string with variables replaced. ok is false when it
 // cannot be used; that is recorded then.
-func (p *parser) expanded(m member, want string) (text string, ok bool) {
-	return p.expandedBy(p.lookup, m, want)
+func (p *parser) expandText(m member, want string) (text string, ok bool) {
+	return p.expandTextWith(p.lookup, m, want)
 }
 
-// expandedBy is expanded with the values of variables that lookup returns.
-func (p *parser) expandedBy(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
+// expandTextWith is expanded with the values of variables that lookup returns.
+func (p *parser) expandTextWith(lookup func(string) (string, bool), m member, want string) (text string, ok bool) {
 	raw, ok := p.text(m, want)
 	if !ok {
 		return "", false
@@ -396,7 +396,7 @@ func (p *parser) expandedBy(lookup func(string) (string, bool), m member, want s
 	for _, f := range flaws {
 		problem := p.newProblem(m.value.StartOffset, m.label+": "+f.text)
 		if f.isMissing {
-			p.missing(problem)
+			p.addMissing(problem)
 		} else {
 			appendProblem(&p.problems, problem)
 		}
@@ -413,27 +413,27 @@ func (p *parser) expandedBy(lookup func(string) (string, bool), m member, want s
 	return text, true
 }
 
-// noteUseless tells about keys that mean nothing for the kind of server.
-func (p *parser) noteUseless(d *serverDraft, command bool) {
-	keys, other, because := []string{"args", "env", "envFile", "cwd"}, "command", "a URL"
-	if command {
-		keys, other, because = []string{"headers"}, "url", "a command"
+// noteWithoutEffect tells about keys that mean nothing for the kind of server.
+func (p *parser) noteWithoutEffect(d *serverDraft, isCommand bool) {
+	keys, otherType, reason := []string{"args", "env", "envFile", "cwd"}, "command", "a URL"
+	if isCommand {
+		keys, otherType, reason = []string{"headers"}, "url", "a command"
 	}
 	for _, key := range keys {
-		if m, ok := d.members[key]; ok && !emptyValue(m.value) {
-			p.notef(m.offset, "%s has no effect: the server has %s", m.label, because)
+		if m, ok := d.members[key]; ok && !isEmptyValue(m.value) {
+			p.notef(m.offset, "%s has no effect: the server has %s", m.label, reason)
 		}
 	}
-	own := d.members[bridgeKey]
+	bridgeMember := d.members[bridgeKey]
 	for _, set := range slices.Concat(settings, serverOnlySettings) {
-		if set.serverType == other && slices.Contains(d.ownSettings, set.key) {
-			p.notef(own.offset, "%q has no effect: the server has %s", set.key, because)
+		if set.serverType == otherType && slices.Contains(d.ownSettings, set.key) {
+			p.notef(bridgeMember.offset, "%q has no effect: the server has %s", set.key, reason)
 		}
 	}
 }
 
-// emptyValue reports whether a value says nothing. Programs write such keys.
-func emptyValue(v hujson.Value) bool {
+// isEmptyValue reports whether a value says nothing. Programs write such keys.
+func isEmptyValue(v hujson.Value) bool {
 	switch value := v.Value.(type) {
 	case *hujson.Object:
 		return len(value.Members) == 0

@@ -23,65 +23,65 @@ type setting struct {
 	serverType string // "command" or "url": it has an effect on such a server only; "" for both
 	doc        string // in the manual and, without the code quotes, in the schema
 
-	field  func(s *Settings) any                  // a pointer, whose type says how the value is spelled
-	values []string                               // of a string: nothing else may be written; nil: see read
-	min    int                                    // of an int, and 1 of a duration that must not be 0
-	read   func(p *parser, s *Settings, m member) // where the field's type does not say how to
+	fieldOf func(s *Settings) any                  // a pointer, whose type says how the value is spelled
+	values  []string                               // of a string: nothing else may be written; nil: see read
+	min     int                                    // of an int, and 1 of a duration that must not be 0
+	read    func(p *parser, s *Settings, m member) // where the field's type does not say how to
 }
 
 // settings are all of them, in the order of the manual.
 var settings = []setting{
-	{key: "isolation", flag: "isolation", field: func(s *Settings) any { return &s.Isolation }, values: isolations,
+	{key: "isolation", flag: "isolation", fieldOf: func(s *Settings) any { return &s.Isolation }, values: isolations,
 		doc: "which clients share a process"},
-	{key: "protocol", flag: "protocol", field: func(s *Settings) any { return &s.Protocol }, values: protocols,
+	{key: "protocol", flag: "protocol", fieldOf: func(s *Settings) any { return &s.Protocol }, values: protocols,
 		doc: "what is spoken with the server"},
-	{key: "clientProtocol", flag: "client-protocol", field: func(s *Settings) any { return &s.ClientProtocol }, values: protocols,
+	{key: "clientProtocol", flag: "client-protocol", fieldOf: func(s *Settings) any { return &s.ClientProtocol }, values: protocols,
 		doc: "what clients may speak; with `modern` HTTP+SSE is not served"},
-	{key: "parkTimeout", flag: "park-timeout", field: func(s *Settings) any { return &s.ParkTimeout }, min: 1,
+	{key: "parkTimeout", flag: "park-timeout", fieldOf: func(s *Settings) any { return &s.ParkTimeout }, min: 1,
 		doc: "how long a call waits until its client has answered the input requests"},
-	{key: "maxChildren", flag: "max-children", serverType: "command", field: func(s *Settings) any { return &s.MaxChildren },
+	{key: "maxChildren", flag: "max-children", serverType: "command", fieldOf: func(s *Settings) any { return &s.MaxChildren },
 		doc: "processes of the server at a time; `0` is one for each session and 100 that clients share, or 32 with `isolation` `request`; clients with a process of their own wait for a place"},
-	{key: "queue", flag: "queue", field: func(s *Settings) any { return &s.Queue },
+	{key: "queue", flag: "queue", fieldOf: func(s *Settings) any { return &s.Queue },
 		doc: "how many clients wait when there are so many processes"},
-	{key: "queueTimeout", flag: "queue-timeout", field: func(s *Settings) any { return &s.QueueTimeout },
+	{key: "queueTimeout", flag: "queue-timeout", fieldOf: func(s *Settings) any { return &s.QueueTimeout },
 		doc: "how long these clients wait"},
-	{key: "maxSessions", flag: "max-sessions", field: func(s *Settings) any { return &s.MaxSessions }, min: 1,
+	{key: "maxSessions", flag: "max-sessions", fieldOf: func(s *Settings) any { return &s.MaxSessions }, min: 1,
 		doc: "sessions at a time"},
-	{key: "sessionTimeout", flag: "session-timeout", field: func(s *Settings) any { return &s.SessionTimeout },
+	{key: "sessionTimeout", flag: "session-timeout", fieldOf: func(s *Settings) any { return &s.SessionTimeout },
 		doc: "end a Streamable HTTP session that is idle for so long; `0s` is never"},
-	{key: "lazy", field: func(s *Settings) any { return &s.Lazy },
+	{key: "lazy", fieldOf: func(s *Settings) any { return &s.Lazy },
 		doc: "start the server when it is first used"},
-	{key: "passEnv", flag: "pass-env", serverType: "command", field: func(s *Settings) any { return &s.PassEnv },
-		read: func(p *parser, s *Settings, m member) { p.passEnv(m, &s.PassEnv) },
+	{key: "passEnv", flag: "pass-env", serverType: "command", fieldOf: func(s *Settings) any { return &s.PassEnv },
+		read: func(p *parser, s *Settings, m member) { p.readPassEnv(m, &s.PassEnv) },
 		doc:  "which variables of the bridge a child gets: `safe`, `all`, `none`, or names; or an array of these"},
-	{key: "pty", flag: "pty", serverType: "command", field: func(s *Settings) any { return &s.PTY },
+	{key: "pty", flag: "pty", serverType: "command", fieldOf: func(s *Settings) any { return &s.PTY },
 		doc: "give a child a terminal as stdout"},
-	{key: "stdinWait", flag: "stdin-wait", serverType: "command", field: func(s *Settings) any { return &s.StdinWait },
+	{key: "stdinWait", flag: "stdin-wait", serverType: "command", fieldOf: func(s *Settings) any { return &s.StdinWait },
 		doc: "how long a child has after its stdin was closed"},
-	{key: "termWait", flag: "term-wait", serverType: "command", field: func(s *Settings) any { return &s.TermWait },
+	{key: "termWait", flag: "term-wait", serverType: "command", fieldOf: func(s *Settings) any { return &s.TermWait },
 		doc: "how long its process group has after SIGTERM"},
-	{key: "killWait", flag: "kill-wait", serverType: "command", field: func(s *Settings) any { return &s.KillWait },
+	{key: "killWait", flag: "kill-wait", serverType: "command", fieldOf: func(s *Settings) any { return &s.KillWait },
 		doc: "how long its process group has after SIGKILL"},
-	{key: "requestTimeout", flag: "request-timeout", field: func(s *Settings) any { return &s.RequestTimeout },
+	{key: "requestTimeout", flag: "request-timeout", fieldOf: func(s *Settings) any { return &s.RequestTimeout },
 		doc: "cancel a request on which the server stays silent for so long; `0s` is never"},
-	{key: "drainTimeout", flag: "drain-timeout", field: func(s *Settings) any { return &s.DrainTimeout },
+	{key: "drainTimeout", flag: "drain-timeout", fieldOf: func(s *Settings) any { return &s.DrainTimeout },
 		doc: "how long owed answers are waited for at the end of input, and when a new file changes or removes the server (after SIGTERM no longer than `grace`)"},
-	{key: "grace", flag: "grace", field: func(s *Settings) any { return &s.Grace },
+	{key: "grace", flag: "grace", fieldOf: func(s *Settings) any { return &s.Grace },
 		doc: "how long owed answers are waited for at shutdown"},
-	{key: "maxMessageSize", flag: "max-message-size", field: func(s *Settings) any { return &s.MaxMessageSize },
+	{key: "maxMessageSize", flag: "max-message-size", fieldOf: func(s *Settings) any { return &s.MaxMessageSize },
 		read: func(p *parser, s *Settings, m member) { p.size(m, &s.MaxMessageSize) },
 		doc:  "the largest message: a number of bytes, or with `KiB`, `MiB`, `GiB`"},
-	{key: "maxDepth", flag: "max-depth", field: func(s *Settings) any { return &s.MaxDepth }, min: 1,
+	{key: "maxDepth", flag: "max-depth", fieldOf: func(s *Settings) any { return &s.MaxDepth }, min: 1,
 		doc: "how many levels of objects and arrays a message may have"},
-	{key: "allowTools", flag: "allow-tool", field: func(s *Settings) any { return &s.AllowTools },
+	{key: "allowTools", flag: "allow-tool", fieldOf: func(s *Settings) any { return &s.AllowTools },
 		doc: "patterns of the tools that are listed and can be called, such as `read_*`; all if there is none"},
-	{key: "ignoreTools", flag: "ignore-tool", field: func(s *Settings) any { return &s.IgnoreTools },
+	{key: "ignoreTools", flag: "ignore-tool", fieldOf: func(s *Settings) any { return &s.IgnoreTools },
 		doc: "patterns of the tools that are neither listed nor can be called"},
-	{key: "transport", flag: "transport", serverType: "url", field: func(s *Settings) any { return &s.Transport }, values: transportModes,
+	{key: "transport", flag: "transport", serverType: "url", fieldOf: func(s *Settings) any { return &s.Transport }, values: transportModes,
 		doc: "which transport of a remote server is tried"},
-	{key: "connectTimeout", flag: "connect-timeout", serverType: "url", field: func(s *Settings) any { return &s.ConnectTimeout },
+	{key: "connectTimeout", flag: "connect-timeout", serverType: "url", fieldOf: func(s *Settings) any { return &s.ConnectTimeout },
 		doc: "time to connect in"},
-	{key: "resumeTimeout", flag: "resume-timeout", serverType: "url", field: func(s *Settings) any { return &s.ResumeTimeout }, min: 1,
+	{key: "resumeTimeout", flag: "resume-timeout", serverType: "url", fieldOf: func(s *Settings) any { return &s.ResumeTimeout }, min: 1,
 		doc: "how long to reconnect to the stream of a call that has broken before the answer; then the call fails"},
 }
 
@@ -101,8 +101,8 @@ var (
 	protocols      = []string{"auto", "legacy", "modern"}
 )
 
-// settingOf returns the setting of a key; nil: there is none.
-func settingOf(key string) *setting {
+// findSetting returns the setting of a key; nil: there is none.
+func findSetting(key string) *setting {
 	if i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key }); i >= 0 {
 		return &settings[i]
 	}
@@ -115,7 +115,7 @@ func (set *setting) readInto(p *parser, s *Settings, m member) {
 		set.read(p, s, m)
 		return
 	}
-	switch to := set.field(s).(type) {
+	switch to := set.fieldOf(s).(type) {
 	case *string:
 		p.oneOf(m, to, set.values...)
 	case *int:
@@ -123,7 +123,7 @@ func (set *setting) readInto(p *parser, s *Settings, m member) {
 	case *bool:
 		p.boolean(m, to)
 	case *[]string:
-		p.globs(m, to)
+		p.readGlobs(m, to)
 	case *time.Duration:
 		if set.min > 0 {
 			p.positiveDuration(m, to)
@@ -144,9 +144,9 @@ func Flags() map[string]string {
 	return flags
 }
 
-// setting reads one of settings.
-func (p *parser) setting(s *Settings, m member) {
-	if set := settingOf(m.key); set != nil {
+// readSetting reads one of settings.
+func (p *parser) readSetting(s *Settings, m member) {
+	if set := findSetting(m.key); set != nil {
 		set.readInto(p, s, m)
 		return
 	}
@@ -188,32 +188,32 @@ func (p *parser) text(m member, want string) (string, bool) {
 	return m.value.Value.(hujson.Literal).String(), true
 }
 
-func (p *parser) boolean(m member, to *bool) {
+func (p *parser) boolean(m member, dst *bool) {
 	switch m.value.Value.Kind() {
 	case 't':
-		*to = true
+		*dst = true
 	case 'f':
-		*to = false
+		*dst = false
 	default:
 		p.wrongType(m, "true or false, without quotes")
 	}
 }
 
-func (p *parser) integer(m member, least int, to *int) {
-	want := fmt.Sprintf("a whole number, %d or more, without quotes", least)
+func (p *parser) integer(m member, minimum int, dst *int) {
+	want := fmt.Sprintf("a whole number, %d or more, without quotes", minimum)
 	if m.value.Value.Kind() != '0' {
 		p.wrongType(m, want)
 		return
 	}
 	n, err := strconv.Atoi(string(m.value.Value.(hujson.Literal)))
-	if err != nil || n < least || n > math.MaxInt32 {
+	if err != nil || n < minimum || n > math.MaxInt32 {
 		p.errorf(m.value.StartOffset, "%s must be %s", m.label, want)
 		return
 	}
-	*to = n
+	*dst = n
 }
 
-func (p *parser) duration(m member, to *time.Duration) {
+func (p *parser) duration(m member, dst *time.Duration) {
 	const want = `a duration with its unit in quotes, such as "500ms", "30s", "5m" or "1h30m"`
 	if m.value.Value.Kind() == '0' {
 		number := string(m.value.Value.(hujson.Literal))
@@ -230,7 +230,7 @@ func (p *parser) duration(m member, to *time.Duration) {
 	d, err := time.ParseDuration(text)
 	switch _, noUnit := strconv.ParseFloat(text, 64); {
 	case err == nil && d >= 0:
-		*to = d
+		*dst = d
 	case err == nil:
 		p.errorf(m.value.StartOffset, "%s is negative: write %s", m.label, want)
 	case noUnit == nil && len(text) <= 10:
@@ -241,17 +241,17 @@ func (p *parser) duration(m member, to *time.Duration) {
 }
 
 // positiveDuration reads a duration that is not 0.
-func (p *parser) positiveDuration(m member, to *time.Duration) {
-	d := *to
+func (p *parser) positiveDuration(m member, dst *time.Duration) {
+	d := *dst
 	if p.duration(m, &d); d == 0 {
 		p.errorf(m.value.StartOffset, "%s must be more than 0", m.label)
 		return
 	}
-	*to = d
+	*dst = d
 }
 
 // size reads a number of bytes: a number, or a string with a unit.
-func (p *parser) size(m member, to *int) {
+func (p *parser) size(m member, dst *int) {
 	const want = `a number of bytes, or one with a unit in quotes: "64MiB" (KiB, MiB, GiB)`
 	var text string
 	switch literal, _ := m.value.Value.(hujson.Literal); m.value.Value.Kind() {
@@ -275,10 +275,10 @@ func (p *parser) size(m member, to *int) {
 		p.errorf(m.value.StartOffset, "%s: write %s", m.label, want)
 		return
 	}
-	*to = n * unit
+	*dst = n * unit
 }
 
-func (p *parser) oneOf(m member, to *string, values ...string) {
+func (p *parser) oneOf(m member, dst *string, values ...string) {
 	want := `"` + strings.Join(values, `", "`) + `"`
 	text, ok := p.text(m, "one of "+want)
 	if !ok {
@@ -288,7 +288,7 @@ func (p *parser) oneOf(m member, to *string, values ...string) {
 		p.errorf(m.value.StartOffset, "%s has no value %s: write one of %s", m.label, printableName(text), want)
 		return
 	}
-	*to = text
+	*dst = text
 }
 
 // elements returns the elements of an array as members, so that they can be
@@ -305,9 +305,9 @@ func (p *parser) elements(m member, want string) (all []member, ok bool) {
 	return all, true
 }
 
-// globs reads patterns of tool names. They take the place of those of the
+// readGlobs reads patterns of tool names. They take the place of those of the
 // defaults.
-func (p *parser) globs(m member, to *[]string) {
+func (p *parser) readGlobs(m member, dst *[]string) {
 	const want = `an array of patterns, such as ["read_*"]`
 	all, ok := p.elements(m, want)
 	if !ok {
@@ -325,12 +325,12 @@ func (p *parser) globs(m member, to *[]string) {
 		}
 		list = append(list, text)
 	}
-	*to = list
+	*dst = list
 }
 
-// passEnv reads which of the bridge's own variables a child gets: what
+// readPassEnv reads which of the bridge's own variables a child gets: what
 // --pass-env takes, or an array of its items.
-func (p *parser) passEnv(m member, to *string) {
+func (p *parser) readPassEnv(m member, dst *string) {
 	const want = `"safe", "all", "none", or names of variables: "safe,LANG"`
 	items := []member{m}
 	if m.value.Value.Kind() == '[' {
@@ -356,5 +356,5 @@ func (p *parser) passEnv(m member, to *string) {
 	if len(names) == 0 {
 		names = []string{"none"}
 	}
-	*to = strings.Join(names, ",")
+	*dst = strings.Join(names, ",")
 }

@@ -13,10 +13,10 @@ import (
 // are nested: the syntax parser recurses.
 const maxBrackets = 50_000
 
-// syntax parses JSON with comments and trailing commas. If ok is false, the
+// parseSyntax parses JSON with comments and trailing commas. If ok is false, the
 // problem is recorded. The words are our own: those of the parser show what it
 // found, which may be a secret.
-func (p *parser) syntax() (root hujson.Value, ok bool) {
+func (p *parser) parseSyntax() (root hujson.Value, ok bool) {
 	switch {
 	case bytes.HasPrefix(p.data, []byte("\xff\xfe")), bytes.HasPrefix(p.data, []byte("\xfe\xff")):
 		p.errorf(0, "the file is in UTF-16: save it as UTF-8")
@@ -38,20 +38,20 @@ func (p *parser) syntax() (root hujson.Value, ok bool) {
 		p.errorf(0, "this is not JSON")
 		return root, false
 	}
-	at := min(p.lines[line-1]+column-1, len(p.data))
-	p.errorf(at, "%s", p.explain(at, err.Error()))
+	at := min(p.lineOffsets[line-1]+column-1, len(p.data))
+	p.errorf(at, "%s", p.explainSyntaxError(at, err.Error()))
 	return root, false
 }
 
-// explain says what is wrong with the syntax at an offset.
-func (p *parser) explain(at int, err string) string {
+// explainSyntaxError says what is wrong with the syntax at an offset.
+func (p *parser) explainSyntaxError(offset int, err string) string {
 	if len(bytes.TrimSpace(p.data)) == 0 {
 		return `the file is empty: write {"mcpServers": {}}`
 	}
-	if at == len(p.data) || strings.Contains(err, "unexpected EOF") {
+	if offset == len(p.data) || strings.Contains(err, "unexpected EOF") {
 		return `the file ends too early: a quote, a bracket or the end of a comment is missing`
 	}
-	found, _ := utf8.DecodeRune(p.data[at:])
+	found, _ := utf8.DecodeRune(p.data[offset:])
 	switch {
 	case strings.Contains(err, "invalid literal") && found == '"':
 		return `this string is not valid: a line break is written \n, a backslash \\ (also in Windows paths)`

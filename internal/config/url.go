@@ -13,9 +13,9 @@ import (
 const maxSocketPath = 103
 
 // checkURL returns the URL of a server as the rest of the program takes it and
-// what kind of server it is: http, ws or socket. wrong says what is wrong with
+// what kind of server it is: http, ws or socket. mistake says what is wrong with
 // it and shows nothing of it: it may hold a key.
-func (p *parser) checkURL(text string) (out, kind, wrong string) {
+func (p *parser) checkURL(text string) (address, kind, mistake string) {
 	const schemes = "must begin with http://, https://, ws://, wss://, unix: or tcp:"
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		if strings.HasPrefix(path, "///") {
@@ -25,7 +25,7 @@ func (p *parser) checkURL(text string) (out, kind, wrong string) {
 		case path == "" || strings.HasPrefix(path, "//") || strings.ContainsRune(path, 0):
 			return "", "", "has no path: write unix:/run/server.sock"
 		case !filepath.IsAbs(path) && path[0] != '@':
-			path = filepath.Join(p.dir, path)
+			path = filepath.Join(p.baseDir, path)
 		}
 		if len(path) > maxSocketPath {
 			return "", "", fmt.Sprintf("has a path of %d bytes; the system takes %d for a socket", len(path), maxSocketPath)

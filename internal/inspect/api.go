@@ -44,11 +44,11 @@ type Options struct {
 	// Restart replaces a server by a new one: calls in progress may finish. nil: that cannot be done.
 	Restart func(server string) error
 
-	// Cancel cancels a call in progress of a session; false: there is no such call.
-	Cancel func(session string, id jsonrpc.ID) bool
+	// CancelCall cancels a call in progress of a session; false: there is no such call.
+	CancelCall func(session string, id jsonrpc.ID) bool
 
-	// Waiting returns the requests that have no answer yet: see observe.Observer.WaitingCalls.
-	Waiting func() []observe.WaitingCall
+	// WaitingCalls returns the requests that have no answer yet: see observe.Observer.WaitingCalls.
+	WaitingCalls func() []observe.WaitingCall
 
 	// Level and SetLevel are those of the log.
 	Level    func() hclog.Level
@@ -60,15 +60,15 @@ type Options struct {
 
 // Inspector answers requests about a running bridge. Its methods may be called concurrently.
 type Inspector struct {
-	o       Options
-	began   time.Time
-	epoch   string // of the positions in the Ring
-	state   *state
-	stats   *stats
-	stop    func() // ends the watching of events
-	viewers viewers
-	open    context.Context // until Close
-	close   context.CancelFunc
+	opts         Options
+	began        time.Time
+	epoch        string // of the positions in the Ring
+	state        *state
+	stats        *stats
+	stop         func() // ends the watching of events
+	viewers      viewers
+	ctx          context.Context // until Close
+	closeStreams context.CancelFunc
 }
 
 // New returns an Inspector, which from now on keeps track of sessions and processes. Close ends it.
@@ -76,16 +76,16 @@ func New(o Options) *Inspector {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	i := &Inspector{o: o, began: time.Now(), state: newState(o.Recorder.Redact), stats: newStats()}
+	i := &Inspector{opts: o, began: time.Now(), state: newState(o.Recorder.Redact), stats: newStats()}
 	i.epoch = strconv.FormatInt(i.began.UnixNano(), 36)
 	i.stop = o.Observer.WatchEvents(i.state)
-	i.open, i.close = context.WithCancel(context.Background())
+	i.ctx, i.closeStreams = context.WithCancel(context.Background())
 	return i
 }
 
 // Close ends all streams, and the watching.
 func (i *Inspector) Close() {
-	i.close()
+	i.closeStreams()
 	i.stop()
 }
 
@@ -133,14 +133,14 @@ func setSecurityHeaders(h http.Header) {
 // apiHandler answers a request of the API.
 type apiHandler func(w http.ResponseWriter, r *http.Request, by caller)
 
-func (i *Inspector) requireRight(g *guard, needs Right, do apiHandler) http.Handler {
+func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		by, no := g.authorize(r, needs)
+		by, no := g.authorize(r, needed)
 		if no != nil {
 			no.write(w)
 			return
 		}
-		do(w, r, by)
+		handle(w, r, by)
 	})
 }
 
@@ -177,8 +177,8 @@ type About struct {
 }
 
 func (i *Inspector) about(right Right) About {
-	a := About{PID: os.Getpid(), Name: i.o.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.o.Level().String()}
-	for _, s := range i.o.Servers() {
+	a := About{PID: os.Getpid(), Name: i.opts.Name, Version: buildinfo.Version(), Began: i.began, Right: right.String(), Viewers: i.viewers.count(), Servers: []string{}, LogLevel: i.opts.Level().String()}
+	for _, s := range i.opts.Servers() {
 		a.Servers = append(a.Servers, s.Name)
 	}
 	return a
@@ -193,8 +193,8 @@ type serverWithStats struct {
 func (i *Inspector) servers() []serverWithStats {
 	list := []serverWithStats{}
 	now := time.Now()
-	for _, s := range i.o.Servers() {
-		s.LastError = i.o.Recorder.Redact(s.LastError)
+	for _, s := range i.opts.Servers() {
+		s.LastError = i.opts.Recorder.Redact(s.LastError)
 		list = append(list, serverWithStats{s, i.stats.measure(s.Name, now)})
 	}
 	return list
@@ -204,7 +204,7 @@ func (i *Inspector) servers() []serverWithStats {
 func (i *Inspector) sessions() []session {
 	list := i.state.sessionList()
 	waiting := map[string]int{}
-	for _, w := range i.o.Waiting() {
+	for _, w := range i.opts.WaitingCalls() {
 		if w.Dir == observe.ToServer {
 			waiting[w.Session.Name]++
 		}
@@ -216,12 +216,12 @@ func (i *Inspector) sessions() []session {
 }
 
 func (i *Inspector) restart(w http.ResponseWriter, r *http.Request, by caller) {
-	if i.o.Restart == nil {
+	if i.opts.Restart == nil {
 		http.Error(w, "a server cannot be restarted here: its process serves one session, which ends with it", http.StatusConflict)
 		return
 	}
 	name := r.PathValue("name")
-	i.done(w, i.o.Restart(name), "the server is restarted", "server", name, "by", by.name)
+	i.finishAction(w, i.opts.Restart(name), "the server is restarted", "server", name, "by", by.name)
 }
 
 func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, by caller) {
@@ -231,7 +231,7 @@ func (i *Inspector) endSession(w http.ResponseWriter, r *http.Request, by caller
 		return
 	}
 	s.Stop()
-	i.done(w, nil, "the session is ended", "server", s.Server, "session", s.Name, "by", by.name)
+	i.finishAction(w, nil, "the session is ended", "server", s.Server, "session", s.Name, "by", by.name)
 }
 
 func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, by caller) {
@@ -243,11 +243,11 @@ func (i *Inspector) cancel(w http.ResponseWriter, r *http.Request, by caller) {
 		return
 	}
 	session := r.PathValue("name")
-	if !i.o.Cancel(session, id) {
+	if !i.opts.CancelCall(session, id) {
 		http.Error(w, "the session has no such call in progress", http.StatusNotFound)
 		return
 	}
-	i.done(w, nil, "the call was cancelled", "session", session, "call", id.String(), "by", by.name)
+	i.finishAction(w, nil, "the call was cancelled", "session", session, "call", id.String(), "by", by.name)
 }
 
 func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, by caller) {
@@ -257,7 +257,7 @@ func (i *Inspector) kill(w http.ResponseWriter, r *http.Request, by caller) {
 		http.Error(w, "no server has this process", http.StatusNotFound)
 		return
 	}
-	i.done(w, kill(), "the process is killed", "pid", pid, "by", by.name)
+	i.finishAction(w, kill(), "the process is killed", "pid", pid, "by", by.name)
 }
 
 func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) {
@@ -268,17 +268,17 @@ func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) 
 		http.Error(w, `write {"level":"debug"}: trace, debug, info, warn, error or off`, http.StatusBadRequest)
 		return
 	}
-	i.o.SetLevel(level)
-	i.done(w, nil, "log level changed", "level", strings.ToLower(level.String()), "by", by.name)
+	i.opts.SetLevel(level)
+	i.finishAction(w, nil, "log level changed", "level", strings.ToLower(level.String()), "by", by.name)
 }
 
-// done answers that an action has been taken, and says so in the log, or else why not.
-func (i *Inspector) done(w http.ResponseWriter, err error, said string, fields ...any) {
+// finishAction answers that an action has been taken, and says so in the log, or else why not.
+func (i *Inspector) finishAction(w http.ResponseWriter, err error, text string, fields ...any) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
 	}
-	i.o.Logger.Info(said, fields...)
+	i.opts.Logger.Info(text, fields...)
 	w.WriteHeader(http.StatusNoContent)
 }
 

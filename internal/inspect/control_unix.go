@@ -22,12 +22,12 @@ func isPrivate(info fs.FileInfo) bool {
 
 // lock locks a folder against others who call lock, in whatever process, until unlock is called. false:
 // somebody has had it locked for all that time, or it cannot be locked.
-func lock(dir string, patience time.Duration) (unlock func(), ok bool) {
+func lock(dir string, timeout time.Duration) (unlock func(), ok bool) {
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, false
 	}
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		switch err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
 		case err == nil:
 			return func() { _ = f.Close() }, true // which unlocks it

@@ -81,8 +81,8 @@ func LoadTokens(file string) (*Tokens, error) {
 	return t, nil
 }
 
-// bearer returns who bears a token; the zero value: it is not known.
-func (t *Tokens) bearer(text string) (by caller) {
+// callerOf returns who bears a token; the zero value: it is not known.
+func (t *Tokens) callerOf(text string) (by caller) {
 	hash := sha256.Sum256([]byte(text))
 	for _, k := range t.all {
 		if subtle.ConstantTimeCompare(hash[:], k.hash[:]) == 1 {
@@ -132,7 +132,7 @@ type caller struct {
 }
 
 // authorize returns who has sent a request to the API and may do what needs that right.
-func (g *guard) authorize(r *http.Request, needs Right) (by caller, no *refusal) {
+func (g *guard) authorize(r *http.Request, needed Right) (by caller, refused *refusal) {
 	if g.tokens == nil {
 		return caller{"the control socket", RightAct}, nil
 	}
@@ -140,11 +140,11 @@ func (g *guard) authorize(r *http.Request, needs Right) (by caller, no *refusal)
 	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(text) == "" {
 		return caller{}, &refusal{http.StatusUnauthorized, "the token is missing"}
 	}
-	by = g.tokens.bearer(strings.TrimSpace(text))
+	by = g.tokens.callerOf(strings.TrimSpace(text))
 	switch {
 	case by.right == RightNone:
 		return caller{}, &refusal{http.StatusUnauthorized, "the token is not known"}
-	case by.right < needs:
+	case by.right < needed:
 		return caller{}, &refusal{http.StatusForbidden, "the token may only view"}
 	}
 	return by, nil

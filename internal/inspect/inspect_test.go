@@ -46,12 +46,12 @@ func start(t *testing.T) *started {
 	s := &started{seen: &seen, ring: trace.NewRing(trace.RingOptions{MaxRecords: 100}), log: new(strings.Builder)}
 	s.Inspector = New(Options{
 		Name: "test", Observer: &seen, Recorder: trace.NewRecorder(&seen, redactor), Ring: s.ring,
-		Servers:  func() []Server { return []Server{{Name: "files", Ready: true, LastError: "401 for " + canary}} },
-		Restart:  func(string) error { return nil },
-		Waiting:  func() []observe.WaitingCall { return s.waiting },
-		Level:    func() hclog.Level { return hclog.Info },
-		SetLevel: func(hclog.Level) {},
-		Logger:   hclog.New(&hclog.LoggerOptions{Output: s.log}),
+		Servers:      func() []Server { return []Server{{Name: "files", Ready: true, LastError: "401 for " + canary}} },
+		Restart:      func(string) error { return nil },
+		WaitingCalls: func() []observe.WaitingCall { return s.waiting },
+		Level:        func() hclog.Level { return hclog.Info },
+		SetLevel:     func(hclog.Level) {},
+		Logger:       hclog.New(&hclog.LoggerOptions{Output: s.log}),
 	})
 	t.Cleanup(s.Close)
 	return s
@@ -179,7 +179,7 @@ func TestAccess(t *testing.T) {
 // An action that could not be taken is not told of as if it were.
 func TestFailedAction(t *testing.T) {
 	s := start(t)
-	s.o.Restart = func(string) error { return errors.New("there is no such server") }
+	s.opts.Restart = func(string) error { return errors.New("there is no such server") }
 	w := httptest.NewRecorder()
 	s.Control().ServeHTTP(w, httptest.NewRequest("POST", "/api/v1/servers/none/restart", nil))
 	if w.Code != http.StatusConflict || s.log.Len() > 0 {
@@ -337,7 +337,7 @@ func TestRequestThatHasJustCome(t *testing.T) {
 		}
 		come := func(id int64) {
 			at := time.Now()
-			s.o.Recorder.Message(&observe.Passed{Session: session, Hop: observe.Downstream, Dir: observe.ToServer, Message: jsonrpc.NewRequest(jsonrpc.IntID(id), "tools/call", nil)})
+			s.opts.Recorder.Message(&observe.Passed{Session: session, Hop: observe.Downstream, Dir: observe.ToServer, Message: jsonrpc.NewRequest(jsonrpc.IntID(id), "tools/call", nil)})
 			s.waiting = append(s.waiting, observe.WaitingCall{Server: "files", Session: session, Method: "tools/call", ID: jsonrpc.IntID(id), Dir: observe.ToServer, Since: at, Told: true})
 		}
 		come(1)
@@ -358,7 +358,7 @@ func TestRequestThatHasJustCome(t *testing.T) {
 			t.Errorf("the records have %d requests, want 3", n)
 		}
 		release()
-		s.o.Recorder.Wait()
+		s.opts.Recorder.Wait()
 	})
 }
 
@@ -376,7 +376,7 @@ func TestSlowViewer(t *testing.T) {
 	for i := range 500 { // the ring has 100
 		s.seen.Event(observe.Note{Server: "files", Code: "C3", Text: fmt.Sprint(i)})
 	}
-	s.o.Recorder.Wait()
+	s.opts.Recorder.Wait()
 	events, end = open(t, web.URL, id)
 	defer end()
 	var lines []string

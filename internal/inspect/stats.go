@@ -78,14 +78,14 @@ func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 	if all == nil {
 		return m
 	}
-	var took []time.Duration
+	var durations []time.Duration
 	failed := 0
 	oldest := now
 	for i, at := range all.times {
 		if now.Sub(at) > statsWindow {
 			continue
 		}
-		took = append(took, all.durations[i])
+		durations = append(durations, all.durations[i])
 		if all.failed[i] {
 			failed++
 		}
@@ -93,18 +93,18 @@ func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 			oldest = at
 		}
 	}
-	if len(took) == 0 {
+	if len(durations) == 0 {
 		return m
 	}
 	over := min(statsWindow, now.Sub(all.firstTime))
-	if len(took) == maxSamples {
+	if len(durations) == maxSamples {
 		over = now.Sub(oldest) // there were more in the window than are kept
 	}
 	seconds := max(over, time.Second).Seconds()
-	slices.Sort(took)
+	slices.Sort(durations)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 	return lastMinute{
-		Rate: float64(len(took)) / seconds, Failed: float64(failed) / seconds,
-		P50: ms(took[len(took)/2]), P99: ms(took[len(took)*99/100]),
+		Rate: float64(len(durations)) / seconds, Failed: float64(failed) / seconds,
+		P50: ms(durations[len(durations)/2]), P99: ms(durations[len(durations)*99/100]),
 	}
 }

@@ -38,11 +38,11 @@ func (i *Inspector) addViewer() (release func(), ok bool) {
 	v := &i.viewers
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.attached >= maxViewers || i.open.Err() != nil {
+	if v.attached >= maxViewers || i.ctx.Err() != nil {
 		return nil, false
 	}
 	if v.attached++; v.attached == 1 {
-		v.stopFuncs = []func(){i.o.Recorder.AddSink(i.o.Ring), i.o.Observer.Watch(i.stats)}
+		v.stopFuncs = []func(){i.opts.Recorder.AddSink(i.opts.Ring), i.opts.Observer.Watch(i.stats)}
 	}
 	return sync.OnceFunc(func() {
 		v.mu.Lock()
@@ -64,7 +64,7 @@ func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
 	var f *trace.Follower
-	i.o.Recorder.Between(func() { f = i.o.Ring.Follow(0) }) // it has all that was told before the request
+	i.opts.Recorder.Between(func() { f = i.opts.Ring.Follow(0) }) // it has all that was told before the request
 	for {
 		lines := f.Ready(maxBatchRecords)
 		_ = c.SetWriteDeadline(time.Now().Add(viewerTimeout))
@@ -92,12 +92,12 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 		return
 	}
 	defer release()
-	out := &streamWriter{w: w, c: http.NewResponseController(w), epoch: i.epoch, asLines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
+	out := &streamWriter{w: w, controller: http.NewResponseController(w), epoch: i.epoch, asJSONLines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
 	var follower *trace.Follower
-	var goesOn bool
-	began := i.o.Recorder.Between(func() { follower, goesOn = i.follow(r) })
+	var isResumed bool
+	began := i.opts.Recorder.Between(func() { follower, isResumed = i.follow(r) })
 	kind := "text/event-stream"
-	if out.asLines {
+	if out.asJSONLines {
 		kind = "application/x-ndjson"
 	}
 	w.Header().Set("Content-Type", kind)
@@ -105,11 +105,11 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	w.Header().Set("X-Accel-Buffering", "no")
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(i.open, cancel)()
+	defer context.AfterFunc(i.ctx, cancel)()
 	if out.writeKeepAlive(follower.Position()) != nil {
 		return
 	}
-	if !goesOn {
+	if !isResumed {
 		if lines := i.waitingLines(began); len(lines) > 0 && out.write(lines, follower.Position()) != nil {
 			return
 		}
@@ -133,25 +133,25 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 // waitingLines returns the lines of the requests that wait for an answer, but for those whose own records came after a
 // viewer has begun to follow.
 func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
-	for _, w := range i.o.Waiting() {
+	for _, w := range i.opts.WaitingCalls() {
 		if !w.Told || !w.Since.After(began) {
-			lines = append(lines, i.o.Recorder.Waiting(&w))
+			lines = append(lines, i.opts.Recorder.Waiting(&w))
 		}
 	}
 	return lines
 }
 
 // follow returns where the viewer begins, and whether it goes on where it was.
-func (i *Inspector) follow(r *http.Request) (f *trace.Follower, goesOn bool) {
+func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) {
 	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.ParseUint(position, 10, 64)
 	switch {
 	case epoch == i.epoch && err == nil:
-		return i.o.Ring.Follow(n), true
+		return i.opts.Ring.Follow(n), true
 	case epoch != "" || r.URL.Query().Get("from") == "start":
-		return i.o.Ring.Follow(0), false
+		return i.opts.Ring.Follow(0), false
 	}
-	return i.o.Ring.FollowNew(), false
+	return i.opts.Ring.FollowNew(), false
 }
 
 // nextRecords returns the next records; none after a while in which there were none.
@@ -163,16 +163,16 @@ func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 
 // streamWriter writes to one viewer.
 type streamWriter struct {
-	w       http.ResponseWriter
-	c       *http.ResponseController
-	epoch   string
-	asLines bool
-	buf     []byte
+	w           http.ResponseWriter
+	controller  *http.ResponseController
+	epoch       string
+	asJSONLines bool
+	buf         []byte
 }
 
 // writeKeepAlive says that the stream is there, and where it goes on.
 func (s *streamWriter) writeKeepAlive(position uint64) error {
-	if s.asLines {
+	if s.asJSONLines {
 		s.buf = append(s.buf[:0], '\n')
 	} else {
 		s.buf = append(s.appendEventID(s.buf[:0], position), ": \n\n"...)
@@ -189,11 +189,11 @@ func (s *streamWriter) appendEventID(dst []byte, position uint64) []byte {
 // write writes records.
 func (s *streamWriter) write(lines [][]byte, position uint64) error {
 	s.buf = s.buf[:0]
-	if !s.asLines {
+	if !s.asJSONLines {
 		s.buf = s.appendEventID(s.buf, position)
 	}
 	for _, line := range lines {
-		if !s.asLines {
+		if !s.asJSONLines {
 			s.buf = append(s.buf, "data: "...)
 		}
 		s.buf = append(s.buf, line...)
@@ -204,16 +204,16 @@ func (s *streamWriter) write(lines [][]byte, position uint64) error {
 			s.buf = s.buf[:0]
 		}
 	}
-	if !s.asLines {
+	if !s.asJSONLines {
 		s.buf = append(s.buf, '\n')
 	}
 	return s.flush()
 }
 
 func (s *streamWriter) flush() error {
-	_ = s.c.SetWriteDeadline(time.Now().Add(viewerTimeout))
+	_ = s.controller.SetWriteDeadline(time.Now().Add(viewerTimeout))
 	if _, err := s.w.Write(s.buf); err != nil {
 		return err
 	}
-	return s.c.Flush()
+	return s.controller.Flush()
 }

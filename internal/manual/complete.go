@@ -28,7 +28,7 @@ func (m *Manual) Complete(words []string) []string {
 		return []string{kindFiles}
 	}
 	if len(before) == 0 && !strings.HasPrefix(current, "-") {
-		return m.first(current)
+		return m.commandNames(current)
 	}
 	c := m.commandNamed(before)
 	if name, value, inside := strings.Cut(current, "="); inside && strings.HasPrefix(name, "--") {
@@ -38,18 +38,18 @@ func (m *Manual) Complete(words []string) []string {
 		return []string{kindFiles}
 	}
 	if len(before) > 0 {
-		if f := m.flagOf(c, before[len(before)-1]); f != nil && !f.known.Switch {
+		if f := m.flagOf(c, before[len(before)-1]); f != nil && !f.parsed.IsSwitch {
 			return f.values("", current)
 		}
 	}
 	if strings.HasPrefix(current, "-") {
-		return m.flags(c, current)
+		return m.flagWords(c, current)
 	}
-	return m.arguments(c, before, current)
+	return m.argumentWords(c, before, current)
 }
 
-// first returns what the first argument may be: a command.
-func (m *Manual) first(current string) []string {
+// commandNames returns what the first argument may be: a command.
+func (m *Manual) commandNames(current string) []string {
 	found := []string{kindWords}
 	for _, c := range m.Commands {
 		if !c.Hidden && strings.HasPrefix(c.Name, current) {
@@ -65,18 +65,18 @@ func (m *Manual) first(current string) []string {
 // commandNamed returns the command that arguments call.
 func (m *Manual) commandNamed(before []string) *Command {
 	if len(before) > 0 {
-		if c := m.command(before[0]); c != nil {
+		if c := m.findCommand(before[0]); c != nil {
 			return c
 		}
 	}
-	return m.command(m.Default)
+	return m.findCommand(m.DefaultCommand)
 }
 
 // flagOf returns the flag that an argument is; nil: none.
 func (m *Manual) flagOf(c *Command, argument string) *shownFlag {
-	for _, g := range m.groups(c, true) {
+	for _, g := range m.shownGroups(c, true) {
 		for i, f := range g.flags {
-			if argument == "--"+f.Name || f.known.Short != "" && argument == "-"+f.known.Short {
+			if argument == "--"+f.Name || f.parsed.Short != "" && argument == "-"+f.parsed.Short {
 				return &g.flags[i]
 			}
 		}
@@ -101,10 +101,10 @@ func (f *shownFlag) values(prefix, current string) []string {
 	return found
 }
 
-// flags returns the flags of a command that begin with what was typed.
-func (m *Manual) flags(c *Command, current string) []string {
+// flagWords returns the flags of a command that begin with what was typed.
+func (m *Manual) flagWords(c *Command, current string) []string {
 	found := []string{kindWords}
-	for _, g := range m.groups(c, true) {
+	for _, g := range m.shownGroups(c, true) {
 		for _, f := range g.flags {
 			if strings.HasPrefix("--"+f.Name, current) {
 				found = append(found, "--"+f.Name+"\t"+firstWords(f.Text))
@@ -117,16 +117,16 @@ func (m *Manual) flags(c *Command, current string) []string {
 	return found
 }
 
-// arguments returns what an argument that is no flag may be.
-func (m *Manual) arguments(c *Command, before []string, current string) []string {
-	if c.Words == nil {
+// argumentWords returns what an argument that is no flag may be.
+func (m *Manual) argumentWords(c *Command, before []string, current string) []string {
+	if c.ArgumentValues == nil {
 		return []string{kindFiles}
 	}
 	found := []string{kindWords}
 	if len(before) > 1 { // there is only one
 		return found
 	}
-	for _, word := range c.Words {
+	for _, word := range c.ArgumentValues {
 		if strings.HasPrefix(word, current) {
 			found = append(found, word+"\t"+m.summary(word))
 		}
@@ -136,7 +136,7 @@ func (m *Manual) arguments(c *Command, before []string, current string) []string
 
 // summary returns what a command or a topic is about.
 func (m *Manual) summary(name string) string {
-	if c := m.command(name); c != nil {
+	if c := m.findCommand(name); c != nil {
 		return c.Summary
 	}
 	for _, t := range m.Topics {

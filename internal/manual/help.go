@@ -6,28 +6,28 @@ import (
 
 // width is how many columns the pages have, and column where the text of flags begins.
 const (
-	width  = 80
-	column = 28
+	pageWidth      = 80
+	flagTextColumn = 28
 )
 
-// Front returns the first page: what the program is, examples, commands and topics.
-func (m *Manual) Front() string {
+// FrontPage returns the first page: what the program is, examples, commands and topics.
+func (m *Manual) FrontPage() string {
 	var b strings.Builder
-	wrap(&b, "", m.Summary)
-	examples(&b, m.Program, m.Examples)
+	writeWrapped(&b, "", m.Summary)
+	writeExamples(&b, m.Program, m.Examples)
 	b.WriteString("\nCommands\n")
 	for _, c := range m.Commands {
 		if !c.Hidden {
-			entry(&b, c.Name, 16, c.Summary)
+			writeEntry(&b, c.Name, 16, c.Summary)
 		}
 	}
 	b.WriteString("\nTopics\n")
 	for _, t := range m.Topics {
-		entry(&b, t.Name, 16, t.Summary)
+		writeEntry(&b, t.Name, 16, t.Summary)
 	}
 	for _, n := range m.Notes {
 		b.WriteByte('\n')
-		wrap(&b, "", n)
+		writeWrapped(&b, "", n)
 	}
 	return b.String()
 }
@@ -39,48 +39,48 @@ func (m *Manual) Page(name string) (text string, ok bool) {
 			return t.Text, true
 		}
 	}
-	c := m.command(name)
+	c := m.findCommand(name)
 	if c == nil || c.Hidden {
 		return "", false
 	}
 	var b strings.Builder
-	wrap(&b, "", m.Program+" "+c.Name+": "+c.Summary)
-	examples(&b, m.Program, c.Examples)
+	writeWrapped(&b, "", m.Program+" "+c.Name+": "+c.Summary)
+	writeExamples(&b, m.Program, c.Examples)
 	b.WriteString("\nUsage\n")
 	for _, line := range c.Usage {
 		b.WriteString("  " + m.Program + " " + line + "\n")
 	}
 	for _, n := range c.Notes {
 		b.WriteByte('\n')
-		wrap(&b, "", n)
+		writeWrapped(&b, "", n)
 	}
-	for _, g := range m.groups(c, false) {
+	for _, g := range m.shownGroups(c, false) {
 		b.WriteString("\n" + g.title + "\n")
 		for _, f := range g.flags {
-			entry(&b, f.spec(), column, f.textWithDefault())
+			writeEntry(&b, f.spec(), flagTextColumn, f.textWithDefault())
 		}
 		for _, n := range g.notes {
-			wrap(&b, "  ", n)
+			writeWrapped(&b, "  ", n)
 		}
 	}
-	if len(c.Like) > 0 {
+	if len(c.AlsoFlagsOf) > 0 {
 		b.WriteByte('\n')
-		wrap(&b, "", m.like(c))
+		writeWrapped(&b, "", m.alsoFlagsOfText(c))
 	}
 	return b.String(), true
 }
 
-// like says whose flags a command takes, too.
-func (m *Manual) like(c *Command) string {
+// alsoFlagsOfText says whose flags a command takes, too.
+func (m *Manual) alsoFlagsOfText(c *Command) string {
 	var pages []string
-	for _, name := range c.Like {
+	for _, name := range c.AlsoFlagsOf {
 		pages = append(pages, "\""+m.Program+" help "+name+"\"")
 	}
-	return "It also takes the flags of " + strings.Join(c.Like, " and ") + ": see " + strings.Join(pages, " and ") + "."
+	return "It also takes the flags of " + strings.Join(c.AlsoFlagsOf, " and ") + ": see " + strings.Join(pages, " and ") + "."
 }
 
-// Pages returns the names of all pages, in their order.
-func (m *Manual) Pages() []string {
+// PageNames returns the names of all pages, in their order.
+func (m *Manual) PageNames() []string {
 	var names []string
 	for _, c := range m.Commands {
 		if !c.Hidden {
@@ -93,38 +93,38 @@ func (m *Manual) Pages() []string {
 	return names
 }
 
-func examples(b *strings.Builder, program string, all []Example) {
+func writeExamples(b *strings.Builder, program string, all []Example) {
 	if len(all) == 0 {
 		return
 	}
 	b.WriteString("\nExamples\n")
 	for _, e := range all {
-		wrap(b, "  ", e.Says+":")
-		b.WriteString("    " + program + " " + e.Line + "\n")
+		writeWrapped(b, "  ", e.Purpose+":")
+		b.WriteString("    " + program + " " + e.CommandLine + "\n")
 	}
 }
 
-// entry writes a name and its text beside it, or below if the name is long.
-func entry(b *strings.Builder, name string, column int, text string) {
+// writeEntry writes a name and its text beside it, or below if the name is long.
+func writeEntry(b *strings.Builder, name string, column int, text string) {
 	b.WriteString("  " + name)
 	if len(name)+4 > column {
 		b.WriteByte('\n')
-		wrap(b, strings.Repeat(" ", column), text)
+		writeWrapped(b, strings.Repeat(" ", column), text)
 		return
 	}
 	var rest strings.Builder
-	wrap(&rest, strings.Repeat(" ", column), text)
+	writeWrapped(&rest, strings.Repeat(" ", column), text)
 	b.WriteString(rest.String()[2+len(name):])
 }
 
-// wrap writes a paragraph in lines of at most width columns, each with indent in front.
-func wrap(b *strings.Builder, indent, text string) {
+// writeWrapped writes a paragraph in lines of at most width columns, each with indent in front.
+func writeWrapped(b *strings.Builder, indent, text string) {
 	line := indent
 	for _, word := range strings.Fields(text) {
 		switch {
 		case line == indent:
 			line += word
-		case len(line)+1+len(word) > width:
+		case len(line)+1+len(word) > pageWidth:
 			b.WriteString(line + "\n")
 			line = indent + word
 		default:

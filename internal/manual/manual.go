@@ -6,47 +6,47 @@ import "strings"
 
 // A Manual is what there is to say about a program. Its methods change nothing and may be called concurrently.
 type Manual struct {
-	Program  string // its name
-	Summary  string // what it is, in a sentence
-	Version  string // for the man page
-	Examples []Example
-	Commands []Command
-	Groups   []Group // all flags, in the order in which they are shown
-	Topics   []Topic
-	Notes    []string // paragraphs that hold for all commands
-	Default  string   // the command that is meant by arguments that name none
+	Program        string // its name
+	Summary        string // what it is, in a sentence
+	Version        string // for the man page
+	Examples       []Example
+	Commands       []Command
+	Groups         []Group // all flags, in the order in which they are shown
+	Topics         []Topic
+	Notes          []string // paragraphs that hold for all commands
+	DefaultCommand string   // the command that is meant by arguments that name none
 }
 
 // A Command is a subcommand.
 type Command struct {
-	Name     string
-	Summary  string   // in a few words
-	Usage    []string // the lines that may be written, without the program's name
-	Examples []Example
-	Notes    []string // paragraphs
-	Flags    []Known  // that it takes
-	Like     []string // commands whose flags it takes, too: they are named, not shown
-	Words    []string // what its argument may be; nil: anything
-	Hidden   bool     // it is for programs: not shown
+	Name           string
+	Summary        string   // in a few words
+	Usage          []string // the lines that may be written, without the program's name
+	Examples       []Example
+	Notes          []string     // paragraphs
+	Flags          []ParsedFlag // that it takes
+	AlsoFlagsOf    []string     // commands whose flags it takes, too: they are named, not shown
+	ArgumentValues []string     // what its argument may be; nil: anything
+	Hidden         bool         // it is for programs: not shown
 }
 
 // An Example is a line that works as it is written, and what it does.
-type Example struct{ Says, Line string }
+type Example struct{ Purpose, CommandLine string }
 
-// Known is what the program's parser of flags knows of a flag.
-type Known struct {
-	Name    string // without dashes
-	Short   string // its one letter; "": none
-	Default string // as one would write it; "": none that need be shown
-	Switch  bool   // it takes no value, or one after "=" only
+// ParsedFlag is what the program's parser of flags knows of a flag.
+type ParsedFlag struct {
+	Name     string // without dashes
+	Short    string // its one letter; "": none
+	Default  string // as one would write it; "": none that need be shown
+	IsSwitch bool   // it takes no value, or one after "=" only
 }
 
 // A Group is flags that belong together.
 type Group struct {
-	Title string
-	Only  []string // the commands that it is about; nil: all that have the flags
-	Flags []Flag
-	Notes []string // paragraphs
+	Title    string
+	Commands []string // the commands that it is about; nil: all that have the flags
+	Flags    []Flag
+	Notes    []string // paragraphs
 }
 
 // A Flag is a flag as people see it. Value stands for its value: of words with "|" between them, those in small letters are
@@ -56,8 +56,8 @@ type Flag struct{ Name, Value, Text string }
 // A Topic is a page that no command has. Its text is shown as it is.
 type Topic struct{ Name, Summary, Text string }
 
-// command returns a command by its name; nil: there is none.
-func (m *Manual) command(name string) *Command {
+// findCommand returns a command by its name; nil: there is none.
+func (m *Manual) findCommand(name string) *Command {
 	for i := range m.Commands {
 		if m.Commands[i].Name == name {
 			return &m.Commands[i]
@@ -76,19 +76,19 @@ type shownGroup struct {
 // shownFlag is all that is known of a flag.
 type shownFlag struct {
 	Flag
-	known Known
+	parsed ParsedFlag
 }
 
-// groups returns the flags that a command has, as they are shown; with all those too that another command explains.
-func (m *Manual) groups(c *Command, all bool) []shownGroup {
-	left := map[string]Known{}
+// shownGroups returns the flags that a command has, as they are shown; with all those too that another command explains.
+func (m *Manual) shownGroups(c *Command, all bool) []shownGroup {
+	remaining := map[string]ParsedFlag{}
 	for _, k := range c.Flags {
-		left[k.Name] = k
+		remaining[k.Name] = k
 	}
 	if !all {
-		for _, name := range c.Like {
-			for _, k := range m.command(name).Flags {
-				delete(left, k.Name)
+		for _, name := range c.AlsoFlagsOf {
+			for _, k := range m.findCommand(name).Flags {
+				delete(remaining, k.Name)
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func (m *Manual) groups(c *Command, all bool) []shownGroup {
 		}
 		s := shownGroup{title: g.Title, notes: g.Notes}
 		for _, f := range g.Flags {
-			k, has := left[f.Name]
-			delete(left, f.Name)
+			k, has := remaining[f.Name]
+			delete(remaining, f.Name)
 			if has && f.Text != "" {
 				s.flags = append(s.flags, shownFlag{f, k})
 			}
@@ -114,34 +114,34 @@ func (m *Manual) groups(c *Command, all bool) []shownGroup {
 
 // appliesTo reports whether a group is about a command.
 func (g *Group) appliesTo(command string) bool {
-	for _, name := range g.Only {
+	for _, name := range g.Commands {
 		if name == command {
 			return true
 		}
 	}
-	return g.Only == nil
+	return g.Commands == nil
 }
 
-// Unexplained returns the flags that a command has and no Group: there should be none.
-func (m *Manual) Unexplained(command string) []string {
+// UngroupedFlags returns the flags that a command has and no Group: there should be none.
+func (m *Manual) UngroupedFlags(command string) []string {
 	var missing []string
-	c := m.command(command)
+	c := m.findCommand(command)
 	for _, k := range c.Flags {
-		if _, ok := m.flag(c, k.Name); !ok {
+		if _, ok := m.findFlag(c, k.Name); !ok {
 			missing = append(missing, k.Name)
 		}
 	}
 	return missing
 }
 
-// IsShown reports whether a flag of a command is one that people are told of.
-func (m *Manual) IsShown(command, name string) bool {
-	f, ok := m.flag(m.command(command), name)
+// IsFlagShown reports whether a flag of a command is one that people are told of.
+func (m *Manual) IsFlagShown(command, name string) bool {
+	f, ok := m.findFlag(m.findCommand(command), name)
 	return ok && f.Text != ""
 }
 
-// flag returns what the first group that is about a command says of a flag.
-func (m *Manual) flag(c *Command, name string) (Flag, bool) {
+// findFlag returns what the first group that is about a command says of a flag.
+func (m *Manual) findFlag(c *Command, name string) (Flag, bool) {
 	for i := range m.Groups {
 		if g := &m.Groups[i]; g.appliesTo(c.Name) {
 			for _, f := range g.Flags {
@@ -168,8 +168,8 @@ func (f Flag) choices() []string {
 // spec returns the flag as one writes it.
 func (f shownFlag) spec() string {
 	s := "--" + f.Name
-	if f.known.Short != "" {
-		s = "-" + f.known.Short + ", " + s
+	if f.parsed.Short != "" {
+		s = "-" + f.parsed.Short + ", " + s
 	}
 	if f.Value != "" && !strings.HasPrefix(f.Value, "[") {
 		s += " "
@@ -179,8 +179,8 @@ func (f shownFlag) spec() string {
 
 // textWithDefault returns the text of a flag, with its default.
 func (f shownFlag) textWithDefault() string {
-	if f.known.Default == "" {
+	if f.parsed.Default == "" {
 		return f.Text
 	}
-	return f.Text + " (default " + f.known.Default + ")"
+	return f.Text + " (default " + f.parsed.Default + ")"
 }

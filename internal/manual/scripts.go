@@ -10,13 +10,13 @@ import (
 // these; so there is nothing in them that a new version of the program changes.
 var (
 	//go:embed completion.bash
-	bash string
+	bashScript string
 	//go:embed completion.zsh
-	zsh string
+	zshScript string
 	//go:embed completion.fish
-	fish string
+	fishScript string
 	//go:embed completion.ps1
-	powershell string
+	powershellScript string
 )
 
 // CompleteCommand is the command that the scripts of Script call.
@@ -25,13 +25,13 @@ const CompleteCommand = "__complete"
 // Shells are the shells that there is a script for.
 var Shells = []string{"bash", "zsh", "fish", "powershell"}
 
-// Script returns what makes a shell complete the program's lines; ok is false for a shell that is none of Shells.
-func (m *Manual) Script(shell string) (script string, ok bool) {
+// CompletionScript returns what makes a shell complete the program's lines; ok is false for a shell that is none of Shells.
+func (m *Manual) CompletionScript(shell string) (script string, ok bool) {
 	i := slices.Index(Shells, shell)
 	if i < 0 {
 		return "", false
 	}
-	script = []string{bash, zsh, fish, powershell}[i]
+	script = []string{bashScript, zshScript, fishScript, powershellScript}[i]
 	name := strings.ReplaceAll(m.Program, "-", "_")
 	return strings.NewReplacer("PROGRAM", m.Program, "FUNCTION", "_"+name+"_complete").Replace(script), true
 }

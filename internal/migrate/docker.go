@@ -13,9 +13,9 @@ var image = lazyregexp.New(`^(?:[a-z0-9.-]+(?::\d+)?/)?(?:supercorp|supercorp-ai
 
 // A dockerLine is a line of docker, or podman, that runs another program.
 type dockerLine struct {
-	program string
-	options []string // of docker
-	rest    []string // behind the image
+	program        string
+	options        []string // of docker
+	argsAfterImage []string // behind the image
 }
 
 // parseDocker takes such a line apart; ok is false if it is none.
@@ -33,8 +33,8 @@ func parseDocker(argv []string) (d dockerLine, ok bool) {
 	return dockerLine{image.FindStringSubmatch(argv[at])[1], argv[1:at], argv[at+1:]}, true
 }
 
-// args returns what stands behind the image, with the port that clients of the container use.
-func (d dockerLine) args() []string {
+// programArgs returns what stands behind the image, with the port that clients of the container use.
+func (d dockerLine) programArgs() []string {
 	public := ""
 	for _, value := range d.values("-p", "--publish") {
 		value, _, _ = strings.Cut(value, "/") // tcp
@@ -44,11 +44,11 @@ func (d dockerLine) args() []string {
 		}
 	}
 	if public == "" {
-		return d.rest
+		return d.argsAfterImage
 	}
-	args := slices.Clone(d.rest)
+	args := slices.Clone(d.argsAfterImage)
 	own := len(args) // words, without the command, which may have a port, too
-	if p, ok := scannerOf(d.program).scan(args); ok && d.program != supergateway && !p.remote() {
+	if p, ok := newScanner(d.program).scan(args); ok && d.program != supergateway && !p.isRemote() {
 		own -= len(p.target)
 	}
 	for i, word := range args[:own] {
@@ -66,8 +66,8 @@ func (d dockerLine) args() []string {
 	return slices.Insert(args, 0, "--port", public)
 }
 
-// complete adds to a line what docker was told of the program's surroundings.
-func (d dockerLine) complete(a *Advice) {
+// addDockerSettings adds to a line what docker was told of the program's surroundings.
+func (d dockerLine) addDockerSettings(a *Advice) {
 	var env []string
 	for _, value := range d.values("-e", "--env") {
 		name, _, given := strings.Cut(value, "=")
@@ -80,10 +80,10 @@ func (d dockerLine) complete(a *Advice) {
 		a.Line = strings.Replace(a.Line, "mcp-bridge serve", "mcp-bridge serve "+printable.Shell(env...), 1)
 	}
 	if len(d.values("-v", "--volume", "--mount")) > 0 {
-		a.Left = append(a.Left, "the folders that docker mounts (the server runs on this machine: write their paths of this machine)")
+		a.LeftOut = append(a.LeftOut, "the folders that docker mounts (the server runs on this machine: write their paths of this machine)")
 	}
 	if len(d.values("--env-file")) > 0 {
-		a.Left = append(a.Left, "--env-file of docker (write --env-file FILE)")
+		a.LeftOut = append(a.LeftOut, "--env-file of docker (write --env-file FILE)")
 	}
 }
 

@@ -27,7 +27,7 @@ func TestDocker(t *testing.T) {
 		{"docker build supercorp/supergateway", "", ""},
 		{"docker", "", ""},
 	} {
-		_, a, ok := migrate.Instead(strings.Fields(test.line))
+		_, a, ok := migrate.AdviceFor(strings.Fields(test.line))
 		if a.Line != test.want || ok != (test.want != "") || !strings.Contains(a.String(), test.says) || strings.Contains(a.String(), "hush") {
 			t.Errorf("%s: %v, %s; want %s", test.line, ok, a, test.want)
 		}
@@ -37,7 +37,7 @@ func TestDocker(t *testing.T) {
 // Clients of a WebSocket hear that its path is another one.
 func TestWebSocketPath(t *testing.T) {
 	for line, says := range map[string]bool{"--stdio x --outputTransport ws": true, "--outputTransport=sse --stdio x": false} {
-		if a, _ := migrate.Line(strings.Fields(line)); strings.Contains(a.String(), "clients is /ws") != says {
+		if a, _ := migrate.SupergatewayAdvice(strings.Fields(line)); strings.Contains(a.String(), "clients is /ws") != says {
 			t.Errorf("%s: %s", line, a)
 		}
 	}
@@ -53,7 +53,7 @@ func TestTimes(t *testing.T) {
 		"mcp-proxy --gracefulShutdownTimeout 1500 --requestTimeout 0 cat": "mcp-bridge serve --grace 1500ms -- cat",
 		"websocketd --closems=3000 cat":                                   "mcp-bridge serve --term-wait 3s --kill-wait 3s -- cat",
 	} {
-		if _, a, _ := migrate.Instead(strings.Fields(line)); a.Line != want {
+		if _, a, _ := migrate.AdviceFor(strings.Fields(line)); a.Line != want {
 			t.Errorf("%s: %s; want %s", line, a, want)
 		}
 	}
@@ -63,8 +63,8 @@ func TestTimes(t *testing.T) {
 		"mcp-remote https://host/mcp --sessionIdleTimeout 5000": "--sessionIdleTimeout (connect has no such flag)",
 		"mcp-remote https://host/mcp --auth-timeout soon":       "--auth-timeout (it is no number above 0; write --auth-wait with a unit, such as 30s)",
 	} {
-		if _, a, _ := migrate.Instead(strings.Fields(line)); len(a.Left) != 1 || a.Left[0] != want {
-			t.Errorf("%s: %q; want %q", line, a.Left, want)
+		if _, a, _ := migrate.AdviceFor(strings.Fields(line)); len(a.LeftOut) != 1 || a.LeftOut[0] != want {
+			t.Errorf("%s: %q; want %q", line, a.LeftOut, want)
 		}
 	}
 }

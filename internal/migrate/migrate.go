@@ -8,42 +8,42 @@ import (
 	"strings"
 )
 
-// A flag is one of another program.
-type flag struct {
+// A peerFlag is one of another program.
+type peerFlag struct {
 	name    string // as its manual spells it, without dashes
 	program string
 	advice  string // what to write instead
 }
 
-// Flag returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
+// FlagAdvice returns what to write instead of a flag that mcp-bridge does not have, in one line, which begins with
 // the program that has it. name has no dashes in front. ok is false if no program here has the flag.
-func Flag(name string) (advice string, ok bool) {
-	f, ok := find(name)
+func FlagAdvice(name string) (advice string, ok bool) {
+	f, ok := findFlag(name)
 	if !ok {
 		return "", false
 	}
 	return fmt.Sprintf("--%s is a flag of %s: %s", f.name, f.program, f.advice), true
 }
 
-// find returns the flag of another program that has a name, however that is spelled.
-func find(name string) (f flag, ok bool) {
+// findFlag returns the flag of another program that has a name, however that is spelled.
+func findFlag(name string) (f peerFlag, ok bool) {
 	want := normalizedName(name)
-	for _, f := range flags {
+	for _, f := range peerFlags {
 		if normalizedName(f.name) == want {
 			return f, true
 		}
 	}
-	return flag{}, false
+	return peerFlag{}, false
 }
 
 // reason says why nothing takes the place of the flag in a line of mcp-bridge.
-func (f flag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
+func (f peerFlag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
 
-// Program returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
+// FindProgram returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
-func Program(argv []string) (name string, rest []string, ok bool) {
+func FindProgram(argv []string) (name string, rest []string, ok bool) {
 	if d, ok := parseDocker(argv); ok {
-		return d.program, d.args(), true
+		return d.program, d.programArgs(), true
 	}
 	for i := 0; i < len(argv); i++ {
 		word := argv[i]
@@ -69,26 +69,26 @@ func Program(argv []string) (name string, rest []string, ok bool) {
 	return "", nil, false
 }
 
-// Instead returns what to write for a command line that begins with another program, as Program finds it. a.Line is empty if
+// AdviceFor returns what to write for a command line that begins with another program, as FindProgram finds it. a.Line is empty if
 // its arguments are no line of that program.
-func Instead(argv []string) (program string, a Advice, ok bool) {
-	program, rest, ok := Program(argv)
+func AdviceFor(argv []string) (program string, a Advice, ok bool) {
+	program, rest, ok := FindProgram(argv)
 	if !ok {
 		return "", Advice{}, false
 	}
-	if a, ok = lineOf(program, rest, slices.Contains([]string{"npx", "bunx", "npm", "pnpm", "yarn"}, argv[0])); !ok {
+	if a, ok = peerAdvice(program, rest, slices.Contains([]string{"npx", "bunx", "npm", "pnpm", "yarn"}, argv[0])); !ok {
 		return program, Advice{}, true
 	}
 	if d, ok := parseDocker(argv); ok {
-		d.complete(&a)
+		d.addDockerSettings(&a)
 	}
 	return program, a, true
 }
 
-// Flags returns the names of all flags that Flag knows.
-func Flags() []string {
-	names := make([]string, len(flags))
-	for i, f := range flags {
+// FlagNames returns the names of all flags that FlagAdvice knows.
+func FlagNames() []string {
+	names := make([]string, len(peerFlags))
+	for i, f := range peerFlags {
 		names[i] = f.name
 	}
 	return names
@@ -105,14 +105,14 @@ const (
 	mcpProxy     = "mcp-proxy"
 	mcpRemote    = "mcp-remote"
 	websocketd   = "websocketd"
-	inspector    = "the MCP inspector"
+	mcpInspector = "the MCP inspector"
 
 	inspectorPackage = "@modelcontextprotocol/inspector"
 )
 
-// flags are those that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
-// PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See Line for those that say what is bridged.
-var flags = []flag{
+// peerFlags are those that mcp-bridge does not have, from the manuals of supergateway 3.4, mcp-proxy of npm 6.7 and of
+// PyPI 0.10, mcp-remote 0.15, websocketd 0.4 and the MCP inspector 0.17. See SupergatewayAdvice for those that say what is bridged.
+var peerFlags = []peerFlag{
 	{"stdio", supergateway, `write the command after "--": mcp-bridge serve -- COMMAND ARGS`},
 	{"sse", supergateway, "write the URL alone: mcp-bridge connect URL"},
 	{"streamableHttp", supergateway, "write the URL alone: mcp-bridge connect URL"},
@@ -190,9 +190,9 @@ var flags = []flag{
 	{"cgidir", websocketd, "files are not served: put a web server in front"},
 	{"devconsole", websocketd, "write --inspect: a page that shows what passes"},
 
-	{"cli", inspector, "write mcp-bridge doctor URL, or mcp-bridge doctor -- COMMAND"},
-	{"method", inspector, "write mcp-bridge doctor URL: it shows the tools, and --call NAME calls one"},
-	{"tool-name", inspector, "write mcp-bridge doctor --call NAME URL"},
-	{"tool-arg", inspector, `write mcp-bridge doctor --call NAME URL '{"ARGUMENT": "VALUE"}'`},
-	{"server-url", inspector, "write the URL alone: mcp-bridge connect URL"},
+	{"cli", mcpInspector, "write mcp-bridge doctor URL, or mcp-bridge doctor -- COMMAND"},
+	{"method", mcpInspector, "write mcp-bridge doctor URL: it shows the tools, and --call NAME calls one"},
+	{"tool-name", mcpInspector, "write mcp-bridge doctor --call NAME URL"},
+	{"tool-arg", mcpInspector, `write mcp-bridge doctor --call NAME URL '{"ARGUMENT": "VALUE"}'`},
+	{"server-url", mcpInspector, "write the URL alone: mcp-bridge connect URL"},
 }

@@ -44,7 +44,7 @@ func TestLine(t *testing.T) {
 		{[]string{"--stdio"}, ""},
 		{nil, ""},
 	} {
-		a, ok := migrate.Line(test.args)
+		a, ok := migrate.SupergatewayAdvice(test.args)
 		if a.Line != test.want || ok != (test.want != "") || ok != (a.Program != "") {
 			t.Errorf("%q: %q of %q, %v; want %q", test.args, a.Line, a.Program, ok, test.want)
 		}
@@ -69,9 +69,9 @@ func TestLineLeaves(t *testing.T) {
 		{[]string{"--stdio", "npx", "-y", "hush"}, "2"},
 		{[]string{"--sse", "https://host/sse", "--port", "1", "--cors", "--sessionTimeout", "1"}, "--port --cors --sessionTimeout"},
 	} {
-		a, _ := migrate.Line(test.args)
+		a, _ := migrate.SupergatewayAdvice(test.args)
 		var names []string
-		for _, l := range a.Left {
+		for _, l := range a.LeftOut {
 			name, why, ok := strings.Cut(l, " ")
 			if names = append(names, name); !ok || why == "()" || strings.Contains(l, "hush") || !strings.Contains(a.String(), "\nNot carried over: "+l) {
 				t.Errorf("%q: %q", test.args, l)
@@ -92,17 +92,17 @@ func TestLineHeaders(t *testing.T) {
 		{"supergateway --sse https://host/sse --header X-Key:hush${KEY}", "X-Key: ..."},
 		{"supergateway --sse https://host/sse --header X-Key:${KEY}", "X-Key: ${KEY}"},
 	} {
-		_, a, _ := migrate.Instead(strings.Fields(test.line))
+		_, a, _ := migrate.AdviceFor(strings.Fields(test.line))
 		if !strings.Contains(a.Line, "'"+test.header+"'") || strings.Contains(a.String(), "in place of") != strings.Contains(a.Line, "...") || strings.Contains(a.String(), "hush") {
 			t.Errorf("%s: %s", test.line, a)
 		}
 	}
-	if _, a, _ := migrate.Instead([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
+	if _, a, _ := migrate.AdviceFor([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization:Bearer ${T}", "--allow-http"}); a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${T}' https://host/mcp\nNot carried over: --allow-http (http:// is allowed without it)" {
 		t.Error(a)
 	}
 	// A shell has put the token in, or nothing for a variable that is not set.
 	for _, value := range []string{"Bearer hush", "bearer  hush", "Bearer "} {
-		_, a, _ := migrate.Instead([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization: " + value})
+		_, a, _ := migrate.AdviceFor([]string{"mcp-remote", "https://host/mcp", "--header", "Authorization: " + value})
 		if a.String() != "mcp-bridge connect --header 'Authorization: Bearer ${TOKEN}' https://host/mcp\nPut the token into the environment variable TOKEN." {
 			t.Error(a)
 		}
@@ -123,7 +123,7 @@ func TestLineOpens(t *testing.T) {
 		"uvx mcp-proxy --host=0.0.0.0 --named-server-config s.json": guarded,
 		"npx -y mcp-remote https://host/mcp --host 0.0.0.0":         closed,
 	} {
-		_, a, _ := migrate.Instead(strings.Fields(line))
+		_, a, _ := migrate.AdviceFor(strings.Fields(line))
 		text := a.String()
 		if strings.Contains(text, opens) != (says == opens) || strings.Contains(text, guarded) != (says == guarded) ||
 			strings.Contains(a.Line, " --token-file tokens") != (says == guarded) {
@@ -144,7 +144,7 @@ func TestProgram(t *testing.T) {
 		{"cat mcp-proxy", "", ""},
 		{"npx", "", ""},
 	} {
-		name, rest, ok := migrate.Program(strings.Fields(test.line))
+		name, rest, ok := migrate.FindProgram(strings.Fields(test.line))
 		if name != test.name || strings.Join(rest, " ") != test.rest || ok != (test.name != "") {
 			t.Errorf("%s: %q, %q, %v", test.line, name, rest, ok)
 		}
@@ -154,23 +154,23 @@ func TestProgram(t *testing.T) {
 // A name is known however it is spelled, and what is not another program's is not.
 func TestFlag(t *testing.T) {
 	for _, name := range []string{"apiKey", "api-key", "apikey", "sslCert", "ssl-cert", "disable-resource-parameter"} {
-		if advice, ok := migrate.Flag(name); !ok || !strings.Contains(advice, "write --") {
+		if advice, ok := migrate.FlagAdvice(name); !ok || !strings.Contains(advice, "write --") {
 			t.Errorf("--%s: %q, %v", name, advice, ok)
 		}
 	}
 	for _, name := range []string{"", "nonsense", "port"} {
-		if advice, ok := migrate.Flag(name); ok {
+		if advice, ok := migrate.FlagAdvice(name); ok {
 			t.Errorf("--%s: %q", name, advice)
 		}
 	}
 	seen := map[string]bool{}
-	for _, name := range migrate.Flags() {
+	for _, name := range migrate.FlagNames() {
 		plain := strings.ToLower(strings.ReplaceAll(name, "-", ""))
 		if seen[plain] {
 			t.Errorf("--%s is there twice", name)
 		}
 		seen[plain] = true
-		advice, _ := migrate.Flag(name)
+		advice, _ := migrate.FlagAdvice(name)
 		t.Logf("--%s: %s", name, advice)
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// A taken flag of another program is one that mcp-bridge has, perhaps by another name.
-type taken struct {
+// A equivalent flag of another program is one that mcp-bridge has, perhaps by another name.
+type equivalent struct {
 	serve, connect string // ours with its dashes; "": none
 }
 
-// takenFlags are, by their normalized names, the flags that lines of mcp-proxy, mcp-remote and websocketd keep. The inspector's
+// equivalentFlags are, by their normalized names, the flags that lines of mcp-proxy, mcp-remote and websocketd keep. The inspector's
 // become those of doctor.
-var takenFlags = map[string]taken{
+var equivalentFlags = map[string]equivalent{
 	"port": {serve: "--port"}, "host": {serve: "--host", connect: "--redirect-host"}, "address": {serve: "--host"},
 	"alloworigin": {serve: "--allow-origin"}, "origin": {serve: "--allow-origin"}, "cwd": {serve: "--cwd"},
 	"sslcert": {serve: "--tls-cert"}, "sslkey": {serve: "--tls-key"},
@@ -32,30 +32,30 @@ var takenFlags = map[string]taken{
 	"config": {serve: "--config"}, "clientid": {connect: "--client-id"}, "disableresourceparameter": {connect: "--resource off"}, "clientcredentials": {connect: "--auth client-credentials"},
 }
 
-// alone are the flags, by their normalized names, that no value follows.
-var alone = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
+// flagsWithoutValue are the flags, by their normalized names, that no value follows.
+var flagsWithoutValue = []string{"debug", "nodebug", "allowhttp", "enableproxy", "silent", "stateless", "nostateless", "shell", "tunnel", "nomodern",
 	"modern", "eventstore", "noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
 	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
 
-// A timed flag of another program is a number without a unit.
-type timed struct {
-	taken
+// A timeFlag flag of another program is a number without a unit.
+type timeFlag struct {
+	equivalent
 	unit time.Duration
 }
 
-// times are those flags, by their normalized names. Ours take the unit with the number; of two, both get the time.
-var times = map[string]timed{
-	"authtimeout":             {taken{connect: "--auth-wait"}, time.Second},
-	"connectiontimeout":       {taken{connect: "--connect-timeout"}, time.Millisecond},
-	"requesttimeout":          {taken{"--request-timeout", "--request-timeout"}, time.Millisecond},
-	"sessiontimeout":          {taken{serve: "--session-timeout"}, time.Millisecond},
-	"sessionidletimeout":      {taken{serve: "--session-timeout"}, time.Millisecond},
-	"gracefulshutdowntimeout": {taken{"--grace", "--grace"}, time.Millisecond},
-	"closems":                 {taken{serve: "--term-wait --kill-wait"}, time.Millisecond},
+// timeFlags are those flags, by their normalized names. Ours take the unit with the number; of two, both get the time.
+var timeFlags = map[string]timeFlag{
+	"authtimeout":             {equivalent{connect: "--auth-wait"}, time.Second},
+	"connectiontimeout":       {equivalent{connect: "--connect-timeout"}, time.Millisecond},
+	"requesttimeout":          {equivalent{"--request-timeout", "--request-timeout"}, time.Millisecond},
+	"sessiontimeout":          {equivalent{serve: "--session-timeout"}, time.Millisecond},
+	"sessionidletimeout":      {equivalent{serve: "--session-timeout"}, time.Millisecond},
+	"gracefulshutdowntimeout": {equivalent{"--grace", "--grace"}, time.Millisecond},
+	"closems":                 {equivalent{serve: "--term-wait --kill-wait"}, time.Millisecond},
 }
 
-// flags returns the flags of a command of mcp-bridge for a value; nil: it has none, or the value is no number.
-func (t timed) flags(command, value string) (flags []string) {
+// equivalentFlags returns the flags of a command of mcp-bridge for a value; nil: it has none, or the value is no number.
+func (t timeFlag) equivalentFlags(command, value string) (flags []string) {
 	ours := t.serve
 	if command == "connect" {
 		ours = t.connect
@@ -71,7 +71,7 @@ func (t timed) flags(command, value string) (flags []string) {
 }
 
 // reason says why a command of mcp-bridge has no flag for a value.
-func (t timed) reason(command, value string) string {
+func (t timeFlag) reason(command, value string) string {
 	wait, ok := withUnit(value, t.unit)
 	ours, _, _ := strings.Cut(t.serve, " ")
 	if ours == "" || command == "connect" && t.connect != "" {
@@ -102,45 +102,45 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// lineOf returns what to write for a line of a program that Program has found, of which args stand behind its name. npm tells if what
+// peerAdvice returns what to write for a line of a program that FindProgram has found, of which args stand behind its name. npm tells if what
 // fetches packages of npm stands in front: there are two programs by the name of mcp-proxy. ok is false if args are no line of it.
-func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
+func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
 	if program == supergateway {
-		return Line(args)
+		return SupergatewayAdvice(args)
 	}
-	p, ok := scannerOf(program).scan(args)
-	if ok && (len(p.target) == 0 || program == mcpProxy && p.ofFile() && !p.remote()) {
-		return p.lineOfFile(program)
+	p, ok := newScanner(program).scan(args)
+	if ok && (len(p.target) == 0 || program == mcpProxy && p.hasNamedServers() && !p.isRemote()) {
+		return p.configFileAdvice(program)
 	}
 	if !ok {
 		return Advice{}, false
 	}
-	to := []string{"mcp-bridge", "serve"}
-	remote := p.remote()
+	line := []string{"mcp-bridge", "serve"}
+	remote := p.isRemote()
 	switch {
 	case program == inspectorPackage:
-		return Advice{Program: inspector, Line: p.examined(remote), Left: p.left("doctor")}, true
+		return Advice{Program: mcpInspector, Line: p.doctorLine(remote), LeftOut: p.leftOut("doctor")}, true
 	case remote:
-		to[1] = "connect"
+		line[1] = "connect"
 	}
 	for _, x := range p.flags {
-		to = append(to, x.kept(to[1])...)
+		line = append(line, x.bridgeFlagsOf(line[1])...)
 	}
-	a = Advice{Program: program, Left: p.left(to[1])}
-	to, a.guarded = guarded(to)
-	a.everywhere = !remote && !slices.Contains(to, "--host") && (program == websocketd || program == mcpProxy && (npm || p.ofNPM()))
+	a = Advice{Program: program, LeftOut: p.leftOut(line[1])}
+	line, a.needsTokens = addTokenFile(line)
+	a.listensEverywhere = !remote && !slices.Contains(line, "--host") && (program == websocketd || program == mcpProxy && (npm || p.isNPMProxy()))
 	if !remote {
-		a.Line = printable.Shell(p.withCommand(to, &a)...)
+		a.Line = printable.Shell(p.withCommand(line, &a)...)
 		return a, true
 	}
 	rest := p.target[1:]
 	if len(rest) > 0 && isPort(rest[0]) { // that of mcp-remote's sign-in
-		to, rest = append(to, "--redirect-port", rest[0]), rest[1:]
+		line, rest = append(line, "--redirect-port", rest[0]), rest[1:]
 	}
 	if len(rest) > 0 {
-		a.Left = append(a.Left, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
+		a.LeftOut = append(a.LeftOut, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
 	}
-	a.Line = printable.Shell(append(to, withoutSecret(p.target[0]))...)
+	a.Line = printable.Shell(append(line, withoutSecret(p.target[0]))...)
 	return a, true
 }
 
@@ -148,20 +148,20 @@ func lineOf(program string, args []string, npm bool) (a Advice, ok bool) {
 // shell, and --shell is carried over by that.
 func (p peerLine) withCommand(line []string, a *Advice) []string {
 	line = append(line, "--")
-	shell := slices.IndexFunc(a.Left, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
+	shell := slices.IndexFunc(a.LeftOut, func(l string) bool { return strings.HasPrefix(l, "--shell ") })
 	if shell < 0 || len(p.target) != 1 {
 		return append(line, WithoutSecrets(p.target)...)
 	}
-	a.Left = slices.Delete(a.Left, shell, shell+1)
+	a.LeftOut = slices.Delete(a.LeftOut, shell, shell+1)
 	return append(line, "sh", "-c", withoutSecrets(p.target[0]))
 }
 
-// lineOfFile returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.
-func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
-	if program != mcpProxy || !p.ofFile() {
+// configFileAdvice returns what to write for a line whose servers are named, or in a file. ok is false if it has none of these.
+func (p peerLine) configFileAdvice(program string) (a Advice, ok bool) {
+	if program != mcpProxy || !p.hasNamedServers() {
 		return Advice{}, false
 	}
-	to := []string{"mcp-bridge", "serve"}
+	line := []string{"mcp-bridge", "serve"}
 	var file bool
 	var named []string
 	var rest peerLine // what the line of mcp-bridge has
@@ -171,7 +171,7 @@ func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
 			named = append(named, strings.Join(x.values[:min(1, len(x.values))], ""))
 			continue
 		case "passenvironment": // serve gives the whole environment to a command, and to the servers of a file if it is told so
-			to = append(to, "--pass-env", "all")
+			line = append(line, "--pass-env", "all")
 			continue
 		case "e", "env", "cwd": // they are the command's
 			if len(p.target) > 0 {
@@ -180,11 +180,11 @@ func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
 		case "namedserverconfig":
 			file = true
 		}
-		to, rest.flags = append(to, x.kept("serve")...), append(rest.flags, x)
+		line, rest.flags = append(line, x.bridgeFlagsOf("serve")...), append(rest.flags, x)
 	}
-	left := rest.left("serve")
+	left := rest.leftOut("serve")
 	if !file {
-		to = append(to, "--config", "servers.json")
+		line = append(line, "--config", "servers.json")
 	}
 	if named != nil {
 		left = append(left, fmt.Sprintf(`--named-server (write %s into the "mcpServers" of the file, as {"NAME": {"command": "PROGRAM", "args": ["ARGUMENT"]}})`, strings.Join(named, ", ")))
@@ -192,26 +192,26 @@ func (p peerLine) lineOfFile(program string) (a Advice, ok bool) {
 	if len(p.target) > 0 {
 		left = append(left, `the command (write it into the "mcpServers" of the file, with its "env" and "cwd": clients find it at /servers/NAME/mcp)`)
 	}
-	to, public := guarded(to)
-	return Advice{Program: program, Line: printable.Shell(to...), Left: left, guarded: public}, true
+	line, public := addTokenFile(line)
+	return Advice{Program: program, Line: printable.Shell(line...), LeftOut: left, needsTokens: public}, true
 }
 
-// guarded adds tokens to a line of serve whose address other machines reach: serve refuses it without. added is false if the
+// addTokenFile adds tokens to a line of serve whose address other machines reach: serve refuses it without. needsTokens is false if the
 // line says itself who may come in, or needs nothing.
-func guarded(line []string) (_ []string, added bool) {
+func addTokenFile(line []string) (_ []string, needsTokens bool) {
 	for i, word := range line {
 		switch {
 		case slices.Contains([]string{"--token-file", "--tls-client-ca", "--oidc-issuer", "--introspect", "--insecure"}, word):
 			return line, false
 		case i+1 == len(line):
 		case word == "--host":
-			added = added || !isLoopback(line[i+1])
+			needsTokens = needsTokens || !isLoopback(line[i+1])
 		case word == "--listen":
 			host, _, err := net.SplitHostPort(line[i+1])
-			added = added || err == nil && !isLoopback(host) // otherwise it is a Unix socket
+			needsTokens = needsTokens || err == nil && !isLoopback(host) // otherwise it is a Unix socket
 		}
 	}
-	if line[1] != "serve" || !added {
+	if line[1] != "serve" || !needsTokens {
 		return line, false
 	}
 	return append(line, "--token-file", "tokens"), true
@@ -223,33 +223,33 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// ofFile tells if servers of a line are named, or in a file.
-func (p peerLine) ofFile() bool {
-	return slices.ContainsFunc(p.flags, func(x option) bool {
+// hasNamedServers tells if servers of a line are named, or in a file.
+func (p peerLine) hasNamedServers() bool {
+	return slices.ContainsFunc(p.flags, func(x givenFlag) bool {
 		return slices.Contains([]string{"namedserver", "namedserverconfig"}, normalizedName(x.name))
 	})
 }
 
-// ofNPM tells if a line of mcp-proxy has flags that only the one of npm has. Those of PyPI are in lower case.
-func (p peerLine) ofNPM() bool {
-	return slices.ContainsFunc(p.flags, func(x option) bool {
+// isNPMProxy tells if a line of mcp-proxy has flags that only the one of npm has. Those of PyPI are in lower case.
+func (p peerLine) isNPMProxy() bool {
+	return slices.ContainsFunc(p.flags, func(x givenFlag) bool {
 		return len(x.name) > 1 && x.name != strings.ToLower(x.name) || slices.Contains([]string{"server", "endpoint", "shell", "tunnel"}, x.name)
 	})
 }
 
-// remote tells if a line has the URL of a server.
-func (p peerLine) remote() bool { return len(p.target) > 0 && strings.Contains(p.target[0], "://") }
+// isRemote tells if a line has the URL of a server.
+func (p peerLine) isRemote() bool { return len(p.target) > 0 && strings.Contains(p.target[0], "://") }
 
 // A peerLine is a line of another program than supergateway, taken apart.
 type peerLine struct {
-	flags  []option
+	flags  []givenFlag
 	target []string // the command, or the URL and the words that belong to no flag
 }
 
 // A lineScanner takes lines of one kind apart.
 type lineScanner struct {
-	followed func(name string, after []string) (words int, known bool) // how many words follow a flag as its value, of those after it
-	late     bool                                                      // flags may follow a command, too
+	countValues       func(name string, after []string) (words int, known bool) // how many words follow a flag as its value, of those after it
+	flagsAfterCommand bool                                                      // flags may follow a command, too
 }
 
 // scan takes a line apart. Flags may follow a URL. ok is false if a word may be the value of a flag that is not known: it may be
@@ -263,18 +263,18 @@ func (s lineScanner) scan(args []string) (p peerLine, ok bool) {
 			return p, true
 		case !strings.HasPrefix(word, "-") || word == "-":
 			p.target = append(p.target, word)
-			if !strings.Contains(p.target[0], "://") && !s.late {
+			if !strings.Contains(p.target[0], "://") && !s.flagsAfterCommand {
 				p.target = append(p.target, args[i+1:]...)
 				return p, true
 			}
 			continue
 		}
 		name, value, inside := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		x := option{name: name}
+		x := givenFlag{name: name}
 		if inside {
 			x.values = []string{value}
 		}
-		n, known := s.followed(name, args[i+1:])
+		n, known := s.countValues(name, args[i+1:])
 		if !inside && !known && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && !strings.Contains(args[i+1], "://") {
 			return p, false
 		}
@@ -286,24 +286,24 @@ func (s lineScanner) scan(args []string) (p peerLine, ok bool) {
 	return p, true
 }
 
-// scannerOf returns what takes lines of another program than supergateway apart.
-func scannerOf(program string) lineScanner {
+// newScanner returns what takes lines of another program than supergateway apart.
+func newScanner(program string) lineScanner {
 	return lineScanner{
-		followed: func(name string, _ []string) (int, bool) { return followed(program, name) },
-		late:     program == inspectorPackage,
+		countValues:       func(name string, _ []string) (int, bool) { return countValuesOf(program, name) },
+		flagsAfterCommand: program == inspectorPackage,
 	}
 }
 
-// followed returns how many words follow a flag as its value. known is false if that is not known.
-func followed(program, name string) (words int, known bool) {
+// countValuesOf returns how many words follow a flag as its value. known is false if that is not known.
+func countValuesOf(program, name string) (words int, known bool) {
 	normal := normalizedName(name)
-	_, taken := takenFlags[normal]
-	_, named := find(name)
-	_, timed := times[normal]
+	_, taken := equivalentFlags[normal]
+	_, named := findFlag(name)
+	_, timed := timeFlags[normal]
 	switch {
 	case slices.Contains([]string{"h", "headers", "e", "env", "namedserver"}, normal) && program == mcpProxy:
 		return 2, true
-	case slices.Contains(alone, normal):
+	case slices.Contains(flagsWithoutValue, normal):
 		return 0, true
 	case taken || named || timed || slices.Contains([]string{"h", "e", "header", "env"}, normal):
 		return 1, true
@@ -311,8 +311,8 @@ func followed(program, name string) (words int, known bool) {
 	return 0, false
 }
 
-// kept returns the flags of a command of mcp-bridge for one of another program.
-func (x option) kept(command string) []string {
+// bridgeFlagsOf returns the flags of a command of mcp-bridge for one of another program.
+func (x givenFlag) bridgeFlagsOf(command string) []string {
 	name := normalizedName(x.name)
 	if slices.Contains([]string{"h", "header", "headers"}, name) && command == "connect" && len(x.values) > 0 {
 		return []string{"--header", shownHeader(x.values[0])}
@@ -320,55 +320,55 @@ func (x option) kept(command string) []string {
 	if slices.Contains([]string{"e", "env"}, name) && command == "serve" && len(x.values) > 0 {
 		return []string{"--env", x.values[0] + "=..."}
 	}
-	if t, ok := times[name]; ok {
-		return t.flags(command, strings.Join(x.values, ""))
+	if t, ok := timeFlags[name]; ok {
+		return t.equivalentFlags(command, strings.Join(x.values, ""))
 	}
-	ours := takenFlags[name].serve
+	ours := equivalentFlags[name].serve
 	if command == "connect" {
-		ours = takenFlags[name].connect
+		ours = equivalentFlags[name].connect
 	}
 	if ours == "" || command == "doctor" || name == "maxbodysize" && strings.Join(x.values, "") == "0" { // 0 is no limit, which serve does not know
 		return nil
 	}
 	flags := strings.Fields(ours)
-	if len(flags) > 1 || slices.Contains(alone, name) {
+	if len(flags) > 1 || slices.Contains(flagsWithoutValue, name) {
 		return flags
 	}
 	return append(flags, WithoutSecrets(x.values)...)
 }
 
-// left returns the flags that a command of mcp-bridge does not have, each with the reason.
-func (p peerLine) left(command string) []string {
+// leftOut returns the flags that a command of mcp-bridge does not have, each with the reason.
+func (p peerLine) leftOut(command string) []string {
 	var all []string
 	for _, x := range p.flags {
-		if len(x.kept(command)) > 0 || command == "doctor" && slices.Contains([]string{"cli", "method", "toolname", "transport"}, normalizedName(x.name)) {
+		if len(x.bridgeFlagsOf(command)) > 0 || command == "doctor" && slices.Contains([]string{"cli", "method", "toolname", "transport"}, normalizedName(x.name)) {
 			continue
 		}
-		_, other := takenFlags[normalizedName(x.name)]
-		f, ok := find(x.name)
-		t, isTime := times[normalizedName(x.name)]
-		why := f.reason()
+		_, isEquivalent := equivalentFlags[normalizedName(x.name)]
+		f, ok := findFlag(x.name)
+		t, isTime := timeFlags[normalizedName(x.name)]
+		reason := f.reason()
 		switch {
 		case isTime:
-			why = t.reason(command, strings.Join(x.values, ""))
+			reason = t.reason(command, strings.Join(x.values, ""))
 		case ok:
-		case other && command == "serve" && normalizedName(x.name) == "transport":
-			why = "every transport is at one port (/mcp, /sse, /ws)"
-		case other && command == "serve":
-			why = "it is about a remote server"
-		case other:
-			why = command + " has no such flag"
+		case isEquivalent && command == "serve" && normalizedName(x.name) == "transport":
+			reason = "every transport is at one port (/mcp, /sse, /ws)"
+		case isEquivalent && command == "serve":
+			reason = "it is about a remote server"
+		case isEquivalent:
+			reason = command + " has no such flag"
 		default:
-			why = "mcp-bridge knows no flag of this name"
+			reason = "mcp-bridge knows no flag of this name"
 		}
-		all = append(all, "--"+x.name+" ("+why+")")
+		all = append(all, "--"+x.name+" ("+reason+")")
 	}
 	return all
 }
 
-// examined is the line for one of the inspector.
-func (p peerLine) examined(remote bool) string {
-	to := []string{"mcp-bridge", "doctor"}
+// doctorLine is the line for one of the inspector.
+func (p peerLine) doctorLine(remote bool) string {
+	line := []string{"mcp-bridge", "doctor"}
 	var tool, arguments string
 	for _, x := range p.flags {
 		switch normalizedName(x.name) {
@@ -379,15 +379,15 @@ func (p peerLine) examined(remote bool) string {
 		}
 	}
 	if tool != "" {
-		to = append(to, "--call", tool)
+		line = append(line, "--call", tool)
 	}
 	switch {
 	case !remote:
-		return printable.Shell(append(append(to, "--"), WithoutSecrets(p.target)...)...)
+		return printable.Shell(append(append(line, "--"), WithoutSecrets(p.target)...)...)
 	case tool != "" && arguments != "":
-		return printable.Shell(append(to, withoutSecret(p.target[0]), arguments)...)
+		return printable.Shell(append(line, withoutSecret(p.target[0]), arguments)...)
 	}
-	return printable.Shell(append(to, withoutSecret(p.target[0]))...)
+	return printable.Shell(append(line, withoutSecret(p.target[0]))...)
 }
 
 // isPort tells if a word is the number of a port.
@@ -401,7 +401,7 @@ func WithoutSecrets(command []string) []string {
 	shown := make([]string, len(command))
 	before := ""
 	for i, w := range command {
-		shown[i], before = masked(before, w), w
+		shown[i], before = maskSecret(before, w), w
 	}
 	return shown
 }

@@ -14,14 +14,14 @@ func TestLineOfQuotes(t *testing.T) {
 		{"--port", "1", "--", "sh", "-c", "srv --token hush"},
 		{"--port", "1", "--", "srv --header 'Authorization: Bearer hush'"},
 	} {
-		if _, a, _ := migrate.Instead(append([]string{"mcp-proxy"}, args...)); a.Line == "" || strings.Contains(a.String(), "hush") {
+		if _, a, _ := migrate.AdviceFor(append([]string{"mcp-proxy"}, args...)); a.Line == "" || strings.Contains(a.String(), "hush") {
 			t.Errorf("%q: %s", args, a)
 		}
 	}
-	if _, a, _ := migrate.Instead([]string{"mcp-proxy", "--port", "1", "--shell", "node s.js | tee x"}); a.Line != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
+	if _, a, _ := migrate.AdviceFor([]string{"mcp-proxy", "--port", "1", "--shell", "node s.js | tee x"}); a.Line != "mcp-bridge serve --port 1 -- sh -c 'node s.js | tee x'" {
 		t.Errorf("%s", a)
 	}
-	if a, _ := migrate.Line([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
+	if a, _ := migrate.SupergatewayAdvice([]string{"--stdio", `sh -c "srv --token hush"`}); strings.Contains(a.String(), "hush") {
 		t.Errorf("%s", a)
 	}
 }
@@ -71,9 +71,9 @@ func TestLineOf(t *testing.T) {
 		{"npx @modelcontextprotocol/inspector --config c.json --server hush", "", ""},
 		{"supergateway --stdio x", "mcp-bridge serve --port 8000 -- x", ""},
 	} {
-		_, a, _ := migrate.Instead(strings.Fields(test.line))
+		_, a, _ := migrate.AdviceFor(strings.Fields(test.line))
 		var names []string
-		for _, l := range a.Left {
+		for _, l := range a.LeftOut {
 			name, why, _ := strings.Cut(l, " ")
 			if names = append(names, name); why == "()" {
 				t.Errorf("%s: no reason for %q", test.line, l)
@@ -88,7 +88,7 @@ func TestLineOf(t *testing.T) {
 
 // The reason why a flag is left is true: serve has the flag --transport, which says something else.
 func TestLeftReason(t *testing.T) {
-	_, a, _ := migrate.Instead([]string{"mcp-proxy", "--transport", "streamablehttp", "--port", "1", "--", "cat"})
+	_, a, _ := migrate.AdviceFor([]string{"mcp-proxy", "--transport", "streamablehttp", "--port", "1", "--", "cat"})
 	if want := "Not carried over: --transport (every transport is at one port (/mcp, /sse, /ws))"; !strings.Contains(a.String(), want) {
 		t.Errorf("%s\nwant %q", a, want)
 	}

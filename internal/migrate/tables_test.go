@@ -9,11 +9,11 @@ import (
 // The tables say the same of a flag that stands in several: the advice for it alone names the flags that a line gets, and what
 // is left out of lines for no reason of its own is said to be left out.
 func TestTables(t *testing.T) {
-	for _, f := range flags {
+	for _, f := range peerFlags {
 		name := normalizedName(f.name)
-		kept := takenFlags[name]
-		if limit, ok := times[name]; ok {
-			kept = limit.taken
+		kept := equivalentFlags[name]
+		if limit, ok := timeFlags[name]; ok {
+			kept = limit.equivalent
 		}
 		for _, ours := range []string{kept.serve, kept.connect} {
 			for _, word := range strings.Fields(ours) {
@@ -22,17 +22,17 @@ func TestTables(t *testing.T) {
 				}
 			}
 		}
-		if kept == (taken{}) && strings.HasPrefix(f.advice, "write --") && !slices.Contains(needValues, f.name) {
+		if kept == (equivalent{}) && strings.HasPrefix(f.advice, "write --") && !slices.Contains(needValues, f.name) {
 			t.Errorf("--%s has the advice %q, and is left out of lines", f.name, f.advice)
 		}
 	}
-	for name := range takenFlags {
-		if _, twice := times[name]; twice {
+	for name := range equivalentFlags {
+		if _, twice := timeFlags[name]; twice {
 			t.Errorf("%q is a flag with a time, and one without", name)
 		}
 	}
-	for _, name := range alone {
-		if _, isTime := times[name]; isTime {
+	for _, name := range flagsWithoutValue {
+		if _, isTime := timeFlags[name]; isTime {
 			t.Errorf("%q has a time as its value, and no value", name)
 		}
 	}

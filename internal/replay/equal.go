@@ -91,21 +91,21 @@ func dropVolatile(o map[string]any) {
 	}
 }
 
-// canonical appends a text that is the same for equal values: the order of members and the
+// appendCanonical appends a text that is the same for equal values: the order of members and the
 // spelling of numbers do not matter.
-func canonical(dst []byte, v any) []byte {
+func appendCanonical(dst []byte, v any) []byte {
 	switch v := v.(type) {
 	case map[string]any:
 		dst = append(dst, '{')
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			dst = append(strconv.AppendQuote(dst, key), ':')
-			dst = append(canonical(dst, v[key]), ',')
+			dst = append(appendCanonical(dst, v[key]), ',')
 		}
 		return append(dst, '}')
 	case []any:
 		dst = append(dst, '[')
 		for _, e := range v {
-			dst = append(canonical(dst, e), ',')
+			dst = append(appendCanonical(dst, e), ',')
 		}
 		return append(dst, ']')
 	case json.Number:
@@ -198,52 +198,52 @@ type change struct {
 	hasOld, hasNew     bool
 }
 
-// changes calls found for each difference between two decoded values, in the order of the
-// keys, until it is false.
-func changes(at *path, was, is any, found func(change) bool) bool {
-	switch w := was.(type) {
+// findChanges calls yield for each difference between two decoded values, in the order of the
+// keys, until it returns false.
+func findChanges(at *path, want, got any, yield func(change) bool) bool {
+	switch w := want.(type) {
 	case map[string]any:
-		if i, ok := is.(map[string]any); ok {
-			return memberChanges(at, w, i, found)
+		if i, ok := got.(map[string]any); ok {
+			return memberChanges(at, w, i, yield)
 		}
 	case []any:
-		if i, ok := is.([]any); ok {
-			return elementChanges(at, w, i, found)
+		if i, ok := got.([]any); ok {
+			return elementChanges(at, w, i, yield)
 		}
 	case json.Number:
-		if i, ok := is.(json.Number); ok && plainNumber(string(w)) == plainNumber(string(i)) {
+		if i, ok := got.(json.Number); ok && plainNumber(string(w)) == plainNumber(string(i)) {
 			return true
 		}
 	default:
-		switch is.(type) {
+		switch got.(type) {
 		case map[string]any, []any, json.Number:
 		default:
-			if was == is {
+			if want == got {
 				return true
 			}
 		}
 	}
-	return found(change{at.elements(), was, is, true, true})
+	return yield(change{at.elements(), want, got, true, true})
 }
 
-func memberChanges(at *path, was, is map[string]any, found func(change) bool) bool {
-	keys := slices.Collect(maps.Keys(was))
-	for key := range is {
-		if _, both := was[key]; !both {
+func memberChanges(at *path, want, got map[string]any, yield func(change) bool) bool {
+	keys := slices.Collect(maps.Keys(want))
+	for key := range got {
+		if _, both := want[key]; !both {
 			keys = append(keys, key)
 		}
 	}
 	slices.Sort(keys)
 	for _, key := range keys {
-		w, inWas := was[key]
-		i, inIs := is[key]
+		w, inWas := want[key]
+		i, inIs := got[key]
 		below := &path{parent: at, key: key}
 		switch {
 		case inWas && inIs:
-			if !changes(below, w, i, found) {
+			if !findChanges(below, w, i, yield) {
 				return false
 			}
-		case !found(change{below.elements(), w, i, inWas, inIs}):
+		case !yield(change{below.elements(), w, i, inWas, inIs}):
 			return false
 		}
 	}
@@ -252,30 +252,30 @@ func memberChanges(at *path, was, is map[string]any, found func(change) bool) bo
 
 // elementChanges compares what stands at the same place. Where the lengths differ, equal ends of
 // the two are left out, so that one element that is new or gone is told as such.
-func elementChanges(at *path, was, is []any, found func(change) bool) bool {
+func elementChanges(at *path, want, got []any, yield func(change) bool) bool {
 	head, tail := 0, 0
-	if len(was) != len(is) && at.depth() <= maxAligned {
-		for head < min(len(was), len(is)) && isEqual(was[head], is[head]) {
+	if len(want) != len(got) && at.depth() <= maxAligned {
+		for head < min(len(want), len(got)) && isEqual(want[head], got[head]) {
 			head++
 		}
-		for tail < min(len(was), len(is))-head && isEqual(was[len(was)-1-tail], is[len(is)-1-tail]) {
+		for tail < min(len(want), len(got))-head && isEqual(want[len(want)-1-tail], got[len(got)-1-tail]) {
 			tail++
 		}
 	}
-	was, is = was[:len(was)-tail], is[:len(is)-tail]
-	for n := head; n < max(len(was), len(is)); n++ {
+	want, got = want[:len(want)-tail], got[:len(got)-tail]
+	for n := head; n < max(len(want), len(got)); n++ {
 		below := &path{parent: at, index: n, isElement: true}
 		switch {
-		case n < len(was) && n < len(is):
-			if !changes(below, was[n], is[n], found) {
+		case n < len(want) && n < len(got):
+			if !findChanges(below, want[n], got[n], yield) {
 				return false
 			}
-		case n < len(was):
-			if !found(change{below.elements(), was[n], nil, true, false}) {
+		case n < len(want):
+			if !yield(change{below.elements(), want[n], nil, true, false}) {
 				return false
 			}
 		default:
-			if !found(change{below.elements(), nil, is[n], false, true}) {
+			if !yield(change{below.elements(), nil, got[n], false, true}) {
 				return false
 			}
 		}
@@ -294,10 +294,10 @@ func (p *path) depth() (n int) {
 }
 
 // isEqual reports whether two values have no difference. It looks at each part once.
-func isEqual(was, is any) bool {
-	switch w := was.(type) {
+func isEqual(want, got any) bool {
+	switch w := want.(type) {
 	case map[string]any:
-		i, ok := is.(map[string]any)
+		i, ok := got.(map[string]any)
 		if !ok || len(w) != len(i) {
 			return false
 		}
@@ -308,8 +308,8 @@ func isEqual(was, is any) bool {
 		}
 		return true
 	case []any:
-		i, ok := is.([]any)
+		i, ok := got.([]any)
 		return ok && slices.EqualFunc(w, i, isEqual)
 	}
-	return changes(&path{}, was, is, func(change) bool { return false })
+	return findChanges(&path{}, want, got, func(change) bool { return false })
 }

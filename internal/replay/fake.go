@@ -19,7 +19,7 @@ import (
 // asked yet, or as the last one again. What the server has said before and after the answer
 // comes at its place.
 type Fake struct {
-	rec           *Recording
+	recording     *Recording
 	scripts       []*script
 	calls         map[string][]*script // requests by key, in order
 	notifications map[string][]*script // notifications by method
@@ -32,10 +32,10 @@ type Fake struct {
 
 // NewFake returns the server of a recording.
 func NewFake(rec *Recording) *Fake {
-	f := &Fake{rec: rec, scripts: scripts(rec), calls: map[string][]*script{}, notifications: map[string][]*script{}, askedScripts: map[*script]bool{}}
+	f := &Fake{recording: rec, scripts: splitScripts(rec), calls: map[string][]*script{}, notifications: map[string][]*script{}, askedScripts: map[*script]bool{}}
 	for _, s := range f.scripts {
 		if m := &s.trigger.m; m.Kind() == jsonrpc.Request {
-			s.key = callKey(m)
+			s.key = requestKey(m)
 			f.calls[s.key] = append(f.calls[s.key], s)
 		} else {
 			f.notifications[m.Method()] = append(f.notifications[m.Method()], s)
@@ -44,12 +44,12 @@ func NewFake(rec *Recording) *Fake {
 	return f
 }
 
-// callKey is keyOf of a request of a client. Who asks and with which revision does not matter.
-func callKey(m *jsonrpc.Message) string {
+// requestKey is matchKey of a request of a client. Who asks and with which revision does not matter.
+func requestKey(m *jsonrpc.Message) string {
 	if m.Method() == "initialize" {
 		return "initialize"
 	}
-	return keyOf(m)
+	return matchKey(m)
 }
 
 // Usage is what of a recording was used.
@@ -61,8 +61,8 @@ type Usage struct {
 	Misses    []string // the first of them, to be printed
 }
 
-// maxListed is how many are told one by one.
-const maxListed = 20
+// maxListedTexts is how many are told one by one.
+const maxListedTexts = 20
 
 // Usage returns what was used up to now.
 func (f *Fake) Usage() Usage {
@@ -75,7 +75,7 @@ func (f *Fake) Usage() Usage {
 			continue
 		case f.askedScripts[s]:
 			u.Asked++
-		case len(u.Unasked) < maxListed:
+		case len(u.Unasked) < maxListedTexts:
 			u.Unasked = append(u.Unasked, fmt.Sprintf("line %d: %s", s.trigger.line, describeMessage(&s.trigger.m)))
 		}
 		u.Requests++
@@ -90,7 +90,7 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 	defer stop()
 	s := &session{
 		fake: f, conn: client, ctx: ctx, timesAsked: map[string]int{}, usedNotifications: map[*script]bool{},
-		running: map[jsonrpc.ID]context.CancelFunc{}, waiting: map[jsonrpc.ID]chan<- struct{}{},
+		runningCalls: map[jsonrpc.ID]context.CancelFunc{}, awaitedAnswers: map[jsonrpc.ID]chan<- struct{}{},
 	}
 	err := client.Receive(ctx, sessionSink{s})
 	stop() // nobody answers requests any more
@@ -115,10 +115,10 @@ type session struct {
 	timesAsked        map[string]int   // by key: how often it was asked
 	usedNotifications map[*script]bool // notifications
 
-	mu      sync.Mutex
-	lastID  int64
-	running map[jsonrpc.ID]context.CancelFunc // calls that wait for an answer of the client
-	waiting map[jsonrpc.ID]chan<- struct{}    // requests to the client; closed at its answer
+	mu             sync.Mutex
+	lastID         int64
+	runningCalls   map[jsonrpc.ID]context.CancelFunc // calls that wait for an answer of the client
+	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // requests to the client; closed at its answer
 }
 
 // sessionSink takes what the client says.
@@ -129,25 +129,25 @@ func (sessionSink) TrySend(jsonrpc.Message) bool { return false }
 func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
 	switch s := i.s; m.Kind() {
 	case jsonrpc.Request:
-		return s.request(m)
+		return s.handleRequest(m)
 	case jsonrpc.Response:
 		s.mu.Lock()
-		id, answered, ok := jsonrpc.Find(s.waiting, m.ID())
-		delete(s.waiting, id)
+		id, answered, ok := jsonrpc.Find(s.awaitedAnswers, m.ID())
+		delete(s.awaitedAnswers, id)
 		s.mu.Unlock()
 		if ok {
 			close(answered)
 		}
 	case jsonrpc.Notification:
-		return s.notification(m)
+		return s.handleNotification(m)
 	}
 	return nil
 }
 
-func (s *session) notification(m jsonrpc.Message) error {
+func (s *session) handleNotification(m jsonrpc.Message) error {
 	if m.Method() == "notifications/cancelled" {
 		s.mu.Lock()
-		_, cancel, ok := jsonrpc.Find(s.running, m.CancelledID())
+		_, cancel, ok := jsonrpc.Find(s.runningCalls, m.CancelledID())
 		s.mu.Unlock()
 		if ok {
 			cancel()
@@ -159,7 +159,7 @@ func (s *session) notification(m jsonrpc.Message) error {
 		if s.usedNotifications[n] {
 			continue
 		}
-		if keyOf(&n.trigger.m) == keyOf(&m) {
+		if matchKey(&n.trigger.m) == matchKey(&m) {
 			found = n
 			break
 		}
@@ -174,8 +174,8 @@ func (s *session) notification(m jsonrpc.Message) error {
 	return s.playScript(found, m)
 }
 
-func (s *session) request(m jsonrpc.Message) error {
-	key := callKey(&m)
+func (s *session) handleRequest(m jsonrpc.Message) error {
+	key := requestKey(&m)
 	all := s.fake.calls[key]
 	if len(all) == 0 {
 		return s.conn.Send(s.ctx, s.fake.answerUnrecorded(&m))
@@ -191,17 +191,17 @@ func (s *session) request(m jsonrpc.Message) error {
 // playScript says what the server has said to a message. It waits for the client only in a
 // goroutine of its own: the client's answers come through its caller.
 func (s *session) playScript(found *script, m jsonrpc.Message) error {
-	r := &scriptRun{session: s, script: found, m: m}
+	r := &scriptRun{session: s, script: found, trigger: m}
 	if !found.waits() {
 		return r.play(s.ctx)
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	if m.Kind() == jsonrpc.Request {
 		s.mu.Lock()
-		_, used := s.running[m.ID()]
-		full := len(s.running) >= maxRunningScripts
+		_, used := s.runningCalls[m.ID()]
+		full := len(s.runningCalls) >= maxRunningScripts
 		if !used && !full {
-			s.running[m.ID()] = cancel
+			s.runningCalls[m.ID()] = cancel
 		}
 		s.mu.Unlock()
 		if used || full {
@@ -215,10 +215,10 @@ func (s *session) playScript(found *script, m jsonrpc.Message) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if m.Kind() == jsonrpc.Request {
-			delete(s.running, m.ID())
+			delete(s.runningCalls, m.ID())
 		}
 		for _, id := range r.ids {
-			delete(s.waiting, id)
+			delete(s.awaitedAnswers, id)
 		}
 	})
 	return nil
@@ -230,15 +230,15 @@ func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 	switch {
 	case method == "ping", method == "logging/setLevel":
 		return jsonrpc.NewResult(m.ID(), nil)
-	case method == "server/discover" && f.rec.Era == "modern":
+	case method == "server/discover" && f.recording.Era == "modern":
 		return jsonrpc.NewResult(m.ID(), f.discoverResult())
 	case method == "server/discover", method == "initialize": // how a server of the other era is known
 		return jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "Method not found", nil)
 	}
-	code, text := f.nearestRequest(m)
+	code, text := f.describeNearest(m)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.missCount++; len(f.missTexts) < maxListed {
+	if f.missCount++; len(f.missTexts) < maxListedTexts {
 		f.missTexts = append(f.missTexts, describeMessage(m)+": "+text)
 	}
 	return jsonrpc.NewError(m.ID(), code, text, nil)
@@ -248,7 +248,7 @@ func (f *Fake) answerUnrecorded(m *jsonrpc.Message) jsonrpc.Message {
 // capabilities that its methods need, and who the server says it is in other results.
 func (f *Fake) discoverResult() []byte {
 	capabilities := []byte(`{"logging":{}}`)
-	for _, method := range f.rec.methods() {
+	for _, method := range f.recording.methods() {
 		switch method {
 		case "tools/list", "tools/call":
 			capabilities = jsonrpc.With(capabilities, "tools", []byte(`{"listChanged":true}`))
@@ -260,8 +260,8 @@ func (f *Fake) discoverResult() []byte {
 			capabilities = jsonrpc.With(capabilities, "completions", []byte(`{}`))
 		}
 	}
-	who := fmt.Appendf(nil, `{"name":%s,"version":"0"}`, jsonrpc.Quote(f.rec.Server))
-	for _, i := range f.rec.items {
+	who := fmt.Appendf(nil, `{"name":%s,"version":"0"}`, jsonrpc.Quote(f.recording.Server))
+	for _, i := range f.recording.messages {
 		if said := i.m.Lookup("result", "_meta", era.KeyServerInfo); said != nil {
 			who = said
 			break

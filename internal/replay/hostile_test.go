@@ -142,7 +142,7 @@ func TestEndlessServer(t *testing.T) {
 				with(t, h, func(conn bridge.Conn) {
 					report, err := Play(t.Context(), conn, rec, PlayOptions{})
 					bridgetest.Must(t, err)
-					if n := len(report.Unanswered); len(report.Differences) == 0 || n > maxExtra {
+					if n := len(report.Unanswered); len(report.Differences) == 0 || n > maxExtraMessages {
 						t.Errorf("%+v and %d questions", report.Differences, n)
 					}
 				})
@@ -174,11 +174,11 @@ func TestHuge(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":1,"method":"x","params":{"_meta":{"traceparent":"` + meta + `"},"a":` + huge(end) + `}}`
 	}
 	one, same, other := bridgetest.Parse(text("1", "1")), bridgetest.Parse(text("2", "1")), bridgetest.Parse(text("1", "2"))
-	if _, decoded := paramsOf(&one).(map[string]any); decoded || keyOf(&one) != keyOf(&same) || keyOf(&one) == keyOf(&other) {
-		t.Errorf("decoded: %v, same: %v, other: %v", decoded, keyOf(&one) == keyOf(&same), keyOf(&one) != keyOf(&other))
+	if _, decoded := paramsOf(&one).(map[string]any); decoded || matchKey(&one) != matchKey(&same) || matchKey(&one) == matchKey(&other) {
+		t.Errorf("decoded: %v, same: %v, other: %v", decoded, matchKey(&one) == matchKey(&same), matchKey(&one) != matchKey(&other))
 	}
 	var found []string
-	changes(&path{}, paramsOf(&one), paramsOf(&other), func(c change) bool { found = append(found, c.String()); return true })
+	findChanges(&path{}, paramsOf(&one), paramsOf(&other), func(c change) bool { found = append(found, c.String()); return true })
 	if len(found) != 1 || len(found[0]) > 1000 {
 		t.Errorf("%.2000q", found)
 	}

@@ -6,8 +6,8 @@ import "github.com/mcp-bridge/mcp-bridge/jsonrpc"
 // replay the client hands back what the server says now, and that it is another text is no
 // difference.
 var opaqueFields = []struct {
-	said  []string // where it stands in a result
-	param string   // where it comes back, in params
+	resultPath []string // where it stands in a result
+	param      string   // where it comes back, in params
 }{
 	{[]string{"nextCursor"}, "cursor"},
 	{[]string{"requestState"}, "requestState"},
@@ -21,7 +21,7 @@ func (p *player) learnOpaque(c *call) {
 		return
 	}
 	for _, o := range opaqueFields {
-		path := append([]string{"result"}, o.said...)
+		path := append([]string{"result"}, o.resultPath...)
 		was, wasText := jsonrpc.Text(c.request.answer.m.Lookup(path...))
 		is, isText := jsonrpc.Text(c.answer.Lookup(path...))
 		if wasText && isText {
@@ -43,10 +43,10 @@ func (p *player) replaceOpaque(m jsonrpc.Message) jsonrpc.Message {
 }
 
 // alignOpaque gives an answer the recorded text wherever both have such a text.
-func alignOpaque(was, is map[string]any) {
+func alignOpaque(want, got map[string]any) {
 	for _, o := range opaqueFields {
-		w, i := descend(was["result"], o.said[:len(o.said)-1]), descend(is["result"], o.said[:len(o.said)-1])
-		last := o.said[len(o.said)-1]
+		w, i := objectAt(want["result"], o.resultPath[:len(o.resultPath)-1]), objectAt(got["result"], o.resultPath[:len(o.resultPath)-1])
+		last := o.resultPath[len(o.resultPath)-1]
 		wasText, ok := w[last].(string)
 		if _, both := i[last].(string); ok && both {
 			i[last] = wasText
@@ -54,8 +54,8 @@ func alignOpaque(was, is map[string]any) {
 	}
 }
 
-// descend returns the object at a path; nil: there is none.
-func descend(v any, path []string) map[string]any {
+// objectAt returns the object at a path; nil: there is none.
+func objectAt(v any, path []string) map[string]any {
 	o, _ := v.(map[string]any)
 	for _, key := range path {
 		o, _ = o[key].(map[string]any)

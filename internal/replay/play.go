@@ -24,9 +24,9 @@ type PlayOptions struct {
 	// there, before each message of the client; then it is missing. 0: DefaultWait.
 	Wait time.Duration
 
-	// Timing keeps the pauses of the recording. Otherwise a message is sent at once when all
+	// KeepPauses keeps the pauses of the recording. Otherwise a message is sent at once when all
 	// has arrived that came before it from the server.
-	Timing bool
+	KeepPauses bool
 
 	// Ignore are the differences that are not reported.
 	Ignore Ignored
@@ -44,9 +44,9 @@ var ErrNoServer = errors.New("the server cannot be used")
 func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) (*Report, error) {
 	o.Wait = cmp.Or(o.Wait, DefaultWait)
 	p := &player{
-		PlayOptions: o, conn: conn, rec: rec, wakeup: make(chan struct{}, 1),
-		callsByID: map[jsonrpc.ID]*call{}, callsByItem: map[*item]*call{}, tokens: map[jsonrpc.ID]*item{},
-		groups: map[group]*arrivals{}, serverRequests: map[*item]*arrival{}, newOpaqueTexts: map[string]string{},
+		PlayOptions: o, conn: conn, recording: rec, wakeup: make(chan struct{}, 1),
+		callsByID: map[jsonrpc.ID]*call{}, callsByRequest: map[*recordedMessage]*call{}, requestsByToken: map[jsonrpc.ID]*recordedMessage{},
+		groups: map[messageGroup]*arrivals{}, serverRequests: map[*recordedMessage]*arrival{}, newOpaqueTexts: map[string]string{},
 	}
 	p.countRecorded()
 	receiving, stop := context.WithCancel(ctx)
@@ -67,16 +67,16 @@ func Play(ctx context.Context, conn bridge.Conn, rec *Recording, o PlayOptions) 
 	return p.report()
 }
 
-// A group is the messages of a server that can stand for one another.
-type group struct {
+// A messageGroup is the messages of a server that can stand for one another.
+type messageGroup struct {
 	kind       jsonrpc.Kind // Request or Notification
 	method     string
-	progressOf *item // the client's request whose progress it is; nil: none
+	progressOf *recordedMessage // the client's request whose progress it is; nil: none
 }
 
 // arrivals is what has come of a group, and what has to.
 type arrivals struct {
-	recorded      []*item
+	recorded      []*recordedMessage
 	arrived       []*arrival
 	expectedCount int // so many are waited for
 	missedCount   int // so many have not come in time
@@ -85,16 +85,16 @@ type arrivals struct {
 // An arrival is a request or notification of the server.
 type arrival struct {
 	m         jsonrpc.Message
-	afterLine int    // the line of the client's message that was sent last
-	key       string // the same for equal ones
-	recorded  *item  // the recorded one that it stands for; nil: not known yet
+	afterLine int              // the line of the client's message that was sent last
+	key       string           // the same for equal ones
+	recorded  *recordedMessage // the recorded one that it stands for; nil: not known yet
 
-	refused bool // the recording has no answer to it
+	hasNoAnswer bool // the recording has no answer to it
 }
 
 // A call is a request of the recording's client, as it was sent.
 type call struct {
-	request *item
+	request *recordedMessage
 	answer  jsonrpc.Message // invalid: none has come
 	missed  bool            // it has not come in time
 }
@@ -102,50 +102,52 @@ type call struct {
 // player is one run of Play. The goroutine of Play sends, that of Receive takes what comes.
 type player struct {
 	PlayOptions
-	conn   bridge.Conn
-	rec    *Recording
-	wakeup chan struct{} // something has come; holds one element
+	conn      bridge.Conn
+	recording *Recording
+	wakeup    chan struct{} // something has come; holds one element
 
-	mu             sync.Mutex // guards the rest; not held while sending
-	receiveErr     error      // of Receive
-	lastID         int64
-	lastLine       int // line of the client's message that was sent last
-	callsByID      map[jsonrpc.ID]*call
-	callsByItem    map[*item]*call
-	tokens         map[jsonrpc.ID]*item // new progress tokens
-	groups         map[group]*arrivals
-	serverRequests map[*item]*arrival // the server's recorded requests, and what came for them
-	replies        []jsonrpc.Message  // to requests that have no recorded answer
-	unanswered     []*arrival         // these
-	strayResponses []string           // responses that answer nothing
-	newOpaqueTexts map[string]string  // cursors and the like: what the server says now, by kind and what was recorded
-	sentCount      int
-	extraCount     int // messages that the recording does not have
-	unaskedCount   int // these, pings, and responses that answer nothing
-	unsentCount    int // messages of the client, because the server has ended
+	mu                 sync.Mutex // guards the rest; not held while sending
+	receiveErr         error      // of Receive
+	lastID             int64
+	lastLine           int // line of the client's message that was sent last
+	callsByID          map[jsonrpc.ID]*call
+	callsByRequest     map[*recordedMessage]*call
+	requestsByToken    map[jsonrpc.ID]*recordedMessage // new progress tokens
+	groups             map[messageGroup]*arrivals
+	serverRequests     map[*recordedMessage]*arrival // the server's recorded requests, and what came for them
+	pendingReplies     []jsonrpc.Message             // to requests that have no recorded answer
+	unansweredArrivals []*arrival                    // these
+	strayResponses     []string                      // responses that answer nothing
+	newOpaqueTexts     map[string]string             // cursors and the like: what the server says now, by kind and what was recorded
+	sentCount          int
+	extraCount         int // messages that the recording does not have
+	unaskedCount       int // these, pings, and responses that answer nothing
+	unsentCount        int // messages of the client, because the server has ended
 }
 
 // countRecorded finds out how many messages of each group are in the recording.
 func (p *player) countRecorded() {
-	for _, i := range p.rec.items {
+	for _, i := range p.recording.messages {
 		if !i.fromClient && i.m.Kind() != jsonrpc.Response {
-			a := p.group(&i.m, requestOf(i))
+			a := p.arrivalsOf(&i.m, progressRequest(i))
 			a.recorded = append(a.recorded, i)
 		}
 	}
 }
 
-// requestOf returns the request of which a recorded message is the progress.
-func requestOf(i *item) *item {
+// progressRequest returns the request of which a recorded message is the progress.
+func progressRequest(i *recordedMessage) *recordedMessage {
 	if i.m.Method() != "notifications/progress" {
 		return nil
 	}
 	return i.request
 }
 
-func groupOf(m *jsonrpc.Message, about *item) group { return group{m.Kind(), m.Method(), about} }
+func groupOf(m *jsonrpc.Message, about *recordedMessage) messageGroup {
+	return messageGroup{m.Kind(), m.Method(), about}
+}
 
-func (p *player) group(m *jsonrpc.Message, about *item) *arrivals {
+func (p *player) arrivalsOf(m *jsonrpc.Message, about *recordedMessage) *arrivals {
 	g := groupOf(m, about)
 	if p.groups[g] == nil {
 		p.groups[g] = &arrivals{}
@@ -155,45 +157,45 @@ func (p *player) group(m *jsonrpc.Message, about *item) *arrivals {
 
 func (p *player) play(ctx context.Context) error {
 	began := time.Now()
-	var before, first time.Time // of the client's last message, of the first
-	var need []func() bool      // what has to have come, and how to give it up
-	var waive []func()
-	for n, i := range p.rec.items {
-		if first.IsZero() {
-			first, before = i.time, i.time
+	var lastSent, firstTime time.Time // of the client's last message, of the first
+	var arrivedChecks []func() bool   // what has to have come, and how to give it up
+	var giveUps []func()
+	for n, i := range p.recording.messages {
+		if firstTime.IsZero() {
+			firstTime, lastSent = i.time, i.time
 		}
 		if !i.fromClient {
-			come, giveUp := p.expectItem(i)
-			need, waive = append(need, come), append(waive, giveUp)
+			hasArrived, giveUp := p.expectMessage(i)
+			arrivedChecks, giveUps = append(arrivedChecks, hasArrived), append(giveUps, giveUp)
 			continue
 		}
-		over, err := p.await(ctx, need, waive, p.rec.items[max(n-1, 0)].time.Sub(before))
+		serverEnded, err := p.await(ctx, arrivedChecks, giveUps, p.recording.messages[max(n-1, 0)].time.Sub(lastSent))
 		switch {
 		case err != nil:
 			return err
-		case over:
-			p.countUnsent(p.rec.items[n:])
+		case serverEnded:
+			p.countUnsent(p.recording.messages[n:])
 			return nil
-		case p.Timing:
-			if err := p.pause(ctx, began.Add(i.time.Sub(first))); err != nil {
+		case p.KeepPauses:
+			if err := p.pause(ctx, began.Add(i.time.Sub(firstTime))); err != nil {
 				return err
 			}
 		}
-		need, waive, before = nil, nil, i.time
+		arrivedChecks, giveUps, lastSent = nil, nil, i.time
 		if err := p.send(ctx, i); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			p.countUnsent(p.rec.items[n:])
+			p.countUnsent(p.recording.messages[n:])
 			return nil
 		}
 	}
-	_, err := p.await(ctx, need, waive, p.rec.items[len(p.rec.items)-1].time.Sub(before))
+	_, err := p.await(ctx, arrivedChecks, giveUps, p.recording.messages[len(p.recording.messages)-1].time.Sub(lastSent))
 	return err
 }
 
 // countUnsent counts what is not sent any more.
-func (p *player) countUnsent(items []*item) {
+func (p *player) countUnsent(items []*recordedMessage) {
 	for _, i := range items {
 		if i.fromClient {
 			p.unsentCount++
@@ -201,12 +203,12 @@ func (p *player) countUnsent(items []*item) {
 	}
 }
 
-// pause waits until then. What comes meanwhile may have to be replied to.
-func (p *player) pause(ctx context.Context, then time.Time) error {
-	t := time.NewTimer(time.Until(then))
+// pause waits until that time. What comes meanwhile may have to be replied to.
+func (p *player) pause(ctx context.Context, until time.Time) error {
+	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	for {
-		if err := p.reply(ctx); err != nil && ctx.Err() != nil {
+		if err := p.sendReplies(ctx); err != nil && ctx.Err() != nil {
 			return ctx.Err()
 		}
 		select {
@@ -219,22 +221,22 @@ func (p *player) pause(ctx context.Context, then time.Time) error {
 	}
 }
 
-// expectItem returns what says whether a message of the server has come, and what gives it up.
+// expectMessage returns what says whether a message of the server has come, and what gives it up.
 // Both are called with mu held.
-func (p *player) expectItem(i *item) (come func() bool, giveUp func()) {
+func (p *player) expectMessage(i *recordedMessage) (hasArrived func() bool, giveUp func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if i.m.Kind() == jsonrpc.Response {
 		return func() bool {
-				c := p.callsByItem[i.request]
+				c := p.callsByRequest[i.request]
 				return c == nil || c.missed || c.answer.Kind() != jsonrpc.Invalid
 			}, func() {
-				if c := p.callsByItem[i.request]; c != nil {
+				if c := p.callsByRequest[i.request]; c != nil {
 					c.missed = true
 				}
 			}
 	}
-	a := p.group(&i.m, requestOf(i))
+	a := p.arrivalsOf(&i.m, progressRequest(i))
 	a.expectedCount++
 	due := a.expectedCount
 	return func() bool { return len(a.arrived)+a.missedCount >= due },
@@ -244,31 +246,31 @@ func (p *player) expectItem(i *item) (come func() bool, giveUp func()) {
 // maxBelievedDuration is for how long Play believes a recording that something took: its times may be made up.
 const maxBelievedDuration = 24 * time.Hour
 
-// await waits until all of need is true, for as long as it took in the recording and Wait
-// more; what has not come then is waited for no more. over: the server has ended.
-func (p *player) await(ctx context.Context, need []func() bool, waive []func(), took time.Duration) (over bool, err error) {
-	t := time.NewTimer(min(max(took, 0), maxBelievedDuration) + p.Wait)
+// await waits until all of arrivedChecks are true, for as long as that took in the recording and Wait
+// more; what has not come then is waited for no more. serverEnded: it has ended.
+func (p *player) await(ctx context.Context, arrivedChecks []func() bool, giveUps []func(), recordedWait time.Duration) (serverEnded bool, err error) {
+	t := time.NewTimer(min(max(recordedWait, 0), maxBelievedDuration) + p.Wait)
 	defer t.Stop()
 	for {
-		if err := p.reply(ctx); err != nil && ctx.Err() != nil {
+		if err := p.sendReplies(ctx); err != nil && ctx.Err() != nil {
 			return false, ctx.Err()
 		}
 		p.mu.Lock()
-		for len(need) > 0 && need[0]() {
-			need, waive = need[1:], waive[1:]
+		for len(arrivedChecks) > 0 && arrivedChecks[0]() {
+			arrivedChecks, giveUps = arrivedChecks[1:], giveUps[1:]
 		}
-		over = p.receiveErr != nil
+		serverEnded = p.receiveErr != nil
 		p.mu.Unlock()
-		if len(need) == 0 || over {
-			return over, nil
+		if len(arrivedChecks) == 0 || serverEnded {
+			return serverEnded, nil
 		}
 		select {
 		case <-p.wakeup:
 		case <-t.C:
 			p.mu.Lock()
-			for n := range need {
-				if !need[n]() {
-					waive[n]()
+			for n := range arrivedChecks {
+				if !arrivedChecks[n]() {
+					giveUps[n]()
 				}
 			}
 			p.mu.Unlock()
@@ -279,16 +281,16 @@ func (p *player) await(ctx context.Context, need []func() bool, waive []func(), 
 	}
 }
 
-// reply sends what the server is told at once.
-func (p *player) reply(ctx context.Context) error {
+// sendReplies sends what the server is told at once.
+func (p *player) sendReplies(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		if len(p.replies) == 0 || p.receiveErr != nil {
+		if len(p.pendingReplies) == 0 || p.receiveErr != nil {
 			p.mu.Unlock()
 			return nil
 		}
-		m := p.replies[0]
-		p.replies = p.replies[1:]
+		m := p.pendingReplies[0]
+		p.pendingReplies = p.pendingReplies[1:]
 		p.mu.Unlock()
 		if err := p.conn.Send(ctx, m); err != nil {
 			return err
@@ -305,7 +307,7 @@ func (p *player) wake() {
 }
 
 // send sends a message of the client. Nothing is sent of one that is about what has not come.
-func (p *player) send(ctx context.Context, i *item) error {
+func (p *player) send(ctx context.Context, i *recordedMessage) error {
 	m, ok := p.withNewIDs(i)
 	if !ok {
 		return nil
@@ -320,7 +322,7 @@ func (p *player) send(ctx context.Context, i *item) error {
 }
 
 // withNewIDs returns a message of the client with the ids, tokens and cursors of this run.
-func (p *player) withNewIDs(i *item) (m jsonrpc.Message, ok bool) {
+func (p *player) withNewIDs(i *recordedMessage) (m jsonrpc.Message, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastLine = i.line
@@ -328,11 +330,11 @@ func (p *player) withNewIDs(i *item) (m jsonrpc.Message, ok bool) {
 	case jsonrpc.Request:
 		c := &call{request: i}
 		id := p.newID(m.ID())
-		p.callsByID[id], p.callsByItem[i] = c, c
+		p.callsByID[id], p.callsByRequest[i] = c, c
 		m = p.replaceOpaque(m.WithID(id))
 		if token := m.ProgressToken(); !token.IsZero() {
 			token = p.newID(token)
-			p.tokens[token] = i
+			p.requestsByToken[token] = i
 			m = m.WithProgressToken(token)
 		}
 		return m, true
@@ -375,14 +377,14 @@ func (p *player) newID(like jsonrpc.ID) jsonrpc.ID {
 
 // findServerRequest returns what came for a recorded request of the server: an equal one, else the
 // first that stands for no other. nil: nothing came.
-func (p *player) findServerRequest(recorded *item) *arrival {
+func (p *player) findServerRequest(recorded *recordedMessage) *arrival {
 	if q := p.serverRequests[recorded]; q != nil {
 		return q
 	}
 	var first *arrival
-	key := keyOf(&recorded.m)
-	for _, a := range p.group(&recorded.m, nil).arrived {
-		if a.recorded != nil || a.refused {
+	key := matchKey(&recorded.m)
+	for _, a := range p.arrivalsOf(&recorded.m, nil).arrived {
+		if a.recorded != nil || a.hasNoAnswer {
 			continue
 		}
 		if a.key == key {
@@ -400,9 +402,9 @@ func (p *player) findServerRequest(recorded *item) *arrival {
 	return first
 }
 
-// keyOf returns a short text that is the same for equal requests and notifications.
-func keyOf(m *jsonrpc.Message) string {
-	sum := sha256.Sum256(canonical(append([]byte(m.Method()), ' '), paramsOf(m)))
+// matchKey returns a short text that is the same for equal requests and notifications.
+func matchKey(m *jsonrpc.Message) string {
+	sum := sha256.Sum256(appendCanonical(append([]byte(m.Method()), ' '), paramsOf(m)))
 	return string(sum[:])
 }
 
@@ -420,20 +422,20 @@ func (s playerSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// maxExtra is how many messages are kept that the recording does not have.
-const maxExtra = 1000
+// maxExtraMessages is how many messages are kept that the recording does not have.
+const maxExtraMessages = 1000
 
-// maxUnrecorded is how many messages a server may send that the recording does not have, and pings, until it is treated
+// maxUnrecordedMessages is how many messages a server may send that the recording does not have, and pings, until it is treated
 // as if it had ended: it may never stop, and wants each answered.
-const maxUnrecorded = 10 * maxExtra
+const maxUnrecordedMessages = 10 * maxExtraMessages
 
-var errUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecorded)
+var errUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
 
 // takeMessage notes a message of the server.
 func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.unaskedCount > maxUnrecorded {
+	if p.unaskedCount > maxUnrecordedMessages {
 		p.receiveErr = cmp.Or(p.receiveErr, errUnrecorded)
 		return
 	}
@@ -444,8 +446,8 @@ func (p *player) takeMessage(m jsonrpc.Message) {
 			p.unaskedCount++
 		}
 		switch {
-		case !ok && len(p.strayResponses) < maxExtra:
-			p.strayResponses = append(p.strayResponses, fmt.Sprintf("an answer to no request, with the id %s", shorten(m.ID().String())))
+		case !ok && len(p.strayResponses) < maxExtraMessages:
+			p.strayResponses = append(p.strayResponses, fmt.Sprintf("an answer to no request, with the id %s", escapeAndShorten(m.ID().String())))
 		case ok:
 			delete(p.callsByID, id)
 			c.answer = m
@@ -454,39 +456,39 @@ func (p *player) takeMessage(m jsonrpc.Message) {
 	case jsonrpc.Request:
 		if m.Method() == "ping" {
 			p.unaskedCount++
-			p.replies = append(p.replies, jsonrpc.NewResult(m.ID(), nil))
+			p.pendingReplies = append(p.pendingReplies, jsonrpc.NewResult(m.ID(), nil))
 			return
 		}
 		q, isExtra := p.noteArrival(m, nil)
 		if isExtra {
-			q.refused = true
-			if len(p.unanswered) < maxExtra {
-				p.unanswered = append(p.unanswered, q)
+			q.hasNoAnswer = true
+			if len(p.unansweredArrivals) < maxExtraMessages {
+				p.unansweredArrivals = append(p.unansweredArrivals, q)
 			}
-			p.replies = append(p.replies, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "the recording has no answer to this request", nil))
+			p.pendingReplies = append(p.pendingReplies, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "the recording has no answer to this request", nil))
 		}
 	case jsonrpc.Notification:
-		var about *item
+		var about *recordedMessage
 		if m.Method() == "notifications/progress" {
-			about = p.tokens[m.ProgressToken()]
+			about = p.requestsByToken[m.ProgressToken()]
 		}
 		p.noteArrival(m, about)
 	}
 }
 
-// noteArrival notes a request or notification. extra: there are more of its group than in the
+// noteArrival notes a request or notification. isExtra: there are more of its group than in the
 // recording.
-func (p *player) noteArrival(m jsonrpc.Message, about *item) (q *arrival, extra bool) {
-	q = &arrival{m: m, afterLine: p.lastLine, key: keyOf(&m)}
+func (p *player) noteArrival(m jsonrpc.Message, about *recordedMessage) (arrived *arrival, isExtra bool) {
+	arrived = &arrival{m: m, afterLine: p.lastLine, key: matchKey(&m)}
 	a := p.groups[groupOf(&m, about)]
-	if extra = a == nil || len(a.arrived) >= len(a.recorded); !extra {
-		a.arrived = append(a.arrived, q)
-		return q, false
+	if isExtra = a == nil || len(a.arrived) >= len(a.recorded); !isExtra {
+		a.arrived = append(a.arrived, arrived)
+		return arrived, false
 	}
 	p.unaskedCount++
-	if p.extraCount++; p.extraCount <= maxExtra {
-		a = p.group(&m, about)
-		a.arrived = append(a.arrived, q)
+	if p.extraCount++; p.extraCount <= maxExtraMessages {
+		a = p.arrivalsOf(&m, about)
+		a.arrived = append(a.arrived, arrived)
 	}
-	return q, true
+	return arrived, true
 }

@@ -220,7 +220,7 @@ func TestPlayTiming(t *testing.T) {
 `)
 		for timing, want := range map[bool]time.Duration{false: 0, true: time.Hour} {
 			began := time.Now()
-			played(t, server(), rec, PlayOptions{Timing: timing})
+			played(t, server(), rec, PlayOptions{KeepPauses: timing})
 			if took := time.Since(began).Truncate(time.Minute); took != want {
 				t.Error(timing, took)
 			}
@@ -281,7 +281,7 @@ func TestChanges(t *testing.T) {
 		{`[[],[1]]`, `[[1],[1],[]]`, "x[0][0] is new: 1|x[2] is new: []"},
 	} {
 		var have []string
-		changes(&path{parent: &path{}, key: "x"}, decode([]byte(c.was)), decode([]byte(c.is)), func(d change) bool {
+		findChanges(&path{parent: &path{}, key: "x"}, decode([]byte(c.was)), decode([]byte(c.is)), func(d change) bool {
 			have = append(have, d.String())
 			return true
 		})

@@ -18,8 +18,8 @@ import (
 // DefaultMaxBytes is how much of a recording Load keeps.
 const DefaultMaxBytes = 512 << 20
 
-// itemOverhead is about how many bytes an item needs besides its message.
-const itemOverhead = 1 << 10
+// messageOverhead is about how many bytes an item needs besides its message.
+const messageOverhead = 1 << 10
 
 // maxReportedFaults is how many faults of a recording are told one by one.
 const maxReportedFaults = 10
@@ -46,14 +46,14 @@ type Recording struct {
 	// Faults say what of the trace could not be read, and what is missing.
 	Faults []string
 
-	items []*item // in causal order
+	messages []*recordedMessage // in causal order
 }
 
 // Messages returns how many messages there are.
-func (r *Recording) Messages() int { return len(r.items) }
+func (r *Recording) Messages() int { return len(r.messages) }
 
-// item is one message.
-type item struct {
+// recordedMessage is one message.
+type recordedMessage struct {
 	line       int // of the trace
 	time       time.Time
 	seq        uint64
@@ -63,14 +63,14 @@ type item struct {
 
 	// request is, of a response, the request that it answers. Of progress and cancellations
 	// it is the request that they are about. nil: it is not known.
-	request *item
+	request *recordedMessage
 
-	answer    *item // of a request; nil: there is none
-	cancelled bool  // of a request: whoever has sent it has given it up
+	answer    *recordedMessage // of a request; nil: there is none
+	cancelled bool             // of a request: whoever has sent it has given it up
 }
 
 // method returns the method; of a response, that of its request.
-func (i *item) method() string {
+func (i *recordedMessage) method() string {
 	if i.m.Kind() == jsonrpc.Response && i.request != nil {
 		return i.request.m.Method()
 	}
@@ -79,16 +79,16 @@ func (i *item) method() string {
 
 // Load reads a trace and returns one conversation in it.
 func Load(r io.Reader, o LoadOptions) (*Recording, error) {
-	l := &loader{LoadOptions: o, rec: &Recording{Session: o.Session}}
+	l := &loader{LoadOptions: o, recording: &Recording{Session: o.Session}}
 	l.Hop = cmp.Or(l.Hop, trace.Downstream)
 	l.MaxBytes = cmp.Or(l.MaxBytes, DefaultMaxBytes)
 	in := trace.NewReader(r)
 	for record, err := range in.Records() {
 		if err == nil {
 			l.records++
-			err = l.take(&record, in.Line())
+			err = l.addRecord(&record, in.Line())
 		} else {
-			err = l.fault(err)
+			err = l.addFault(err)
 		}
 		if err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func Load(r io.Reader, o LoadOptions) (*Recording, error) {
 // loader collects the messages of the conversation.
 type loader struct {
 	LoadOptions
-	rec             *Recording
+	recording       *Recording
 	records         int
 	foreignLines    int // lines that are no records
 	bytes           int
@@ -109,8 +109,8 @@ type loader struct {
 	sessions        []string // others that were seen, up to a bound
 }
 
-// fault notes what is wrong with a line. The error is one that ends the loading.
-func (l *loader) fault(err error) error {
+// addFault notes what is wrong with a line. The error is one that ends the loading.
+func (l *loader) addFault(err error) error {
 	line, ok := errors.AsType[*trace.LineError](err)
 	switch {
 	case !ok, errors.Is(err, trace.ErrVersion):
@@ -125,16 +125,16 @@ func (l *loader) fault(err error) error {
 }
 
 func (l *loader) noteFault(text string) {
-	switch n := len(l.rec.Faults); {
+	switch n := len(l.recording.Faults); {
 	case n < maxReportedFaults:
-		l.rec.Faults = append(l.rec.Faults, printable.Text(text))
+		l.recording.Faults = append(l.recording.Faults, printable.Text(text))
 	case n == maxReportedFaults:
-		l.rec.Faults = append(l.rec.Faults, "and more")
+		l.recording.Faults = append(l.recording.Faults, "and more")
 	}
 }
 
-// take keeps a record that is a message of the conversation.
-func (l *loader) take(r *trace.Record, line int) error {
+// addRecord keeps a record that is a message of the conversation.
+func (l *loader) addRecord(r *trace.Record, line int) error {
 	if r.Kind == trace.Gap {
 		l.noteFault(fmt.Sprintf("line %d: %s missing here", line, printable.Count(r.Lost, "record is", "records are")))
 		return nil
@@ -149,9 +149,9 @@ func (l *loader) take(r *trace.Record, line int) error {
 	case r.Body.OmittedBytes > 0 || r.Body.Text == nil:
 		return fmt.Errorf("line %d: not all of this message is in the file; mcp-bridge record keeps whole messages", line)
 	case !l.AllowRedacted && isRedacted(r.Redacted):
-		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, shorten(strings.Join(r.Redacted, ", ")))
+		return fmt.Errorf("line %d: %w: %s was taken out", line, ErrRedacted, escapeAndShorten(strings.Join(r.Redacted, ", ")))
 	}
-	if l.bytes += len(r.Body.Text) + itemOverhead; l.bytes > l.MaxBytes {
+	if l.bytes += len(r.Body.Text) + messageOverhead; l.bytes > l.MaxBytes {
 		return fmt.Errorf("line %d: the conversation has more than %d bytes", line, l.MaxBytes)
 	}
 	m, err := jsonrpc.ParseDepth(r.Body.Text, jsonrpc.DefaultMaxDepth)
@@ -159,10 +159,10 @@ func (l *loader) take(r *trace.Record, line int) error {
 		l.noteFault(fmt.Sprintf("line %d: this is no message: %v", line, err))
 		return nil
 	}
-	l.rec.items = append(l.rec.items, &item{
+	l.recording.messages = append(l.recording.messages, &recordedMessage{
 		line: line, time: r.Time, seq: r.Seq, session: r.Session, fromClient: r.Dir == trace.ToServer, m: m,
 	})
-	l.rec.Era = cmp.Or(l.rec.Era, r.Era)
+	l.recording.Era = cmp.Or(l.recording.Era, r.Era)
 	return nil
 }
 
@@ -170,14 +170,14 @@ func (l *loader) take(r *trace.Record, line int) error {
 func (l *loader) belongs(r *trace.Record) bool {
 	if !l.isSessionChosen && (l.Session == "" || l.Session == r.Session) {
 		l.isSessionChosen = true
-		l.rec.Session, l.rec.Server = r.Session, r.Server
-		if l.Session == "" && isRequestAlone(r) {
-			l.rec.Session, l.isSessionless = "", true
+		l.recording.Session, l.recording.Server = r.Session, r.Server
+		if l.Session == "" && isWithoutSession(r) {
+			l.recording.Session, l.isSessionless = "", true
 		}
 	}
-	ours := l.isSessionChosen && r.Server == l.rec.Server && r.Session == l.rec.Session
+	ours := l.isSessionChosen && r.Server == l.recording.Server && r.Session == l.recording.Session
 	if l.isSessionless {
-		ours = r.Server == l.rec.Server && isRequestAlone(r)
+		ours = r.Server == l.recording.Server && isWithoutSession(r)
 	}
 	if !ours && len(l.sessions) < 20 && !slices.Contains(l.sessions, r.Session) {
 		l.sessions = append(l.sessions, r.Session)
@@ -185,8 +185,8 @@ func (l *loader) belongs(r *trace.Record) bool {
 	return ours
 }
 
-// isRequestAlone reports whether a message belongs to a request without a session.
-func isRequestAlone(r *trace.Record) bool {
+// isWithoutSession reports whether a message belongs to a request without a session.
+func isWithoutSession(r *trace.Record) bool {
 	return r.Era == "modern" && r.Transport != "" && strings.HasPrefix(r.Session, "q")
 }
 
@@ -201,29 +201,29 @@ func isRedacted(paths []string) bool {
 func (l *loader) finish() (*Recording, error) {
 	others := ""
 	if len(l.sessions) > 0 {
-		others = "; others have: " + shorten(strings.Join(l.sessions, ", "))
+		others = "; others have: " + escapeAndShorten(strings.Join(l.sessions, ", "))
 	}
 	switch {
 	case l.records == 0 && l.foreignLines > 0:
 		return nil, errors.New("this is no recording of mcp-bridge")
 	case l.records == 0:
 		return nil, errors.New("the recording is empty")
-	case len(l.rec.items) == 0 && l.Session != "":
+	case len(l.recording.messages) == 0 && l.Session != "":
 		return nil, fmt.Errorf("the session %q has no messages at the hop %q%s", l.Session, l.Hop, others)
-	case len(l.rec.items) == 0:
+	case len(l.recording.messages) == 0:
 		return nil, fmt.Errorf("the recording has no messages at the hop %q", l.Hop)
 	}
-	slices.SortStableFunc(l.rec.items, func(a, b *item) int {
+	slices.SortStableFunc(l.recording.messages, func(a, b *recordedMessage) int {
 		return cmp.Or(cmp.Compare(a.seq, b.seq), a.time.Compare(b.time))
 	})
 	l.link()
-	if len(l.rec.items) == 0 {
+	if len(l.recording.messages) == 0 {
 		return nil, errors.New("the recording has nothing but pings")
 	}
-	if l.rec.Era == "" && slices.ContainsFunc(l.rec.items, func(i *item) bool { return i.fromClient && era.IsModernMessage(i.m) }) {
-		l.rec.Era = "modern" // at the other hop the trace does not say it
+	if l.recording.Era == "" && slices.ContainsFunc(l.recording.messages, func(i *recordedMessage) bool { return i.fromClient && era.IsModernMessage(i.m) }) {
+		l.recording.Era = "modern" // at the other hop the trace does not say it
 	}
-	return l.rec, nil
+	return l.recording, nil
 }
 
 // side is who has sent something in a session.
@@ -232,31 +232,31 @@ type side struct {
 	fromClient bool
 }
 
-func (i *item) side() side { return side{i.session, i.fromClient} }
+func (i *recordedMessage) side() side { return side{i.session, i.fromClient} }
 
 // other is the side to which it was sent.
-func (i *item) other() side { return side{i.session, !i.fromClient} }
+func (i *recordedMessage) other() side { return side{i.session, !i.fromClient} }
 
 // openRequests is the requests of one side that have no answer yet.
 type openRequests struct {
-	byID, byToken map[jsonrpc.ID]*item
+	byID, byToken map[jsonrpc.ID]*recordedMessage
 }
 
 // linker finds what belongs together.
 type linker struct {
 	sides        map[side]*openRequests
-	earlyAnswers map[side]map[jsonrpc.ID]*item // answers that came before the requests of that side
-	items        []*item
+	earlyAnswers map[side]map[jsonrpc.ID]*recordedMessage // answers that came before the requests of that side
+	messages     []*recordedMessage
 }
 
-// maxEarly is how much earlier an answer may stand than its request: both have passed at the same time.
-const maxEarly = time.Millisecond
+// maxEarlyAnswer is how much earlier an answer may stand than its request: both have passed at the same time.
+const maxEarlyAnswer = time.Millisecond
 
 // link finds what belongs together, and takes out pings and their answers: when they are
 // sent depends on the time alone.
 func (l *loader) link() {
-	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*item{}}
-	for _, i := range l.rec.items {
+	k := &linker{sides: map[side]*openRequests{}, earlyAnswers: map[side]map[jsonrpc.ID]*recordedMessage{}}
+	for _, i := range l.recording.messages {
 		k.add(i)
 	}
 	for _, orphans := range k.earlyAnswers {
@@ -264,20 +264,20 @@ func (l *loader) link() {
 			l.noteFault(fmt.Sprintf("line %d: this answers no request of the recording", i.line))
 		}
 	}
-	l.rec.items = slices.DeleteFunc(k.items, func(i *item) bool { return i.method() == "ping" })
+	l.recording.messages = slices.DeleteFunc(k.messages, func(i *recordedMessage) bool { return i.method() == "ping" })
 	if l.isSessionless {
-		l.rec.items = withCancellations(l.rec.items)
+		l.recording.messages = withCancellations(l.recording.messages)
 	}
 }
 
 // withCancellations returns the items of requests without sessions, with a cancellation of each that has no
 // answer, after what was said about it last: over HTTP such a client cancels by hanging up.
-func withCancellations(items []*item) (all []*item) {
-	last := map[string]*item{} // by session, of which each has one request
+func withCancellations(items []*recordedMessage) (all []*recordedMessage) {
+	last := map[string]*recordedMessage{} // by session, of which each has one request
 	for _, i := range items {
 		last[i.session] = i
 	}
-	left := map[string]*item{}
+	left := map[string]*recordedMessage{}
 	for _, i := range items {
 		all = append(all, i)
 		if i.fromClient && i.m.Kind() == jsonrpc.Request && i.answer == nil && !i.cancelled && i.m.Method() != "subscriptions/listen" {
@@ -286,7 +286,7 @@ func withCancellations(items []*item) (all []*item) {
 		if request := left[i.session]; request != nil && last[i.session] == i {
 			request.cancelled = true
 			m := jsonrpc.NewNotification("notifications/cancelled", fmt.Appendf(nil, `{"requestId":%s}`, request.m.ID()))
-			all = append(all, &item{line: i.line, time: i.time, seq: i.seq, session: i.session, fromClient: true, m: m, request: request})
+			all = append(all, &recordedMessage{line: i.line, time: i.time, seq: i.seq, session: i.session, fromClient: true, m: m, request: request})
 		}
 	}
 	return all
@@ -294,28 +294,28 @@ func withCancellations(items []*item) (all []*item) {
 
 func (k *linker) sideOf(s side) *openRequests {
 	if k.sides[s] == nil {
-		k.sides[s] = &openRequests{map[jsonrpc.ID]*item{}, map[jsonrpc.ID]*item{}}
+		k.sides[s] = &openRequests{map[jsonrpc.ID]*recordedMessage{}, map[jsonrpc.ID]*recordedMessage{}}
 	}
 	return k.sides[s]
 }
 
-func (k *linker) add(i *item) {
+func (k *linker) add(i *recordedMessage) {
 	switch own, other := k.sideOf(i.side()), k.sideOf(i.other()); i.m.Kind() {
 	case jsonrpc.Request:
-		k.items = append(k.items, i)
+		k.messages = append(k.messages, i)
 		own.byID[i.m.ID()] = i
 		if token := i.m.ProgressToken(); !token.IsZero() {
 			own.byToken[token] = i
 		}
-		if answer := k.earlyAnswers[i.side()][i.m.ID()]; answer != nil && i.time.Sub(answer.time) <= maxEarly {
+		if answer := k.earlyAnswers[i.side()][i.m.ID()]; answer != nil && i.time.Sub(answer.time) <= maxEarlyAnswer {
 			delete(k.earlyAnswers[i.side()], i.m.ID())
 			k.add(answer)
 		}
 		return
 	case jsonrpc.Response:
-		if i.request = other.answered(i.m.ID()); i.request == nil {
+		if i.request = other.takeAnswered(i.m.ID()); i.request == nil {
 			if k.earlyAnswers[i.other()] == nil {
-				k.earlyAnswers[i.other()] = map[jsonrpc.ID]*item{}
+				k.earlyAnswers[i.other()] = map[jsonrpc.ID]*recordedMessage{}
 			}
 			k.earlyAnswers[i.other()][i.m.ID()] = i
 			return
@@ -331,11 +331,11 @@ func (k *linker) add(i *item) {
 			}
 		}
 	}
-	k.items = append(k.items, i)
+	k.messages = append(k.messages, i)
 }
 
-// answered takes out the request with that id; nil: there is none.
-func (o *openRequests) answered(id jsonrpc.ID) *item {
+// takeAnswered takes out the request with that id; nil: there is none.
+func (o *openRequests) takeAnswered(id jsonrpc.ID) *recordedMessage {
 	request := o.byID[id]
 	if request == nil && len(o.byID) < 1000 { // a peer may spell an id otherwise
 		id, request, _ = jsonrpc.Find(o.byID, id)

@@ -91,12 +91,12 @@ func TestLoadSession(t *testing.T) {
 	}
 	single := strings.NewReplacer(`"ses":"s`, `"ses":"q`, `"hop"`, `"era":"modern","tr":"http","hop"`).Replace(text)
 	rec, err := Load(strings.NewReader(single), LoadOptions{})
-	if err != nil || rec.Messages() != 4 || rec.items[0].answer != nil || len(rec.Faults) > 0 {
+	if err != nil || rec.Messages() != 4 || rec.messages[0].answer != nil || len(rec.Faults) > 0 {
 		t.Error(rec, err)
 	}
 	// The one that has no answer was cancelled: its client has hung up.
-	if !rec.items[0].cancelled || rec.items[1].m.Method() != "notifications/cancelled" || rec.items[2].cancelled {
-		t.Errorf("%+v", rec.items)
+	if !rec.messages[0].cancelled || rec.messages[1].m.Method() != "notifications/cancelled" || rec.messages[2].cancelled {
+		t.Errorf("%+v", rec.messages)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestLoadOrder(t *testing.T) {
 		t.Fatal(rec, err)
 	}
 	have := ""
-	for _, i := range rec.items {
+	for _, i := range rec.messages {
 		have += fmt.Sprint(i.seq)
 	}
 	if have != "1324" {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxChanges is how many differences of one message are told one by one.
-const maxChanges = 50
+// maxReportedChanges is how many differences of one message are told one by one.
+const maxReportedChanges = 50
 
 // Report is what Play has found.
 type Report struct {
@@ -37,9 +37,9 @@ type Difference struct {
 }
 
 // Ignored says which differences do not count. The zero value ignores none.
-type Ignored []ignored
+type Ignored []ignoreRule
 
-type ignored struct {
+type ignoreRule struct {
 	method string   // "": of all methods
 	path   []string // nil: all of the message
 }
@@ -50,12 +50,12 @@ type ignored struct {
 func Ignore(patterns []string) (Ignored, error) {
 	var all Ignored
 	for _, text := range patterns {
-		var one ignored
+		var one ignoreRule
 		rest := text
 		if method, path, ok := strings.Cut(text, ":"); ok && strings.Contains(method, "/") || ok && method == "initialize" {
 			one.method, rest = method, path
 		} else if strings.Contains(text, "/") && !strings.ContainsAny(text, ".[") {
-			all = append(all, ignored{method: text})
+			all = append(all, ignoreRule{method: text})
 			continue
 		}
 		var err error
@@ -109,9 +109,9 @@ func parsePath(text string) (all []string, err error) {
 	return all, nil
 }
 
-// covers reports whether a difference at a path does not count; nil is the whole message.
-func (g Ignored) covers(method string, path []string) bool {
-	return slices.ContainsFunc(g, func(i ignored) bool {
+// ignores reports whether a difference at a path does not count; nil is the whole message.
+func (g Ignored) ignores(method string, path []string) bool {
+	return slices.ContainsFunc(g, func(i ignoreRule) bool {
 		if i.method != "" && i.method != method || len(i.path) > len(path) {
 			return false
 		}
@@ -130,10 +130,10 @@ func (g Ignored) covers(method string, path []string) bool {
 // report compares. Nothing comes any more.
 func (p *player) report() (*Report, error) {
 	r := &Report{Sent: p.sentCount}
-	if err := p.unusable(); err != nil {
+	if err := p.checkUsable(); err != nil {
 		return nil, err
 	}
-	for _, i := range p.rec.items {
+	for _, i := range p.recording.messages {
 		if i.fromClient && i.m.Kind() == jsonrpc.Request {
 			p.compareAnswer(r, i)
 		}
@@ -141,7 +141,7 @@ func (p *player) report() (*Report, error) {
 	for g, a := range p.groups {
 		p.compareGroup(r, g.method, a)
 	}
-	for _, q := range p.unanswered {
+	for _, q := range p.unansweredArrivals {
 		r.Unanswered = append(r.Unanswered, Difference{Line: q.afterLine, Message: describeMessage(&q.m), Summary: "the recording has no answer to this request of the server: " + showValue(paramsOf(&q.m))})
 	}
 	for _, text := range p.strayResponses {
@@ -158,11 +158,11 @@ func (p *player) report() (*Report, error) {
 	return r, nil
 }
 
-// unusable finds a server that answers nothing but errors, where the recording has results.
-func (p *player) unusable() error {
+// checkUsable finds a server that answers nothing but errors, where the recording has results.
+func (p *player) checkUsable() error {
 	var failed jsonrpc.Message
-	for _, i := range p.rec.items {
-		c := p.callsByItem[i]
+	for _, i := range p.recording.messages {
+		c := p.callsByRequest[i]
 		switch {
 		case c == nil || i.answer == nil || i.answer.m.IsError():
 			continue
@@ -180,8 +180,8 @@ func (p *player) unusable() error {
 }
 
 // compareAnswer compares the answer to a request of the client.
-func (p *player) compareAnswer(r *Report, i *item) {
-	c, name := p.callsByItem[i], describeMessage(&i.m)
+func (p *player) compareAnswer(r *Report, i *recordedMessage) {
+	c, name := p.callsByRequest[i], describeMessage(&i.m)
 	d := Difference{Line: i.line, Message: name}
 	switch {
 	case c == nil: // was not sent
@@ -204,24 +204,24 @@ func (p *player) compareAnswer(r *Report, i *item) {
 		}
 		was, is := answerOf(&i.answer.m), answerOf(&c.answer)
 		alignOpaque(was, is)
-		d.Changes = p.changes(i.m.Method(), "", was, is)
+		d.Changes = p.changeTexts(i.m.Method(), "", was, is)
 	}
-	if d.Summary != "" && !p.Ignore.covers(i.m.Method(), nil) || len(d.Changes) > 0 {
+	if d.Summary != "" && !p.Ignore.ignores(i.m.Method(), nil) || len(d.Changes) > 0 {
 		r.Differences = append(r.Differences, d)
 	}
 }
 
-// changes tells the differences between two values that are not ignored.
-func (p *player) changes(method, top string, was, is any) (all []string) {
+// changeTexts tells the differences between two values that are not ignored.
+func (p *player) changeTexts(method, top string, want, got any) (all []string) {
 	at := &path{}
 	if top != "" {
 		at = &path{parent: at, key: top}
 	}
-	changes(at, was, is, func(c change) bool {
-		if p.Ignore.covers(method, c.path) {
+	findChanges(at, want, got, func(c change) bool {
+		if p.Ignore.ignores(method, c.path) {
 			return true
 		}
-		if len(all) == maxChanges {
+		if len(all) == maxReportedChanges {
 			all = append(all, "and more")
 			return false
 		}
@@ -244,32 +244,32 @@ func (c change) String() string {
 
 // compareGroup compares requests or notifications of the server.
 func (p *player) compareGroup(r *Report, method string, a *arrivals) {
-	came := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.refused })
-	var rest []*item // what nothing equal has come for
+	arrived := slices.DeleteFunc(slices.Clone(a.arrived), func(q *arrival) bool { return q.hasNoAnswer })
+	var missing []*recordedMessage // what nothing equal has come for
 	for _, i := range a.recorded {
-		key := keyOf(&i.m)
+		key := matchKey(&i.m)
 		own := func(q *arrival) bool { return q.key == key && (q.recorded == nil || q.recorded == i) }
-		if n := slices.IndexFunc(came, own); n >= 0 {
-			came = slices.Delete(came, n, n+1)
+		if n := slices.IndexFunc(arrived, own); n >= 0 {
+			arrived = slices.Delete(arrived, n, n+1)
 			r.Compared++
 			continue
 		}
-		rest = append(rest, i)
+		missing = append(missing, i)
 	}
-	for n, i := range rest {
+	for n, i := range missing {
 		d := Difference{Line: i.line, Message: describeMessage(&i.m)}
-		if n < len(came) {
+		if n < len(arrived) {
 			r.Compared++
-			d.Changes = p.changes(method, "params", paramsOf(&i.m), paramsOf(&came[n].m))
-		} else if !p.Ignore.covers(method, nil) {
+			d.Changes = p.changeTexts(method, "params", paramsOf(&i.m), paramsOf(&arrived[n].m))
+		} else if !p.Ignore.ignores(method, nil) {
 			d.Summary = "has not come"
 		}
 		if d.Summary != "" || len(d.Changes) > 0 {
 			r.Differences = append(r.Differences, d)
 		}
 	}
-	if len(came) > len(rest) && !p.Ignore.covers(method, nil) {
-		for _, q := range came[len(rest):] {
+	if len(arrived) > len(missing) && !p.Ignore.ignores(method, nil) {
+		for _, q := range arrived[len(missing):] {
 			r.Differences = append(r.Differences, Difference{Line: q.afterLine, Message: describeMessage(&q.m), Summary: "is new: " + showValue(paramsOf(&q.m))})
 		}
 	}
@@ -277,10 +277,10 @@ func (p *player) compareGroup(r *Report, method string, a *arrivals) {
 
 // describeMessage returns the method of a message and what it is about, to be printed.
 func describeMessage(m *jsonrpc.Message) string {
-	name := shorten(m.Method())
+	name := escapeAndShorten(m.Method())
 	for _, key := range []string{"name", "uri"} {
 		if text, ok := jsonrpc.Text(m.Lookup("params", key)); ok {
-			return name + " " + shorten(text)
+			return name + " " + escapeAndShorten(text)
 		}
 	}
 	return name
@@ -317,7 +317,7 @@ func (r *Report) Write(w io.Writer) error {
 // methods returns the methods of the client's requests, in order.
 func (r *Recording) methods() []string {
 	all := map[string]bool{}
-	for _, i := range r.items {
+	for _, i := range r.messages {
 		if i.fromClient && i.m.Kind() == jsonrpc.Request {
 			all[i.m.Method()] = true
 		}

@@ -13,15 +13,15 @@ import (
 
 // A script is what the server has said to one request or notification of the client.
 type script struct {
-	trigger *item
+	trigger *recordedMessage
 	key     string // of a request
 	steps   []step
 }
 
 // A step says a message, or waits for the client's answer to one that was said before.
 type step struct {
-	say   *item
-	await *item // a request of the server; nil: say
+	send  *recordedMessage
+	await *recordedMessage // a request of the server; nil: say
 }
 
 // waits reports whether it waits for the client.
@@ -29,63 +29,63 @@ func (s *script) waits() bool {
 	return slices.ContainsFunc(s.steps, func(t step) bool { return t.await != nil })
 }
 
-// scripts takes a recording apart: every message of the server belongs to a message of the
+// splitScripts takes a recording apart: every message of the server belongs to a message of the
 // client. Progress and answers name theirs. Of the rest nobody says it; it is taken for the
 // newest call that is in progress, else for what came last.
-func scripts(rec *Recording) (all []*script) {
-	var open []*script // calls in progress
+func splitScripts(rec *Recording) (all []*script) {
+	var openCalls []*script // calls in progress
 	var last *script
-	of := map[*item]*script{}    // by the client's request
-	asked := map[*item]*script{} // by the server's request
-	listens := map[string]*script{}
-	leave := func(s *script) {
-		if n := slices.Index(open, s); n >= 0 {
-			open = slices.Delete(open, n, n+1)
+	byClientRequest := map[*recordedMessage]*script{} // by the client's request
+	byServerRequest := map[*recordedMessage]*script{} // by the server's request
+	subscriptions := map[string]*script{}
+	closeCall := func(s *script) {
+		if n := slices.Index(openCalls, s); n >= 0 {
+			openCalls = slices.Delete(openCalls, n, n+1)
 		}
 	}
-	for _, i := range rec.items {
+	for _, i := range rec.messages {
 		kind, method := i.m.Kind(), i.m.Method()
 		switch {
 		case i.fromClient && kind == jsonrpc.Response:
-			if s := asked[i.request]; s != nil {
+			if s := byServerRequest[i.request]; s != nil {
 				s.steps = append(s.steps, step{await: i.request})
 			}
 		case i.fromClient && method == "notifications/cancelled":
-			leave(of[i.request])
+			closeCall(byClientRequest[i.request])
 		case i.fromClient && method == "notifications/progress":
 		case i.fromClient:
 			last = &script{trigger: i}
 			all = append(all, last)
 			if kind == jsonrpc.Request {
-				of[i] = last
+				byClientRequest[i] = last
 				if method == "subscriptions/listen" {
-					listens[listenKey(i, i.m.ID())] = last
+					subscriptions[listenKey(i, i.m.ID())] = last
 				} else {
-					open = append(open, last)
+					openCalls = append(openCalls, last)
 				}
 			}
 		case kind == jsonrpc.Response:
-			if last = of[i.request]; last != nil {
-				last.steps = append(last.steps, step{say: i})
-				leave(last)
+			if last = byClientRequest[i.request]; last != nil {
+				last.steps = append(last.steps, step{send: i})
+				closeCall(last)
 			}
 		default:
 			s := last
-			if n := len(open); n > 0 {
-				s = open[n-1]
+			if n := len(openCalls); n > 0 {
+				s = openCalls[n-1]
 			}
-			if about := of[i.request]; about != nil && method == "notifications/progress" {
+			if about := byClientRequest[i.request]; about != nil && method == "notifications/progress" {
 				s = about
 			}
-			if id, ok := jsonrpc.ParseID(i.m.Lookup("params", "_meta", era.KeySubscription)); ok && listens[listenKey(i, id)] != nil {
-				s = listens[listenKey(i, id)]
+			if id, ok := jsonrpc.ParseID(i.m.Lookup("params", "_meta", era.KeySubscription)); ok && subscriptions[listenKey(i, id)] != nil {
+				s = subscriptions[listenKey(i, id)]
 			}
 			if s == nil {
 				continue // before the client has said anything
 			}
-			s.steps = append(s.steps, step{say: i})
+			s.steps = append(s.steps, step{send: i})
 			if kind == jsonrpc.Request {
-				asked[i] = s
+				byServerRequest[i] = s
 			}
 		}
 	}
@@ -93,14 +93,14 @@ func scripts(rec *Recording) (all []*script) {
 }
 
 // listenKey names a subscription: ids are those of a session.
-func listenKey(i *item, id jsonrpc.ID) string { return i.session + " " + id.String() }
+func listenKey(i *recordedMessage, id jsonrpc.ID) string { return i.session + " " + id.String() }
 
 // scriptRun is one run of a script, for a message of the client that stands for the recorded one.
 type scriptRun struct {
 	*session
 	script         *script
-	m              jsonrpc.Message
-	clientAnswered map[*item]<-chan struct{}
+	trigger        jsonrpc.Message
+	clientAnswered map[*recordedMessage]<-chan struct{}
 	ids            []jsonrpc.ID // of the requests to the client
 }
 
@@ -115,8 +115,8 @@ func (r *scriptRun) play(ctx context.Context) error {
 			}
 			continue
 		}
-		answered = answered || t.say.m.Kind() == jsonrpc.Response
-		m, ok := r.withNewIDs(t.say)
+		answered = answered || t.send.m.Kind() == jsonrpc.Response
+		m, ok := r.withNewIDs(t.send)
 		if !ok {
 			continue
 		}
@@ -128,41 +128,41 @@ func (r *scriptRun) play(ctx context.Context) error {
 		}
 	}
 	begin := r.script.trigger
-	if answered || r.m.Kind() != jsonrpc.Request || begin.cancelled || begin.m.Method() == "subscriptions/listen" {
+	if answered || r.trigger.Kind() != jsonrpc.Request || begin.cancelled || begin.m.Method() == "subscriptions/listen" {
 		return nil
 	}
-	return r.conn.Send(r.ctx, jsonrpc.NewError(r.m.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
+	return r.conn.Send(r.ctx, jsonrpc.NewError(r.trigger.ID(), jsonrpc.CodeInternalError, "the recording ends before the answer", nil))
 }
 
 // withNewIDs returns a message of the server with the ids and tokens of this run; false: it is for
 // a token that the client has not given.
-func (r *scriptRun) withNewIDs(i *item) (jsonrpc.Message, bool) {
+func (r *scriptRun) withNewIDs(i *recordedMessage) (jsonrpc.Message, bool) {
 	m := i.m
 	switch m.Kind() {
 	case jsonrpc.Response:
-		return r.response(m.WithID(r.m.ID())), true
+		return r.response(m.WithID(r.trigger.ID())), true
 	case jsonrpc.Request:
 		answered := make(chan struct{})
 		r.mu.Lock()
 		r.lastID++
 		id := jsonrpc.IntID(r.lastID)
-		r.waiting[id] = answered
+		r.awaitedAnswers[id] = answered
 		r.mu.Unlock()
 		if r.clientAnswered == nil {
-			r.clientAnswered = map[*item]<-chan struct{}{}
+			r.clientAnswered = map[*recordedMessage]<-chan struct{}{}
 		}
 		r.clientAnswered[i], r.ids = answered, append(r.ids, id)
 		return m.WithID(id), true
 	}
 	if m.Method() == "notifications/progress" {
-		token := r.m.ProgressToken()
+		token := r.trigger.ProgressToken()
 		if token.IsZero() || m.ProgressToken().IsZero() {
 			return m, false
 		}
 		return m.WithProgressToken(token), true
 	}
 	if meta := m.Lookup("params", "_meta"); jsonrpc.Lookup(meta, era.KeySubscription) != nil {
-		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.m.ID().String()))
+		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.trigger.ID().String()))
 		m = m.WithParams(jsonrpc.With(m.Params(), "_meta", meta))
 	}
 	return m, true
@@ -174,11 +174,11 @@ func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 		return m
 	}
 	if meta := m.Lookup("result", "_meta"); jsonrpc.Lookup(meta, era.KeySubscription) != nil {
-		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.m.ID().String()))
+		meta = jsonrpc.With(meta, era.KeySubscription, []byte(r.trigger.ID().String()))
 		m = m.WithResult(jsonrpc.With(m.Result(), "_meta", meta))
 	}
-	if r.m.Method() == "initialize" { // one recording serves all legacy revisions
-		wanted, _ := jsonrpc.Text(r.m.Lookup("params", "protocolVersion"))
+	if r.trigger.Method() == "initialize" { // one recording serves all legacy revisions
+		wanted, _ := jsonrpc.Text(r.trigger.Lookup("params", "protocolVersion"))
 		if _, has := jsonrpc.Text(m.Lookup("result", "protocolVersion")); has && era.IsLegacy(wanted) {
 			m = m.WithResult(jsonrpc.With(m.Result(), "protocolVersion", jsonrpc.Quote(wanted)))
 		}
@@ -186,12 +186,12 @@ func (r *scriptRun) response(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// nearestRequest says which recorded request is most like one that is not in the recording.
-func (f *Fake) nearestRequest(m *jsonrpc.Message) (code int, text string) {
+// describeNearest says which recorded request is most like one that is not in the recording.
+func (f *Fake) describeNearest(m *jsonrpc.Message) (code int, text string) {
 	const maxLooked, maxBytes = 200, 16 << 20
-	here := paramsOf(m)
+	params := paramsOf(m)
 	var best *script
-	var differ []change
+	var differences []change
 	looked, read := 0, 0
 	for _, s := range f.scripts {
 		if s.trigger.m.Kind() != jsonrpc.Request || s.trigger.m.Method() != m.Method() || looked == maxLooked || read > maxBytes {
@@ -200,24 +200,24 @@ func (f *Fake) nearestRequest(m *jsonrpc.Message) (code int, text string) {
 		looked, read = looked+1, read+s.trigger.m.Size()
 		var all []change
 		at := &path{parent: &path{}, key: "params"}
-		changes(at, paramsOf(&s.trigger.m), here, func(c change) bool {
+		findChanges(at, paramsOf(&s.trigger.m), params, func(c change) bool {
 			all = append(all, c)
 			return len(all) < 10
 		})
-		if best == nil || len(all) < len(differ) {
-			best, differ = s, all
+		if best == nil || len(all) < len(differences) {
+			best, differences = s, all
 		}
 	}
 	if best == nil {
-		methods := f.rec.methods()
+		methods := f.recording.methods()
 		if len(methods) > 20 {
 			methods = append(methods[:20], "...")
 		}
-		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", shorten(m.Method()), printable.Text(strings.Join(methods, ", ")))
+		return jsonrpc.CodeMethodNotFound, fmt.Sprintf("the recording has no %s; it has %s", escapeAndShorten(m.Method()), printable.Text(strings.Join(methods, ", ")))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", shorten(m.Method()), best.trigger.line)
-	for _, c := range differ[:min(len(differ), 3)] {
+	fmt.Fprintf(&b, "the recording has no such %s; the nearest one is in line %d", escapeAndShorten(m.Method()), best.trigger.line)
+	for _, c := range differences[:min(len(differences), 3)] {
 		where := pathText(c.path)
 		switch {
 		case !c.hasNew:

@@ -118,7 +118,7 @@ func (c *talker) TrySend(jsonrpc.Message) bool { return false }
 func (c *talker) Send(ctx context.Context, m jsonrpc.Message) error {
 	fmt.Fprintf(&c.heard, "%s\n", m.Bytes())
 	for _, o := range opaqueFields {
-		if text, ok := jsonrpc.Text(m.Lookup("result", o.said[0])); ok {
+		if text, ok := jsonrpc.Text(m.Lookup("result", o.resultPath[0])); ok {
 			c.given = text
 		}
 	}

@@ -14,34 +14,34 @@ import (
 
 // What keeps a server from being wrapped or unwrapped.
 var (
-	ErrUnknown = errors.New("there is no such server")
-	ErrWrapped = errors.New("the server is wrapped already")
-	ErrBare    = errors.New("the server is not wrapped")
-	ErrRemote  = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + Remote + " in place of its URL")
-	ErrBridge  = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
+	ErrNoServer   = errors.New("there is no such server")
+	ErrWrapped    = errors.New("the server is wrapped already")
+	ErrNotWrapped = errors.New("the server is not wrapped")
+	ErrRemote     = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
+	ErrIsBridge   = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
 
-// Remote is what a client's file has for a remote server that is reached through the bridge.
-const Remote = `"command": "mcp-bridge", "args": ["connect", "URL"]`
+// RemoteExample is what a client's file has for a remote server that is reached through the bridge.
+const RemoteExample = `"command": "mcp-bridge", "args": ["connect", "URL"]`
 
 // maxBrackets bounds the objects and arrays of a file, and so how deep they are nested: the
 // parser recurses.
 const maxBrackets = 50_000
 
-// containers are the members under which clients keep their servers.
-var containers = []string{"mcpServers", "servers", "context_servers"}
+// serverContainers are the members under which clients keep their servers.
+var serverContainers = []string{"mcpServers", "servers", "context_servers"}
 
-// bom is what some editors of Windows begin a file with.
-const bom = "\xef\xbb\xbf"
+// byteOrderMark is what some editors of Windows begin a file with.
+const byteOrderMark = "\xef\xbb\xbf"
 
 // Wrap returns the text of a client's configuration with bridge, the path of the program, in
 // front of the command of one server.
 func Wrap(text []byte, name, bridge string) ([]byte, error) {
-	if rest, marked := bytes.CutPrefix(text, []byte(bom)); marked {
+	if rest, marked := bytes.CutPrefix(text, []byte(byteOrderMark)); marked {
 		out, err := Wrap(rest, name, bridge)
-		return append([]byte(bom), out...), err
+		return append([]byte(byteOrderMark), out...), err
 	}
-	e, err := open(text, name)
+	e, err := openServer(text, name)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 		return nil, ErrWrapped
 	}
 	if e.isBridge() && !e.isDemo() {
-		return nil, ErrBridge
+		return nil, ErrIsBridge
 	}
 	if strings.HasPrefix(name, "-") { // Unwrap could not tell it from the flags
 		return nil, errors.New("the server's name looks like a flag; change the file by hand")
@@ -57,38 +57,38 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	var own []byte
 	switch {
 	case e.args == nil: // "=" tells Unwrap so
-		own = quoted("connect", "--name="+name, "--")
+		own = quoteAll("connect", "--name="+name, "--")
 	default:
-		own = quoted("connect", "--name", name, "--")
+		own = quoteAll("connect", "--name", name, "--")
 	}
-	own = append(append(own, ", "...), e.raw(e.command)...)
+	own = append(append(own, ", "...), e.rawText(e.command)...)
 	switch {
 	case e.args == nil:
 		own = append(append([]byte(`, "args": [`), own...), ']')
-		e.splice(e.command.EndOffset, e.command.EndOffset, own)
+		e.addEdit(e.command.EndOffset, e.command.EndOffset, own)
 	case len(e.args.Value.(*hujson.Array).Elements) > 0:
 		own = append(own, ',')
 		fallthrough
 	default:
-		e.splice(e.args.StartOffset+1, e.args.StartOffset+1, own)
+		e.addEdit(e.args.StartOffset+1, e.args.StartOffset+1, own)
 	}
-	e.splice(e.command.StartOffset, e.command.EndOffset, quoted(bridge))
+	e.addEdit(e.command.StartOffset, e.command.EndOffset, quoteAll(bridge))
 	return e.apply()
 }
 
 // Unwrap takes out what Wrap has put in. Other arguments that somebody has added for the bridge are
 // taken out with it.
 func Unwrap(text []byte, name string) ([]byte, error) {
-	if rest, marked := bytes.CutPrefix(text, []byte(bom)); marked {
+	if rest, marked := bytes.CutPrefix(text, []byte(byteOrderMark)); marked {
 		out, err := Unwrap(rest, name)
-		return append([]byte(bom), out...), err
+		return append([]byte(byteOrderMark), out...), err
 	}
-	e, err := open(text, name)
+	e, err := openServer(text, name)
 	if err != nil {
 		return nil, err
 	}
 	if !e.isWrapped() {
-		return nil, ErrBare
+		return nil, ErrNotWrapped
 	}
 	all := e.args.Value.(*hujson.Array).Elements
 	at := slices.IndexFunc(all, func(v hujson.Value) bool { return isString(v, "--") }) + 1
@@ -98,17 +98,17 @@ func Unwrap(text []byte, name string) ([]byte, error) {
 	case absent && at == len(all)-1:
 		e.cutArgs()
 	case at == len(all)-1 && command.AfterExtra == nil:
-		e.splice(e.args.StartOffset+1, command.EndOffset, nil)
+		e.addEdit(e.args.StartOffset+1, command.EndOffset, nil)
 	default: // up to the comma, before which there may be a comment
-		e.splice(e.args.StartOffset+1, command.EndOffset+len(command.AfterExtra)+1, nil)
+		e.addEdit(e.args.StartOffset+1, command.EndOffset+len(command.AfterExtra)+1, nil)
 	}
-	e.splice(e.command.StartOffset, e.command.EndOffset, e.raw(&command))
+	e.addEdit(e.command.StartOffset, e.command.EndOffset, e.rawText(&command))
 	return e.apply()
 }
 
 // Servers returns the names of the servers in a client's configuration.
 func Servers(text []byte) ([]string, error) {
-	all, err := servers(bytes.TrimPrefix(text, []byte(bom)))
+	all, err := findServers(bytes.TrimPrefix(text, []byte(byteOrderMark)))
 	if err != nil {
 		return nil, err
 	}
@@ -134,8 +134,8 @@ func parse(text []byte) (root hujson.Value, err error) {
 	return root, nil
 }
 
-// servers finds the object that has the servers.
-func servers(text []byte) (*hujson.Object, error) {
+// findServers finds the object that has the servers.
+func findServers(text []byte) (*hujson.Object, error) {
 	root, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -144,8 +144,8 @@ func servers(text []byte) (*hujson.Object, error) {
 	if !ok {
 		return nil, errors.New("it is not the configuration of a client: that is an object")
 	}
-	for _, key := range containers {
-		v, err := member(top, key)
+	for _, key := range serverContainers {
+		v, err := findMember(top, key)
 		if err != nil {
 			return nil, err
 		}
@@ -157,11 +157,11 @@ func servers(text []byte) (*hujson.Object, error) {
 		}
 		return nil, fmt.Errorf("its %q is not an object", key)
 	}
-	return nil, fmt.Errorf("it has none of the members %s", strings.Join(containers, ", "))
+	return nil, fmt.Errorf("it has none of the members %s", strings.Join(serverContainers, ", "))
 }
 
-// member returns the value of a key; nil: there is none.
-func member(o *hujson.Object, key string) (found *hujson.Value, err error) {
+// findMember returns the value of a key; nil: there is none.
+func findMember(o *hujson.Object, key string) (found *hujson.Value, err error) {
 	for i := range o.Members {
 		m := &o.Members[i]
 		if !isString(m.Name, key) {
@@ -189,27 +189,27 @@ type edit struct {
 	text     []byte
 }
 
-func open(text []byte, name string) (*serverEditor, error) {
+func openServer(text []byte, name string) (*serverEditor, error) {
 	e := &serverEditor{text: text}
-	all, err := servers(text)
+	all, err := findServers(text)
 	if err != nil {
 		return nil, err
 	}
-	server, err := member(all, name)
+	server, err := findMember(all, name)
 	switch {
 	case err != nil:
 		return nil, err
 	case server == nil:
-		return nil, ErrUnknown
+		return nil, ErrNoServer
 	}
 	var ok bool
 	if e.server, ok = server.Value.(*hujson.Object); !ok {
 		return nil, errors.New("the server is not an object")
 	}
-	if e.command, err = member(e.server, "command"); err != nil {
+	if e.command, err = findMember(e.server, "command"); err != nil {
 		return nil, err
 	}
-	if e.args, err = member(e.server, "args"); err != nil {
+	if e.args, err = findMember(e.server, "args"); err != nil {
 		return nil, err
 	}
 	if e.command == nil {
@@ -253,9 +253,9 @@ func (e *serverEditor) isDemo() bool {
 	return len(all) > 0 && isString(all[0], "demo")
 }
 
-func (e *serverEditor) raw(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
+func (e *serverEditor) rawText(v *hujson.Value) []byte { return e.text[v.StartOffset:v.EndOffset] }
 
-func (e *serverEditor) splice(from, to int, text []byte) {
+func (e *serverEditor) addEdit(from, to int, text []byte) {
 	e.edits = append(e.edits, edit{from, to, text})
 }
 
@@ -265,10 +265,10 @@ func (e *serverEditor) cutArgs() {
 	name, end := e.server.Members[at].Name, e.args.EndOffset
 	if at > 0 {
 		before := e.server.Members[at-1].Value
-		e.splice(before.EndOffset+len(before.AfterExtra), end, nil)
+		e.addEdit(before.EndOffset+len(before.AfterExtra), end, nil)
 		return
 	}
-	e.splice(name.StartOffset, end+len(e.args.AfterExtra)+1, nil) // command follows
+	e.addEdit(name.StartOffset, end+len(e.args.AfterExtra)+1, nil) // command follows
 }
 
 // apply makes the edits, and looks whether the result can be read.
@@ -287,8 +287,8 @@ func (e *serverEditor) apply() ([]byte, error) {
 	return out, nil
 }
 
-// quoted returns strings as JSON, with commas.
-func quoted(all ...string) []byte {
+// quoteAll returns strings as JSON, with commas.
+func quoteAll(all ...string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// maxFile is how large a configuration may be, in bytes.
-const maxFile = 16 << 20
+// maxFileSize is how large a configuration may be, in bytes.
+const maxFileSize = 16 << 20
 
 // Client is a desktop client whose configuration is at a known place.
 type Client struct {
@@ -38,9 +38,9 @@ func Clients() ([]Client, error) {
 	}, nil
 }
 
-// CommandsOnly returns the name of the client whose configuration a file is, if that client knows no server with a URL, and
+// CommandsOnlyClient returns the name of the client whose configuration a file is, if that client knows no server with a URL, and
 // passes over those in the file; "" if it is no such file.
-func CommandsOnly(file string) string {
+func CommandsOnlyClient(file string) string {
 	if filepath.Base(file) == "claude_desktop_config.json" {
 		return "Claude Desktop"
 	}
@@ -61,8 +61,8 @@ func Read(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s is a symbolic link: name the file itself, %s", file, to)
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is not a file", file)
-	case info.Size() > maxFile:
-		return nil, fmt.Errorf("%s has more than %d bytes", file, maxFile)
+	case info.Size() > maxFileSize:
+		return nil, fmt.Errorf("%s has more than %d bytes", file, maxFileSize)
 	}
 	return os.ReadFile(file)
 }
@@ -80,7 +80,7 @@ func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) 
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	info, err := writable(file)
+	info, err := checkWritable(file)
 	if err != nil {
 		return "", err
 	}
@@ -103,8 +103,8 @@ func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) 
 	return backup, nil
 }
 
-// writable says why a file cannot be changed: to replace it would need no right to write it.
-func writable(file string) (fs.FileInfo, error) {
+// checkWritable says why a file cannot be changed: to replace it would need no right to write it.
+func checkWritable(file string) (fs.FileInfo, error) {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err

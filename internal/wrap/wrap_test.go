@@ -39,7 +39,7 @@ var samples = map[string]string{
 // plain returns a configuration without comments, decoded.
 func plain(t *testing.T, text []byte) map[string]any {
 	t.Helper()
-	text, err := hujson.Standardize(append(bytes.TrimPrefix(bytes.Clone(text), []byte(bom)), 10))
+	text, err := hujson.Standardize(append(bytes.TrimPrefix(bytes.Clone(text), []byte(byteOrderMark)), 10))
 	bridgetest.Must(t, err)
 	var v map[string]any
 	bridgetest.Must(t, json.Unmarshal(text, &v))
@@ -86,7 +86,7 @@ func TestThereAndBack(t *testing.T) {
 			if err != nil || string(back) != text {
 				t.Errorf("%v; it was\n%s\nwrapped\n%s\nand then\n%s", err, text, wrapped, back)
 			}
-			if _, err := Unwrap(back, "a"); !errors.Is(err, ErrBare) {
+			if _, err := Unwrap(back, "a"); !errors.Is(err, ErrNotWrapped) {
 				t.Error("unwrapped twice:", err)
 			}
 			// A client may write its file anew meanwhile: the meaning comes back.
@@ -111,10 +111,10 @@ func TestUnwrapFlags(t *testing.T) {
 func TestWrapBridge(t *testing.T) {
 	for _, command := range []string{"mcp-bridge", "/usr/bin/mcp-bridge", `C:\\bin\\mcp-bridge.exe`} {
 		text := `{"mcpServers":{"a":{"command":"` + command + `","args":["connect","https://host.example/mcp"]}}}`
-		if _, err := Wrap([]byte(text), "a", program); !errors.Is(err, ErrBridge) {
+		if _, err := Wrap([]byte(text), "a", program); !errors.Is(err, ErrIsBridge) {
 			t.Errorf("%s: %v", command, err)
 		}
-		if _, err := Unwrap([]byte(text), "a"); !errors.Is(err, ErrBare) {
+		if _, err := Unwrap([]byte(text), "a"); !errors.Is(err, ErrNotWrapped) {
 			t.Errorf("%s: unwrap: %v", command, err)
 		}
 		demo := `{"mcpServers":{"a":{"command":"` + command + `","args":["demo"]}}}`
@@ -192,7 +192,7 @@ func TestChange(t *testing.T) {
 			t.Errorf("%s: it has left something behind: %s", want, text)
 		}
 	}
-	refused(file, "no such server", func([]byte) ([]byte, error) { return nil, ErrUnknown })
+	refused(file, "no such server", func([]byte) ([]byte, error) { return nil, ErrNoServer })
 	refused(filepath.Join(dir, "none"), "none", to(""))
 	refused(dir, "not a file", to(""))
 	refused(file, "somebody else", func([]byte) ([]byte, error) { return []byte("x"), os.WriteFile(file, []byte("theirs"), 0o640) })
