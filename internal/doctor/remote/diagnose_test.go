@@ -35,20 +35,24 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// tries is how often a site is diagnosed that does not give what is wanted: the doctor measures time,
+// and on a machine that is busy a healthy server is slow, and checks are left out for lack of time.
+const tries = 3
+
 // wantFinding fails unless the site has the fault.
 func wantFinding(t *testing.T, s site, code string, severity doctor.Severity, says string) {
 	t.Helper()
-	began := time.Now()
-	r, text := diagnose(t, s)
-	if took := time.Since(began); took > 6*time.Second && !r.Has(code) { // checks were left out for lack of time
+	var text string
+	for range tries {
+		var r *doctor.Report
 		r, text = diagnose(t, s)
-	}
-	for _, f := range r.Findings() {
-		if f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Seen+" "+f.Do, says) {
-			if f.Title == "" || f.Seen == "" || f.Means == "" || f.Do == "" {
-				t.Errorf("%s says too little:\n%s", code, text)
+		for _, f := range r.Findings() {
+			if f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Seen+" "+f.Do, says) {
+				if f.Title == "" || f.Seen == "" || f.Means == "" || f.Do == "" {
+					t.Errorf("%s says too little:\n%s", code, text)
+				}
+				return
 			}
-			return
 		}
 	}
 	t.Errorf("want %s %s with %q, got\n%s", severity, code, says, text)
@@ -57,14 +61,16 @@ func wantFinding(t *testing.T, s site, code string, severity doctor.Severity, sa
 // wantHealthy fails if there are findings, but for notes of these codes.
 func wantHealthy(t *testing.T, s site, notes ...string) (text string) {
 	t.Helper()
-	began := time.Now()
-	r, text := diagnose(t, s)
-	for _, f := range r.Findings() {
-		if f.Severity != doctor.Note || !slices.Contains(notes, f.Code) {
-			t.Errorf("a finding of a healthy server (after %v):\n%s", time.Since(began), text)
-			break
+	for range tries {
+		var r *doctor.Report
+		r, text = diagnose(t, s)
+		if !slices.ContainsFunc(r.Findings(), func(f doctor.Finding) bool {
+			return f.Severity != doctor.Note || !slices.Contains(notes, f.Code)
+		}) {
+			return text
 		}
 	}
+	t.Errorf("a finding of a healthy server:\n%s", text)
 	return text
 }
 
