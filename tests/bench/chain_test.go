@@ -33,14 +33,14 @@ import (
 // TestMain lets this program be the child as well.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("BENCH_ROLE"); role != "" {
-		play(role)
+		runRole(role)
 		return
 	}
 	bridgetest.CheckLeaks(m)
 }
 
 // serve starts a hub for one server, on TCP and on a Unix socket.
-func serve(tb testing.TB, up upstream.Spec) *site {
+func serve(tb testing.TB, up upstream.Spec) *bridgeAddr {
 	tb.Helper()
 	up.Name = "bench"
 	h := hub.New(hub.Options{SingleServer: true})
@@ -49,13 +49,13 @@ func serve(tb testing.TB, up upstream.Spec) *site {
 	srv := httptest.NewServer(h)
 	tb.Cleanup(srv.Close)
 	tb.Cleanup(transport.CloseIdleConnections)
-	at := &site{url: srv.URL}
+	at := &bridgeAddr{url: srv.URL}
 	if runtime.GOOS != "windows" {
 		dir, err := os.MkdirTemp("", "mb") // tb.TempDir's path may be too long for a socket
 		bridgetest.Must(tb, err)
 		tb.Cleanup(func() { os.RemoveAll(dir) })
-		at.unix = filepath.Join(dir, "s")
-		l, err := net.Listen("unix", at.unix)
+		at.socketPath = filepath.Join(dir, "s")
+		l, err := net.Listen("unix", at.socketPath)
 		bridgetest.Must(tb, err)
 		done := make(chan struct{})
 		go func() {
@@ -76,7 +76,7 @@ func child(tb testing.TB, role string) upstream.Spec {
 }
 
 // open opens a session that ends with the test.
-func open(tb testing.TB, k kind, at *site) client {
+func open(tb testing.TB, k kind, at *bridgeAddr) client {
 	tb.Helper()
 	c, err := k.open(at)
 	bridgetest.Must(tb, err)
@@ -97,7 +97,7 @@ type floor struct {
 
 func newFloor(tb testing.TB, hops int) *floor {
 	tb.Helper()
-	pipe, err := startPipe(role("stdio"))
+	pipe, err := startPipe(roleCommand("stdio"))
 	bridgetest.Must(tb, err)
 	tb.Cleanup(func() { _ = pipe.close() })
 	srv := httptest.NewServer(http.HandlerFunc(answerBare))
@@ -152,7 +152,7 @@ type caller struct {
 	id   int64
 }
 
-func newCaller(f form, size int) *caller {
+func newCaller(f messageForm, size int) *caller {
 	c := &caller{id: 1e9} // all ids have as many digits
 	c.body = f.request(c.id, size)
 	return c
@@ -181,7 +181,7 @@ func benchCalls(b *testing.B, session client, f *floor) {
 		b.Run(size.name, func(b *testing.B) {
 			b.ReportAllocs()
 			b.StopTimer()
-			calls := newCaller(session.spelling(), size.size)
+			calls := newCaller(session.messageForm(), size.size)
 			calls.timed(b, session.call, 5, nil) // warms up
 			calls.timed(b, f.call, 5, nil)
 			turn := 20 // calls of the bridge, and then of the floor
@@ -221,7 +221,7 @@ func benchNotes(b *testing.B, session client, f *floor) {
 func TestTransports(t *testing.T) {
 	for _, role := range []string{"stdio", "modern"} {
 		at := serve(t, child(t, role))
-		for f, all := range map[form][]kind{legacy: kinds(), modern: modernKinds()} {
+		for f, all := range map[messageForm][]kind{legacy: kinds(), modern: modernKinds()} {
 			for _, k := range all {
 				t.Run(fmt.Sprintf("%s/%d/%s", role, f, k.name), func(t *testing.T) {
 					c := open(t, k, at)
@@ -274,7 +274,7 @@ func TestWrongAnswers(t *testing.T) {
 // same era and where they are not. What translation adds is the difference.
 func BenchmarkEras(b *testing.B) {
 	f := newFloor(b, 1)
-	at := map[string]*site{"2025": serve(b, child(b, "stdio")), "2026": serve(b, child(b, "modern"))}
+	at := map[string]*bridgeAddr{"2025": serve(b, child(b, "stdio")), "2026": serve(b, child(b, "modern"))}
 	for _, server := range []string{"2025", "2026"} {
 		for i, k := range kinds() {
 			b.Run("2025 to "+server+"/"+k.name, func(b *testing.B) { benchCalls(b, open(b, k, at[server]), f) })
@@ -291,10 +291,10 @@ func BenchmarkEras(b *testing.B) {
 func TestTranslationAllocates(t *testing.T) {
 	const most = 20
 	older, newer := serve(t, child(t, "stdio")), serve(t, child(t, "modern"))
-	count := func(k kind, at *site) float64 {
+	count := func(k kind, at *bridgeAddr) float64 {
 		t.Helper()
 		session := open(t, k, at)
-		calls := newCaller(session.spelling(), 100)
+		calls := newCaller(session.messageForm(), 100)
 		one := func() {
 			if err := session.call(calls.next()); err != nil {
 				t.Error(err)

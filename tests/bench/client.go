@@ -27,7 +27,7 @@ func (p *process) close() {
 	transport.CloseIdleConnections()
 }
 
-func role(name string) *exec.Cmd {
+func roleCommand(name string) *exec.Cmd {
 	self, _ := os.Executable()
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "BENCH_ROLE="+name)
@@ -37,7 +37,7 @@ func role(name string) *exec.Cmd {
 
 // startHTTP starts the bare HTTP server.
 func startHTTP() (*process, *peer, error) {
-	cmd := role("http")
+	cmd := roleCommand("http")
 	stdin, _ := cmd.StdinPipe()
 	stdout, _ := cmd.StdoutPipe()
 	if err := cmd.Start(); err != nil {
@@ -47,20 +47,20 @@ func startHTTP() (*process, *peer, error) {
 	return &process{cmd, stdin}, &peer{url: "http://" + strings.TrimSpace(addr) + "/"}, err
 }
 
-// site is where a bridge listens.
-type site struct {
-	url  string // http://HOST:PORT
-	unix string // path of its socket; empty: it has none
+// bridgeAddr is where a bridge listens.
+type bridgeAddr struct {
+	url        string // http://HOST:PORT
+	socketPath string // path of its socket; empty: it has none
 }
 
 // startBridge starts "serve" with these arguments, which name the server, and
 // waits until it listens. socket is the path of its Unix socket.
-func startBridge(binary, socket string, args ...string) (*process, *site, error) {
+func startBridge(binary, socket string, args ...string) (*process, *bridgeAddr, error) {
 	return startBridgeIn(nil, binary, socket, args...)
 }
 
 // startBridgeIn is startBridge with these variables beside our own.
-func startBridgeIn(env []string, binary, socket string, args ...string) (*process, *site, error) {
+func startBridgeIn(env []string, binary, socket string, args ...string) (*process, *bridgeAddr, error) {
 	listen := []string{"serve", "--listen", "127.0.0.1:0", "--max-sessions", "10000"}
 	if runtime.GOOS == "windows" {
 		socket = ""
@@ -83,7 +83,7 @@ func startBridgeIn(env []string, binary, socket string, args ...string) (*proces
 		if _, rest, ok := strings.Cut(line, "listening: url=http://"); ok {
 			host, _, _ := strings.Cut(strings.Fields(rest)[0], "/")
 			go io.Copy(io.Discard, log) // ends with the process
-			return &process{cmd, stdin}, &site{"http://" + host, socket}, nil
+			return &process{cmd, stdin}, &bridgeAddr{"http://" + host, socket}, nil
 		}
 	}
 }
@@ -104,16 +104,16 @@ const (
 type peer struct {
 	url     string
 	session string
-	form    form
+	form    messageForm
 	buf     []byte
 }
 
 // clone returns a peer for the same session and another goroutine.
 func (p *peer) clone() *peer { return &peer{url: p.url, session: p.session, form: p.form} }
 
-// as returns a peer for the same server whose requests have the headers that those
+// withForm returns a peer for the same server whose requests have the headers that those
 // of an era have: the bare server's are to be like the bridge's.
-func (p *peer) as(f form) *peer {
+func (p *peer) withForm(f messageForm) *peer {
 	c := &peer{url: p.url, form: f}
 	if f == legacy {
 		c.session = "ABCDEFGHIJKLMNOPQRSTUVWXYZ" // as long as the bridge's
@@ -121,7 +121,7 @@ func (p *peer) as(f form) *peer {
 	return c
 }
 
-func (p *peer) spelling() form { return p.form }
+func (p *peer) messageForm() messageForm { return p.form }
 
 // initialize opens the session.
 func (p *peer) initialize() error {

@@ -13,7 +13,7 @@ import (
 // without sessions.
 func modernKinds() []kind {
 	all := []kind{
-		{"Streamable HTTP", func(s *site) (client, error) { return &peer{url: s.url + "/mcp", form: modern}, nil }, 0},
+		{"Streamable HTTP", func(s *bridgeAddr) (client, error) { return &peer{url: s.url + "/mcp", form: modern}, nil }, 0},
 		{"WebSocket", plainLink(dialWS), 1},
 	}
 	if runtime.GOOS != "windows" {
@@ -23,29 +23,29 @@ func modernKinds() []kind {
 }
 
 // plainLink opens what dial returns: nothing need be said first.
-func plainLink(dial func(*site) (link, error)) func(*site) (client, error) {
-	return func(s *site) (client, error) {
+func plainLink(dial func(*bridgeAddr) (link, error)) func(*bridgeAddr) (client, error) {
+	return func(s *bridgeAddr) (client, error) {
 		l, err := dial(s)
 		return linkClient{l, modern}, err
 	}
 }
 
-// beginEras is begin, and a bridge to a server of 2026-07-28 that all clients share.
-func (b *bench) beginEras() (s *scene, shared *site, err error) {
+// beginTranslation is begin, and a bridge to a server of 2026-07-28 that all clients share.
+func (b *bench) beginTranslation() (s *scene, shared *bridgeAddr, err error) {
 	if s, err = b.begin(); err != nil {
 		return nil, nil, err
 	}
-	if shared, err = b.start1(s, childArgs("modern")...); err != nil {
+	if shared, err = b.startBridge(s, childArgs("modern")...); err != nil {
 		s.close()
 	}
 	return s, shared, err
 }
 
-// eras measures clients of 2026-07-28, whose server is one process for all of
+// measureEras measures clients of 2026-07-28, whose server is one process for all of
 // them, and what it costs when server and client are of different eras.
-func (b *bench) eras() error {
+func (b *bench) measureEras() error {
 	err := b.printCalls("2026-07-28: one call, p50", modern, func(s *scene) (rows []row, err error) {
-		shared, err := b.start1(s, childArgs("modern")...)
+		shared, err := b.startBridge(s, childArgs("modern")...)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func (b *bench) eras() error {
 		if err != nil {
 			return nil, err
 		}
-		s.ends = append(s.ends, func() { both.close() })
+		s.cleanups = append(s.cleanups, func() { both.close() })
 		mixed, err := s.rows(modernKinds(), s.bridge, ", 2025 child")
 		return append(append(same, row{"stdio to stdio", linkClient{both, modern}, 2, 0}), mixed...), err
 	})
@@ -65,7 +65,7 @@ func (b *bench) eras() error {
 		return err
 	}
 	err = b.printCalls("2025-06-18: one call, p50", legacy, func(s *scene) ([]row, error) {
-		shared, err := b.start1(s, childArgs("modern")...)
+		shared, err := b.startBridge(s, childArgs("modern")...)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (b *bench) eras() error {
 	if err != nil {
 		return err
 	}
-	s, shared, err := b.beginEras()
+	s, shared, err := b.beginTranslation()
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (b *bench) eras() error {
 }
 
 // rows opens a session over each transport.
-func (s *scene) rows(kinds []kind, at *site, more string) ([]row, error) {
+func (s *scene) rows(kinds []kind, at *bridgeAddr, more string) ([]row, error) {
 	var rows []row
 	for _, k := range kinds {
 		c, err := s.open(k, at)
@@ -111,34 +111,34 @@ func (b *bench) printInFlight(s *scene, k kind, c client) error {
 	const n = 32
 	bare, same := make([]client, n), make([]client, n)
 	for i := range n {
-		bare[i] = s.bareHTTP.as(modern)
+		bare[i] = s.bareHTTP.withForm(modern)
 		if p, ok := c.(*peer); ok {
 			same[i] = p.clone()
 		}
 	}
-	one := func() (float64, error) { return rate(same, b.window) }
+	one := func() (float64, error) { return rate(same, b.measureTime) }
 	if l, ok := c.(linkClient); ok {
-		one = func() (float64, error) { return linkRate(l, n, k.senders, b.window) }
+		one = func() (float64, error) { return linkRate(l, n, k.senders, b.measureTime) }
 	}
 	return b.printRate(k.name+", 32 in flight", []link{s.pipe}, bare, one)
 }
 
-// compared is a call between the eras, and what it is compared with: calls over
+// comparedClients is a call between the eras, and what it is compared with: calls over
 // the same transport, within 2026-07-28 to a process that all share, and within
 // 2025-06-18 to one of the client's own. mixed shares a process, too.
-type compared struct {
-	name  string
-	mixed client
+type comparedClients struct {
+	name       string
+	translated client
 
 	newer client // nil: the transport is none of 2026-07-28
 	older client
 }
 
-// translation measures what the calls between eras cost more than those within
+// measureTranslation measures what the calls between eras cost more than those within
 // one, each in turn with its like: the difference of two rows that were measured
 // at other times says more about the machine. And first on one CPU, where nobody
 // waits for another to wake up: that is the work, and the same every time.
-func (b *bench) translation() error {
+func (b *bench) measureTranslation() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -167,20 +167,20 @@ func (b *bench) compare(cpus string) error {
 	var names []string
 	all := map[string]*times{}
 	for range b.scenes {
-		err := b.mixed(func(c compared) error {
+		err := b.mixed(func(c comparedClients) error {
 			t := all[c.name]
 			if t == nil {
 				t = &times{}
 				names, all[c.name] = append(names, c.name), t
 			}
-			for turn := range turns {
+			for turn := range turnsPerRound {
 				var took [3]time.Duration
-				for i, one := range []client{c.mixed, c.newer, c.older} {
+				for i, one := range []client{c.translated, c.newer, c.older} {
 					if one == nil {
 						continue
 					}
 					var err error
-					if took[i], err = timeCalls(one, one.spelling(), b.calls/turns, 100); err != nil {
+					if took[i], err = timeCalls(one, one.messageForm(), b.calls/turnsPerRound, 100); err != nil {
 						return fmt.Errorf("%s: %w", c.name, err)
 					}
 				}
@@ -211,13 +211,13 @@ func (b *bench) compare(cpus string) error {
 }
 
 // mixed calls f for each transport in both directions.
-func (b *bench) mixed(f func(compared) error) error {
-	s, shared, err := b.beginEras()
+func (b *bench) mixed(f func(comparedClients) error) error {
+	s, shared, err := b.beginTranslation()
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	open := func(kinds []kind, name string, at *site) (c client, err error) {
+	open := func(kinds []kind, name string, at *bridgeAddr) (c client, err error) {
 		for _, k := range kinds {
 			if k.name == name {
 				c, err = s.open(k, at)
@@ -228,14 +228,14 @@ func (b *bench) mixed(f func(compared) error) error {
 	for _, way := range []struct {
 		name  string
 		kinds []kind // of the client's era
-		mixed *site
+		mixed *bridgeAddr
 	}{
 		{"2026 client, 2025 child", modernKinds(), s.bridge},
 		{"2025 client, 2026 child", kinds(), shared},
 	} {
 		for _, k := range way.kinds {
-			c := compared{name: way.name + ", " + k.name}
-			if c.mixed, err = s.open(k, way.mixed); err != nil {
+			c := comparedClients{name: way.name + ", " + k.name}
+			if c.translated, err = s.open(k, way.mixed); err != nil {
 				return err
 			}
 			if c.newer, err = open(modernKinds(), k.name, shared); err != nil {

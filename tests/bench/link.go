@@ -25,8 +25,8 @@ type client interface {
 	// checks that none is missing.
 	notes(n int) error
 
-	// spelling is how its requests are spelled.
-	spelling() form
+	// messageForm is how its requests are spelled.
+	messageForm() messageForm
 
 	close() error
 }
@@ -49,10 +49,10 @@ const headSize = 64
 // linkClient makes a client of a link.
 type linkClient struct {
 	link
-	form form
+	form messageForm
 }
 
-func (c linkClient) spelling() form { return c.form }
+func (c linkClient) messageForm() messageForm { return c.form }
 
 func (c linkClient) call(body []byte) error {
 	if err := c.send(body); err != nil {
@@ -115,12 +115,12 @@ func isNote(text []byte) bool { return bytes.Contains(text, []byte(`"notificatio
 
 var ids atomic.Int64
 
-// form is how the requests of an era are spelled.
-type form int
+// messageForm is how the requests of an era are spelled.
+type messageForm int
 
 const (
-	legacy form = iota // 2025-06-18
-	modern             // 2026-07-28: each request says what sessions knew
+	legacy messageForm = iota // 2025-06-18
+	modern                    // 2026-07-28: each request says what sessions knew
 )
 
 // meta is what a modern request says about itself.
@@ -128,7 +128,7 @@ const meta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelco
 
 // request spells a call of about size bytes, and of more by what its era wants
 // said. Its capacity has room for more.
-func (f form) request(id int64, size int) []byte {
+func (f messageForm) request(id int64, size int) []byte {
 	const head, tail = `"method":"tools/call","params":{"name":"echo",`, `"}}}`
 	const pad = `"arguments":{"pad":"`
 	about := ""
@@ -140,7 +140,7 @@ func (f form) request(id int64, size int) []byte {
 }
 
 // requestNotes spells a call that is answered with n notifications first.
-func (f form) requestNotes(n int) []byte {
+func (f messageForm) requestNotes(n int) []byte {
 	about := `"progressToken":"t"`
 	if f == modern {
 		about += "," + meta
@@ -149,7 +149,7 @@ func (f form) requestNotes(n int) []byte {
 }
 
 // timeCalls returns the median time of n calls, one after the other.
-func timeCalls(c client, f form, n, size int) (time.Duration, error) {
+func timeCalls(c client, f messageForm, n, size int) (time.Duration, error) {
 	times := make([]time.Duration, 0, n)
 	warm := n/10 + 1
 	for i := range n + warm {
@@ -193,7 +193,7 @@ func paced(workers []client, perSecond float64, d time.Duration) (float64, error
 					time.Sleep(time.Until(next))
 					next = next.Add(time.Duration(float64(len(workers)) / perSecond * 1e9))
 				}
-				if err := c.call(c.spelling().request(ids.Add(1), 100)); err != nil {
+				if err := c.call(c.messageForm().request(ids.Add(1), 100)); err != nil {
 					failed.Store(&err)
 					return
 				}

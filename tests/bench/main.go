@@ -17,7 +17,7 @@ import (
 
 func main() {
 	if role := os.Getenv("BENCH_ROLE"); role != "" {
-		play(role)
+		runRole(role)
 		return
 	}
 	quick := flag.Bool("quick", false, "few calls, to see that it works")
@@ -30,8 +30,8 @@ func main() {
 	}
 }
 
-// play is the process's role when it was started by itself.
-func play(role string) {
+// runRole is the process's role when it was started by itself.
+func runRole(role string) {
 	var err error
 	switch role {
 	case "stdio":
@@ -65,9 +65,9 @@ func measure(binary, only string, quick bool) error {
 			return fmt.Errorf("building the bridge: %w", err)
 		}
 	}
-	b := &bench{binary: binary, dir: dir, calls: 1600, bigCalls: 80, scenes: 10, rounds: 3, window: time.Second, notes: 200_000, sessions: 500, quick: quick}
+	b := &bench{binary: binary, dir: dir, calls: 1600, bigCalls: 80, scenes: 10, rounds: 3, measureTime: time.Second, notes: 200_000, sessions: 500, quick: quick}
 	if quick {
-		b.calls, b.bigCalls, b.scenes, b.rounds, b.window, b.notes, b.sessions = 200, 8, 1, 1, 100*time.Millisecond, 10_000, 50
+		b.calls, b.bigCalls, b.scenes, b.rounds, b.measureTime, b.notes, b.sessions = 200, 8, 1, 1, 100*time.Millisecond, 10_000, 50
 	}
 	if only == onOneCPU {
 		return b.compare("one CPU")
@@ -78,8 +78,8 @@ func measure(binary, only string, quick bool) error {
 		name string
 		run  func() error
 	}{
-		{"latency", b.latency}, {"throughput", b.throughput}, {"notifications", b.notifications}, {"eras", b.eras}, {"translation", b.translation},
-		{"remote", b.remote}, {"connect", b.connect}, {"start", b.start}, {"watched", b.watched}, {"memory", b.memory},
+		{"latency", b.measureLatency}, {"throughput", b.measureThroughput}, {"notifications", b.measureNotifications}, {"eras", b.measureEras}, {"translation", b.measureTranslation},
+		{"remote", b.measureRemote}, {"connect", b.measureConnect}, {"start", b.measureStart}, {"watched", b.measureWatching}, {"memory", b.measureMemory},
 	} {
 		if only != "" && only != step.name {
 			continue
@@ -94,11 +94,11 @@ func measure(binary, only string, quick bool) error {
 type bench struct {
 	binary          string
 	dir             string // for sockets
-	bridges         int    // started so far
+	bridgesStarted  int    // started so far
 	calls, bigCalls int    // in a scene, of each row
 	scenes          int
 	rounds          int
-	window          time.Duration
+	measureTime     time.Duration
 	notes           int
 	sessions        int
 	quick           bool

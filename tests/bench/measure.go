@@ -12,56 +12,56 @@ import (
 type scene struct {
 	pipe     *lines
 	bareHTTP *peer
-	bridge   *site
+	bridge   *bridgeAddr
 
-	ends []func()
+	cleanups []func()
 }
 
 func (b *bench) begin() (*scene, error) {
 	s := &scene{}
-	pipe, err := startPipe(role("stdio"))
+	pipe, err := startPipe(roleCommand("stdio"))
 	if err != nil {
 		return nil, err
 	}
 	s.pipe = pipe
-	s.ends = append(s.ends, func() { pipe.close() })
+	s.cleanups = append(s.cleanups, func() { pipe.close() })
 	process, http, err := startHTTP()
 	if err != nil {
 		return nil, err
 	}
 	s.bareHTTP = http
-	s.ends = append(s.ends, process.close)
-	s.bridge, err = b.start1(s, childArgs("stdio")...)
+	s.cleanups = append(s.cleanups, process.close)
+	s.bridge, err = b.startBridge(s, childArgs("stdio")...)
 	return s, err
 }
 
-// start1 starts a bridge that ends with the scene.
-func (b *bench) start1(s *scene, args ...string) (*site, error) {
+// startBridge starts a bridge that ends with the scene.
+func (b *bench) startBridge(s *scene, args ...string) (*bridgeAddr, error) {
 	process, at, err := startBridge(b.binary, b.socket(), args...)
 	if err != nil {
 		return nil, err
 	}
-	s.ends = append(s.ends, process.close)
+	s.cleanups = append(s.cleanups, process.close)
 	return at, nil
 }
 
 // socket returns a path for a bridge's Unix socket.
 func (b *bench) socket() string {
-	b.bridges++
-	return filepath.Join(b.dir, fmt.Sprint("s", b.bridges))
+	b.bridgesStarted++
+	return filepath.Join(b.dir, fmt.Sprint("s", b.bridgesStarted))
 }
 
 func (s *scene) close() {
-	for _, end := range slices.Backward(s.ends) {
+	for _, end := range slices.Backward(s.cleanups) {
 		end()
 	}
 }
 
 // open opens a session that ends with the scene.
-func (s *scene) open(k kind, at *site) (client, error) {
+func (s *scene) open(k kind, at *bridgeAddr) (client, error) {
 	c, err := k.open(at)
 	if err == nil {
-		s.ends = append(s.ends, func() { c.close() })
+		s.cleanups = append(s.cleanups, func() { c.close() })
 	}
 	return c, err
 }
@@ -71,8 +71,8 @@ var sizes = []struct {
 	size int
 }{{"100 B", 100}, {"10 KB", 10_000}, {"1 MB", 1_000_000}}
 
-// callsOf returns how many calls of a size are made in a scene.
-func (b *bench) callsOf(size int) int {
+// callsForSize returns how many calls of a size are made in a scene.
+func (b *bench) callsForSize(size int) int {
 	if size < 1_000_000 {
 		return b.calls
 	}
@@ -92,21 +92,21 @@ func (r row) floor(pipe, hop time.Duration) time.Duration {
 	return time.Duration(r.pipes)*pipe + time.Duration(r.hops)*hop
 }
 
-// latency compares each transport with the same floor, that of Streamable HTTP.
-func (b *bench) latency() error {
+// measureLatency compares each transport with the same floor, that of Streamable HTTP.
+func (b *bench) measureLatency() error {
 	return b.printCalls("serve: one call, p50", legacy, func(s *scene) ([]row, error) {
 		return s.rows(kinds(), s.bridge, "")
 	})
 }
 
-// turns is how many times a scene's calls go from the floor through all rows: the
+// turnsPerRound is how many times a scene's calls go from the floor through all rows: the
 // machine may be another one a moment later. The first turn is to warm up.
-const turns = 4
+const turnsPerRound = 4
 
 // printCalls times the calls of all rows and their floor in turn, in one scene after
 // the other: on which CPUs its processes have come to run makes a difference that
 // stays for as long as they do.
-func (b *bench) printCalls(title string, f form, open func(*scene) ([]row, error)) error {
+func (b *bench) printCalls(title string, f messageForm, open func(*scene) ([]row, error)) error {
 	var names []string
 	all := make([]callTimes, len(sizes))
 	for range b.scenes {
@@ -155,12 +155,12 @@ type callTimes struct {
 }
 
 // timeRows adds what one scene's calls take.
-func (b *bench) timeRows(s *scene, rows []row, f form, size int, t *callTimes) error {
-	n, bare := b.callsOf(size)/turns, s.bareHTTP.as(f)
+func (b *bench) timeRows(s *scene, rows []row, f messageForm, size int, t *callTimes) error {
+	n, bare := b.callsForSize(size)/turnsPerRound, s.bareHTTP.withForm(f)
 	if t.floor == nil {
 		t.floor, t.bridged, t.ratios = make([][]time.Duration, len(rows)), make([][]time.Duration, len(rows)), make([][]float64, len(rows))
 	}
-	for turn := range turns {
+	for turn := range turnsPerRound {
 		p, err := timeCalls(linkClient{link: s.pipe}, f, n, size)
 		if err != nil {
 			return err
@@ -187,12 +187,12 @@ func (b *bench) timeRows(s *scene, rows []row, f form, size int, t *callTimes) e
 	return nil
 }
 
-// remote measures "serve URL": two bridges in a row, whose floor has one bare
+// measureRemote measures "serve URL": two bridges in a row, whose floor has one bare
 // HTTP call for each.
-func (b *bench) remote() error {
+func (b *bench) measureRemote() error {
 	open := func(s *scene) (rows []row, err error) {
 		for _, c := range chains() {
-			at, err := b.start1(s, "--transport", c.mode, s.bridge.url+c.path)
+			at, err := b.startBridge(s, "--transport", c.mode, s.bridge.url+c.path)
 			if err != nil {
 				return nil, err
 			}
@@ -234,9 +234,9 @@ func chains() []chain {
 	}
 }
 
-// connect measures the other direction: a stdio client, the bridge, and
+// measureConnect measures the other direction: a stdio client, the bridge, and
 // "serve" as the HTTP server.
-func (b *bench) connect() error {
+func (b *bench) measureConnect() error {
 	s, err := b.begin()
 	if err != nil {
 		return err
@@ -258,7 +258,7 @@ func (b *bench) connect() error {
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "connect: one call, p50", "stdio", "serve", "floor", "both bridges", "ratio")
 	for _, size := range sizes {
-		n := b.callsOf(size.size) * 2
+		n := b.callsForSize(size.size) * 2
 		p, err := timeCalls(linkClient{link: s.pipe}, legacy, n, size.size)
 		if err != nil {
 			return err
@@ -277,8 +277,8 @@ func (b *bench) connect() error {
 	return nil
 }
 
-// start is the time from starting the process to the first connection it accepts.
-func (b *bench) start() error {
+// measureStart is the time from starting the process to the first connection it accepts.
+func (b *bench) measureStart() error {
 	var ready []time.Duration
 	for range 5 * b.rounds {
 		begin := time.Now()

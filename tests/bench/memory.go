@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// memory is what the process keeps for its sessions.
-func (b *bench) memory() error {
+// measureMemory is what the process keeps for its sessions.
+func (b *bench) measureMemory() error {
 	fmt.Println()
 	for i, k := range kinds() {
 		err := b.memoryOf(k, i == 0)
@@ -31,7 +31,7 @@ func (b *bench) memoryOf(k kind, first bool) error {
 		return err
 	}
 	defer p.close()
-	empty, err := rss(p.cmd.Process.Pid)
+	empty, err := residentBytes(p.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (b *bench) memoryOf(k kind, first bool) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	full, err := rss(p.cmd.Process.Pid)
+	full, err := residentBytes(p.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
@@ -66,8 +66,8 @@ func (b *bench) memoryOf(k kind, first bool) error {
 	return nil
 }
 
-// rss returns the resident set of a process in bytes.
-func rss(pid int) (int, error) {
+// residentBytes returns the resident set of a process in bytes.
+func residentBytes(pid int) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, err

@@ -14,7 +14,7 @@ import (
 // stdioServer answers each line as fast as a program can: what its era begins
 // with as it should, any other request with an echo of its params, and a
 // request that asks for notes with so many progress notifications first.
-func stdioServer(r io.Reader, w io.Writer, f form) error {
+func stdioServer(r io.Reader, w io.Writer, f messageForm) error {
 	in := bufio.NewReaderSize(r, 1<<20)
 	out := bufio.NewWriterSize(w, 1<<16)
 	var long []byte
@@ -45,7 +45,7 @@ func stdioServer(r io.Reader, w io.Writer, f form) error {
 
 // respond relies on how the benchmark's client spells its messages:
 // {"jsonrpc":"2.0","id":N,"method":"...","params":{...}}
-func respond(out *bufio.Writer, line []byte, f form) {
+func respond(out *bufio.Writer, line []byte, f messageForm) {
 	const before = `{"jsonrpc":"2.0","id":`
 	if !bytes.HasPrefix(line, []byte(before)) {
 		return // a notification
@@ -82,7 +82,7 @@ func respond(out *bufio.Writer, line []byte, f form) {
 
 // greetingReply is what answers the requests by which a client gets to know a server
 // of one era, and nothing for others.
-func greetingReply(method string, f form) string {
+func greetingReply(method string, f messageForm) string {
 	switch {
 	case method == `"method":"initialize"` && f == legacy:
 		return `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}`

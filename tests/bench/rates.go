@@ -2,9 +2,9 @@ package main
 
 import "fmt"
 
-// throughput: the floor of a rate is what remains when each call costs what it
+// measureThroughput: the floor of a rate is what remains when each call costs what it
 // costs in both bare forms together.
-func (b *bench) throughput() error {
+func (b *bench) measureThroughput() error {
 	s, err := b.begin()
 	if err != nil {
 		return err
@@ -13,12 +13,12 @@ func (b *bench) throughput() error {
 	const n = 32
 	pipes, bare := make([]link, n), make([]client, n)
 	for i := range n {
-		pipe, err := startPipe(role("stdio"))
+		pipe, err := startPipe(roleCommand("stdio"))
 		if err != nil {
 			return err
 		}
 		defer pipe.close()
-		pipes[i], bare[i] = pipe, s.bareHTTP.as(legacy)
+		pipes[i], bare[i] = pipe, s.bareHTTP.withForm(legacy)
 	}
 	fmt.Printf("%-34s %12s %12s %12s %12s %8s\n", "serve: calls a second, 100 B", "stdio", "HTTP", "floor", "bridge", "ratio")
 	for _, k := range kinds() {
@@ -28,15 +28,15 @@ func (b *bench) throughput() error {
 				return err
 			}
 		}
-		one := func() (float64, error) { return linkRate(own[0].(linkClient), n, k.senders, b.window) }
+		one := func() (float64, error) { return linkRate(own[0].(linkClient), n, k.senders, b.measureTime) }
 		if p, ok := own[0].(*peer); ok {
 			same := make([]client, n)
 			for i := range same {
 				same[i] = p.clone()
 			}
-			one = func() (float64, error) { return rate(same, b.window) }
+			one = func() (float64, error) { return rate(same, b.measureTime) }
 		}
-		all := func() (float64, error) { return rate(own, b.window) }
+		all := func() (float64, error) { return rate(own, b.measureTime) }
 		if err := b.printRate(k.name+", 32 in flight", pipes[:1], bare, one); err != nil {
 			return err
 		}
@@ -57,11 +57,11 @@ func (b *bench) throughput() error {
 func (b *bench) printRate(name string, pipes []link, bare []client, bridge func() (float64, error)) error {
 	var stdio, web, floor, bridged, ratio []float64
 	for range b.rounds {
-		s, err := linkRates(pipes, len(bare)/len(pipes), b.window)
+		s, err := linkRates(pipes, len(bare)/len(pipes), b.measureTime)
 		if err != nil {
 			return err
 		}
-		h, err := rate(bare, b.window)
+		h, err := rate(bare, b.measureTime)
 		if err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (b *bench) printRate(name string, pipes []link, bare []client, bridge func(
 	return nil
 }
 
-func (b *bench) notifications() error {
+func (b *bench) measureNotifications() error {
 	s, err := b.begin()
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 // what they cost is added to what the bridge costs.
 type kind struct {
 	name    string
-	open    func(*site) (client, error) // a session
-	senders int                         // for linkRate
+	open    func(*bridgeAddr) (client, error) // a session
+	senders int                               // for linkRate
 }
 
 var streamable = kind{"Streamable HTTP", openStreamable, 0}
@@ -32,14 +32,14 @@ func kinds() []kind {
 	return all
 }
 
-func openStreamable(s *site) (client, error) {
+func openStreamable(s *bridgeAddr) (client, error) {
 	p := &peer{url: s.url + "/mcp"}
 	return p, p.initialize()
 }
 
 // openLink opens a session over what dial returns.
-func openLink(dial func(*site) (link, error)) func(*site) (client, error) {
-	return func(s *site) (client, error) {
+func openLink(dial func(*bridgeAddr) (link, error)) func(*bridgeAddr) (client, error) {
+	return func(s *bridgeAddr) (client, error) {
 		l, err := dial(s)
 		if err != nil {
 			return nil, err
@@ -52,8 +52,8 @@ func openLink(dial func(*site) (link, error)) func(*site) (client, error) {
 	}
 }
 
-func dialUnix(s *site) (link, error) {
-	c, err := net.Dial("unix", s.unix)
+func dialUnix(s *bridgeAddr) (link, error) {
+	c, err := net.Dial("unix", s.socketPath)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ type sseLink struct {
 	head [headSize]byte
 }
 
-func dialSSE(s *site) (link, error) {
+func dialSSE(s *bridgeAddr) (link, error) {
 	req, err := http.NewRequest(http.MethodGet, s.url+"/sse", nil)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ const (
 	wsMask  = 0x80
 )
 
-func dialWS(s *site) (link, error) {
+func dialWS(s *bridgeAddr) (link, error) {
 	host := strings.TrimPrefix(s.url, "http://")
 	conn, err := net.Dial("tcp", host)
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// watched measures what it costs to have a bridge watched: the same calls through bridges that differ
+// measureWatching measures what it costs to have a bridge watched: the same calls through bridges that differ
 // in nothing else, in turn. Each ratio is to the bridge that nobody watches, in the same round. CPU time is that of one
 // of the 32 calls over HTTP: on a busy machine it is the figure that comes out the same again. In "all" are the client,
 // the bridge, its server and the viewer: where they share the CPUs, its ratio is by how much throughput falls. The last
 // three columns are for calls that come at a fixed rate: how many were made, and CPU time as before.
-func (b *bench) watched() error {
+func (b *bench) measureWatching() error {
 	collector, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -31,11 +31,11 @@ func (b *bench) watched() error {
 		return err
 	}
 	defer s.close()
-	ways := []*way{
+	ways := []*watchedBridge{
 		{name: "off"},
 		{name: "--inspect, nobody looks", args: []string{"--inspect=127.0.0.1:0"}},
 		{name: "file (--trace)", args: []string{"--trace", filepath.Join(b.dir, "trace.jsonl")}},
-		{name: "viewer (mcp-bridge trace)", viewer: true},
+		{name: "viewer (mcp-bridge trace)", hasViewer: true},
 		{name: "metrics (--metrics)", args: []string{"--metrics", "127.0.0.1:0"}},
 		{name: "spans of 1 % of the calls", env: []string{
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + collector.Addr().String() + "/v1/traces",
@@ -63,15 +63,15 @@ func (b *bench) watched() error {
 		}
 	}
 	fmt.Printf("%-34s %12s %8s %12s %8s %12s %8s %8s %12s %8s %8s\n", "watched: calls of 100 B", "HTTP, 32", "ratio", "Unix, one", "ratio", "bridge CPU", "ratio", "all",
-		fmt.Sprintf("%d/s", pace), "bridge", "all")
+		fmt.Sprintf("%d/s", pacedCallsPerSecond), "bridge", "all")
 	for _, w := range ways {
 		fmt.Printf("%-34s %10.0f/s %8.3f %12s %8.3f", w.name, median(w.rates), median(w.rateRatios), micros(median(w.times)), median(w.timeRatios))
-		if len(w.full.bridge) > 0 {
-			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.full.bridge), median(w.full.bridgeRatios), median(w.full.allRatios))
+		if len(w.fullLoad.bridge) > 0 {
+			fmt.Printf(" %9.1f µs %8.3f %8.3f", median(w.fullLoad.bridge), median(w.fullLoad.bridgeRatios), median(w.fullLoad.allRatios))
 		}
 		fmt.Printf(" %10.0f/s", median(w.pacedRates))
-		if len(w.paced.bridge) > 0 {
-			fmt.Printf(" %8.3f %8.3f", median(w.paced.bridgeRatios), median(w.paced.allRatios))
+		if len(w.pacedLoad.bridge) > 0 {
+			fmt.Printf(" %8.3f %8.3f", median(w.pacedLoad.bridgeRatios), median(w.pacedLoad.allRatios))
 		}
 		fmt.Println()
 	}
@@ -79,22 +79,22 @@ func (b *bench) watched() error {
 	return nil
 }
 
-// way is a way to watch a bridge, and what was measured with it.
-type way struct {
+// watchedBridge is a way to watch a bridge, and what was measured with it.
+type watchedBridge struct {
 	name      string
 	args, env []string
-	viewer    bool // somebody looks at it
+	hasViewer bool // somebody looks at it
 
-	crowd []client // of one session
-	alone client
+	manyClients []client // of one session
+	oneClient   client
 
 	rates, rateRatios []float64
 	times             []time.Duration
 	timeRatios        []float64
 	pacedRates        []float64
 
-	bridge, looker int // ids of processes; 0: nobody looks
-	full, paced    usage
+	bridgePID, viewerPID int // ids of processes; 0: nobody looks
+	fullLoad, pacedLoad  usage
 }
 
 // usage is the CPU time of calls.
@@ -104,22 +104,22 @@ type usage struct {
 }
 
 // start starts the bridge, and its viewer; they end with the scene.
-func (w *way) start(b *bench, s *scene) error {
+func (w *watchedBridge) start(b *bench, s *scene) error {
 	process, at, err := startBridgeIn(w.env, b.binary, b.socket(), append(w.args, childArgs("stdio")...)...)
 	if err != nil {
 		return err
 	}
-	s.ends = append(s.ends, process.close)
-	w.bridge = process.cmd.Process.Pid
+	s.cleanups = append(s.cleanups, process.close)
+	w.bridgePID = process.cmd.Process.Pid
 	c, err := s.open(streamable, at)
 	if err != nil {
 		return err
 	}
 	for range 32 {
-		w.crowd = append(w.crowd, c.(*peer).clone())
+		w.manyClients = append(w.manyClients, c.(*peer).clone())
 	}
 	all := kinds()
-	if w.alone, err = s.open(all[len(all)-1], at); err != nil || !w.viewer {
+	if w.oneClient, err = s.open(all[len(all)-1], at); err != nil || !w.hasViewer {
 		return err
 	}
 	viewer := exec.Command(b.binary, "trace", "--json", strconv.Itoa(process.cmd.Process.Pid))
@@ -130,16 +130,16 @@ func (w *way) start(b *bench, s *scene) error {
 	if err := viewer.Start(); err != nil {
 		return err
 	}
-	w.looker = viewer.Process.Pid
+	w.viewerPID = viewer.Process.Pid
 	seen := make(chan error, 1)
 	go func() { // ends with the viewer, which ends with its bridge
 		_, err := out.Read(make([]byte, 1))
 		seen <- err
 		_, _ = io.Copy(io.Discard, out)
 	}()
-	s.ends = append(s.ends, func() { _ = viewer.Process.Kill(); _ = viewer.Wait() })
+	s.cleanups = append(s.cleanups, func() { _ = viewer.Process.Kill(); _ = viewer.Wait() })
 	for {
-		if err := w.alone.call(w.alone.spelling().request(ids.Add(1), 100)); err != nil {
+		if err := w.oneClient.call(w.oneClient.messageForm().request(ids.Add(1), 100)); err != nil {
 			return err
 		}
 		select {
@@ -150,20 +150,20 @@ func (w *way) start(b *bench, s *scene) error {
 	}
 }
 
-// pace is how many calls a second there are beside as many as can be made. Each is four messages for who watches.
-const pace = 2500
+// pacedCallsPerSecond is how many calls a second there are beside as many as can be made. Each is four messages for who watches.
+const pacedCallsPerSecond = 2500
 
 // measure measures once.
-func (w *way) measure(b *bench) error {
-	r, err := w.timed(&w.full, 0, b.window)
+func (w *watchedBridge) measure(b *bench) error {
+	r, err := w.measureUsage(&w.fullLoad, 0, b.measureTime)
 	if err != nil {
 		return err
 	}
-	paced, err := w.timed(&w.paced, pace, b.window)
+	paced, err := w.measureUsage(&w.pacedLoad, pacedCallsPerSecond, b.measureTime)
 	if err != nil {
 		return err
 	}
-	t, err := timeCalls(w.alone, w.alone.spelling(), b.calls, 100)
+	t, err := timeCalls(w.oneClient, w.oneClient.messageForm(), b.calls, 100)
 	if err != nil {
 		return err
 	}
@@ -172,12 +172,12 @@ func (w *way) measure(b *bench) error {
 }
 
 // compare notes how what was measured last relates to what was measured last without a watcher.
-func (w *way) compare(off *way) {
+func (w *watchedBridge) compare(off *watchedBridge) {
 	last := len(w.rates) - 1
 	w.rateRatios = append(w.rateRatios, w.rates[last]/off.rates[last])
 	w.timeRatios = append(w.timeRatios, float64(w.times[last])/float64(off.times[last]))
-	w.full.compare(&off.full)
-	w.paced.compare(&off.paced)
+	w.fullLoad.compare(&off.fullLoad)
+	w.pacedLoad.compare(&off.pacedLoad)
 }
 
 func (u *usage) compare(off *usage) {
@@ -187,16 +187,16 @@ func (u *usage) compare(off *usage) {
 	}
 }
 
-// timed makes calls, at most so many a second, and notes the CPU time that they have used. It returns how many there were a
+// measureUsage makes calls, at most so many a second, and notes the CPU time that they have used. It returns how many there were a
 // second.
-func (w *way) timed(u *usage, perSecond float64, d time.Duration) (rate float64, err error) {
-	bridge, all, untold := w.used()
+func (w *watchedBridge) measureUsage(u *usage, perSecond float64, d time.Duration) (rate float64, err error) {
+	bridge, all, untold := w.cpuTimes()
 	begin := time.Now()
-	if rate, err = paced(w.crowd, perSecond, d); err != nil {
+	if rate, err = paced(w.manyClients, perSecond, d); err != nil {
 		return 0, err
 	}
 	calls := rate * time.Since(begin).Seconds()
-	bridgeNow, allNow, err := w.used()
+	bridgeNow, allNow, err := w.cpuTimes()
 	if err := errors.Join(untold, err); err != nil {
 		if errors.Is(err, errors.ErrUnsupported) {
 			return rate, nil
@@ -207,14 +207,14 @@ func (w *way) timed(u *usage, perSecond float64, d time.Duration) (rate float64,
 	return rate, nil
 }
 
-// used returns the CPU time that the bridge has used, and all that have to do with its calls.
-func (w *way) used() (bridge, all time.Duration, err error) {
-	if bridge, err = cpuTime(w.bridge); err != nil {
+// cpuTimes returns the CPU time that the bridge has used, and all that have to do with its calls.
+func (w *watchedBridge) cpuTimes() (bridge, all time.Duration, err error) {
+	if bridge, err = cpuTime(w.bridgePID); err != nil {
 		return 0, 0, err
 	}
-	others := append(childrenOf(w.bridge), os.Getpid())
-	if w.looker != 0 {
-		others = append(others, w.looker)
+	others := append(childrenOf(w.bridgePID), os.Getpid())
+	if w.viewerPID != 0 {
+		others = append(others, w.viewerPID)
 	}
 	all = bridge
 	for _, pid := range others {

@@ -18,7 +18,7 @@ import (
 // errTooLarge: the bridge does not take a message of this size.
 var errTooLarge = errors.New("the message is too large for the bridge (413)")
 
-const patience = 30 * time.Second
+const timeout = 30 * time.Second
 
 // session is a client's session over Streamable HTTP.
 type session struct {
@@ -29,7 +29,7 @@ type session struct {
 
 // open initializes as soon as somebody listens.
 func open(port int) (*session, error) {
-	s := &session{url: fmt.Sprintf("http://127.0.0.1:%d/mcp", port), client: &http.Client{Timeout: patience,
+	s := &session{url: fmt.Sprintf("http://127.0.0.1:%d/mcp", port), client: &http.Client{Timeout: timeout,
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}}
 	const hello = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"compare","version":"1"}}}`
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -44,8 +44,8 @@ func open(port int) (*session, error) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if time.Since(began) > patience {
-			return nil, fmt.Errorf("no answer to initialize for %v: %v", patience, err)
+		if time.Since(began) > timeout {
+			return nil, fmt.Errorf("no answer to initialize for %v: %v", timeout, err)
 		}
 	}
 	resp, err := s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "")
@@ -111,15 +111,15 @@ func (s *session) call(text string) error {
 }
 
 // median returns what a call takes, one after the other.
-func (s *session) median(size, warm, calls int) (time.Duration, error) {
+func (s *session) median(size, warmupCalls, calls int) (time.Duration, error) {
 	text := strings.Repeat("x", size)
 	times := make([]time.Duration, 0, calls)
-	for i := range warm + calls {
+	for i := range warmupCalls + calls {
 		began := time.Now()
 		if err := s.call(text); err != nil {
 			return 0, err
 		}
-		if i >= warm {
+		if i >= warmupCalls {
 			times = append(times, time.Since(began))
 		}
 	}
@@ -128,7 +128,7 @@ func (s *session) median(size, warm, calls int) (time.Duration, error) {
 }
 
 // rate returns how many calls a second are answered, so many at a time.
-func (s *session) rate(inFlight int, within time.Duration) (float64, error) {
+func (s *session) rate(inFlight int, duration time.Duration) (float64, error) {
 	var wg sync.WaitGroup
 	var calls atomic.Int64
 	text := strings.Repeat("x", 100)
@@ -136,7 +136,7 @@ func (s *session) rate(inFlight int, within time.Duration) (float64, error) {
 	errs := make([]error, inFlight)
 	for i := range errs {
 		wg.Go(func() {
-			for time.Since(began) < within && errs[i] == nil {
+			for time.Since(began) < duration && errs[i] == nil {
 				errs[i] = s.call(text)
 				calls.Add(1)
 			}
@@ -146,8 +146,8 @@ func (s *session) rate(inFlight int, within time.Duration) (float64, error) {
 	return float64(calls.Load()) / time.Since(began).Seconds(), errors.Join(errs...)
 }
 
-// fromPage returns the status that a web page of another site gets.
-func (s *session) fromPage() (int, error) {
+// postFromForeignPage returns the status that a web page of another site gets.
+func (s *session) postFromForeignPage() (int, error) {
 	resp, err := s.post(`{"jsonrpc":"2.0","id":-1,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}`, "https://evil.example")
 	if err != nil {
 		return 0, err

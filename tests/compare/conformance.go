@@ -36,14 +36,14 @@ func installSuite(dir string) (suite, error) {
 }
 
 // A score is how many scenarios have no failed check.
-type score struct{ passed, of int }
+type score struct{ passed, total int }
 
-func (s score) String() string { return fmt.Sprintf("%d of %d", s.passed, s.of) }
+func (s score) String() string { return fmt.Sprintf("%d of %d", s.passed, s.total) }
 
-// conformance returns what the server scores by itself, and has each contender get its scores.
-func (s suite) conformance(all []*contender) (direct map[string]score, err error) {
+// runAll returns what the server scores by itself, and has each contender get its scores.
+func (s suite) runAll(all []*contender) (direct map[string]score, err error) {
 	direct = map[string]score{}
-	url, stop, err := s.directly()
+	url, stop, err := s.serveDirectly()
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +54,15 @@ func (s suite) conformance(all []*contender) (direct map[string]score, err error
 		}
 	}
 	for _, c := range all {
-		if err := s.behind(c); err != nil {
+		if err := s.runBehind(c); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return direct, nil
 }
 
-// directly starts the server over HTTP.
-func (s suite) directly() (url string, stop func(), err error) {
+// serveDirectly starts the server over HTTP.
+func (s suite) serveDirectly() (url string, stop func(), err error) {
 	cmd := exec.Command(s.node, s.server, "http")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -86,8 +86,8 @@ func (s suite) directly() (url string, stop func(), err error) {
 	return url, stop, nil
 }
 
-// behind runs the scenarios with a bridge in front of the server, which is a command there.
-func (s suite) behind(c *contender) error {
+// runBehind runs the scenarios with a bridge in front of the server, which is a command there.
+func (s suite) runBehind(c *contender) error {
 	c.scores = map[string]score{}
 	port, err := freePort()
 	if err != nil {
@@ -124,7 +124,7 @@ func (s suite) run(url, revision string) (score, error) {
 	if len(files) == 0 {
 		return score{}, fmt.Errorf("the suite has no result (%v):\n%s", failed, out)
 	}
-	n := score{of: len(files)}
+	n := score{total: len(files)}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

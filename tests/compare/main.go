@@ -124,7 +124,7 @@ func compare(binary string, rounds int, conform bool) error {
 		if err != nil {
 			return err
 		}
-		if direct, err = suite.conformance(all); err != nil {
+		if direct, err = suite.runAll(all); err != nil {
 			return err
 		}
 	}
@@ -280,10 +280,10 @@ func (c *contender) measure(server string) (err error) {
 		return err
 	}
 	add("calls a second, 32 at a time", rate)
-	if bytes, err := resident(c.pid); err == nil {
+	if bytes, err := residentBytes(c.pid); err == nil {
 		add("memory, one session", float64(bytes)/(1<<20))
 	}
-	status, err := s.fromPage()
+	status, err := s.postFromForeignPage()
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: t
 // endGroup ends a bridge and its server: mcp-bridge's server ends with it, whatever its group is.
 func endGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
-// resident returns the resident memory of a process and of its descendants but the server, in bytes.
-func resident(pid int) (int, error) {
+// residentBytes returns the resident memory of a process and of its descendants but the server, in bytes.
+func residentBytes(pid int) (int, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -43,7 +43,7 @@ func resident(pid int) (int, error) {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", pid, task.Name()))
 		for _, child := range strings.Fields(string(children)) {
 			if n, err := strconv.Atoi(child); err == nil {
-				more, _ := resident(n)
+				more, _ := residentBytes(n)
 				sum += more
 			}
 		}

@@ -11,4 +11,4 @@ func ownGroup(*exec.Cmd) {}
 
 func endGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() }
 
-func resident(int) (int, error) { return 0, errors.ErrUnsupported }
+func residentBytes(int) (int, error) { return 0, errors.ErrUnsupported }

@@ -159,10 +159,10 @@ func TestGivenSecrets(t *testing.T) {
 	env := []string{"TOKEN=" + secret["variable"], "NAMED=" + secret["named"], "MCP_BRIDGE_TOKENS=ann " + secret["first"] + ";bob " + secret["second"]}
 	givenTo([]string{"mcp-bridge", "serve", "--header", "X-Api-Key: " + secret["key"], "--header=Authorization: Bearer " + secret["bearer"],
 		"-H", "X-Other: ${TOKEN}", "--header", "X-Unspaced:" + secret["unspaced"], "--config", config}, env)
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
+	keptTexts.mu.Lock()
+	defer keptTexts.mu.Unlock()
 	for name, s := range secret {
-		if !kept.given[s] {
+		if !keptTexts.given[s] {
 			t.Errorf("the %s secret is not searched for", name)
 		}
 	}

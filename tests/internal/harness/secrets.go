@@ -23,8 +23,8 @@ import (
 // servers of authtest have issued or were given, and what bridges were given in files, headers and variables. Main
 // fails if there is one.
 
-// kept is what was written.
-var kept struct {
+// keptTexts is what was written.
+var keptTexts struct {
 	mu    sync.Mutex
 	texts []keptText
 	given map[string]bool // secrets that bridges were given
@@ -46,9 +46,9 @@ func Keep(what, text string) {
 }
 
 func keepFile(what, file string) {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	kept.texts = append(kept.texts, keptText{what, file})
+	keptTexts.mu.Lock()
+	defer keptTexts.mu.Unlock()
+	keptTexts.texts = append(keptTexts.texts, keptText{what, file})
 }
 
 // leastSecret is how long a secret is at least: what is shorter is found where it is not meant.
@@ -56,13 +56,13 @@ const leastSecret = 16
 
 // give notes secrets that a bridge was given.
 func give(secrets ...string) {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	if kept.given == nil {
-		kept.given = map[string]bool{}
+	keptTexts.mu.Lock()
+	defer keptTexts.mu.Unlock()
+	if keptTexts.given == nil {
+		keptTexts.given = map[string]bool{}
 	}
 	for _, s := range secrets {
-		kept.given[s] = true
+		keptTexts.given[s] = true
 	}
 }
 
@@ -302,14 +302,14 @@ func (s *searcher) in(text []byte) (at, length int) {
 
 // search says, for each text with a secret, where that is.
 func search() (faults []string) {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
+	keptTexts.mu.Lock()
+	defer keptTexts.mu.Unlock()
 	secrets := authtest.Secrets()
-	for secret := range kept.given {
+	for secret := range keptTexts.given {
 		secrets = append(secrets, secret)
 	}
 	s, bytes := newSearcher(secrets), 0
-	for _, k := range kept.texts {
+	for _, k := range keptTexts.texts {
 		text, err := os.ReadFile(k.file)
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", k.what, err))
@@ -319,6 +319,6 @@ func search() (faults []string) {
 			faults = append(faults, fmt.Sprintf("%s has a secret: ...%s[%d bytes]", k.what, text[max(0, at-300):at], length))
 		}
 	}
-	fmt.Fprintf(os.Stderr, "searched %d bytes of %d texts for %d secrets\n", bytes, len(kept.texts), len(secrets))
+	fmt.Fprintf(os.Stderr, "searched %d bytes of %d texts for %d secrets\n", bytes, len(keptTexts.texts), len(secrets))
 	return faults
 }
