@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/command"
+	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 	"github.com/mcp-bridge/mcp-bridge/internal/upstream"
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
@@ -169,7 +169,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		to.url = s.URL
 	}
 	if to.url != "" {
-		report := doctor.NewReport(redactedURL(to.url))
+		report := doctor.NewReport(printable.URL(to.url, "hidden"))
 		hideSecrets(report, s.secrets)
 		ours, err := supervisor.Environ("all", nil)
 		if err != nil {
@@ -256,19 +256,4 @@ func variableNames(env []string) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// redactedURL returns a URL without what may be a credential in it.
-func redactedURL(s string) string {
-	u, err := url.Parse(s)
-	if err != nil {
-		return "a URL"
-	}
-	if query := u.Query(); len(query) > 0 {
-		for name := range query {
-			query.Set(name, "hidden")
-		}
-		u.RawQuery = query.Encode()
-	}
-	return u.Redacted()
 }

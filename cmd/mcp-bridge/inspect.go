@@ -115,7 +115,7 @@ func (f *inspectFlags) servePage(i *inspect.Inspector, run inspectedRun) (stop f
 	}
 	// Not with the log, which others keep: who has the URL may do everything.
 	fmt.Fprintf(run.env.stderr, "mcp-bridge: inspect at %s\n", url)
-	return inspect.Serve(l, i.Page(tokens, isLocal && !l.IsUnix())), nil
+	return inspect.Serve(l, i.Page(tokens, isLocal && !l.IsUnix()), 0), nil
 }
 
 // startInspect serves the inspection API.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/internal/inspect"
 	"github.com/mcp-bridge/mcp-bridge/internal/metrics"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
@@ -64,23 +64,16 @@ func (f *metricsFlags) serve(observer *observe.Observer, servers func() []metric
 	unwatch := observer.Watch(m)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", refuseBrowserPages(m.Handler(), l.Addr()))
-	srv := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = srv.Serve(l) // until it is closed
-	}()
+	end := inspect.Serve(l, mux, scrapeTimeout)
 	log.Info("metrics", "url", "http://"+l.Addr().String()+"/metrics")
 	return func() {
 		unwatch()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		if srv.Shutdown(ctx) != nil {
-			_ = srv.Close()
-		}
-		<-done
+		end()
 	}, nil
 }
+
+// scrapeTimeout is how long a scrape may take.
+const scrapeTimeout = 30 * time.Second
 
 // refuseBrowserPages refuses what a page in a browser asks for, also one whose host name has come to
 // mean this machine (DNS rebinding): the names of servers and tools are none of its business.

@@ -214,6 +214,14 @@ func TestDoctorQuotesTheCommand(t *testing.T) {
 	}
 }
 
+// The heading of doctor's report has neither the user nor a value of the URL: either may be a key.
+func TestDoctorHidesTheURL(t *testing.T) {
+	_, out, errs := try(t, "doctor", "http://hush@127.0.0.1:1/mcp?key=hush")
+	if !strings.HasPrefix(out, "http://hidden@127.0.0.1:1/mcp?key=hidden\n") || strings.Contains(out+errs, "hush") {
+		t.Errorf("stdout %q, stderr %q", out, errs)
+	}
+}
+
 // A server of a configuration file is examined as that says: with its arguments, its variables and its headers, which the report
 // does not show. A name that is not there is answered with the one that was meant.
 func TestDoctorOfFile(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -67,13 +68,14 @@ func ListenControl(h http.Handler) (stop func(), err error) {
 		_ = l.Close()
 		return nil, err
 	}
-	return Serve(l, h), nil
+	return Serve(l, h, 0), nil
 }
 
-// Serve serves h on a listener until stop is called, which returns when everything of it has
-// ended. Streams must have been ended before: see Inspector.Close.
-func Serve(l net.Listener, h http.Handler) (stop func()) {
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
+// Serve serves h, for people and what watches for them, on a listener until stop is called, which returns when everything of it has
+// ended. Streams must have been ended before: see Inspector.Close. writeTimeout is how long a reply may take; 0, as long as it likes,
+// is for those that have streams.
+func Serve(l net.Listener, h http.Handler, writeTimeout time.Duration) (stop func()) {
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -125,7 +127,10 @@ type RunningBridge struct {
 // aboutTimeout is how long a bridge may take to say who it is.
 const aboutTimeout = 2 * time.Second
 
-// List returns the bridges of this user that run. It removes the sockets of those that have
+// maxAsked is how many bridges are asked at the same time.
+const maxAsked = 64
+
+// List returns the bridges of this user that run. One that does not answer costs aboutTimeout, however many there are. It removes the sockets of those that have
 // been killed.
 func List(ctx context.Context) ([]RunningBridge, error) {
 	dir, err := controlDir(false)
@@ -135,16 +140,28 @@ func List(ctx context.Context) ([]RunningBridge, error) {
 	if err != nil {
 		return nil, err
 	}
+	paths := controlSockets(dir)
+	found := make([]RunningBridge, len(paths))
+	errs := make([]error, len(paths))
+	turns := make(chan struct{}, maxAsked)
+	var asked sync.WaitGroup
+	for i, path := range paths {
+		found[i].path = path
+		asked.Go(func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			errs[i] = found[i].checkAlive(ctx)
+		})
+	}
+	asked.Wait()
 	var all []RunningBridge
-	for _, path := range controlSockets(dir) {
-		r := RunningBridge{path: path}
-		err := r.checkAlive(ctx)
+	for i, r := range found {
 		switch {
-		case err == nil:
+		case errs[i] == nil:
 			all = append(all, r)
-		case errors.Is(err, connRefused):
+		case errors.Is(errs[i], connRefused):
 			if unlock, ok := lock(dir, lockTimeout); ok {
-				removeIfDead(path)
+				removeIfDead(r.path)
 				unlock()
 			}
 		}

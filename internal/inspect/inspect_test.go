@@ -14,7 +14,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -519,5 +521,36 @@ func TestControl(t *testing.T) {
 	bridgetest.Must(t, os.Chmod(filepath.Join(dir, "mcp-bridge"), 0o755))
 	if _, err := ListenControl(s.Control()); err == nil {
 		t.Error("a folder is used that others can look into")
+	}
+}
+
+// All bridges are asked at once: one that hangs makes nobody wait for the others, too.
+func TestListAsksAtOnce(t *testing.T) {
+	dir, err := os.MkdirTemp("", "c")
+	bridgetest.Must(t, err)
+	defer os.RemoveAll(dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	dir = filepath.Join(dir, "mcp-bridge")
+	bridgetest.Must(t, os.Mkdir(dir, 0o700))
+	const bridges = 5
+	var asked atomic.Int32
+	all := make(chan struct{}) // closed when all have been asked
+	for pid := range bridges {
+		l, err := net.Listen("unix", filepath.Join(dir, strconv.Itoa(pid+1)+".sock"))
+		bridgetest.Must(t, err)
+		defer Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked.Add(1) == bridges {
+				close(all)
+			}
+			select {
+			case <-all:
+				reply(w, About{PID: pid + 1})
+			case <-r.Context().Done():
+			}
+		}), 0)()
+	}
+	found, err := List(t.Context())
+	if len(found) != bridges || err != nil {
+		t.Errorf("%d of %d bridges answered, %v", len(found), bridges, err)
 	}
 }

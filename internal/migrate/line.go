@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
+	"github.com/mcp-bridge/mcp-bridge/internal/trace/redact"
 )
 
 // Advice is what to write for a line of another program.
@@ -214,21 +215,15 @@ func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 	return nil, f.reason()
 }
 
-// secretName is what the names of secrets have in them.
-var secretName = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
+// mayBeSecret matches names of what may be a secret, beside those that are one to a trace.
+var mayBeSecret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
 
-// urlUserInfo matches who the user is in a URL, with a password perhaps, in which there may be a slash. Behind a host, or a port, an
-// "@" stands in the path.
-var urlUserInfo = lazyregexp.New(`://(?:[^/]*|[^/:\[]+:[^/]*[^/0-9][^/]*/[^@]*)@`)
+// isSensitive reports whether the name of a header, flag or variable may tell that its value is a secret. It takes more for secrets than
+// a trace does, which would lose what somebody looks for: who reads advice knows the values that it leaves out.
+func isSensitive(name string) bool { return redact.IsSensitive(name) || mayBeSecret.MatchString(name) }
 
 // withoutSecret returns a URL without what may be secret in it.
-func withoutSecret(addr string) string {
-	addr, _, query := strings.Cut(addr, "?")
-	if addr = urlUserInfo.ReplaceAllStringFunc(addr, func(string) string { return "://" }); query {
-		addr += "?..."
-	}
-	return addr
-}
+func withoutSecret(addr string) string { return printable.URL(addr, "...") }
 
 // splitCommand splits a command as a shell would that knows no variables: needsShell has the others.
 func splitCommand(command string) []string {
@@ -301,13 +296,13 @@ func maskSecret(before, text string) string {
 	name, _, given := strings.Cut(text, "=")
 	header, _, isHeader := strings.Cut(text, ":") // such as Authorization: Bearer x
 	switch {
-	case isHeader && !strings.ContainsAny(header, " =/") && secretName.MatchString(header):
+	case isHeader && !strings.ContainsAny(header, " =/") && isSensitive(header):
 		return header + ": ..."
 	case strings.Contains(text, "://") && !strings.Contains(text, " "):
 		return withoutSecret(text)
-	case given && secretName.MatchString(name):
+	case given && isSensitive(name):
 		return name + "=..."
-	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && secretName.MatchString(before):
+	case strings.HasPrefix(before, "-") && !strings.Contains(before, "=") && isSensitive(before):
 		return "..."
 	case strings.Contains(text, " "): // a line in quotes
 		return withoutSecrets(text)

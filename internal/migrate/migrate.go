@@ -39,9 +39,9 @@ func findFlag(name string) (f peerFlag, ok bool) {
 // reason says why nothing takes the place of the flag in a line of mcp-bridge.
 func (f peerFlag) reason() string { return strings.TrimPrefix(f.advice, "leave it out: ") }
 
-// FindProgram returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
+// findProgram returns the name of another program whose lines mcp-bridge takes over, if a command line begins with it, perhaps
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
-func FindProgram(argv []string) (name string, rest []string, ok bool) {
+func findProgram(argv []string) (name string, rest []string, ok bool) {
 	if d, ok := parseDocker(argv); ok {
 		return d.program, d.programArgs(), true
 	}
@@ -69,10 +69,10 @@ func FindProgram(argv []string) (name string, rest []string, ok bool) {
 	return "", nil, false
 }
 
-// AdviceFor returns what to write for a command line that begins with another program, as FindProgram finds it. a.Line is empty if
+// AdviceFor returns what to write for a command line that begins with another program, as findProgram finds it. a.Line is empty if
 // its arguments are no line of that program.
 func AdviceFor(argv []string) (program string, a Advice, ok bool) {
-	program, rest, ok := FindProgram(argv)
+	program, rest, ok := findProgram(argv)
 	if !ok {
 		return "", Advice{}, false
 	}

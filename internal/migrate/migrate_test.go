@@ -21,8 +21,8 @@ func TestLine(t *testing.T) {
 		{[]string{"--stdio", "x", "--cors", "https://app.example", "--sessionTimeout", "60000", "--logLevel", "none", "--stateful"},
 			"mcp-bridge serve --port 8000 --allow-origin https://app.example --session-timeout 60s --log-level off -- x"},
 		{[]string{"--sse", "https://host/sse"}, "mcp-bridge connect https://host/sse"},
-		{[]string{"--streamableHttp", "https://host/mcp?a=b&c"}, "mcp-bridge connect 'https://host/mcp?...'"},
-		{[]string{"--sse", "https://me:secret@host/mcp"}, "mcp-bridge connect https://host/mcp"},
+		{[]string{"--streamableHttp", "https://host/mcp?a=b&c"}, "mcp-bridge connect 'https://host/mcp?a=...&...'"},
+		{[]string{"--sse", "https://me:secret@host/mcp"}, "mcp-bridge connect https://...@host/mcp"},
 		{[]string{"--stdio", "srv --api-key=abc --token abc --keep x -k y TOKEN=abc"}, "mcp-bridge serve --port 8000 -- srv --api-key=... --token ... --keep x -k y TOKEN=..."},
 		{[]string{"--sse", "https://host/sse", "--outputTransport", "streamableHttp"}, "mcp-bridge serve --port 8000 https://host/sse"},
 		{[]string{"--sse", "https://host/sse", "--header", "X-User: jane", "--oauth2Bearer", "secret"},
@@ -134,19 +134,19 @@ func TestLineOpens(t *testing.T) {
 
 // Another program is known by its name, also behind what fetches it.
 func TestProgram(t *testing.T) {
-	for _, test := range []struct{ line, name, rest string }{
-		{"supergateway --stdio x", "supergateway", "--stdio x"},
-		{"npx -y supergateway@4.0.0 --stdio x", "supergateway", "--stdio x"},
-		{"uvx mcp-proxy --port 1 x", "mcp-proxy", "--port 1 x"},
-		{"uv tool run mcp-proxy x", "mcp-proxy", "x"},
-		{"pnpm dlx mcp-remote https://host/mcp", "mcp-remote", "https://host/mcp"},
+	for _, test := range []struct{ line, name, ours string }{
+		{"supergateway --stdio x", "supergateway", "mcp-bridge serve --port 8000 -- x"},
+		{"npx -y supergateway@4.0.0 --stdio x", "supergateway", "mcp-bridge serve --port 8000 -- x"},
+		{"uvx mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 -- x"},
+		{"uv tool run mcp-proxy --port 1 x", "mcp-proxy", "mcp-bridge serve --port 1 -- x"},
+		{"pnpm dlx mcp-remote https://host/mcp", "mcp-remote", "mcp-bridge connect https://host/mcp"},
 		{"npx -y server mcp-remote", "", ""},
 		{"cat mcp-proxy", "", ""},
 		{"npx", "", ""},
 	} {
-		name, rest, ok := migrate.FindProgram(strings.Fields(test.line))
-		if name != test.name || strings.Join(rest, " ") != test.rest || ok != (test.name != "") {
-			t.Errorf("%s: %q, %q, %v", test.line, name, rest, ok)
+		name, a, ok := migrate.AdviceFor(strings.Fields(test.line))
+		if name != test.name || a.Line != test.ours || ok != (test.name != "") {
+			t.Errorf("%s: %q, %q, %v", test.line, name, a.Line, ok)
 		}
 	}
 }

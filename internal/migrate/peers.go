@@ -102,7 +102,7 @@ func withUnit(number string, unit time.Duration) (wait string, ok bool) {
 	}
 }
 
-// peerAdvice returns what to write for a line of a program that FindProgram has found, of which args stand behind its name. npm tells if what
+// peerAdvice returns what to write for a line of a program that findProgram has found, of which args stand behind its name. npm tells if what
 // fetches packages of npm stands in front: there are two programs by the name of mcp-proxy. ok is false if args are no line of it.
 func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
 	if program == supergateway {

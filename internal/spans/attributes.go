@@ -1,7 +1,6 @@
 package spans
 
 import (
-	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -64,7 +63,7 @@ func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyVal
 	case "prompts/get":
 		put("gen_ai.prompt.name", subject, maxName)
 	default:
-		put("mcp.resource.uri", publicURI(subject), maxURI)
+		put("mcp.resource.uri", printable.URL(subject, "REDACTED"), maxURI)
 	}
 	return all
 }
@@ -100,33 +99,4 @@ func revision(p *observe.Passed) string {
 		}
 	}
 	return p.Session.Revision()
-}
-
-// publicURI returns the URI of a resource without what may be a secret: user and password,
-// and the values of the query.
-func publicURI(uri string) string {
-	if !strings.ContainsAny(uri, "@?") {
-		return uri
-	}
-	u, err := url.Parse(uri)
-	if err != nil {
-		text, _, _ := strings.Cut(uri, "?")
-		if i := strings.LastIndexByte(text, '@'); i >= 0 {
-			text = text[i+1:]
-		}
-		return text
-	}
-	if u.User != nil {
-		u.User = url.User("REDACTED")
-	}
-	if u.RawQuery != "" {
-		parts := strings.Split(u.RawQuery, "&")
-		for i, part := range parts {
-			if name, _, has := strings.Cut(part, "="); has {
-				parts[i] = name + "=REDACTED"
-			}
-		}
-		u.RawQuery = strings.Join(parts, "&")
-	}
-	return u.String()
 }

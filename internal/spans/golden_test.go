@@ -130,7 +130,7 @@ func TestGolden(t *testing.T) {
 		{"tool", doTool, `"result":{"content":[]}`, pair("tools/call add", "tools/call", "7", tool, "")},
 		{"prompt", `"method":"prompts/get","params":{"name":"greet"}`, `"result":{}`, pair("prompts/get greet", "prompts/get", "7", " gen_ai.prompt.name=greet", "")},
 		{"resource", `"method":"resources/read","params":{"uri":"https://me:pw@x.example/a?key=s3cret&b"}`, `"result":{}`,
-			pair("resources/read", "resources/read", "7", " mcp.resource.uri=https://REDACTED@x.example/a?key=REDACTED&b", "")},
+			pair("resources/read", "resources/read", "7", " mcp.resource.uri=https://REDACTED@x.example/a?key=REDACTED&REDACTED", "")},
 		{"list", `"method":"tools/list"`, `"result":{}`, pair("tools/list", "tools/list", "7", "", "")},
 		{"error", doTool, `"error":{"code":-32602,"message":"no such tool"}`,
 			pair("tools/call add", "tools/call", "7", tool, " rpc.response.status_code=-32602 error.type=-32602 (no such tool)")},
