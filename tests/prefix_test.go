@@ -31,8 +31,13 @@ func endpointOf(t testing.TB, s *site, path string, header http.Header) string {
 func TestPathPrefix(t *testing.T) {
 	t.Parallel()
 	config := configFile(t, `{"mcpServers":{"a b":{"command":`+quote(childBin)+`}}}`)
-	one := serve(t, []string{"--path-prefix", "/tools/"}).site()
-	many := newSite(t, "http://"+serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--path-prefix", "/x/y", "--config", config).host())
+	tools := serve(t, []string{"--path-prefix", "/tools/"})
+	servers := serveArgv(t, nil, bridgeBin, "serve", "--listen", "127.0.0.1:0", "--path-prefix", "/x/y", "--config", config)
+	one, many := tools.site(), newSite(t, "http://"+servers.host())
+	// The addresses that the log has can be pasted.
+	if !strings.HasSuffix(tools.url, "/tools/mcp") || !strings.HasSuffix(servers.url, "/x/y/servers") {
+		t.Errorf("the log has %s and %s", tools.url, servers.url)
+	}
 	for _, c := range []struct {
 		s            *site
 		prefix, base string

@@ -419,13 +419,14 @@ func connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// url is what to tell people about a listener.
+// url is what to tell people about a listener: an address that is served there, as a reverse proxy would ask for it.
 func (d *daemon) url(l *listen.Listener) string {
+	at := l.URL()
 	switch {
 	case l.IsUnix():
-		return l.URL()
+		return at
 	case d.flags.config != "":
-		return l.URL() + "/servers"
+		return at + d.flags.pathPrefix() + "/servers"
 	}
-	return l.URL() + "/mcp"
+	return at + d.flags.pathPrefix() + "/mcp"
 }

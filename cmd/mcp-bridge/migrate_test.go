@@ -70,8 +70,8 @@ func TestForeignLines(t *testing.T) {
 		t.Errorf("stderr has the credential: %q", errs)
 	}
 	for command, want := range map[string]string{ // it works, if there is such a program
-		"serve":   "write=\"mcp-bridge serve https://host.example/mcp\"",
-		"connect": "write=\"mcp-bridge connect https://host.example/mcp\"",
+		"serve":   "write=\"mcp-bridge serve https://...@host.example/mcp\"",
+		"connect": "write=\"mcp-bridge connect https://...@host.example/mcp\"",
 	} {
 		if _, _, errs := try(t, command, "--", "mcp-remote@0.0.0", "https://me:hush@host.example/mcp"); !strings.Contains(errs, want) || strings.Count(errs, "hush") > 0 {
 			t.Errorf("%s: stderr %q; want %q", command, errs, want)

@@ -205,11 +205,16 @@ func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, 
 	return d.run(ctx, where, to)
 }
 
-// hubOptions returns the options of the hub. The prefix was checked.
-func (f *serveFlags) hubOptions(guard access.Policy, p *protection, observer *observe.Observer, log hclog.Logger) hub.Options {
+// pathPrefix returns what stands in front of the paths of clients. It was checked.
+func (f *serveFlags) pathPrefix() string {
 	prefix, _ := f.access.publicPrefix()
+	return cmp.Or(prefix, f.protect.publicPath())
+}
+
+// hubOptions returns the options of the hub.
+func (f *serveFlags) hubOptions(guard access.Policy, p *protection, observer *observe.Observer, log hclog.Logger) hub.Options {
 	o := hub.Options{
-		Guard: guard, PathPrefix: cmp.Or(prefix, f.protect.publicPath()), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), SingleServer: f.config == "",
+		Guard: guard, PathPrefix: f.pathPrefix(), PublicURL: strings.TrimRight(f.protect.publicURL, "/"), SingleServer: f.config == "",
 		PeerUser: listen.PeerUser, Observer: observer, Logger: log,
 	}
 	if p != nil {
