@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,12 +123,29 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
+// freePort returns a port that the system gives to nobody who asks for any, nor to who connects.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000)
+		if all, err := (redirectTarget{host: "localhost"}).listenOn(t.Context(), port); err == nil {
+			for _, l := range all {
+				l.Close()
+			}
+			return port
+		}
+	}
+	t.Fatal("no port is free")
+	return 0
+}
+
 // TestRegistrations: a registration that was of use is used again; one that the server has forgotten is made
 // anew, also where only the person sees that.
 func TestRegistrations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o, p := w.person(t)
+	o.RedirectPort = freePort(t) // with another port a client registers anew
 	c := w.credential(t, o)
 	in := SignInOptions{Browser: p}
 	want := func(step string, registered int) {

@@ -2,6 +2,7 @@ package idp
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,9 +23,10 @@ func TestConnectSignIn(t *testing.T) {
 	d := NewDesktop(t)
 	d.Approve(t, "alice")
 	h := newHome(t, p, s, d)
-	first := h.begin()
+	port := fmt.Sprint(freePort(t)) // with another port a client registers anew
+	first := h.begin("--redirect-port", port)
 	first.mustCall("read")
-	second := h.begin("--auth-prompt", "error")
+	second := h.begin("--auth-prompt", "error", "--redirect-port", port)
 	second.mustCall("read")
 	p.Want(map[string]int{"registration 201": 1, "authorized": 1, "grant authorization_code": 1})
 	first.mustCall("write")

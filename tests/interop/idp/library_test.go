@@ -125,12 +125,13 @@ func TestLibrarySignIn(t *testing.T) {
 	p := Start(t, Options{})
 	s := p.Serve(t, ServerOptions{Policy: "tools/call write -> mcp:write", DPoP: resource.DPoPOff})
 	store, alice := newStore(t), NewBrowser("alice")
-	first := newUser(t, s, client.Options{Store: store, SignIn: signsIn(alice, false)})
+	o := client.Options{Store: store, SignIn: signsIn(alice, false), RedirectPort: freePort(t)} // with another port a client registers anew
+	first := newUser(t, s, o)
 	first.connect()
 	first.call("read")
 	p.Want(map[string]int{"registration 201": 1, "authorized": 1, "grant authorization_code": 1, "error invalid_grant": 0})
 
-	second := newUser(t, s, client.Options{Store: store, SignIn: signsIn(alice, false)})
+	second := newUser(t, s, o)
 	second.connect()
 	second.call("read")
 	p.Want(map[string]int{"registration 201": 1, "authorized": 1, "grant authorization_code": 1})
