@@ -111,7 +111,7 @@ type replayModel struct {
 
 func newReplayModel(t *testing.T, rnd *rand.Rand) *replayModel {
 	m := &replayModel{t: t, rnd: rnd, now: time.Unix(0, 0)}
-	m.real = replayStore{maxBytes: 200 + rnd.IntN(3000), maxCount: 1 + rnd.IntN(30), maxEventAge: time.Minute}
+	m.real = replayStore{maxBytes: 200 + rnd.IntN(20_000), maxCount: 1 + rnd.IntN(4*sharers), maxEventAge: time.Minute}
 	for i := range 4 {
 		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), nextSeq: 1}})
 	}
@@ -144,7 +144,7 @@ func (m *replayModel) step() {
 		}
 		s.pending = slices.Clone(s.pending[n:])
 		for len(m.kept) > 0 && (m.bytes() > m.real.maxBytes || len(m.kept) > m.real.maxCount) {
-			m.kept = m.kept[1:]
+			m.evict()
 		}
 	case op < 17:
 		m.rewind(i, s)
@@ -164,6 +164,21 @@ func (m *replayModel) step() {
 	}
 }
 
+// evict drops the oldest event, but of an open stream that has few only if there is no other.
+func (m *replayModel) evict() {
+	i := slices.IndexFunc(m.kept, func(e modelEvent) bool {
+		n, size := 0, 0
+		for _, o := range m.kept {
+			if o.stream == e.stream {
+				n, size = n+1, size+o.size
+			}
+		}
+		return m.streams[e.stream].closed || n > m.real.maxCount/sharers || size > m.real.maxBytes/sharers
+	})
+	i = max(i, 0)
+	m.kept = slices.Delete(m.kept, i, i+1)
+}
+
 func (m *replayModel) rewind(i int, s *modelStream) {
 	seq := uint64(m.rnd.IntN(int(s.last) + 2))
 	m.did = fmt.Sprintf("rewind %d to %d", i, seq)
@@ -181,6 +196,37 @@ func (m *replayModel) rewind(i int, s *modelStream) {
 	if want {
 		s.pending = append(again, s.pending...)
 		m.kept = slices.DeleteFunc(m.kept, func(e modelEvent) bool { return e.stream == i && e.seq > seq })
+	}
+}
+
+// A stream with few events can be resumed beside others that have many.
+func TestReplayBesideChattyStreams(t *testing.T) {
+	const count = 10 * sharers
+	rp := replayStore{maxBytes: 1 << 20, maxCount: count, maxEventAge: time.Minute}
+	now := time.Now()
+	write := func(st *stream) {
+		st.push(jsonrpc.NewNotification("notifications/progress", nil))
+		rp.keep(st, 1, now)
+	}
+	quiet := &stream{nextSeq: 1}
+	write(quiet)
+	chatty := make([]*stream, sharers-1)
+	for i := range chatty {
+		chatty[i] = &stream{key: uint64(i + 1), nextSeq: 1}
+	}
+	for i := range 100 * len(chatty) {
+		write(chatty[i%len(chatty)])
+	}
+	if len(rp.ageOrder) != count {
+		t.Errorf("%d events are kept, want %d", len(rp.ageOrder), count)
+	}
+	for _, st := range chatty {
+		if len(st.sent) < count/sharers {
+			t.Errorf("of a stream %d events are kept, want at least %d", len(st.sent), count/sharers)
+		}
+	}
+	if !rp.rewind(quiet, 0) {
+		t.Error("the quiet stream cannot be resumed")
 	}
 }
 

@@ -8,8 +8,9 @@ import (
 )
 
 // replayStore is the session's store of what was written, bounded by bytes, count
-// and age. It holds no events itself: each stream keeps its own, and order
-// says whose oldest one goes next. The session's lock guards it.
+// and age. It holds no events itself: each stream keeps its own, and ageOrder
+// says whose oldest one goes next; but an open stream with few events keeps those (spared).
+// The session's lock guards it.
 type replayStore struct {
 	maxBytes    int
 	maxCount    int
@@ -25,6 +26,7 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 		e.keptAt = now
 		st.pendingBytes -= len(e.line)
 		rp.bytes += len(e.line)
+		st.sentBytes += len(e.line)
 		rp.ageOrder = append(rp.ageOrder, st)
 	}
 	st.sent = append(st.sent, st.pending[:n]...)
@@ -33,8 +35,29 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 		st.pending = nil
 	}
 	for len(rp.ageOrder) > 0 && (rp.bytes > rp.maxBytes || len(rp.ageOrder) > rp.maxCount) {
-		rp.evictOldest()
+		rp.evictOne()
 	}
+}
+
+// sharers is how many open streams can be sure of a part of what the session may keep: each of
+// one part in so many.
+const sharers = 64
+
+// isSpared reports whether st keeps what it has although the session keeps too much: it would be
+// the others that make it impossible to resume. A stream that is closed is likely to have been read.
+func (rp *replayStore) isSpared(st *stream) bool {
+	return !st.closed && len(st.sent) <= rp.maxCount/sharers && st.sentBytes <= rp.maxBytes/sharers
+}
+
+// evictOne drops the oldest event of those streams that are not spared, or else of all.
+func (rp *replayStore) evictOne() {
+	i := slices.IndexFunc(rp.ageOrder, func(st *stream) bool { return !rp.isSpared(st) })
+	if i > 0 { // that of the stream goes to the front
+		st := rp.ageOrder[i]
+		copy(rp.ageOrder[1:i+1], rp.ageOrder[:i])
+		rp.ageOrder[0] = st
+	}
+	rp.evictOldest()
 }
 
 // rewind moves what was written after seq back to pending. It is false when
@@ -63,6 +86,7 @@ func (rp *replayStore) dropNewest(st *stream, n int) {
 	i := len(st.sent) - n
 	for _, e := range st.sent[i:] {
 		rp.bytes -= len(e.line)
+		st.sentBytes -= len(e.line)
 	}
 	clear(st.sent[i:])
 	st.sent = st.sent[:i]
@@ -82,7 +106,7 @@ func (rp *replayStore) expire(now time.Time) {
 	}
 }
 
-// evictOldest drops the oldest event.
+// evictOldest drops the event at the front of ageOrder.
 func (rp *replayStore) evictOldest() {
 	st := rp.ageOrder[0]
 	rp.ageOrder[0] = nil
@@ -90,6 +114,7 @@ func (rp *replayStore) evictOldest() {
 		rp.ageOrder = nil
 	}
 	rp.bytes -= len(st.sent[0].line)
+	st.sentBytes -= len(st.sent[0].line)
 	st.sent[0] = event{}
 	if st.sent = st.sent[1:]; len(st.sent) == 0 {
 		st.sent = nil
@@ -154,7 +179,7 @@ func (k *retention) evictToFit() bool {
 		if len(k.ageOrder) == 0 {
 			return false
 		}
-		k.evictOldest()
+		k.evictOne()
 	}
 	return true
 }

@@ -29,6 +29,7 @@ type stream struct {
 	nextSeq       uint64 // sequence number of the next event; the first is 1
 	pending       []event
 	sent          []event // written before, kept for replay, oldest first
+	sentBytes     int     // of sent
 	pendingBytes  int     // of pending
 	reader        *reader // the exchange by which the client reads it; nil: nobody is connected
 	parked        bool    // nobody is connected, and pending waits for a resumption
