@@ -352,6 +352,37 @@ func TestLongRecords(t *testing.T) {
 	}
 }
 
+// A record that comes late, or takes the place of another one, while a filter is at work is shown once, in its place.
+func TestFilterMeanwhile(t *testing.T) {
+	ctx := browser(t)
+	r := newRun(t)
+	r.start(t)
+	r.open(t, ctx, viewToken)
+	const script = `(async () => {
+		const { Store } = await import("/store.js");
+		const store = new Store(), total = 522, seqs = (all) => all.map((r) => r.v.seq).join();
+		const request = { kind: "request", ses: "s1", hop: "up", dir: "c2s", id: 1 };
+		const add = (v) => store.add([JSON.stringify(v)]);
+		for (let seq = 1; seq <= total; seq++) {
+			if (seq === total - 30) add({ seq, earlier: true, ...request });
+			else if (seq !== total - 20) add({ seq, kind: "note" });
+		}
+		let looked = 0;
+		const done = store.filter(() => {
+			if (++looked === 513) for (const begin = performance.now(); performance.now() < begin + 20;); // it pauses now
+			return true;
+		});
+		const paused = looked === 513;
+		add({ seq: total - 20, kind: "note" });
+		add({ seq: total + 1, ...request });
+		await done;
+		return JSON.stringify([paused, store.all.length, seqs(store.all) === seqs(store.shown)]);
+	})()`
+	if got := eval[string](t, ctx, script); got != "[true,522,true]" {
+		t.Error(got)
+	}
+}
+
 // Who has no token, or may only view, or comes from elsewhere, is refused.
 func TestRefused(t *testing.T) {
 	ctx := browser(t)

@@ -16,6 +16,7 @@ export class Store {
   chars = 0;
   match = () => true;
   #run = 0;
+  /** @type {{came: Rec[], gone: Set<Rec>} | undefined} */ #meanwhile; // of a filter that is at work
   #watch = new Set();
   #due = false;
 
@@ -36,6 +37,7 @@ export class Store {
       const r = { v, raw, t: Date.parse(v.ts) || 0 };
       if (v.earlier && this.open.has(place(v) + v.dir + " " + exactID(r))) continue; // it is there already
       insert(this.all, r);
+      this.#meanwhile?.came.push(r);
       this.chars += raw.length;
       if (v.seq) this.bySeq.set(v.seq, r);
       this.#pair(r);
@@ -51,7 +53,10 @@ export class Store {
     const id = exactID(r);
     if (v.kind === "request") {
       const key = at + v.dir + " " + id, early = this.early.get(key), before = this.open.get(key);
-      if (before?.v.earlier) for (const list of [this.all, this.shown]) if (list.includes(before)) list.splice(list.indexOf(before), 1);
+      if (before?.v.earlier) {
+        for (const list of [this.all, this.shown]) if (list.includes(before)) list.splice(list.indexOf(before), 1);
+        this.#meanwhile?.gone.add(before);
+      }
       if (early && early.v.seq > v.seq) { r.answer = early; this.early.delete(key); } else this.open.set(key, r);
     }
     if (v.kind === "note" && ["over", "unanswered"].includes(v.event?.code)) {
@@ -82,11 +87,12 @@ export class Store {
     this.filter(this.match); // one that is at work has lost its place
   }
 
-  /** Filter chooses the records anew, in slices. */
+  /** Filter chooses the records anew, in slices. Those that come and go meanwhile count at the end. */
   async filter(match) {
     const run = ++this.#run;
     this.match = match;
-    const from = this.all, shown = [];
+    const from = this.all.slice(), shown = [], meanwhile = { came: [], gone: new Set() };
+    this.#meanwhile = meanwhile;
     let until = performance.now() + slice;
     for (let i = 0; i < from.length; i++) {
       if (match(from[i])) shown.push(from[i]);
@@ -95,7 +101,9 @@ export class Store {
       if (run !== this.#run) return;
       until = performance.now() + slice;
     }
-    this.shown = shown;
+    this.#meanwhile = undefined;
+    for (const r of meanwhile.came) if (match(r)) insert(shown, r);
+    this.shown = meanwhile.gone.size ? shown.filter((r) => !meanwhile.gone.has(r)) : shown;
     this.changed();
   }
 }
