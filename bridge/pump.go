@@ -122,6 +122,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 
 func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
 	p := &pump{client: client, server: server, opts: *opts}
+	p.handing = make(chan struct{}, 1)
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	if opts.Budget != nil {
@@ -154,6 +155,8 @@ type pump struct {
 	endData []byte
 
 	recv receiving // from the client
+
+	handing chan struct{} // holds an element while a message is handed to the client that may have to wait
 }
 
 var errServerEnded = errors.New("the server has ended the conversation")
@@ -192,6 +195,9 @@ func (p *pump) begin(parent context.Context) (end func()) {
 			return // what is owed is being answered
 		}
 		p.clientEnded(p.ctx, late, p.clientErr)
+		if isOrderlyEnd(p.clientErr) && p.clientErr != errHungUp {
+			p.finishHanding()
+		}
 		p.cancel(errOver)
 	})
 	return func() {

@@ -410,6 +410,62 @@ func TestPumpBothEnd(t *testing.T) {
 	}
 }
 
+// A notification that is being written when the conversation ends is not broken off; but a client
+// that takes nothing is not waited for for long.
+func TestPumpEndsDuringWrite(t *testing.T) {
+	for _, takes := range []bool{true, false} {
+		bubble(t, fmt.Sprintf("takes %t", takes), func(t *testing.T) {
+			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
+			slow := slowToTake{client, make(chan struct{})}
+			done := make(chan error, 1)
+			go func() { done <- bridge.Pump(t.Context(), slow, server, bridge.PumpOptions{}) }()
+			client.Says(callOne)
+			synctest.Wait()
+			server.Says(resultOne)
+			server.Says(vendorNote)
+			synctest.Wait() // the notification is being written
+			began := time.Now()
+			client.End <- io.EOF
+			synctest.Wait()
+			if takes {
+				close(slow.takes)
+			}
+			if err := <-done; err != nil {
+				t.Errorf("Pump = %v", err)
+			}
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("the end took %v", took)
+			}
+			if takes {
+				client.Gets(resultOne, vendorNote)
+			} else {
+				client.Gets(resultOne)
+			}
+		})
+	}
+}
+
+const vendorNote = `{"jsonrpc":"2.0","method":"notifications/vendor"}`
+
+// slowToTake takes notifications when takes is closed.
+type slowToTake struct {
+	*bridgetest.Peer
+	takes chan struct{}
+}
+
+func (c slowToTake) Send(ctx context.Context, m jsonrpc.Message) error {
+	if m.Kind() == jsonrpc.Notification {
+		select {
+		case <-c.takes:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return c.Peer.Send(ctx, m)
+}
+
+func (c slowToTake) TrySend(jsonrpc.Message) bool { return false }
+
 // endsWithAnswer answers a call when answers is closed, and ends at once.
 type endsWithAnswer struct {
 	bridge.Conn

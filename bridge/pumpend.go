@@ -46,6 +46,25 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	}
 }
 
+// finishHanding waits until the client has taken the message that it is just being sent, for a bounded
+// time: broken off, that message would be the last that a client reads, and no valid one.
+func (p *pump) finishHanding() {
+	select {
+	case p.handing <- struct{}{}: // nothing is
+		<-p.handing
+		return
+	default:
+	}
+	t := time.NewTimer(ownmsg.MaxWait)
+	defer t.Stop()
+	select {
+	case p.handing <- struct{}{}:
+		<-p.handing
+	case <-t.C:
+	case <-p.ctx.Done():
+	}
+}
+
 // endListens ends the client's open subscriptions. Nobody waits for what they
 // still might say: the server may be silent on them for ever.
 func (p *pump) endListens(ctx context.Context, listening bool) {

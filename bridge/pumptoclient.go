@@ -76,7 +76,10 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.isEntered(&m) && !s.enter(ctx, &m) {
 		return nil
 	}
-	if err := s.client.Send(ctx, s.m); err != nil {
+	s.handing <- struct{}{}
+	err := s.client.Send(ctx, s.m)
+	<-s.handing
+	if err != nil {
 		return s.notTaken(ctx, err)
 	}
 	s.done()
