@@ -72,14 +72,14 @@ func (h *Handler) serveModernNotification(w http.ResponseWriter, r *http.Request
 		return false // ED4
 	}
 	var refusal *era.Refusal
-	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMethod]
+	version, method := r.Header[wire.HeaderVersion], r.Header[wire.HeaderMCPMethod]
 	switch {
 	case len(version) > 0 && facts.meta.Version != nil && !headerIs(version, facts.meta.Version):
 		refusal = headerMismatchOf(wire.HeaderVersion, version, era.KeyVersion)
 	case claims && (!h.servesModern() || !era.IsModern(facts.meta.Revision())):
 		refusal = era.UnsupportedVersion(h.opts.Eras, facts.meta.Revision())
 	case len(method) > 0 && (len(method) > 1 || trimHeaderSpace(method[0]) != m.Method()):
-		refusal = headerMismatchOf(wire.HeaderMethod, method, "the method")
+		refusal = headerMismatchOf(wire.HeaderMCPMethod, method, "the method")
 	}
 	if refusal != nil {
 		writeRefusal(w, r, jsonrpc.ID{}, refusal)

@@ -52,7 +52,7 @@ func modernBody(size int) []byte {
 func modernHeader() http.Header {
 	return http.Header{
 		"Content-Type": {wire.TypeJSON}, "Accept": {wire.AcceptBoth},
-		wire.HeaderVersion: {"2026-07-28"}, wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {"echo"},
+		wire.HeaderVersion: {"2026-07-28"}, wire.HeaderMCPMethod: {"tools/call"}, wire.HeaderMCPName: {"echo"},
 	}
 }
 

@@ -35,7 +35,7 @@ func FuzzServerModernName(f *testing.F) {
 		}
 		raw, _ := json.Marshal(name)
 		accepts := func(value string) bool {
-			no := h.checkHeaders(http.Header{wire.HeaderMethod: {"tools/call"}, wire.HeaderName: {value}}, "tools/call", &requestFacts{name: raw})
+			no := h.checkHeaders(http.Header{wire.HeaderMCPMethod: {"tools/call"}, wire.HeaderMCPName: {value}}, "tools/call", &requestFacts{name: raw})
 			return no == nil
 		}
 		if got, want := accepts(header), meansName(header, name); got != want {
@@ -88,7 +88,7 @@ func FuzzServerModernPOST(f *testing.F) {
 		}
 		r := httptest.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
 		r.Header = http.Header{"Content-Type": {wire.TypeJSON}}
-		for key, value := range map[string]string{wire.HeaderVersion: version, wire.HeaderMethod: method, wire.HeaderName: name} {
+		for key, value := range map[string]string{wire.HeaderVersion: version, wire.HeaderMCPMethod: method, wire.HeaderMCPName: name} {
 			if value != "" {
 				r.Header[key] = []string{value}
 			}

@@ -25,7 +25,7 @@ type requestFacts struct {
 
 // readRequestFacts walks over the params once, and once over their _meta.
 func readRequestFacts(m jsonrpc.Message) (facts requestFacts) {
-	name := wire.NameKey(m.Method())
+	name := wire.NameParamKey(m.Method())
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "_meta": // Parse refuses two
@@ -124,30 +124,30 @@ func headerMismatchOf(name string, values []string, what string) *era.Refusal {
 
 // checkHeaders compares Mcp-Method and Mcp-Name with the body (MI5, MI6).
 func (h *Handler) checkHeaders(header http.Header, method string, facts *requestFacts) *era.Refusal {
-	values := header[wire.HeaderMethod]
+	values := header[wire.HeaderMCPMethod]
 	if len(values) != 1 || trimHeaderSpace(values[0]) != method {
-		return headerMismatchOf(wire.HeaderMethod, values, "the method")
+		return headerMismatchOf(wire.HeaderMCPMethod, values, "the method")
 	}
-	key := wire.NameKey(method)
+	key := wire.NameParamKey(method)
 	if key == "" {
 		return nil
 	}
-	values = header[wire.HeaderName]
+	values = header[wire.HeaderMCPName]
 	_, named := jsonrpc.Text(facts.name)
 	switch {
 	case len(values) == 0 && !named:
 		return nil // that something is not named well is for the server to say
 	case len(values) != 1:
-		return headerMismatchOf(wire.HeaderName, values, "params."+key)
+		return headerMismatchOf(wire.HeaderMCPName, values, "params."+key)
 	case h.opts.RawNames && rawTextIs(facts.name, trimHeaderSpace(values[0])):
 		return nil
 	}
 	got, err := toolheader.Decode(values[0])
 	switch {
 	case err != nil:
-		return headerMismatch("the " + wire.HeaderName + " header is invalid: " + err.Error())
+		return headerMismatch("the " + wire.HeaderMCPName + " header is invalid: " + err.Error())
 	case !rawTextIs(facts.name, got):
-		return headerMismatchOf(wire.HeaderName, values, "params."+key)
+		return headerMismatchOf(wire.HeaderMCPName, values, "params."+key)
 	}
 	return nil
 }

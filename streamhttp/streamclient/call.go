@@ -31,11 +31,11 @@ type call struct {
 
 	session *session // where it is posted first; nil: there was none when it was admitted
 
-	initializeGate chan struct{} // others wait for it while this call is the client's initialize; nil: it is another call
-	newSession     *session      // of any initialize: the session in its making
-	replaced       *session      // to be ended when the call is over
+	initializeGate  chan struct{} // others wait for it while this call is the client's initialize; nil: it is another call
+	newSession      *session      // of any initialize: the session in its making
+	replacedSession *session      // to be ended when the call is over
 
-	own bool // the bridge's: its response goes to replied
+	isOwn bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
 	attended bool
 	// tell tells the clients what they wait for, of one of the bridge's own; nil: it is nothing that clients wait for.
@@ -64,7 +64,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 func (call *call) ID() jsonrpc.ID { return call.id }
 
 // IsOwn reports whether the call is the bridge's own.
-func (call *call) IsOwn() bool { return call.own }
+func (call *call) IsOwn() bool { return call.isOwn }
 
 // Removed is called when nobody waits for the response any more.
 func (call *call) Removed() { close(call.done) }
@@ -98,7 +98,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			return nil
 		case fault.Lost && !call.IsOwn() && !resent: // LE5
 			resent = true
-			session, fault = c.renewal.recoverSession(call.ctx, session)
+			session, fault = c.renewer.recoverSession(call.ctx, session)
 			switch {
 			case c.Context().Err() != nil:
 				return nil // NoRenew
@@ -170,10 +170,10 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 	case mediaType == wire.TypeSSE:
 		return c.readCallStream(call, session, resp)
 	case mediaType == wire.TypeJSON, mediaType == "":
-		return c.readBody(call, session, resp)
+		return c.readJSONReply(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
 		httpdial.Drain(resp)
-		return c.notificationAccepted(call, session, resp.StatusCode)
+		return c.handleAccepted(call, session, resp.StatusCode)
 	}
 	return &httpdial.Fault{
 		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
@@ -181,16 +181,16 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 	}
 }
 
-// readBody reads a reply that is JSON: a message, an array of them, or nothing.
-func (c *conn) readBody(call *call, session *session, resp *http.Response) *httpdial.Fault {
-	raw, fault := c.readAll(resp)
+// readJSONReply reads a reply that is JSON: a message, an array of them, or nothing.
+func (c *conn) readJSONReply(call *call, session *session, resp *http.Response) *httpdial.Fault {
+	raw, fault := c.readReplyBody(resp)
 	if fault != nil {
 		return fault
 	}
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return c.notificationAccepted(call, session, resp.StatusCode)
+		return c.handleAccepted(call, session, resp.StatusCode)
 	}
-	fault = c.incoming(raw, call, session)
+	fault = c.handleIncoming(raw, call, session)
 	switch {
 	case call.kind != jsonrpc.Request:
 		return nil // there is nothing that it could mean
@@ -206,15 +206,15 @@ func (c *conn) readBody(call *call, session *session, resp *http.Response) *http
 // before it has come.
 const maxPreallocated = 4 << 20
 
-func (c *conn) readAll(resp *http.Response) ([]byte, *httpdial.Fault) {
-	return readReply(c.target.Peer, resp, c.opts.MaxMessageSize)
+func (c *conn) readReplyBody(resp *http.Response) ([]byte, *httpdial.Fault) {
+	return readReplyBody(c.target.Peer, resp, c.opts.MaxMessageSize)
 }
 
-// readReply reads the body of a reply, which may be up to most bytes long.
-func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *httpdial.Fault) {
-	limit := int64(most)
+// readReplyBody reads the body of a reply, which may be up to maxSize bytes long.
+func readReplyBody(peer *httpdial.Peer, resp *http.Response, maxSize int) ([]byte, *httpdial.Fault) {
+	limit := int64(maxSize)
 	if resp.ContentLength > limit {
-		return nil, peer.TooLargeFault(most)
+		return nil, peer.TooLargeFault(maxSize)
 	}
 	var raw []byte
 	var err error
@@ -230,13 +230,13 @@ func readReply(peer *httpdial.Peer, resp *http.Response, most int) ([]byte, *htt
 	case err != nil:
 		return nil, peer.NetFault(err)
 	case int64(len(raw)) > limit:
-		return nil, peer.TooLargeFault(most)
+		return nil, peer.TooLargeFault(maxSize)
 	}
 	return raw, nil
 }
 
-// notificationAccepted handles a success without a message.
-func (c *conn) notificationAccepted(call *call, session *session, status int) *httpdial.Fault {
+// handleAccepted handles a success without a message.
+func (c *conn) handleAccepted(call *call, session *session, status int) *httpdial.Fault {
 	if call.kind != jsonrpc.Request {
 		if status != http.StatusAccepted {
 			c.log.Debug("the server did not answer 202 where there is nothing to say", "status", status) // LE2
@@ -254,8 +254,8 @@ func (c *conn) notificationAccepted(call *call, session *session, status int) *h
 	case <-call.done:
 		return nil
 	case <-session.noListenStream:
-	case <-c.listener.streamAwayOf(session):
-		return c.lostFault(&httpdial.Fault{})
+	case <-c.listener.streamUnavailableOf(session):
+		return c.resultLostFault(&httpdial.Fault{})
 	case <-session.ctx.Done():
 	case <-call.ctx.Done():
 		return c.target.Peer.NetFault(call.ctx.Err())
@@ -277,7 +277,7 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	}
 	gone := c.opts.ReportWrongTransport && !c.opts.NoRenew // if it is no Streamable HTTP server any more
 	switch status := resp.StatusCode; {
-	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModern(fault.Own):
+	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModernError(fault.Own):
 		fault.Lost = true // the server knows no sessions any more (ED9)
 		return fault
 	case status == http.StatusMethodNotAllowed:
@@ -296,12 +296,12 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	return fault
 }
 
-// incoming hands on what a reply or an event carries: a message, or an array
+// handleIncoming hands on what a reply or an event carries: a message, or an array
 // of them (LE2). from is the call whose reply it is, nil on the standalone
 // stream. The fault is about the call.
-func (c *conn) incoming(raw []byte, from *call, session *session) *httpdial.Fault {
+func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdial.Fault {
 	if !jsonrpc.IsBatch(raw) {
-		return c.incomingOne(raw, from, session)
+		return c.handleMessage(raw, from, session)
 	}
 	elements, err := jsonrpc.SplitBatch(raw, 0)
 	if err != nil {
@@ -309,21 +309,21 @@ func (c *conn) incoming(raw []byte, from *call, session *session) *httpdial.Faul
 	}
 	var first *httpdial.Fault
 	for _, element := range elements {
-		if fault := c.incomingOne(element, from, session); fault != nil && first == nil {
+		if fault := c.handleMessage(element, from, session); fault != nil && first == nil {
 			first = fault
 		}
 	}
 	return first
 }
 
-func (c *conn) incomingOne(raw []byte, from *call, session *session) *httpdial.Fault {
+func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
 		return c.target.Peer.InvalidFault(err)
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
-		c.incomingResponse(m, from)
+		c.handleResponse(m, from)
 		return nil
 	case jsonrpc.Request:
 		if session != nil {
@@ -355,9 +355,9 @@ func isProgressOf(m jsonrpc.Message, call *call) bool {
 		m.ProgressToken().Equivalent(call.msg.ProgressToken())
 }
 
-// incomingResponse finds the call that a response answers, whichever stream it
+// handleResponse finds the call that a response answers, whichever stream it
 // came on (LE10). One without an id, in the reply to a call, is about that.
-func (c *conn) incomingResponse(m jsonrpc.Message, from *call) {
+func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 	id := m.ID()
 	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
 		id = from.id
@@ -404,7 +404,7 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
 	if call.initializeGate != nil {
-		c.openFailed(call, fault)
+		c.handleInitializeFailure(call, fault)
 	}
 	c.Deliver(ctx, fault.Response(call.id))
 	if call.initializeGate != nil {

@@ -182,7 +182,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	}
 	conn := newConn(target, opts)
 	if opts.Handoff != nil {
-		conn.renewal.adopt(opts.Handoff)
+		conn.renewer.adopt(opts.Handoff)
 	}
 	return conn, nil
 }

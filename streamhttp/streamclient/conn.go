@@ -37,9 +37,9 @@ type conn struct {
 	refusing     sync.WaitGroup   // of refuse, from the decision that calls for it on
 
 	ledger remoteconn.Ledger[*call, *session] // its lock guards the state, too
-	st     state
+	state  state
 
-	renewal  renewal
+	renewer  renewer
 	listener listener
 }
 
@@ -50,7 +50,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		requestSlots: make(remoteconn.Slots, 2*opts.MaxInFlight),
 		oneWaySlots:  make(remoteconn.Slots, maxOneWay),
 	}
-	c.renewal.c, c.listener.c = c, c
+	c.renewer.c, c.listener.c = c, c
 	c.Start()
 	return c
 }
@@ -188,7 +188,7 @@ func (c *conn) run(call *call) {
 	}
 	call.cancel()
 	c.ledger.Lock()
-	replaced := call.replaced
+	replaced := call.replacedSession
 	c.ledger.Unlock()
 	if replaced != nil {
 		replaced.stop()

@@ -84,12 +84,12 @@ func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault)
 		return false
 	}
 	c.ledger.Lock()
-	if c.st.session != nil || !c.ledger.Has(first) {
+	if c.state.session != nil || !c.ledger.Has(first) {
 		c.ledger.Unlock()
 		return false
 	}
 	others := c.ledger.Select(func(other *call) bool { return other != first && !other.IsOwn() })
-	first.replaced, c.st.newSession = first.newSession, nil
+	first.replacedSession, c.state.newSession = first.newSession, nil
 	c.ledger.Unlock()
 	for _, other := range others {
 		c.fail(c.Context(), other, fault)
@@ -99,9 +99,9 @@ func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault)
 	return true
 }
 
-// isOnlyModern reports whether a server's error can only be one of 2026-07-28:
+// isOnlyModernError reports whether a server's error can only be one of 2026-07-28:
 // it misses that revision's headers, or lists it as what it speaks.
-func isOnlyModern(m jsonrpc.Message) bool {
+func isOnlyModernError(m jsonrpc.Message) bool {
 	switch string(m.Lookup("error", "code")) {
 	case "-32020":
 		return true
@@ -113,7 +113,7 @@ func isOnlyModern(m jsonrpc.Message) bool {
 
 // endIfUpgraded ends the Conn with ErrUpgraded, if that was wanted and the fault of
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
-func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
+func (n *renewer) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.Own.IsError() && !saysWrongTransport(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.Own) {
 		return false
@@ -127,7 +127,7 @@ func (n *renewal) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 // endRenewalIfWrongTransport ends the Conn with a WrongTransportError, if that was wanted and what
 // the server has said to the renewal r calls for it: it speaks another
 // transport by now.
-func (n *renewal) endRenewalIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
+func (n *renewer) endRenewalIfWrongTransport(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
 	if !c.opts.ReportWrongTransport || !saysWrongTransport(fault) {
 		return false
@@ -143,7 +143,7 @@ func (n *renewal) endRenewalIfWrongTransport(r *repair, fault *httpdial.Fault) (
 // giveUp ends the Conn, after the renewal r has failed, with what why returns.
 // Whoever waits for an answer gets one before. false: the client initializes by
 // itself.
-func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
+func (n *renewer) giveUp(r *repair, fault *httpdial.Fault, why func() error) bool {
 	c := n.c
 	c.ledger.Lock()
 	if n.repair != r {
@@ -155,7 +155,7 @@ func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 	}
 	calls := c.ledger.Select(func(call *call) bool { return !call.IsOwn() })
 	c.ledger.Unlock()
-	lost := n.forgottenFault(fault)
+	lost := n.noSessionFault(fault)
 	for _, call := range calls {
 		c.fail(c.Context(), call, lost)
 	}
@@ -166,18 +166,18 @@ func (n *renewal) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 
 // adopt takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (n *renewal) adopt(e *sessionstate.Handoff) {
+func (n *renewer) adopt(handoff *sessionstate.Handoff) {
 	c := n.c
 	c.ledger.Lock()
-	c.ledger.State.Adopt(e, &session{lost: true})
-	n.refusedRenewals = e.Refused
+	c.ledger.State.Adopt(handoff, &session{lost: true})
+	n.refusedRenewals = handoff.Refused
 	r := n.newRepair(true)
 	n.repair = r
-	if e.Refused < 2 {
+	if handoff.Refused < 2 {
 		c.ledger.Gate = r.firstAttempted
 	} else {
 		close(r.firstAttempted)
-		r.putOffs = e.Refused - 2
+		r.putOffs = handoff.Refused - 2
 		r.putOff()
 	}
 	c.ledger.Unlock()

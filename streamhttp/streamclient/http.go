@@ -46,8 +46,8 @@ func (c *conn) openStream(ctx context.Context, session *session, lastID string) 
 	return resp, nil
 }
 
-// getWithin is get, with a limit to how long the server may take to answer.
-func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *session, lastID string) (*http.Response, *httpdial.Fault) {
+// openStreamWithin is openStream, with a limit to how long the server may take to answer.
+func (c *conn) openStreamWithin(ctx context.Context, limit time.Duration, session *session, lastID string) (*http.Response, *httpdial.Fault) {
 	ctx, cancel := context.WithCancel(ctx)
 	late := time.AfterFunc(limit, cancel)
 	resp, fault := c.openStream(ctx, session, lastID)
@@ -56,7 +56,7 @@ func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *sess
 	case fault != nil:
 		cancel()
 	case inTime:
-		resp.Body = &boundBody{resp.Body, cancel}
+		resp.Body = &cancelOnCloseBody{resp.Body, cancel}
 	default:
 		resp.Body.Close()
 	}
@@ -66,13 +66,13 @@ func (c *conn) getWithin(ctx context.Context, limit time.Duration, session *sess
 	return resp, fault
 }
 
-// boundBody is a body whose request has a context of its own, which Close ends.
-type boundBody struct {
+// cancelOnCloseBody is a body whose request has a context of its own, which Close ends.
+type cancelOnCloseBody struct {
 	io.ReadCloser
 	cancel context.CancelFunc
 }
 
-func (b *boundBody) Close() error {
+func (b *cancelOnCloseBody) Close() error {
 	defer b.cancel()
 	return b.ReadCloser.Close()
 }

@@ -212,7 +212,7 @@ func TestSessionLostAtOnce(t *testing.T) {
 		o.OnRenewed = func() {
 			if renewals++; renewals == 1 {
 				s.forget()
-				test.inner.renewal.loseSession(test.inner.currentSession())
+				test.inner.renewer.repairSession(test.inner.currentSession())
 			}
 		}
 	}, func(t *clientTest) {

@@ -163,8 +163,8 @@ func (c *ModernClient) Discover(ctx context.Context) (jsonrpc.Message, *Fault) {
 	call.isOwn = true
 	defer call.cancel()
 	answer, fault := conn.ask(call)
-	if call.session != "" {
-		conn.deleteSession(call.session)
+	if call.sessionID != "" {
+		conn.deleteSession(call.sessionID)
 	}
 	return answer, fault
 }

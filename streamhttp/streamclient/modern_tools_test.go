@@ -472,7 +472,7 @@ func TestModernToolsFull(t *testing.T) {
 	region := []toolheader.Param{{Header: "Mcp-Param-Region", Path: []string{"region"}, Type: toolheader.String}}
 	known := func() (n int) {
 		for i := range maxModernTools {
-			if tool := tools.byName[fmt.Sprint(i)]; tool.learnedAt > 0 {
+			if tool := tools.byName[fmt.Sprint(i)]; tool.learnedSeq > 0 {
 				n++
 			}
 		}

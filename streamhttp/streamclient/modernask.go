@@ -11,9 +11,9 @@ import (
 
 // This file is for servers that make requests, for which 2026-07-28 has no place (ST10).
 
-// takeServerRequest hands on a request that came in the reply to call. What comes of a question
+// deliverServerRequest hands on a request that came in the reply to call. What comes of a question
 // of the bridge's own nobody receives: it is answered here.
-func (c *modernConn) takeServerRequest(call *modernCall, m jsonrpc.Message) {
+func (c *modernConn) deliverServerRequest(call *modernCall, m jsonrpc.Message) {
 	if call.isOwn {
 		c.sendAnswer(era.AnswerServerRequest(m))
 		return
@@ -23,7 +23,7 @@ func (c *modernConn) takeServerRequest(call *modernCall, m jsonrpc.Message) {
 
 // sendAnswer posts the response to a request of the server. Nothing depends on
 // when it is taken, so nobody waits for that; of a server that takes none of
-// maxNotes the rest is dropped.
+// maxOneWay the rest is dropped.
 func (c *modernConn) sendAnswer(m jsonrpc.Message) {
 	if !c.answerSlots.TryAcquire() {
 		c.log.Warn("answer dropped: the server asks more than it takes answers to")

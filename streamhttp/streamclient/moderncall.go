@@ -81,27 +81,27 @@ func (c *modernConn) runNotification(call *modernCall) {
 // that does no harm (LE14), or loses it (ME6). rest is what is left of the
 // reply, for finishReply; nil: nothing.
 func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *http.Response, fault *httpdial.Fault) {
-	at := modernAttempt{msg: call.msg}
-	if answer, fault = c.prepareHeaders(call, &at); fault != nil || answer.Kind() != jsonrpc.Invalid {
+	attempt := modernAttempt{msg: call.msg}
+	if answer, fault = c.prepareHeaders(call, &attempt); fault != nil || answer.Kind() != jsonrpc.Invalid {
 		return answer, nil, fault
 	}
 	for {
-		answer, rest, fault = c.post(call, at.msg, at.header)
+		answer, rest, fault = c.post(call, attempt.msg, attempt.header)
 		switch {
 		case call.ctx.Err() != nil:
 			return answer, rest, fault
-		case fault == nil && at.wantsOtherHeaders(answer) && c.correctHeaders(call, &at, answer):
+		case fault == nil && attempt.wantsOtherHeaders(answer) && c.correctHeaders(call, &attempt, answer):
 			finishReply(rest, func() { rest.Body.Close() })
 		case fault == nil:
-			c.learnHeaderForms(&at, answer)
+			c.learnHeaderForms(&attempt, answer)
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.delivered:
 			return answer, nil, fault
-		case fault.Reason == httpdial.ReasonBroken && !at.resent:
-			at.resent = true
-			at.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
-		case fault.Busy && httpdial.PauseBusy(call.ctx, at.busyRetries, fault.RetryAfter):
-			at.busyRetries++
+		case fault.Reason == httpdial.ReasonBroken && !attempt.resent:
+			attempt.resent = true
+			attempt.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
+		case fault.Busy && httpdial.PauseBusy(call.ctx, attempt.busyRetries, fault.RetryAfter):
+			attempt.busyRetries++
 		default:
 			return answer, nil, fault
 		}
@@ -139,7 +139,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		return answer, nil, fault
 	}
 	if call.isOwn {
-		call.session = resp.Header.Get(wire.HeaderSession)
+		call.sessionID = resp.Header.Get(wire.HeaderSession)
 	}
 	switch mediaType := httpdial.MediaType(resp); {
 	case resp.StatusCode/100 != 2:
@@ -153,7 +153,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 	case resp.StatusCode == http.StatusNoContent, resp.StatusCode == http.StatusAccepted:
 		fault = c.noResponseFault(resp.StatusCode)
 	default:
-		c.reportForeign(call)
+		c.reportForeignRefusal(call)
 		fault = &httpdial.Fault{
 			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Of(resp).Withhold(mediaType)),
@@ -175,7 +175,7 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 	fault := c.target.Peer.RefusalFault(resp)
 	own := fault.Own
 	if isForeignRefusal(fault, id) {
-		c.reportForeign(call)
+		c.reportForeignRefusal(call)
 	}
 	if own.Kind() == jsonrpc.Response {
 		switch resp.StatusCode {
@@ -209,9 +209,9 @@ func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	return true
 }
 
-// reportForeign calls opts.OnForeignRefusal for a call that was refused as no modern server
+// reportForeignRefusal calls opts.OnForeignRefusal for a call that was refused as no modern server
 // does; not for the request of Discover, whose caller sees the refusal.
-func (c *modernConn) reportForeign(call *modernCall) {
+func (c *modernConn) reportForeignRefusal(call *modernCall) {
 	if c.opts.OnForeignRefusal != nil && call.id != discoverID {
 		c.opts.OnForeignRefusal()
 	}
@@ -219,7 +219,7 @@ func (c *modernConn) reportForeign(call *modernCall) {
 
 // readModernBody reads a reply that is JSON: the response.
 func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jsonrpc.Message, *httpdial.Fault) {
-	raw, fault := readReply(c.target.Peer, resp, c.opts.MaxMessageSize)
+	raw, fault := readReplyBody(c.target.Peer, resp, c.opts.MaxMessageSize)
 	switch {
 	case fault != nil:
 		return jsonrpc.Message{}, fault
@@ -261,7 +261,7 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		case errors.Is(err, sse.ErrTooLarge):
 			return jsonrpc.Message{}, c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
-			return jsonrpc.Message{}, c.brokenFault(err)
+			return jsonrpc.Message{}, c.brokenReplyFault(err)
 		case len(event.Data) == 0, event.Name != "" && event.Name != "message":
 			continue
 		}
@@ -272,17 +272,17 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		case answersTo(got, m.ID()):
 			return got, nil
 		case got.Kind() == jsonrpc.Notification:
-			c.takeNotification(call, got)
+			c.deliverNotification(call, got)
 		case got.Kind() == jsonrpc.Request:
-			c.takeServerRequest(call, got)
+			c.deliverServerRequest(call, got)
 		default: // somebody else's response
 			c.log.Warn("response of the server dropped: it has no place in the reply to another request", "method", call.method)
 		}
 	}
 }
 
-// brokenFault says that a reply has ended before the response (ME6).
-func (c *modernConn) brokenFault(err error) *httpdial.Fault {
+// brokenReplyFault says that a reply has ended before the response (ME6).
+func (c *modernConn) brokenReplyFault(err error) *httpdial.Fault {
 	if !errors.Is(err, io.EOF) {
 		return c.target.Peer.NetFault(err)
 	}
@@ -290,8 +290,8 @@ func (c *modernConn) brokenFault(err error) *httpdial.Fault {
 		Text: fmt.Sprintf("%s ended the stream before the response", c.target.Peer)}
 }
 
-// takeNotification hands on a notification that came in the reply to call.
-func (c *modernConn) takeNotification(call *modernCall, m jsonrpc.Message) {
+// deliverNotification hands on a notification that came in the reply to call.
+func (c *modernConn) deliverNotification(call *modernCall, m jsonrpc.Message) {
 	if m.Method() == "notifications/tools/list_changed" {
 		c.tools.forget()
 	}

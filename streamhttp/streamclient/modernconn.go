@@ -34,9 +34,9 @@ type modernConn struct {
 
 	tools modernTools
 
-	mu          sync.Mutex                 // is never held while waiting
-	calls       map[jsonrpc.ID]*modernCall // who takes a call out ends it
-	ownRequests int64                      // how many ids of the bridge's own there were
+	mu        sync.Mutex                 // is never held while waiting
+	calls     map[jsonrpc.ID]*modernCall // who takes a call out ends it
+	lastOwnID int64                      // how many ids of the bridge's own there were
 }
 
 func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOptions) *modernConn {
@@ -63,7 +63,7 @@ type modernCall struct {
 	cancel context.CancelFunc // ends the POST, and the reading of its reply
 
 	isOwn     bool          // the bridge's own: nothing of it is for Receive
-	session   string        // what a private one was given as Mcp-Session-Id
+	sessionID string        // what a private one was given as Mcp-Session-Id
 	delivered bool          // something of the reply was handed on
 	accepted  chan struct{} // of a notification: closed when the server has taken it
 }
@@ -79,8 +79,8 @@ func (c *modernConn) newCall(ctx context.Context, m jsonrpc.Message) *modernCall
 func (c *modernConn) ownID() jsonrpc.ID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ownRequests++
-	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.ownRequests).String())
+	c.lastOwnID++
+	return jsonrpc.StringID("mcp-bridge-" + jsonrpc.IntID(c.lastOwnID).String())
 }
 
 // TrySend implements bridge.Conn: it sends what need not wait for a notification to be taken.

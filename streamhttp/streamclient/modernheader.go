@@ -21,7 +21,7 @@ type modernAttempt struct {
 	name          string // what it says
 	rawName       bool   // and as it is, not as base64
 	tool          modernTool
-	emptyParam    bool // one of its Mcp-Params is empty
+	hasEmptyParam bool // one of its Mcp-Params is empty
 	emptyAsBase64 bool // and goes as the base64 of nothing
 	header        http.Header
 
@@ -33,23 +33,23 @@ type modernAttempt struct {
 
 // prepareHeaders makes the headers for a call. A call that cannot go out gets its
 // answer here.
-func (c *modernConn) prepareHeaders(call *modernCall, at *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
-	if no := at.readRequest(call); no != nil {
+func (c *modernConn) prepareHeaders(call *modernCall, attempt *modernAttempt) (answer jsonrpc.Message, fault *httpdial.Fault) {
+	if no := attempt.readRequest(call); no != nil {
 		return no.Response(call.id), nil
 	}
-	at.rawName = c.client.sendRawNames.Load() && maySendRaw(at.name)
-	at.emptyAsBase64 = c.client.emptyAsBase64.Load()
-	if call.method == "tools/call" && at.hasName {
-		at.tool = c.toolOf(call, at.name, 0, false)
+	attempt.rawName = c.client.sendRawNames.Load() && maySendRaw(attempt.name)
+	attempt.emptyAsBase64 = c.client.emptyAsBase64.Load()
+	if call.method == "tools/call" && attempt.hasName {
+		attempt.tool = c.toolOf(call, attempt.name, 0, false)
 		if call.ctx.Err() != nil {
 			return answer, c.target.Peer.NetFault(call.ctx.Err())
 		}
-		if at.tool.err != nil {
+		if attempt.tool.err != nil {
 			return jsonrpc.NewError(call.id, jsonrpc.CodeInvalidParams,
 				"this tool cannot be called over HTTP: its definition has invalid x-mcp-header annotations", nil), nil
 		}
 	}
-	at.header = c.headerOf(call, at)
+	attempt.header = c.headerOf(call, attempt)
 	return answer, nil
 }
 
@@ -66,7 +66,7 @@ func (at *modernAttempt) readRequest(call *modernCall) *era.Refusal {
 			return era.UnsupportedVersion(era.OnlyModern, at.version)
 		}
 	}
-	if key := wire.NameKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
+	if key := wire.NameParamKey(call.method); key != "" && call.msg.Kind() == jsonrpc.Request {
 		at.name, at.hasName = jsonrpc.Text(call.msg.Lookup("params", key))
 	}
 	return nil
@@ -83,20 +83,20 @@ func (c *modernConn) baseHeader(more int) http.Header {
 
 // headerOf makes the headers of a message: those that all have, and what the
 // message says (ME1, ME2, ME3).
-func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
-	header := c.baseHeader(3 + len(at.tool.params))
-	values := []string{at.version, call.method, at.name}
+func (c *modernConn) headerOf(call *modernCall, attempt *modernAttempt) http.Header {
+	header := c.baseHeader(3 + len(attempt.tool.params))
+	values := []string{attempt.version, call.method, attempt.name}
 	header[wire.HeaderVersion] = values[0:1:1]
-	header[wire.HeaderMethod] = values[1:2:2]
-	if at.hasName {
-		if !at.rawName {
-			values[2] = toolheader.Encode(at.name)
+	header[wire.HeaderMCPMethod] = values[1:2:2]
+	if attempt.hasName {
+		if !attempt.rawName {
+			values[2] = toolheader.Encode(attempt.name)
 		}
-		header[wire.HeaderName] = values[2:3:3]
+		header[wire.HeaderMCPName] = values[2:3:3]
 	}
-	if len(at.tool.params) > 0 {
-		params := toolheader.Headers(at.tool.params, call.msg.Lookup("params", "arguments"))
-		at.encodeEmpty(params)
+	if len(attempt.tool.params) > 0 {
+		params := toolheader.Headers(attempt.tool.params, call.msg.Lookup("params", "arguments"))
+		attempt.encodeEmpty(params)
 		maps.Copy(header, params)
 	}
 	return header
@@ -104,12 +104,12 @@ func (c *modernConn) headerOf(call *modernCall, at *modernAttempt) http.Header {
 
 // encodeEmpty writes empty Mcp-Params in base64 for a server that needs that.
 func (at *modernAttempt) encodeEmpty(params http.Header) {
-	at.emptyParam = false
+	at.hasEmptyParam = false
 	for _, values := range params {
 		if values[0] != "" {
 			continue
 		}
-		at.emptyParam = true
+		at.hasEmptyParam = true
 		if at.emptyAsBase64 {
 			values[0] = toolheader.EncodedEmpty
 		}
@@ -138,33 +138,33 @@ func (at *modernAttempt) wantsOtherHeaders(answer jsonrpc.Message) bool {
 
 // correctHeaders makes other headers after the server has refused those that were
 // sent, once for each reason; false: there are none.
-func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer jsonrpc.Message) bool {
+func (c *modernConn) correctHeaders(call *modernCall, attempt *modernAttempt, answer jsonrpc.Message) bool {
 	text, _ := jsonrpc.Text(answer.Lookup("error", "message"))
 	text = strings.ToLower(text)
 	switch {
 	case strings.Contains(text, "mcp-name") && !strings.Contains(text, "mcp-param-"): // ME2
-		if at.nameRetried || toolheader.Encode(at.name) == at.name || !at.rawName && !maySendRaw(at.name) {
+		if attempt.nameRetried || toolheader.Encode(attempt.name) == attempt.name || !attempt.rawName && !maySendRaw(attempt.name) {
 			return false
 		}
-		at.nameRetried = true
-		at.rawName = !at.rawName
-		at.header = c.headerOf(call, at)
+		attempt.nameRetried = true
+		attempt.rawName = !attempt.rawName
+		attempt.header = c.headerOf(call, attempt)
 		return true
-	case call.method != "tools/call", at.paramsRetried,
+	case call.method != "tools/call", attempt.paramsRetried,
 		strings.Contains(text, "mcp-method"), strings.Contains(text, "mcp-protocol-version"):
 		return false
 	}
-	at.paramsRetried = true // ME4
+	attempt.paramsRetried = true // ME4
 	c.log.Debug("the server wants other headers for a tool: asking for its tools")
-	tool := c.toolOf(call, at.name, at.tool.learnedAt, true)
+	tool := c.toolOf(call, attempt.name, attempt.tool.learnedSeq, true)
 	if tool.err != nil || call.ctx.Err() != nil {
 		return false
 	}
-	at.tool = tool
-	at.emptyAsBase64 = true // it may have missed an empty one; all servers must understand this
-	before := at.header
-	at.header = c.headerOf(call, at)
-	if maps.EqualFunc(before, at.header, slices.Equal) {
+	attempt.tool = tool
+	attempt.emptyAsBase64 = true // it may have missed an empty one; all servers must understand this
+	before := attempt.header
+	attempt.header = c.headerOf(call, attempt)
+	if maps.EqualFunc(before, attempt.header, slices.Equal) {
 		return false
 	}
 	if c.opts.OnToolsChanged != nil {
@@ -175,11 +175,11 @@ func (c *modernConn) correctHeaders(call *modernCall, at *modernAttempt, answer 
 
 // learnHeaderForms remembers how the server wants its Mcp-Name and empty Mcp-Params, if
 // that was found out.
-func (c *modernConn) learnHeaderForms(at *modernAttempt, answer jsonrpc.Message) {
-	if at.nameRetried && !isHeaderMismatch(answer) && c.client.sendRawNames.Swap(at.rawName) != at.rawName {
-		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !at.rawName)
+func (c *modernConn) learnHeaderForms(attempt *modernAttempt, answer jsonrpc.Message) {
+	if attempt.nameRetried && !isHeaderMismatch(answer) && c.client.sendRawNames.Swap(attempt.rawName) != attempt.rawName {
+		c.log.Debug("learned how the server reads the Mcp-Name header", "base64", !attempt.rawName)
 	}
-	if at.paramsRetried && at.emptyParam && !isHeaderMismatch(answer) {
+	if attempt.paramsRetried && attempt.hasEmptyParam && !isHeaderMismatch(answer) {
 		c.client.emptyAsBase64.Store(true)
 	}
 }

@@ -30,9 +30,9 @@ const (
 
 // modernTool is what is known of a tool.
 type modernTool struct {
-	params    []toolheader.Param // what goes as headers with a call
-	err       error              // why there is no such tool: its annotations are invalid
-	learnedAt uint64             // grows with everything that is learned; 0: nothing is known
+	params     []toolheader.Param // what goes as headers with a call
+	err        error              // why there is no such tool: its annotations are invalid
+	learnedSeq uint64             // grows with everything that is learned; 0: nothing is known
 }
 
 // modernTools remembers the tools that were seen in lists, and the names that
@@ -40,7 +40,7 @@ type modernTool struct {
 // headers says so (ME4).
 type modernTools struct {
 	mu              sync.Mutex
-	lastLearned     uint64
+	lastLearnedSeq  uint64
 	byName          map[string]modernTool
 	listing         *modernListing // not nil while the bridge asks for the list itself
 	noListingBefore time.Time      // until which it does not
@@ -56,10 +56,10 @@ type modernListing struct {
 // lookUp returns what is known of a tool that was learned after seq; or else the
 // walk to wait for, which is the caller's to begin if mine. There is neither if
 // the server has not answered the last one, unless the walk is needed.
-func (t *modernTools) lookUp(name string, seq uint64, needed bool) (tool modernTool, l *modernListing, mine bool) {
+func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool modernTool, l *modernListing, mustBegin bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if tool = t.byName[name]; tool.learnedAt > seq {
+	if tool = t.byName[name]; tool.learnedSeq > afterSeq {
 		return tool, nil, false
 	}
 	if t.listing != nil {
@@ -72,15 +72,15 @@ func (t *modernTools) lookUp(name string, seq uint64, needed bool) (tool modernT
 	return modernTool{}, t.listing, true
 }
 
-// listed ends a walk that was made for the sake of the tool called name.
-func (t *modernTools) listed(l *modernListing, ok bool, name string, seq uint64) {
+// endListing ends a walk that was made for the sake of the tool called name.
+func (t *modernTools) endListing(l *modernListing, ok bool, name string, afterSeq uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.listing = nil
 	l.ok = ok
 	close(l.done)
 	switch now := time.Now(); {
-	case ok && t.byName[name].learnedAt <= seq: // there is none in the list: it need not be looked for again
+	case ok && t.byName[name].learnedSeq <= afterSeq: // there is none in the list: it need not be looked for again
 		t.put(name, modernTool{})
 	case !ok && now.Sub(l.began) > modernToolTimeout:
 		t.noListingBefore = now.Add(modernListPause)
@@ -90,8 +90,8 @@ func (t *modernTools) listed(l *modernListing, ok bool, name string, seq uint64)
 // put enters a tool. If there are too many, any one of the others makes room:
 // it is asked for again when somebody calls it. Its caller holds mu.
 func (t *modernTools) put(name string, tool modernTool) modernTool {
-	t.lastLearned++
-	tool.learnedAt = t.lastLearned
+	t.lastLearnedSeq++
+	tool.learnedSeq = t.lastLearnedSeq
 	if t.byName == nil {
 		t.byName = make(map[string]modernTool)
 	}
@@ -133,20 +133,20 @@ func (t *modernTools) forget() {
 // wait (ME3, ME4). The zero modernTool means that nothing could be learned by
 // modernToolTimeout after the list was asked for, or by modernListTimeout if it is
 // needed: the call goes on without.
-func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bool) modernTool {
+func (c *modernConn) toolOf(call *modernCall, name string, afterSeq uint64, needed bool) modernTool {
 	wait := modernToolTimeout
 	if needed {
 		wait = modernListTimeout
 	}
-	patience := time.NewTimer(wait)
-	defer patience.Stop()
+	timeout := time.NewTimer(wait)
+	defer timeout.Stop()
 	for {
-		tool, l, mine := c.tools.lookUp(name, seq, needed)
+		tool, l, mustBegin := c.tools.lookUp(name, afterSeq, needed)
 		switch {
 		case l == nil:
 			return tool
-		case mine && !c.Go(func() { c.tools.listed(l, c.listTools(call), name, seq) }):
-			c.tools.listed(l, false, name, seq)
+		case mustBegin && !c.Go(func() { c.tools.endListing(l, c.listTools(call), name, afterSeq) }):
+			c.tools.endListing(l, false, name, afterSeq)
 		case time.Since(l.began) >= wait: // others have waited for it in vain
 			return modernTool{}
 		}
@@ -155,7 +155,7 @@ func (c *modernConn) toolOf(call *modernCall, name string, seq uint64, needed bo
 			if !l.ok {
 				return modernTool{}
 			}
-		case <-patience.C:
+		case <-timeout.C:
 			return modernTool{}
 		case <-call.ctx.Done():
 			return modernTool{}

@@ -28,13 +28,13 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
-	s := &session{id: id, listenAnswered: make(chan struct{}), noListenStream: make(chan struct{}), streamAway: make(chan struct{})}
+	s := &session{id: id, listenAnswered: make(chan struct{}), noListenStream: make(chan struct{}), streamUnavailable: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(c.Context())
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	call.newSession = s
 	if !call.IsOwn() {
-		c.st.newSession = s
+		c.state.newSession = s
 	}
 	return s, nil
 }
@@ -61,20 +61,20 @@ func negotiatedVersion(result jsonrpc.Message) string {
 // setSessionFromInitialize makes the answer to the client's initialize the current session.
 func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
-	c.st.newSession = nil
+	c.state.newSession = nil
 	s := call.newSession
 	if m.IsError() || s == nil {
-		call.replaced = s
+		call.replacedSession = s
 		c.ledger.Unlock()
 		return
 	}
 	s.version = negotiatedVersion(m)
-	if old := c.st.session; old != nil {
+	if old := c.state.session; old != nil {
 		old.lost = true
 		old.stop()
-		call.replaced = old
+		call.replacedSession = old
 	}
-	c.st.session, c.ledger.State.Begun = s, true
+	c.state.session, c.ledger.State.Begun = s, true
 	c.ledger.Unlock()
 	c.log.Info("connected", "url", c.target.Peer.String(), "version", s.version, "session", s.id != "")
 	if c.opts.OnOpened != nil {
@@ -82,26 +82,26 @@ func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 	}
 }
 
-// openFailed is called when the client's initialize has failed. If that may
+// handleInitializeFailure is called when the client's initialize has failed. If that may
 // pass, the bridge goes on trying in the client's place.
-func (c *conn) openFailed(call *call, fault *httpdial.Fault) {
+func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 	c.ledger.Lock()
-	call.replaced, c.st.newSession = call.newSession, nil
-	if !fault.Transient || c.st.session != nil || c.Err(c.Context()) != nil || c.opts.NoRenew {
+	call.replacedSession, c.state.newSession = call.newSession, nil
+	if !fault.Transient || c.state.session != nil || c.Err(c.Context()) != nil || c.opts.NoRenew {
 		c.ledger.Unlock()
 		return
 	}
-	r := c.renewal.newRepair(false)
+	r := c.renewer.newRepair(false)
 	r.fault = fault
-	c.renewal.repair = r
+	c.renewer.repair = r
 	c.ledger.Unlock()
 	fault.Text = httpdial.Also(fault.Text, "it is tried again for as long as the client stays")
-	c.Go(func() { c.renewal.repairLoop(r) })
+	c.Go(func() { c.renewer.repairLoop(r) })
 }
 
-// renewal gets a new session for a conn in the place of one that is lost. The lock of the
+// renewer gets a new session for a conn in the place of one that is lost. The lock of the
 // ledger guards it.
-type renewal struct {
+type renewer struct {
 	c               *conn
 	repair          *repair // not nil while the bridge tries to get a session
 	refusedRenewals int     // renewals in a row that a Conn before this one has ended with
@@ -120,12 +120,12 @@ type repair struct {
 	wait        time.Duration   // before the next attempt
 	nextAttempt time.Time       // when that is; zero: it is under way
 
-	attended bool                // the next attempt is for a request of the client: a person may sign in for it
-	tells    []func(text string) // tell the clients what the requests wait for that wait for an attended attempt, where they have asked for progress
+	attended        bool                // the next attempt is for a request of the client: a person may sign in for it
+	progressTellers []func(text string) // tell the clients what the requests wait for that wait for an attended attempt, where they have asked for progress
 }
 
 // newRepair is called with the lock of the ledger held.
-func (n *renewal) newRepair(now bool) *repair {
+func (n *renewer) newRepair(now bool) *repair {
 	c := n.c
 	r := &repair{firstAttempted: make(chan struct{}), retryNow: make(chan struct{}, 1)}
 	if !now {
@@ -143,7 +143,7 @@ func (r *repair) putOff() {
 	r.putOffs++
 }
 
-func (n *renewal) downFault(r *repair) *httpdial.Fault {
+func (n *renewer) downFault(r *repair) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
 		f = httpdial.FaultSince(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
@@ -158,12 +158,12 @@ func (n *renewal) downFault(r *repair) *httpdial.Fault {
 
 // recoverSession returns the session in the place of one that the server has forgotten
 // (LE5), and waits while one is being made. However many messages notice, it is done once.
-func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, *httpdial.Fault) {
+func (n *renewer) recoverSession(ctx context.Context, lost *session) (*session, *httpdial.Fault) {
 	c := n.c
-	n.loseSession(lost)
+	n.repairSession(lost)
 	for {
 		c.ledger.Lock()
-		session, gate, repair := c.st.session, c.ledger.Gate, n.repair
+		session, gate, repair := c.state.session, c.ledger.Gate, n.repair
 		var why *httpdial.Fault
 		if repair != nil {
 			why = repair.fault
@@ -173,7 +173,7 @@ func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, 
 		case session != nil:
 			return session, nil
 		case gate == nil:
-			return nil, n.forgottenFault(why)
+			return nil, n.noSessionFault(why)
 		}
 		select {
 		case <-gate: // the new session may be lost already, and another one be on its way
@@ -183,8 +183,8 @@ func (n *renewal) recoverSession(ctx context.Context, lost *session) (*session, 
 	}
 }
 
-// forgottenFault explains that there is no session; why may be nil.
-func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
+// noSessionFault explains that there is no session; why may be nil.
+func (n *renewer) noSessionFault(why *httpdial.Fault) *httpdial.Fault {
 	text := fmt.Sprintf("%s has forgotten the session, and there is no new one yet", n.c.target.Peer)
 	if why != nil {
 		return httpdial.FaultSince(why, httpdial.ReasonSessionLost, text+": "+why.Text)
@@ -192,17 +192,17 @@ func (n *renewal) forgottenFault(why *httpdial.Fault) *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: text}
 }
 
-// loseSession starts the repair of a session that the server has forgotten, unless another
+// repairSession starts the repair of a session that the server has forgotten, unless another
 // has taken its place, is about to do so, or cannot be had now. The gate of the ledger is
 // shut while a session is about to begin.
-func (n *renewal) loseSession(session *session) {
+func (n *renewer) repairSession(session *session) {
 	c := n.c
 	c.ledger.Lock()
-	if c.st.session != session {
+	if c.state.session != session {
 		c.ledger.Unlock()
 		return
 	}
-	c.st.session = nil
+	c.state.session = nil
 	session.lost = true
 	session.stop()
 	if c.ledger.Gate != nil { // the client itself is initializing again
@@ -228,7 +228,7 @@ func (n *renewal) loseSession(session *session) {
 
 // repairLoop tries until there is a session, or until the client or Close
 // stops it.
-func (n *renewal) repairLoop(r *repair) {
+func (n *renewer) repairLoop(r *repair) {
 	defer r.stop()
 	for n.pause(r) {
 		session, refused, fault := n.handshake(n.beginAttempt(r))
@@ -236,20 +236,20 @@ func (n *renewal) repairLoop(r *repair) {
 			return
 		}
 		if n.finishAttempt(r, session, fault) {
-			n.tellChanged(session)
+			n.notifyChanged(session)
 			return
 		}
 	}
 }
 
 // pause waits for the next attempt; false: the client or Close has stopped it.
-func (n *renewal) pause(r *repair) bool {
+func (n *renewer) pause(r *repair) bool {
 	httpdial.Pause(r.ctx, r.retryNow, r.wait)
 	return r.ctx.Err() == nil
 }
 
 // beginAttempt returns the ctx of an attempt.
-func (n *renewal) beginAttempt(r *repair) context.Context {
+func (n *renewer) beginAttempt(r *repair) context.Context {
 	n.c.ledger.Lock()
 	defer n.c.ledger.Unlock()
 	select {
@@ -261,33 +261,33 @@ func (n *renewal) beginAttempt(r *repair) context.Context {
 	if !attended {
 		return httpdial.Unattended(r.ctx)
 	}
-	return httpdial.WithProgress(r.ctx, func(text string) { n.tell(r, text) })
+	return httpdial.WithProgress(r.ctx, func(text string) { n.tellWaiting(r, text) })
 }
 
-// tell tells the clients of the requests that wait for an attempt what it waits for.
-func (n *renewal) tell(r *repair, text string) {
+// tellWaiting tells the clients of the requests that wait for an attempt what it waits for.
+func (n *renewer) tellWaiting(r *repair, text string) {
 	n.c.ledger.Lock()
-	tells := slices.Clone(r.tells)
+	tells := slices.Clone(r.progressTellers)
 	n.c.ledger.Unlock()
 	for _, tell := range tells {
 		tell(text)
 	}
 }
 
-// await has a request wait for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
-func (n *renewal) await(call *call) {
+// awaitAttempt has a request wait for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
+func (n *renewer) awaitAttempt(call *call) {
 	c, r := n.c, n.repair
 	if r == nil || c.ledger.Gate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
 		return
 	}
 	if tell := httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true)); tell != nil {
-		r.tells = append(r.tells, tell)
+		r.progressTellers = append(r.progressTellers, tell)
 	}
 }
 
 // retryAttended has the next attempt made now if all that is missing is that somebody signs in, which needs a request of the
 // client: this one, which comes again when the gate is open. It is so once for each request. The lock of the ledger is held.
-func (n *renewal) retryAttended(call *call) bool {
+func (n *renewer) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||
 		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTimeout == 0 {
@@ -296,7 +296,7 @@ func (n *renewal) retryAttended(call *call) bool {
 	call.attended, r.attended = true, true
 	r.firstAttempted = make(chan struct{})
 	c.ledger.Gate = r.firstAttempted
-	n.await(call)
+	n.awaitAttempt(call)
 	select {
 	case r.retryNow <- struct{}{}:
 	default:
@@ -305,11 +305,11 @@ func (n *renewal) retryAttended(call *call) bool {
 }
 
 // finishAttempt takes over the result of an attempt; false: another one is needed.
-func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
+func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
 	if c.ledger.Gate == r.firstAttempted {
-		c.ledger.Gate, r.tells = nil, nil
+		c.ledger.Gate, r.progressTellers = nil, nil
 		defer close(r.firstAttempted)
 	}
 	switch {
@@ -327,7 +327,7 @@ func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
 		return false
 	}
-	c.st.session, n.repair, n.refusedRenewals = session, nil, 0
+	c.state.session, n.repair, n.refusedRenewals = session, nil, 0
 	c.ledger.Unlock()
 	c.log.Info("connected again", "url", c.target.Peer.String())
 	if c.opts.OnRenewed != nil {
@@ -337,13 +337,13 @@ func (n *renewal) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 	return true
 }
 
-// tellChanged tells the client what may have changed with a new session (ST9).
+// notifyChanged tells the client what may have changed with a new session (ST9).
 // That waits for Receive to be called; nothing else waits for it.
-func (n *renewal) tellChanged(session *session) {
+func (n *renewer) notifyChanged(session *session) {
 	c := n.c
 	c.ledger.Lock()
 	var changed []jsonrpc.Message
-	if session != nil && c.st.session == session {
+	if session != nil && c.state.session == session {
 		changed = session.changeNotifications
 	}
 	c.ledger.Unlock()
@@ -354,7 +354,7 @@ func (n *renewal) tellChanged(session *session) {
 
 // handshake initializes in the client's place and tells the new session what the old one
 // knew. refused: the fault is how the server has answered initialize, if it has.
-func (n *renewal) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
+func (n *renewer) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
 	c := n.c
 	o := &renewedSession{c: c}
 	fault = c.ledger.Renew(ctx, o, remoteconn.Renewal{Server: c.target.Peer.String(), Log: c.log})
@@ -401,7 +401,7 @@ func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Messag
 // ask makes a request of the bridge's own, and waits for the response.
 func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*call, *httpdial.Fault) {
 	call := newCall(c, m)
-	call.own, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
+	call.isOwn, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
 	c.ledger.Lock()
 	c.ledger.Add(call)
 	c.ledger.Unlock()
@@ -421,7 +421,7 @@ func (c *conn) ask(ctx context.Context, m jsonrpc.Message, session *session) (*c
 // tell sends a notification of the bridge's own.
 func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *httpdial.Fault {
 	call := newCall(c, m)
-	call.own, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
+	call.isOwn, call.session, call.attended, call.tell = true, session, !httpdial.IsUnattended(ctx), httpdial.ProgressOf(ctx)
 	defer call.cancel()
 	defer context.AfterFunc(ctx, call.cancel)()
 	return c.exchange(call)
@@ -429,7 +429,7 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 
 // cancelServerRequests tells the client that nobody waits any more for the answers that
 // the lost session has asked for.
-func (n *renewal) cancelServerRequests(session *session) {
+func (n *renewer) cancelServerRequests(session *session) {
 	c := n.c
 	c.ledger.Lock()
 	notes := c.ledger.State.Cancellations(session, "the server has forgotten the session")

@@ -31,8 +31,8 @@ type session struct {
 	listening   bool   // a goroutine reads its standalone stream, or did
 	lost        bool   // the server has forgotten it, or it was replaced
 
-	streamAway chan struct{} // closed while its standalone stream cannot be had; another one when it can again
-	isAway     bool          // it is closed
+	streamUnavailable   chan struct{} // closed while its standalone stream cannot be had; another one when it can again
+	isStreamUnavailable bool          // it is closed
 
 	changeNotifications []jsonrpc.Message // what the client is told of a new one, with NotifyAfterRenewal
 }
@@ -42,14 +42,14 @@ type session struct {
 // is not to be sent, because of the fault or because nobody needs it.
 func (c *conn) admit(ctx context.Context, call *call) (ahead <-chan struct{}, fault *httpdial.Fault, err error) {
 	for {
-		d := c.tryAdmit(call)
-		if d.dropReason != "" {
-			c.log.Debug("message dropped: "+d.dropReason, "method", call.method)
+		result := c.tryAdmit(call)
+		if result.dropReason != "" {
+			c.log.Debug("message dropped: "+result.dropReason, "method", call.method)
 		}
-		if d.retryAfter == nil {
-			return d.sendAfter, d.answerWith, d.err
+		if result.retryAfter == nil {
+			return result.sendAfter, result.answerWith, result.err
 		}
-		if err := c.Wait(ctx, d.retryAfter); err != nil {
+		if err := c.Wait(ctx, result.retryAfter); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -64,7 +64,7 @@ type admitResult struct {
 	err        error           // it cannot be taken
 }
 
-func (c *conn) tryAdmit(call *call) (d admitResult) {
+func (c *conn) tryAdmit(call *call) (result admitResult) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	target := c.ledger.CancelledCall(call.msg)
@@ -74,31 +74,31 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 	case target != nil && target.method == "initialize": // J11
 		return admitResult{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
-		c.renewal.await(call)
+		c.renewer.awaitAttempt(call)
 		return admitResult{retryAfter: c.ledger.Gate}
-	case c.renewal.retryAttended(call):
+	case c.renewer.retryAttended(call):
 		return admitResult{retryAfter: c.ledger.Gate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
-		if d.answerWith, d.err = c.admitRequest(call); d.answerWith != nil {
+		if result.answerWith, result.err = c.admitRequest(call); result.answerWith != nil {
 			c.refusing.Add(1)
 		}
 	case jsonrpc.Notification:
-		d.dropReason = c.admitNotification(call, target)
+		result.dropReason = c.admitNotification(call, target)
 	case jsonrpc.Response:
-		d.dropReason = c.admitResponse(call)
+		result.dropReason = c.admitResponse(call)
 	}
-	if d != (admitResult{}) {
-		return d
+	if result != (admitResult{}) {
+		return result
 	}
 	c.assignSession(call)
-	d.sendAfter = c.st.lastSent
-	if d.sendAfter == nil {
-		d.sendAfter = closedChannel
+	result.sendAfter = c.state.lastSent
+	if result.sendAfter == nil {
+		result.sendAfter = closedChannel
 	}
-	c.st.lastSent = call.sent
-	return d
+	c.state.lastSent = call.sent
+	return result
 }
 
 // admitNow enters a request into the ledger if it may be sent now, with nothing to wait
@@ -106,14 +106,14 @@ func (c *conn) tryAdmit(call *call) (d admitResult) {
 func (c *conn) admitNow(call *call) (admitted bool) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	if c.Context().Err() != nil || c.ledger.Gate != nil || c.st.session == nil || !isClosed(c.st.lastSent) {
+	if c.Context().Err() != nil || c.ledger.Gate != nil || c.state.session == nil || !isClosed(c.state.lastSent) {
 		return false
 	}
 	if fault, err := c.admitRequest(call); fault != nil || err != nil {
 		return false
 	}
 	c.assignSession(call)
-	c.st.lastSent = call.sent
+	c.state.lastSent = call.sent
 	return true
 }
 
@@ -124,10 +124,10 @@ func (c *conn) assignSession(call *call) {
 	switch {
 	case call.session != nil: // a response belongs to the session that has asked
 	case call.method == "initialize":
-	case c.st.session != nil:
-		call.session = c.st.session
+	case c.state.session != nil:
+		call.session = c.state.session
 	default:
-		call.session = c.st.newSession
+		call.session = c.state.newSession
 	}
 }
 
@@ -148,16 +148,16 @@ var closedChannel = func() <-chan struct{} {
 }()
 
 // isDown reports whether the bridge tries in vain to get a session.
-func (c *conn) isDown() bool { return c.st.session == nil && c.renewal.repair != nil }
+func (c *conn) isDown() bool { return c.state.session == nil && c.renewer.repair != nil }
 
 func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
-	if fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.st.session != nil); fault != nil || err != nil {
+	if fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.state.session != nil); fault != nil || err != nil {
 		return fault, err
 	}
 	if call.method == "initialize" {
 		c.beginInitialize(call)
 	} else if c.isDown() {
-		return c.renewal.downFault(c.renewal.repair), nil
+		return c.renewer.downFault(c.renewer.repair), nil
 	}
 	c.ledger.Add(call)
 	return nil, nil
@@ -165,9 +165,9 @@ func (c *conn) admitRequest(call *call) (*httpdial.Fault, error) {
 
 // beginInitialize forgets what belonged to the client's session before.
 func (c *conn) beginInitialize(call *call) {
-	if c.renewal.repair != nil { // the client does it itself
-		c.renewal.repair.stop()
-		c.renewal.repair = nil
+	if c.renewer.repair != nil { // the client does it itself
+		c.renewer.repair.stop()
+		c.renewer.repair = nil
 	}
 	c.ledger.State.Begin(call.msg)
 	call.initializeGate = make(chan struct{})
@@ -178,7 +178,7 @@ func (c *conn) beginInitialize(call *call) {
 func (c *conn) admitNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
 		c.ledger.State.Initialized = call.msg
-		if s := c.st.session; s != nil {
+		if s := c.state.session; s != nil {
 			if s.initialized {
 				return "the bridge has said so already"
 			}
@@ -215,7 +215,7 @@ func (c *conn) admitResponse(call *call) (drop string) {
 func (c *conn) currentSession() *session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	return c.st.session
+	return c.state.session
 }
 
 // endSessions returns the sessions that Close has to end.
@@ -223,7 +223,7 @@ func (c *conn) endSessions() []*session {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	var all []*session
-	for _, s := range []*session{c.st.session, c.st.newSession} {
+	for _, s := range []*session{c.state.session, c.state.newSession} {
 		if s != nil && !s.lost {
 			s.stop()
 			s.lost = true

@@ -24,7 +24,7 @@ const (
 	minPollRetry          = time.Second / 4       // the shortest wait that a server gives to be polled
 	maxBackoff            = 30 * time.Second      // the wait grows up to this
 	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyStream          = 10 * time.Second      // a stream that has lived so long was no failure
+	steadyAfter           = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
 // resumePoint is how far a stream was read, over all its connections, and when to
@@ -37,11 +37,11 @@ type resumePoint struct {
 	giveUpAt time.Time // when it is enough of them; zero: there was progress since the last
 }
 
-// connectionEnded takes over what the reader of a connection has learned. A connection
+// noteConnectionEnd takes over what the reader of a connection has learned. A connection
 // without data is fruitless, unless the server lets itself be polled: it sends
 // an id each time, and a retry that makes that bearable (LE7). An id that is new
 // is progress all the same.
-func (s *resumePoint) connectionEnded(r *sse.Reader, fruitful bool) {
+func (s *resumePoint) noteConnectionEnd(r *sse.Reader, fruitful bool) {
 	if d, ok := r.Retry(); ok {
 		s.retry, s.hasRetry = d, true
 	}
@@ -51,7 +51,7 @@ func (s *resumePoint) connectionEnded(r *sse.Reader, fruitful bool) {
 			id = "" // it cannot be asked for: the stream cannot be resumed
 		}
 		s.lastID = id
-		polled = s.wait() >= minPollRetry
+		polled = s.serverWait() >= minPollRetry
 	}
 	if fruitful || polled {
 		s.failures = 0
@@ -77,9 +77,9 @@ func isSendable(id string) bool {
 	return utf8.ValidString(id) && !strings.ContainsFunc(id, unicode.IsControl)
 }
 
-// wait returns how long the server wants its client to wait. Nobody waits for
+// serverWait returns how long the server wants its client to wait. Nobody waits for
 // a call for as long as some could name.
-func (s *resumePoint) wait() time.Duration {
+func (s *resumePoint) serverWait() time.Duration {
 	if s.hasRetry {
 		return min(max(s.retry, minReconnectDelay), maxServerRetry)
 	}
@@ -89,11 +89,11 @@ func (s *resumePoint) wait() time.Duration {
 // isExpired reports whether nothing is left of that time.
 func (s *resumePoint) isExpired() bool { return !s.giveUpAt.IsZero() && time.Until(s.giveUpAt) <= 0 }
 
-// delay returns how long to wait before the next connection: exactly as long
+// nextDelay returns how long to wait before the next connection: exactly as long
 // as the server has said, at first (LE7, LE8); and not beyond the time for
 // fruitless ones while there is some left.
-func (s *resumePoint) delay() time.Duration {
-	d := s.wait()
+func (s *resumePoint) nextDelay() time.Duration {
+	d := s.serverWait()
 	if s.failures > 1 && d < maxBackoff {
 		d = max(d, minBackoff)
 		for range min(s.failures, 10) {
@@ -111,7 +111,7 @@ func (s *resumePoint) delay() time.Duration {
 // readEvents hands on what a stream carries, until the stream ends or a fault
 // of call; data says that there was an event with data. A nil call means the
 // standalone stream, which no single event can make fail.
-func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data bool, fault *httpdial.Fault) {
+func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (hasData bool, fault *httpdial.Fault) {
 	lingering := false
 	for {
 		event, err := r.Next()
@@ -119,19 +119,19 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data boo
 		case errors.Is(err, sse.ErrTooLarge):
 			fault = c.target.Peer.TooLargeFault(c.opts.MaxMessageSize)
 		case err != nil:
-			return data, nil
+			return hasData, nil
 		case len(event.Data) == 0:
 			continue
 		case event.Name != "" && event.Name != "message": // LE8
-			data = true
+			hasData = true
 			continue
 		default:
-			fault = c.incoming(event.Data, call, session)
+			fault = c.handleIncoming(event.Data, call, session)
 		}
-		data = true
+		hasData = true
 		if fault != nil {
 			if call != nil {
-				return data, fault
+				return hasData, fault
 			}
 			c.log.Warn("event of the server dropped", "reason", fault.Reason)
 		}
@@ -146,13 +146,13 @@ func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (data boo
 // readCallStream reads the event stream that answers a POST, and resumes it as
 // often as it ends before the response (LE7).
 func (c *conn) readCallStream(call *call, session *session, resp *http.Response) *httpdial.Fault {
-	at := resumePoint{}
+	point := resumePoint{}
 	for {
 		since := time.Now()
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		data, fault := c.readEvents(r, call, session)
 		resp.Body.Close()
-		at.connectionEnded(r, data || time.Since(since) >= steadyStream)
+		point.noteConnectionEnd(r, data || time.Since(since) >= steadyAfter)
 		switch {
 		case call.isDone() || !call.wantsResponse():
 			return nil
@@ -160,12 +160,12 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 			return fault
 		case call.ctx.Err() != nil:
 			return c.target.Peer.NetFault(call.ctx.Err())
-		case at.lastID == "":
+		case point.lastID == "":
 			return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
 				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.target.Peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
-		if resp, fault = c.resume(call, session, &at); resp == nil {
+		if resp, fault = c.resume(call, session, &point); resp == nil {
 			return fault
 		}
 	}
@@ -174,40 +174,40 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 // resume connects to the rest of the stream of a call, for as long as
 // ResumeTimeout allows from the first attempt on. Without a response and
 // without a fault the call was answered meanwhile.
-func (c *conn) resume(call *call, session *session, at *resumePoint) (*http.Response, *httpdial.Fault) {
+func (c *conn) resume(call *call, session *session, point *resumePoint) (*http.Response, *httpdial.Fault) {
 	why := &httpdial.Fault{}
-	for !at.isExpired() {
-		if !httpdial.Pause(call.ctx, call.done, at.delay()) {
+	for !point.isExpired() {
+		if !httpdial.Pause(call.ctx, call.done, point.nextDelay()) {
 			if call.isDone() {
 				return nil, nil
 			}
 			return nil, c.target.Peer.NetFault(call.ctx.Err())
 		}
-		resp, fault := c.getWithin(call.ctx, at.timeLeft(c.opts.ResumeTimeout), session, at.lastID)
+		resp, fault := c.openStreamWithin(call.ctx, point.timeLeft(c.opts.ResumeTimeout), session, point.lastID)
 		switch {
 		case fault != nil && (!fault.Transient || fault.Status == http.StatusNotImplemented):
-			return nil, c.lostFault(fault)
+			return nil, c.resultLostFault(fault)
 		case fault != nil:
-			at.failures++
+			point.failures++
 			why = fault
 		case httpdial.MediaType(resp) == wire.TypeSSE:
 			return resp, nil
 		case httpdial.MediaType(resp) == wire.TypeJSON: // not foreseen, but plain what it means
 			defer resp.Body.Close()
-			return nil, c.readBody(call, session, resp)
+			return nil, c.readJSONReply(call, session, resp)
 		default:
 			resp.Body.Close()
-			return nil, c.lostFault(&httpdial.Fault{Status: resp.StatusCode})
+			return nil, c.resultLostFault(&httpdial.Fault{Status: resp.StatusCode})
 		}
 	}
-	lost := c.lostFault(why)
+	lost := c.resultLostFault(why)
 	lost.Text += fmt.Sprintf("; it was tried for %s (--resume-timeout)", c.opts.ResumeTimeout)
 	return nil, lost
 }
 
-// lostFault says that a call may have been processed, but nobody will know the
+// resultLostFault says that a call may have been processed, but nobody will know the
 // result. It is not sent again: only its sender can say whether that is safe.
-func (c *conn) lostFault(why *httpdial.Fault) *httpdial.Fault {
+func (c *conn) resultLostFault(why *httpdial.Fault) *httpdial.Fault {
 	f := &httpdial.Fault{Reason: httpdial.ReasonResultLost, Status: why.Status}
 	f.Text = fmt.Sprintf("the stream from %s broke and cannot be resumed; the request may have been carried out, but its result is lost", c.target.Peer)
 	if why.Status != 0 {
@@ -254,9 +254,9 @@ func (l *listener) listen(session *session) {
 	c := l.c
 	defer close(session.noListenStream)
 	heard := sync.OnceFunc(func() { close(session.listenAnswered) })
-	at := resumePoint{}
+	point := resumePoint{}
 	for opened := false; ; {
-		resp, fault := c.openStream(httpdial.Unattended(session.ctx), session, at.lastID)
+		resp, fault := c.openStream(httpdial.Unattended(session.ctx), session, point.lastID)
 		heard()
 		switch {
 		case session.ctx.Err() != nil:
@@ -266,32 +266,32 @@ func (l *listener) listen(session *session) {
 			return
 		case fault == nil && httpdial.MediaType(resp) == wire.TypeSSE:
 			opened = true
-			l.setAway(session, false)
-			l.listenTo(session, resp, &at)
+			l.setStreamUnavailable(session, false)
+			l.readStandaloneStream(session, resp, &point)
 		case fault == nil:
 			resp.Body.Close()
 			c.log.Warn("the server's standalone stream is no event stream: going without", "status", resp.StatusCode)
 			return
 		case fault.Status == http.StatusNotFound && opened && session.id != "": // LE5
-			c.renewal.loseSession(session)
+			c.renewer.repairSession(session)
 			return
 		case fault.Transient && fault.Status != http.StatusNotImplemented:
-			at.failures++
+			point.failures++
 		case opened && fault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0: // until somebody signs in for a request
-			at.failures++
-		case fault.Status == http.StatusBadRequest && at.lastID != "": // the event is not known any more
-			at.lastID = ""
-			at.failures++
+			point.failures++
+		case fault.Status == http.StatusBadRequest && point.lastID != "": // the event is not known any more
+			point.lastID = ""
+			point.failures++
 		default:
 			if fault.Status != http.StatusMethodNotAllowed {
 				c.log.Warn("the server's standalone stream cannot be had: going without", "reason", fault.Reason, "status", fault.Status)
 			}
 			return
 		}
-		if at.failures > 0 && at.timeLeft(c.opts.ResumeTimeout) <= 0 {
-			l.setAway(session, true)
+		if point.failures > 0 && point.timeLeft(c.opts.ResumeTimeout) <= 0 {
+			l.setStreamUnavailable(session, true)
 		}
-		if !httpdial.Pause(session.ctx, nil, at.delay()) {
+		if !httpdial.Pause(session.ctx, nil, point.nextDelay()) {
 			return
 		}
 	}
@@ -310,36 +310,36 @@ func (l *listener) observeStream(from string) (ended func()) {
 	}
 }
 
-// setAway says whether the session's standalone stream cannot be had: who waits
+// setStreamUnavailable says whether the session's standalone stream cannot be had: who waits
 // for a response on it waits no longer.
-func (l *listener) setAway(session *session, away bool) {
+func (l *listener) setStreamUnavailable(session *session, unavailable bool) {
 	c := l.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	switch {
-	case away == session.isAway:
-	case away:
-		close(session.streamAway)
+	case unavailable == session.isStreamUnavailable:
+	case unavailable:
+		close(session.streamUnavailable)
 	default:
-		session.streamAway = make(chan struct{})
+		session.streamUnavailable = make(chan struct{})
 	}
-	session.isAway = away
+	session.isStreamUnavailable = unavailable
 }
 
-// streamAwayOf returns what is closed when the session's standalone stream cannot be had.
-func (l *listener) streamAwayOf(session *session) <-chan struct{} {
+// streamUnavailableOf returns what is closed when the session's standalone stream cannot be had.
+func (l *listener) streamUnavailableOf(session *session) <-chan struct{} {
 	c := l.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	return session.streamAway
+	return session.streamUnavailable
 }
 
-func (l *listener) listenTo(session *session, resp *http.Response, at *resumePoint) {
+func (l *listener) readStandaloneStream(session *session, resp *http.Response, point *resumePoint) {
 	c := l.c
-	defer l.observeStream(at.lastID)()
+	defer l.observeStream(point.lastID)()
 	defer resp.Body.Close()
 	since := time.Now()
 	r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 	data, _ := c.readEvents(r, nil, session)
-	at.connectionEnded(r, data || time.Since(since) >= steadyStream)
+	point.noteConnectionEnd(r, data || time.Since(since) >= steadyAfter)
 }

@@ -655,7 +655,7 @@ func TestCursorLimits(t *testing.T) {
 		}
 	}
 	c := resumePoint{retry: 24 * time.Hour, hasRetry: true}
-	if got := c.delay(); got != maxServerRetry {
+	if got := c.nextDelay(); got != maxServerRetry {
 		t.Errorf("a retry of a day waits %v", got)
 	}
 }

@@ -8,8 +8,8 @@ const (
 	HeaderLastEventID = "Last-Event-Id"
 
 	// Since 2026-07-28 these repeat what stands in the body (MI5).
-	HeaderMethod = "Mcp-Method"
-	HeaderName   = "Mcp-Name"
+	HeaderMCPMethod = "Mcp-Method"
+	HeaderMCPName   = "Mcp-Name"
 )
 
 // Media types.
@@ -21,9 +21,9 @@ const (
 	AcceptBoth = TypeJSON + ", " + TypeSSE
 )
 
-// NameKey returns the key of params whose value HeaderName repeats for requests
+// NameParamKey returns the key of params whose value HeaderMCPName repeats for requests
 // of method; "": there is none.
-func NameKey(method string) string {
+func NameParamKey(method string) string {
 	switch method {
 	case "tools/call", "prompts/get":
 		return "name"
