@@ -73,9 +73,9 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	return o
 }
 
-// lastWordsTimeout is how long Close, and the end of a server, wait for a client to
+// finalWriteTimeout is how long Close, and the end of a server, wait for a client to
 // take what was said to it before.
-const lastWordsTimeout = 5 * time.Second
+const finalWriteTimeout = 5 * time.Second
 
 // Deadlines are how long a client may take to send the body of a request, and to take the
 // end of the reply (LI32). The zero value has the defaults, 30 seconds for each. Its
@@ -92,7 +92,7 @@ type Handler struct {
 	opts   HandlerOptions
 
 	control         *admission.Controller
-	wg              sync.WaitGroup // sessions, until they have said their last words
+	wg              sync.WaitGroup // sessions, until their clients have taken what they were owed
 	bodies          httpserve.Bodies
 	refusalWarnings access.Warnings
 
@@ -125,9 +125,9 @@ func (h *Handler) Close() error {
 // count, although its server may still be on its way out.
 func (h *Handler) Sessions() int { return h.control.Sessions() }
 
-// begin does what every request needs first. It returns nil when the request
+// admitRequest does what every request needs first. It returns nil when the request
 // was answered: it was refused, or it was a preflight.
-func (h *Handler) begin(w http.ResponseWriter, r *http.Request) *http.Request {
+func (h *Handler) admitRequest(w http.ResponseWriter, r *http.Request) *http.Request {
 	w.Header()["X-Content-Type-Options"] = valueNoSniff
 	r, no := h.opts.Guard.Enter(w, r)
 	if no != nil {
@@ -150,9 +150,9 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
-// start makes a session and lets the bridge.Handler serve it. The error is
+// startSession makes a session and lets the bridge.Handler serve it. The error is
 // that of admission.Control's Acquire.
-func (h *Handler) start(r *http.Request) (*session, error) {
+func (h *Handler) startSession(r *http.Request) (*session, error) {
 	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		return nil, err
@@ -177,12 +177,12 @@ func (h *Handler) start(r *http.Request) (*session, error) {
 var errTokenRemoved = errors.New("there is no token any more for who has opened the session")
 
 // serve runs the bridge.Handler for a session, which ends when the token of
-// who has opened it is removed or has expired, and waits for its last words.
-func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context) {
+// who has opened it is removed or has expired, and waits until its client has taken what it was owed.
+func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Context) {
 	ctx, cancel := context.WithCancelCause(slot.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(token, func() {
-		if context.Cause(token) == access.ErrExpired { // calls in progress may be answered
+	defer context.AfterFunc(tokenCtx, func() {
+		if context.Cause(tokenCtx) == access.ErrExpired { // calls in progress may be answered
 			s.stopTaking()
 			cancel(access.ErrExpired)
 			return
@@ -191,22 +191,22 @@ func (h *Handler) serve(slot *admission.Slot, s *session, token context.Context)
 	})()
 	s.ctx = ctx
 	s.origin.DescribeEnd = s.endText
-	h.sessionEnded(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
+	h.endSession(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// sessionEnded ends a session whose bridge.Handler has returned err.
+// endSession ends a session whose bridge.Handler has returned err.
 //
 //go:noinline
-func (h *Handler) sessionEnded(slot *admission.Slot, s *session, err error) {
-	s.in.drop()
+func (h *Handler) endSession(slot *admission.Slot, s *session, err error) {
+	s.in.freeShares()
 	if how, failed := s.endText(err); !s.origin.Observed() && failed {
 		h.logEnded(s, err)
 	} else if !s.origin.Observed() && context.Cause(slot.Context()) == bridge.ErrReclaimed {
-		h.opts.Logger.Info("session ended: "+how, "session", s.tag())
+		h.opts.Logger.Info("session ended: "+how, "session", s.logName())
 	}
 	s.end(errSessionEnded)
 	slot.Release()
-	t := time.NewTimer(lastWordsTimeout)
+	t := time.NewTimer(finalWriteTimeout)
 	defer t.Stop()
 	select {
 	case <-s.streamEnded:
@@ -239,12 +239,12 @@ func (h *Handler) logEnded(s *session, err error) {
 	if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() {
 		level = hclog.Debug
 	}
-	h.opts.Logger.Log(level, "session ended", "session", s.tag(), "error", err)
+	h.opts.Logger.Log(level, "session ended", "session", s.logName(), "error", err)
 }
 
-// find returns the session that a POST names, if its sender may use it; nil:
+// findSession returns the session that a POST names, if its sender may use it; nil:
 // there is none, or none any more (SS3, SS4).
-func (h *Handler) find(r *http.Request, id string) *session {
+func (h *Handler) findSession(r *http.Request, id string) *session {
 	h.mu.Lock()
 	s := h.sessions[id]
 	h.mu.Unlock()

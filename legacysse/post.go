@@ -22,7 +22,7 @@ import (
 // What is wrong is looked for in the order of docs/rules.md, LI, except that
 // the session is looked up before the body is read: strangers send none.
 func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
-	if r = h.begin(w, r); r == nil {
+	if r = h.admitRequest(w, r); r == nil {
 		return
 	}
 	if r.Method != http.MethodPost {
@@ -53,7 +53,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := s.pass(r.Context(), messages, replies, share); err != nil {
+	if err := s.passAllToServer(r.Context(), messages, replies, share); err != nil {
 		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSessionText)
 		return
 	}
@@ -94,7 +94,7 @@ func (h *Handler) namedSession(w http.ResponseWriter, r *http.Request) *session 
 		refuse(w, r, "SS3", http.StatusBadRequest, jsonrpc.ID{}, "the query must have one sessionId, as the endpoint event has it; begin with a GET of the event stream")
 		return nil
 	}
-	s := h.find(r, id)
+	s := h.findSession(r, id)
 	if s == nil || s.taking.Err() != nil {
 		refuse(w, r, "SS3", http.StatusNotFound, jsonrpc.ID{}, noSuchSessionText)
 		return nil
@@ -116,27 +116,27 @@ func sessionID(u *url.URL) string {
 
 // decode returns the messages in a body, and what the bridge itself has to
 // say on the event stream; or it answers the request.
-func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, replies []jsonrpc.Message, ok bool) {
+func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, ownReplies []jsonrpc.Message, ok bool) {
 	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	// Nothing of a batch that is refused is taken: what was to be an answer to the server may come again.
 	if !h.checkAuthorized(w, r, messages) {
 		return nil, nil, false
 	}
-	messages, faults = s.brokenAnswers(messages, faults)
+	messages, faults = s.convertBrokenAnswers(messages, faults)
 	if len(messages) == 0 && len(faults) == 1 {
 		httpserve.WriteError(w, r, "J4", http.StatusBadRequest, faults[0].Code, faults[0].ID, faults[0].Message)
 		return nil, nil, false
 	}
 	for _, fault := range faults {
 		if reply, ok := fault.Reply(); ok {
-			replies = append(replies, reply)
+			ownReplies = append(ownReplies, reply)
 		}
 	}
 	legacy := messages[:0]
 	var id jsonrpc.ID // of the first request, for errors
 	for _, m := range messages {
 		if no, modern := refusalOfModern(m); modern {
-			replies = append(replies, no)
+			ownReplies = append(ownReplies, no)
 			continue
 		}
 		legacy = append(legacy, httpserve.WithTraceContext(m, r.Header))
@@ -147,18 +147,18 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	// The body says more than the header: of a request of another era it is
 	// told on the stream.
 	if len(legacy) > 0 || len(messages) == 0 {
-		if text := badVersion(r.Header); text != "" {
+		if text := versionProblem(r.Header); text != "" {
 			refuse(w, r, "LI24", http.StatusBadRequest, id, text)
 			return nil, nil, false
 		}
 	}
-	return legacy, replies, true
+	return legacy, ownReplies, true
 }
 
-// brokenAnswers makes messages of those faults that were to be answers: whoever
+// convertBrokenAnswers makes messages of those faults that were to be answers: whoever
 // has asked hears of it, and the client is told nothing, which could be taken for
 // the answer to a request of its own.
-func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
+func (s *session) convertBrokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
 		if !s.serverRequests.MustBeAnswer(fault) {
@@ -171,9 +171,9 @@ func (s *session) brokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Er
 	return messages, others
 }
 
-// badVersion returns what is wrong with the MCP-Protocol-Version header, if
+// versionProblem returns what is wrong with the MCP-Protocol-Version header, if
 // there is one (SS8).
-func badVersion(h http.Header) string {
+func versionProblem(h http.Header) string {
 	switch v := h[wire.HeaderVersion]; {
 	case len(v) == 0 || len(v) == 1 && (v[0] == "" || isKnownVersion(v[0])):
 		return ""
@@ -205,10 +205,10 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 		"HTTP+SSE has no requests without a session; begin with initialize, or use Streamable HTTP", []byte(data)), true
 }
 
-// pass gives the server the messages, and the client what the bridge itself
+// passAllToServer gives the server the messages, and the client what the bridge itself
 // has to say to them.
-func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message, share *httpserve.Share) error {
-	for _, m := range replies {
+func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []jsonrpc.Message, share *httpserve.Share) error {
+	for _, m := range ownReplies {
 		if err := s.Send(ctx, m); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s *session) pass(ctx context.Context, messages, replies []jsonrpc.Message,
 		if i == len(messages)-1 { // until then all of the body is needed
 			held = share.Move()
 		}
-		if err := s.accept(ctx, m, held); err != nil {
+		if err := s.offerAndWait(ctx, m, held); err != nil {
 			held.Free()
 			return err
 		}

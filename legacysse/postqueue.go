@@ -18,15 +18,15 @@ import (
 // accepted waits in queue, as its first. It is offered again whatever the ctx says:
 // nobody else still has it.
 //
-// Messages keep the order in which their POSTs got the lock turn. turn is held while a
+// Messages keep the order in which their POSTs got the lock delivering. It is held while a
 // POST calls the Sink, which does not wait then, and while the fields are looked at. The
-// goroutine of Receive calls the Sink without turn, and only while sink is nil.
+// goroutine of Receive calls the Sink without delivering, and only while sink is nil.
 type postQueue struct {
 	wakeup chan struct{} // holds one element when something was added to queue
 
-	turn  sync.Mutex
-	sink  bridge.Sink      // of a Receive that waits for messages; nil: there is none
-	queue []*queuedMessage // has what was accepted in front
+	delivering sync.Mutex
+	sink       bridge.Sink      // of a Receive that waits for messages; nil: there is none
+	queue      []*queuedMessage // has what was accepted in front
 }
 
 // queuedMessage is a message that was POSTed.
@@ -36,25 +36,25 @@ type queuedMessage struct {
 	accepted chan struct{} // closed when Receive has m, and its POST is done
 }
 
-// accept hands on a message. With an error, which says that ctx is done or that the session takes
+// offerAndWait hands on a message. With an error, which says that ctx is done or that the session takes
 // no more, its share is still the caller's.
-func (p *postQueue) accept(ctx, taking context.Context, m jsonrpc.Message, share *budget.Share) error {
-	it := p.offer(m, share)
-	if it == nil {
+func (p *postQueue) offerAndWait(ctx, taking context.Context, m jsonrpc.Message, share *budget.Share) error {
+	queued := p.offer(m, share)
+	if queued == nil {
 		return nil
 	}
 	var err error
 	select {
-	case <-it.accepted:
+	case <-queued.accepted:
 		return nil
 	case <-taking.Done():
 		err = errSessionEnded
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	if i := slices.Index(p.queue, it); i >= 0 && !isDone(it.accepted) {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
+	if i := slices.Index(p.queue, queued); i >= 0 && !isDone(queued.accepted) {
 		p.queue = slices.Delete(p.queue, i, i+1)
 		return err
 	}
@@ -64,8 +64,8 @@ func (p *postQueue) accept(ctx, taking context.Context, m jsonrpc.Message, share
 // offer calls the Sink for a message, if it is this one's turn, or else queues it. nil:
 // the message was accepted.
 func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
 	first := p.sink != nil && len(p.queue) == 0
 	if first && p.sink.TrySend(m) {
 		share.Free()
@@ -88,15 +88,15 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage
 // until sink refuses one. sending is the ctx of its Send, which may outlive ctx.
 func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
-		p.await(ctx, sink)
+		p.awaitFirst(ctx, sink)
 		if err := p.deliverFirst(ctx, sending, sink); err != nil {
 			return err
 		}
 	}
 }
 
-// await lets POSTs call sink until there is a message that is left to the caller, or ctx is done.
-func (p *postQueue) await(ctx context.Context, sink bridge.Sink) {
+// awaitFirst lets POSTs call sink until there is a message that is left to the caller, or ctx is done.
+func (p *postQueue) awaitFirst(ctx context.Context, sink bridge.Sink) {
 	for p.isIdle(ctx, sink) {
 		select {
 		case <-p.wakeup:
@@ -107,8 +107,8 @@ func (p *postQueue) await(ctx context.Context, sink bridge.Sink) {
 
 // isIdle reports whether the receiver has to wait. Meanwhile POSTs call sink.
 func (p *postQueue) isIdle(ctx context.Context, sink bridge.Sink) bool {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
 	p.sink = nil
 	if len(p.queue) > 0 || ctx.Err() != nil {
 		return false
@@ -127,9 +127,9 @@ func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink)
 		return err
 	}
 	if err := sink.Send(sending, it.m); err != nil {
-		p.turn.Lock()
+		p.delivering.Lock()
 		p.queue = slices.Insert(p.queue, 0, it)
-		p.turn.Unlock()
+		p.delivering.Unlock()
 		return err
 	}
 	it.share.Free()
@@ -138,8 +138,8 @@ func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink)
 
 // next takes the first message, for which await has waited, out of the queue.
 func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
 	if err := ctx.Err(); err != nil && !p.isFirstAccepted() {
 		return nil, err
 	}
@@ -157,10 +157,10 @@ func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
 // Sink has to get it. The lock is held.
 func (p *postQueue) isFirstAccepted() bool { return len(p.queue) > 0 && isDone(p.queue[0].accepted) }
 
-// drop gives back what those messages hold that were accepted and nobody will take.
-func (p *postQueue) drop() {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+// freeShares gives back what those messages hold that were accepted and nobody will take.
+func (p *postQueue) freeShares() {
+	p.delivering.Lock()
+	defer p.delivering.Unlock()
 	p.queue = slices.DeleteFunc(p.queue, func(it *queuedMessage) bool {
 		if isDone(it.accepted) {
 			it.share.Free()

@@ -81,7 +81,7 @@ func TestMessageURL(t *testing.T) {
 		if c.header != "" {
 			r.Header.Set("X-Forwarded-Prefix", c.header)
 		}
-		if got := endpoint(h.messageURL(r), "ID"); got != c.want {
+		if got := endpointURL(h.messageURL(r), "ID"); got != c.want {
 			t.Errorf("%s %s: endpoint %s, want %s", c.path, c.header, got, c.want)
 		}
 	}
@@ -568,7 +568,7 @@ func TestCloseStuckReader(t *testing.T) {
 		p.says(note)
 		start := time.Now()
 		s.h.Close()
-		if d := time.Since(start); d > lastWordsTimeout {
+		if d := time.Since(start); d > finalWriteTimeout {
 			t.Errorf("Close took %v", d)
 		}
 	})

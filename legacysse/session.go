@@ -34,7 +34,7 @@ var (
 // its bridge.Handler. Receive hands on what the client POSTs; Send queues for the
 // event stream, which the goroutine of the GET writes.
 //
-// No lock is held across I/O or a wait, but for the turn of postQueue.
+// No lock is held across I/O or a wait, but for the lock delivering of postQueue.
 type session struct {
 	id    string
 	owner string          // the principal that opened it; "" when nobody was authenticated (SS4)
@@ -73,8 +73,8 @@ func newSession(owner string) *session {
 	return s
 }
 
-// tag names the session in the log, where its id would be a key to it.
-func (s *session) tag() string { return s.origin.Tag(s.id[:6]) }
+// logName names the session in the log, where its id would be a key to it.
+func (s *session) logName() string { return s.origin.Tag(s.id[:6]) }
 
 func (s *session) touch() { s.lastActive.Store(time.Now().UnixNano()) }
 
@@ -118,7 +118,7 @@ func (s *session) receiveContexts(ctx context.Context) (receiving, sending conte
 // Send implements bridge.Conn: it queues one message for the client. It waits while
 // the queue is full, until the client has taken some of it or is cut off.
 func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
-	s.note(m)
+	s.noteOutgoing(m)
 	if err := s.out.Send(ctx, m.Line()); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (s *session) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // TrySend implements bridge.Conn.
 func (s *session) TrySend(m jsonrpc.Message) bool {
-	s.note(m)
+	s.noteOutgoing(m)
 	if !s.out.TrySend(m.Line()) {
 		return false
 	}
@@ -136,9 +136,9 @@ func (s *session) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
-// note takes note of what the client is sent, before the client can know of it. It may
+// noteOutgoing takes note of what the client is sent, before the client can know of it. It may
 // be called again for the same message.
-func (s *session) note(m jsonrpc.Message) {
+func (s *session) noteOutgoing(m jsonrpc.Message) {
 	s.revision.Note(m)
 	s.serverRequests.Sent(m)
 }
@@ -166,11 +166,11 @@ func (s *session) end(why error) {
 // endCause returns why the session is over; nil: it is not.
 func (s *session) endCause() error { return context.Cause(s.life) }
 
-// accept hands a message on, with what it holds of the budget. It waits while
+// offerAndWait hands a message on, with what it holds of the budget. It waits while
 // the server does not take what came before. When nothing more is taken, what waits is refused. With an
 // error, share is still the caller's.
-func (s *session) accept(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
+func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
 	s.serverRequests.Received(m)
-	return s.in.accept(ctx, s.taking, m, share)
+	return s.in.offerAndWait(ctx, s.taking, m, share)
 }

@@ -22,7 +22,7 @@ import (
 // ServeSSE answers a GET with the event stream of a new session (SS1), and
 // ends the session when the stream ends (SS5).
 func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
-	if r = h.begin(w, r); r == nil {
+	if r = h.admitRequest(w, r); r == nil {
 		return
 	}
 	if r.Method != http.MethodGet {
@@ -34,7 +34,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, "LI4", http.StatusNotAcceptable, jsonrpc.ID{}, "the Accept header must admit text/event-stream")
 		return
 	}
-	s, err := h.start(r)
+	s, err := h.startSession(r)
 	if err != nil {
 		if r.Context().Err() == nil { // the client has not gone while it waited
 			h.logRefused(r, err.Error())
@@ -43,12 +43,12 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer close(s.streamEnded)
-	err = h.write(w, r, s)
+	err = h.writeStream(w, r, s)
 	level := hclog.Debug
 	if err == errStalled || err == errIdle { // it was not the client's doing
 		level = hclog.Info
 	}
-	h.opts.Logger.Log(level, "event stream ended", "session", s.tag(), "reason", err)
+	h.opts.Logger.Log(level, "event stream ended", "session", s.logName(), "reason", err)
 	s.end(err)
 }
 
@@ -61,41 +61,41 @@ func (h *Handler) messageURL(r *http.Request) string {
 	return h.opts.Guard.Prefix(r) + "/" + path[:strings.LastIndexByte(path, '/')+1] + "message"
 }
 
-// endpoint returns the address for the POSTs of a session.
-func endpoint(messageURL, id string) string {
+// endpointURL returns the address for the POSTs of a session.
+func endpointURL(messageURL, id string) string {
 	if strings.Contains(messageURL, "?") {
 		return messageURL + "&sessionId=" + id
 	}
 	return messageURL + "?sessionId=" + id
 }
 
-// write writes the event stream until the session is over, and returns why.
-func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) error {
+// writeStream writes the event stream until the session is over, and returns why.
+func (h *Handler) writeStream(w http.ResponseWriter, r *http.Request, s *session) error {
 	out := sse.NewWriter(w, h.opts.StallAfter)
 	out.Begin()
-	out.Event(sse.Event{Name: "endpoint", Data: []byte(endpoint(h.messageURL(r), s.id))})
+	out.Event(sse.Event{Name: "endpoint", Data: []byte(endpointURL(h.messageURL(r), s.id))})
 
-	every := h.opts.KeepAlive
-	if every < 0 {
-		every = math.MaxInt64
+	interval := h.opts.KeepAlive
+	if interval < 0 {
+		interval = math.MaxInt64
 	}
-	keepAlive := time.NewTimer(every)
+	keepAlive := time.NewTimer(interval)
 	defer keepAlive.Stop()
-	idle := idleTimer(h.opts.SessionTimeout)
+	idle := newIdleTimer(h.opts.SessionTimeout)
 	defer idle.Stop()
 	var batch [][]byte
-	for last := false; ; {
+	for isLast := false; ; {
 		for _, line := range batch {
 			out.Line(sse.Event{Name: "message"}, line)
 		}
 		clear(batch)
-		if last && s.endCause() == bridge.ErrReclaimed { // the transport has no better place for it
+		if isLast && s.endCause() == bridge.ErrReclaimed { // the transport has no better place for it
 			out.Comment(bridge.ErrReclaimed.Error())
 		}
 		if err := out.Flush(); err != nil {
-			return cutOff(err)
+			return explainWriteError(err)
 		}
-		if last {
+		if isLast {
 			return errSessionEnded
 		}
 		if len(batch) == 0 {
@@ -113,22 +113,22 @@ func (h *Handler) write(w http.ResponseWriter, r *http.Request, s *session) erro
 			case <-keepAlive.C:
 				out.Comment("keep-alive")
 			}
-			keepAlive.Reset(every)
+			keepAlive.Reset(interval)
 		}
-		batch, last = s.out.TakeAll(batch[:0])
+		batch, isLast = s.out.TakeAll(batch[:0])
 	}
 }
 
-// idleTimer returns a timer of d, or one that never fires.
-func idleTimer(d time.Duration) *time.Timer {
+// newIdleTimer returns a timer of d, or one that never fires.
+func newIdleTimer(d time.Duration) *time.Timer {
 	if d <= 0 {
 		d = math.MaxInt64
 	}
 	return time.NewTimer(d)
 }
 
-// cutOff explains an error of writing to the client.
-func cutOff(err error) error {
+// explainWriteError explains an error of writing to the client.
+func explainWriteError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return errStalled
 	}

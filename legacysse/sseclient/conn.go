@@ -40,7 +40,7 @@ type conn struct {
 	refusing     sync.WaitGroup   // of requests, from the decision that calls for it on
 
 	ledger      remoteconn.Ledger[*call, *session] // its lock guards the states, too
-	st          connState
+	state       connState
 	reconnector reconnector
 
 	answersInBody atomic.Bool // the last answer came in the body of the reply to a POST, not on the stream
@@ -81,8 +81,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		call.cancel()
 		return err
 	}
-	d, err := c.admitInTurn(ctx, call)
-	if err == nil && d.sendNow {
+	result, err := c.admitInTurn(ctx, call)
+	if err == nil && result.sendNow {
 		defer c.sendSlot.Release()
 		if !c.Go(func() { c.run(call); slots.Release() }) {
 			return remoteconn.ErrClosed
@@ -91,12 +91,12 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	}
 	slots.Release()
-	if !d.leftToReconnector { // for a session, which the reconnector is getting
+	if !result.leftToReconnector { // for a session, which the reconnector is getting
 		call.cancel()
 	}
-	if d.answerWith != nil {
-		c.log.Warn("request refused", "method", call.method, "reason", d.answerWith.Reason)
-		_ = c.Answer(ctx, d.answerWith.Response(call.id))
+	if result.answerWith != nil {
+		c.log.Warn("request refused", "method", call.method, "reason", result.answerWith.Reason)
+		_ = c.Answer(ctx, result.answerWith.Response(call.id))
 		c.refusing.Done()
 	}
 	return err
@@ -104,27 +104,27 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // admitInTurn waits until nobody else is sending and the gate is open, and enters
 // the call into the ledger. If it is to be sent, the turn is the caller's.
-func (c *conn) admitInTurn(ctx context.Context, call *call) (admission, error) {
+func (c *conn) admitInTurn(ctx context.Context, call *call) (admitResult, error) {
 	for {
 		if err := c.sendSlot.Acquire(ctx, &c.Base); err != nil {
-			return admission{}, err
+			return admitResult{}, err
 		}
-		d := c.admit(call)
-		if d.dropReason != "" {
-			c.log.Debug("message dropped: "+d.dropReason, "method", call.method)
+		result := c.admit(call)
+		if result.dropReason != "" {
+			c.log.Debug("message dropped: "+result.dropReason, "method", call.method)
 		}
-		if d.sendNow {
-			if d.sendAfter != nil {
-				c.await(ctx, d.sendAfter.accepted, nil, aheadTimeout)
+		if result.sendNow {
+			if result.sendAfter != nil {
+				c.awaitAcceptance(ctx, result.sendAfter.accepted, nil, aheadTimeout)
 			}
-			return d, nil
+			return result, nil
 		}
 		c.sendSlot.Release()
-		if d.retryAfter == nil {
-			return d, d.err
+		if result.retryAfter == nil {
+			return result, result.err
 		}
-		if err := c.Wait(ctx, d.retryAfter); err != nil {
-			return admission{}, err
+		if err := c.Wait(ctx, result.retryAfter); err != nil {
+			return admitResult{}, err
 		}
 	}
 }
@@ -137,12 +137,12 @@ func (c *conn) awaitSent(ctx context.Context, call *call) {
 	if call.kind == jsonrpc.Notification {
 		written = nil // what it is about may depend on it
 	}
-	c.await(ctx, call.accepted, written, aheadTimeout)
+	c.awaitAcceptance(ctx, call.accepted, written, aheadTimeout)
 }
 
-// await waits for accepted; but no longer than limit, and than a moment once
+// awaitAcceptance waits for accepted; but no longer than limit, and than a moment once
 // written is closed.
-func (c *conn) await(ctx context.Context, accepted, written <-chan struct{}, limit time.Duration) {
+func (c *conn) awaitAcceptance(ctx context.Context, accepted, written <-chan struct{}, limit time.Duration) {
 	select {
 	case <-accepted:
 		return

@@ -166,7 +166,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode/100 != 2 {
-		return refusal(call.session.peer, resp)
+		return readRefusal(call.session.peer, resp)
 	}
 	if call.kind == jsonrpc.Request && httpdial.MediaType(resp) == wire.TypeJSON {
 		c.readBodyAnswer(call, resp.Body)
@@ -187,9 +187,9 @@ func (c *conn) versionOf(call *call) string {
 	return call.session.version
 }
 
-// refusal explains a status that is no success; Lost says that the server does
+// readRefusal explains a status that is no success; Lost says that the server does
 // not know the session.
-func refusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
+func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	var said bytes.Buffer
 	body := resp.Body
 	resp.Body = readCloser{io.TeeReader(body, &said), body}
@@ -235,13 +235,13 @@ func saysSessionDead(body []byte, own jsonrpc.Message) bool {
 // server does not know it for instance, so that the reconnector gets a new one.
 func (c *conn) endStream(session *session, fault *httpdial.Fault) {
 	c.ledger.Lock()
-	session.endedByBridge = fault
+	session.bridgeEndFault = fault
 	c.ledger.Unlock()
 	session.stop()
 }
 
-// incoming hands on what an event carries: a message, or an array of them.
-func (c *conn) incoming(raw []byte, session *session) {
+// handleIncoming hands on what an event carries: a message, or an array of them.
+func (c *conn) handleIncoming(raw []byte, session *session) {
 	elements := [][]byte{raw}
 	if jsonrpc.IsBatch(raw) {
 		var err error
@@ -260,11 +260,11 @@ func (c *conn) incoming(raw []byte, session *session) {
 			}
 			m = c.target.Peer.InvalidFault(err).Response(e.ID)
 		}
-		c.incomingOne(m, session)
+		c.handleMessage(m, session)
 	}
 }
 
-func (c *conn) incomingOne(m jsonrpc.Message, session *session) {
+func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 	if m.Kind() == jsonrpc.Response {
 		call, ok := c.ledger.Claim(m.ID())
 		if !ok {

@@ -37,7 +37,7 @@ func (k *reconnector) run() {
 	c := k.c
 	failures := 0 // in a row
 	c.ledger.Lock()
-	refused := c.st.refusedRenewals
+	refused := c.state.refusedRenewals
 	c.ledger.Unlock()
 	if refused > 1 {
 		failures = refused - 1
@@ -51,10 +51,10 @@ func (k *reconnector) run() {
 		} else {
 			<-session.ended
 			wait = session.serverRetry
-			if time.Since(session.began) >= steadyStream {
+			if time.Since(session.began) >= steadyAfter {
 				failures = 0
 			}
-			k.sessionLost(session)
+			k.handleSessionLoss(session)
 		}
 		if c.Context().Err() != nil || k.stopIfIdle() {
 			return
@@ -69,7 +69,7 @@ func (k *reconnector) stopIfIdle() (ended bool) {
 	c := k.c
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	k.running = c.Context().Err() == nil && (c.st.downFault != nil || len(c.st.pending) > 0)
+	k.running = c.Context().Err() == nil && (c.state.downFault != nil || len(c.state.pending) > 0)
 	return !k.running
 }
 
@@ -96,26 +96,26 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c := k.c
 	ctx := c.Context()
 	c.ledger.Lock()
-	if len(c.st.pending) == 0 {
+	if len(c.state.pending) == 0 {
 		ctx = httpdial.Unattended(ctx)
 	} else if c.opts.Authorize != nil {
 		ctx = httpdial.WithProgress(ctx, c.tellPending)
 	}
 	c.ledger.Unlock()
-	session, wrongTransport, fault := c.open(ctx)
+	session, wrongTransport, fault := c.openStream(ctx)
 	if fault == nil && !k.useSession(session) {
 		if fault = k.renew(session); fault != nil {
 			session.stop()
 			<-session.ended
-			k.sessionLost(session)
+			k.handleSessionLoss(session)
 		} else {
 			c.log.Info("connected again", "url", c.target.Peer.String())
 			k.useSession(session)
-			k.tellRenewed(session)
+			k.notifyRenewed(session)
 		}
 	}
 	if fault != nil && c.Context().Err() == nil {
-		k.openFailed(fault, wrongTransport)
+		k.handleOpenFailure(fault, wrongTransport)
 	}
 	return session, fault
 }
@@ -124,7 +124,7 @@ func (k *reconnector) connect() (*session, *httpdial.Fault) {
 func (c *conn) tellPending(text string) {
 	c.ledger.Lock()
 	var tells []func(string)
-	for _, call := range c.st.pending {
+	for _, call := range c.state.pending {
 		if call.tell == nil {
 			call.tell = httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, false))
 		}
@@ -148,39 +148,39 @@ func (k *reconnector) useSession(session *session) bool {
 	}
 	defer c.sendSlot.Release()
 	c.ledger.Lock()
-	if !session.initialized && (len(c.st.pending) == 0 || c.awaitsRenewal()) {
+	if !session.initialized && (len(c.state.pending) == 0 || c.needsRenewal()) {
 		c.ledger.Unlock()
 		return false
 	}
 	var calls []*call
-	for _, call := range c.st.pending {
+	for _, call := range c.state.pending {
 		if c.ledger.Has(call) { // otherwise it was cancelled
 			call.session = session
 			calls = append(calls, call)
 		}
 	}
-	c.st.pending, c.st.session, c.st.downFault = nil, session, nil
+	c.state.pending, c.state.session, c.state.downFault = nil, session, nil
 	c.ledger.Unlock()
 	for _, call := range calls {
 		c.Go(func() { c.run(call) })
-		c.await(c.Context(), call.accepted, call.written, aheadTimeout)
+		c.awaitAcceptance(c.Context(), call.accepted, call.written, aheadTimeout)
 	}
 	return true
 }
 
-// openFailed answers the requests that have waited for a session, and decides
+// handleOpenFailure answers the requests that have waited for a session, and decides
 // whether to go on trying.
-func (k *reconnector) openFailed(fault *httpdial.Fault, wrongTransport bool) {
+func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bool) {
 	c := k.c
 	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()
-	calls := c.st.pending
-	c.st.pending = nil
-	first := c.st.downFault == nil
+	calls := c.state.pending
+	c.state.pending = nil
+	first := c.state.downFault == nil
 	if wrongTransport && c.opts.ReportWrongTransport {
 		end := &WrongTransportError{Status: fault.Status, Text: fault.Text}
 		if !first {
-			end.EndedSession = c.ledger.State.Handoff(c.st.refusedRenewals + 1)
+			end.EndedSession = c.ledger.State.Handoff(c.state.refusedRenewals + 1)
 			if c.ledger.Gate == nil {
 				c.ledger.Gate = make(chan struct{}) // which stays shut
 			}
@@ -192,7 +192,7 @@ func (k *reconnector) openFailed(fault *httpdial.Fault, wrongTransport bool) {
 	}
 	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.ledger.State.Initialize.Kind() == jsonrpc.Request
 	if goesOn {
-		c.st.downFault = fault
+		c.state.downFault = fault
 	} else {
 		c.ledger.State.Initialize = jsonrpc.Message{}
 	}
@@ -211,20 +211,20 @@ func (k *reconnector) openFailed(fault *httpdial.Fault, wrongTransport bool) {
 	}
 }
 
-// sessionLost deals with a session whose stream has ended: who waits for a response
+// handleSessionLoss deals with a session whose stream has ended: who waits for a response
 // gets an error, and nobody waits any more for what the server has asked.
-func (k *reconnector) sessionLost(s *session) {
+func (k *reconnector) handleSessionLoss(s *session) {
 	c := k.c
 	c.ledger.Lock()
 	s.lost = true
 	fault := s.endFault
-	if s.endedByBridge != nil {
-		fault = s.endedByBridge
+	if s.bridgeEndFault != nil {
+		fault = s.bridgeEndFault
 	}
-	if c.st.session == s {
-		c.st.session = nil
+	if c.state.session == s {
+		c.state.session = nil
 		if c.ledger.State.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
-			c.st.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
+			c.state.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
 				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
 		}
 	}

@@ -25,11 +25,11 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 	return fault
 }
 
-// tellRenewed tells those who want to know that a session was renewed.
-func (k *reconnector) tellRenewed(s *session) {
+// notifyRenewed tells those who want to know that a session was renewed.
+func (k *reconnector) notifyRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()
-	c.st.refusedRenewals = 0
+	c.state.refusedRenewals = 0
 	changed := s.changeNotifications
 	c.ledger.Unlock()
 	for _, m := range changed {
@@ -42,12 +42,12 @@ func (k *reconnector) tellRenewed(s *session) {
 
 // adopt takes over the session that another Conn has lost, and renews it: at
 // once, or later if the server has refused that more than once.
-func (c *conn) adopt(e *sessionstate.Handoff) {
+func (c *conn) adopt(handoff *sessionstate.Handoff) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	c.ledger.State.Adopt(e, &session{lost: true})
-	c.st.refusedRenewals = e.Refused
-	c.st.downFault = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
+	c.ledger.State.Adopt(handoff, &session{lost: true})
+	c.state.refusedRenewals = handoff.Refused
+	c.state.downFault = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
 	c.reconnector.wake()
 }
 

@@ -112,7 +112,7 @@ func TestReconnectDelay(t *testing.T) {
 		u := f.dial(Options{})
 		s := u.initializes("2024-11-05")
 		s.out <- "retry: 3000\n\n"
-		time.Sleep(steadyStream)
+		time.Sleep(steadyAfter)
 		s.end()
 		time.Sleep(3*time.Second - time.Millisecond)
 		f.stream(1)

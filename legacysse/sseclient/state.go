@@ -32,12 +32,12 @@ type session struct {
 	version             string            // negotiated, "" until the result is there
 	initialized         bool              // it was told notifications/initialized
 	lost                bool              // it is over
-	endedByBridge       *httpdial.Fault   // why the bridge has ended the stream itself
-	changeNotifications []jsonrpc.Message // what the client is told of a new session, with TellRenewed
+	bridgeEndFault      *httpdial.Fault   // why the bridge has ended the stream itself
+	changeNotifications []jsonrpc.Message // what the client is told of a new session, with NotifyAfterRenewal
 }
 
-// admission is what becomes of a message: one field is set but for sendAfter.
-type admission struct {
+// admitResult is what becomes of a message: one field is set but for sendAfter.
+type admitResult struct {
 	sendNow           bool            // it is sent now
 	sendAfter         *call           // once this one was accepted
 	leftToReconnector bool            // it will be sent by the reconnector
@@ -49,11 +49,11 @@ type admission struct {
 
 // admit decides what becomes of a message of the client, and enters it into the ledger
 // if it may be sent.
-func (c *conn) admit(call *call) admission {
+func (c *conn) admit(call *call) admitResult {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if err := c.Err(context.Background()); err != nil {
-		return admission{err: err}
+		return admitResult{err: err}
 	}
 	if call.kind == jsonrpc.Response {
 		return c.admitResponse(call)
@@ -61,9 +61,9 @@ func (c *conn) admit(call *call) admission {
 	target := c.ledger.CancelledCall(call.msg)
 	switch {
 	case target != nil && target.method == "initialize": // J11
-		return admission{dropReason: "initialize cannot be cancelled"}
+		return admitResult{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.Gate != nil:
-		return admission{retryAfter: c.ledger.Gate}
+		return admitResult{retryAfter: c.ledger.Gate}
 	case call.kind == jsonrpc.Request:
 		d := c.admitRequest(call)
 		if d.answerWith != nil {
@@ -74,14 +74,14 @@ func (c *conn) admit(call *call) admission {
 	return c.admitNotification(call, target)
 }
 
-func (c *conn) admitRequest(call *call) admission {
+func (c *conn) admitRequest(call *call) admitResult {
 	opens := call.method == "initialize"
-	fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.st.session != nil)
+	fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.state.session != nil)
 	switch {
 	case fault != nil || err != nil:
-		return admission{answerWith: fault, err: err}
-	case c.st.downFault != nil && !opens && !c.canRetryAttended():
-		return admission{answerWith: c.downFault()}
+		return admitResult{answerWith: fault, err: err}
+	case c.state.downFault != nil && !opens && !c.canRetryAttended():
+		return admitResult{answerWith: c.downFault()}
 	}
 	if opens {
 		c.ledger.State.Begin(call.msg)
@@ -89,37 +89,37 @@ func (c *conn) admitRequest(call *call) admission {
 		c.ledger.Gate = call.initializeGate
 	}
 	c.ledger.Add(call)
-	if call.session = c.st.session; call.session != nil {
-		return admission{sendNow: true}
+	if call.session = c.state.session; call.session != nil {
+		return admitResult{sendNow: true}
 	}
-	c.st.pending = append(c.st.pending, call)
+	c.state.pending = append(c.state.pending, call)
 	c.reconnector.wake()
-	return admission{leftToReconnector: true}
+	return admitResult{leftToReconnector: true}
 }
 
 // canRetryAttended reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
 // that is made for it. The lock is held.
 func (c *conn) canRetryAttended() bool {
-	return c.st.downFault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0
+	return c.state.downFault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0
 }
 
-// awaitsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
+// needsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
 // as well. The lock is held.
-func (c *conn) awaitsRenewal() bool {
-	return c.st.downFault != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
+func (c *conn) needsRenewal() bool {
+	return c.state.downFault != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
 }
 
 func (c *conn) downFault() *httpdial.Fault {
-	return httpdial.FaultSince(c.st.downFault, httpdial.ReasonDown, httpdial.Also("not connected: "+c.st.downFault.Text, "the bridge keeps trying"))
+	return httpdial.FaultSince(c.state.downFault, httpdial.ReasonDown, httpdial.Also("not connected: "+c.state.downFault.Text, "the bridge keeps trying"))
 }
 
-func (c *conn) admitNotification(call, target *call) admission {
-	s := c.st.session
+func (c *conn) admitNotification(call, target *call) admitResult {
+	s := c.state.session
 	if call.method == "notifications/initialized" {
 		c.ledger.State.Initialized = call.msg
 		if s != nil {
 			if s.initialized {
-				return admission{dropReason: "the bridge has said so already"}
+				return admitResult{dropReason: "the bridge has said so already"}
 			}
 			s.initialized = true
 		}
@@ -131,21 +131,21 @@ func (c *conn) admitNotification(call, target *call) admission {
 		}
 	}
 	if s == nil {
-		return admission{dropReason: "there is no session"}
+		return admitResult{dropReason: "there is no session"}
 	}
 	call.session = s
-	return admission{sendNow: true, sendAfter: target}
+	return admitResult{sendNow: true, sendAfter: target}
 }
 
 // admitResponse gives the client's response the id that the server knows.
-func (c *conn) admitResponse(call *call) admission {
+func (c *conn) admitResponse(call *call) admitResult {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	if !ok { // more were asked than are noted
-		session = c.st.session
+		session = c.state.session
 	}
 	if session == nil || session.lost {
-		return admission{dropReason: "the session that asked is gone"}
+		return admitResult{dropReason: "the session that asked is gone"}
 	}
 	call.msg, call.session = answer, session
-	return admission{sendNow: true}
+	return admitResult{sendNow: true}
 }

@@ -22,18 +22,18 @@ const (
 	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
 	maxBackoff            = 30 * time.Second      // the wait grows up to this
 	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyStream          = 10 * time.Second      // a stream that has lived so long was no failure
+	steadyAfter           = 10 * time.Second      // a stream that has lived so long was no failure
 )
 
 const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
 
-// open opens the event stream and waits for its first event (SS6). wrongTransport
+// openStream opens the event stream and waits for its first event (SS6). wrongTransport
 // says that there is no HTTP+SSE server at the URL. ctx is the Conn's.
-func (c *conn) open(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
+func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)
-	late := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
-	defer late.Stop()
+	endpointTimer := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
+	defer endpointTimer.Stop()
 	req := c.target.NewRequest(s.ctx, http.MethodGet)
 	req.Header["Accept"] = acceptSSE
 	resp, fault := c.target.Do(req)
@@ -44,13 +44,13 @@ func (c *conn) open(ctx context.Context) (opened *session, wrongTransport bool, 
 		s.stop()
 		return nil, false, fault
 	}
-	late.Reset(c.opts.EndpointTimeout)
+	endpointTimer.Reset(c.opts.EndpointTimeout)
 	wrongTransport, fault = c.checkResponse(resp)
 	if fault == nil {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		if s.endpoint, wrongTransport, fault = c.awaitEndpoint(r, resp, s); fault == nil {
 			s.peer = c.target.Peer.At(s.endpoint, nil)
-			if late.Stop() && c.Go(func() { c.readStream(s, r, resp.Body) }) {
+			if endpointTimer.Stop() && c.Go(func() { c.readStream(s, r, resp.Body) }) {
 				return s, false, nil
 			}
 			fault = c.target.Peer.NetFault(context.DeadlineExceeded)
@@ -145,7 +145,7 @@ func escapeQuery(query string) string {
 func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	defer close(s.ended)
 	c.target.Session.Stream(observe.Stream{Hop: observe.Upstream, Name: "events", Action: "opened"})
-	defer c.streamClosed(s)
+	defer c.observeStreamEnd(s)
 	defer body.Close()
 	defer s.stop()
 	for {
@@ -156,7 +156,7 @@ func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 		case err != nil:
 			s.endFault = c.streamFault(err)
 		case len(event.Data) > 0 && (event.Name == "" || event.Name == "message"):
-			c.incoming(event.Data, s)
+			c.handleIncoming(event.Data, s)
 		}
 		if err != nil {
 			if retry, ok := r.Retry(); ok {
@@ -167,8 +167,8 @@ func (c *conn) readStream(s *session, r *sse.Reader, body io.Closer) {
 	}
 }
 
-// streamClosed tells the Observer that the event stream has ended.
-func (c *conn) streamClosed(s *session) {
+// observeStreamEnd tells the Observer that the event stream has ended.
+func (c *conn) observeStreamEnd(s *session) {
 	why := "the bridge has closed it"
 	if c.Context().Err() == nil && s.endFault != nil {
 		why = s.endFault.Text
