@@ -93,15 +93,15 @@ func appendHead(dst []byte, e Event) (longer []byte, hasID bool) {
 // (httpx-sse) makes an event with empty data of every blank line once it has
 // seen an id, and its caller then fails to parse the empty string as JSON.
 func AppendComment(dst []byte, text string) []byte {
-	text = breaks.Replace(text)
+	text = lineBreaks.Replace(text)
 	for line := range strings.SplitSeq(text, "\n") {
 		dst = appendField(dst, ": ", line)
 	}
 	return dst
 }
 
-// breaks makes every line break a "\n".
-var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+// lineBreaks makes every line break a "\n".
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
 func isOneLine(s string) bool { return !strings.ContainsAny(s, "\r\n\x00") }
 
@@ -115,7 +115,7 @@ func appendField(dst []byte, field, value string) []byte {
 // away: a line that itself begins with a space survives.
 func appendData(dst, data []byte) []byte {
 	if bytes.IndexByte(data, '\r') >= 0 {
-		data = []byte(breaks.Replace(string(data)))
+		data = []byte(lineBreaks.Replace(string(data)))
 	}
 	for {
 		line, rest, more := bytes.Cut(data, newline)

@@ -99,8 +99,8 @@ func TestIdleReaderIsSmall(t *testing.T) {
 		if _, err := r.Next(); err != io.EOF {
 			t.Fatalf("error %v", err)
 		}
-		if buffered != smallBuffer {
-			t.Errorf("buffer of %d bytes while idle, want %d", buffered, smallBuffer)
+		if buffered != smallBufferSize {
+			t.Errorf("buffer of %d bytes while idle, want %d", buffered, smallBufferSize)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestIdleReaderIsSmall(t *testing.T) {
 // no use for a larger one.
 func TestSmallPooledBuffers(t *testing.T) {
 	for i := range 20 { // the pool may lose some
-		b := make([]byte, (2+2*(i%2))*smallBuffer)
+		b := make([]byte, (2+2*(i%2))*smallBufferSize)
 		buffers.Put(&b)
 	}
 	want := strings.Repeat("x", 100_000)

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	smallBuffer = 4 << 10 // what an idle stream holds
-	maxPooled   = 4 << 20 // a buffer above this goes to the garbage collector
-	emptyReads  = 100     // reads of nothing, without an error, before giving up
+	smallBufferSize = 4 << 10 // what an idle stream holds
+	maxPooledSize   = 4 << 20 // a buffer above this goes to the garbage collector
+	maxEmptyReads   = 100     // reads of nothing, without an error, before giving up
 )
 
 // buffers holds the buffers of lines that did not fit into a small one, so
@@ -20,7 +20,7 @@ var bom = []byte("\xEF\xBB\xBF")
 
 // lineReader cuts a stream into lines that end by LF, CR or CRLF.
 //
-// buf[start:end] is what was read and not yet returned. noLF and noCR say how far
+// buf[start:end] is what was read and not yet returned. noLFBefore and noCRBefore say how far
 // the search for each byte has come, so that no byte is searched twice for the
 // same one however small the reads are, and whichever of the two ends lines.
 type lineReader struct {
@@ -29,19 +29,19 @@ type lineReader struct {
 
 	buf        []byte
 	start, end int
-	noLF       int // buf[start:noLF] holds no '\n'
-	noCR       int // buf[start:noCR] holds no '\r'; noCR <= noLF
+	noLFBefore int // buf[start:noLFBefore] holds no '\n'
+	noCRBefore int // buf[start:noCRBefore] holds no '\r'; noCRBefore <= noLFBefore
 
-	begun    bool // the stream's first bytes were seen: a BOM was cut off
-	afterCR  bool // the last line ended by CR: an LF that follows belongs to it
-	skipping bool // the rest of the line is not wanted
+	startTrimmed bool // the stream's first bytes were seen: a BOM was cut off
+	afterCR      bool // the last line ended by CR: an LF that follows belongs to it
+	skipping     bool // the rest of the line is not wanted
 
 	small []byte
 	big   *[]byte // where buf is from when it is not small
 }
 
 func newLineReader(r io.Reader) lineReader {
-	small := make([]byte, smallBuffer)
+	small := make([]byte, smallBufferSize)
 	return lineReader{r: r, buf: small, small: small}
 }
 
@@ -52,7 +52,7 @@ func newLineReader(r io.Reader) lineReader {
 func (l *lineReader) next() (line []byte, whole bool, err error) {
 	for {
 		l.trimStart()
-		if line, ok := l.cut(); ok {
+		if line, ok := l.cutLine(); ok {
 			if !l.skipping {
 				return line, true, nil
 			}
@@ -77,8 +77,8 @@ func (l *lineReader) next() (line []byte, whole bool, err error) {
 // of a CRLF whose CR has ended a line already. That line was not held back to
 // see what follows: nothing might, for a long time.
 func (l *lineReader) trimStart() {
-	if !l.begun && l.end >= len(bom) {
-		l.begun = true
+	if !l.startTrimmed && l.end >= len(bom) {
+		l.startTrimmed = true
 		if bytes.HasPrefix(l.buf[:l.end], bom) {
 			l.start = len(bom)
 		}
@@ -91,18 +91,18 @@ func (l *lineReader) trimStart() {
 	}
 }
 
-// cut takes a whole line from the buffer, if there is one.
-func (l *lineReader) cut() (line []byte, ok bool) {
-	l.noLF = indexFrom(l.buf[:l.end], max(l.noLF, l.start), '\n')
-	l.noCR = indexFrom(l.buf[:l.noLF], max(l.noCR, l.start), '\r')
-	if l.noCR == l.end {
+// cutLine takes a whole line from the buffer, if there is one.
+func (l *lineReader) cutLine() (line []byte, ok bool) {
+	l.noLFBefore = indexFrom(l.buf[:l.end], max(l.noLFBefore, l.start), '\n')
+	l.noCRBefore = indexFrom(l.buf[:l.noLFBefore], max(l.noCRBefore, l.start), '\r')
+	if l.noCRBefore == l.end {
 		return nil, false
 	}
-	// noCR == noLF means that there is no CR before the LF.
-	l.begun = true
-	l.afterCR = l.noCR < l.noLF
-	line = l.buf[l.start:l.noCR]
-	l.start = l.noCR + 1
+	// noCRBefore == noLFBefore means that there is no CR before the LF.
+	l.startTrimmed = true
+	l.afterCR = l.noCRBefore < l.noLFBefore
+	line = l.buf[l.start:l.noCRBefore]
+	l.start = l.noCRBefore + 1
 	return line, true
 }
 
@@ -121,7 +121,7 @@ func indexFrom(b []byte, from int, c byte) int {
 func (l *lineReader) makeRoom() bool {
 	unread := l.end - l.start
 	switch {
-	case len(l.buf) > smallBuffer && unread <= smallBuffer/2:
+	case len(l.buf) > smallBufferSize && unread <= smallBufferSize/2:
 		l.shrink()
 	case unread == 0:
 		l.moveTo(l.buf)
@@ -154,7 +154,7 @@ func (l *lineReader) shrink() {
 		l.start = l.end
 	}
 	l.moveTo(l.small)
-	if l.big != nil && len(*l.big) <= maxPooled {
+	if l.big != nil && len(*l.big) <= maxPooledSize {
 		buffers.Put(l.big)
 	}
 	l.big = nil
@@ -163,8 +163,8 @@ func (l *lineReader) shrink() {
 func (l *lineReader) moveTo(buf []byte) {
 	copy(buf, l.buf[l.start:l.end])
 	l.end -= l.start
-	l.noLF = max(l.noLF-l.start, 0)
-	l.noCR = max(l.noCR-l.start, 0)
+	l.noLFBefore = max(l.noLFBefore-l.start, 0)
+	l.noCRBefore = max(l.noCRBefore-l.start, 0)
 	l.start = 0
 	l.buf = buf
 }
@@ -177,7 +177,7 @@ func (l *lineReader) skipRest() {
 
 // read reads once, or more often while the reader gives nothing.
 func (l *lineReader) read() {
-	for range emptyReads {
+	for range maxEmptyReads {
 		n, err := l.r.Read(l.buf[l.end:])
 		l.end += n
 		l.err = err

@@ -28,9 +28,9 @@ type Reader struct {
 	retry    time.Duration // reconnection time
 	hasRetry bool
 
-	event    Event // the event being read
-	hasField bool  // event has an id or a data field, so Next returns it
-	tooLarge bool  // event is over the limit: no data is kept
+	event          Event // the event being read
+	isDispatchable bool  // event has an id or a data field, so Next returns it
+	tooLarge       bool  // event is over the limit: no data is kept
 }
 
 // NewReader returns a Reader of r. An event whose data, or whose id or name,
@@ -67,10 +67,10 @@ func (r *Reader) Next() (Event, error) {
 		case err != nil:
 			return Event{}, err
 		case !whole:
-			r.partial(line)
+			r.handlePartialLine(line)
 		case len(line) > 0:
-			r.field(line)
-		case r.hasField || r.tooLarge:
+			r.processField(line)
+		case r.isDispatchable || r.tooLarge:
 			return r.dispatch()
 		default:
 			r.event = Event{} // nothing in it, or only a name
@@ -78,9 +78,9 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// partial decides about a line that fills the buffer and is not at its end:
+// handlePartialLine decides about a line that fills the buffer and is not at its end:
 // read on only if the line is wanted and can still be within the limit.
-func (r *Reader) partial(line []byte) {
+func (r *Reader) handlePartialLine(line []byte) {
 	name, value := splitField(line)
 	switch string(name) {
 	case "data":
@@ -102,13 +102,13 @@ func (r *Reader) partial(line []byte) {
 	r.in.grow()
 }
 
-// field processes one line that is not empty. Names are matched exactly, in
+// processField processes one line that is not empty. Names are matched exactly, in
 // case too.
-func (r *Reader) field(line []byte) {
+func (r *Reader) processField(line []byte) {
 	name, value := splitField(line)
 	switch string(name) {
 	case "data":
-		r.hasField = true
+		r.isDispatchable = true
 		r.checkSize(len(value))
 		if !r.tooLarge {
 			r.addData(value)
@@ -121,7 +121,7 @@ func (r *Reader) field(line []byte) {
 		if bytes.IndexByte(value, 0) >= 0 {
 			return
 		}
-		r.hasField = true
+		r.isDispatchable = true
 		r.event.HasID = true
 		r.event.ID = string(value)
 	case "event":
@@ -175,7 +175,7 @@ func (r *Reader) dispatch() (Event, error) {
 	if r.tooLarge {
 		err = ErrTooLarge
 	}
-	r.event, r.hasField, r.tooLarge = Event{}, false, false
+	r.event, r.isDispatchable, r.tooLarge = Event{}, false, false
 	return e, err
 }
 

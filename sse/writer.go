@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// largeEvent is the size from which Line writes data as they are instead of
+// largeEventSize is the size from which Line writes data as they are instead of
 // copying them into a buffer together with other events.
-const largeEvent = 16 << 10
+const largeEventSize = 16 << 10
 
-// writeChunk is written under one deadline, so that a slow reader of a large
+// writeChunkSize is written under one deadline, so that a slow reader of a large
 // message is told from one that reads nothing.
-const writeChunk = 256 << 10
+const writeChunkSize = 256 << 10
 
 // Writer writes a stream of events as the reply to one HTTP request. Events
 // wait in a buffer until Flush, or until there is much of them: many go out in
@@ -21,44 +21,44 @@ const writeChunk = 256 << 10
 // says so. A Writer belongs to one goroutine, ends with the request, and needs
 // no closing.
 type Writer struct {
-	w     http.ResponseWriter
-	rc    *http.ResponseController
-	stall time.Duration
-	until time.Time // the write deadline that is set; zero: none
-	buf   []byte
-	dirty bool // something was written since the last Flush
-	err   error
+	w            http.ResponseWriter
+	rc           *http.ResponseController
+	stallTimeout time.Duration
+	deadline     time.Time // the write deadline that is set; zero: none
+	buf          []byte
+	unflushed    bool // something was written since the last Flush
+	err          error
 }
 
 // NewWriter makes a Writer for the reply w. A reader that takes nothing for
 // stall while something is being written is cut off; 0 or less waits for ever,
 // as does a ResponseWriter that has no deadlines.
 func NewWriter(w http.ResponseWriter, stall time.Duration) *Writer {
-	return &Writer{w: w, rc: http.NewResponseController(w), stall: stall}
+	return &Writer{w: w, rc: http.NewResponseController(w), stallTimeout: stall}
 }
 
 // Begin sends the status 200 and the headers of an event stream, which nobody
 // on the way shall keep, change, or hold back (LI26). They go out with the next Flush.
 func (w *Writer) Begin() {
 	h := w.w.Header()
-	h["Content-Type"] = valueType
+	h["Content-Type"] = valueContentType
 	h["Cache-Control"] = valueNoCache
 	h["X-Accel-Buffering"] = valueNoBuffer
 	w.w.WriteHeader(http.StatusOK)
-	w.dirty = true
+	w.unflushed = true
 }
 
 // Values shared by all replies; net/http does not change them.
 var (
-	valueType     = []string{"text/event-stream"}
-	valueNoCache  = []string{"no-cache, no-transform"}
-	valueNoBuffer = []string{"no"}
+	valueContentType = []string{"text/event-stream"}
+	valueNoCache     = []string{"no-cache, no-transform"}
+	valueNoBuffer    = []string{"no"}
 )
 
 // Event writes e, as AppendEvent does.
 func (w *Writer) Event(e Event) {
 	w.buf = AppendEvent(w.buf, e)
-	w.spill()
+	w.writeIfLarge()
 }
 
 // Line writes e with line as its data, which is not empty and holds no line
@@ -67,13 +67,13 @@ func (w *Writer) Event(e Event) {
 func (w *Writer) Line(e Event, line []byte) {
 	// The line is no part of e because it may get to the ResponseWriter: e
 	// would have to be allocated along with it, for every event.
-	if len(line) < largeEvent {
+	if len(line) < largeEventSize {
 		e.Data = line
 		w.Event(e)
 		return
 	}
 	w.buf = AppendHead(w.buf, e)
-	w.drain()
+	w.writeBuffer()
 	w.writeThrough(line)
 	w.buf = append(w.buf, Tail...)
 }
@@ -82,47 +82,47 @@ func (w *Writer) Line(e Event, line []byte) {
 // connection alive, and finds out whether it still is.
 func (w *Writer) Comment(text string) {
 	w.buf = AppendComment(w.buf, text)
-	w.spill()
+	w.writeIfLarge()
 }
 
 // Write writes p as it is, behind the events that wait, and without waiting
 // for Flush. It is for replies that are no event stream but are to have the
 // same deadlines.
 func (w *Writer) Write(p []byte) (int, error) {
-	w.drain()
+	w.writeBuffer()
 	n := w.writeThrough(p)
 	return n, w.err
 }
 
 // Flush sends everything on its way and returns the first error there was.
 func (w *Writer) Flush() error {
-	w.drain()
-	if cap(w.buf) > 4*largeEvent {
+	w.writeBuffer()
+	if cap(w.buf) > 4*largeEventSize {
 		w.buf = nil
 	}
-	if w.dirty && w.err == nil {
-		w.extend() // what is written may wait in net/http until now
+	if w.unflushed && w.err == nil {
+		w.extendDeadline() // what is written may wait in net/http until now
 		w.err = w.rc.Flush()
-		w.dirty = false
+		w.unflushed = false
 	}
-	if !w.until.IsZero() {
+	if !w.deadline.IsZero() {
 		// Nothing is being written now. Over HTTP/2 a deadline that passes
 		// resets the stream all the same.
-		w.until = time.Time{}
-		_ = w.rc.SetWriteDeadline(w.until)
+		w.deadline = time.Time{}
+		_ = w.rc.SetWriteDeadline(w.deadline)
 	}
 	return w.err
 }
 
-// spill writes the buffer when there is enough for a write of its own.
-func (w *Writer) spill() {
-	if len(w.buf) >= largeEvent {
-		w.drain()
+// writeIfLarge writes the buffer when there is enough for a write of its own.
+func (w *Writer) writeIfLarge() {
+	if len(w.buf) >= largeEventSize {
+		w.writeBuffer()
 	}
 }
 
-// drain writes the buffer.
-func (w *Writer) drain() {
+// writeBuffer writes the buffer.
+func (w *Writer) writeBuffer() {
 	w.writeThrough(w.buf)
 	w.buf = w.buf[:0]
 }
@@ -130,25 +130,25 @@ func (w *Writer) drain() {
 // writeThrough writes p to the connection, past the buffer, until an error.
 func (w *Writer) writeThrough(p []byte) (written int) {
 	for len(p) > 0 && w.err == nil {
-		w.dirty = true
-		w.extend()
+		w.unflushed = true
+		w.extendDeadline()
 		var n int
-		n, w.err = w.w.Write(p[:min(len(p), writeChunk)])
+		n, w.err = w.w.Write(p[:min(len(p), writeChunkSize)])
 		written += n
 		p = p[n:]
 	}
 	return written
 }
 
-// extend puts the deadline off when much of it has passed.
-func (w *Writer) extend() {
-	if w.stall <= 0 {
+// extendDeadline puts the deadline off when much of it has passed.
+func (w *Writer) extendDeadline() {
+	if w.stallTimeout <= 0 {
 		return
 	}
-	if now := time.Now(); w.until.Sub(now) < w.stall/2 {
-		w.until = now.Add(w.stall)
-		if w.rc.SetWriteDeadline(w.until) != nil { // not every ResponseWriter can
-			w.until, w.stall = time.Time{}, 0
+	if now := time.Now(); w.deadline.Sub(now) < w.stallTimeout/2 {
+		w.deadline = now.Add(w.stallTimeout)
+		if w.rc.SetWriteDeadline(w.deadline) != nil { // not every ResponseWriter can
+			w.deadline, w.stallTimeout = time.Time{}, 0
 		}
 	}
 }

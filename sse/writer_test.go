@@ -68,14 +68,14 @@ func TestWriterHeaders(t *testing.T) {
 func TestWriterEvents(t *testing.T) {
 	r := newRecorder()
 	w := NewWriter(r, time.Second)
-	large := bytes.Repeat([]byte("x"), writeChunk+largeEvent)
+	large := bytes.Repeat([]byte("x"), writeChunkSize+largeEventSize)
 	var want []byte
 	for _, e := range []Event{
 		{Name: "endpoint", Data: []byte("/message?id=1")},
 		{ID: "1_1", Data: []byte(`{"a":1}`)},
 		{ID: "1_2", Data: large},
-		{Data: large[:largeEvent]},
-		{ID: "1_3", Data: large[:largeEvent-1]},
+		{Data: large[:largeEventSize]},
+		{ID: "1_3", Data: large[:largeEventSize-1]},
 		{ID: "1_4", Data: []byte("z")},
 	} {
 		w.Line(e, e.Data)
@@ -96,7 +96,7 @@ func TestWriterEvents(t *testing.T) {
 	copied := true
 	for _, p := range r.writes {
 		copied = copied && &p[0] != &large[0]
-		if len(p) > writeChunk {
+		if len(p) > writeChunkSize {
 			t.Errorf("a write of %d bytes under one deadline", len(p))
 		}
 	}
@@ -126,7 +126,7 @@ func TestWriterCoalesces(t *testing.T) {
 // TestWriterStall wants a slow reader to be told from one that takes nothing.
 func TestWriterStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := []byte(strings.Repeat("x", 10*writeChunk))
+		large := []byte(strings.Repeat("x", 10*writeChunkSize))
 		r := newRecorder()
 		r.slow = 700 * time.Millisecond // for each chunk; all together take longer than the deadline
 		w := NewWriter(r, 2*time.Second)
@@ -155,7 +155,7 @@ func TestWriterAllocates(t *testing.T) {
 	r := newRecorder()
 	w := NewWriter(r, time.Minute)
 	id, line := []byte("12_345"), []byte(`{"jsonrpc":"2.0"}`)
-	w.Event(Event{Data: make([]byte, largeEvent/2)}) // the buffer grows once
+	w.Event(Event{Data: make([]byte, largeEventSize/2)}) // the buffer grows once
 	if n := testing.AllocsPerRun(50, func() { w.Line(Event{ID: string(id)}, line) }); n > 0 {
 		t.Errorf("%v allocations for an event", n)
 	}

@@ -147,8 +147,8 @@ func TestExpiredWithoutRoom(t *testing.T) {
 		t.Fatal(text)
 	}
 	asks(3, "")
-	for session.delivery.TryLock() { // until it waits for room
-		session.delivery.Unlock()
+	for session.delivering.TryLock() { // until it waits for room
+		session.delivering.Unlock()
 		runtime.Gosched()
 	}
 	expire(access.ErrExpired)

@@ -11,18 +11,18 @@ import (
 const maxFirstMessage = 1 << 20
 
 var (
-	errTooMuch = errors.New("too much is being received; try again later")
-	errTooLong = errors.New("the message is too long")
+	errBudgetExhausted = errors.New("too much is being received; try again later")
+	errTooLong         = errors.New("the message is too long")
 )
 
-// awaitChunk gives the peer the time for one chunk.
-func (c *conn) awaitChunk() {
+// startChunkTimer gives the peer the time for one chunk.
+func (c *conn) startChunkTimer() {
 	if c.chunkTimeout > 0 {
-		c.reader.slow.After(c.chunkTimeout)
+		c.reader.slowTimer.After(c.chunkTimeout)
 	}
 }
 
 // refuseSlow ends a conversation with a peer that holds memory and does not go on.
 func (c *conn) refuseSlow() {
-	c.refuse(websocket.StatusPolicyViolation, "a message that arrives too slowly")
+	c.endForViolation(websocket.StatusPolicyViolation, "a message that arrives too slowly")
 }

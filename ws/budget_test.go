@@ -76,7 +76,7 @@ func TestManyUnfinished(t *testing.T) {
 	other.write(frame(fin|opText, []byte(initializedText)))
 	wantText(t, recv(t, otherSession), initializedText)
 	for _, c := range clients {
-		if reason := c.wantClose(1013); reason != errTooMuch.Error() {
+		if reason := c.wantClose(1013); reason != errBudgetExhausted.Error() {
 			t.Errorf("the reason is %q", reason)
 		}
 		c.conn.Close()

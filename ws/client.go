@@ -122,7 +122,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRenewer(d.dial, d.close, renewOptions{
+	return newRenewer(d.dial, d.closeIdle, renewOptions{
 		Server: d.peer.String(), NoRenew: c.Options.NoRenew, NotifyAfterRenewal: c.Options.NotifyAfterRenewal, SignsIn: c.Options.AuthorizeTimeout != 0, Logger: d.opts.Logger,
 	}), nil
 }

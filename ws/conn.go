@@ -37,23 +37,23 @@ var (
 
 // connConfig says what a conn has at its other end, and what it may do.
 type connConfig struct {
-	peer         string // for texts: "the client", or the server's address
-	client       bool   // it is a client, which is told what is wrong with its messages
-	maxMessage   int
-	maxDepth     int           // 0 or negative: no limit
-	maxBatch     int           // 0: no limit
-	pingInterval time.Duration // negative: never
-	idleTimeout  time.Duration // without a message in either direction; 0 or negative: for ever
-	noise        func(size int, reason string)
+	peer           string // for texts: "the client", or the server's address
+	peerIsClient   bool   // it is a client, which is told what is wrong with its messages
+	maxMessageSize int
+	maxDepth       int           // 0 or negative: no limit
+	maxBatch       int           // 0: no limit
+	pingInterval   time.Duration // negative: never
+	idleTimeout    time.Duration // without a message in either direction; 0 or negative: for ever
+	onNoise        func(size int, reason string)
 
 	// Against a client that takes our memory.
-	budget          *budget.Budget // for what is received; nil: no limit
-	party           string         // who the peer counts as in budget
-	maxFirstMessage int            // bytes in its messages until one was valid; 0: maxMessage
-	chunkTimeout    time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
-	budgetExhausted func()         // called when there is none left of budget
+	budget            *budget.Budget // for what is received; nil: no limit
+	party             string         // who the peer counts as in budget
+	maxFirstMessage   int            // bytes in its messages until one was valid; 0: maxMessageSize
+	chunkTimeout      time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
+	onBudgetExhausted func()         // called when there is none left of budget
 
-	ended func() // called once, when nothing can be sent any more; may be nil
+	onEnded func() // called once, when nothing can be sent any more; may be nil
 }
 
 // conn is the messages on one WebSocket that is open, a bridge.Conn but for Close. Three
@@ -70,12 +70,12 @@ type conn struct {
 	ws   *websocket.Conn
 	wire *wire
 
-	reader  reader
-	in      inbound
-	expired atomic.Bool // the client's token has: nothing more is taken
-	// delivery is held while a message that has come is handed on, also while there is no room for it.
-	delivery sync.Mutex
-	out      *sendqueue.Queue
+	reader       reader
+	in           inbound
+	tokenExpired atomic.Bool // the client's token has: nothing more is taken
+	// delivering is held while a message that has come is handed on, also while there is no room for it.
+	delivering sync.Mutex
+	out        *sendqueue.Queue
 
 	writing      sync.Mutex      // held while messages are put into the wire
 	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known
@@ -106,23 +106,23 @@ type ending struct {
 	close   context.CancelFunc
 }
 
-func newConn(socket *websocket.Conn, w *wire, e connConfig) *conn {
-	c := &conn{connConfig: e, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.takenProbe()}
+func newConn(socket *websocket.Conn, w *wire, cfg connConfig) *conn {
+	c := &conn{connConfig: cfg, ws: socket, wire: w, out: sendqueue.New(maxQueuedMessages, maxQueuedBytes), peerHasTaken: w.peerHasTaken()}
 	c.in.MaxMessages, c.in.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	c.end.done = make(chan struct{})
 	c.end.closing, c.end.close = context.WithCancel(context.Background())
 	socket.SetReadLimit(-1) // the library's own says nothing of use to who is beyond it
-	c.reader.messageLimit = e.maxMessage
-	if e.maxFirstMessage > 0 {
-		c.reader.messageLimit = min(e.maxFirstMessage, e.maxMessage)
+	c.reader.messageLimit = cfg.maxMessageSize
+	if cfg.maxFirstMessage > 0 {
+		c.reader.messageLimit = min(cfg.maxFirstMessage, cfg.maxMessageSize)
 	}
-	c.reader.slow.Do = c.refuseSlow
-	c.idleTimer.Do = c.expire
-	c.resetIdle()
-	c.wg.Go(c.read)
-	c.wg.Go(c.write)
-	if e.pingInterval > 0 {
-		c.wg.Go(c.watch)
+	c.reader.slowTimer.Do = c.refuseSlow
+	c.idleTimer.Do = c.endIdle
+	c.resetIdleTimer()
+	c.wg.Go(c.readLoop)
+	c.wg.Go(c.writeLoop)
+	if cfg.pingInterval > 0 {
+		c.wg.Go(c.pingLoop)
 	}
 	return c
 }
@@ -163,14 +163,14 @@ func (r *receiveSink) TrySend(m jsonrpc.Message) bool {
 	if !r.sink.TrySend(m) {
 		return false
 	}
-	r.in.took()
+	r.in.noteTaken()
 	return true
 }
 
 func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	err := r.watch.Send(r.sink, m)
 	if err == nil {
-		r.in.took()
+		r.in.noteTaken()
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 // more is gone. A server that has ended may be the reason for what a Sink still has to take.
 func (c *conn) hungUp() func() error {
 	hungUp := c.wire.hungUp()
-	if hungUp == nil || !c.client {
+	if hungUp == nil || !c.peerIsClient {
 		return nil
 	}
 	return func() error {
@@ -197,31 +197,31 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
-	c.note(m)
-	if m.Kind() != jsonrpc.Response || ctx.Err() != nil || !c.writeAtOnce(m) {
+	c.noteOutgoing(m)
+	if m.Kind() != jsonrpc.Response || ctx.Err() != nil || !c.writeInlineIfFewCalls(m) {
 		if err := c.out.Send(ctx, m.Bytes()); err != nil {
 			return err
 		}
 	}
-	c.sent(m)
+	c.noteSent(m)
 	return nil
 }
 
-// note takes note of what a client is sent, before the client can know of it. It may be
+// noteOutgoing takes note of what a client is sent, before the client can know of it. It may be
 // called again for the same message.
-func (c *conn) note(m jsonrpc.Message) {
-	if c.client {
+func (c *conn) noteOutgoing(m jsonrpc.Message) {
+	if c.peerIsClient {
 		c.calls.revision.Note(m)
 		c.calls.serverRequests.Sent(m)
 	}
 }
 
-// sent takes note of what was sent, or queued.
-func (c *conn) sent(m jsonrpc.Message) {
-	if c.client && m.Kind() == jsonrpc.Response {
-		c.calls.settled()
+// noteSent takes note of what was sent, or queued.
+func (c *conn) noteSent(m jsonrpc.Message) {
+	if c.peerIsClient && m.Kind() == jsonrpc.Response {
+		c.calls.noteAnswered()
 	}
-	c.resetIdle()
+	c.resetIdleTimer()
 }
 
 // maxInlineCalls is how many requests of a client may be open for answers to be written
@@ -235,16 +235,16 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Invalid {
 		return false
 	}
-	c.note(m)
-	if !c.writeAtOnce(m) && !c.out.TrySend(m.Bytes()) {
+	c.noteOutgoing(m)
+	if !c.writeInlineIfFewCalls(m) && !c.out.TrySend(m.Bytes()) {
 		return false
 	}
-	c.sent(m)
+	c.noteSent(m)
 	return true
 }
 
-// writeAtOnce is writeInline where few calls are open.
-func (c *conn) writeAtOnce(m jsonrpc.Message) bool {
+// writeInlineIfFewCalls is writeInline where few calls are open.
+func (c *conn) writeInlineIfFewCalls(m jsonrpc.Message) bool {
 	return c.calls.openRequests.Load() <= maxInlineCalls && c.writeInline(m)
 }
 
@@ -256,22 +256,22 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.finish(errClosed, code, reason, true)
 	c.wg.Wait()
 	c.idleTimer.Stop()
-	c.in.drop()
+	c.in.freeHeld()
 }
 
 // finish ends the conversation; the first one counts. What is queued for the peer
 // is delivered only if keep says so.
-func (c *conn) finish(err error, code websocket.StatusCode, reason string, keep bool) {
+func (c *conn) finish(err error, code websocket.StatusCode, reason string, deliverQueued bool) {
 	e := &c.end
 	e.once.Do(func() {
-		e.err, e.code, e.reason, e.deliverQueued = err, code, reason, keep
+		e.err, e.code, e.reason, e.deliverQueued = err, code, reason, deliverQueued
 		c.out.Close(err)
 		c.wire.shortenStall(closeWait)
 		c.idleTimer.Clear()
 		close(e.done)
 		c.in.End(err)
-		if c.ended != nil {
-			c.ended()
+		if c.onEnded != nil {
+			c.onEnded()
 		}
 	})
 }
@@ -285,9 +285,9 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// lostError says that the network has failed, or that we have cut it. It wraps
+// connectionLostError says that the network has failed, or that we have cut it. It wraps
 // nothing of it: io.EOF would be an orderly end to others.
-func (c *conn) lostError(err error) error {
+func (c *conn) connectionLostError(err error) error {
 	if c.wire.stalled.Load() {
 		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)
 	}

@@ -18,35 +18,35 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// clientReserved are the headers that are the transport's own business.
-var clientReserved = []string{
+// reservedHeaders are the headers that are the transport's own business.
+var reservedHeaders = []string{
 	"Upgrade", "Sec-WebSocket-Key", "Sec-WebSocket-Version", "Sec-WebSocket-Protocol",
 	"Sec-WebSocket-Extensions", "Sec-WebSocket-Accept",
 }
 
-// clientHints are what the texts about an HTTP status end in.
-var clientHints = map[int]string{
+// statusHints are what the texts about an HTTP status end in.
+var statusHints = map[int]string{
 	http.StatusOK:               "there is no WebSocket server at this path; is the path of the URL right? It is often /ws",
 	http.StatusNotFound:         "is the path of the URL right? It is often /ws",
-	http.StatusBadRequest:       notHereHint,
-	http.StatusMethodNotAllowed: notHereHint,
-	http.StatusNotAcceptable:    notHereHint,
+	http.StatusBadRequest:       noWebSocketHint,
+	http.StatusMethodNotAllowed: noWebSocketHint,
+	http.StatusNotAcceptable:    noWebSocketHint,
 	http.StatusUpgradeRequired:  "does a proxy on the way not pass WebSockets on?",
 	http.StatusNotImplemented:   "does a proxy on the way not pass WebSockets on?",
 }
 
-const notHereHint = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
+const noWebSocketHint = "there is no WebSocket server at this path; the URL of a Streamable HTTP server begins with http"
 
 // dialer makes connections to one server.
 type dialer struct {
-	url     *url.URL
-	peer    *httpdial.Peer
-	host    string // the Host header, "": the URL's
-	header  http.Header
-	rt      http.RoundTripper
-	close   func() // closes the transport's idle connections
-	opts    ClientOptions
-	session *observe.Session // is told of the handshakes and of the connections. nil is fine
+	url       *url.URL
+	peer      *httpdial.Peer
+	host      string // the Host header, "": the URL's
+	header    http.Header
+	rt        http.RoundTripper
+	closeIdle func() // closes the transport's idle connections
+	opts      ClientOptions
+	session   *observe.Session // is told of the handshakes and of the connections. nil is fine
 }
 
 func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dialer, error) {
@@ -54,19 +54,19 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpdial.Header(opts.Header, u.User, clientReserved...)
+	header, err := httpdial.Header(opts.Header, u.User, reservedHeaders...)
 	if err != nil {
 		return nil, err
 	}
 	u.User = nil
-	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, clientHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts, session: seen}
+	d := &dialer{url: u, peer: httpdial.NewPeer(u, header, statusHints), host: header.Get("Host"), header: header, rt: opts.Transport, opts: opts, session: seen}
 	header.Del("Host")
-	d.close = func() {}
+	d.closeIdle = func() {}
 	if d.rt == nil {
 		own := httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: opts.ConnectTimeout, TLS: opts.TLS})
 		own.ResponseHeaderTimeout = opts.ConnectTimeout
 		own.ForceAttemptHTTP2 = false
-		d.rt, d.close = own, own.CloseIdleConnections
+		d.rt, d.closeIdle = own, own.CloseIdleConnections
 	}
 	d.rt = httpdial.Authorized(httpdial.Observed(d.rt, seen), opts.Authorize)
 	return d, nil
@@ -77,10 +77,10 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, httpdial.WithWait(3*d.opts.ConnectTimeout, d.opts.AuthorizeTimeout))
 	defer cancel()
-	hand := &handshake{dialer: d}
+	hs := &handshake{dialer: d}
 	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{
 		HTTPClient: &http.Client{
-			Transport:     hand,
+			Transport:     hs,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		HTTPHeader:   d.header,
@@ -88,20 +88,20 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		Subprotocols: []string{subprotocol}, // WS2: a server may select none
 	})
 	if err != nil {
-		return nil, hand.openFailed(err)
+		return nil, hs.openFault(err)
 	}
-	hand.body.agreed.Store(true)
-	c := newConn(socket, hand.wire, connConfig{
-		peer:         d.peer.String(),
-		maxMessage:   d.opts.MaxMessageSize,
-		maxDepth:     d.opts.MaxDepth,
-		pingInterval: d.opts.PingInterval,
-		noise: func(size int, reason string) {
+	hs.body.validated.Store(true)
+	c := newConn(socket, hs.wire, connConfig{
+		peer:           d.peer.String(),
+		maxMessageSize: d.opts.MaxMessageSize,
+		maxDepth:       d.opts.MaxDepth,
+		pingInterval:   d.opts.PingInterval,
+		onNoise: func(size int, reason string) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)
 		},
 	})
 	d.session.Stream(observe.Stream{Hop: observe.Upstream, Name: "websocket", Action: "opened"})
-	return &dialedConn{conn: c, dialer: hand.dialer}, nil
+	return &dialedConn{conn: c, dialer: hs.dialer}, nil
 }
 
 // handshake is the RoundTripper of one opening handshake. It follows redirects
@@ -116,12 +116,12 @@ type handshake struct {
 // valid it is empty: the library looks in it for what an invalid one says, for up to 3 s, and there is nothing.
 type upgradedBody struct {
 	*wire
-	agreed atomic.Bool
+	validated atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *upgradedBody) Read(p []byte) (int, error) {
-	if !b.agreed.Load() {
+	if !b.validated.Load() {
 		return 0, io.EOF
 	}
 	return b.wire.Read(p)
@@ -151,8 +151,8 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// openFailed explains why there is no connection.
-func (d *dialer) openFailed(err error) *httpdial.Fault {
+// openFault explains why there is no connection.
+func (d *dialer) openFault(err error) *httpdial.Fault {
 	var fault *httpdial.Fault
 	switch {
 	case errors.As(err, &fault):

@@ -162,8 +162,8 @@ func (h *Handler) logBudgetExhausted() {
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
 }
 
-// authorized returns the session's Conn, without those messages that its client may not send.
-func (h *Handler) authorized(r *http.Request, s bridge.Conn) bridge.Conn {
+// withAuthorization returns the session's Conn, without those messages that its client may not send.
+func (h *Handler) withAuthorization(r *http.Request, s bridge.Conn) bridge.Conn {
 	a := h.opts.Guard.Authenticator
 	if a == nil {
 		return s
@@ -180,7 +180,7 @@ func (h *Handler) authorized(r *http.Request, s bridge.Conn) bridge.Conn {
 
 // serve upgrades the connection and runs the bridge.Handler for it.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.Slot) {
-	up := &wireHijacker{ResponseWriter: w, stall: h.opts.StallAfter}
+	up := &wireHijacker{ResponseWriter: w, stallTimeout: h.opts.StallAfter}
 	socket, err := websocket.Accept(up, r, &websocket.AcceptOptions{
 		Subprotocols:       []string{subprotocol}, // WS2: whoever offers none, or others only, gets none
 		InsecureSkipVerify: true,                  // the Guard has looked at the Origin
@@ -193,7 +193,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	s := newSession(h, slot, socket, up.wire, access.Principal(r), identity.Party(slot.Context()))
 	seen := &observe.SessionOrigin{Remote: h.opts.Guard.RemoteAddr(r), Principal: s.owner, DescribeEnd: s.endText}
 	defer s.endWithToken(access.TokenContext(r))()
-	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.authorized(r, s))
+	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.withAuthorization(r, s))
 	if how, failed := s.endText(err); !seen.Observed() && failed {
 		level := hclog.Warn
 		if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() { // clients try again

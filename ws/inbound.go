@@ -39,8 +39,8 @@ func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 	return in.Send(context.Background(), m) // which the end of the Inbox ends
 }
 
-// took says that a Sink has taken one more message.
-func (in *inbound) took() {
+// noteTaken says that a Sink has taken one more message.
+func (in *inbound) noteTaken() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.taken++
@@ -53,8 +53,8 @@ func (in *inbound) took() {
 	}
 }
 
-// drop gives back what the messages hold that no Sink will take.
-func (in *inbound) drop() {
+// freeHeld gives back what the messages hold that no Sink will take.
+func (in *inbound) freeHeld() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, h := range in.held {

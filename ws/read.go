@@ -19,20 +19,20 @@ import (
 // reader is what belongs to the goroutine that reads.
 type reader struct {
 	messageLimit int              // bytes in a message now
-	text         io.LimitedReader // of the message that is being read
+	message      io.LimitedReader // of the message that is being read
 	share        *budget.Share    // of what is being read; nil: it is little
-	slow         lazytimer.Timer  // is set while a message arrives
+	slowTimer    lazytimer.Timer  // is set while a message arrives
 }
 
-// read is the goroutine that reads what the peer sends, until it is gone, or
+// readLoop is the goroutine that reads what the peer sends, until it is gone, or
 // has sent what must not be.
-func (c *conn) read() {
+func (c *conn) readLoop() {
 	defer func() { c.reader.share.Free() }()
-	defer c.reader.slow.Stop()
+	defer c.reader.slowTimer.Stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
 		if err == nil && kind != websocket.MessageText {
-			c.refuse(websocket.StatusUnsupportedData, "a binary message; messages must be text") // WS2
+			c.endForViolation(websocket.StatusUnsupportedData, "a binary message; messages must be text") // WS2
 			return
 		}
 		var text []byte
@@ -40,10 +40,10 @@ func (c *conn) read() {
 			text, err = c.readAll(r)
 		}
 		if err != nil {
-			c.readFailed(err)
+			c.handleReadFailure(err)
 			return
 		}
-		if !c.takeMessage(text) {
+		if !c.handleText(text) {
 			return
 		}
 	}
@@ -54,11 +54,11 @@ func (c *conn) read() {
 // as it arrives, and so does the copy. Of one that is too long, no more is read
 // than shows it.
 func (c *conn) readAll(message io.Reader) ([]byte, error) {
-	c.awaitChunk()
-	defer c.reader.slow.Clear()
+	c.startChunkTimer()
+	defer c.reader.slowTimer.Clear()
 	first := getChunk()
 	defer putChunk(first)
-	r := &c.reader.text
+	r := &c.reader.message
 	r.R, r.N = message, int64(c.reader.messageLimit)+1
 	n, err := readFull(r, first)
 	if err == io.EOF && r.N == 0 {
@@ -75,9 +75,9 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	}()
 	for err == nil {
 		if !c.holdBudget(chunkSize) {
-			return nil, errTooMuch
+			return nil, errBudgetExhausted
 		}
-		c.awaitChunk()
+		c.startChunkTimer()
 		chunk := getChunk()
 		n, err = readFull(r, chunk)
 		all = append(all, chunk[:n])
@@ -90,7 +90,7 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	}
 	beyond := (len(all) - 1) * chunkSize
 	if !c.holdBudget(beyond + n) {
-		return nil, errTooMuch
+		return nil, errBudgetExhausted
 	}
 	text := bytes.Join(all, nil)
 	c.reader.share.Release(beyond)
@@ -118,21 +118,21 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 	return n, err
 }
 
-// takeMessage hands on what the peer has sent in one piece. false: the conversation
+// handleText hands on what the peer has sent in one piece. false: the conversation
 // is over.
-func (c *conn) takeMessage(text []byte) bool {
-	messages, faults := jsonrpc.Decode(text, !c.client || c.calls.revision.Batches(), c.maxBatch, c.maxDepth)
+func (c *conn) handleText(text []byte) bool {
+	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.Batches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
-		c.refuse(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
+		c.endForViolation(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false
 	}
-	if c.client {
+	if c.peerIsClient {
 		for _, m := range messages {
-			c.calls.count(m)
+			c.calls.noteReceived(m)
 		}
 	}
 	for _, fault := range faults {
-		c.noise(len(text), fault.Message)
+		c.onNoise(len(text), fault.Message)
 		if !c.answerInvalid(fault) {
 			return false
 		}
@@ -149,7 +149,7 @@ func (c *conn) takeMessage(text []byte) bool {
 	c.reader.share.Free() // of a text without a message
 	c.reader.share = nil
 	if len(messages) > 0 {
-		c.reader.messageLimit = c.maxMessage
+		c.reader.messageLimit = c.maxMessageSize
 	}
 	return true
 }
@@ -162,13 +162,13 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
 		return true
-	case !c.client && fault.IsAnswer(), c.client && c.calls.serverRequests.MustBeAnswer(fault):
+	case !c.peerIsClient && fault.IsAnswer(), c.peerIsClient && c.calls.serverRequests.MustBeAnswer(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}
 	reply, due := fault.Reply()
 	switch {
-	case due && c.client:
+	case due && c.peerIsClient:
 		c.calls.openRequests.Add(1)
 		return c.Send(context.Background(), reply) == nil
 	case due && fault.IsRequest():
@@ -180,14 +180,14 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 // deliver hands a message on. It waits while those before are not taken: the
 // WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
-	c.resetIdle()
-	c.delivery.Lock()
-	if c.expired.Load() {
-		c.delivery.Unlock()
+	c.resetIdleTimer()
+	c.delivering.Lock()
+	if c.tokenExpired.Load() {
+		c.delivering.Unlock()
 		share.Free()
-		return c.refuseLate(context.Background(), m) == nil
+		return c.refuseExpired(context.Background(), m) == nil
 	}
-	defer c.delivery.Unlock()
+	defer c.delivering.Unlock()
 	err := c.in.deliver(m, share)
 	if err != access.ErrExpired {
 		return err == nil
@@ -195,38 +195,38 @@ func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	// It has waited for room until the token had expired, and the calls in progress were answered.
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
-	return c.refuseLate(ctx, m) == nil
+	return c.refuseExpired(ctx, m) == nil
 }
 
-// refuseLate answers what a client sends when its token has expired, and calls that came before are still finished.
-func (c *conn) refuseLate(ctx context.Context, m jsonrpc.Message) error {
+// refuseExpired answers what a client sends when its token has expired, and calls that came before are still finished.
+func (c *conn) refuseExpired(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}
 	return c.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, expiredText, []byte(`{"reason":"token_expired"}`)))
 }
 
-// count takes note of a client's message.
-func (c *calls) count(m jsonrpc.Message) {
+// noteReceived takes note of a client's message.
+func (c *calls) noteReceived(m jsonrpc.Message) {
 	c.serverRequests.Received(m)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
 		c.openRequests.Add(1)
 	case m.Method() == "notifications/cancelled": // is not answered, mostly
-		c.settled()
+		c.noteAnswered()
 	}
 }
 
-// settled says that a request of a client is open no more. Of what was not counted it
+// noteAnswered says that a request of a client is open no more. Of what was not counted it
 // may be said, too.
-func (c *calls) settled() {
+func (c *calls) noteAnswered() {
 	if c.openRequests.Add(-1) < 0 {
 		c.openRequests.Add(1)
 	}
 }
 
-// refuse ends the conversation because of what the peer has sent.
-func (c *conn) refuse(code websocket.StatusCode, what string) {
+// endForViolation ends the conversation because of what the peer has sent.
+func (c *conn) endForViolation(code websocket.StatusCode, what string) {
 	c.finish(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
@@ -234,28 +234,28 @@ func (c *conn) refuse(code websocket.StatusCode, what string) {
 // bridge's own user to know, not a server.
 func (c *conn) tooLongText() string {
 	switch {
-	case !c.client:
+	case !c.peerIsClient:
 		return fmt.Sprintf("a message longer than %d bytes", c.reader.messageLimit)
-	case c.reader.messageLimit < c.maxMessage:
+	case c.reader.messageLimit < c.maxMessageSize:
 		return fmt.Sprintf("a message longer than %d bytes, which is the limit until there was a valid one", c.reader.messageLimit)
 	}
 	return fmt.Sprintf("a message longer than %d bytes, which is the limit (--max-message-size)", c.reader.messageLimit)
 }
 
-// readFailed ends the conversation when nothing can be read any more.
-func (c *conn) readFailed(err error) {
+// handleReadFailure ends the conversation when nothing can be read any more.
+func (c *conn) handleReadFailure(err error) {
 	var closed websocket.CloseError
 	switch {
 	case errors.As(err, &closed):
 		c.finish(&closeError{peer: c.peer, code: int(closed.Code), reason: closed.Reason}, websocket.StatusNormalClosure, "", false)
 	case err == errTooLong:
-		c.refuse(websocket.StatusMessageTooBig, c.tooLongText())
-	case err == errTooMuch:
-		c.budgetExhausted()
-		c.finish(errTooMuch, websocket.StatusTryAgainLater, errTooMuch.Error(), false)
+		c.endForViolation(websocket.StatusMessageTooBig, c.tooLongText())
+	case err == errBudgetExhausted:
+		c.onBudgetExhausted()
+		c.finish(errBudgetExhausted, websocket.StatusTryAgainLater, errBudgetExhausted.Error(), false)
 	default:
 		// If it is not the network but a violation of the protocol, the peer is told.
-		c.finish(c.lostError(err), websocket.StatusProtocolError, "protocol error", false)
+		c.finish(c.connectionLostError(err), websocket.StatusProtocolError, "protocol error", false)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 const (
 	renewStableAfter       = 10 * time.Second // a connection that has lived so long was no failure
 	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take
-	maxEarly               = 1000             // messages of a server that come before it has initialized
+	maxEarlyMessages       = 1000             // messages of a server that come before it has initialized
 )
 
 // reconnector makes the connections of a renewer.
@@ -41,17 +41,17 @@ func (k *reconnector) run() {
 		l, waiting, early, f := k.connect()
 		again := false
 		if f != nil {
-			again = k.notConnected(waiting, f, failures)
+			again = k.handleConnectFailure(waiting, f, failures)
 		} else if again = !k.install(l, waiting); again {
 			_ = l.conn.Close(nil) // the client has begun anew
 		} else {
 			began := time.Now()
-			f = r.relay(l, early)
+			f = r.relayFromServer(l, early)
 			_ = l.conn.Close(nil)
 			if time.Since(began) >= renewStableAfter {
 				failures = 0
 			}
-			again = k.lose(l, f, failures)
+			again = k.handleLoss(l, f, failures)
 		}
 		if !again {
 			return
@@ -67,16 +67,16 @@ func (k *reconnector) run() {
 func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
 	r := k.r
 	r.ledger.Lock()
-	waiting = r.st.attempt
-	resume := r.st.hadSession
+	waiting = r.state.attempt
+	resume := r.state.hadSession
 	ctx := r.Context()
 	if waiting == nil || !waiting.attended {
 		ctx = httpdial.Unattended(ctx)
 	} else {
-		ctx = httpdial.WithProgress(ctx, func(text string) { r.tell(waiting, text) })
+		ctx = httpdial.WithProgress(ctx, func(text string) { r.tellWaiting(waiting, text) })
 	}
 	r.ledger.Unlock()
-	conn, err := r.open(ctx)
+	conn, err := r.dial(ctx)
 	if err != nil {
 		return nil, waiting, nil, faultOf(err, r.opts.Server)
 	}
@@ -99,46 +99,46 @@ func (k *reconnector) install(l *link, waiting *attempt) bool {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
-	if r.st.attempt != waiting {
-		r.st.nextAttempt = time.Time{}
+	if r.state.attempt != waiting {
+		r.state.nextAttempt = time.Time{}
 		return false
 	}
-	r.st.link, r.st.downFault = l, nil
+	r.state.link, r.state.downFault = l, nil
 	r.finishAttempt(nil)
 	return true
 }
 
 // finishAttempt tells those who wait how the attempt has ended. The lock of the ledger is held.
 func (r *renewer) finishAttempt(f *httpdial.Fault) {
-	if a := r.st.attempt; a != nil {
+	if a := r.state.attempt; a != nil {
 		a.fault = f
 		close(a.done)
-		r.st.attempt = nil
+		r.state.attempt = nil
 	}
 }
 
-// notConnected deals with an attempt that has failed, and decides whether
+// handleConnectFailure deals with an attempt that has failed, and decides whether
 // there is to be another one.
-func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
+func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
 	if r.Context().Err() != nil {
 		return false
 	}
-	if r.st.attempt != waiting { // the client has begun anew
-		r.st.nextAttempt = time.Time{}
+	if r.state.attempt != waiting { // the client has begun anew
+		r.state.nextAttempt = time.Time{}
 		return true
 	}
 	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Server)...)
-	if !r.st.hadSession {
+	if !r.state.hadSession {
 		if !f.Transient || r.opts.NoRenew || r.ledger.State.Initialize.Kind() != jsonrpc.Request {
 			r.finishAttempt(f)
 			k.running = false
 			return false
 		}
 		// The client may never ask again: it gets a session all the same.
-		r.st.hadSession = true
+		r.state.hadSession = true
 		more := *f
 		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
 		r.finishAttempt(&more)
@@ -151,31 +151,31 @@ func (k *reconnector) notConnected(waiting *attempt, f *httpdial.Fault, failures
 func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
 	r.finishAttempt(f)
-	r.st.downFault = f
-	r.st.nextAttempt = time.Now().Add(httpdial.BackoffAfter(f, failures))
+	r.state.downFault = f
+	r.state.nextAttempt = time.Now().Add(httpdial.BackoffAfter(f, failures))
 }
 
 // pause waits for the next attempt, unless a client comes that wants it now.
 func (k *reconnector) pause() {
 	r := k.r
 	r.ledger.Lock()
-	wait := time.Until(r.st.nextAttempt)
+	wait := time.Until(r.state.nextAttempt)
 	r.ledger.Unlock()
 	if wait > 0 {
 		httpdial.Pause(r.Context(), k.retryNow, wait)
 	}
 }
 
-// lose deals with a connection that is lost: who waits for a response gets an
+// handleLoss deals with a connection that is lost: who waits for a response gets an
 // error, and nobody waits any more for what the server has asked. It decides
 // whether there is to be another connection.
-func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool) {
+func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r
 	r.ledger.Lock()
-	r.st.link = nil
-	renew := r.st.hadSession && !r.opts.NoRenew
+	r.state.link = nil
+	renew := r.state.hadSession && !r.opts.NoRenew
 	if renew {
-		r.st.attempt = newAttempt() // what comes now waits for it
+		r.state.attempt = newAttempt() // what comes now waits for it
 	}
 	calls := r.ledger.Select(func(*call) bool { return true })
 	for _, call := range calls {
@@ -193,11 +193,11 @@ func (k *reconnector) lose(l *link, f *httpdial.Fault, failures int) (again bool
 	for _, m := range withdrawn {
 		_ = r.Deliver(r.Context(), m)
 	}
-	return k.mustGoOn(renew, f, failures)
+	return k.shouldReconnect(renew, f, failures)
 }
 
-// mustGoOn is the end of lose. It reports whether the reconnector has something left to do.
-func (k *reconnector) mustGoOn(renew bool, f *httpdial.Fault, failures int) bool {
+// shouldReconnect is the end of lose. It reports whether the reconnector has something left to do.
+func (k *reconnector) shouldReconnect(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -206,13 +206,13 @@ func (k *reconnector) mustGoOn(renew bool, f *httpdial.Fault, failures int) bool
 		r.End(ErrSessionLost)
 		r.finishAttempt(f)
 		return false
-	case !renew && r.st.attempt == nil:
+	case !renew && r.state.attempt == nil:
 		k.running = false
 		return false
 	case renew && failures > 0: // it keeps breaking
 		k.putOff(f, failures-1)
 	default:
-		r.st.nextAttempt = time.Time{}
+		r.state.nextAttempt = time.Time{}
 	}
 	return true
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// relay hands on what has come early over a connection, and then all that comes, until
+// relayFromServer hands on what has come early over a connection, and then all that comes, until
 // the connection is lost.
-func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
-	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) { return r.fromServer(l, m) }})
+func (r *renewer) relayFromServer(l *link, early []jsonrpc.Message) *httpdial.Fault {
+	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) { return r.handleServerMessage(l, m) }})
 	for _, m := range early {
-		if reply := r.fromServer(l, &m); reply != nil {
+		if reply := r.handleServerMessage(l, &m); reply != nil {
 			_ = l.conn.Send(r.Context(), *reply) // if it is lost, so is who asked
 		} else {
 			_ = r.Deliver(r.Context(), m)
@@ -24,11 +24,11 @@ func (r *renewer) relay(l *link, early []jsonrpc.Message) *httpdial.Fault {
 	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Server)
 }
 
-// fromServer enters a message of the server into the ledger, and makes of it what the client is
+// handleServerMessage enters a message of the server into the ledger, and makes of it what the client is
 // to know, or nothing if it is replied to instead.
-func (r *renewer) fromServer(l *link, m *jsonrpc.Message) (reply *jsonrpc.Message) {
+func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response {
-		r.answered(*m)
+		r.noteAnswered(*m)
 	}
 	in, ok := r.ledger.NoteFromServer(l, *m)
 	if !ok {
@@ -42,17 +42,17 @@ func (r *renewer) fromServer(l *link, m *jsonrpc.Message) (reply *jsonrpc.Messag
 // sessionRenewal tells a new connection what the client has told the old one (LE5). It is a
 // remoteconn.ReplacementSession.
 type sessionRenewal struct {
-	r         *renewer
-	conn      bridge.Conn
-	brokenWhy *httpdial.Fault   // why the connection is of no use any more; nil: it is
-	early     []jsonrpc.Message // what the server has sent meanwhile
-	changed   []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
+	r           *renewer
+	conn        bridge.Conn
+	brokenFault *httpdial.Fault   // why the connection is of no use any more; nil: it is
+	early       []jsonrpc.Message // what the server has sent meanwhile
+	changed     []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
 }
 
 func (p *sessionRenewal) run() *httpdial.Fault {
 	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Server, Timeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {
-		f = p.brokenWhy
+		f = p.brokenFault
 	}
 	return f
 }
@@ -75,8 +75,8 @@ func (p *sessionRenewal) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.
 // Ask implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
 // the client.
 func (p *sessionRenewal) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
-	if p.brokenWhy != nil {
-		return jsonrpc.Message{}, p.brokenWhy
+	if p.brokenFault != nil {
+		return jsonrpc.Message{}, p.brokenFault
 	}
 	if err := p.conn.Send(ctx, m); err != nil {
 		return jsonrpc.Message{}, p.fault(ctx, err)
@@ -92,8 +92,8 @@ func (p *sessionRenewal) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 
 func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
-		p.brokenWhy = faultOf(err, p.r.opts.Server)
-		return p.brokenWhy
+		p.brokenFault = faultOf(err, p.r.opts.Server)
+		return p.brokenFault
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true, Text: p.r.opts.Server + " did not answer initialize in time"}
@@ -121,7 +121,7 @@ func (a *answerSink) TrySend(m jsonrpc.Message) bool {
 		a.stop()
 	case m.Kind() == jsonrpc.Request && m.Method() == "ping":
 		return a.conn.TrySend(jsonrpc.NewResult(m.ID(), nil))
-	case len(a.early) < maxEarly:
+	case len(a.early) < maxEarlyMessages:
 		a.early = append(a.early, m)
 	default:
 		a.r.opts.Logger.Warn("message dropped: the server has sent too much before it has initialized", "method", m.Method())

@@ -28,17 +28,17 @@ type renewOptions struct {
 // whoever brings it there.
 type renewer struct {
 	remoteconn.Base
-	open     func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
+	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
 	onClosed func()                                         // called at the end of Close
 	opts     renewOptions
 
 	ledger      remoteconn.Ledger[*call, *link] // its lock guards the state, too
-	st          renewState
+	state       renewState
 	reconnector reconnector
 }
 
-func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(), opts renewOptions) *renewer {
-	r := &renewer{open: open, onClosed: clean, opts: opts}
+func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed func(), opts renewOptions) *renewer {
+	r := &renewer{dial: dial, onClosed: onClosed, opts: opts}
 	r.reconnector = reconnector{r: r, retryNow: make(chan struct{}, 1)}
 	r.Start()
 	return r
@@ -46,7 +46,7 @@ func newRenewer(open func(ctx context.Context) (bridge.Conn, error), clean func(
 
 // TrySend implements bridge.Conn: it sends what needs nothing but a connection that is there.
 func (r *renewer) TrySend(m jsonrpc.Message) bool {
-	l, call := r.enterNow(m)
+	l, call := r.admitNow(m)
 	switch {
 	case l == nil:
 		return false
@@ -71,24 +71,24 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 		if err := r.Err(ctx); err != nil {
 			return err
 		}
-		e := r.admit(ctx, m)
+		decision := r.admit(ctx, m)
 		switch {
-		case e.waitFor != nil:
-			if err := r.Wait(ctx, e.waitFor.done); err != nil {
+		case decision.waitFor != nil:
+			if err := r.Wait(ctx, decision.waitFor.done); err != nil {
 				return err
 			}
-			if f := e.waitFor.fault; f != nil {
+			if f := decision.waitFor.fault; f != nil {
 				return r.refuse(ctx, m, f)
 			}
-		case e.link != nil:
-			return r.sendOver(ctx, e)
-		case e.answerWith != nil:
-			return r.refuse(ctx, m, e.answerWith)
-		case e.dropReason != "":
-			r.opts.Logger.Debug("message dropped: "+e.dropReason, "method", m.Method())
+		case decision.link != nil:
+			return r.sendOver(ctx, decision)
+		case decision.answerWith != nil:
+			return r.refuse(ctx, m, decision.answerWith)
+		case decision.dropReason != "":
+			r.opts.Logger.Debug("message dropped: "+decision.dropReason, "method", m.Method())
 			return nil
 		default:
-			return e.err
+			return decision.err
 		}
 	}
 }
@@ -105,20 +105,20 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fau
 
 // sendOver sends over a connection. If that is lost, the reconnector deals with it,
 // and answers what is in the ledger.
-func (r *renewer) sendOver(ctx context.Context, e sendDecision) error {
-	err := e.link.conn.Send(ctx, e.msg)
+func (r *renewer) sendOver(ctx context.Context, decision sendDecision) error {
+	err := decision.link.conn.Send(ctx, decision.msg)
 	switch {
 	case err == nil:
 		return nil
 	case r.Context().Err() != nil:
 		return r.Err(ctx)
 	case ctx.Err() != nil:
-		if e.call != nil {
-			r.ledger.ClaimCall(e.call) // it was not sent
+		if decision.call != nil {
+			r.ledger.ClaimCall(decision.call) // it was not sent
 		}
 		return ctx.Err()
-	case e.msg.Kind() != jsonrpc.Request:
-		r.opts.Logger.Debug("message dropped: the connection was lost", "method", e.msg.Method())
+	case decision.msg.Kind() != jsonrpc.Request:
+		r.opts.Logger.Debug("message dropped: the connection was lost", "method", decision.msg.Method())
 	}
 	return nil
 }

@@ -42,8 +42,8 @@ type link struct {
 // attempt is an attempt to connect.
 type attempt struct {
 	// A request of the client waits for it: a person may sign in meanwhile. Guarded by the lock of the ledger.
-	attended bool
-	tells    []func(text string) // the clients that have asked for the progress of what waits; guarded by the same lock
+	attended        bool
+	progressTellers []func(text string) // the clients that have asked for the progress of what waits; guarded by the same lock
 
 	done  chan struct{}
 	fault *httpdial.Fault // set before done is closed; nil: there is a connection
@@ -51,22 +51,22 @@ type attempt struct {
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 
-// await has a request wait for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
+// awaitAttempt has a request wait for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
 // (httpdial.Unattended). The lock of the ledger is held.
-func (r *renewer) await(ctx context.Context, a *attempt) {
+func (r *renewer) awaitAttempt(ctx context.Context, a *attempt) {
 	if httpdial.IsUnattended(ctx) {
 		return
 	}
 	a.attended = true
 	if tell := httpdial.ProgressOf(ctx); tell != nil {
-		a.tells = append(a.tells, tell)
+		a.progressTellers = append(a.progressTellers, tell)
 	}
 }
 
-// tell tells the clients of what waits for the attempt.
-func (r *renewer) tell(a *attempt, text string) {
+// tellWaiting tells the clients of what waits for the attempt.
+func (r *renewer) tellWaiting(a *attempt, text string) {
 	r.ledger.Lock()
-	tells := slices.Clone(a.tells)
+	tells := slices.Clone(a.progressTellers)
 	r.ledger.Unlock()
 	for _, tell := range tells {
 		tell(text)
@@ -89,37 +89,37 @@ type sendDecision struct {
 func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
-	s := &r.st
-	request := m.Kind() == jsonrpc.Request
-	opens := request && m.Method() == "initialize"
+	s := &r.state
+	isRequest := m.Kind() == jsonrpc.Request
+	isInitialize := isRequest && m.Method() == "initialize"
 	switch {
 	case r.Context().Err() != nil:
 		return sendDecision{err: r.Err(r.Context())}
 	case s.link != nil:
 		return r.admitToLink(m)
 	case s.attempt != nil:
-		if request {
-			r.await(ctx, s.attempt)
+		if isRequest {
+			r.awaitAttempt(ctx, s.attempt)
 		}
 		return sendDecision{waitFor: s.attempt}
-	case !request:
+	case !isRequest:
 		return sendDecision{dropReason: "there is no connection"}
-	case s.downFault != nil && !opens && !(r.opts.SignsIn && s.downFault.Reason == httpdial.ReasonAuth):
+	case s.downFault != nil && !isInitialize && !(r.opts.SignsIn && s.downFault.Reason == httpdial.ReasonAuth):
 		return sendDecision{answerWith: r.downFault()}
 	}
-	if opens { // the client begins anew; nobody needs to do so in its place
+	if isInitialize { // the client begins anew; nobody needs to do so in its place
 		s.hadSession = false
 		r.ledger.State.Begin(m)
 	}
 	s.attempt = newAttempt()
-	r.await(ctx, s.attempt)
+	r.awaitAttempt(ctx, s.attempt)
 	r.reconnector.wake()
 	return sendDecision{waitFor: s.attempt}
 }
 
-// admitToLink is enter for a message that can be sent. The lock is held.
+// admitToLink is admit for a message that can be sent. The lock is held.
 func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
-	e := sendDecision{link: r.st.link, msg: m}
+	decision := sendDecision{link: r.state.link, msg: m}
 	switch m.Kind() {
 	case jsonrpc.Request:
 		if f, err := r.ledger.RefusalOf(m, 0, true); f != nil || err != nil {
@@ -128,15 +128,15 @@ func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 		if m.Method() == "initialize" {
 			r.ledger.State.Begin(m)
 		}
-		e.call = &call{m}
-		r.ledger.Add(e.call)
+		decision.call = &call{m}
+		r.ledger.Add(decision.call)
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/initialized" {
 			r.ledger.State.Initialized = m
-			if e.link.initializedSent {
+			if decision.link.initializedSent {
 				return sendDecision{dropReason: "the bridge has said so already"}
 			}
-			e.link.initializedSent = true
+			decision.link.initializedSent = true
 		}
 		if target := r.ledger.CancelledCall(m); target != nil { // its response is not wanted any more (J12)
 			r.ledger.Remove(target)
@@ -146,20 +146,20 @@ func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 		switch {
 		case !ok:
 			return sendDecision{dropReason: "it answers nothing that the server has asked"}
-		case asked != e.link:
+		case asked != decision.link:
 			return sendDecision{dropReason: "the session that asked is gone"}
 		}
-		e.msg = answer
+		decision.msg = answer
 	}
-	return e
+	return decision
 }
 
-// enterNow is enter for TrySend. nil: m needs more than a connection that is there, and
+// admitNow is admit for TrySend. nil: m needs more than a connection that is there, and
 // nothing was done. A request is in the ledger, as call.
-func (r *renewer) enterNow(m jsonrpc.Message) (l *link, c *call) {
+func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
-	if r.st.link == nil || r.Context().Err() != nil {
+	if r.state.link == nil || r.Context().Err() != nil {
 		return nil, nil
 	}
 	switch m.Kind() {
@@ -177,19 +177,19 @@ func (r *renewer) enterNow(m jsonrpc.Message) (l *link, c *call) {
 	default:
 		return nil, nil
 	}
-	return r.st.link, c
+	return r.state.link, c
 }
 
-// answered takes the request that a response answers out of the ledger, and keeps
+// noteAnswered takes the request that a response answers out of the ledger, and keeps
 // what a new session would have to be told as well.
-func (r *renewer) answered(answer jsonrpc.Message) {
+func (r *renewer) noteAnswered(answer jsonrpc.Message) {
 	call, ok := r.ledger.Claim(answer.ID())
 	if !ok || answer.IsError() {
 		return
 	}
 	if call.msg.Method() == "initialize" {
 		r.ledger.Lock()
-		r.st.hadSession, r.ledger.State.Begun = true, true
+		r.state.hadSession, r.ledger.State.Begun = true, true
 		r.ledger.Unlock()
 		r.opts.Logger.Info("connected", "url", r.opts.Server)
 		return
@@ -201,8 +201,8 @@ func (r *renewer) answered(answer jsonrpc.Message) {
 
 // downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
-	f := httpdial.FaultSince(r.st.downFault, httpdial.ReasonDown, "not connected: "+r.st.downFault.Text)
-	if wait := time.Until(r.st.nextAttempt); wait > 0 {
+	f := httpdial.FaultSince(r.state.downFault, httpdial.ReasonDown, "not connected: "+r.state.downFault.Text)
+	if wait := time.Until(r.state.nextAttempt); wait > 0 {
 		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
 		f.Text = httpdial.Also(f.Text, "an attempt is being made now")

@@ -26,22 +26,22 @@ type session struct {
 func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
 	s := &session{handler: h, owner: owner, ctx: slot.Context()}
 	s.conn = newConn(socket, w, connConfig{
-		peer:         "the client",
-		client:       true,
-		maxMessage:   h.opts.MaxMessageSize,
-		maxDepth:     h.opts.MaxDepth,
-		maxBatch:     h.opts.MaxBatch,
-		pingInterval: h.opts.PingInterval,
-		idleTimeout:  h.opts.SessionTimeout,
-		noise: func(size int, reason string) {
+		peer:           "the client",
+		peerIsClient:   true,
+		maxMessageSize: h.opts.MaxMessageSize,
+		maxDepth:       h.opts.MaxDepth,
+		maxBatch:       h.opts.MaxBatch,
+		pingInterval:   h.opts.PingInterval,
+		idleTimeout:    h.opts.SessionTimeout,
+		onNoise: func(size int, reason string) {
 			h.opts.Logger.Debug("the client has sent what is no message", "bytes", size, "reason", reason)
 		},
-		budget:          h.opts.Budget,
-		party:           party,
-		maxFirstMessage: maxFirstMessage,
-		chunkTimeout:    h.opts.BodyTimeout,
-		budgetExhausted: h.logBudgetExhausted,
-		ended:           slot.ClientGone,
+		budget:            h.opts.Budget,
+		party:             party,
+		maxFirstMessage:   maxFirstMessage,
+		chunkTimeout:      h.opts.BodyTimeout,
+		onBudgetExhausted: h.logBudgetExhausted,
+		onEnded:           slot.ClientGone,
 	})
 	return s
 }
@@ -54,22 +54,22 @@ func (s *session) refuseUntaken() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	s.in.End(access.ErrExpired)
-	_ = s.in.Receive(ctx, untakenSink{s.conn}) // its error is that all of it was answered, or that the client takes nothing
-	s.delivery.Lock()                          // the one that was waiting for room is answered by whoever has read it
-	defer s.delivery.Unlock()
+	_ = s.in.Receive(ctx, refusingSink{s.conn}) // its error is that all of it was answered, or that the client takes nothing
+	s.delivering.Lock()                         // the one that was waiting for room is answered by whoever has read it
+	defer s.delivering.Unlock()
 }
 
-// untakenSink takes what is to be refused.
-type untakenSink struct{ *conn }
+// refusingSink takes what is to be refused.
+type refusingSink struct{ *conn }
 
 // TrySend implements bridge.Sink.
-func (untakenSink) TrySend(jsonrpc.Message) bool { return false }
+func (refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
 // Send implements bridge.Sink.
-func (u untakenSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	err := u.refuseLate(ctx, m)
+func (u refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+	err := u.refuseExpired(ctx, m)
 	if err == nil {
-		u.in.took()
+		u.in.noteTaken()
 	}
 	return err
 }
@@ -82,7 +82,7 @@ func (s *session) endWithToken(token context.Context) (stop func()) {
 	s.ctx = ctx
 	unused := context.AfterFunc(token, func() {
 		if context.Cause(token) == access.ErrExpired {
-			s.expired.Store(true)
+			s.tokenExpired.Store(true)
 			cancel(access.ErrExpired)
 			return
 		}
@@ -123,7 +123,7 @@ func (s *session) Close(err error) error {
 // endText returns how the session has ended, whose bridge.Handler returns err.
 func (s *session) endText(err error) (text string, failed bool) {
 	switch {
-	case err != nil && !s.isGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
+	case err != nil && !s.saysClientGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
 	case isDone(s.end.done) && s.end.err != nil && s.end.err != errClosed: // Close does not know why
 		return s.end.err.Error(), false
@@ -137,7 +137,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 	return "the server has ended it", false
 }
 
-// isGone reports whether err says no more than that the client has gone.
-func (s *session) isGone(err error) bool {
+// saysClientGone reports whether err says no more than that the client has gone.
+func (s *session) saysClientGone(err error) bool {
 	return isDone(s.end.done) && s.end.err != errClosed && errors.Is(err, s.end.err)
 }

@@ -47,8 +47,8 @@ func hasToken(lines []string, token string) bool {
 // wireHijacker is a ResponseWriter whose Hijack puts a wire under the WebSocket that is made with it.
 type wireHijacker struct {
 	http.ResponseWriter
-	stall time.Duration
-	wire  *wire
+	stallTimeout time.Duration
+	wire         *wire
 }
 
 // Hijack implements http.Hijacker.
@@ -57,7 +57,7 @@ func (u *wireHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	u.wire = newWire(under, u.stall)
+	u.wire = newWire(under, u.stallTimeout)
 	rw.Writer.Reset(u.wire)
 	return &wiredConn{Conn: under, wire: u.wire}, rw, nil
 }

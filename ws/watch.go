@@ -8,16 +8,16 @@ import (
 	"github.com/coder/websocket"
 )
 
-// watch is the goroutine that pings (WS5). It gives the peer up when two pings
+// pingLoop is the goroutine that pings (WS5). It gives the peer up when two pings
 // have brought nothing at all, not even a part of a message, after 2.2
 // times the interval. Where nobody takes what the peer sends, it is not silent.
-func (c *conn) watch() {
+func (c *conn) pingLoop() {
 	for c.pause(c.pingInterval) {
 		if c.pingAnswered(c.pingInterval) || c.pingAnswered(c.pingInterval/5) {
 			continue
 		}
 		if err := c.wire.writeErr(); err != nil { // which nobody need have noticed
-			c.writeFailed(err)
+			c.handleWriteFailure(err)
 			return
 		}
 		if c.wire.silence() < 2*c.pingInterval {
@@ -48,14 +48,14 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// resetIdle says that a message goes.
-func (c *conn) resetIdle() {
+// resetIdleTimer says that a message goes.
+func (c *conn) resetIdleTimer() {
 	if c.idleTimeout > 0 {
 		c.idleTimer.After(c.idleTimeout)
 	}
 }
 
-// expire ends a conversation in which nothing was said for too long.
-func (c *conn) expire() {
+// endIdle ends a conversation in which nothing was said for too long.
+func (c *conn) endIdle() {
 	c.finish(fmt.Errorf("no message went for %v", c.idleTimeout), websocket.StatusGoingAway, "idle for too long", true)
 }

@@ -22,30 +22,30 @@ func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
 func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
 
-// largeSize holds the longest frame. Frames that fill much of that have a pool
+// largeBufferSize holds the longest frame. Frames that fill much of that have a pool
 // too; for those between the two, it would be too much.
-const largeSize = maxFrame + maxFrameHeader
+const largeBufferSize = maxFrameSize + maxFrameHeader
 
-var larges = sync.Pool{New: func() any { return new([largeSize]byte) }}
+var largeBuffers = sync.Pool{New: func() any { return new([largeBufferSize]byte) }}
 
-// bufferFor returns an empty buffer for a frame with size bytes.
-func bufferFor(size int) []byte {
+// getBuffer returns an empty buffer for a frame with size bytes.
+func getBuffer(size int) []byte {
 	switch {
 	case size <= chunkSize-maxFrameHeader:
 		return getChunk()[:0]
-	case size <= maxFrame/2:
+	case size <= maxFrameSize/2:
 		return make([]byte, 0, size+maxFrameHeader)
 	}
-	return larges.Get().(*[largeSize]byte)[:0]
+	return largeBuffers.Get().(*[largeBufferSize]byte)[:0]
 }
 
-// recycle takes back what bufferFor returned.
-func recycle(b []byte) {
+// putBuffer takes back what getBuffer returned.
+func putBuffer(b []byte) {
 	switch cap(b) {
 	case chunkSize:
 		putChunk(b)
-	case largeSize:
-		larges.Put((*[largeSize]byte)(b[:largeSize]))
+	case largeBufferSize:
+		largeBuffers.Put((*[largeBufferSize]byte)(b[:largeBufferSize]))
 	}
 }
 
@@ -64,37 +64,37 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 type wire struct {
 	rwc          io.ReadWriteCloser
 	stallTimeout time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
-	timeout      lazytimer.Timer // is set while something is being written
-	began        time.Time
+	stallTimer   lazytimer.Timer // is set while something is being written
+	created      time.Time
 
-	reading atomic.Int64 // when the Read began that is under way, since began; 0: none is
-	stalled atomic.Bool
+	readStart atomic.Int64 // when the Read began that is under way, since began; 0: none is
+	stalled   atomic.Bool
 
-	mu         sync.Mutex
-	free       *sync.Cond // busy has ended, or err is set
-	buf        []byte     // frames that wait
-	corked     bool
-	busy       bool          // somebody writes
-	shortStall time.Duration // instead of stall, just now; 0: none
-	err        error
+	mu                sync.Mutex
+	notBusy           *sync.Cond // busy has ended, or err is set
+	buf               []byte     // frames that wait
+	corked            bool
+	busy              bool          // somebody writes
+	shortStallTimeout time.Duration // instead of stall, just now; 0: none
+	err               error
 }
 
-// maxWaiting is how many bytes of control frames may wait while the peer takes
+// maxBufferedControl is how many bytes of control frames may wait while the peer takes
 // nothing; then their writers wait too.
-const maxWaiting = chunkSize
+const maxBufferedControl = chunkSize
 
 func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
-	w := &wire{rwc: rwc, stallTimeout: stall, began: time.Now()}
-	w.free = sync.NewCond(&w.mu)
-	w.timeout.Do = func() {
+	w := &wire{rwc: rwc, stallTimeout: stall, created: time.Now()}
+	w.notBusy = sync.NewCond(&w.mu)
+	w.stallTimer.Do = func() {
 		w.stalled.Store(true)
 		w.closeNow()
 	}
 	return w
 }
 
-// takenProbe returns what sockstate.Drained says of the connection.
-func (w *wire) takenProbe() func() bool {
+// peerHasTaken returns what sockstate.Drained says of the connection.
+func (w *wire) peerHasTaken() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
@@ -113,31 +113,31 @@ func (w *wire) hungUp() func() error {
 
 // Read implements io.Reader.
 func (w *wire) Read(p []byte) (int, error) {
-	w.reading.Store(int64(w.now()) | 1)
+	w.readStart.Store(int64(w.elapsed()) | 1)
 	n, err := w.rwc.Read(p)
-	w.reading.Store(0)
+	w.readStart.Store(0)
 	return n, err
 }
 
 // silence returns for how long a Read has been waiting for the peer; 0 when
 // nobody reads: then it is not the peer that is silent.
 func (w *wire) silence() time.Duration {
-	since := w.reading.Load()
+	since := w.readStart.Load()
 	if since == 0 {
 		return 0
 	}
-	return w.now() - time.Duration(since)
+	return w.elapsed() - time.Duration(since)
 }
 
-// now returns the time since the wire was made.
-func (w *wire) now() time.Duration { return time.Since(w.began) }
+// elapsed returns the time since the wire was made.
+func (w *wire) elapsed() time.Duration { return time.Since(w.created) }
 
 // Write implements io.Writer.
 func (w *wire) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.err == nil && w.busy && !w.corked && len(w.buf) > maxWaiting {
-		w.free.Wait()
+	for w.err == nil && w.busy && !w.corked && len(w.buf) > maxBufferedControl {
+		w.notBusy.Wait()
 	}
 	if w.err != nil {
 		return 0, w.err
@@ -161,7 +161,7 @@ func (w *wire) cork(size int) {
 	defer w.mu.Unlock()
 	w.corked = true
 	if w.buf == nil {
-		w.buf = bufferFor(size)
+		w.buf = getBuffer(size)
 	}
 }
 
@@ -187,7 +187,7 @@ func (w *wire) flush() error {
 	defer w.mu.Unlock()
 	w.corked = false
 	for w.busy && w.err == nil {
-		w.free.Wait()
+		w.notBusy.Wait()
 	}
 	return w.drain()
 }
@@ -195,11 +195,11 @@ func (w *wire) flush() error {
 // flushWithin is flush with less patience.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
-	w.shortStall = stall
+	w.shortStallTimeout = stall
 	w.mu.Unlock()
 	err := w.flush()
 	w.mu.Lock()
-	w.shortStall = 0
+	w.shortStallTimeout = 0
 	w.mu.Unlock()
 	return err
 }
@@ -213,23 +213,23 @@ func (w *wire) drain() error {
 		w.buf = nil
 		w.mu.Unlock()
 		err := w.writeOut(out)
-		recycle(out)
+		putBuffer(out)
 		w.mu.Lock()
 		if err != nil && w.err == nil {
 			w.err = err
 		}
 	}
 	w.busy = false
-	w.free.Broadcast()
+	w.notBusy.Broadcast()
 	return w.err
 }
 
 func (w *wire) writeOut(p []byte) error {
 	for len(p) > 0 {
 		n := min(len(p), chunkSize)
-		w.watch(true)
+		w.setWriteTimer(true)
 		_, err := w.rwc.Write(p[:n])
-		w.watch(false)
+		w.setWriteTimer(false)
 		if err != nil {
 			if w.stalled.Load() {
 				return errStalled
@@ -241,17 +241,17 @@ func (w *wire) writeOut(p []byte) error {
 	return nil
 }
 
-// watch starts or stops the time for one write.
-func (w *wire) watch(on bool) {
+// setWriteTimer starts or stops the time for one write.
+func (w *wire) setWriteTimer(on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case !on:
-		w.timeout.Clear()
-	case w.shortStall > 0 && (w.stallTimeout <= 0 || w.shortStall < w.stallTimeout):
-		w.timeout.After(w.shortStall)
+		w.stallTimer.Clear()
+	case w.shortStallTimeout > 0 && (w.stallTimeout <= 0 || w.shortStallTimeout < w.stallTimeout):
+		w.stallTimer.After(w.shortStallTimeout)
 	case w.stallTimeout > 0:
-		w.timeout.After(w.stallTimeout)
+		w.stallTimer.After(w.stallTimeout)
 	}
 }
 
@@ -264,7 +264,7 @@ func (w *wire) shortenStall(stall time.Duration) {
 	}
 	w.stallTimeout = stall
 	if w.busy {
-		w.timeout.After(stall)
+		w.stallTimer.After(stall)
 	}
 }
 
@@ -274,14 +274,14 @@ func (w *wire) Close() error {
 	w.shortenStall(time.Second)
 	w.mu.Lock()
 	for w.busy && w.err == nil {
-		w.free.Wait()
+		w.notBusy.Wait()
 	}
 	if w.err == nil {
 		w.err = net.ErrClosed
 	}
-	w.free.Broadcast()
+	w.notBusy.Broadcast()
 	w.mu.Unlock()
-	w.timeout.Stop()
+	w.stallTimer.Stop()
 	return w.closeNow()
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxFrame is the most that goes into one frame. A longer message is
+// maxFrameSize is the most that goes into one frame. A longer message is
 // fragmented, so that pings and pongs find a gap.
-const maxFrame = 1 << 20
+const maxFrameSize = 1 << 20
 
-// write is the goroutine that writes what was sent. It coalesces: as long as
+// writeLoop is the goroutine that writes what was sent. It coalesces: as long as
 // there is more to write, frames gather in the wire.
-func (c *conn) write() {
+func (c *conn) writeLoop() {
 	defer c.closeSocket()
 	var batch [][]byte
 	for {
@@ -35,7 +35,7 @@ func (c *conn) write() {
 			return
 		}
 		if err != nil {
-			c.writeFailed(err)
+			c.handleWriteFailure(err)
 			return
 		}
 	}
@@ -89,18 +89,18 @@ func (c *conn) writeInline(m jsonrpc.Message) bool {
 // writeMessage puts a message into the wire. The contexts of the library are
 // of no use: when one ends, so does the connection.
 func (c *conn) writeMessage(text []byte) error {
-	c.wire.cork(min(len(text), maxFrame))
-	if len(text) <= maxFrame {
+	c.wire.cork(min(len(text), maxFrameSize))
+	if len(text) <= maxFrameSize {
 		return c.ws.Write(context.Background(), websocket.MessageText, text)
 	}
 	w, err := c.ws.Writer(context.Background(), websocket.MessageText)
 	for err == nil && len(text) > 0 {
-		n := min(len(text), maxFrame)
+		n := min(len(text), maxFrameSize)
 		if _, err = w.Write(text[:n]); err == nil {
 			err = c.wire.flush()
 		}
 		text = text[n:]
-		c.wire.cork(min(len(text), maxFrame))
+		c.wire.cork(min(len(text), maxFrameSize))
 	}
 	if err != nil {
 		return err
@@ -108,10 +108,10 @@ func (c *conn) writeMessage(text []byte) error {
 	return w.Close()
 }
 
-// writeFailed ends a conn to which nothing can be written. What the peer has
+// handleWriteFailure ends a conn to which nothing can be written. What the peer has
 // sent before may still be on its way: there is a moment to read it.
-func (c *conn) writeFailed(err error) {
-	gone := c.lostError(err)
+func (c *conn) handleWriteFailure(err error) {
+	gone := c.connectionLostError(err)
 	c.out.Close(gone)
 	t := time.NewTimer(closeWait)
 	defer t.Stop()
