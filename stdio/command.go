@@ -58,7 +58,7 @@ type childConn struct {
 	*Conn
 	name    string
 	process *supervisor.Process
-	exit    error // what Receive returns after the end of stdout; only Receive uses it
+	exitErr error // what Receive returns after the end of stdout; only Receive uses it
 }
 
 // Receive implements bridge.Conn.
@@ -76,13 +76,13 @@ func (c *childConn) explain(ctx context.Context, err error) error {
 	case !errors.Is(err, io.EOF):
 		return fmt.Errorf("server %q: %w", c.name, err)
 	}
-	if c.exit == nil {
-		c.exit = c.ended(ctx)
+	if c.exitErr == nil {
+		c.exitErr = c.findEndReason(ctx)
 	}
-	if c.exit == nil {
+	if c.exitErr == nil {
 		return ctx.Err()
 	}
-	return c.exit
+	return c.exitErr
 }
 
 // Send implements bridge.Conn.
@@ -100,9 +100,9 @@ func (c *childConn) Kill() error { return c.process.Kill() }
 
 var errStdoutClosed = errors.New("closed its stdout")
 
-// ended finds out why stdout is at its end. Most often because the process
+// findEndReason finds out why stdout is at its end. Most often because the process
 // exits, which then takes no more than a moment. It returns nil if ctx ends first.
-func (c *childConn) ended(ctx context.Context) error {
+func (c *childConn) findEndReason(ctx context.Context) error {
 	grace := time.NewTimer(exitGrace)
 	defer grace.Stop()
 	e := &ExitError{Name: c.name}
@@ -158,7 +158,7 @@ func (e *ExitError) Error() string {
 	} else {
 		b.WriteString(e.Err.Error())
 	}
-	if text := lastText(e.Stderr, maxStderrText); text != "" {
+	if text := joinLastLines(e.Stderr, maxStderrText); text != "" {
 		b.WriteString("; last stderr: ")
 		b.WriteString(text)
 	}
@@ -172,11 +172,11 @@ func (e *ExitError) Success() bool { return e.Err == nil }
 // Unwrap returns Err.
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// lastText joins the last lines that fit into max bytes, each character printable.
-func lastText(lines []string, max int) string {
+// joinLastLines joins the last lines that fit into max bytes, each character printable.
+func joinLastLines(lines []string, max int) string {
 	var kept []string
 	for i := len(lines) - 1; i >= 0 && max > 0; i-- {
-		line := strings.TrimSpace(strings.Map(printable, strings.ToValidUTF8(lines[i], "\uFFFD")))
+		line := strings.TrimSpace(strings.Map(blankUnprintable, strings.ToValidUTF8(lines[i], "\uFFFD")))
 		if line == "" {
 			continue
 		}
@@ -189,9 +189,9 @@ func lastText(lines []string, max int) string {
 	return strings.Join(kept, " | ")
 }
 
-// printable returns a blank for what a terminal may take for a command, or what changes the
+// blankUnprintable returns a blank for what a terminal may take for a command, or what changes the
 // direction in which the text beside it is shown.
-func printable(r rune) rune {
+func blankUnprintable(r rune) rune {
 	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
 		return ' '
 	}

@@ -60,11 +60,11 @@ type Options struct {
 // Conn is a bridge.Conn over two byte streams. An array is received as the
 // single messages in it; arrays are never sent.
 type Conn struct {
-	opts    Options
-	in      incoming
-	out     outgoing
-	client  clientState
-	skipped atomic.Int64
+	opts         Options
+	in           incoming
+	out          outgoing
+	client       clientState
+	skippedCount atomic.Int64
 
 	refusals refusals
 	end      ending
@@ -77,17 +77,17 @@ type incoming struct {
 
 	// mu is held while a line is read and taken apart, never while a message is
 	// handed on. Who closes what src reads takes it to read the rest.
-	mu      sync.Mutex
-	lines   lines
-	pending []jsonrpc.Message // were read, and no Sink has taken them yet
-	refused bool              // a Sink has refused the first of them: it is offered again whatever the ctx says
+	mu           sync.Mutex
+	lines        lines
+	pending      []jsonrpc.Message // were read, and no Sink has taken them yet
+	firstRefused bool              // a Sink has refused the first of them: it is offered again whatever the ctx says
 }
 
 // clientState is what a Conn has to know of the messages that it has carried to and
 // from a client.
 type clientState struct {
-	revision  clientstate.NegotiatedVersion
-	questions clientstate.ServerRequests
+	revision       clientstate.NegotiatedVersion
+	serverRequests clientstate.ServerRequests
 }
 
 // NewConn returns a Conn that reads lines from r and writes lines to w. Close
@@ -105,7 +105,7 @@ func NewConn(r io.Reader, w io.Writer, closer func() error, opts Options) *Conn 
 	return newConn(r, w, closer, opts, false)
 }
 
-func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abandon bool) *Conn {
+func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, mayAbandon bool) *Conn {
 	if opts.MaxMessageSize <= 0 {
 		opts.MaxMessageSize = defaultMaxMessageSize
 	}
@@ -115,9 +115,9 @@ func newConn(r io.Reader, w io.Writer, closer func() error, opts Options, abando
 	}
 	c := &Conn{opts: opts, closer: sync.OnceValue(closer)}
 	c.end.init()
-	c.in.src = newSource(r, abandon)
+	c.in.src = newSource(r, mayAbandon)
 	c.in.lines = lines{src: c.in.src, max: opts.MaxMessageSize}
-	c.out = outgoing{to: newDestination(w, c.abort), try: newTryWriter(w), turn: make(chan struct{}, 1)}
+	c.out = outgoing{dest: newDestination(w, c.abort), tryWrite: newTryWriter(w), writeTurn: make(chan struct{}, 1)}
 	return c
 }
 
@@ -136,10 +136,10 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	watch := bridge.NewStallWatch(sendCtx, hungUp)
 	defer watch.Stop()
 	for {
-		err := c.await(ctx)
+		err := c.awaitLine(ctx)
 		if err == nil {
 			var bySink bool
-			if err, bySink = c.handOn(ctx, sink, watch); err == nil {
+			if err, bySink = c.deliverFirst(ctx, sink, watch); err == nil {
 				continue
 			}
 			if bySink {
@@ -153,45 +153,45 @@ func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() erro
 	}
 }
 
-// await waits until there is something to hand on. What is done between two waits is in
+// awaitLine waits until there is something to hand on. What is done between two waits is in
 // functions of its own: a goroutine that waits here should need little stack, as there are
 // as many as there are sessions.
-func (c *Conn) await(ctx context.Context) error {
+func (c *Conn) awaitLine(ctx context.Context) error {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	for {
-		if err := c.end.reached(ctx); err != nil && !(c.in.refused && err == ctx.Err()) {
+		if err := c.end.endError(ctx); err != nil && !(c.in.firstRefused && err == ctx.Err()) {
 			return err
 		}
 		if len(c.in.pending) > 0 {
 			return nil
 		}
 		if err := c.in.lines.await(ctx); err == nil || !errors.Is(err, errInterrupted) {
-			return c.failed(ctx, err)
+			return c.receiveError(ctx, err)
 		}
 	}
 }
 
-// failed returns what Receive says of an error of lines, which may be nil.
-func (c *Conn) failed(ctx context.Context, err error) error {
+// receiveError returns what Receive says of an error of lines, which may be nil.
+func (c *Conn) receiveError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if err == errTooMuch {
-		c.endFor(err)
+	if err == errBudgetExhausted {
+		c.endWithReason(err)
 	}
-	if why := c.end.reached(ctx); why != nil {
+	if why := c.end.endError(ctx); why != nil {
 		return why // closing a file makes many errors
 	}
 	return err
 }
 
-// handOn hands on the message that await has found, if the line has one. bySink says that err is why
+// deliverFirst hands on the message that awaitLine has found, if the line has one. bySink says that err is why
 // sink has refused it.
 //
 //go:noinline
-func (c *Conn) handOn(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
-	m, err := c.first(ctx)
+func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
+	m, err := c.takeFirst(ctx)
 	if err != nil || m.Kind() == jsonrpc.Invalid {
 		return err, false
 	}
@@ -205,27 +205,27 @@ func (c *Conn) handOn(ctx context.Context, sink bridge.Sink, watch *bridge.Stall
 	return c.end.err, false // Close has ended the Send
 }
 
-// first takes the first message out; the zero Message: there is none in the line.
-func (c *Conn) first(ctx context.Context) (jsonrpc.Message, error) {
+// takeFirst takes the first message out; the zero Message: there is none in the line.
+func (c *Conn) takeFirst(ctx context.Context) (jsonrpc.Message, error) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	if len(c.in.pending) > 0 {
 		m := c.in.pending[0]
-		c.in.pending, c.in.refused = c.in.pending[1:], false
+		c.in.pending, c.in.firstRefused = c.in.pending[1:], false
 		return m, nil
 	}
 	ln, err := c.in.lines.take()
 	if err != nil {
-		return jsonrpc.Message{}, c.failed(ctx, err)
+		return jsonrpc.Message{}, c.receiveError(ctx, err)
 	}
-	return c.message(ctx, ln)
+	return c.decodeLine(ctx, ln)
 }
 
 // putBack makes m, which a Sink has refused, the next message.
 func (in *incoming) putBack(m jsonrpc.Message) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.pending, in.refused = slices.Insert(in.pending, 0, m), true
+	in.pending, in.firstRefused = slices.Insert(in.pending, 0, m), true
 }
 
 // Close implements bridge.Conn. It returns what closer returned. The reason is not
@@ -248,7 +248,7 @@ func (c *Conn) abort(err error) {
 func (c *Conn) fail(err error) {
 	c.end.set(err)
 	c.in.src.close()
-	c.out.to.close()
+	c.out.dest.close()
 }
 
 // ending is the end of a Conn. There are two steps: from the first on nothing is
@@ -275,8 +275,8 @@ func (e *ending) set(err error) {
 	})
 }
 
-// reached returns why a call must end, nil if it need not.
-func (e *ending) reached(ctx context.Context) error {
+// endError returns why a call must end, nil if it need not.
+func (e *ending) endError(ctx context.Context) error {
 	select {
 	case <-e.done:
 		return e.err

@@ -133,8 +133,8 @@ func TestRecvAccepts(t *testing.T) {
 			if got := all(t, c); !slices.Equal(got, []string{ping, note}) {
 				t.Errorf("received %q", got)
 			}
-			if c.skipped.Load() != 0 || len(n.reasons) != 0 || len(out.lines()) != 0 {
-				t.Errorf("skipped %d %q, answered %q", c.skipped.Load(), n.reasons, out.lines())
+			if c.skippedCount.Load() != 0 || len(n.reasons) != 0 || len(out.lines()) != 0 {
+				t.Errorf("skipped %d %q, answered %q", c.skippedCount.Load(), n.reasons, out.lines())
 			}
 			if _, err := bridgetest.Recv(t.Context(), c); err != io.EOF {
 				t.Errorf("second Recv at the end = %v, want io.EOF", err)
@@ -157,8 +157,8 @@ func TestNoise(t *testing.T) {
 			if got := all(t, c); !slices.Equal(got, []string{pong}) {
 				t.Errorf("received %q, want what stands behind the noise", got)
 			}
-			if c.skipped.Load() != 2 || !slices.Equal(n.sizes, []int{len(line), len(line)}) {
-				t.Errorf("skipped %d, sizes %d; want 2 times %d bytes", c.skipped.Load(), n.sizes, len(line))
+			if c.skippedCount.Load() != 2 || !slices.Equal(n.sizes, []int{len(line), len(line)}) {
+				t.Errorf("skipped %d, sizes %d; want 2 times %d bytes", c.skippedCount.Load(), n.sizes, len(line))
 			}
 			for _, reason := range n.reasons {
 				if reason == "" || strings.Contains(reason, "4711") {
@@ -186,8 +186,8 @@ func TestGluedMessages(t *testing.T) {
 		{"three, with white space", "\ufeff" + note + " \t" + pong + other + " \r", []string{note, pong, other}, 0},
 		{"a log behind a notification", note + "done", nil, 1},
 		{"an object that is no message", note + `{"a":1}`, nil, 1},
-		{"as many as there may be", strings.Repeat(note, maxGlued), slices.Repeat([]string{note}, maxGlued), 0},
-		{"one more", strings.Repeat(note, maxGlued+1), nil, 1},
+		{"as many as there may be", strings.Repeat(note, maxConcatenated), slices.Repeat([]string{note}, maxConcatenated), 0},
+		{"one more", strings.Repeat(note, maxConcatenated+1), nil, 1},
 		{"half a message", note + pong[:20], nil, 1},
 		{"a message that is too deep", note + `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}", nil, 1},
 	} {
@@ -197,7 +197,7 @@ func TestGluedMessages(t *testing.T) {
 			if got := all(t, conn); !slices.Equal(got, append(c.want, pong)) {
 				t.Errorf("received %q, want %q and the next line", got, c.want)
 			}
-			if got := conn.skipped.Load(); got != c.skipped || len(out.lines()) != 0 {
+			if got := conn.skippedCount.Load(); got != c.skipped || len(out.lines()) != 0 {
 				t.Errorf("skipped %d, told the server %q; want %d and nothing", got, out.lines(), c.skipped)
 			}
 		})
@@ -232,8 +232,8 @@ func TestInvalidAnswer(t *testing.T) {
 			!strings.Contains(string(m.Lookup("error", "message")), c.want) {
 			t.Errorf("%s gave %s", c.in, m.Bytes())
 		}
-		if conn.skipped.Load() != 1 || len(out.lines()) != 0 {
-			t.Errorf("%s: skipped %d, answered %q", c.in, conn.skipped.Load(), out.lines())
+		if conn.skippedCount.Load() != 1 || len(out.lines()) != 0 {
+			t.Errorf("%s: skipped %d, answered %q", c.in, conn.skippedCount.Load(), out.lines())
 		}
 	}
 }
@@ -257,8 +257,8 @@ func TestClientIsAnswered(t *testing.T) {
 		if got := answers(t, &out); got != want {
 			t.Errorf("%s was answered %q, want %q", in, got, want)
 		}
-		if c.skipped.Load() != 1 {
-			t.Errorf("%s: skipped %d, want 1", in, c.skipped.Load())
+		if c.skippedCount.Load() != 1 {
+			t.Errorf("%s: skipped %d, want 1", in, c.skippedCount.Load())
 		}
 	}
 }

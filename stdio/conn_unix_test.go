@@ -57,7 +57,7 @@ func TestSendGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error)
 	go func() { result <- c.Send(ctx, benchMessage(1000)) }()
-	for !c.out.to.(*deadlineWriter).in.watching() {
+	for !c.out.dest.(*deadlineWriter).in.watching() {
 		runtime.Gosched() // until Send waits
 	}
 	cancel()
@@ -142,12 +142,12 @@ func TestIdleMemory(t *testing.T) {
 					t.Errorf("Recv = %v", err)
 				}
 				cancel()
-				if len(conn.in.lines.buf) <= smallSize {
+				if len(conn.in.lines.buf) <= smallBufferSize {
 					break
 				}
 			}
-			if got := len(conn.in.lines.buf); got > smallSize {
-				t.Errorf("an idle Conn holds a buffer of %d bytes, want at most %d", got, smallSize)
+			if got := len(conn.in.lines.buf); got > smallBufferSize {
+				t.Errorf("an idle Conn holds a buffer of %d bytes, want at most %d", got, smallBufferSize)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestIdleMemory(t *testing.T) {
 func (i *interrupter) watching() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.done != nil
+	return i.watchedDone != nil
 }
 
 // fillPipe writes to w until it would have to wait.

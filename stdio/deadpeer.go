@@ -14,54 +14,54 @@ const deadAfter = 50 * time.Second
 
 var errDeadPeer = errors.New("the connection was lost: the peer does not answer any more")
 
-// deadPeer notices that a TCP peer is gone while something is on its way to
+// deadPeerWatch notices that a TCP peer is gone while something is on its way to
 // it: keep-alive looks after idle connections only, and the system goes on
 // trying for a quarter of an hour. (Linux could be told how long to try,
 // TCP_USER_TIMEOUT, but would then also give up a peer that is alive and busy.)
-type deadPeer struct {
-	nc        net.Conn
-	found     func() // called once at most
-	readState func(net.Conn) (silent time.Duration, waiting bool)
-	timer     lazytimer.Timer // is set while something is on its way; calls check
-	dead      atomic.Bool
+type deadPeerWatch struct {
+	nc           net.Conn
+	onDead       func() // called once at most
+	readAckState func(net.Conn) (silent time.Duration, waiting bool)
+	timer        lazytimer.Timer // is set while something is on its way; calls checkAck
+	dead         atomic.Bool
 }
 
-// watchPeer returns a deadPeer that calls found in a goroutine of its own; nil: the
+// watchPeer returns a deadPeerWatch that calls onDead in a goroutine of its own; nil: the
 // connection is not one of TCP.
-func watchPeer(nc net.Conn, found func()) *deadPeer {
+func watchPeer(nc net.Conn, onDead func()) *deadPeerWatch {
 	if _, ok := nc.(*net.TCPConn); !ok {
 		return nil
 	}
-	return newDeadPeer(nc, found, awaitingAck)
+	return newDeadPeerWatch(nc, onDead, awaitingAck)
 }
 
-func newDeadPeer(nc net.Conn, found func(), look func(net.Conn) (time.Duration, bool)) *deadPeer {
-	d := &deadPeer{nc: nc, found: found, readState: look}
-	d.timer.Do = d.check
+func newDeadPeerWatch(nc net.Conn, onDead func(), readAckState func(net.Conn) (time.Duration, bool)) *deadPeerWatch {
+	d := &deadPeerWatch{nc: nc, onDead: onDead, readAckState: readAckState}
+	d.timer.Do = d.checkAck
 	return d
 }
 
-// sending says that something is about to be sent. A nil deadPeer does nothing.
-func (d *deadPeer) sending() {
+// noteSending says that something is about to be sent. A nil deadPeerWatch does nothing.
+func (d *deadPeerWatch) noteSending() {
 	if d != nil {
 		d.timer.AtLatest(time.Now().Add(deadAfter))
 	}
 }
 
-// check looks whether the peer has acknowledged anything since the timer was set.
-func (d *deadPeer) check() {
-	switch silent, waiting := d.readState(d.nc); {
+// checkAck looks whether the peer has acknowledged anything since the timer was set.
+func (d *deadPeerWatch) checkAck() {
+	switch silent, waiting := d.readAckState(d.nc); {
 	case waiting && silent >= deadAfter:
 		if d.dead.CompareAndSwap(false, true) {
-			d.found()
+			d.onDead()
 		}
 	case waiting:
 		d.timer.After(deadAfter)
 	}
 }
 
-// stop ends it; afterwards found is not called any more.
-func (d *deadPeer) stop() {
+// stop ends it; afterwards onDead is not called any more.
+func (d *deadPeerWatch) stop() {
 	if d != nil {
 		d.timer.Stop()
 	}

@@ -17,19 +17,19 @@ func TestDeadPeer(t *testing.T) {
 		var acked, dead atomic.Int64 // durations since start
 		var waiting atomic.Bool
 		since := func() time.Duration { return time.Since(start) }
-		d := newDeadPeer(nil, func() { dead.Store(int64(since())) }, func(net.Conn) (time.Duration, bool) {
+		d := newDeadPeerWatch(nil, func() { dead.Store(int64(since())) }, func(net.Conn) (time.Duration, bool) {
 			return since() - time.Duration(acked.Load()), waiting.Load()
 		})
 
 		time.Sleep(10 * time.Minute) // idle, and nobody looks
-		d.sending()
+		d.noteSending()
 		time.Sleep(2 * deadAfter) // it was acknowledged, however long ago
-		d.sending()
+		d.noteSending()
 		waiting.Store(true)
 		for range 30 { // a slow peer
 			time.Sleep(10 * time.Second)
 			acked.Store(int64(since()))
-			d.sending()
+			d.noteSending()
 		}
 		if dead := time.Duration(dead.Load()); dead != 0 {
 			t.Fatalf("taken for dead after %v", dead)
@@ -39,7 +39,7 @@ func TestDeadPeer(t *testing.T) {
 		if dead := time.Duration(dead.Load()); dead < silentSince+deadAfter || dead > silentSince+2*deadAfter {
 			t.Errorf("silent since %v and found after %v", silentSince, dead)
 		}
-		d.sending()
+		d.noteSending()
 		d.stop()
 	})
 }
@@ -47,10 +47,10 @@ func TestDeadPeer(t *testing.T) {
 // The end of the watch is the end of its timer.
 func TestDeadPeerStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeadPeer(nil, func() { t.Error("found") }, func(net.Conn) (time.Duration, bool) { return time.Hour, true })
-		d.sending()
+		d := newDeadPeerWatch(nil, func() { t.Error("found") }, func(net.Conn) (time.Duration, bool) { return time.Hour, true })
+		d.noteSending()
 		d.stop()
-		d.sending()
+		d.noteSending()
 		time.Sleep(time.Hour)
 	})
 }
@@ -59,7 +59,7 @@ func TestDeadPeerStop(t *testing.T) {
 func TestAwaitingAck(t *testing.T) {
 	c, peer := connected(t, "tcp")
 	nc := c.(*socketConn).nc
-	if c.(*socketConn).watch == nil {
+	if c.(*socketConn).peerWatch == nil {
 		t.Fatal("the connection is not watched")
 	}
 	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))

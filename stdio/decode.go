@@ -11,16 +11,16 @@ import (
 
 var byteOrderMark = []byte("\uFEFF")
 
-// message returns the message in a line; the zero Message if there is none,
+// decodeLine returns the message in a line; the zero Message if there is none,
 // or several, which are then in c.in.pending.
-func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
+func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if ln.tooLong {
-		what := c.tooLong()
+		what := c.tooLongText()
 		return c.answerRefused(ctx, ln.size, what, &jsonrpc.Error{
 			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
 		})
 	}
-	text := trim(ln.text)
+	text := trimLine(ln.text)
 	switch {
 	case len(text) == 0:
 		return jsonrpc.Message{}, nil
@@ -37,7 +37,7 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	if err != nil {
 		e := asError(err)
 		if c.opts.Peer == Server && e.More > 0 {
-			if several := glued(text, e.More, c.opts.MaxDepth); several != nil {
+			if several := concatenatedMessages(text, e.More, c.opts.MaxDepth); several != nil {
 				c.noteReceived(several[0])
 				c.in.pending = several
 				return jsonrpc.Message{}, nil
@@ -49,19 +49,19 @@ func (c *Conn) message(ctx context.Context, ln line) (jsonrpc.Message, error) {
 	return m, nil
 }
 
-// maxGlued is how many messages a line may have for glued: all of them are held at once, and
+// maxConcatenated is how many messages a line may have for concatenatedMessages: all of them are held at once, and
 // those of a long line would take many times its size.
-const maxGlued = 1000
+const maxConcatenated = 1000
 
-// glued returns the messages of a line that has nothing but messages, without line breaks
+// concatenatedMessages returns the messages of a line that has nothing but messages, without line breaks
 // between them; the first one ends at end. It returns nil for any other line, and for one with more
-// than maxGlued. Servers write
+// than maxConcatenated. Servers write
 // such lines if several of their threads print at the same time: Python's print writes the
 // text and the line break one after the other (ST4).
-func glued(text []byte, end, depth int) (messages []jsonrpc.Message) {
+func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Message) {
 	for {
 		m, err := jsonrpc.ParseDepth(bytes.Clone(text[:end]), depth) // a clone does not keep the whole line in memory
-		if err != nil || len(messages) == maxGlued {
+		if err != nil || len(messages) == maxConcatenated {
 			return nil
 		}
 		messages = append(messages, m)
@@ -82,12 +82,12 @@ func glued(text []byte, end, depth int) (messages []jsonrpc.Message) {
 func (c *Conn) noteReceived(m jsonrpc.Message) {
 	c.in.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
-		c.client.questions.Received(m)
+		c.client.serverRequests.Received(m)
 	}
 }
 
-// trim leaves out a byte order mark in front, and white space around (ST2).
-func trim(text []byte) []byte {
+// trimLine leaves out a byte order mark in front, and white space around (ST2).
+func trimLine(text []byte) []byte {
 	text = bytes.TrimPrefix(text, byteOrderMark)
 	for len(text) > 0 && isSpace(text[0]) {
 		text = text[1:]
@@ -154,7 +154,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 	switch {
 	case e.Kind == jsonrpc.Response && !e.IsAnswer():
 		return jsonrpc.Message{}, nil
-	case c.opts.Peer == Server && e.IsAnswer(), c.opts.Peer == Client && c.client.questions.MustBeAnswer(e):
+	case c.opts.Peer == Server && e.IsAnswer(), c.opts.Peer == Client && c.client.serverRequests.MustBeAnswer(e):
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"
@@ -175,7 +175,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 
 // reportNoise counts input that is skipped, and tells the user of the Conn.
 func (c *Conn) reportNoise(size int, reason string) {
-	c.skipped.Add(1)
+	c.skippedCount.Add(1)
 	if c.opts.OnNoise != nil {
 		c.opts.OnNoise(size, reason)
 	}

@@ -11,9 +11,9 @@ type destination interface {
 	// write writes all of p and returns how much of it was written. It
 	// returns errInterrupted when ctx ends or after close.
 	write(ctx context.Context, p []byte) (int, error)
-	// ready undoes what the end of an earlier write's ctx has done, for one that
+	// rearm undoes what the end of an earlier write's ctx has done, for one that
 	// goes another way.
-	ready()
+	rearm()
 	close()
 }
 
@@ -24,7 +24,7 @@ func newDestination(w io.Writer, abort func(error)) destination {
 	if !ok || d.SetWriteDeadline(time.Time{}) != nil {
 		return &blockingWriter{w: w, abort: abort}
 	}
-	return &deadlineWriter{w: w, in: interrupter{set: d.SetWriteDeadline}}
+	return &deadlineWriter{w: w, in: interrupter{setDeadline: d.SetWriteDeadline}}
 }
 
 // deadlineWriter is interrupted by a deadline.
@@ -41,7 +41,7 @@ func (s *deadlineWriter) write(ctx context.Context, p []byte) (int, error) {
 	return n, interruption(err)
 }
 
-func (s *deadlineWriter) ready() { s.in.rearm() }
+func (s *deadlineWriter) rearm() { s.in.rearm() }
 
 func (s *deadlineWriter) close() { s.in.shut() }
 
@@ -55,11 +55,11 @@ func (s *blockingWriter) write(ctx context.Context, p []byte) (int, error) {
 	if ctx.Done() == nil {
 		return s.w.Write(p)
 	}
-	stop := context.AfterFunc(ctx, func() { s.abort(cutOff(ctx.Err())) })
+	stop := context.AfterFunc(ctx, func() { s.abort(cutOffError(ctx.Err())) })
 	defer stop()
 	return s.w.Write(p)
 }
 
-func (s *blockingWriter) ready() {}
+func (s *blockingWriter) rearm() {}
 
 func (s *blockingWriter) close() {}

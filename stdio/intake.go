@@ -10,84 +10,84 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// firstLine is how long a client's lines may be until one was a valid message:
+// maxFirstLine is how long a client's lines may be until one was a valid message:
 // there is no server yet, and nobody knows what the client is.
-const firstLine = 1 << 20
+const maxFirstLine = 1 << 20
 
 // Why a client's connection is ended.
 var (
-	errTooMuch = errors.New("too much is being received; try again later")
-	errTooSlow = errors.New("a message arrives too slowly")
+	errBudgetExhausted = errors.New("too much is being received; try again later")
+	errTooSlow         = errors.New("a message arrives too slowly")
 )
 
-// intake bounds what the lines of one client may take: memory, and time. What is
+// intakeLimits bounds what the lines of one client may take: memory, and time. What is
 // in one chunk does not count. It belongs to who reads the lines. nil bounds nothing.
-type intake struct {
-	share *budget.Share
-	pace  time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
-	slow  *lazytimer.Timer // is set while a line arrives
-	due   int              // how long the line has to be when slow goes off; 0: slow is not set
+type intakeLimits struct {
+	share        *budget.Share
+	chunkTimeout time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
+	slowTimer    *lazytimer.Timer // is set while a line arrives
+	dueSize      int              // how long the line has to be when slowTimer goes off; 0: it is not set
 }
 
-// bound makes the Conn keep to the bounds of a client's lines. It comes before
+// limitIntake makes the Conn keep to the bounds of a client's lines. It comes before
 // the first Receive.
-func (c *Conn) bound(share *budget.Share, pace time.Duration) {
-	c.in.lines.intake = &intake{share: share, pace: pace, slow: &lazytimer.Timer{Do: func() { c.endFor(errTooSlow) }}}
-	c.in.lines.max = min(firstLine, c.opts.MaxMessageSize)
+func (c *Conn) limitIntake(share *budget.Share, chunkTimeout time.Duration) {
+	c.in.lines.intake = &intakeLimits{share: share, chunkTimeout: chunkTimeout, slowTimer: &lazytimer.Timer{Do: func() { c.endWithReason(errTooSlow) }}}
+	c.in.lines.max = min(maxFirstLine, c.opts.MaxMessageSize)
 }
 
-// unbind gives back what the lines hold. Nobody reads them any more.
-func (c *Conn) unbind() {
+// releaseIntake gives back what the lines hold. Nobody reads them any more.
+func (c *Conn) releaseIntake() {
 	if in := c.in.lines.intake; in != nil {
-		in.slow.Stop()
+		in.slowTimer.Stop()
 		in.share.Free()
 	}
 }
 
-// endFor ends the conversation with a client, which is told why if it takes that
+// endWithReason ends the conversation with a client, which is told why if it takes that
 // at once.
-func (c *Conn) endFor(err error) {
+func (c *Conn) endWithReason(err error) {
 	c.TrySend(jsonrpc.NewError(jsonrpc.NullID, jsonrpc.CodeInvalidRequest, err.Error(), nil))
 	c.fail(err)
 }
 
-// tooLong says which limit a line was beyond.
-func (c *Conn) tooLong() string {
+// tooLongText says which limit a line was beyond.
+func (c *Conn) tooLongText() string {
 	if max := c.in.lines.max; max < c.opts.MaxMessageSize {
 		return fmt.Sprintf("is longer than %d bytes, which is the limit until there was a valid one", max)
 	}
 	return fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
 }
 
-func (in *intake) take(n int) bool { return in == nil || in.share.Take(n) }
+func (in *intakeLimits) hold(n int) bool { return in == nil || in.share.Take(n) }
 
-func (in *intake) release(n int) {
+func (in *intakeLimits) release(n int) {
 	if in != nil {
 		in.share.Release(n)
 	}
 }
 
-// passed says that nothing is kept of the lines any more that were taken.
-func (in *intake) passed() {
+// releaseAll says that nothing is kept of the lines any more that were taken.
+func (in *intakeLimits) releaseAll() {
 	if in != nil && in.share.Held() > 0 {
 		in.share.Free()
 	}
 }
 
-// expect gives the peer the time for one more chunk of a line of which there are so
+// expectChunk gives the peer the time for one more chunk of a line of which there are so
 // many bytes.
-func (in *intake) expect(size int) {
-	if in == nil || size == 0 || in.pace <= 0 || in.due > 0 && size < in.due {
+func (in *intakeLimits) expectChunk(size int) {
+	if in == nil || size == 0 || in.chunkTimeout <= 0 || in.dueSize > 0 && size < in.dueSize {
 		return
 	}
-	in.due = size + chunkSize
-	in.slow.After(in.pace)
+	in.dueSize = size + chunkSize
+	in.slowTimer.After(in.chunkTimeout)
 }
 
-// arrived says that all of a line has, or that nobody reads it now.
-func (in *intake) arrived() {
-	if in != nil && in.due > 0 {
-		in.due = 0
-		in.slow.Clear()
+// noteLineArrived says that all of a line has, or that nobody reads it now.
+func (in *intakeLimits) noteLineArrived() {
+	if in != nil && in.dueSize > 0 {
+		in.dueSize = 0
+		in.slowTimer.Clear()
 	}
 }

@@ -53,7 +53,7 @@ func TestLinesBudget(t *testing.T) {
 				}
 			}
 		}()
-		if got := p.told(); got != "" && !strings.Contains(got, errTooMuch.Error()) {
+		if got := p.told(); got != "" && !strings.Contains(got, errBudgetExhausted.Error()) {
 			t.Errorf("the client is told %q", got)
 		}
 		p.Close()

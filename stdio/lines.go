@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	chunkSize = 64 << 10 // what a pipe holds, on most systems
-	smallSize = 4 << 10  // what a Conn waits with
-	keptLong  = 32       // how long a list of chunks is worth keeping
+	chunkSize       = 64 << 10 // what a pipe holds, on most systems
+	smallBufferSize = 4 << 10  // what a Conn waits with
+	maxKeptChunks   = 32       // how long a list of chunks is worth keeping
 )
 
 // chunks are lent to a Conn while it reads a line that is longer than its small
@@ -46,18 +46,18 @@ type source interface {
 type lines struct {
 	src    source
 	max    int
-	intake *intake // nil: the peer may send lines of up to max, and take its time
+	intake *intakeLimits // nil: the peer may send lines of up to max, and take its time
 
 	buf     []byte // nil, the small buffer, or a chunk
 	small   []byte
 	r, w    int // buf[r:w] is read and not yet returned
 	scanned int // buf[r:scanned] has no line feed
 
-	long [][]byte // chunks before buf of a line that has not ended
-	from int      // where the line begins in long[0]
+	longChunks [][]byte // chunks before buf of a line that has not ended
+	longStart  int      // where the line begins in long[0]
 
-	tooLongID *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
-	dropped   int               // bytes of it
+	tooLongID    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
+	droppedBytes int               // bytes of it
 
 	err error // how the stream ended
 }
@@ -76,8 +76,8 @@ type line struct {
 // await waits until take has a line, or returns how the stream ended. What stands behind the last line feed
 // is a line too. The line before has been passed on.
 func (l *lines) await(ctx context.Context) error {
-	if len(l.long) == 0 { // else await was interrupted in the middle of one
-		l.intake.passed()
+	if len(l.longChunks) == 0 { // else await was interrupted in the middle of one
+		l.intake.releaseAll()
 	}
 	for {
 		if i := bytes.IndexByte(l.buf[l.scanned:l.w], '\n'); i >= 0 {
@@ -86,7 +86,7 @@ func (l *lines) await(ctx context.Context) error {
 		}
 		l.scanned = l.w
 		if l.err != nil {
-			if l.size(l.w) > 0 {
+			if l.lineSize(l.w) > 0 {
 				return nil
 			}
 			l.release()
@@ -95,12 +95,12 @@ func (l *lines) await(ctx context.Context) error {
 		if err := l.makeRoom(); err != nil {
 			return err
 		}
-		l.intake.expect(l.size(l.w))
+		l.intake.expectChunk(l.lineSize(l.w))
 		n, err := l.src.fill(ctx, l)
 		l.w += n
 		switch {
 		case errors.Is(err, errInterrupted):
-			l.intake.arrived() // nobody waits for it now
+			l.intake.noteLineArrived() // nobody waits for it now
 			return err
 		case err != nil:
 			l.err = err
@@ -108,9 +108,9 @@ func (l *lines) await(ctx context.Context) error {
 	}
 }
 
-// size is the length of the line if it ended at end.
-func (l *lines) size(end int) int {
-	return l.dropped + len(l.long)*chunkSize - l.from + end - l.r
+// lineSize is the length of the line if it ended at end.
+func (l *lines) lineSize(end int) int {
+	return l.droppedBytes + len(l.longChunks)*chunkSize - l.longStart + end - l.r
 }
 
 // take returns the line that await has found.
@@ -119,17 +119,17 @@ func (l *lines) take() (line, error) {
 	if end < l.w { // else the stream has ended without a line feed
 		next++
 	}
-	l.intake.arrived()
-	ln := line{size: l.size(end)}
+	l.intake.noteLineArrived()
+	ln := line{size: l.lineSize(end)}
 	if ln.size > l.max {
-		l.drop(end)
+		l.dropUntil(end)
 		ln.tooLong = true
 		ln.id, ln.kind = l.tooLongID.Result()
-		l.tooLongID, l.dropped = nil, 0
-	} else if len(l.long) > 0 {
-		beyond := len(l.long) * chunkSize
-		if !l.intake.take(ln.size) {
-			return line{}, errTooMuch
+		l.tooLongID, l.droppedBytes = nil, 0
+	} else if len(l.longChunks) > 0 {
+		beyond := len(l.longChunks) * chunkSize
+		if !l.intake.hold(ln.size) {
+			return line{}, errBudgetExhausted
 		}
 		ln.text, ln.owned = l.join(end), true
 		l.intake.release(beyond)
@@ -143,47 +143,47 @@ func (l *lines) take() (line, error) {
 // join returns a long line in one piece. (bytes.Join does not clear the memory
 // that it is about to fill; for a megabyte that matters.)
 func (l *lines) join(end int) []byte {
-	first := l.long[0]
-	l.long[0] = first[l.from:]
-	text := bytes.Join(append(l.long, l.buf[l.r:end]), nil)
-	l.long[0] = first
+	first := l.longChunks[0]
+	l.longChunks[0] = first[l.longStart:]
+	text := bytes.Join(append(l.longChunks, l.buf[l.r:end]), nil)
+	l.longChunks[0] = first
 	l.forgetLong()
 	return text
 }
 
 func (l *lines) forgetLong() {
-	for _, chunk := range l.long {
+	for _, chunk := range l.longChunks {
 		putChunk(chunk)
 	}
-	clear(l.long)
-	l.long, l.from = l.long[:0], 0
-	if cap(l.long) > keptLong {
-		l.long = nil
+	clear(l.longChunks)
+	l.longChunks, l.longStart = l.longChunks[:0], 0
+	if cap(l.longChunks) > maxKeptChunks {
+		l.longChunks = nil
 	}
 }
 
-// drop throws away the line up to end, after a look for its id.
-func (l *lines) drop(end int) {
-	l.dropped = l.size(end)
+// dropUntil throws away the line up to end, after a look for its id.
+func (l *lines) dropUntil(end int) {
+	l.droppedBytes = l.lineSize(end)
 	if l.tooLongID == nil {
 		l.tooLongID = new(jsonrpc.IDFinder)
 	}
-	for i, chunk := range l.long {
+	for i, chunk := range l.longChunks {
 		if i == 0 {
-			chunk = chunk[l.from:]
+			chunk = chunk[l.longStart:]
 		}
 		l.tooLongID.Write(chunk)
 	}
 	l.forgetLong()
 	l.tooLongID.Write(l.buf[l.r:end])
 	l.r = end
-	l.intake.passed()
+	l.intake.releaseAll()
 }
 
 // makeRoom sees to it that the buffer, if there is one, has space behind w.
 func (l *lines) makeRoom() error {
-	if l.size(l.w) > l.max {
-		l.drop(l.w)
+	if l.lineSize(l.w) > l.max {
+		l.dropUntil(l.w)
 	}
 	switch kept := l.w - l.r; {
 	case kept == 0:
@@ -197,26 +197,26 @@ func (l *lines) makeRoom() error {
 		chunk := getChunk()
 		copy(chunk, l.buf[l.r:l.w])
 		l.buf, l.r, l.w = chunk, 0, kept
-	case !l.intake.take(chunkSize):
-		return errTooMuch
+	case !l.intake.hold(chunkSize):
+		return errBudgetExhausted
 	default:
-		if len(l.long) == 0 {
-			l.from = l.r
+		if len(l.longChunks) == 0 {
+			l.longStart = l.r
 		}
-		l.long = append(l.long, l.buf)
+		l.longChunks = append(l.longChunks, l.buf)
 		l.buf, l.r, l.w = getChunk(), 0, 0
 	}
 	l.scanned = l.w
 	return nil
 }
 
-// space returns where the next bytes go: a small buffer, as long as nothing
+// freeSpace returns where the next bytes go: a small buffer, as long as nothing
 // else is in it, because this is what a source waits with.
-func (l *lines) space() []byte {
-	if l.w == 0 && len(l.buf) != smallSize {
+func (l *lines) freeSpace() []byte {
+	if l.w == 0 && len(l.buf) != smallBufferSize {
 		l.release()
 		if l.small == nil {
-			l.small = make([]byte, smallSize)
+			l.small = make([]byte, smallBufferSize)
 		}
 		l.buf = l.small
 	}

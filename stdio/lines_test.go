@@ -22,7 +22,7 @@ type pieces struct {
 }
 
 func (p *pieces) fill(_ context.Context, l *lines) (int, error) {
-	p.most = max(p.most, len(l.long)*chunkSize+len(l.buf))
+	p.most = max(p.most, len(l.longChunks)*chunkSize+len(l.buf))
 	if len(p.data) == 0 {
 		return 0, io.EOF
 	}
@@ -37,7 +37,7 @@ func (p *pieces) fill(_ context.Context, l *lines) (int, error) {
 	if size > 1<<16 && p.turn%3 == 1 {
 		return 0, errInterrupted
 	}
-	to := l.space()
+	to := l.freeSpace()
 	if len(to) == 0 {
 		panic("no space")
 	}
@@ -110,7 +110,7 @@ func testLines(t *testing.T, data, sizes []byte, limit int) {
 			t.Fatalf("behind the last line: %v, want io.EOF", err)
 		}
 	}
-	if len(l.buf) != 0 || len(l.long) != 0 {
+	if len(l.buf) != 0 || len(l.longChunks) != 0 {
 		t.Errorf("buffers kept after the end")
 	}
 	if most := limit + 3*chunkSize; src.most > most {
@@ -122,7 +122,7 @@ func short(b []byte) string { return fmt.Sprintf("%.60q (%d bytes)", b, len(b)) 
 
 // The sizes around which the buffers change.
 func TestLinesAtTheEdges(t *testing.T) {
-	for _, edge := range []int{smallSize, chunkSize / 2, chunkSize, 2 * chunkSize, 3 * chunkSize} {
+	for _, edge := range []int{smallBufferSize, chunkSize / 2, chunkSize, 2 * chunkSize, 3 * chunkSize} {
 		for size := edge - 2; size <= edge+2; size++ {
 			long := strings.Repeat("x", size)
 			for _, before := range []string{"", "y\n", strings.Repeat("y", chunkSize/2+1) + "\n"} {

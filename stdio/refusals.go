@@ -15,9 +15,9 @@ import (
 // with the first answer and ends with the Conn. What the queue has no room for is
 // dropped.
 type refusals struct {
-	queue  bridge.Inbox
-	start  sync.Once
-	sender sync.WaitGroup
+	queue     bridge.Inbox
+	startOnce sync.Once
+	sender    sync.WaitGroup
 }
 
 // add queues reply for to.
@@ -25,7 +25,7 @@ func (r *refusals) add(to bridge.Sink, reply jsonrpc.Message) {
 	if !r.queue.Put(reply) {
 		return
 	}
-	r.start.Do(func() {
+	r.startOnce.Do(func() {
 		r.sender.Go(func() {
 			// Only the end of the queue, or of to, ends this.
 			_ = r.queue.Receive(context.Background(), to)
@@ -36,7 +36,7 @@ func (r *refusals) add(to bridge.Sink, reply jsonrpc.Message) {
 // stop drops what waits, and returns when nothing more is sent.
 func (r *refusals) stop() {
 	r.queue.Abort(io.ErrClosedPipe)
-	r.start.Do(func() {}) // so that it does not start any more
+	r.startOnce.Do(func() {}) // so that it does not start any more
 	r.sender.Wait()
 }
 

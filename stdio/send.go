@@ -12,16 +12,16 @@ import (
 // because the context of its Send has ended.
 var ErrCutOff = errors.New("stdio: a message was cut off, so the conversation cannot go on")
 
-func cutOff(why error) error { return fmt.Errorf("%w: %w", ErrCutOff, why) }
+func cutOffError(why error) error { return fmt.Errorf("%w: %w", ErrCutOff, why) }
 
 var errNoMessage = errors.New("stdio: send of an invalid message")
 
 // outgoing is what the peer is sent.
 type outgoing struct {
-	to   destination
-	try  tryWriter     // nil: there is no writing without waiting
-	turn chan struct{} // holds one element while somebody writes; a channel, because waiting must end with ctx
-	err  error         // why nothing can be written any more; of whoever has turn
+	dest      destination
+	tryWrite  tryWriter     // nil: there is no writing without waiting
+	writeTurn chan struct{} // holds one element while somebody writes; a channel, because waiting must end with ctx
+	err       error         // why nothing can be written any more; of whoever has writeTurn
 }
 
 // Send implements bridge.Conn. Line breaks between the tokens of m are left
@@ -30,33 +30,33 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
 	}
-	if err := c.end.reached(ctx); err != nil {
+	if err := c.end.endError(ctx); err != nil {
 		return err
 	}
 	select {
-	case c.out.turn <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
+	case c.out.writeTurn <- struct{}{}: // mostly at once, and this alone is the cheaper way to ask
 	default:
 		select {
-		case c.out.turn <- struct{}{}:
+		case c.out.writeTurn <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.end.done:
 			return c.end.err
 		}
 	}
-	defer func() { <-c.out.turn }()
+	defer func() { <-c.out.writeTurn }()
 	if c.out.err != nil {
 		return c.out.err
 	}
-	c.note(m)
+	c.noteOutgoing(m)
 	return c.writeLine(ctx, m)
 }
 
-// note takes note of what a client is sent, before the client can know of it. It may be
+// noteOutgoing takes note of what a client is sent, before the client can know of it. It may be
 // called again for the same message.
-func (c *Conn) note(m jsonrpc.Message) {
+func (c *Conn) noteOutgoing(m jsonrpc.Message) {
 	if c.opts.Peer == Client {
-		c.client.questions.Sent(m)
+		c.client.serverRequests.Sent(m)
 		if c.opts.AcceptBatch == nil {
 			c.client.revision.Note(m)
 		}
@@ -71,7 +71,7 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	var err error
 	if len(first)+len(id)+len(rest) < chunkSize {
 		chunk := getChunk()
-		n, err = c.out.to.write(ctx, appendLine(chunk[:0], first, id, rest))
+		n, err = c.out.dest.write(ctx, appendLine(chunk[:0], first, id, rest))
 		putChunk(chunk)
 	} else {
 		n, err = c.writeParts(ctx, first, []byte(id), rest, lineFeed)
@@ -79,12 +79,12 @@ func (c *Conn) writeLine(ctx context.Context, m jsonrpc.Message) error {
 	if err == nil {
 		return nil
 	}
-	why := c.end.reached(ctx) // closing a file makes many errors; this is the one that counts
+	why := c.end.endError(ctx) // closing a file makes many errors; this is the one that counts
 	switch {
 	case !errors.Is(err, errInterrupted):
 		c.out.err = err
 	case n > 0 && why != nil:
-		c.fail(cutOff(why))
+		c.fail(cutOffError(why))
 		why = c.end.err
 	}
 	if why != nil {
@@ -109,7 +109,7 @@ func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err erro
 	write := func(p []byte) {
 		if err == nil && len(p) > 0 {
 			var more int
-			more, err = c.out.to.write(ctx, p)
+			more, err = c.out.dest.write(ctx, p)
 			n += more
 		}
 	}
@@ -125,7 +125,7 @@ func (c *Conn) writeParts(ctx context.Context, parts ...[]byte) (n int, err erro
 			buf, part = chunk[:0], part[fits:]
 		}
 		if len(part) >= chunkSize {
-			end := len(part) - smallSize
+			end := len(part) - smallBufferSize
 			write(part[:end])
 			part = part[end:]
 		}

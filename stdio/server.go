@@ -19,9 +19,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// firstWait is how long a client that has connected may take to say
+// firstMessageTimeout is how long a client that has connected may take to say
 // something. Until then it has no server.
-const firstWait = 30 * time.Second
+const firstMessageTimeout = 30 * time.Second
 
 // bodyTimeout is ServerOptions.BodyTimeout by default.
 const bodyTimeout = 30 * time.Second
@@ -67,7 +67,7 @@ type SocketServer struct {
 
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{}
-	refusals  int // connections that are being refused
+	refusing  int // connections that are being refused
 	closing   bool
 }
 
@@ -108,7 +108,7 @@ func (s *SocketServer) Serve(l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			s.take(nc)
+			s.startConn(nc)
 			continue
 		}
 		if s.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -164,8 +164,8 @@ func (s *SocketServer) Close() error {
 // Sessions returns how many connections are served.
 func (s *SocketServer) Sessions() int { return s.control.Sessions() }
 
-// take starts to serve a connection, or to refuse it.
-func (s *SocketServer) take(nc net.Conn) {
+// startConn starts to serve a connection, or to refuse it.
+func (s *SocketServer) startConn(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
@@ -174,7 +174,7 @@ func (s *SocketServer) take(nc net.Conn) {
 	}
 	s.wg.Go(func() {
 		conn, slot, err := s.admit(nc)
-		defer conn.unbind()
+		defer conn.releaseIntake()
 		defer conn.Close(nil)
 		if err != nil {
 			s.refuse(conn)
@@ -189,9 +189,9 @@ func (s *SocketServer) take(nc net.Conn) {
 
 // admit returns the Conn of a new connection, and its place, or why it has none.
 func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) {
-	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.noise})
+	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.logNoise})
 	party := s.opts.Party(nc)
-	conn.bound(s.opts.Budget.Share(party), s.opts.BodyTimeout)
+	conn.limitIntake(s.opts.Budget.Share(party), s.opts.BodyTimeout)
 	slot, err := s.control.AcquireSilent(identity.WithParty(s.ctx, party))
 	return conn, slot, err
 }
@@ -199,25 +199,25 @@ func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) 
 // refuse refuses a client for whom there is no place. Those that are being refused cannot
 // pile up, nor be in the way of who may wait for one.
 func (s *SocketServer) refuse(conn *socketConn) {
-	if s.countRefusal(1) {
-		s.turnAway(conn)
-		s.countRefusal(-1)
+	if s.addRefusals(1) {
+		s.answerRefused(conn)
+		s.addRefusals(-1)
 	}
 }
 
-// countRefusal adds one (+1 or -1) to the number of connections being refused; false:
+// addRefusals adds one (+1 or -1) to the number of connections being refused; false:
 // there are too many, and nothing was added.
-func (s *SocketServer) countRefusal(one int) bool {
+func (s *SocketServer) addRefusals(one int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one > 0 && s.refusals >= s.opts.MaxSessions {
+	if one > 0 && s.refusing >= s.opts.MaxSessions {
 		return false
 	}
-	s.refusals += one
+	s.refusing += one
 	return true
 }
 
-func (s *SocketServer) noise(size int, reason string) {
+func (s *SocketServer) logNoise(size int, reason string) {
 	s.opts.Logger.Warn("input refused", "bytes", size, "reason", reason)
 }
 
@@ -225,7 +225,7 @@ func (s *SocketServer) noise(size int, reason string) {
 // only have tried whether somebody listens.
 func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	ctx := slot.Context()
-	how := func(err error) (string, bool) { return howEnded(ctx, err) }
+	how := func(err error) (string, bool) { return endText(ctx, err) }
 	seen := &observe.SessionOrigin{Remote: "socket", DescribeEnd: how}
 	err := s.awaitFirst(ctx, conn)
 	if err == nil {
@@ -243,12 +243,12 @@ func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	}
 }
 
-// howEnded returns how a session has ended whose ctx it is, and whose bridge.Handler returns err.
-func howEnded(ctx context.Context, err error) (text string, failed bool) {
+// endText returns how a session has ended whose ctx it is, and whose bridge.Handler returns err.
+func endText(ctx context.Context, err error) (text string, failed bool) {
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:
 		return "it was idle, and its place goes to another client, who has fewer than " + identity.Party(ctx), false
-	case errors.Is(err, errBothWays): // as clients leave
+	case errors.Is(err, errClosedBothWays): // as clients leave
 		return "the client has gone", false
 	case err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)):
 		return err.Error(), true
@@ -261,27 +261,27 @@ func howEnded(ctx context.Context, err error) (text string, failed bool) {
 // awaitFirst waits for the first message of a client, which the next Receive begins with.
 func (s *SocketServer) awaitFirst(ctx context.Context, conn *socketConn) error {
 	defer admission.MarkUnused(ctx)()
-	ctx, cancel := context.WithTimeout(ctx, firstWait)
+	ctx, cancel := context.WithTimeout(ctx, firstMessageTimeout)
 	defer cancel()
 	_, err := bridge.First(ctx, conn)
 	return err
 }
 
-// turnAway refuses a client for whom there is no place: its first request is
+// answerRefused refuses a client for whom there is no place: its first request is
 // answered with an error.
-func (s *SocketServer) turnAway(conn *socketConn) {
+func (s *SocketServer) answerRefused(conn *socketConn) {
 	s.opts.Logger.Warn("client refused", "error", bridge.ErrBusy)
-	ctx, cancel := context.WithTimeout(s.ctx, firstWait)
+	ctx, cancel := context.WithTimeout(s.ctx, firstMessageTimeout)
 	defer cancel()
-	_ = conn.Receive(ctx, turnedAway{conn}) // however it ends: the client is refused
+	_ = conn.Receive(ctx, refusingSink{conn}) // however it ends: the client is refused
 }
 
-// turnedAway takes the messages of a client that is refused, up to its first request.
-type turnedAway struct{ client bridge.Sink }
+// refusingSink takes the messages of a client that is refused, up to its first request.
+type refusingSink struct{ client bridge.Sink }
 
-func (t turnedAway) TrySend(jsonrpc.Message) bool { return false }
+func (t refusingSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (t turnedAway) Send(ctx context.Context, m jsonrpc.Message) error {
+func (t refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}

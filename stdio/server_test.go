@@ -385,7 +385,7 @@ func TestServerFirstWait(t *testing.T) {
 		s := NewSocketServer(nil, ServerOptions{})
 		go s.Serve(l)
 		start := time.Now()
-		if _, err := near.Read(make([]byte, 1)); err != io.EOF || time.Since(start) != firstWait {
+		if _, err := near.Read(make([]byte, 1)); err != io.EOF || time.Since(start) != firstMessageTimeout {
 			t.Errorf("hung up on after %v: %v", time.Since(start), err)
 		}
 		s.Close()

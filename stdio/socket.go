@@ -179,17 +179,17 @@ func withoutAddress(err error) error {
 // socketConn is a Conn over a connection, of either side.
 type socketConn struct {
 	*Conn
-	nc    net.Conn
-	wait  time.Duration
-	watch *deadPeer
+	nc        net.Conn
+	closeWait time.Duration
+	peerWatch *deadPeerWatch
 }
 
 // newSocketConn makes a Conn of nc, whose deadlines must work, and which it
 // then owns.
 func newSocketConn(nc net.Conn, opts Options) *socketConn {
-	c := &socketConn{nc: nc, wait: closeWait}
+	c := &socketConn{nc: nc, closeWait: closeWait}
 	c.Conn = newConn(nc, nc, c.closeGently, opts, false)
-	c.watch = watchPeer(nc, func() { c.fail(errDeadPeer) })
+	c.peerWatch = watchPeer(nc, func() { c.fail(errDeadPeer) })
 	return c
 }
 
@@ -198,15 +198,15 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	hungUp := c.peerHungUp()
 	return c.receive(ctx, sink, hungUp, func(_ context.Context, err error) error {
 		if err == io.EOF && hungUp != nil && hungUp() == net.ErrClosed {
-			return errBothWays
+			return errClosedBothWays
 		}
 		return networkError(err)
 	})
 }
 
-// errBothWays is how Receive ends when a client sends nothing more and reads nothing more,
+// errClosedBothWays is how Receive ends when a client sends nothing more and reads nothing more,
 // so that nobody waits for what is owed to it.
-var errBothWays = errors.New("the client has closed the connection")
+var errClosedBothWays = errors.New("the client has closed the connection")
 
 // peerHungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
 // because a server has ended: what it has said before is still to be handed on.
@@ -219,7 +219,7 @@ func (c *socketConn) peerHungUp() func() error {
 		return nil
 	}
 	return func() error {
-		if err := c.end.reached(context.Background()); err != nil {
+		if err := c.end.endError(context.Background()); err != nil {
 			return net.ErrClosed
 		}
 		return closed()
@@ -228,16 +228,16 @@ func (c *socketConn) peerHungUp() func() error {
 
 // Send implements bridge.Conn.
 func (c *socketConn) Send(ctx context.Context, m jsonrpc.Message) error {
-	c.watch.sending()
+	c.peerWatch.noteSending()
 	return networkError(c.Conn.Send(ctx, m))
 }
 
 // TrySend implements bridge.Conn.
 func (c *socketConn) TrySend(m jsonrpc.Message) bool {
-	if c.out.try == nil {
+	if c.out.tryWrite == nil {
 		return false
 	}
-	c.watch.sending()
+	c.peerWatch.noteSending()
 	return c.Conn.TrySend(m)
 }
 
@@ -255,11 +255,11 @@ func networkError(err error) error {
 // closeGently is the closer. It lets the peer take what it was sent: closing a
 // connection that holds unread input would throw that away.
 func (c *socketConn) closeGently() error {
-	c.watch.stop()
+	c.peerWatch.stop()
 	c.in.mu.Lock() // Receive reads no more; what still comes is ours
 	defer c.in.mu.Unlock()
 	half, ok := c.nc.(interface{ CloseWrite() error })
-	if ok && half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(c.wait)) == nil {
+	if ok && half.CloseWrite() == nil && c.nc.SetReadDeadline(time.Now().Add(c.closeWait)) == nil {
 		io.Copy(io.Discard, c.nc)
 	}
 	return c.nc.Close()

@@ -101,7 +101,7 @@ func TestSocketContract(t *testing.T) {
 				c, nc := connected(t, network)
 				client := newSocketConn(nc, Options{Peer: Client})
 				// The suite closes one side after the other.
-				client.wait, c.(*socketConn).wait = 10*time.Millisecond, 10*time.Millisecond
+				client.closeWait, c.(*socketConn).closeWait = 10*time.Millisecond, 10*time.Millisecond
 				return client, c, nil
 			}, bridgetest.Options{})
 		})
@@ -229,7 +229,7 @@ func TestSocketErrorsNameNoAddress(t *testing.T) {
 func TestSocketClose(t *testing.T) {
 	t.Run("server finishes", func(t *testing.T) {
 		c, nc := connected(t, "unix")
-		c.(*socketConn).wait = time.Hour
+		c.(*socketConn).closeWait = time.Hour
 		closed := make(chan error, 1)
 		go func() { closed <- c.Close(nil) }()
 		if rest, err := io.ReadAll(nc); len(rest) > 0 || err != nil {
@@ -250,7 +250,7 @@ func TestSocketClose(t *testing.T) {
 	})
 	t.Run("server goes on", func(t *testing.T) {
 		c, _ := connected(t, "unix")
-		c.(*socketConn).wait = time.Millisecond
+		c.(*socketConn).closeWait = time.Millisecond
 		if err := c.Close(nil); err != nil {
 			t.Errorf("Close: %v", err)
 		}

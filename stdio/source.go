@@ -11,14 +11,14 @@ import (
 )
 
 // newSource chooses how to read r. If a blocked read cannot be ended,
-// abandon says that Close need not wait for it.
-func newSource(r io.Reader, abandon bool) source {
+// mayAbandon says that Close need not wait for it.
+func newSource(r io.Reader, mayAbandon bool) source {
 	d, ok := r.(interface{ SetReadDeadline(time.Time) error })
 	if !ok || d.SetReadDeadline(time.Time{}) != nil {
-		return &backgroundSource{r: r, abandon: abandon, ask: make(chan []byte), got: make(chan readResult, 1),
+		return &backgroundSource{r: r, mayAbandon: mayAbandon, requests: make(chan []byte), results: make(chan readResult, 1),
 			done: make(chan struct{}), ended: make(chan struct{})}
 	}
-	return &directSource{r: r, in: interrupter{set: d.SetReadDeadline}}
+	return &directSource{r: r, in: interrupter{setDeadline: d.SetReadDeadline}}
 }
 
 // directSource reads in the caller's goroutine and is interrupted by a deadline.
@@ -31,7 +31,7 @@ func (s *directSource) fill(ctx context.Context, l *lines) (int, error) {
 	if !s.in.watch(ctx) {
 		return 0, errInterrupted
 	}
-	n, err := s.r.Read(l.space())
+	n, err := s.r.Read(l.freeSpace())
 	if errors.Is(err, syscall.EIO) { // how a terminal says that nobody is there any more
 		err = io.EOF
 	}
@@ -54,10 +54,10 @@ func interruption(err error) error {
 // goroutine starts with the first read and ends with close, or, where the
 // read cannot be ended, with the process.
 type backgroundSource struct {
-	r       io.Reader
-	abandon bool
-	ask     chan []byte
-	got     chan readResult
+	r          io.Reader
+	mayAbandon bool
+	requests   chan []byte
+	results    chan readResult
 
 	mu      sync.Mutex
 	started bool
@@ -73,11 +73,11 @@ type readResult struct {
 }
 
 func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
-	if !s.begin(l) {
+	if !s.startRead(l) {
 		return 0, errInterrupted
 	}
 	select {
-	case res := <-s.got:
+	case res := <-s.results:
 		s.mu.Lock()
 		s.reading = false
 		s.mu.Unlock()
@@ -89,8 +89,8 @@ func (s *backgroundSource) fill(ctx context.Context, l *lines) (int, error) {
 	return 0, errInterrupted
 }
 
-// begin asks for a read unless one is under way. It is false after the end of the source.
-func (s *backgroundSource) begin(l *lines) (reading bool) {
+// startRead asks for a read unless one is under way. It is false after the end of the source.
+func (s *backgroundSource) startRead(l *lines) (reading bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -103,7 +103,7 @@ func (s *backgroundSource) begin(l *lines) (reading bool) {
 		go s.run()
 	}
 	s.reading = true
-	s.ask <- l.space() // run waits for it
+	s.requests <- l.freeSpace() // run waits for it
 	return true
 }
 
@@ -113,9 +113,9 @@ func (s *backgroundSource) run() {
 		select {
 		case <-s.done:
 			return
-		case p := <-s.ask:
+		case p := <-s.requests:
 			n, err := s.r.Read(p)
-			s.got <- readResult{n, err}
+			s.results <- readResult{n, err}
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (s *backgroundSource) close() {
 
 func (s *backgroundSource) wait() {
 	s.mu.Lock()
-	blocked := !s.started || s.reading && s.abandon
+	blocked := !s.started || s.reading && s.mayAbandon
 	s.mu.Unlock()
 	if !blocked {
 		<-s.ended
@@ -143,13 +143,13 @@ func (s *backgroundSource) wait() {
 // watching a context from call to call, because registering with one costs
 // more than a small read.
 type interrupter struct {
-	set func(time.Time) error
+	setDeadline func(time.Time) error
 
-	mu      sync.Mutex
-	done    <-chan struct{} // of the context that is watched; nil: none
-	stop    func() bool
-	expired bool // the deadline is in the past since that context ended
-	closed  bool // the deadline is in the past for good
+	mu          sync.Mutex
+	watchedDone <-chan struct{} // of the context that is watched; nil: none
+	stopWatch   func() bool
+	expired     bool // the deadline is in the past since that context ended
+	closed      bool // the deadline is in the past for good
 }
 
 var longAgo = time.Unix(1, 0)
@@ -160,13 +160,13 @@ func (i *interrupter) watch(ctx context.Context) bool {
 	done := ctx.Done()
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed || done == i.done {
+	if i.closed || done == i.watchedDone {
 		return !i.closed
 	}
-	i.forget()
+	i.unwatch()
 	if done != nil {
-		i.done = done
-		i.stop = context.AfterFunc(ctx, func() { i.expire(done) })
+		i.watchedDone = done
+		i.stopWatch = context.AfterFunc(ctx, func() { i.expire(done) })
 	}
 	return true
 }
@@ -174,9 +174,9 @@ func (i *interrupter) watch(ctx context.Context) bool {
 func (i *interrupter) expire(done <-chan struct{}) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.done == done && !i.closed { // else it came too late
+	if i.watchedDone == done && !i.closed { // else it came too late
 		i.expired = true
-		i.set(longAgo)
+		i.setDeadline(longAgo)
 	}
 }
 
@@ -185,18 +185,18 @@ func (i *interrupter) rearm() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.expired && !i.closed {
-		i.forget()
+		i.unwatch()
 	}
 }
 
-// forget undoes watch, and what it has done.
-func (i *interrupter) forget() {
-	if i.stop != nil {
-		i.stop()
+// unwatch undoes watch, and what it has done.
+func (i *interrupter) unwatch() {
+	if i.stopWatch != nil {
+		i.stopWatch()
 	}
-	i.done, i.stop = nil, nil
+	i.watchedDone, i.stopWatch = nil, nil
 	if i.expired && !i.closed {
-		i.set(time.Time{})
+		i.setDeadline(time.Time{})
 	}
 	i.expired = false
 }
@@ -209,7 +209,7 @@ func (i *interrupter) shut() {
 	if i.closed {
 		return
 	}
-	i.forget()
+	i.unwatch()
 	i.closed = true
-	i.set(longAgo)
+	i.setDeadline(longAgo)
 }

@@ -12,7 +12,7 @@ import (
 // for us alone. It returns nil where that is not possible: for sockets, without
 // /proc, or if the file belongs to another user.
 func reopen(f *os.File, mode int) *os.File {
-	fd, err := control(f, func(fd int) (int, error) { return fd, nil })
+	fd, err := withDescriptor(f, func(fd int) (int, error) { return fd, nil })
 	if err != nil {
 		return nil
 	}

@@ -135,7 +135,7 @@ func TestStdFiles(t *testing.T) {
 // The files that others may share come out as they went in, and open.
 func TestStdLeavesFilesAlone(t *testing.T) {
 	flags := func(f *os.File) int {
-		n, err := control(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
+		n, err := withDescriptor(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
 		bridgetest.Must(t, err)
 		return n
 	}

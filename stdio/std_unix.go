@@ -43,19 +43,19 @@ func makePollable(f *os.File, mode int) (*os.File, func()) {
 	if info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 || sameAsStderr(info) {
 		return nil, nil
 	}
-	return unblock(f)
+	return setNonblocking(f)
 }
 
-// unblock makes f non-blocking. That is a property of the open file, which
+// setNonblocking makes f non-blocking. That is a property of the open file, which
 // other processes may share (a terminal: the shell), and our own stderr too;
 // hence only for pipes and sockets that are not stderr, and until Close.
-func unblock(f *os.File) (*os.File, func()) {
-	was, err := control(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
+func setNonblocking(f *os.File) (*os.File, func()) {
+	was, err := withDescriptor(f, func(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0) })
 	if err != nil {
 		return nil, nil
 	}
 	block := func(on bool) error {
-		_, err := control(f, func(fd int) (int, error) { return 0, unix.SetNonblock(fd, !on) })
+		_, err := withDescriptor(f, func(fd int) (int, error) { return 0, unix.SetNonblock(fd, !on) })
 		return err
 	}
 	if err := block(false); err != nil {
@@ -78,7 +78,7 @@ func sameAsStderr(info os.FileInfo) bool {
 }
 
 func duplicate(f *os.File) *os.File {
-	fd, err := control(f, func(fd int) (int, error) {
+	fd, err := withDescriptor(f, func(fd int) (int, error) {
 		return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	})
 	if err != nil {
@@ -87,8 +87,8 @@ func duplicate(f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), f.Name())
 }
 
-// control calls call with f's descriptor. (f.Fd would make it blocking.)
-func control(f *os.File, call func(fd int) (int, error)) (n int, err error) {
+// withDescriptor calls call with f's descriptor. (f.Fd would make it blocking.)
+func withDescriptor(f *os.File, call func(fd int) (int, error)) (n int, err error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -17,9 +17,9 @@ type tryWriter func(p []byte) int
 func newTryWriter(w io.Writer) tryWriter {
 	switch w := w.(type) {
 	case *os.File:
-		return tryPipe(w)
+		return pipeTryWriter(w)
 	case net.Conn:
-		return trySocket(w)
+		return socketTryWriter(w)
 	}
 	return nil
 }
@@ -29,25 +29,25 @@ func newTryWriter(w io.Writer) tryWriter {
 // much when its peer has taken all that was sent before. Everything else is left
 // to Send.
 func (c *Conn) TrySend(m jsonrpc.Message) bool {
-	if c.out.try == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallSize || c.end.reached(context.Background()) != nil {
+	if c.out.tryWrite == nil || m.Kind() == jsonrpc.Invalid || m.Size() > 2*smallBufferSize || c.end.endError(context.Background()) != nil {
 		return false
 	}
 	select {
-	case c.out.turn <- struct{}{}:
+	case c.out.writeTurn <- struct{}{}:
 	default:
 		return false
 	}
-	defer func() { <-c.out.turn }()
+	defer func() { <-c.out.writeTurn }()
 	first, id, rest := m.SplitLineAtID()
-	if c.out.err != nil || len(first)+len(id)+len(rest) >= smallSize {
+	if c.out.err != nil || len(first)+len(id)+len(rest) >= smallBufferSize {
 		return false
 	}
-	c.note(m)
+	c.noteOutgoing(m)
 	chunk := getChunk()
 	defer putChunk(chunk)
 	line := appendLine(chunk[:0], first, id, rest)
-	c.out.to.ready()
-	n := c.out.try(line)
+	c.out.dest.rearm()
+	n := c.out.tryWrite(line)
 	if 0 < n && n < len(line) {
 		// Nobody is to wait for the rest. It takes a window of a few bytes for an
 		// empty connection not to take a line.

@@ -13,8 +13,8 @@ import (
 // pipeBuf is what a pipe takes as a whole or not at all (pipe(7), PIPE_BUF).
 const pipeBuf = 4096
 
-// tryPipe is newTryWriter for a file, if that is a pipe.
-func tryPipe(f *os.File) tryWriter {
+// pipeTryWriter is newTryWriter for a file, if that is a pipe.
+func pipeTryWriter(f *os.File) tryWriter {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeNamedPipe == 0 || f.SetWriteDeadline(time.Time{}) != nil {
 		return nil // the last means that a write may block
@@ -23,7 +23,7 @@ func tryPipe(f *os.File) tryWriter {
 	if err != nil {
 		return nil
 	}
-	write := writerNow(raw)
+	write := rawTryWriter(raw)
 	return func(p []byte) int {
 		if len(p) > pipeBuf {
 			return 0
@@ -32,8 +32,8 @@ func tryPipe(f *os.File) tryWriter {
 	}
 }
 
-// trySocket is newTryWriter for a connection.
-func trySocket(c net.Conn) tryWriter {
+// socketTryWriter is newTryWriter for a connection.
+func socketTryWriter(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
 	}
@@ -41,7 +41,7 @@ func trySocket(c net.Conn) tryWriter {
 	if taken == nil {
 		return nil
 	}
-	write := writerNow(sockstate.RawConn(c))
+	write := rawTryWriter(sockstate.RawConn(c))
 	return func(p []byte) int {
 		if len(p) > sockstate.MaxInline || !taken() {
 			return 0
@@ -50,8 +50,8 @@ func trySocket(c net.Conn) tryWriter {
 	}
 }
 
-// writerNow returns what writes as much as is taken at once. It allocates nothing.
-func writerNow(raw syscall.RawConn) tryWriter {
+// rawTryWriter returns what writes as much as is taken at once. It allocates nothing.
+func rawTryWriter(raw syscall.RawConn) tryWriter {
 	var text []byte
 	var n int
 	write := func(fd uintptr) bool {

@@ -7,6 +7,6 @@ import (
 	"os"
 )
 
-// tryPipe and trySocket return nil: messages are handed to who may wait.
-func tryPipe(*os.File) tryWriter   { return nil }
-func trySocket(net.Conn) tryWriter { return nil }
+// pipeTryWriter and socketTryWriter return nil: messages are handed to who may wait.
+func pipeTryWriter(*os.File) tryWriter   { return nil }
+func socketTryWriter(net.Conn) tryWriter { return nil }

@@ -30,16 +30,16 @@ func (s *Spec) lookPath() (string, error) {
 			err = syscall.ENOTDIR
 		}
 		if err != nil {
-			return "", fmt.Errorf("working directory %q: %w: name an existing directory", s.shownDir(), cause(err))
+			return "", fmt.Errorf("working directory %q: %w: name an existing directory", s.shownDir(), bareCause(err))
 		}
 	}
 	switch {
 	case s.Path == "":
 		return "", errors.New("no command: name the program to run")
 	case filepath.Base(s.Path) != s.Path:
-		return s.path()
+		return s.checkedPath()
 	}
-	list, ok := lookVar(s.Env, "PATH")
+	list, ok := lookupVar(s.Env, "PATH")
 	if !ok {
 		list = os.Getenv("PATH")
 	}
@@ -59,22 +59,22 @@ func (s *Spec) lookPath() (string, error) {
 		}
 	}
 	if denied != nil {
-		return "", fmt.Errorf("command %q: %w: make it executable", s.displayName(s.Path), cause(denied))
+		return "", fmt.Errorf("command %q: %w: make it executable", s.displayName(s.Path), bareCause(denied))
 	}
 	advice := "install it or give its full path"
 	if name, _, set := strings.Cut(s.Path, "="); set && name != "" {
 		advice = "no shell sets a variable in front of the command; set it in the environment (--env NAME=VALUE)"
 	} else if strings.Contains(s.Path, " ") {
-		advice = adviceOneName
+		advice = spacesHint
 	}
 	return "", fmt.Errorf("command %q: not found in PATH: %s (%w)", s.displayName(s.Path), advice, fs.ErrNotExist)
 }
 
-// adviceOneName is for a command with spaces, which may be a whole line in quotes.
-const adviceOneName = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
+// spacesHint is for a command with spaces, which may be a whole line in quotes.
+const spacesHint = "this is looked for as one name, for no shell takes it apart; give arguments without quotes around all of them"
 
-// path checks a command that is given with its directory.
-func (s *Spec) path() (string, error) {
+// checkedPath checks a command that is given with its directory.
+func (s *Spec) checkedPath() (string, error) {
 	file := s.Path
 	if !filepath.IsAbs(file) {
 		dir, err := filepath.Abs(s.Dir)
@@ -86,27 +86,27 @@ func (s *Spec) path() (string, error) {
 	found, err := exec.LookPath(file)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return "", fmt.Errorf("command %q: %w: make it executable%s", s.displayName(s.Path), cause(err), s.triedFile(file))
+		return "", fmt.Errorf("command %q: %w: make it executable%s", s.displayName(s.Path), bareCause(err), s.triedFileNote(file))
 	case err != nil && strings.Contains(s.Path, " "):
-		return "", fmt.Errorf("command %q: %w: %s", s.displayName(s.Path), cause(err), adviceOneName)
+		return "", fmt.Errorf("command %q: %w: %s", s.displayName(s.Path), bareCause(err), spacesHint)
 	case err != nil && strings.HasPrefix(s.Path, "~"):
-		return "", fmt.Errorf("command %q: %w: no shell expands the ~; write the whole path", s.displayName(s.Path), cause(err))
+		return "", fmt.Errorf("command %q: %w: no shell expands the ~; write the whole path", s.displayName(s.Path), bareCause(err))
 	case err != nil:
-		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.displayName(s.Path), cause(err), s.startsAt(), s.triedFile(file))
+		return "", fmt.Errorf("command %q: %w: check the path%s%s", s.displayName(s.Path), bareCause(err), s.startsAtNote(), s.triedFileNote(file))
 	}
 	return found, nil
 }
 
-// triedFile says which file was looked for, where that is not what is written and nothing in it may be secret.
-func (s *Spec) triedFile(file string) string {
+// triedFileNote says which file was looked for, where that is not what is written and nothing in it may be secret.
+func (s *Spec) triedFileNote(file string) string {
 	if file == s.Path || s.Shown != "" || s.ShownDir != "" {
 		return ""
 	}
 	return fmt.Sprintf(" (tried %s)", file)
 }
 
-// startsAt says that a relative path begins at Dir, for people who do not expect this.
-func (s *Spec) startsAt() string {
+// startsAtNote says that a relative path begins at Dir, for people who do not expect this.
+func (s *Spec) startsAtNote() string {
 	if s.Dir == "" || filepath.IsAbs(s.Path) {
 		return ""
 	}
@@ -115,7 +115,7 @@ func (s *Spec) startsAt() string {
 
 // explainStart explains the system's error for a file that lookPath has accepted.
 func (s *Spec) explainStart(err error, path string) error {
-	path, err = s.displayName(path), cause(err)
+	path, err = s.displayName(path), bareCause(err)
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("command %q: %w: a script needs a first line such as #!/bin/sh", path, err)
@@ -133,8 +133,8 @@ func (s *Spec) displayName(path string) string { return cmp.Or(s.Shown, path) }
 
 func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 
-// cause returns err without the operation and the path, because our own text has both.
-func cause(err error) error {
+// bareCause returns err without the operation and the path, because our own text has both.
+func bareCause(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err

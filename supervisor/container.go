@@ -60,7 +60,7 @@ func (s *Spec) withContainer(path string) (*container, *Spec) {
 		}
 		c.IDFile, c.Private = filepath.Join(dir, "cid"), true
 		with := *s
-		with.Args = slices.Insert(slices.Clone(s.Args), line.run, "--cidfile", c.IDFile)
+		with.Args = slices.Insert(slices.Clone(s.Args), line.afterRun, "--cidfile", c.IDFile)
 		s = &with
 	default:
 		if !filepath.IsAbs(c.IDFile) {
@@ -113,7 +113,7 @@ func (c *container) id() (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("the file for its id: %w", cause(err)) // the file's name is private to the user
+		return "", fmt.Errorf("the file for its id: %w", bareCause(err)) // the file's name is private to the user
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 100))
@@ -141,7 +141,7 @@ func (c *container) kill(ctx context.Context, id string) error {
 	if c.Remove {
 		last = []string{"rm", "-f", id}
 	}
-	for !isGone(said, err, c.Remove) {
+	for !reportsNoContainer(said, err, c.Remove) {
 		if said, err = c.command(ctx, last...); err == nil {
 			return nil
 		}
@@ -154,9 +154,9 @@ func (c *container) kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// isGone reports whether the engine has refused a command because there is no such
+// reportsNoContainer reports whether the engine has refused a command because there is no such
 // container. Without removed, it is enough that the container does not run.
-func isGone(said string, err error, removed bool) bool {
+func reportsNoContainer(said string, err error, removed bool) bool {
 	if err == nil {
 		return false
 	}
@@ -195,15 +195,15 @@ type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
-// clientFailed is the status of a client that could not run the container, or
+// clientFailedStatus is the status of a client that could not run the container, or
 // has lost its engine. Any other status is that of the program in the container.
-const clientFailed exitStatus = 125
+const clientFailedStatus exitStatus = 125
 
 // reportsContainerEnd reports whether err, with which a client has ended, also says how the container
 // has ended.
 func reportsContainerEnd(err error) bool {
 	status, ok := errors.AsType[exitStatus](err)
-	return err == nil || ok && status != clientFailed
+	return err == nil || ok && status != clientFailedStatus
 }
 
 // endContainer kills the child's container. It does nothing if the client has told how the

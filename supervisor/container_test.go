@@ -40,7 +40,7 @@ func roleEngine(args []string) {
 	if i := slices.Index(args, "--cidfile"); i > 0 {
 		f, err := os.OpenFile(args[i+1], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
-			os.Exit(int(clientFailed))
+			os.Exit(int(clientFailedStatus))
 		}
 		io.WriteString(f, fakeID+"\n")
 		f.Close()
@@ -54,7 +54,7 @@ func roleEngine(args []string) {
 	switch mode {
 	case "polite":
 	case "failed":
-		os.Exit(int(clientFailed))
+		os.Exit(int(clientFailedStatus))
 	default:
 		<-time.After(time.Hour)
 	}

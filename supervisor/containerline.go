@@ -9,11 +9,11 @@ import (
 
 // A containerLine is a command line that runs a container, taken apart.
 type containerLine struct {
-	globals []string // the arguments that choose an engine, for its other commands
-	run     int      // the index of the argument after "run"
-	cidFile string   // the file for the container's id, if the line names one
-	remove  bool     // the container is to be removed when it has ended
-	detach  bool     // the command ends at once, and the container goes on
+	globals  []string // the arguments that choose an engine, for its other commands
+	afterRun int      // the index of the argument after "run"
+	cidFile  string   // the file for the container's id, if the line names one
+	remove   bool     // the container is to be removed when it has ended
+	detach   bool     // the command ends at once, and the container goes on
 }
 
 // parseContainerLine takes a command line apart. ok is false unless program is docker,
@@ -30,14 +30,14 @@ func parseContainerLine(program string, args []string) (l containerLine, ok bool
 	l.globals = args[:n:n]
 	switch {
 	case len(args) > n && args[n] == "run":
-		l.run = n + 1
+		l.afterRun = n + 1
 	case len(args) > n+1 && args[n] == "container" && args[n+1] == "run":
-		l.run = n + 2
+		l.afterRun = n + 2
 	default:
 		return l, false
 	}
 	takes := func(option string) bool { return !slices.Contains(runSwitches, option) }
-	eachOption(args[l.run:], takes, func(option, value string) {
+	eachOption(args[l.afterRun:], takes, func(option, value string) {
 		switch option {
 		case "cidfile":
 			l.cidFile = value

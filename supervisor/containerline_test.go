@@ -46,7 +46,7 @@ func TestContainerLine(t *testing.T) {
 		if l.detach {
 			flags = append(flags, "detach")
 		}
-		if !ok || strings.Join(l.globals, " ") != want.globals || l.run != want.run || l.cidFile != want.cidFile || strings.Join(flags, " ") != want.flags {
+		if !ok || strings.Join(l.globals, " ") != want.globals || l.afterRun != want.run || l.cidFile != want.cidFile || strings.Join(flags, " ") != want.flags {
 			t.Errorf("%s: %+v, %v, want %+v", line, l, ok, want)
 		}
 	}

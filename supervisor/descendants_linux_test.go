@@ -256,7 +256,7 @@ func TestStrayCannotHoldOutput(t *testing.T) {
 			if !reads {
 				drain()
 			}
-			if n := <-read; !reads && n > 2*maxRest {
+			if n := <-read; !reads && n > 2*maxLeftover {
 				t.Errorf("%s, read after Stop: %d bytes", name, n)
 			}
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -288,8 +288,8 @@ func TestStartsAreOnOneThread(t *testing.T) {
 	first := 0
 	for i := range 200 {
 		tid := 0
-		bridgetest.Must(t, starts.run(context.Background(), func() { tid = unix.Gettid() }))
-		defer starts.release()
+		bridgetest.Must(t, startThread.run(context.Background(), func() { tid = unix.Gettid() }))
+		defer startThread.release()
 		if i == 0 {
 			first = tid
 		} else if tid != first {

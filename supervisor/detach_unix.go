@@ -20,7 +20,7 @@ func startDetached(path string, args, env []string, files [3]*os.File) (wait fun
 	if err != nil {
 		return nil, err
 	}
-	children.enter(pid)
+	children.add(pid)
 	return func() {
 		c := &child{pid: pid}
 		_ = c.wait()

@@ -16,8 +16,8 @@ const ownPrefix = "MCP_BRIDGE_"
 // child's descendants inherit it.
 const markerVar = ownPrefix + "PROCESS"
 
-// safeNames are the variables that the MCP SDKs pass to a server.
-func safeNames() []string {
+// safeVarNames are the variables that the MCP SDKs pass to a server.
+func safeVarNames() []string {
 	if runtime.GOOS == "windows" {
 		return []string{
 			"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
@@ -79,10 +79,10 @@ func parsePolicy(policy string) (pass func(name string) bool, err error) {
 			all = true
 		case item == "none":
 		case item == "safe":
-			names = append(names, safeNames()...)
+			names = append(names, safeVarNames()...)
 		case item == "" || strings.ContainsAny(item, "= \t\x00"):
 			return nil, fmt.Errorf("environment policy, item %d: not the name of a variable: want all, safe, none or NAME,NAME,... (a value is set as NAME=VALUE, apart from this)", i+1)
-		case isOwn(item):
+		case isOwnVar(item):
 			return nil, fmt.Errorf("environment policy, item %d: %s* belongs to the bridge: give the child a variable of another name", i+1, ownPrefix)
 		default:
 			names = append(names, item)
@@ -90,11 +90,11 @@ func parsePolicy(policy string) (pass func(name string) bool, err error) {
 	}
 	return func(name string) bool {
 		listed := func(n string) bool { return sameName(n, name) }
-		return all && !isOwn(name) || slices.ContainsFunc(names, listed)
+		return all && !isOwnVar(name) || slices.ContainsFunc(names, listed)
 	}, nil
 }
 
-func isOwn(name string) bool {
+func isOwnVar(name string) bool {
 	return len(name) >= len(ownPrefix) && sameName(name[:len(ownPrefix)], ownPrefix)
 }
 
@@ -130,8 +130,8 @@ func withVar(env []string, name, value string) []string {
 	return append(kept, name+"="+value)
 }
 
-// lookVar returns the value of name in env.
-func lookVar(env []string, name string) (value string, ok bool) {
+// lookupVar returns the value of name in env.
+func lookupVar(env []string, name string) (value string, ok bool) {
 	for _, v := range env {
 		if n, val := splitVar(v); n != "" && sameName(n, name) {
 			value, ok = val, true

@@ -19,31 +19,31 @@ const outputGrace = 200 * time.Millisecond
 type childOutput struct {
 	f *os.File
 
-	reading sync.Mutex // held by Read and finish; guards rest and end
-	rest    []byte     // what was in the pipe when finish closed it
-	end     error      // once set, the output has ended
+	readMu   sync.Mutex // held by Read and finish; guards leftover and endErr
+	leftover []byte     // what was in the pipe when finish closed it
+	endErr   error      // once set, the output has ended
 
-	limits   sync.Mutex // guards the fields below and the file's deadline
-	deadline time.Time  // set by the reader with SetReadDeadline
-	exited   bool       // the process has exited
-	quiet    time.Time  // if exited: when the output ends unless something is written before
-	closing  bool       // finish was called
+	deadlineMu    sync.Mutex // guards the fields below and the file's deadline
+	deadline      time.Time  // set by the reader with SetReadDeadline
+	exited        bool       // the process has exited
+	quietDeadline time.Time  // if exited: when the output ends unless something is written before
+	finishing     bool       // finish was called
 }
 
 // Read implements io.Reader.
 func (o *childOutput) Read(b []byte) (int, error) {
-	o.reading.Lock()
-	defer o.reading.Unlock()
+	o.readMu.Lock()
+	defer o.readMu.Unlock()
 	if len(b) == 0 {
 		return 0, nil
 	}
-	if len(o.rest) > 0 {
-		n := copy(b, o.rest)
-		o.rest = o.rest[n:]
+	if len(o.leftover) > 0 {
+		n := copy(b, o.leftover)
+		o.leftover = o.leftover[n:]
 		return n, nil
 	}
-	if o.end != nil {
-		return 0, o.end
+	if o.endErr != nil {
+		return 0, o.endErr
 	}
 	o.renewGrace()
 	n, err := o.f.Read(b)
@@ -58,14 +58,14 @@ func (o *childOutput) Read(b []byte) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	o.end = endOfOutput(err)
-	return 0, o.end
+	o.endErr = endOfOutput(err)
+	return 0, o.endErr
 }
 
 // SetReadDeadline is like that of an os.File.
 func (o *childOutput) SetReadDeadline(t time.Time) error {
-	o.limits.Lock()
-	defer o.limits.Unlock()
+	o.deadlineMu.Lock()
+	defer o.deadlineMu.Unlock()
 	o.deadline = t
 	return o.setDeadline()
 }
@@ -73,18 +73,18 @@ func (o *childOutput) SetReadDeadline(t time.Time) error {
 // processExited tells o that the process has exited: from now on the output ends after
 // outputGrace without data. It wakes a waiting Read.
 func (o *childOutput) processExited() {
-	o.limits.Lock()
+	o.deadlineMu.Lock()
 	o.exited = true
-	o.limits.Unlock()
+	o.deadlineMu.Unlock()
 	o.renewGrace()
 }
 
 // renewGrace starts outputGrace anew, so that each Read waits that long.
 func (o *childOutput) renewGrace() {
-	o.limits.Lock()
-	defer o.limits.Unlock()
+	o.deadlineMu.Lock()
+	defer o.deadlineMu.Unlock()
 	if o.exited {
-		o.quiet = time.Now().Add(outputGrace)
+		o.quietDeadline = time.Now().Add(outputGrace)
 		_ = o.setDeadline()
 	}
 }
@@ -94,10 +94,10 @@ func (o *childOutput) renewGrace() {
 func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {
-	case o.closing:
+	case o.finishing:
 		d = time.Unix(1, 0)
-	case o.exited && (d.IsZero() || d.After(o.quiet)):
-		d = o.quiet
+	case o.exited && (d.IsZero() || d.After(o.quietDeadline)):
+		d = o.quietDeadline
 	}
 	return o.f.SetReadDeadline(d)
 }
@@ -106,9 +106,9 @@ func (o *childOutput) setDeadline() error {
 // was the reader's deadline, the output has not ended: then readLast reads nothing, and
 // ours is false.
 func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
-	o.limits.Lock()
-	defer o.limits.Unlock()
-	if !o.closing && !(o.exited && !time.Now().Before(o.quiet)) {
+	o.deadlineMu.Lock()
+	defer o.deadlineMu.Unlock()
+	if !o.finishing && !(o.exited && !time.Now().Before(o.quietDeadline)) {
 		return 0, nil, false
 	}
 	n, err = o.readNow(b)
@@ -118,28 +118,28 @@ func (o *childOutput) readLast(b []byte) (n int, err error, ours bool) {
 // finish ends the output and closes the pipe. It keeps what is in the pipe for Read, which
 // returns io.EOF afterwards.
 func (o *childOutput) finish() {
-	o.limits.Lock()
-	o.closing = true
+	o.deadlineMu.Lock()
+	o.finishing = true
 	_ = o.setDeadline() // wakes a Read that is waiting
-	o.limits.Unlock()
+	o.deadlineMu.Unlock()
 
-	o.reading.Lock()
-	defer o.reading.Unlock()
+	o.readMu.Lock()
+	defer o.readMu.Unlock()
 	b := make([]byte, 4096)
-	for o.end == nil {
+	for o.endErr == nil {
 		n, err, _ := o.readLast(b)
-		o.rest = append(o.rest, b[:n]...)
+		o.leftover = append(o.leftover, b[:n]...)
 		if n == 0 {
-			o.end = endOfOutput(err)
-		} else if len(o.rest) > maxRest { // a process has survived and goes on writing
-			o.end = io.EOF
+			o.endErr = endOfOutput(err)
+		} else if len(o.leftover) > maxLeftover { // a process has survived and goes on writing
+			o.endErr = io.EOF
 		}
 	}
 	_ = o.f.Close()
 }
 
-// maxRest is more than any pipe holds by default.
-const maxRest = 1 << 20
+// maxLeftover is more than any pipe holds by default.
+const maxLeftover = 1 << 20
 
 // endOfOutput maps the ways in which output ends to io.EOF.
 func endOfOutput(err error) error {

@@ -77,22 +77,22 @@ func (s *Spec) name() string {
 // A Process is a child that was started. All methods may be called
 // concurrently.
 type Process struct {
-	name      string
-	waits     StopWaits
-	child     *child
-	container *container // nil: the child runs none
-	stdin     *os.File
-	stdout    *childOutput
-	stderr    *childOutput
-	lines     *stderrLines
-	onStop    func(step string)           // may be nil
-	onExit    func(err error, asked bool) // may be nil
+	name        string
+	stopWaits   StopWaits
+	child       *child
+	container   *container // nil: the child runs none
+	stdin       *os.File
+	stdout      *childOutput
+	stderr      *childOutput
+	stderrLines *stderrLines
+	onStop      func(step string)           // may be nil
+	onExit      func(err error, asked bool) // may be nil
 
 	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
 	done      chan struct{} // closed later than exited, when stderr was read to its end
 	exitErr   error         // set before exited is closed
 	wg        sync.WaitGroup
-	stop      sync.Once
+	stopOnce  sync.Once
 	stopErr   error
 	reapOnce  sync.Once
 	stopAsked atomic.Bool // Stop was called
@@ -124,32 +124,32 @@ func start(ctx context.Context, s *Spec) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	box, s := s.withContainer(path)
-	c, err := startChild(ctx, path, s, std.child)
+	ctr, s := s.withContainer(path)
+	c, err := startChild(ctx, path, s, std.childEnds)
 	std.closeChildEnds()
 	if err != nil {
 		std.closeOurEnds()
-		if box != nil {
-			box.forget()
+		if ctr != nil {
+			ctr.forget()
 		}
 		return nil, s.explainStart(err, path)
 	}
 	p := &Process{
-		name:      s.name(),
-		waits:     s.Stop.withDefaults(),
-		child:     c,
-		container: box,
-		stdin:     std.stdin,
-		stdout:    &childOutput{f: std.stdout},
-		stderr:    &childOutput{f: std.stderr},
-		lines:     &stderrLines{sink: s.Stderr},
-		onStop:    s.OnStop,
-		onExit:    s.OnExit,
-		exited:    make(chan struct{}),
-		done:      make(chan struct{}),
+		name:        s.name(),
+		stopWaits:   s.Stop.withDefaults(),
+		child:       c,
+		container:   ctr,
+		stdin:       std.stdin,
+		stdout:      &childOutput{f: std.stdout},
+		stderr:      &childOutput{f: std.stderr},
+		stderrLines: &stderrLines{onLine: s.Stderr},
+		onStop:      s.OnStop,
+		onExit:      s.OnExit,
+		exited:      make(chan struct{}),
+		done:        make(chan struct{}),
 	}
 	stderrEnd := make(chan struct{})
-	p.wg.Go(func() { p.lines.copyFrom(p.stderr); close(stderrEnd) })
+	p.wg.Go(func() { p.stderrLines.copyFrom(p.stderr); close(stderrEnd) })
 	p.wg.Go(func() { p.wait(stderrEnd) })
 	return p, nil
 }
@@ -212,11 +212,11 @@ func (p *Process) ExitError() error {
 // most ten lines, each cut at 512 bytes. Of a stack, as Node.js, Java, .NET and Go
 // print it, there is one line at most: the message above it tells more. It is
 // complete when Done is closed.
-func (p *Process) StderrTail() []string { return p.lines.lastLines() }
+func (p *Process) StderrTail() []string { return p.stderrLines.lastLines() }
 
 // stdio is the three streams of a child, both ends of each.
 type stdio struct {
-	child                 [3]*os.File
+	childEnds             [3]*os.File
 	stdin, stdout, stderr *os.File
 }
 
@@ -234,22 +234,22 @@ func openStdio(terminal bool) (*stdio, error) {
 
 // open makes the pipes. After an error some of them are open.
 func (s *stdio) open(terminal bool) (err error) {
-	if s.child[0], s.stdin, err = os.Pipe(); err != nil {
+	if s.childEnds[0], s.stdin, err = os.Pipe(); err != nil {
 		return err
 	}
 	if terminal {
-		s.stdout, s.child[1], err = openTerminal()
+		s.stdout, s.childEnds[1], err = openTerminal()
 	} else {
-		s.stdout, s.child[1], err = os.Pipe()
+		s.stdout, s.childEnds[1], err = os.Pipe()
 	}
 	if err != nil {
 		return err
 	}
-	s.stderr, s.child[2], err = os.Pipe()
+	s.stderr, s.childEnds[2], err = os.Pipe()
 	return err
 }
 
-func (s *stdio) closeChildEnds() { closeAll(s.child[:]...) }
+func (s *stdio) closeChildEnds() { closeAll(s.childEnds[:]...) }
 func (s *stdio) closeOurEnds()   { closeAll(s.stdin, s.stdout, s.stderr) }
 
 func closeAll(files ...*os.File) {

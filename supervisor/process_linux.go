@@ -30,7 +30,7 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 	env := withVar(s.Env, markerVar, c.marker)
 	pidfd := -1
 	var err error
-	aborted := starts.run(ctx, func() {
+	aborted := startThread.run(ctx, func() {
 		c.pid, err = children.fork(path, s, env, files, &syscall.SysProcAttr{
 			Pdeathsig: unix.SIGKILL,
 			PidFD:     &pidfd,
@@ -40,7 +40,7 @@ func (c *child) start(ctx context.Context, path string, s *Spec, files [3]*os.Fi
 		return aborted
 	}
 	if err != nil {
-		starts.release()
+		startThread.release()
 		return err
 	}
 	if pidfd >= 0 {
@@ -116,13 +116,13 @@ func (c *child) release() {
 	if c.pidfd != nil {
 		_ = c.pidfd.Close()
 	}
-	starts.release()
+	startThread.release()
 }
 
-// starts is the thread that starts all children. The kernel sends the parent-death signal
+// startThread is the thread that starts all children. The kernel sends the parent-death signal
 // when the *thread* that has forked ends, and Go may end any thread. So one goroutine,
 // locked to its thread, starts all children and lives while there is any child.
-var starts starter
+var startThread starter
 
 type starter struct {
 	mu    sync.Mutex

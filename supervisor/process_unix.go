@@ -23,7 +23,7 @@ type child struct {
 	system // what differs between the Unixes
 
 	groupGone  atomic.Bool  // the group is empty: its id may belong to other processes
-	looks      int          // how often the group was looked at
+	groupPolls int          // how often the group was looked at
 	terminated map[int]bool // strays that got SIGTERM
 }
 
@@ -42,12 +42,12 @@ func (t *childTable) fork(path string, s *Spec, env []string, files [3]*os.File,
 	if err != nil {
 		return 0, err
 	}
-	t.enter(pid)
+	t.add(pid)
 	return pid, nil
 }
 
-// enter puts a child that was just started into the table. The caller holds the lock.
-func (t *childTable) enter(pid int) {
+// add puts a child that was just started into the table. The caller holds the lock.
+func (t *childTable) add(pid int) {
 	if t.ownPIDs == nil {
 		t.ownPIDs = make(map[int]bool)
 	}
@@ -61,11 +61,11 @@ var children childTable
 // it has adopted. Children are reaped, and removed from the table, only under the lock:
 // whoever holds the lock may signal any pid in the table.
 type childTable struct {
-	mu      sync.Mutex
-	ownPIDs map[int]bool
-	orphans map[int]string    // adopted children and their markers, see reaper_linux.go
-	unsure  map[int]time.Time // orphans that have no marker yet, and since when
-	adopts  bool              // Subreap was called
+	mu            sync.Mutex
+	ownPIDs       map[int]bool
+	orphans       map[int]string    // adopted children and their markers, see reaper_linux.go
+	markerless    map[int]time.Time // orphans that have no marker yet, and since when
+	adoptsOrphans bool              // Subreap was called
 }
 
 func startChild(ctx context.Context, path string, s *Spec, files [3]*os.File) (*child, error) {
@@ -88,7 +88,7 @@ func (c *child) reap() {
 
 // terminate sends SIGTERM to the group and to the strays. The group's id is still its own:
 // until the child is reaped the child itself holds the id, and afterwards gone has
-// seen a member of the group at most maxPoll ago.
+// seen a member of the group at most maxPollInterval ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)
 	c.terminateStrays()
@@ -151,8 +151,8 @@ func (c *child) isGroupEmpty() bool {
 	// For kill, a dead member counts until its parent has reaped it, and some parents
 	// (even some that are process 1) reap late or never. To look for such members is
 	// expensive, so it is done less and less often.
-	c.looks++
-	return (c.looks&(c.looks-1) == 0 || c.looks%32 == 0) && groupIsDead(c.pid)
+	c.groupPolls++
+	return (c.groupPolls&(c.groupPolls-1) == 0 || c.groupPolls%32 == 0) && groupIsDead(c.pid)
 }
 
 // exitError describes how a process ended.

@@ -28,7 +28,7 @@ func startChild(_ context.Context, path string, s *Spec, files [3]*os.File) (*ch
 		return nil, fmt.Errorf("job object: %w", err)
 	}
 	env := s.Env
-	if root, ok := lookVar(env, "SYSTEMROOT"); !ok || root == "" {
+	if root, ok := lookupVar(env, "SYSTEMROOT"); !ok || root == "" {
 		env = withVar(env, "SYSTEMROOT", os.Getenv("SYSTEMROOT")) // most programs need it to start
 	}
 	proc, err := os.StartProcess(path, append([]string{s.Path}, s.Args...), &os.ProcAttr{

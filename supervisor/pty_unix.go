@@ -19,7 +19,7 @@ func openTerminal() (ours, childs *os.File, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open a pseudo-terminal: %w", err)
 	}
-	polled, err := polledFile(ours)
+	polled, err := pollableFile(ours)
 	if err == nil {
 		err = makeRaw(childs)
 	}
@@ -31,9 +31,9 @@ func openTerminal() (ours, childs *os.File, err error) {
 	return polled, childs, nil
 }
 
-// polledFile returns a copy of f that has working read deadlines. Those of f itself do not
+// pollableFile returns a copy of f that has working read deadlines. Those of f itself do not
 // work, because the pty library has called f.Fd.
-func polledFile(f *os.File) (*os.File, error) {
+func pollableFile(f *os.File) (*os.File, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return nil, err

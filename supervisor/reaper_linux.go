@@ -28,13 +28,13 @@ import (
 func Subreap() (stop func(), err error) {
 	children.mu.Lock()
 	defer children.mu.Unlock()
-	if children.adopts {
+	if children.adoptsOrphans {
 		return nil, errors.New("subreap: already active")
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("subreap: %w", err)
 	}
-	children.adopts = true
+	children.adoptsOrphans = true
 	sigchld := make(chan os.Signal, 1)
 	signal.Notify(sigchld, unix.SIGCHLD)
 	quit, ended := make(chan struct{}), make(chan struct{})
@@ -45,7 +45,7 @@ func Subreap() (stop func(), err error) {
 		close(quit)
 		<-ended
 		children.mu.Lock()
-		children.adopts = false
+		children.adoptsOrphans = false
 		children.mu.Unlock()
 		_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 	}), nil
@@ -81,7 +81,7 @@ const (
 func endAllOrphans() {
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
 		sent := map[int]bool{}
-		for end := time.Now().Add(orphanWait); time.Now().Before(end); time.Sleep(maxPoll / 2) {
+		for end := time.Now().Add(orphanWait); time.Now().Before(end); time.Sleep(maxPollInterval / 2) {
 			left := 0
 			children.eachOrphan("", func(pid int) {
 				left++
@@ -107,10 +107,10 @@ func (t *childTable) reapOrphans() { t.eachOrphan("", func(int) {}) }
 func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.adopts {
+	if !t.adoptsOrphans {
 		return false
 	}
-	for _, pid := range t.adopted() {
+	for _, pid := range t.adoptedChildren() {
 		marker := t.orphans[pid]
 		if marker == "" { // the orphan is new, or was in the middle of an exec the last time
 			var sure bool
@@ -135,22 +135,22 @@ const execWait = 2 * time.Second
 
 // isExecing reports whether an orphan may be in the middle of an exec.
 func (t *childTable) isExecing(pid int) bool {
-	since, seen := t.unsure[pid]
+	since, seen := t.markerless[pid]
 	if !seen {
-		if t.unsure == nil {
-			t.unsure = make(map[int]time.Time)
+		if t.markerless == nil {
+			t.markerless = make(map[int]time.Time)
 		}
 		since = time.Now()
-		t.unsure[pid] = since
+		t.markerless[pid] = since
 	}
 	return time.Since(since) < execWait
 }
 
-// adopted lists the living children that this package has not started, and reaps the dead
+// adoptedChildren lists the living children that this package has not started, and reaps the dead
 // ones. The caller holds the lock, so the list is exact: the kernel's list skips
 // entries only if children are reaped while it is read. A process that dies first passes
 // its children to us, so adopted reads the list again after it has reaped one.
-func (t *childTable) adopted() []int {
+func (t *childTable) adoptedChildren() []int {
 	for {
 		pids, err := ourChildren()
 		if err != nil {
@@ -163,7 +163,7 @@ func (t *childTable) adopted() []int {
 			}
 			if reaped, _ := syscall.Wait4(pid, nil, syscall.WNOHANG, nil); reaped == pid {
 				delete(t.orphans, pid)
-				delete(t.unsure, pid)
+				delete(t.markerless, pid)
 				died = true
 				continue
 			}

@@ -11,18 +11,18 @@ import (
 const MaxStderrLine = 4096
 
 const (
-	cutMark   = " [cut]"
-	tailLines = 10
-	tailBytes = 512 // of each line
+	cutMark          = " [cut]"
+	maxTailLines     = 10
+	maxTailLineBytes = 512 // of each line
 )
 
 // stderrLines splits a child's stderr into lines.
 type stderrLines struct {
-	sink func(line []byte) // may be nil
+	onLine func(line []byte) // may be nil
 
-	mu      sync.Mutex
-	tail    [][]byte // the last lines, oldest first; under mu
-	inStack bool     // tail has a call of the stack that is being printed; under mu
+	mu            sync.Mutex
+	tail          [][]byte // the last lines, oldest first; under mu
+	keptStackCall bool     // tail has a call of the stack that is being printed; under mu
 }
 
 // copyFrom reads r to its end: a child must never wait for us to read its stderr. The
@@ -70,33 +70,33 @@ func (l *stderrLines) emit(line []byte) {
 		line = append(line[:MaxStderrLine-len(cutMark)], cutMark...)
 	}
 	l.mu.Lock()
-	l.keep(line)
+	l.addToTail(line)
 	l.mu.Unlock()
-	if l.sink != nil {
-		l.sink(line)
+	if l.onLine != nil {
+		l.onLine(line)
 	}
 }
 
-// keep puts a line into the tail. Of a stack it keeps the first call in the program's own files: it tells where, and the message of the
+// addToTail puts a line into the tail. Of a stack it keeps the first call in the program's own files: it tells where, and the message of the
 // exception or the panic, which stands above the stack, tells what. The rest would push that out.
-func (l *stderrLines) keep(line []byte) {
+func (l *stderrLines) addToTail(line []byte) {
 	switch part := stackPartOf(line); {
-	case part == ownCall && !l.inStack:
-		l.inStack = true
+	case part == ownCall && !l.keptStackCall:
+		l.keptStackCall = true
 	case part == goPosition:
 		l.tail = l.tail[:max(0, len(l.tail)-1)] // the line of its function
 		return
 	case part != noStack:
 		return
 	default:
-		l.inStack = false
+		l.keptStackCall = false
 	}
 	var memory []byte
-	if len(l.tail) == tailLines { // the oldest one goes
+	if len(l.tail) == maxTailLines { // the oldest one goes
 		memory = l.tail[0]
 		l.tail = append(l.tail[:0], l.tail[1:]...)
 	}
-	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), tailBytes)]...))
+	l.tail = append(l.tail, append(memory[:0], line[:min(len(line), maxTailLineBytes)]...))
 }
 
 // A stackPart is what a line is of a stack.

@@ -25,7 +25,7 @@ func TestStderrLines(t *testing.T) {
 	} {
 		for _, reader := range []string{"whole", "bytewise"} {
 			var got []string
-			l := &stderrLines{sink: func(line []byte) { got = append(got, string(line)) }}
+			l := &stderrLines{onLine: func(line []byte) { got = append(got, string(line)) }}
 			r := bytes.NewReader([]byte(c.in))
 			if reader == "bytewise" {
 				l.copyFrom(iotest.OneByteReader(r))
@@ -50,12 +50,12 @@ func TestStderrTailIsBounded(t *testing.T) {
 	}
 	l.copyFrom(&in)
 	got := l.lastLines()
-	if len(got) != tailLines || !strings.HasPrefix(got[0], "line 15 ") || !strings.HasPrefix(got[9], "line 24 ") {
+	if len(got) != maxTailLines || !strings.HasPrefix(got[0], "line 15 ") || !strings.HasPrefix(got[9], "line 24 ") {
 		t.Fatalf("got %d lines, first %.20q", len(got), got[0])
 	}
 	for _, line := range got {
-		if len(line) != tailBytes {
-			t.Errorf("a line has %d bytes, want %d", len(line), tailBytes)
+		if len(line) != maxTailLineBytes {
+			t.Errorf("a line has %d bytes, want %d", len(line), maxTailLineBytes)
 		}
 	}
 }

@@ -42,12 +42,12 @@ type stopStep struct {
 	wait     time.Duration
 }
 
-// stopTable is what Stop does, in this order, until everything has ended.
-func (p *Process) stopTable() []stopStep {
+// stopSteps is what Stop does, in this order, until everything has ended.
+func (p *Process) stopSteps() []stopStep {
 	return []stopStep{
-		{"close stdin", func() { _ = p.stdin.Close() }, nil, p.waits.Stdin},
-		{"terminate", p.child.terminate, p.child.terminateStrays, p.waits.Term},
-		{"kill", p.child.kill, p.child.killStrays, p.waits.Kill},
+		{"close stdin", func() { _ = p.stdin.Close() }, nil, p.stopWaits.Stdin},
+		{"terminate", p.child.terminate, p.child.terminateStrays, p.stopWaits.Term},
+		{"kill", p.child.kill, p.child.killStrays, p.stopWaits.Kill},
 	}
 }
 
@@ -64,15 +64,15 @@ func (p *Process) stopTable() []stopStep {
 // Stop may be called at any time, also after the process has exited, and any number of
 // times. All calls return when the process has ended, with the same error.
 func (p *Process) Stop() error {
-	p.stop.Do(func() { p.stopErr = errors.Join(p.runStop(), p.endContainer()) })
+	p.stopOnce.Do(func() { p.stopErr = errors.Join(p.runStop(), p.endContainer()) })
 	return p.stopErr
 }
 
 // Kill is Stop without a wait before SIGKILL. If Stop was called before, Kill is the same
 // as another call of Stop.
 func (p *Process) Kill() error {
-	p.stop.Do(func() {
-		p.waits.Stdin, p.waits.Term = time.Nanosecond, time.Nanosecond
+	p.stopOnce.Do(func() {
+		p.stopWaits.Stdin, p.stopWaits.Term = time.Nanosecond, time.Nanosecond
 		p.stopErr = errors.Join(p.runStop(), p.endContainer())
 	})
 	return p.stopErr
@@ -81,7 +81,7 @@ func (p *Process) Kill() error {
 func (p *Process) runStop() error {
 	gone := false
 	p.stopAsked.Store(true)
-	for _, step := range p.stopTable() {
+	for _, step := range p.stopSteps() {
 		if p.onStop != nil && !p.hasExited() {
 			p.onStop(step.name)
 		}
@@ -120,7 +120,7 @@ func (p *Process) awaitGone(step stopStep) bool {
 	}
 	p.reap()
 	// The system does not tell when a group becomes empty, so poll; once is mostly enough.
-	for delay := time.Millisecond; ; delay = min(2*delay, maxPoll) {
+	for delay := time.Millisecond; ; delay = min(2*delay, maxPollInterval) {
 		if p.child.isGone() {
 			return true
 		}
@@ -148,10 +148,10 @@ func (p *Process) exitsWithin(wait time.Duration) bool {
 	}
 }
 
-// maxPoll is the longest pause between two looks at a group. It is short because the
+// maxPollInterval is the longest pause between two looks at a group. It is short because the
 // last member may end after a look: then the next signal goes to whoever has got the
 // group's id. Systems hand out ids in turn, and none comes round in this time.
-const maxPoll = 20 * time.Millisecond
+const maxPollInterval = 20 * time.Millisecond
 
 func (p *Process) hasExited() bool {
 	select {

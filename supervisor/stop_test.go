@@ -53,7 +53,7 @@ func TestStopOrder(t *testing.T) {
 func TestStopTableOrder(t *testing.T) {
 	p := &Process{child: &child{}}
 	var names []string
-	for _, step := range p.stopTable() {
+	for _, step := range p.stopSteps() {
 		names = append(names, step.name)
 	}
 	if got := strings.Join(names, ", "); got != "close stdin, terminate, kill" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// tick is what CPU time is counted in, in /proc: the kernel tells programs so everywhere.
-const tick = time.Second / 100
+// clockTick is what CPU time is counted in, in /proc: the kernel tells programs so everywhere.
+const clockTick = time.Second / 100
 
 // UsageOf returns what processes and their descendants use. One that has ended counts no more. ok is false where
 // the system does not tell (it is Linux that does), and if none of the processes is there.
@@ -27,8 +27,8 @@ func UsageOf(pids ...int) (u Usage, ok bool) {
 			continue
 		}
 		number := func(i int) int64 { n, _ := strconv.ParseInt(fields[i], 10, 64); return n }
-		u.CPU += time.Duration(number(11)+number(12)) * tick // utime and stime
-		u.Resident += number(21) * int64(os.Getpagesize())   // rss
+		u.CPU += time.Duration(number(11)+number(12)) * clockTick // utime and stime
+		u.Resident += number(21) * int64(os.Getpagesize())        // rss
 		ok = true
 		pids = append(pids, childrenOf(pid)...)
 	}

@@ -23,9 +23,9 @@ var watchdog watchdogPipe
 // change is a line: "+PGID MARKER" and "-PGID" add and remove a process group, "[KEY JSON"
 // and "]KEY" a container. At the end of the pipe the watchdog kills what is left.
 type watchdogPipe struct {
-	mu   sync.Mutex
-	w    *os.File // nil: no watchdog
-	keys atomic.Int64
+	mu      sync.Mutex
+	w       *os.File // nil: no watchdog
+	lastKey atomic.Int64
 }
 
 func (d *watchdogPipe) add(pgid int, marker string) {
@@ -35,7 +35,7 @@ func (d *watchdogPipe) remove(pgid int) { d.writeLine(fmt.Sprintf("-%d\n", pgid)
 
 // addContainer tells of a container and returns its key.
 func (d *watchdogPipe) addContainer(c *container) int {
-	key := int(d.keys.Add(1))
+	key := int(d.lastKey.Add(1))
 	if text, err := json.Marshal(c); err == nil { // a container can always be marshalled
 		d.writeLine(fmt.Sprintf("[%d %s\n", key, text))
 	}
@@ -60,22 +60,22 @@ func (d *watchdogPipe) writeLine(line string) {
 }
 
 // A guarded is the set of process groups and containers that the watchdog kills in the end.
-type guarded struct {
+type guardedSet struct {
 	groups     map[int]string // process groups and their markers
 	containers map[int]container
 }
 
-func newGuarded() guarded {
-	return guarded{groups: map[int]string{}, containers: map[int]container{}}
+func newGuardedSet() guardedSet {
+	return guardedSet{groups: map[int]string{}, containers: map[int]container{}}
 }
 
-// follow reads the lines of the bridge until the bridge has ended.
-func (g guarded) follow(r io.Reader) {
+// readLines reads the lines of the bridge until the bridge has ended.
+func (g guardedSet) readLines(r io.Reader) {
 	lines := bufio.NewReader(r) // a Scanner would limit the lines, which hold environments
 	for {
 		line, err := lines.ReadString('\n')
 		if line = strings.TrimSuffix(line, "\n"); line != "" {
-			g.note(line)
+			g.applyLine(line)
 		}
 		if err != nil {
 			return
@@ -83,7 +83,7 @@ func (g guarded) follow(r io.Reader) {
 	}
 }
 
-func (g guarded) note(line string) {
+func (g guardedSet) applyLine(line string) {
 	number, rest, _ := strings.Cut(line[1:], " ")
 	id, err := strconv.Atoi(number)
 	if err != nil {
@@ -107,7 +107,7 @@ func (g guarded) note(line string) {
 }
 
 // endContainers ends the containers that are left. Their clients have ended.
-func (g guarded) endContainers() {
+func (g guardedSet) endContainers() {
 	var wg sync.WaitGroup
 	for _, c := range g.containers {
 		wg.Go(func() {

@@ -4,4 +4,4 @@ package supervisor
 
 // killMarked does nothing: on these systems a process cannot read the environment of
 // another one.
-func (g guarded) killMarked() {}
+func (g guardedSet) killMarked() {}

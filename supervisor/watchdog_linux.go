@@ -10,12 +10,12 @@ import (
 // killMarked kills every process with one of the markers, and repeats that until no such
 // process is left. One round is not enough: a process may fork during the round, and in
 // the middle of an exec a process has no marker.
-func (g guarded) killMarked() {
+func (g guardedSet) killMarked() {
 	const (
 		rounds = 50 // at most: a process that hangs in the kernel is never gone
 		quiet  = 25 // rounds without a find, after which processes without an environment no longer count
 	)
-	none := 0
+	idleRounds := 0
 	for range rounds {
 		pids, err := allPids()
 		if err != nil {
@@ -24,32 +24,32 @@ func (g guarded) killMarked() {
 		killed, unsure := g.killIn(pids)
 		switch {
 		case killed > 0:
-			none = 0
-		case !unsure || none == quiet:
+			idleRounds = 0
+		case !unsure || idleRounds == quiet:
 			return
 		default:
-			none++
-			time.Sleep(maxPoll)
+			idleRounds++
+			time.Sleep(maxPollInterval)
 		}
 	}
 }
 
-func (g guarded) killIn(pids []int) (killed int, unsure bool) {
+func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 	for _, pid := range pids {
 		if pid == os.Getpid() {
 			continue
 		}
 		marker, sure := markerOf(pid)
 		unsure = unsure || !sure
-		if g.covers(marker) && unix.Kill(pid, unix.SIGKILL) == nil {
+		if g.coversMarker(marker) && unix.Kill(pid, unix.SIGKILL) == nil {
 			killed++
 		}
 	}
 	return killed, unsure
 }
 
-// covers reports whether marker is, or extends, the marker of one of the groups.
-func (g guarded) covers(marker string) bool {
+// coversMarker reports whether marker is, or extends, the marker of one of the groups.
+func (g guardedSet) coversMarker(marker string) bool {
 	for _, m := range g.groups {
 		if matchesMarker(m, marker) {
 			return true

@@ -73,7 +73,7 @@ func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	if err != nil {
 		return err
 	}
-	t.enter(pid)
+	t.add(pid)
 	return nil
 }
 
@@ -85,8 +85,8 @@ func WatchdogMain() bool {
 		return false
 	}
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
-	g := newGuarded()
-	g.follow(os.Stdin)
+	g := newGuardedSet()
+	g.readLines(os.Stdin)
 	g.killAll()
 	os.Exit(0)
 	return true
@@ -94,7 +94,7 @@ func WatchdogMain() bool {
 
 // killAll kills the groups and containers that are left. The id of a group cannot belong
 // to other processes yet: groups that ended with the bridge ended a moment ago.
-func (g guarded) killAll() {
+func (g guardedSet) killAll() {
 	for pgid := range g.groups {
 		_ = unix.Kill(-pgid, unix.SIGKILL)
 	}

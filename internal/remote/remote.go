@@ -104,7 +104,7 @@ type Options struct {
 	NoRenew bool
 
 	// NotifyAfterRenewal: when the session was renewed, the Conn says that everything
-	// may have changed (streamclient.Options.TellRenewed).
+	// may have changed (streamclient.Options.NotifyAfterRenewal).
 	NotifyAfterRenewal bool
 
 	// OnOpened is streamclient.Options.OnOpened, for servers of that transport.
