@@ -174,11 +174,11 @@ func (h *half) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
-	text, data := errShut.Error(), ownmsg.ServerEnded
+	text, data := errShut.Error(), ownmsg.ServerEndedData
 	if h.parent.Err() != nil {
-		text, data = ErrClosing.Error(), ownmsg.ShuttingDown
+		text, data = ErrClosing.Error(), ownmsg.ShuttingDownData
 	}
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
 }

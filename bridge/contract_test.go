@@ -47,7 +47,7 @@ func TestByEraContract(t *testing.T) {
 					close(leave)
 					<-done
 				}
-			}, bridgetest.Options{Bubble: true})
+			}, bridgetest.Options{InBubble: true})
 		})
 	}
 }

@@ -81,7 +81,7 @@ var errExchanged = errors.New("exchanged")
 func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	err := x.submit(ctx, request)
 	kind := request.Kind()
-	if request.Size() > budget.Free {
+	if request.Size() > budget.UncountedBytes {
 		x.opts.passed(ctx, &request)
 	}
 	request = jsonrpc.Message{} // its bytes are the server's now
@@ -94,7 +94,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return x.end(err)
 	case ctx.Err() == nil && err != errTimeout && x.settle():
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
-			"the server did not take the request: "+err.Error(), ownmsg.ServerEnded)))
+			"the server did not take the request: "+err.Error(), ownmsg.ServerEndedData)))
 	case ctx.Err() == nil:
 		return x.end(err)
 	case !x.isListen && context.Cause(ctx) == ErrClosing:
@@ -167,7 +167,7 @@ func (x *exchange) cancelCall(jsonrpc.ID) bool {
 	if !x.outcome.CompareAndSwap(0, cancelled) {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
 	x.cancel(ctx, "cancelled on request")
 	_ = x.server.Close(nil)
@@ -253,7 +253,7 @@ func (x *exchange) clientContext() context.Context {
 		defer cancel()
 		if why := context.Cause(request); why == ErrClosing {
 			x.opts.awaitGrace(why, ctx.Done())
-			last, stop := context.WithTimeout(ctx, ownmsg.MaxWait)
+			last, stop := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 			defer stop()
 			<-last.Done()
 		}
@@ -359,14 +359,14 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // end ends an exchange that has no answer.
 func (x *exchange) end(why error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
 	switch {
 	case !x.settle() && x.isListen:
 		result, _ := ownmsg.ListenEnd(x.id) // the end of the stream follows
 		return x.client.Send(ctx, result)
 	case x.outcome.Load() == cancelled:
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledHere))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledData))
 	case why == errTimeout:
 		x.cancel(ctx, "timed out")
 		if x.opts.TimedOut != nil {
@@ -377,10 +377,10 @@ func (x *exchange) end(why error) error {
 			within *= maxRenewal
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, ownmsg.TimedOut))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, ownmsg.TimedOutData))
 	case why == errShutdown:
 		x.cancel(ctx, "shutting down")
-		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDown))
+		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDownData))
 	case why == errGone:
 		x.cancel(ctx, "the client has gone")
 		return nil

@@ -258,7 +258,7 @@ func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.see(&m) {
 		return nil
 	}
-	if max(m.Size(), s.received.Size()) > budget.Free { // only s keeps a long message meanwhile: untilPassed has it let go of
+	if max(m.Size(), s.received.Size()) > budget.UncountedBytes { // only s keeps a long message meanwhile: untilPassed has it let go of
 		s.keep(&m)
 		m = jsonrpc.Message{}
 		ctx = s.untilPassed(ctx)

@@ -28,7 +28,7 @@ func TestInterceptContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
 		return bridge.Intercept(a, passAll), bridge.Intercept(b, bridge.Hooks{}), nil
-	}, bridgetest.Options{Bubble: true})
+	}, bridgetest.Options{InBubble: true})
 }
 
 // listening is a Sink that notes what it takes: not what refuse has a word about, and

@@ -70,10 +70,10 @@ func (l *ledger) open(c *call) error {
 		return errShut
 	}
 	if _, dup := l.calls[c.id]; dup {
-		return ownmsg.ErrInUse
+		return ownmsg.ErrIDInUse
 	}
 	if len(l.calls) >= l.maxCalls {
-		return ownmsg.ErrTooMany
+		return ownmsg.ErrTooManyRequests
 	}
 	if !l.share.Take(c.size) {
 		return errTooMuch

@@ -15,7 +15,7 @@ func TestPipeContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
 		return a, b, nil
-	}, bridgetest.Options{Bubble: true})
+	}, bridgetest.Options{InBubble: true})
 }
 
 // A Pipe holds a bounded number of messages, and waits so that a synctest

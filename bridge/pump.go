@@ -208,7 +208,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 		p.cancel(nil)
 		p.graceTimers.Wait()
 		p.toServer.wait()
-		p.toServer.share.Free()
+		p.toServer.share.ReleaseAll()
 	}
 }
 

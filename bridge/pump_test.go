@@ -851,12 +851,12 @@ func TestPumpRequestTimeout(t *testing.T) {
 		synctest.Wait()
 		<-p.server.Out
 		time.Sleep(15 * time.Second)
-		p.client.Lag = time.Second
+		p.client.SendLag = time.Second
 		p.server.End <- io.EOF
 		synctest.Wait()
 		p.stop()
 		<-p.done
-		if n := p.client.Busy.Load(); n > 0 {
+		if n := p.client.SendsInProgress.Load(); n > 0 {
 			t.Errorf("%d Sends go on after Pump has returned", n)
 		}
 	})

@@ -36,9 +36,9 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 		}
 	})
 	if isOrderlyEnd(err) {
-		text, data := ErrClosing.Error(), ownmsg.ShuttingDown
+		text, data := ErrClosing.Error(), ownmsg.ShuttingDownData
 		if err == errHungUp {
-			text, data = err.Error(), ownmsg.TimedOut
+			text, data = err.Error(), ownmsg.TimedOutData
 		}
 		p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
@@ -55,7 +55,7 @@ func (p *pump) finishHanding() {
 		return
 	default:
 	}
-	t := time.NewTimer(ownmsg.MaxWait)
+	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
 	select {
 	case p.handing <- struct{}{}:
@@ -84,7 +84,7 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 // forEachBounded says something (part) about each of calls, to a side that may be stuck:
 // all of it together takes a bounded time.
 func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
-	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
 	for _, c := range calls {
 		part(ctx, c)
@@ -163,7 +163,7 @@ func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string,
 
 // cancelAtServer tells the server that nobody waits for a request any more.
 func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
-	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
 	m := ownmsg.Cancellation(id, why)
 	if err := p.server.Send(ctx, m); err != nil {

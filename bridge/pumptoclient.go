@@ -167,7 +167,7 @@ func (p *pump) isOver(id jsonrpc.ID) bool {
 
 // refuse sends the server an error in the client's place.
 func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string) {
-	ctx, cancel := context.WithTimeout(ctx, ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
 	if p.stalled.Load() {

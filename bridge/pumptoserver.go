@@ -88,7 +88,7 @@ func (s *toServerSink) ended(err error) error {
 		s.withdraw()
 	}
 	if !s.unsent.IsZero() && err == errHungUp { // it may be listening still
-		p.answer(s.graceCtx, s.unsent, jsonrpc.CodeInternalError, err.Error(), ownmsg.TimedOut)
+		p.answer(s.graceCtx, s.unsent, jsonrpc.CodeInternalError, err.Error(), ownmsg.TimedOutData)
 	}
 	return err
 }
@@ -169,9 +169,9 @@ func (s *toServerSink) stop() {
 	if !owed || s.ctx.Err() != nil { // it was answered, or nobody waits for the client any more
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), ownmsg.FinalSendTimeout)
 	defer cancel()
-	s.answer(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDown)
+	s.answer(ctx, id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDownData)
 }
 
 func (s *toServerSink) forget() {
@@ -247,11 +247,11 @@ func (p *pump) admit(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, b
 		case errShut:
 			p.tooLate(ctx, c.id)
 			return m, false
-		case ownmsg.ErrTooMany:
+		case ownmsg.ErrTooManyRequests:
 			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), nil)
 			return m, false
 		case errTooMuch:
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), ownmsg.Busy)
+			p.answer(ctx, c.id, jsonrpc.CodeInternalError, err.Error(), ownmsg.BusyData)
 			return m, false
 		default: // J3
 			p.answer(ctx, c.id, jsonrpc.CodeInvalidRequest, err.Error(), nil)
@@ -288,7 +288,7 @@ func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	switch size := m.Size(); {
 	case c.method == "initialize": // who makes a lost session anew has to say it again
 		c.size, c.lasts = c.size+size, true
-	case c.method == ownmsg.Listen, size > budget.Free:
+	case c.method == ownmsg.Listen, size > budget.UncountedBytes:
 		c.size += p.opts.kept(&m)
 	}
 	return c
@@ -336,7 +336,7 @@ func (p *pump) arm(c *call) {
 		if !time.Now().Before(c.deadline) {
 			within *= maxRenewal
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), ownmsg.TimedOut)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, fmt.Sprintf("the server did not answer within %v", within), ownmsg.TimedOutData)
 	})
 }
 
@@ -352,7 +352,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 			p.endListen(p.ctx, c.id)
 			return
 		}
-		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledHere)
+		p.answer(p.ctx, c.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledData)
 	})
 }
 
@@ -363,7 +363,7 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 		p.drop(m, "the server did not take it")
 		return
 	}
-	t := time.NewTimer(ownmsg.MaxWait)
+	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -371,14 +371,14 @@ func (p *pump) reject(ctx context.Context, m jsonrpc.Message, err error) {
 	case <-t.C:
 	}
 	if _, ok := p.toServer.close(m.ID()); ok {
-		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), ownmsg.ServerEnded)
+		p.answer(ctx, m.ID(), jsonrpc.CodeInternalError, "the server did not take the request: "+err.Error(), ownmsg.ServerEndedData)
 	}
 }
 
 // tooLate answers a request that the client has sent before it could know that the
 // server has ended. fromClient waits for nothing else any more.
 func (p *pump) tooLate(ctx context.Context, id jsonrpc.ID) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.MaxWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.FinalSendTimeout)
 	defer cancel()
 	p.answer(ctx, id, jsonrpc.CodeInternalError, p.endText, p.endData)
 }

@@ -71,7 +71,7 @@ func (r *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.MaxWait) // what was received is answered
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownmsg.FinalSendTimeout) // what was received is answered
 	defer cancel()
 	err := r.client.Send(ctx, Unavailable(m.ID(), r.why))
 	if errors.Is(r.why, ErrBusy) || errors.Is(r.why, ErrReclaimed) {

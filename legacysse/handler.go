@@ -46,7 +46,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.TakePlace). nil: there is one.
+	// (admission.AcquireServerPlace). nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond
@@ -94,7 +94,7 @@ type Handler struct {
 	control         *admission.Controller
 	wg              sync.WaitGroup // sessions, until their clients have taken what they were owed
 	bodies          httpserve.Bodies
-	refusalWarnings access.Warnings
+	refusalWarnings access.WarningLimiter
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -144,7 +144,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refusalWarnings.Due() {
+	if h.refusalWarnings.Allow() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
@@ -153,7 +153,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 // startSession makes a session and lets the bridge.Handler serve it. The error is
 // that of admission.Control's Acquire.
 func (h *Handler) startSession(r *http.Request) (*session, error) {
-	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
+	slot, err := h.control.AcquireLazily(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +236,7 @@ func (s *session) endText(err error) (text string, failed bool) {
 // if it is that there was no place: clients try again.
 func (h *Handler) logEnded(s *session, err error) {
 	level := hclog.Warn
-	if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() {
+	if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Allow() {
 		level = hclog.Debug
 	}
 	h.opts.Logger.Log(level, "session ended", "session", s.logName(), "error", err)

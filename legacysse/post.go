@@ -219,7 +219,7 @@ func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []js
 			held = share.Move()
 		}
 		if err := s.offerAndWait(ctx, m, held); err != nil {
-			held.Free()
+			held.ReleaseAll()
 			return err
 		}
 	}

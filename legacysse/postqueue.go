@@ -68,7 +68,7 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage
 	defer p.delivering.Unlock()
 	first := p.sink != nil && len(p.queue) == 0
 	if first && p.sink.TrySend(m) {
-		share.Free()
+		share.ReleaseAll()
 		return nil
 	}
 	it := &queuedMessage{m, share, make(chan struct{})}
@@ -132,7 +132,7 @@ func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink)
 		p.delivering.Unlock()
 		return err
 	}
-	it.share.Free()
+	it.share.ReleaseAll()
 	return nil
 }
 
@@ -163,7 +163,7 @@ func (p *postQueue) freeShares() {
 	defer p.delivering.Unlock()
 	p.queue = slices.DeleteFunc(p.queue, func(it *queuedMessage) bool {
 		if isDone(it.accepted) {
-			it.share.Free()
+			it.share.ReleaseAll()
 			return true
 		}
 		return false

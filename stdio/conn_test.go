@@ -42,7 +42,7 @@ func TestContract(t *testing.T) {
 				a, b := streams(t)
 				return NewConn(a[0], a[1], closeAll(a[0], a[1]), Options{Peer: Client}),
 					NewConn(b[0], b[1], closeAll(b[0], b[1]), Options{Peer: Server}), nil
-			}, bridgetest.Options{Bubble: name != "files"})
+			}, bridgetest.Options{InBubble: name != "files"})
 		})
 	}
 }

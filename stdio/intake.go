@@ -40,7 +40,7 @@ func (c *Conn) limitIntake(share *budget.Share, chunkTimeout time.Duration) {
 func (c *Conn) releaseIntake() {
 	if in := c.in.lines.intake; in != nil {
 		in.slowTimer.Stop()
-		in.share.Free()
+		in.share.ReleaseAll()
 	}
 }
 
@@ -70,7 +70,7 @@ func (in *intakeLimits) release(n int) {
 // releaseAll says that nothing is kept of the lines any more that were taken.
 func (in *intakeLimits) releaseAll() {
 	if in != nil && in.share.Held() > 0 {
-		in.share.Free()
+		in.share.ReleaseAll()
 	}
 }
 

@@ -44,7 +44,7 @@ type ServerOptions struct {
 	Budget *budget.Budget
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client
-	// (admission.TakePlace). nil: there is one.
+	// (admission.AcquireServerPlace). nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Party returns who a client counts as when places and memory are shared out. nil: all
@@ -192,7 +192,7 @@ func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) 
 	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.logNoise})
 	party := s.opts.Party(nc)
 	conn.limitIntake(s.opts.Budget.Share(party), s.opts.BodyTimeout)
-	slot, err := s.control.AcquireSilent(identity.WithParty(s.ctx, party))
+	slot, err := s.control.AcquireLazily(identity.WithParty(s.ctx, party))
 	return conn, slot, err
 }
 

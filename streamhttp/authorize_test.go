@@ -15,7 +15,7 @@ import (
 type noCalls struct{ token context.Context }
 
 func (a noCalls) Authenticate(_ http.Header, r *http.Request) (*http.Request, *access.Refusal) {
-	return r.WithContext(access.Sender{Name: "ann", Token: a.token}.Context(r.Context())), nil
+	return r.WithContext(access.Sender{Name: "ann", TokenContext: a.token}.Context(r.Context())), nil
 }
 
 func (noCalls) Authorize(h http.Header, _ *http.Request, messages ...jsonrpc.Message) *access.Refusal {

@@ -19,7 +19,7 @@ import (
 type everybody struct{ token context.Context }
 
 func (a everybody) Authenticate(_ http.Header, r *http.Request) (*http.Request, *access.Refusal) {
-	return r.WithContext(access.Sender{Name: "ann", Token: a.token}.Context(r.Context())), nil
+	return r.WithContext(access.Sender{Name: "ann", TokenContext: a.token}.Context(r.Context())), nil
 }
 
 func (everybody) Authorize(http.Header, *http.Request, ...jsonrpc.Message) *access.Refusal {

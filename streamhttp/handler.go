@@ -159,7 +159,7 @@ type Handler struct {
 	exchanges       exchanges
 	tidyLoop        sync.WaitGroup
 	bodies          httpserve.Bodies
-	refusalWarnings access.Warnings
+	refusalWarnings access.WarningLimiter
 
 	mu       sync.Mutex
 	sessions map[string]*session // by id, until they end
@@ -213,7 +213,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refusalWarnings.Due() {
+	if h.refusalWarnings.Allow() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)

@@ -46,7 +46,7 @@ func TestServerKeptTogether(t *testing.T) {
 					users, first = append(users, u), append(first, r.lastID())
 				}
 				synctest.Wait()
-				if taken := kept.Taken(); taken > total/2+sessions*budget.Free || taken < total/4 {
+				if taken := kept.Taken(); taken > total/2+sessions*budget.UncountedBytes || taken < total/4 {
 					t.Errorf("%d bytes are kept for one client, which may have about half of %d", taken, total)
 				}
 				if !read {

@@ -174,7 +174,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc
 // be the same for each of them.
 func (h *Handler) logUnserved(err error) {
 	level := hclog.Debug
-	if h.refusalWarnings.Due() {
+	if h.refusalWarnings.Allow() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request not served", "error", err)

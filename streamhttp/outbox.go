@@ -152,6 +152,6 @@ func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *bu
 	if !ok {
 		return nil
 	}
-	share.Free()
+	share.ReleaseAll()
 	return err
 }

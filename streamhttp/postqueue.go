@@ -147,7 +147,7 @@ func (q *postQueue) takeBack(p *pendingMessage) (share *budget.Share, ok bool) {
 }
 
 func (p *pendingMessage) freeShare() {
-	p.share.Free()
+	p.share.ReleaseAll()
 	p.share = nil
 }
 

@@ -175,7 +175,7 @@ func (k *retention) unpark(st *stream) {
 // evictToFit counts what is kept in the budget. Where there is no room for it, what was written
 // before goes first; false: there is none even so.
 func (k *retention) evictToFit() bool {
-	for !k.budget.Hold(k.replayStore.bytes + k.parked.bytes) {
+	for !k.budget.ResizeTo(k.replayStore.bytes + k.parked.bytes) {
 		if len(k.ageOrder) == 0 {
 			return false
 		}
@@ -186,6 +186,6 @@ func (k *retention) evictToFit() bool {
 
 // freeAll gives back the memory kept for resumption: nobody can resume any more.
 func (k *retention) freeAll() {
-	k.budget.Free()
+	k.budget.ReleaseAll()
 	k.budget = nil
 }

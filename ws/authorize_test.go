@@ -19,7 +19,7 @@ import (
 type noCalls struct{ token context.Context }
 
 func (a noCalls) Authenticate(_ http.Header, r *http.Request) (*http.Request, *access.Refusal) {
-	return r.WithContext(access.Sender{Name: "ann", Token: a.token}.Context(r.Context())), nil
+	return r.WithContext(access.Sender{Name: "ann", TokenContext: a.token}.Context(r.Context())), nil
 }
 
 func (noCalls) Authorize(h http.Header, _ *http.Request, messages ...jsonrpc.Message) *access.Refusal {
@@ -132,7 +132,7 @@ func TestExpiredWithoutRoom(t *testing.T) {
 	}), HandlerOptions{})
 	defer h.Close()
 	s := &site{srv: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(access.Sender{Name: "ann", Token: token}.Context(r.Context())))
+		h.ServeHTTP(w, r.WithContext(access.Sender{Name: "ann", TokenContext: token}.Context(r.Context())))
 	}))}
 	defer s.srv.Close()
 	c := s.dialRaw(t, nil)

@@ -101,7 +101,7 @@ func TestBudgetIsGivenBack(t *testing.T) {
 	holder, holding := s.begun(t)
 	holder.part(opText, []byte(bigStart))
 	holder.part(opContinuation, fill)
-	about3MiB := func(n int64) bool { return n > 3<<20-2*budget.Small && n < 3<<20+2*budget.Small }
+	about3MiB := func(n int64) bool { return n > 3<<20-2*budget.SmallShare && n < 3<<20+2*budget.SmallShare }
 	if n := memory.Taken(); !about3MiB(n) {
 		t.Errorf("%d bytes are taken for 3 MiB", n)
 	}

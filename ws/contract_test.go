@@ -17,21 +17,21 @@ func TestContract(t *testing.T) {
 	closeWait = 50 * time.Millisecond // the peers of some Conns take nothing any more
 	t.Run("renewing", func(t *testing.T) {
 		bridgetest.TestConn(t, pairMaker(ClientOptions{}), bridgetest.Options{
-			NoEOF:     "a", // it connects again, and nobody notices
-			LateSends: "a",
-			Gone:      "b", // a client that has closed the connection cannot be sent to
+			NoEOFAt:     "a", // it connects again, and nobody notices
+			LateSendsAt: "a",
+			GoneAt:      "b", // a client that has closed the connection cannot be sent to
 		})
 	})
 	t.Run("not renewing", func(t *testing.T) {
 		bridgetest.TestConn(t, pairMaker(ClientOptions{NoRenew: true}), bridgetest.Options{
-			NoEOF: "a", // it gets ErrSessionLost
-			Gone:  "b",
+			NoEOFAt: "a", // it gets ErrSessionLost
+			GoneAt:  "b",
 		})
 	})
 }
 
 // pairMaker makes a client and the session that it has opened.
-func pairMaker(o ClientOptions) bridgetest.MakeFunc {
+func pairMaker(o ClientOptions) bridgetest.PairFunc {
 	return func(t *testing.T) (client, server bridge.Conn, stop func()) {
 		s := newSite(t, HandlerOptions{})
 		s.hold = make(chan struct{})

@@ -54,7 +54,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.TakePlace); who gets none is closed with status 1013. nil: there is one.
+	// (admission.AcquireServerPlace); who gets none is closed with status 1013. nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	Logger hclog.Logger // nil: silence
@@ -86,8 +86,8 @@ type Handler struct {
 	opts   HandlerOptions
 
 	control         *admission.Controller
-	refusalWarnings access.Warnings
-	budgetWarnings  access.Warnings
+	refusalWarnings access.WarningLimiter
+	budgetWarnings  access.WarningLimiter
 }
 
 // NewHandler makes a Handler that gives each session, as a bridge.Conn, to server. Close
@@ -129,7 +129,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !checkUpgrade(w, r):
 		return
 	}
-	slot, err := h.control.AcquireSilent(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
+	slot, err := h.control.AcquireLazily(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
 		if r.Context().Err() == nil { // somebody is left to tell
 			h.logRefused(r, err.Error())
@@ -147,7 +147,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 		return
 	}
 	level := hclog.Debug
-	if h.refusalWarnings.Due() {
+	if h.refusalWarnings.Allow() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
@@ -156,7 +156,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 // logBudgetExhausted says that a client was closed because of the Budget.
 func (h *Handler) logBudgetExhausted() {
 	level := hclog.Debug
-	if h.budgetWarnings.Due() {
+	if h.budgetWarnings.Allow() {
 		level = hclog.Warn
 	}
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
@@ -196,7 +196,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, slot *admission.
 	err = h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(s.ctx, s.owner), seen), h.withAuthorization(r, s))
 	if how, failed := s.endText(err); !seen.Observed() && failed {
 		level := hclog.Warn
-		if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Due() { // clients try again
+		if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Allow() { // clients try again
 			level = hclog.Debug
 		}
 		h.opts.Logger.Log(level, "session ended", "error", err)

@@ -45,7 +45,7 @@ func (in *inbound) noteTaken() {
 	defer in.mu.Unlock()
 	in.taken++
 	for len(in.held) > 0 && in.held[0].number <= in.taken {
-		in.held[0].share.Free()
+		in.held[0].share.ReleaseAll()
 		in.held = in.held[1:]
 	}
 	if len(in.held) == 0 {
@@ -58,7 +58,7 @@ func (in *inbound) freeHeld() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for _, h := range in.held {
-		h.share.Free()
+		h.share.ReleaseAll()
 	}
 	in.held = nil
 }

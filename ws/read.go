@@ -27,7 +27,7 @@ type reader struct {
 // readLoop is the goroutine that reads what the peer sends, until it is gone, or
 // has sent what must not be.
 func (c *conn) readLoop() {
-	defer func() { c.reader.share.Free() }()
+	defer func() { c.reader.share.ReleaseAll() }()
 	defer c.reader.slowTimer.Stop()
 	for {
 		kind, r, err := c.ws.Reader(context.Background())
@@ -146,7 +146,7 @@ func (c *conn) handleText(text []byte) bool {
 			return false
 		}
 	}
-	c.reader.share.Free() // of a text without a message
+	c.reader.share.ReleaseAll() // of a text without a message
 	c.reader.share = nil
 	if len(messages) > 0 {
 		c.reader.messageLimit = c.maxMessageSize
@@ -184,7 +184,7 @@ func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.delivering.Lock()
 	if c.tokenExpired.Load() {
 		c.delivering.Unlock()
-		share.Free()
+		share.ReleaseAll()
 		return c.refuseExpired(context.Background(), m) == nil
 	}
 	defer c.delivering.Unlock()

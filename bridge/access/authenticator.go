@@ -31,9 +31,9 @@ func (p *Policy) Authenticates() bool { return p.Tokens != nil || p.Authenticato
 
 // A Sender is who has sent a request.
 type Sender struct {
-	Name      string          // its Principal
-	Token     context.Context // for TokenContext; nil: valid for ever
-	Principal context.Context // for PrincipalContext; nil: valid for ever
+	Name             string          // its Principal
+	TokenContext     context.Context // for TokenContext; nil: valid for ever
+	PrincipalContext context.Context // for PrincipalContext; nil: valid for ever
 }
 
 // ErrExpired is the cause (context.Cause) of a TokenContext that is done because the token has
@@ -43,7 +43,7 @@ var ErrExpired = errors.New("the token has expired")
 // Context returns ctx for a request of this sender: Principal, TokenContext and PrincipalContext
 // return what it says.
 func (s Sender) Context(ctx context.Context) context.Context {
-	return context.WithValue(ctx, principalKey{}, principal{s.Name, s.Token, s.Principal})
+	return context.WithValue(ctx, principalKey{}, principal{s.Name, s.TokenContext, s.PrincipalContext})
 }
 
 // Sender returns who sends a request with this token; ok is false if the token is not valid. A nil
@@ -56,6 +56,6 @@ func (t *Tokens) Sender(token string) (s Sender, ok bool) {
 	if name == "" {
 		return Sender{}, false
 	}
-	who := t.sender(name, sum)
-	return Sender{who.name, who.token, who.session}, true
+	who := t.principalOf(name, sum)
+	return Sender{who.name, who.tokenCtx, who.sessionCtx}, true
 }

@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	allowMethods  = "GET, POST, DELETE, OPTIONS"
-	exposeHeaders = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
-	maxAge        = "3600" // seconds a browser may remember a preflight; Chrome takes 7200 at most
+	allowedMethods  = "GET, POST, DELETE, OPTIONS"
+	exposedHeaders  = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, DPoP-Nonce"
+	preflightMaxAge = "3600" // seconds a browser may remember a preflight; Chrome takes 7200 at most
 )
 
-// cors lets pages of an allowed origin read the reply to r (rule LI31): it sets the
+// handleCORS lets pages of an allowed origin read the reply to r (rule LI31): it sets the
 // Access-Control headers on w, to which the caller then writes the reply. If r
-// is a preflight, cors answers it and returns true: the caller is done. Call
+// is a preflight, handleCORS answers it and returns true: the caller is done. Call
 // it after Check and before authentication, because a preflight has no token.
 //
 // The origin is echoed, never "*", and credentials (cookies, TLS certificates)
 // are never allowed. A preflight of an origin that is not allowed gets 403.
-func (p *Policy) cors(w http.ResponseWriter, r *http.Request) (preflight bool) {
+func (p *Policy) handleCORS(w http.ResponseWriter, r *http.Request) (preflight bool) {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		return false
@@ -34,7 +34,7 @@ func (p *Policy) cors(w http.ResponseWriter, r *http.Request) (preflight bool) {
 	}
 	h.Set("Access-Control-Allow-Origin", origins[0])
 	if !preflight {
-		h.Set("Access-Control-Expose-Headers", exposeHeaders)
+		h.Set("Access-Control-Expose-Headers", exposedHeaders)
 		return false
 	}
 	answerPreflight(h, r)
@@ -44,8 +44,8 @@ func (p *Policy) cors(w http.ResponseWriter, r *http.Request) (preflight bool) {
 
 func answerPreflight(h http.Header, r *http.Request) {
 	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
-	h.Set("Access-Control-Allow-Methods", allowMethods)
-	h.Set("Access-Control-Max-Age", maxAge)
+	h.Set("Access-Control-Allow-Methods", allowedMethods)
+	h.Set("Access-Control-Max-Age", preflightMaxAge)
 	if allowed := allowedHeaders(r.Header["Access-Control-Request-Headers"]); allowed != "" {
 		h.Set("Access-Control-Allow-Headers", allowed)
 	}

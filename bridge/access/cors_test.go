@@ -11,7 +11,7 @@ func preflight(p *Policy, origin, headers string, more ...string) (answered bool
 	r := request("OPTIONS", "localhost:8080", append([]string{"Origin", origin,
 		"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", headers}, more...)...)
 	w := httptest.NewRecorder()
-	answered = p.cors(w, r)
+	answered = p.handleCORS(w, r)
 	return answered, w.Result()
 }
 
@@ -96,7 +96,7 @@ func TestCORSOfRequest(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := httptest.NewRecorder()
-			if p.cors(w, request(tt.method, "localhost", "Origin", tt.origin)) {
+			if p.handleCORS(w, request(tt.method, "localhost", "Origin", tt.origin)) {
 				t.Error("taken for a preflight")
 			}
 			expose := ""
@@ -110,17 +110,17 @@ func TestCORSOfRequest(t *testing.T) {
 		})
 	}
 	post := request("POST", "localhost", "Origin", "http://localhost", "Access-Control-Request-Method", "POST")
-	if p.cors(httptest.NewRecorder(), post) {
+	if p.handleCORS(httptest.NewRecorder(), post) {
 		t.Error("a POST was taken for a preflight")
 	}
 	w := httptest.NewRecorder()
-	if p.cors(w, request("POST", "localhost")) || len(w.Header()) > 0 {
+	if p.handleCORS(w, request("POST", "localhost")) || len(w.Header()) > 0 {
 		t.Errorf("no Origin: headers %v", w.Header())
 	}
 }
 
 func TestTwoOriginsGetNoCORS(t *testing.T) {
 	w := httptest.NewRecorder()
-	(&Policy{}).cors(w, request("GET", "localhost", "Origin", "http://localhost", "Origin", "http://localhost"))
+	(&Policy{}).handleCORS(w, request("GET", "localhost", "Origin", "http://localhost", "Origin", "http://localhost"))
 	checkHeader(t, w.Header(), "Access-Control-Allow-Origin", "")
 }

@@ -30,7 +30,7 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 	if no := p.Check(r); no != nil {
 		return r, no
 	}
-	if p.cors(w, r) {
+	if p.handleCORS(w, r) {
 		return nil, nil
 	}
 	if p.Authenticator != nil {
@@ -43,23 +43,23 @@ func (p *Policy) Enter(w http.ResponseWriter, r *http.Request) (*http.Request, *
 		}
 		return known, nil
 	}
-	var who principal
+	var sender principal
 	if p.Tokens != nil {
 		var no *challenge
-		if who, no = p.Tokens.authenticate(r); no != nil {
+		if sender, no = p.Tokens.authenticate(r); no != nil {
 			w.Header()["Www-Authenticate"] = no.header
 			return r, &Refusal{Status: http.StatusUnauthorized, Rule: no.rule, Reason: no.reason}
 		}
 	} else if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		who.name = CertificateName(r.TLS.VerifiedChains[0][0])
+		sender.name = CertificateName(r.TLS.VerifiedChains[0][0])
 	}
 	if no := p.checkForwarded(r); no != nil {
 		return r, no
 	}
-	if who.name == "" {
+	if sender.name == "" {
 		return r, nil
 	}
-	return with(r, who), nil
+	return withPrincipal(r, sender), nil
 }
 
 // challenge is why a request is not authenticated, and the WWW-Authenticate
@@ -73,27 +73,27 @@ type challenge struct {
 const realm = `Bearer realm="mcp-bridge"`
 
 var (
-	missing = &challenge{
+	missingToken = &challenge{
 		"A2",
 		"authentication is needed: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
 		[]string{realm},
 	}
-	notBearer = &challenge{
+	notBearerToken = &challenge{
 		"A2",
 		"the Authorization header has no Bearer token: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN",
 		[]string{realm},
 	}
-	unknown = &challenge{
+	unknownToken = &challenge{
 		"A2",
 		"the token is not valid: send one that this server knows, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
 		[]string{realm + `, error="invalid_token"`},
 	}
-	ambiguous = &challenge{
+	ambiguousCredentials = &challenge{
 		"A2",
 		"more than one credential was sent: send one, as Authorization: Bearer TOKEN or as X-API-Key: TOKEN",
 		[]string{realm + `, error="invalid_request"`},
 	}
-	inQuery = &challenge{
+	tokenInQuery = &challenge{
 		"A5",
 		"a token in the URL is not accepted, because URLs end up in logs: send it as Authorization: Bearer TOKEN, and replace it by a new one",
 		[]string{realm + `, error="invalid_request"`},
@@ -103,17 +103,17 @@ var (
 // authenticate returns the principal of the token that r carries.
 func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	if TokenInQuery(r.URL.RawQuery) {
-		return principal{}, inQuery
+		return principal{}, tokenInQuery
 	}
 	auth, keys := r.Header["Authorization"], r.Header["X-Api-Key"]
 	if len(auth) > 1 || len(keys) > 1 {
-		return principal{}, ambiguous
+		return principal{}, ambiguousCredentials
 	}
 	token, key := "", ""
 	if len(auth) == 1 {
 		var ok bool
-		if token, ok = bearer(auth[0]); !ok {
-			return principal{}, notBearer
+		if token, ok = bearerToken(auth[0]); !ok {
+			return principal{}, notBearerToken
 		}
 	}
 	if len(keys) == 1 {
@@ -121,21 +121,21 @@ func (t *Tokens) authenticate(r *http.Request) (principal, *challenge) {
 	}
 	switch {
 	case token == "" && key == "":
-		return principal{}, missing
+		return principal{}, missingToken
 	case token == "":
 		token = key
 	case key != "" && token != key: // need not take constant time: the sender knows both
-		return principal{}, ambiguous
+		return principal{}, ambiguousCredentials
 	}
 	if name, sum := t.lookup(token); name != "" {
-		return t.sender(name, sum), nil
+		return t.principalOf(name, sum), nil
 	}
-	return principal{}, unknown
+	return principal{}, unknownToken
 }
 
-// bearer returns the token of an Authorization header. The case of the scheme's name does
+// bearerToken returns the token of an Authorization header. The case of the scheme's name does
 // not matter: RFC 9110, section 11.1.
-func bearer(header string) (token string, ok bool) {
+func bearerToken(header string) (token string, ok bool) {
 	scheme, token, _ := strings.Cut(strings.Trim(header, " \t"), " ")
 	return strings.Trim(token, " \t"), equalFold(scheme, "Bearer")
 }
@@ -173,7 +173,7 @@ func CertificateName(c *x509.Certificate) string {
 	case c.Subject.CommonName != "" && len(c.Subject.Names) <= 1:
 		return "cert:cn=" + c.Subject.CommonName
 	case c.Subject.CommonName != "":
-		return "cert:subject=" + subject(c)
+		return "cert:subject=" + subjectName(c)
 	case len(c.DNSNames) > 0:
 		return "cert:dns=" + c.DNSNames[0]
 	case len(c.EmailAddresses) > 0:
@@ -187,9 +187,9 @@ func CertificateName(c *x509.Certificate) string {
 	return "cert:sha256=" + hex.EncodeToString(sum[:])
 }
 
-// subject returns the whole subject of a certificate in the form of RFC 2253. (Subject.String leaves out
+// subjectName returns the whole subject of a certificate in the form of RFC 2253. (Subject.String leaves out
 // some attributes if there are several of one kind.)
-func subject(c *x509.Certificate) string {
+func subjectName(c *x509.Certificate) string {
 	all := make(pkix.RDNSequence, 0, len(c.Subject.Names))
 	for _, attribute := range c.Subject.Names {
 		all = append(all, pkix.RelativeDistinguishedNameSET{attribute})

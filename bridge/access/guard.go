@@ -86,7 +86,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	origins := r.Header["Origin"]
 	switch {
 	case len(origins) == 0:
-		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !p.anyOrigin() {
+		if r.Header.Get("Sec-Fetch-Site") == "cross-site" && !p.allowsAnyOrigin() {
 			return &Refusal{Status: http.StatusForbidden, Rule: "LI1", Reason: "request caused by a page of another site"}
 		}
 		return nil
@@ -114,7 +114,7 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if !ok {
 		return &Refusal{Status: http.StatusBadRequest, Rule: "LI2", Reason: "Host header is missing or malformed"}
 	}
-	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || toUnspecified(r) {
+	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || isToUnspecified(r) {
 		return nil
 	}
 	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
@@ -138,22 +138,22 @@ func isAddress(host string, of *net.TCPAddr) bool {
 	return err == nil && ok && addr == own.Unmap()
 }
 
-// unspecifiedPort is the key of a port in the context of a connection.
-type unspecifiedPort struct{}
+// unspecifiedPortKey is the key of a port in the context of a connection.
+type unspecifiedPortKey struct{}
 
 // BaseContext is for the field BaseContext of http.Server. It tells a Policy which connections have come to a
 // listener that is bound to the unspecified address, 0.0.0.0 or [::]. Clients on the same machine can use this
 // address in their URL.
 func BaseContext(l net.Listener) context.Context {
 	if addr, ok := l.Addr().(*net.TCPAddr); ok && addr.IP.IsUnspecified() {
-		return context.WithValue(context.Background(), unspecifiedPort{}, addr.Port)
+		return context.WithValue(context.Background(), unspecifiedPortKey{}, addr.Port)
 	}
 	return context.Background()
 }
 
-// toUnspecified reports whether the Host of r is the unspecified address, and its port is that of a listener
+// isToUnspecified reports whether the Host of r is the unspecified address, and its port is that of a listener
 // that is bound to the unspecified address.
-func toUnspecified(r *http.Request) bool {
+func isToUnspecified(r *http.Request) bool {
 	host, port, ok := splitHostPort(r.Host)
 	if !ok || host != "0.0.0.0" && host != "[::]" {
 		return false
@@ -163,7 +163,7 @@ func toUnspecified(r *http.Request) bool {
 			port = "443"
 		}
 	}
-	bound, ok := r.Context().Value(unspecifiedPort{}).(int)
+	bound, ok := r.Context().Value(unspecifiedPortKey{}).(int)
 	return ok && port == strconv.Itoa(bound)
 }
 
@@ -204,10 +204,10 @@ func isOwnOrigin(r *http.Request, s string) bool {
 	if r.TLS != nil {
 		scheme = "https://"
 	}
-	return toUnspecified(r) && equalFold(s, scheme+r.Host)
+	return isToUnspecified(r) && equalFold(s, scheme+r.Host)
 }
 
-func (p *Policy) anyOrigin() bool {
+func (p *Policy) allowsAnyOrigin() bool {
 	for _, allowed := range p.AllowOrigins {
 		if allowed == "*" {
 			return true

@@ -108,7 +108,7 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 	for _, host := range []string{"127.0.0.1:8080", "localhost:8080", "[::1]:8080"} {
 		r, w := request("POST", host), httptest.NewRecorder()
 		n := testing.AllocsPerRun(100, func() {
-			if p.Check(r) != nil || p.cors(w, r) {
+			if p.Check(r) != nil || p.handleCORS(w, r) {
 				t.Fatal("refused")
 			}
 		})

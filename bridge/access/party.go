@@ -24,9 +24,9 @@ func (p *Policy) Party(r *http.Request) string {
 		return addressParty(addr)
 	}
 	if who, ok := r.Context().Value(peerKey{}).(string); ok {
-		return peer + who
+		return peerPrefix + who
 	}
-	return peer + from
+	return peerPrefix + from
 }
 
 type peerKey struct{}
@@ -38,19 +38,19 @@ func WithPeer(ctx context.Context, name string) context.Context {
 }
 
 // PeerParty returns the Party of a client that has only a name for WithPeer.
-func PeerParty(name string) string { return peer + name }
+func PeerParty(name string) string { return peerPrefix + name }
 
-const peer = "peer "
+const peerPrefix = "peer "
 
 // addressParty returns the party of an address.
 func addressParty(addr netip.Addr) string {
 	addr = addr.Unmap().WithZone("")
 	if addr.Is4() || addr.IsLoopback() {
-		return peer + addr.String()
+		return peerPrefix + addr.String()
 	}
 	network, err := addr.Prefix(64)
 	if err != nil {
-		return peer + addr.String()
+		return peerPrefix + addr.String()
 	}
-	return peer + network.String()
+	return peerPrefix + network.String()
 }

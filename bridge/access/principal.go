@@ -13,17 +13,17 @@ type principalKey struct{}
 type principal struct {
 	name string
 
-	// token is done when the token is no longer valid, session when the name has no
+	// tokenCtx is done when the token is no longer valid, sessionCtx when the name has no
 	// valid token any more. nil: valid for ever.
-	token, session context.Context
+	tokenCtx, sessionCtx context.Context
 }
 
 // WithPrincipal returns r with the name of its sender, for Principal.
 func WithPrincipal(r *http.Request, name string) *http.Request {
-	return with(r, principal{name: name})
+	return withPrincipal(r, principal{name: name})
 }
 
-func with(r *http.Request, p principal) *http.Request {
+func withPrincipal(r *http.Request, p principal) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
 }
 
@@ -40,7 +40,7 @@ func Principal(r *http.Request) string {
 // opened with the token must end then. The context may outlive r.
 func TokenContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
-	return orBackground(p.token)
+	return orBackground(p.tokenCtx)
 }
 
 // PrincipalContext returns a context that is done when the Principal of r has no valid token
@@ -48,7 +48,7 @@ func TokenContext(r *http.Request) context.Context {
 // session must end then. The context may outlive r.
 func PrincipalContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
-	return orBackground(p.session)
+	return orBackground(p.sessionCtx)
 }
 
 func orBackground(ctx context.Context) context.Context {
@@ -70,24 +70,24 @@ func newValidity() validity {
 	return validity{ctx, cancel}
 }
 
-// sender returns the principal with this name, who has sent a token with this sum. If the
+// principalOf returns the principal with this name, who has sent a token with this sum. If the
 // token was removed in the meantime, the contexts are already done.
-func (t *Tokens) sender(name string, sum [sha256.Size]byte) principal {
+func (t *Tokens) principalOf(name string, sum [sha256.Size]byte) principal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.names == nil {
-		t.names = make(map[string]validity)
-		t.sums = make(map[[sha256.Size]byte]validity)
+	if t.validityByName == nil {
+		t.validityByName = make(map[string]validity)
+		t.validityBySum = make(map[[sha256.Size]byte]validity)
 	}
 	set := t.set.Load()
-	return principal{name, validityContext(t.sums, sum, set.hasSum(sum)), validityContext(t.names, name, set.has(name))}
+	return principal{name, validityContext(t.validityBySum, sum, set.hasSum(sum)), validityContext(t.validityByName, name, set.hasName(name))}
 }
 
-func validityContext[K comparable](of map[K]validity, key K, lasts bool) context.Context {
+func validityContext[K comparable](of map[K]validity, key K, valid bool) context.Context {
 	s, ok := of[key]
 	if !ok {
 		s = newValidity()
-		if !lasts {
+		if !valid {
 			s.cancel()
 			return s.ctx
 		}
@@ -97,9 +97,9 @@ func validityContext[K comparable](of map[K]validity, key K, lasts bool) context
 }
 
 // endInvalid cancels and removes each validity whose key is no longer valid.
-func endInvalid[K comparable](of map[K]validity, lasts func(K) bool) {
+func endInvalid[K comparable](of map[K]validity, valid func(K) bool) {
 	for key, s := range of {
-		if !lasts(key) {
+		if !valid(key) {
 			s.cancel()
 			delete(of, key)
 		}
@@ -111,14 +111,14 @@ func (t *Tokens) replace(set *tokenSet) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.set.Store(set)
-	endInvalid(t.names, set.has)
-	endInvalid(t.sums, set.hasSum)
+	endInvalid(t.validityByName, set.hasName)
+	endInvalid(t.validityBySum, set.hasSum)
 }
 
 func (s *tokenSet) hasSum(sum [sha256.Size]byte) bool {
 	return slices.ContainsFunc(s.entries, func(e tokenEntry) bool { return e.sum == sum })
 }
 
-func (s *tokenSet) has(name string) bool {
+func (s *tokenSet) hasName(name string) bool {
 	return slices.ContainsFunc(s.entries, func(e tokenEntry) bool { return e.name == name })
 }

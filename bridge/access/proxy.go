@@ -51,7 +51,7 @@ func (p *Policy) validateProxies() error {
 // it. Prefix is "", or begins with one "/" and does not end with one. Call it after
 // Enter, which refuses a malformed prefix.
 func (p *Policy) Prefix(r *http.Request) string {
-	prefix, _ := p.prefix(r)
+	prefix, _ := p.parsePrefix(r)
 	return prefix
 }
 
@@ -90,7 +90,7 @@ func (p *Policy) RemoteAddr(r *http.Request) string {
 				return from
 			}
 			from = addr.String()
-			if !p.trusts(addr) {
+			if !p.trustsProxy(addr) {
 				return from
 			}
 		}
@@ -101,13 +101,13 @@ func (p *Policy) RemoteAddr(r *http.Request) string {
 // checkForwarded refuses a malformed X-Forwarded-Prefix. Without it the client would be sent
 // to a path that does not exist.
 func (p *Policy) checkForwarded(r *http.Request) *Refusal {
-	if _, ok := p.prefix(r); !ok {
+	if _, ok := p.parsePrefix(r); !ok {
 		return &Refusal{Status: http.StatusBadRequest, Reason: "X-Forwarded-Prefix is malformed: one absolute path is expected"}
 	}
 	return nil
 }
 
-func (p *Policy) prefix(r *http.Request) (prefix string, ok bool) {
+func (p *Policy) parsePrefix(r *http.Request) (prefix string, ok bool) {
 	if !p.fromProxy(r) {
 		return "", true
 	}
@@ -155,10 +155,10 @@ func (p *Policy) fromProxy(r *http.Request) bool {
 		return p.TrustUnix
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	return err == nil && p.trusts(peer.Addr())
+	return err == nil && p.trustsProxy(peer.Addr())
 }
 
-func (p *Policy) trusts(addr netip.Addr) bool {
+func (p *Policy) trustsProxy(addr netip.Addr) bool {
 	addr = addr.Unmap().WithZone("")
 	for _, prefix := range p.TrustedProxies {
 		if prefix.Contains(addr) {

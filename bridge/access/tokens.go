@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	minToken      = 16 // characters
-	maxName       = 64
-	maxTokensFile = 1 << 20 // bytes
+	minTokenLength    = 16 // characters
+	maxNameLength     = 64
+	maxTokensFileSize = 1 << 20 // bytes
 )
 
 // Tokens are the bearer tokens that a Policy accepts, each with the name of its
@@ -30,13 +30,13 @@ const (
 // All methods, also Reload, may be called concurrently. A Tokens need not be closed.
 // LoadTokens and ParseTokens make one.
 type Tokens struct {
-	file string // "": not from a file
-	once bool   // the file is a pipe, which can be read only once
-	set  atomic.Pointer[tokenSet]
+	file      string // "": not from a file
+	readsOnce bool   // the file is a pipe, which can be read only once
+	set       atomic.Pointer[tokenSet]
 
-	mu    sync.Mutex
-	names map[string]validity            // of the principals that have sent a request
-	sums  map[[sha256.Size]byte]validity // of the tokens in these requests
+	mu             sync.Mutex
+	validityByName map[string]validity            // of the principals that have sent a request
+	validityBySum  map[[sha256.Size]byte]validity // of the tokens in these requests
 }
 
 type tokenSet struct {
@@ -58,7 +58,7 @@ type tokenEntry struct {
 // is a file without any token. Errors name the file and the line, but have no part of the
 // line. A file that every user of this machine may read is an error, too (ReadSecret), now and at Reload.
 func LoadTokens(file string) (*Tokens, error) {
-	t := &Tokens{file: file, once: isPipe(file)}
+	t := &Tokens{file: file, readsOnce: isPipe(file)}
 	set, err := t.read()
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ var errNoToken = errors.New("there is no token; a line is a name and a token")
 // does nothing if the tokens are not from a file, or from a file that can be read only
 // once, such as a pipe.
 func (t *Tokens) Reload() error {
-	if t.file == "" || t.once || isPipe(t.file) {
+	if t.file == "" || t.readsOnce || isPipe(t.file) {
 		return nil
 	}
 	set, err := t.read()
@@ -129,10 +129,10 @@ func (t *Tokens) read() (*tokenSet, error) {
 	return set, nil
 }
 
-// IsUnsettled reports whether the file is gone or empty. This is so for a moment while some
+// IsFileGoneOrEmpty reports whether the file is gone or empty. This is so for a moment while some
 // programs write a file, so a caller may want to wait a little before Reload.
-func (t *Tokens) IsUnsettled() bool {
-	if t.file == "" || t.once {
+func (t *Tokens) IsFileGoneOrEmpty() bool {
+	if t.file == "" || t.readsOnce {
 		return false
 	}
 	info, err := os.Stat(t.file)
@@ -149,10 +149,10 @@ func (t *Tokens) Names() []string {
 	return slices.Compact(names)
 }
 
-// Secret returns a secret that is made of all the tokens: whoever knows only some of the
+// DeriveSecret returns a secret that is made of all the tokens: whoever knows only some of the
 // tokens cannot compute it. It stays the same after a restart with the same tokens, and
 // changes with any of them. It is nil for a nil Tokens.
-func (t *Tokens) Secret() []byte {
+func (t *Tokens) DeriveSecret() []byte {
 	if t == nil {
 		return nil
 	}
@@ -200,11 +200,11 @@ func ReadSecret(file string) (text string, err error) {
 	if info, err = f.Stat(); err != nil { // of the file that is read
 		return "", err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, maxTokensFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, maxTokensFileSize+1))
 	if err != nil {
 		return "", err
 	}
-	if len(data) > maxTokensFile {
+	if len(data) > maxTokensFileSize {
 		return "", fmt.Errorf("%s is larger than 1 MiB", file)
 	}
 	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
@@ -259,11 +259,11 @@ func parseToken(line string) (tokenEntry, error) {
 	}
 	switch {
 	case !isTokenName(name):
-		return tokenEntry{}, fmt.Errorf("the name, which comes first, may have up to %d ASCII letters, digits and -_.@+", maxName)
+		return tokenEntry{}, fmt.Errorf("the name, which comes first, may have up to %d ASCII letters, digits and -_.@+", maxNameLength)
 	case !isVisible(token):
 		return tokenEntry{}, errors.New("the token has a character that is not visible ASCII, which no header can carry")
-	case len(token) < minToken:
-		return tokenEntry{}, fmt.Errorf("the token, which comes second, has fewer than %d characters; \"openssl rand -hex 32\" makes a good one", minToken)
+	case len(token) < minTokenLength:
+		return tokenEntry{}, fmt.Errorf("the token, which comes second, has fewer than %d characters; \"openssl rand -hex 32\" makes a good one", minTokenLength)
 	}
 	return tokenEntry{sum: sha256.Sum256([]byte(token)), name: name}, nil
 }
@@ -274,7 +274,7 @@ func isTokenName(s string) bool {
 			return false
 		}
 	}
-	return s != "" && len(s) <= maxName
+	return s != "" && len(s) <= maxNameLength
 }
 
 func isVisible(s string) bool {

@@ -74,7 +74,7 @@ func TestLoadTokens(t *testing.T) {
 		"# x\n\nalice " + tokenA[:9] + "\n": file + ":3: the token, which comes second, has fewer",
 		"alice " + tokenA[:9] + " x":        file + ":1: a name and a token are expected",
 		"":                                  file + ": there is no token",
-		strings.Repeat("#\n", maxTokensFile/2) + "a " + tokenA: file + " is larger than 1 MiB",
+		strings.Repeat("#\n", maxTokensFileSize/2) + "a " + tokenA: file + " is larger than 1 MiB",
 	} {
 		write(t, file, text, 0o600)
 		_, err := LoadTokens(file)
@@ -148,7 +148,7 @@ func TestReload(t *testing.T) {
 	check("", "alice")
 	for _, none := range []string{"", "# alice " + tokenA2 + "\n", " \n\n"} {
 		write(t, file, none, 0o600)
-		if err := tokens.Reload(); err != nil || len(tokens.Names()) != 0 || tokens.IsUnsettled() != (none == "") {
+		if err := tokens.Reload(); err != nil || len(tokens.Names()) != 0 || tokens.IsFileGoneOrEmpty() != (none == "") {
 			t.Errorf("%q: %v, and there are tokens of %v", none, err, tokens.Names())
 		}
 		check("", "")
@@ -157,7 +157,7 @@ func TestReload(t *testing.T) {
 		check("", "alice")
 	}
 	bridgetest.Must(t, os.Remove(file))
-	if !tokens.IsUnsettled() {
+	if !tokens.IsFileGoneOrEmpty() {
 		t.Error("a file that is gone is not taken for one that may come back")
 	}
 	if err := tokens.Reload(); err != nil {

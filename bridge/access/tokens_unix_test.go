@@ -31,7 +31,7 @@ func TestTokensFromPipe(t *testing.T) {
 	}
 	// Some shells remove it once it was read.
 	bridgetest.Must(t, os.Remove(file))
-	if err := tokens.Reload(); err != nil || tokens.IsUnsettled() || nameOf(tokens.lookup(tokenA)) != "alice" {
+	if err := tokens.Reload(); err != nil || tokens.IsFileGoneOrEmpty() || nameOf(tokens.lookup(tokenA)) != "alice" {
 		t.Errorf("Reload of a pipe that is gone: %v, and the name is %q", err, nameOf(tokens.lookup(tokenA)))
 	}
 }

@@ -9,10 +9,10 @@ import (
 // However many requests are refused, a few are worth a warning, and later a few more.
 func TestWarnings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Warnings
+		var w WarningLimiter
 		due := func() (n int) {
 			for range 1000 {
-				if w.Due() {
+				if w.Allow() {
 					n++
 				}
 			}

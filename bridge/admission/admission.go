@@ -14,13 +14,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/limiter"
 )
 
-// ErrTooMany says that a Controller has no place, and none for which the client may wait.
-var ErrTooMany = errors.New("too many sessions (--max-sessions); try again later")
+// ErrTooManySessions says that a Controller has no place, and none for which the client may wait.
+var ErrTooManySessions = errors.New("too many sessions (--max-sessions); try again later")
 
 // PublicReason returns what clients may be told of an error of Controller.Acquire. What
 // AcquirePlaceFunc's error wraps is for the log.
 func PublicReason(err error) string {
-	if err == ErrTooMany || err == ownmsg.ErrClosing {
+	if err == ErrTooManySessions || err == ownmsg.ErrClosing {
 		return err.Error()
 	}
 	return ownmsg.ErrBusy.Error()
@@ -38,22 +38,22 @@ const placeTimeout = 10 * time.Second
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
-	admit      AcquirePlaceFunc
-	ctx        context.Context
-	cancel     context.CancelFunc
-	wg         sync.WaitGroup   // clients, and who waits to be one
-	present    *limiter.Limiter // clients that are not gone
-	unreleased *limiter.Limiter // clients whose Slot is not released
+	acquireServerPlace AcquirePlaceFunc
+	ctx                context.Context
+	cancel             context.CancelFunc
+	wg                 sync.WaitGroup   // clients, and who waits to be one
+	present            *limiter.Limiter // clients that are not gone
+	unreleased         *limiter.Limiter // clients whose Slot is not released
 
-	mu sync.Mutex // makes begin's check of ctx and its wg.Add one step, as Close sees it
+	mu sync.Mutex // makes joinWaitGroup's check of ctx and its wg.Add one step, as Close sees it
 }
 
 // New makes a Controller with max places. Servers of clients that have gone
 // take none while they are being stopped, but there are never more than twice
-// as many. admit is asked about everybody; nil admits everybody. Close ends
+// as many. acquireServerPlace is asked about everybody; nil admits everybody. Close ends
 // the Controller.
-func New(max int, admit AcquirePlaceFunc) *Controller {
-	l := &Controller{admit: admit}
+func New(max int, acquireServerPlace AcquirePlaceFunc) *Controller {
+	l := &Controller{acquireServerPlace: acquireServerPlace}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
 	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeTimeout})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -77,16 +77,16 @@ func (l *Controller) Sessions() int { return l.present.Taken() }
 
 // Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It counts
 // for the Party of ctx. It waits as long as AcquirePlaceFunc does, but not when ctx is done,
-// or the Controller closed. The error is ErrTooMany, bridge.ErrClosing, that of ctx, or
+// or the Controller closed. The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or
 // AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
-// AcquireSilent is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
-// asked before TakePlace is called.
-func (l *Controller) AcquireSilent(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
+// AcquireLazily is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
+// asked before AcquireServerPlace is called.
+func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
-func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
-	if err := l.begin(); err != nil {
+func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, error) {
+	if err := l.joinWaitGroup(); err != nil {
 		return nil, err
 	}
 	g := &Slot{control: l}
@@ -95,14 +95,14 @@ func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	var err error
-	if now {
-		err = g.acquireAll(ctx)
+	if withServerPlace {
+		err = g.acquireServerPlace(ctx)
 	}
 	if err == nil {
 		if err = g.acquireClientPlaces(ctx); err == nil {
 			return g, nil
 		}
-		g.releaseAcquired()
+		g.releaseServerPlace()
 	}
 	if l.ctx.Err() != nil {
 		err = ownmsg.ErrClosing
@@ -112,8 +112,8 @@ func (l *Controller) acquire(ctx context.Context, now bool) (*Slot, error) {
 	return nil, err
 }
 
-// begin makes Close wait for the caller.
-func (l *Controller) begin() error {
+// joinWaitGroup makes Close wait for the caller.
+func (l *Controller) joinWaitGroup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {
@@ -132,7 +132,7 @@ type Slot struct {
 	present, unreleased *limiter.Place
 
 	mu          sync.Mutex
-	release     func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
+	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
 	busyReports map[*busyReport]struct{} // by what serves it
 }
 
@@ -155,20 +155,20 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 		g.unreleased.Release()
 	}
 	if errors.Is(err, limiter.ErrFull) || errors.Is(err, limiter.ErrLate) {
-		return ErrTooMany
+		return ErrTooManySessions
 	}
 	return err
 }
 
-// acquireAll asks AcquirePlaceFunc, unless it has given a place already.
-func (g *Slot) acquireAll(ctx context.Context) error {
+// acquireServerPlace asks AcquirePlaceFunc, unless it has given a place already.
+func (g *Slot) acquireServerPlace(ctx context.Context) error {
 	g.mu.Lock()
-	has := g.release != nil
+	has := g.leave != nil
 	g.mu.Unlock()
-	if has || g.control.admit == nil {
+	if has || g.control.acquireServerPlace == nil {
 		return nil
 	}
-	leave, err := g.control.admit(WithHolder(ctx, g))
+	leave, err := g.control.acquireServerPlace(WithHolder(ctx, g))
 	if err == nil && ctx.Err() != nil { // too late
 		leave()
 		err = ctx.Err()
@@ -180,15 +180,15 @@ func (g *Slot) acquireAll(ctx context.Context) error {
 		return err
 	}
 	g.mu.Lock()
-	g.release = sync.OnceFunc(leave)
+	g.leave = sync.OnceFunc(leave)
 	g.mu.Unlock()
 	return nil
 }
 
-func (g *Slot) releaseAcquired() {
+func (g *Slot) releaseServerPlace() {
 	g.mu.Lock()
-	leave := g.release
-	g.release = nil
+	leave := g.leave
+	g.leave = nil
 	g.mu.Unlock()
 	if leave != nil {
 		leave()
@@ -210,7 +210,7 @@ func (g *Slot) ClientGone() {
 // called once, and gives back what AcquirePlaceFunc gave; the client is gone.
 func (g *Slot) Release() {
 	g.ClientGone()
-	g.releaseAcquired()
+	g.releaseServerPlace()
 	g.unreleased.Release()
 	g.control.wg.Done()
 }

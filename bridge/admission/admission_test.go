@@ -36,7 +36,7 @@ func TestPlaces(t *testing.T) {
 	}
 	one, two := acquire(nil), acquire(nil)
 	sessions(2)
-	acquire(admission.ErrTooMany)
+	acquire(admission.ErrTooManySessions)
 	if one.Context().Err() != nil {
 		t.Error("a client that is there is gone")
 	}
@@ -50,7 +50,7 @@ func TestPlaces(t *testing.T) {
 	three.ClientGone()
 	four := acquire(nil)
 	four.ClientGone()
-	acquire(admission.ErrTooMany) // the servers of four clients are still there
+	acquire(admission.ErrTooManySessions) // the servers of four clients are still there
 	one.Release()
 	five := acquire(nil)
 	sessions(2)
@@ -106,7 +106,7 @@ func TestAdmit(t *testing.T) {
 		"the client goes":    {after: time.Minute, happens: func(_ *admission.Controller, cancel func()) { cancel() }, want: context.Canceled, given: 1},
 		"shutdown":           {after: time.Minute, happens: func(l *admission.Controller, _ func()) { l.Close() }, want: bridge.ErrClosing, given: 1},
 		"shutdown, and none": {after: time.Minute, refuses: bridge.ErrBusy, happens: func(l *admission.Controller, _ func()) { l.Close() }, want: bridge.ErrClosing},
-		"somebody else has the place": {after: time.Minute, given: 2, want: admission.ErrTooMany,
+		"somebody else has the place": {after: time.Minute, given: 2, want: admission.ErrTooManySessions,
 			happens: func(l *admission.Controller, _ func()) {
 				g, err := l.Acquire(context.WithValue(context.Background(), quick{}, true))
 				if err == nil {
@@ -188,7 +188,7 @@ func TestAdmitEnds(t *testing.T) {
 			}
 		})
 	}
-	for _, err := range []error{admission.ErrTooMany, bridge.ErrClosing} {
+	for _, err := range []error{admission.ErrTooManySessions, bridge.ErrClosing} {
 		if admission.PublicReason(err) != err.Error() {
 			t.Errorf("%v is excused as %q", err, admission.PublicReason(err))
 		}
@@ -210,33 +210,33 @@ func TestTakePlace(t *testing.T) {
 		given++
 		return func() { back++ }, nil
 	})
-	g, err := l.AcquireSilent(identity.WithParty(t.Context(), "ann"))
+	g, err := l.AcquireLazily(identity.WithParty(t.Context(), "ann"))
 	if err != nil || given != 0 {
 		t.Fatalf("%v; %d places given", err, given)
 	}
 	why = bridge.ErrBusy
-	if err := admission.TakePlace(g.Context()); err != why {
+	if err := admission.AcquireServerPlace(g.Context()); err != why {
 		t.Errorf("where there is no place: %v", err)
 	}
 	why = nil
 	for range 2 {
-		if err := admission.TakePlace(g.Context()); err != nil || given != 1 || back != 0 {
+		if err := admission.AcquireServerPlace(g.Context()); err != nil || given != 1 || back != 0 {
 			t.Errorf("%v; %d places given, %d back", err, given, back)
 		}
 	}
-	admission.ReleasePlace(g.Context())
-	admission.ReleasePlace(g.Context())
+	admission.ReleaseServerPlace(g.Context())
+	admission.ReleaseServerPlace(g.Context())
 	if back != 1 {
 		t.Errorf("%d places given back", back)
 	}
-	if err := admission.TakePlace(g.Context()); err != nil || given != 2 {
+	if err := admission.AcquireServerPlace(g.Context()); err != nil || given != 2 {
 		t.Errorf("once more: %v, %d given", err, given)
 	}
 	g.Release()
 	if back != 2 {
 		t.Errorf("%d places given back at the end", back)
 	}
-	if err := admission.TakePlace(t.Context()); err != nil {
+	if err := admission.AcquireServerPlace(t.Context()); err != nil {
 		t.Errorf("for who is nobody's slot: %v", err)
 	}
 	l.Close()
@@ -269,7 +269,7 @@ func TestReclaims(t *testing.T) {
 		if context.Cause(silent.Context()) != bridge.ErrReclaimed || unknown.Context().Err() != nil || busy.Context().Err() != nil {
 			t.Errorf("ended: %v, %v, %v", silent.Context().Err(), unknown.Context().Err(), busy.Context().Err())
 		}
-		if _, err := l.Acquire(identity.WithParty(t.Context(), "bob")); err != admission.ErrTooMany {
+		if _, err := l.Acquire(identity.WithParty(t.Context(), "bob")); err != admission.ErrTooManySessions {
 			t.Errorf("more than its part: %v", err)
 		}
 		bridgetest.Must(t, to.Send(t.Context(), jsonrpc.NewResult(m.ID(), nil)))

@@ -50,20 +50,20 @@ func HolderOf(ctx context.Context) Holder {
 	return h
 }
 
-// TakePlace asks AcquirePlaceFunc for a place for the Slot whose Context ctx comes from,
+// AcquireServerPlace asks AcquirePlaceFunc for a place for the Slot whose Context ctx comes from,
 // unless it has one: a Handler does it before it needs a server process of its
 // own. The error is AcquirePlaceFunc's.
-func TakePlace(ctx context.Context) error {
+func AcquireServerPlace(ctx context.Context) error {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		return g.acquireAll(ctx)
+		return g.acquireServerPlace(ctx)
 	}
 	return nil
 }
 
-// ReleasePlace gives back what AcquirePlaceFunc gave to the Slot whose Context ctx comes
+// ReleaseServerPlace gives back what AcquirePlaceFunc gave to the Slot whose Context ctx comes
 // from: a Handler does it that needs it no more. The Slot stays.
-func ReleasePlace(ctx context.Context) {
+func ReleaseServerPlace(ctx context.Context) {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		g.releaseAcquired()
+		g.releaseServerPlace()
 	}
 }

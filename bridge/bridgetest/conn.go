@@ -20,56 +20,56 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A MakeFunc makes two Conns of which each is the other's peer, ready for
+// A PairFunc makes two Conns of which each is the other's peer, ready for
 // notifications in both directions: a transport that opens with an exchange
 // (an initialize request) has it behind it. stop is called after a and b were
 // closed and ends all else that was started; it may be nil.
-type MakeFunc func(t *testing.T) (a, b bridge.Conn, stop func())
+type PairFunc func(t *testing.T) (a, b bridge.Conn, stop func())
 
 // Options name what a transport cannot do by its nature. The zero value means
 // the whole contract; each field set needs its reason at the call.
 type Options struct {
-	// NoEOF: "a" or "b" is not told when its peer closes the conversation
+	// NoEOFAt: "a" or "b" is not told when its peer closes the conversation
 	// (an HTTP client finds out at its next request). "" means both are.
-	NoEOF string
+	NoEOFAt string
 
-	// Gone: "a" or "b" is told that its peer has closed by another error than
+	// GoneAt: "a" or "b" is told that its peer has closed by another error than
 	// io.EOF, because the peer cannot be sent to any more (a session that its
 	// client has deleted).
-	Gone string
+	GoneAt string
 
-	// LateSends: "a" or "b" may still take messages after its peer has
+	// LateSendsAt: "a" or "b" may still take messages after its peer has
 	// closed (an HTTP session keeps them for a client that comes back).
-	LateSends string
+	LateSendsAt string
 
-	// CloseAborts: "a" or "b" gives up, when it is closed, what it was sent
+	// CloseAbortsAt: "a" or "b" gives up, when it is closed, what it was sent
 	// before and the peer has not received yet.
-	CloseAborts string
+	CloseAbortsAt string
 
-	// Bubble: the pair does no I/O of the system, so that each part runs in a bubble of
+	// InBubble: the pair does no I/O of the system, so that each part runs in a bubble of
 	// testing/synctest, whose time does not pass while anybody can go on.
-	Bubble bool
+	InBubble bool
 }
 
 // Limits of the suite.
 const (
-	patience    = 30 * time.Second // a call that takes longer hangs
-	order       = 300              // messages each way
-	senders     = 8
-	perSender   = 50
-	bigMessage  = 1 << 20
-	fillMessage = 64 << 10              // to fill what lies between the two sides
-	fillLimit   = 32 << 20              // a transport that took this much without waiting queues without bound
-	stalled     = 10 * time.Millisecond // what has not returned by then waits
+	callTimeout       = 30 * time.Second // a call that takes longer hangs
+	orderMessages     = 300              // messages each way
+	senderCount       = 8
+	messagesPerSender = 50
+	bigMessageSize    = 1 << 20
+	fillMessageSize   = 64 << 10              // to fill what lies between the two sides
+	fillLimit         = 32 << 20              // a transport that took this much without waiting queues without bound
+	stallTime         = 10 * time.Millisecond // what has not returned by then waits
 )
 
-type part struct {
+type contractTest struct {
 	name string
 	test func(t *testing.T, p *pair)
 }
 
-// parts are the contract.
-var parts = []part{
+// contractTests are the contract.
+var contractTests = []contractTest{
 	{"order", testOrder},
 	{"big message", testBig},
 	{"concurrent Send", testConcurrentSend},
@@ -92,26 +92,26 @@ var parts = []part{
 // TestConn runs the contract of bridge.Conn against what newPair makes: each part twice,
 // on a pair of its own, so that both sides are put to the test. What wraps a Conn is
 // asked all that the Conn is.
-func TestConn(t *testing.T, newPair MakeFunc, opts Options) {
-	for _, c := range parts {
+func TestConn(t *testing.T, newPair PairFunc, opts Options) {
+	for _, c := range contractTests {
 		for _, name := range []string{"a", "b"} {
 			t.Run(c.name+"/"+name, func(t *testing.T) {
-				if opts.Bubble {
-					synctest.Test(t, func(t *testing.T) { testPart(t, c, name, newPair, opts) })
+				if opts.InBubble {
+					synctest.Test(t, func(t *testing.T) { runContractTest(t, c, name, newPair, opts) })
 				} else {
-					testPart(t, c, name, newPair, opts)
+					runContractTest(t, c, name, newPair, opts)
 				}
 			})
 		}
 	}
 }
 
-// testPart puts the side of that name of a new pair to one part of the contract.
-func testPart(t *testing.T, c part, name string, newPair MakeFunc, opts Options) {
+// runContractTest puts the side of that name of a new pair to one part of the contract.
+func runContractTest(t *testing.T, c contractTest, name string, newPair PairFunc, opts Options) {
 	before := goroutines()
 	p := &pair{name: name, peerName: "b", opts: opts}
 	a, b, stop := newPair(t)
-	p.self, p.peer = newSide(t, a), newSide(t, b)
+	p.self, p.peer = newCountingEnd(t, a), newCountingEnd(t, b)
 	if name == "b" {
 		p.self, p.peer, p.peerName = p.peer, p.self, "a"
 	}
@@ -120,7 +120,7 @@ func testPart(t *testing.T, c part, name string, newPair MakeFunc, opts Options)
 		if stop != nil {
 			stop()
 		}
-		if left := settle(before); left != "" && !t.Failed() {
+		if left := settleGoroutines(before); left != "" && !t.Failed() {
 			t.Errorf("goroutines left after Close:\n%s", left)
 		}
 	})
@@ -131,11 +131,11 @@ func testPart(t *testing.T, c part, name string, newPair MakeFunc, opts Options)
 // be, and taken where they come up, but for every third.
 type countingEnd struct {
 	bridge.Conn
-	t *testing.T
-	n int // of messages that were offered
+	t       *testing.T
+	offered int // of messages that were offered
 }
 
-func newSide(t *testing.T, c bridge.Conn) *countingEnd { return &countingEnd{Conn: c, t: t} }
+func newCountingEnd(t *testing.T, c bridge.Conn) *countingEnd { return &countingEnd{Conn: c, t: t} }
 
 func (s *countingEnd) send(ctx context.Context, m jsonrpc.Message) error {
 	if ctx.Err() == nil && s.TrySend(m) {
@@ -148,7 +148,7 @@ func (s *countingEnd) end() { _ = s.Conn.Close(nil) }
 
 // Receive watches over how sink is called.
 func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
-	w := &watching{Sink: sink, t: s.t}
+	w := &watchedSink{Sink: sink, t: s.t}
 	err := s.Conn.Receive(ctx, w)
 	if !w.calls.TryLock() { // and stays so
 		s.t.Errorf("the Sink is being called when Receive has returned")
@@ -159,15 +159,15 @@ func (s *countingEnd) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// watching is a Sink whose calls do not overlap, and that is called no more once it is
+// watchedSink is a Sink whose calls do not overlap, and that is called no more once it is
 // locked.
-type watching struct {
+type watchedSink struct {
 	bridge.Sink
 	t     *testing.T
 	calls sync.Mutex
 }
 
-func (w *watching) TrySend(m jsonrpc.Message) bool {
+func (w *watchedSink) TrySend(m jsonrpc.Message) bool {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
 		return false
@@ -176,7 +176,7 @@ func (w *watching) TrySend(m jsonrpc.Message) bool {
 	return w.Sink.TrySend(m)
 }
 
-func (w *watching) Send(ctx context.Context, m jsonrpc.Message) error {
+func (w *watchedSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !w.calls.TryLock() {
 		w.t.Errorf("two calls of a Sink at a time, or one after the end of Receive")
 		return errEnough
@@ -189,7 +189,7 @@ func (w *watching) Send(ctx context.Context, m jsonrpc.Message) error {
 func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	one := &choosy{takeOne: takeOne{stop: stop}, n: &s.n}
+	one := &reluctantSink{takeOneSink: takeOneSink{stop: stop}, n: &s.offered}
 	err := s.Receive(ctx, one)
 	if one.took {
 		return one.m, nil
@@ -197,17 +197,17 @@ func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, err
 }
 
-// choosy takes one message, every third not at once.
-type choosy struct {
-	takeOne
+// reluctantSink takes one message, every third not at once.
+type reluctantSink struct {
+	takeOneSink
 	n *int
 }
 
-func (c *choosy) TrySend(m jsonrpc.Message) bool {
+func (c *reluctantSink) TrySend(m jsonrpc.Message) bool {
 	if *c.n++; *c.n%3 == 0 {
 		return false
 	}
-	return c.takeOne.TrySend(m)
+	return c.takeOneSink.TrySend(m)
 }
 
 // pair is a Conn under test, and its peer.
@@ -227,7 +227,7 @@ func (p *pair) close(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		t.Errorf("Close hangs")
 	}
 }
@@ -236,11 +236,11 @@ func testOrder(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	stream := func(from, to *countingEnd, name string) {
 		wg.Go(func() {
-			for i := 0; i < order && send(t, from, note(name, i, i%300)); i++ {
+			for i := 0; i < orderMessages && send(t, from, notification(name, i, i%300)); i++ {
 			}
 		})
 		wg.Go(func() {
-			for i := 0; i < order && want(t, to, note(name, i, i%300)); i++ {
+			for i := 0; i < orderMessages && wantNext(t, to, notification(name, i, i%300)); i++ {
 			}
 		})
 	}
@@ -250,33 +250,33 @@ func testOrder(t *testing.T, p *pair) {
 }
 
 func testBig(t *testing.T, p *pair) {
-	m := note("big", 0, bigMessage)
+	m := notification("big", 0, bigMessageSize)
 	var wg sync.WaitGroup
 	wg.Go(func() { send(t, p.self, m) })
-	want(t, p.peer, m)
+	wantNext(t, p.peer, m)
 	wg.Wait()
 }
 
 func testConcurrentSend(t *testing.T, p *pair) {
-	var messages [senders][]jsonrpc.Message
+	var messages [senderCount][]jsonrpc.Message
 	for s := range messages {
-		for i := range perSender {
+		for i := range messagesPerSender {
 			size := 10 * i
 			if i%25 == s {
 				size = 100_000 // more than lies between the two sides at once
 			}
-			messages[s] = append(messages[s], note(fmt.Sprint("sender", s), i, size))
+			messages[s] = append(messages[s], notification(fmt.Sprint("sender", s), i, size))
 		}
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for _, mine := range messages {
 		wg.Go(func() {
-			for i := 0; i < perSender && send(t, p.self, mine[i]); i++ {
+			for i := 0; i < messagesPerSender && send(t, p.self, mine[i]); i++ {
 			}
 		})
 	}
-	for range senders * perSender {
+	for range senderCount * messagesPerSender {
 		m, ok := recv(t, p.peer)
 		if !ok {
 			return
@@ -296,7 +296,7 @@ func testConcurrentSend(t *testing.T, p *pair) {
 
 func testReceiveContext(t *testing.T, p *pair) {
 	ctx, cancel := context.WithCancel(t.Context())
-	err := blocked(t, cancel, func() error { _, err := p.self.Recv(ctx); return err })
+	err := blockThenEnd(t, cancel, func() error { _, err := p.self.Recv(ctx); return err })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Recv returned %v when its ctx ended, want context.Canceled", err)
 	}
@@ -316,18 +316,18 @@ func testDoneContext(t *testing.T, p *pair) {
 	if _, err := p.self.Recv(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("Recv = %v, want context.Canceled", err)
 	}
-	if err := p.self.Send(ctx, note("refused", 0, 10)); !errors.Is(err, context.Canceled) {
+	if err := p.self.Send(ctx, notification("refused", 0, 10)); !errors.Is(err, context.Canceled) {
 		t.Errorf("Send = %v, want context.Canceled", err)
 	}
 	// Neither did any harm, and what was refused does not arrive.
 	var wg sync.WaitGroup
-	wg.Go(func() { send(t, p.self, note("taken", 1, 10)) })
-	want(t, p.peer, note("taken", 1, 10))
+	wg.Go(func() { send(t, p.self, notification("taken", 1, 10)) })
+	wantNext(t, p.peer, notification("taken", 1, 10))
 	wg.Wait()
 }
 
 func testCloseUnblocksReceive(t *testing.T, p *pair) {
-	err := blocked(t, func() { p.self.end() }, func() error { _, err := p.self.Recv(t.Context()); return err })
+	err := blockThenEnd(t, func() { p.self.end() }, func() error { _, err := p.self.Recv(t.Context()); return err })
 	if err == nil {
 		t.Errorf("Recv returned a message that nobody sent")
 	}
@@ -347,7 +347,7 @@ func testCloseTwice(t *testing.T, p *pair) {
 }
 
 func testEOF(t *testing.T, p *pair) {
-	if p.opts.NoEOF == p.name {
+	if p.opts.NoEOFAt == p.name {
 		t.Skip("is not told")
 	}
 	var wg sync.WaitGroup
@@ -358,20 +358,20 @@ func testEOF(t *testing.T, p *pair) {
 }
 
 func testSentBeforeClose(t *testing.T, p *pair) {
-	if p.opts.CloseAborts == p.name {
+	if p.opts.CloseAbortsAt == p.name {
 		t.Skip("aborts")
 	}
 	const n = 10
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		for i := 0; i < n && send(t, p.self, note("early", i, 100)); i++ {
+		for i := 0; i < n && send(t, p.self, notification("early", i, 100)); i++ {
 		}
 		p.self.end()
 	})
 	for i := range n {
-		want(t, p.peer, note("early", i, 100))
+		wantNext(t, p.peer, notification("early", i, 100))
 	}
-	if p.opts.NoEOF != p.peerName {
+	if p.opts.NoEOFAt != p.peerName {
 		p.wantEnd(t, p.peer, p.peerName)
 	}
 	wg.Wait()
@@ -379,7 +379,7 @@ func testSentBeforeClose(t *testing.T, p *pair) {
 
 func testAfterClose(t *testing.T, p *pair) {
 	p.close(t)
-	if err := p.self.Send(t.Context(), note("late", 0, 10)); err == nil {
+	if err := p.self.Send(t.Context(), notification("late", 0, 10)); err == nil {
 		t.Errorf("Send after Close gave no error")
 	}
 	if m, err := p.self.Recv(t.Context()); err == nil {
@@ -388,19 +388,19 @@ func testAfterClose(t *testing.T, p *pair) {
 }
 
 func testSendAfterPeerClosed(t *testing.T, p *pair) {
-	if p.opts.LateSends == p.name {
+	if p.opts.LateSendsAt == p.name {
 		t.Skip("accepts late messages")
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { p.peer.end() })
-	if p.opts.NoEOF != p.name {
+	if p.opts.NoEOFAt != p.name {
 		p.wantEnd(t, p.self, p.name)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	var err error
 	for i := 0; i < 10_000 && err == nil; i++ { // the first ones may lie in a buffer of the system
-		err = p.self.Send(ctx, note("late", i, 1000))
+		err = p.self.Send(ctx, notification("late", i, 1000))
 	}
 	if err == nil || ctx.Err() != nil {
 		t.Errorf("Send to a peer that has closed = %v, want an error at once", err)
@@ -408,8 +408,8 @@ func testSendAfterPeerClosed(t *testing.T, p *pair) {
 	wg.Wait()
 }
 
-// ended calls f, and end meanwhile, and returns what f gave.
-func ended(t *testing.T, f func() error, end func()) error {
+// runAndEnd calls f, and end meanwhile, and returns what f gave.
+func runAndEnd(t *testing.T, f func() error, end func()) error {
 	t.Helper()
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -417,7 +417,7 @@ func ended(t *testing.T, f func() error, end func()) error {
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		t.Errorf("still waits")
 		return nil
 	}
@@ -427,11 +427,11 @@ func ended(t *testing.T, f func() error, end func()) error {
 // if the transport took everything without waiting.
 func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 	t.Helper()
-	sent := make(chan struct{}, fillLimit/fillMessage)
+	sent := make(chan struct{}, fillLimit/fillMessageSize)
 	result := make(chan error, 1)
 	go func() {
 		for i := range cap(sent) {
-			if err := c.send(ctx, note("fill", i, fillMessage)); err != nil {
+			if err := c.send(ctx, notification("fill", i, fillMessageSize)); err != nil {
 				result <- err
 				return
 			}
@@ -446,7 +446,7 @@ func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 		case err := <-result:
 			end()
 			return err
-		case <-time.After(stalled):
+		case <-time.After(stallTime):
 		}
 		break
 	}
@@ -454,14 +454,14 @@ func fill(t *testing.T, ctx context.Context, c *countingEnd, end func()) error {
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		t.Errorf("Send still waits")
 		return nil
 	}
 }
 
-// blocked calls f, lets it wait a moment, calls end, and returns what f gave.
-func blocked(t *testing.T, end func(), f func() error) error {
+// blockThenEnd calls f, lets it wait a moment, calls end, and returns what f gave.
+func blockThenEnd(t *testing.T, end func(), f func() error) error {
 	t.Helper()
 	result := make(chan error, 1)
 	go func() { result <- f() }()
@@ -470,20 +470,20 @@ func blocked(t *testing.T, end func(), f func() error) error {
 		t.Errorf("did not wait: %v", err)
 		end()
 		return err
-	case <-time.After(stalled):
+	case <-time.After(stallTime):
 	}
 	end()
 	select {
 	case err := <-result:
 		return err
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		t.Errorf("still waits")
 		return nil
 	}
 }
 
-// note makes a notification that no other call with other arguments makes.
-func note(from string, n, pad int) jsonrpc.Message {
+// notification makes a notification that no other call with other arguments makes.
+func notification(from string, n, pad int) jsonrpc.Message {
 	// Text that a transport that decodes and encodes again would change.
 	const odd = `"n":9007199254740993,"f":1.0,"e":1e400,"s":"\u00e9\/\n\u2028 \ud83d\ude00 ` + "\u200d" + ` ","k":{"b":1,"a":2}`
 	params := fmt.Sprintf(`{"from":%q,"i":%d,%s,"pad":"%s"}`, from, n, odd, strings.Repeat("é", pad/2))
@@ -492,7 +492,7 @@ func note(from string, n, pad int) jsonrpc.Message {
 
 func send(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	if err := c.send(ctx, m); err != nil {
 		t.Errorf("Send: %v", err)
@@ -503,7 +503,7 @@ func send(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 
 func recv(t *testing.T, c *countingEnd) (jsonrpc.Message, bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	m, err := c.Recv(ctx)
 	if err != nil {
@@ -513,7 +513,7 @@ func recv(t *testing.T, c *countingEnd) (jsonrpc.Message, bool) {
 	return m, true
 }
 
-func want(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
+func wantNext(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 	t.Helper()
 	got, ok := recv(t, c)
 	if ok && !bytes.Equal(got.Bytes(), m.Bytes()) {
@@ -526,12 +526,12 @@ func want(t *testing.T, c *countingEnd, m jsonrpc.Message) bool {
 // wantEnd wants c, which is called name, to know that its peer has closed.
 func (p *pair) wantEnd(t *testing.T, c *countingEnd, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	m, err := c.Recv(ctx)
 	switch {
-	case p.opts.Gone == name && err != nil && err != io.EOF && ctx.Err() == nil:
-	case p.opts.Gone != name && err == io.EOF:
+	case p.opts.GoneAt == name && err != nil && err != io.EOF && ctx.Err() == nil:
+	case p.opts.GoneAt != name && err == io.EOF:
 	default:
 		t.Errorf("Recv = %s, %v; want the end of the conversation", clip(m.Bytes()), err)
 	}

@@ -21,7 +21,7 @@ func CheckLeaks(m *testing.M) {
 	before := goroutines()
 	code := m.Run()
 	if code == 0 {
-		if left := settle(before); left != "" {
+		if left := settleGoroutines(before); left != "" {
 			fmt.Fprintf(os.Stderr, "goroutines left after the tests:\n%s\n", left)
 			code = 1
 		}
@@ -77,9 +77,9 @@ func settleChildren() (left []int) {
 	return left
 }
 
-// settle waits until no goroutines run but those in before, and returns the
+// settleGoroutines waits until no goroutines run but those in before, and returns the
 // stacks of those that do not end.
-func settle(before map[string]string) (left string) {
+func settleGoroutines(before map[string]string) (left string) {
 	eventually(func() bool {
 		left = newStacks(before)
 		return left == ""

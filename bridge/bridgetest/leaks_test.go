@@ -23,7 +23,7 @@ func TestSettleSeesAGoroutine(t *testing.T) {
 	}
 	close(release)
 	<-ended
-	if left := settle(before); left != "" {
+	if left := settleGoroutines(before); left != "" {
 		t.Errorf("a goroutine that has ended is still seen: %s", left)
 	}
 }

@@ -15,13 +15,13 @@ import (
 
 // Peer is a Conn: one end of a Pump, played by the test.
 type Peer struct {
-	t    *testing.T
-	In   chan string          // what Receive hands on
-	End  chan error           // what Receive returns then
-	Out  chan jsonrpc.Message // what Send took; unbuffered: the test takes it
-	Gone chan struct{}        // closed: Send fails
-	Lag  time.Duration        // what Send takes to return when its ctx ends
-	Busy atomic.Int32         // Sends under way
+	t               *testing.T
+	In              chan string          // what Receive hands on
+	End             chan error           // what Receive returns then
+	Out             chan jsonrpc.Message // what Send took; unbuffered: the test takes it
+	Gone            chan struct{}        // closed: Send fails
+	SendLag         time.Duration        // what Send takes to return when its ctx ends
+	SendsInProgress atomic.Int32         // Sends under way
 
 	refused jsonrpc.Message // by a Sink; what Receive hands on first
 }
@@ -81,8 +81,8 @@ func Parse(text string) jsonrpc.Message {
 
 // Send implements bridge.Conn.
 func (p *Peer) Send(ctx context.Context, m jsonrpc.Message) error {
-	p.Busy.Add(1)
-	defer p.Busy.Add(-1)
+	p.SendsInProgress.Add(1)
+	defer p.SendsInProgress.Add(-1)
 	select {
 	case <-p.Gone:
 		return io.ErrClosedPipe
@@ -94,7 +94,7 @@ func (p *Peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	case <-p.Gone:
 		return io.ErrClosedPipe
 	case <-ctx.Done():
-		time.Sleep(p.Lag)
+		time.Sleep(p.SendLag)
 		return ctx.Err()
 	}
 }

@@ -12,7 +12,7 @@ import (
 func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &takeOne{stop: stop}
+	s := &takeOneSink{stop: stop}
 	err := c.Receive(ctx, s)
 	if s.took {
 		return s.m, nil
@@ -20,8 +20,8 @@ func Recv(ctx context.Context, c bridge.Conn) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, err
 }
 
-// takeOne is a Sink that takes one message.
-type takeOne struct {
+// takeOneSink is a Sink that takes one message.
+type takeOneSink struct {
 	stop context.CancelFunc
 	took bool
 	m    jsonrpc.Message
@@ -29,9 +29,9 @@ type takeOne struct {
 
 var errEnough = errors.New("one message is enough")
 
-func (s *takeOne) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
+func (s *takeOneSink) TrySend(m jsonrpc.Message) bool { return s.Send(context.Background(), m) == nil }
 
-func (s *takeOne) Send(_ context.Context, m jsonrpc.Message) error {
+func (s *takeOneSink) Send(_ context.Context, m jsonrpc.Message) error {
 	if s.took {
 		return errEnough
 	}

@@ -20,15 +20,15 @@ func testRefused(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() {
-		for i := 0; i < n && send(t, p.peer, note("given", i, 10)); i++ {
+		for i := 0; i < n && send(t, p.peer, notification("given", i, 10)); i++ {
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
 	defer cancel()
 	for i := range n {
 		for range 2 {
 			m, err := bridge.First(ctx, p.self)
-			if want := note("given", i, 10); err != nil || !bytes.Equal(m.Bytes(), want.Bytes()) {
+			if want := notification("given", i, 10); err != nil || !bytes.Equal(m.Bytes(), want.Bytes()) {
 				t.Errorf("the first is %s, %v", clip(m.Bytes()), err)
 				return
 			}
@@ -38,10 +38,10 @@ func testRefused(t *testing.T, p *pair) {
 			ctx, done = context.WithCancel(ctx)
 			done()
 		}
-		got := new(takeOne)
+		got := new(takeOneSink)
 		got.stop = func() {}
 		if i < n-1 {
-			if !want(t, p.self, note("given", i, 10)) {
+			if !wantNext(t, p.self, notification("given", i, 10)) {
 				return
 			}
 			continue
@@ -75,29 +75,29 @@ func (s *blockingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 func testSinkContext(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { send(t, p.peer, note("held", 0, 10)) })
+	wg.Go(func() { send(t, p.peer, notification("held", 0, 10)) })
 	ctx, cancel := context.WithCancel(t.Context())
 	s := &blockingSink{called: make(chan struct{})}
-	err := ended(t, func() error { return p.self.Receive(ctx, s) }, func() { <-s.called; cancel() })
+	err := runAndEnd(t, func() error { return p.self.Receive(ctx, s) }, func() { <-s.called; cancel() })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Receive = %v, want context.Canceled", err)
 	}
-	want(t, p.self, note("held", 0, 10))
+	wantNext(t, p.self, notification("held", 0, 10))
 }
 
 func testCloseEndsSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { _ = p.peer.send(t.Context(), note("held", 0, 10)) })
+	wg.Go(func() { _ = p.peer.send(t.Context(), notification("held", 0, 10)) })
 	s := &blockingSink{called: make(chan struct{})}
-	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
+	runAndEnd(t, func() error { return p.self.Receive(t.Context(), s) }, func() { <-s.called; p.close(t) })
 }
 
 func testCloseInSink(t *testing.T, p *pair) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { _ = p.peer.send(t.Context(), note("last", 0, 10)) })
+	wg.Go(func() { _ = p.peer.send(t.Context(), notification("last", 0, 10)) })
 	s := &blockingSink{called: make(chan struct{})}
 	s.instead = func() { p.self.end() }
-	ended(t, func() error { return p.self.Receive(t.Context(), s) }, func() {})
+	runAndEnd(t, func() error { return p.self.Receive(t.Context(), s) }, func() {})
 }

@@ -6,45 +6,45 @@ import "sync"
 
 // Sizes, in bytes.
 const (
-	// Free is what a Share holds without being counted: so much is little
+	// UncountedBytes is what a Share holds without being counted: so much is little
 	// beside what a connection takes anyway, and most messages are no longer.
-	Free = 16 << 10
+	UncountedBytes = 16 << 10
 
-	// Small is how much a Share may have come to when it takes of what is kept
+	// SmallShare is how much a Share may have come to when it takes of what is kept
 	// back for small ones: the first messages of a client still pass when
 	// large ones have used a Budget up.
-	Small = 64 << 10
+	SmallShare = 64 << 10
 
-	// base is the part of ForMessages that does not depend on the size of messages.
-	base = 16 << 20
+	// baseBytes is the part of ForMessages that does not depend on the size of messages.
+	baseBytes = 16 << 20
 
-	step = 16 << 10 // what a Share takes and gives back at a time
+	countStep = 16 << 10 // what a Share takes and gives back at a time
 )
 
 // Budget is an amount of memory that any number of parties share: principals,
 // or where clients come from. A party may hold no more than it leaves to the
 // others: alone, half; when that is taken, the next may have half of what is
 // left, and so on. A quarter more is kept back for Shares that have come to no
-// more than Small. Any number of goroutines may use it. nil has no limit.
+// more than SmallShare. Any number of goroutines may use it. nil has no limit.
 type Budget struct {
-	mu      sync.Mutex
-	total   int64 // negative: no limit
-	taken   int64
-	parties map[string]int64 // what each holds; those that hold nothing are not there
+	mu           sync.Mutex
+	total        int64 // negative: no limit
+	taken        int64
+	takenByParty map[string]int64 // what each holds; those that hold nothing are not there
 }
 
 // New returns a Budget of total bytes; with a negative total there is no limit.
 func New(total int64) *Budget {
-	return &Budget{total: total, parties: make(map[string]int64)}
+	return &Budget{total: total, takenByParty: make(map[string]int64)}
 }
 
 // ForMessages returns a Budget for messages of up to size bytes.
-func ForMessages(size int) *Budget { return New(SizeFor(size)) }
+func ForMessages(size int) *Budget { return New(TotalFor(size)) }
 
-// SizeFor returns what a Budget for messages of up to size bytes has: four times
-// that, and Base. One such message always fits when nobody holds anything, with
+// TotalFor returns what a Budget for messages of up to size bytes has: four times
+// that, and baseBytes. One such message always fits when nobody holds anything, with
 // the copy that is made of it.
-func SizeFor(size int) int64 { return 4*int64(size) + base }
+func TotalFor(size int) int64 { return 4*int64(size) + baseBytes }
 
 // Resize makes the Budget one of total bytes. What is held stays so.
 func (b *Budget) Resize(total int64) {
@@ -84,11 +84,11 @@ func (b *Budget) take(party string, n int64, small bool) bool {
 	if small {
 		limit += limit / 4
 	}
-	if held := b.parties[party]; b.total >= 0 && held+n > limit-b.taken-n {
+	if held := b.takenByParty[party]; b.total >= 0 && held+n > limit-b.taken-n {
 		return false
 	}
 	b.taken += n
-	b.parties[party] += n
+	b.takenByParty[party] += n
 	return true
 }
 
@@ -97,13 +97,13 @@ func (b *Budget) release(party string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.taken -= n
-	if b.parties[party] -= n; b.parties[party] == 0 {
-		delete(b.parties, party)
+	if b.takenByParty[party] -= n; b.takenByParty[party] == 0 {
+		delete(b.takenByParty, party)
 	}
 }
 
 // Share is what one message, or one conversation, holds of a Budget. It is used by
-// one goroutine at a time, which owes it a Free. nil holds what it likes. Most hold
+// one goroutine at a time, which must call ReleaseAll at the end. nil holds what it likes. Most hold
 // so little that no lock is taken.
 type Share struct {
 	budget  *Budget
@@ -119,9 +119,9 @@ func (s *Share) Take(n int) bool {
 		return true
 	}
 	held := s.held + int64(n)
-	if need := held - Free - s.counted; need > 0 {
-		need = (need + step - 1) / step * step
-		if !s.budget.take(s.party, need, held <= Small) {
+	if need := held - UncountedBytes - s.counted; need > 0 {
+		need = (need + countStep - 1) / countStep * countStep
+		if !s.budget.take(s.party, need, held <= SmallShare) {
 			return false
 		}
 		s.counted += need
@@ -139,17 +139,17 @@ func (s *Share) Release(n int) {
 	if s.held < 0 {
 		panic("budget: more is given back than was taken")
 	}
-	// One step stays, for who takes and gives in turn.
-	spare := s.counted - max(0, s.held-Free)
-	if spare = (spare/step - 1) * step; spare > 0 {
+	// One countStep stays, for who takes and gives in turn.
+	spare := s.counted - max(0, s.held-UncountedBytes)
+	if spare = (spare/countStep - 1) * countStep; spare > 0 {
 		s.counted -= spare
 		s.budget.release(s.party, spare)
 	}
 }
 
-// Hold takes or gives back what is needed to hold n bytes, or reports that there is
+// ResizeTo takes or gives back what is needed to hold n bytes, or reports that there is
 // no room for as many; then nothing has changed.
-func (s *Share) Hold(n int) bool {
+func (s *Share) ResizeTo(n int) bool {
 	if s == nil || int64(n) >= s.held {
 		return s == nil || s.Take(n-int(s.held))
 	}
@@ -157,8 +157,8 @@ func (s *Share) Hold(n int) bool {
 	return true
 }
 
-// Free gives everything back. It may be called more than once.
-func (s *Share) Free() {
+// ReleaseAll gives everything back. It may be called more than once.
+func (s *Share) ReleaseAll() {
 	if s == nil || s.budget == nil {
 		return
 	}

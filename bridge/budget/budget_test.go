@@ -34,7 +34,7 @@ func TestFairness(t *testing.T) {
 		most(fmt.Sprint(i))
 	}
 	small := b.Share("late")
-	if !small.Take(budget.Small) {
+	if !small.Take(budget.SmallShare) {
 		t.Error("a small message does not pass although the rest is kept back for it")
 	}
 	if small.Take(mib) {
@@ -58,7 +58,7 @@ func TestForMessages(t *testing.T) {
 			t.Error("there is a limit")
 		}
 		s.Release(1)
-		s.Free()
+		s.ReleaseAll()
 		if n := b.Taken(); n != 0 || b.Total() != -1 {
 			t.Errorf("%d bytes are taken of %d", n, b.Total())
 		}
@@ -76,7 +76,7 @@ func TestGive(t *testing.T) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 1))
 			s := b.Share(fmt.Sprint(i % 3))
-			defer s.Free()
+			defer s.ReleaseAll()
 			for range 2000 {
 				if n := random.IntN(100_000); random.IntN(2) == 0 {
 					s.Take(n)
@@ -94,22 +94,22 @@ func TestGive(t *testing.T) {
 		t.Errorf("%d bytes are taken by nobody", n)
 	}
 	s := b.Share("")
-	s.Take(4*mib - budget.Small)
+	s.Take(4*mib - budget.SmallShare)
 	s.Release(3 * mib)
-	if n := b.Taken(); n > mib+budget.Small {
+	if n := b.Taken(); n > mib+budget.SmallShare {
 		t.Errorf("%d bytes are counted for one MiB", n)
 	}
-	s.Free()
+	s.ReleaseAll()
 }
 
 // What is little costs no lock, and nothing on the heap.
 func TestFree(t *testing.T) {
 	b := budget.New(0)
 	s := b.Share("a")
-	if n := testing.AllocsPerRun(100, func() { s.Take(budget.Free); s.Release(budget.Free) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { s.Take(budget.UncountedBytes); s.Release(budget.UncountedBytes) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if s.Take(budget.Free + 1) {
+	if s.Take(budget.UncountedBytes + 1) {
 		t.Error("it is not counted")
 	}
 }

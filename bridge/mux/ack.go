@@ -49,7 +49,7 @@ func (s *server) giveUpListens() {
 		if call.listen.acknowledged != nil {
 			s.relistenLater(call)
 		} else {
-			x.finish(call, refusal(call, era.NotAcknowledged, ownmsg.TimedOut))
+			x.finish(call, refusal(call, era.NotAcknowledged, ownmsg.TimedOutData))
 		}
 	}
 	s.ackTimer.Set(next)

@@ -193,15 +193,15 @@ func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
 	case x.closed:
 		return no, bridge.ErrClosing
 	case c.calls.get(call.id) != nil: // J3
-		return refuse(jsonrpc.CodeInvalidRequest, ownmsg.ErrInUse.Error(), nil), nil
+		return refuse(jsonrpc.CodeInvalidRequest, ownmsg.ErrIDInUse.Error(), nil), nil
 	case c.calls.len() >= maxCalls: // D.2
-		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooMany.Error(), nil), nil
+		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooManyRequests.Error(), nil), nil
 	case x.ledger.isFull(c, x.opts.MaxCalls):
-		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooMany.Error(), ownmsg.Busy), nil
+		return refuse(jsonrpc.CodeInternalError, ownmsg.ErrTooManyRequests.Error(), ownmsg.BusyData), nil
 	case x.serverState.server == nil && x.serverState.breaker.isOpen(time.Now()):
 		wait := time.Until(x.serverState.breaker.nextAttempt).Round(time.Second)
 		text := fmt.Sprintf("the server has failed %d times in a row; it is tried again in %v", x.serverState.breaker.failures, wait)
-		return refuse(jsonrpc.CodeInternalError, text, ownmsg.ServerUnavailable), nil
+		return refuse(jsonrpc.CodeInternalError, text, ownmsg.ServerUnavailableData), nil
 	}
 	x.ledger.enter(call)
 	return no, nil

@@ -56,9 +56,9 @@ func testMuxContract(t *testing.T, wrap func(bridge.Conn) bridge.Conn) {
 		}
 		return onlyClient{client, x}, withoutCancelled(server), nil
 	}, bridgetest.Options{
-		NoEOF:       "a", // the end of a server is not that of its clients:
-		LateSends:   "a", // the next one takes what they send
-		CloseAborts: "a", // the Mux does, not the client's Conn
-		Bubble:      true,
+		NoEOFAt:       "a", // the end of a server is not that of its clients:
+		LateSendsAt:   "a", // the next one takes what they send
+		CloseAbortsAt: "a", // the Mux does, not the client's Conn
+		InBubble:      true,
 	})
 }

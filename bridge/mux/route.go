@@ -87,7 +87,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch {
 	case gone:
 	case ends: // ST13
-		x.finish(call, m, ownmsg.CancelledBy(call.id).WithRelated(call.id))
+		x.finish(call, m, ownmsg.SubscriptionCancelled(call.id).WithRelated(call.id))
 	default:
 		x.settle(call, m)
 	}

@@ -53,7 +53,7 @@ func (s *server) refuse(m jsonrpc.Message) {
 	}
 }
 
-// awaitCancellations waits, no longer than ownmsg.MaxWait, until the queued cancellations
+// awaitCancellations waits, no longer than ownmsg.FinalSendTimeout, until the queued cancellations
 // are written.
 func (s *server) awaitCancellations() {
 	bye := make(chan struct{})
@@ -61,7 +61,7 @@ func (s *server) awaitCancellations() {
 	s.ownWritten = bye
 	s.mux.mu.Unlock()
 	signal(s.ownAdded)
-	t := time.NewTimer(ownmsg.MaxWait)
+	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
 	select {
 	case <-bye:

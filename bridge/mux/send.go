@@ -24,7 +24,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	}
 	s.queued.Add(1)
 	it := outItem{call: call, m: m}
-	if m.Size() > budget.Free { // it shall not be in the queue uncounted
+	if m.Size() > budget.UncountedBytes { // it shall not be in the queue uncounted
 		it.written = make(chan struct{})
 	}
 	select {

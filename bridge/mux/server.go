@@ -324,7 +324,7 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	case call == nil:
 		s.mux.drop(m, "the server did not take it")
 	default:
-		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(ownmsg.MaxWait)})
+		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(ownmsg.FinalSendTimeout)})
 	}
 }
 
@@ -375,7 +375,7 @@ func (s *server) reject() {
 		}
 		s.mux.mu.Lock()
 		if !u.call.ended && u.call.server == s {
-			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), ownmsg.ServerEnded))
+			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), ownmsg.ServerEndedData))
 		}
 		s.mux.mu.Unlock()
 	}

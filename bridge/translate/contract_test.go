@@ -13,5 +13,5 @@ func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(*testing.T) (a, b bridge.Conn, stop func()) {
 		a, b = bridge.Pipe()
 		return translate.Wrap(a, passing{}, nil), b, nil
-	}, bridgetest.Options{Bubble: true})
+	}, bridgetest.Options{InBubble: true})
 }

@@ -110,7 +110,7 @@ func (o *outbox) drop() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
 
 // reuse keeps the memory of messages for the filter's next word. The caller has the turn.
 func (o *outbox) reuse(said []jsonrpc.Message) {
-	if cap(said) <= fifo.Kept {
+	if cap(said) <= fifo.KeptCapacity {
 		clear(said)
 		o.spare = said[:0]
 	}

@@ -288,7 +288,7 @@ const accessFileSettleTime = 2 * time.Second
 // awaitAccessFiles waits for that, until ctx is done: nothing of a reload counts before what decides about access
 // can be read.
 func (d *daemon) awaitAccessFiles(ctx context.Context) {
-	if !(d.staticTokens != nil && d.staticTokens.IsUnsettled()) && !d.protection.isUnsettled() {
+	if !(d.staticTokens != nil && d.staticTokens.IsFileGoneOrEmpty()) && !d.protection.isUnsettled() {
 		return
 	}
 	t := time.NewTimer(accessFileSettleTime)

@@ -404,13 +404,13 @@ func (p *protection) taskSecret(keyFile string) []byte {
 // denialLogger tells the log why requests are refused. No token is in what it is told.
 type denialLogger struct {
 	log      hclog.Logger
-	warnings access.Warnings
+	warnings access.WarningLimiter
 }
 
 // report says that a request is refused. Where nobody can tell whether a token is valid, it is the
 // operator who has to do something.
 func (d *denialLogger) report(_ *http.Request, cause string, err error) {
-	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Due() {
+	if e, ok := errors.AsType[*auth.Error](err); ok && e.Kind != auth.InvalidToken && d.warnings.Allow() {
 		d.log.Warn("access tokens cannot be verified now: clients are answered 503", "error", err)
 		return
 	}

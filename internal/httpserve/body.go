@@ -58,7 +58,7 @@ type Share struct {
 }
 
 // Free gives everything back. It may be called more than once, and on nil.
-func (s *Share) Free() { s.Move().Free() }
+func (s *Share) Free() { s.Move().ReleaseAll() }
 
 // Keep gives back all but n bytes of what the body holds.
 func (s *Share) Keep(n int) {
@@ -91,7 +91,7 @@ func (s *Share) Back(held *budget.Share) {
 // for the body as long as the connection does: see Deadlines.
 func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
 	size := r.ContentLength
-	if size >= 0 && size <= int64(min(budget.Free, max)) {
+	if size >= 0 && size <= int64(min(budget.UncountedBytes, max)) {
 		body := make([]byte, size)
 		_, err := io.ReadFull(r.Body, body)
 		return body, err
@@ -113,7 +113,7 @@ func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
 		size, growth = max, 4
 	}
 	// One byte of room is left at the end, to see the end.
-	body, err := s.grow(nil, min(budget.Free, size+1))
+	body, err := s.grow(nil, min(budget.UncountedBytes, size+1))
 	for err == nil {
 		if len(body) == cap(body) {
 			if body, err = s.grow(body, min(growth*int64(cap(body)), size+1)); err != nil {

@@ -39,7 +39,7 @@ type somebody struct {
 }
 
 func (s somebody) Authenticate(_ http.Header, r *http.Request) (*http.Request, *access.Refusal) {
-	return r.WithContext(access.Sender{Name: "ann", Token: s.token}.Context(r.Context())), nil
+	return r.WithContext(access.Sender{Name: "ann", TokenContext: s.token}.Context(r.Context())), nil
 }
 
 // When the token of a connection expires, its calls in progress are answered, although the grace of a

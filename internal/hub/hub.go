@@ -69,7 +69,7 @@ type Options struct {
 // taskSecret returns what Secret does.
 func (o *Options) taskSecret() []byte {
 	if o.TaskSecret == nil {
-		return o.Guard.Tokens.Secret()
+		return o.Guard.Tokens.DeriveSecret()
 	}
 	return o.TaskSecret()
 }
@@ -241,7 +241,7 @@ func budgetFor(specs []Spec) int64 {
 	for _, spec := range specs {
 		most = max(most, cmp.Or(spec.MaxMessageSize, defaultMaxMessageSize))
 	}
-	return budget.SizeFor(most)
+	return budget.TotalFor(most)
 }
 
 // planServers returns the servers as specs want them, and those among them, created

@@ -526,9 +526,9 @@ func TestRelatedPasses(t *testing.T) {
 func TestContract(t *testing.T) {
 	for _, legacy := range []bool{false, true} {
 		opts := bridgetest.Options{
-			NoEOF:     "a", // a session that ends is the status of the next request, or a stream to be opened again
-			LateSends: "a", // and there is a new one
-			Gone:      "b", // a session that has ended has no client to send to
+			NoEOFAt:     "a", // a session that ends is the status of the next request, or a stream to be opened again
+			LateSendsAt: "a", // and there is a new one
+			GoneAt:      "b", // a session that has ended has no client to send to
 		}
 		t.Run(map[bool]string{false: "Streamable HTTP", true: "HTTP+SSE"}[legacy], func(t *testing.T) {
 			bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newPair(t, legacy) }, opts)

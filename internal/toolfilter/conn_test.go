@@ -70,7 +70,7 @@ func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (bridge.Conn, bridge.Conn, func()) {
 		c, server := dial(t, Rules{Ignore: []string{"x"}})
 		return c, server, nil
-	}, bridgetest.Options{Bubble: true})
+	}, bridgetest.Options{InBubble: true})
 }
 
 const (

@@ -31,7 +31,7 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	translated := &translator{s}
 	direct := s.clientDialer(lasting)
 	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		if err := admission.TakePlace(ctx); err != nil {
+		if err := admission.AcquireServerPlace(ctx); err != nil {
 			return nil, err
 		}
 		return direct.Dial(ctx)
@@ -234,7 +234,7 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	}
 	o.Keeps = s.mayKeep
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		admission.ReleasePlace(ctx) // shared servers ask for places themselves
+		admission.ReleaseServerPlace(ctx) // shared servers ask for places themselves
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {

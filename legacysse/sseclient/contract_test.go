@@ -16,9 +16,9 @@ import (
 // legacysse.Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, func(t *testing.T) (a, b bridge.Conn, stop func()) { return newContractPair(t) }, bridgetest.Options{
-		NoEOF:     "a", // a client gets a new session when one has ended
-		LateSends: "a", // which takes what it sends
-		Gone:      "b", // a client whose stream has ended cannot be sent to
+		NoEOFAt:     "a", // a client gets a new session when one has ended
+		LateSendsAt: "a", // which takes what it sends
+		GoneAt:      "b", // a client whose stream has ended cannot be sent to
 	})
 }
 

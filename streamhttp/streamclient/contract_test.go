@@ -15,9 +15,9 @@ import (
 // Handler, as each other's peers over real HTTP.
 func TestContract(t *testing.T) {
 	bridgetest.TestConn(t, newContractPair, bridgetest.Options{
-		NoEOF:     "a", // a session that ends is an HTTP status of the next request
-		LateSends: "a", // which gets a new session
-		Gone:      "b", // a deleted session has no client to send to
+		NoEOFAt:     "a", // a session that ends is an HTTP status of the next request
+		LateSendsAt: "a", // which gets a new session
+		GoneAt:      "b", // a deleted session has no client to send to
 	})
 }
 

@@ -21,8 +21,8 @@ import (
 // server that sends what it sends as the reply to a subscription.
 func TestModernContract(t *testing.T) {
 	bridgetest.TestConn(t, newModernPair, bridgetest.Options{
-		NoEOF:     "a", // the end of a reply is the end of a request, not of the server
-		LateSends: "a", // each message is a POST of its own
+		NoEOFAt:     "a", // the end of a reply is the end of a request, not of the server
+		LateSendsAt: "a", // each message is a POST of its own
 	})
 }
 

@@ -3,8 +3,8 @@ package fifo
 
 import "slices"
 
-// Kept is for how many elements an empty Queue keeps its memory.
-const Kept = 16
+// KeptCapacity is for how many elements an empty Queue keeps its memory.
+const KeptCapacity = 16
 
 // A Queue hands out first what was put in first. The zero Queue is empty.
 type Queue[T any] struct {
@@ -27,7 +27,7 @@ func (f *Queue[T]) Rest() []T { return f.all[f.head:] }
 // Push appends elements.
 func (f *Queue[T]) Push(more ...T) {
 	if len(f.all)+len(more) > cap(f.all) && f.head >= f.Len() { // in place of growing
-		if cap(f.all) > 4*max(f.Len(), Kept) {
+		if cap(f.all) > 4*max(f.Len(), KeptCapacity) {
 			*f = Queue[T]{all: slices.Clone(f.Rest())}
 		} else {
 			n := copy(f.all, f.Rest())
@@ -52,9 +52,9 @@ func (f *Queue[T]) PushFront(first T) {
 }
 
 // DeleteFunc takes out the elements for which del is true, but for the first n.
-func (f *Queue[T]) DeleteFunc(n int, del func(T) bool) {
-	rest := slices.DeleteFunc(f.all[f.head+n:], del)
-	if f.all = f.all[:f.head+n+len(rest)]; f.Len() == 0 {
+func (f *Queue[T]) DeleteFunc(skip int, del func(T) bool) {
+	rest := slices.DeleteFunc(f.all[f.head+skip:], del)
+	if f.all = f.all[:f.head+skip+len(rest)]; f.Len() == 0 {
 		f.all, f.head = f.all[:0], 0
 	}
 }
@@ -66,7 +66,7 @@ func (f *Queue[T]) Pop() (first T) {
 	f.head++
 	switch {
 	case f.head < len(f.all):
-	case cap(f.all) > Kept:
+	case cap(f.all) > KeptCapacity:
 		*f = Queue[T]{}
 	default:
 		f.all, f.head = f.all[:0], 0

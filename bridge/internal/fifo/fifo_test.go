@@ -32,7 +32,7 @@ func TestFIFO(t *testing.T) {
 				t.Fatal("what was taken out is kept")
 			}
 		}
-		if cap(f.all) > 4*max(len(want), Kept) && f.Len() == 0 {
+		if cap(f.all) > 4*max(len(want), KeptCapacity) && f.Len() == 0 {
 			t.Fatalf("memory for %d elements, and it is empty", cap(f.all))
 		}
 	}
@@ -54,7 +54,7 @@ func TestFIFONeverEmpty(t *testing.T) {
 		f.Push(i)
 		f.Pop()
 	}
-	if cap(f.all) > Kept {
+	if cap(f.all) > KeptCapacity {
 		t.Errorf("memory for %d elements, and there are 3", cap(f.all))
 	}
 	for i := range 10_000 {
@@ -67,7 +67,7 @@ func TestFIFONeverEmpty(t *testing.T) {
 		f.Push(i)
 		f.Pop()
 	}
-	if cap(f.all) > 4*Kept {
+	if cap(f.all) > 4*KeptCapacity {
 		t.Errorf("memory for %d elements, and there are 3 again", cap(f.all))
 	}
 }

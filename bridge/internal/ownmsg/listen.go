@@ -10,11 +10,11 @@ import (
 func ListenEnd(id jsonrpc.ID) (result, cancelled jsonrpc.Message) {
 	text := id.String()
 	result = jsonrpc.NewResult(id, []byte(`{"resultType":"complete","_meta":{"`+era.KeySubscription+`":`+text+`}}`))
-	return result.WithRelated(id), CancelledBy(id).WithRelated(id)
+	return result.WithRelated(id), SubscriptionCancelled(id).WithRelated(id)
 }
 
-// CancelledBy is the server's word that the subscription id is over.
-func CancelledBy(id jsonrpc.ID) jsonrpc.Message {
+// SubscriptionCancelled is the server's word that the subscription id is over.
+func SubscriptionCancelled(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`}`))
 }
 
@@ -35,7 +35,7 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	old := m.Bytes()
 	at, end := find(old, in, "_meta", era.KeySubscription)
 	if end == 0 {
-		return intoSubscription(m, id)
+		return insertSubscription(m, id)
 	}
 	raw := make([]byte, 0, len(old)-(end-at)+len(id.String()))
 	raw = append(raw, old[:at]...)
@@ -48,9 +48,9 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
-// intoSubscription is WithSubscription for a message that does not say to which
+// insertSubscription is WithSubscription for a message that does not say to which
 // one it belongs; m itself if it has no place for that.
-func intoSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
+func insertSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in, object := "params", m.Params()
 	if m.Kind() == jsonrpc.Response {
 		in, object = "result", m.Result()

@@ -20,27 +20,27 @@ const (
 	Log          = "notifications/message"
 )
 
-// MaxWait bounds what is said to one side on the way out of an ended conversation: that
+// FinalSendTimeout bounds what is said to one side on the way out of an ended conversation: that
 // side may take nothing any more.
-const MaxWait = time.Second
+const FinalSendTimeout = time.Second
 
 // What errors of the bridge's own carry as data, for programs (C.7).
 var (
-	ServerEnded       = []byte(`{"reason":"server_ended"}`)
-	ShuttingDown      = []byte(`{"reason":"shutting_down"}`)
-	CancelledHere     = []byte(`{"reason":"cancelled"}`)
-	TimedOut          = []byte(`{"reason":"timeout"}`)
-	ServerUnavailable = []byte(`{"reason":"server_unavailable"}`)
-	Busy              = []byte(`{"reason":"busy"}`)
+	ServerEndedData       = []byte(`{"reason":"server_ended"}`)
+	ShuttingDownData      = []byte(`{"reason":"shutting_down"}`)
+	CancelledData         = []byte(`{"reason":"cancelled"}`)
+	TimedOutData          = []byte(`{"reason":"timeout"}`)
+	ServerUnavailableData = []byte(`{"reason":"server_unavailable"}`)
+	BusyData              = []byte(`{"reason":"busy"}`)
 )
 
 // The errors whose texts clients see.
 var (
-	ErrBusy      = errors.New("too many clients; try again later")
-	ErrClosing   = errors.New("the bridge is shutting down or was configured anew")
-	ErrReclaimed = errors.New("the session was idle and its place is wanted by others; begin anew")
-	ErrInUse     = errors.New("a request with this id is already in progress")
-	ErrTooMany   = errors.New("too many requests wait for an answer")
+	ErrBusy            = errors.New("too many clients; try again later")
+	ErrClosing         = errors.New("the bridge is shutting down or was configured anew")
+	ErrReclaimed       = errors.New("the session was idle and its place is wanted by others; begin anew")
+	ErrIDInUse         = errors.New("a request with this id is already in progress")
+	ErrTooManyRequests = errors.New("too many requests wait for an answer")
 )
 
 // Ending is what clients are told of the end of a server, and the data that goes with
@@ -48,11 +48,11 @@ var (
 func Ending(err error) (text string, data []byte) {
 	switch {
 	case errors.Is(err, ErrClosing):
-		return ErrClosing.Error(), ShuttingDown
+		return ErrClosing.Error(), ShuttingDownData
 	case err != nil && !errors.Is(err, io.EOF):
-		return err.Error(), ServerEnded
+		return err.Error(), ServerEndedData
 	}
-	return "the server ended before it answered", ServerEnded
+	return "the server ended before it answered", ServerEndedData
 }
 
 // Unavailable is what clients are told of a server that could not be had, and the data
@@ -65,15 +65,15 @@ func Unavailable(err error) (text string, data []byte) {
 		if errors.As(err, &more) && more.PublicData() != nil {
 			return public.PublicError(), more.PublicData()
 		}
-		return public.PublicError(), ServerUnavailable
+		return public.PublicError(), ServerUnavailableData
 	case errors.Is(err, ErrBusy):
-		return ErrBusy.Error(), Busy
+		return ErrBusy.Error(), BusyData
 	case errors.Is(err, ErrClosing):
-		return ErrClosing.Error(), ShuttingDown
+		return ErrClosing.Error(), ShuttingDownData
 	case errors.Is(err, ErrReclaimed):
-		return ErrReclaimed.Error(), Busy
+		return ErrReclaimed.Error(), BusyData
 	}
-	return "the server could not be started; the bridge's log says why", ServerUnavailable
+	return "the server could not be started; the bridge's log says why", ServerUnavailableData
 }
 
 // Cancellation is the client's word that nobody waits for the answer to the request id
@@ -82,5 +82,5 @@ func Cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
 }
 
-// CancelledText is the message of an error with CancelledHere.
+// CancelledText is the message of an error with CancelledData.
 const CancelledText = "the call was cancelled by whoever looks after the bridge"

@@ -37,10 +37,10 @@ func (f *Fallback) Keeps() bool { return !f.staysLegacy.Load() }
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if f.Prober.needsTranslation() {
-		admission.ReleasePlace(ctx)
+		admission.ReleaseServerPlace(ctx)
 		return f.Modern.Dial(ctx)
 	}
-	if err := admission.TakePlace(ctx); err != nil {
+	if err := admission.AcquireServerPlace(ctx); err != nil {
 		return nil, err
 	}
 	conn, err := f.Legacy.Dial(ctx)
@@ -266,7 +266,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	if refused {
 		c.refuserClosed = true
 		p.close(old)
-		admission.ReleasePlace(c.client) // its place is the other's
+		admission.ReleaseServerPlace(c.client) // its place is the other's
 	}
 	other, err := c.f.Modern.Dial(c.client)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	p.skipInitialize()
 	if !refused { // until now it could have gone on
 		p.close(old)
-		admission.ReleasePlace(c.client)
+		admission.ReleaseServerPlace(c.client)
 	}
 	return c.switchTo(other)
 }
@@ -296,7 +296,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		if p.opts.Placed {
 			c.refuserClosed = true
 			p.close(old)
-			admission.ReleasePlace(c.client)
+			admission.ReleaseServerPlace(c.client)
 		}
 		p.forgetFinding()
 	} else { // the client has its answer: it shall not wait for long

@@ -49,7 +49,7 @@ func TestFallbackContract(t *testing.T) {
 					}
 				}
 				return c, server, nil
-			}, bridgetest.Options{Bubble: true})
+			}, bridgetest.Options{InBubble: true})
 		})
 	}
 }
