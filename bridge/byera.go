@@ -23,7 +23,7 @@ import (
 // without a claim, go to legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
-		s, err := newSplit(ctx, client, legacy, modern)
+		s, err := newEraSplit(ctx, client, legacy, modern)
 		if s == nil {
 			return err
 		}
@@ -31,9 +31,9 @@ func ByEra(legacy, modern Handler) Handler {
 	})
 }
 
-// newSplit waits for the client's first message, and returns the split that begins with it; nil: there
+// newEraSplit waits for the client's first message, and returns the split that begins with it; nil: there
 // is no message, and err is what the Handler returns.
-func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *split, err error) {
+func newEraSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *eraSplit, err error) {
 	first, err := First(ctx, client)
 	if err != nil {
 		if isOrderlyEnd(err) {
@@ -41,27 +41,27 @@ func newSplit(ctx context.Context, client Conn, legacy, modern Handler) (s *spli
 		}
 		return nil, err
 	}
-	s = &split{client: client, parent: ctx}
+	s = &eraSplit{client: client, parentCtx: ctx}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	for i, h := range []Handler{legacy, modern} {
-		s.halves[i].split, s.halves[i].handler = s, h
+		s.halves[i].eraSplit, s.halves[i].handler = s, h
 		s.halves[i].closing, s.halves[i].endClosing = context.WithCancel(context.Background())
 	}
-	s.first = s.route(&first)
-	s.first.started, s.first.pending = true, &first
+	s.firstHalf = s.route(&first)
+	s.firstHalf.started, s.firstHalf.pending = true, &first
 	return s, nil
 }
 
 // serve runs the Handlers. It needs little stack, like all on which a session waits.
-func (s *split) serve() error {
+func (s *eraSplit) serve() error {
 	defer s.end()
-	err := s.first.run()
+	err := s.firstHalf.run()
 	s.secondHandler.Wait()
 	s.stopReading()
-	return errors.Join(err, s.otherErr)
+	return errors.Join(err, s.secondErr)
 }
 
-func (s *split) end() {
+func (s *eraSplit) end() {
 	for i := range s.halves {
 		s.halves[i].endClosing()
 	}
@@ -73,13 +73,13 @@ const (
 	modernHalf
 )
 
-// split shares one client's Conn between two Handlers. As long as only one of them is
+// eraSplit shares one client's Conn between two Handlers. As long as only one of them is
 // needed, which mostly stays so, its Receive is that of the client. With the first
 // message for the other a goroutine receives from the client for both, into an
 // Inbox for each.
-type split struct {
+type eraSplit struct {
 	client        Conn
-	parent        context.Context // ServeConn's
+	parentCtx     context.Context // ServeConn's
 	ctx           context.Context // the Handlers'
 	cancel        context.CancelFunc
 	secondHandler sync.WaitGroup // the Handler that was started second
@@ -89,39 +89,39 @@ type split struct {
 	stopReceive context.CancelFunc // ends it; nil: there is none
 
 	mu           sync.Mutex
-	halves       [2]half
-	first        *half                // is set before the first Handler is started
-	openRequests map[jsonrpc.ID]*half // requests in progress since there are both
-	clientErr    error                // how the client has ended, if there are both
-	closeReason  error                // the first reason to close the client
-	otherErr     error                // of the Handler that was started second
+	halves       [2]eraHalf
+	firstHalf    *eraHalf                // is set before the first Handler is started
+	openRequests map[jsonrpc.ID]*eraHalf // requests in progress since there are both
+	clientErr    error                   // how the client has ended, if there are both
+	closeReason  error                   // the first reason to close the client
+	secondErr    error                   // of the Handler that was started second
 }
 
-// half is the client's Conn as the Handler of one era sees it.
-type half struct {
-	*split
+// eraHalf is the client's Conn as the Handler of one era sees it.
+type eraHalf struct {
+	*eraSplit
 	handler    Handler
-	in         Inbox           // for it, once there are both
+	inbox      Inbox           // for it, once there are both
 	closing    context.Context // done when it is closed, or its Handler has returned
 	endClosing context.CancelFunc
-	closed     atomic.Bool // set under split.mu
-	started    bool        // under split.mu
+	closed     atomic.Bool // set under eraSplit.mu
+	started    bool        // under eraSplit.mu
 
 	// pending is what the client has sent, and the Handler has seen but not taken; nil: nothing.
 	pending *jsonrpc.Message // of its Receive
 }
 
 // run serves the client, and tells the other half when it is over.
-func (h *half) run() error {
+func (h *eraHalf) run() error {
 	err := h.handler.ServeConn(h.ctx, h)
-	h.returned()
+	h.finishHandler()
 	return err
 }
 
-// returned comes after the Handler.
+// finishHandler comes after the Handler.
 //
 //go:noinline
-func (h *half) returned() {
+func (h *eraHalf) finishHandler() {
 	h.stopReceiving(nil)
 	if h.pending != nil && !h.bothStarted.Load() {
 		h.refuse(*h.pending)
@@ -130,34 +130,34 @@ func (h *half) returned() {
 
 // stopReceiving says that the half takes nothing any more. It reports whether the
 // other one does not either.
-func (h *half) stopReceiving(why error) (last bool) {
+func (h *eraHalf) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
 	h.endClosing()
 	if h.closeReason == nil {
 		h.closeReason = why
 	}
-	last = h.leaveOther()
+	last = h.endOtherHalf()
 	h.mu.Unlock()
-	for _, m := range h.in.abort(io.ErrClosedPipe) {
-		if h.owes(&m) {
+	for _, m := range h.inbox.abort(io.ErrClosedPipe) {
+		if h.owesAnswer(&m) {
 			h.refuse(m)
 		}
 	}
 	return last
 }
 
-// owes reports whether a request has not been answered yet, if there are both halves: a
+// owesAnswer reports whether a request has not been answered yet, if there are both halves: a
 // Handler may answer what it was offered and has not taken.
-func (h *half) owes(m *jsonrpc.Message) bool {
+func (h *eraHalf) owesAnswer(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return m.Kind() == jsonrpc.Request && h.openRequests[m.ID()] == h
 }
 
-// leaveOther lets the other half end, too, unless it is about to, and reports
+// endOtherHalf lets the other half end, too, unless it is about to, and reports
 // whether there is nothing to end. It is called with mu held.
-func (h *half) leaveOther() (last bool) {
+func (h *eraHalf) endOtherHalf() (last bool) {
 	for i := range h.halves {
 		if o := &h.halves[i]; o.started && !o.closed.Load() {
 			if !errors.Is(h.clientErr, io.EOF) {
@@ -169,15 +169,15 @@ func (h *half) leaveOther() (last bool) {
 	return true
 }
 
-// refuse answers a request of which the Handler has returned.
-func (h *half) refuse(m jsonrpc.Message) {
+// refuse answers a request whose Handler has returned.
+func (h *eraHalf) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
 	text, data := errShut.Error(), ownmsg.ServerEndedData
-	if h.parent.Err() != nil {
+	if h.parentCtx.Err() != nil {
 		text, data = ErrClosing.Error(), ownmsg.ShuttingDownData
 	}
 	_ = h.client.Send(ctx, jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, text, data))
@@ -185,7 +185,7 @@ func (h *half) refuse(m jsonrpc.Message) {
 
 // route returns the half that a message is for. It is called with mu held, or by who
 // receives from the client, as long as there is one half.
-func (s *split) route(m *jsonrpc.Message) *half {
+func (s *eraSplit) route(m *jsonrpc.Message) *eraHalf {
 	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
 	switch {
 	case m.Kind() != jsonrpc.Response && len(m.Meta()) > 0 && era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}.IsModern():
@@ -196,7 +196,7 @@ func (s *split) route(m *jsonrpc.Message) *half {
 		if _, h, ok := jsonrpc.Find(s.openRequests, m.CancelledID()); ok {
 			return h
 		}
-		return s.first
+		return s.firstHalf
 	case legacy.started:
 		return legacy
 	}
@@ -204,9 +204,9 @@ func (s *split) route(m *jsonrpc.Message) *half {
 }
 
 // Receive implements Conn.
-func (h *half) Receive(ctx context.Context, sink Sink) error {
+func (h *eraHalf) Receive(ctx context.Context, sink Sink) error {
 	if !h.bothStarted.Load() {
-		err := h.client.Receive(ctx, &halfSink{half: h, sink: sink})
+		err := h.client.Receive(ctx, &halfSink{eraHalf: h, sink: sink})
 		switch {
 		case err == errOtherEra && !h.closed.Load():
 			h.startOther()
@@ -222,18 +222,18 @@ func (h *half) Receive(ctx context.Context, sink Sink) error {
 // receiveOwn is Receive once there are both halves.
 //
 //go:noinline
-func (h *half) receiveOwn(ctx context.Context, sink Sink) error {
+func (h *eraHalf) receiveOwn(ctx context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
-	watch := NewStallWatch(ctx, h.hungUp)
+	watch := NewStallWatch(ctx, h.clientEndErr)
 	defer watch.Stop()
-	err := h.in.Receive(ctx, &watchedSink{sink, watch})
+	err := h.inbox.Receive(ctx, &watchedSink{sink, watch})
 	if err != nil && err == ctx.Err() { // that the client has gone may have been the end of ctx
-		if h.parent.Err() != nil {
+		if h.parentCtx.Err() != nil {
 			h.stopReading() // then the client says whether it has
 		}
-		err = cmp.Or(h.hungUp(), err)
+		err = cmp.Or(h.clientEndErr(), err)
 	}
 	if h.closed.Load() {
 		return io.ErrClosedPipe
@@ -245,20 +245,20 @@ var errOtherEra = errors.New("a message of the other era")
 
 // halfSink passes on what the client sends to the one half that there is.
 type halfSink struct {
-	*half
+	*eraHalf
 	sink Sink
 }
 
 func (s *halfSink) TrySend(m jsonrpc.Message) bool {
-	if s.closed.Load() || s.route(&m) != s.half || !s.sink.TrySend(m) {
+	if s.closed.Load() || s.route(&m) != s.eraHalf || !s.sink.TrySend(m) {
 		return false
 	}
-	s.taken()
+	s.noteTaken()
 	return true
 }
 
 func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if s.closed.Load() || s.route(&m) != s.half {
+	if s.closed.Load() || s.route(&m) != s.eraHalf {
 		return errOtherEra
 	}
 	if err := s.sink.Send(ctx, m); err != nil {
@@ -266,11 +266,11 @@ func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		s.pending = &refused
 		return err
 	}
-	s.taken()
+	s.noteTaken()
 	return nil
 }
 
-func (s *halfSink) taken() {
+func (s *halfSink) noteTaken() {
 	if s.pending != nil {
 		s.pending = nil
 	}
@@ -286,28 +286,28 @@ func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return s.watch.Send(s.Sink, m)
 }
 
-// hungUp tells a StallWatch how the client has ended.
-func (s *split) hungUp() error {
+// clientEndErr tells a StallWatch how the client has ended.
+func (s *eraSplit) clientEndErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.clientErr
 }
 
 // startOther starts the half that has no Handler yet, and what receives for both.
-func (h *half) startOther() {
+func (h *eraHalf) startOther() {
 	o := &h.halves[legacyHalf]
 	if o == h {
 		o = &h.halves[modernHalf]
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(h.parent))
+	ctx, stop := context.WithCancel(context.WithoutCancel(h.parentCtx))
 	h.mu.Lock()
 	o.started = true
-	h.openRequests = make(map[jsonrpc.ID]*half)
+	h.openRequests = make(map[jsonrpc.ID]*eraHalf)
 	h.stopReceive = stop
 	h.bothStarted.Store(true)
 	h.mu.Unlock()
 	h.receiver.Go(func() { // comes first: the other may wait for its end
-		err := h.client.Receive(ctx, (*splitSink)(h.split))
+		err := h.client.Receive(ctx, (*splitSink)(h.eraSplit))
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return // the client has not ended
 		}
@@ -315,20 +315,20 @@ func (h *half) startOther() {
 		h.clientErr = err
 		h.mu.Unlock()
 		for i := range h.halves {
-			h.halves[i].in.End(err)
+			h.halves[i].inbox.End(err)
 		}
 	})
 	h.secondHandler.Go(func() {
 		err := o.run()
 		h.mu.Lock()
-		h.otherErr = err
+		h.secondErr = err
 		h.mu.Unlock()
 	})
 }
 
 // stopReading ends the Receive for both, when nobody is to receive any more. It may be
 // called concurrently.
-func (s *split) stopReading() {
+func (s *eraSplit) stopReading() {
 	if s.stopReceive != nil {
 		s.stopReceive()
 		s.receiver.Wait()
@@ -336,21 +336,21 @@ func (s *split) stopReading() {
 }
 
 // splitSink is the Sink of a client that has both eras.
-type splitSink split
+type splitSink eraSplit
 
-// to returns the half that a message is for, and notes where it is. That is the same
+// halfFor returns the half that a message is for, and notes where it is. That is the same
 // if the message comes again.
-func (r *splitSink) to(m *jsonrpc.Message) *half {
+func (r *splitSink) halfFor(m *jsonrpc.Message) *eraHalf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := (*split)(r).route(m)
+	h := (*eraSplit)(r).route(m)
 	if m.Kind() == jsonrpc.Request {
 		r.openRequests[m.ID()] = h
 	}
 	return h
 }
 
-func (r *splitSink) taken(m *jsonrpc.Message) {
+func (r *splitSink) noteTaken(m *jsonrpc.Message) {
 	if m.Method() == ownmsg.Cancelled {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -360,16 +360,16 @@ func (r *splitSink) taken(m *jsonrpc.Message) {
 }
 
 func (r *splitSink) TrySend(m jsonrpc.Message) bool {
-	if h := r.to(&m); h.closed.Load() || !h.in.TrySend(m) {
+	if h := r.halfFor(&m); h.closed.Load() || !h.inbox.TrySend(m) {
 		return false
 	}
-	r.taken(&m)
+	r.noteTaken(&m)
 	return true
 }
 
 func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	h := r.to(&m)
-	err := h.in.Send(ctx, m)
+	h := r.halfFor(&m)
+	err := h.inbox.Send(ctx, m)
 	switch {
 	case err == nil:
 	case h.closed.Load():
@@ -377,30 +377,30 @@ func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	default:
 		return err
 	}
-	r.taken(&m)
+	r.noteTaken(&m)
 	return nil
 }
 
 // Send implements Conn.
-func (h *half) Send(ctx context.Context, m jsonrpc.Message) error {
+func (h *eraHalf) Send(ctx context.Context, m jsonrpc.Message) error {
 	if h.closed.Load() {
 		return io.ErrClosedPipe
 	}
-	h.answered(&m)
+	h.noteAnswered(&m)
 	return h.client.Send(ctx, m)
 }
 
 // TrySend implements Conn.
-func (h *half) TrySend(m jsonrpc.Message) bool {
+func (h *eraHalf) TrySend(m jsonrpc.Message) bool {
 	if h.closed.Load() {
 		return false
 	}
-	h.answered(&m)
+	h.noteAnswered(&m)
 	return h.client.TrySend(m)
 }
 
-// answered forgets a request that is being answered.
-func (h *half) answered(m *jsonrpc.Message) {
+// noteAnswered forgets a request that is being answered.
+func (h *eraHalf) noteAnswered(m *jsonrpc.Message) {
 	if h.bothStarted.Load() && m.Kind() == jsonrpc.Response {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -409,7 +409,7 @@ func (h *half) answered(m *jsonrpc.Message) {
 }
 
 // Close implements Conn. The client is closed when no half needs it any more.
-func (h *half) Close(reason error) error {
+func (h *eraHalf) Close(reason error) error {
 	if !h.stopReceiving(reason) {
 		return nil
 	}

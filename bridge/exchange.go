@@ -45,9 +45,9 @@ func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	}()
 	err := client.Receive(ctx, x)
 	switch {
-	case x.hasFirst && x.inGrace:
+	case x.hasRequest && x.inGrace:
 		return x.relayInGrace(ctx)
-	case x.hasFirst:
+	case x.hasRequest:
 		return x.err
 	case isOrderlyEnd(err):
 		return nil
@@ -61,7 +61,7 @@ func (x *exchange) TrySend(jsonrpc.Message) bool { return false }
 // Send implements Sink: it serves the client's request, and then wants nothing more of
 // the client.
 func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
-	x.hasFirst, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == ownmsg.Listen
+	x.hasRequest, x.ctx, x.id, x.method, x.isListen = true, ctx, request.ID(), request.Method(), request.Method() == ownmsg.Listen
 	if x.opts.RequestTimeout > 0 && !x.isListen {
 		now := time.Now()
 		x.deadline = now.Add(x.opts.RequestTimeout)
@@ -75,7 +75,7 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 }
 
 // errExchanged ends the Receive from the client, although the request was served (see
-// Conn.Receive): withdrawal knows it when it comes again.
+// Conn.Receive): cancellationSink knows it when it comes again.
 var errExchanged = errors.New("exchanged")
 
 func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
@@ -90,7 +90,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 		return err
 	case err == nil:
 		return x.run(ctx)
-	case x.outcome.Load() == cancelled:
+	case x.outcome.Load() == outcomeCancelled:
 		return x.end(err)
 	case ctx.Err() == nil && err != errTimeout && x.settle():
 		return errors.Join(err, x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError,
@@ -138,7 +138,7 @@ type exchange struct {
 
 	inProgress inProgress // of opts.Calls
 	outcome    atomic.Int32
-	hasFirst   bool  // the client's first message
+	hasRequest bool  // the client's first message
 	inGrace    bool  // for the ShutdownGrace
 	err        error // what became of the exchange
 
@@ -150,43 +150,43 @@ type exchange struct {
 
 // What becomes of an exchange, which is decided once: the zero outcome says that it is open.
 const (
-	settled   = iota + 1 // it is answered, or ends for another reason
-	cancelled            // by cancelCall
+	outcomeSettled   = iota + 1 // it is answered, or ends for another reason
+	outcomeCancelled            // by cancelCall
 )
 
 // settle decides that the exchange is not cancelled; false: it is. In either case the call is in progress
 // no more: its answer comes next.
 func (x *exchange) settle() bool {
 	x.opts.Calls.end(&x.inProgress)
-	return x.outcome.CompareAndSwap(0, settled) || x.outcome.Load() == settled
+	return x.outcome.CompareAndSwap(0, outcomeSettled) || x.outcome.Load() == outcomeSettled
 }
 
 // cancelCall implements canceller: it ends the Receive from the server, or the Send to it, after
 // which end has the client told.
 func (x *exchange) cancelCall(jsonrpc.ID) bool {
-	if !x.outcome.CompareAndSwap(0, cancelled) {
+	if !x.outcome.CompareAndSwap(0, outcomeCancelled) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
-	x.cancel(ctx, "cancelled on request")
+	x.cancelAtServer(ctx, "cancelled on request")
 	_ = x.server.Close(nil)
 	return true
 }
 
 // Why an exchange ends before the answer.
 var (
-	errTimeout  = errors.New("timed out")
-	errGone     = errors.New("the client has gone")
-	errShutdown = errors.New("shutting down")
+	errTimeout    = errors.New("timed out")
+	errClientGone = errors.New("the client has gone")
+	errShutdown   = errors.New("shutting down")
 )
 
 func (x *exchange) run(ctx context.Context) error {
-	done, err := x.rounds(ctx)
+	done, err := x.relayUntilDeadline(ctx)
 	switch {
 	case done:
 		return err
-	case ctx.Err() == nil, err == errGone, err == errTimeout:
+	case ctx.Err() == nil, err == errClientGone, err == errTimeout:
 		return x.end(err)
 	case !x.isListen && context.Cause(ctx) == ErrClosing:
 		x.inGrace = true
@@ -195,9 +195,9 @@ func (x *exchange) run(ctx context.Context) error {
 	return x.end(ctx.Err())
 }
 
-// rounds receives from the server for as long as there is time. done says that there is
+// relayUntilDeadline receives from the server for as long as there is time. done says that there is
 // nothing left to do; otherwise err is why it has stopped.
-func (x *exchange) rounds(ctx context.Context) (done bool, err error) {
+func (x *exchange) relayUntilDeadline(ctx context.Context) (done bool, err error) {
 	if x.deadline.IsZero() {
 		return x.relay(ctx)
 	}
@@ -227,8 +227,8 @@ func (x *exchange) relayInGrace(ctx context.Context) error {
 		x.opts.awaitGrace(why, ctx.Done())
 		cancel(errShutdown)
 	})
-	wg.Go(func() { cancel(x.untilGone(ctx)) })
-	done, err := x.rounds(ctx)
+	wg.Go(func() { cancel(x.awaitClientGone(ctx)) })
+	done, err := x.relayUntilDeadline(ctx)
 	switch {
 	case done:
 		return err
@@ -268,23 +268,23 @@ func (x *exchange) clientContext() context.Context {
 	return ctx
 }
 
-// untilGone waits until the client cancels the request or ends.
-func (x *exchange) untilGone(ctx context.Context) error {
-	_ = x.client.Receive(ctx, (*withdrawal)(x))
-	return errGone
+// awaitClientGone waits until the client cancels the request or ends.
+func (x *exchange) awaitClientGone(ctx context.Context) error {
+	_ = x.client.Receive(ctx, (*cancellationSink)(x))
+	return errClientGone
 }
 
-// withdrawal is the Sink that waits for the client to cancel the request.
-type withdrawal exchange
+// cancellationSink is the Sink that waits for the client to cancel the request.
+type cancellationSink exchange
 
-func (w *withdrawal) TrySend(jsonrpc.Message) bool { return false }
+func (w *cancellationSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
+func (w *cancellationSink) Send(_ context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(w)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // what it was that Send did not take
 	case m.Method() == ownmsg.Cancelled && m.CancelledID().Equivalent(x.id):
-		return errGone
+		return errClientGone
 	default:
 		x.drop(m, "is no part of the exchange")
 	}
@@ -294,19 +294,19 @@ func (w *withdrawal) Send(_ context.Context, m jsonrpc.Message) error {
 // relay passes on what comes from the server. done says that there is nothing
 // left to do; otherwise err is why it has stopped.
 func (x *exchange) relay(ctx context.Context) (done bool, err error) {
-	err = x.server.Receive(ctx, (*answers)(x))
+	err = x.server.Receive(ctx, (*fromServerSink)(x))
 	if x.answered {
 		return true, x.answerErr
 	}
 	return false, err
 }
 
-// answers is the Sink of what comes from the server.
-type answers exchange
+// fromServerSink is the Sink of what comes from the server.
+type fromServerSink exchange
 
 // TrySend answers the client where the answer has come up, if the client takes it at
 // once. The server's Conn is of no more use then: that it is closed ends its Receive.
-func (a *answers) TrySend(m jsonrpc.Message) bool {
+func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
 		return false
 	}
@@ -317,7 +317,7 @@ func (a *answers) TrySend(m jsonrpc.Message) bool {
 
 // Send passes on a message of the server. It takes none when there is nothing left to do,
 // which ends the Receive.
-func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
+func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(a)
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -346,7 +346,7 @@ func (a *answers) Send(ctx context.Context, m jsonrpc.Message) error {
 		if err := x.client.Send(to, m); err != nil {
 			x.drop(m, "the client did not take it")
 			if to.Err() == nil {
-				return errGone
+				return errClientGone
 			}
 		}
 	case jsonrpc.Request: // ST10
@@ -365,10 +365,10 @@ func (x *exchange) end(why error) error {
 	case !x.settle() && x.isListen:
 		result, _ := ownmsg.ListenEnd(x.id) // the end of the stream follows
 		return x.client.Send(ctx, result)
-	case x.outcome.Load() == cancelled:
+	case x.outcome.Load() == outcomeCancelled:
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ownmsg.CancelledText, ownmsg.CancelledData))
 	case why == errTimeout:
-		x.cancel(ctx, "timed out")
+		x.cancelAtServer(ctx, "timed out")
 		if x.opts.TimedOut != nil {
 			x.opts.TimedOut(LateCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latestDeadline.Add(-min(x.opts.RequestTimeout, maxWait) * maxRenewal)})
 		}
@@ -379,13 +379,13 @@ func (x *exchange) end(why error) error {
 		text := fmt.Sprintf("the server did not answer within %v", within)
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, ownmsg.TimedOutData))
 	case why == errShutdown:
-		x.cancel(ctx, "shutting down")
+		x.cancelAtServer(ctx, "shutting down")
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, ErrClosing.Error(), ownmsg.ShuttingDownData))
-	case why == errGone:
-		x.cancel(ctx, "the client has gone")
+	case why == errClientGone:
+		x.cancelAtServer(ctx, "the client has gone")
 		return nil
 	case why == context.Canceled, why == context.DeadlineExceeded: // ctx
-		x.cancel(ctx, "the client has gone")
+		x.cancelAtServer(ctx, "the client has gone")
 		if x.isListen {
 			result, _ := ownmsg.ListenEnd(x.id)
 			_ = x.client.Send(ctx, result)
@@ -400,8 +400,8 @@ func (x *exchange) end(why error) error {
 	return errors.Join(why, x.client.Send(ctx, m))
 }
 
-// cancel tells the server that nobody waits for the answer any more.
-func (x *exchange) cancel(ctx context.Context, why string) {
+// cancelAtServer tells the server that nobody waits for the answer any more.
+func (x *exchange) cancelAtServer(ctx context.Context, why string) {
 	m := ownmsg.Cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
 		x.drop(m, "the server did not take it")

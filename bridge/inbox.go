@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// defaultInbox is how many messages wait in an Inbox whose MaxMessages is 0.
-const defaultInbox = 16
+// defaultMaxMessages is how many messages wait in an Inbox whose MaxMessages is 0.
+const defaultMaxMessages = 16
 
 // An Inbox is the bounded queue between those that bring messages and one receiver. As
 // long as nothing waits in it and the receiver is idle, whoever brings a message does
@@ -30,7 +30,7 @@ type Inbox struct {
 
 	mu            sync.Mutex
 	queue         fifo.Queue[jsonrpc.Message]
-	memory        [1]jsonrpc.Message // of queue, which mostly is enough
+	queueMemory   [1]jsonrpc.Message // of queue, which mostly is enough
 	queuedBytes   int
 	taken         Load               // what the receiver has taken so far
 	offeringFirst bool               // the first of queue is being offered to sink
@@ -40,7 +40,7 @@ type Inbox struct {
 	cancelSend    context.CancelFunc // of the ctx of Send; nil: no Send goes on
 	endErr        error              // how Receive ends once queue is empty; nil: it does not
 	abortErr      error              // how everything ends at once; nil: it does not
-	refusedOnce   bool               // a Sink has refused the first message in Send
+	firstRefused  bool               // a Sink has refused the first message in Send
 	wakeup        chan struct{}      // holds one element when Receive has to look; nil: nobody has waited yet
 	room          chan struct{}      // is closed when there may be room, or no more ever; nil: nobody waits for it
 	low           lowMark            // see NotifyBelow
@@ -63,7 +63,7 @@ func (b *Inbox) wait(ctx context.Context, m jsonrpc.Message, try func(jsonrpc.Me
 			return nil
 		}
 		b.mu.Lock()
-		if err := b.endedLocked(); err != nil {
+		if err := b.endErrLocked(); err != nil {
 			b.mu.Unlock()
 			return err
 		}
@@ -90,7 +90,7 @@ func (b *Inbox) TrySend(m jsonrpc.Message) bool {
 		return b.Put(m)
 	}
 	b.mu.Lock()
-	inline := b.receiverIdle && b.queue.Len() == 0 && b.endedLocked() == nil
+	inline := b.receiverIdle && b.queue.Len() == 0 && b.endErrLocked() == nil
 	sink := b.sink
 	b.mu.Unlock()
 	if inline && sink.TrySend(m) {
@@ -113,7 +113,7 @@ func (b *Inbox) putBack(m jsonrpc.Message) (taken bool) {
 	}
 	b.queue.PushFront(m)
 	b.queuedBytes += m.Size()
-	b.wake()
+	b.wakeReceiver()
 	return true
 }
 
@@ -125,7 +125,7 @@ func (b *Inbox) Put(m jsonrpc.Message) (taken bool) {
 	if !b.add(m) {
 		return false
 	}
-	b.wake()
+	b.wakeReceiver()
 	return true
 }
 
@@ -138,11 +138,11 @@ func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 }
 
 func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
-	if b.endedLocked() != nil || !b.hasRoom(m) {
+	if b.endErrLocked() != nil || !b.hasRoom(m) {
 		return false
 	}
 	if b.queue.Cap() == 0 {
-		b.queue = fifo.New(b.memory[:])
+		b.queue = fifo.New(b.queueMemory[:])
 	}
 	b.queue.Push(m)
 	b.queuedBytes += m.Size()
@@ -153,12 +153,12 @@ func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 func (b *Inbox) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wake()
+	b.wakeReceiver()
 }
 
-// maxInline is how many messages one call of Deliver hands on: its goroutine has work of
+// maxInlineMessages is how many messages one call of Deliver hands on: its goroutine has work of
 // its own, and others may add more and more.
-const maxInline = 32
+const maxInlineMessages = 32
 
 // Deliver is Wake by a goroutine that is ready to do the receiver's work, and holds no
 // lock that the receiver's Sink may need.
@@ -168,7 +168,7 @@ func (b *Inbox) Deliver() {
 		return
 	}
 	defer b.sendTurn.Unlock()
-	for range maxInline {
+	for range maxInlineMessages {
 		m, sink := b.nextInline()
 		if sink == nil {
 			return
@@ -176,13 +176,13 @@ func (b *Inbox) Deliver() {
 		if !sink.TrySend(m) {
 			break
 		}
-		b.tookFirst()
+		b.removeOffered()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.refusedFirst()
-	if b.queue.Len() > 0 || b.endedLocked() != nil {
-		b.wake()
+	b.endOffer()
+	if b.queue.Len() > 0 || b.endErrLocked() != nil {
+		b.wakeReceiver()
 	}
 }
 
@@ -195,7 +195,7 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	case b.queue.Len() == 0: // nothing to wake the receiver for: how it ends, End and Abort tell it
 		return m, nil
 	case !b.receiverIdle || b.abortErr != nil:
-		b.wake()
+		b.wakeReceiver()
 		return m, nil
 	}
 	b.offeringFirst = true
@@ -207,9 +207,9 @@ func (b *Inbox) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.endErr == nil {
-		b.endErr = orClosed(err)
+		b.endErr = errOrClosed(err)
 	}
-	b.wake()
+	b.wakeReceiver()
 	b.wakeSenders()
 }
 
@@ -230,14 +230,14 @@ func (b *Inbox) abort(err error) (dropped []jsonrpc.Message) {
 	if b.cancelSend != nil {
 		b.cancelSend()
 	}
-	b.abortErr, b.queue, b.queuedBytes = orClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
-	b.offeringFirst, b.memory = false, [1]jsonrpc.Message{}
-	b.wake()
+	b.abortErr, b.queue, b.queuedBytes = errOrClosed(err), fifo.Queue[jsonrpc.Message]{}, 0
+	b.offeringFirst, b.queueMemory = false, [1]jsonrpc.Message{}
+	b.wakeReceiver()
 	b.wakeSenders()
 	return dropped
 }
 
-func orClosed(err error) error {
+func errOrClosed(err error) error {
 	if err == nil {
 		return io.ErrClosedPipe
 	}
@@ -246,11 +246,11 @@ func orClosed(err error) error {
 
 // Receive is what Conn says of it.
 func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
-	b.begin(sink)
-	h := handing{b: b, sink: sink}
+	b.beginReceive(sink)
+	h := delivery{inbox: b, sink: sink}
 	defer h.end()
 	for {
-		idle, err := h.first(ctx)
+		idle, err := h.deliverFirst(ctx)
 		if err != nil {
 			return err
 		}
@@ -265,8 +265,8 @@ func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 	}
 }
 
-// begin begins a Receive, which has the lock sendTurn until the handing's end.
-func (b *Inbox) begin(sink Sink) {
+// beginReceive begins a Receive, which has the lock sendTurn until the delivery's end.
+func (b *Inbox) beginReceive(sink Sink) {
 	b.sendTurn.Lock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -276,45 +276,45 @@ func (b *Inbox) begin(sink Sink) {
 	}
 }
 
-// handing is the handing on of messages in one Receive.
-type handing struct {
-	b    *Inbox
-	sink Sink
+// delivery hands on the messages of one Receive.
+type delivery struct {
+	inbox *Inbox
+	sink  Sink
 
 	ctx  context.Context // of the sink's Send, which Abort ends; nil: none was needed yet
 	stop func()          // ends ctx
 }
 
-// first hands on the first message; idle: there is none yet. It is no part of Receive, because a
+// deliverFirst hands on the first message; idle: there is none yet. It is no part of Receive, because a
 // goroutine that waits there should need little stack: there are as many as there are sessions.
 //
 //go:noinline
-func (h *handing) first(ctx context.Context) (idle bool, err error) {
-	m, err := h.b.next(ctx)
+func (h *delivery) deliverFirst(ctx context.Context) (idle bool, err error) {
+	m, err := h.inbox.next(ctx)
 	switch {
 	case err != nil:
 		return false, err
 	case m.Kind() == jsonrpc.Invalid:
 		return true, nil
 	case h.sink.TrySend(m):
-		h.b.tookFirst()
+		h.inbox.removeOffered()
 		return false, nil
-	case h.b.isRemoved():
+	case h.inbox.isOfferedRemoved():
 		return false, nil
 	}
 	if h.ctx == nil {
 		var cancel context.CancelFunc
 		h.ctx, cancel = context.WithCancel(ctx)
-		h.stop = h.b.abortEnds(cancel)
+		h.stop = h.inbox.cancelOnAbort(cancel)
 	}
-	return false, h.b.hand(h.ctx, h.sink, m)
+	return false, h.inbox.sendFirst(h.ctx, h.sink, m)
 }
 
-func (h *handing) end() {
+func (h *delivery) end() {
 	if h.stop != nil {
 		h.stop()
 	}
-	h.b.sendTurn.Unlock()
+	h.inbox.sendTurn.Unlock()
 }
 
 // next returns the first message, which stays in the queue; none and no error: there is
@@ -326,7 +326,7 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	switch {
 	case b.abortErr != nil:
 		err = b.abortErr
-	case b.refusedOnce:
+	case b.firstRefused:
 		b.offeringFirst = true
 		return b.queue.Rest()[0], nil
 	case ctx.Err() != nil:
@@ -344,8 +344,8 @@ func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	return m, err
 }
 
-// abortEnds makes Abort call cancel, until the returned function has.
-func (b *Inbox) abortEnds(cancel context.CancelFunc) (stop func()) {
+// cancelOnAbort makes Abort call cancel, until the returned function has.
+func (b *Inbox) cancelOnAbort(cancel context.CancelFunc) (stop func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancelSend = cancel
@@ -360,36 +360,36 @@ func (b *Inbox) abortEnds(cancel context.CancelFunc) (stop func()) {
 	}
 }
 
-// hand lets sink wait for room for m.
-func (b *Inbox) hand(ctx context.Context, sink Sink, m jsonrpc.Message) error {
+// sendFirst lets sink wait for room for m.
+func (b *Inbox) sendFirst(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	err := sink.Send(ctx, m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err == nil {
-		b.tookFirstLocked()
+		b.removeOfferedLocked()
 		return nil
 	}
 	b.sink = nil
-	removed := b.refusedFirst()
+	removed := b.endOffer()
 	if b.abortErr != nil {
 		return b.abortErr
 	}
-	b.refusedOnce = !removed
+	b.firstRefused = !removed
 	return err
 }
 
-func (b *Inbox) tookFirst() {
+func (b *Inbox) removeOffered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tookFirstLocked()
+	b.removeOfferedLocked()
 }
 
-// tookFirstLocked takes the first message out of the queue, if that is still there.
-func (b *Inbox) tookFirstLocked() {
+// removeOfferedLocked takes the first message out of the queue, if that is still there.
+func (b *Inbox) removeOfferedLocked() {
 	if b.abortErr != nil {
 		return
 	}
-	b.refusedOnce = false
+	b.firstRefused = false
 	m := b.pop()
 	b.taken.Messages++
 	b.taken.Bytes += m.Size()
@@ -400,13 +400,13 @@ func (b *Inbox) pop() jsonrpc.Message {
 	m := b.queue.Pop()
 	b.queuedBytes -= m.Size()
 	b.offeringFirst, b.dropOffered = false, false
-	b.afterRemoval()
+	b.noteRemoval()
 	return m
 }
 
-// refusedFirst ends the offer of the first message, if there is one: that stays the
+// endOffer ends the offer of the first message, if there is one: that stays the
 // first, unless it was removed meanwhile. It reports whether it was.
-func (b *Inbox) refusedFirst() (removed bool) {
+func (b *Inbox) endOffer() (removed bool) {
 	removed = b.dropOffered
 	if removed && b.abortErr == nil {
 		b.pop()
@@ -415,15 +415,15 @@ func (b *Inbox) refusedFirst() (removed bool) {
 	return removed
 }
 
-// isRemoved reports whether the message that sink has not taken at once was removed
+// isOfferedRemoved reports whether the message that sink has not taken at once was removed
 // meanwhile. If not it is still offered.
-func (b *Inbox) isRemoved() bool {
+func (b *Inbox) isOfferedRemoved() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.dropOffered && b.refusedFirst()
+	return b.dropOffered && b.endOffer()
 }
 
-func (b *Inbox) endedLocked() error {
+func (b *Inbox) endErrLocked() error {
 	if b.abortErr != nil {
 		return b.abortErr
 	}
@@ -433,17 +433,17 @@ func (b *Inbox) endedLocked() error {
 func (b *Inbox) hasRoom(m jsonrpc.Message) bool {
 	most := b.MaxMessages
 	if most == 0 {
-		most = defaultInbox
+		most = defaultMaxMessages
 	}
 	n := b.queue.Len()
 	return n < most && (n == 0 || b.MaxBytes == 0 || b.queuedBytes+m.Size() <= b.MaxBytes)
 }
 
-// afterRemoval tells those that wait for room that less is in the queue.
-func (b *Inbox) afterRemoval() {
+// noteRemoval tells those that wait for room that less is in the queue.
+func (b *Inbox) noteRemoval() {
 	b.wakeSenders()
 	if b.low.notify != nil && b.low.isReached(b.waiting()) {
-		b.tellLow()
+		b.notifyLow()
 	}
 }
 
@@ -455,8 +455,8 @@ func (b *Inbox) wakeSenders() {
 	}
 }
 
-// wake makes Receive look.
-func (b *Inbox) wake() {
+// wakeReceiver makes Receive look.
+func (b *Inbox) wakeReceiver() {
 	if b.wakeup != nil {
 		signal(b.wakeup)
 	}

@@ -43,12 +43,12 @@ func (b *Inbox) NotifyBelow(low Load, notify chan<- struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.low = (lowMark{low, notify}); b.low.isReached(b.waiting()) {
-		b.tellLow()
+		b.notifyLow()
 	}
 }
 
-// tellLow is called when the low mark is reached.
-func (b *Inbox) tellLow() {
+// notifyLow is called when the low mark is reached.
+func (b *Inbox) notifyLow() {
 	signal(b.low.notify)
 	b.low = lowMark{}
 }
@@ -74,7 +74,7 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 		b.dropOffered = b.dropOffered || match(b.queue.Rest()[0])
 		found, from = b.dropOffered, 1
 	}
-	b.refusedOnce = b.refusedOnce && !match(b.queue.Rest()[0])
+	b.firstRefused = b.firstRefused && !match(b.queue.Rest()[0])
 	b.queue.DeleteFunc(from, func(m jsonrpc.Message) bool {
 		if !match(m) {
 			return false
@@ -83,7 +83,7 @@ func (b *Inbox) Remove(match func(m jsonrpc.Message) bool) (found bool) {
 		return true
 	})
 	if b.queue.Len() < before {
-		b.afterRemoval()
+		b.noteRemoval()
 		return true
 	}
 	return found

@@ -52,7 +52,7 @@ type Hooks struct {
 func Intercept(c Conn, h Hooks) Conn {
 	i := &interceptor{conn: c, hooks: h}
 	if h.Send != nil {
-		i.replies = &replies{turn: make(chan struct{}, 1)}
+		i.replies = &replyQueue{turn: make(chan struct{}, 1)}
 	}
 	return i
 }
@@ -60,7 +60,7 @@ func Intercept(c Conn, h Hooks) Conn {
 type interceptor struct {
 	conn    Conn
 	hooks   Hooks
-	replies *replies // to the receiver; nil: there are none
+	replies *replyQueue // to the receiver; nil: there are none
 
 	// A message of the peer, as Hooks.Receive has left it, while it is handed on, and while it
 	// is kept because it was not taken: it is offered again. Only the Sink of Receive uses it.
@@ -68,7 +68,7 @@ type interceptor struct {
 	reply       *jsonrpc.Message // nil: there is none, or it was sent
 	offerAgain  bool
 	receivedKey jsonrpc.Key // while offerAgain: of what the peer has sent
-	ended       error       // how the Conn has ended; only Receive uses it
+	endErr      error       // how the Conn has ended; only Receive uses it
 
 	closing  sync.Once
 	closeErr error
@@ -135,8 +135,8 @@ func (i *interceptor) TrySend(m jsonrpc.Message) bool {
 
 func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	switch {
-	case i.ended != nil:
-		return i.ended
+	case i.endErr != nil:
+		return i.endErr
 	case i.replies != nil:
 		return i.receiveBoth(ctx, sink)
 	case i.hooks.Receive == nil && i.hooks.Ended == nil:
@@ -156,7 +156,7 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 	if i.hooks.Ended != nil {
 		err = i.hooks.Ended(err)
 	}
-	i.ended = err
+	i.endErr = err
 	return err, true
 }
 
@@ -164,11 +164,11 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
-	if err := i.replies.open(ctx, cancel, sink); err != nil {
+	if err := i.replies.beginReceive(ctx, cancel, sink); err != nil {
 		return err
 	}
 	err, over := i.receive(ctx, sink)
-	refused := i.replies.shut(over)
+	refused := i.replies.endReceive(over)
 	if refused != nil && parent.Err() == nil {
 		return refused
 	}
@@ -195,14 +195,14 @@ type interceptSink struct {
 	refused error // what Send of sink has returned last
 }
 
-// see shows the hook a message, unless it has seen it. It is false when there is nothing to
+// callReceiveHook shows the hook a message, unless it has seen it. It is false when there is nothing to
 // do for it.
-func (s *interceptSink) see(m *jsonrpc.Message) bool {
+func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
 	if s.offerAgain {
 		if s.receivedKey == m.Key() {
 			return true
 		}
-		s.letGo() // what was offered before was withdrawn
+		s.clearReceived() // what was offered before was withdrawn
 		s.reply = nil
 	}
 	s.received = *m
@@ -212,11 +212,11 @@ func (s *interceptSink) see(m *jsonrpc.Message) bool {
 	return s.received.Kind() != jsonrpc.Invalid || s.reply != nil
 }
 
-// keep keeps what the hook has made of m, the peer's message, until that is offered again.
-func (s *interceptSink) keep(m *jsonrpc.Message) { s.offerAgain, s.receivedKey = true, m.Key() }
+// keepReceived keeps what the hook has made of m, the peer's message, until that is offered again.
+func (s *interceptSink) keepReceived(m *jsonrpc.Message) { s.offerAgain, s.receivedKey = true, m.Key() }
 
-// letGo lets go of the message.
-func (s *interceptSink) letGo() {
+// clearReceived lets go of the message.
+func (s *interceptSink) clearReceived() {
 	s.received = jsonrpc.Message{}
 	if s.offerAgain {
 		s.offerAgain, s.receivedKey = false, jsonrpc.Key{}
@@ -224,18 +224,18 @@ func (s *interceptSink) letGo() {
 }
 
 func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
-	if !s.see(&m) {
+	if !s.callReceiveHook(&m) {
 		return true
 	}
-	if !s.tryHandOn() {
-		s.keep(&m)
+	if !s.trySendReceived() {
+		s.keepReceived(&m)
 		return false
 	}
-	s.letGo()
+	s.clearReceived()
 	return true
 }
 
-func (s *interceptSink) tryHandOn() bool {
+func (s *interceptSink) trySendReceived() bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
 			return false
@@ -249,30 +249,30 @@ func (s *interceptSink) tryHandOn() bool {
 		if !s.replies.tryTurn() {
 			return false
 		}
-		defer s.replies.done()
+		defer s.replies.releaseTurn()
 	}
 	return s.sink.TrySend(s.received)
 }
 
 func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if !s.see(&m) {
+	if !s.callReceiveHook(&m) {
 		return nil
 	}
-	if max(m.Size(), s.received.Size()) > budget.UncountedBytes { // only s keeps a long message meanwhile: untilPassed has it let go of
-		s.keep(&m)
+	if max(m.Size(), s.received.Size()) > budget.UncountedBytes { // only s keeps a long message meanwhile: clearWhenPassed has it let go of
+		s.keepReceived(&m)
 		m = jsonrpc.Message{}
-		ctx = s.untilPassed(ctx)
+		ctx = s.clearWhenPassed(ctx)
 	}
-	if s.refused = s.handOn(ctx); s.refused == nil {
-		s.letGo()
+	if s.refused = s.sendReceived(ctx); s.refused == nil {
+		s.clearReceived()
 	} else if m.Kind() != jsonrpc.Invalid {
-		s.keep(&m)
+		s.keepReceived(&m)
 	}
 	return s.refused
 }
 
-// handOn sends what the hook has made of a message, and its reply before.
-func (s *interceptSink) handOn(ctx context.Context) error {
+// sendReceived sends what the hook has made of a message, and its reply before.
+func (s *interceptSink) sendReceived(ctx context.Context) error {
 	if s.reply != nil {
 		if err := s.conn.Send(ctx, *s.reply); err != nil {
 			return err
@@ -283,50 +283,50 @@ func (s *interceptSink) handOn(ctx context.Context) error {
 		return nil
 	}
 	if s.replies != nil {
-		if err := s.replies.take(ctx); err != nil {
+		if err := s.replies.takeTurn(ctx); err != nil {
 			return err
 		}
-		defer s.replies.done()
+		defer s.replies.releaseTurn()
 	}
 	return s.sink.Send(ctx, s.received)
 }
 
-// untilPassed returns the ctx of a Send that may go on until the message is answered
+// clearWhenPassed returns the ctx of a Send that may go on until the message is answered
 // (Exchange): once the server has the message it is not offered again, and is let go of.
-func (s *interceptSink) untilPassed(ctx context.Context) context.Context {
+func (s *interceptSink) clearWhenPassed(ctx context.Context) context.Context {
 	passed, ok := ctx.Value(passedKey{}).(func(int))
 	if !ok {
 		return ctx
 	}
 	return WithPassed(ctx, func(kept int) {
-		s.letGo()
+		s.clearReceived()
 		passed(kept)
 	})
 }
 
-// maxEarlyReplies is how many replies wait for a Receive.
-const maxEarlyReplies = 16
+// maxQueuedReplies is how many replies wait for a Receive.
+const maxQueuedReplies = 16
 
-// replies hands what an interceptor says itself to the receiver, between the messages of
+// replyQueue hands what an interceptor says itself to the receiver, between the messages of
 // the peer.
 //
 // turn is held while the receiver's Sink is called, mu while the fields are looked at;
 // turn comes first. Who makes a reply hands it on itself; it waits for that as in
 // Send of a Conn, so that nothing needs a goroutine.
-type replies struct {
+type replyQueue struct {
 	turn chan struct{} // holds one element while sink is called
 
-	mu      sync.Mutex
-	early   fifo.Queue[jsonrpc.Message] // while nobody receives
-	sink    Sink                        // of the Receive that goes on
-	stop    context.CancelFunc          // ends that Receive
-	refused error                       // why sink did not take a reply
-	cancel  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
-	ended   error                       // there will be no Receive any more
-	changed chan struct{}               // closed when sink or ended changes; nil: nobody waits for it
+	mu          sync.Mutex
+	queued      fifo.Queue[jsonrpc.Message] // while nobody receives
+	sink        Sink                        // of the Receive that goes on
+	stopReceive context.CancelFunc          // ends that Receive
+	refused     error                       // why sink did not take a reply
+	cancelSend  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
+	endErr      error                       // there will be no Receive any more
+	changed     chan struct{}               // closed when sink or ended changes; nil: nobody waits for it
 }
 
-func (r *replies) tryTurn() bool {
+func (r *replyQueue) tryTurn() bool {
 	select {
 	case r.turn <- struct{}{}:
 		return true
@@ -335,8 +335,8 @@ func (r *replies) tryTurn() bool {
 	}
 }
 
-// take waits for the turn. That it is free counts for more than that ctx is done.
-func (r *replies) take(ctx context.Context) error {
+// takeTurn waits for the turn. That it is free counts for more than that ctx is done.
+func (r *replyQueue) takeTurn(ctx context.Context) error {
 	if r.tryTurn() {
 		return nil
 	}
@@ -348,32 +348,32 @@ func (r *replies) take(ctx context.Context) error {
 	}
 }
 
-func (r *replies) done() { <-r.turn }
+func (r *replyQueue) releaseTurn() { <-r.turn }
 
 // trySend is send where that needs no waiting.
-func (r *replies) trySend(m jsonrpc.Message) bool {
+func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 	if !r.tryTurn() {
 		return false
 	}
-	defer r.done()
+	defer r.releaseTurn()
 	r.mu.Lock()
 	sink := r.sink
 	r.mu.Unlock()
 	return sink != nil && sink.TrySend(m)
 }
 
-func (r *replies) send(ctx context.Context, m jsonrpc.Message) error {
+func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 	for {
-		if err := r.take(ctx); err != nil {
+		if err := r.takeTurn(ctx); err != nil {
 			return err
 		}
-		err := r.hand(ctx, m)
-		r.done()
+		err := r.sendOrKeep(ctx, m)
+		r.releaseTurn()
 		if err != errNoSink {
 			return err
 		}
 		r.mu.Lock()
-		if r.sink != nil || r.ended != nil {
+		if r.sink != nil || r.endErr != nil {
 			r.mu.Unlock()
 			continue
 		}
@@ -390,24 +390,24 @@ func (r *replies) send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// hand sends a reply to sink, or keeps it until there is one: errNoSink says that there
+// sendOrKeep sends a reply to sink, or keeps it until there is one: errNoSink says that there
 // is no room. It has the turn.
-func (r *replies) hand(ctx context.Context, m jsonrpc.Message) error {
+func (r *replyQueue) sendOrKeep(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	handing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r.mu.Lock()
-	sink, over := r.sink, r.ended
+	sink, over := r.sink, r.endErr
 	switch {
 	case over != nil:
 	case sink != nil:
-		r.cancel = cancel
-	case r.early.Len() >= maxEarlyReplies:
+		r.cancelSend = cancel
+	case r.queued.Len() >= maxQueuedReplies:
 		over = errNoSink
 	default:
-		r.early.Push(m)
+		r.queued.Push(m)
 	}
 	r.mu.Unlock()
 	if over != nil || sink == nil {
@@ -416,38 +416,38 @@ func (r *replies) hand(ctx context.Context, m jsonrpc.Message) error {
 	err := sink.Send(handing, m)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.cancel = nil
+	r.cancelSend = nil
 	switch {
 	case err == nil:
-	case r.ended != nil:
-		return r.ended
+	case r.endErr != nil:
+		return r.endErr
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default: // as if the peer had sent it: the next Receive begins with it
-		r.early.Push(m)
+		r.queued.Push(m)
 		r.refused, r.sink = err, nil
-		r.stop()
+		r.stopReceive()
 	}
 	return nil
 }
 
-// open begins a Receive: it hands on what has waited for it.
-func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) error {
-	if err := r.take(ctx); err != nil {
+// beginReceive begins a Receive: it hands on what has waited for it.
+func (r *replyQueue) beginReceive(ctx context.Context, stop context.CancelFunc, sink Sink) error {
+	if err := r.takeTurn(ctx); err != nil {
 		return err
 	}
-	defer r.done()
+	defer r.releaseTurn()
 	for {
 		r.mu.Lock()
-		if r.early.Len() == 0 || r.ended != nil { // then the Conn says how it ends
-			r.sink, r.stop, r.refused = sink, stop, nil
-			r.wake()
+		if r.queued.Len() == 0 || r.endErr != nil { // then the Conn says how it ends
+			r.sink, r.stopReceive, r.refused = sink, stop, nil
+			r.wakeWaiting()
 			r.mu.Unlock()
 			return nil
 		}
-		m := r.early.Rest()[0]
+		m := r.queued.Rest()[0]
 		handing, cancel := context.WithCancel(ctx)
-		r.cancel = cancel
+		r.cancelSend = cancel
 		r.mu.Unlock()
 		var err error
 		if !sink.TrySend(m) {
@@ -455,11 +455,11 @@ func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) 
 		}
 		cancel()
 		r.mu.Lock()
-		r.cancel = nil
+		r.cancelSend = nil
 		if err == nil {
-			r.early.Pop()
-		} else if r.ended != nil {
-			err = r.ended
+			r.queued.Pop()
+		} else if r.endErr != nil {
+			err = r.endErr
 		}
 		r.mu.Unlock()
 		if err != nil {
@@ -468,42 +468,42 @@ func (r *replies) open(ctx context.Context, stop context.CancelFunc, sink Sink) 
 	}
 }
 
-// shut ends a Receive. It returns when sink is called no more, and why that has refused
+// endReceive ends a Receive. It returns when sink is called no more, and why that has refused
 // a reply.
-func (r *replies) shut(over bool) (refused error) {
+func (r *replyQueue) endReceive(over bool) (refused error) {
 	r.mu.Lock()
 	r.sink = nil
-	if over && r.ended == nil {
-		r.ended = io.ErrClosedPipe
+	if over && r.endErr == nil {
+		r.endErr = io.ErrClosedPipe
 	}
-	if r.cancel != nil {
-		r.cancel()
+	if r.cancelSend != nil {
+		r.cancelSend()
 	}
-	r.wake()
+	r.wakeWaiting()
 	r.mu.Unlock()
 	r.turn <- struct{}{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.done()
-	r.stop = nil
+	defer r.releaseTurn()
+	r.stopReceive = nil
 	return r.refused
 }
 
 // abort ends all that waits, because the Conn is closed.
-func (r *replies) abort() {
+func (r *replyQueue) abort() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended == nil {
-		r.ended = io.ErrClosedPipe
+	if r.endErr == nil {
+		r.endErr = io.ErrClosedPipe
 	}
-	if r.cancel != nil {
-		r.cancel()
+	if r.cancelSend != nil {
+		r.cancelSend()
 	}
-	r.wake()
+	r.wakeWaiting()
 }
 
-// wake makes those look who wait for a Receive. It is called with mu held.
-func (r *replies) wake() {
+// wakeWaiting makes those look who wait for a Receive. It is called with mu held.
+func (r *replyQueue) wakeWaiting() {
 	if r.changed != nil {
 		close(r.changed)
 		r.changed = nil

@@ -56,8 +56,8 @@ func TestInterceptWithdrawn(t *testing.T) {
 			t.Fatal("taken")
 		}
 		c.Inbox.mu.Lock()
-		c.Inbox.refusedFirst()
-		c.Inbox.wake()
+		c.Inbox.endOffer()
+		c.Inbox.wakeReceiver()
 		c.Inbox.mu.Unlock()
 		if !c.Inbox.Remove(func(m jsonrpc.Message) bool { return m.ID() == jsonrpc.IntID(1) }) { // notifications/cancelled
 			t.Fatal("not found")

@@ -21,9 +21,9 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 			answers[m.ID()]++
 			return nil
 		}}
-		var halves []*half
+		var halves []*eraHalf
 		h := HandlerFunc(func(ctx context.Context, c Conn) error {
-			halves = append(halves, c.(*half))
+			halves = append(halves, c.(*eraHalf))
 			server := &inboxConn{out: func(context.Context, jsonrpc.Message) error { return nil }}
 			return Pump(ctx, c, server, PumpOptions{ShutdownGrace: -1})
 		})
@@ -38,14 +38,14 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 			synctest.Wait()
 		}
 		legacy, m := halves[1], jsonrpc.NewRequest(jsonrpc.IntID(3), "b", nil)
-		legacy.in.sendTurn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
-		(*splitSink)(legacy.split).to(&m)
-		if legacy.in.sink.TrySend(m) || !legacy.in.putBack(m) {
+		legacy.inbox.sendTurn.Lock() // as Inbox.TrySend does, step by step: the receiver has not woken yet
+		(*splitSink)(legacy.eraSplit).halfFor(&m)
+		if legacy.inbox.sink.TrySend(m) || !legacy.inbox.putBack(m) {
 			t.Fatal("taken")
 		}
 		stop()
-		<-legacy.in.sink.(*watchedSink).watch.ctx.Done()
-		legacy.in.sendTurn.Unlock()
+		<-legacy.inbox.sink.(*watchedSink).watch.ctx.Done()
+		legacy.inbox.sendTurn.Unlock()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}

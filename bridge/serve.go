@@ -24,7 +24,7 @@ func Serve(d Dialer, opts PumpOptions) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		server, err := d.Dial(ctx)
 		if err != nil {
-			return noServer(ctx, client, err)
+			return serveWithoutServer(ctx, client, err)
 		}
 		return closeBoth(client, server, newPump(ctx, client, server, &opts).run(ctx))
 	})
@@ -37,8 +37,8 @@ func closeBoth(client, server Conn, err error) error {
 	return errors.Join(err, client.Close(err), server.Close(nil))
 }
 
-// noServer serves a client whose server could not be had.
-func noServer(ctx context.Context, client Conn, why error) error {
+// serveWithoutServer serves a client whose server could not be had.
+func serveWithoutServer(ctx context.Context, client Conn, why error) error {
 	refuseAll(ctx, client, why)
 	return fmt.Errorf("no server: %w", why)
 }

@@ -20,43 +20,43 @@ import (
 type StallWatch struct {
 	ctx          context.Context
 	cancel       context.CancelFunc // of ctx, when the peer has left
-	hungUp       func() error       // nil: nothing can be known
+	peerEndErr   func() error       // nil: nothing can be known
 	sinkReturned atomic.Bool
 
-	sends atomic.Uint64 // odd while one goes on
-	armed atomic.Bool
-	looks sync.WaitGroup
+	sends  atomic.Uint64 // odd while one goes on
+	armed  atomic.Bool
+	checks sync.WaitGroup
 
 	mu       sync.Mutex
 	finished bool
 	timer    *time.Timer
 
-	lastSends uint64    // sends at the last look; only look uses it, and since
-	since     time.Time // since when the Sink is known to take nothing from a peer that has hung up
+	checkedSends uint64    // sends at the last look; only check uses it, and since
+	stalledSince time.Time // since when the Sink is known to take nothing from a peer that has hung up
 }
 
 // errHungUp is how Receive ends when the receiver takes nothing more, and the peer does
 // not wait for it either: it has hung up.
 var errHungUp = errors.New("the server has taken nothing for minutes after the end of input")
 
-// hangUpEvery is how often a StallWatch looks after a peer while nothing is taken from it.
-const hangUpEvery = time.Second
+// stallCheckInterval is how often a StallWatch looks after a peer while nothing is taken from it.
+const stallCheckInterval = time.Second
 
-// gonePatience and lastPatience are how long a Sink may take nothing, once the peer is
+// goneStallTimeout and eofStallTimeout are how long a Sink may take nothing, once the peer is
 // gone, and once it has sent its last but may still read: the receiver may only be
 // busy, or still starting.
 const (
-	gonePatience = 10 * time.Second
-	lastPatience = 5 * time.Minute
+	goneStallTimeout = 10 * time.Second
+	eofStallTimeout  = 5 * time.Minute
 )
 
-// NewStallWatch returns a StallWatch for one Receive, whose ctx it is. hungUp tells of
+// NewStallWatch returns a StallWatch for one Receive, whose ctx it is. clientEndErr tells of
 // the end of the peer: nil as long as nothing is known of that, io.EOF once the peer
 // sends nothing more than what waits to be read, and another error once it is gone. It does
 // not wait, and is called by one goroutine at a time. nil: nothing can be known.
-func NewStallWatch(ctx context.Context, hungUp func() error) *StallWatch {
-	w := &StallWatch{ctx: ctx, hungUp: hungUp}
-	if hungUp != nil {
+func NewStallWatch(ctx context.Context, peerEndErr func() error) *StallWatch {
+	w := &StallWatch{ctx: ctx, peerEndErr: peerEndErr}
+	if peerEndErr != nil {
 		w.ctx, w.cancel = context.WithCancel(ctx)
 	}
 	return w
@@ -66,7 +66,7 @@ func NewStallWatch(ctx context.Context, hungUp func() error) *StallWatch {
 // at a time. It gives up, with an error, when sink takes m for 10 seconds not
 // though the peer is gone, or for 5 minutes though the peer has sent its last.
 func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
-	if w.hungUp == nil {
+	if w.peerEndErr == nil {
 		return sink.Send(w.ctx, m)
 	}
 	w.sends.Add(1)
@@ -88,18 +88,18 @@ func (w *StallWatch) setTimer() {
 	if w.finished {
 		return
 	}
-	w.looks.Add(1)
-	w.timer = time.AfterFunc(hangUpEvery, w.check)
+	w.checks.Add(1)
+	w.timer = time.AfterFunc(stallCheckInterval, w.check)
 }
 
 func (w *StallWatch) check() {
-	defer w.looks.Done()
+	defer w.checks.Done()
 	n := w.sends.Load()
-	quiet := n == w.lastSends
-	w.lastSends = n
+	quiet := n == w.checkedSends
+	w.checkedSends = n
 	switch sending := n%2 == 1; {
 	case !quiet:
-		w.since = time.Time{}
+		w.stalledSince = time.Time{}
 	case sending:
 		if w.mustGiveUp() && w.sends.Load() == n {
 			w.sinkReturned.Store(true)
@@ -117,18 +117,18 @@ func (w *StallWatch) check() {
 
 // mustGiveUp reports whether the peer is gone, or has sent its last, and the Sink has taken nothing for too long since.
 func (w *StallWatch) mustGiveUp() bool {
-	err := w.hungUp()
+	err := w.peerEndErr()
 	if err == nil {
 		return false
 	}
-	if w.since.IsZero() {
-		w.since = time.Now()
+	if w.stalledSince.IsZero() {
+		w.stalledSince = time.Now()
 	}
-	patience := gonePatience
+	patience := goneStallTimeout
 	if errors.Is(err, io.EOF) {
-		patience = lastPatience
+		patience = eofStallTimeout
 	}
-	return time.Since(w.since) >= patience
+	return time.Since(w.stalledSince) >= patience
 }
 
 // Stop ends the watch, when nothing more is sent. It waits for a look that goes on.
@@ -136,10 +136,10 @@ func (w *StallWatch) Stop() {
 	w.mu.Lock()
 	w.finished = true
 	if w.timer != nil && w.timer.Stop() {
-		w.looks.Done()
+		w.checks.Done()
 	}
 	w.mu.Unlock()
-	w.looks.Wait()
+	w.checks.Wait()
 	if w.cancel != nil {
 		w.cancel()
 	}

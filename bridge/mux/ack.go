@@ -16,16 +16,16 @@ const ackTimeout = time.Minute
 
 var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
-// awaitAck says that a subscription is about to be sent. It is called with mu held.
-func (s *server) awaitAck(call *call) {
+// startAckTimeout says that a subscription is about to be sent. It is called with mu held.
+func (s *server) startAckTimeout(call *call) {
 	call.listen.ackDeadline = time.Now().Add(ackTimeout)
 	s.ackTimer.AtLatest(call.listen.ackDeadline)
 }
 
-// giveUpListens cancels the subscriptions whose acknowledgement is overdue. One
+// cancelOverdueListens cancels the subscriptions whose acknowledgement is overdue. One
 // that its client has had before is sent again (ST9), another is answered. It runs
 // in a goroutine of its own: the writer may wait for the server.
-func (s *server) giveUpListens() {
+func (s *server) cancelOverdueListens() {
 	x := s.mux
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *server) giveUpListens() {
 	var overdue []*call
 	for _, call := range x.ledger.calls {
 		switch {
-		case call.listen == nil || !s.mayHave(call) || call.listen.ackDeadline.IsZero():
+		case call.listen == nil || !s.mayKnow(call) || call.listen.ackDeadline.IsZero():
 		case !call.listen.ackDeadline.After(now):
 			overdue = append(overdue, call)
 		case next.IsZero() || call.listen.ackDeadline.Before(next):
@@ -45,7 +45,7 @@ func (s *server) giveUpListens() {
 		}
 	}
 	for _, call := range overdue {
-		s.cancel(call.serverID, notAcknowledgedReason, nil, nil)
+		s.queueCancellation(call.serverID, notAcknowledgedReason, nil, nil)
 		if call.listen.acknowledged != nil {
 			s.relistenLater(call)
 		} else {

@@ -29,8 +29,8 @@ type breaker struct {
 	briefRuns              int           // servers in a row that have done their work and soon ended
 }
 
-// failed says that there was no server to be had, or that it has ended soon.
-func (b *breaker) failed(now time.Time) {
+// recordFailure says that there was no server to be had, or that it has ended soon.
+func (b *breaker) recordFailure(now time.Time) {
 	if b.failures > 0 && now.Sub(b.nextAttempt) > stableAfter {
 		b.failures = 0
 	}
@@ -43,24 +43,24 @@ func (b *breaker) failed(now time.Time) {
 	b.nextAttempt = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// ended says that a server has ended after it lived for so long. One that has answered calls
+// recordEnd says that a server has ended after it lived for so long. One that has answered calls
 // works, though something makes it crash: calls go on waiting for the next one, for some seconds.
-func (b *breaker) ended(now time.Time, lived time.Duration, answered bool) {
+func (b *breaker) recordEnd(now time.Time, lived time.Duration, answered bool) {
 	if lived < stableAfter {
 		if answered {
 			b.failures = min(b.failures, maxWorkingFailures)
 		}
-		b.failed(now)
+		b.recordFailure(now)
 		return
 	}
 	b.failures, b.briefRuns, b.nextAttempt = 0, 0, now
 }
 
-// finishedWork says that a server has ended which had done its work: that is no failure,
+// recordFinishedWork says that a server has ended which had done its work: that is no failure,
 // however short it was, and calls may start the next one at once. It returns how
 // long those wait that have no work for it: else each server would be started
 // because the last one has ended.
-func (b *breaker) finishedWork(now time.Time, lived time.Duration) (idle time.Duration) {
+func (b *breaker) recordFinishedWork(now time.Time, lived time.Duration) (idle time.Duration) {
 	b.failures, b.nextAttempt = 0, now
 	if lived >= stableAfter {
 		b.briefRuns = 0

@@ -28,10 +28,10 @@ type conn struct {
 
 	// mu is held while something is put into inbox, so that it is known how much waits
 	// there, and that the call is not cancelled.
-	mu    sync.Mutex
-	err   error         // why the Conn has ended
-	done  chan struct{} // closed when err is set; nil: nobody has asked for it
-	waits *roomWait     // nil: inbox was never half full
+	mu       sync.Mutex
+	err      error         // why the Conn has ended
+	done     chan struct{} // closed when err is set; nil: nobody has asked for it
+	roomWait *roomWait     // nil: inbox was never half full
 }
 
 var errNoMessage = errors.New("bridge: send of an invalid message")
@@ -57,7 +57,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
 			return nil
 		}
-		if name := ambiguityOf(m); name != "" {
+		if name := ambiguousKey(m); name != "" {
 			c.mux.drop(m, `a key differs from "`+name+`" by upper and lower case only`)
 			return nil
 		}
@@ -71,7 +71,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 func (c *conn) newCall(m jsonrpc.Message) *call {
 	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), logLevel: -1}
-	if level := logLevel(m); level != nil {
+	if level := requestedLogLevel(m); level != nil {
 		call.logLevel = max(era.LogRank(level), 0) // the server says if it is none
 	}
 	switch m.Method() {
@@ -83,8 +83,8 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 	return call
 }
 
-// logLevel returns which log messages a request asks for; nil: none.
-func logLevel(m jsonrpc.Message) (level []byte) {
+// requestedLogLevel returns which log messages a request asks for; nil: none.
+func requestedLogLevel(m jsonrpc.Message) (level []byte) {
 	meta := m.Meta()
 	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
 		return nil // so in most calls, and quickly seen
@@ -95,7 +95,7 @@ func logLevel(m jsonrpc.Message) (level []byte) {
 // request sends a request to the server.
 func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	id := m.ID()
-	if name := ambiguityOf(m); name != "" {
+	if name := ambiguousKey(m); name != "" {
 		text := `a key of the message differs from "` + name + `" by upper and lower case only`
 		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
 		return nil
@@ -109,7 +109,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 		}
 		call.listen.listenRequest = kept
 	}
-	no, err := c.tryEnter(call)
+	no, err := c.enterCall(call)
 	if no.Kind() != jsonrpc.Invalid {
 		c.push(call, no)
 		return nil
@@ -123,7 +123,7 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 // TrySend implements bridge.Conn. It does something for requests only, and while there is a
 // server.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if m.Kind() != jsonrpc.Request || ambiguityOf(m) != "" || m.Method() == ownmsg.Listen {
+	if m.Kind() != jsonrpc.Request || ambiguousKey(m) != "" || m.Method() == ownmsg.Listen {
 		return false
 	}
 	call := c.newCall(m)
@@ -134,7 +134,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		x.mu.Unlock()
 		return false
 	}
-	no, err := c.enter(call)
+	no, err := c.enterLocked(call)
 	if no.Kind() != jsonrpc.Invalid || err != nil {
 		x.mu.Unlock()
 		return false
@@ -153,10 +153,10 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	return false
 }
 
-// ambiguityOf returns the key of the envelope that another key of m is equal to
+// ambiguousKey returns the key of the envelope that another key of m is equal to
 // but for upper and lower case, "" if there is none. A server that takes the
 // one for the other would answer another client's request, or cancel it.
-func ambiguityOf(m jsonrpc.Message) string {
+func ambiguousKey(m jsonrpc.Message) string {
 	if !m.IsExtended() { // mostly so
 		return ""
 	}
@@ -174,15 +174,15 @@ func ambiguityOf(m jsonrpc.Message) string {
 	return ""
 }
 
-// tryEnter enters a call into the ledger, or returns the error to answer it with.
-func (c *conn) tryEnter(call *call) (no jsonrpc.Message, err error) {
+// enterCall enters a call into the ledger, or returns the error to answer it with.
+func (c *conn) enterCall(call *call) (no jsonrpc.Message, err error) {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
-	return c.enter(call)
+	return c.enterLocked(call)
 }
 
-// enter is open with mux.mu held.
-func (c *conn) enter(call *call) (no jsonrpc.Message, err error) {
+// enterLocked is open with mux.mu held.
+func (c *conn) enterLocked(call *call) (no jsonrpc.Message, err error) {
 	x := c.mux
 	refuse := func(code int, text string, data []byte) jsonrpc.Message {
 		return jsonrpc.NewError(call.id, code, text, data).WithRelated(call.id)
@@ -215,16 +215,16 @@ func (c *conn) cancel(m jsonrpc.Message) {
 	x.mu.Lock()
 	call := c.calls.find(id)
 	if call != nil {
-		x.forget(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"), m.Mark())
+		x.cancelCall(call, m.Lookup("params", "reason"), m.Lookup("params", "_meta"), m.Mark())
 	}
 	x.mu.Unlock()
-	if found := c.takeBack(id); call == nil && !found { // J12
+	if found := c.withdrawUnread(id); call == nil && !found { // J12
 		x.drop(m, "cancels no request that is in progress")
 	}
 }
 
-// takeBack takes back all that the client has not received about its request id.
-func (c *conn) takeBack(id jsonrpc.ID) (found bool) {
+// withdrawUnread takes back all that the client has not received about its request id.
+func (c *conn) withdrawUnread(id jsonrpc.ID) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
@@ -235,8 +235,8 @@ func (c *conn) takeBack(id jsonrpc.ID) (found bool) {
 // than it takes to find that out (D.2).
 // mux.mu is not held; finish is for what takes a call out of the ledger.
 func (c *conn) push(call *call, m jsonrpc.Message) {
-	for !c.put(call, m) {
-		if !c.makeRoom(m) {
+	for !c.tryEnqueue(call, m) {
+		if !c.awaitRoomOrEnd(m) {
 			return
 		}
 	}
@@ -245,7 +245,7 @@ func (c *conn) push(call *call, m jsonrpc.Message) {
 
 // tryPush is push for who must not wait: false: there is no room, and nothing was done.
 func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
-	if !c.put(call, m) {
+	if !c.tryEnqueue(call, m) {
 		return false
 	}
 	c.inbox.Wake()

@@ -16,7 +16,7 @@ import (
 func (s *server) users() []string {
 	users := make(map[string]bool)
 	for _, call := range s.mux.ledger.calls {
-		if s.mayHave(call) && call.listen == nil {
+		if s.mayKnow(call) && call.listen == nil {
 			users[call.conn.principal] = true
 		}
 	}
@@ -28,7 +28,7 @@ func (s *server) users() []string {
 
 // noteLastUser notes that a request in progress is one no more. It is called with mu held.
 func (s *server) noteLastUser(call *call) {
-	if s.mayHave(call) && call.listen == nil {
+	if s.mayKnow(call) && call.listen == nil {
 		s.hadRequests, s.lastUser = true, call.conn.principal
 	}
 }
@@ -38,22 +38,22 @@ func (s *server) noteLastUser(call *call) {
 func (x *Mux) endConnsOf(principals []string, err error) {
 	for c := range x.conns {
 		if slices.Contains(principals, c.principal) {
-			c.endWhenDelivered(&endOfServer{err})
+			c.endWhenDelivered(&serverEndError{err})
 			x.removeConn(c)
 		}
 	}
 }
 
-// endOfServer is the end of a server as the reason why a Conn has ended that shared
-// it. What clients are told of that is the same (ending, unavailable).
-type endOfServer struct{ err error }
+// serverEndError is the end of a server as the reason why a Conn has ended that shared
+// it. What clients are told of that is the same (ownmsg.Ending, ownmsg.Unavailable).
+type serverEndError struct{ err error }
 
-func (e *endOfServer) Error() string {
+func (e *serverEndError) Error() string {
 	text, _ := ownmsg.Ending(e.err)
 	return text
 }
 
-// PublicError is what unavailable looks for.
-func (e *endOfServer) PublicError() string { return e.Error() }
+// PublicError is what ownmsg.Unavailable looks for.
+func (e *serverEndError) PublicError() string { return e.Error() }
 
-func (e *endOfServer) Unwrap() error { return e.err }
+func (e *serverEndError) Unwrap() error { return e.err }

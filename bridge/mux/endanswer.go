@@ -14,8 +14,8 @@ import (
 // a moment, unless it was the end of another server, behind this one.
 const endAnswerWait = 50 * time.Millisecond
 
-// maxEndAnswer is the size, in bytes, above which an answer is not kept: a filter makes short ones.
-const maxEndAnswer = 16 << 10
+// maxEndAnswerSize is the size, in bytes, above which an answer is not kept: a filter makes short ones.
+const maxEndAnswerSize = 16 << 10
 
 // endAnswer is an answer that says that the server has ended.
 type endAnswer struct {

@@ -20,7 +20,7 @@ func TestLogLevel(t *testing.T) {
 		`{"io.modelcontextprotocol\/\u006cogLevel":"debug"}`:                `"debug"`,
 	} {
 		m := jsonrpc.NewRequest(jsonrpc.IntID(1), "tools/call", []byte(`{"_meta":`+meta+`}`))
-		if got := logLevel(m); string(got) != want {
+		if got := requestedLogLevel(m); string(got) != want {
 			t.Errorf("%s: %s, want %s", meta, got, want)
 		}
 	}

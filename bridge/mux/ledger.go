@@ -32,10 +32,10 @@ type ledger struct {
 	calls            map[int64]*call // by their ids at the server
 	listens          int             // how many of calls are subscriptions
 	callsByPrincipal map[string]int  // of calls, by principal; none for anybody
-	lastID           int64
+	lastServerID     int64
 
-	quietUntil time.Time // until then log messages may be about what was cancelled,
-	quietFor   *conn     // by this client; nil: by several
+	strayLogsUntil time.Time // until then log messages may be about what was cancelled,
+	strayLogsOf    *conn     // by this client; nil: by several
 }
 
 // enter enters a new call.
@@ -55,8 +55,8 @@ func (l *ledger) enter(call *call) {
 // that the server is sent again.
 func (l *ledger) assignServerID(call *call) {
 	delete(l.calls, call.serverID)
-	l.lastID++
-	call.serverID = l.lastID
+	l.lastServerID++
+	call.serverID = l.lastServerID
 	l.calls[call.serverID] = call
 }
 
@@ -79,8 +79,8 @@ func (l *ledger) remove(call *call) {
 	call.ended = true
 }
 
-// requests returns how many calls there are, without subscriptions.
-func (l *ledger) requests() int { return len(l.calls) - l.listens }
+// requestCount returns how many calls there are, without subscriptions.
+func (l *ledger) requestCount() int { return len(l.calls) - l.listens }
 
 // isFull reports whether a client may have no more calls when all may have so many, for it
 // has its share of them (D.2); 0: there is no bound.
@@ -94,7 +94,7 @@ func (l *ledger) isFull(c *conn, most int) bool {
 
 // othersHaveCalls reports whether others than c have calls in progress.
 func (l *ledger) othersHaveCalls(c *conn) bool {
-	others := l.requests()
+	others := l.requestCount()
 	for call := range c.calls.all() {
 		if call.listen == nil {
 			others--
@@ -103,9 +103,9 @@ func (l *ledger) othersHaveCalls(c *conn) bool {
 	return others > 0
 }
 
-// quietAfterCancel is how long after the cancellation of a call a log message may
+// strayLogTime is how long after the cancellation of a call a log message may
 // still be about it.
-const quietAfterCancel = 5 * time.Second
+const strayLogTime = 5 * time.Second
 
 // noteCancelled notes that a call is cancelled which the server may know of.
 func (l *ledger) noteCancelled(call *call) {
@@ -113,16 +113,16 @@ func (l *ledger) noteCancelled(call *call) {
 		return
 	}
 	now := time.Now()
-	if now.Before(l.quietUntil) && !call.conn.samePrincipal(l.quietFor) {
-		l.quietFor = nil
+	if now.Before(l.strayLogsUntil) && !call.conn.samePrincipal(l.strayLogsOf) {
+		l.strayLogsOf = nil
 	} else {
-		l.quietFor = call.conn
+		l.strayLogsOf = call.conn
 	}
-	l.quietUntil = now.Add(quietAfterCancel)
+	l.strayLogsUntil = now.Add(strayLogTime)
 }
 
-// isQuiet reports whether a log message that names no call may be about one that others than
+// mayBeStrayLog reports whether a log message that names no call may be about one that others than
 // c have cancelled.
-func (l *ledger) isQuiet(c *conn) bool {
-	return !time.Now().After(l.quietUntil) && !c.samePrincipal(l.quietFor)
+func (l *ledger) mayBeStrayLog(c *conn) bool {
+	return !time.Now().After(l.strayLogsUntil) && !c.samePrincipal(l.strayLogsOf)
 }

@@ -9,8 +9,8 @@ import (
 // This file keeps subscriptions open at a server that lives, but to which each
 // has a connection of its own, as over HTTP: that may break alone (C.2).
 
-// steadyListen is how long a subscription must have lasted to be opened again soon.
-const steadyListen = 5 * time.Second
+// steadyListenTime is how long a subscription must have lasted to be opened again soon.
+const steadyListenTime = 5 * time.Second
 
 // saysServerLost reports whether an error says that a subscription was lost on the way
 // to the server, or that this is out of reach: it is what our own clients, and
@@ -35,7 +35,7 @@ func saysServerLost(m jsonrpc.Message) bool {
 func (s *server) relistenLater(call *call) {
 	x := s.mux
 	l := call.listen
-	if !l.ackedAt.IsZero() && time.Since(l.ackedAt) > steadyListen {
+	if !l.ackedAt.IsZero() && time.Since(l.ackedAt) > steadyListenTime {
 		l.tries = 0
 	}
 	l.ackedAt, l.ackDeadline = time.Time{}, time.Time{}
@@ -43,22 +43,22 @@ func (s *server) relistenLater(call *call) {
 	l.tries++
 	x.ledger.assignServerID(call)
 	l.reopening, call.written = true, false
-	s.lateListens = append(s.lateListens, lateListen{call, time.Now().Add(wait)})
-	signal(s.lateAdded)
+	s.delayedListens = append(s.delayedListens, delayedListen{call, time.Now().Add(wait)})
+	signal(s.delayedAdded)
 }
 
-// lateListen is a subscription that is to be sent again.
-type lateListen struct {
+// delayedListen is a subscription that is to be sent again.
+type delayedListen struct {
 	call   *call
 	sendAt time.Time
 }
 
-// nextListen returns when the first of late is due; zero: there is none.
-func (s *server) nextListen() time.Time {
+// nextListenDue returns when the first of late is due; zero: there is none.
+func (s *server) nextListenDue() time.Time {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	var first time.Time
-	for _, l := range s.lateListens {
+	for _, l := range s.delayedListens {
 		if first.IsZero() || l.sendAt.Before(first) {
 			first = l.sendAt
 		}
@@ -66,13 +66,13 @@ func (s *server) nextListen() time.Time {
 	return first
 }
 
-// sendListens sends what is due of lateListens. The writer calls it.
-func (s *server) sendListens() {
+// sendDueListens sends what is due of delayedListens. The writer calls it.
+func (s *server) sendDueListens() {
 	s.mux.mu.Lock()
 	now := time.Now()
 	var due []*call
-	rest := s.lateListens[:0]
-	for _, l := range s.lateListens {
+	rest := s.delayedListens[:0]
+	for _, l := range s.delayedListens {
 		switch {
 		case l.call.ended || l.call.server != s:
 		case l.sendAt.After(now):
@@ -81,7 +81,7 @@ func (s *server) sendListens() {
 			due = append(due, l.call)
 		}
 	}
-	s.lateListens = rest
+	s.delayedListens = rest
 	s.mux.mu.Unlock()
 	for _, call := range due {
 		s.send(call, call.listen.listenRequest)

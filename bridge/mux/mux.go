@@ -17,10 +17,10 @@
 //
 // # Lock order
 //
-// One goroutine takes the locks in this order: the turn of a client's Inbox, server.writing,
+// One goroutine takes the locks in this order: the turn of a client's Inbox, server.writeMu,
 // Mux.mu, conn.mu, the Inbox's own. The first two are turns more than locks: whoever
 // receives for a client, or writes to the server, has them. Others try to take them and go on
-// without; only the Mux's writer waits for server.writing. None of the others is held while
+// without; only the Mux's writer waits for server.writeMu. None of the others is held while
 // anybody waits, or while messages are reported (report.Mutex).
 package mux
 
@@ -133,8 +133,8 @@ type Mux struct {
 type serverState struct {
 	server             *server       // nil: none is up
 	waitingSends       int           // Sends that wait for one
-	failures           int           // how often there was none to be had
-	changed            chan struct{} // closed, and replaced, when server or failed has changed
+	dialFailures       int           // how often there was none to be had
+	changed            chan struct{} // closed, and replaced, when server or dialFailures has changed
 	breaker            breaker
 	noListenDialBefore time.Time // before which subscriptions alone are no reason to dial
 }
@@ -195,7 +195,7 @@ type Load struct {
 func (x *Mux) Load() Load {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	l := Load{Conns: len(x.conns), Calls: x.ledger.requests(), Listens: x.ledger.listens}
+	l := Load{Conns: len(x.conns), Calls: x.ledger.requestCount(), Listens: x.ledger.listens}
 	if l.Conns == 0 {
 		l.IdleSince = x.idleSince
 	}
@@ -229,16 +229,16 @@ func (x *Mux) Close() error {
 	return x.closeErr
 }
 
-// forget cancels a call: at the server, if that may know of it. It is called
+// cancelCall cancels a call: at the server, if that may know of it. It is called
 // with mu held.
-func (x *Mux) forget(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
+func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
 	if !call.written || call.server == nil || call.isDiscover {
 		return
 	}
 	x.ledger.noteCancelled(call)
-	call.server.cancel(call.serverID, reason, meta, mark)
+	call.server.queueCancellation(call.serverID, reason, meta, mark)
 }
 
 // finish takes a call out of the ledger and hands its client the last that there
@@ -246,16 +246,16 @@ func (x *Mux) forget(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 // nothing is said, or after, and then takes back what is unread. It is called
 // with mu held, for a call that is not gone.
 func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
-	x.settle(call, last...)
+	x.finishQuietly(call, last...)
 	call.conn.inbox.Wake()
 }
 
-// settle is finish for who tells the client.
-func (x *Mux) settle(call *call, last ...jsonrpc.Message) {
+// finishQuietly is finish for who tells the client.
+func (x *Mux) finishQuietly(call *call, last ...jsonrpc.Message) {
 	c := call.conn
 	x.ledger.remove(call)
 	for _, m := range last {
-		if !c.putLast(call, m) {
+		if !c.enqueueLast(call, m) {
 			x.mu.Drop(m, bridge.ErrSlow.Error())
 			c.markEnded(bridge.ErrSlow)
 			x.removeConn(c)
@@ -271,7 +271,7 @@ func (x *Mux) removeConn(c *conn) {
 	}
 	c.removed = true
 	for call := range c.calls.all() {
-		x.forget(call, goneReason, nil, nil)
+		x.cancelCall(call, goneReason, nil, nil)
 	}
 	delete(x.conns, c)
 	if len(x.conns) == 0 {

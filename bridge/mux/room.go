@@ -44,13 +44,13 @@ type roomWait struct {
 	readBefore bridge.Load // what the client had read when free was asked for, or somebody last looked
 
 	// For whose turn it is.
-	spent time.Duration // for how long others had to wait, less the time since
-	last  time.Time     // when that was
+	othersWaited   time.Duration // for how long others had to wait, less the time since
+	othersWaitedAt time.Time     // when that was
 }
 
-// put queues a message; false: there is no room for it. Then free will tell when
+// tryEnqueue queues a message; false: there is no room for it. Then free will tell when
 // there is.
-func (c *conn) put(call *call, m jsonrpc.Message) bool {
+func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	waiting := c.inbox.Waiting()
@@ -62,10 +62,10 @@ func (c *conn) put(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// putLast queues the last that there is to say about a call, which nobody can wait
+// enqueueLast queues the last that there is to say about a call, which nobody can wait
 // with. There is room for it where push would have to wait: as much again, and for
 // all calls that a client may have. false: there is not, so the client reads nothing.
-func (c *conn) putLast(call *call, m jsonrpc.Message) bool {
+func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	o := &c.mux.opts
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,10 +106,10 @@ func (c *conn) isHalfFull(waiting bridge.Load) bool {
 // watchRoom makes free tell when the inbox is half empty, and a message of so many
 // bytes fits as well. It is called with c.mu held.
 func (c *conn) watchRoom(want int) {
-	if c.waits == nil {
-		c.waits = &roomWait{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
+	if c.roomWait == nil {
+		c.roomWait = &roomWait{turn: make(chan struct{}, 1), free: make(chan struct{}, 1)}
 	}
-	w, o := c.waits, &c.mux.opts
+	w, o := c.roomWait, &c.mux.opts
 	if !c.inbox.IsNotifying() { // what was waited with before fits by now
 		w.wantedSize, w.readBefore = 0, c.inbox.Taken()
 	}
@@ -129,9 +129,9 @@ func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	return true
 }
 
-// makeRoom waits until there is room for a message. A client that reads too slowly
+// awaitRoomOrEnd waits until there is room for a message. A client that reads too slowly
 // for that is ended, with ErrSlow. false: the client has gone. No lock is held.
-func (c *conn) makeRoom(m jsonrpc.Message) bool {
+func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	if !c.lacksRoom(m) {
 		return true
 	}
@@ -143,10 +143,10 @@ func (c *conn) makeRoom(m jsonrpc.Message) bool {
 	return err == nil
 }
 
-// awaitRoom is makeRoom for a client that is not ended for it. Only one goroutine
+// awaitRoom is awaitRoomOrEnd for a client that is not ended for it. Only one goroutine
 // at a time waits, and those that come after it for that one.
 func (c *conn) awaitRoom(m jsonrpc.Message) error {
-	w, done := c.waiting(), c.doneChan()
+	w, done := c.sharedRoomWait(), c.doneChan()
 	select {
 	case w.turn <- struct{}{}:
 	case <-done:
@@ -154,9 +154,9 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	}
 	defer func() { <-w.turn }()
 	began := time.Now()
-	rest := began.Sub(w.last) // since somebody was waiting
-	w.spent = max(0, w.spent-rest)
-	stalled := c.progressed() == bridge.Load{} && rest > readWindow
+	rest := began.Sub(w.othersWaitedAt) // since somebody was waiting
+	w.othersWaited = max(0, w.othersWaited-rest)
+	stalled := c.readSinceLook() == bridge.Load{} && rest > readWindow
 	window := time.NewTimer(readWindow)
 	defer window.Stop()
 	if stalled {
@@ -173,13 +173,13 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 		}
 		now := time.Now()
 		if c.mux.othersHaveCalls(c) {
-			w.spent += now.Sub(began)
+			w.othersWaited += now.Sub(began)
 		}
-		began, w.last = now, now
+		began, w.othersWaitedAt = now, now
 		switch {
-		case w.spent >= maxHoldUp:
+		case w.othersWaited >= maxHoldUp:
 			return bridge.ErrSlow
-		case look && !hasReadEnough(c.progressed(), stalled):
+		case look && !hasReadEnough(c.readSinceLook(), stalled):
 			return bridge.ErrSlow
 		case look:
 			stalled = false
@@ -189,20 +189,20 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	return c.ended()
 }
 
-// waiting returns what those have in common who wait for room, after lacksRoom.
-func (c *conn) waiting() *roomWait {
+// sharedRoomWait returns what those have in common who wait for room, after lacksRoom.
+func (c *conn) sharedRoomWait() *roomWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waits
+	return c.roomWait
 }
 
-// progressed returns what the client has read since somebody last looked, or free was
+// readSinceLook returns what the client has read since somebody last looked, or free was
 // asked for.
-func (c *conn) progressed() bridge.Load {
+func (c *conn) readSinceLook() bridge.Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	read, since := c.inbox.Taken(), c.waits.readBefore
-	c.waits.readBefore = read
+	read, since := c.inbox.Taken(), c.roomWait.readBefore
+	c.roomWait.readBefore = read
 	return bridge.Load{Messages: read.Messages - since.Messages, Bytes: read.Bytes - since.Bytes}
 }
 

@@ -37,7 +37,7 @@ func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		return s.answer(m, mayWait)
+		return s.routeAnswer(m, mayWait)
 	case jsonrpc.Notification:
 		return s.route(m, mayWait)
 	case jsonrpc.Request:
@@ -46,8 +46,8 @@ func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return true
 }
 
-// answer hands a response to whoever has asked.
-func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
+// routeAnswer hands a response to whoever has asked.
+func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.callOf(m.ID())
@@ -63,7 +63,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	case !mayWait && call.conn.lacksRoom(m):
 		x.mu.Unlock()
 		return false
-	case call.listen == nil && m.Size() <= maxEndAnswer && saysServerEnded(m) && !call.conn.lacksRoom(m):
+	case call.listen == nil && m.Size() <= maxEndAnswerSize && saysServerEnded(m) && !call.conn.lacksRoom(m):
 		s.holdEndAnswer(call, m)
 		x.mu.Unlock()
 		return true
@@ -79,7 +79,7 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 			m = ownmsg.WithSubscription(m, call.id)
 		}
 		if mayWait {
-			call.conn.makeRoom(m)
+			call.conn.awaitRoomOrEnd(m)
 		}
 		x.mu.Lock()
 	}
@@ -89,9 +89,9 @@ func (s *server) answer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	case ends: // ST13
 		x.finish(call, m, ownmsg.SubscriptionCancelled(call.id).WithRelated(call.id))
 	default:
-		x.settle(call, m)
+		x.finishQuietly(call, m)
 	}
-	alone := x.ledger.requests() == 0
+	alone := x.ledger.requestCount() == 0
 	x.mu.Unlock()
 	switch {
 	case gone:
@@ -118,14 +118,14 @@ func (s *server) callOf(id jsonrpc.ID) *call {
 		return nil
 	}
 	call := s.mux.ledger.calls[n]
-	if call == nil || !s.mayHave(call) {
+	if call == nil || !s.mayKnow(call) {
 		return nil
 	}
 	return call
 }
 
-// mayHave reports whether the server may know of a call. It is called with mu held.
-func (s *server) mayHave(call *call) bool { return call.server == s && call.written }
+// mayKnow reports whether the server may know of a call. It is called with mu held.
+func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
 
 // serverIDNumber returns the integer that an id is, which the server may have decoded
 // and encoded.
@@ -138,8 +138,8 @@ func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
 }
 
-// token returns the progress token of the call with this number, at the server.
-func (x *Mux) token(number int64) jsonrpc.ID {
+// serverToken returns the progress token of the call with this number, at the server.
+func (x *Mux) serverToken(number int64) jsonrpc.ID {
 	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(number, 10))
 }
 
@@ -148,13 +148,13 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	switch m.Method() {
 	case ownmsg.Progress:
-		return s.progress(m, mayWait)
+		return s.routeProgress(m, mayWait)
 	case ownmsg.Cancelled:
-		s.cancelListen(m)
+		s.routeListenCancelled(m)
 		return true
 	}
 	if id := ownmsg.SubscriptionOf(m); !id.IsZero() {
-		return s.toListen(m, id, mayWait)
+		return s.routeToListen(m, id, mayWait)
 	}
 	log := m.Method() == ownmsg.Log
 	x.mu.Lock()
@@ -167,7 +167,7 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x.mu.Unlock()
 	switch {
 	case call != nil && call.listen != nil: // it does not say so itself
-		return s.toListen(m, m.Related(), mayWait)
+		return s.routeToListen(m, m.Related(), mayWait)
 	case call == nil: // B.1
 		x.drop(m, "cannot be attributed to a request in progress")
 	case log && !call.wantsLog(m):
@@ -211,21 +211,21 @@ func (s *server) onlyLoggingCall() *call {
 	var only *call
 	for _, call := range x.ledger.calls {
 		switch {
-		case !s.mayHave(call) || call.listen != nil:
+		case !s.mayKnow(call) || call.listen != nil:
 			continue
 		case only != nil:
 			return nil
 		}
 		only = call
 	}
-	if only == nil || only.logLevel < 0 || x.ledger.isQuiet(only.conn) {
+	if only == nil || only.logLevel < 0 || x.ledger.mayBeStrayLog(only.conn) {
 		return nil
 	}
 	return only
 }
 
-// progress restores the token as its client knows it (D.2, J13).
-func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
+// routeProgress restores the token as its client knows it (D.2, J13).
+func (s *server) routeProgress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x := s.mux
 	text := m.ProgressToken().String()
 	tail, ours := strings.CutPrefix(strings.Trim(text, `"`), x.tokenPrefix)
@@ -233,7 +233,7 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	if n, err := strconv.ParseInt(tail, 10, 64); ours && err == nil {
 		x.mu.Lock()
 		call = x.ledger.calls[n]
-		if call != nil && (!s.mayHave(call) || call.token.IsZero() || s.isStray(m, call)) {
+		if call != nil && (!s.mayKnow(call) || call.token.IsZero() || s.isStray(m, call)) {
 			call = nil
 		}
 		x.mu.Unlock()
@@ -245,9 +245,9 @@ func (s *server) progress(m jsonrpc.Message, mayWait bool) (taken bool) {
 	return call.deliver(m.WithProgressToken(call.token), mayWait)
 }
 
-// cancelListen ends a subscription that the server has torn down, in the way
+// routeListenCancelled ends a subscription that the server has torn down, in the way
 // that a client of any transport understands (ST13).
-func (s *server) cancelListen(m jsonrpc.Message) {
+func (s *server) routeListenCancelled(m jsonrpc.Message) {
 	x := s.mux
 	x.mu.Lock()
 	call := s.callOf(m.CancelledID())
@@ -262,8 +262,8 @@ func (s *server) cancelListen(m jsonrpc.Message) {
 	}
 }
 
-// toListen hands a notification to its subscription (ST12, D.2).
-func (s *server) toListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
+// routeToListen hands a notification to its subscription (ST12, D.2).
+func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (taken bool) {
 	x := s.mux
 	acknowledged := m.Method() == ownmsg.Acknowledged
 	if acknowledged && !mayWait { // it may be the beginning of several messages
@@ -322,21 +322,21 @@ func (l *subscription) asksFor(method string) bool {
 // server is another one (ST9).
 func (call *call) announceChanges(honoured []byte) {
 	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
-	say := func(method, params string) {
+	notify := func(method, params string) {
 		call.conn.push(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))
 	}
 	for member := range jsonrpc.Members(honoured) {
 		wanted := string(member.Value) == "true"
 		switch {
 		case member.Key == "toolsListChanged" && wanted:
-			say("notifications/tools/list_changed", "")
+			notify("notifications/tools/list_changed", "")
 		case member.Key == "promptsListChanged" && wanted:
-			say("notifications/prompts/list_changed", "")
+			notify("notifications/prompts/list_changed", "")
 		case member.Key == "resourcesListChanged" && wanted:
-			say("notifications/resources/list_changed", "")
+			notify("notifications/resources/list_changed", "")
 		case member.Key == "resourceSubscriptions":
 			for _, uri := range jsonrpc.Elements(member.Value) {
-				say("notifications/resources/updated", `,"uri":`+string(uri))
+				notify("notifications/resources/updated", `,"uri":`+string(uri))
 			}
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 // This file is what a Mux says to its server of its own accord.
 
-// cancel tells the server that nobody waits for a call any more. The
+// queueCancellation tells the server that nobody waits for a call any more. The
 // notification is built anew and not passed on: the client's may hold a second
 // key such as RequestID, which a careless server takes for requestId, and so
 // cancel another client's call. mark is the client's; nil: it has none. It is called with mu held.
-func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
+func (s *server) queueCancellation(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
 		params = append(append(params, `,"reason":`...), reason...)
@@ -22,27 +22,27 @@ func (s *server) cancel(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	if len(meta) > 0 {
 		params = append(append(params, `,"_meta":`...), meta...)
 	}
-	s.queueOwn(jsonrpc.NewNotification(ownmsg.Cancelled, append(params, '}')).WithMark(mark))
+	s.queueOwnMessage(jsonrpc.NewNotification(ownmsg.Cancelled, append(params, '}')).WithMark(mark))
 }
 
-// queueOwn has the writer send something that no client has sent. It is called with mu
+// queueOwnMessage has the writer send something that no client has sent. It is called with mu
 // held.
-func (s *server) queueOwn(m jsonrpc.Message) {
+func (s *server) queueOwnMessage(m jsonrpc.Message) {
 	s.ownMessages = append(s.ownMessages, m)
 	signal(s.ownAdded)
 }
 
-// maxAnswers is how many answers may wait for a server to take them.
-const maxAnswers = 1000
+// maxQueuedAnswers is how many answers may wait for a server to take them.
+const maxQueuedAnswers = 1000
 
 // refuse answers a request of the server, which must not wait for its clients:
 // they could not say anything to it (ST10).
 func (s *server) refuse(m jsonrpc.Message) {
 	s.mux.mu.Lock()
-	full := s.ownAnswers >= maxAnswers
+	full := s.ownAnswers >= maxQueuedAnswers
 	if !full {
 		s.ownAnswers++
-		s.queueOwn(era.AnswerServerRequest(m))
+		s.queueOwnMessage(era.AnswerServerRequest(m))
 	}
 	s.mux.mu.Unlock()
 	switch {
@@ -65,13 +65,13 @@ func (s *server) awaitCancellations() {
 	defer t.Stop()
 	select {
 	case <-bye:
-	case <-s.drained:
+	case <-s.allAnswered:
 	case <-t.C:
 	}
 }
 
-// drain is for awaitCancellations. The writer calls it.
-func (s *server) drain() {
+// signalOwnWritten is for awaitCancellations. The writer calls it.
+func (s *server) signalOwnWritten() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	if s.ownWritten != nil && len(s.ownMessages) == 0 {

@@ -12,7 +12,7 @@ import (
 
 // submit hands a message to the server; call is nil for a notification.
 func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message) error {
-	s, err := x.await(ctx, c, call)
+	s, err := x.awaitServer(ctx, c, call)
 	if s == nil {
 		if call == nil && err == nil {
 			x.drop(m, "there is no server")
@@ -29,8 +29,8 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	}
 	select {
 	case s.out <- it:
-		if isClosed(s.drained) { // and perhaps nobody looks into out any more
-			s.discard()
+		if isClosed(s.allAnswered) { // and perhaps nobody looks into out any more
+			s.discardQueued()
 		}
 		if it.written == nil {
 			return nil
@@ -38,13 +38,13 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 		select {
 		case <-it.written:
 			return nil
-		case <-s.drained:
+		case <-s.allAnswered:
 			return nil
 		case <-c.doneChan():
 			return c.ended()
 		case <-ctx.Done():
 		}
-	case <-s.drained: // a call was answered
+	case <-s.allAnswered: // a call was answered
 		if call == nil {
 			x.drop(m, "the server has ended")
 		}
@@ -57,7 +57,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.giveUp(ctx, call)
+	return x.giveUpSend(ctx, call)
 }
 
 // outItem is a message for the server. written is closed when it was written or
@@ -71,10 +71,10 @@ type outItem struct {
 // writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing
 // waits to be written, and the server takes it at once.
 func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
-	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writing.TryLock() {
+	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writeMu.TryLock() {
 		return false
 	}
-	defer s.writing.Unlock()
+	defer s.writeMu.Unlock()
 	m, ok := s.withServerIDs(call, m)
 	if !ok || s.conn.TrySend(m) {
 		return true
@@ -89,29 +89,29 @@ func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	return false
 }
 
-// giveUp ends a Send whose ctx is done; the error says that no answer will
+// giveUpSend ends a Send whose ctx is done; the error says that no answer will
 // come. It is called with mu held.
-func (x *Mux) giveUp(ctx context.Context, call *call) error {
+func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 	if call != nil && call.ended {
 		return nil // answered at the same time
 	}
 	if call != nil {
-		x.forget(call, goneReason, nil, nil) // a subscription may have got there all the same
-		call.conn.takeBack(call.id)
+		x.cancelCall(call, goneReason, nil, nil) // a subscription may have got there all the same
+		call.conn.withdrawUnread(call.id)
 	}
 	return ctx.Err()
 }
 
-// await returns the server as soon as there is one. It is nil when the call
+// awaitServer returns the server as soon as there is one. It is nil when the call
 // has been answered or cancelled before, or no server was to be had.
-func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
+func (x *Mux) awaitServer(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	failed := x.serverState.failures
+	failed := x.serverState.dialFailures
 	if x.serverState.server == nil {
 		x.serverState.waitingSends++
 		defer func() {
-			if x.serverState.failures == failed {
+			if x.serverState.dialFailures == failed {
 				x.serverState.waitingSends--
 			}
 		}()
@@ -125,7 +125,7 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 				call.server = x.serverState.server
 			}
 			return x.serverState.server, nil
-		case call == nil && (x.serverState.failures != failed || x.serverState.breaker.isOpen(time.Now())):
+		case call == nil && (x.serverState.dialFailures != failed || x.serverState.breaker.isOpen(time.Now())):
 			return nil, nil
 		}
 		if !x.keepConnectedRuns {
@@ -142,7 +142,7 @@ func (x *Mux) await(ctx context.Context, c *conn, call *call) (*server, error) {
 		}
 		x.mu.Lock()
 		if ctx.Err() != nil {
-			return nil, x.giveUp(ctx, call)
+			return nil, x.giveUpSend(ctx, call)
 		}
 	}
 }

@@ -30,12 +30,12 @@ const maxDirectSize = 4 << 10
 type server struct {
 	mux     *Mux
 	conn    bridge.Conn
-	writing sync.Mutex // held while somebody writes
+	writeMu sync.Mutex // held while somebody writes
 	out     chan outItem
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
-	queued  atomic.Int64
-	drained chan struct{} // closed when it has ended and all that it owed is answered
+	queued      atomic.Int64
+	allAnswered chan struct{} // closed when it has ended and all that it owed is answered
 
 	relistenFirst []*call           // subscriptions that it gets first
 	ownAdded      chan struct{}     // holds one element when there is something in own
@@ -47,15 +47,15 @@ type server struct {
 
 	ownWritten chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
 
-	lateAdded   chan struct{} // holds one element when there is something new in late
-	lateListens []lateListen  // under mux.mu
+	delayedAdded   chan struct{}   // holds one element when there is something new in late
+	delayedListens []delayedListen // under mux.mu
 
 	answered bool // it has answered a call, with a result; under mux.mu
 
 	hadRequests bool   // it has had requests; under mux.mu, and so is lastUser
 	lastUser    string // the principal whose request was the last to be over
 
-	ackTimer lazytimer.Timer // calls giveUpListens
+	ackTimer lazytimer.Timer // calls cancelOverdueListens
 
 	endAnswers []endAnswer     // until it has ended, or endTimer says that it has not; under mux.mu
 	endTimer   lazytimer.Timer // calls releaseEndAnswers
@@ -73,7 +73,7 @@ func (x *Mux) keepConnected() {
 	for x.awaitWanted() {
 		conn, err := x.opts.Dialer.Dial(x.ctx)
 		if err != nil {
-			x.unavailable(err)
+			x.failWaiting(err)
 			continue
 		}
 		x.serve(conn)
@@ -108,8 +108,8 @@ func (x *Mux) awaitWanted() bool {
 	}
 }
 
-// unavailable answers everybody who waits for a server that was not to be had.
-func (x *Mux) unavailable(err error) {
+// failWaiting answers everybody who waits for a server that was not to be had.
+func (x *Mux) failWaiting(err error) {
 	x.mu.Lock()
 	if x.closed {
 		x.mu.Unlock()
@@ -119,30 +119,30 @@ func (x *Mux) unavailable(err error) {
 	if errors.Is(err, bridge.ErrBusy) {
 		x.serverState.noListenDialBefore = now.Add(x.opts.Backoff)
 	} else {
-		x.serverState.breaker.failed(now)
+		x.serverState.breaker.recordFailure(now)
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
-	x.serverState.failures++
+	x.serverState.dialFailures++
 	x.serverState.waitingSends = 0 // all of them return
 	text, data := ownmsg.Unavailable(err)
-	x.fail(nil, text, data)
-	x.notify()
+	x.failCalls(nil, text, data)
+	x.notifyWaiting()
 	x.mu.Unlock()
 	if x.opts.OnRestart != nil {
 		x.opts.OnRestart(err, max(wait, 0))
 	}
 }
 
-// notify wakes whoever waits for a server. It is called with mu held.
-func (x *Mux) notify() {
+// notifyWaiting wakes whoever waits for a server. It is called with mu held.
+func (x *Mux) notifyWaiting() {
 	close(x.serverState.changed)
 	x.serverState.changed = make(chan struct{})
 }
 
-// fail answers the calls of a server, or those that wait for one. Subscriptions
+// failCalls answers the calls of a server, or those that wait for one. Subscriptions
 // that were open stay, and so do those that s had: the next server gets them.
 // It is called with mu held.
-func (x *Mux) fail(s *server, text string, data []byte) {
+func (x *Mux) failCalls(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
 		case call.server != s:
@@ -162,28 +162,28 @@ func refusal(call *call, text string, data []byte) jsonrpc.Message {
 // then learns of it before it is closed, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outQueueLength),
-		drained: make(chan struct{}), ownAdded: make(chan struct{}, 1), lateAdded: make(chan struct{}, 1)}
-	s.ackTimer.Do, s.endTimer.Do = s.giveUpListens, s.releaseEndAnswers
+		allAnswered: make(chan struct{}), ownAdded: make(chan struct{}, 1), delayedAdded: make(chan struct{}, 1)}
+	s.ackTimer.Do, s.endTimer.Do = s.cancelOverdueListens, s.releaseEndAnswers
 	started := time.Now()
 	var writer sync.WaitGroup
 	if x.setServer(s) {
-		writer.Go(s.write)
+		writer.Go(s.runWriter)
 		x.serverEnded(s, conn.Receive(context.Background(), s), time.Since(started))
 	}
-	close(s.drained)
+	close(s.allAnswered)
 	err := conn.Close(nil)
 	writer.Wait()
 	s.ackTimer.Stop()
 	s.endTimer.Stop()
-	s.discard()
+	s.discardQueued()
 	x.mu.Lock()
 	x.closeErr = err
 	x.mu.Unlock()
 }
 
-// discard empties out, once the server has ended: what is in it reaches nobody. Calls
+// discardQueued empties out, once the server has ended: what is in it reaches nobody. Calls
 // were answered.
-func (s *server) discard() {
+func (s *server) discardQueued() {
 	for {
 		select {
 		case it := <-s.out:
@@ -215,13 +215,13 @@ func (x *Mux) setServer(s *server) bool {
 	}
 	if time.Now().Before(x.serverState.noListenDialBefore) { // a call has started it, and may be all that it does
 		for _, call := range s.relistenFirst {
-			s.lateListens = append(s.lateListens, lateListen{call, x.serverState.noListenDialBefore})
+			s.delayedListens = append(s.delayedListens, delayedListen{call, x.serverState.noListenDialBefore})
 		}
 		s.relistenFirst = nil
-		signal(s.lateAdded)
+		signal(s.delayedAdded)
 	}
 	s.queued.Store(int64(len(s.relistenFirst))) // nobody overtakes these
-	x.notify()
+	x.notifyWaiting()
 	return true
 }
 
@@ -247,37 +247,37 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	now := time.Now()
 	switch {
 	case orderly:
-		x.serverState.noListenDialBefore = now.Add(x.serverState.breaker.finishedWork(now, lived))
+		x.serverState.noListenDialBefore = now.Add(x.serverState.breaker.recordFinishedWork(now, lived))
 	case len(part) == 0:
-		x.serverState.breaker.ended(now, lived, s.answered)
+		x.serverState.breaker.recordEnd(now, lived, s.answered)
 	}
 	wait := x.serverState.breaker.nextAttempt.Sub(now)
 	text, data := ownmsg.Ending(err)
 	s.releaseEndAnswersLocked()
-	x.fail(s, text, data)
+	x.failCalls(s, text, data)
 	x.endConnsOf(part, err)
-	x.notify()
+	x.notifyWaiting()
 	x.mu.Unlock()
 	if x.opts.OnRestart != nil {
 		x.opts.OnRestart(err, max(wait, 0))
 	}
 }
 
-// write writes to the server what clients send, until it has ended.
-func (s *server) write() {
+// runWriter writes to the server what clients send, until it has ended.
+func (s *server) runWriter() {
 	for _, call := range s.relistenFirst {
 		s.send(call, call.listen.listenRequest)
 	}
 	s.queued.Add(-int64(len(s.relistenFirst)))
-	var late *time.Timer
-	var due <-chan time.Time
-	again := time.NewTimer(time.Hour)
-	again.Stop()
-	defer again.Stop()
+	var unsentTimer *time.Timer
+	var unsentDue <-chan time.Time
+	relistenTimer := time.NewTimer(time.Hour)
+	relistenTimer.Stop()
+	defer relistenTimer.Stop()
 	for {
-		if len(s.unsent) > 0 && due == nil {
-			late = time.NewTimer(time.Until(s.unsent[0].tellClientAt))
-			due = late.C
+		if len(s.unsent) > 0 && unsentDue == nil {
+			unsentTimer = time.NewTimer(time.Until(s.unsent[0].tellClientAt))
+			unsentDue = unsentTimer.C
 		}
 		select {
 		case it := <-s.out:
@@ -290,20 +290,20 @@ func (s *server) write() {
 			for _, m := range s.takeOwnMessages() {
 				s.send(nil, m)
 			}
-			s.drain()
-		case <-due:
-			due = nil
-			s.reject()
-		case <-s.lateAdded:
-			again.Reset(time.Until(s.nextListen()))
-		case <-again.C:
-			s.sendListens()
-			if next := s.nextListen(); !next.IsZero() {
-				again.Reset(time.Until(next))
+			s.signalOwnWritten()
+		case <-unsentDue:
+			unsentDue = nil
+			s.rejectUnsent()
+		case <-s.delayedAdded:
+			relistenTimer.Reset(time.Until(s.nextListenDue()))
+		case <-relistenTimer.C:
+			s.sendDueListens()
+			if next := s.nextListenDue(); !next.IsZero() {
+				relistenTimer.Reset(time.Until(next))
 			}
-		case <-s.drained:
-			if late != nil {
-				late.Stop()
+		case <-s.allAnswered:
+			if unsentTimer != nil {
+				unsentTimer.Stop()
 			}
 			return
 		}
@@ -313,12 +313,12 @@ func (s *server) write() {
 // send writes one message, unless its call is no longer wanted.
 func (s *server) send(call *call, m jsonrpc.Message) {
 	var err error
-	s.writing.Lock()
+	s.writeMu.Lock()
 	m, ok := s.withServerIDs(call, m)
 	if ok {
 		err = s.conn.Send(context.Background(), m)
 	}
-	s.writing.Unlock()
+	s.writeMu.Unlock()
 	switch {
 	case err == nil:
 	case call == nil:
@@ -334,18 +334,18 @@ func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, 
 	if call == nil {
 		return m, true
 	}
-	number, ok := s.assign(call)
+	number, ok := s.assignNumber(call)
 	if !ok {
 		return m, false
 	}
 	if m = m.WithID(jsonrpc.IntID(number)); !call.token.IsZero() { // in one copy
-		m = m.WithProgressToken(s.mux.token(number))
+		m = m.WithProgressToken(s.mux.serverToken(number))
 	}
 	return m, true
 }
 
-// assign says that the server will know of a call, and returns by which number.
-func (s *server) assign(call *call) (number int64, ok bool) {
+// assignNumber says that the server will know of a call, and returns by which number.
+func (s *server) assignNumber(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	if call.ended || call.server != s {
@@ -353,15 +353,15 @@ func (s *server) assign(call *call) (number int64, ok bool) {
 	}
 	call.written = true
 	if call.listen != nil {
-		s.awaitAck(call)
+		s.startAckTimeout(call)
 	}
 	return call.serverID, true
 }
 
-// reject answers the requests that the server did not take. One that was about
+// rejectUnsent answers the requests that the server did not take. One that was about
 // to end would have done so by now, and said better why. One to which nothing
 // can be written is closed, and so ends.
-func (s *server) reject() {
+func (s *server) rejectUnsent() {
 	now := time.Now()
 	for len(s.unsent) > 0 && !s.unsent[0].tellClientAt.After(now) {
 		u := s.unsent[0]

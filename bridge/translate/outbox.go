@@ -8,9 +8,9 @@ import (
 )
 
 // outbox is what waits to be written to the server. translatedConn.mu guards it, except
-// writing, wakeWriter, taken, takenAtOnce and spare; the last two belong to whoever has the turn.
+// writeTurn, wakeWriter, taken, takenAtOnce and spare; the last two belong to whoever has the turn.
 type outbox struct {
-	writing    chan struct{} // holds one element while somebody writes to the server
+	writeTurn  chan struct{} // holds one element while somebody writes to the server
 	wakeWriter chan struct{} // holds one element when there is something for translatedConn.write
 	taken      chan struct{} // holds one element when a batch was taken out
 
@@ -33,24 +33,24 @@ type outgoing struct {
 type pendingSend struct{ err error }
 
 func (o *outbox) init() {
-	o.writing, o.wakeWriter, o.taken = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+	o.writeTurn, o.wakeWriter, o.taken = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 // add appends what the filter has said in the course of the Send s; nil: of none.
-func (o *outbox) add(said []jsonrpc.Message, s *pendingSend) {
-	if len(said) == 0 {
+func (o *outbox) add(messages []jsonrpc.Message, s *pendingSend) {
+	if len(messages) == 0 {
 		return
 	}
-	for _, m := range said {
+	for _, m := range messages {
 		o.queue.Push(outgoing{m: m, waiter: s})
 	}
 	if s == nil {
-		o.leaveToWrite(o.queue.Len())
+		o.leaveToWriter(o.queue.Len())
 	}
 }
 
-// leaveToWrite says that nobody's Send writes the nth message, and what comes before it.
-func (o *outbox) leaveToWrite(n int) {
+// leaveToWriter says that nobody's Send writes the nth message, and what comes before it.
+func (o *outbox) leaveToWriter(n int) {
 	o.queue.Rest()[n-1].endsBatch = true
 	o.batches++
 	signal(o.wakeWriter)
@@ -69,13 +69,13 @@ func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 }
 
 // putBack puts what was not written before all else, and leaves it to write.
-func (o *outbox) putBack(said []jsonrpc.Message) {
+func (o *outbox) putBack(messages []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
 	o.queue = fifo.Queue[outgoing]{}
-	for _, m := range said {
+	for _, m := range messages {
 		o.queue.Push(outgoing{m: m})
 	}
-	o.leaveToWrite(len(said))
+	o.leaveToWriter(len(messages))
 	o.queue.Push(after...)
 }
 
@@ -92,7 +92,7 @@ func (o *outbox) first() (first outgoing, ok bool) {
 	return o.queue.Rest()[0], true
 }
 
-// pop takes the first message out; ok is false if drop was called.
+// pop takes the first message out; ok is false if dropAll was called.
 func (o *outbox) pop() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
@@ -105,13 +105,13 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 	return first, true
 }
 
-// drop forgets all that waits.
-func (o *outbox) drop() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
+// dropAll forgets all that waits.
+func (o *outbox) dropAll() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
 
 // reuse keeps the memory of messages for the filter's next word. The caller has the turn.
-func (o *outbox) reuse(said []jsonrpc.Message) {
-	if cap(said) <= fifo.KeptCapacity {
-		clear(said)
-		o.spare = said[:0]
+func (o *outbox) reuse(messages []jsonrpc.Message) {
+	if cap(messages) <= fifo.KeptCapacity {
+		clear(messages)
+		o.spare = messages[:0]
 	}
 }

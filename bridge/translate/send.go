@@ -32,7 +32,7 @@ func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	t.filter.FromClient(time.Now(), m, &t.lastOut)
 	t.markSources(m.Mark())
 	replies, quiet := len(t.lastOut.ToClient) > 0, len(t.lastOut.ToServer) == 0
-	t.collect(s)
+	t.collectOutput(s)
 	t.mu.Unlock()
 	if replies {
 		t.toClient.Wake()
@@ -49,11 +49,11 @@ func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	o := &t.toServer
 	select {
-	case o.writing <- struct{}{}:
+	case o.writeTurn <- struct{}{}:
 	default:
 		return false
 	}
-	defer func() { <-o.writing }()
+	defer func() { <-o.writeTurn }()
 	if !o.takenAtOnce || t.toClient.Waiting().Messages >= maxReadAhead {
 		return false
 	}
@@ -64,23 +64,23 @@ func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	}
 	t.filter.FromClient(time.Now(), m, &t.lastOut)
 	t.markSources(m.Mark())
-	said, replies := t.lastOut.ToServer, len(t.lastOut.ToClient) > 0
+	messages, replies := t.lastOut.ToServer, len(t.lastOut.ToClient) > 0
 	t.lastOut.ToServer, o.spare = o.spare, nil
-	t.collect(nil)
+	t.collectOutput(nil)
 	t.mu.Unlock()
 	if replies {
 		t.toClient.Wake()
 	}
-	for i, m := range said {
+	for i, m := range messages {
 		if i > 0 && t.isOverLocking() {
 			break
 		}
 		if o.takenAtOnce = t.server.TrySend(m); !o.takenAtOnce {
-			t.putBack(said[i:])
+			t.putBack(messages[i:])
 			break
 		}
 	}
-	o.reuse(said)
+	o.reuse(messages)
 	return true
 }
 
@@ -92,16 +92,16 @@ func (t *translatedConn) isOverLocking() bool {
 }
 
 // putBack leaves to write what the server has not taken. The caller has the turn.
-func (t *translatedConn) putBack(said []jsonrpc.Message) {
+func (t *translatedConn) putBack(messages []jsonrpc.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.isOver() {
-		t.toServer.putBack(said)
+		t.toServer.putBack(messages)
 	}
 }
 
-// write writes what nobody's Send waits for.
-func (t *translatedConn) write() {
+// runWriter writes what nobody's Send waits for.
+func (t *translatedConn) runWriter() {
 	for {
 		select {
 		case <-t.toServer.wakeWriter:
@@ -122,19 +122,19 @@ func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	}
 	o := &t.toServer
 	select {
-	case o.writing <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
+	case o.writeTurn <- struct{}{}: // mostly at once, which a select with fewer cases finds out sooner
 	default:
 		select {
-		case o.writing <- struct{}{}:
+		case o.writeTurn <- struct{}{}:
 		case <-ctx.Done():
 			return t.stopWaiting(s)
 		case <-t.done:
 			return io.ErrClosedPipe
 		}
 	}
-	defer func() { <-o.writing }()
+	defer func() { <-o.writeTurn }()
 	for {
-		next, ok := t.next()
+		next, ok := t.peekNext()
 		if !ok {
 			break
 		}
@@ -145,7 +145,7 @@ func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 		if err != nil && ctx.Err() != nil {
 			return t.stopWaiting(s)
 		}
-		t.sent(next, err)
+		t.noteSent(next, err)
 	}
 	if s == nil {
 		return nil
@@ -167,8 +167,8 @@ func (t *translatedConn) stopWaiting(s *pendingSend) error {
 	return s.err
 }
 
-// next returns the message that is to be written next, and leaves it where it is.
-func (t *translatedConn) next() (next outgoing, ok bool) {
+// peekNext returns the message that is to be written next, and leaves it where it is.
+func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -177,9 +177,9 @@ func (t *translatedConn) next() (next outgoing, ok bool) {
 	return t.toServer.first()
 }
 
-// sent takes away what next has returned, and says how it went to the Send that waits for
+// noteSent takes away what peekNext has returned, and says how it went to the Send that waits for
 // it still.
-func (t *translatedConn) sent(next outgoing, err error) {
+func (t *translatedConn) noteSent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now, ok := t.toServer.pop(); ok {
@@ -205,8 +205,8 @@ func (t *translatedConn) failUnsent(err error) {
 	t.stallTimer.AtLatest(time.Now().Add(ownmsg.FinalSendTimeout))
 }
 
-// giveUp ends the Conn because of a request that the server has not taken.
-func (t *translatedConn) giveUp() {
+// endUnsent ends the Conn because of a request that the server has not taken.
+func (t *translatedConn) endUnsent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.isOver() {

@@ -67,12 +67,12 @@ func Wrap(server bridge.Conn, f era.Filter, dropped func(m jsonrpc.Message, reas
 	t.toClient.MaxMessages = math.MaxInt // maxReadAhead bounds it
 	t.toServer.init()
 	t.mu.Dropped = dropped
-	t.filterTimer.Do, t.stallTimer.Do = t.tick, t.giveUp
+	t.filterTimer.Do, t.stallTimer.Do = t.runDue, t.endUnsent
 	t.mu.Lock()
 	f.Start(time.Now(), &t.lastOut)
-	t.collect(nil)
+	t.collectOutput(nil)
 	t.mu.Unlock()
-	t.writing.Go(t.write)
+	t.writing.Go(t.runWriter)
 	return t
 }
 
@@ -90,8 +90,8 @@ type translatedConn struct {
 	receiveErr error              // why nothing more comes from the server; nil: it may
 	closed     bool
 
-	filterTimer lazytimer.Timer // calls tick
-	stallTimer  lazytimer.Timer // calls giveUp
+	filterTimer lazytimer.Timer // calls runDue
+	stallTimer  lazytimer.Timer // calls endUnsent
 	stalledErr  error           // why stallTimer is set; under mu
 
 	writing  sync.WaitGroup // for write
@@ -100,10 +100,10 @@ type translatedConn struct {
 	closeErr error
 }
 
-// collect takes over what the filter has said, in its order. It is called with mu held,
+// collectOutput takes over what the filter has said, in its order. It is called with mu held,
 // and its caller has the client's side look (Inbox.Wake, Deliver) afterwards. s is the Send
 // in whose course it was; nil: none.
-func (t *translatedConn) collect(s *pendingSend) {
+func (t *translatedConn) collectOutput(s *pendingSend) {
 	for _, d := range t.lastOut.Dropped {
 		t.mu.Drop(d.Message, d.Reason)
 	}
@@ -160,7 +160,7 @@ func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 
 // read takes the server's messages until it ends, or nobody wants them any more.
 func (t *translatedConn) read(ctx context.Context) {
-	err := t.server.Receive(ctx, (*fromServer)(t))
+	err := t.server.Receive(ctx, (*fromServerSink)(t))
 	if ctx.Err() != nil {
 		return
 	}
@@ -171,12 +171,12 @@ func (t *translatedConn) read(ctx context.Context) {
 	}
 }
 
-// fromServer is the Sink of what the server sends.
-type fromServer translatedConn
+// fromServerSink is the Sink of what the server sends.
+type fromServerSink translatedConn
 
 // Send gives the filter a message. It waits while the client's side does not take what
 // came before.
-func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
+func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	t := (*translatedConn)(f)
 	if err := t.waitRoom(ctx); err != nil {
 		return err
@@ -184,22 +184,22 @@ func (f *fromServer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := t.waitTaken(ctx); err != nil {
 		return err
 	}
-	if !t.take(m, true) {
+	if !t.handleFromServer(m, true) {
 		return io.ErrClosedPipe
 	}
 	return nil
 }
 
 // TrySend is Send where there is room.
-func (f *fromServer) TrySend(m jsonrpc.Message) bool {
+func (f *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	t := (*translatedConn)(f)
-	return t.toClient.Waiting().Messages < maxReadAhead && t.take(m, false)
+	return t.toClient.Waiting().Messages < maxReadAhead && t.handleFromServer(m, false)
 }
 
-// take gives the filter a message of the server, and hands on what that makes of it. False:
+// handleFromServer gives the filter a message of the server, and hands on what that makes of it. False:
 // nobody wants it any more, or the server has left as much as it may, and waited has not been
 // for it to take some.
-func (t *translatedConn) take(m jsonrpc.Message, waited bool) (taken bool) {
+func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
 	if t.isOver() || !waited && t.toServer.unsentBatches() >= maxUnsentBatches {
@@ -209,7 +209,7 @@ func (t *translatedConn) take(m jsonrpc.Message, waited bool) (taken bool) {
 	t.filter.FromServer(now, m, &t.lastOut)
 	t.markSources(m.Mark())
 	says := len(t.lastOut.ToClient) > 0
-	t.collect(nil)
+	t.collectOutput(nil)
 	if t.toServer.unsentBatches() > maxUnsentBatches {
 		t.finish(now, errStalled)
 	}
@@ -226,8 +226,8 @@ func (t *translatedConn) finish(now time.Time, err error) {
 	t.receiveErr = err
 	t.filter.ServerEnded(now, err, &t.lastOut)
 	t.lastOut.ToServer = nil
-	t.toServer.drop()
-	t.collect(nil)
+	t.toServer.dropAll()
+	t.collectOutput(nil)
 	if errors.Is(err, bridge.ErrSlow) { // the client does not read even this
 		t.toClient.Abort(err)
 	}
@@ -237,14 +237,14 @@ func (t *translatedConn) finish(now time.Time, err error) {
 	}
 }
 
-// tick lets the filter do what is due.
-func (t *translatedConn) tick() {
+// runDue lets the filter do what is due.
+func (t *translatedConn) runDue() {
 	t.mu.Lock()
 	if now := time.Now(); !t.isOver() {
 		if due := t.filter.Due(); !due.IsZero() && !due.After(now) { // it was not put off meanwhile
 			t.filter.Tick(now, &t.lastOut)
 		}
-		t.collect(nil)
+		t.collectOutput(nil)
 	}
 	t.mu.Unlock()
 	t.toClient.Wake()
@@ -287,7 +287,7 @@ func (t *translatedConn) endStalled() {
 // waitTaken waits while the server has left as much as it may. If that lasts for takeTimeout, the Conn ends.
 func (t *translatedConn) waitTaken(ctx context.Context) error {
 	var due <-chan time.Time
-	for t.hasLeftAll() {
+	for t.isBacklogFull() {
 		if due == nil {
 			timer := time.NewTimer(takeTimeout)
 			defer timer.Stop()
@@ -307,8 +307,8 @@ func (t *translatedConn) waitTaken(ctx context.Context) error {
 	return nil
 }
 
-// hasLeftAll reports whether the server has left as much as it may.
-func (t *translatedConn) hasLeftAll() bool {
+// isBacklogFull reports whether the server has left as much as it may.
+func (t *translatedConn) isBacklogFull() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.toServer.unsentBatches() >= maxUnsentBatches
