@@ -37,13 +37,13 @@ type Sealer struct{ aead cipher.AEAD }
 // sealed and bound are the first byte of what Seal and Bind return. A nonce and
 // the encrypted text follow.
 const (
-	kindState = 1
-	kindBound = 2
+	sealedState = 1
+	sealedBound = 2
 )
 
-// maxStateText is the longest text that Open looks at. Seal never returns a longer
+// maxSealedText is the longest text that Open looks at. Seal never returns a longer
 // one.
-const maxStateText = 16 << 10
+const maxSealedText = 16 << 10
 
 var errForeignState = errors.New("not a state of this bridge")
 
@@ -70,7 +70,7 @@ func (s *Sealer) Seal(state State) string {
 	if err != nil {
 		panic("era: cannot write a state: " + err.Error()) // only for a year that no clock shows
 	}
-	return s.seal(kindState, plain)
+	return s.seal(sealedState, plain)
 }
 
 func (s *Sealer) seal(kind byte, plain []byte) string {
@@ -96,10 +96,10 @@ func (s *Sealer) open(kind byte, text string) ([]byte, error) {
 // text. The caller must check whether the State is still valid and belongs to the
 // request.
 func (s *Sealer) Open(text string) (State, error) {
-	if len(text) > maxStateText {
+	if len(text) > maxSealedText {
 		return State{}, errForeignState
 	}
-	plain, err := s.open(kindState, text)
+	plain, err := s.open(sealedState, text)
 	if err != nil {
 		return State{}, err
 	}
@@ -121,13 +121,13 @@ func RequestStateOf(m jsonrpc.Message) (text string, ok bool) {
 func (s *Sealer) Bind(principal, state string) string {
 	plain := strconv.AppendInt(nil, int64(len(principal)), 10)
 	plain = append(append(append(plain, ':'), principal...), state...)
-	return s.seal(kindBound, plain)
+	return s.seal(sealedBound, plain)
 }
 
 // Unbind returns the requestState in text. An error means that it was made for
 // another principal, or by another Sealer.
 func (s *Sealer) Unbind(principal, text string) (string, error) {
-	plain, err := s.open(kindBound, text)
+	plain, err := s.open(sealedBound, text)
 	if err != nil {
 		return "", err
 	}

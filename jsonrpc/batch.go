@@ -21,7 +21,7 @@ func SplitBatch(raw []byte, max int) ([][]byte, error) {
 		return nil, newError(CodeParseError, "no text", cut)
 	}
 	s := scanner{data: data}
-	elements, refused, at := s.split(max)
+	elements, refused, at := s.splitBatch(max)
 	switch {
 	case s.fault != "":
 		return nil, newError(CodeParseError, s.fault, cut+s.faultAt)
@@ -31,18 +31,18 @@ func SplitBatch(raw []byte, max int) ([][]byte, error) {
 	return elements, nil
 }
 
-// split returns the elements, or the reason why the batch is refused and the offset.
-func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
+// splitBatch returns the elements, or the reason why the batch is refused and the offset.
+func (s *scanner) splitBatch(max int) (elements [][]byte, refused string, at int) {
 	if s.peek() != '[' {
-		s.value()
-		s.end()
+		s.scanValue()
+		s.expectEnd()
 		return nil, "no batch: expected an array", 0
 	}
 	s.pos++
-	s.space()
+	s.skipSpace()
 	if s.peek() == ']' {
 		s.pos++
-		s.end()
+		s.expectEnd()
 		return nil, "an empty batch", 0
 	}
 	for {
@@ -51,18 +51,18 @@ func (s *scanner) split(max int) (elements [][]byte, refused string, at int) {
 			return nil, "more than " + strconv.Itoa(max) + " messages in a batch", s.pos
 		}
 		at := s.pos
-		if !s.value() {
+		if !s.scanValue() {
 			return nil, "", 0
 		}
 		elements = append(elements, s.data[at:s.pos:s.pos])
-		s.space()
+		s.skipSpace()
 		switch s.peek() {
 		case ',':
 			s.pos++
-			s.space()
+			s.skipSpace()
 		case ']':
 			s.pos++
-			s.end()
+			s.expectEnd()
 			return elements, "", 0
 		default:
 			s.unexpected("a comma or the end of the array")

@@ -7,15 +7,15 @@ import (
 	"strconv"
 )
 
-// idRoom is the length of a buffer on the stack that is long enough for most ids.
-const idRoom = 64
+// idBufferSize is the length of a buffer on the stack that is long enough for most ids.
+const idBufferSize = 64
 
-// check panics if id cannot stand at the span at.
-func (m *Message) check(at span, id ID, field string) {
+// checkID panics if id cannot stand at the span at.
+func (m *Message) checkID(at span, id ID, field string) {
 	if at.end == 0 {
 		panic("jsonrpc: the message has no " + field)
 	}
-	if id.IsZero() || id == NullID && !m.failure {
+	if id.IsZero() || id == NullID && !m.isError {
 		panic("jsonrpc: the new " + field + " is no string or integer")
 	}
 }
@@ -29,31 +29,31 @@ type edit struct {
 // maxEdits is as many edits as most changes need. More of them cost an allocation.
 const maxEdits = 8
 
-// edited returns the message with the edits, which are in the order of their places. It
+// withEdits returns the message with the edits, which are in the order of their places. It
 // corrects the index and scans nothing: the caller knows that the new text is valid
 // at its place. A late id is put into its place in the same copy.
-func (m Message) edited(edits ...edit) Message {
+func (m Message) withEdits(edits ...edit) Message {
 	if m.spliceID {
 		var all [maxEdits]edit
 		m.spliceID, m.joined = false, nil
-		edits = inserted(all[:0], edits, edit{m.id, m.ident.text})
+		edits = insertEdit(all[:0], edits, edit{m.id, m.ident.text})
 	}
-	m.raw = replaced(m.raw, edits)
+	m.raw = applyEdits(m.raw, edits)
 	for _, e := range slices.Backward(edits) {
-		m.moved(e.at, len(e.text))
+		m.shiftIndex(e.at, len(e.text))
 	}
 	return m
 }
 
-// replaced returns a copy of raw with the edits.
-func replaced(raw []byte, edits []edit) []byte {
+// applyEdits returns a copy of raw with the edits.
+func applyEdits(raw []byte, edits []edit) []byte {
 	added, size := 0, len(raw)
 	for _, e := range edits {
 		added += len(e.text)
 		size += len(e.text) - int(e.at.end-e.at.start)
 	}
-	if size >= longSize {
-		return joinedWith(raw, edits, added)
+	if size >= minLongSize {
+		return applyEditsJoined(raw, edits, added)
 	}
 	out, from := make([]byte, 0, size), uint32(0)
 	for _, e := range edits {
@@ -63,10 +63,10 @@ func replaced(raw []byte, edits []edit) []byte {
 	return append(out, raw[from:]...)
 }
 
-// joinedWith is replaced for long messages. It needs one more allocation, for the texts of
+// applyEditsJoined is applyEdits for long messages. It needs one more allocation, for the texts of
 // the edits, whose length is added. But bytes.Join does not clear the memory that it is
 // about to fill, which saves more.
-func joinedWith(raw []byte, edits []edit, added int) []byte {
+func applyEditsJoined(raw []byte, edits []edit, added int) []byte {
 	var room [2*maxEdits + 1][]byte
 	parts, texts, from := room[:0], make([]byte, 0, added), uint32(0)
 	for _, e := range edits {
@@ -77,8 +77,8 @@ func joinedWith(raw []byte, edits []edit, added int) []byte {
 	return bytes.Join(append(parts, raw[from:]), nil)
 }
 
-// inserted appends edits to all, with one inserted among them in the order of the places.
-func inserted(all, edits []edit, one edit) []edit {
+// insertEdit appends edits to all, with one inserted among them in the order of the places.
+func insertEdit(all, edits []edit, one edit) []edit {
 	i := 0
 	for i < len(edits) && edits[i].at.start < one.at.start {
 		i++
@@ -86,8 +86,8 @@ func inserted(all, edits []edit, one edit) []edit {
 	return append(append(append(all, edits[:i]...), one), edits[i:]...)
 }
 
-// moved corrects the index after the text at a place has got another length.
-func (m *Message) moved(at span, length int) {
+// shiftIndex corrects the index after the text at a place has got another length.
+func (m *Message) shiftIndex(at span, length int) {
 	delta := uint32(length) - (at.end - at.start) // wraps around when negative, and so does the sum
 	for _, s := range []*span{&m.id, &m.method, &m.params, &m.token, &m.requestID, &m.outcome, &m.meta, &m.longestValue} {
 		switch {
@@ -106,22 +106,22 @@ func (m *Message) moved(at span, length int) {
 // are not copied before somebody calls Bytes. WithID panics if the message has no id, if id
 // is zero, and if id is NullID and the message is not an error response.
 func (m Message) WithID(id ID) Message {
-	m.check(m.id, id, "id")
+	m.checkID(m.id, id, "id")
 	m.ident, m.spliceID, m.joined = id, true, nil
-	if len(m.raw)+len(id.text) >= longSize {
-		m.joined = new(joined)
+	if len(m.raw)+len(id.text) >= minLongSize {
+		m.joined = new(joinedBytes)
 	}
 	return m
 }
 
 // WithProgressToken returns a copy of the message with another ProgressToken. Every other
 // byte stays. It panics if the message has no progress token, and if id is zero or NullID.
-func (m Message) WithProgressToken(id ID) Message { return m.spelled(m.token, id, "progress token") }
+func (m Message) WithProgressToken(id ID) Message { return m.withIDAt(m.token, id, "progress token") }
 
-// spelled returns a copy with id at the span at, which the panics call field.
-func (m Message) spelled(at span, id ID, field string) Message {
-	m.check(at, id, field)
-	return m.edited(edit{at, id.text})
+// withIDAt returns a copy with id at the span at, which the panics call field.
+func (m Message) withIDAt(at span, id ID, field string) Message {
+	m.checkID(at, id, field)
+	return m.withEdits(edit{at, id.text})
 }
 
 // WithCancelledID returns a copy of the message with another CancelledID. Every other byte
@@ -130,25 +130,25 @@ func (m Message) WithCancelledID(id ID) Message {
 	if m.kind != Notification {
 		panic("jsonrpc: only a notification has a params.requestId")
 	}
-	return m.spelled(m.requestID, id, "params.requestId")
+	return m.withIDAt(m.requestID, id, "params.requestId")
 }
 
 // NewRequest builds a request from raw JSON params, nil for none. It panics
 // if id is not a request id, or params are not a JSON object or array.
 func NewRequest(id ID, method string, params []byte) Message {
-	return build(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
+	return mustAssemble(appendMethod(beginMessage(id, len(method)+len(params)), method), "params", params)
 }
 
 // MakeRequest is NewRequest for a method and params that a peer has sent inside another message. The error says why Parse
 // would refuse the request.
 func MakeRequest(id ID, method string, params []byte) (Message, error) {
-	return assemble(appendMethod(begin(id, len(method)+len(params)), method), "params", params)
+	return assemble(appendMethod(beginMessage(id, len(method)+len(params)), method), "params", params)
 }
 
 // NewNotification builds a notification from raw JSON params, nil for none.
 // It panics if params are not a JSON object or array.
 func NewNotification(method string, params []byte) Message {
-	return build(appendMethod(begin(ID{}, len(method)+len(params)), method), "params", params)
+	return mustAssemble(appendMethod(beginMessage(ID{}, len(method)+len(params)), method), "params", params)
 }
 
 // NewResult builds a response from a raw JSON result, nil for MCP's empty
@@ -157,7 +157,7 @@ func NewResult(id ID, result []byte) Message {
 	if len(result) == 0 {
 		result = []byte("{}")
 	}
-	return build(begin(id, len(result)), "result", result)
+	return mustAssemble(beginMessage(id, len(result)), "result", result)
 }
 
 // NewError builds an error response. data is raw JSON, nil for none. A zero id is left
@@ -173,11 +173,11 @@ func NewError(id ID, code int, message string, data []byte) Message {
 		object = append(object, `,"data":`...)
 		object = append(object, data...)
 	}
-	return build(begin(id, len(object)), "error", append(object, '}'))
+	return mustAssemble(beginMessage(id, len(object)), "error", append(object, '}'))
 }
 
-// begin writes a message up to the id. room is how many bytes the later members may need.
-func begin(id ID, room int) []byte {
+// beginMessage writes a message up to the id. room is how many bytes the later members may need.
+func beginMessage(id ID, room int) []byte {
 	return appendStart(make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room), id)
 }
 
@@ -194,8 +194,8 @@ func appendMethod(b []byte, method string) []byte {
 	return appendString(append(b, `,"method":`...), method)
 }
 
-// build is assemble for what cannot fail.
-func build(b []byte, key string, value []byte) Message {
+// mustAssemble is assemble for what cannot fail.
+func mustAssemble(b []byte, key string, value []byte) Message {
 	return must(assemble(b, key, value))
 }
 
@@ -203,7 +203,7 @@ func build(b []byte, key string, value []byte) Message {
 // would add members to the message.
 func assemble(b []byte, key string, value []byte) (Message, error) {
 	if len(value) == 0 {
-		return index(append(b, '}'), span{})
+		return indexMessage(append(b, '}'), span{})
 	}
 	b = append(b, `,"`...)
 	b = append(b, key...)
@@ -211,7 +211,7 @@ func assemble(b []byte, key string, value []byte) (Message, error) {
 	text, cut := trim(value)
 	at := uint32(len(b) + cut)
 	b = append(b, value...)
-	return index(append(b, '}'), span{at, at + uint32(len(text))})
+	return indexMessage(append(b, '}'), span{at, at + uint32(len(text))})
 }
 
 func must(m Message, err error) Message {
@@ -221,16 +221,16 @@ func must(m Message, err error) Message {
 	return m
 }
 
-// index makes the index of a message whose last member has its value at last; the zero span stands for no such check.
-func index(raw []byte, last span) (Message, error) {
+// indexMessage makes the index of a message whose last member has its value at last; the zero span stands for no such check.
+func indexMessage(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
 		return Parse(raw) // returns the error
 	}
 	p := parser{scanner: scanner{data: raw}}
 	switch {
-	case !p.message():
+	case !p.scanMessage():
 		return Message{}, p.error(0)
-	case last.end > 0 && p.last != last:
+	case last.end > 0 && p.lastValue != last:
 		return Message{}, newError(CodeInvalidRequest, "what is put in is not one value", int(last.start))
 	}
 	return p.m, nil
@@ -241,8 +241,8 @@ func index(raw []byte, last span) (Message, error) {
 func mustBeOneValue(raw []byte) {
 	data, _ := trim(raw)
 	s := scanner{data: data}
-	s.value()
-	s.end()
+	s.scanValue()
+	s.expectEnd()
 	if s.fault != "" {
 		panic("jsonrpc: cannot build a message: " + newError(CodeParseError, s.fault, s.faultAt).Message)
 	}

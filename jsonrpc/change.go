@@ -11,20 +11,20 @@ import (
 // Fragment is some members of an object, to be put into many messages. The zero
 // Fragment has no members. It may be used by many goroutines.
 type Fragment struct {
-	text   string // without the braces
-	breaks bool   // there are line breaks between tokens
+	text          string // without the braces
+	hasLineBreaks bool   // there are line breaks between tokens
 }
 
 // NewFragment returns the members of a raw JSON object. It panics if object is not one.
 func NewFragment(object []byte) Fragment {
 	data, _ := trim(object)
 	s := scanner{data: data}
-	s.value()
-	s.end()
+	s.scanValue()
+	s.expectEnd()
 	if s.fault != "" || data[0] != '{' {
 		panic("jsonrpc: a fragment must be the members of an object")
 	}
-	return Fragment{string(bytes.Trim(data[1:len(data)-1], " \t\r\n")), s.breaks}
+	return Fragment{string(bytes.Trim(data[1:len(data)-1], " \t\r\n")), s.hasLineBreaks}
 }
 
 // TrustedFragment returns the members of an object, without its braces. It does not look at them: the caller makes sure
@@ -51,19 +51,19 @@ func (m Message) WithMeta(f Fragment) Message {
 	case m.raw[m.params.start] != '{':
 		panic("jsonrpc: the params are no object")
 	case m.meta.end > 0 && m.raw[m.meta.start] == '{':
-		return m.put(m.meta.start+1, f)
+		return m.insertFragment(m.meta.start+1, f)
 	case m.meta.end > 0:
-		m = m.edited(edit{m.meta, "{" + f.text + "}"})
+		m = m.withEdits(edit{m.meta, "{" + f.text + "}"})
 	default:
 		here, end := span{m.params.start + 1, m.params.start + 1}, "}"
 		if !isEmpty(m.Params()) {
 			end = "},"
 		}
-		m = m.edited(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
+		m = m.withEdits(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
 		start := m.params.start + uint32(len(metaStart)) // edited may have moved params, with a late id
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
-	m.breaks = m.breaks || f.breaks
+	m.hasLineBreaks = m.hasLineBreaks || f.hasLineBreaks
 	if m.meta.end-m.meta.start > m.longestValue.end-m.longestValue.start {
 		m.longestValue = m.meta
 	}
@@ -87,8 +87,8 @@ func (m Message) WithMetaOf(f Fragment, keys ...string) Message {
 	if rest && len(f.text) > 0 {
 		edits = append(edits, edit{here, ","})
 	}
-	m = m.edited(appendCuts(edits, m.meta, cuts)...)
-	m.breaks = m.breaks || f.breaks
+	m = m.withEdits(appendCuts(edits, m.meta, cuts)...)
+	m.hasLineBreaks = m.hasLineBreaks || f.hasLineBreaks
 	return m
 }
 
@@ -102,14 +102,14 @@ func (m Message) WithFirst(f Fragment) Message {
 	if m.kind == Response {
 		at = m.outcome
 	}
-	if at.end == 0 || m.raw[at.start] != '{' || m.failure {
+	if at.end == 0 || m.raw[at.start] != '{' || m.isError {
 		panic("jsonrpc: the message has no params or result that are an object")
 	}
-	return m.put(at.start+1, f)
+	return m.insertFragment(at.start+1, f)
 }
 
-// put puts members at the beginning of an object. at is the place after its brace.
-func (m Message) put(at uint32, f Fragment) Message {
+// insertFragment puts members at the beginning of an object. at is the place after its brace.
+func (m Message) insertFragment(at uint32, f Fragment) Message {
 	if len(f.text) == 0 {
 		return m
 	}
@@ -119,15 +119,15 @@ func (m Message) put(at uint32, f Fragment) Message {
 	if isEmpty(m.raw[at-1:]) {
 		n--
 	}
-	m = m.edited(edits[:n]...)
-	m.breaks = m.breaks || f.breaks
+	m = m.withEdits(edits[:n]...)
+	m.hasLineBreaks = m.hasLineBreaks || f.hasLineBreaks
 	return m
 }
 
 // isEmpty reports whether the object at the beginning of text has no members.
 func isEmpty(text []byte) bool {
 	s := scanner{data: text, pos: 1}
-	s.space()
+	s.skipSpace()
 	return s.peek() == '}'
 }
 
@@ -135,7 +135,7 @@ func isEmpty(text []byte) bool {
 // result (see Without). Every other byte stays, and so does Related. It panics if the
 // message has no result.
 func (m Message) WithoutInResult(keys ...string) Message {
-	if m.kind != Response || m.failure {
+	if m.kind != Response || m.isError {
 		panic("jsonrpc: the message has no result")
 	}
 	var list [maxCuts]cut
@@ -192,7 +192,7 @@ func (m Message) WithoutMeta() Message {
 	default:
 		return m.WithoutInParams(nil, "_meta")
 	}
-	return m.edited(edit{at: at})
+	return m.withEdits(edit{at: at})
 }
 
 const metaKey = `"_meta":`
@@ -210,5 +210,5 @@ func (m Message) cutOut(edits []edit) Message {
 	if len(edits) == 0 {
 		return m
 	}
-	return m.edited(edits...)
+	return m.withEdits(edits...)
 }

@@ -125,9 +125,9 @@ func changed(t *testing.T, what string, got, want Message) {
 	if !bytes.Equal(got.Bytes(), want.Bytes()) || got.Related() != IntID(9) {
 		t.Fatalf("%s: %s, want %s", what, got.Bytes(), want.Bytes())
 	}
-	got, want = got.settled(), mustParse(t, string(want.Bytes()))
-	if got.breaks && !want.breaks { // what had some has gone: Line finds none
-		got.breaks = false
+	got, want = got.withIDInPlace(), mustParse(t, string(want.Bytes()))
+	if got.hasLineBreaks && !want.hasLineBreaks { // what had some has gone: Line finds none
+		got.hasLineBreaks = false
 	}
 	checkIndex(t, got, want)
 }
@@ -135,7 +135,7 @@ func changed(t *testing.T, what string, got, want Message) {
 // withParams replaces params where they stand.
 func withParams(t *testing.T, m Message, params []byte) Message {
 	t.Helper()
-	m = m.settled()
+	m = m.withIDInPlace()
 	return mustParse(t, string(m.raw[:m.params.start])+string(params)+string(m.raw[m.params.end:]))
 }
 

@@ -65,15 +65,15 @@ func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 	if len(object) == 0 || object[0] != '{' {
 		return nil, true
 	}
-	for more := s.open(); more; more = s.next() {
+	for more := s.openObject(); more; more = s.nextKey() {
 		at := s.pos
-		text, escaped, ok := s.key()
+		text, escaped, ok := s.scanKey()
 		if !ok {
 			return nil, true
 		}
 		o.skipKnown(&s)
 		end := s.pos
-		if !slices.ContainsFunc(keys, func(k string) bool { return textMeans(text, escaped, k) }) {
+		if !slices.ContainsFunc(keys, func(k string) bool { return textEquals(text, escaped, k) }) {
 			last = end
 			continue
 		}
@@ -82,7 +82,7 @@ func (o Object) findCuts(cuts []cut, keys []string) (_ []cut, rest bool) {
 			last = end
 			continue
 		}
-		s.space()
+		s.skipSpace()
 		if s.peek() == ',' { // with the comma and the white space after it
 			end = s.pos + 1
 			for end < len(object) && isSpace(object[end]) {
@@ -101,18 +101,18 @@ func Quote(text string) []byte { return appendString(make([]byte, 0, len(text)+2
 // know (see IsExtended). Related stays.
 func (m Message) Plain() Message {
 	switch {
-	case !m.extended:
+	case !m.isExtended:
 		return m
 	case m.kind != Response:
 		return m.WithParams(m.Params())
 	}
 	key := `,"result":`
-	if m.failure {
+	if m.isError {
 		key = `,"error":`
 	}
 	value := m.slice(m.outcome)
-	b := append(append(begin(m.ident, len(value)), key...), value...)
-	return must(index(append(b, '}'), span{})).WithRelated(m.related).WithMark(m.mark)
+	b := append(append(beginMessage(m.ident, len(value)), key...), value...)
+	return must(indexMessage(append(b, '}'), span{})).WithRelated(m.related).WithMark(m.mark)
 }
 
 // WithParams returns a copy of a request or notification with other raw params, which are

@@ -64,12 +64,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkSkip: skip finds the same end of a value as value.
+// checkSkip: skipValue finds the same end of a value as scanValue.
 func checkSkip(t *testing.T, data []byte) {
 	t.Helper()
 	for _, behind := range []string{"", ",1", "}", "]", " ", "\n\t,"} {
 		s := scanner{data: append(bytes.Clone(data), behind...)}
-		if s.skip(); s.pos != len(data) {
+		if s.skipValue(); s.pos != len(data) {
 			t.Fatalf("%q is skipped as %q", data, data[:s.pos])
 		}
 	}
@@ -210,7 +210,7 @@ func checkSplices(t *testing.T, m Message) {
 // must be a value, but after a change it need not be the longest any more.
 func checkIndex(t *testing.T, m, fresh Message) {
 	t.Helper()
-	m = m.settled()
+	m = m.withIDInPlace()
 	checkLongest(t, m)
 	m.longestValue, m.raw, m.related = fresh.longestValue, fresh.raw, fresh.related
 	if !reflect.DeepEqual(m, fresh) {
@@ -226,7 +226,7 @@ func checkLongest(t *testing.T, m Message) {
 	}
 	for _, of := range []span{m.params, m.outcome} {
 		for member := range Members(m.slice(of)) {
-			if at := of.start + uint32(member.At); !m.failure && m.longestValue == (span{at, at + uint32(len(member.Value))}) {
+			if at := of.start + uint32(member.At); !m.isError && m.longestValue == (span{at, at + uint32(len(member.Value))}) {
 				return
 			}
 		}

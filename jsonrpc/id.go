@@ -30,7 +30,7 @@ func ParseID(raw []byte) (id ID, ok bool) {
 		return ID{}, false
 	}
 	s := scanner{data: raw}
-	if !s.value() || s.pos != len(raw) || !isID(raw) {
+	if !s.scanValue() || s.pos != len(raw) || !isID(raw) {
 		return ID{}, false
 	}
 	return ID{string(raw)}, true

@@ -20,23 +20,23 @@ type IDFinder struct {
 	state      finderState
 	inString   bool // in a string inside a value
 	escaped    bool // after a backslash in a string
-	keyEsc     bool // the key has escapes
+	keyEscaped bool // the key has escapes
 	twoIDs     bool
-	capture    bool // the value is the id and is being kept
+	capturesID bool // the value is the id and is being kept
 	depth      int  // of objects and arrays inside the value
 	seenFields fields
 
-	key   [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
-	keyN  int      // may be greater than len(key): no known key is so long
-	id    [256]byte
-	idN   int
-	valid bool // id holds a whole value
+	key        [40]byte // the key as spelled; "method" spelled in \u escapes has 36 bytes
+	keyLen     int      // may be greater than len(key): no known key is so long
+	id         [256]byte
+	idLen      int
+	idComplete bool // id holds a whole value
 }
 
 // Write feeds more of the message. It never fails.
 func (f *IDFinder) Write(p []byte) (int, error) {
 	for i := 0; i < len(p) && f.state != finderDone; {
-		if f.inString && !f.escaped && !f.capture {
+		if f.inString && !f.escaped && !f.capturesID {
 			// Most bytes of a large message are in strings.
 			if i, _ = endOfPlain(p, i); i == len(p) {
 				break
@@ -61,53 +61,53 @@ func (f *IDFinder) feed(c byte) {
 	case finderKey:
 		switch c {
 		case '"':
-			f.state, f.keyN, f.keyEsc = finderInKey, 0, false
+			f.state, f.keyLen, f.keyEscaped = finderInKey, 0, false
 		case '}':
 			f.state = finderDone
 			f.seenFields |= 1 // fieldOther: the object is complete
 		}
 	case finderInKey:
-		f.inKey(c)
+		f.feedKey(c)
 	case finderColon:
 		if c == ':' {
 			f.beginValue()
 		}
 	case finderValue:
-		f.inValue(c)
+		f.feedValue(c)
 	}
 }
 
-func (f *IDFinder) inKey(c byte) {
+func (f *IDFinder) feedKey(c byte) {
 	switch {
 	case f.escaped:
 		f.escaped = false
 	case c == '\\':
-		f.escaped, f.keyEsc = true, true
+		f.escaped, f.keyEscaped = true, true
 	case c == '"':
 		f.state = finderColon
 		return
 	}
-	if f.keyN < len(f.key) {
-		f.key[f.keyN] = c
+	if f.keyLen < len(f.key) {
+		f.key[f.keyLen] = c
 	}
-	f.keyN++
+	f.keyLen++
 }
 
 // beginValue looks at the key that has ended.
 func (f *IDFinder) beginValue() {
-	f.state, f.depth, f.capture = finderValue, 0, false
-	if f.keyN > len(f.key) {
+	f.state, f.depth, f.capturesID = finderValue, 0, false
+	if f.keyLen > len(f.key) {
 		return
 	}
-	text := f.key[:f.keyN]
-	if f.keyEsc && !validText(text) {
+	text := f.key[:f.keyLen]
+	if f.keyEscaped && !validText(text) {
 		return
 	}
-	switch name := fieldOf(text, f.keyEsc); name {
+	switch name := fieldOf(text, f.keyEscaped); name {
 	case fieldID:
 		f.twoIDs = f.twoIDs || f.seenFields.has(fieldID)
 		f.seenFields |= 1 << fieldID
-		f.capture, f.idN, f.valid = true, 0, false
+		f.capturesID, f.idLen, f.idComplete = true, 0, false
 	case fieldMethod, fieldResult, fieldError:
 		f.seenFields |= 1 << name
 	}
@@ -127,9 +127,9 @@ func validText(text []byte) bool {
 	return true
 }
 
-func (f *IDFinder) inValue(c byte) {
+func (f *IDFinder) feedValue(c byte) {
 	if f.inString {
-		f.keep(c)
+		f.keepByte(c)
 		switch {
 		case f.escaped:
 			f.escaped = false
@@ -160,25 +160,25 @@ func (f *IDFinder) inValue(c byte) {
 			return
 		}
 	}
-	f.keep(c)
+	f.keepByte(c)
 }
 
-func (f *IDFinder) keep(c byte) {
-	if !f.capture {
+func (f *IDFinder) keepByte(c byte) {
+	if !f.capturesID {
 		return
 	}
-	if f.idN == len(f.id) {
-		f.capture = false
+	if f.idLen == len(f.id) {
+		f.capturesID = false
 		return
 	}
-	f.id[f.idN] = c
-	f.idN++
+	f.id[f.idLen] = c
+	f.idLen++
 }
 
 func (f *IDFinder) endValue() {
 	f.state = finderKey
-	f.valid = f.valid || f.capture
-	f.capture = false
+	f.idComplete = f.idComplete || f.capturesID
+	f.capturesID = false
 }
 
 // Result returns the id and the Kind as far as they are known after the last Write. The id
@@ -186,12 +186,12 @@ func (f *IDFinder) endValue() {
 // Kind is Invalid if it is not known.
 func (f *IDFinder) Result() (ID, Kind) {
 	kind := f.seenFields.kind(f.seenFields.has(fieldOther))
-	if !f.valid || f.twoIDs {
+	if !f.idComplete || f.twoIDs {
 		return ID{}, kind
 	}
-	if string(f.id[:f.idN]) == "null" && f.seenFields.has(fieldError) {
+	if string(f.id[:f.idLen]) == "null" && f.seenFields.has(fieldError) {
 		return NullID, kind
 	}
-	id, _ := ParseID(f.id[:f.idN])
+	id, _ := ParseID(f.id[:f.idLen])
 	return id, kind
 }

@@ -27,7 +27,7 @@ func FuzzLateID(f *testing.F) {
 		}
 		late, plain := m.WithRelated(id).WithID(id), copied(t, m.WithRelated(id).WithID(id))
 		if also&64 != 0 {
-			late.joined = new(joined) // as if it was long
+			late.joined = new(joinedBytes) // as if it was long
 		}
 		if also&32 != 0 {
 			late.Bytes()
@@ -78,7 +78,7 @@ func checkSame(t *testing.T, late, plain Message) {
 // WithID does not copy a long message. Its bytes are put together once, for all copies of
 // the Message.
 func TestLateID(t *testing.T) {
-	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`)
+	m := mustParse(t, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"`+strings.Repeat("x", minLongSize)+`"}}`)
 	s := m.WithID(StringID("new"))
 	if first, _, rest := s.SplitAtID(); &first[0] != &m.raw[0] || &rest[len(rest)-1] != &m.raw[len(m.raw)-1] {
 		t.Error("the message was copied")
@@ -103,7 +103,7 @@ func TestLateID(t *testing.T) {
 		"zero": func() { m.WithID(ID{}) },
 		"null": func() { m.WithID(NullID) },
 		"note": func() {
-			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", longSize)+`"}}`).WithID(IntID(1))
+			mustParse(t, `{"jsonrpc":"2.0","method":"m","params":{"a":"`+strings.Repeat("x", minLongSize)+`"}}`).WithID(IntID(1))
 		},
 	} {
 		mustPanic(t, name, f)

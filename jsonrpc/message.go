@@ -24,26 +24,26 @@ type span struct{ start, end uint32 }
 // because to copy a Message would cost as much as most of them do. They do not keep the
 // pointer.
 type Message struct {
-	raw          []byte
-	id           span
-	method       span
-	params       span
-	token        span // params._meta.progressToken of a request, params.progressToken of a notification
-	requestID    span // params.requestId
-	outcome      span // result or error
-	meta         span // params._meta
-	longestValue span // the longest value of a member of params or result; a search for another member skips it
-	kind         Kind
-	known        uint8 // the index of the method in knownMethods; 0: not among them
-	failure      bool  // outcome is an error
-	breaks       bool  // line breaks may stand between tokens
-	extended     bool  // the envelope has members that have no meaning there
-	spliceID     bool  // raw has another id than ident; Bytes puts ident into its place
+	raw           []byte
+	id            span
+	method        span
+	params        span
+	token         span // params._meta.progressToken of a request, params.progressToken of a notification
+	requestID     span // params.requestId
+	outcome       span // result or error
+	meta          span // params._meta
+	longestValue  span // the longest value of a member of params or result; a search for another member skips it
+	kind          Kind
+	knownMethod   uint8 // the index of the method in knownMethods; 0: not among them
+	isError       bool  // outcome is an error
+	hasLineBreaks bool  // line breaks may stand between tokens
+	isExtended    bool  // the envelope has members that have no meaning there
+	spliceID      bool  // raw has another id than ident; Bytes puts ident into its place
 
-	ident   ID      // the id
-	joined  *joined // of a long message whose id is late; nil for others
-	related ID      // see Related; not in the bytes
-	mark    *Mark   // see Mark; not in the bytes
+	ident   ID           // the id
+	joined  *joinedBytes // of a long message whose id is late; nil for others
+	related ID           // see Related; not in the bytes
+	mark    *Mark        // see Mark; not in the bytes
 }
 
 // A Mark says where a message comes from, for those who observe what passes: every change of
@@ -67,20 +67,20 @@ func (m Message) WithMark(mark *Mark) Message {
 	return m
 }
 
-// joined has the bytes of a long message whose id is late, once somebody has asked for
-// them. A short message needs no joined: its bytes are put together at each call, and
+// joinedBytes has the bytes of a long message whose id is late, once somebody has asked for
+// them. A short message needs no joinedBytes: its bytes are put together at each call, and
 // most messages have one.
-type joined struct {
+type joinedBytes struct {
 	once sync.Once
 	raw  []byte
 }
 
-// longSize is the length of a message, in bytes, from which on copies are avoided.
-const longSize = 4 << 10
+// minLongSize is the length of a message, in bytes, from which on copies are avoided.
+const minLongSize = 4 << 10
 
 // SplitLineAtID is to Line what SplitAtID is to Bytes.
 func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
-	if m.breaks {
+	if m.hasLineBreaks {
 		return m.Line(), "", nil
 	}
 	return m.SplitAtID()
@@ -88,17 +88,17 @@ func (m *Message) SplitLineAtID() (first []byte, id string, rest []byte) {
 
 // join returns the bytes of a message whose id is late.
 func (m *Message) join() []byte {
-	var room [idRoom]byte
+	var room [idBufferSize]byte
 	return bytes.Join([][]byte{m.raw[:m.id.start], append(room[:0], m.ident.text...), m.raw[m.id.end:]}, nil)
 }
 
-// settled returns the message with the id in raw: it is not late.
-func (m Message) settled() Message {
+// withIDInPlace returns the message with the id in raw: it is not late.
+func (m Message) withIDInPlace() Message {
 	if !m.spliceID {
 		return m
 	}
 	m.raw = m.Bytes()
-	m.moved(m.id, len(m.ident.text))
+	m.shiftIndex(m.id, len(m.ident.text))
 	m.spliceID, m.joined = false, nil
 	return m
 }
@@ -154,7 +154,7 @@ func (m *Message) SplitAtID() (first []byte, id string, rest []byte) {
 }
 
 // IsOneLine reports whether there are no line breaks in Bytes.
-func (m *Message) IsOneLine() bool { return !m.breaks }
+func (m *Message) IsOneLine() bool { return !m.hasLineBreaks }
 
 // slice returns the bytes of a span; nil: the span is the zero value.
 func (m *Message) slice(s span) []byte {
@@ -183,10 +183,10 @@ func (m *Message) Bytes() []byte {
 // framings in which a line break ends the message (stdio ST1, SSE data). Without such
 // line breaks Line returns Bytes. The caller must not change the result.
 func (m *Message) Line() []byte {
-	if !m.breaks {
+	if !m.hasLineBreaks {
 		return m.Bytes()
 	}
-	whole := m.settled()
+	whole := m.withIDInPlace()
 	// All line breaks are between tokens: Parse refuses one in a string.
 	line := make([]byte, 0, len(whole.raw))
 	rest := whole.raw
@@ -206,26 +206,26 @@ func (m *Message) ID() ID { return m.ident }
 
 // Method returns the method; "" for a response.
 func (m *Message) Method() string {
-	if m.known > 0 || m.method.end == 0 {
-		return knownMethods.list[m.known]
+	if m.knownMethod > 0 || m.method.end == 0 {
+		return knownMethods.list[m.knownMethod]
 	}
 	text := m.raw[m.method.start+1 : m.method.end-1]
 	if bytes.IndexByte(text, '\\') < 0 {
 		return string(text)
 	}
-	return decode(text)
+	return decodeText(text)
 }
 
 // IsExtended reports whether there are members in the envelope that JSON-RPC does
 // not know, or params in a response. See Plain.
-func (m *Message) IsExtended() bool { return m.extended }
+func (m *Message) IsExtended() bool { return m.isExtended }
 
 // Params returns the raw params, nil when they are absent or null. The caller must not change them.
 func (m *Message) Params() []byte { return m.slice(m.params) }
 
 // Result returns the raw result, nil when the message has none. The caller must not change it.
 func (m *Message) Result() []byte {
-	if m.failure {
+	if m.isError {
 		return nil
 	}
 	return m.slice(m.outcome)
@@ -233,14 +233,14 @@ func (m *Message) Result() []byte {
 
 // ErrorObject returns the raw error, nil when the message has none. The caller must not change it.
 func (m *Message) ErrorObject() []byte {
-	if !m.failure {
+	if !m.isError {
 		return nil
 	}
 	return m.slice(m.outcome)
 }
 
 // IsError reports whether the message is a response with an error.
-func (m *Message) IsError() bool { return m.failure }
+func (m *Message) IsError() bool { return m.isError }
 
 // ProgressToken returns params._meta.progressToken of a request, or params.progressToken
 // of a notification. It returns the zero ID if that is missing, or is neither a string nor
@@ -289,7 +289,7 @@ func (m *Message) Lookup(path ...string) []byte {
 	switch path[0] {
 	case "params", "result", "error":
 	default:
-		whole := m.settled()
+		whole := m.withIDInPlace()
 		m = &whole
 	}
 	at := m.member(path[0])
@@ -314,12 +314,12 @@ func (m *Message) member(name string) span {
 	switch {
 	case name == "params" && m.params.end > 0:
 		return m.params
-	case name == "result" && !m.failure, name == "error" && m.failure:
+	case name == "result" && !m.isError, name == "error" && m.isError:
 		return m.outcome
 	case m.params.end > 0:
-		return Object{raw: m.raw, longest: m.params}.lookup(name)
+		return Object{raw: m.raw, longestValue: m.params}.lookup(name)
 	}
-	return Object{raw: m.raw, longest: m.outcome}.lookup(name)
+	return Object{raw: m.raw, longestValue: m.outcome}.lookup(name)
 }
 
 // within returns s relative to the start of the value at of; the zero span if s is not
@@ -337,14 +337,14 @@ func (o Object) lookup(name string) (found span) {
 		return span{}
 	}
 	s := scanner{data: o.raw}
-	for more := s.open(); more; more = s.next() {
-		text, escaped, ok := s.key()
+	for more := s.openObject(); more; more = s.nextKey() {
+		text, escaped, ok := s.scanKey()
 		if !ok {
 			return found
 		}
 		at := s.pos
 		o.skipKnown(&s)
-		if textMeans(text, escaped, name) {
+		if textEquals(text, escaped, name) {
 			found = span{uint32(at), uint32(s.pos)}
 		}
 	}

@@ -2,7 +2,7 @@ package jsonrpc
 
 // knownMethods are the methods of all revisions of MCP. Method does not allocate for them.
 // Nothing else depends on the list.
-var knownMethods = makeWords(
+var knownMethods = makeWordList(
 	"initialize", "ping", "server/discover",
 	"tools/list", "tools/call",
 	"prompts/list", "prompts/get",
@@ -22,7 +22,7 @@ var knownMethods = makeWords(
 
 // knownTexts are keys and values of nearly every request and result. Text and Members do
 // not allocate for them.
-var knownTexts = makeWords(
+var knownTexts = makeWordList(
 	"name", "arguments", "uri", "cursor", "requestState", "inputResponses", "inputRequests",
 	"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "complete", "input_required",
 	"content", "structuredContent", "resultType", "ttlMs", "cacheScope", "tools", "inputSchema", "description",
@@ -31,17 +31,17 @@ var knownTexts = makeWords(
 	"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
 )
 
-// words is a list of texts, and finds one in it. Few of the texts have the same length, so
+// wordList is a list of texts, and finds one in it. Few of the texts have the same length, so
 // comparing those costs less than a hash of the text.
-type words struct {
+type wordList struct {
 	list     []string // the first is empty
-	byLength [maxWord + 1][]uint8
+	byLength [maxWordLength + 1][]uint8
 }
 
-const maxWord = 48
+const maxWordLength = 48
 
-func makeWords(list ...string) *words {
-	w := &words{list: append([]string{""}, list...)}
+func makeWordList(list ...string) *wordList {
+	w := &wordList{list: append([]string{""}, list...)}
 	for i, word := range list {
 		w.byLength[len(word)] = append(w.byLength[len(word)], uint8(i+1))
 	}
@@ -49,8 +49,8 @@ func makeWords(list ...string) *words {
 }
 
 // find returns the index of text in the list, 0 if it is not there.
-func (w *words) find(text []byte) uint8 {
-	if len(text) > maxWord {
+func (w *wordList) find(text []byte) uint8 {
+	if len(text) > maxWordLength {
 		return 0
 	}
 	for _, i := range w.byLength[len(text)] {

@@ -41,7 +41,7 @@ var fieldNames = [...]string{
 func fieldOf(text []byte, escaped bool) field {
 	if escaped {
 		for f := fieldJSONRPC; int(f) < len(fieldNames); f++ {
-			if textMeans(text, true, fieldNames[f]) {
+			if textEquals(text, true, fieldNames[f]) {
 				return f
 			}
 		}
@@ -101,16 +101,16 @@ func (s fields) kind(complete bool) Kind {
 // because the id for the answer may come later in the text.
 type parser struct {
 	scanner
-	m          Message
-	last       span // the value of the envelope's last member
-	seenFields fields
-	metaToken  span // params._meta.progressToken
-	token      span // params.progressToken
-	badParams  bool
-	nullID     bool
-	twoIDs     bool
-	shape      string // the first fault of shape
-	shapeAt    int
+	m            Message
+	lastValue    span // the value of the envelope's last member
+	seenFields   fields
+	metaToken    span // params._meta.progressToken
+	token        span // params.progressToken
+	badParams    bool
+	nullID       bool
+	twoIDs       bool
+	shapeFault   string // the first fault of shape
+	shapeFaultAt int
 }
 
 // trim returns data without a leading byte order mark and without white space around it,
@@ -152,8 +152,8 @@ func ParseDepth(raw []byte, depth int) (Message, error) {
 	if len(data) > math.MaxInt32 {
 		return Message{}, newError(CodeInvalidRequest, "the message is longer than 2 GiB", math.MaxInt32)
 	}
-	p := parser{scanner: scanner{data: data, most: depth}}
-	if p.message() {
+	p := parser{scanner: scanner{data: data, maxLevels: depth}}
+	if p.scanMessage() {
 		return p.m, nil
 	}
 	return Message{}, p.error(cut)
@@ -163,11 +163,11 @@ func (p *parser) error(cut int) *Error {
 	var e *Error
 	if p.fault != "" {
 		e = newError(CodeParseError, p.fault, cut+p.faultAt)
-		if p.fault == moreText {
+		if p.fault == faultMoreText {
 			e.More = cut + p.faultAt
 		}
 	} else {
-		e = newError(CodeInvalidRequest, p.shape, cut+p.shapeAt)
+		e = newError(CodeInvalidRequest, p.shapeFault, cut+p.shapeFaultAt)
 	}
 	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.isTooLong(p.m.id) {
 		e.ID = ID{string(p.slice(p.m.id))}
@@ -180,37 +180,37 @@ func (p *parser) slice(s span) []byte { return p.data[s.start:s.end] }
 
 // refuse notes a fault of shape.
 func (p *parser) refuse(at int, fault string) {
-	if p.shape == "" {
-		p.shape, p.shapeAt = fault, at
+	if p.shapeFault == "" {
+		p.shapeFault, p.shapeFaultAt = fault, at
 	}
 }
 
-// message scans the text and reports whether it is one message.
-func (p *parser) message() (ok bool) {
+// scanMessage scans the text and reports whether it is one message.
+func (p *parser) scanMessage() (ok bool) {
 	switch p.peek() {
 	case '{':
-		p.envelope()
+		p.scanEnvelope()
 	case '[':
 		p.refuse(0, "a batch where a single message is expected")
-		p.value()
+		p.scanValue()
 	default:
 		p.refuse(0, "a message must be an object")
-		p.value()
+		p.scanValue()
 	}
-	p.end()
+	p.expectEnd()
 	if p.tooDeepAt > 0 {
-		p.refuse(p.tooDeepAt, "more than "+strconv.Itoa(p.most)+" levels of objects and arrays, which is the limit (--max-depth),")
+		p.refuse(p.tooDeepAt, "more than "+strconv.Itoa(p.maxLevels)+" levels of objects and arrays, which is the limit (--max-depth),")
 	}
-	if p.fault == "" && p.shape == "" {
+	if p.fault == "" && p.shapeFault == "" {
 		p.finish()
 	}
-	return p.fault == "" && p.shape == ""
+	return p.fault == "" && p.shapeFault == ""
 }
 
-// member scans a key up to its value. Fields in once must not occur twice.
-func (p *parser) member(seen *fields, once fields) (f field, ok bool) {
+// scanMember scans a key up to its value. Fields in once must not occur twice.
+func (p *parser) scanMember(seen *fields, once fields) (f field, ok bool) {
 	at := p.pos
-	text, escaped, ok := p.key()
+	text, escaped, ok := p.scanKey()
 	if !ok {
 		return 0, false
 	}
@@ -225,43 +225,43 @@ func (p *parser) member(seen *fields, once fields) (f field, ok bool) {
 	return f, true
 }
 
-func (p *parser) envelope() {
+func (p *parser) scanEnvelope() {
 	const once = 1<<fieldJSONRPC | 1<<fieldID | 1<<fieldMethod | 1<<fieldParams | 1<<fieldResult | 1<<fieldError
-	for more := p.open(); more; more = p.next() {
-		f, ok := p.member(&p.seenFields, once)
+	for more := p.openObject(); more; more = p.nextKey() {
+		f, ok := p.scanMember(&p.seenFields, once)
 		if !ok {
 			return
 		}
 		at := p.pos
 		switch {
 		case f == fieldParams && p.peek() == '{':
-			p.params()
+			p.scanParams()
 		case f == fieldResult && p.peek() == '{':
-			p.result()
+			p.scanResult()
 		case f == fieldError && p.peek() == '{':
-			p.errorObject()
+			p.scanErrorObject()
 		default:
-			p.value()
+			p.scanValue()
 		}
 		if p.fault != "" {
 			return
 		}
 		if p.pos == len(p.data) {
-			p.next()
+			p.nextKey()
 			return // the text ends here: the value may be the beginning of a longer number
 		}
-		p.last = span{uint32(at), uint32(p.pos)}
-		p.take(f, p.last)
+		p.lastValue = span{uint32(at), uint32(p.pos)}
+		p.indexMember(f, p.lastValue)
 	}
 }
 
-// take puts a member of the envelope into the index.
-func (p *parser) take(f field, s span) {
+// indexMember puts a member of the envelope into the index.
+func (p *parser) indexMember(f field, s span) {
 	value := p.slice(s)
 	at := int(s.start)
 	switch f {
 	case fieldJSONRPC:
-		if string(value) != `"2.0"` && (value[0] != '"' || !textMeans(value[1:len(value)-1], true, "2.0")) {
+		if string(value) != `"2.0"` && (value[0] != '"' || !textEquals(value[1:len(value)-1], true, "2.0")) {
 			p.refuse(at, `"jsonrpc" must be "2.0"`)
 		}
 	case fieldID:
@@ -289,29 +289,29 @@ func (p *parser) take(f field, s span) {
 			p.refuse(at, "the error must be an object")
 		}
 	default:
-		p.m.extended = true
+		p.m.isExtended = true
 	}
 }
 
-// params scans the params object for the fields of the index.
-func (p *parser) params() {
+// scanParams scans the params object for the fields of the index.
+func (p *parser) scanParams() {
 	const once = 1<<fieldMeta | 1<<fieldProgressToken | 1<<fieldRequestID
 	var seen fields
-	for more := p.open(); more; more = p.next() {
-		f, ok := p.member(&seen, once)
+	for more := p.openObject(); more; more = p.nextKey() {
+		f, ok := p.scanMember(&seen, once)
 		if !ok {
 			return
 		}
 		at := p.pos
 		switch {
 		case f == fieldProgressToken:
-			p.token = p.tokenSpan()
+			p.token = p.scanToken()
 		case f == fieldRequestID:
-			p.m.requestID = p.tokenSpan()
+			p.m.requestID = p.scanToken()
 		case f == fieldMeta && p.peek() == '{':
-			p.meta()
+			p.scanMeta()
 		default:
-			p.value()
+			p.scanValue()
 		}
 		s := p.noteSpan(at)
 		if f == fieldMeta {
@@ -320,14 +320,14 @@ func (p *parser) params() {
 	}
 }
 
-// result scans a result that is an object.
-func (p *parser) result() {
-	for more := p.open(); more; more = p.next() {
-		if _, _, ok := p.key(); !ok {
+// scanResult scans a result that is an object.
+func (p *parser) scanResult() {
+	for more := p.openObject(); more; more = p.nextKey() {
+		if _, _, ok := p.scanKey(); !ok {
 			return
 		}
 		at := p.pos
-		p.value()
+		p.scanValue()
 		p.noteSpan(at)
 	}
 }
@@ -342,123 +342,123 @@ func (p *parser) noteSpan(at int) span {
 	return s
 }
 
-func (p *parser) meta() {
+func (p *parser) scanMeta() {
 	var seen fields
-	for more := p.open(); more; more = p.next() {
-		f, ok := p.member(&seen, 1<<fieldProgressToken)
+	for more := p.openObject(); more; more = p.nextKey() {
+		f, ok := p.scanMember(&seen, 1<<fieldProgressToken)
 		if !ok {
 			return
 		}
 		if f == fieldProgressToken {
-			p.metaToken = p.tokenSpan()
+			p.metaToken = p.scanToken()
 		} else {
-			p.value()
+			p.scanValue()
 		}
 	}
 }
 
-// tokenSpan scans a value and returns its span; the zero span if the value cannot be an id
+// scanToken scans a value and returns its span; the zero span if the value cannot be an id
 // or a token.
-func (p *parser) tokenSpan() span {
+func (p *parser) scanToken() span {
 	at := p.pos
-	if !p.value() || !isID(p.data[at:p.pos]) {
+	if !p.scanValue() || !isID(p.data[at:p.pos]) {
 		return span{}
 	}
 	return span{uint32(at), uint32(p.pos)}
 }
 
-func (p *parser) errorObject() {
+func (p *parser) scanErrorObject() {
 	at := p.pos
-	code, message := false, false
-	for more := p.open(); more; more = p.next() {
-		text, escaped, ok := p.key()
+	hasCode, hasMessage := false, false
+	for more := p.openObject(); more; more = p.nextKey() {
+		text, escaped, ok := p.scanKey()
 		if !ok {
 			return
 		}
 		value := p.pos
-		if !p.value() {
+		if !p.scanValue() {
 			return
 		}
 		switch fieldOf(text, escaped) {
 		case fieldCode:
-			code = isErrorCode(p.data[value:p.pos])
+			hasCode = isErrorCode(p.data[value:p.pos])
 		case fieldMessage:
-			message = p.data[value] == '"'
+			hasMessage = p.data[value] == '"'
 		}
 	}
-	if !code || !message {
+	if !hasCode || !hasMessage {
 		p.refuse(at, "the error must have an integer code and a string message")
 	}
 }
 
 // finish makes the checks that need the whole envelope, and completes the index.
 func (p *parser) finish() {
-	result, failure := p.seenFields.has(fieldResult), p.seenFields.has(fieldError)
-	method, id := p.seenFields.has(fieldMethod), p.seenFields.has(fieldID)
+	hasResult, hasError := p.seenFields.has(fieldResult), p.seenFields.has(fieldError)
+	hasMethod, hasID := p.seenFields.has(fieldMethod), p.seenFields.has(fieldID)
 	switch {
 	case !p.seenFields.has(fieldJSONRPC):
 		p.refuse(0, `"jsonrpc" is missing in the object`)
-	case result && failure:
+	case hasResult && hasError:
 		p.refuse(0, "both a result and an error in the object")
-	case method && (result || failure):
+	case hasMethod && (hasResult || hasError):
 		p.refuse(0, "both a method and a result or error in the object")
-	case !method && !result && !failure:
+	case !hasMethod && !hasResult && !hasError:
 		p.refuse(0, "neither a method nor a result nor an error in the object")
-	case p.nullID && !failure:
+	case p.nullID && !hasError:
 		p.refuse(int(p.m.id.start), "the id must not be null")
-	case result && !id:
+	case hasResult && !hasID:
 		p.refuse(0, "no id in the response")
-	case method && p.badParams:
+	case hasMethod && p.badParams:
 		p.refuse(int(p.m.params.start), "the params must be an object or an array")
 	}
 	p.m.kind = p.seenFields.kind(true)
-	if p.bounds(); p.shape != "" {
+	if p.checkNames(); p.shapeFault != "" {
 		return
 	}
 	p.m.raw = p.data[:len(p.data):len(p.data)]
-	p.m.failure = failure
-	p.m.breaks = p.breaks
+	p.m.isError = hasError
+	p.m.hasLineBreaks = p.hasLineBreaks
 	if p.m.id.end > 0 {
 		p.m.ident = ID{string(p.slice(p.m.id))}
 	}
-	if method {
-		p.m.known = knownMethods.find(p.slice(span{p.m.method.start + 1, p.m.method.end - 1}))
+	if hasMethod {
+		p.m.knownMethod = knownMethods.find(p.slice(span{p.m.method.start + 1, p.m.method.end - 1}))
 	}
 	if p.m.kind == Response {
-		p.m.extended = p.m.extended || p.seenFields.has(fieldParams)
+		p.m.isExtended = p.m.isExtended || p.seenFields.has(fieldParams)
 	}
 }
 
-// bounds puts the progress token into the index, and refuses names longer than MaxName.
-func (p *parser) bounds() {
+// checkNames puts the progress token into the index, and refuses names longer than MaxName.
+func (p *parser) checkNames() {
 	switch p.m.kind {
 	case Request:
 		p.m.token = p.metaToken
-		p.bound("the id", p.m.id)
-		p.bound("the progress token", p.m.token)
+		p.checkName("the id", p.m.id)
+		p.checkName("the progress token", p.m.token)
 	case Notification:
 		p.m.token = p.token
-		p.bound("params.requestId", p.m.requestID)
-		p.boundRepeated("the progress token", p.m.token)
+		p.checkName("params.requestId", p.m.requestID)
+		p.checkRepeatedName("the progress token", p.m.token)
 	case Response:
-		p.boundRepeated("the id", p.m.id)
+		p.checkRepeatedName("the id", p.m.id)
 	}
-	p.bound("the method", p.m.method)
+	p.checkName("the method", p.m.method)
 }
 
-// boundRepeated refuses a value whose decoded text is longer than MaxName. It is for names that
+// checkRepeatedName refuses a value whose decoded text is longer than MaxName. It is for names that
 // a peer repeats, perhaps with escapes that were not there before.
-func (p *parser) boundRepeated(name string, s span) {
+func (p *parser) checkRepeatedName(name string, s span) {
 	if !p.isTooLong(s) {
 		return
 	}
 	if said, ok := Text(p.slice(s)); !ok || len(said) > MaxName {
-		p.bound(name, s)
+		p.checkName(name, s)
 	}
 }
 
-// bound refuses a value that is longer than MaxName.
-func (p *parser) bound(name string, s span) {
+// checkName refuses a value that is longer than MaxName.
+func (p *parser) checkName(name string, s span) {
 	if p.isTooLong(s) {
 		p.refuse(int(s.start), name+" is longer than "+strconv.Itoa(MaxName)+" bytes, which is the limit,")
 	}

@@ -11,20 +11,20 @@ import (
 // at the first fault. It does not recurse, so deep nesting cannot overflow the stack: only
 // the few levels of the envelope are nested calls, and value scans all deeper levels.
 type scanner struct {
-	data    []byte
-	pos     int
-	breaks  bool   // there is a line break between two tokens
-	fault   string // the first fault, "" when there is none
-	faultAt int
+	data          []byte
+	pos           int
+	hasLineBreaks bool   // there is a line break between two tokens
+	fault         string // the first fault, "" when there is none
+	faultAt       int
 
-	most      int // how many levels of objects and arrays there may be; 0: any number
+	maxLevels int // how many levels of objects and arrays there may be; 0: any number
 	level     int // how many levels open has entered
 	tooDeepAt int // the offset of the first level deeper than most; 0: there is none
 }
 
-// nest checks the depth of the object or array that begins at pos. The outermost level is 1.
-func (s *scanner) nest(level int) {
-	if s.most > 0 && level > s.most && s.tooDeepAt == 0 {
+// checkDepth checks the depth of the object or array that begins at pos. The outermost level is 1.
+func (s *scanner) checkDepth(level int) {
+	if s.maxLevels > 0 && level > s.maxLevels && s.tooDeepAt == 0 {
 		s.tooDeepAt = s.pos
 	}
 }
@@ -45,23 +45,23 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// moreText is the fault of text that goes on behind its value.
-const moreText = "expected the end of the text"
+// faultMoreText is the fault of text that goes on behind its value.
+const faultMoreText = "expected the end of the text"
 
-// end notes a fault if there is more text.
-func (s *scanner) end() {
+// expectEnd notes a fault if there is more text.
+func (s *scanner) expectEnd() {
 	if s.fault == "" && s.pos < len(s.data) {
-		s.fail(s.pos, moreText)
+		s.fail(s.pos, faultMoreText)
 	}
 }
 
-// space skips white space.
-func (s *scanner) space() {
+// skipSpace skips white space.
+func (s *scanner) skipSpace() {
 	for i := s.pos; i < len(s.data); i++ {
 		switch s.data[i] {
 		case ' ', '\t':
 		case '\n', '\r':
-			s.breaks = true
+			s.hasLineBreaks = true
 		default:
 			s.pos = i
 			return
@@ -78,11 +78,11 @@ func (s *scanner) unexpected(want string) bool {
 	return s.fail(s.pos, "expected "+want)
 }
 
-// open enters the object at pos. It reports whether a key follows.
-func (s *scanner) open() bool {
-	s.nest(s.level + 1)
+// openObject enters the object at pos. It reports whether a key follows.
+func (s *scanner) openObject() bool {
+	s.checkDepth(s.level + 1)
 	s.pos++
-	s.space()
+	s.skipSpace()
 	if s.peek() == '}' {
 		s.pos++
 		return false
@@ -91,17 +91,17 @@ func (s *scanner) open() bool {
 	return true
 }
 
-// next moves from the end of a member's value to the next key. It returns false at the end
+// nextKey moves from the end of a member's value to the next key. It returns false at the end
 // of the object and after a fault.
-func (s *scanner) next() bool {
+func (s *scanner) nextKey() bool {
 	if s.fault != "" {
 		return false
 	}
-	s.space()
+	s.skipSpace()
 	switch s.peek() {
 	case ',':
 		s.pos++
-		s.space()
+		s.skipSpace()
 		return true
 	case '}':
 		s.pos++
@@ -111,23 +111,23 @@ func (s *scanner) next() bool {
 	return s.unexpected("a comma or the end of the object")
 }
 
-// key scans a key and the colon, up to the value. It returns the text between
+// scanKey scans a key and the colon, up to the value. It returns the text between
 // the quotes and whether that contains escapes.
-func (s *scanner) key() (text []byte, escaped, ok bool) {
+func (s *scanner) scanKey() (text []byte, escaped, ok bool) {
 	if s.peek() != '"' {
 		return nil, false, s.unexpected("a key")
 	}
 	start := s.pos + 1
-	if escaped, ok = s.str(); !ok {
+	if escaped, ok = s.scanString(); !ok {
 		return nil, false, false
 	}
 	text = s.data[start : s.pos-1]
-	s.space()
+	s.skipSpace()
 	if s.peek() != ':' {
 		return nil, false, s.unexpected("a colon")
 	}
 	s.pos++
-	s.space()
+	s.skipSpace()
 	return text, escaped, true
 }
 
@@ -156,26 +156,26 @@ func (l *levels) pop() {
 	}
 }
 
-// value scans one value of any depth; white space before it has been skipped.
-func (s *scanner) value() bool {
+// scanValue scans one value of any depth; white space before it has been skipped.
+func (s *scanner) scanValue() bool {
 	var l levels
 	for {
 		// A value is due at pos.
-		done, ok := s.scalar()
+		done, ok := s.scanScalar()
 		if done && !ok {
 			return false
 		}
 		if !done {
 			object := s.peek() == '{'
-			s.nest(s.level + l.depth + 1)
+			s.checkDepth(s.level + l.depth + 1)
 			s.pos++
-			s.space()
+			s.skipSpace()
 			switch c := s.peek(); {
 			case object && c == '}', !object && c == ']':
 				s.pos++
 			case object:
 				l.push(1)
-				if _, _, ok := s.key(); !ok {
+				if _, _, ok := s.scanKey(); !ok {
 					return false
 				}
 				continue
@@ -184,7 +184,7 @@ func (s *scanner) value() bool {
 				continue
 			}
 		}
-		if !s.after(&l) {
+		if !s.continueAfter(&l) {
 			return s.fault == ""
 		}
 	}
@@ -192,30 +192,30 @@ func (s *scanner) value() bool {
 
 // What a byte outside strings means to skip.
 const (
-	outside = iota // nothing
-	quote
-	opens
-	closes
+	classOther = iota // nothing
+	classQuote
+	classOpen
+	classClose
 )
 
-var shapes = [256]uint8{'"': quote, '{': opens, '[': opens, '}': closes, ']': closes}
+var byteClasses = [256]uint8{'"': classQuote, '{': classOpen, '[': classOpen, '}': classClose, ']': classClose}
 
-// simple are the characters that make an escape of two characters with a backslash.
-var simple = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+// simpleEscapes are the characters that make an escape of two characters with a backslash.
+var simpleEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// skip moves to the end of the value at pos, which must be valid JSON: part of a
+// skipValue moves to the end of the value at pos, which must be valid JSON: part of a
 // message that Parse has accepted. It only looks for the end of the value, which is much
 // faster than value for long strings. (In invalid text it stops somewhere.)
-func (s *scanner) skip() {
+func (s *scanner) skipValue() {
 	data, i, depth := s.data, s.pos, 0
 	for i < len(data) {
-		switch shapes[data[i]] {
-		case quote:
+		switch byteClasses[data[i]] {
+		case classQuote:
 			i = endOfString(data, i+1)
-		case opens:
+		case classOpen:
 			depth++
 			i++
-		case closes:
+		case classClose:
 			depth--
 			i++
 		default:
@@ -223,7 +223,7 @@ func (s *scanner) skip() {
 				s.pos = endOfScalar(data, i)
 				return
 			}
-			for i++; i < len(data) && shapes[data[i]] == outside; i++ {
+			for i++; i < len(data) && byteClasses[data[i]] == classOther; i++ {
 			}
 			continue
 		}
@@ -234,13 +234,13 @@ func (s *scanner) skip() {
 	s.pos = i
 }
 
-// skipKnown is skip, but scans nothing if the value here is the one at known.
+// skipKnown is skipValue, but scans nothing if the value here is the one at known.
 func (s *scanner) skipKnown(known span) {
 	if s.pos == int(known.start) && known.end > 0 {
 		s.pos = int(known.end)
 		return
 	}
-	s.skip()
+	s.skipValue()
 }
 
 // endOfScalar returns the index after the number or literal that begins at i.
@@ -275,19 +275,19 @@ func endOfString(data []byte, start int) int {
 	}
 }
 
-// after continues after a value inside the levels l: it closes the levels that end here, and
+// continueAfter continues after a value inside the levels l: it closes the levels that end here, and
 // stops before the next value. It returns false when all levels are closed, and after a
 // fault.
-func (s *scanner) after(l *levels) bool {
+func (s *scanner) continueAfter(l *levels) bool {
 	for l.depth > 0 {
-		s.space()
+		s.skipSpace()
 		object := l.top&1 == 1
 		switch c := s.peek(); {
 		case c == ',':
 			s.pos++
-			s.space()
+			s.skipSpace()
 			if object {
-				_, _, ok := s.key()
+				_, _, ok := s.scanKey()
 				return ok
 			}
 			return true
@@ -303,30 +303,30 @@ func (s *scanner) after(l *levels) bool {
 	return false
 }
 
-// scalar scans a string, number or literal. done is false, and nothing is
+// scanScalar scans a string, number or literal. done is false, and nothing is
 // consumed, when an object or array begins here.
-func (s *scanner) scalar() (done, ok bool) {
+func (s *scanner) scanScalar() (done, ok bool) {
 	switch c := s.peek(); c {
 	case '{', '[':
 		return false, true
 	case '"':
-		_, ok = s.str()
+		_, ok = s.scanString()
 	case 't':
-		ok = s.literal("true")
+		ok = s.scanLiteral("true")
 	case 'f':
-		ok = s.literal("false")
+		ok = s.scanLiteral("false")
 	case 'n':
-		ok = s.literal("null")
+		ok = s.scanLiteral("null")
 	default:
 		if c != '-' && !isDigit(c) {
 			return true, s.unexpected("a value")
 		}
-		ok = s.number()
+		ok = s.scanNumber()
 	}
 	return true, ok
 }
 
-func (s *scanner) literal(word string) bool {
+func (s *scanner) scanLiteral(word string) bool {
 	rest := s.data[s.pos:]
 	if len(rest) < len(word) || string(rest[:len(word)]) != word {
 		return s.fail(s.pos, "invalid literal")
@@ -337,18 +337,18 @@ func (s *scanner) literal(word string) bool {
 
 func isDigit(c byte) bool { return c-'0' <= 9 }
 
-func (s *scanner) number() bool {
+func (s *scanner) scanNumber() bool {
 	if s.peek() == '-' {
 		s.pos++
 	}
 	if s.peek() == '0' {
 		s.pos++
-	} else if !s.digits() {
+	} else if !s.scanDigits() {
 		return false
 	}
 	if s.peek() == '.' {
 		s.pos++
-		if !s.digits() {
+		if !s.scanDigits() {
 			return false
 		}
 	}
@@ -357,12 +357,12 @@ func (s *scanner) number() bool {
 		if c := s.peek(); c == '+' || c == '-' {
 			s.pos++
 		}
-		return s.digits()
+		return s.scanDigits()
 	}
 	return true
 }
 
-func (s *scanner) digits() bool {
+func (s *scanner) scanDigits() bool {
 	i := s.pos
 	for i < len(s.data) && isDigit(s.data[i]) {
 		i++
@@ -374,8 +374,8 @@ func (s *scanner) digits() bool {
 	return true
 }
 
-// str scans the string whose opening quote is at pos.
-func (s *scanner) str() (escaped, ok bool) {
+// scanString scans the string whose opening quote is at pos.
+func (s *scanner) scanString() (escaped, ok bool) {
 	start := s.pos + 1
 	nonASCII := false
 	for i := start; ; {
@@ -393,7 +393,7 @@ func (s *scanner) str() (escaped, ok bool) {
 			return escaped, true
 		case '\\':
 			escaped = true
-			if i = j + 2; i <= len(s.data) && simple[s.data[j+1]] {
+			if i = j + 2; i <= len(s.data) && simpleEscapes[s.data[j+1]] {
 				continue
 			}
 			n := escapeLen(s.data[j:])
@@ -408,8 +408,8 @@ func (s *scanner) str() (escaped, ok bool) {
 }
 
 const (
-	ones  = 0x0101010101010101
-	highs = 0x8080808080808080
+	lowBits  = 0x0101010101010101
+	highBits = 0x8080808080808080
 )
 
 // endOfPlain returns the index, from i on, of the first quote, backslash or control
@@ -424,16 +424,16 @@ func endOfPlain(b []byte, i int) (int, bool) {
 	long := i + 32 // most runs are shorter
 	for ; i+8 <= len(b); i += 8 {
 		w := binary.LittleEndian.Uint64(b[i:])
-		if stop := stops(w) & highs; stop != 0 {
+		if stop := stopBits(w) & highBits; stop != 0 {
 			high |= w & (stop&-stop - 1)
-			return i + bits.TrailingZeros64(stop)/8, high&highs != 0
+			return i + bits.TrailingZeros64(stop)/8, high&highBits != 0
 		}
 		high |= w
 		for ; i >= long && i+40 <= len(b); i += 32 {
 			next := b[i+8 : i+40 : i+40]
 			w0, w1 := binary.LittleEndian.Uint64(next), binary.LittleEndian.Uint64(next[8:])
 			w2, w3 := binary.LittleEndian.Uint64(next[16:]), binary.LittleEndian.Uint64(next[24:])
-			if (stops(w0)|stops(w1)|stops(w2)|stops(w3))&highs != 0 {
+			if (stopBits(w0)|stopBits(w1)|stopBits(w2)|stopBits(w3))&highBits != 0 {
 				break
 			}
 			high |= w0 | w1 | w2 | w3
@@ -446,14 +446,14 @@ func endOfPlain(b []byte, i int) (int, bool) {
 		}
 		high |= uint64(c)
 	}
-	return i, high&highs != 0
+	return i, high&highBits != 0
 }
 
-// stops sets the top bit of each byte that is a quote, a backslash or a control character.
+// stopBits sets the top bit of each byte that is a quote, a backslash or a control character.
 // Quote and space differ in one bit, which is flipped first. Then the bytes smaller than
 // the exclamation mark are the control characters and the former quote.
-func stops(w uint64) uint64 {
-	return (((w ^ ones*('"'^' ')) - ones*'!') | ((w ^ ones*'\\') - ones)) &^ w
+func stopBits(w uint64) uint64 {
+	return (((w ^ lowBits*('"'^' ')) - lowBits*'!') | ((w ^ lowBits*'\\') - lowBits)) &^ w
 }
 
 // escapeLen returns the length of the escape at the start of b, 0 if invalid.

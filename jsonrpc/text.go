@@ -33,12 +33,12 @@ func nextRune[T string | []byte](text T) (rune, T) {
 	case 't':
 		return '\t', text[2:]
 	case 'u':
-		r := unit(text)
+		r := escapeUnit(text)
 		if r < 0 {
 			return 'u', text[2:]
 		}
 		if utf16.IsSurrogate(r) {
-			if pair := utf16.DecodeRune(r, unit(text[6:])); pair != utf8.RuneError {
+			if pair := utf16.DecodeRune(r, escapeUnit(text[6:])); pair != utf8.RuneError {
 				return pair, text[12:]
 			}
 		}
@@ -47,8 +47,8 @@ func nextRune[T string | []byte](text T) (rune, T) {
 	return rune(text[1]), text[2:] // quote, backslash, slash
 }
 
-// unit returns the value of the \u escape at the start of text, -1 if there is none.
-func unit[T string | []byte](text T) rune {
+// escapeUnit returns the value of the \u escape at the start of text, -1 if there is none.
+func escapeUnit[T string | []byte](text T) rune {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
 	}
@@ -57,8 +57,8 @@ func unit[T string | []byte](text T) rune {
 	return hex4(buf[:])
 }
 
-// textMeans reports whether valid string text (without the quotes) decodes to name.
-func textMeans(text []byte, escaped bool, name string) bool {
+// textEquals reports whether valid string text (without the quotes) decodes to name.
+func textEquals(text []byte, escaped bool, name string) bool {
 	if !escaped {
 		return string(text) == name
 	}
@@ -74,9 +74,9 @@ func textMeans(text []byte, escaped bool, name string) bool {
 	return len(text) == 0
 }
 
-// decode decodes valid string text (without the quotes). Lone
+// decodeText decodes valid string text (without the quotes). Lone
 // surrogates, which a Go string cannot hold, become U+FFFD.
-func decode(text []byte) string {
+func decodeText(text []byte) string {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
 		var r rune

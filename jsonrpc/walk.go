@@ -15,18 +15,18 @@ func Elements(array []byte) iter.Seq2[int, []byte] {
 			return
 		}
 		s := scanner{data: array, pos: 1}
-		s.space()
+		s.skipSpace()
 		for s.peek() != ']' {
 			at := s.pos
-			if s.skip(); s.pos == at || !yield(at, array[at:s.pos:s.pos]) {
+			if s.skipValue(); s.pos == at || !yield(at, array[at:s.pos:s.pos]) {
 				return
 			}
-			s.space()
+			s.skipSpace()
 			if s.peek() != ',' {
 				return
 			}
 			s.pos++
-			s.space()
+			s.skipSpace()
 		}
 	}
 }
@@ -47,8 +47,8 @@ func Members(object []byte) iter.Seq[Member] { return Object{raw: object}.Member
 // does not matter.
 func Valid(text []byte) bool {
 	s := scanner{data: text}
-	s.value()
-	s.end()
+	s.scanValue()
+	s.expectEnd()
 	return s.fault == ""
 }
 
@@ -65,8 +65,8 @@ func Lookup(object []byte, key string) []byte {
 // Object is the params or the result of a message. To walk over the members of a long
 // Object costs little: the longest member, and the _meta of params, are not scanned again.
 type Object struct {
-	raw           []byte
-	longest, meta span // of the Message, relative to raw
+	raw                []byte
+	longestValue, meta span // of the Message, relative to raw
 }
 
 // ParamsObject returns the params. It has no members if the params are not an object.
@@ -76,7 +76,7 @@ func (m *Message) ParamsObject() Object {
 
 // ResultObject returns the result. It has no members if the result is not an object.
 func (m *Message) ResultObject() Object {
-	return Object{raw: m.Result(), longest: m.longestValue.within(m.outcome)}
+	return Object{raw: m.Result(), longestValue: m.longestValue.within(m.outcome)}
 }
 
 // Members is the function Members for this Object.
@@ -86,8 +86,8 @@ func (o Object) Members() iter.Seq[Member] {
 			return
 		}
 		s := scanner{data: o.raw}
-		for more := s.open(); more; more = s.next() {
-			key, escaped, ok := s.key()
+		for more := s.openObject(); more; more = s.nextKey() {
+			key, escaped, ok := s.scanKey()
 			if !ok {
 				return
 			}
@@ -105,7 +105,7 @@ func (o Object) skipKnown(s *scanner) {
 		s.pos = int(o.meta.end)
 		return
 	}
-	s.skipKnown(o.longest)
+	s.skipKnown(o.longestValue)
 }
 
 // Without is the function Without for this Object.
@@ -130,7 +130,7 @@ func textOf(text []byte, escaped bool) string {
 		return fieldNames[f] // saves the allocation
 	}
 	if escaped {
-		return decode(text)
+		return decodeText(text)
 	}
 	if known := knownTexts.find(text); known > 0 {
 		return knownTexts.list[known] // saves the allocation as well
@@ -157,8 +157,8 @@ func (m *Message) EnvelopeKeys() iter.Seq[string] {
 			return
 		}
 		s := scanner{data: m.raw}
-		for more := s.open(); more; more = s.next() {
-			key, escaped, ok := s.key()
+		for more := s.openObject(); more; more = s.nextKey() {
+			key, escaped, ok := s.scanKey()
 			if !ok || !yield(textOf(key, escaped)) {
 				return
 			}
@@ -168,7 +168,7 @@ func (m *Message) EnvelopeKeys() iter.Seq[string] {
 			case at == m.outcome.start && m.outcome.end > 0:
 				s.pos = int(m.outcome.end)
 			default:
-				s.skip()
+				s.skipValue()
 			}
 		}
 	}
@@ -178,10 +178,10 @@ func (m *Message) EnvelopeKeys() iter.Seq[string] {
 // other byte stays, and so does Related. It panics if the message has no result,
 // and if the value is not valid JSON.
 func (m Message) WithResult(result []byte) Message {
-	if m.kind != Response || m.failure {
+	if m.kind != Response || m.isError {
 		panic("jsonrpc: the message has no result")
 	}
-	m = m.settled()
+	m = m.withIDInPlace()
 	text, cut := trim(result)
 	at := m.outcome.start + uint32(cut)
 	raw := bytes.Join([][]byte{m.raw[:m.outcome.start], result, m.raw[m.outcome.end:]}, nil)

@@ -92,7 +92,7 @@ func betweenLegacySides(t *testing.T, server era.Filter, client *filter, method,
 	server.FromServer(now, eratest.Parse(t, `{"jsonrpc":"2.0","id":`+out.ToServer[0].ID().String()+`,"error":`+failure+`}`), &out)
 	between = out.ToClient[0]
 	out = era.Out{}
-	client.calls.failed(&call{id: m.ID(), m: m, method: method}, between, &out)
+	client.calls.handleError(&call{id: m.ID(), m: m, method: method}, between, &out)
 	return between, string(out.ToClient[0].ErrorObject())
 }
 

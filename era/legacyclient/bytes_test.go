@@ -12,7 +12,7 @@ import (
 // FuzzTranslatedBytes compares what the filter writes in one go with the same
 // edits made one after the other, each with a copy of its own.
 func FuzzTranslatedBytes(f *testing.F) {
-	for _, s := range eratest.Objects {
+	for _, s := range eratest.SampleObjects {
 		f.Add(s, uint8(0))
 		f.Add(s, uint8(1))
 		f.Add(s, uint8(4))
@@ -36,11 +36,11 @@ func checkRequest(t *testing.T, m jsonrpc.Message) {
 	}
 	f := New(Options{}).(*filter)
 	const every = `"v":"1"`
-	f.session.meta = jsonrpc.NewFragment([]byte("{" + every + "}"))
+	f.session.callMeta = jsonrpc.NewFragment([]byte("{" + every + "}"))
 	c := &call{id: m.ID(), m: m, method: m.Method(), serverID: id}
 	for _, retry := range []string{"", `"inputResponses":{"a":1},"requestState":"s"`} {
-		want := eratest.InPlace(m, splicedParams(c, every, retry)).WithID(id)
-		eratest.SameBytes(t, "to a modern server", f.calls.forServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
+		want := eratest.ReplaceParams(m, splicedParams(c, every, retry)).WithID(id)
+		eratest.CheckSameBytes(t, "to a modern server", f.calls.requestForServer(c, jsonrpc.NewFragment([]byte("{"+retry+"}"))), want)
 	}
 }
 
@@ -70,10 +70,10 @@ func splicedParams(c *call, every, retry string) []byte {
 	if meta != nil {
 		params = jsonrpc.With(params, "_meta", []byte(all))
 	} else {
-		params = eratest.First(`"_meta":`+all, params)
+		params = eratest.PrependMembers(`"_meta":`+all, params)
 	}
 	if retry != "" {
-		params = eratest.First(retry, params)
+		params = eratest.PrependMembers(retry, params)
 	}
 	return params
 }
@@ -83,7 +83,7 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string, wrapped bool) {
 	m = m.Plain() // TestEnvelopes has the others
 	request := jsonrpc.NewRequest(jsonrpc.StringID("the client's"), method, []byte(`{"name":"t"}`))
 	parts := readResult(m)
-	if !parts.ok {
+	if !parts.valid {
 		return
 	}
 	session := func() *filter {
@@ -94,15 +94,15 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string, wrapped bool) {
 		return f
 	}
 	c := &call{id: request.ID(), m: request, method: method}
-	got, f := session().calls.translated(c, m, parts), session()
+	got, f := session().calls.translateResult(c, m, parts), session()
 	want := legacyResult(m.Result(), parts, era.IsModernMethod(method))
 	switch method {
 	case "tools/list":
-		want = f.calls.schemas.showTools(want)
+		want = f.calls.schemas.wrapToolSchemas(want)
 	case "tools/call":
-		want = f.calls.schemas.showStructured(c, want)
+		want = f.calls.schemas.wrapStructured(c, want)
 	}
-	eratest.SameBytes(t, "of a modern server", got, m.WithResult(want).WithID(c.id))
+	eratest.CheckSameBytes(t, "of a modern server", got, m.WithResult(want).WithID(c.id))
 }
 
 // What has no meaning in an envelope ends with the era: a server or a client may
@@ -112,11 +112,11 @@ func TestEnvelopes(t *testing.T) {
 	result := eratest.Parse(t, `{"jsonrpc":"2.0","params":{},"result":{"resultType":"complete","a":1},"id":1}`)
 	client := New(Options{}).(*filter)
 	c := &call{id: request.ID(), m: request, method: request.Method(), serverID: jsonrpc.IntID(3)}
-	toServer := client.calls.forServer(c, jsonrpc.Fragment{})
+	toServer := client.calls.requestForServer(c, jsonrpc.Fragment{})
 	if want := `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{},"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
 	}
-	toClient := client.calls.translated(c, result, readResult(result))
+	toClient := client.calls.translateResult(c, result, readResult(result))
 	if want := `{"jsonrpc":"2.0","id":1,"result":{"a":1}}`; string(toClient.Bytes()) != want {
 		t.Errorf("the result is %s, want %s", toClient.Bytes(), want)
 	}
@@ -125,5 +125,5 @@ func TestEnvelopes(t *testing.T) {
 // A long call, and its result, are copied once, and not scanned again.
 func TestTranslationCopiesOnce(t *testing.T) {
 	f, _, _ := ordinaryCall(t)
-	eratest.CopiesOnce(t, f, `,"_meta":{"progressToken":1}`, `,"resultType":"complete"`, true)
+	eratest.CheckCopiesOnce(t, f, `,"_meta":{"progressToken":1}`, `,"resultType":"complete"`, true)
 }

@@ -21,21 +21,21 @@ type calls struct {
 }
 
 // call is a request of the client without an answer. Either it is at the server
-// (upstream is set), or it waits for answers of the client, or for the time of the
+// (serverID is set), or it waits for answers of the client, or for the time of the
 // next attempt.
 type call struct {
 	id            jsonrpc.ID      // the client's
 	m             jsonrpc.Message // as the client has sent it
 	method        string
-	serverID      jsonrpc.ID // the id at the server; zero: not there
-	input         *input     // nil: the server has not asked for input
-	inputDeadline time.Time  // when the wait ends
-	progress      float64    // the latest that the client has got
+	serverID      jsonrpc.ID  // the id at the server; zero: not there
+	inputRound    *inputRound // nil: the server has not asked for input
+	inputDeadline time.Time   // when the wait ends
+	lastProgress  float64     // the latest that the client has got
 }
 
 // forward sends a request of the client to the server.
 func (k *calls) forward(m jsonrpc.Message, method string, out *era.Out) {
-	c := &call{id: m.ID(), m: m, method: method, progress: -1}
+	c := &call{id: m.ID(), m: m, method: method, lastProgress: -1}
 	if params := m.Params(); params != nil && !shape.IsObject(params) {
 		refuse(c.id, jsonrpc.CodeInvalidParams, "params must be an object", nil, out)
 		return
@@ -49,12 +49,12 @@ func (k *calls) forward(m jsonrpc.Message, method string, out *era.Out) {
 func (k *calls) send(c *call, retry jsonrpc.Fragment, out *era.Out) {
 	c.serverID = k.session.nextID()
 	k.atServer[c.serverID] = c
-	out.Server(k.forServer(c, retry))
+	out.Server(k.requestForServer(c, retry))
 }
 
-// forServer returns the client's request for the server: the members of a retry
+// requestForServer returns the client's request for the server: the members of a retry
 // come first, and the session's members of _meta are added (C.0).
-func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
+func (k *calls) requestForServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	var reserved, others []string
 	if mayHaveReserved(c.m.Meta()) {
 		reserved = reservedKeys[:]
@@ -66,7 +66,7 @@ func (k *calls) forServer(c *call, retry jsonrpc.Fragment) jsonrpc.Message {
 	if reserved != nil || others != nil {
 		m = m.WithoutInParams(reserved, others...)
 	}
-	return m.WithMeta(k.session.meta).WithFirst(retry).WithID(c.serverID)
+	return m.WithMeta(k.session.callMeta).WithFirst(retry).WithID(c.serverID)
 }
 
 var (
@@ -83,26 +83,26 @@ func mayHaveReserved(meta []byte) bool {
 	return bytes.IndexByte(meta, '\\') >= 0 || bytes.Contains(meta, []byte("io.modelcontextprotocol/"))
 }
 
-// completed takes a result of the server.
-func (k *calls) completed(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
+// handleResult takes a result of the server.
+func (k *calls) handleResult(now time.Time, c *call, m jsonrpc.Message, out *era.Out) {
 	parts := readResult(m)
 	switch {
-	case !parts.ok:
+	case !parts.valid:
 		k.finishError(c, "the server's result is none of 2026-07-28", "invalid_result", out)
-	case parts.kind == "complete":
-		k.finish(c, k.translated(c, m, parts), out)
-	case parts.kind == "input_required" && era.MayAskForInput(c.method):
-		k.inputs.inputRequired(now, c, m.Result(), out)
+	case parts.resultType == "complete":
+		k.finish(c, k.translateResult(c, m, parts), out)
+	case parts.resultType == "input_required" && era.MayAskForInput(c.method):
+		k.inputs.handleInputRequired(now, c, m.Result(), out)
 	default: // ME7
 		k.finishError(c, "the server's result is of a type that the bridge does not know here", "invalid_result", out)
 	}
 }
 
-// translated returns a complete result as the client gets it. If members only have
+// translateResult returns a complete result as the client gets it. If members only have
 // to be removed, the response is copied once.
-func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrpc.Message {
+func (k *calls) translateResult(c *call, m jsonrpc.Message, parts resultParts) jsonrpc.Message {
 	core := era.IsModernMethod(c.method)
-	if c.method != "tools/list" && (c.method != "tools/call" || !k.schemas.wraps(c, parts.structured)) {
+	if c.method != "tools/list" && (c.method != "tools/call" || !k.schemas.mustWrap(c, parts.structured)) {
 		var room [4]string
 		if keys, ok := parts.keysToRemove(room[:0], core); ok {
 			return m.Plain().WithID(c.id).WithoutInResult(keys...)
@@ -112,9 +112,9 @@ func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrp
 	legal := legacyResult(result, parts, core)
 	switch c.method {
 	case "tools/list":
-		legal = k.schemas.showTools(legal)
+		legal = k.schemas.wrapToolSchemas(legal)
 	case "tools/call":
-		legal = k.schemas.showStructured(c, legal)
+		legal = k.schemas.wrapStructured(c, legal)
 	}
 	if &legal[0] != &result[0] {
 		m = m.WithResult(legal)
@@ -122,8 +122,8 @@ func (k *calls) translated(c *call, m jsonrpc.Message, parts resultParts) jsonrp
 	return m.Plain().WithID(c.id)
 }
 
-// failed takes an error of the server.
-func (k *calls) failed(c *call, m jsonrpc.Message, out *era.Out) {
+// handleError takes an error of the server.
+func (k *calls) handleError(c *call, m jsonrpc.Message, out *era.Out) {
 	if original, ok := withOriginalCode(m); ok {
 		k.finish(c, original.WithID(c.id), out)
 		return
@@ -132,17 +132,17 @@ func (k *calls) failed(c *call, m jsonrpc.Message, out *era.Out) {
 	case code == era.CodeHeaderMismatch || code == era.CodeUnsupportedVersion:
 		// Between the bridge and the server; the client can do nothing (C.2).
 		k.finishError(c, "the server does not take the bridge's requests", "protocol_mismatch", out)
-	case code == jsonrpc.CodeInvalidParams && c.method == "resources/read" && namesURI(m, c.m):
+	case code == jsonrpc.CodeInvalidParams && c.method == "resources/read" && isResourceNotFound(m, c.m):
 		k.finish(c, shape.WithError(m, era.CodeResourceNotFound, nil).WithID(c.id), out)
 	default:
 		k.finish(c, m.WithID(c.id), out)
 	}
 }
 
-// namesURI reports whether an error of resources/read means that the resource does
+// isResourceNotFound reports whether an error of resources/read means that the resource does
 // not exist: its data has the URI (C.0).
-func namesURI(failure, read jsonrpc.Message) bool {
-	return shape.SameText(failure.Lookup("error", "data", "uri"), read.Lookup("params", "uri"))
+func isResourceNotFound(failure, read jsonrpc.Message) bool {
+	return shape.EqualStrings(failure.Lookup("error", "data", "uri"), read.Lookup("params", "uri"))
 }
 
 // finish answers the client. m has the client's id.
@@ -153,7 +153,7 @@ func (k *calls) finish(c *call, m jsonrpc.Message, out *era.Out) {
 
 // finishError answers the client with an error of the bridge (C.7).
 func (k *calls) finishError(c *call, text, why string, out *era.Out) {
-	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.Reason(why)), out)
+	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData(why)), out)
 }
 
 // cancel takes the client's notifications/cancelled. The client hears nothing
@@ -172,19 +172,19 @@ func (k *calls) cancel(m jsonrpc.Message, out *era.Out) bool {
 	return true
 }
 
-// progress passes progress of a call on. Its token is the client's own.
-func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
+// forwardProgress passes progress of a call on. Its token is the client's own.
+func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
 	c := k.callOf(m)
 	if c == nil || !c.m.ProgressToken().Equivalent(m.ProgressToken()) {
 		out.Drop(m, "progress of no call in flight") // J13
 		return
 	}
 	done, err := strconv.ParseFloat(string(m.Lookup("params", "progress")), 64)
-	if c.input != nil && (err != nil || done <= c.progress) {
+	if c.inputRound != nil && (err != nil || done <= c.lastProgress) {
 		out.Drop(m, "progress that went further in an earlier round") // J13: it increases
 		return
 	}
-	c.progress = done
+	c.lastProgress = done
 	out.Client(m.WithRelated(c.id))
 }
 
@@ -217,8 +217,8 @@ func (k *calls) onlyCall() *call {
 	return nil
 }
 
-// serverEnded answers all calls with an error.
-func (k *calls) serverEnded(text string, data []byte, out *era.Out) {
+// failAll answers all calls with an error.
+func (k *calls) failAll(text string, data []byte, out *era.Out) {
 	for _, c := range k.byClientID {
 		k.inputs.cancelRequests(c, nil, out)
 		refuse(c.id, jsonrpc.CodeInternalError, text, data, out)

@@ -8,11 +8,11 @@ import (
 
 // clientCapabilities is what the client has said in initialize.
 type clientCapabilities struct {
-	raw           []byte // a modern clientCapabilities
-	roots         bool
-	sampling      bool
-	samplingTools bool
-	form, url     bool // the modes of elicitation
+	raw                             []byte // a modern clientCapabilities
+	roots                           bool
+	sampling                        bool
+	samplingTools                   bool
+	formElicitation, urlElicitation bool // the modes of elicitation
 }
 
 // serverCapabilities is what the server can do, as far as the Filter needs it.
@@ -22,11 +22,11 @@ type serverCapabilities struct {
 	changes   changes
 }
 
-// projectDeclared makes a legacy client's capabilities modern (C.2). roots loses
+// projectCapabilities makes a legacy client's capabilities modern (C.2). roots loses
 // listChanged, tasks are removed. elicitation is removed before 2025-06-18,
 // becomes forms only before 2025-11-25, and stays as declared from then on.
 // Everything else stays.
-func projectDeclared(raw []byte, version string) clientCapabilities {
+func projectCapabilities(raw []byte, version string) clientCapabilities {
 	if !shape.IsObject(raw) {
 		return clientCapabilities{raw: []byte("{}")}
 	}
@@ -57,20 +57,20 @@ func projectDeclared(raw []byte, version string) clientCapabilities {
 				continue
 			}
 			if version < era.Version2025_11_25 {
-				d.form = true
-				d.raw = replaceCapability(d.raw, m.Key, onlyForms(m.Value))
+				d.formElicitation = true
+				d.raw = replaceCapability(d.raw, m.Key, withFormsOnly(m.Value))
 				continue
 			}
-			d.url = shape.IsObject(shape.Member(m.Value, "url"))
-			d.form = !d.url || shape.IsObject(shape.Member(m.Value, "form")) // {} means forms
+			d.urlElicitation = shape.IsObject(shape.Member(m.Value, "url"))
+			d.formElicitation = !d.urlElicitation || shape.IsObject(shape.Member(m.Value, "form")) // {} means forms
 		}
 	}
 	return d
 }
 
-// onlyForms returns the elicitation capability of a client whose revision has only
+// withFormsOnly returns the elicitation capability of a client whose revision has only
 // forms. Members that the bridge does not know stay.
-func onlyForms(elicitation []byte) []byte {
+func withFormsOnly(elicitation []byte) []byte {
 	elicitation = jsonrpc.Without(elicitation, "url")
 	if shape.IsObject(shape.Member(elicitation, "form")) {
 		return elicitation

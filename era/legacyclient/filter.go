@@ -30,8 +30,8 @@ const (
 	defaultInputTimeout = 10 * time.Minute
 
 	// The messages that are held while initialize waits for the server.
-	maxQueued      = 10_000   // messages
-	maxQueuedBytes = 16 << 20 // of all together
+	maxQueuedMessages = 10_000   // messages
+	maxQueuedBytes    = 16 << 20 // of all together
 )
 
 // New returns the Filter for one session of a client of 2024-11-05 to 2025-11-25
@@ -48,8 +48,8 @@ func New(o Options) era.Filter {
 	}
 	f := &filter{}
 	f.session.logLevel = -1
-	f.opening = opening{session: &f.session, serverInfo: o.ServerInfo, defaultLogLevel: o.DefaultLogLevel, resume: f.resume}
-	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, open: map[jsonrpc.ID]*inputRequest{}}
+	f.handshake = handshake{session: &f.session, serverInfo: o.ServerInfo, defaultLogLevel: o.DefaultLogLevel, serveQueued: f.serveQueued}
+	f.inputs = inputs{session: &f.session, calls: &f.calls, timeout: o.InputTimeout, randomID: rand.Text, openRequests: map[jsonrpc.ID]*inputRequest{}}
 	f.calls = calls{session: &f.session, inputs: &f.inputs, schemas: schemas{}, atServer: map[jsonrpc.ID]*call{}, byClientID: map[jsonrpc.ID]*call{}}
 	f.listen = listener{session: &f.session}
 	return f
@@ -58,11 +58,11 @@ func New(o Options) era.Filter {
 // filter is one session of a client. opening holds messages until the session has
 // begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
-	session session
-	opening opening
-	calls   calls
-	inputs  inputs
-	listen  listener
+	session   session
+	handshake handshake
+	calls     calls
+	inputs    inputs
+	listen    listener
 }
 
 // Start implements era.Filter.
@@ -72,33 +72,33 @@ func (f *filter) Start(time.Time, *era.Out) {}
 func (f *filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		f.request(now, m, out)
+		f.handleRequest(now, m, out)
 	case jsonrpc.Notification:
-		f.clientNotification(now, m, out)
+		f.handleClientNotification(now, m, out)
 	case jsonrpc.Response:
-		f.inputs.answered(m, out)
+		f.inputs.handleAnswer(m, out)
 	}
 }
 
-// request takes a request of the client.
-func (f *filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleRequest takes a request of the client.
+func (f *filter) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	method := m.Method()
 	switch {
 	case method == "ping": // never forwarded, whatever the phase (C.2)
 		reply(m.ID(), nil, out)
 	case method == "initialize":
-		f.opening.begin(m, out)
-	case f.opening.phase == notStarted:
+		f.handshake.startDiscovery(m, out)
+	case f.handshake.phase == notStarted:
 		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has not begun: send initialize first", nil, out)
-	case f.opening.phase == discovering:
-		f.opening.queue(m, out)
+	case f.handshake.phase == discovering:
+		f.handshake.queue(m, out)
 	default:
 		f.serve(now, m, method, out)
 	}
 }
 
-// resume takes the messages that were held.
-func (f *filter) resume(now time.Time, queued []jsonrpc.Message, out *era.Out) {
+// serveQueued takes the messages that were held.
+func (f *filter) serveQueued(now time.Time, queued []jsonrpc.Message, out *era.Out) {
 	for _, m := range queued {
 		f.FromClient(now, m, out)
 	}
@@ -107,13 +107,13 @@ func (f *filter) resume(now time.Time, queued []jsonrpc.Message, out *era.Out) {
 // serve takes a request of a session that has begun.
 func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era.Out) {
 	id := m.ID()
-	if f.inFlight(id) { // J3
+	if f.isInFlight(id) { // J3
 		refuse(id, jsonrpc.CodeInvalidRequest, "the id is that of another request in flight", nil, out)
 		return
 	}
 	switch method {
 	case "logging/setLevel":
-		f.session.setLevel(m, out)
+		f.session.handleSetLevel(m, out)
 	case "resources/subscribe":
 		f.listen.subscribe(now, m, out)
 	case "resources/unsubscribe":
@@ -129,28 +129,28 @@ func (f *filter) serve(now time.Time, m jsonrpc.Message, method string, out *era
 	}
 }
 
-func (f *filter) inFlight(id jsonrpc.ID) bool {
+func (f *filter) isInFlight(id jsonrpc.ID) bool {
 	_, used := f.calls.byClientID[id]
 	return used || f.listen.isSubscribing(id)
 }
 
-// clientNotification takes a notification of the client.
-func (f *filter) clientNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
-	switch f.opening.phase {
+// handleClientNotification takes a notification of the client.
+func (f *filter) handleClientNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
+	switch f.handshake.phase {
 	case notStarted:
 		out.Drop(m, "the session has not begun")
 		return
 	case discovering:
 		if m.Method() == "notifications/cancelled" {
-			f.opening.unqueue(m, out)
+			f.handshake.unqueue(m, out)
 		} else {
-			f.opening.queue(m, out)
+			f.handshake.queue(m, out)
 		}
 		return
 	}
 	switch method := m.Method(); method {
 	case "notifications/initialized":
-		f.listen.initialized(now, out)
+		f.listen.handleInitialized(now, out)
 	case "notifications/cancelled":
 		if !f.calls.cancel(m, out) && !f.listen.forgetWaiter(now, m.CancelledID()) {
 			out.Drop(m, "it names no request in flight")
@@ -166,9 +166,9 @@ func (f *filter) clientNotification(now time.Time, m jsonrpc.Message, out *era.O
 func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		f.response(now, m, out)
+		f.handleResponse(now, m, out)
 	case jsonrpc.Notification:
-		f.serverNotification(now, m, out)
+		f.handleServerNotification(now, m, out)
 	case jsonrpc.Request: // 2026-07-28 has none, but a ping is harmless (C.2)
 		if m.Method() == "ping" {
 			out.Server(jsonrpc.NewResult(m.ID(), nil))
@@ -179,20 +179,20 @@ func (f *filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// response takes an answer of the server.
-func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleResponse takes an answer of the server.
+func (f *filter) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) {
 	id, c, ok := jsonrpc.Find(f.calls.atServer, m.ID())
 	switch {
 	case ok:
 		delete(f.calls.atServer, id)
 		c.serverID = jsonrpc.ID{}
 		if m.IsError() {
-			f.calls.failed(c, m, out)
+			f.calls.handleError(c, m, out)
 		} else {
-			f.calls.completed(now, c, m, out)
+			f.calls.handleResult(now, c, m, out)
 		}
-	case f.opening.phase == discovering && f.opening.discover.Equivalent(m.ID()):
-		f.opening.discovered(now, m, out)
+	case f.handshake.phase == discovering && f.handshake.discoverID.Equivalent(m.ID()):
+		f.handshake.handleDiscovery(now, m, out)
 	default:
 		if !f.listen.endListen(now, m.ID(), m, out) {
 			out.Drop(m, "nobody waits for this answer") // J12
@@ -200,18 +200,18 @@ func (f *filter) response(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// serverNotification takes a notification of the server.
-func (f *filter) serverNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleServerNotification takes a notification of the server.
+func (f *filter) handleServerNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch method := m.Method(); method {
 	case "notifications/progress":
-		f.calls.progress(m, out)
+		f.calls.forwardProgress(m, out)
 	case "notifications/message":
-		f.logMessage(m, out)
+		f.relayLogMessage(m, out)
 	case "notifications/subscriptions/acknowledged":
-		f.listen.acknowledged(now, m, out)
+		f.listen.handleAcknowledged(now, m, out)
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed",
 		"notifications/resources/list_changed", "notifications/resources/updated":
-		f.listen.changed(m, method, out)
+		f.listen.forwardChange(m, method, out)
 	case "notifications/cancelled": // with it servers end a listen (ST13)
 		if !f.listen.endListen(now, m.CancelledID(), jsonrpc.Message{}, out) {
 			out.Drop(m, "it names no open request")
@@ -223,8 +223,8 @@ func (f *filter) serverNotification(now time.Time, m jsonrpc.Message, out *era.O
 	}
 }
 
-// logMessage passes a log message on, related to its call.
-func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
+// relayLogMessage passes a log message on, related to its call.
+func (f *filter) relayLogMessage(m jsonrpc.Message, out *era.Out) {
 	if f.session.logLevel >= 0 {
 		if rank := era.LogRank(m.Lookup("params", "level")); rank >= 0 && rank < f.session.logLevel {
 			out.Drop(m, "below the level that the client has set")
@@ -237,7 +237,7 @@ func (f *filter) logMessage(m jsonrpc.Message, out *era.Out) {
 // relay passes a notification on, related to the call that it belongs to, if there
 // is one.
 func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
-	if f.opening.phase != ready {
+	if f.handshake.phase != ready {
 		out.Drop(m, "the session has not begun")
 		return
 	}
@@ -261,7 +261,7 @@ func (f *filter) relay(m jsonrpc.Message, out *era.Out) {
 
 // Due implements era.Filter.
 func (f *filter) Due() time.Time {
-	return earlier(f.listen.due(), f.inputs.due())
+	return earlier(f.listen.nextDue(), f.inputs.nextDue())
 }
 
 // earlier returns the earlier of two times. Zero means never.
@@ -284,9 +284,9 @@ func (f *filter) ServerEnded(_ time.Time, err error, out *era.Out) {
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	data := shape.Reason("server_ended")
-	f.opening.serverEnded(text, data, out)
-	f.calls.serverEnded(text, data, out)
+	data := shape.ReasonData("server_ended")
+	f.handshake.failQueued(text, data, out)
+	f.calls.failAll(text, data, out)
 	for _, w := range f.listen.waiters {
 		refuse(w.id, jsonrpc.CodeInternalError, text, data, out)
 	}

@@ -100,10 +100,10 @@ func TestSpoiled(t *testing.T) {
 			if r.IntN(3) == 0 && strings.Contains(line, "->") {
 				p.Spoil = func(text string) string { return eratest.Spoil(r, text) }
 			}
-			_ = p.Line(line) // what comes of it is not what the transcript says
+			_ = p.Play(line) // what comes of it is not what the transcript says
 			p.Discard()
 		}
-		p.F.ServerEnded(time.Time{}, nil, &era.Out{})
+		p.Filter.ServerEnded(time.Time{}, nil, &era.Out{})
 	}
 }
 
@@ -207,8 +207,8 @@ func (c *model) run() {
 			return
 		}
 	}
-	if len(c.f.calls.byClientID)+len(c.f.calls.atServer)+len(c.f.inputs.open)+len(c.f.inputs.waiting)+len(c.f.listen.waiters) > 0 {
-		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.calls.byClientID), len(c.f.calls.atServer), len(c.f.inputs.open), len(c.f.inputs.waiting), len(c.f.listen.waiters), c.log.String())
+	if len(c.f.calls.byClientID)+len(c.f.calls.atServer)+len(c.f.inputs.openRequests)+len(c.f.inputs.waitingCalls)+len(c.f.listen.waiters) > 0 {
+		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.calls.byClientID), len(c.f.calls.atServer), len(c.f.inputs.openRequests), len(c.f.inputs.waitingCalls), len(c.f.listen.waiters), c.log.String())
 	}
 }
 
@@ -238,7 +238,7 @@ func (c *model) clientCancels() {
 		return
 	}
 	id := jsonrpc.IntID(int64(1 + c.pick(c.nextID)))
-	if _, open := c.open[id]; open && c.f.opening.initialize.ID() != id { // J11
+	if _, open := c.open[id]; open && c.f.handshake.initializeRequest.ID() != id { // J11
 		c.open[id] = true
 	}
 	c.fromClient(`"method":"notifications/cancelled","params":{"requestId":` + id.String() + `}`)

@@ -10,20 +10,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// opening is the beginning of a session: initialize becomes server/discover, and
+// handshake is the beginning of a session: initialize becomes server/discover, and
 // other messages are held until the server has answered that.
-type opening struct {
+type handshake struct {
 	session         *session
 	serverInfo      []byte // the server's, if it does not say so itself; raw
 	defaultLogLevel string // of calls, until the client sets one
-	resume          func(now time.Time, queued []jsonrpc.Message, out *era.Out)
+	serveQueued     func(now time.Time, queued []jsonrpc.Message, out *era.Out)
 
-	phase           phase
-	initialize      jsonrpc.Message // waits for the server's answer
-	discover        jsonrpc.ID      // of the server/discover
-	discoverRetried bool            // server/discover was sent twice
-	queued          []jsonrpc.Message
-	queuedBytes     int
+	phase             phase
+	initializeRequest jsonrpc.Message // waits for the server's answer
+	discoverID        jsonrpc.ID      // of the server/discover
+	discoverRetried   bool            // server/discover was sent twice
+	queued            []jsonrpc.Message
+	queuedBytes       int
 }
 
 // phase is how far a session is.
@@ -35,8 +35,8 @@ const (
 	ready
 )
 
-// begin takes initialize: it becomes server/discover (C.2).
-func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
+// startDiscovery takes initialize: it becomes server/discover (C.2).
+func (o *handshake) startDiscovery(m jsonrpc.Message, out *era.Out) {
 	if o.phase != notStarted {
 		refuse(m.ID(), jsonrpc.CodeInvalidRequest, "the session has begun already: initialize is sent once", nil, out)
 		return
@@ -50,23 +50,23 @@ func (o *opening) begin(m jsonrpc.Message, out *era.Out) {
 		version = era.NewestLegacy // ED6: never a modern version
 	}
 	o.phase = discovering
-	o.initialize = m
+	o.initializeRequest = m
 	o.session.version = version
-	o.session.declared = projectDeclared(m.Lookup("params", "capabilities"), version)
-	o.session.bareMeta = o.session.everyMeta(m.Lookup("params", "clientInfo"))
-	o.discover = o.session.nextID()
-	out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
+	o.session.declared = projectCapabilities(m.Lookup("params", "capabilities"), version)
+	o.session.metaWithoutLogLevel = o.session.requestMeta(m.Lookup("params", "clientInfo"))
+	o.discoverID = o.session.nextID()
+	out.Server(jsonrpc.NewRequest(o.discoverID, "server/discover", o.session.ownParams("")))
 }
 
 // queue holds a message that came before the answer to initialize: a client in a
 // shell pipe does not wait for it.
-func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
-	if size := o.queuedBytes + m.Size(); len(o.queued) < maxQueued && size <= maxQueuedBytes {
+func (o *handshake) queue(m jsonrpc.Message, out *era.Out) {
+	if size := o.queuedBytes + m.Size(); len(o.queued) < maxQueuedMessages && size <= maxQueuedBytes {
 		o.queued, o.queuedBytes = append(o.queued, m), size
 		return
 	}
 	if m.Kind() == jsonrpc.Request {
-		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", shape.Reason("busy"), out)
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests before the answer to initialize", shape.ReasonData("busy"), out)
 		return
 	}
 	out.Drop(m, "too many messages before the answer to initialize")
@@ -74,7 +74,7 @@ func (o *opening) queue(m jsonrpc.Message, out *era.Out) {
 
 // unqueue removes a cancelled request from the queue. initialize itself cannot be
 // cancelled (J11).
-func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
+func (o *handshake) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	before := len(o.queued)
 	o.queued = slices.DeleteFunc(o.queued, func(m jsonrpc.Message) bool {
 		meant := m.Kind() == jsonrpc.Request && m.ID().Equivalent(cancel.CancelledID())
@@ -88,67 +88,67 @@ func (o *opening) unqueue(cancel jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// discovered takes the answer to server/discover and answers initialize.
-func (o *opening) discovered(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleDiscovery takes the answer to server/discover and answers initialize.
+func (o *handshake) handleDiscovery(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if shape.ErrorCode(m) == era.CodeUnsupportedVersion && !o.discoverRetried && era.HasModern(m.Lookup("error", "data", "supported")) {
 		// The server supports the version that was sent: send it once more (C.2).
 		o.discoverRetried = true
-		o.discover = o.session.nextID()
-		out.Server(jsonrpc.NewRequest(o.discover, "server/discover", o.session.bareParams("")))
+		o.discoverID = o.session.nextID()
+		out.Server(jsonrpc.NewRequest(o.discoverID, "server/discover", o.session.ownParams("")))
 		return
 	}
-	id := o.initialize.ID()
+	id := o.initializeRequest.ID()
 	o.discoverRetried = false
-	o.initialize, o.discover = jsonrpc.Message{}, jsonrpc.ID{}
+	o.initializeRequest, o.discoverID = jsonrpc.Message{}, jsonrpc.ID{}
 	if refusal := checkDiscovery(m); refusal != nil {
 		o.phase = notStarted
 		out.Client(refusal.Response(id).WithRelated(id))
 	} else {
 		o.phase = ready
 		o.session.readCapabilities(m.Lookup("result", "capabilities"))
-		o.session.askForLogs(jsonrpc.Quote(o.defaultLogLevel))
+		o.session.setRequestedLogLevel(jsonrpc.Quote(o.defaultLogLevel))
 		reply(id, o.initializeResult(m), out)
 	}
 	queued := o.queued
 	o.queued, o.queuedBytes = nil, 0
-	o.resume(now, queued, out)
+	o.serveQueued(now, queued, out)
 }
 
 // checkDiscovery returns why no session is possible with the server that has sent
 // this answer; nil: one is possible.
 func checkDiscovery(m jsonrpc.Message) *era.Refusal {
 	if m.IsError() {
-		return discoveryFailed(m)
+		return discoveryRefusal(m)
 	}
-	if parts := readResult(m); !parts.ok || parts.kind != "complete" {
-		return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has answered server/discover with no valid result", Data: shape.Reason("invalid_result")}
+	if parts := readResult(m); !parts.valid || parts.resultType != "complete" {
+		return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has answered server/discover with no valid result", Data: shape.ReasonData("invalid_result")}
 	}
 	supported := m.Lookup("result", "supportedVersions")
 	if supported != nil && !era.HasModern(supported) {
-		return noCommonVersion(supported)
+		return noCommonVersionRefusal(supported)
 	}
 	return nil
 }
 
-// discoveryFailed returns the Refusal of initialize for an error in answer to
+// discoveryRefusal returns the Refusal of initialize for an error in answer to
 // server/discover.
-func discoveryFailed(m jsonrpc.Message) *era.Refusal {
+func discoveryRefusal(m jsonrpc.Message) *era.Refusal {
 	code := shape.ErrorCode(m)
 	text, _ := jsonrpc.Text(m.Lookup("error", "message"))
 	switch code {
 	case era.CodeUnsupportedVersion:
-		return noCommonVersion(m.Lookup("error", "data", "supported"))
+		return noCommonVersionRefusal(m.Lookup("error", "data", "supported"))
 	case era.CodeHeaderMismatch, jsonrpc.CodeMethodNotFound:
-		return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server cannot be discovered: " + text, Data: shape.Reason("discovery_failed")}
+		return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server cannot be discovered: " + text, Data: shape.ReasonData("discovery_failed")}
 	case era.CodeMissingCapability:
 		return &era.Refusal{Code: code, Text: text, Data: m.Lookup("error", "data")}
 	}
 	return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: text, Data: m.Lookup("error", "data")}
 }
 
-// noCommonVersion returns the Refusal of initialize if the bridge and the server
+// noCommonVersionRefusal returns the Refusal of initialize if the bridge and the server
 // have no version in common. supported is the server's raw list.
-func noCommonVersion(supported []byte) *era.Refusal {
+func noCommonVersionRefusal(supported []byte) *era.Refusal {
 	if len(supported) == 0 || supported[0] != '[' {
 		supported = []byte("[]")
 	}
@@ -160,7 +160,7 @@ func noCommonVersion(supported []byte) *era.Refusal {
 }
 
 // initializeResult makes the result of server/discover that of initialize.
-func (o *opening) initializeResult(m jsonrpc.Message) []byte {
+func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 	result := m.Result()
 	capabilities := jsonrpc.Without(shape.Member(result, "capabilities"), "tasks")
 	if !shape.IsObject(capabilities) {
@@ -185,10 +185,10 @@ func (o *opening) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// serverEnded answers initialize and the requests that are held.
-func (o *opening) serverEnded(text string, data []byte, out *era.Out) {
+// failAll answers initialize and the requests that are held.
+func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
-		refuse(o.initialize.ID(), jsonrpc.CodeInternalError, text, data, out)
+		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)
 	}
 	for _, m := range o.queued {
 		if m.Kind() == jsonrpc.Request {

@@ -23,15 +23,15 @@ type inputs struct {
 	timeout  time.Duration // for the client's answers
 	randomID func() string
 
-	lastID  int64                        // of requests to the client
-	open    map[jsonrpc.ID]*inputRequest // without an answer
-	waiting []*call                      // calls that have a due time, in no order
+	lastID       int64                        // of requests to the client
+	openRequests map[jsonrpc.ID]*inputRequest // without an answer
+	waitingCalls []*call                      // calls that have a due time, in no order
 }
 
-// input is what the server has asked for during a call.
-type input struct {
+// inputRound is what the server has asked for during a call.
+type inputRound struct {
 	rounds, repeats int
-	state           []byte          // requestState of this round, raw; nil: none
+	requestState    []byte          // requestState of this round, raw; nil: none
 	requests        []*inputRequest // of this round, in the server's order
 	unanswered      int             // of these, those without an answer
 }
@@ -48,22 +48,22 @@ type inputRequest struct {
 // placeholderID is the id of an input request until it is sent.
 var placeholderID = jsonrpc.IntID(0)
 
-// inputRequired takes a result that asks for input. Its input requests are sent to
+// handleInputRequired takes a result that asks for input. Its input requests are sent to
 // the client, and when all are answered the call is sent to the server again
 // (C.4.6).
-func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.Out) {
-	if c.input == nil {
-		c.input = &input{}
+func (in *inputs) handleInputRequired(now time.Time, c *call, result []byte, out *era.Out) {
+	if c.inputRound == nil {
+		c.inputRound = &inputRound{}
 	}
-	round := c.input
+	round := c.inputRound
 	round.rounds++
 	if round.rounds > maxInputRounds {
 		in.calls.finishError(c, "the server asks for input again and again", "rounds_exceeded", out)
 		return
 	}
 	requests, ok := readInputRequests(c, shape.Member(result, "inputRequests"))
-	round.state = shape.Member(result, "requestState")
-	if !ok || round.state != nil && round.state[0] != '"' || len(requests) == 0 && round.state == nil {
+	round.requestState = shape.Member(result, "requestState")
+	if !ok || round.requestState != nil && round.requestState[0] != '"' || len(requests) == 0 && round.requestState == nil {
 		in.calls.finishError(c, "the server asks for input in no valid way", "invalid_result", out)
 		return
 	}
@@ -78,7 +78,7 @@ func (in *inputs) inputRequired(now time.Time, c *call, result []byte, out *era.
 	}
 	for _, a := range requests {
 		if what := in.missingCapability(a); what != "" {
-			in.unfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
+			in.failUnfulfilled(c, "The server needs "+what+", which this client does not offer.", out)
 			return
 		}
 	}
@@ -136,9 +136,9 @@ func (in *inputs) missingCapability(a *inputRequest) (missing string) {
 		}
 	case "elicitation/create":
 		switch mode, ok := elicitMode(params); {
-		case mode == "form" && !in.session.declared.form:
+		case mode == "form" && !in.session.declared.formElicitation:
 			return "elicitation by form"
-		case mode == "url" && !in.session.declared.url:
+		case mode == "url" && !in.session.declared.urlElicitation:
 			return "elicitation by URL"
 		case !ok:
 			return "an elicitation of an unknown mode"
@@ -173,27 +173,27 @@ func (in *inputs) send(a *inputRequest, out *era.Out) {
 	}
 	in.lastID++
 	a.id = jsonrpc.IntID(in.lastID)
-	in.open[a.id] = a
+	in.openRequests[a.id] = a
 	out.Client(m.WithID(a.id).WithRelated(a.call.id))
 }
 
-// answered takes a response of the client.
-func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
-	id, a, ok := jsonrpc.Find(in.open, m.ID())
+// handleAnswer takes a response of the client.
+func (in *inputs) handleAnswer(m jsonrpc.Message, out *era.Out) {
+	id, a, ok := jsonrpc.Find(in.openRequests, m.ID())
 	if !ok {
 		out.Drop(m, "it answers no open question")
 		return
 	}
-	delete(in.open, id)
+	delete(in.openRequests, id)
 	a.id = jsonrpc.ID{}
 	c := a.call
 	if m.IsError() || !shape.IsObject(m.Result()) {
-		in.unfulfilled(c, "The client did not give the input that the server needs.", out)
+		in.failUnfulfilled(c, "The client did not give the input that the server needs.", out)
 		return
 	}
 	a.answer = m.Result()
-	c.input.unanswered--
-	if c.input.unanswered == 0 {
+	c.inputRound.unanswered--
+	if c.inputRound.unanswered == 0 {
 		in.retry(c, out)
 	}
 }
@@ -201,7 +201,7 @@ func (in *inputs) answered(m jsonrpc.Message, out *era.Out) {
 // retry sends the call to the server again, with the answers and the requestState
 // of this round byte for byte (ME8).
 func (in *inputs) retry(c *call, out *era.Out) {
-	round := c.input
+	round := c.inputRound
 	in.stopWaiting(c)
 	members := []byte{'{'}
 	for i, a := range round.requests {
@@ -215,25 +215,25 @@ func (in *inputs) retry(c *call, out *era.Out) {
 	if len(round.requests) > 0 {
 		members = append(members, '}')
 	}
-	if round.state != nil {
-		members = shape.AppendMember(members, "requestState", round.state)
+	if round.requestState != nil {
+		members = shape.AppendMember(members, "requestState", round.requestState)
 	}
-	round.requests, round.state = nil, nil
+	round.requests, round.requestState = nil, nil
 	in.calls.send(c, jsonrpc.NewFragment(append(members, '}')), out)
 }
 
-// callDue goes on with a call whose wait has ended.
-func (in *inputs) callDue(c *call, out *era.Out) {
-	if len(c.input.requests) == 0 {
+// resumeCall goes on with a call whose wait has ended.
+func (in *inputs) resumeCall(c *call, out *era.Out) {
+	if len(c.inputRound.requests) == 0 {
 		in.retry(c, out)
 		return
 	}
-	in.unfulfilled(c, "The client did not give the input that the server needs in time.", out)
+	in.failUnfulfilled(c, "The client did not give the input that the server needs in time.", out)
 }
 
-// unfulfilled ends a call whose input the server will not get. For a tool the
+// failUnfulfilled ends a call whose input the server will not get. For a tool the
 // result says why, so that a model can read it; other calls get an error (C.4.6).
-func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
+func (in *inputs) failUnfulfilled(c *call, text string, out *era.Out) {
 	in.cancelRequests(c, jsonrpc.Quote(text), out)
 	if c.method != "tools/call" {
 		in.calls.finishError(c, text, "input_unavailable", out)
@@ -246,11 +246,11 @@ func (in *inputs) unfulfilled(c *call, text string, out *era.Out) {
 // cancelRequests cancels the open input requests of a call and ends its wait. why is a
 // raw text for the client, or nil.
 func (in *inputs) cancelRequests(c *call, why []byte, out *era.Out) {
-	if c.input == nil {
+	if c.inputRound == nil {
 		return
 	}
 	in.stopWaiting(c)
-	for _, a := range c.input.requests {
+	for _, a := range c.inputRound.requests {
 		if a.id.IsZero() {
 			continue
 		}
@@ -259,26 +259,26 @@ func (in *inputs) cancelRequests(c *call, why []byte, out *era.Out) {
 			params += `,"reason":` + string(why)
 		}
 		out.Client(jsonrpc.NewNotification("notifications/cancelled", []byte(params+"}")).WithRelated(c.id))
-		delete(in.open, a.id)
+		delete(in.openRequests, a.id)
 	}
-	c.input.requests = nil
+	c.inputRound.requests = nil
 }
 
 // waitUntil has a call wait until a time at most: for answers of its client, or for the next attempt.
 func (in *inputs) waitUntil(c *call, due time.Time) {
 	c.inputDeadline = due
-	in.waiting = append(in.waiting, c)
+	in.waitingCalls = append(in.waitingCalls, c)
 }
 
 func (in *inputs) stopWaiting(c *call) {
-	if i := slices.Index(in.waiting, c); i >= 0 {
-		in.waiting = slices.Delete(in.waiting, i, i+1)
+	if i := slices.Index(in.waitingCalls, c); i >= 0 {
+		in.waitingCalls = slices.Delete(in.waitingCalls, i, i+1)
 	}
 }
 
-// due returns when tick must be called; zero: never.
-func (in *inputs) due() (due time.Time) {
-	for _, c := range in.waiting {
+// nextDue returns when tick must be called; zero: never.
+func (in *inputs) nextDue() (due time.Time) {
+	for _, c := range in.waitingCalls {
 		due = earlier(due, c.inputDeadline)
 	}
 	return due
@@ -286,9 +286,9 @@ func (in *inputs) due() (due time.Time) {
 
 // tick goes on with the calls whose wait has ended.
 func (in *inputs) tick(now time.Time, out *era.Out) {
-	for _, c := range slices.Clone(in.waiting) {
+	for _, c := range slices.Clone(in.waitingCalls) {
 		if !c.inputDeadline.After(now) {
-			in.callDue(c, out)
+			in.resumeCall(c, out)
 		}
 	}
 }

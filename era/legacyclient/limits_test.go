@@ -13,7 +13,7 @@ import (
 // silent fails the test if more has come of the last line than was told.
 func silent(t *testing.T, p *eratest.Transcript) {
 	t.Helper()
-	if err := p.Silent(); err != nil {
+	if err := p.CheckSilent(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -21,37 +21,37 @@ func silent(t *testing.T, p *eratest.Transcript) {
 // ME8: after ten rounds of input it is enough.
 func TestRounds(t *testing.T) {
 	p := newTranscript()
-	p.Step(t, `session 2025-11-25 {"elicitation":{}} {"tools":{}}`)
-	p.Step(t, `c-> {"id":"k","method":"tools/call","params":{"name":"t"}}`)
-	p.Step(t, `->s {"id":2,"method":"tools/call","params":{"_meta":{$logs},"name":"t"}}`)
+	p.MustPlay(t, `session 2025-11-25 {"elicitation":{}} {"tools":{}}`)
+	p.MustPlay(t, `c-> {"id":"k","method":"tools/call","params":{"name":"t"}}`)
+	p.MustPlay(t, `->s {"id":2,"method":"tools/call","params":{"_meta":{$logs},"name":"t"}}`)
 	asks := `"result":{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{}}}}}`
 	for round := 1; round <= 10; round++ {
-		p.Step(t, fmt.Sprintf(`s-> {"id":%d,`, round+1)+asks)
-		p.Step(t, fmt.Sprintf(`->c("k") {"id":%d,"method":"elicitation/create","params":{}}`, round))
-		p.Step(t, fmt.Sprintf(`c-> {"id":%d,"result":{"action":"decline"}}`, round))
-		p.Step(t, fmt.Sprintf(`->s {"id":%d,"method":"tools/call","params":{"inputResponses":{"q":{"action":"decline"}},"_meta":{$logs},"name":"t"}}`, round+2))
+		p.MustPlay(t, fmt.Sprintf(`s-> {"id":%d,`, round+1)+asks)
+		p.MustPlay(t, fmt.Sprintf(`->c("k") {"id":%d,"method":"elicitation/create","params":{}}`, round))
+		p.MustPlay(t, fmt.Sprintf(`c-> {"id":%d,"result":{"action":"decline"}}`, round))
+		p.MustPlay(t, fmt.Sprintf(`->s {"id":%d,"method":"tools/call","params":{"inputResponses":{"q":{"action":"decline"}},"_meta":{$logs},"name":"t"}}`, round+2))
 	}
-	p.Step(t, `s-> {"id":12,`+asks)
-	p.Step(t, `->c {"id":"k","error":{"code":-32603,"message":"the server asks for input again and again","data":{"reason":"rounds_exceeded"}}}`)
+	p.MustPlay(t, `s-> {"id":12,`+asks)
+	p.MustPlay(t, `->c {"id":"k","error":{"code":-32603,"message":"the server asks for input again and again","data":{"reason":"rounds_exceeded"}}}`)
 	silent(t, p)
 }
 
 // What a client sends while initialize waits for the server is kept, but not without end.
 func TestQueue(t *testing.T) {
 	p := newTranscript()
-	p.Step(t, `c-> {"id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
-	p.Step(t, `->s {"id":1,"method":"server/discover","params":{"_meta":{$meta}}}`)
+	p.MustPlay(t, `c-> {"id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
+	p.MustPlay(t, `->s {"id":1,"method":"server/discover","params":{"_meta":{$meta}}}`)
 	long := strings.Repeat("x", maxQueuedBytes/4-100)
 	for i := range 4 {
-		p.Step(t, fmt.Sprintf(`c-> {"id":%d,"method":"tools/call","params":{"x":"%s"}}`, i, long))
+		p.MustPlay(t, fmt.Sprintf(`c-> {"id":%d,"method":"tools/call","params":{"x":"%s"}}`, i, long))
 	}
-	p.Step(t, `c-> {"id":4,"method":"tools/call","params":{"x":"`+long[:1000]+`"}}`)
-	p.Step(t, `->c {"id":4,"error":{"code":-32603,"message":"too many requests before the answer to initialize","data":{"reason":"busy"}}}`)
-	p.Step(t, `c-> {"method":"notifications/acme","params":{"x":"`+long[:1000]+`"}}`)
-	p.Step(t, `dropped too many messages before the answer to initialize`)
+	p.MustPlay(t, `c-> {"id":4,"method":"tools/call","params":{"x":"`+long[:1000]+`"}}`)
+	p.MustPlay(t, `->c {"id":4,"error":{"code":-32603,"message":"too many requests before the answer to initialize","data":{"reason":"busy"}}}`)
+	p.MustPlay(t, `c-> {"method":"notifications/acme","params":{"x":"`+long[:1000]+`"}}`)
+	p.MustPlay(t, `dropped too many messages before the answer to initialize`)
 	// A cancelled one makes room.
-	p.Step(t, `c-> {"method":"notifications/cancelled","params":{"requestId":0}}`)
-	p.Step(t, `c-> {"id":4,"method":"tools/call","params":{"x":"`+long[:1000]+`"}}`)
+	p.MustPlay(t, `c-> {"method":"notifications/cancelled","params":{"requestId":0}}`)
+	p.MustPlay(t, `c-> {"id":4,"method":"tools/call","params":{"x":"`+long[:1000]+`"}}`)
 	silent(t, p)
 }
 
@@ -98,32 +98,32 @@ func TestSubscriptions(t *testing.T) {
 	for name, fill := range map[string]func(p *eratest.Transcript) (n int){
 		"many": func(p *eratest.Transcript) int {
 			for i := range era.MaxResources {
-				p.Step(t, subscribe(i, fmt.Sprintf("x:%d", i)))
+				p.MustPlay(t, subscribe(i, fmt.Sprintf("x:%d", i)))
 			}
 			return era.MaxResources
 		},
 		"long": func(p *eratest.Transcript) int {
 			for i := range 4 {
-				p.Step(t, subscribe(i, strings.Repeat(strconv.Itoa(i), maxURIBytes/4)))
+				p.MustPlay(t, subscribe(i, strings.Repeat(strconv.Itoa(i), maxURIBytes/4)))
 			}
 			return 4
 		},
 		"one again and again": func(p *eratest.Transcript) int {
 			for i := range era.MaxResources {
-				p.Step(t, subscribe(i, "x:0"))
+				p.MustPlay(t, subscribe(i, "x:0"))
 			}
 			return era.MaxResources
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newTranscript()
-			p.Step(t, `session 2025-11-25 {} {"resources":{"subscribe":true}}`)
+			p.MustPlay(t, `session 2025-11-25 {} {"resources":{"subscribe":true}}`)
 			n := fill(p)
-			p.Step(t, subscribe(n, "x:y"))
-			p.Step(t, fmt.Sprintf(`->c {"id":%d,`, n)+tooMany)
+			p.MustPlay(t, subscribe(n, "x:y"))
+			p.MustPlay(t, fmt.Sprintf(`->c {"id":%d,`, n)+tooMany)
 			// One that is taken back makes room.
-			p.Step(t, `c-> {"method":"notifications/cancelled","params":{"requestId":0}}`)
-			p.Step(t, subscribe(n, "x:y"))
+			p.MustPlay(t, `c-> {"method":"notifications/cancelled","params":{"requestId":0}}`)
+			p.MustPlay(t, subscribe(n, "x:y"))
 			silent(t, p)
 		})
 	}

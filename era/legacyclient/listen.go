@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	subscribeDelay = 20 * time.Millisecond // subscriptions within this time share one new listen
-	ackTimeout     = 10 * time.Second      // for the server to acknowledge a listen
-	steadyListen   = 5 * time.Second       // a listen that ends sooner has failed
-	listenBackoff  = time.Second           // after the first failure; doubled after each further one
-	maxBackoff     = time.Minute
-	maxReopens     = 5           // of lost listens in a row
-	reopenRefill   = time.Minute // until one more may be opened
+	subscribeDelay  = 20 * time.Millisecond // subscriptions within this time share one new listen
+	ackTimeout      = 10 * time.Second      // for the server to acknowledge a listen
+	minSteadyListen = 5 * time.Second       // a listen that ends sooner has failed
+	listenBackoff   = time.Second           // after the first failure; doubled after each further one
+	maxBackoff      = time.Minute
+	maxReopens      = 5           // of lost listens in a row
+	reopenRefill    = time.Minute // until one more may be opened
 )
 
 // changes are the lists whose changes are announced.
@@ -29,17 +29,17 @@ type changes struct{ tools, prompts, resources bool }
 type listener struct {
 	session *session
 
-	changes changes       // that the client gets; none before notifications/initialized
-	uris    []string      // that the client has subscribed to, in order
-	current *listenStream // the acknowledged listen
-	next    *listenStream // will replace cur; not acknowledged
-	waiters []waiter      // resources/subscribe requests that wait for next
+	changes changes           // that the client gets; none before notifications/initialized
+	uris    []string          // that the client has subscribed to, in order
+	current *listenStream     // the acknowledged listen
+	next    *listenStream     // will replace current; not acknowledged
+	waiters []subscribeWaiter // resources/subscribe requests that wait for next
 
-	openAt     time.Time // when to open the next listen; zero: not planned
-	resync     bool      // changes may have been missed
-	failures   int       // in a row
-	reopens    int       // since the budget was full
-	refilledAt time.Time
+	openAt            time.Time // when to open the next listen; zero: not planned
+	needsResync       bool      // changes may have been missed
+	failures          int       // in a row
+	reopens           int       // since the budget was full
+	reopensRefilledAt time.Time
 }
 
 // listenStream is one subscriptions/listen.
@@ -53,38 +53,38 @@ type listenStream struct {
 	ackedAt        time.Time
 }
 
-func (l *listener) due() time.Time {
+func (l *listener) nextDue() time.Time {
 	if l.next != nil {
 		return l.next.ackDeadline // openAt comes after that
 	}
 	return l.openAt
 }
 
-func (l *listener) plan(at time.Time) { l.openAt = earlier(l.openAt, at) }
+func (l *listener) planOpen(at time.Time) { l.openAt = earlier(l.openAt, at) }
 
-// initialized takes notifications/initialized: from now on the client may get
+// handleInitialized takes notifications/initialized: from now on the client may get
 // changes.
-func (l *listener) initialized(now time.Time, out *era.Out) {
+func (l *listener) handleInitialized(now time.Time, out *era.Out) {
 	if l.changes = l.session.server.changes; l.changes != (changes{}) {
-		l.plan(now)
+		l.planOpen(now)
 		l.tick(now, out)
 	}
 }
 
 // tick gives up a listen that is not acknowledged in time, or opens the next one.
 func (l *listener) tick(now time.Time, out *era.Out) {
-	if due := l.due(); due.IsZero() || due.After(now) {
+	if due := l.nextDue(); due.IsZero() || due.After(now) {
 		return
 	}
 	if l.next != nil {
 		id := l.next.id
 		closeListen(id, out)
-		l.nextFailed(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.Reason("timeout")}, out)
+		l.failNext(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.ReasonData("timeout")}, out)
 		return
 	}
 	l.openAt = time.Time{}
 	if l.changes == (changes{}) && len(l.uris) == 0 {
-		l.resync = false
+		l.needsResync = false
 		if l.current != nil {
 			closeListen(l.current.id, out)
 			l.current = nil
@@ -122,16 +122,16 @@ func (l *listener) open(now time.Time, out *era.Out) {
 		}
 		filter = shape.AppendMember(filter, "resourceSubscriptions", append(uris, ']'))
 	}
-	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", l.session.bareParams(`,"notifications":`+string(filter)+`}`)))
+	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", l.session.ownParams(`,"notifications":`+string(filter)+`}`)))
 }
 
 func closeListen(id jsonrpc.ID, out *era.Out) {
 	out.Server(jsonrpc.NewNotification("notifications/cancelled", []byte(`{"requestId":`+id.String()+`}`)))
 }
 
-// streamOf returns the id of the listen that a notification belongs to; zero:
+// listenIDOf returns the id of the listen that a notification belongs to; zero:
 // none.
-func streamOf(m jsonrpc.Message) jsonrpc.ID {
+func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 	id, ok := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
 	if !ok && m.Related() != jsonrpc.NullID {
 		id = m.Related()
@@ -139,10 +139,10 @@ func streamOf(m jsonrpc.Message) jsonrpc.ID {
 	return id
 }
 
-// acknowledged takes the first message of a listen, which says what the server
+// handleAcknowledged takes the first message of a listen, which says what the server
 // grants.
-func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
-	if l.next == nil || !l.next.id.Equivalent(streamOf(m)) {
+func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
+	if l.next == nil || !l.next.id.Equivalent(listenIDOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
 		return
 	}
@@ -152,16 +152,16 @@ func (l *listener) acknowledged(now time.Time, m jsonrpc.Message, out *era.Out) 
 	l.current, l.next = l.next, nil
 	s := l.current
 	s.ackedAt = now
-	s.read(m.Lookup("params", "notifications"))
+	s.readGranted(m.Lookup("params", "notifications"))
 	l.settleWaiters(out)
-	if l.resync {
-		l.resync = false
+	if l.needsResync {
+		l.needsResync = false
 		l.announceAll(out)
 	}
 }
 
-// read notes what the server has granted.
-func (s *listenStream) read(notifications []byte) {
+// readGranted notes what the server has granted.
+func (s *listenStream) readGranted(notifications []byte) {
 	for m := range jsonrpc.Members(notifications) {
 		on := string(m.Value) == "true"
 		switch m.Key {
@@ -183,32 +183,32 @@ func (s *listenStream) read(notifications []byte) {
 
 // announceAll tells the client that everything it listens to may have changed.
 func (l *listener) announceAll(out *era.Out) {
-	tell := func(method string, params []byte) {
+	notify := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
 	}
 	if l.current.grantedChanges.tools && l.changes.tools {
-		tell("notifications/tools/list_changed", nil)
+		notify("notifications/tools/list_changed", nil)
 	}
 	if l.current.grantedChanges.prompts && l.changes.prompts {
-		tell("notifications/prompts/list_changed", nil)
+		notify("notifications/prompts/list_changed", nil)
 	}
 	if l.current.grantedChanges.resources && l.changes.resources {
-		tell("notifications/resources/list_changed", nil)
+		notify("notifications/resources/list_changed", nil)
 	}
 	for _, uri := range l.current.grantedURIs {
 		if slices.Contains(l.uris, uri) {
-			tell("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
+			notify("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
 		}
 	}
 }
 
 // isOfListen reports whether a notification belongs to the session's listen.
 func (l *listener) isOfListen(m jsonrpc.Message) bool {
-	return l.current != nil && l.current.id.Equivalent(streamOf(m))
+	return l.current != nil && l.current.id.Equivalent(listenIDOf(m))
 }
 
-// changed passes a notification of the listen on.
-func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
+// forwardChange passes a notification of the listen on.
+func (l *listener) forwardChange(m jsonrpc.Message, method string, out *era.Out) {
 	if !l.isOfListen(m) {
 		out.Drop(m, "it comes over no listen of the session")
 		return
@@ -238,7 +238,7 @@ func (l *listener) changed(m jsonrpc.Message, method string, out *era.Out) {
 func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case l.next != nil && l.next.id.Equivalent(id):
-		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.Reason("listen_ended")}
+		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.ReasonData("listen_ended")}
 		if m.IsError() {
 			if text, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
 				why.Text += ": " + text
@@ -247,19 +247,19 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 				why.Code = code
 			}
 		}
-		l.nextFailed(now, why, out)
+		l.failNext(now, why, out)
 	case l.current != nil && l.current.id.Equivalent(id):
 		s := l.current
 		l.current = nil
 		if s.grantedChanges == (changes{}) && len(s.grantedURIs) == 0 {
 			return true // the server granted nothing, and will grant nothing again
 		}
-		l.resync = true
-		if now.Sub(s.ackedAt) >= steadyListen {
+		l.needsResync = true
+		if now.Sub(s.ackedAt) >= minSteadyListen {
 			l.failures = 0
-			l.reopen(now, 0)
+			l.planReopen(now, 0)
 		} else {
-			l.failed(now)
+			l.planAfterFailure(now)
 		}
 	default:
 		return false
@@ -267,12 +267,12 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 	return true
 }
 
-// nextFailed is called when a listen was not acknowledged. The resources/subscribe
+// failNext is called when a listen was not acknowledged. The resources/subscribe
 // requests that wait for it are refused; earlier subscriptions stay.
-func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
+func (l *listener) failNext(now time.Time, why *era.Refusal, out *era.Out) {
 	s := l.next
 	l.next = nil
-	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {
 		switch {
 		case !slices.Contains(s.uris, w.uri):
 			return false
@@ -285,31 +285,31 @@ func (l *listener) nextFailed(now time.Time, why *era.Refusal, out *era.Out) {
 		return true
 	})
 	if l.current == nil && why.Code == jsonrpc.CodeInternalError {
-		l.resync = true
-		l.failed(now)
+		l.needsResync = true
+		l.planAfterFailure(now)
 	}
 }
 
-// failed plans the next listen after a failure, with backoff.
-func (l *listener) failed(now time.Time) {
+// planAfterFailure plans the next listen after a failure, with backoff.
+func (l *listener) planAfterFailure(now time.Time) {
 	wait := listenBackoff << min(l.failures, 10)
 	l.failures++
-	l.reopen(now, min(wait, maxBackoff))
+	l.planReopen(now, min(wait, maxBackoff))
 }
 
-// reopen plans the next listen. Its rate is limited, so that a server which
+// planReopen plans the next listen. Its rate is limited, so that a server which
 // accepts listens and ends them is not kept busy.
-func (l *listener) reopen(now time.Time, wait time.Duration) {
+func (l *listener) planReopen(now time.Time, wait time.Duration) {
 	if l.reopens == 0 {
-		l.refilledAt = now
+		l.reopensRefilledAt = now
 	}
-	for l.reopens > 0 && now.Sub(l.refilledAt) >= reopenRefill {
+	for l.reopens > 0 && now.Sub(l.reopensRefilledAt) >= reopenRefill {
 		l.reopens--
-		l.refilledAt = l.refilledAt.Add(reopenRefill)
+		l.reopensRefilledAt = l.reopensRefilledAt.Add(reopenRefill)
 	}
 	if l.reopens >= maxReopens {
-		wait = max(wait, l.refilledAt.Add(reopenRefill).Sub(now))
+		wait = max(wait, l.reopensRefilledAt.Add(reopenRefill).Sub(now))
 	}
 	l.reopens++
-	l.plan(now.Add(wait))
+	l.planOpen(now.Add(wait))
 }

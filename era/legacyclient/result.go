@@ -10,14 +10,14 @@ import (
 
 // resultParts are the members of a modern result that the bridge reads.
 type resultParts struct {
-	kind       string // resultType; "complete" if absent (2026-07-28, "ResultType")
+	resultType string // resultType; "complete" if absent (2026-07-28, "ResultType")
 	meta       []byte // raw; nil: none
 	structured []byte // structuredContent, raw; nil: none
-	ok         bool   // the result is an object, and resultType a string
+	valid      bool   // the result is an object, and resultType a string
 }
 
 func readResult(m jsonrpc.Message) resultParts {
-	parts := resultParts{kind: "complete", ok: shape.IsObject(m.Result())}
+	parts := resultParts{resultType: "complete", valid: shape.IsObject(m.Result())}
 	for member := range m.ResultObject().Members() {
 		switch member.Key {
 		case "_meta":
@@ -25,7 +25,7 @@ func readResult(m jsonrpc.Message) resultParts {
 		case "structuredContent":
 			parts.structured = member.Value
 		case "resultType":
-			parts.kind, parts.ok = jsonrpc.Text(member.Value)
+			parts.resultType, parts.valid = jsonrpc.Text(member.Value)
 		}
 	}
 	return parts
@@ -35,9 +35,9 @@ func readResult(m jsonrpc.Message) resultParts {
 // resultType, serverInfo, the caching hints. core says that 2026-07-28 defines the
 // method: in results of other methods ttlMs may mean anything. ok is false if only
 // a part of _meta must be removed.
-func (parts resultParts) keysToRemove(keys []string, core bool) (_ []string, ok bool) {
+func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")
-	if core {
+	if standardMethod {
 		keys = append(keys, "ttlMs", "cacheScope")
 	}
 	if parts.meta == nil {
@@ -51,9 +51,9 @@ func (parts resultParts) keysToRemove(keys []string, core bool) (_ []string, ok 
 }
 
 // legacyResult removes from a result what legacy revisions do not have.
-func legacyResult(result []byte, parts resultParts, core bool) []byte {
+func legacyResult(result []byte, parts resultParts, standardMethod bool) []byte {
 	var room [4]string
-	keys, ok := parts.keysToRemove(room[:0], core)
+	keys, ok := parts.keysToRemove(room[:0], standardMethod)
 	result = jsonrpc.Without(result, keys...)
 	if !ok {
 		result = jsonrpc.With(result, "_meta", legacyMeta(parts.meta))

@@ -21,9 +21,9 @@ type schemas struct{ wrapped map[string]bool }
 // costs one more scan, and the server chooses how deep its schemas are.
 const maxSchemaDepth = 64
 
-// showTools wraps the output schemas of a tools/list result that are not schemas
+// wrapToolSchemas wraps the output schemas of a tools/list result that are not schemas
 // of objects.
-func (s *schemas) showTools(result []byte) []byte {
+func (s *schemas) wrapToolSchemas(result []byte) []byte {
 	if len(s.wrapped) == 0 && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte(`"outputSchema"`)) {
 		return result
 	}
@@ -37,7 +37,7 @@ func (s *schemas) showTools(result []byte) []byte {
 	var b []byte
 	done := 0
 	for offset, tool := range jsonrpc.Elements(tools) {
-		shown := s.showTool(tool)
+		shown := s.wrapToolSchema(tool)
 		if len(shown) == len(tool) {
 			continue
 		}
@@ -47,7 +47,7 @@ func (s *schemas) showTools(result []byte) []byte {
 	return append(b, result[done:]...)
 }
 
-func (s *schemas) showTool(tool []byte) []byte {
+func (s *schemas) wrapToolSchema(tool []byte) []byte {
 	name, _ := jsonrpc.Text(shape.Member(tool, "name"))
 	schema := shape.Member(tool, "outputSchema")
 	switch {
@@ -74,7 +74,7 @@ func wrapSchema(schema []byte) []byte {
 		out = shape.AppendMember(out, "$schema", dialect)
 	}
 	if !hasID(schema) {
-		schema = appendMoved(nil, jsonrpc.Without(schema, "$schema"), false, maxSchemaDepth)
+		schema = appendMovedSchema(nil, jsonrpc.Without(schema, "$schema"), false, maxSchemaDepth)
 	}
 	out = shape.AppendMember(out, "type", []byte(`"object"`))
 	out = shape.AppendMember(out, "properties", shape.AppendMember([]byte("{"), "result", append(schema[:len(schema):len(schema)], '}')))
@@ -96,10 +96,10 @@ func hasID(schema []byte) bool {
 	return ok && id != "" && id[0] != '#'
 }
 
-// appendMoved appends a schema, with its references to itself changed to its place
+// appendMovedSchema appends a schema, with its references to itself changed to its place
 // in the wrapper. names says that the members of raw are named schemas and not
 // keywords.
-func appendMoved(out, raw []byte, names bool, depth int) []byte {
+func appendMovedSchema(out, raw []byte, names bool, depth int) []byte {
 	if len(raw) == 0 || depth == 0 {
 		return append(out, raw...)
 	}
@@ -107,7 +107,7 @@ func appendMoved(out, raw []byte, names bool, depth int) []byte {
 	switch {
 	case raw[0] == '[':
 		for at, e := range jsonrpc.Elements(raw) {
-			out = appendMoved(append(out, raw[done:at]...), e, false, depth-1)
+			out = appendMovedSchema(append(out, raw[done:at]...), e, false, depth-1)
 			done = at + len(e)
 		}
 	case raw[0] == '{' && (names || !hasID(raw)):
@@ -116,22 +116,22 @@ func appendMoved(out, raw []byte, names bool, depth int) []byte {
 			done = m.At + len(m.Value)
 			switch {
 			case names:
-				out = appendMoved(out, m.Value, false, depth-1)
+				out = appendMovedSchema(out, m.Value, false, depth-1)
 			case m.Key == "$ref" || m.Key == "$dynamicRef":
-				out = append(out, movedReference(m.Value)...)
+				out = append(out, moveReference(m.Value)...)
 			case m.Key == "const" || m.Key == "enum" || m.Key == "default" || m.Key == "examples":
 				out = append(out, m.Value...) // data
 			default:
-				out = appendMoved(out, m.Value, namesSchemas(m.Key), depth-1)
+				out = appendMovedSchema(out, m.Value, holdsNamedSchemas(m.Key), depth-1)
 			}
 		}
 	}
 	return append(out, raw[done:]...)
 }
 
-// namesSchemas reports whether the value of this keyword is an object of named
+// holdsNamedSchemas reports whether the value of this keyword is an object of named
 // schemas.
-func namesSchemas(keyword string) bool {
+func holdsNamedSchemas(keyword string) bool {
 	switch keyword {
 	case "properties", "patternProperties", "dependentSchemas", "dependencies", "$defs", "definitions":
 		return true
@@ -139,8 +139,8 @@ func namesSchemas(keyword string) bool {
 	return false
 }
 
-// movedReference changes a reference by JSON pointer. A reference by name stays.
-func movedReference(raw []byte) []byte {
+// moveReference changes a reference by JSON pointer. A reference by name stays.
+func moveReference(raw []byte) []byte {
 	to, ok := jsonrpc.Text(raw)
 	if !ok || to != "#" && !strings.HasPrefix(to, "#/") {
 		return raw
@@ -148,20 +148,20 @@ func movedReference(raw []byte) []byte {
 	return jsonrpc.Quote("#/properties/result" + to[1:])
 }
 
-// showStructured wraps the structured content of a tools/call result if the client
+// wrapStructured wraps the structured content of a tools/call result if the client
 // expects that, or cannot read it otherwise.
-func (s *schemas) showStructured(c *call, result []byte) []byte {
+func (s *schemas) wrapStructured(c *call, result []byte) []byte {
 	value := shape.Member(result, "structuredContent")
-	if !s.wraps(c, value) {
+	if !s.mustWrap(c, value) {
 		return result
 	}
 	result = jsonrpc.With(result, "structuredContent", append(shape.AppendMember([]byte("{"), "result", value), '}'))
-	return withText(result, value)
+	return withTextBlock(result, value)
 }
 
-// wraps reports whether the structured content of a result must be wrapped. Nil:
+// mustWrap reports whether the structured content of a result must be wrapped. Nil:
 // there is none.
-func (s *schemas) wraps(c *call, structured []byte) bool {
+func (s *schemas) mustWrap(c *call, structured []byte) bool {
 	switch {
 	case structured == nil:
 		return false
@@ -174,9 +174,9 @@ func (s *schemas) wraps(c *call, structured []byte) bool {
 	return s.wrapped[name]
 }
 
-// withText adds a block of text with the structured content, if the result has no
+// withTextBlock adds a block of text with the structured content, if the result has no
 // text: some clients read nothing else.
-func withText(result, value []byte) []byte {
+func withTextBlock(result, value []byte) []byte {
 	blocks := []byte("[")
 	content := shape.Member(result, "content")
 	for _, block := range jsonrpc.Elements(content) {

@@ -10,13 +10,13 @@ import (
 
 // session is what the client and the server have said about themselves.
 type session struct {
-	version  string             // negotiated
-	declared clientCapabilities // what the client can do
-	server   serverCapabilities // what the server can do
-	logLevel int                // set by the client, an index in LogLevels; -1: none
-	meta     jsonrpc.Fragment   // added to the _meta of every call; computed once
-	bareMeta []byte             // the same as a raw object, without the log level
-	lastID   int64              // of requests to the server
+	version             string             // negotiated
+	declared            clientCapabilities // what the client can do
+	server              serverCapabilities // what the server can do
+	logLevel            int                // set by the client, an index in LogLevels; -1: none
+	callMeta            jsonrpc.Fragment   // added to the _meta of every call; computed once
+	metaWithoutLogLevel []byte             // the same as a raw object, without the log level
+	lastID              int64              // of requests to the server
 }
 
 // nextID returns an id for a request to the server.
@@ -25,8 +25,8 @@ func (s *session) nextID() jsonrpc.ID {
 	return jsonrpc.IntID(s.lastID)
 }
 
-// everyMeta returns the _meta of all requests.
-func (s *session) everyMeta(clientInfo []byte) []byte {
+// requestMeta returns the _meta of all requests.
+func (s *session) requestMeta(clientInfo []byte) []byte {
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: s.declared.raw}
 	if shape.IsObject(clientInfo) {
 		meta.ClientInfo = clientInfo
@@ -34,10 +34,10 @@ func (s *session) everyMeta(clientInfo []byte) []byte {
 	return meta.Object()
 }
 
-// bareParams returns the params of a request of the Filter itself. members come
+// ownParams returns the params of a request of the Filter itself. members come
 // after _meta, and begin with a comma.
-func (s *session) bareParams(members string) []byte {
-	return []byte(`{"_meta":` + string(s.bareMeta) + members + `}`)
+func (s *session) ownParams(members string) []byte {
+	return []byte(`{"_meta":` + string(s.metaWithoutLogLevel) + members + `}`)
 }
 
 // readCapabilities notes what the server can do.
@@ -56,15 +56,15 @@ func (s *session) readCapabilities(capabilities []byte) {
 	}
 }
 
-// askForLogs sets the log level of later calls, raw JSON. The bridge always asks
+// setRequestedLogLevel sets the log level of later calls, raw JSON. The bridge always asks
 // for logs: some servers log without announcing it, and before 2026-07-28 clients
 // did not have to ask.
-func (s *session) askForLogs(level []byte) {
-	s.meta = jsonrpc.NewFragment(jsonrpc.With(s.bareMeta, era.KeyLogLevel, level))
+func (s *session) setRequestedLogLevel(level []byte) {
+	s.callMeta = jsonrpc.NewFragment(jsonrpc.With(s.metaWithoutLogLevel, era.KeyLogLevel, level))
 }
 
-// setLevel takes logging/setLevel: the level holds for all later calls (C.2).
-func (s *session) setLevel(m jsonrpc.Message, out *era.Out) {
+// handleSetLevel takes logging/handleSetLevel: the level holds for all later calls (C.2).
+func (s *session) handleSetLevel(m jsonrpc.Message, out *era.Out) {
 	if !s.server.logging {
 		refuse(m.ID(), jsonrpc.CodeMethodNotFound, "the server has no logging", nil, out)
 		return
@@ -75,6 +75,6 @@ func (s *session) setLevel(m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	s.logLevel = level
-	s.askForLogs(jsonrpc.Quote(era.LogLevels[level]))
+	s.setRequestedLogLevel(jsonrpc.Quote(era.LogLevels[level]))
 	reply(m.ID(), nil, out)
 }

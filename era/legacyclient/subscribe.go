@@ -14,8 +14,8 @@ import (
 // new listen has all of them.
 const maxURIBytes = era.MaxListen - 4<<10
 
-// waiter is a resources/subscribe without an answer.
-type waiter struct {
+// subscribeWaiter is a resources/subscribe without an answer.
+type subscribeWaiter struct {
 	id  jsonrpc.ID
 	uri string
 }
@@ -28,7 +28,7 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 	known := slices.Contains(l.uris, uri)
 	if len(l.waiters) >= era.MaxResources || !known && !l.hasRoom(uri) {
-		refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", shape.Reason("busy"), out)
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many subscriptions to resources", shape.ReasonData("busy"), out)
 		return
 	}
 	if !known {
@@ -38,9 +38,9 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 		reply(m.ID(), nil, out)
 		return
 	}
-	l.waiters = append(l.waiters, waiter{m.ID(), uri})
+	l.waiters = append(l.waiters, subscribeWaiter{m.ID(), uri})
 	if l.next == nil || !slices.Contains(l.next.uris, uri) {
-		l.plan(now.Add(subscribeDelay))
+		l.planOpen(now.Add(subscribeDelay))
 	}
 }
 
@@ -61,7 +61,7 @@ func (l *listener) unsubscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 		return
 	}
 	l.forgetURI(now, uri)
-	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {
 		if w.uri == uri {
 			refuse(w.id, jsonrpc.CodeInvalidParams, "not subscribed: resources/unsubscribe came first", nil, out)
 		}
@@ -87,20 +87,20 @@ func (l *listener) subscriptionURI(m jsonrpc.Message, out *era.Out) (uri string,
 func (l *listener) forgetURI(now time.Time, uri string) {
 	if i := slices.Index(l.uris, uri); i >= 0 {
 		l.uris = slices.Delete(l.uris, i, i+1)
-		l.plan(now.Add(subscribeDelay))
+		l.planOpen(now.Add(subscribeDelay))
 	}
 }
 
 // forgetWaiter is called when the client has cancelled a resources/subscribe.
 func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
-	i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.id.Equivalent(id) })
+	i := slices.IndexFunc(l.waiters, func(w subscribeWaiter) bool { return w.id.Equivalent(id) })
 	if i < 0 {
 		return false
 	}
 	uri := l.waiters[i].uri
 	l.waiters = slices.Delete(l.waiters, i, i+1)
 	held := l.current != nil && slices.Contains(l.current.grantedURIs, uri)
-	if !held && !slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.uri == uri }) {
+	if !held && !slices.ContainsFunc(l.waiters, func(w subscribeWaiter) bool { return w.uri == uri }) {
 		l.forgetURI(now, uri)
 	}
 	return true
@@ -109,7 +109,7 @@ func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 // settleWaiters answers the requests that have waited for the acknowledged listen.
 func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
-	l.waiters = slices.DeleteFunc(l.waiters, func(w waiter) bool {
+	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {
 		switch {
 		case !slices.Contains(l.current.uris, w.uri):
 			return false // the next listen will have it
@@ -135,5 +135,5 @@ func covers(subscribed, uri string) bool {
 
 // isSubscribing reports whether id is that of a resources/subscribe without an answer.
 func (l *listener) isSubscribing(id jsonrpc.ID) bool {
-	return slices.ContainsFunc(l.waiters, func(w waiter) bool { return w.id == id })
+	return slices.ContainsFunc(l.waiters, func(w subscribeWaiter) bool { return w.id == id })
 }

@@ -27,12 +27,12 @@ func newTranscript() *eratest.Transcript {
 	f.inputs.randomID = func() string { n++; return fmt.Sprintf("random-%d", n) }
 	p := eratest.NewTranscript(f)
 	p.Expand = func(text string) string {
-		if bare := string(f.session.bareMeta); bare != "" {
+		if bare := string(f.session.metaWithoutLogLevel); bare != "" {
 			text = strings.ReplaceAll(text, "$meta", bare[1:len(bare)-1])
 		}
-		return strings.ReplaceAll(text, "$logs", f.session.meta.String())
+		return strings.ReplaceAll(text, "$logs", f.session.callMeta.String())
 	}
-	p.Word = func(word, rest string) error {
+	p.PlayWord = func(word, rest string) error {
 		args := strings.Fields(rest)
 		if word != "session" || len(args) != 3 {
 			return fmt.Errorf("cannot read %q", word)
@@ -43,7 +43,7 @@ func newTranscript() *eratest.Transcript {
 			`s-> {"id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":` + args[2] + `}}`,
 			`c-> {"method":"notifications/initialized"}`,
 		} {
-			if err := p.Line(line); err != nil {
+			if err := p.Play(line); err != nil {
 				return err
 			}
 			p.Discard()

@@ -14,7 +14,7 @@ import (
 // FuzzTranslatedBytes compares what the filter writes in one go with the same
 // edits made one after the other, each with a copy of its own.
 func FuzzTranslatedBytes(f *testing.F) {
-	for _, s := range eratest.Objects {
+	for _, s := range eratest.SampleObjects {
 		f.Add(s, uint8(0))
 		f.Add(s, uint8(1))
 		f.Add(s, uint8(2))
@@ -38,7 +38,7 @@ func checkRequest(t *testing.T, m jsonrpc.Message) {
 	}
 	r := readRequest(m, &lastMeta{})
 	if m.Meta() == nil || shape.IsObject(m.Meta()) {
-		eratest.SameBytes(t, "to a legacy server", r.forServer(id), eratest.InPlace(m, keptParams(m.Params())).WithID(id))
+		eratest.CheckSameBytes(t, "to a legacy server", r.forServer(id), eratest.ReplaceParams(m, keptParams(m.Params())).WithID(id))
 	}
 }
 
@@ -75,7 +75,7 @@ func TestLastMeta(t *testing.T) {
 					t.Fatalf("%s: %+v, want %+v", m.Bytes(), all, wanted)
 				}
 				if got.refusal == nil {
-					eratest.SameBytes(t, "to a legacy server", got.forServer(jsonrpc.IntID(77)), eratest.InPlace(m, keptParams(m.Params())).WithID(jsonrpc.IntID(77)))
+					eratest.CheckSameBytes(t, "to a legacy server", got.forServer(jsonrpc.IntID(77)), eratest.ReplaceParams(m, keptParams(m.Params())).WithID(jsonrpc.IntID(77)))
 				}
 			}
 		}
@@ -108,15 +108,15 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 	said := jsonrpc.NewRequest(jsonrpc.StringID("the client's"), method, []byte(`{"name":"t"}`))
 	for _, meta := range []string{"", `{"name":"s"}`} {
 		f := New(Options{})
-		f.results.setServer([]byte(meta))
+		f.results.setServerInfo([]byte(meta))
 		c := &call{request: readRequest(said, &lastMeta{})}
-		want := f.results.message(c.id, method, m.Result())
+		want := f.results.makeResponse(c.id, method, m.Result())
 		if shape.IsObject(m.Result()) && shape.IsEmpty(m.Result()) { // its white space stays
 			preamble := f.results.preamble
 			if era.IsCacheable(method) {
 				preamble = f.results.cacheablePreamble
 			}
-			want = m.WithResult(eratest.First(preamble.String(), m.Result())).WithID(c.id).WithRelated(c.id)
+			want = m.WithResult(eratest.PrependMembers(preamble.String(), m.Result())).WithID(c.id).WithRelated(c.id)
 		}
 		if want.Result() != nil {
 			want = m.WithResult(want.Result()).WithID(c.id).WithRelated(c.id)
@@ -125,7 +125,7 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 		if got.Result() != nil && bytes.HasPrefix(got.Bytes(), []byte(`{"jsonrpc":"2.0","id"`)) { // it was made anew
 			got = m.WithResult(got.Result()).WithID(c.id).WithRelated(c.id)
 		}
-		eratest.SameBytes(t, "of a legacy server", got, want)
+		eratest.CheckSameBytes(t, "of a legacy server", got, want)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestEnvelopes(t *testing.T) {
 	said := eratest.Parse(t, `{"jsonrpc":"2.0","ID":7,"id":1,"method":"tools/call","params":{"name":"t"}}`)
 	r := readRequest(said, &lastMeta{})
 	server := New(Options{})
-	server.results.setServer(nil)
+	server.results.setServerInfo(nil)
 	toServer := r.forServer(jsonrpc.IntID(2))
 	if want := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
@@ -149,5 +149,5 @@ func TestEnvelopes(t *testing.T) {
 // A long call, and its result, are copied once, and not scanned again.
 func TestTranslationCopiesOnce(t *testing.T) {
 	f, _ := opened(t, `{"tools":{}}`)
-	eratest.CopiesOnce(t, f, `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}`, ``, false)
+	eratest.CheckCopiesOnce(t, f, `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"progressToken":1}`, ``, false)
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// calls are the requests of clients that the server must answer. A call is in open
-// while a client waits for its answer, and in sent while the server works on it. A
-// parked call is only in sent; a call that has not been sent yet is only in open.
+// calls are the requests of clients that the server must answer. A call is in byClientID
+// while a client waits for its answer, and in byServerID while the server works on it. A
+// parked call is only in byServerID; a call that has not been sent yet is only in byClientID.
 type calls struct {
 	canAsk   bool // the server was told that clients accept input requests
 	requests *requests
@@ -24,55 +24,55 @@ type calls struct {
 	tasks    *tasks
 	parking  *parking
 
-	open   map[jsonrpc.ID]*call // by the client's id
-	sent   map[jsonrpc.ID]*call // by our id
-	tokens map[jsonrpc.ID]*call // by the progress token that the server knows
-	count  int64                // numbers calls in the order in which they came
+	byClientID map[jsonrpc.ID]*call // by the client's id
+	byServerID map[jsonrpc.ID]*call // by our id
+	byToken    map[jsonrpc.ID]*call // by the progress token that the server knows
+	arrivals   int64                // numbers calls in the order in which they came
 }
 
 // call is a request of a client that the server works on.
 type call struct {
-	request             // of the client: the first, or the latest retry
-	atServer jsonrpc.ID // the id of our request; zero: not sent yet
-	token    jsonrpc.ID // the progress token in it
-	arrival  int64      // when the call, or its latest retry, came
+	request                // of the client: the first, or the latest retry
+	serverID    jsonrpc.ID // the id of our request; zero: not sent yet
+	serverToken jsonrpc.ID // the progress token in it
+	arrival     int64      // when the call, or its latest retry, came
 
 	turn  turns.Asker[*call]
 	input *callInput // what the server has asked during the call; nil: nothing yet
 	task  *callTask  // nil: the call does not run as a task
 }
 
-// next returns the next number.
-func (k *calls) next() int64 {
-	k.count++
-	return k.count
+// nextArrival returns the next number.
+func (k *calls) nextArrival() int64 {
+	k.arrivals++
+	return k.arrivals
 }
 
 // isLive reports whether a client waits for the answer to a call.
-func (k *calls) isLive(c *call) bool { return k.open[c.id] == c }
+func (k *calls) isLive(c *call) bool { return k.byClientID[c.id] == c }
 
 // begin starts a call. Before the call is sent, it may wait three times: until the
 // server has the log level that the call wants, until the list of tools is known,
 // and for its turn.
 func (k *calls) begin(now time.Time, r request, out *era.Out) {
-	c := &call{request: r, arrival: k.next()}
+	c := &call{request: r, arrival: k.nextArrival()}
 	c.turn.Call = c
-	k.open[c.id] = c
+	k.byClientID[c.id] = c
 	if c.logLevel == nil || !k.logs.mustAwaitLevel(now, c, out) {
-		k.levelSet(now, c, out)
+		k.continueAfterLevel(now, c, out)
 	}
 }
 
-// levelSet goes on with a call after the server has set its log level.
-func (k *calls) levelSet(now time.Time, c *call, out *era.Out) {
+// continueAfterLevel goes on with a call after the server has set its log level.
+func (k *calls) continueAfterLevel(now time.Time, c *call, out *era.Out) {
 	if c.method != "tools/call" || !k.tools.mustAwaitList(c) {
-		k.toolKnown(now, c, out)
+		k.continueAfterTools(now, c, out)
 	}
 }
 
-// toolKnown goes on with a call after the list of tools is known, unless the
+// continueAfterTools goes on with a call after the list of tools is known, unless the
 // client has cancelled the call meanwhile.
-func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
+func (k *calls) continueAfterTools(now time.Time, c *call, out *era.Out) {
 	if !k.isLive(c) {
 		return
 	}
@@ -80,7 +80,7 @@ func (k *calls) toolKnown(now time.Time, c *call, out *era.Out) {
 		c.task = &callTask{}
 	}
 	mayBeAsked := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
-	k.turns.Begin(&c.turn, mayBeAsked, c.method, c.name)
+	k.turns.Begin(&c.turn, mayBeAsked, c.method, c.targetName)
 	if !k.turns.MustWait(now, &c.turn) {
 		k.send(c, out)
 	}
@@ -94,7 +94,7 @@ func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
 	case turns.Beginning:
 		k.send(a.Call, out)
 	case turns.Returning:
-		k.parking.deliver(now, a.Call, out)
+		k.parking.deliverAnswers(now, a.Call, out)
 	case turns.Abandoned:
 		k.parking.refuseRequests(a.Call, out)
 	}
@@ -102,29 +102,29 @@ func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
 
 // send sends the call to the server.
 func (k *calls) send(c *call, out *era.Out) {
-	c.atServer = k.requests.nextID()
+	c.serverID = k.requests.nextID()
 	c.turn.Priority = turns.Returning // its next wait is one with answers
-	k.sent[c.atServer] = c
-	if c.token = c.m.ProgressToken(); !c.token.IsZero() {
-		k.tokens[c.token] = c
+	k.byServerID[c.serverID] = c
+	if c.serverToken = c.m.ProgressToken(); !c.serverToken.IsZero() {
+		k.byToken[c.serverToken] = c
 	}
-	m := c.forServer(c.atServer)
+	m := c.forServer(c.serverID)
 	if c.task != nil {
 		m = m.WithParams(jsonrpc.With(m.Params(), "task", []byte("{}")))
 	}
 	out.Server(m)
 }
 
-// response takes a response of the server. It reports whether it is to a call.
-func (k *calls) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
-	id, c, ok := jsonrpc.Find(k.sent, m.ID())
+// handleResponse takes a response of the server. It reports whether it is to a call.
+func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
+	id, c, ok := jsonrpc.Find(k.byServerID, m.ID())
 	switch {
 	case !ok: // perhaps to an abandoned call
-		if a := k.turns.FindAbandoned(func(a *turns.Asker[*call]) bool { return a.Call.atServer.Equivalent(m.ID()) }); a != nil {
-			k.turns.Finish(now, a, out)
+		if a := k.turns.FindAbandoned(func(a *turns.Asker[*call]) bool { return a.Call.serverID.Equivalent(m.ID()) }); a != nil {
+			k.turns.FinishAbandoned(now, a, out)
 		}
 	case c.task != nil:
-		k.tasks.response(now, c, id, m, out)
+		k.tasks.handleResponse(now, c, id, m, out)
 	default:
 		k.complete(now, c, m, out)
 	}
@@ -159,39 +159,39 @@ func (k *calls) answerOrKeep(now time.Time, c *call, o outcome, out *era.Out) {
 		c.input.outcome = &kept
 		return
 	}
-	delete(k.open, c.id)
+	delete(k.byClientID, c.id)
 	switch {
 	case o.refusal != nil:
 		out.Client(o.refusal.Response(c.id).WithRelated(c.id))
 	case o.m.IsError():
-		out.Client(k.failure(now, c, o.m))
+		out.Client(k.translateError(now, c, o.m))
 	case c.method == "tools/list":
-		out.Client(k.results.message(c.id, c.method, k.tools.read(o.m.Result())))
+		out.Client(k.results.makeResponse(c.id, c.method, k.tools.readTools(o.m.Result())))
 	default:
 		out.Client(k.results.translate(c, o.m))
 	}
 }
 
-// failure returns the response for an error of the server. It replaces the codes
+// translateError returns the response for an error of the server. It replaces the codes
 // that 2026-07-28 has reserved (J10), because modern clients do not know what a
 // legacy server means by them. A missing capability keeps its code if the data
 // says which one is missing.
-func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Message {
+func (k *calls) translateError(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Message {
 	code := shape.ErrorCode(m)
 	data := m.Lookup("error", "data")
 	instead, reserved := era.ModernCode(code)
 	switch {
 	case code == era.CodeResourceNotFound:
-		data = c.notFound(data)
+		data = c.notFoundData(data)
 	case code == era.CodeURLElicitation && era.MayAskForInput(c.method):
 		if response, ok := k.parking.states.sendToURL(now, c, data); ok {
 			return response
 		}
-		data = originalCode(code, data)
+		data = withOriginalCode(code, data)
 	case !reserved, code == era.CodeMissingCapability && shape.IsObject(shape.Member(data, "requiredCapabilities")):
 		return m.WithID(c.id).WithRelated(c.id)
 	default:
-		data = originalCode(code, data)
+		data = withOriginalCode(code, data)
 	}
 	return shape.WithError(m, instead, data).WithID(c.id).WithRelated(c.id)
 }
@@ -199,14 +199,14 @@ func (k *calls) failure(now time.Time, c *call, m jsonrpc.Message) jsonrpc.Messa
 // remove removes a call that is over at the server. The caller must answer its open
 // input requests.
 func (k *calls) remove(c *call) {
-	delete(k.sent, c.atServer)
-	delete(k.tokens, c.token)
+	delete(k.byServerID, c.serverID)
+	delete(k.byToken, c.serverToken)
 	if c.task != nil {
 		k.tasks.remove(c)
 	}
 	k.turns.StopWaiting(&c.turn)
 	if c.input != nil {
-		k.parking.cancelWindow(c)
+		k.parking.stopCollecting(c)
 	}
 }
 
@@ -214,10 +214,10 @@ func (k *calls) remove(c *call) {
 // answer is dropped.
 func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	k.remove(c)
-	if c.atServer.IsZero() {
+	if c.serverID.IsZero() {
 		return
 	}
-	k.logs.quietUntil = now.Add(quietAfterCancel)
+	k.logs.strayLogsUntil = now.Add(strayLogTime)
 	asked := c.input != nil && len(c.input.requests) > 0
 	if !k.turns.Abandon(now, &c.turn, asked, out) && c.input != nil {
 		k.parking.refuseRequests(c, out)
@@ -225,7 +225,7 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	if c.task != nil {
 		k.tasks.abort(c, out)
 	} else {
-		cancelRequest(c.atServer, reason, out)
+		cancelRequest(c.serverID, reason, out)
 	}
 }
 
@@ -236,24 +236,24 @@ func (k *calls) reject(now time.Time, c *call, why *era.Refusal, out *era.Out) {
 	k.answerOrKeep(now, c, outcome{refusal: why}, out)
 }
 
-// cancelled takes a client's notifications/cancelled for a call. reason is raw
+// handleCancelled takes a client's notifications/cancelled for a call. reason is raw
 // JSON.
-func (k *calls) cancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.Out) {
-	key, c, ok := jsonrpc.Find(k.open, id)
+func (k *calls) handleCancelled(now time.Time, id jsonrpc.ID, reason []byte, out *era.Out) {
+	key, c, ok := jsonrpc.Find(k.byClientID, id)
 	if !ok {
 		return
 	}
-	delete(k.open, key)
-	if !shape.IsText(reason) {
+	delete(k.byClientID, key)
+	if !shape.IsString(reason) {
 		reason = nil
 	}
 	k.abort(now, c, reason, out)
 }
 
-// progress passes notifications/progress on to the client. The server uses the
+// forwardProgress passes notifications/progress on to the client. The server uses the
 // token of the first request; the retry may have another token.
-func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
-	_, c, ok := jsonrpc.Find(k.tokens, m.ProgressToken())
+func (k *calls) forwardProgress(m jsonrpc.Message, out *era.Out) {
+	_, c, ok := jsonrpc.Find(k.byToken, m.ProgressToken())
 	if !ok || !k.isLive(c) {
 		out.Drop(m, "progress of no call that is in progress") // J13
 		return
@@ -266,13 +266,13 @@ func (k *calls) progress(m jsonrpc.Message, out *era.Out) {
 	if token != m.ProgressToken() {
 		m = m.WithProgressToken(token)
 	}
-	out.Client(c.task.strip(m).WithRelated(c.id))
+	out.Client(c.task.withoutRelatedTask(m).WithRelated(c.id))
 }
 
 // onlyCall returns the call in progress at the server, if there is exactly one.
 func (k *calls) onlyCall() *call {
 	var only *call
-	for _, c := range k.sent {
+	for _, c := range k.byServerID {
 		if only != nil && only != c {
 			return nil
 		}
@@ -281,27 +281,27 @@ func (k *calls) onlyCall() *call {
 	return only
 }
 
-// asking finds the call that an input request belongs to (B.1), and the other
+// findAsker finds the call that an input request belongs to (B.1), and the other
 // calls that it could belong to. If the transport does not tell, it is the call
 // that has the turn. If no call has the turn, it is a call whose client has the
 // capability, then one that is expected to ask, then one whose client waits, then
 // the latest.
-func (k *calls) asking(m jsonrpc.Message, q *inputRequest) (c *call, others []*turns.Asker[*call]) {
+func (k *calls) findAsker(m jsonrpc.Message, q *inputRequest) (c *call, others []*turns.Asker[*call]) {
 	if id, named := m.During(); named {
-		if _, c, ok := jsonrpc.Find(k.sent, id); ok && era.MayAskForInput(c.method) {
+		if _, c, ok := jsonrpc.Find(k.byServerID, id); ok && era.MayAskForInput(c.method) {
 			return c, nil
 		}
 		return nil, nil
 	}
-	if c := k.tasks.callOfID(q.task); c != nil {
+	if c := k.tasks.callOfID(q.relatedTask); c != nil {
 		return c, nil
 	}
 	if k.turns.IsAbandoned() {
 		return nil, nil
 	}
 	best := -1
-	for id, other := range k.sent {
-		if id != other.atServer || !era.MayAskForInput(other.method) {
+	for id, other := range k.byServerID {
+		if id != other.serverID || !era.MayAskForInput(other.method) {
 			continue
 		}
 		rank := k.rank(other, q)
@@ -330,15 +330,15 @@ func (k *calls) rank(c *call, q *inputRequest) (n int) {
 	return n
 }
 
-// serverEnded answers all calls with an error.
-func (k *calls) serverEnded(text string, out *era.Out) {
-	owed := make([]*call, 0, len(k.open))
-	for _, c := range k.open {
+// failAll answers all calls with an error.
+func (k *calls) failAll(text string, out *era.Out) {
+	owed := make([]*call, 0, len(k.byClientID))
+	for _, c := range k.byClientID {
 		owed = append(owed, c)
 	}
 	slices.SortFunc(owed, func(a, b *call) int { return cmp.Compare(a.arrival, b.arrival) })
 	for _, c := range owed {
-		refuse(c.id, jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
+		refuse(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData("server_ended"), out)
 	}
-	clear(k.open)
+	clear(k.byClientID)
 }

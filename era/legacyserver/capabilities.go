@@ -17,7 +17,7 @@ func ProjectCapabilities(raw []byte) []byte {
 	if !shape.IsObject(raw) {
 		return append(out, '}')
 	}
-	for m := range jsonrpc.Members(shape.AppendCanonical(nil, raw, shape.CanonicalDepth)) {
+	for m := range jsonrpc.Members(shape.AppendCanonical(nil, raw, shape.MaxCanonicalDepth)) {
 		if !shape.IsObject(m.Value) {
 			continue
 		}

@@ -84,24 +84,24 @@ func New(o Options) *Filter {
 		o.Capabilities = []byte("{}")
 	}
 	f := &Filter{}
-	f.handshake = handshake{timers: &f.timers, requests: &f.requests, results: &f.results, opened: f.opened}
+	f.handshake = handshake{timers: &f.timers, requests: &f.requests, results: &f.results, onOpened: f.serveHeld}
 	f.turns = turns.New(&f.timers, f.calls.proceed)
-	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, oneClient: o.Principal != "",
-		ready: f.calls.levelSet, rank: len(era.LogLevels), setting: len(era.LogLevels)}
-	f.tools = taskTools{timers: &f.timers, requests: &f.requests, ready: f.calls.toolKnown}
+	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, onePrincipal: o.Principal != "",
+		onLevelSet: f.calls.continueAfterLevel, serverRank: len(era.LogLevels), settingRank: len(era.LogLevels)}
+	f.tools = taskTools{timers: &f.timers, requests: &f.requests, onListed: f.calls.continueAfterTools}
 	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
 	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
-	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, maxParked: o.MaxParked, declared: o.Capabilities,
+	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, maxParked: o.MaxParked, declaredCapabilities: o.Capabilities,
 		openRequests: make(map[jsonrpc.ID]*inputRequest), parkedCalls: make(map[string]*call),
 		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, serverRun: o.ServerRun, principal: o.Principal, results: &f.results}}
 	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
-		tasks: &f.tasks, parking: &f.parking, open: make(map[jsonrpc.ID]*call), sent: make(map[jsonrpc.ID]*call), tokens: make(map[jsonrpc.ID]*call)}
+		tasks: &f.tasks, parking: &f.parking, byClientID: make(map[jsonrpc.ID]*call), byServerID: make(map[jsonrpc.ID]*call), byToken: make(map[jsonrpc.ID]*call)}
 	f.handshake.clientInfo, f.handshake.clientCapabilities = o.ClientInfo, o.Capabilities
 	return f
 }
 
 // Parked returns how many calls are parked. It is safe for concurrent use.
-func (f *Filter) Parked() int { return int(f.parking.count.Load()) }
+func (f *Filter) Parked() int { return int(f.parking.parkedCount.Load()) }
 
 // HasFailed reports whether initialize has failed: the server has refused it, has not
 // answered in time, or has answered with a version that the bridge does not know.
@@ -116,12 +116,12 @@ func (f *Filter) Start(now time.Time, out *era.Out) { f.handshake.start(now, out
 func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		if f.handshake.holdRequest(m, out) {
+		if f.handshake.admitRequest(m, out) {
 			f.serve(now, m, out)
 		}
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/cancelled" {
-			f.cancelled(now, m, out)
+			f.handleCancelled(now, m, out)
 			return
 		}
 		out.Drop(m, "a modern client has no such notification")
@@ -130,9 +130,9 @@ func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-// opened is called when the server has answered initialize. held are the requests
+// serveHeld is called when the server has answered initialize. held are the requests
 // that have waited.
-func (f *Filter) opened(now time.Time, held []jsonrpc.Message, out *era.Out) {
+func (f *Filter) serveHeld(now time.Time, held []jsonrpc.Message, out *era.Out) {
 	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
 	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
 	f.tools.start(now, &f.handshake, out)
@@ -149,40 +149,40 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
 		return
 	}
-	if f.calls.open[r.id] != nil || f.subs.isListening(r.id) {
+	if f.calls.byClientID[r.id] != nil || f.subs.isListening(r.id) {
 		refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
 		return
 	}
 	switch r.method {
 	case "server/discover":
-		out.Client(f.results.message(r.id, r.method, f.handshake.discovery))
+		out.Client(f.results.makeResponse(r.id, r.method, f.handshake.discoverResult))
 	case "subscriptions/listen":
-		f.subs.listen(now, r, out)
+		f.subs.handleListen(now, r, out)
 	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
 		out.Client(era.MethodNotFound(r.method).Response(r.id).WithRelated(r.id))
 	default:
 		switch {
 		case era.IsRemovedMethod(r.method):
 			out.Client(era.MethodNotFound(r.method).Response(r.id).WithRelated(r.id))
-		case r.state != nil:
-			f.parking.retry(now, r, out)
+		case r.requestState != nil:
+			f.parking.handleRetry(now, r, out)
 		default:
 			f.calls.begin(now, r, out)
 		}
 	}
 }
 
-// cancelled takes a client's notifications/cancelled. The client hears nothing
+// handleCancelled takes a client's notifications/cancelled. The client hears nothing
 // more of the request (J12). A parked call cannot be cancelled, because it has
 // been answered.
-func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
+func (f *Filter) handleCancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
 	id := m.CancelledID()
 	switch {
-	case f.handshake.forget(id):
+	case f.handshake.removeHeld(id):
 	case f.subs.isListening(id):
-		f.subs.end(now, id)
+		f.subs.endListen(now, id)
 	default:
-		f.calls.cancelled(now, id, m.Lookup("params", "reason"), out)
+		f.calls.handleCancelled(now, id, m.Lookup("params", "reason"), out)
 	}
 }
 
@@ -190,40 +190,40 @@ func (f *Filter) cancelled(now time.Time, m jsonrpc.Message, out *era.Out) {
 func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Kind() {
 	case jsonrpc.Request:
-		f.request(now, m, out)
+		f.handleRequest(now, m, out)
 	case jsonrpc.Notification:
-		f.notification(now, m, out)
+		f.handleNotification(now, m, out)
 	case jsonrpc.Response:
-		if !f.calls.response(now, m, out) && !f.requests.response(now, m, out) {
+		if !f.calls.handleResponse(now, m, out) && !f.requests.handleResponse(now, m, out) {
 			out.Drop(m, "a response to nothing that is in progress") // J12
 		}
 	}
 }
 
-// request takes a request of the server.
-func (f *Filter) request(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleRequest takes a request of the server.
+func (f *Filter) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch method := m.Method(); {
 	case method == "ping":
 		out.Server(jsonrpc.NewResult(m.ID(), nil))
 	case !isInputRequest(method):
 		out.Server(jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "there is no method "+method, nil))
 	default:
-		f.parking.request(now, m, out)
+		f.parking.handleRequest(now, m, out)
 	}
 }
 
-func (f *Filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
+func (f *Filter) handleNotification(now time.Time, m jsonrpc.Message, out *era.Out) {
 	switch m.Method() {
 	case "notifications/progress":
-		f.calls.progress(m, out)
+		f.calls.forwardProgress(m, out)
 	case "notifications/message":
-		f.logs.message(now, m, out)
+		f.logs.forwardMessage(now, m, out)
 	case "notifications/cancelled":
-		f.parking.cancelled(m)
+		f.parking.handleCancelled(m)
 	case "notifications/tasks/status":
-		f.tasks.status(now, m, out)
+		f.tasks.handleStatus(now, m, out)
 	case "notifications/tools/list_changed":
-		f.tools.changed(now, out)
+		f.tools.handleChanged(now, out)
 		f.subs.fanOut(m, out)
 	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
 		f.subs.fanOut(m, out)
@@ -236,7 +236,7 @@ func (f *Filter) notification(now time.Time, m jsonrpc.Message, out *era.Out) {
 func (f *Filter) Due() time.Time { return f.timers.Next() }
 
 // Tick implements era.Filter.
-func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.Due(now, out) }
+func (f *Filter) Tick(now time.Time, out *era.Out) { f.timers.FireDue(now, out) }
 
 // ServerEnded answers every call with -32603 and data.reason "server_ended". It
 // does not answer open subscriptions/listen: the caller knows whether they end or
@@ -247,8 +247,8 @@ func (f *Filter) ServerEnded(now time.Time, err error, out *era.Out) {
 	if err != nil {
 		text += ": " + err.Error()
 	}
-	f.handshake.serverEnded(text, out)
-	f.calls.serverEnded(text, out)
-	f.parking.serverEnded()
+	f.handshake.failHeld(text, out)
+	f.calls.failAll(text, out)
+	f.parking.forgetAll()
 	f.timers = timers.Timers{}
 }

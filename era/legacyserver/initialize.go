@@ -19,8 +19,8 @@ const (
 	// maxHeldRequests is how many requests may wait.
 	maxHeldRequests = 1000
 
-	// maxCause is how many bytes of the server's own error message are repeated.
-	maxCause = 500
+	// maxCauseLength is how many bytes of the server's own error message are repeated.
+	maxCauseLength = 500
 )
 
 // handshake sends initialize, holds the requests that come before the answer, and
@@ -29,7 +29,7 @@ type handshake struct {
 	timers   *timers.Timers
 	requests *requests
 	results  *results
-	opened   func(now time.Time, held []jsonrpc.Message, out *era.Out)
+	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)
 
 	clientInfo, clientCapabilities []byte // raw
 
@@ -38,19 +38,19 @@ type handshake struct {
 	heldRequests []jsonrpc.Message // in order
 	failed       atomic.Bool
 
-	capabilities []byte // as the server declares them; raw
-	discovery    []byte // the result of server/discover
-	version      string
+	capabilities   []byte // as the server declares them; raw
+	discoverResult []byte // the result of server/discover
+	version        string
 }
 
 // start sends initialize. The capabilities in it hold for all clients (C.1).
 func (h *handshake) start(now time.Time, out *era.Out) {
 	late := h.timers.Set(now.Add(initializeTimeout), func(_ time.Time, out *era.Out) {
-		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.Reason("initialize_timeout")}, out)
+		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.ReasonData("initialize_timeout")}, out)
 	})
 	h.requests.send("initialize", InitializeParams(h.clientCapabilities, h.clientInfo), func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		h.timers.Stop(late)
-		h.answered(now, m, out)
+		h.handleAnswer(now, m, out)
 	}, out)
 }
 
@@ -68,24 +68,24 @@ func InitializeParams(capabilities, clientInfo []byte) []byte {
 	return append(params, '}')
 }
 
-// holdRequest returns true if a client's request can be served now. Otherwise it holds or
+// admitRequest returns true if a client's request can be served now. Otherwise it holds or
 // refuses the request.
-func (h *handshake) holdRequest(m jsonrpc.Message, out *era.Out) bool {
+func (h *handshake) admitRequest(m jsonrpc.Message, out *era.Out) bool {
 	switch {
 	case h.isOpen:
 		return true
 	case h.failure != nil:
 		out.Client(h.failure.Response(m.ID()).WithRelated(m.ID()))
 	case len(h.heldRequests) == maxHeldRequests:
-		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.Reason("busy"), out)
+		refuse(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the server to start", shape.ReasonData("busy"), out)
 	default:
 		h.heldRequests = append(h.heldRequests, m)
 	}
 	return false
 }
 
-// forget removes a cancelled request. False: it was not held.
-func (h *handshake) forget(id jsonrpc.ID) bool {
+// removeHeld removes a cancelled request. False: it was not held.
+func (h *handshake) removeHeld(id jsonrpc.ID) bool {
 	i := slices.IndexFunc(h.heldRequests, func(m jsonrpc.Message) bool { return m.ID().Equivalent(id) })
 	if i < 0 {
 		return false
@@ -94,10 +94,10 @@ func (h *handshake) forget(id jsonrpc.ID) bool {
 	return true
 }
 
-// serverEnded answers the requests that are held.
-func (h *handshake) serverEnded(text string, out *era.Out) {
+// failAll answers the requests that are held.
+func (h *handshake) failHeld(text string, out *era.Out) {
 	for _, m := range h.heldRequests {
-		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.Reason("server_ended"), out)
+		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.ReasonData("server_ended"), out)
 	}
 	h.heldRequests = nil
 }
@@ -113,13 +113,13 @@ func isImplementation(info []byte) bool {
 		ok := true
 		switch m.Key {
 		case "name":
-			ok = shape.IsText(m.Value)
+			ok = shape.IsString(m.Value)
 			name = ok
 		case "version":
-			ok = shape.IsText(m.Value)
+			ok = shape.IsString(m.Value)
 			version = ok
 		case "title", "description", "websiteUrl":
-			ok = shape.IsText(m.Value)
+			ok = shape.IsString(m.Value)
 		case "icons":
 			ok = areIcons(m.Value)
 		}
@@ -135,13 +135,13 @@ func areIcons(raw []byte) bool {
 		return false
 	}
 	for _, icon := range jsonrpc.Elements(raw) {
-		if !shape.IsObject(icon) || !shape.IsText(shape.Member(icon, "src")) {
+		if !shape.IsObject(icon) || !shape.IsString(shape.Member(icon, "src")) {
 			return false
 		}
 		for m := range jsonrpc.Members(icon) {
 			switch m.Key {
 			case "mimeType", "theme":
-				if !shape.IsText(m.Value) {
+				if !shape.IsString(m.Value) {
 					return false
 				}
 			case "sizes":
@@ -165,11 +165,11 @@ func (h *handshake) fail(why *era.Refusal, out *era.Out) {
 	h.failed.Store(true)
 }
 
-// answered takes the answer to initialize.
-func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleAnswer takes the answer to initialize.
+func (h *handshake) handleAnswer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion"))
 	if m.IsError() || !era.IsLegacy(version) {
-		h.fail(initializeFailed(m, version), out)
+		h.fail(initializeRefusal(m, version), out)
 		return
 	}
 	h.isOpen, h.failure, h.version = true, nil, version
@@ -178,27 +178,27 @@ func (h *handshake) answered(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if c := m.Lookup("result", "capabilities"); shape.IsObject(c) {
 		h.capabilities = c
 	}
-	h.results.setServer(m.Lookup("result", "serverInfo"))
-	h.discovery = discoveryResult(h.capabilities, m.Lookup("result", "instructions"))
+	h.results.setServerInfo(m.Lookup("result", "serverInfo"))
+	h.discoverResult = discoveryResult(h.capabilities, m.Lookup("result", "instructions"))
 	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))
 
 	held := h.heldRequests
 	h.heldRequests = nil
-	h.opened(now, held, out)
+	h.onOpened(now, held, out)
 }
 
-// initializeFailed returns why initialize has failed.
-func initializeFailed(m jsonrpc.Message, version string) *era.Refusal {
+// initializeRefusal returns why initialize has failed.
+func initializeRefusal(m jsonrpc.Message, version string) *era.Refusal {
 	text := "the server answered initialize with a protocol version that the bridge does not know"
 	if m.IsError() {
 		text = "initialize has failed" // the server has refused it, or could not be started
 		if cause, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
-			text += ": " + cause[:min(len(cause), maxCause)]
+			text += ": " + cause[:min(len(cause), maxCauseLength)]
 		}
 	} else if version != "" {
-		text += ": " + version[:min(len(version), maxCause)]
+		text += ": " + version[:min(len(version), maxCauseLength)]
 	}
-	return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: text, Data: shape.Reason("initialize_failed")}
+	return &era.Refusal{Code: jsonrpc.CodeInternalError, Text: text, Data: shape.ReasonData("initialize_failed")}
 }
 
 // discoveryResult returns the result of server/discover (C.1). The bridge itself

@@ -59,9 +59,9 @@ func isURLMode(params []byte) bool {
 	return mode == "url"
 }
 
-// isAnswer reports whether a raw result is a valid answer to an input request
+// isValidAnswer reports whether a raw result is a valid answer to an input request
 // (C.4.4).
-func isAnswer(method string, result []byte) bool {
+func isValidAnswer(method string, result []byte) bool {
 	if !shape.IsObject(result) {
 		return false
 	}

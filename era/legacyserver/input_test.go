@@ -26,7 +26,7 @@ func TestIsAnswer(t *testing.T) {
 		{"roots/list", `[]`, false},
 		{"ping", `{}`, false},
 	} {
-		if got := isAnswer(test.method, []byte(test.result)); got != test.want {
+		if got := isValidAnswer(test.method, []byte(test.result)); got != test.want {
 			t.Errorf("%s %s: %t", test.method, test.result, got)
 		}
 	}

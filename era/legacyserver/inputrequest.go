@@ -25,24 +25,24 @@ type inputRequest struct {
 	key          string     // in inputRequests
 	method       string
 	params       []byte // as the client gets them
-	task         []byte // the related-task that it came with; nil: none
+	relatedTask  []byte // the related-task that it came with; nil: none
 	call         *call
 	sentToClient bool // the client has got it
 }
 
 // callInput is what the server has asked in the course of a call.
 type callInput struct {
-	requests   []*inputRequest // that are open, in order
-	lastKey    int             // how many there have been
-	firstAsked time.Time       // of the requests in the window
-	window     *timers.Timer   // more are being collected until then; nil: no
-	generation int             // counts the rounds; the State names the current one
-	rounds     int             // how often the call was parked
+	requests     []*inputRequest // that are open, in order
+	lastKey      int             // how many there have been
+	firstAskedAt time.Time       // of the requests in the window
+	collectTimer *timers.Timer   // more are being collected until then; nil: no
+	generation   int             // counts the rounds; the State names the current one
+	timesParked  int             // how often the call was parked
 
-	parked   bool // the call waits for its retry
-	name     string
-	deadline *timers.Timer
-	outcome  *outcome // of the server meanwhile; nil: it has not answered
+	parked     bool // the call waits for its retry
+	parkedID   string
+	retryTimer *timers.Timer
+	outcome    *outcome // of the server meanwhile; nil: it has not answered
 
 	answers []inputAnswer // of the retry, for the server
 }
@@ -57,7 +57,7 @@ type inputAnswer struct {
 func newInputRequest(m jsonrpc.Message) *inputRequest {
 	q := &inputRequest{id: m.ID(), method: m.Method(), params: jsonrpc.Without(m.Params(), "task", "elicitationId")}
 	if meta := shape.Member(q.params, "_meta"); shape.IsObject(meta) {
-		q.task = shape.Member(meta, era.KeyRelatedTask)
+		q.relatedTask = shape.Member(meta, era.KeyRelatedTask)
 		rest := jsonrpc.Without(meta, "progressToken", era.KeyRelatedTask)
 		switch {
 		case len(rest) == len(meta):
@@ -72,12 +72,12 @@ func newInputRequest(m jsonrpc.Message) *inputRequest {
 
 // answer returns the response to the server with a client's answer.
 func (q *inputRequest) answer(result []byte) jsonrpc.Message {
-	if q.task != nil { // messages of a task must name it (2025-11-25, tasks)
+	if q.relatedTask != nil { // messages of a task must name it (2025-11-25, tasks)
 		meta := shape.Member(result, "_meta")
 		if !shape.IsObject(meta) {
 			meta = []byte("{}")
 		}
-		result = jsonrpc.With(result, "_meta", jsonrpc.With(meta, era.KeyRelatedTask, q.task))
+		result = jsonrpc.With(result, "_meta", jsonrpc.With(meta, era.KeyRelatedTask, q.relatedTask))
 	}
 	return jsonrpc.NewResult(q.id, result)
 }
@@ -86,12 +86,12 @@ func (q *inputRequest) refusal(code int, text string) jsonrpc.Message {
 	return jsonrpc.NewError(q.id, code, text, nil)
 }
 
-func (q *inputRequest) unsupported() jsonrpc.Message {
+func (q *inputRequest) unsupportedResponse() jsonrpc.Message {
 	return q.refusal(jsonrpc.CodeMethodNotFound, q.method+" is not supported by the client")
 }
 
-// abandoned returns the response to the server if the client does not answer.
-func (q *inputRequest) abandoned() jsonrpc.Message {
+// abandonedResponse returns the response to the server if the client does not answer.
+func (q *inputRequest) abandonedResponse() jsonrpc.Message {
 	switch q.method {
 	case "elicitation/create":
 		return q.answer([]byte(`{"action":"cancel"}`))
@@ -101,14 +101,14 @@ func (q *inputRequest) abandoned() jsonrpc.Message {
 	return q.refusal(jsonrpc.CodeInternalError, "the client has not answered")
 }
 
-// noCall returns the response to the server if no call is in progress: a modern
+// noCallResponse returns the response to the server if no call is in progress: a modern
 // client can be asked only during a call (B.3).
-func (q *inputRequest) noCall() jsonrpc.Message {
+func (q *inputRequest) noCallResponse() jsonrpc.Message {
 	switch q.method {
 	case "elicitation/create":
 		return q.answer([]byte(`{"action":"cancel"}`))
 	case "roots/list":
-		return q.unsupported()
+		return q.unsupportedResponse()
 	}
 	return q.refusal(jsonrpc.CodeInternalError, "no call is in progress that could ask the client")
 }

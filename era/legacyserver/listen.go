@@ -30,14 +30,14 @@ type subscriptions struct {
 	handshake *handshake
 	results   *results
 
-	listens   []*listening // in the order they came
+	listens   []*openListen // in the order they came
 	resources map[string]*resource
 }
 
-// listening is an open subscriptions/listen.
-type listening struct {
+// openListen is an open subscriptions/listen.
+type openListen struct {
 	id                 jsonrpc.ID
-	changes            []string // list changes that the listen gets: keys of its notifications
+	changeKeys         []string // list changes that the listen gets: keys of its notifications
 	uris               []string // resources that the listen gets
 	pendingURIs        int      // of these, those that the server has not subscribed yet
 	ackTimer           *timers.Timer
@@ -58,7 +58,7 @@ type resource struct {
 	uri         []byte // raw
 	subscribed  bool
 	refs        int
-	waiting     []*listening
+	waiting     []*openListen
 	lingerTimer *timers.Timer
 }
 
@@ -69,16 +69,16 @@ var listChanges = []struct{ key, capability, method string }{
 	{"resourcesListChanged", "resources", "notifications/resources/list_changed"},
 }
 
-func (s *subscriptions) find(id jsonrpc.ID) int {
-	return slices.IndexFunc(s.listens, func(l *listening) bool { return l.id == id })
+func (s *subscriptions) indexOf(id jsonrpc.ID) int {
+	return slices.IndexFunc(s.listens, func(l *openListen) bool { return l.id == id })
 }
 
-func (s *subscriptions) isListening(id jsonrpc.ID) bool { return s.find(id) >= 0 }
+func (s *subscriptions) isListening(id jsonrpc.ID) bool { return s.indexOf(id) >= 0 }
 
-// listen takes a subscriptions/listen (C.3). From now on it gets notifications, so
+// handleListen takes a subscriptions/listen (C.3). From now on it gets notifications, so
 // that no change between subscribing and acknowledgement is missed.
-func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
-	l := &listening{id: r.id}
+func (s *subscriptions) handleListen(now time.Time, r request, out *era.Out) {
+	l := &openListen{id: r.id}
 	wanted, refusal := s.readFilter(l, r)
 	if refusal != nil {
 		out.Client(refusal.Response(r.id).WithRelated(r.id))
@@ -86,7 +86,7 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	}
 	s.listens = append(s.listens, l)
 	for _, uri := range wanted {
-		s.reference(l, uri, out)
+		s.addReference(l, uri, out)
 	}
 	if l.pendingURIs == 0 {
 		s.acknowledge(now, l, out)
@@ -95,8 +95,8 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 	l.ackTimer = s.timers.Set(now.Add(subscribeTimeout), func(now time.Time, out *era.Out) {
 		for _, uri := range slices.Clone(l.uris) {
 			if res := s.resources[uri]; !res.subscribed {
-				res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
-				s.dereference(now, l, uri)
+				res.waiting = slices.DeleteFunc(res.waiting, func(w *openListen) bool { return w == l })
+				s.removeReference(now, l, uri)
 			}
 		}
 		l.pendingURIs = 0
@@ -106,7 +106,7 @@ func (s *subscriptions) listen(now time.Time, r request, out *era.Out) {
 
 // readFilter reads params.notifications. Changes that the server does not announce
 // are left out. It returns the raw URIs that are wanted.
-func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ *era.Refusal) {
+func (s *subscriptions) readFilter(l *openListen, r request) (wanted [][]byte, _ *era.Refusal) {
 	filter := r.m.Lookup("params", "notifications")
 	if !shape.IsObject(filter) {
 		return nil, era.InvalidParams("params need notifications, an object") // MI21
@@ -116,7 +116,7 @@ func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ 
 		switch value := shape.Member(filter, change.key); string(value) {
 		case "true":
 			if announced {
-				l.changes = append(l.changes, change.key)
+				l.changeKeys = append(l.changeKeys, change.key)
 			}
 		case "", "false", "null":
 		default:
@@ -148,9 +148,9 @@ func (s *subscriptions) readFilter(l *listening, r request) (wanted [][]byte, _ 
 	return wanted, nil
 }
 
-// reference adds a listen to a resource, and subscribes the resource at the server
+// addReference adds a listen to a resource, and subscribes the resource at the server
 // for its first listen.
-func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
+func (s *subscriptions) addReference(l *openListen, raw []byte, out *era.Out) {
 	uri, _ := jsonrpc.Text(raw)
 	if slices.Contains(l.uris, uri) {
 		return
@@ -165,7 +165,7 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 		s.resources[uri] = res
 		params := append(shape.AppendMember([]byte{'{'}, "uri", raw), '}')
 		s.requests.send("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
-			s.subscribed(now, uri, res, m, out)
+			s.handleSubscribed(now, uri, res, m, out)
 		}, out)
 	}
 	res.refs++
@@ -176,8 +176,8 @@ func (s *subscriptions) reference(l *listening, raw []byte, out *era.Out) {
 	}
 }
 
-// subscribed takes the answer to resources/subscribe.
-func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
+// handleSubscribed takes the answer to resources/subscribe.
+func (s *subscriptions) handleSubscribed(now time.Time, uri string, res *resource, m jsonrpc.Message, out *era.Out) {
 	waiting := res.waiting
 	res.waiting = nil
 	res.subscribed = !m.IsError()
@@ -198,8 +198,8 @@ func (s *subscriptions) subscribed(now time.Time, uri string, res *resource, m j
 	}
 }
 
-// dereference removes a listen from a resource.
-func (s *subscriptions) dereference(now time.Time, l *listening, uri string) {
+// removeReference removes a listen from a resource.
+func (s *subscriptions) removeReference(now time.Time, l *openListen, uri string) {
 	l.uris = slices.DeleteFunc(l.uris, func(u string) bool { return u == uri })
 	res := s.resources[uri]
 	if res.refs--; res.refs == 0 && res.subscribed {
@@ -220,11 +220,11 @@ func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resourc
 
 // acknowledge sends the acknowledgement, which is the first message of a listen. A
 // listen that gets nothing is answered at once.
-func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
+func (s *subscriptions) acknowledge(now time.Time, l *openListen, out *era.Out) {
 	s.timers.Stop(l.ackTimer)
 	l.acked = true
 	honoured := []byte{'{'}
-	for _, change := range l.changes {
+	for _, change := range l.changeKeys {
 		honoured = shape.AppendMember(honoured, change, []byte("true"))
 	}
 	if len(l.uris) > 0 {
@@ -246,8 +246,8 @@ func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 		}
 	}
 	l.earlyNotifications = nil
-	if len(l.changes) == 0 && len(l.uris) == 0 {
-		s.end(now, l.id)
+	if len(l.changeKeys) == 0 && len(l.uris) == 0 {
+		s.endListen(now, l.id)
 		if info := shape.Member(s.results.meta, era.KeyServerInfo); info != nil {
 			meta = jsonrpc.With(meta, era.KeyServerInfo, info)
 		}
@@ -255,16 +255,16 @@ func (s *subscriptions) acknowledge(now time.Time, l *listening, out *era.Out) {
 	}
 }
 
-// end removes a listen. Its client gets no answer.
-func (s *subscriptions) end(now time.Time, id jsonrpc.ID) {
-	i := s.find(id)
+// endListen removes a listen. Its client gets no answer.
+func (s *subscriptions) endListen(now time.Time, id jsonrpc.ID) {
+	i := s.indexOf(id)
 	l := s.listens[i]
 	s.listens = slices.Delete(s.listens, i, i+1)
 	s.timers.Stop(l.ackTimer)
 	for _, uri := range slices.Clone(l.uris) {
 		res := s.resources[uri]
-		res.waiting = slices.DeleteFunc(res.waiting, func(w *listening) bool { return w == l })
-		s.dereference(now, l, uri)
+		res.waiting = slices.DeleteFunc(res.waiting, func(w *openListen) bool { return w == l })
+		s.removeReference(now, l, uri)
 	}
 }
 
@@ -290,20 +290,20 @@ func (s *subscriptions) fanOut(m jsonrpc.Message, out *era.Out) {
 	}
 }
 
-func (l *listening) wants(method, uri string) bool {
+func (l *openListen) wants(method, uri string) bool {
 	if method == "notifications/resources/updated" {
 		return slices.Contains(l.uris, uri)
 	}
 	for _, change := range listChanges {
 		if change.method == method {
-			return slices.Contains(l.changes, change.key)
+			return slices.Contains(l.changeKeys, change.key)
 		}
 	}
 	return false
 }
 
 // delivery returns the copy of a notification for one listen.
-func (l *listening) delivery(m jsonrpc.Message) jsonrpc.Message {
+func (l *openListen) delivery(m jsonrpc.Message) jsonrpc.Message {
 	params := m.Params()
 	if !shape.IsObject(params) {
 		params = []byte("{}")

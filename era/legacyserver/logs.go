@@ -12,25 +12,25 @@ import (
 // setLevelTimeout is how long a call waits for the server to set the log level.
 const setLevelTimeout = 2 * time.Second
 
-// quietAfterCancel is how long a cancelled call may still send log messages.
-const quietAfterCancel = 5 * time.Second
+// strayLogTime is how long a cancelled call may still send log messages.
+const strayLogTime = 5 * time.Second
 
 // logs sets the server's log level and assigns log messages to calls. A server has
 // one log level for all clients, so it gets the most verbose level that any client
 // has wanted; each client gets the messages of the level that it wants (D8).
 type logs struct {
-	timers    *timers.Timers
-	requests  *requests
-	calls     *calls
-	tasks     *tasks
-	oneClient bool // all clients are of one principal
-	ready     func(now time.Time, c *call, out *era.Out)
+	timers       *timers.Timers
+	requests     *requests
+	calls        *calls
+	tasks        *tasks
+	onePrincipal bool // all clients are of one principal
+	onLevelSet   func(now time.Time, c *call, out *era.Out)
 
-	supported  bool
-	rank       int // the server's level, by LogRank; len(LogLevels): not known
-	setting    int // the level in the open logging/setLevel; len(LogLevels): none
-	waiting    []levelWaiter
-	quietUntil time.Time // until then a message may belong to a cancelled call
+	supported      bool
+	serverRank     int // the server's level, by LogRank; len(LogLevels): not known
+	settingRank    int // the level in the open logging/setLevel; len(LogLevels): none
+	waiting        []levelWaiter
+	strayLogsUntil time.Time // until then a message may belong to a cancelled call
 }
 
 type levelWaiter struct {
@@ -39,45 +39,45 @@ type levelWaiter struct {
 }
 
 // mustAwaitLevel sets the server's log level for a call (C.1). True: the call has to wait
-// for that, and ready is called in time.
+// for that, and onLevelSet is called in time.
 func (l *logs) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
-	if !l.supported || rank >= l.rank {
+	if !l.supported || rank >= l.serverRank {
 		return false
 	}
 	l.waiting = append(l.waiting, levelWaiter{c, rank})
-	l.raise(now, rank, c.logLevel, out)
+	l.raiseLevel(now, rank, c.logLevel, out)
 	return true
 }
 
-// raise sets the server's level, unless it is as verbose or is being set to that.
-func (l *logs) raise(now time.Time, rank int, level []byte, out *era.Out) {
-	if !l.supported || rank >= l.rank || rank >= l.setting {
+// raiseLevel sets the server's level, unless it is as verbose or is being set to that.
+func (l *logs) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
+	if !l.supported || rank >= l.serverRank || rank >= l.settingRank {
 		return
 	}
-	l.setting = rank
+	l.settingRank = rank
 	overdue := l.timers.Set(now.Add(setLevelTimeout), func(now time.Time, out *era.Out) {
-		l.rank = min(l.rank, rank) // otherwise the next call would wait as long
-		l.set(now, rank, out)
+		l.serverRank = min(l.serverRank, rank) // otherwise the next call would wait as long
+		l.resumeAtLevel(now, rank, out)
 	})
 	params := append(shape.AppendMember([]byte{'{'}, "level", level), '}')
 	l.requests.send("logging/setLevel", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		l.timers.Stop(overdue)
 		switch {
 		case !m.IsError():
-			l.rank = min(l.rank, rank)
+			l.serverRank = min(l.serverRank, rank)
 		case shape.ErrorCode(m) == jsonrpc.CodeMethodNotFound:
 			l.supported = false // whatever its capabilities say
 		}
-		l.set(now, rank, out)
+		l.resumeAtLevel(now, rank, out)
 	}, out)
 }
 
-// set goes on with the calls that have waited for rank or less: the server has
+// resumeAtLevel goes on with the calls that have waited for rank or less: the server has
 // that level now, or will not have it.
-func (l *logs) set(now time.Time, rank int, out *era.Out) {
-	if l.setting == rank {
-		l.setting = len(era.LogLevels)
+func (l *logs) resumeAtLevel(now time.Time, rank int, out *era.Out) {
+	if l.settingRank == rank {
+		l.settingRank = len(era.LogLevels)
 	}
 	var ready, still []levelWaiter
 	for _, w := range l.waiting {
@@ -90,14 +90,14 @@ func (l *logs) set(now time.Time, rank int, out *era.Out) {
 	l.waiting = still
 	for _, w := range ready {
 		if l.calls.isLive(w.c) { // otherwise it was cancelled
-			l.ready(now, w.c, out)
+			l.onLevelSet(now, w.c, out)
 		}
 	}
 }
 
-// message passes notifications/message on to the call that it belongs to, if that
+// forwardMessage passes notifications/message on to the call that it belongs to, if that
 // call wants messages of this level (MI18).
-func (l *logs) message(now time.Time, m jsonrpc.Message, out *era.Out) {
+func (l *logs) forwardMessage(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := l.callOf(now, m)
 	switch {
 	case c == nil || !l.calls.isLive(c):
@@ -107,24 +107,24 @@ func (l *logs) message(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case era.LogRank(m.Lookup("params", "level")) < era.LogRank(c.logLevel):
 		out.Drop(m, "a log message below the level that its call wants")
 	default:
-		out.Client(c.task.strip(m).WithRelated(c.id))
+		out.Client(c.task.withoutRelatedTask(m).WithRelated(c.id))
 	}
 }
 
 // callOf returns the call that a log message belongs to, or nil if that is not
 // certain. If the message itself does not tell, it belongs to the only call in
 // progress; parked calls and calls without logs count. If clients of several
-// principals share the server, a message within quietAfterCancel after a cancellation may
+// principals share the server, a message within strayLogTime after a cancellation may
 // belong to the cancelled call, so nobody gets it (D8, B.1).
 func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
 	if id, ok := m.During(); ok {
-		_, c, _ := jsonrpc.Find(l.calls.sent, id)
+		_, c, _ := jsonrpc.Find(l.calls.byServerID, id)
 		return c
 	}
 	if m.Lookup("params", "_meta", era.KeyRelatedTask) != nil {
 		return l.tasks.callOf(m)
 	}
-	if !l.oneClient && now.Before(l.quietUntil) {
+	if !l.onePrincipal && now.Before(l.strayLogsUntil) {
 		return nil
 	}
 	return l.calls.onlyCall()

@@ -26,40 +26,40 @@ type parking struct {
 	logs   *logs
 	states stateIssuer
 
-	maxParked int    // calls that may be parked at a time
-	declared  []byte // the capabilities that the server was told of, raw
+	maxParked            int    // calls that may be parked at a time
+	declaredCapabilities []byte // the capabilities that the server was told of, raw
 
-	openRequests map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
-	parkedCalls  map[string]*call             // parked calls
-	collecting   int                          // calls whose input requests are being collected
-	count        atomic.Int64                 // of records
+	openRequests    map[jsonrpc.ID]*inputRequest // the open input requests, by the server's id
+	parkedCalls     map[string]*call             // parked calls
+	collectingCalls int                          // calls whose input requests are being collected
+	parkedCount     atomic.Int64                 // of records
 }
 
-// request takes an input request of the server.
-func (p *parking) request(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleRequest takes an input request of the server.
+func (p *parking) handleRequest(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if _, _, again := jsonrpc.Find(p.openRequests, m.ID()); again {
 		out.Drop(m, "its id is that of another question that is open")
 		return
 	}
 	q := newInputRequest(m)
 	_, named := m.During()
-	p.turns.Heard(now, named, m.Related() == jsonrpc.NullID, out)
-	c, others := p.calls.asking(m, q)
+	p.turns.NoteRelation(now, named, m.Related() == jsonrpc.NullID, out)
+	c, others := p.calls.findAsker(m, q)
 	if c == nil {
-		out.Server(q.noCall())
+		out.Server(q.noCallResponse())
 		return
 	}
 	p.turns.RecordInputRequest(&c.turn, others)
 	lacking := missingCapability(c.capabilities, q.method, q.params)
-	undeclared := missingCapability(p.declared, q.method, q.params) != nil
+	undeclared := missingCapability(p.declaredCapabilities, q.method, q.params) != nil
 	switch {
 	case lacking == nil && !undeclared:
 		p.addRequest(now, c, q, out)
 	case lacking == nil || len(others) > 0 || q.method == "roots/list":
-		out.Server(q.unsupported()) // D5; and servers list roots just to see whether they can (C.4.3)
+		out.Server(q.unsupportedResponse()) // D5; and servers list roots just to see whether they can (C.4.3)
 	default:
-		out.Server(q.unsupported())
-		p.calls.reject(now, c, lackingCapability(lacking), out)
+		out.Server(q.unsupportedResponse())
+		p.calls.reject(now, c, missingCapabilityRefusal(lacking), out)
 	}
 }
 
@@ -71,11 +71,11 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 		return
 	}
 	if c.input == nil {
-		c.input = &callInput{name: strconv.FormatInt(p.calls.next(), 10)}
+		c.input = &callInput{parkedID: strconv.FormatInt(p.calls.nextArrival(), 10)}
 	}
 	in := c.input
-	idle := !in.parked && in.window == nil
-	if len(in.requests) >= maxInputRequests || idle && len(p.parkedCalls)+p.collecting+p.turns.Retries() >= p.maxParked {
+	idle := !in.parked && in.collectTimer == nil
+	if len(in.requests) >= maxInputRequests || idle && len(p.parkedCalls)+p.collectingCalls+p.turns.WaitingRetries() >= p.maxParked {
 		out.Server(q.refusal(jsonrpc.CodeInternalError, "too many questions are open"))
 		return
 	}
@@ -87,39 +87,39 @@ func (p *parking) addRequest(now time.Time, c *call, q *inputRequest, out *era.O
 		return
 	}
 	if idle {
-		in.firstAsked = now
+		in.firstAskedAt = now
 	}
-	p.cancelWindow(c)
+	p.stopCollecting(c)
 	at := now.Add(collectWindow)
-	if last := in.firstAsked.Add(maxCollectWindow); last.Before(at) {
+	if last := in.firstAskedAt.Add(maxCollectWindow); last.Before(at) {
 		at = last
 	}
-	p.collecting++
-	in.window = p.timers.Set(at, func(now time.Time, out *era.Out) {
-		p.cancelWindow(c)
+	p.collectingCalls++
+	in.collectTimer = p.timers.Set(at, func(now time.Time, out *era.Out) {
+		p.stopCollecting(c)
 		p.replyInputRequired(now, c, out)
 	})
 }
 
-func (p *parking) cancelWindow(c *call) {
-	if c.input.window != nil {
-		p.timers.Stop(c.input.window)
-		c.input.window = nil
-		p.collecting--
+func (p *parking) stopCollecting(c *call) {
+	if c.input.collectTimer != nil {
+		p.timers.Stop(c.input.collectTimer)
+		c.input.collectTimer = nil
+		p.collectingCalls--
 	}
 }
 
-// cancelled takes the server's notifications/cancelled for an input request. A
+// handleCancelled takes the server's notifications/cancelled for an input request. A
 // call without input requests is not parked; a call that is parked already waits
 // for its retry all the same.
-func (p *parking) cancelled(m jsonrpc.Message) {
+func (p *parking) handleCancelled(m jsonrpc.Message) {
 	if _, q, ok := jsonrpc.Find(p.openRequests, m.CancelledID()); ok {
-		p.forget(q)
+		p.forgetRequest(q)
 	}
 }
 
-// forget removes an input request that has been answered or needs no answer.
-func (p *parking) forget(q *inputRequest) {
+// forgetRequest removes an input request that has been answered or needs no answer.
+func (p *parking) forgetRequest(q *inputRequest) {
 	delete(p.openRequests, q.id)
 	in := q.call.input
 	in.requests = slices.DeleteFunc(in.requests, func(other *inputRequest) bool { return other == q })
@@ -128,10 +128,10 @@ func (p *parking) forget(q *inputRequest) {
 // refuseRequests answers all open input requests of a call with a refusal, because its
 // client will not answer them (C.4.5).
 func (p *parking) refuseRequests(c *call, out *era.Out) {
-	p.cancelWindow(c)
+	p.stopCollecting(c)
 	for _, q := range c.input.requests {
 		delete(p.openRequests, q.id)
-		out.Server(q.abandoned())
+		out.Server(q.abandonedResponse())
 	}
 	c.input.requests = nil
 }
@@ -141,7 +141,7 @@ func (p *parking) refuseRequests(c *call, out *era.Out) {
 func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 	if c.turn.IsWaiting() { // with the answers to some of them
 		p.turns.StopWaiting(&c.turn)
-		p.deliver(now, c, out)
+		p.deliverAnswers(now, c, out)
 	}
 	in := c.input
 	if in.parked {
@@ -152,21 +152,21 @@ func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 		switch {
 		case lacking == nil:
 		case q.method == "roots/list":
-			p.forget(q)
-			out.Server(q.unsupported())
+			p.forgetRequest(q)
+			out.Server(q.unsupportedResponse())
 		default: // the first request had the capability, the retry has not
-			p.calls.reject(now, c, lackingCapability(lacking), out)
+			p.calls.reject(now, c, missingCapabilityRefusal(lacking), out)
 			return
 		}
 	}
 	if len(in.requests) == 0 {
 		return
 	}
-	if in.rounds == maxInputRounds {
-		p.calls.reject(now, c, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the call has asked too often", Data: shape.Reason("rounds")}, out)
+	if in.timesParked == maxInputRounds {
+		p.calls.reject(now, c, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the call has asked too often", Data: shape.ReasonData("rounds")}, out)
 		return
 	}
-	in.rounds++
+	in.timesParked++
 	in.generation++
 	in.parked = true
 	requests := []byte{'{'}
@@ -175,21 +175,21 @@ func (p *parking) replyInputRequired(now time.Time, c *call, out *era.Out) {
 		requests = appendInput(requests, q.key, q.method, q.params)
 	}
 	state := p.states.newState(now, &c.request)
-	state.CallID, state.Round = in.name, in.generation
-	in.deadline = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
-	delete(p.calls.open, c.id)
-	p.parkedCalls[in.name] = c
-	p.count.Store(int64(len(p.parkedCalls)))
-	out.Client(p.states.inputRequired(c.id, append(requests, '}'), state))
+	state.CallID, state.Round = in.parkedID, in.generation
+	in.retryTimer = p.timers.Set(state.Expires, func(now time.Time, out *era.Out) { p.expire(now, c, out) })
+	delete(p.calls.byClientID, c.id)
+	p.parkedCalls[in.parkedID] = c
+	p.parkedCount.Store(int64(len(p.parkedCalls)))
+	out.Client(p.states.inputRequiredResponse(c.id, append(requests, '}'), state))
 	p.turns.Release(now, &c.turn, out)
 }
 
 // stopAwaitingRetry removes a call from the parked ones.
 func (p *parking) stopAwaitingRetry(c *call) {
-	p.timers.Stop(c.input.deadline)
+	p.timers.Stop(c.input.retryTimer)
 	c.input.parked = false
-	delete(p.parkedCalls, c.input.name)
-	p.count.Store(int64(len(p.parkedCalls)))
+	delete(p.parkedCalls, c.input.parkedID)
+	p.parkedCount.Store(int64(len(p.parkedCalls)))
 }
 
 // expire ends a parked call whose client has not retried it in time (C.4.5).
@@ -200,8 +200,8 @@ func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 	}
 }
 
-// serverEnded forgets the parked calls.
-func (p *parking) serverEnded() {
+// failAll forgets the parked calls.
+func (p *parking) forgetAll() {
 	clear(p.parkedCalls)
-	p.count.Store(0)
+	p.parkedCount.Store(0)
 }

@@ -15,14 +15,14 @@ type request struct {
 	method  string
 	refusal *era.Refusal // what is wrong with it; nil: nothing
 
-	capabilities []byte // of the client; raw, as the following
-	logLevel     []byte // nil: no log messages are wanted
-	state        []byte // requestState; nil: no retry
-	answers      []byte // inputResponses
-	retries      bool   // requestState or inputResponses is there, with any value
-	forwardable  bool   // its _meta is valid and has nothing for a legacy server
-	name         []byte // of the tool or the prompt, or the URI of the resource; raw
-	urlRounds    int    // how often the call was answered with URLs to visit
+	capabilities   []byte // of the client; raw, as the following
+	logLevel       []byte // nil: no log messages are wanted
+	requestState   []byte // requestState; nil: no retry
+	inputResponses []byte // inputResponses
+	isRetry        bool   // requestState or inputResponses is there, with any value
+	forwardable    bool   // its _meta is valid and has nothing for a legacy server
+	targetName     []byte // of the tool or the prompt, or the URI of the resource; raw
+	urlRounds      int    // how often the call was answered with URLs to visit
 }
 
 // readRequest reads a request. last is the _meta of an earlier request, and may be
@@ -32,21 +32,21 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 	for member := range m.ParamsObject().Members() {
 		switch member.Key {
 		case "requestState":
-			r.retries, r.state = true, member.Value
-			if string(r.state) == "null" {
-				r.state = nil
+			r.isRetry, r.requestState = true, member.Value
+			if string(r.requestState) == "null" {
+				r.requestState = nil
 			}
 		case "inputResponses":
-			r.retries, r.answers = true, member.Value
+			r.isRetry, r.inputResponses = true, member.Value
 		case "name", "uri":
 			if (member.Key == "uri") == (r.method == "resources/read") {
-				r.name = member.Value
+				r.targetName = member.Value
 			}
 		}
 	}
 	if meta := m.Meta(); last.raw == nil || !bytes.Equal(meta, last.raw) {
 		at := r.readMeta(meta)
-		if !r.forwardable || len(meta) > maxLastMeta {
+		if !r.forwardable || len(meta) > maxLastMetaSize {
 			return r
 		}
 		at.raw = append(last.raw[:0], meta...)
@@ -62,10 +62,10 @@ func readRequest(m jsonrpc.Message, last *lastMeta) request {
 // except for commas between members.
 func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	m := r.m.Plain().WithID(id)
-	if r.forwardable && !r.retries {
+	if r.forwardable && !r.isRetry {
 		m = m.WithoutMeta()
 	} else {
-		m = m.WithoutInParams(modernMeta[:], "requestState", "inputResponses")
+		m = m.WithoutInParams(modernMetaKeys[:], "requestState", "inputResponses")
 	}
 	if params := m.Params(); params == nil || shape.IsObject(params) && shape.IsEmpty(params) { // "params":null, too
 		m = m.WithParams(nil)
@@ -73,8 +73,8 @@ func (r *request) forServer(id jsonrpc.ID) jsonrpc.Message {
 	return m
 }
 
-// modernMeta are the keys of _meta that legacy revisions do not have.
-var modernMeta = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
+// modernMetaKeys are the keys of _meta that legacy revisions do not have.
+var modernMetaKeys = [...]string{era.KeyVersion, era.KeyClientInfo, era.KeyCapabilities, era.KeyLogLevel}
 
 // readMeta reads the _meta of the request, and sets refusal if it is not valid.
 func (r *request) readMeta(meta []byte) (at lastMeta) {
@@ -85,9 +85,9 @@ func (r *request) readMeta(meta []byte) (at lastMeta) {
 		case era.KeyVersion:
 			version = member.Value
 		case era.KeyCapabilities:
-			r.capabilities, at.capabilities = member.Value, placeOf(member)
+			r.capabilities, at.capabilities = member.Value, spanOf(member)
 		case era.KeyLogLevel:
-			r.logLevel, at.logLevel = member.Value, placeOf(member)
+			r.logLevel, at.logLevel = member.Value, spanOf(member)
 		case era.KeyClientInfo:
 		default:
 			r.forwardable = false
@@ -108,13 +108,13 @@ type lastMeta struct {
 	capabilities, logLevel span
 }
 
-// maxLastMeta is the longest _meta that is remembered.
-const maxLastMeta = 4 << 10
+// maxLastMetaSize is the longest _meta that is remembered.
+const maxLastMetaSize = 4 << 10
 
 // span is where a value stands in an object; zero: it is absent.
 type span struct{ from, to int }
 
-func placeOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
+func spanOf(m jsonrpc.Member) span { return span{m.At, m.At + len(m.Value)} }
 
 func (p span) bytesIn(object []byte) []byte {
 	if p.to == 0 {

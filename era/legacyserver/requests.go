@@ -11,8 +11,8 @@ import (
 // requests are those that the filter itself sends to the server, and the ids of
 // all. An id is never used twice (J2). The zero value is ready.
 type requests struct {
-	lastID int64
-	open   map[jsonrpc.ID]responseFunc
+	lastID   int64
+	handlers map[jsonrpc.ID]responseFunc
 }
 
 // responseFunc takes the response to a request.
@@ -26,26 +26,26 @@ func (r *requests) nextID() jsonrpc.ID {
 }
 
 // send sends a request; take gets its response.
-func (r *requests) send(method string, params []byte, take responseFunc, out *era.Out) {
+func (r *requests) send(method string, params []byte, onResponse responseFunc, out *era.Out) {
 	id := r.nextID()
-	r.expect(id, take)
+	r.expect(id, onResponse)
 	out.Server(jsonrpc.NewRequest(id, method, params))
 }
 
 // expect has take get the response to a request that was sent.
-func (r *requests) expect(id jsonrpc.ID, take responseFunc) {
-	if r.open == nil {
-		r.open = make(map[jsonrpc.ID]responseFunc)
+func (r *requests) expect(id jsonrpc.ID, onResponse responseFunc) {
+	if r.handlers == nil {
+		r.handlers = make(map[jsonrpc.ID]responseFunc)
 	}
-	r.open[id] = take
+	r.handlers[id] = onResponse
 }
 
-// response takes a response of the server. It reports whether it is to a request
+// handleResponse takes a response of the server. It reports whether it is to a request
 // of the filter.
-func (r *requests) response(now time.Time, m jsonrpc.Message, out *era.Out) bool {
-	id, take, ok := jsonrpc.Find(r.open, m.ID())
+func (r *requests) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
+	id, take, ok := jsonrpc.Find(r.handlers, m.ID())
 	if ok {
-		delete(r.open, id)
+		delete(r.handlers, id)
 		take(now, m, out)
 	}
 	return ok

@@ -20,9 +20,9 @@ type results struct {
 	cacheablePreamble jsonrpc.Fragment // the same for cacheable methods
 }
 
-// setServer sets the raw serverInfo of the answer to initialize. It must be called
-// once, before of.
-func (s *results) setServer(info []byte) {
+// setServerInfo sets the raw serverInfo of the answer to initialize. It must be called
+// once, before makeResponse and translate.
+func (s *results) setServerInfo(info []byte) {
 	if shape.IsObject(info) {
 		s.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
 	}
@@ -36,9 +36,9 @@ func (s *results) setServer(info []byte) {
 	s.preamble, s.cacheablePreamble = preamble(""), preamble(cacheHints)
 }
 
-// message returns the response with a legacy server's result, in modern form
+// makeResponse returns the response with a legacy server's result, in modern form
 // (C.0).
-func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
+func (s *results) makeResponse(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
 	if !shape.IsObject(result) {
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result is no object", nil).WithRelated(id)
 	}
@@ -52,17 +52,17 @@ func (s *results) message(id jsonrpc.ID, method string, result []byte) jsonrpc.M
 	}
 	meta := s.meta
 	if len(rest) != len(result) {
-		meta = s.metaOf(shape.Member(result, "_meta"))
+		meta = s.withServerInfo(shape.Member(result, "_meta"))
 	}
 	return makeResult(id, `"resultType":"complete",`+hints, meta, rest)
 }
 
-// translate is message for a server's response. If nothing has to be removed from the
+// translate is makeResponse for a server's response. If nothing has to be removed from the
 // result, the result is copied once and not scanned.
 func (s *results) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
-		return s.message(c.id, c.method, result)
+		return s.makeResponse(c.id, c.method, result)
 	}
 	preamble, cacheable := s.preamble, era.IsCacheable(c.method)
 	if cacheable {
@@ -71,19 +71,19 @@ func (s *results) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	for member := range m.ResultObject().Members() {
 		switch member.Key {
 		case "resultType", "_meta":
-			return s.message(c.id, c.method, result)
+			return s.makeResponse(c.id, c.method, result)
 		case "ttlMs", "cacheScope":
 			if cacheable {
-				return s.message(c.id, c.method, result)
+				return s.makeResponse(c.id, c.method, result)
 			}
 		}
 	}
 	return m.Plain().WithID(c.id).WithFirst(preamble).WithRelated(c.id)
 }
 
-// metaOf adds serverInfo to the _meta of a result and removes the related task, of
+// withServerInfo adds serverInfo to the _meta of a result and removes the related task, of
 // which the client does not know.
-func (s *results) metaOf(meta []byte) []byte {
+func (s *results) withServerInfo(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta
 	}
@@ -112,25 +112,25 @@ func makeResult(id jsonrpc.ID, members string, meta, rest []byte) jsonrpc.Messag
 	return jsonrpc.NewResult(id, result).WithRelated(id)
 }
 
-// notFound returns the data for the error that a resource does not exist. In
+// notFoundData returns the data for the error that a resource does not exist. In
 // 2026-07-28 such an error has the URI of the request in its data (C.0). If the
 // data cannot say that, it gets the original code instead (J10).
-func (c *call) notFound(data []byte) []byte {
+func (c *call) notFoundData(data []byte) []byte {
 	uri := c.m.Lookup("params", "uri")
 	if _, ok := jsonrpc.Text(uri); ok && c.method == "resources/read" && shape.Member(data, "originalCode") == nil {
 		switch said := shape.Member(data, "uri"); {
 		case said == nil && (data == nil || shape.IsObject(data)):
 			return jsonrpc.With(data, "uri", uri)
-		case shape.SameText(said, uri):
+		case shape.EqualStrings(said, uri):
 			return data
 		}
 	}
-	return originalCode(era.CodeResourceNotFound, data)
+	return withOriginalCode(era.CodeResourceNotFound, data)
 }
 
-// originalCode adds the original code of an error to its data, or wraps data that
+// withOriginalCode adds the original code of an error to its data, or wraps data that
 // cannot take it. Package legacyclient undoes this for a legacy client.
-func originalCode(code int, data []byte) []byte {
+func withOriginalCode(code int, data []byte) []byte {
 	number := strconv.AppendInt(nil, int64(code), 10)
 	if data == nil || shape.IsObject(data) && !shape.IsEmpty(data) && shape.Member(data, "originalCode") == nil && shape.Member(data, "originalData") == nil {
 		return jsonrpc.With(data, "originalCode", number)

@@ -13,15 +13,15 @@ import (
 
 var (
 	badStateRefusal    = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
-	usedState          = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
+	usedStateRefusal   = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "requestState already used"}
 	serverEndedRefusal = &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended", Data: []byte(`{"reason":"server_ended"}`)}
 	badAnswerRefusal   = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "an entry of inputResponses is no answer to its request"}
 )
 
-// retry takes a request with a requestState (C.4.4).
-func (p *parking) retry(now time.Time, r request, out *era.Out) {
+// handleRetry takes a request with a requestState (C.4.4).
+func (p *parking) handleRetry(now time.Time, r request, out *era.Out) {
 	refuse := func(why *era.Refusal) { out.Client(why.Response(r.id).WithRelated(r.id)) }
-	state, ok := p.states.open(now, &r)
+	state, ok := p.states.openState(now, &r)
 	if !ok {
 		refuse(badStateRefusal)
 		return
@@ -36,15 +36,15 @@ func (p *parking) retry(now time.Time, r request, out *era.Out) {
 	}
 	c := p.parkedCalls[state.CallID]
 	if c == nil || c.input.generation != state.Round {
-		refuse(usedState)
+		refuse(usedStateRefusal)
 		return
 	}
-	answers, ok := answersTo(c, r.answers)
+	answers, ok := answersTo(c, r.inputResponses)
 	if !ok {
 		refuse(badAnswerRefusal) // the call stays parked
 		return
 	}
-	p.claim(now, c, r, answers, out)
+	p.adoptRetry(now, c, r, answers, out)
 }
 
 // answersTo returns the answers to the input requests of a parked call, in their
@@ -60,7 +60,7 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 		if i < 0 {
 			continue // answered already, withdrawn, or unknown
 		}
-		if !isAnswer(open[i].method, entry.Value) {
+		if !isValidAnswer(open[i].method, entry.Value) {
 			return nil, false
 		}
 		found[i] = entry.Value
@@ -68,18 +68,18 @@ func answersTo(c *call, answers []byte) (found [][]byte, ok bool) {
 	return found, true
 }
 
-// claim makes a retry the request of its call.
-func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
+// adoptRetry makes a retry the request of its call.
+func (p *parking) adoptRetry(now time.Time, c *call, r request, answers [][]byte, out *era.Out) {
 	p.stopAwaitingRetry(c)
 	r.urlRounds = c.urlRounds
-	c.request, c.arrival = r, p.calls.next()
-	p.calls.open[c.id] = c
+	c.request, c.arrival = r, p.calls.nextArrival()
+	p.calls.byClientID[c.id] = c
 	if o := c.input.outcome; o != nil {
 		p.calls.answerOrKeep(now, c, *o, out)
 		return
 	}
 	if c.logLevel != nil {
-		p.logs.raise(now, era.LogRank(c.logLevel), c.logLevel, out)
+		p.logs.raiseLevel(now, era.LogRank(c.logLevel), c.logLevel, out)
 	}
 	c.input.answers = nil
 	for i, a := range answers {
@@ -88,21 +88,21 @@ func (p *parking) claim(now time.Time, c *call, r request, answers [][]byte, out
 		}
 	}
 	if len(c.input.answers) == 0 || !p.turns.MustWait(now, &c.turn) {
-		p.deliver(now, c, out)
+		p.deliverAnswers(now, c, out)
 	}
 }
 
-// deliver sends the server the answers of a retry.
-func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
+// deliverAnswers sends the server the answers of a retry.
+func (p *parking) deliverAnswers(now time.Time, c *call, out *era.Out) {
 	answers := c.input.answers
 	c.input.answers = nil
 	for _, a := range answers {
 		if p.openRequests[a.request.id] == a.request { // otherwise the server has withdrawn it
-			p.forget(a.request)
+			p.forgetRequest(a.request)
 			out.Server(a.request.answer(a.result))
 		}
 	}
-	if c.input.window == nil {
+	if c.input.collectTimer == nil {
 		p.replyInputRequired(now, c, out) // again, if some are not answered
 	}
 }
@@ -112,7 +112,7 @@ func (p *parking) deliver(now time.Time, c *call, out *era.Out) {
 // must.
 func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out *era.Out) {
 	n, _ := strconv.Atoi(state.CallID)
-	for entry := range jsonrpc.Members(r.answers) {
+	for entry := range jsonrpc.Members(r.inputResponses) {
 		if i, err := strconv.Atoi(strings.TrimPrefix(entry.Key, "m")); err != nil || i < 1 || i > n {
 			continue
 		}
@@ -122,7 +122,7 @@ func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out 
 			out.Client(badAnswerRefusal.Response(r.id).WithRelated(r.id))
 			return
 		default:
-			p.declined(r, out)
+			p.answerDeclined(r, out)
 			return
 		}
 	}
@@ -130,11 +130,11 @@ func (p *parking) retryAfterURLs(now time.Time, r request, state era.State, out 
 	p.calls.begin(now, r, out)
 }
 
-// declined answers a call whose user has declined to visit a URL.
-func (p *parking) declined(r request, out *era.Out) {
+// answerDeclined answers a call whose user has declined to visit a URL.
+func (p *parking) answerDeclined(r request, out *era.Out) {
 	const text = "the user has not gone to the URL that the call needs"
 	if r.method != "tools/call" {
-		refuse(r.id, jsonrpc.CodeInternalError, text, shape.Reason("declined"), out)
+		refuse(r.id, jsonrpc.CodeInternalError, text, shape.ReasonData("declined"), out)
 		return
 	}
 	out.Client(makeResult(r.id, `"resultType":"complete",`, p.states.results.meta,

@@ -36,19 +36,19 @@ func (s *stateIssuer) newState(now time.Time, r *request) era.State {
 // retry. _meta may differ, and so may the spelling.
 func digestOf(m jsonrpc.Message) string {
 	params := jsonrpc.Without(m.Params(), "_meta", "inputResponses", "requestState")
-	sum := sha256.Sum256(shape.AppendCanonical(nil, params, shape.CanonicalDepth))
+	sum := sha256.Sum256(shape.AppendCanonical(nil, params, shape.MaxCanonicalDepth))
 	return base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-func (s *stateIssuer) inputRequired(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
+func (s *stateIssuer) inputRequiredResponse(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
 	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
 	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))
 	return makeResult(id, `"resultType":"input_required",`, s.results.meta, append(rest, '}'))
 }
 
-// open returns the State of a retry, and whether it is valid for this request.
-func (s *stateIssuer) open(now time.Time, r *request) (era.State, bool) {
-	text, ok := jsonrpc.Text(r.state)
+// openState returns the State of a retry, and whether it is valid for this request.
+func (s *stateIssuer) openState(now time.Time, r *request) (era.State, bool) {
+	text, ok := jsonrpc.Text(r.requestState)
 	if !ok || s.sealer == nil {
 		return era.State{}, false
 	}
@@ -78,11 +78,11 @@ func (s *stateIssuer) sendToURL(now time.Time, c *call, data []byte) (m jsonrpc.
 		return jsonrpc.NewError(c.id, era.CodeMissingCapability, "the call needs a capability that the client does not have", data).WithRelated(c.id), true
 	}
 	if c.urlRounds == maxInputRounds {
-		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.Reason("rounds")).WithRelated(c.id), true
+		return jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, "the call has asked too often", shape.ReasonData("rounds")).WithRelated(c.id), true
 	}
 	state := s.newState(now, &c.request)
 	state.Replay, state.Round, state.CallID = true, c.urlRounds+1, strconv.Itoa(n)
-	return s.inputRequired(c.id, append(requests, '}'), state), true
+	return s.inputRequiredResponse(c.id, append(requests, '}'), state), true
 }
 
 // appendInput appends an entry to inputRequests. An entry gets empty params if it
@@ -96,8 +96,8 @@ func appendInput(requests []byte, key, method string, params []byte) []byte {
 	return shape.AppendMember(requests, key, append(entry, '}'))
 }
 
-// lackingCapability refuses a call whose client lacks a capability (C.4.3).
-func lackingCapability(lacking []byte) *era.Refusal {
+// missingCapabilityRefusal refuses a call whose client lacks a capability (C.4.3).
+func missingCapabilityRefusal(lacking []byte) *era.Refusal {
 	data := append(shape.AppendMember([]byte{'{'}, "requiredCapabilities", lacking), '}')
 	return &era.Refusal{Code: era.CodeMissingCapability, Text: "the call needs a capability that the client does not have", Data: data}
 }

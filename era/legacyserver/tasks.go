@@ -28,82 +28,82 @@ type tasks struct {
 
 // callTask is a call that runs as a task.
 type callTask struct {
-	id       []byte     // raw; nil: the server has not created the task yet
-	get      jsonrpc.ID // of our open tasks/get; zero: none
-	result   jsonrpc.ID // of our tasks/result; zero: not sent yet
-	interval time.Duration
-	poll     *timers.Timer
+	id           []byte     // raw; nil: the server has not created the task yet
+	getID        jsonrpc.ID // of our open tasks/get; zero: none
+	resultID     jsonrpc.ID // of our tasks/result; zero: not sent yet
+	pollInterval time.Duration
+	pollTimer    *timers.Timer
 }
 
-// response takes a response to one of the requests of a call that runs as a task.
-func (k *tasks) response(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
+// handleResponse takes a response to one of the requests of a call that runs as a task.
+func (k *tasks) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
 	t := c.task
 	switch {
-	case id == c.atServer && t.id != nil:
+	case id == c.serverID && t.id != nil:
 		out.Drop(m, "a second response to a request")
-	case id == c.atServer:
+	case id == c.serverID:
 		task := shape.Member(m.Result(), "task")
-		if t.id = shape.Member(task, "taskId"); !shape.IsText(t.id) {
+		if t.id = shape.Member(task, "taskId"); !shape.IsString(t.id) {
 			k.calls.complete(now, c, m, out) // an error, or the server has run it as an ordinary call
 			return
 		}
-		k.proceed(now, c, task, out)
-	case id == t.get:
-		delete(k.calls.sent, t.get)
-		t.get = jsonrpc.ID{}
+		k.followStatus(now, c, task, out)
+	case id == t.getID:
+		delete(k.calls.byServerID, t.getID)
+		t.getID = jsonrpc.ID{}
 		if m.IsError() {
 			k.calls.complete(now, c, m, out)
 			return
 		}
-		k.proceed(now, c, m.Result(), out)
+		k.followStatus(now, c, m.Result(), out)
 	default:
 		k.calls.complete(now, c, m, out)
 	}
 }
 
-// proceed goes on as the status of a task says.
-func (k *tasks) proceed(now time.Time, c *call, task []byte, out *era.Out) {
+// followStatus goes on as the status of a task says.
+func (k *tasks) followStatus(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
-	k.timers.Stop(t.poll)
+	k.timers.Stop(t.pollTimer)
 	if status, _ := jsonrpc.Text(shape.Member(task, "status")); status != "working" {
 		// Done, or input_required: then the server's input requests come while it waits.
-		t.result = k.send(c, "tasks/result", out)
+		t.resultID = k.sendTaskRequest(c, "tasks/result", out)
 		return
 	}
 	if ms, err := strconv.ParseInt(string(shape.Member(task, "pollInterval")), 10, 32); err == nil {
-		t.interval = min(max(time.Duration(ms)*time.Millisecond, minPollInterval), maxPollInterval)
-	} else if t.interval == 0 {
-		t.interval = defaultPollInterval
+		t.pollInterval = min(max(time.Duration(ms)*time.Millisecond, minPollInterval), maxPollInterval)
+	} else if t.pollInterval == 0 {
+		t.pollInterval = defaultPollInterval
 	}
-	t.poll = k.timers.Set(now.Add(t.interval), func(_ time.Time, out *era.Out) {
-		t.get = k.send(c, "tasks/get", out)
+	t.pollTimer = k.timers.Set(now.Add(t.pollInterval), func(_ time.Time, out *era.Out) {
+		t.getID = k.sendTaskRequest(c, "tasks/get", out)
 	})
 }
 
-func (k *tasks) send(c *call, method string, out *era.Out) jsonrpc.ID {
+func (k *tasks) sendTaskRequest(c *call, method string, out *era.Out) jsonrpc.ID {
 	id := k.requests.nextID()
-	k.calls.sent[id] = c
+	k.calls.byServerID[id] = c
 	out.Server(jsonrpc.NewRequest(id, method, append(shape.AppendMember([]byte{'{'}, "taskId", c.task.id), '}')))
 	return id
 }
 
-// status takes notifications/tasks/status, which saves polling.
-func (k *tasks) status(now time.Time, m jsonrpc.Message, out *era.Out) {
+// handleStatus takes notifications/tasks/status, which saves polling.
+func (k *tasks) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := k.callOfID(m.Params())
 	if c == nil {
 		out.Drop(m, "it is about no task in progress")
 		return
 	}
-	if c.task.result.IsZero() && c.task.get.IsZero() {
-		k.proceed(now, c, m.Params(), out)
+	if c.task.resultID.IsZero() && c.task.getID.IsZero() {
+		k.followStatus(now, c, m.Params(), out)
 	}
 }
 
 // remove removes what is known of a call's task.
 func (k *tasks) remove(c *call) {
-	k.timers.Stop(c.task.poll)
-	delete(k.calls.sent, c.task.get)
-	delete(k.calls.sent, c.task.result)
+	k.timers.Stop(c.task.pollTimer)
+	delete(k.calls.byServerID, c.task.getID)
+	delete(k.calls.byServerID, c.task.resultID)
 }
 
 // abort cancels the task of a call (J11), once the server has created it.
@@ -112,16 +112,16 @@ func (k *tasks) abort(c *call, out *era.Out) {
 		k.cancel(c, out)
 		return
 	}
-	k.requests.expect(c.atServer, func(_ time.Time, m jsonrpc.Message, out *era.Out) {
-		if c.task.id = shape.Member(shape.Member(m.Result(), "task"), "taskId"); shape.IsText(c.task.id) {
+	k.requests.expect(c.serverID, func(_ time.Time, m jsonrpc.Message, out *era.Out) {
+		if c.task.id = shape.Member(shape.Member(m.Result(), "task"), "taskId"); shape.IsString(c.task.id) {
 			k.cancel(c, out)
 		}
 	})
 }
 
 func (k *tasks) cancel(c *call, out *era.Out) {
-	if !c.task.result.IsZero() {
-		cancelRequest(c.task.result, nil, out)
+	if !c.task.resultID.IsZero() {
+		cancelRequest(c.task.resultID, nil, out)
 	}
 	if k.cancellable {
 		params := append(shape.AppendMember([]byte{'{'}, "taskId", c.task.id), '}')
@@ -139,7 +139,7 @@ func (k *tasks) callOfID(object []byte) *call {
 	if !ok {
 		return nil
 	}
-	for _, c := range k.calls.sent {
+	for _, c := range k.calls.byServerID {
 		if c.task == nil || c.task.id == nil {
 			continue
 		}
@@ -158,9 +158,9 @@ func (k *tasks) callOf(m jsonrpc.Message) *call {
 	return k.callOfID(m.Lookup("params", "_meta", era.KeyRelatedTask))
 }
 
-// strip removes the related task from a notification, because the client does not
+// withoutRelatedTask removes the related task from a notification, because the client does not
 // know of it.
-func (t *callTask) strip(m jsonrpc.Message) jsonrpc.Message {
+func (t *callTask) withoutRelatedTask(m jsonrpc.Message) jsonrpc.Message {
 	if t == nil || m.Lookup("params", "_meta", era.KeyRelatedTask) == nil {
 		return m
 	}

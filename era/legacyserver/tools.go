@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// toolsTimeout is how long calls wait for the list of tools.
-	toolsTimeout = 5 * time.Second
+	// listTimeout is how long calls wait for the list of tools.
+	listTimeout = 5 * time.Second
 
-	// toolsPace is the least time between two requests for the list. Some servers
+	// minListInterval is the least time between two requests for the list. Some servers
 	// announce a change with each list.
-	toolsPace = time.Second
+	minListInterval = time.Second
 
 	// maxToolPages bounds a list whose pages never end.
 	maxToolPages = 100
@@ -26,17 +26,17 @@ const (
 type taskTools struct {
 	timers   *timers.Timers
 	requests *requests
-	ready    func(now time.Time, c *call, out *era.Out)
+	onListed func(now time.Time, c *call, out *era.Out)
 
 	supported        bool            // the server runs tools/call as a task
-	known            map[string]bool // listed tools: whether they must run as tasks
-	listing          bool
+	mustRunAsTask    map[string]bool // listed tools: whether they must run as tasks
+	isListing        bool
 	changedMeanwhile bool // the list has changed since it was asked for
 	pages            int
-	listed           time.Time // when it was asked for last
+	listedAt         time.Time // when it was asked for last
 	relistPlanned    bool      // it will be asked for again
 	waiting          []*call   // calls of tools that are not listed yet
-	overdue          *timers.Timer
+	listTimer        *timers.Timer
 }
 
 // start asks for the list of tools, if the server has tasks. It is called when the
@@ -44,74 +44,74 @@ type taskTools struct {
 func (t *taskTools) start(now time.Time, h *handshake, out *era.Out) {
 	call := shape.Member(shape.Member(shape.Member(shape.Member(h.capabilities, "tasks"), "requests"), "tools"), "call")
 	if t.supported = shape.IsObject(call) && h.version == era.Version2025_11_25; t.supported {
-		t.known = make(map[string]bool)
-		t.learn(now, out)
+		t.mustRunAsTask = make(map[string]bool)
+		t.requestList(now, out)
 	}
 }
 
-// learn asks for the list of tools.
-func (t *taskTools) learn(now time.Time, out *era.Out) {
-	t.listing, t.pages, t.listed = true, 0, now
-	t.overdue = t.timers.Set(now.Add(toolsTimeout), t.learned)
-	t.list(nil, out)
+// requestList asks for the list of tools.
+func (t *taskTools) requestList(now time.Time, out *era.Out) {
+	t.isListing, t.pages, t.listedAt = true, 0, now
+	t.listTimer = t.timers.Set(now.Add(listTimeout), t.resumeWaiting)
+	t.requestPage(nil, out)
 }
 
-func (t *taskTools) list(params []byte, out *era.Out) {
+func (t *taskTools) requestPage(params []byte, out *era.Out) {
 	t.pages++
 	t.requests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
-		t.read(m.Result())
+		t.readTools(m.Result())
 		next := shape.Member(m.Result(), "nextCursor")
 		switch {
-		case shape.IsText(next) && t.listing && t.pages < maxToolPages:
-			t.list(append(shape.AppendMember([]byte{'{'}, "cursor", next), '}'), out)
+		case shape.IsString(next) && t.isListing && t.pages < maxToolPages:
+			t.requestPage(append(shape.AppendMember([]byte{'{'}, "cursor", next), '}'), out)
 		default:
 			again := t.changedMeanwhile
 			t.changedMeanwhile = false
-			t.learned(now, out)
+			t.resumeWaiting(now, out)
 			if again {
-				t.changed(now, out)
+				t.handleChanged(now, out)
 			}
 		}
 	}, out)
 }
 
-// learned goes on with the calls that have waited. A tool that is not listed runs
+// resumeWaiting goes on with the calls that have waited. A tool that is not listed runs
 // as an ordinary call.
-func (t *taskTools) learned(now time.Time, out *era.Out) {
-	t.timers.Stop(t.overdue)
-	t.listing = false
+func (t *taskTools) resumeWaiting(now time.Time, out *era.Out) {
+	t.timers.Stop(t.listTimer)
+	t.isListing = false
 	waiting := t.waiting
 	t.waiting = nil
 	for _, c := range waiting {
-		t.ready(now, c, out)
+		t.onListed(now, c, out)
 	}
 }
 
-func (t *taskTools) changed(now time.Time, out *era.Out) {
+func (t *taskTools) handleChanged(now time.Time, out *era.Out) {
 	switch {
 	case !t.supported:
-	case t.listing:
+	case t.isListing:
 		t.changedMeanwhile = true
 	case t.relistPlanned:
-	case now.Sub(t.listed) < toolsPace:
+	case now.Sub(t.listedAt) < minListInterval:
 		t.relistPlanned = true
-		t.timers.Set(t.listed.Add(toolsPace), func(now time.Time, out *era.Out) {
+		t.timers.Set(t.listedAt.Add(minListInterval), func(now time.Time, out *era.Out) {
 			t.relistPlanned = false
-			t.learn(now, out)
+			t.requestList(now, out)
 		})
 	default:
-		t.learn(now, out)
+		t.requestList(now, out)
 	}
 }
 
 // mustAwaitList reports whether a call has to wait for the list of tools. Then ready is
 // called in time.
 func (t *taskTools) mustAwaitList(c *call) bool {
-	if !t.listing {
+	if !t.isListing {
 		return false
 	}
-	name, _ := jsonrpc.Text(c.name)
-	if _, known := t.known[name]; known {
+	name, _ := jsonrpc.Text(c.targetName)
+	if _, known := t.mustRunAsTask[name]; known {
 		return false
 	}
 	t.waiting = append(t.waiting, c)
@@ -122,14 +122,14 @@ func (t *taskTools) runsAsTask(c *call) bool {
 	if !t.supported {
 		return false
 	}
-	name, _ := jsonrpc.Text(c.name)
-	return t.known[name]
+	name, _ := jsonrpc.Text(c.targetName)
+	return t.mustRunAsTask[name]
 }
 
-// read notes which tools of a list must run as tasks. It returns the result
+// readTools notes which tools of a list must run as tasks. It returns the result
 // without the execution member of each tool, which 2026-07-28 does not have. All
 // other bytes stay.
-func (t *taskTools) read(result []byte) []byte {
+func (t *taskTools) readTools(result []byte) []byte {
 	tools := shape.Member(result, "tools")
 	var changed []byte
 	end := 0
@@ -137,7 +137,7 @@ func (t *taskTools) read(result []byte) []byte {
 		if t.supported {
 			if name, ok := jsonrpc.Text(shape.Member(tool, "name")); ok {
 				support, _ := jsonrpc.Text(shape.Member(shape.Member(tool, "execution"), "taskSupport"))
-				t.known[name] = support == "required"
+				t.mustRunAsTask[name] = support == "required"
 			}
 		}
 		if rest := jsonrpc.Without(tool, "execution"); len(rest) != len(tool) {

@@ -33,7 +33,7 @@ func TestTranscripts(t *testing.T) {
 			ClientInfo: []byte(`{"name":"bridge","version":"1"}`),
 			Principal:  "alice", Unit: "u1", ServerRun: "a", Sealer: testSealer(t),
 		}}
-		s.Word, s.Expand = s.word, s.expand
+		s.PlayWord, s.Expand = s.word, s.expand
 		return s.Transcript
 	})
 }
@@ -87,7 +87,7 @@ func (s *script) word(word, rest string) error {
 
 func (s *script) start() {
 	s.f = New(s.o)
-	s.F = s.f
+	s.Filter = s.f
 	s.Start()
 }
 
@@ -103,7 +103,7 @@ func (s *script) open(capabilities string) error {
 		`s-> {"id":1,"result":{"protocolVersion":"2025-11-25","capabilities":` + capabilities + `,"serverInfo":{"name":"old","version":"2"}}}`,
 		`->s {"method":"notifications/initialized"}`,
 	} {
-		if err := s.Line(line); err != nil {
+		if err := s.Play(line); err != nil {
 			return err
 		}
 	}

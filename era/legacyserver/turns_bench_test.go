@@ -154,9 +154,9 @@ func (r *loadRun) server(text string) {
 func (r *loadRun) do(step func(out *era.Out)) {
 	switch r.rule {
 	case "none":
-		r.f.turns.Heard(r.now, true, false, &era.Out{})
+		r.f.turns.NoteRelation(r.now, true, false, &era.Out{})
 	case "all":
-		r.f.turns.All()
+		r.f.turns.RequireTurns()
 	}
 	var out era.Out
 	step(&out)

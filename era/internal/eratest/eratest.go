@@ -13,8 +13,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Objects are seeds of FuzzTranslatedBytes: params and results.
-var Objects = []string{
+// SampleObjects are seeds of FuzzTranslatedBytes: params and results.
+var SampleObjects = []string{
 	`{"name":"echo","arguments":{"text":"a long one"},"_meta":{"progressToken":1}}`,
 	`{ "_meta" : {"io.modelcontextprotocol/protocolVersion":"2026-07-28", "x":1 } , "requestState":"s" ,"a":[1, 2] }`,
 	`{"_meta":{"io.modelcontextprotocol/clientCapabilities":{}},"inputResponses":{}}`,
@@ -27,17 +27,17 @@ var Objects = []string{
 	`{"_meta":{}}`, `{}`, `{ }`, "{\"a\":\n1,\"task\":2}", `[1]`, `"x"`, `null`,
 }
 
-// SameBytes fails the test if two messages are not the same, byte for byte.
-func SameBytes(t *testing.T, what string, got, want jsonrpc.Message) {
+// CheckSameBytes fails the test if two messages are not the same, byte for byte.
+func CheckSameBytes(t *testing.T, what string, got, want jsonrpc.Message) {
 	t.Helper()
 	if !bytes.Equal(got.Bytes(), want.Bytes()) || got.Related() != want.Related() || !bytes.Equal(got.Params(), want.Params()) || !bytes.Equal(got.Result(), want.Result()) {
 		t.Fatalf("%s: got %s, want %s", what, got.Bytes(), want.Bytes())
 	}
 }
 
-// InPlace returns the request with other params where they stand, or made anew if
+// ReplaceParams returns the request with other params where they stand, or made anew if
 // it has none or shall have none.
-func InPlace(m jsonrpc.Message, params []byte) jsonrpc.Message {
+func ReplaceParams(m jsonrpc.Message, params []byte) jsonrpc.Message {
 	m = m.Plain()
 	if m.Params() == nil || params == nil {
 		return m.WithParams(params)
@@ -55,8 +55,8 @@ func InPlace(m jsonrpc.Message, params []byte) jsonrpc.Message {
 	return changed
 }
 
-// First puts members ahead of those of an object.
-func First(members string, object []byte) []byte {
+// PrependMembers puts members ahead of those of an object.
+func PrependMembers(members string, object []byte) []byte {
 	if !shape.IsEmpty(object) {
 		members += ","
 	}
@@ -72,11 +72,11 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// CopiesOnce checks that a long call, and its result, are copied once for the
+// CheckCopiesOnce checks that a long call, and its result, are copied once for the
 // other era, and not scanned again. meta and kind are what the messages need
 // besides; lateID says that writing the call copies it once more, as its id is
 // replaced then.
-func CopiesOnce(t *testing.T, f era.Filter, meta, kind string, lateID bool) {
+func CheckCopiesOnce(t *testing.T, f era.Filter, meta, kind string, lateID bool) {
 	t.Helper()
 	const size = 1 << 20
 	text := strings.Repeat("x", size)

@@ -8,27 +8,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// place is where a value stands in a text.
-type place struct {
+// valuePlace is where a value stands in a text.
+type valuePlace struct {
 	at, end int
 	object  int    // where the object begins that has it; -1: none does
 	key     string // in that object
 }
 
-// places appends where a value and those in it stand. value begins at at.
-func places(all []place, value []byte, at, object int, key string) []place {
-	all = append(all, place{at, at + len(value), object, key})
+// appendPlaces appends where a value and those in it stand. value begins at at.
+func appendPlaces(all []valuePlace, value []byte, at, object int, key string) []valuePlace {
+	all = append(all, valuePlace{at, at + len(value), object, key})
 	for m := range jsonrpc.Members(value) {
-		all = places(all, m.Value, at+m.At, at, m.Key)
+		all = appendPlaces(all, m.Value, at+m.At, at, m.Key)
 	}
 	for i, e := range jsonrpc.Elements(value) {
-		all = places(all, e, at+i, -1, "")
+		all = appendPlaces(all, e, at+i, -1, "")
 	}
 	return all
 }
 
-// odd are values that stand where others are expected.
-var odd = []string{
+// oddValues are values that stand where others are expected.
+var oddValues = []string{
 	`null`, `true`, `5`, `-1`, `1.5`, `1e999`, `""`, `"x"`, `[]`, `[{}]`, `["x","x"]`, `{}`, `"2025-11-25"`, `"2026-07-28"`, `"input_required"`, `"task"`,
 	`{"_meta":{},"_meta":{}}`, `{"requestId":1,"requestId":2}`, `{"progressToken":1,"progressToken":2}`, `{"method":"roots/list"}`, `{"code":1,"code":"x","message":"m"}`,
 	`"` + strings.Repeat("y", 1+jsonrpc.MaxName) + `"`,
@@ -41,9 +41,9 @@ func Spoil(r *rand.Rand, text string) string {
 		if !jsonrpc.Valid([]byte(text)) {
 			return text
 		}
-		all := places(nil, []byte(text), 0, -1, "")
+		all := appendPlaces(nil, []byte(text), 0, -1, "")
 		p, other := all[r.IntN(len(all))], all[r.IntN(len(all))]
-		value := odd[r.IntN(len(odd))]
+		value := oddValues[r.IntN(len(oddValues))]
 		if r.IntN(3) == 0 {
 			value = text[other.at:other.end]
 		}

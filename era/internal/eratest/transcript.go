@@ -38,10 +38,10 @@ import (
 // An indented line goes on with the one before. A line that begins with # is a
 // comment. Package tests add words of their own.
 type Transcript struct {
-	F era.Filter
+	Filter era.Filter
 
-	// Word does what a line with a word of the test's own says. Nil: there are none.
-	Word func(word, rest string) error
+	// PlayWord does what a line with a word of the test's own says. Nil: there are none.
+	PlayWord func(word, rest string) error
 
 	// Expand replaces what stands for something else in a message. Nil: nothing does.
 	Expand func(text string) string
@@ -49,14 +49,14 @@ type Transcript struct {
 	// Spoil changes a message before it is sent. Nil: nothing is changed.
 	Spoil func(text string) string
 
-	now   time.Time
-	out   era.Out // what has come of the last line and was not told yet
-	texts map[string]string
+	now       time.Time
+	out       era.Out // what has come of the last line and was not told yet
+	variables map[string]string
 }
 
 // NewTranscript returns a Transcript; f may be set later.
 func NewTranscript(f era.Filter) *Transcript {
-	return &Transcript{F: f, now: time.Unix(1_800_000_000, 0), texts: map[string]string{}}
+	return &Transcript{Filter: f, now: time.Unix(1_800_000_000, 0), variables: map[string]string{}}
 }
 
 // PlayFiles plays all transcripts of testdata, each with a Transcript that begin
@@ -88,25 +88,25 @@ func (p *Transcript) play(t *testing.T, file, text string) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		if err := p.Line(line); err != nil {
+		if err := p.Play(line); err != nil {
 			t.Fatalf("%s:%d: %s\n%v", file, at, line, err)
 		}
 	}
-	if err := p.Silent(); err != nil {
+	if err := p.CheckSilent(); err != nil {
 		t.Fatalf("%s: at the end: %v", file, err)
 	}
 }
 
-// Step is Line in a test that goes on only if there is no error.
-func (p *Transcript) Step(t testing.TB, line string) {
+// MustPlay is Play in a test that goes on only if there is no error.
+func (p *Transcript) MustPlay(t testing.TB, line string) {
 	t.Helper()
-	if err := p.Line(line); err != nil {
+	if err := p.Play(line); err != nil {
 		t.Fatalf("%.1000s\n%v", line, err)
 	}
 }
 
 // Start begins with the filter.
-func (p *Transcript) Start() { p.F.Start(p.now, &p.out) }
+func (p *Transcript) Start() { p.Filter.Start(p.now, &p.out) }
 
 // Discard forgets what has come of the last line.
 func (p *Transcript) Discard() { p.out = era.Out{} }
@@ -117,8 +117,8 @@ var (
 	unknown = regexp.MustCompile(`"\$(\d)"`)
 )
 
-// Line plays one line.
-func (p *Transcript) Line(line string) error {
+// Play plays one line.
+func (p *Transcript) Play(line string) error {
 	word, rest, _ := strings.Cut(line, " ")
 	m := arrow.FindStringSubmatch(line)
 	message := ""
@@ -137,7 +137,7 @@ func (p *Transcript) Line(line string) error {
 		p.out.Dropped = p.out.Dropped[1:]
 		return nil
 	}
-	if err := p.Silent(); err != nil {
+	if err := p.CheckSilent(); err != nil {
 		return err
 	}
 	switch {
@@ -148,19 +148,19 @@ func (p *Transcript) Line(line string) error {
 		if err != nil {
 			return err
 		}
-		return p.pass(d)
+		return p.passTime(d)
 	case word == "ended":
-		p.F.ServerEnded(p.now, errors.New(rest), &p.out)
+		p.Filter.ServerEnded(p.now, errors.New(rest), &p.out)
 		return nil
-	case p.Word != nil:
-		return p.Word(word, rest)
+	case p.PlayWord != nil:
+		return p.PlayWord(word, rest)
 	}
 	return errors.New("cannot read this")
 }
 
 // send hands the filter a message.
 func (p *Transcript) send(from, related, text string) error {
-	text = p.text(text)
+	text = p.expandText(text)
 	if p.Spoil != nil {
 		text = p.Spoil(text)
 	}
@@ -170,11 +170,11 @@ func (p *Transcript) send(from, related, text string) error {
 	}
 	m = m.WithRelated(relatedID(related))
 	if from == "c" {
-		p.F.FromClient(p.now, m, &p.out)
+		p.Filter.FromClient(p.now, m, &p.out)
 	} else {
-		p.F.FromServer(p.now, m, &p.out)
+		p.Filter.FromServer(p.now, m, &p.out)
 	}
-	return p.pass(0)
+	return p.passTime(0)
 }
 
 // relatedID returns the id that stands in brackets; zero: none does.
@@ -186,23 +186,23 @@ func relatedID(text string) jsonrpc.ID {
 	return id
 }
 
-// text returns a message of a line as it is.
-func (p *Transcript) text(text string) string {
+// expandText returns a message of a line as it is.
+func (p *Transcript) expandText(text string) string {
 	text = strings.Replace(text, "{", `{"jsonrpc":"2.0",`, 1)
 	if p.Expand != nil {
 		text = p.Expand(text)
 	}
-	for name, value := range p.texts {
+	for name, value := range p.variables {
 		text = strings.ReplaceAll(text, name, value)
 	}
 	return text
 }
 
-// pass lets time pass as whoever runs a Filter does.
-func (p *Transcript) pass(d time.Duration) error {
+// passTime lets time pass as whoever runs a Filter does.
+func (p *Transcript) passTime(d time.Duration) error {
 	end := p.now.Add(d)
 	for range 1000 {
-		due := p.F.Due()
+		due := p.Filter.Due()
 		if due.IsZero() || due.After(end) {
 			p.now = end
 			return nil
@@ -210,7 +210,7 @@ func (p *Transcript) pass(d time.Duration) error {
 		if due.After(p.now) {
 			p.now = due
 		}
-		p.F.Tick(p.now, &p.out)
+		p.Filter.Tick(p.now, &p.out)
 	}
 	return errors.New("what is due is not done by Tick")
 }
@@ -220,7 +220,7 @@ func (p *Transcript) expect(queue *[]jsonrpc.Message, related, text string) erro
 	if len(*queue) == 0 {
 		return errors.New("nothing was sent")
 	}
-	text = p.text(text)
+	text = p.expandText(text)
 	m := (*queue)[0]
 	*queue = (*queue)[1:]
 	if err := p.compare(m.Bytes(), text); err != nil {
@@ -255,13 +255,13 @@ func (p *Transcript) compare(got []byte, text string) error {
 		return fmt.Errorf("sent was\n    %s", got)
 	}
 	for i, at := range places {
-		p.texts[text[at[0]+1:at[1]-1]] = string(found[i+1])
+		p.variables[text[at[0]+1:at[1]-1]] = string(found[i+1])
 	}
 	return nil
 }
 
-// Silent reports what was sent, or dropped, and no line has told.
-func (p *Transcript) Silent() error {
+// CheckSilent reports what was sent, or dropped, and no line has told.
+func (p *Transcript) CheckSilent() error {
 	for _, m := range p.out.ToClient {
 		return fmt.Errorf("the client got, in the course of %v\n    %s", m.Related(), m.Bytes())
 	}

@@ -36,6 +36,6 @@ func ErrorCode(m jsonrpc.Message) int {
 	return code
 }
 
-// Reason returns the data of an error that the bridge itself has made:
+// ReasonData returns the data of an error that the bridge itself has made:
 // {"reason":word} (C.7).
-func Reason(word string) []byte { return []byte(`{"reason":"` + word + `"}`) }
+func ReasonData(word string) []byte { return []byte(`{"reason":"` + word + `"}`) }

@@ -18,9 +18,9 @@ func Member(object []byte, key string) (value []byte) {
 	return value
 }
 
-// SameText reports whether two raw values are the same string. They may be escaped
+// EqualStrings reports whether two raw values are the same string. They may be escaped
 // in different ways.
-func SameText(a, b []byte) bool {
+func EqualStrings(a, b []byte) bool {
 	text, ok := jsonrpc.Text(a)
 	other, also := jsonrpc.Text(b)
 	return ok && also && text == other
@@ -32,8 +32,8 @@ func IsObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' }
 // IsArray reports whether a raw value is an array.
 func IsArray(raw []byte) bool { return len(raw) > 0 && raw[0] == '[' }
 
-// IsText reports whether a raw value is a string.
-func IsText(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
+// IsString reports whether a raw value is a string.
+func IsString(raw []byte) bool { return len(raw) > 0 && raw[0] == '"' }
 
 // IsEmpty reports whether a raw object has no members.
 func IsEmpty(object []byte) bool {
@@ -57,9 +57,9 @@ func AppendMember(object []byte, key string, value []byte) []byte {
 	return append(object, value...)
 }
 
-// CanonicalDepth is the depth for AppendCanonical. Each level of nesting costs one
+// MaxCanonicalDepth is the depth for AppendCanonical. Each level of nesting costs one
 // more scan, and the sender of the JSON chooses how deep it is nested.
-const CanonicalDepth = 12
+const MaxCanonicalDepth = 12
 
 // AppendCanonical appends raw in one spelling: no white space, members sorted by
 // key, strings with as few escapes as possible. Numbers stay as they are, and so

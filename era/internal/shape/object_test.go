@@ -10,7 +10,7 @@ func TestCanonical(t *testing.T) {
 		{`[]`, `[]`},
 		{`"x"`, `"x"`},
 	} {
-		if got := string(AppendCanonical(nil, []byte(test.raw), CanonicalDepth)); got != test.want {
+		if got := string(AppendCanonical(nil, []byte(test.raw), MaxCanonicalDepth)); got != test.want {
 			t.Errorf("%s is %s, not %s", test.raw, got, test.want)
 		}
 	}

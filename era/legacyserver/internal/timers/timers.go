@@ -40,8 +40,8 @@ func (a *Timers) Next() time.Time {
 	return a.heap[0].at
 }
 
-// Due calls what is due by now.
-func (a *Timers) Due(now time.Time, out *era.Out) {
+// FireDue calls what is due by now.
+func (a *Timers) FireDue(now time.Time, out *era.Out) {
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
 		heap.Pop(&a.heap).(*Timer).fire(now, out)
 	}

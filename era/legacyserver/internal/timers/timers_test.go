@@ -30,7 +30,7 @@ func TestTimers(t *testing.T) {
 	if got := all.Next(); !got.Equal(start.Add(time.Second)) {
 		t.Errorf("the first is due at %v", got)
 	}
-	all.Due(start.Add(5*time.Second), &era.Out{})
+	all.FireDue(start.Add(5*time.Second), &era.Out{})
 	all.Stop(stopped) // again, and nil
 	all.Stop(nil)
 	if want := []string{"first", "sets another", "late", "last"}; !slices.Equal(fired, want) {

@@ -3,14 +3,14 @@ package turns
 import "hash/maphash"
 
 const (
-	// forgetAfter is how many calls in a row must ask less than expected before less
-	// is expected. suspectFor is the same for a tool that is only suspected to ask.
-	forgetAfter = 20
-	suspectFor  = 3
+	// forgetAfterCalls is how many calls in a row must ask less than expected before less
+	// is expected. forgetSuspectAfterCalls is the same for a tool that is only suspected to ask.
+	forgetAfterCalls        = 20
+	forgetSuspectAfterCalls = 3
 
-	// sureAfter is how many calls of a tool that asks must have ended, and not asked more than
+	// sureAfterCalls is how many calls of a tool that asks must have ended, and not asked more than
 	// expected, before it counts as known how often it asks at most.
-	sureAfter = 10
+	sureAfterCalls = 10
 
 	// maxTools is how many tools are remembered.
 	maxTools = 1000
@@ -36,15 +36,15 @@ type toolKey struct {
 
 // toolHistory is how often calls of one tool ask.
 type toolHistory struct {
-	requests     int  // that a call is expected to cause at most
-	hasEndedCall bool // a call has ended; before, any number is expected
-	calls        int  // that have ended since more was expected than before, up to sureAfter
-	fewer        int  // calls in a row that have asked less
-	most         int  // the most that any of these has asked
+	expectedRequests int  // that a call is expected to cause at most
+	hasEndedCall     bool // a call has ended; before, any number is expected
+	endedCalls       int  // that have ended since more was expected than before, up to sureAfterCalls
+	callsWithFewer   int  // calls in a row that have asked less
+	mostAsked        int  // the most that any of these has asked
 }
 
-// key returns the toolKey of a request. name is raw JSON.
-func (h *askHistory) key(method string, name []byte) toolKey {
+// toolKeyOf returns the toolKey of a request. name is raw JSON.
+func (h *askHistory) toolKeyOf(method string, name []byte) toolKey {
 	if method == "resources/read" { // the number of URIs has no bound
 		return toolKey{method: method}
 	}
@@ -65,7 +65,7 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 	if _, known := h.tools[tool]; !known && len(h.tools) >= maxTools {
 		victim := tool
 		for other, its := range h.tools {
-			if victim = other; its.requests == 0 {
+			if victim = other; its.expectedRequests == 0 {
 				break
 			}
 		}
@@ -74,25 +74,25 @@ func (h *askHistory) set(tool toolKey, to toolHistory) {
 	h.tools[tool] = to
 }
 
-// expect raises the expectation of a tool to n input requests.
-func (h *askHistory) expect(tool toolKey, n int) {
-	if its := h.historyOf(tool); n > its.requests {
-		h.set(tool, toolHistory{requests: n, hasEndedCall: its.hasEndedCall})
+// raiseExpected raises the expectation of a tool to n input requests.
+func (h *askHistory) raiseExpected(tool toolKey, n int) {
+	if its := h.historyOf(tool); n > its.expectedRequests {
+		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: its.hasEndedCall})
 	}
 }
 
-// suspect is expect for a tool that may have asked, or that another tool was taken
+// suspect is raiseExpected for a tool that may have asked, or that another tool was taken
 // for. The next calls will show.
 func (h *askHistory) suspect(tool toolKey, n int) {
-	if its := h.historyOf(tool); n > its.requests && its.hasEndedCall {
-		h.set(tool, toolHistory{requests: n, hasEndedCall: true, fewer: forgetAfter - suspectFor})
+	if its := h.historyOf(tool); n > its.expectedRequests && its.hasEndedCall {
+		h.set(tool, toolHistory{expectedRequests: n, hasEndedCall: true, callsWithFewer: forgetAfterCalls - forgetSuspectAfterCalls})
 	}
 }
 
 // isSure reports whether calls have shown how often the tool asks at most: a tool
 // that may ask once more than expected would be taken for another one then.
 func (its toolHistory) isSure() bool {
-	return its.hasEndedCall && (its.requests == 0 || its.calls >= sureAfter)
+	return its.hasEndedCall && (its.expectedRequests == 0 || its.endedCalls >= sureAfterCalls)
 }
 
 // record notes that a call has ended, and how often it has asked. It reports
@@ -100,16 +100,16 @@ func (its toolHistory) isSure() bool {
 func (h *askHistory) record(tool toolKey, asked int) (less bool) {
 	its := h.historyOf(tool)
 	was := its
-	its.calls = min(its.calls+1, sureAfter)
+	its.endedCalls = min(its.endedCalls+1, sureAfterCalls)
 	switch {
 	case !its.hasEndedCall:
-		its.hasEndedCall, its.requests, less = true, max(its.requests, asked), true
-	case asked >= its.requests:
-		its.fewer, its.most = 0, 0
-	case its.fewer+1 < forgetAfter:
-		its.fewer, its.most = its.fewer+1, max(its.most, asked)
+		its.hasEndedCall, its.expectedRequests, less = true, max(its.expectedRequests, asked), true
+	case asked >= its.expectedRequests:
+		its.callsWithFewer, its.mostAsked = 0, 0
+	case its.callsWithFewer+1 < forgetAfterCalls:
+		its.callsWithFewer, its.mostAsked = its.callsWithFewer+1, max(its.mostAsked, asked)
 	default:
-		its = toolHistory{requests: max(its.most, asked), hasEndedCall: true, calls: sureAfter}
+		its = toolHistory{expectedRequests: max(its.mostAsked, asked), hasEndedCall: true, endedCalls: sureAfterCalls}
 		less = true
 	}
 	less = less || its.isSure() && !was.isSure()

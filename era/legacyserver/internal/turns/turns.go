@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// turnUnknown is how long a call has the turn, and how long a call waits for the
+	// turnTimeoutUnknown is how long a call has the turn, and how long a call waits for the
 	// turn, if its tool is not known to ask.
-	turnUnknown = time.Second
+	turnTimeoutUnknown = time.Second
 
-	// turnKnown and waitKnown are the same for a tool that is known to ask.
-	turnKnown = 10 * time.Second
-	waitKnown = 30 * time.Second
+	// turnTimeoutKnown and waitTimeoutKnown are the same for a tool that is known to ask.
+	turnTimeoutKnown = 10 * time.Second
+	waitTimeoutKnown = 30 * time.Second
 
-	// turnAbandoned is how long an abandoned call may still ask.
-	turnAbandoned = time.Second
+	// turnTimeoutAbandoned is how long an abandoned call may still ask.
+	turnTimeoutAbandoned = time.Second
 )
 
 // Turns decides which call may ask. New makes one. Its methods are called one at a
@@ -42,13 +42,13 @@ type Turns[C any] struct {
 	timers  *timers.Timers
 	proceed func(now time.Time, a *Asker[C], out *era.Out)
 
-	related   bool          // the transport has named the call of the latest input request
-	unrelated bool          // the transport could name the call of an input request, and did not
-	holder    *Asker[C]     // the call that has the turn; nil: none
-	turnTimer *timers.Timer // ends the turn
-	waiting   []*Asker[C]   // in order; empty if there is no holder
-	history   askHistory
-	all       bool // all calls that may ask take turns
+	sawRelated   bool          // the transport has named the call of the latest input request
+	sawUnrelated bool          // the transport could name the call of an input request, and did not
+	holder       *Asker[C]     // the call that has the turn; nil: none
+	turnTimer    *timers.Timer // ends the turn
+	waiting      []*Asker[C]   // in order; empty if there is no holder
+	history      askHistory
+	allTakeTurns bool // all calls that may ask take turns
 }
 
 // New returns the Turns of one server. It calls proceed for a call that has waited,
@@ -57,16 +57,16 @@ func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], 
 	return Turns[C]{timers: timers, proceed: proceed}
 }
 
-// All makes all calls take turns that may ask, whatever is known of their tools.
+// RequireTurns makes all calls take turns that may ask, whatever is known of their tools.
 // BenchmarkTurns compares that with what is learned.
-func (t *Turns[C]) All() { t.all = true }
+func (t *Turns[C]) RequireTurns() { t.allTakeTurns = true }
 
-// Begin makes a call ready to be sent. mayBeAsked says that input requests are possible
+// Begin makes a call ready to be sent. mayAsk says that input requests are possible
 // during the call; name is the raw name of its tool or prompt.
 func (t *Turns[C]) Begin(a *Asker[C], mayBeAsked bool, method string, name []byte) {
 	a.Priority = Beginning
-	if a.mayBeAsked = mayBeAsked; mayBeAsked {
-		a.tool = t.history.key(method, name)
+	if a.mayAsk = mayBeAsked; mayBeAsked {
+		a.tool = t.history.toolKeyOf(method, name)
 	}
 }
 
@@ -84,10 +84,10 @@ type Asker[C any] struct {
 	Priority Priority
 
 	tool          toolKey
-	mayBeAsked    bool          // input requests are possible during the call
+	mayAsk        bool          // input requests are possible during the call
 	inputRequests int           // how many input requests there have been
 	waitTimer     *timers.Timer // when the call stops waiting; nil: it does not wait
-	ended         bool          // history has recorded the call
+	isRecorded    bool          // history has recorded the call
 }
 
 // IsWaiting reports whether the call waits for its turn.
@@ -105,20 +105,20 @@ const (
 
 // isNeedless reports whether no call needs turns, because the transport names the
 // call of each input request.
-func (t *Turns[C]) isNeedless() bool { return t.related && !t.unrelated }
+func (t *Turns[C]) isNeedless() bool { return t.sawRelated && !t.sawUnrelated }
 
 // MightAsk reports whether a call may ask (again).
 func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
-	if !a.mayBeAsked || t.isNeedless() {
+	if !a.mayAsk || t.isNeedless() {
 		return false
 	}
 	h := t.history.historyOf(a.tool)
-	return t.all || !h.isSure() || a.inputRequests < h.requests
+	return t.allTakeTurns || !h.isSure() || a.inputRequests < h.expectedRequests
 }
 
 // willAsk reports whether a call is expected to ask (again).
 func (t *Turns[C]) willAsk(a *Asker[C]) bool {
-	return t.all || a.inputRequests < t.history.historyOf(a.tool).requests
+	return t.allTakeTurns || a.inputRequests < t.history.historyOf(a.tool).expectedRequests
 }
 
 // MustWait gives a call the turn if it may ask. True: another call has the turn; this
@@ -128,7 +128,7 @@ func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 	case !t.MightAsk(a) || t.holder == a:
 		return false
 	case t.holder == nil:
-		t.take(now, a)
+		t.giveTurn(now, a)
 		return false
 	}
 	at := len(t.waiting)
@@ -136,7 +136,7 @@ func (t *Turns[C]) MustWait(now time.Time, a *Asker[C]) bool {
 		at--
 	}
 	t.waiting = slices.Insert(t.waiting, at, a)
-	t.waitUntil(now.Add(turnUnknown), now.Add(waitKnown), a)
+	t.waitUntil(now.Add(turnTimeoutUnknown), now.Add(waitTimeoutKnown), a)
 	return true
 }
 
@@ -168,14 +168,14 @@ func (t *Turns[C]) StopWaiting(a *Asker[C]) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(other *Asker[C]) bool { return other == a })
 }
 
-// take gives a call the turn.
-func (t *Turns[C]) take(now time.Time, a *Asker[C]) {
-	patience := turnUnknown
+// giveTurn gives a call the turn.
+func (t *Turns[C]) giveTurn(now time.Time, a *Asker[C]) {
+	patience := turnTimeoutUnknown
 	switch {
 	case a.Priority == Abandoned:
-		patience = turnAbandoned
+		patience = turnTimeoutAbandoned
 	case t.willAsk(a):
-		patience = turnKnown
+		patience = turnTimeoutKnown
 	}
 	t.timers.Stop(t.turnTimer)
 	t.holder = a
@@ -199,7 +199,7 @@ func (t *Turns[C]) Release(now time.Time, a *Asker[C], out *era.Out) {
 		next := t.waiting[0]
 		t.StopWaiting(next)
 		if t.MightAsk(next) {
-			t.take(now, next)
+			t.giveTurn(now, next)
 		}
 		t.proceed(now, next, out)
 		if t.holder == next && next.Priority == Abandoned {
@@ -231,7 +231,7 @@ func (t *Turns[C]) Abandon(now time.Time, a *Asker[C], refusals bool, out *era.O
 		t.Release(now, a, out)
 		return false
 	case t.holder == nil || t.holder == a:
-		t.take(now, a)
+		t.giveTurn(now, a)
 		return false
 	}
 	return refusals && t.MustWait(now, a)
@@ -243,21 +243,21 @@ func (t *Turns[C]) IsAbandoned() bool { return t.holder != nil && t.holder.Prior
 
 // FindAbandoned returns an abandoned call for which is returns true, of those that
 // have the turn or wait for it; nil if there is none.
-func (t *Turns[C]) FindAbandoned(is func(a *Asker[C]) bool) *Asker[C] {
-	if t.IsAbandoned() && is(t.holder) {
+func (t *Turns[C]) FindAbandoned(match func(a *Asker[C]) bool) *Asker[C] {
+	if t.IsAbandoned() && match(t.holder) {
 		return t.holder
 	}
 	for _, a := range t.waiting {
-		if a.Priority == Abandoned && is(a) {
+		if a.Priority == Abandoned && match(a) {
 			return a
 		}
 	}
 	return nil
 }
 
-// Finish is called when the server answers an abandoned call all the same: the
+// FinishAbandoned is called when the server answers an abandoned call all the same: the
 // call does not ask any more.
-func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
+func (t *Turns[C]) FinishAbandoned(now time.Time, a *Asker[C], out *era.Out) {
 	if a.waitTimer != nil {
 		t.StopWaiting(a)
 		t.proceed(now, a, out)
@@ -266,8 +266,8 @@ func (t *Turns[C]) Finish(now time.Time, a *Asker[C], out *era.Out) {
 	t.Release(now, a, out)
 }
 
-// Retries returns how many retries wait.
-func (t *Turns[C]) Retries() (n int) {
+// WaitingRetries returns how many retries wait.
+func (t *Turns[C]) WaitingRetries() (n int) {
 	for _, a := range t.waiting {
 		if a.Priority == Returning {
 			n++
@@ -276,12 +276,12 @@ func (t *Turns[C]) Retries() (n int) {
 	return n
 }
 
-// Heard notes what the transport says about an input request: related, that it
+// NoteRelation notes what the transport says about an input request: related, that it
 // belongs to a certain call; standalone, that it came on a stream of its own,
 // although the transport could have related it.
-func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) {
-	t.unrelated = t.unrelated || standalone
-	t.related = related
+func (t *Turns[C]) NoteRelation(now time.Time, related, standalone bool, out *era.Out) {
+	t.sawUnrelated = t.sawUnrelated || standalone
+	t.sawRelated = related
 	if t.isNeedless() && t.holder != nil {
 		t.Release(now, t.holder, out)
 	}
@@ -291,11 +291,11 @@ func (t *Turns[C]) Heard(now time.Time, related, standalone bool, out *era.Out) 
 // that it could belong to as well.
 func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 	a.inputRequests++
-	if !a.mayBeAsked || t.isNeedless() {
+	if !a.mayAsk || t.isNeedless() {
 		return
 	}
 	h := t.history.historyOf(a.tool)
-	if a.inputRequests <= h.requests {
+	if a.inputRequests <= h.expectedRequests {
 		return
 	}
 	if unsure := h.hasEndedCall && a != t.holder && len(others) > 0; unsure {
@@ -305,16 +305,16 @@ func (t *Turns[C]) RecordInputRequest(a *Asker[C], others []*Asker[C]) {
 		}
 		return
 	}
-	t.history.expect(a.tool, a.inputRequests)
+	t.history.raiseExpected(a.tool, a.inputRequests)
 }
 
 // End records a call that has ended. Calls of its tool that wait may go on, if
 // they need no turn any more.
 func (t *Turns[C]) End(now time.Time, a *Asker[C], out *era.Out) {
-	if !a.mayBeAsked || a.ended || t.isNeedless() {
+	if !a.mayAsk || a.isRecorded || t.isNeedless() {
 		return
 	}
-	a.ended = true
+	a.isRecorded = true
 	if !t.history.record(a.tool, a.inputRequests) {
 		return
 	}

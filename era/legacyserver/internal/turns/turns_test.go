@@ -26,7 +26,7 @@ func newTurnsTest(t *testing.T) *turnsTest {
 }
 
 func (w *turnsTest) asker(tool string) *Asker[*int] {
-	return &Asker[*int]{tool: w.turns.history.key("tools/call", []byte(tool)), mayBeAsked: true, Priority: Beginning}
+	return &Asker[*int]{tool: w.turns.history.toolKeyOf("tools/call", []byte(tool)), mayAsk: true, Priority: Beginning}
 }
 
 // begins checks whether a call has to wait.
@@ -54,7 +54,7 @@ func (w *turnsTest) pass(d time.Duration) {
 	end := w.now.Add(d)
 	for due := w.timers.Next(); !due.IsZero() && !due.After(end); due = w.timers.Next() {
 		w.now = due
-		w.timers.Due(w.now, &era.Out{})
+		w.timers.FireDue(w.now, &era.Out{})
 	}
 	w.now = end
 }
@@ -87,7 +87,7 @@ func TestTurnsOfToolThatNeverAsks(t *testing.T) {
 // does when it has asked as often as it does.
 func TestTurnsOfToolThatAsks(t *testing.T) {
 	w := newTurnsTest(t)
-	for range sureAfter {
+	for range sureAfterCalls {
 		first := w.asker("asks")
 		w.begins(first, false)
 		w.asks(first)
@@ -138,33 +138,33 @@ func TestTurnsAreShort(t *testing.T) {
 	unknown, next := w.asker("a"), w.asker("b")
 	w.begins(unknown, false)
 	w.begins(next, true)
-	w.pass(turnUnknown - 1)
+	w.pass(turnTimeoutUnknown - 1)
 	w.wentOn()
 	w.pass(1)
 	w.wentOn(next)
 	w.begins(w.asker("a"), false) // what does not ask for so long does not ask
 
 	w = newTurnsTest(t)
-	w.turns.history.expect(w.asker("asks").tool, 1)
+	w.turns.history.raiseExpected(w.asker("asks").tool, 1)
 	var calls []*Asker[*int]
 	for i := range 5 {
 		calls = append(calls, w.asker("asks"))
 		w.begins(calls[i], i > 0)
 	}
-	w.pass(turnKnown)
+	w.pass(turnTimeoutKnown)
 	w.wentOn(calls[1])
-	w.pass(turnKnown)
+	w.pass(turnTimeoutKnown)
 	w.wentOn(calls[2])
-	w.pass(turnKnown)
+	w.pass(turnTimeoutKnown)
 	if w.goneOn = slices.Compact(w.goneOn); len(w.goneOn) != 2 {
-		t.Errorf("after %v, %d calls go on, want all that have waited", waitKnown, len(w.goneOn))
+		t.Errorf("after %v, %d calls go on, want all that have waited", waitTimeoutKnown, len(w.goneOn))
 	}
 }
 
 // Retries go first, and calls that were given up last.
 func TestTurnsOrder(t *testing.T) {
 	w := newTurnsTest(t)
-	w.turns.history.expect(w.asker("asks").tool, 3)
+	w.turns.history.raiseExpected(w.asker("asks").tool, 3)
 	holder, gone, fresh, retry := w.asker("asks"), w.asker("asks"), w.asker("asks"), w.asker("asks")
 	w.begins(holder, false)
 	gone.inputRequests = 1
@@ -183,7 +183,7 @@ func TestTurnsOrder(t *testing.T) {
 	if !w.turns.IsAbandoned() {
 		t.Error("what the server asks now is not of the call that was given up")
 	}
-	w.pass(turnAbandoned)
+	w.pass(turnTimeoutAbandoned)
 	if w.turns.holder != nil || !w.timers.Next().IsZero() {
 		t.Error("a call that was given up has the turn for ever")
 	}
@@ -204,7 +204,7 @@ func TestTurnsOfSuspects(t *testing.T) {
 	w.asks(b, a) // it was a's, perhaps
 	w.ends(a)
 	w.ends(b)
-	for range suspectFor - 1 {
+	for range forgetSuspectAfterCalls - 1 {
 		c := w.asker("a")
 		w.begins(c, false)
 		if w.turns.holder != c {
@@ -223,8 +223,8 @@ func TestTurnsOfSuspects(t *testing.T) {
 // known which tools ask.
 func TestHistoryIsBounded(t *testing.T) {
 	var h askHistory
-	key := func(name string) toolKey { return h.key("tools/call", []byte(name)) }
-	h.expect(key(`"asks"`), 1)
+	key := func(name string) toolKey { return h.toolKeyOf("tools/call", []byte(name)) }
+	h.raiseExpected(key(`"asks"`), 1)
 	h.record(key(`"asks"`), 1)
 	for i := range 3 * maxTools {
 		h.record(key(fmt.Sprintf(`"%d"`, i)), 0)
@@ -232,7 +232,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	if n := len(h.tools); n != maxTools {
 		t.Errorf("%d tools are remembered, want %d", n, maxTools)
 	}
-	if h.historyOf(key(`"asks"`)).requests != 1 {
+	if h.historyOf(key(`"asks"`)).expectedRequests != 1 {
 		t.Error("it was forgotten which tool asks")
 	}
 	if !h.historyOf(key(fmt.Sprintf(`"%d"`, 3*maxTools-1))).hasEndedCall {
