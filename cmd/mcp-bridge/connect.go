@@ -178,7 +178,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	traced.hideServer(spec)
 	traced.addSecrets(secretsIn(fileAuth))
 	traced.hideEnviron(f.target.child.addedEnv, true)
-	if spec.Clients, _, err = parseEras(settings); err != nil {
+	if spec.ClientEras, _, err = parseEras(settings); err != nil {
 		return err
 	}
 	defer sendSpans(ctx, &observer, traced.redact, env, log)()

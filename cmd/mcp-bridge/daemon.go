@@ -99,7 +99,7 @@ func endCause(ctx context.Context) error {
 // metricsServers returns what the metrics say of each server.
 func (d *daemon) metricsServers() (all []metrics.Server) {
 	for name, state := range d.hub.States() {
-		all = append(all, metrics.Server{Name: name, Ready: state.Ready, CallsInFlight: state.Calls, OldestCallAge: time.Duration(state.OldestCall) * time.Second})
+		all = append(all, metrics.Server{Name: name, Ready: state.Ready, CallsInFlight: state.Calls, OldestCallAge: time.Duration(state.OldestCallSeconds) * time.Second})
 	}
 	return all
 }

@@ -139,7 +139,7 @@ func (d *daemon) inspectServers() []inspect.Server {
 }
 
 func inspectServerOf(name string, s upstream.State) inspect.Server {
-	return inspect.Server{Name: name, Ready: s.Ready, Running: s.Running, LastError: s.LastError, Calls: s.Calls, OldestCallAge: float64(s.OldestCall)}
+	return inspect.Server{Name: name, Ready: s.Ready, Running: s.Running, LastError: s.LastError, Calls: s.Calls, OldestCallAge: float64(s.OldestCallSeconds)}
 }
 
 // connectedServer returns what tells about the server of connect.

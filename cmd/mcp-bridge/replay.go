@@ -181,7 +181,7 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 	}
 	traced.hideServer(spec)
 	traced.hideEnviron(f.target.child.addedEnv, true)
-	if spec.Clients, _, err = parseEras(settings); err != nil {
+	if spec.ClientEras, _, err = parseEras(settings); err != nil {
 		return nil, err
 	}
 	spec.ParkTimeout, spec.Dropped = settings.ParkTimeout, func(m jsonrpc.Message, reason string) {

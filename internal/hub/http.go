@@ -239,7 +239,7 @@ func (h *Hub) readiness() readiness {
 		all.Ready = all.Ready || state.Ready
 		all.Running += state.Running
 		all.Calls += state.Calls
-		all.OldestCall = max(all.OldestCall, state.OldestCall)
+		all.OldestCallSeconds = max(all.OldestCallSeconds, state.OldestCallSeconds)
 		all.Servers[s.spec.Name] = state
 	}
 	if h.opts.Guard.Authenticates() {

@@ -97,11 +97,11 @@ func (s Spec) withDefaults() Spec {
 // upstream describes the server's side; acquirePlace is asked for places for its processes.
 func (s Spec) upstream(acquirePlace admission.AcquirePlaceFunc, o *Options) upstream.Spec {
 	up := s.Upstream
-	up.Secret, up.Observer = o.taskSecret(), o.Observer
-	up.Clients, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
+	up.TaskIDSecret, up.Observer = o.taskSecret(), o.Observer
+	up.ClientEras, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
 	up.EraTimeout = s.Pump.RequestTimeout
-	up.AcquirePlace, up.Idle, up.Dropped = acquirePlace, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
-	up.MaxShared, up.Queue, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
+	up.AcquirePlace, up.IdleTimeout, up.Dropped = acquirePlace, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
+	up.MaxShared, up.MaxQueued, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up
 }
 
@@ -151,14 +151,14 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 	// Over Streamable HTTP and on a line, a session that the remote server has
 	// forgotten is renewed: the client notices nothing (LE5). Where the
 	// connection is the session, its end tells the client (C.6).
-	s.streamHTTP = streamhttp.NewHandler(observeHandler("http", upstreamServer.Legacy(true, pump)), streamhttp.HandlerOptions{
+	s.streamHTTP = streamhttp.NewHandler(observeHandler("http", upstreamServer.LegacyHandler(true, pump)), streamhttp.HandlerOptions{
 		Guard: o.Guard, Budget: clientBudget, ResumeBudget: h.resumeBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions,
 		SessionTimeout: spec.SessionTimeout, Stateless: spec.Isolation == upstream.PerRequest, AcquirePlace: acquirePlace, Logger: s.log,
-		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", upstreamServer.Exchange(pump)), ToolSchema: upstreamServer.ToolSchema,
+		Eras: spec.Clients, Modern: o.Observer.ServeRequests(spec.Name, "http", upstreamServer.ExchangeHandler(pump)), ToolSchema: upstreamServer.ToolSchema,
 	})
 	// A process starts, and its place is taken, with the first message and not with
 	// the connection.
-	s.legacySSE = legacysse.NewHandler(observeHandler("sse", bridge.AwaitFirst(upstreamServer.LegacyOnly(pump), firstMessageTimeout)), legacysse.HandlerOptions{
+	s.legacySSE = legacysse.NewHandler(observeHandler("sse", bridge.AwaitFirst(upstreamServer.LegacyOnlyHandler(pump), firstMessageTimeout)), legacysse.HandlerOptions{
 		Guard: o.Guard, Budget: clientBudget, MaxMessageSize: spec.MaxMessageSize, MaxDepth: spec.MaxDepth, MaxSessions: spec.MaxSessions, AcquirePlace: acquirePlace, Logger: s.log,
 		MessageURL: func(r *http.Request) string { return o.publicPrefix(r) + base + "/message" },
 	})
@@ -184,7 +184,7 @@ func (s *server) state() upstream.State {
 	state := s.upstream.State()
 	n, oldest := s.calls.InProgress()
 	if state.Calls = n; n > 0 {
-		state.OldestCall = int(time.Since(oldest).Seconds())
+		state.OldestCallSeconds = int(time.Since(oldest).Seconds())
 	}
 	return state
 }

@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// trial is how long a server must live after its start to be called started.
-	trial = 2 * time.Second
-	// aheadFor is how long a server that was started ahead waits for its client.
-	aheadFor = 30 * time.Second
+	// trialTime is how long a server must live after its start to be called started.
+	trialTime = 2 * time.Second
+	// maxAheadWait is how long a server that was started ahead waits for its client.
+	maxAheadWait = 30 * time.Second
 )
 
-// ahead is one server that was started before there was a client, so that a
+// aheadServer is one server that was started before there was a client, so that a
 // command that cannot work is found out at once, and the first client need not wait.
-type ahead struct {
-	failed  func(error) // told when the server ends on trial
-	log     hclog.Logger
-	process *process // nil: it is none
+type aheadServer struct {
+	onTrialFailed func(error) // told when the server ends on trial
+	log           hclog.Logger
+	process       *process // nil: it is none
 
 	cancel context.CancelFunc // ends the watch
 	done   chan struct{}      // closed when ready says what came of it
@@ -37,7 +37,7 @@ type ahead struct {
 }
 
 // startAhead starts a server ahead. The error is that of its start.
-func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, error) {
+func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*aheadServer, error) {
 	var conn bridge.Conn
 	var p *process
 	var err error
@@ -49,19 +49,19 @@ func startAhead(d bridge.Dialer, failed func(error), log hclog.Logger) (*ahead, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), aheadFor)
-	s := &ahead{failed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn, process: p}
+	ctx, cancel := context.WithTimeout(context.Background(), maxAheadWait)
+	s := &aheadServer{onTrialFailed: failed, log: log, cancel: cancel, done: make(chan struct{}), ready: conn, process: p}
 	s.wg.Go(func() { s.watch(ctx, conn) })
 	return s, nil
 }
 
-// maxEarly is how many messages a server may say before anybody has asked for
+// maxEarlyMessages is how many messages a server may say before anybody has asked for
 // it. More are left in its pipe.
-const maxEarly = 100
+const maxEarlyMessages = 100
 
 // watch waits until the server ends, is asked for, or has waited long enough.
 // What it says meanwhile is kept for the client.
-func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
+func (s *aheadServer) watch(ctx context.Context, conn bridge.Conn) {
 	defer s.cancel()
 	started := time.Now()
 	early := &earlyConn{Conn: conn}
@@ -83,15 +83,15 @@ func (s *ahead) watch(ctx context.Context, conn bridge.Conn) {
 	closeErr := conn.Close(nil)
 	switch {
 	case ctx.Err() != nil: // nobody has come for it
-	case time.Since(started) < trial:
-		s.failed(fmt.Errorf("the server ended at once: %w; to find out why: mcp-bridge doctor -- COMMAND", errors.Join(err, closeErr)))
+	case time.Since(started) < trialTime:
+		s.onTrialFailed(fmt.Errorf("the server ended at once: %w; to find out why: mcp-bridge doctor -- COMMAND", errors.Join(err, closeErr)))
 	default:
 		s.log.Warn("the server that was started ahead has ended", "error", err)
 	}
 }
 
 // take hands out the server, once; nil: there is none (any more).
-func (s *ahead) take() bridge.Conn {
+func (s *aheadServer) take() bridge.Conn {
 	s.cancel()
 	<-s.done
 	s.mu.Lock()
@@ -101,15 +101,15 @@ func (s *ahead) take() bridge.Conn {
 	return conn
 }
 
-// serves says for whom the server works that take has handed out.
-func (s *ahead) serves(session *observe.Session) {
+// assignSession says for whom the server works that take has handed out.
+func (s *aheadServer) assignSession(session *observe.Session) {
 	if s.process != nil {
-		s.process.serves(session)
+		s.process.setSession(session)
 	}
 }
 
 // close stops what nobody asked for.
-func (s *ahead) close() error {
+func (s *aheadServer) close() error {
 	defer s.wg.Wait()
 	if conn := s.take(); conn != nil {
 		return conn.Close(nil)
@@ -124,14 +124,14 @@ type earlyConn struct {
 }
 
 // earlySink keeps what the server says.
-type earlySink struct{ of *earlyConn }
+type earlySink struct{ conn *earlyConn }
 
 // TrySend implements bridge.Sink.
 func (s earlySink) TrySend(m jsonrpc.Message) bool {
-	if len(s.of.earlyMessages) == maxEarly {
+	if len(s.conn.earlyMessages) == maxEarlyMessages {
 		return false
 	}
-	s.of.earlyMessages = append(s.of.earlyMessages, m)
+	s.conn.earlyMessages = append(s.conn.earlyMessages, m)
 	return true
 }
 

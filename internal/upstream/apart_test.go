@@ -71,7 +71,7 @@ func (f *fragile) serve(t *testing.T, spec Spec) *Server {
 	spec.Protocol = era.OnlyModern
 	s, err := New(spec)
 	bridgetest.Must(t, err)
-	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
+	s.dialers.lasting, s.dialers.singleSession, s.dialers.modern = f, f, s.wrapDialer(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -84,7 +84,7 @@ func (f *fragile) serve(t *testing.T, spec Spec) *Server {
 // calls returns a modern call of a tool, as one POST is, and the answer to come.
 func calls(t *testing.T, s *Server, principal, tool string) (answer <-chan jsonrpc.Message) {
 	t.Helper()
-	client := party(t, identity.WithPrincipal(t.Context(), principal), s.Exchange(bridge.PumpOptions{}))
+	client := party(t, identity.WithPrincipal(t.Context(), principal), s.ExchangeHandler(bridge.PumpOptions{}))
 	send(t, client, strings.Replace(modernCall, `"x"`, `"`+tool+`"`, 1))
 	c := make(chan jsonrpc.Message, 1)
 	go func() {
@@ -167,10 +167,10 @@ func TestCrashesAreOnesOwn(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := new(fragile)
 			s := f.serve(t, Spec{})
-			bob, _ := serving(t, s.Legacy(true, bridge.PumpOptions{}), "bob")
+			bob, _ := serving(t, s.LegacyHandler(true, bridge.PumpOptions{}), "bob")
 			begin(t, bob)
 			for i := range crashes {
-				ann, served := serving(t, s.Legacy(true, bridge.PumpOptions{}), "ann")
+				ann, served := serving(t, s.LegacyHandler(true, bridge.PumpOptions{}), "ann")
 				if m := ask(t, ann, initialize); m.IsError() {
 					if i < 5 {
 						t.Fatalf("session %d: %s", i, m.Bytes())

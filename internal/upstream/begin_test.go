@@ -34,7 +34,7 @@ func TestBeginTogether(t *testing.T) {
 	var parties [3]late
 	for i := range clients {
 		parties[i] = late{make(chan struct{}, 1), make(chan struct{})}
-		clients[i] = party(t, &identity.PartyContext{Context: t.Context(), Client: parties[i]}, s.Exchange(bridge.PumpOptions{}))
+		clients[i] = party(t, &identity.PartyContext{Context: t.Context(), Client: parties[i]}, s.ExchangeHandler(bridge.PumpOptions{}))
 		send(t, clients[i], modernCall)
 		<-parties[i].asked // so it has found no process
 	}
@@ -54,12 +54,12 @@ func TestSharedUnitsQueue(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := serverOf(t, &fleet{}, Spec{
-				Protocol: era.OnlyLegacy, MaxShared: 1, Queue: 1, QueueTimeout: time.Minute,
+				Protocol: era.OnlyLegacy, MaxShared: 1, MaxQueued: 1, QueueTimeout: time.Minute,
 			})
 			hangup, cancel := context.WithCancel(identity.WithPrincipal(t.Context(), "ann"))
 			defer cancel()
-			ann := party(t, hangup, s.Exchange(bridge.PumpOptions{}))
-			bob := party(t, identity.WithPrincipal(t.Context(), "bob"), s.Exchange(bridge.PumpOptions{}))
+			ann := party(t, hangup, s.ExchangeHandler(bridge.PumpOptions{}))
+			bob := party(t, identity.WithPrincipal(t.Context(), "bob"), s.ExchangeHandler(bridge.PumpOptions{}))
 			send(t, ann, strings.Replace(modernCall, "tools/call", "hang", 1))
 			synctest.Wait()
 			began := time.Now()

@@ -25,7 +25,7 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 	b := &binder{s: s, principal: principal}
 	return bridge.Intercept(client, bridge.Hooks{
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-			own, no := b.forServer(*m)
+			own, no := b.unbindMessage(*m)
 			if no != nil && refuse(no) {
 				answer := no.Response(m.ID())
 				own, reply = jsonrpc.Message{}, &answer
@@ -34,11 +34,11 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 			return reply
 		},
 		Send: func(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
-			return b.forClient(m), jsonrpc.Message{}, nil
+			return b.bindMessage(m), jsonrpc.Message{}, nil
 		},
 		Sent: func(m jsonrpc.Message) {
 			if m.Kind() == jsonrpc.Response {
-				b.tasks.take(m.ID())
+				b.taskRequests.remove(m.ID())
 			}
 		},
 	})
@@ -46,18 +46,18 @@ func (s *Server) sealState(ctx context.Context, client bridge.Conn, refuse func(
 
 // binder binds requestState and ids of tasks to an authenticated client.
 type binder struct {
-	s         *Server
-	principal string
-	tasks     idSet // requests in progress whose results are about a task
+	s            *Server
+	principal    string
+	taskRequests idSet // requests in progress whose results are about a task
 }
 
-// forServer returns a client's message with the server's own requestState and ids
+// unbindMessage returns a client's message with the server's own requestState and ids
 // of tasks, or why it is refused.
-func (b *binder) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
+func (b *binder) unbindMessage(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	switch method := m.Method(); {
 	case m.Kind() != jsonrpc.Request:
 		if method == "notifications/cancelled" {
-			b.tasks.take(m.CancelledID())
+			b.taskRequests.remove(m.CancelledID())
 		}
 		return m, nil
 	case era.MayAskForInput(method):
@@ -71,12 +71,12 @@ func (b *binder) forServer(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 }
 
 var (
-	errBoundState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
-	errBoundTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}
+	errForeignState = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Invalid or expired requestState"}
+	errForeignTask  = &era.Refusal{Code: jsonrpc.CodeInvalidParams, Text: "Unknown task"}
 )
 
 func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
-	values, no := single(m.ParamsObject().Members(), "requestState", "inputResponses")
+	values, no := singleValues(m.ParamsObject().Members(), "requestState", "inputResponses")
 	if no != nil {
 		return m, no
 	}
@@ -86,13 +86,13 @@ func (b *binder) unbindState(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) 
 	}
 	own, err := b.s.sealer.Unbind(b.principal, text)
 	if err != nil {
-		return m, errBoundState
+		return m, errForeignState
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "requestState", jsonrpc.Quote(own))), nil
 }
 
 func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
-	values, no := single(m.ParamsObject().Members(), "taskId")
+	values, no := singleValues(m.ParamsObject().Members(), "taskId")
 	switch {
 	case no != nil:
 		return m, no
@@ -101,24 +101,24 @@ func (b *binder) unbindTask(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
 	}
 	own, ok := b.unbindTaskID(values[0])
 	if !ok {
-		return m, errBoundTask
+		return m, errForeignTask
 	}
-	b.tasks.add(m.ID())
+	b.taskRequests.add(m.ID())
 	return m.WithParams(jsonrpc.With(m.Params(), "taskId", own)), nil
 }
 
 func (b *binder) unbindListen(m jsonrpc.Message) (jsonrpc.Message, *era.Refusal) {
-	values, no := single(m.ParamsObject().Members(), "notifications")
+	values, no := singleValues(m.ParamsObject().Members(), "notifications")
 	if no != nil || values[0] == nil {
 		return m, no
 	}
 	notifications := values[0]
-	if values, no = single(jsonrpc.Members(notifications), "taskIds"); no != nil || values[0] == nil {
+	if values, no = singleValues(jsonrpc.Members(notifications), "taskIds"); no != nil || values[0] == nil {
 		return m, no
 	}
 	ids, ok := mapElements(values[0], b.unbindTaskID)
 	if !ok {
-		return m, errBoundTask
+		return m, errForeignTask
 	}
 	return m.WithParams(jsonrpc.With(m.Params(), "notifications", jsonrpc.With(notifications, "taskIds", ids))), nil
 }
@@ -162,10 +162,10 @@ func mapElements(raw []byte, change func([]byte) ([]byte, bool)) (out []byte, ok
 	return append(out, ']'), true
 }
 
-// single returns the values of up to two keys of an object; nil: there is none. A
+// singleValues returns the values of up to two keys of an object; nil: there is none. A
 // key must not stand twice, nor in other letters: the server may take the one
 // that was not looked at.
-func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, no *era.Refusal) {
+func singleValues(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, no *era.Refusal) {
 	for member := range object {
 		for i, key := range keys {
 			if !strings.EqualFold(member.Key, key) {
@@ -181,9 +181,9 @@ func single(object iter.Seq[jsonrpc.Member], keys ...string) (values [2][]byte, 
 	return values, nil
 }
 
-// forClient returns what the client gets of a message: requestState and ids of tasks
+// bindMessage returns what the client gets of a message: requestState and ids of tasks
 // under its name.
-func (b *binder) forClient(m jsonrpc.Message) jsonrpc.Message {
+func (b *binder) bindMessage(m jsonrpc.Message) jsonrpc.Message {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		return b.bindResponse(m)
@@ -194,7 +194,7 @@ func (b *binder) forClient(m jsonrpc.Message) jsonrpc.Message {
 }
 
 func (b *binder) bindResponse(m jsonrpc.Message) jsonrpc.Message {
-	about := b.tasks.has(m.ID())
+	about := b.taskRequests.has(m.ID())
 	if m.IsError() {
 		return m
 	}
@@ -231,9 +231,9 @@ func (b *binder) bindNotification(m jsonrpc.Message) jsonrpc.Message {
 // idSet are ids of requests. The zero value is empty; any number of goroutines may
 // use it. To ask an empty one costs next to nothing.
 type idSet struct {
-	n   atomic.Int32
-	mu  sync.Mutex
-	ids map[jsonrpc.ID]struct{}
+	count atomic.Int32
+	mu    sync.Mutex
+	ids   map[jsonrpc.ID]struct{}
 }
 
 func (s *idSet) add(id jsonrpc.ID) {
@@ -243,12 +243,12 @@ func (s *idSet) add(id jsonrpc.ID) {
 		s.ids = make(map[jsonrpc.ID]struct{})
 	}
 	s.ids[id] = struct{}{}
-	s.n.Store(int32(len(s.ids)))
+	s.count.Store(int32(len(s.ids)))
 }
 
 // has reports whether an id is in.
 func (s *idSet) has(id jsonrpc.ID) bool {
-	if s.n.Load() == 0 {
+	if s.count.Load() == 0 {
 		return false
 	}
 	s.mu.Lock()
@@ -257,14 +257,14 @@ func (s *idSet) has(id jsonrpc.ID) bool {
 	return ok
 }
 
-// take takes an id out.
-func (s *idSet) take(id jsonrpc.ID) {
-	if s.n.Load() == 0 {
+// remove takes an id out.
+func (s *idSet) remove(id jsonrpc.ID) {
+	if s.count.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, _, _ := jsonrpc.Find(s.ids, id)
 	delete(s.ids, key)
-	s.n.Store(int32(len(s.ids)))
+	s.count.Store(int32(len(s.ids)))
 }

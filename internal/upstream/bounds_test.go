@@ -32,11 +32,11 @@ func TestAloneUnitsQueue(t *testing.T) {
 		}
 	}})
 	while, leave := context.WithCancel(t.Context())
-	first := party(t, while, s.Exchange(bridge.PumpOptions{}))
+	first := party(t, while, s.ExchangeHandler(bridge.PumpOptions{}))
 	send(t, first, strings.Replace(modernCall, "tools/call", "hang", 1))
 	f.wait(t, 1, 1)
 	<-waits
-	second := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	second := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 	send(t, second, modernCall)
 	select {
 	case <-waits: // it is in the queue
@@ -120,7 +120,7 @@ func TestRefusedAndAsked(t *testing.T) {
 			}
 			return []string{`{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"Method not found"}}`}
 		})
-		client := party(t, t.Context(), s.Legacy(true, bridge.PumpOptions{}))
+		client := party(t, t.Context(), s.LegacyHandler(true, bridge.PumpOptions{}))
 		if m := ask(t, client, initialize); m.IsError() == modern {
 			t.Errorf("modern %t: %s", modern, m.Bytes())
 		}
@@ -132,10 +132,10 @@ func TestRefusedAndAsked(t *testing.T) {
 func TestIdleUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{kind: modernServer}
-		s := serverOf(t, f, Spec{Protocol: era.OnlyModern, Idle: time.Hour})
+		s := serverOf(t, f, Spec{Protocol: era.OnlyModern, IdleTimeout: time.Hour})
 		call := func() {
 			t.Helper()
-			if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+			if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 				t.Fatalf("%s", m.Bytes())
 			}
 		}

@@ -113,7 +113,7 @@ func remoteServer(t *testing.T, site *site, spec Spec) *Server {
 	spec.URL = site.url
 	s, err := New(spec)
 	bridgetest.Must(t, err)
-	s.prober.Settled = 0
+	s.prober.SettledAfter = 0
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -128,7 +128,7 @@ func healed(t *testing.T, s *Server, modern bool) {
 	t.Helper()
 	var got []string
 	for range 3 {
-		m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall)
+		m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall)
 		if string(m.Lookup("result", "modern")) == fmt.Sprint(modern) {
 			return
 		}
@@ -213,7 +213,7 @@ func TestOwnSessionIsUpgraded(t *testing.T) {
 				t.Parallel()
 				site := newSite(t, &site{session: "s1", refusal: "400 -32600", forgets: true})
 				s := remoteServer(t, site, Spec{})
-				h := s.Legacy(lasting, bridge.PumpOptions{})
+				h := s.LegacyHandler(lasting, bridge.PumpOptions{})
 				client := party(t, t.Context(), h)
 				ask(t, client, initialize)
 				called(t, client, false)
@@ -246,7 +246,7 @@ func TestRemoteIsDowngraded(t *testing.T) {
 func TestTranslatedSessionIsDowngraded(t *testing.T) {
 	site := newSite(t, &site{modern: true, refusal: "400 -32022"})
 	s := remoteServer(t, site, Spec{})
-	h := s.Legacy(true, bridge.PumpOptions{})
+	h := s.LegacyHandler(true, bridge.PumpOptions{})
 	client := party(t, t.Context(), h)
 	ask(t, client, initialize)
 	called(t, client, true)

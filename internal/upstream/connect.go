@@ -19,17 +19,17 @@ import (
 // connector is the Dialer of one shared server: its Conns speak modern, whatever the
 // server speaks. It learns what passes by about the server's tools and its era.
 type connector struct {
-	s      *Server
-	shared *sharing.Server
-	tools  *schemas.Table
-	filter atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
+	s           *Server
+	shared      *sharing.Server
+	toolSchemas *schemas.Table
+	filter      atomic.Pointer[legacyserver.Filter] // of a legacy server, once it was started
 
-	starts, failed int // of servers; failed: ended at the question which era they speak. Only Dial uses them
+	starts, failedProbes int // of servers; failedProbes: ended at the question which era they speak. Only Dial uses them
 }
 
-// connector is what sharing.Options say of Connect.
-func (s *Server) connector(shared *sharing.Server) (bridge.Dialer, func() bool) {
-	c := &connector{s: s, shared: shared, tools: s.table(shared.Key)}
+// newConnector is what sharing.Options say of Connect.
+func (s *Server) newConnector(shared *sharing.Server) (bridge.Dialer, func() bool) {
+	c := &connector{s: s, shared: shared, toolSchemas: s.table(shared.Key)}
 	return c, c.hasParked
 }
 
@@ -60,7 +60,7 @@ func (c *connector) Dial(ctx context.Context) (bridge.Conn, error) {
 		}
 	}
 	c.starts++
-	return c.learn(c.watchServer(conn), nil), nil
+	return c.watchAnswers(c.watchServer(conn), nil), nil
 }
 
 func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
@@ -82,12 +82,12 @@ func (c *connector) dialLegacy(ctx context.Context) (bridge.Conn, error) {
 	})
 	c.filter.Store(f)
 	conn = translate.Wrap(c.watchServer(conn), f, c.s.spec.Dropped)
-	return &initializing{Conn: c.learn(conn, f), filter: f}, nil
+	return &initializingConn{Conn: c.watchAnswers(conn, f), filter: f}, nil
 }
 
-// maxFailed is how many servers in a row may end at the question which era
+// maxFailedProbes is how many servers in a row may end at the question which era
 // they speak. An older one may do just that.
-const maxFailed = 3
+const maxFailedProbes = 3
 
 // checkStillModern asks a process that takes the place of one that has ended whether it
 // still speaks 2026-07-28: what it is started from may have changed. (A server
@@ -99,10 +99,10 @@ func (c *connector) checkStillModern(ctx context.Context, conn bridge.Conn) erro
 	modern, err := c.s.prober.Discover(ctx, conn)
 	switch {
 	case modern:
-		c.failed = 0
+		c.failedProbes = 0
 		return nil
 	case err != nil:
-		if c.failed++; c.failed < maxFailed {
+		if c.failedProbes++; c.failedProbes < maxFailedProbes {
 			return err
 		}
 	}

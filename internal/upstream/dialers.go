@@ -19,10 +19,10 @@ import (
 
 // dialers are the ways to a server.
 type dialers struct {
-	lasting, once bridge.Dialer  // see Server.clientDialer
-	telling       bridge.Dialer  // lasting, of what clients share: says when the session was renewed; nil: is lasting
-	modern        bridge.Dialer  // Conns that speak modern, if the server does
-	remote        *remote.Dialer // of a URL
+	lasting, singleSession bridge.Dialer  // see Server.clientDialer
+	reportingRenewal       bridge.Dialer  // lasting, of what clients share: says when the session was renewed; nil: is lasting
+	modern                 bridge.Dialer  // Conns that speak modern, if the server does
+	remote                 *remote.Dialer // of a URL
 }
 
 type dialFunc func(ctx context.Context) (bridge.Conn, error)
@@ -33,9 +33,9 @@ func (f dialFunc) Dial(ctx context.Context) (bridge.Conn, error) { return f(ctx)
 func (s *Server) makeDialers() error {
 	d := &s.dialers
 	if s.IsCommand() {
-		d.lasting = s.command()
-		d.once = d.lasting
-		d.modern = s.wrapped(d.lasting)
+		d.lasting = s.commandDialer()
+		d.singleSession = d.lasting
+		d.modern = s.wrapDialer(d.lasting)
 		return nil
 	}
 	if err := remote.CheckURL(s.spec.URL); err != nil {
@@ -53,20 +53,20 @@ func (s *Server) makeDialers() error {
 	d.lasting = &remote.Dialer{URL: s.spec.URL, Options: opts}
 	telling := opts
 	telling.NotifyAfterRenewal = true
-	d.telling = &remote.Dialer{URL: s.spec.URL, Options: telling}
+	d.reportingRenewal = &remote.Dialer{URL: s.spec.URL, Options: telling}
 	opts.NoRenew = true
 	d.remote = &remote.Dialer{URL: s.spec.URL, Options: opts}
-	d.once = d.remote
-	d.modern = s.wrapped(d.remote.Modern())
+	d.singleSession = d.remote
+	d.modern = s.wrapDialer(d.remote.Modern())
 	return nil
 }
 
-// command returns the Dialer that starts the command.
-func (s *Server) command() bridge.Dialer {
-	skipped := new(noise) // of all its processes
+// commandDialer returns the Dialer that starts the command.
+func (s *Server) commandDialer() bridge.Dialer {
+	skipped := new(noiseLimiter) // of all its processes
 	spec := s.spec.Command
 	spec.Name = s.spec.Name
-	spec.OnContainer = s.containerKilled
+	spec.OnContainer = s.reportKilledContainer
 	// The name says which command it is: there may be secrets in its arguments.
 	return &processDialer{s: s, program: programOf(cmp.Or(spec.Shown, spec.Path)), command: stdio.Command{Spec: spec, Options: stdio.Options{
 		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
@@ -78,8 +78,8 @@ func (s *Server) command() bridge.Dialer {
 	}}}
 }
 
-// containerKilled tells of a container that a server's process left behind.
-func (s *Server) containerKilled(id string, err error) {
+// reportKilledContainer tells of a container that a server's process left behind.
+func (s *Server) reportKilledContainer(id string, err error) {
 	short := id[:min(len(id), 12)]
 	switch {
 	case err == nil:
@@ -99,29 +99,29 @@ func (s *Server) containerKilled(id string, err error) {
 // whose own connection is their session (C.6). A command's Conn ends with the
 // process in any case (ST9).
 func (s *Server) clientDialer(lasting bool) bridge.Dialer {
-	d := s.dialers.once
+	d := s.dialers.singleSession
 	if lasting {
 		d = s.dialers.lasting
 	}
-	return s.wrapped(d)
+	return s.wrapDialer(d)
 }
 
 // sharedLegacyDialer returns what gives a shared server its Conn to a legacy server:
 // clients that listen have to hear of what they cannot see, a session that was renewed (C.3).
 func (s *Server) sharedLegacyDialer() bridge.Dialer {
-	if s.dialers.telling == nil {
+	if s.dialers.reportingRenewal == nil {
 		return s.clientDialer(true)
 	}
-	return s.wrapped(s.dialers.telling)
+	return s.wrapDialer(s.dialers.reportingRenewal)
 }
 
-// wrapped returns a Dialer whose Conns are counted and filtered.
-func (s *Server) wrapped(d bridge.Dialer) bridge.Dialer {
-	return toolfilter.Wrap(&counted{of: &s.status, log: s.log, dialer: d, transport: s.transport(), remote: !s.IsCommand()}, s.spec.Tools)
+// wrapDialer returns a Dialer whose Conns are counted and filtered.
+func (s *Server) wrapDialer(d bridge.Dialer) bridge.Dialer {
+	return toolfilter.Wrap(&countingDialer{status: &s.status, log: s.log, dialer: d, transport: s.transportName(), remote: !s.IsCommand()}, s.spec.Tools)
 }
 
-// transport returns how the bridge speaks with the server, as observe.Session says it.
-func (s *Server) transport() string {
+// transportName returns how the bridge speaks with the server, as observe.Session says it.
+func (s *Server) transportName() string {
 	scheme, _, _ := strings.Cut(s.spec.URL, ":")
 	switch scheme {
 	case "":

@@ -191,7 +191,7 @@ func serverOf(t *testing.T, f *fleet, spec Spec) *Server {
 	spec.Command = supervisor.Spec{Name: "fake", Path: "fake"}
 	s, err := New(spec)
 	bridgetest.Must(t, err)
-	s.dialers.lasting, s.dialers.once, s.dialers.modern = f, f, s.wrapped(f)
+	s.dialers.lasting, s.dialers.singleSession, s.dialers.modern = f, f, s.wrapDialer(f)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -352,7 +352,7 @@ func TestIsolation(t *testing.T) {
 			}
 			s := serverOf(t, f, spec)
 			for _, who := range []struct{ principal, call string }{{"a", modernCall}, {"a", modernCall}, {"b", modernCall}, {"a", withCaps}} {
-				client := party(t, identity.WithPrincipal(t.Context(), who.principal), s.Exchange(bridge.PumpOptions{}))
+				client := party(t, identity.WithPrincipal(t.Context(), who.principal), s.ExchangeHandler(bridge.PumpOptions{}))
 				if m := ask(t, client, who.call); m.IsError() {
 					t.Errorf("%s", m.Bytes())
 				}
@@ -369,7 +369,7 @@ func TestIsolation(t *testing.T) {
 func TestInitializeIsLegacy(t *testing.T) {
 	f := &fleet{kind: legacyServer}
 	s := serverOf(t, f, Spec{})
-	for _, h := range []bridge.Handler{s.Handler(true, bridge.PumpOptions{}), s.LegacyOnly(bridge.PumpOptions{})} {
+	for _, h := range []bridge.Handler{s.Handler(true, bridge.PumpOptions{}), s.LegacyOnlyHandler(bridge.PumpOptions{})} {
 		ask(t, party(t, t.Context(), h), strings.Replace(initialize, "2025-06-18", "2026-07-28", 1))
 		f.mu.Lock()
 		if got := f.bytes[len(f.bytes)-1]; !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
@@ -382,7 +382,7 @@ func TestInitializeIsLegacy(t *testing.T) {
 // Eras that are not wanted are refused, with the versions that are (ED5).
 func TestClientEras(t *testing.T) {
 	for served, text := range map[era.Eras]string{era.OnlyModern: initialize, era.OnlyLegacy: modernCall} {
-		s := serverOf(t, &fleet{kind: dual}, Spec{Clients: served})
+		s := serverOf(t, &fleet{kind: dual}, Spec{ClientEras: served})
 		client := party(t, t.Context(), s.Handler(true, bridge.PumpOptions{}))
 		m := ask(t, client, text)
 		if string(m.Lookup("error", "code")) != "-32022" || !strings.Contains(string(m.Lookup("error", "data", "supported")), served.Versions()[0]) {
@@ -396,7 +396,7 @@ func TestClientEras(t *testing.T) {
 func TestDiscoverFirst(t *testing.T) {
 	for _, k := range []kind{exits, modernServer} {
 		s := serverOf(t, &fleet{kind: k}, Spec{})
-		client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+		client := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 		m := ask(t, client, strings.Replace(modernCall, "tools/call", "server/discover", 1))
 		if !probe.AnswersModern(m) {
 			t.Errorf("%s", m.Bytes())
@@ -411,8 +411,8 @@ func TestDiscoveredVersions(t *testing.T) {
 		era.Auto: `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, era.OnlyModern: `["2026-07-28"]`,
 	} {
 		for _, k := range []kind{legacyServer, modernServer} {
-			s := serverOf(t, &fleet{kind: k}, Spec{Clients: clients})
-			client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+			s := serverOf(t, &fleet{kind: k}, Spec{ClientEras: clients})
+			client := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 			m := ask(t, client, strings.Replace(modernCall, "tools/call", "server/discover", 1))
 			if got := string(m.Lookup("result", "supportedVersions")); got != want {
 				t.Errorf("clients %v, server %d: %s, want %s", clients, k, got, want)
@@ -426,7 +426,7 @@ func TestDiscoveredVersions(t *testing.T) {
 func TestStateIsBound(t *testing.T) {
 	s := serverOf(t, &fleet{kind: modernServer}, Spec{})
 	first := strings.Replace(modernCall, "tools/call", "prompts/get", 1)
-	for name, h := range map[string]bridge.Handler{"POST": s.Exchange(bridge.PumpOptions{}), "connection": s.modernHandler(bridge.PumpOptions{})} {
+	for name, h := range map[string]bridge.Handler{"POST": s.ExchangeHandler(bridge.PumpOptions{}), "connection": s.modernHandler(bridge.PumpOptions{})} {
 		t.Run(name, func(t *testing.T) {
 			as := func(principal, text string) jsonrpc.Message {
 				return ask(t, party(t, identity.WithPrincipal(t.Context(), principal), h), text)
@@ -471,7 +471,7 @@ func TestEraChanges(t *testing.T) {
 			t.Parallel()
 			f := &fleet{kind: c.from}
 			s := serverOf(t, f, Spec{})
-			s.prober.Settled = 0
+			s.prober.SettledAfter = 0
 			modern := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 			if m := ask(t, modern, modernCall); m.IsError() {
 				t.Fatalf("%s", m.Bytes())
@@ -480,7 +480,7 @@ func TestEraChanges(t *testing.T) {
 			ask(t, modern, strings.Replace(modernCall, "tools/call", "leave", 1))
 			tries := 0
 			for {
-				client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+				client := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 				m := ask(t, client, modernCall)
 				if !m.IsError() {
 					break
@@ -506,7 +506,7 @@ func TestSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{kind: modernServer, deaf: 1}
 		s := serverOf(t, f, Spec{})
-		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+		if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Errorf("a modern call: %s", m.Bytes())
 		}
 		if m := ask(t, party(t, t.Context(), s.Handler(true, bridge.PumpOptions{})), initialize); m.IsError() {
@@ -555,17 +555,17 @@ func TestOnePlace(t *testing.T) {
 		}
 		f := &fleet{kind: k}
 		s := serverOf(t, f, Spec{AcquirePlace: admit, MaxShared: 1})
-		s.prober.Patience = 10 * time.Millisecond
+		s.prober.AnswerTimeout = 10 * time.Millisecond
 		control := admission.New(10, admit)
 		slot, err := control.Acquire(t.Context())
 		bridgetest.Must(t, err)
-		client := party(t, slot.Context(), s.Legacy(true, bridge.PumpOptions{}))
+		client := party(t, slot.Context(), s.LegacyHandler(true, bridge.PumpOptions{}))
 		if m := ask(t, client, initialize); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
 		slot.Release()
 		_ = client.Close(nil)
-		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+		if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Errorf("server %d: %s", k, m.Bytes())
 		}
 		control.Close()
@@ -595,7 +595,7 @@ func TestProbeOfEachParty(t *testing.T) {
 		<-waits
 		ctx, cancel := context.WithTimeout(identity.WithParty(t.Context(), "bob"), 20*time.Second)
 		defer cancel()
-		if m := ask(t, party(t, ctx, s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+		if m := ask(t, party(t, ctx, s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 			t.Fatalf("server %d: %s", k, m.Bytes())
 		}
 		if err := <-ann; err != nil {
@@ -611,7 +611,7 @@ func TestManyCapabilities(t *testing.T) {
 	s := serverOf(t, f, Spec{MaxShared: 3, Protocol: era.OnlyLegacy})
 	with := func(caps string) jsonrpc.Message {
 		call := strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"experimental":{"`+caps+`":{}}}`, 1)
-		return ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call)
+		return ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), call)
 	}
 	for i := range 20 {
 		if m := with(strings.Repeat("x", i+1)); m.IsError() {
@@ -628,7 +628,7 @@ func TestManyCapabilities(t *testing.T) {
 func TestCloseWhileAsking(t *testing.T) {
 	f := &fleet{kind: silent}
 	s := serverOf(t, f, Spec{})
-	client := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	client := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 	send(t, client, modernCall)
 	f.wait(t, 1, 1)
 	if err := s.Close(); err != nil {
@@ -659,7 +659,7 @@ func TestLastWords(t *testing.T) {
 	for _, k := range []kind{legacyServer, modernServer} {
 		f := &fleet{kind: k}
 		s := serverOf(t, f, Spec{})
-		s.dialers.lasting, s.dialers.modern = leaving{f}, s.wrapped(leaving{f})
+		s.dialers.lasting, s.dialers.modern = leaving{f}, s.wrapDialer(leaving{f})
 		client := party(t, t.Context(), s.modernHandler(bridge.PumpOptions{}))
 		m := ask(t, client, strings.Replace(modernCall, "tools/call", "leave", 1))
 		if text := string(m.Lookup("error", "message")); !strings.Contains(text, "ended") || strings.Contains(text, "secret") {
@@ -668,8 +668,8 @@ func TestLastWords(t *testing.T) {
 	}
 	f := &fleet{kind: legacyServer}
 	s := serverOf(t, f, Spec{})
-	s.dialers.lasting, s.dialers.once = leaving{f}, leaving{f}
-	client := party(t, t.Context(), s.Legacy(true, bridge.PumpOptions{}))
+	s.dialers.lasting, s.dialers.singleSession = leaving{f}, leaving{f}
+	client := party(t, t.Context(), s.LegacyHandler(true, bridge.PumpOptions{}))
 	ask(t, client, initialize)
 	if m := ask(t, client, strings.Replace(legacyCall, "tools/call", "leave", 1)); !strings.Contains(string(m.Lookup("error", "message")), "secret") {
 		t.Errorf("alone: %s", m.Bytes())
@@ -680,7 +680,7 @@ func TestLastWords(t *testing.T) {
 // request tries again, also on the same connection.
 func TestProbeFails(t *testing.T) {
 	for name, of := range map[string]func(*Server) bridge.Handler{
-		"POST":       func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) },
+		"POST":       func(s *Server) bridge.Handler { return s.ExchangeHandler(bridge.PumpOptions{}) },
 		"connection": func(s *Server) bridge.Handler { return s.modernHandler(bridge.PumpOptions{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -691,7 +691,7 @@ func TestProbeFails(t *testing.T) {
 			if m := ask(t, client, modernCall); string(m.Lookup("error", "data", "reason")) != `"server_unavailable"` {
 				t.Errorf("%s", m.Bytes())
 			}
-			s.dialers.modern = s.wrapped(f)
+			s.dialers.modern = s.wrapDialer(f)
 			if name == "POST" {
 				client = party(t, t.Context(), of(s))
 			}

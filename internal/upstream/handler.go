@@ -19,16 +19,16 @@ import (
 // Handler returns what serves clients of both eras on connections of their
 // own: a socket, our stdin. What lasting means is said at clientDialer.
 func (s *Server) Handler(lasting bool, o bridge.PumpOptions) bridge.Handler {
-	return bridge.ByEra(asLegacy(s.Legacy(lasting, o)), s.modernHandler(o))
+	return bridge.ByEra(asLegacy(s.LegacyHandler(lasting, o)), s.modernHandler(o))
 }
 
-// Legacy returns what serves the sessions of legacy clients.
-func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
-	if s.spec.Clients == era.OnlyModern {
-		return refuse(s.spec.Clients)
+// LegacyHandler returns what serves the sessions of legacy clients.
+func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handler {
+	if s.spec.ClientEras == era.OnlyModern {
+		return refusingHandler(s.spec.ClientEras)
 	}
 	var h bridge.Handler
-	translated := &translator{s}
+	translated := &translatingDialer{s}
 	direct := s.clientDialer(lasting)
 	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		if err := admission.AcquireServerPlace(ctx); err != nil {
@@ -38,29 +38,29 @@ func (s *Server) Legacy(lasting bool, o bridge.PumpOptions) bridge.Handler {
 	})
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
-		o.Keeps = always
+		o.Keeps = keepsAlways
 		h = bridge.Serve(translated, o)
 	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
-		o.Keeps = always
-		h = s.shared(o)
+		o.Keeps = keepsAlways
+		h = s.sharedHandler(o)
 	case s.spec.Protocol == era.OnlyLegacy:
-		h = s.fallback(own, nil, o)
+		h = s.fallbackHandler(own, nil, o)
 	default:
-		h = s.fallback(direct, translated, o)
+		h = s.fallbackHandler(direct, translated, o)
 	}
 	return h
 }
 
-// always is what bridge.PumpOptions say of Keeps where all is translated.
-func always() bool { return true }
+// keepsAlways is what bridge.PumpOptions say of Keeps where all is translated.
+func keepsAlways() bool { return true }
 
-// fallback returns what serves legacy clients with Conns of their own, of the Dialer modern
+// fallbackHandler returns what serves legacy clients with Conns of their own, of the Dialer modern
 // where the server turns out to need that.
-func (s *Server) fallback(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
+func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOptions) bridge.Handler {
 	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
 		own := o
-		own.Keeps = d.Keeps
+		own.Keeps = d.KeepsRequests
 		return bridge.Serve(d, own)
 	}
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
@@ -92,14 +92,14 @@ func withLegacyInitialize(ctx context.Context, client bridge.Conn) bridge.Conn {
 	}})
 }
 
-// LegacyOnly returns what serves clients of a transport that has no place for
+// LegacyOnlyHandler returns what serves clients of a transport that has no place for
 // modern requests (SS9): each of those is refused.
-func (s *Server) LegacyOnly(o bridge.PumpOptions) bridge.Handler {
+func (s *Server) LegacyOnlyHandler(o bridge.PumpOptions) bridge.Handler {
 	served := era.OnlyLegacy
-	if s.spec.Clients == era.OnlyModern {
+	if s.spec.ClientEras == era.OnlyModern {
 		served = era.OnlyModern
 	}
-	return bridge.ByEra(asLegacy(s.Legacy(false, o)), refuse(served))
+	return bridge.ByEra(asLegacy(s.LegacyHandler(false, o)), refusingHandler(served))
 }
 
 // SharesAlways reports whether no client ever has a process of its own.
@@ -107,14 +107,14 @@ func (s *Server) SharesAlways() bool {
 	return s.spec.Protocol == era.OnlyModern || s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared
 }
 
-// translator is the Dialer of legacy clients for a modern server.
-type translator struct{ s *Server }
+// translatingDialer is the Dialer of legacy clients for a modern server.
+type translatingDialer struct{ s *Server }
 
-func (t *translator) Dial(ctx context.Context) (bridge.Conn, error) {
-	return t.s.translated(ctx, t.s.keys.sessionKey(ctx), nil)
+func (t *translatingDialer) Dial(ctx context.Context) (bridge.Conn, error) {
+	return t.s.dialTranslated(ctx, t.s.keys.sessionKey(ctx), nil)
 }
 
-func (s *Server) translated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
+func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo []byte) (bridge.Conn, error) {
 	conn, err := s.pool.Join(ctx, key, clientInfo, false)
 	if err != nil {
 		return nil, err
@@ -122,11 +122,11 @@ func (s *Server) translated(ctx context.Context, key sharing.Key, clientInfo []b
 	return translate.Wrap(conn, legacyclient.New(legacyclient.Options{}), s.spec.Dropped), nil
 }
 
-// shared returns what serves legacy clients that share a server. Which one may
+// sharedHandler returns what serves legacy clients that share a server. Which one may
 // depend on what initialize says.
-func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
+func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		m, err := opening(ctx, client)
+		m, err := awaitOpening(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -143,18 +143,18 @@ func (s *Server) shared(o bridge.PumpOptions) bridge.Handler {
 			case err != nil:
 				return nil, err
 			case modern:
-				return s.translated(ctx, s.keys.sessionKey(ctx), nil)
+				return s.dialTranslated(ctx, s.keys.sessionKey(ctx), nil)
 			}
-			return s.translated(ctx, key, info)
+			return s.dialTranslated(ctx, key, info)
 		})
 		return bridge.Serve(d, o).ServeConn(ctx, client)
 	})
 }
 
-// opening returns a legacy client's first message but for pings, which need no
+// awaitOpening returns a legacy client's first message but for pings, which need no
 // server, and notifications, which can mean nothing yet. The message stays the client's
 // next one.
-func opening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
+func awaitOpening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer admission.MarkUnused(ctx)()
 	s := &openingSink{client: client}
 	err := client.Receive(ctx, s)
@@ -169,7 +169,7 @@ type openingSink struct {
 	opening jsonrpc.Message
 }
 
-var errOpening = errors.New("the client's opening is not taken")
+var errOpeningSeen = errors.New("the client's opening is not taken")
 
 // TrySend implements bridge.Sink.
 func (s *openingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
@@ -181,7 +181,7 @@ func (s *openingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		return nil
 	case m.Method() != "ping":
 		s.opening = m
-		return errOpening
+		return errOpeningSeen
 	}
 	return s.client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 }
@@ -196,9 +196,9 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Mem
 	return s.pool.Join(ctx, key, clientInfo, m.Method() != "subscriptions/listen")
 }
 
-// Exchange returns what serves the single request of a modern client's Conn.
-func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
-	o.Keeps = s.mayKeep
+// ExchangeHandler returns what serves the single request of a modern client's Conn.
+func (s *Server) ExchangeHandler(o bridge.PumpOptions) bridge.Handler {
+	o.Keeps = s.mayKeepRequests
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		var no *era.Refusal
 		client = s.sealState(ctx, client, func(why *era.Refusal) bool {
@@ -212,9 +212,9 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 		case no != nil:
 			return client.Send(ctx, no.Response(m.ID()))
 		}
-		conn, err := s.memberFor(context.WithValue(ctx, clientKey{}, client), m)
+		conn, err := s.memberFor(context.WithValue(ctx, clientConnKey{}, client), m)
 		if err != nil {
-			return bridge.Serve(failing{err}, o).ServeConn(ctx, client)
+			return bridge.Serve(failingDialer{err}, o).ServeConn(ctx, client)
 		}
 		m = jsonrpc.Message{} // its bytes are not kept
 		err = bridge.Exchange(ctx, client, conn, o)
@@ -222,36 +222,36 @@ func (s *Server) Exchange(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// failing is a Dialer that fails.
-type failing struct{ err error }
+// failingDialer is a Dialer that fails.
+type failingDialer struct{ err error }
 
-func (f failing) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
+func (f failingDialer) Dial(context.Context) (bridge.Conn, error) { return nil, f.err }
 
 // modernHandler returns what serves modern clients that send many requests on one Conn.
 func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
-	if s.spec.Clients == era.OnlyLegacy {
-		return refuse(s.spec.Clients)
+	if s.spec.ClientEras == era.OnlyLegacy {
+		return refusingHandler(s.spec.ClientEras)
 	}
-	o.Keeps = s.mayKeep
+	o.Keeps = s.mayKeepRequests
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		admission.ReleaseServerPlace(ctx) // shared servers ask for places themselves
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		answer := func(*era.Refusal) bool { return true }
-		return h.ServeConn(context.WithValue(ctx, clientKey{}, client), s.sealState(ctx, client, answer))
+		return h.ServeConn(context.WithValue(ctx, clientConnKey{}, client), s.sealState(ctx, client, answer))
 	})
 }
 
-// mayKeep reports whether what clients send may be kept, because the server may be a
+// mayKeepRequests reports whether what clients send may be kept, because the server may be a
 // legacy one, for which it is translated (bridge.PumpOptions).
-func (s *Server) mayKeep() bool {
+func (s *Server) mayKeepRequests() bool {
 	modern, known := s.prober.Known()
 	return !known || !modern
 }
 
-// refuse returns what answers clients of an era that is not served (ED5).
-func refuse(served era.Eras) bridge.Handler {
+// refusingHandler returns what answers clients of an era that is not served (ED5).
+func refusingHandler(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		defer admission.MarkUnused(ctx)()
 		s := &refusingSink{client: client, served: served}

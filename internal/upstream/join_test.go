@@ -36,13 +36,13 @@ func TestJoinWhatEnds(t *testing.T) {
 		}
 	}
 	client := party(t, t.Context(), bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-		return s.Exchange(bridge.PumpOptions{}).ServeConn(watched{ctx, end}, c)
+		return s.ExchangeHandler(bridge.PumpOptions{}).ServeConn(watched{ctx, end}, c)
 	}))
 	m := ask(t, client, modernCall)
 	if text := string(m.Lookup("error", "message")); !strings.Contains(text, "has changed its protocol; try again") {
 		t.Errorf("the client is told: %s", m.Bytes())
 	}
-	again := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+	again := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 	if m := ask(t, again, modernCall); m.IsError() {
 		t.Errorf("trying again: %s", m.Bytes())
 	}

@@ -17,26 +17,26 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// keys says which shared server a client uses (D.1).
-type keys struct {
+// keyChooser says which shared server a client uses (D.1).
+type keyChooser struct {
 	isolation  Isolation
 	eraTimeout time.Duration
 	prober     *probe.Prober
 	pool       *sharing.Pool
 	sealer     *era.Sealer
 
-	number     atomic.Uint64                // of servers that are not shared
-	introduced atomic.Pointer[introduction] // of some modern client; see introductionOf
-	missed     atomic.Uint32                // requests that have said something else
+	exclusiveNumber    atomic.Uint64                // of servers that are not shared
+	lastIntroduction   atomic.Pointer[introduction] // of some modern client; see introductionOf
+	introductionMisses atomic.Uint32                // requests that have said something else
 }
 
 // modernKey returns which shared server a request uses.
-func (k *keys) modernKey(principal string) sharing.Key {
+func (k *keyChooser) modernKey(principal string) sharing.Key {
 	switch k.isolation {
 	case PerPrincipal, PerSession:
 		return sharing.Key{Principal: principal}
 	case PerRequest:
-		return sharing.Key{Exclusive: k.number.Add(1)}
+		return sharing.Key{Exclusive: k.exclusiveNumber.Add(1)}
 	}
 	if k.pool.IsIsolated(principal) {
 		return sharing.Key{Principal: principal}
@@ -45,16 +45,16 @@ func (k *keys) modernKey(principal string) sharing.Key {
 }
 
 // sessionKey returns which shared server a legacy client's session uses.
-func (k *keys) sessionKey(ctx context.Context) sharing.Key {
+func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 	if k.isolation == PerSession {
-		return sharing.Key{Exclusive: k.number.Add(1)}
+		return sharing.Key{Exclusive: k.exclusiveNumber.Add(1)}
 	}
 	return k.modernKey(identity.Principal(ctx))
 }
 
 // KeyFor implements sharing.Keys.
-func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
-	asking := k.telling(ctx, m)
+func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
+	asking := k.withProgress(ctx, m)
 	if k.eraTimeout > 0 {
 		var stop context.CancelFunc
 		asking, stop = context.WithTimeout(asking, k.eraTimeout)
@@ -67,7 +67,7 @@ func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, 
 	modern, err := k.prober.Modern(asking)
 	switch {
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return key, nil, noAnswer(k.eraTimeout)
+		return key, nil, noAnswerError(k.eraTimeout)
 	case err != nil:
 		return key, nil, err
 	}
@@ -75,13 +75,13 @@ func (k *keys) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, 
 	return key, clientInfo, nil
 }
 
-// clientKey is the key of a ctx for the Conn of the client whose requests it is for.
-type clientKey struct{}
+// clientConnKey is the key of a ctx for the Conn of the client whose requests it is for.
+type clientConnKey struct{}
 
-// telling returns a ctx whose client, if it is known, is told what m waits for until it is known what the server speaks: somebody
+// withProgress returns a ctx whose client, if it is known, is told what m waits for until it is known what the server speaks: somebody
 // may have to sign in first. A client that does not read is not waited for.
-func (k *keys) telling(ctx context.Context, m jsonrpc.Message) context.Context {
-	client, _ := ctx.Value(clientKey{}).(bridge.Conn)
+func (k *keyChooser) withProgress(ctx context.Context, m jsonrpc.Message) context.Context {
+	client, _ := ctx.Value(clientConnKey{}).(bridge.Conn)
 	if _, known := k.prober.Known(); known || client == nil {
 		return ctx
 	}
@@ -91,17 +91,17 @@ func (k *keys) telling(ctx context.Context, m jsonrpc.Message) context.Context {
 	return ctx
 }
 
-// noAnswer is the error of a server that has said nothing for this time.
-type noAnswer time.Duration
+// noAnswerError is the error of a server that has said nothing for this time.
+type noAnswerError time.Duration
 
-func (n noAnswer) Error() string {
+func (n noAnswerError) Error() string {
 	return fmt.Sprintf("the server did not answer within %v", time.Duration(n))
 }
-func (n noAnswer) PublicError() string { return n.Error() }
-func (n noAnswer) PublicData() []byte  { return []byte(`{"reason":"timeout"}`) }
+func (n noAnswerError) PublicError() string { return n.Error() }
+func (n noAnswerError) PublicData() []byte  { return []byte(`{"reason":"timeout"}`) }
 
-// KeyAtOnce implements sharing.Keys: it must be known which era the server speaks.
-func (k *keys) KeyAtOnce(principal string, m jsonrpc.Message) (key sharing.Key, ok bool) {
+// KeyWithoutWaiting implements sharing.Keys: it must be known which era the server speaks.
+func (k *keyChooser) KeyWithoutWaiting(principal string, m jsonrpc.Message) (key sharing.Key, ok bool) {
 	modern, known := k.prober.Known()
 	if !known || k.isolation == PerRequest {
 		return key, false
@@ -111,7 +111,7 @@ func (k *keys) KeyAtOnce(principal string, m jsonrpc.Message) (key sharing.Key, 
 }
 
 // keyOf is KeyFor where it is known whether the server is modern.
-func (k *keys) keyOf(principal string, m jsonrpc.Message, modern bool) (key sharing.Key, clientInfo []byte) {
+func (k *keyChooser) keyOf(principal string, m jsonrpc.Message, modern bool) (key sharing.Key, clientInfo []byte) {
 	if modern {
 		return k.modernKey(principal), nil
 	}
@@ -125,54 +125,54 @@ func (k *keys) keyOf(principal string, m jsonrpc.Message, modern bool) (key shar
 	introduction := k.introductionOf(m)
 	key.Principal, key.Capabilities = principal, introduction.capabilities
 	if k.isolation == PerRequest {
-		key.Exclusive = k.number.Add(1)
+		key.Exclusive = k.exclusiveNumber.Add(1)
 	}
 	return key, introduction.clientInfo
 }
 
 // introductionOf returns what a modern request says of its client. Most say with
 // each what they have said with the last, and then nothing is read or allocated.
-func (k *keys) introductionOf(m jsonrpc.Message) introduction {
-	raw, last := m.Meta(), k.introduced.Load()
+func (k *keyChooser) introductionOf(m jsonrpc.Message) introduction {
+	raw, last := m.Meta(), k.lastIntroduction.Load()
 	if last != nil && len(raw) > 0 && string(raw) == last.meta {
 		return *last
 	}
 	meta := era.MetaOf(m)
 	next := introduction{clientInfo: meta.ClientInfo}
-	if last != nil && string(meta.Capabilities) == last.raw {
-		next.raw, next.capabilities = last.raw, last.capabilities
+	if last != nil && string(meta.Capabilities) == last.rawCapabilities {
+		next.rawCapabilities, next.capabilities = last.rawCapabilities, last.capabilities
 	} else {
-		next.raw, next.capabilities = string(meta.Capabilities), string(legacyserver.ProjectCapabilities(meta.Capabilities))
+		next.rawCapabilities, next.capabilities = string(meta.Capabilities), string(legacyserver.ProjectCapabilities(meta.Capabilities))
 		last = nil
 	}
 	// Of clients that take turns one is kept, and sometimes another. A _meta with
 	// a progress token is another each time.
 	constant := m.ProgressToken().IsZero()
-	if len(raw) <= sharing.MaxIntroduction && (last == nil || constant && k.missed.Add(1)%replaceAfter == 0) {
+	if len(raw) <= sharing.MaxIntroductionSize && (last == nil || constant && k.introductionMisses.Add(1)%replaceAfterMisses == 0) {
 		kept := next
 		if kept.clientInfo = bytes.Clone(meta.ClientInfo); constant {
 			kept.meta = string(raw)
 		}
-		k.introduced.Store(&kept)
+		k.lastIntroduction.Store(&kept)
 	}
 	return next
 }
 
-// replaceAfter is how many requests say something else than what is kept before
+// replaceAfterMisses is how many requests say something else than what is kept before
 // that is replaced.
-const replaceAfter = 8
+const replaceAfterMisses = 8
 
 // introduction is what a client says of itself.
 type introduction struct {
-	meta         string // the whole _meta; "": it is not kept
-	raw          string // the capabilities
-	capabilities string // as a legacy server is told of them
-	clientInfo   []byte // raw
+	meta            string // the whole _meta; "": it is not kept
+	rawCapabilities string // the capabilities
+	capabilities    string // as a legacy server is told of them
+	clientInfo      []byte // raw
 }
 
 // keyOfState returns the shared server in which the call waits that m goes on with, if
 // it is the client's (C.4.2).
-func (k *keys) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
+func (k *keyChooser) keyOfState(principal string, m jsonrpc.Message) (sharing.Key, bool) {
 	text, ok := era.RequestStateOf(m)
 	if !ok {
 		return sharing.Key{}, false

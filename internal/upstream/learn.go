@@ -26,10 +26,10 @@ func (c *connector) watchServer(conn bridge.Conn) bridge.Conn {
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 			switch {
 			case m.Kind() == jsonrpc.Notification && m.Method() == "notifications/tools/list_changed":
-				c.tools.Forget()
+				c.toolSchemas.Forget()
 			case !initialized && m.Kind() == jsonrpc.Response:
 				initialized = true
-				c.initialized(*m)
+				c.handleInitialized(*m)
 			}
 			return nil
 		},
@@ -46,8 +46,8 @@ func withoutStderr(err error) error {
 	return err
 }
 
-// initialized is told how a legacy server has answered initialize.
-func (c *connector) initialized(m jsonrpc.Message) {
+// handleInitialized is told how a legacy server has answered initialize.
+func (c *connector) handleInitialized(m jsonrpc.Message) {
 	claimed := probe.ClaimsModern(m)
 	if m.IsError() && m.Lookup("error", "data", "reason") == nil { // else there is no server
 		c.s.log.Warn("the server has refused initialize; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
@@ -64,11 +64,11 @@ func (c *connector) initialized(m jsonrpc.Message) {
 	}
 }
 
-// learn sees the lists of tools pass by, and what says that the server's era is another
+// watchAnswers sees the lists of tools pass by, and what says that the server's era is another
 // one than was thought (ED9). f is nil for a modern server.
-func (c *connector) learn(conn bridge.Conn, f *legacyserver.Filter) bridge.Conn {
-	l := &responseWatcher{connector: c, modern: f == nil, asked: make(map[jsonrpc.ID]question)}
-	return bridge.Intercept(conn, bridge.Hooks{Send: l.sent, Receive: l.received})
+func (c *connector) watchAnswers(conn bridge.Conn, f *legacyserver.Filter) bridge.Conn {
+	l := &responseWatcher{connector: c, modern: f == nil, awaited: make(map[jsonrpc.ID]question)}
+	return bridge.Intercept(conn, bridge.Hooks{Send: l.handleSent, Receive: l.handleReceived})
 }
 
 // responseWatcher has the questions whose answers are of interest.
@@ -76,74 +76,74 @@ type responseWatcher struct {
 	*connector
 	modern bool // the server is
 
-	hasAsked  atomic.Bool // asked has one: mostly there is none, and nobody locks
-	mu        sync.Mutex
-	asked     map[jsonrpc.ID]question // tools/list and server/discover in progress
-	discovers []jsonrpc.ID            // the server/discover that were asked last
+	hasAwaited  atomic.Bool // asked has one: mostly there is none, and nobody locks
+	mu          sync.Mutex
+	awaited     map[jsonrpc.ID]question // tools/list and server/discover in progress
+	discoverIDs []jsonrpc.ID            // the server/discover that were asked last
 }
 
 type question struct {
-	method string
-	age    uint64 // of the list of tools
+	method   string
+	toolsAge uint64 // of the list of tools
 }
 
 // maxDiscovers is how many server/discover one is looked for behind: who has
 // given it up does not say so, and the server may never answer it.
 const maxDiscovers = 1000
 
-// sent is the hook for what the server is sent.
-func (l *responseWatcher) sent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+// handleSent is the hook for what the server is sent.
+func (l *responseWatcher) handleSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	switch method := m.Method(); method {
 	case "tools/list", "server/discover":
-		l.note(m.ID(), method)
+		l.noteQuestion(m.ID(), method)
 	case "notifications/cancelled":
-		l.answered(m.CancelledID())
+		l.takeQuestion(m.CancelledID())
 	}
 	return m, jsonrpc.Message{}, nil
 }
 
-// note keeps what is asked, until it is answered. It may be called twice for the same.
-func (l *responseWatcher) note(id jsonrpc.ID, method string) {
+// noteQuestion keeps what is asked, until it is answered. It may be called twice for the same.
+func (l *responseWatcher) noteQuestion(id jsonrpc.ID, method string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, again := l.asked[id]
-	l.asked[id] = question{method, l.tools.Age()}
-	l.hasAsked.Store(true)
+	_, again := l.awaited[id]
+	l.awaited[id] = question{method, l.toolSchemas.Age()}
+	l.hasAwaited.Store(true)
 	if method != "server/discover" || again {
 		return
 	}
-	if l.discovers = append(l.discovers, id); len(l.discovers) > maxDiscovers {
-		delete(l.asked, l.discovers[0])
-		l.discovers = l.discovers[1:]
+	if l.discoverIDs = append(l.discoverIDs, id); len(l.discoverIDs) > maxDiscovers {
+		delete(l.awaited, l.discoverIDs[0])
+		l.discoverIDs = l.discoverIDs[1:]
 	}
 }
 
-// answered returns what a response with this id answers, if that is of interest.
-func (l *responseWatcher) answered(id jsonrpc.ID) (asked question) {
-	if !l.hasAsked.Load() {
+// takeQuestion returns what a response with this id answers, if that is of interest.
+func (l *responseWatcher) takeQuestion(id jsonrpc.ID) (asked question) {
+	if !l.hasAwaited.Load() {
 		return question{}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	asked = l.asked[id]
-	delete(l.asked, id)
-	l.hasAsked.Store(len(l.asked) > 0)
+	asked = l.awaited[id]
+	delete(l.awaited, id)
+	l.hasAwaited.Store(len(l.awaited) > 0)
 	return asked
 }
 
-// received is the hook for what the server has said: it makes of it what clients get.
-func (l *responseWatcher) received(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+// handleReceived is the hook for what the server has said: it makes of it what clients get.
+func (l *responseWatcher) handleReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return nil
 	}
-	switch asked := l.answered(m.ID()); asked.method {
+	switch asked := l.takeQuestion(m.ID()); asked.method {
 	case "tools/list":
-		l.tools.Learn(m.Result(), asked.age)
+		l.toolSchemas.Learn(m.Result(), asked.toolsAge)
 	case "server/discover":
 		if m.IsError() && l.modern {
 			l.s.log.Warn("the server has refused server/discover; --protocol says what is spoken with it", "code", string(m.Lookup("error", "code")))
 		}
-		*m = l.s.served(*m)
+		*m = l.s.withServedVersions(*m)
 	}
 	if m.IsError() && l.modern && probe.RefusesModern(*m) {
 		l.endIfChanged()
@@ -151,14 +151,14 @@ func (l *responseWatcher) received(m *jsonrpc.Message) (reply *jsonrpc.Message) 
 	return nil
 }
 
-// served returns the answer to server/discover with the versions that clients
+// withServedVersions returns the answer to server/discover with the versions that clients
 // may speak to us: the bridge understands more than its server (MI9).
-func (s *Server) served(m jsonrpc.Message) jsonrpc.Message {
-	if m.Lookup("result", "supportedVersions") == nil || s.spec.Clients == era.OnlyLegacy || !probe.AnswersModern(m) {
+func (s *Server) withServedVersions(m jsonrpc.Message) jsonrpc.Message {
+	if m.Lookup("result", "supportedVersions") == nil || s.spec.ClientEras == era.OnlyLegacy || !probe.AnswersModern(m) {
 		return m
 	}
 	list := []byte{'['}
-	for i, v := range s.spec.Clients.Versions() {
+	for i, v := range s.spec.ClientEras.Versions() {
 		if i > 0 {
 			list = append(list, ',')
 		}
@@ -167,27 +167,27 @@ func (s *Server) served(m jsonrpc.Message) jsonrpc.Message {
 	return m.WithResult(jsonrpc.With(m.Result(), "supportedVersions", append(list, ']')))
 }
 
-// lastAnswers is how long what a server still owes may take that could not be
+// lastAnswersTimeout is how long what a server still owes may take that could not be
 // initialized.
-const lastAnswers = 100 * time.Millisecond
+const lastAnswersTimeout = 100 * time.Millisecond
 
 // errInitialize ends a server that could not be initialized: the next may (D4).
 var errInitialize = errors.New("the server could not be initialized")
 
-// initializing is a Conn to a translated server. Receive ends with errInitialize when
+// initializingConn is a Conn to a translated server. Receive ends with errInitialize when
 // that could not be initialized, once all is said.
-type initializing struct {
+type initializingConn struct {
 	bridge.Conn
 	filter *legacyserver.Filter
 }
 
 // Receive implements bridge.Conn.
-func (c *initializing) Receive(ctx context.Context, sink bridge.Sink) error {
+func (c *initializingConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	last := lazytimer.Timer{Do: func() { cancel(errInitialize) }}
 	defer last.Stop()
-	err := c.Conn.Receive(ctx, &lastSink{Sink: sink, filter: c.filter, last: &last})
+	err := c.Conn.Receive(ctx, &lastSink{Sink: sink, filter: c.filter, endTimer: &last})
 	if context.Cause(ctx) == errInitialize {
 		return errInitialize
 	}
@@ -197,28 +197,28 @@ func (c *initializing) Receive(ctx context.Context, sink bridge.Sink) error {
 // lastSink sets a timer when the server could not be initialized.
 type lastSink struct {
 	bridge.Sink
-	filter *legacyserver.Filter
-	last   *lazytimer.Timer
-	set    bool
+	filter   *legacyserver.Filter
+	endTimer *lazytimer.Timer
+	timerSet bool
 }
 
 func (s *lastSink) TrySend(m jsonrpc.Message) bool {
 	if !s.Sink.TrySend(m) {
 		return false
 	}
-	s.check()
+	s.checkFailed()
 	return true
 }
 
 func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	err := s.Sink.Send(ctx, m)
-	s.check()
+	s.checkFailed()
 	return err
 }
 
-func (s *lastSink) check() {
-	if !s.set && s.filter.HasFailed() {
-		s.set = true
-		s.last.After(lastAnswers)
+func (s *lastSink) checkFailed() {
+	if !s.timerSet && s.filter.HasFailed() {
+		s.timerSet = true
+		s.endTimer.After(lastAnswersTimeout)
 	}
 }

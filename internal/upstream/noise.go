@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// noiseFirst is how many lines of noise are each worth a warning: banners
-	// and the like. After that there is one per noisePace, with the number of
-	// lines that it stands for, until there was none for noiseReset.
-	noiseFirst = 5
-	noisePace  = time.Second
-	noiseReset = time.Minute
+	// noiseFirstWarnings is how many lines of noise are each worth a warning: banners
+	// and the like. After that there is one per noiseInterval, with the number of
+	// lines that it stands for, until there was none for noiseResetAfter.
+	noiseFirstWarnings = 5
+	noiseInterval      = time.Second
+	noiseResetAfter    = time.Minute
 )
 
-// noise says when to warn of what a server prints between its messages (ST4): one
+// noiseLimiter says when to warn of what a server prints between its messages (ST4): one
 // that prints without end must not fill the log. The zero value is ready; the
 // methods may be called concurrently.
-type noise struct {
+type noiseLimiter struct {
 	mu                    sync.Mutex
 	warnings              int       // warnings since it was calm
 	lastLine, lastWarning time.Time // when the last line came, and the last warning was due
@@ -27,16 +27,16 @@ type noise struct {
 // add counts a line. due says that a warning is due, which stands for so many
 // lines, and bytes in them. The last ones of a flood are counted by the warning
 // that comes next.
-func (n *noise) add(now time.Time, size int) (lines, bytes int, due bool) {
+func (n *noiseLimiter) add(now time.Time, size int) (lines, bytes int, due bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if now.Sub(n.lastLine) >= noiseReset {
+	if now.Sub(n.lastLine) >= noiseResetAfter {
 		n.warnings = 0
 	}
 	n.lastLine = now
 	n.lines++
 	n.bytes += size
-	if n.warnings >= noiseFirst && now.Sub(n.lastWarning) < noisePace {
+	if n.warnings >= noiseFirstWarnings && now.Sub(n.lastWarning) < noiseInterval {
 		return 0, 0, false
 	}
 	lines, bytes = n.lines, n.bytes

@@ -16,7 +16,7 @@ import (
 )
 
 func TestNoiseIsRare(t *testing.T) {
-	var n noise
+	var n noiseLimiter
 	now := time.Unix(1700000000, 0)
 	var got []string
 	hear := func(times int, gap time.Duration) {
@@ -41,7 +41,7 @@ func TestNoiseIsRare(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	hear(1, 0)
 	want("the rest of it", "500/5000")
-	now = now.Add(noiseReset)
+	now = now.Add(noiseResetAfter)
 	hear(7, 0)
 	want("after a calm", "1/10", "1/10", "1/10", "1/10", "1/10")
 }
@@ -64,15 +64,15 @@ func TestFloodOfNoise(t *testing.T) {
 	bridgetest.Must(t, err)
 	defer s.Close()
 	begin := time.Now()
-	dialed, err := s.command().Dial(t.Context())
+	dialed, err := s.commandDialer().Dial(t.Context())
 	bridgetest.Must(t, err)
 	conn := dialed
 	if _, err := bridgetest.Recv(t.Context(), conn); err == nil {
 		t.Error("a message came")
 	}
 	conn.Close(nil)
-	most := noiseFirst + 1 + int(time.Since(begin)/noisePace)
-	if n := strings.Count(log.String(), "output of the server skipped"); n < noiseFirst || n > most {
-		t.Errorf("%d warnings, want %d to %d:\n%.2000s", n, noiseFirst, most, log.String())
+	most := noiseFirstWarnings + 1 + int(time.Since(begin)/noiseInterval)
+	if n := strings.Count(log.String(), "output of the server skipped"); n < noiseFirstWarnings || n > most {
+		t.Errorf("%d warnings, want %d to %d:\n%.2000s", n, noiseFirstWarnings, most, log.String())
 	}
 }

@@ -29,15 +29,15 @@ func (d *processDialer) Dial(ctx context.Context) (bridge.Conn, error) {
 
 // start starts the command, and returns the Conn to it, and its process.
 func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error) {
-	p := &process{d: d, known: make(chan struct{})}
+	p := &process{dialer: d, infoSet: make(chan struct{})}
 	p.session.Store(observe.SessionOf(ctx))
 	c := d.command
-	c.OnStart = p.started
-	c.Spec.Stderr, c.Spec.OnStop, c.Spec.OnExit = p.stderr, p.stopping, p.ended
+	c.OnStart = p.noteStarted
+	c.Spec.Stderr, c.Spec.OnStop, c.Spec.OnExit = p.logStderr, p.reportStopping, p.reportEnded
 	noise := c.Options.OnNoise
 	c.Options.OnNoise = func(n int, reason string) {
 		noise(n, reason)
-		p.tellObserver(observe.Noise{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Bytes: n, Reason: reason})
+		p.tellObserver(observe.Noise{Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Bytes: n, Reason: reason})
 	}
 	conn, err := c.Dial(ctx)
 	if err != nil {
@@ -51,14 +51,14 @@ func (d *processDialer) start(ctx context.Context) (bridge.Conn, *process, error
 
 // process is one process of a server.
 type process struct {
-	d       *processDialer
+	dialer  *processDialer
 	session atomic.Pointer[observe.Session] // that it was started for; nil: for none
 
 	killer atomic.Pointer[killer] // nil: it is only being started
 
-	known chan struct{} // closed when the rest is set
-	pid   int
-	began time.Time
+	infoSet   chan struct{} // closed when the rest is set
+	pid       int
+	startedAt time.Time
 }
 
 // programOf returns the name of a program without its folder. (The folder, like the arguments,
@@ -67,18 +67,18 @@ func programOf(path string) string {
 	return filepath.Base(path[strings.LastIndexAny(path, `/\`)+1:])
 }
 
-func (p *process) tellObserver(e observe.Event) { p.d.s.spec.Observer.Event(e) }
+func (p *process) tellObserver(e observe.Event) { p.dialer.s.spec.Observer.Event(e) }
 
-func (p *process) started(pid int) {
-	p.pid, p.began = pid, time.Now()
+func (p *process) noteStarted(pid int) {
+	p.pid, p.startedAt = pid, time.Now()
 	session := p.session.Load()
 	session.SetPID(pid)
-	p.tellObserver(observe.ProcessStarted{Server: p.d.s.spec.Name, Session: session, PID: pid, Program: p.d.program, Kill: p.kill})
-	close(p.known)
+	p.tellObserver(observe.ProcessStarted{Server: p.dialer.s.spec.Name, Session: session, PID: pid, Program: p.dialer.program, Kill: p.kill})
+	close(p.infoSet)
 }
 
-// serves says for whom the process works that was started ahead.
-func (p *process) serves(s *observe.Session) {
+// setSession says for whom the process works that was started ahead.
+func (p *process) setSession(s *observe.Session) {
 	p.session.Store(s)
 	s.SetPID(p.pid)
 }
@@ -96,19 +96,19 @@ func (p *process) kill() error {
 	return (*k).Kill()
 }
 
-func (p *process) stopping(step string) {
-	p.tellObserver(observe.ProcessStopping{Server: p.d.s.spec.Name, PID: p.pid, Step: step})
+func (p *process) reportStopping(step string) {
+	p.tellObserver(observe.ProcessStopping{Server: p.dialer.s.spec.Name, PID: p.pid, Step: step})
 }
 
-func (p *process) stderr(line []byte) {
-	<-p.known // it is at once
-	p.tellObserver(observe.Stderr{Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
+func (p *process) logStderr(line []byte) {
+	<-p.infoSet // it is at once
+	p.tellObserver(observe.Stderr{Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Line: string(line)})
 }
 
-func (p *process) ended(err error, asked bool) {
-	<-p.known
+func (p *process) reportEnded(err error, asked bool) {
+	<-p.infoSet
 	p.tellObserver(observe.ProcessEnded{
-		Server: p.d.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.d.program,
-		Err: err, StopRequested: asked, Lasted: time.Since(p.began),
+		Server: p.dialer.s.spec.Name, Session: p.session.Load(), PID: p.pid, Program: p.dialer.program,
+		Err: err, StopRequested: asked, Lasted: time.Since(p.startedAt),
 	})
 }

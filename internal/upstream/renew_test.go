@@ -73,7 +73,7 @@ func TestListenersHearOfARenewal(t *testing.T) {
 		t.Fatalf("received %s", m.Bytes())
 	}
 	site.session.Add(1)
-	if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+	if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 		t.Fatalf("the call got %s", m.Bytes())
 	}
 	for _, want := range []string{

@@ -80,7 +80,7 @@ func TestRouterRefuses(t *testing.T) {
 		const n = 3 * 64
 		go func() {
 			for i := range n {
-				_ = client.Send(t.Context(), parse(t, callWith(i, "tools/call", strings.Repeat("x", sharing.MaxIntroduction))))
+				_ = client.Send(t.Context(), parse(t, callWith(i, "tools/call", strings.Repeat("x", sharing.MaxIntroductionSize))))
 			}
 		}()
 		synctest.Wait()
@@ -132,14 +132,14 @@ func TestIntroductions(t *testing.T) {
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"roots":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"a"}}`,
 		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"b"},"progressToken":2}`,
-		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"experimental":{"` + strings.Repeat("x", sharing.MaxIntroduction) + `":{}}}}`,
+		`{` + version + `,"io.modelcontextprotocol/clientCapabilities":{"experimental":{"` + strings.Repeat("x", sharing.MaxIntroductionSize) + `":{}}}}`,
 		`{` + version + `}`, `{}`, `null`,
 	} {
 		requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":`+meta+`}}`))
 	}
 	requests = append(requests, parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`))
-	s := new(keys)
-	for range 4 * replaceAfter {
+	s := new(keyChooser)
+	for range 4 * replaceAfterMisses {
 		for _, a := range requests {
 			for _, b := range requests {
 				for _, m := range []jsonrpc.Message{a, b, b} {
@@ -156,7 +156,7 @@ func TestIntroductions(t *testing.T) {
 // What is kept of a request is a copy; nothing is allocated for others that say the
 // same, nor for those that are none to be kept.
 func TestIntroductionsAreKept(t *testing.T) {
-	s := new(keys)
+	s := new(keyChooser)
 	of := func(more string) jsonrpc.Message {
 		return parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/clientCapabilities":{"roots":{}}`+more+`}}}`)
 	}
@@ -168,14 +168,14 @@ func TestIntroductionsAreKept(t *testing.T) {
 		t.Errorf("what was kept is %+v", got)
 	}
 	for name, m := range map[string]jsonrpc.Message{
-		"same": same, "with a token": of(`,"progressToken":1`), "very long": of(`,"x":"` + strings.Repeat("x", sharing.MaxIntroduction) + `"`),
+		"same": same, "with a token": of(`,"progressToken":1`), "very long": of(`,"x":"` + strings.Repeat("x", sharing.MaxIntroductionSize) + `"`),
 	} {
 		if n := testing.AllocsPerRun(100, func() { s.introductionOf(m) }); n > 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
 	second := of(`,"io.modelcontextprotocol/clientInfo":{"name":"second"}`)
-	for range replaceAfter {
+	for range replaceAfterMisses {
 		s.introductionOf(second)
 	}
 	if got := s.introductionOf(second); got.meta == "" {

@@ -45,8 +45,8 @@ type Spec struct {
 	// Protocol is what is spoken with the server. The zero value finds out.
 	Protocol era.Eras
 
-	// Clients is what clients may speak. The zero value is both.
-	Clients era.Eras
+	// ClientEras is what clients may speak. The zero value is both.
+	ClientEras era.Eras
 
 	// Isolation says which clients share a process.
 	Isolation Isolation
@@ -60,14 +60,14 @@ type Spec struct {
 	// call is in progress. Those of one client or request are Admit's to bound. 0: 100.
 	MaxShared int
 
-	// Queue is how many clients may wait where none can be ended, beside those whose
+	// MaxQueued is how many clients may wait where none can be ended, beside those whose
 	// party has less than an equal part of MaxShared, and QueueTimeout for how long;
 	// 0: nobody waits.
-	Queue        int
+	MaxQueued    int
 	QueueTimeout time.Duration
 
-	// Idle is how long a process without clients is kept. 0: 30 min; negative: for ever.
-	Idle time.Duration
+	// IdleTimeout is how long a process without clients is kept. 0: 30 min; negative: for ever.
+	IdleTimeout time.Duration
 
 	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
 	ParkTimeout time.Duration
@@ -76,10 +76,10 @@ type Spec struct {
 	// era the server speaks. 0: as long as it takes to find that out.
 	EraTimeout time.Duration
 
-	// Secret is what ids of tasks are bound to their principals with (A6): no
+	// TaskIDSecret is what ids of tasks are bound to their principals with (A6): no
 	// principal may know it as a whole. If it stays the same, ids stay valid when
 	// the bridge starts anew. nil: a random one.
-	Secret []byte
+	TaskIDSecret []byte
 
 	// Observer is told of what passes and what happens. nil: nobody is.
 	Observer *observe.Observer
@@ -101,17 +101,17 @@ type Spec struct {
 
 // Server is one configured server. All methods may be called concurrently.
 type Server struct {
-	spec    Spec
-	log     hclog.Logger
-	status  status
-	tasks   tasks
-	sealer  *era.Sealer
-	taskIDs *era.TaskIDs
+	spec       Spec
+	log        hclog.Logger
+	status     status
+	goroutines goroutines
+	sealer     *era.Sealer
+	taskIDs    *era.TaskIDs
 
 	dialers dialers
 	prober  *probe.Prober
 	pool    *sharing.Pool
-	keys    keys
+	keys    keyChooser
 	tools   schemas.Cache[sharing.Key]
 
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
@@ -128,8 +128,8 @@ func New(spec Spec) (*Server, error) {
 	}
 	spec.MaxShared = cmp.Or(spec.MaxShared, 100)
 	spec.ParkTimeout = cmp.Or(spec.ParkTimeout, 10*time.Minute)
-	if spec.Idle = cmp.Or(spec.Idle, 30*time.Minute); spec.Idle < 0 {
-		spec.Idle = math.MaxInt64
+	if spec.IdleTimeout = cmp.Or(spec.IdleTimeout, 30*time.Minute); spec.IdleTimeout < 0 {
+		spec.IdleTimeout = math.MaxInt64
 	}
 	if err := spec.Tools.Validate(); err != nil {
 		return nil, err
@@ -139,14 +139,14 @@ func New(spec Spec) (*Server, error) {
 	if s.sealer, err = era.NewSealer(); err != nil {
 		return nil, err
 	}
-	s.taskIDs = era.NewTaskIDs(spec.Name, spec.Secret)
+	s.taskIDs = era.NewTaskIDs(spec.Name, spec.TaskIDSecret)
 	if err := s.makeDialers(); err != nil {
 		return nil, err
 	}
-	s.tasks.ctx, s.tasks.cancel = context.WithCancel(context.Background())
+	s.goroutines.ctx, s.goroutines.cancel = context.WithCancel(context.Background())
 	s.prober = probe.New(s.probeOptions())
 	s.pool = sharing.NewPool(s.poolOptions())
-	s.keys = keys{isolation: spec.Isolation, eraTimeout: spec.EraTimeout, prober: s.prober, pool: s.pool, sealer: s.sealer}
+	s.keys = keyChooser{isolation: spec.Isolation, eraTimeout: spec.EraTimeout, prober: s.prober, pool: s.pool, sealer: s.sealer}
 	return s, nil
 }
 
@@ -159,11 +159,11 @@ func (s *Server) probeOptions() probe.Options {
 				return s.dialers.modern.Dial(ctx)
 			}), h)
 		},
-		Placed: s.spec.AcquirePlace != nil, Context: s.tasks.ctx, Spawn: s.tasks.spawn,
-		Agreed: s.endOtherEra, Failed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
+		NeedsPlace: s.spec.AcquirePlace != nil, Context: s.goroutines.ctx, Spawn: s.goroutines.spawn,
+		OnEraFound: s.endOtherEra, OnFailed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if !s.IsCommand() {
-		o.Longer = httpdial.WithWait(0, s.spec.Remote.AuthorizeTimeout)
+		o.MinTimeout = httpdial.WithWait(0, s.spec.Remote.AuthorizeTimeout)
 	}
 	if s.isHTTP() {
 		o.Discover = s.dialers.remote.Discover
@@ -173,8 +173,8 @@ func (s *Server) probeOptions() probe.Options {
 
 func (s *Server) poolOptions() sharing.Options {
 	o := sharing.Options{
-		Connect: s.connector, MaxShared: s.spec.MaxShared, Queue: s.spec.Queue, QueueTimeout: s.spec.QueueTimeout,
-		MaxCalls: 10_000, Idle: s.spec.Idle, ParkTimeout: s.spec.ParkTimeout,
+		Connect: s.newConnector, MaxShared: s.spec.MaxShared, MaxQueued: s.spec.MaxQueued, QueueTimeout: s.spec.QueueTimeout,
+		MaxCalls: 10_000, IdleTimeout: s.spec.IdleTimeout, ParkTimeout: s.spec.ParkTimeout,
 		IsolateCrashes: s.spec.Isolation == Auto && s.IsCommand(),
 		Dropped:        s.spec.Dropped, Logger: s.log,
 	}
@@ -221,25 +221,25 @@ func (s *Server) StartAhead(failed func(error)) error {
 		return nil
 	}
 	a, err := startAhead(s.dialers.lasting, func(err error) {
-		s.status.startFailed(notStarted)
+		s.status.noteStartFailed(textNotStarted)
 		failed(err)
 	}, s.log)
 	if err != nil {
 		return err
 	}
-	s.status.keep(a)
+	s.status.keepAhead(a)
 	return nil
 }
 
 // Close ends what clients share, stops what was started ahead and not taken,
 // and waits for it. The clients must have gone: their Handlers have returned.
 func (s *Server) Close() error {
-	s.tasks.end()
+	s.goroutines.endAll()
 	s.pool.Shutdown(errClosed)
 	s.prober.Close()
-	s.tasks.wg.Wait()
+	s.goroutines.wg.Wait()
 	s.pool.Wait()
-	if a := s.status.kept(); a != nil {
+	if a := s.status.keptAhead(); a != nil {
 		return a.close()
 	}
 	return nil
@@ -249,7 +249,7 @@ func (s *Server) Close() error {
 func (s *Server) State() State {
 	state := s.status.state()
 	if state.Running == 0 && s.Check() != nil {
-		state.Ready, state.LastError = false, notStarted
+		state.Ready, state.LastError = false, textNotStarted
 	}
 	return state
 }
@@ -266,7 +266,7 @@ func (s *Server) ToolSchema(ctx context.Context, call jsonrpc.Message, tool stri
 	return s.table(key).Schema(ctx, tool, schemas.Source{
 		Join: func(ctx context.Context) (bridge.Conn, error) { return s.pool.Join(ctx, key, clientInfo, true) },
 		Spawn: func(f func(context.Context)) bool {
-			return s.tasks.spawn(func() { f(identity.WithPrincipal(s.tasks.ctx, principal)) }) == nil
+			return s.goroutines.spawn(func() { f(identity.WithPrincipal(s.goroutines.ctx, principal)) }) == nil
 		},
 		Meta: era.MetaOf(call),
 	})

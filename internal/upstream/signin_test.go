@@ -23,7 +23,7 @@ func (s signingIn) RoundTrip(r *http.Request) (*http.Response, error) {
 // A modern client whose first request has somebody sign in is told so, before it is known what the server speaks.
 func TestSignInIsTold(t *testing.T) {
 	for name, handler := range map[string]func(*Server) bridge.Handler{
-		"one request": func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) },
+		"one request": func(s *Server) bridge.Handler { return s.ExchangeHandler(bridge.PumpOptions{}) },
 		"a stream":    func(s *Server) bridge.Handler { return s.Handler(true, bridge.PumpOptions{}) },
 	} {
 		t.Run(name, func(t *testing.T) {

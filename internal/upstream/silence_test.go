@@ -36,7 +36,7 @@ func TestSilentServer(t *testing.T) {
 		of        func(*Server) bridge.Handler
 		call      string
 	}{
-		"modern client":      {Auto, func(s *Server) bridge.Handler { return s.Exchange(bridge.PumpOptions{}) }, modernCall},
+		"modern client":      {Auto, func(s *Server) bridge.Handler { return s.ExchangeHandler(bridge.PumpOptions{}) }, modernCall},
 		"modern, on a line":  {Auto, func(s *Server) bridge.Handler { return s.Handler(true, bridge.PumpOptions{}) }, modernCall},
 		"legacy that shares": {Shared, func(s *Server) bridge.Handler { return s.Handler(true, bridge.PumpOptions{}) }, initialize},
 	} {
@@ -45,7 +45,7 @@ func TestSilentServer(t *testing.T) {
 				var log strings.Builder
 				f := &fleet{deaf: 10}
 				s := serverOf(t, f, Spec{Isolation: c.isolation, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-				s.dialers.modern = s.wrapped(stubborn{f})
+				s.dialers.modern = s.wrapDialer(stubborn{f})
 				const what = "the server was started but has answered neither server/discover within 3s nor initialize within 25s"
 				for range 2 {
 					began := time.Now()

@@ -77,8 +77,8 @@ func TestOpenedForOneClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{kind: silent}
 		s := serverOf(t, f, Spec{})
-		first := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
-		other := party(t, t.Context(), s.Exchange(bridge.PumpOptions{}))
+		first := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
+		other := party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{}))
 		send(t, first, modernCall)
 		synctest.Wait()
 		send(t, other, strings.Replace(modernCall, `clientCapabilities":{}`, `clientCapabilities":{"sampling":{}}`, 1))

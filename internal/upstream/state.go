@@ -19,12 +19,12 @@ import (
 // State is what there is to know about a server, fit for everybody who reaches
 // the port: neither paths nor what a server wrote to its stderr. The log has both.
 type State struct {
-	Ready        bool   `json:"ready"`                  // one runs, or nothing speaks against starting one
-	Running      int    `json:"running"`                // processes, or connections to a remote server
-	FailedStarts int    `json:"failedStarts,omitempty"` // in a row
-	Calls        int    `json:"calls"`                  // of clients, that wait for their answers
-	OldestCall   int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits
-	LastError    string `json:"lastError,omitempty"`
+	Ready             bool   `json:"ready"`                  // one runs, or nothing speaks against starting one
+	Running           int    `json:"running"`                // processes, or connections to a remote server
+	FailedStarts      int    `json:"failedStarts,omitempty"` // in a row
+	Calls             int    `json:"calls"`                  // of clients, that wait for their answers
+	OldestCallSeconds int    `json:"oldestCallSeconds"`      // since the first of them came; 0: none waits
+	LastError         string `json:"lastError,omitempty"`
 }
 
 // How a server comes to be called not ready, although it could be tried.
@@ -32,14 +32,14 @@ const (
 	// maxFailedStarts is how many starts in a row may fail.
 	maxFailedStarts = 3
 
-	// failureCounts is how long the last failure counts. Where nobody is sent to a server
+	// failureExpiry is how long the last failure counts. Where nobody is sent to a server
 	// that is not ready, nobody would find out that it works again.
-	failureCounts = time.Minute
+	failureExpiry = time.Minute
 )
 
 const (
-	notStarted = "the server could not be started; the log says why"
-	refusesAll = "the server refused to initialize or could not be reached; the log says more"
+	textNotStarted = "the server could not be started; the log says why"
+	textRefusesAll = "the server refused to initialize or could not be reached; the log says more"
 )
 
 // status is what is known of a server's Conns.
@@ -47,21 +47,21 @@ type status struct {
 	mu           sync.Mutex
 	running      int
 	lastError    string
-	failedStarts int       // starts in a row that have failed
-	refuses      bool      // the last answer of a remote server was that it serves nobody
-	failedAt     time.Time // the last time of either
-	ahead        *ahead    // nil: none was started ahead
+	failedStarts int          // starts in a row that have failed
+	refuses      bool         // the last answer of a remote server was that it serves nobody
+	failedAt     time.Time    // the last time of either
+	ahead        *aheadServer // nil: none was started ahead
 }
 
 func (s *status) state() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	failing := (s.refuses || s.failedStarts >= maxFailedStarts) && time.Since(s.failedAt) < failureCounts
+	failing := (s.refuses || s.failedStarts >= maxFailedStarts) && time.Since(s.failedAt) < failureExpiry
 	return State{Ready: !failing, Running: s.running, FailedStarts: s.failedStarts, LastError: s.lastError}
 }
 
-// startFailed notes that a server was not there to be talked to.
-func (s *status) startFailed(what string) {
+// noteStartFailed notes that a server was not there to be talked to.
+func (s *status) noteStartFailed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastError, s.failedAt = what, time.Now()
@@ -72,7 +72,7 @@ func (s *status) startFailed(what string) {
 func (s *status) noteRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastError, s.failedAt, s.refuses = refusesAll, time.Now(), true
+	s.lastError, s.failedAt, s.refuses = textRefusesAll, time.Now(), true
 }
 
 // noteAnswered notes that a server has answered.
@@ -88,28 +88,28 @@ func (s *status) noteFailed(what string) {
 	s.mu.Unlock()
 }
 
-func (s *status) count(n int) {
+func (s *status) addRunning(n int) {
 	s.mu.Lock()
 	s.running += n
 	s.mu.Unlock()
 }
 
-func (s *status) keep(a *ahead) {
+func (s *status) keepAhead(a *aheadServer) {
 	s.mu.Lock()
 	s.ahead = a
 	s.mu.Unlock()
 }
 
-func (s *status) kept() *ahead {
+func (s *status) keptAhead() *aheadServer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ahead
 }
 
-// counted is a Dialer whose Conns count in the status. The first one is the
+// countingDialer is a Dialer whose Conns count in the status. The first one is the
 // Conn that was started ahead, if there is one.
-type counted struct {
-	of        *status
+type countingDialer struct {
+	status    *status
 	log       hclog.Logger
 	dialer    bridge.Dialer
 	transport string // as observe.Session says it
@@ -117,28 +117,28 @@ type counted struct {
 }
 
 // Dial implements bridge.Dialer.
-func (c *counted) Dial(ctx context.Context) (conn bridge.Conn, err error) {
-	if a := c.of.kept(); a != nil {
+func (c *countingDialer) Dial(ctx context.Context) (conn bridge.Conn, err error) {
+	if a := c.status.keptAhead(); a != nil {
 		if conn = a.take(); conn != nil {
-			a.serves(observe.SessionOf(ctx))
+			a.assignSession(observe.SessionOf(ctx))
 		}
 	}
 	if conn == nil {
 		if conn, err = c.dialer.Dial(ctx); err != nil {
 			if ctx.Err() == nil {
-				c.of.startFailed(notStarted)
+				c.status.noteStartFailed(textNotStarted)
 			}
 			return nil, err
 		}
 	}
-	c.of.count(1)
+	c.status.addRunning(1)
 	observe.SessionOf(ctx).SetServerTransport(c.transport)
 	return observe.SessionOf(ctx).Conn(c.trackState(conn), observe.Upstream), nil
 }
 
 // trackState notes how the first request, initialize, was answered, how a process has
 // ended, and when the Conn is closed.
-func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
+func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 	answered, refused := false, false
 	return bridge.Intercept(conn, bridge.Hooks{
 		Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
@@ -148,13 +148,13 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			switch isError := m.IsError(); {
 			case isError && c.remote && refusesService(m, !answered):
 				refused = true
-				c.of.noteRefused()
+				c.status.noteRefused()
 			case isError && !answered: // of what is asked first; it may accept what is asked then
 				refused = true
-				c.of.noteFailed(refusesAll)
+				c.status.noteFailed(textRefusesAll)
 			case !isError && (!answered || refused):
 				refused = false
-				c.of.noteAnswered()
+				c.status.noteAnswered()
 			}
 			answered = true
 			return nil
@@ -163,16 +163,16 @@ func (c *counted) trackState(conn bridge.Conn) bridge.Conn {
 			exit, ok := errors.AsType[*stdio.ExitError](err)
 			switch {
 			case ok && !answered:
-				c.of.startFailed(exitText(exit))
+				c.status.noteStartFailed(exitText(exit))
 			case ok:
-				c.of.noteFailed(exitText(exit))
+				c.status.noteFailed(exitText(exit))
 			}
 			return err
 		},
 		Closed: func(err error) error {
-			c.of.count(-1)
+			c.status.addRunning(-1)
 			if err != nil {
-				c.of.noteFailed("the server could not be stopped")
+				c.status.noteFailed("the server could not be stopped")
 				c.log.Error("the server could not be stopped", "error", err)
 			}
 			return err

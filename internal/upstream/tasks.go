@@ -13,9 +13,9 @@ func (e publicError) PublicError() string { return string(e) }
 
 const errClosed publicError = "the server is not configured any more"
 
-// tasks are the goroutines of a Server that Close waits for.
-type tasks struct {
-	ctx    context.Context // ends with end
+// goroutines are the goroutines of a Server that Close waits for.
+type goroutines struct {
+	ctx    context.Context // ends with endAll
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
@@ -24,7 +24,7 @@ type tasks struct {
 }
 
 // spawn runs f in a goroutine of its own; errClosed: the Server is closed.
-func (t *tasks) spawn(f func()) error {
+func (t *goroutines) spawn(f func()) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -34,8 +34,8 @@ func (t *tasks) spawn(f func()) error {
 	return nil
 }
 
-// end lets nothing begin any more, and ends ctx.
-func (t *tasks) end() {
+// endAll lets nothing begin any more, and ends ctx.
+func (t *goroutines) endAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true

@@ -66,7 +66,7 @@ func scripted(t *testing.T, spec Spec, say func(m jsonrpc.Message) []string) *Se
 		}()
 		return ours, nil
 	})
-	s.dialers.lasting, s.dialers.once, s.dialers.modern = d, d, s.wrapped(d)
+	s.dialers.lasting, s.dialers.singleSession, s.dialers.modern = d, d, s.wrapDialer(d)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -106,7 +106,7 @@ func TestToolsChangeUnheard(t *testing.T) {
 	if got := schema(); !strings.Contains(got, `"Old"`) {
 		t.Fatalf("before: %s", got)
 	}
-	if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), modernCall); m.IsError() {
+	if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), modernCall); m.IsError() {
 		t.Fatalf("%s", m.Bytes())
 	}
 	if got := schema(); !strings.Contains(got, `"New"`) {
@@ -138,7 +138,7 @@ func TestToolsChangeAtARemoteServer(t *testing.T) {
 	call := strings.Replace(modernCall, `"name":"x"`, `"name":"x","arguments":{"a":"b"}`, 1)
 	for _, now := range []string{"Old", "New"} {
 		header.Store(now)
-		if m := ask(t, party(t, t.Context(), s.Exchange(bridge.PumpOptions{})), call); m.IsError() {
+		if m := ask(t, party(t, t.Context(), s.ExchangeHandler(bridge.PumpOptions{})), call); m.IsError() {
 			t.Fatalf("%s", m.Bytes())
 		}
 		if got, _ := s.ToolSchema(t.Context(), parse(t, call), "x"); !strings.Contains(string(got), `"`+now+`"`) {
@@ -151,13 +151,13 @@ func TestToolsChangeAtARemoteServer(t *testing.T) {
 // without a word, is not remembered for ever.
 func TestDiscoversAreForgotten(t *testing.T) {
 	s := scripted(t, Spec{}, nil)
-	l := &responseWatcher{connector: &connector{s: s, shared: new(sharing.Server), tools: s.table(sharing.Key{})}, asked: make(map[jsonrpc.ID]question)}
+	l := &responseWatcher{connector: &connector{s: s, shared: new(sharing.Server), toolSchemas: s.table(sharing.Key{})}, awaited: make(map[jsonrpc.ID]question)}
 	for i := range 2 * maxDiscovers {
 		for range 2 { // TrySend, and then Send
-			l.sent(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil))
+			l.handleSent(jsonrpc.NewRequest(jsonrpc.IntID(int64(i)), "server/discover", nil))
 		}
 	}
-	if n := len(l.asked); n > maxDiscovers || len(l.discovers) > maxDiscovers {
+	if n := len(l.awaited); n > maxDiscovers || len(l.discoverIDs) > maxDiscovers {
 		t.Errorf("%d are remembered", n)
 	}
 }

@@ -16,8 +16,8 @@ var (
 	initializeID = jsonrpc.StringID("mcp-bridge-initialize")
 )
 
-// discover is the probe.
-func discover() jsonrpc.Message {
+// discoverRequest is the probe.
+func discoverRequest() jsonrpc.Message {
 	meta := era.Meta{Version: jsonrpc.Quote(era.NewestModern), Capabilities: []byte("{}")}
 	return jsonrpc.NewRequest(discoverID, "server/discover", []byte(`{"_meta":`+string(meta.Object())+`}`))
 }
@@ -38,11 +38,11 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 		return false, nil, err
 	}
 	asked := time.Now()
-	m, err := p.askOn(ctx, conn, discover(), p.Patience)
+	m, err := p.askOn(ctx, conn, discoverRequest(), p.AnswerTimeout)
 	if AnswersModern(m) {
 		return true, &Process{Conn: conn, Holder: h}, nil
 	}
-	mute := &silence{command: p.opts.Command, discover: time.Since(asked)}
+	mute := &silentError{command: p.opts.Command, discover: time.Since(asked)}
 	if m.Kind() == jsonrpc.Invalid && err == nil {
 		return p.open(ctx, &Process{Conn: conn, Holder: h}, placed, mute)
 	}
@@ -55,7 +55,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	case err != nil && !p.opts.Command:
 		return false, nil, err // the connection was lost, which says nothing
 	case !p.opts.Command && isUnauthorized(m):
-		return false, nil, &unauthorized{m}
+		return false, nil, &unauthorizedError{m}
 	}
 	return false, nil, nil
 }
@@ -64,7 +64,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 // whether the answer is that of a modern server. The error is why conn is of no use any more;
 // silence is none.
 func (p *Prober) Discover(ctx context.Context, conn bridge.Conn) (modern bool, err error) {
-	m, err := p.askOn(ctx, conn, discover(), p.Patience)
+	m, err := p.askOn(ctx, conn, discoverRequest(), p.AnswerTimeout)
 	return AnswersModern(m), err
 }
 
@@ -84,14 +84,14 @@ func (p *Prober) askOn(ctx context.Context, conn bridge.Conn, question jsonrpc.M
 // or the time is over, which counts from when the question is on its way: before that a person may have
 // to sign in. The error is why conn is of no use any more.
 func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrpc.Message, wait time.Duration, took func(jsonrpc.Message) (enough bool)) error {
-	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.Longer))
+	sending, sent := context.WithTimeout(ctx, max(wait, p.opts.MinTimeout))
 	var err error
 	if question.Kind() != jsonrpc.Invalid {
 		err = conn.Send(sending, question)
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	s := &answerSink{conn: conn, took: took, done: cancel}
+	s := &answerSink{conn: conn, handle: took, stopReceive: cancel}
 	if err == nil {
 		err = conn.Receive(ctx, s)
 	} else if sending.Err() != nil {
@@ -106,10 +106,10 @@ func (p *Prober) exchange(ctx context.Context, conn bridge.Conn, question jsonrp
 
 // answerSink waits for responses to questions.
 type answerSink struct {
-	conn   bridge.Conn
-	took   func(jsonrpc.Message) (enough bool)
-	done   context.CancelFunc // ends Receive
-	enough bool
+	conn        bridge.Conn
+	handle      func(jsonrpc.Message) (enough bool)
+	stopReceive context.CancelFunc // ends Receive
+	enough      bool
 }
 
 // TrySend implements bridge.Sink.
@@ -119,9 +119,9 @@ func (s *answerSink) TrySend(m jsonrpc.Message) bool {
 		return false
 	case m.Kind() == jsonrpc.Request: // nobody else is there to answer
 		return s.conn.TrySend(era.AnswerServerRequest(m))
-	case m.Kind() == jsonrpc.Response && s.took(m):
+	case m.Kind() == jsonrpc.Response && s.handle(m):
 		s.enough = true
-		s.done()
+		s.stopReceive()
 	}
 	return true
 }

@@ -30,9 +30,9 @@ type Fallback struct {
 	staysLegacy atomic.Bool // the Conn is Legacy's for good
 }
 
-// Keeps is what bridge.PumpOptions says of it: the Conn may have to send again what it was
+// KeepsRequests is what bridge.PumpOptions says of it: the Conn may have to send again what it was
 // sent, as long as it may be a translating one.
-func (f *Fallback) Keeps() bool { return !f.staysLegacy.Load() }
+func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
@@ -47,14 +47,14 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &fallbackConn{f: f, client: ctx, conn: conn, decided: make(chan struct{})}
+	c := &fallbackConn{f: f, clientCtx: ctx, conn: conn, decided: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// maxSince is how many messages may follow initialize before it is answered;
+// maxSentSince is how many messages may follow initialize before it is answered;
 // then Send waits.
-const maxSince = 1000
+const maxSentSince = 1000
 
 // fallbackConn is a Conn that may change its server until initialize is answered.
 // Until then, what is sent after it is kept, to be sent again.
@@ -63,40 +63,40 @@ const maxSince = 1000
 // responses is handed on, the answer decides, and everything after it is handed on. mu is not
 // held across calls of a Conn.
 type fallbackConn struct {
-	f      *Fallback
-	client context.Context // of Dial: whom it is for
-	ctx    context.Context // done by Close
-	cancel context.CancelFunc
-	wg     sync.WaitGroup // what sends again
+	f         *Fallback
+	clientCtx context.Context // of Dial: whom it is for
+	ctx       context.Context // done by Close
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup // what sends again
 
-	mu        sync.Mutex
-	conn      bridge.Conn // stays once decided is closed, and may be read without mu
-	closed    bool
-	asked     jsonrpc.ID        // initialize's id; zero: it was not sent
-	sentSince []jsonrpc.Message // initialize and what was sent after it
-	resending bool              // that is being sent to another conn: Send waits
-	decided   chan struct{}     // closed when conn stays, and has got what was sent before
+	mu           sync.Mutex
+	conn         bridge.Conn // stays once decided is closed, and may be read without mu
+	closed       bool
+	initializeID jsonrpc.ID        // initialize's id; zero: it was not sent
+	sentSince    []jsonrpc.Message // initialize and what was sent after it
+	resending    bool              // that is being sent to another conn: Send waits
+	decided      chan struct{}     // closed when conn stays, and has got what was sent before
 
 	// Only Receive, and the sink that it gives conn, use these.
-	settled       bool              // the answer to initialize has come
+	answerSeen    bool              // the answer to initialize has come
 	refuserClosed bool              // conn, which had refused initialize, was closed: to ask the server, or for a modern conn
 	held          []jsonrpc.Message // responses that have come before it
 	handOnFirst   []jsonrpc.Message // the answer, if conn stays, and held: what is to be handed on first
 }
 
-// note keeps what may have to be sent again. It is false when Send has to wait
+// noteSent keeps what may have to be sent again. It is false when Send has to wait
 // for the decision.
-func (c *fallbackConn) note(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
+func (c *fallbackConn) noteSent(m jsonrpc.Message) (conn bridge.Conn, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.isDecided():
-	case c.asked.IsZero() && (m.Kind() != jsonrpc.Request || m.Method() != "initialize"):
-	case c.resending || len(c.sentSince) == maxSince:
+	case c.initializeID.IsZero() && (m.Kind() != jsonrpc.Request || m.Method() != "initialize"):
+	case c.resending || len(c.sentSince) == maxSentSince:
 		return nil, false
 	default:
-		if c.asked.IsZero() {
-			c.asked = m.ID()
+		if c.initializeID.IsZero() {
+			c.initializeID = m.ID()
 		}
 		c.sentSince = append(c.sentSince, m)
 	}
@@ -116,7 +116,7 @@ func (c *fallbackConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if c.isDecided() {
 		return c.conn.Send(ctx, m)
 	}
-	conn, ok := c.note(m)
+	conn, ok := c.noteSent(m)
 	if !ok {
 		select {
 		case <-c.decided:
@@ -143,13 +143,13 @@ func (c *fallbackConn) current() bridge.Conn {
 	return c.conn
 }
 
-// errChanges is what the server's Conn hears whose place another one has taken.
-var errChanges = errors.New("another server has taken its place")
+// errServerReplaced is what the server's Conn hears whose place another one has taken.
+var errServerReplaced = errors.New("another server has taken its place")
 
 func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	for {
 		conn := c.current()
-		if c.settled && len(c.handOnFirst) == 0 {
+		if c.answerSeen && len(c.handOnFirst) == 0 {
 			return conn.Receive(ctx, sink)
 		}
 		err := conn.Receive(ctx, &fallbackSink{ctx, c, sink})
@@ -157,7 +157,7 @@ func (c *fallbackConn) Receive(ctx context.Context, sink bridge.Sink) error {
 			continue
 		}
 		if c.refuserClosed { // it will not offer its answer again
-			if failed := c.hand(ctx, sink); failed != nil {
+			if failed := c.handOnReady(ctx, sink); failed != nil {
 				return failed
 			}
 		}
@@ -178,7 +178,7 @@ func (s *fallbackSink) TrySend(m jsonrpc.Message) bool {
 
 // isUndecisive reports whether a message is no matter of the decision.
 func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
-	if s.c.settled {
+	if s.c.answerSeen {
 		return len(s.c.handOnFirst) == 0
 	}
 	if m.Kind() != jsonrpc.Response {
@@ -186,7 +186,7 @@ func (s *fallbackSink) isUndecisive(m *jsonrpc.Message) bool {
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	return s.c.asked.IsZero()
+	return s.c.initializeID.IsZero()
 }
 
 func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -200,27 +200,27 @@ func (s *fallbackSink) Send(ctx context.Context, m jsonrpc.Message) error {
 func (s *fallbackSink) sendDecisive(ctx context.Context, m jsonrpc.Message) error {
 	c := s.c
 	switch {
-	case c.settled: // m is what could not be handed on last
-	case !m.ID().Equivalent(c.asked):
+	case c.answerSeen: // m is what could not be handed on last
+	case !m.ID().Equivalent(c.initializeID):
 		c.held = append(c.held, m) // what came of it depends on initialize
 		return nil
 	case c.switchToModern(s.ctx, m):
-		c.settled, c.held = true, nil
-		return errChanges
+		c.answerSeen, c.held = true, nil
+		return errServerReplaced
 	default:
 		if ClaimsModern(m) != "" {
-			m = c.f.unusable(m)
+			m = c.f.unusableAnswer(m)
 		}
-		c.settled = true
+		c.answerSeen = true
 		c.handOnFirst, c.held = append([]jsonrpc.Message{m}, c.held...), nil
 		c.f.staysLegacy.Store(true)
 		c.decide(c.current())
 	}
-	return c.hand(ctx, s.sink) // after an error m is offered again
+	return c.handOnReady(ctx, s.sink) // after an error m is offered again
 }
 
-// hand hands on what is ready.
-func (c *fallbackConn) hand(ctx context.Context, sink bridge.Sink) error {
+// handOnReady hands on what is ready.
+func (c *fallbackConn) handOnReady(ctx context.Context, sink bridge.Sink) error {
 	for len(c.handOnFirst) > 0 {
 		if err := sink.Send(ctx, c.handOnFirst[0]); err != nil {
 			return err
@@ -238,9 +238,9 @@ func (c *fallbackConn) decide(conn bridge.Conn) {
 	close(c.decided)
 }
 
-// unusable is what a client hears whose server has answered initialize with a version
+// unusableAnswer is what a client hears whose server has answered initialize with a version
 // that has no sessions, and is not to be had otherwise (ED6).
-func (f *Fallback) unusable(answer jsonrpc.Message) jsonrpc.Message {
+func (f *Fallback) unusableAnswer(answer jsonrpc.Message) jsonrpc.Message {
 	text := "the server has answered initialize with protocol version " + ClaimsModern(answer) + ", which has no initialize"
 	if f.Modern != nil {
 		text += ", but does not speak " + era.NewestModern + " when it is asked; the bridge's log may say why"
@@ -266,9 +266,9 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	if refused {
 		c.refuserClosed = true
 		p.close(old)
-		admission.ReleaseServerPlace(c.client) // its place is the other's
+		admission.ReleaseServerPlace(c.clientCtx) // its place is the other's
 	}
-	other, err := c.f.Modern.Dial(c.client)
+	other, err := c.f.Modern.Dial(c.clientCtx)
 	if err != nil {
 		p.log.Warn("the server could not be reached with 2026-07-28", "error", err)
 		return false
@@ -276,7 +276,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	p.skipInitialize()
 	if !refused { // until now it could have gone on
 		p.close(old)
-		admission.ReleaseServerPlace(c.client)
+		admission.ReleaseServerPlace(c.clientCtx)
 	}
 	return c.switchTo(other)
 }
@@ -293,15 +293,15 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		return false
 	}
 	if refused {
-		if p.opts.Placed {
+		if p.opts.NeedsPlace {
 			c.refuserClosed = true
 			p.close(old)
-			admission.ReleaseServerPlace(c.client)
+			admission.ReleaseServerPlace(c.clientCtx)
 		}
 		p.forgetFinding()
 	} else { // the client has its answer: it shall not wait for long
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, p.Patience)
+		ctx, cancel = context.WithTimeout(ctx, p.AnswerTimeout)
 		defer cancel()
 	}
 	if isUnauthorized(answer) { // the client has waited for a sign-in once, and shall not wait twice as long
@@ -309,7 +309,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 	}
 	modern, err := p.Modern(ctx)
 	if err != nil && ctx.Err() != nil { // else inquire has said it
-		p.unasked(err)
+		p.noteUnasked(err)
 	}
 	return err == nil && modern
 }

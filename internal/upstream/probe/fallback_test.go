@@ -88,7 +88,7 @@ func TestFallbackDrops(t *testing.T) {
 	f := &Fallback{
 		Prober: New(Options{
 			Protocol: era.OnlyLegacy, Logger: hclog.NewNullLogger(),
-			Context: t.Context(), Spawn: func(f func()) error { go f(); return nil }, Agreed: func(bool) {},
+			Context: t.Context(), Spawn: func(f func()) error { go f(); return nil }, OnEraFound: func(bool) {},
 			Dropped: func(m jsonrpc.Message, reason string) { dropped <- m.Method() + ": " + reason },
 		}),
 		Legacy: dialFunc(func(context.Context) (bridge.Conn, error) { return near, nil }),

@@ -14,10 +14,10 @@ import (
 // This file is about servers that are silent to the probe: they wait for initialize, or
 // take long to start. Which of both, only their answer to initialize tells.
 
-// openPatience is how long a process that was silent to the probe may take to answer initialize
+// openTimeout is how long a process that was silent to the probe may take to answer initialize
 // before another one is started, which hears nothing else: some servers hang at what
 // comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
-const openPatience = 12 * time.Second
+const openTimeout = 12 * time.Second
 
 type openingKey struct{}
 
@@ -33,12 +33,12 @@ func openingOf(ctx context.Context) []byte {
 }
 
 // open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is mute.
-func (p *Prober) open(ctx context.Context, first *Process, placed func(), mute *silence) (modern bool, spare *Process, err error) {
-	o := &opening{p: p, process: first, probed: true, params: openingOf(ctx)}
+func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
+	o := &openAttempt{p: p, process: first, probed: true, params: openingOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.
 	if p.opts.Command && ctx.Err() == nil && p.opts.Context.Err() == nil {
-		err = o.ask(ctx, openPatience)
-		if o.tells() || err != nil {
+		err = o.ask(ctx, openTimeout)
+		if o.tellsEra() || err != nil {
 			modern, spare = o.result()
 			return modern, spare, p.opts.Context.Err()
 		}
@@ -48,27 +48,27 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), mute *
 	case p.opts.Context.Err() != nil:
 		return false, nil, p.opts.Context.Err()
 	case ctx.Err() != nil: // it took all the time to start, or to be stopped
-		return false, nil, mute
+		return false, nil, silent
 	}
 	h := new(TransferableHolder)
 	conn, err := p.opts.Dial(ctx, h, placed)
 	if err != nil {
 		return false, nil, err
 	}
-	o = &opening{p: p, process: &Process{Conn: conn, Holder: h}, params: o.params}
+	o = &openAttempt{p: p, process: &Process{Conn: conn, Holder: h}, params: o.params}
 	asked := time.Now()
-	err = o.ask(ctx, probeLimit)
+	err = o.ask(ctx, probeTimeout)
 	switch {
 	case p.opts.Context.Err() != nil:
 		p.closeLater(conn)
 		return false, nil, p.opts.Context.Err()
-	case o.tells():
+	case o.tellsEra():
 		modern, spare = o.result()
 		return modern, spare, nil
 	case err == nil:
-		mute.initialize = time.Since(asked)
+		silent.initialize = time.Since(asked)
 		p.closeLater(conn) // who asks has waited for long enough
-		return false, nil, mute
+		return false, nil, silent
 	}
 	p.close(conn)
 	if p.opts.Command {
@@ -77,8 +77,8 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), mute *
 	return false, nil, err
 }
 
-// opening is one process that is asked with initialize.
-type opening struct {
+// openAttempt is one process that is asked with initialize.
+type openAttempt struct {
 	p                       *Prober
 	process                 *Process
 	probed                  bool            // it was asked server/discover before
@@ -87,7 +87,7 @@ type opening struct {
 }
 
 // ask asks, and waits until it is clear what the process is good for. The error is why it is of no use any more.
-func (o *opening) ask(ctx context.Context, wait time.Duration) error {
+func (o *openAttempt) ask(ctx context.Context, wait time.Duration) error {
 	params := o.params
 	if params == nil {
 		params = []byte(`{"protocolVersion":"` + era.NewestLegacy + `","capabilities":{},"clientInfo":` + string(buildinfo.Implementation()) + `}`)
@@ -109,7 +109,7 @@ func (o *opening) ask(ctx context.Context, wait time.Duration) error {
 	// Who reads both at the same time may answer one before the other.
 	if o.initialized.Kind() == jsonrpc.Invalid && AnswersModern(o.discovered) ||
 		o.probed && o.discovered.Kind() == jsonrpc.Invalid && o.initialized.IsError() && !AnswersModern(o.initialized) {
-		return o.p.exchange(ctx, o.process.Conn, jsonrpc.Message{}, o.p.Patience, func(m jsonrpc.Message) bool {
+		return o.p.exchange(ctx, o.process.Conn, jsonrpc.Message{}, o.p.AnswerTimeout, func(m jsonrpc.Message) bool {
 			took(m)
 			return o.discovered.Kind() != jsonrpc.Invalid && o.initialized.Kind() != jsonrpc.Invalid
 		})
@@ -117,13 +117,13 @@ func (o *opening) ask(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// tells reports whether the answers tell the server's era.
-func (o *opening) tells() bool {
+// tellsEra reports whether the answers tell the server's era.
+func (o *openAttempt) tellsEra() bool {
 	return o.initialized.Kind() != jsonrpc.Invalid || AnswersModern(o.discovered)
 }
 
 // result returns what the answers say, and the process, if a client can go on with it. Otherwise that is closed.
-func (o *opening) result() (modern bool, spare *Process) {
+func (o *openAttempt) result() (modern bool, spare *Process) {
 	modern = AnswersModern(o.discovered)
 	switch {
 	case o.p.opts.Context.Err() != nil:
@@ -132,7 +132,7 @@ func (o *opening) result() (modern bool, spare *Process) {
 		// Who has answered both with modern versions has stayed a modern server.
 		if modern = modern || AnswersModern(o.initialized); modern && o.p.opts.Command {
 			spare = o.process
-			spare.Conn = o.withoutLate()
+			spare.Conn = o.dropLateAnswers()
 			return modern, spare
 		}
 	case modern: // it may have fixed its era by initialize
@@ -140,16 +140,16 @@ func (o *opening) result() (modern bool, spare *Process) {
 		modern = true
 	case o.p.opts.Command && o.params != nil:
 		spare = o.process
-		spare.Conn, spare.opened = o.withoutLate(), o.params
+		spare.Conn, spare.openedParams = o.dropLateAnswers(), o.params
 		return false, spare
 	}
 	o.p.close(o.process.Conn) // its place is needed
 	return modern, nil
 }
 
-// withoutLate returns the process's Conn for who uses it next: answers to the questions that come late reach
+// dropLateAnswers returns the process's Conn for who uses it next: answers to the questions that come late reach
 // nobody, and who opens it gets the answer that it has given.
-func (o *opening) withoutLate() bridge.Conn {
+func (o *openAttempt) dropLateAnswers() bridge.Conn {
 	answer := o.initialized
 	hooks := bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 		if m.Kind() == jsonrpc.Response && (m.ID().Equivalent(discoverID) || m.ID().Equivalent(initializeID)) {
@@ -170,5 +170,5 @@ func (o *opening) withoutLate() bridge.Conn {
 
 // TakeOpened returns the process that was opened with these params of initialize, once; nil: there is none.
 func (p *Prober) TakeOpened(params []byte) *Process {
-	return p.takeIf(func(spare *Process) bool { return spare.opened != nil && bytes.Equal(spare.opened, params) })
+	return p.takeIf(func(spare *Process) bool { return spare.openedParams != nil && bytes.Equal(spare.openedParams, params) })
 }

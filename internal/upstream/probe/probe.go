@@ -23,20 +23,20 @@ import (
 )
 
 const (
-	// defaultPatience is how long a server that is no HTTP server may take to answer
+	// defaultAnswerTimeout is how long a server that is no HTTP server may take to answer
 	// the probe. Servers that wait for initialize never do.
-	defaultPatience = 3 * time.Second
+	defaultAnswerTimeout = 3 * time.Second
 
-	// probeLimit bounds a probe with everything, such as starting the server. Of a command
-	// that may be done twice, the first time within openPatience.
-	probeLimit = 30 * time.Second
+	// probeTimeout bounds a probe with everything, such as starting the server. Of a command
+	// that may be done twice, the first time within openTimeout.
+	probeTimeout = 30 * time.Second
 
-	// spareFor is how long the process that was probed waits for its first client.
-	spareFor = 10 * time.Second
+	// spareTimeout is how long the process that was probed waits for its first client.
+	spareTimeout = 10 * time.Second
 
-	// defaultSettled is how long a finding stands before it is doubted: a server that
+	// defaultSettledAfter is how long a finding stands before it is doubted: a server that
 	// refuses everybody must not be probed for each of them.
-	defaultSettled = 10 * time.Second
+	defaultSettledAfter = 10 * time.Second
 )
 
 type publicError string
@@ -68,23 +68,23 @@ type Options struct {
 	// calls placed once it has a place for the Conn, whose holder is h.
 	Dial func(ctx context.Context, h *TransferableHolder, placed func()) (bridge.Conn, error)
 
-	// Longer is how long Discover, or the way to the server over a Conn of Dial, may take at least, because a person may sign in
+	// MinTimeout is how long Discover, or the way to the server over a Conn of Dial, may take at least, because a person may sign in
 	// meanwhile.
-	Longer time.Duration
+	MinTimeout time.Duration
 
-	// Placed: a Conn of Dial needs a place, which may have to be waited for.
-	Placed bool
+	// NeedsPlace: a Conn of Dial needs a place, which may have to be waited for.
+	NeedsPlace bool
 
 	// Context ends with the server's configuration. Spawn runs something in a goroutine
 	// that the end of that waits for; its error says that it has ended.
 	Context context.Context
 	Spawn   func(func()) error
 
-	// Agreed is told what the server speaks whenever that is found.
-	Agreed func(modern bool)
+	// OnEraFound is told what the server speaks whenever that is found.
+	OnEraFound func(modern bool)
 
-	// Failed is told why the server could not be asked, in words that are fit for everybody.
-	Failed func(what string)
+	// OnFailed is told why the server could not be asked, in words that are fit for everybody.
+	OnFailed func(what string)
 
 	// Dropped is told of messages that reached nobody, and why. nil: nobody is.
 	Dropped func(m jsonrpc.Message, reason string)
@@ -97,26 +97,26 @@ type Options struct {
 //
 // mu is held while the fields are looked at, and while Agreed and Spawn are called.
 type Prober struct {
-	// Settled and Patience replace 10 and 3 seconds in tests.
-	Settled, Patience time.Duration
+	// SettledAfter and Patience replace 10 and 3 seconds in tests.
+	SettledAfter, AnswerTimeout time.Duration
 
 	opts       Options
 	log        hclog.Logger
 	spareTimer lazytimer.Timer // gives the spare up
 
-	mu     sync.Mutex
-	known  bool
-	at     time.Time           // when it was found
-	modern bool                // it speaks 2026-07-28
-	skips  bool                // initialize is of no use: it is refused, or begins no session
-	asked  map[string]*inquiry // that go on, by party
-	failed error               // of the last one
-	spare  *Process            // that has answered
+	mu              sync.Mutex
+	known           bool
+	foundAt         time.Time           // when it was found
+	modern          bool                // it speaks 2026-07-28
+	skipsInitialize bool                // initialize is of no use: it is refused, or begins no session
+	inquiries       map[string]*inquiry // that go on, by party
+	lastErr         error               // of the last one
+	spare           *Process            // that has answered
 }
 
 // New returns a Prober that knows nothing yet. Close ends it.
 func New(o Options) *Prober {
-	p := &Prober{Settled: defaultSettled, Patience: defaultPatience, opts: o, log: o.Logger}
+	p := &Prober{SettledAfter: defaultSettledAfter, AnswerTimeout: defaultAnswerTimeout, opts: o, log: o.Logger}
 	p.spareTimer.Do = p.dropSpare
 	return p
 }
@@ -126,7 +126,7 @@ type Process struct {
 	Conn   bridge.Conn
 	Holder *TransferableHolder
 
-	opened []byte // the params of the initialize that it has accepted; nil: it speaks modern
+	openedParams []byte // the params of the initialize that it has accepted; nil: it speaks modern
 }
 
 // TransferableHolder is the limiter.Holder of a process's place. The process is in use
@@ -156,28 +156,28 @@ func (h *TransferableHolder) Reclaim() bool {
 // its process; until then each party has its own, so that nobody waits for a place with a
 // party that has its part already.
 type inquiry struct {
-	party    string
-	hasPlace bool               // it needs no place, or has one; under Prober.mu
-	tells    []func(string)     // the clients that wait and have asked for progress (httpdial.WithProgress); under Prober.mu
-	cancel   context.CancelFunc // another one has found out
-	done     chan struct{}      // closed when it has ended, or is not needed any more
+	party         string
+	hasPlace      bool               // it needs no place, or has one; under Prober.mu
+	progressFuncs []func(string)     // the clients that wait and have asked for progress (httpdial.WithProgress); under Prober.mu
+	cancel        context.CancelFunc // another one has found out
+	done          chan struct{}      // closed when it has ended, or is not needed any more
 }
 
 // inquiryFor returns the inquiry that clients of a party wait for, nil if one has to
 // begin. It is called with mu held.
 func (p *Prober) inquiryFor(party string) *inquiry {
-	for _, q := range p.asked {
+	for _, q := range p.inquiries {
 		if q.hasPlace {
 			return q
 		}
 	}
-	return p.asked[party]
+	return p.inquiries[party]
 }
 
 // endInquiryLocked tells who waits for an inquiry, unless somebody has.
 func (p *Prober) endInquiryLocked(q *inquiry) {
-	if p.asked[q.party] == q {
-		delete(p.asked, q.party)
+	if p.inquiries[q.party] == q {
+		delete(p.inquiries, q.party)
 		q.cancel()
 		close(q.done)
 	}
@@ -220,7 +220,7 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 		}
 	}
 	if tell := httpdial.ProgressOf(ctx); tell != nil {
-		q.tells = append(q.tells, func(text string) {
+		q.progressFuncs = append(q.progressFuncs, func(text string) {
 			if ctx.Err() == nil { // otherwise its request is answered or cancelled, while the inquiry goes on for others
 				tell(text)
 			}
@@ -234,10 +234,10 @@ func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.known && p.failed == nil {
+	if !p.known && p.lastErr == nil {
 		return false, ErrChanged
 	}
-	return p.modern, p.failed
+	return p.modern, p.lastErr
 }
 
 // startLocked begins to ask the server, for who has come with the ctx client; the process counts for that party.
@@ -250,28 +250,28 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	if params := openingOf(client); params != nil {
 		ctx = WithOpening(ctx, params)
 	}
-	limit := probeLimit
+	limit := probeTimeout
 	if p.opts.Command {
-		limit += p.Patience + openPatience
+		limit += p.AnswerTimeout + openTimeout
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(limit, p.opts.Longer))
-	q := &inquiry{party: party, hasPlace: !p.opts.Placed || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
-	ctx = httpdial.WithProgress(ctx, func(text string) { p.tell(q, text) })
+	ctx, cancel := context.WithTimeout(ctx, max(limit, p.opts.MinTimeout))
+	q := &inquiry{party: party, hasPlace: !p.opts.NeedsPlace || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
+	ctx = httpdial.WithProgress(ctx, func(text string) { p.tellProgress(q, text) })
 	if err := p.opts.Spawn(func() { p.inquire(ctx, q) }); err != nil {
 		cancel()
 		return nil, err
 	}
-	if p.asked == nil {
-		p.asked = make(map[string]*inquiry)
+	if p.inquiries == nil {
+		p.inquiries = make(map[string]*inquiry)
 	}
-	p.asked[party] = q
+	p.inquiries[party] = q
 	return q, nil
 }
 
-// tell tells the clients that wait for an inquiry what that waits for.
-func (p *Prober) tell(q *inquiry, text string) {
+// tellProgress tells the clients that wait for an inquiry what that waits for.
+func (p *Prober) tellProgress(q *inquiry, text string) {
 	p.mu.Lock()
-	tells := slices.Clone(q.tells)
+	tells := slices.Clone(q.progressFuncs)
 	p.mu.Unlock()
 	for _, tell := range tells {
 		tell(text)
@@ -288,19 +288,19 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.endInquiryLocked(q)
-	if !p.known && p.asked[q.party] == q { // the server has not said it by itself meanwhile
+	if !p.known && p.inquiries[q.party] == q { // the server has not said it by itself meanwhile
 		if err != nil && p.opts.Context.Err() == nil {
-			if p.failed == nil || reason(p.failed) != reason(err) {
-				p.unasked(err)
+			if p.lastErr == nil || failureReason(p.lastErr) != failureReason(err) {
+				p.noteUnasked(err)
 			}
-			if mute, ok := errors.AsType[*silence](err); ok {
-				p.opts.Failed(mute.Error())
+			if mute, ok := errors.AsType[*silentError](err); ok {
+				p.opts.OnFailed(mute.Error())
 			}
 		}
-		p.known, p.at, p.modern, p.failed = err == nil, time.Now(), modern, err
+		p.known, p.foundAt, p.modern, p.lastErr = err == nil, time.Now(), modern, err
 		if p.known {
-			p.opts.Agreed(modern)
-			for _, other := range p.asked {
+			p.opts.OnEraFound(modern)
+			for _, other := range p.inquiries {
 				p.endInquiryLocked(other)
 			}
 		}
@@ -311,7 +311,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 		p.closeLater(spare.Conn)
 	default:
 		p.spare = spare
-		p.spareTimer.After(spareFor)
+		p.spareTimer.After(spareTimeout)
 	}
 	if err == nil {
 		p.log.Debug("the server's era is found", "modern", modern)
@@ -325,8 +325,8 @@ func (p *Prober) NoteEra(modern bool) {
 	if !p.known || p.modern != modern {
 		p.log.Info("the server has said what it speaks", "modern", modern)
 	}
-	p.known, p.at, p.modern, p.failed = true, time.Now(), modern, nil
-	p.opts.Agreed(modern)
+	p.known, p.foundAt, p.modern, p.lastErr = true, time.Now(), modern, nil
+	p.opts.OnEraFound(modern)
 }
 
 // forgetFinding makes the next client find out anew (ED9), if the finding has stood for a while.
@@ -334,10 +334,10 @@ func (p *Prober) NoteEra(modern bool) {
 func (p *Prober) forgetFinding() (forgot bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.known || time.Since(p.at) < p.Settled {
+	if !p.known || time.Since(p.foundAt) < p.SettledAfter {
 		return false
 	}
-	p.known, p.skips = false, false
+	p.known, p.skipsInitialize = false, false
 	p.log.Info("the server speaks another era than before, it seems: it is asked again")
 	return true
 }
@@ -379,7 +379,7 @@ func (p *Prober) Upgraded(ctx context.Context, refusal jsonrpc.Message) bool {
 
 // TakeSpare returns the process that has answered the probe, once; nil: there is none.
 func (p *Prober) TakeSpare() *Process {
-	return p.takeIf(func(spare *Process) bool { return spare.opened == nil })
+	return p.takeIf(func(spare *Process) bool { return spare.openedParams == nil })
 }
 
 func (p *Prober) takeIf(fits func(*Process) bool) *Process {
@@ -418,13 +418,13 @@ func (p *Prober) needsTranslation() bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.known && p.modern && p.skips
+	return p.known && p.modern && p.skipsInitialize
 }
 
 func (p *Prober) skipInitialize() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.skips = true
+	p.skipsInitialize = true
 }
 
 // closeLater closes a Conn without waiting for it.

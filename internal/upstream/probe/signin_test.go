@@ -57,8 +57,8 @@ func TestSignInBeforeProbe(t *testing.T) {
 				var wg sync.WaitGroup
 				defer wg.Wait()
 				p := New(Options{
-					Protocol: era.Auto, Longer: one.longer, Logger: hclog.NewNullLogger(), Context: t.Context(),
-					Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+					Protocol: era.Auto, MinTimeout: one.longer, Logger: hclog.NewNullLogger(), Context: t.Context(),
+					Spawn: func(f func()) error { wg.Go(f); return nil }, OnEraFound: func(bool) {}, OnFailed: func(string) {},
 					Dial: func(ctx context.Context, _ *TransferableHolder, placed func()) (bridge.Conn, error) {
 						placed()
 						near, far := bridge.Pipe()
@@ -95,7 +95,7 @@ func TestSignInWaitsOnce(t *testing.T) {
 				asked := ""
 				p := New(Options{
 					Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
-					Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+					Spawn: func(f func()) error { wg.Go(f); return nil }, OnEraFound: func(bool) {}, OnFailed: func(string) {},
 					Discover: func(ctx context.Context) (jsonrpc.Message, error) {
 						if asked = "with a sign-in"; httpdial.IsUnattended(ctx) {
 							asked = "without a sign-in"
@@ -134,7 +134,7 @@ func TestSignInIsTold(t *testing.T) {
 		tell := make(chan func(string))
 		p := New(Options{
 			Protocol: era.Auto, Logger: hclog.NewNullLogger(), Context: t.Context(),
-			Spawn: func(f func()) error { wg.Go(f); return nil }, Agreed: func(bool) {}, Failed: func(string) {},
+			Spawn: func(f func()) error { wg.Go(f); return nil }, OnEraFound: func(bool) {}, OnFailed: func(string) {},
 			Discover: func(ctx context.Context) (jsonrpc.Message, error) {
 				tell <- httpdial.ProgressOf(ctx)
 				<-tell

@@ -11,16 +11,16 @@ import (
 
 // This file says why it could not be found out which era a server speaks.
 
-// silence is why, of a server that is there and answers nothing. It is no secret:
+// silentError is why, of a server that is there and answers nothing. It is no secret:
 // clients that are told that the server could not be started look in vain for
 // what keeps it from starting.
-type silence struct {
+type silentError struct {
 	command    bool          // the bridge has started it
 	discover   time.Duration // how long it had to answer server/discover
 	initialize time.Duration // and then initialize; 0: it was not asked
 }
 
-func (e *silence) Error() string {
+func (e *silentError) Error() string {
 	there := "is connected"
 	if e.command {
 		there = "was started"
@@ -33,10 +33,10 @@ func (e *silence) Error() string {
 }
 
 // PublicError is what clients are told (bridge.Serve).
-func (e *silence) PublicError() string { return e.Error() }
+func (e *silentError) PublicError() string { return e.Error() }
 
-// unauthorized is why a server was not asked to which nobody has signed in: its answer is the Conn's, and says where.
-type unauthorized struct{ answer jsonrpc.Message }
+// unauthorizedError is why a server was not asked to which nobody has signed in: its answer is the Conn's, and says where.
+type unauthorizedError struct{ answer jsonrpc.Message }
 
 // isUnauthorized reports whether an answer is that of a Conn to which a credential is missing.
 func isUnauthorized(m jsonrpc.Message) bool { return signInReason(m) != "" }
@@ -50,16 +50,16 @@ func signInReason(m jsonrpc.Message) string {
 	return reason
 }
 
-func (e *unauthorized) Error() string {
+func (e *unauthorizedError) Error() string {
 	text, _ := jsonrpc.Text(e.answer.Lookup("error", "message"))
 	return text
 }
 
 // PublicError is what clients are told.
-func (e *unauthorized) PublicError() string { return e.Error() }
+func (e *unauthorizedError) PublicError() string { return e.Error() }
 
 // PublicData is the data that goes with it: where to sign in, for instance.
-func (e *unauthorized) PublicData() []byte { return e.answer.Lookup("error", "data") }
+func (e *unauthorizedError) PublicData() []byte { return e.answer.Lookup("error", "data") }
 
 // rounded returns a time as people want to read it.
 func rounded(d time.Duration) time.Duration {
@@ -69,9 +69,9 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// unasked says in the log why it is not known what the server speaks.
-func (p *Prober) unasked(err error) {
-	if mute, ok := errors.AsType[*silence](err); ok {
+// noteUnasked says in the log why it is not known what the server speaks.
+func (p *Prober) noteUnasked(err error) {
+	if mute, ok := errors.AsType[*silentError](err); ok {
 		p.log.Warn("the server does not answer; if it is only slow to start, --protocol legacy or modern gives it more time", "error", mute)
 		return
 	}
@@ -82,13 +82,13 @@ func (p *Prober) unasked(err error) {
 	p.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
 }
 
-// reason returns what stays the same when something fails for the same reason:
+// failureReason returns what stays the same when something fails for the same reason:
 // the text about a connection may have a port in it, and that about silence times.
-func reason(err error) string {
+func failureReason(err error) string {
 	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
 		return fault.Reason
 	}
-	if _, ok := errors.AsType[*silence](err); ok {
+	if _, ok := errors.AsType[*silentError](err); ok {
 		return "silence"
 	}
 	return err.Error()

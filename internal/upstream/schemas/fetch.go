@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// freshFor is how long a tool that is not in the list is taken for unknown.
-	freshFor = 5 * time.Second
+	// freshTime is how long a tool that is not in the list is taken for unknown.
+	freshTime = 5 * time.Second
 
-	// silentFor is how long every tool is that is not known, after the server has
+	// silentTime is how long every tool is that is not known, after the server has
 	// not answered.
-	silentFor = time.Minute
+	silentTime = time.Minute
 
-	// fetchWait is how long a call waits for the list of tools; then it is not
+	// maxFetchWait is how long a call waits for the list of tools; then it is not
 	// known which headers it should have, and the server has to see to it.
-	fetchWait = 3 * time.Second
+	maxFetchWait = 3 * time.Second
 
 	// fetchTimeout is how long the list itself may take, for the calls that follow.
 	// A server may have to be started for it.
@@ -52,13 +52,13 @@ func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []
 	if known || fresh { // mostly so
 		return schema, known
 	}
-	patience := time.NewTimer(fetchWait)
-	defer patience.Stop()
+	waitTimer := time.NewTimer(maxFetchWait)
+	defer waitTimer.Stop()
 	// One that goes on may be of before the list has changed, but a server that says
 	// so with each list is not asked again and again.
 	for asked := 0; asked < 2 && !known && !fresh; asked++ {
-		f := t.fetching(from)
-		if f == nil || time.Since(f.began) >= fetchWait { // others have waited for it in vain
+		f := t.startFetch(from)
+		if f == nil || time.Since(f.began) >= maxFetchWait { // others have waited for it in vain
 			break
 		}
 		select {
@@ -66,7 +66,7 @@ func (t *Table) Schema(ctx context.Context, tool string, from Source) (schema []
 			if f.err != nil {
 				return nil, false
 			}
-		case <-patience.C:
+		case <-waitTimer.C:
 			return nil, false
 		case <-ctx.Done():
 			return nil, false
@@ -83,8 +83,8 @@ type fetch struct {
 	err   error // why nobody could be asked; to be read after done
 }
 
-// fetching returns the fetch that goes on, which begins if none does. nil: none can.
-func (t *Table) fetching(from Source) *fetch {
+// startFetch returns the fetch that goes on, which begins if none does. nil: none can.
+func (t *Table) startFetch(from Source) *fetch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fetch != nil {
@@ -98,10 +98,10 @@ func (t *Table) fetching(from Source) *fetch {
 		defer cancel()
 		conn, err := from.Join(ctx)
 		if err == nil {
-			list(ctx, conn, meta)
+			listTools(ctx, conn, meta)
 			_ = conn.Close(nil)
 		}
-		t.fetched(f, err, age, ctx.Err() != nil)
+		t.endFetch(f, err, age, ctx.Err() != nil)
 	}) {
 		return nil
 	}
@@ -109,8 +109,8 @@ func (t *Table) fetching(from Source) *fetch {
 	return f
 }
 
-// fetched ends a fetch of the list as it was at an age.
-func (t *Table) fetched(f *fetch, err error, age uint64, silent bool) {
+// endFetch ends a fetch of the list as it was at an age.
+func (t *Table) endFetch(f *fetch, err error, age uint64, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fetch, f.err = nil, err
@@ -118,33 +118,33 @@ func (t *Table) fetched(f *fetch, err error, age uint64, silent bool) {
 	switch now := time.Now(); {
 	case t.age != age || err != nil:
 	case silent:
-		t.fresh = now.Add(silentFor)
+		t.fresh = now.Add(silentTime)
 	default:
-		t.fresh = now.Add(freshFor)
+		t.fresh = now.Add(freshTime)
 	}
 }
 
-// list asks for the list of tools, page by page.
-func list(ctx context.Context, conn bridge.Conn, meta era.Meta) {
+// listTools asks for the list of tools, page by page.
+func listTools(ctx context.Context, conn bridge.Conn, meta era.Meta) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	meta = era.Meta{Version: meta.Version, Capabilities: meta.Capabilities} // the question is not the client's
-	l := &lister{conn: conn, head: append([]byte(`{"_meta":`), meta.Object()...), done: cancel}
+	l := &toolLister{conn: conn, requestHead: append([]byte(`{"_meta":`), meta.Object()...), done: cancel}
 	if l.ask(ctx, nil) == nil {
 		_ = conn.Receive(ctx, l)
 	}
 }
 
-// lister asks for each page when the one before has come.
-type lister struct {
-	conn  bridge.Conn
-	head  []byte             // the params of a question, but for the cursor and the end
-	pages int64              // that were asked for: the id of the last question
-	done  context.CancelFunc // ends Receive
+// toolLister asks for each page when the one before has come.
+type toolLister struct {
+	conn        bridge.Conn
+	requestHead []byte             // the params of a question, but for the cursor and the end
+	pages       int64              // that were asked for: the id of the last question
+	done        context.CancelFunc // ends Receive
 }
 
-func (l *lister) ask(ctx context.Context, cursor []byte) error {
-	params := bytes.Clone(l.head)
+func (l *toolLister) ask(ctx context.Context, cursor []byte) error {
+	params := bytes.Clone(l.requestHead)
 	if cursor != nil {
 		params = append(append(params, `,"cursor":`...), cursor...)
 	}
@@ -153,12 +153,12 @@ func (l *lister) ask(ctx context.Context, cursor []byte) error {
 }
 
 // TrySend implements bridge.Sink: all but a page is passed over.
-func (l *lister) TrySend(m jsonrpc.Message) bool {
+func (l *toolLister) TrySend(m jsonrpc.Message) bool {
 	return m.Kind() != jsonrpc.Response || m.ID() != jsonrpc.IntID(l.pages)
 }
 
 // Send implements bridge.Sink.
-func (l *lister) Send(ctx context.Context, m jsonrpc.Message) error {
+func (l *toolLister) Send(ctx context.Context, m jsonrpc.Message) error {
 	if l.TrySend(m) {
 		return nil
 	}

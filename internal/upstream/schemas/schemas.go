@@ -56,18 +56,18 @@ func (c *Cache[K]) Forget() {
 // A Table has the tools of one server. The zero Table is empty; any number of goroutines
 // may use it.
 type Table struct {
-	mu     sync.Mutex
-	inputs map[string][]byte // input schemas by tool; nil for those without x-mcp-header
-	fresh  time.Time         // until which a tool that is not in inputs is taken for unknown
-	age    uint64            // how often the list has changed
-	fetch  *fetch            // that goes on; nil: none does
+	mu           sync.Mutex
+	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
+	fresh        time.Time         // until which a tool that is not in inputs is taken for unknown
+	age          uint64            // how often the list has changed
+	fetch        *fetch            // that goes on; nil: none does
 }
 
 // input returns what is known of a tool. fresh: a tool that is not known does not exist.
 func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	schema, known = t.inputs[tool]
+	schema, known = t.inputSchemas[tool]
 	return schema, known, time.Now().Before(t.fresh)
 }
 
@@ -86,8 +86,8 @@ func (t *Table) Learn(result []byte, age uint64) {
 	if t.age != age {
 		return
 	}
-	if t.inputs == nil {
-		t.inputs = make(map[string][]byte)
+	if t.inputSchemas == nil {
+		t.inputSchemas = make(map[string][]byte)
 	}
 	var tools []byte
 	for m := range jsonrpc.Members(result) {
@@ -96,16 +96,16 @@ func (t *Table) Learn(result []byte, age uint64) {
 		}
 	}
 	for _, tool := range jsonrpc.Elements(tools) {
-		name, schema := describe(tool)
-		if _, known := t.inputs[name]; known || len(t.inputs) < maxTools {
-			t.inputs[name] = bytes.Clone(schema)
+		name, schema := nameAndSchema(tool)
+		if _, known := t.inputSchemas[name]; known || len(t.inputSchemas) < maxTools {
+			t.inputSchemas[name] = bytes.Clone(schema)
 		}
 	}
 }
 
-// describe returns the name of a tool of a list, and its input schema if that can have
+// nameAndSchema returns the name of a tool of a list, and its input schema if that can have
 // an x-mcp-header.
-func describe(tool []byte) (name string, schema []byte) {
+func nameAndSchema(tool []byte) (name string, schema []byte) {
 	for m := range jsonrpc.Members(tool) {
 		switch m.Key {
 		case "name":
@@ -124,6 +124,6 @@ func describe(tool []byte) (name string, schema []byte) {
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inputs, t.fresh = nil, time.Time{}
+	t.inputSchemas, t.fresh = nil, time.Time{}
 	t.age++
 }

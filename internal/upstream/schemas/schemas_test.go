@@ -53,7 +53,7 @@ func TestForgetWhileFetching(t *testing.T) {
 		},
 	}
 	for range 20_000 {
-		<-table.fetching(from).done
+		<-table.startFetch(from).done
 	}
 	close(over)
 	wg.Wait()

@@ -13,11 +13,11 @@ import (
 // whose calls those are, so it gets one; the pauses between its starts are its own then.
 
 const (
-	// isolateFor is how long a principal has a process of its own after that.
-	isolateFor = time.Hour
+	// isolationTime is how long a principal has a process of its own after that.
+	isolationTime = time.Hour
 
-	// recently is how long ago the end before may be for the two to be compared.
-	recently = time.Minute
+	// recentCrash is how long ago the end before may be for the two to be compared.
+	recentCrash = time.Minute
 )
 
 // crashIsolation knows the principals that have a process of their own where others share one.
@@ -25,31 +25,31 @@ const (
 type crashIsolation struct {
 	until atomic.Pointer[map[string]time.Time] // never changed, but replaced; nil: there are none
 
-	mu    sync.Mutex // of who replaces it
-	users []string   // who had calls in progress when the process ended last
-	ended time.Time  // and when that was
+	mu          sync.Mutex // of who replaces it
+	lastUsers   []string   // who had calls in progress when the process ended last
+	lastEndedAt time.Time  // and when that was
 }
 
-// has reports whether a principal has a process of its own.
-func (a *crashIsolation) has(principal string) bool {
+// isIsolated reports whether a principal has a process of its own.
+func (a *crashIsolation) isIsolated(principal string) bool {
 	until := a.until.Load()
 	return until != nil && time.Now().Before((*until)[principal])
 }
 
-// crashed is told who had calls in progress when the process that all share ended, and
+// noteCrash is told who had calls in progress when the process that all share ended, and
 // returns who is to share it no more: the only one that had, else those that had the
 // last time as well. Clients that have not authenticated cannot be told apart.
-func (a *crashIsolation) crashed(users []string) (part []string) {
+func (a *crashIsolation) noteCrash(users []string) (part []string) {
 	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	again := now.Sub(a.ended) < recently
+	again := now.Sub(a.lastEndedAt) < recentCrash
 	for _, user := range users {
-		if user != "" && (len(users) == 1 || again && slices.Contains(a.users, user)) {
+		if user != "" && (len(users) == 1 || again && slices.Contains(a.lastUsers, user)) {
 			part = append(part, user)
 		}
 	}
-	a.users, a.ended = users, now
+	a.lastUsers, a.lastEndedAt = users, now
 	if len(part) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (a *crashIsolation) crashed(users []string) (part []string) {
 		maps.DeleteFunc(next, func(_ string, until time.Time) bool { return !now.Before(until) })
 	}
 	for _, user := range part {
-		next[user] = now.Add(isolateFor)
+		next[user] = now.Add(isolationTime)
 	}
 	a.until.Store(&next)
 	return part
@@ -72,9 +72,9 @@ func (p *Pool) onCrash(key Key) func(users []string) (part []string) {
 		return nil
 	}
 	return func(users []string) []string {
-		part := p.isolated.crashed(users)
+		part := p.isolated.noteCrash(users)
 		for _, user := range part {
-			p.log.Warn("the shared server has ended with calls of this principal in progress: it gets a process of its own", "principal", user, "for", isolateFor)
+			p.log.Warn("the shared server has ended with calls of this principal in progress: it gets a process of its own", "principal", user, "for", isolationTime)
 		}
 		return part
 	}

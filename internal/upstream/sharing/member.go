@@ -9,10 +9,10 @@ type Member struct {
 	server *Server
 }
 
-// member makes a Member of a Conn of the Server's Mux. single is what Pool.Join says.
-func (s *Server) member(conn bridge.Conn, single bool) *Member {
+// newMember makes a Member of a Conn of the Server's Mux. single is what Pool.Join says.
+func (s *Server) newMember(conn bridge.Conn, single bool) *Member {
 	return &Member{server: s, Conn: bridge.Intercept(conn, bridge.Hooks{
-		Ended: s.why,
+		Ended: s.endReason,
 		Closed: func(err error) error {
 			s.pool.leave(s, single)
 			return err

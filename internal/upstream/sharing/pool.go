@@ -43,7 +43,7 @@ type Options struct {
 	// MaxShared is how many servers there may be that are not Exclusive. Queue and
 	// QueueTimeout are those of limiter.Options.
 	MaxShared    int
-	Queue        int
+	MaxQueued    int
 	QueueTimeout time.Duration
 
 	// MaxExclusive bounds the Exclusive servers. 0: Connect's Dialers do.
@@ -52,9 +52,9 @@ type Options struct {
 	// MaxCalls is how many requests of all its clients one server is given at once.
 	MaxCalls int
 
-	// Idle is how long a server without clients is kept; ParkTimeout, an Exclusive one
+	// IdleTimeout is how long a server without clients is kept; ParkTimeout, an Exclusive one
 	// in which calls wait.
-	Idle, ParkTimeout time.Duration
+	IdleTimeout, ParkTimeout time.Duration
 
 	// IsolateCrashes: a principal whose calls end the server that all share (the zero
 	// Key) gets one of its own for a while (see Isolated).
@@ -85,19 +85,19 @@ type Pool struct {
 
 	exclusive atomic.Int64 // how many of those there are
 
-	mu       sync.Mutex
-	closed   error // why nobody may join any more; nil: everybody may
-	servers  map[Key]*Server
-	starting map[Key]chan struct{} // that are being made, each closed when that is done
-	byID     map[string]*Server
-	count    int // of servers there have been
+	mu          sync.Mutex
+	closed      error // why nobody may join any more; nil: everybody may
+	servers     map[Key]*Server
+	starting    map[Key]chan struct{} // that are being made, each closed when that is done
+	byID        map[string]*Server
+	serverCount int // of servers there have been
 }
 
 // NewPool returns a Pool without servers. Shutdown and Wait end it.
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		opts: o, log: o.Logger,
-		limiter:  limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.Queue, Wait: o.QueueTimeout}),
+		limiter:  limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.MaxQueued, Wait: o.QueueTimeout}),
 		servers:  make(map[Key]*Server),
 		starting: make(map[Key]chan struct{}),
 		byID:     make(map[string]*Server),
@@ -108,7 +108,7 @@ func NewPool(o Options) *Pool {
 
 // IsIsolated reports whether a principal has a server of its own where others share one,
 // because its calls have ended the one that all share.
-func (p *Pool) IsIsolated(principal string) bool { return p.isolated.has(principal) }
+func (p *Pool) IsIsolated(principal string) bool { return p.isolated.isIsolated(principal) }
 
 // ByID returns the server that has this ID (Server.ID); nil: there is none any more.
 func (p *Pool) ByID(id string) *Server {
@@ -131,7 +131,7 @@ func (p *Pool) Servers() []*Server {
 func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool) (*Member, error) {
 	s, err := p.enterExisting(key, single)
 	if s == nil && err == nil {
-		s, err = p.begin(ctx, key, clientInfo, single)
+		s, err = p.startServer(ctx, key, clientInfo, single)
 	}
 	if err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (p *Pool) Join(ctx context.Context, key Key, clientInfo []byte, single bool
 	conn, err := s.mux.Dial(ctx)
 	if err != nil {
 		p.leave(s, single)
-		return nil, s.why(err)
+		return nil, s.endReason(err)
 	}
-	return s.member(conn, single), nil
+	return s.newMember(conn, single), nil
 }
 
 // enterExisting counts a client as a member of the server with this key; nil: there is none.
@@ -158,10 +158,10 @@ func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	return s, nil
 }
 
-// begin is enter for a client that has found no server: it makes one, unless another
+// startServer is enter for a client that has found no server: it makes one, unless another
 // client does. If that fails, this client tries itself: it may be one who may wait for
 // a place longer.
-func (p *Pool) begin(ctx context.Context, key Key, clientInfo []byte, single bool) (*Server, error) {
+func (p *Pool) startServer(ctx context.Context, key Key, clientInfo []byte, single bool) (*Server, error) {
 	party := identity.Party(ctx)
 	for {
 		p.mu.Lock()
@@ -178,7 +178,7 @@ func (p *Pool) begin(ctx context.Context, key Key, clientInfo []byte, single boo
 			begun := make(chan struct{})
 			p.starting[key] = begun
 			p.mu.Unlock()
-			return p.create(ctx, party, begun, key, clientInfo, single)
+			return p.createServer(ctx, party, begun, key, clientInfo, single)
 		}
 		p.mu.Unlock()
 		select {
@@ -189,8 +189,8 @@ func (p *Pool) begin(ctx context.Context, key Key, clientInfo []byte, single boo
 	}
 }
 
-// create makes a server, and closes begun when there is one, or will be none.
-func (p *Pool) create(ctx context.Context, party string, begun chan struct{}, key Key, clientInfo []byte, single bool) (*Server, error) {
+// createServer makes a server, and closes begun when there is one, or will be none.
+func (p *Pool) createServer(ctx context.Context, party string, begun chan struct{}, key Key, clientInfo []byte, single bool) (*Server, error) {
 	s, err := p.newServer(ctx, party, key, clientInfo)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,9 +208,9 @@ func (p *Pool) create(ctx context.Context, party string, begun chan struct{}, ke
 	return s, nil
 }
 
-// MaxIntroduction bounds what is kept of a client's capabilities, and of its clientInfo,
+// MaxIntroductionSize bounds what is kept of a client's capabilities, and of its clientInfo,
 // in bytes.
-const MaxIntroduction = 4 << 10
+const MaxIntroductionSize = 4 << 10
 
 type publicError string
 
@@ -219,15 +219,15 @@ func (e publicError) Error() string { return string(e) }
 // PublicError is what clients are told (bridge.Serve).
 func (e publicError) PublicError() string { return string(e) }
 
-const errCapabilities publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
+const errCapabilitiesTooLong publicError = "clientCapabilities are longer than the 4 KiB that a server is told of"
 
 // newServer makes a server, when there may be one more: of those that clients share one
 // is ended for it if need be, or waited for. Nobody knows of the server before addLocked.
 func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo []byte) (*Server, error) {
-	if len(key.Capabilities) > MaxIntroduction {
-		return nil, errCapabilities
+	if len(key.Capabilities) > MaxIntroductionSize {
+		return nil, errCapabilitiesTooLong
 	}
-	if len(clientInfo) > MaxIntroduction {
+	if len(clientInfo) > MaxIntroductionSize {
 		clientInfo = nil
 	}
 	s := &Server{pool: p, Key: key, Party: party, ClientInfo: bytes.Clone(clientInfo)}
@@ -243,13 +243,13 @@ func (p *Pool) newServer(ctx context.Context, party string, key Key, clientInfo 
 	dialer, s.parked = p.opts.Connect(s)
 	s.mux = mux.New(mux.Options{
 		Dialer: dialer, Dropped: p.opts.Dropped, MaxCalls: p.opts.MaxCalls,
-		OnCrash: p.onCrash(key), OnRestart: p.restarting,
+		OnCrash: p.onCrash(key), OnRestart: p.logRestart,
 	})
 	return s, nil
 }
 
-// restarting is told why a server that has ended is started again, and when.
-func (p *Pool) restarting(err error, wait time.Duration) {
+// logRestart is told why a server that has ended is started again, and when.
+func (p *Pool) logRestart(err error, wait time.Duration) {
 	switch {
 	case errors.Is(err, bridge.ErrBusy):
 		p.log.Warn("no place for one more process", "error", err)
@@ -286,8 +286,8 @@ func (p *Pool) errIfClosed() error {
 
 // addLocked makes a server known.
 func (p *Pool) addLocked(s *Server) {
-	p.count++
-	s.registered, s.id, s.idleSince = true, fmt.Sprint(p.count), time.Now()
+	p.serverCount++
+	s.registered, s.id, s.idleSince = true, fmt.Sprint(p.serverCount), time.Now()
 	if s.Key.Exclusive != 0 {
 		p.exclusive.Add(1)
 	}

@@ -20,9 +20,9 @@ type Keys interface {
 	// wait until it is known what the server speaks.
 	KeyFor(ctx context.Context, m jsonrpc.Message) (key Key, clientInfo []byte, err error)
 
-	// KeyAtOnce is KeyFor where that needs no waiting, and the request has no server of
+	// KeyWithoutWaiting is KeyFor where that needs no waiting, and the request has no server of
 	// its own. False: it does.
-	KeyAtOnce(principal string, m jsonrpc.Message) (key Key, ok bool)
+	KeyWithoutWaiting(principal string, m jsonrpc.Message) (key Key, ok bool)
 }
 
 // Router is the Conn of a modern client. Its requests may go to several servers:
@@ -41,7 +41,7 @@ type Router struct {
 	cancel    context.CancelFunc
 	inbox     bridge.Inbox   // what the client gets
 	receivers sync.WaitGroup // goroutines of the memberships
-	handing   atomic.Int32   // receivers that are handing a message on
+	sinkCalls atomic.Int32   // receivers that are handing a message on
 
 	mu          sync.Mutex
 	memberships []*membership
@@ -95,7 +95,7 @@ func (r *Router) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request {
 		return false
 	}
-	key, ok := r.keys.KeyAtOnce(r.principal, m)
+	key, ok := r.keys.KeyWithoutWaiting(r.principal, m)
 	if !ok {
 		return false
 	}
@@ -178,42 +178,42 @@ func (r *Router) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // memberSink takes what the server of a membership sends.
-type memberSink struct{ at *membership }
+type memberSink struct{ membership *membership }
 
 func (at *membership) sink() bridge.Sink { return memberSink{at} }
 
 // TrySend implements bridge.Sink.
 func (s memberSink) TrySend(m jsonrpc.Message) bool {
-	r := s.at.router
-	r.handing.Add(1)
-	defer r.handing.Add(-1)
-	open := r.endCall(s.at, &m)
+	r := s.membership.router
+	r.sinkCalls.Add(1)
+	defer r.sinkCalls.Add(-1)
+	open := r.endCall(s.membership, &m)
 	if !r.inbox.TrySend(m) {
-		r.unanswered(s.at, &m, open)
+		r.unanswered(s.membership, &m, open)
 		return false
 	}
-	s.done(&m)
+	s.noteHanded(&m)
 	return true
 }
 
 // Send implements bridge.Sink.
 func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	r := s.at.router
-	r.handing.Add(1)
-	defer r.handing.Add(-1)
-	open := r.endCall(s.at, &m)
+	r := s.membership.router
+	r.sinkCalls.Add(1)
+	defer r.sinkCalls.Add(-1)
+	open := r.endCall(s.membership, &m)
 	if err := r.inbox.Send(ctx, m); err != nil {
-		r.unanswered(s.at, &m, open)
+		r.unanswered(s.membership, &m, open)
 		return err
 	}
-	s.done(&m)
+	s.noteHanded(&m)
 	return nil
 }
 
-// done leaves a server that was for a single request, which is answered.
-func (s memberSink) done(m *jsonrpc.Message) {
-	if s.at.key.Exclusive != 0 && m.Kind() == jsonrpc.Response {
-		s.at.router.leave(s.at)
+// noteHanded leaves a server that was for a single request, which is answered.
+func (s memberSink) noteHanded(m *jsonrpc.Message) {
+	if s.membership.key.Exclusive != 0 && m.Kind() == jsonrpc.Response {
+		s.membership.router.leave(s.membership)
 	}
 }
 
@@ -305,7 +305,7 @@ func (r *Router) Close(reason error) error {
 	for _, at := range left {
 		errs = append(errs, at.Member.Close(reason))
 	}
-	if r.handing.Load() == 0 {
+	if r.sinkCalls.Load() == 0 {
 		r.receivers.Wait()
 	}
 	return errors.Join(errs...)

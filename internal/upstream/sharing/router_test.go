@@ -62,7 +62,7 @@ func (b *byName) KeyFor(_ context.Context, m jsonrpc.Message) (Key, []byte, erro
 	return Key{Principal: name, Exclusive: b.exclusive}, nil, nil
 }
 
-func (b *byName) KeyAtOnce(_ string, m jsonrpc.Message) (Key, bool) {
+func (b *byName) KeyWithoutWaiting(_ string, m jsonrpc.Message) (Key, bool) {
 	key, _, err := b.KeyFor(context.Background(), m)
 	return key, err == nil && b.exclusive == 0
 }
@@ -76,7 +76,7 @@ func newRouter(t *testing.T, keys *byName) (r *Router, c bridge.Conn, p *Pool) {
 	t.Helper()
 	p = NewPool(Options{
 		Connect:   func(*Server) (bridge.Dialer, func() bool) { return new(echoes), func() bool { return false } },
-		MaxShared: 100, MaxCalls: 100, Idle: time.Hour, Logger: hclog.NewNullLogger(),
+		MaxShared: 100, MaxCalls: 100, IdleTimeout: time.Hour, Logger: hclog.NewNullLogger(),
 	})
 	r = NewRouter(t.Context(), p, keys)
 	t.Cleanup(func() {

@@ -48,8 +48,8 @@ func (s *Server) ShutDown(reason error) {
 	}
 }
 
-// why returns why the Server has ended, if err says that it has.
-func (s *Server) why(err error) error {
+// endReason returns why the Server has ended, if err says that it has.
+func (s *Server) endReason(err error) error {
 	if !errors.Is(err, bridge.ErrClosing) {
 		return err
 	}
@@ -125,15 +125,15 @@ func (p *Pool) leave(s *Server, single bool) {
 		p.endLocked(s)
 		return
 	}
-	s.expiry.Set(s.idleSince.Add(p.idleFor(s)))
+	s.expiry.Set(s.idleSince.Add(p.idleTimeoutOf(s)))
 }
 
-// idleFor returns how long a server without members stays.
-func (p *Pool) idleFor(s *Server) time.Duration {
+// idleTimeoutOf returns how long a server without members stays.
+func (p *Pool) idleTimeoutOf(s *Server) time.Duration {
 	if s.Key.Exclusive != 0 {
 		return p.opts.ParkTimeout
 	}
-	return p.opts.Idle
+	return p.opts.IdleTimeout
 }
 
 // expire ends the Server if it has been idle for long enough. One in which calls wait stays.
@@ -141,7 +141,7 @@ func (s *Server) expire() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end := s.idleSince.Add(p.idleFor(s))
+	end := s.idleSince.Add(p.idleTimeoutOf(s))
 	switch {
 	case s.members > 0 || s.ended: // when they leave the time is set anew
 	case time.Now().Before(end):
