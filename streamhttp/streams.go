@@ -101,7 +101,7 @@ func (s *session) lastWrittenSeq(st *stream, r *reader) (seq uint64, ours bool) 
 	return st.lastWrittenSeq(), st.reader == r
 }
 
-// take moves what waits on st to its reader r. It reports over when r is to
+// take moves what waits on st to its reader r. ended says that r is to
 // stop: the stream is finished, or another connection took it over. It takes the lock.
 func (s *session) take(st *stream, r *reader, buf []event) (events []event, ended bool) {
 	const maxEvents, maxBytes = 256, 256 << 10

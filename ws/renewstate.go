@@ -27,7 +27,7 @@ type call struct{ msg jsonrpc.Message }
 // ID is the id of the request.
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 
-// Own reports whether it is the bridge's own. Those do not get into the ledger.
+// IsOwn reports whether it is the bridge's own. Those do not get into the ledger.
 func (c *call) IsOwn() bool { return false }
 
 // Removed is called when nobody waits for the response any more.

@@ -38,16 +38,16 @@ type server struct {
 	allAnswered chan struct{} // closed when it has ended and all that it owed is answered
 
 	relistenFirst []*call           // subscriptions that it gets first
-	ownAdded      chan struct{}     // holds one element when there is something in own
+	ownAdded      chan struct{}     // holds one element when there is something in ownMessages
 	ownMessages   []jsonrpc.Message // cancellations, and answers to what the server asks
-	ownAnswers    int               // how many of own are answers
-	writeErr      error             // why nothing can be written; under mux.mu, and so are ownMessages and answers
+	ownAnswers    int               // how many of ownMessages are answers
+	writeErr      error             // why nothing can be written; under mux.mu, and so are ownMessages and ownAnswers
 
 	unsent []unsent // of the writer
 
-	ownWritten chan struct{} // closed when own is written, for the Mux is closed; under mux.mu
+	ownWritten chan struct{} // closed when ownMessages are written, for the Mux is closed; under mux.mu
 
-	delayedAdded   chan struct{}   // holds one element when there is something new in late
+	delayedAdded   chan struct{}   // holds one element when there is something new in delayedListens
 	delayedListens []delayedListen // under mux.mu
 
 	answered bool // it has answered a call, with a result; under mux.mu

@@ -40,11 +40,11 @@ type daemon struct {
 	stopInspect  func() // ends what serves the inspection API; nil: nobody can
 
 	protection *protection // verifies access tokens; nil: there are none
-	scopeLines []string    // that messages need, as the configuration file says; guarded by reloading
+	scopeLines []string    // that messages need, as the configuration file says; guarded by reloadMu
 
 	reloadMu     sync.Mutex               // one reload at a time
 	isServing    bool                     // there is something to reload
-	maxProcesses int                      // processes of all servers; guarded by reloading
+	maxProcesses int                      // processes of all servers; guarded by reloadMu
 	configFiles  atomic.Pointer[[]string] // those to watch
 }
 

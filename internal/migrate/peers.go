@@ -12,7 +12,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// A equivalent flag of another program is one that mcp-bridge has, perhaps by another name.
+// equivalent is a flag of another program that mcp-bridge has, perhaps by another name.
 type equivalent struct {
 	serve, connect string // ours with its dashes; "": none
 }
@@ -37,7 +37,7 @@ var flagsWithoutValue = []string{"debug", "nodebug", "allowhttp", "enableproxy",
 	"modern", "eventstore", "noeventstore", "passenvironment", "nopassenvironment", "verifyssl", "noverifyssl", "ssl", "sameorigin", "devconsole", "keepalive",
 	"disableresourceparameter", "clientcredentials", "devicecode", "cli"}
 
-// A timeFlag flag of another program is a number without a unit.
+// timeFlag is a flag of another program whose value is a number without a unit.
 type timeFlag struct {
 	equivalent
 	unit time.Duration

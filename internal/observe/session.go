@@ -144,14 +144,14 @@ func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bri
 	})
 }
 
-// ErrStopped says that somebody who looks after the bridge has ended a session.
-var ErrStopped = errors.New("the session was ended on request")
+// ErrEndedOnRequest says that somebody who looks after the bridge has ended a session.
+var ErrEndedOnRequest = errors.New("the session was ended on request")
 
 // Stop has the session end, as all sessions do when the bridge shuts down: calls in progress
 // may finish within the grace. It does not wait. It does nothing to what is no session of a client.
 func (s *Session) Stop() {
 	if s.stop != nil {
-		s.stop(ErrStopped)
+		s.stop(ErrEndedOnRequest)
 	}
 }
 

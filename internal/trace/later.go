@@ -286,7 +286,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 		unseen = true
 	default:
 		found = r.lookThrough(p)
-		size += len(found.text)
+		size += len(found.cleanText)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -40,8 +40,8 @@ func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings
 		m.omitText(d)
 		return
 	}
-	m.Body = Body{Text: f.text, valid: true, oneLine: p.Message.IsOneLine()}
-	if f.text == nil {
+	m.Body = Body{Text: f.cleanText, valid: true, oneLine: p.Message.IsOneLine()}
+	if f.cleanText == nil {
 		m.Body.Text = m.text.join(&p.Message)
 	}
 	if m.Redacted = f.redacted; len(m.Redacted) > 0 {
@@ -54,8 +54,8 @@ type secretsKey struct{}
 
 // findings are what was found in a message that has been looked through for secrets.
 type findings struct {
-	text     []byte   // of the message, without secrets; nil: as it is
-	redacted []string // see Record.Redacted
+	cleanText []byte   // of the message, without secrets; nil: as it is
+	redacted  []string // see Record.Redacted
 }
 
 // nothingFound are the findings in most messages.

@@ -183,7 +183,7 @@ func print(all []*contender, direct map[string]score, rounds int) {
 	fmt.Printf("\nMedians of %d rounds.\n", rounds)
 }
 
-// peers are the other bridges, as npm has installed them.
+// installed are the other bridges, as npm has installed them.
 type installed struct{ dir string }
 
 func installPeers(dir string) (installed, error) { return installed{dir}, npmInstall(dir) }

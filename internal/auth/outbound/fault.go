@@ -13,7 +13,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Unauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
+// unauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
 // takes it for a sign of another transport or revision.
 const unauthorized = 401
 

@@ -72,7 +72,7 @@ func (p *Protector) byCertificate(r *http.Request) *Grant {
 		return nil
 	}
 	name := access.CertificateName(r.TLS.VerifiedChains[0][0])
-	return (&Grant{Principal: name, Unlimited: true}).from(access.Sender{Name: name})
+	return (&Grant{Principal: name, Unlimited: true}).fillValues(access.Sender{Name: name})
 }
 
 // nonces makes nonces for DPoP proofs (RFC 9449, 9) that need not be remembered: a time, and a sum of

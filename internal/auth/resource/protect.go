@@ -29,8 +29,8 @@ type Grant struct {
 	values context.Context // what the context of a request says of its sender
 }
 
-// from makes the values of a Grant.
-func (g *Grant) from(s access.Sender) *Grant {
+// fillValues makes the values of a Grant.
+func (g *Grant) fillValues(s access.Sender) *Grant {
 	ctx := context.WithValue(context.Background(), grantKey{}, g)
 	g.values = s.Context(identity.WithPrincipal(ctx, s.Name))
 	return g
@@ -210,5 +210,5 @@ func (p *Protector) byKey(key string) (*Grant, *denial) {
 }
 
 func keyGrant(s access.Sender) *Grant {
-	return (&Grant{Principal: s.Name, Unlimited: true}).from(s)
+	return (&Grant{Principal: s.Name, Unlimited: true}).fillValues(s)
 }

@@ -120,7 +120,7 @@ func (p *Protector) grant(issuer string, c auth.Claims) *verifiedToken {
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
 		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
-	g.from(access.Sender{Name: g.Principal, TokenContext: p.expiries.contextUntil(c.Expires)})
+	g.fillValues(access.Sender{Name: g.Principal, TokenContext: p.expiries.contextUntil(c.Expires)})
 	return &verifiedToken{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 

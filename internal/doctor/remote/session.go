@@ -80,7 +80,7 @@ func (s *session) harmless() string { return "ping" }
 
 func (s *session) hasCapability(capability string) bool { return s.capabilities[capability] != nil }
 
-// header returns what each request of the session has.
+// headers returns what each request of the session has.
 func (s *session) headers() map[string]string {
 	h := legacyHeader()
 	h[headerVersion] = s.version
