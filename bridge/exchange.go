@@ -342,10 +342,10 @@ func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 				x.deadline = x.latestDeadline
 			}
 		}
-		to := x.clientContext()
-		if err := x.client.Send(to, m); err != nil {
+		clientCtx := x.clientContext()
+		if err := x.client.Send(clientCtx, m); err != nil {
 			x.drop(m, "the client did not take it")
-			if to.Err() == nil {
+			if clientCtx.Err() == nil {
 				return errClientGone
 			}
 		}

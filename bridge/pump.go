@@ -122,7 +122,7 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 
 func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
 	p := &pump{client: client, server: server, opts: *opts}
-	p.handing = make(chan struct{}, 1)
+	p.sending = make(chan struct{}, 1)
 	p.toServer.init(maxUnanswered)
 	p.toClient.init(maxUnanswered)
 	if opts.Budget != nil {
@@ -156,7 +156,7 @@ type pump struct {
 
 	recv receiving // from the client
 
-	handing chan struct{} // holds an element while a message is handed to the client that may have to wait
+	sending chan struct{} // holds an element while Send of the client goes on
 }
 
 var errServerEnded = errors.New("the server has ended the conversation")
@@ -196,7 +196,7 @@ func (p *pump) begin(parent context.Context) (end func()) {
 		}
 		p.clientEnded(p.ctx, late, p.clientErr)
 		if isOrderlyEnd(p.clientErr) && p.clientErr != errHungUp {
-			p.finishHanding()
+			p.awaitSend()
 		}
 		p.cancel(errOver)
 	})

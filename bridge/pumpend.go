@@ -46,20 +46,14 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 	}
 }
 
-// finishHanding waits until the client has taken the message that it is just being sent, for a bounded
+// awaitSend waits until the client has taken the message that it is just being sent, for a bounded
 // time: broken off, that message would be the last that a client reads, and no valid one.
-func (p *pump) finishHanding() {
-	select {
-	case p.handing <- struct{}{}: // nothing is
-		<-p.handing
-		return
-	default:
-	}
+func (p *pump) awaitSend() {
 	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
 	select {
-	case p.handing <- struct{}{}:
-		<-p.handing
+	case p.sending <- struct{}{}: // nothing is being sent
+		<-p.sending
 	case <-t.C:
 	case <-p.ctx.Done():
 	}

@@ -76,9 +76,9 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.isEntered(&m) && !s.enter(ctx, &m) {
 		return nil
 	}
-	s.handing <- struct{}{}
+	s.sending <- struct{}{}
 	err := s.client.Send(ctx, s.m)
-	<-s.handing
+	<-s.sending
 	if err != nil {
 		return s.notTaken(ctx, err)
 	}

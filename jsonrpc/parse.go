@@ -332,7 +332,7 @@ func (p *parser) scanResult() {
 	}
 }
 
-// noteSpan returns the span of the value that begins at at and ends here. The longest value
+// noteSpan returns the span of the value that begins at index at and ends here. The longest value
 // so far becomes the longest of the message.
 func (p *parser) noteSpan(at int) span {
 	s := span{uint32(at), uint32(p.pos)}

@@ -111,7 +111,7 @@ type replayModel struct {
 
 func newReplayModel(t *testing.T, rnd *rand.Rand) *replayModel {
 	m := &replayModel{t: t, rnd: rnd, now: time.Unix(0, 0)}
-	m.real = replayStore{maxBytes: 200 + rnd.IntN(20_000), maxCount: 1 + rnd.IntN(4*sharers), maxEventAge: time.Minute}
+	m.real = replayStore{maxBytes: 200 + rnd.IntN(20_000), maxCount: 1 + rnd.IntN(4*guaranteedStreams), maxEventAge: time.Minute}
 	for i := range 4 {
 		m.streams = append(m.streams, &modelStream{st: &stream{key: uint64(i), nextSeq: 1}})
 	}
@@ -173,7 +173,7 @@ func (m *replayModel) evict() {
 				n, size = n+1, size+o.size
 			}
 		}
-		return m.streams[e.stream].closed || n > m.real.maxCount/sharers || size > m.real.maxBytes/sharers
+		return m.streams[e.stream].closed || n > m.real.maxCount/guaranteedStreams || size > m.real.maxBytes/guaranteedStreams
 	})
 	i = max(i, 0)
 	m.kept = slices.Delete(m.kept, i, i+1)
@@ -201,7 +201,7 @@ func (m *replayModel) rewind(i int, s *modelStream) {
 
 // A stream with few events can be resumed beside others that have many.
 func TestReplayBesideChattyStreams(t *testing.T) {
-	const count = 10 * sharers
+	const count = 10 * guaranteedStreams
 	rp := replayStore{maxBytes: 1 << 20, maxCount: count, maxEventAge: time.Minute}
 	now := time.Now()
 	write := func(st *stream) {
@@ -210,7 +210,7 @@ func TestReplayBesideChattyStreams(t *testing.T) {
 	}
 	quiet := &stream{nextSeq: 1}
 	write(quiet)
-	chatty := make([]*stream, sharers-1)
+	chatty := make([]*stream, guaranteedStreams-1)
 	for i := range chatty {
 		chatty[i] = &stream{key: uint64(i + 1), nextSeq: 1}
 	}
@@ -221,8 +221,8 @@ func TestReplayBesideChattyStreams(t *testing.T) {
 		t.Errorf("%d events are kept, want %d", len(rp.ageOrder), count)
 	}
 	for _, st := range chatty {
-		if len(st.sent) < count/sharers {
-			t.Errorf("of a stream %d events are kept, want at least %d", len(st.sent), count/sharers)
+		if len(st.sent) < count/guaranteedStreams {
+			t.Errorf("of a stream %d events are kept, want at least %d", len(st.sent), count/guaranteedStreams)
 		}
 	}
 	if !rp.rewind(quiet, 0) {

@@ -9,7 +9,7 @@ import (
 
 // replayStore is the session's store of what was written, bounded by bytes, count
 // and age. It holds no events itself: each stream keeps its own, and ageOrder
-// says whose oldest one goes next; but an open stream with few events keeps those (spared).
+// says whose oldest one goes next. An open stream with few events keeps them (isSpared).
 // The session's lock guards it.
 type replayStore struct {
 	maxBytes    int
@@ -39,20 +39,21 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 	}
 }
 
-// sharers is how many open streams can be sure of a part of what the session may keep: each of
-// one part in so many.
-const sharers = 64
+// guaranteedStreams is how many open streams are sure of a part of what the session may keep:
+// each of a part of that size, maxCount or maxBytes divided by this.
+const guaranteedStreams = 64
 
-// isSpared reports whether st keeps what it has although the session keeps too much: it would be
-// the others that make it impossible to resume. A stream that is closed is likely to have been read.
+// isSpared reports whether st loses nothing although the session keeps too much: st has no more
+// than its part, so that the other streams are to blame. A closed stream is not spared: its client
+// has most likely read it.
 func (rp *replayStore) isSpared(st *stream) bool {
-	return !st.closed && len(st.sent) <= rp.maxCount/sharers && st.sentBytes <= rp.maxBytes/sharers
+	return !st.closed && len(st.sent) <= rp.maxCount/guaranteedStreams && st.sentBytes <= rp.maxBytes/guaranteedStreams
 }
 
 // evictOne drops the oldest event of those streams that are not spared, or else of all.
 func (rp *replayStore) evictOne() {
 	i := slices.IndexFunc(rp.ageOrder, func(st *stream) bool { return !rp.isSpared(st) })
-	if i > 0 { // that of the stream goes to the front
+	if i > 0 { // evictOldest takes the front one: the entry of this stream goes there
 		st := rp.ageOrder[i]
 		copy(rp.ageOrder[1:i+1], rp.ageOrder[:i])
 		rp.ageOrder[0] = st

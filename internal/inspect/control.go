@@ -127,11 +127,11 @@ type RunningBridge struct {
 // aboutTimeout is how long a bridge may take to say who it is.
 const aboutTimeout = 2 * time.Second
 
-// maxAsked is how many bridges are asked at the same time.
-const maxAsked = 64
+// maxConcurrentChecks is how many bridges List asks at the same time.
+const maxConcurrentChecks = 64
 
-// List returns the bridges of this user that run. One that does not answer costs aboutTimeout, however many there are. It removes the sockets of those that have
-// been killed.
+// List returns the bridges of this user that run. Those that do not answer cost aboutTimeout together, up to
+// maxConcurrentChecks of them. It removes the sockets of those that have been killed.
 func List(ctx context.Context) ([]RunningBridge, error) {
 	dir, err := controlDir(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +143,7 @@ func List(ctx context.Context) ([]RunningBridge, error) {
 	paths := controlSockets(dir)
 	found := make([]RunningBridge, len(paths))
 	errs := make([]error, len(paths))
-	turns := make(chan struct{}, maxAsked)
+	turns := make(chan struct{}, maxConcurrentChecks)
 	var asked sync.WaitGroup
 	for i, path := range paths {
 		found[i].path = path

@@ -241,7 +241,7 @@ func (f *File) noteFailure(err error, count int) {
 	f.hasFailed = true
 }
 
-// ErrNotRenamed is told to OnError when a full file keeps its name, as on Windows while somebody reads it. It goes on then, and
+// ErrNotRenamed is the error that OnError gets when a full file keeps its name, as on Windows while somebody reads it. It goes on then, and
 // renaming is tried again each time it has grown by MaxBytes, until it is as large as all files may be together.
 var ErrNotRenamed = errors.New("the full file cannot be renamed")
 

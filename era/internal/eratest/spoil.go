@@ -15,7 +15,7 @@ type valuePlace struct {
 	key     string // in that object
 }
 
-// appendPlaces appends where a value and those in it stand. value begins at at.
+// appendPlaces appends where a value and those in it stand. at is where value begins.
 func appendPlaces(all []valuePlace, value []byte, at, object int, key string) []valuePlace {
 	all = append(all, valuePlace{at, at + len(value), object, key})
 	for m := range jsonrpc.Members(value) {
