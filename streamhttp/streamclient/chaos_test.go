@@ -20,6 +20,7 @@ type chaos struct {
 	mu      sync.Mutex
 	rng     *rand.Rand
 	pending map[string]jsonrpc.Message // by event id: what a resumption gets
+	refused bool                       // the last initialize was answered 503
 	onGets  chan string                // answers for the standalone stream
 }
 
@@ -29,12 +30,22 @@ func (c *chaos) roll(n int) int {
 	return c.rng.IntN(n)
 }
 
+// refuse reports whether this initialize is to be answered 503. It never says
+// so twice in a row: after each failure the client waits for longer, and after
+// four it would wait for most of the test, with no call going well meanwhile.
+func (c *chaos) refuse() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused = !c.refused && c.rng.IntN(4) == 0
+	return c.refused
+}
+
 func (c *chaos) post(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 	time.Sleep(time.Duration(c.roll(50)) * time.Millisecond)
 	if c.roll(60) == 0 {
 		c.forget()
 	}
-	if m.Method() == "initialize" && c.roll(4) == 0 && len(c.requests("initialize")) > 1 {
+	if m.Method() == "initialize" && len(c.requests("initialize")) > 1 && c.refuse() {
 		w.WriteHeader(503)
 		return true
 	}
