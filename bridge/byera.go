@@ -176,7 +176,7 @@ func (h *eraHalf) refuse(m jsonrpc.Message) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()
-	text, data := errShut.Error(), ownmsg.ServerEndedData
+	text, data := errOtherSideGone.Error(), ownmsg.ServerEndedData
 	if h.parentCtx.Err() != nil {
 		text, data = ErrClosing.Error(), ownmsg.ShuttingDownData
 	}

@@ -9,77 +9,78 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// lateAfter are the ages at which Calls.OnLate is told of a call.
+// lateAfter are the ages at which PendingCalls.OnLate is told of a call.
 var lateAfter = [...]time.Duration{10 * time.Second, 60 * time.Second}
 
-// lookEvery is how often Calls looks for late calls while there are any calls.
-const lookEvery = 5 * time.Second
+// lateCheckInterval is how often PendingCalls look for late calls while there are any calls.
+const lateCheckInterval = 5 * time.Second
 
-// Calls are the requests of clients that wait for their answers, in any number of
-// conversations (PumpOptions.Calls). Beside them it has what may last: each subscriptions/listen,
-// and the requests of servers. The zero Calls works. Its methods may be called concurrently.
-type Calls struct {
+// PendingCalls are the requests of clients that wait for their answers, in any number of
+// conversations (PumpOptions.PendingCalls). Beside these they have what may last: each
+// subscriptions/listen, and the requests of servers. The zero PendingCalls work. Their methods may be
+// called concurrently.
+type PendingCalls struct {
 	// OnLate is told of a call once it is more than 10 seconds old, and again once it is more
-	// than 60. It is called by a goroutine of the Calls. nil: nobody is told.
-	OnLate func(LateCall)
+	// than 60. It is called by a goroutine of the PendingCalls. nil: nobody is told.
+	OnLate func(PendingCall)
 
-	// Ended is told of what has ended, if a visit of Visit has noted something about it. It must not wait, and
-	// must not call methods of the Calls or of the conversation. nil: nobody is told.
-	Ended func(LateCall)
+	// OnNotedEnd is told of a call that has ended, if Visit has noted something about it. It must not wait, and
+	// must not call methods of the PendingCalls or of the conversation. nil: nobody is told.
+	OnNotedEnd func(PendingCall)
 
-	looks sync.WaitGroup
+	lateChecks sync.WaitGroup // runs of reportLate that go on, or are to come
 
-	mu     sync.Mutex
-	calls  callList
-	beside callList    // what may last
-	timer  *time.Timer // nil: nobody looks
-	closed bool
+	mu        sync.Mutex
+	calls     callList
+	longLived callList    // subscriptions, and requests of servers
+	lateTimer *time.Timer // of the next reportLate; nil: none is to come
+	closed    bool
 }
 
 // callList has calls in the order in which they came.
 type callList struct {
-	first, last *inProgress // the oldest and the newest
-	count       int
+	oldest, newest *pendingEntry
+	count          int
 }
 
-// LateCall is a call that waits for its answer.
-type LateCall struct {
+// PendingCall is a call that waits for its answer.
+type PendingCall struct {
 	Ctx      context.Context // of the conversation
 	Method   string
 	ID       jsonrpc.ID // as the client has spelled it; of a server's request: as the client is asked
 	ByServer bool       // the server has asked the client
 	Since    time.Time
-	Note     any // what a visit of Visit has returned; nil: nothing
+	Note     any // what Visit has noted; nil: nothing
 }
 
-// inProgress is a call in its Calls, which it is in or has been in once at most.
-type inProgress struct {
-	LateCall
-	by          canceller // who can cancel it; nil: nobody
-	in          *callList // nil: it was not entered, or has ended
+// pendingEntry is a call in its PendingCalls, which it is in or has been in once at most.
+type pendingEntry struct {
+	PendingCall
+	canceller   canceller // who can cancel it; nil: nobody
+	list        *callList // nil: it was not entered, or has ended
 	lateReports int       // how many of lateAfter OnLate was told of
-	prev, next  *inProgress
+	prev, next  *pendingEntry
 }
 
-// InProgress returns how many calls wait for an answer, and since when the oldest one does.
-func (c *Calls) InProgress() (n int, oldest time.Time) {
+// CountAndOldest returns how many calls wait for an answer, and since when the oldest one does.
+func (c *PendingCalls) CountAndOldest() (n int, oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.calls.first != nil {
-		oldest = c.calls.first.Since
+	if c.calls.oldest != nil {
+		oldest = c.calls.oldest.Since
 	}
 	return c.calls.count, oldest
 }
 
 // Visit calls visit with each call in progress, and then with what may last, the oldest of each first. What visit
-// returns is noted with it, unless that is nil. Visit must not call methods of Calls, and a call does not end
+// returns is noted with it, unless that is nil. visit must not call methods of PendingCalls, and a call does not end
 // meanwhile: its answer has not been passed on, and is not until visit has returned.
-func (c *Calls) Visit(visit func(LateCall) (note any)) {
+func (c *PendingCalls) Visit(visit func(PendingCall) (note any)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, list := range []*callList{&c.calls, &c.beside} {
-		for p := list.first; p != nil; p = p.next {
-			if note := visit(p.LateCall); note != nil {
+	for _, list := range []*callList{&c.calls, &c.longLived} {
+		for p := list.oldest; p != nil; p = p.next {
+			if note := visit(p.PendingCall); note != nil {
 				p.Note = note
 			}
 		}
@@ -88,24 +89,24 @@ func (c *Calls) Visit(visit func(LateCall) (note any)) {
 
 // Cancel cancels the calls in progress of which match says so, and subscriptions: their servers are told, and
 // their clients get an error, or the end of the subscription. It returns how many those are. An initialize
-// cannot be cancelled. match must not call methods of Calls.
-func (c *Calls) Cancel(match func(LateCall) bool) (n int) {
+// cannot be cancelled. match must not call methods of PendingCalls.
+func (c *PendingCalls) Cancel(match func(PendingCall) bool) (n int) {
 	type found struct {
-		by canceller
-		id jsonrpc.ID
+		canceller canceller
+		id        jsonrpc.ID
 	}
 	var all []found
 	c.mu.Lock()
-	for _, list := range []*callList{&c.calls, &c.beside} {
-		for p := list.first; p != nil; p = p.next {
-			if p.by != nil && p.Method != "initialize" && match(p.LateCall) {
-				all = append(all, found{p.by, p.ID})
+	for _, list := range []*callList{&c.calls, &c.longLived} {
+		for p := list.oldest; p != nil; p = p.next {
+			if p.canceller != nil && p.Method != "initialize" && match(p.PendingCall) {
+				all = append(all, found{p.canceller, p.ID})
 			}
 		}
 	}
 	c.mu.Unlock()
 	for _, f := range all {
-		if f.by.cancelCall(f.id) {
+		if f.canceller.cancelCall(f.id) {
 			n++
 		}
 	}
@@ -115,8 +116,8 @@ func (c *Calls) Cancel(match func(LateCall) bool) (n int) {
 // canceller has calls that can be cancelled, false: it has no such call any more.
 type canceller interface{ cancelCall(id jsonrpc.ID) bool }
 
-// begin enters a call as p, which is the caller's and must not move before end. A nil Calls works.
-func (c *Calls) begin(ctx context.Context, p *inProgress, method string, id jsonrpc.ID) {
+// add enters a call as p, which is the caller's and must not move before remove. nil PendingCalls work.
+func (c *PendingCalls) add(ctx context.Context, p *pendingEntry, method string, id jsonrpc.ID) {
 	if c == nil {
 		return
 	}
@@ -124,88 +125,89 @@ func (c *Calls) begin(ctx context.Context, p *inProgress, method string, id json
 	p.Ctx, p.Method, p.ID, p.Since = ctx, method, id, time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p.in = &c.calls; lasts {
-		p.in = &c.beside
+	if p.list = &c.calls; lasts {
+		p.list = &c.longLived
 	}
-	p.in.add(p)
-	if !lasts && c.timer == nil && c.OnLate != nil && !c.closed {
-		c.looks.Add(1)
-		c.timer = time.AfterFunc(lookEvery, c.reportLate)
+	p.list.add(p)
+	if !lasts && c.lateTimer == nil && c.OnLate != nil && !c.closed {
+		c.lateChecks.Add(1)
+		c.lateTimer = time.AfterFunc(lateCheckInterval, c.reportLate)
 	}
 }
 
-func (l *callList) add(p *inProgress) {
-	if p.prev = l.last; p.prev != nil {
+func (l *callList) add(p *pendingEntry) {
+	if p.prev = l.newest; p.prev != nil {
 		p.prev.next = p
 	} else {
-		l.first = p
+		l.oldest = p
 	}
-	l.last = p
+	l.newest = p
 	l.count++
 }
 
-func (l *callList) remove(p *inProgress) {
+func (l *callList) remove(p *pendingEntry) {
 	if p.prev != nil {
 		p.prev.next = p.next
 	} else {
-		l.first = p.next
+		l.oldest = p.next
 	}
 	if p.next != nil {
 		p.next.prev = p.prev
 	} else {
-		l.last = p.prev
+		l.newest = p.prev
 	}
 	p.prev, p.next = nil, nil
 	l.count--
 }
 
-// end takes a call out, if it is there. It comes before its answer is passed on.
-func (c *Calls) end(p *inProgress) {
-	if p.in == nil {
+// remove takes a call out, if it is there. It comes before its answer is passed on.
+func (c *PendingCalls) remove(p *pendingEntry) {
+	if p.list == nil {
 		return
 	}
 	c.mu.Lock()
-	p.in.remove(p)
+	p.list.remove(p)
 	c.mu.Unlock()
-	p.in = nil
-	if p.Note != nil && c.Ended != nil {
-		c.Ended(p.LateCall)
+	p.list = nil
+	if p.Note != nil && c.OnNotedEnd != nil {
+		c.OnNotedEnd(p.PendingCall)
 	}
 }
 
 // reportLate tells of the calls that are late by now, and looks again later if there are any calls.
-func (c *Calls) reportLate() {
-	defer c.looks.Done()
-	for _, p := range c.lateCalls(time.Now()) {
+func (c *PendingCalls) reportLate() {
+	defer c.lateChecks.Done()
+	for _, p := range c.dueLateReports(time.Now()) {
 		c.OnLate(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.timer = nil; c.calls.first != nil && !c.closed {
-		c.looks.Add(1)
-		c.timer = time.AfterFunc(lookEvery, c.reportLate)
+	if c.lateTimer = nil; c.calls.oldest != nil && !c.closed {
+		c.lateChecks.Add(1)
+		c.lateTimer = time.AfterFunc(lateCheckInterval, c.reportLate)
 	}
 }
 
-func (c *Calls) lateCalls(now time.Time) (all []LateCall) {
+// dueLateReports returns the calls that OnLate is to be told of now, and counts them as told.
+func (c *PendingCalls) dueLateReports(now time.Time) (all []PendingCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for p := c.calls.first; p != nil && now.Sub(p.Since) >= lateAfter[0]; p = p.next {
+	for p := c.calls.oldest; p != nil && now.Sub(p.Since) >= lateAfter[0]; p = p.next {
 		if p.lateReports < len(lateAfter) && now.Sub(p.Since) >= lateAfter[p.lateReports] {
 			p.lateReports++
-			all = append(all, p.LateCall)
+			all = append(all, p.PendingCall)
 		}
 	}
 	return all
 }
 
-// Close ends the looking for late calls. When it returns Late is called no more.
-func (c *Calls) Close() {
+// Close ends the search for late calls. When it returns OnLate is called no more.
+func (c *PendingCalls) Close() {
 	c.mu.Lock()
 	c.closed = true
-	if c.timer != nil && c.timer.Stop() {
-		c.looks.Done()
+	if c.lateTimer != nil && c.lateTimer.Stop() {
+		c.lateChecks.Done()
 	}
 	c.mu.Unlock()
-	c.looks.Wait()
+	c.lateChecks.Wait()
 }

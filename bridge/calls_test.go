@@ -24,16 +24,16 @@ func TestCallsLate(t *testing.T) {
 			}
 			var told []late
 			begin := time.Now()
-			calls := &bridge.Calls{OnLate: func(c bridge.LateCall) { told = append(told, late{c.Method, time.Since(begin)}) }}
+			calls := &bridge.PendingCalls{OnLate: func(c bridge.PendingCall) { told = append(told, late{c.Method, time.Since(begin)}) }}
 			ctx, cancel := context.WithCancel(t.Context())
 			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 			done := make(chan error, 1)
-			go func() { done <- serve(ctx, client, server, bridge.PumpOptions{Calls: calls, ShutdownGrace: -1}) }()
+			go func() { done <- serve(ctx, client, server, bridge.PumpOptions{PendingCalls: calls, ShutdownGrace: -1}) }()
 			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
 			if name == "Pump" {
 				client.Says(`{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen","params":{}}`)
 			}
-			if n, since := calls.InProgress(); n != 1 || !since.Equal(begin) {
+			if n, since := calls.CountAndOldest(); n != 1 || !since.Equal(begin) {
 				t.Errorf("%d calls since %v, want 1 since the begin", n, since)
 			}
 			time.Sleep(3 * time.Minute)
@@ -42,7 +42,7 @@ func TestCallsLate(t *testing.T) {
 				t.Errorf("told of %v", told)
 			}
 			server.Says(`{"jsonrpc":"2.0","id":1,"result":{}}`)
-			if n, since := calls.InProgress(); n != 0 || !since.IsZero() {
+			if n, since := calls.CountAndOldest(); n != 0 || !since.IsZero() {
 				t.Errorf("%d calls since %v, want none", n, since)
 			}
 			cancel()
@@ -57,10 +57,10 @@ func TestCallsLate(t *testing.T) {
 // Close waits for nobody who is late, and nobody is told afterwards.
 func TestCallsClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		calls := &bridge.Calls{OnLate: func(bridge.LateCall) { t.Error("told after Close") }}
+		calls := &bridge.PendingCalls{OnLate: func(bridge.PendingCall) { t.Error("told after Close") }}
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		done := make(chan error, 1)
-		go func() { done <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{Calls: calls}) }()
+		go func() { done <- bridge.Pump(t.Context(), client, server, bridge.PumpOptions{PendingCalls: calls}) }()
 		client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
 		calls.Close()
 		time.Sleep(time.Minute)
@@ -82,7 +82,7 @@ func TestCallsLook(t *testing.T) {
 		bubble(t, name, func(t *testing.T) {
 			client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 			var ended []any
-			calls := &bridge.Calls{Ended: func(c bridge.LateCall) {
+			calls := &bridge.PendingCalls{OnNotedEnd: func(c bridge.PendingCall) {
 				ended = append(ended, c.Note)
 				if len(client.Out) > 0 {
 					t.Error("the answer was passed on before")
@@ -90,14 +90,16 @@ func TestCallsLook(t *testing.T) {
 			}}
 			defer calls.Close()
 			look := func(note any) (all []seen) {
-				calls.Visit(func(c bridge.LateCall) any {
+				calls.Visit(func(c bridge.PendingCall) any {
 					all = append(all, seen{c.Method, c.ID.String(), c.ByServer, c.Note})
 					return note
 				})
 				return all
 			}
 			done := make(chan error, 1)
-			go func() { done <- serve(t.Context(), client, server, bridge.PumpOptions{Calls: calls, DrainTimeout: -1}) }()
+			go func() {
+				done <- serve(t.Context(), client, server, bridge.PumpOptions{PendingCalls: calls, DrainTimeout: -1})
+			}()
 			client.Says(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}`)
 			want := []seen{{"tools/call", "1", false, nil}}
 			if name == "Pump" {
@@ -112,7 +114,7 @@ func TestCallsLook(t *testing.T) {
 			if got := look(nil); got[0].note != "noted" {
 				t.Errorf("the note is %v", got[0].note)
 			}
-			if n, _ := calls.InProgress(); n != 1 {
+			if n, _ := calls.CountAndOldest(); n != 1 {
 				t.Errorf("%d calls in progress", n)
 			}
 			server.Says(`{"jsonrpc":"2.0","id":1,"result":{}}`)

@@ -31,7 +31,7 @@ import (
 // the server has taken may be answered within the ShutdownGrace, unless it is cancelled
 // or the client ends, and is answered with an error then.
 //
-// Of o it uses Calls, RequestTimeout, except for subscriptions/listen, TimedOut, ShutdownGrace, ShutdownGraceFor
+// Of o it uses PendingCalls, RequestTimeout, except for subscriptions/listen, TimedOut, ShutdownGrace, ShutdownGraceFor
 // and Shutdown, and Dropped. The time runs from the moment the request is there, so
 // it holds for a server that does not take the request, too.
 // It returns nil once the request is answered or cancelled, else what went
@@ -65,11 +65,11 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 	if x.opts.RequestTimeout > 0 && !x.isListen {
 		now := time.Now()
 		x.deadline = now.Add(x.opts.RequestTimeout)
-		x.latestDeadline = now.Add(min(x.opts.RequestTimeout, maxWait) * maxRenewal)
+		x.latestDeadline = now.Add(min(x.opts.RequestTimeout, maxRenewableTimeout) * maxTimeoutFactor)
 	}
-	x.inProgress.by = x
-	x.opts.Calls.begin(ctx, &x.inProgress, request.Method(), x.id)
-	defer x.opts.Calls.end(&x.inProgress)
+	x.pendingEntry.canceller = x
+	x.opts.PendingCalls.add(ctx, &x.pendingEntry, request.Method(), x.id)
+	defer x.opts.PendingCalls.remove(&x.pendingEntry)
 	x.err = x.serve(ctx, request)
 	return errExchanged
 }
@@ -82,7 +82,7 @@ func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	err := x.submit(ctx, request)
 	kind := request.Kind()
 	if request.Size() > budget.UncountedBytes {
-		x.opts.passed(ctx, &request)
+		x.opts.reportPassed(ctx, &request)
 	}
 	request = jsonrpc.Message{} // its bytes are the server's now
 	switch {
@@ -120,8 +120,8 @@ func (x *exchange) submit(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// maxWait is the longest RequestTimeout that can be renewed maxRenewal times.
-const maxWait = (1<<63 - 1) / maxRenewal
+// maxRenewableTimeout is the longest RequestTimeout that can be multiplied by maxTimeoutFactor.
+const maxRenewableTimeout = (1<<63 - 1) / maxTimeoutFactor
 
 // exchange is an Exchange, and the Sink of its client.
 type exchange struct {
@@ -136,11 +136,11 @@ type exchange struct {
 	clientCtx    context.Context // see clientContext; nil: it was not needed yet
 	endClientCtx func()          // ends clientCtx, and what watches ctx for it
 
-	inProgress inProgress // of opts.Calls
-	outcome    atomic.Int32
-	hasRequest bool  // the client's first message
-	inGrace    bool  // for the ShutdownGrace
-	err        error // what became of the exchange
+	pendingEntry pendingEntry // in opts.PendingCalls
+	outcome      atomic.Int32
+	hasRequest   bool  // the client's first message
+	inGrace      bool  // for the ShutdownGrace
+	err          error // what became of the exchange
 
 	// Of answers, which the server's Conn calls: its calls do not overlap, and the
 	// Receive in which they are made comes back before these are looked at.
@@ -157,7 +157,7 @@ const (
 // settle decides that the exchange is not cancelled; false: it is. In either case the call is in progress
 // no more: its answer comes next.
 func (x *exchange) settle() bool {
-	x.opts.Calls.end(&x.inProgress)
+	x.opts.PendingCalls.remove(&x.pendingEntry)
 	return x.outcome.CompareAndSwap(0, outcomeSettled) || x.outcome.Load() == outcomeSettled
 }
 
@@ -216,7 +216,7 @@ func (x *exchange) relayUntilDeadline(ctx context.Context) (done bool, err error
 // may be answered. Only the client itself can tell now whether it has gone.
 func (x *exchange) relayInGrace(ctx context.Context) error {
 	why := context.Cause(ctx)
-	if x.opts.grace(why) <= 0 {
+	if x.opts.graceFor(why) <= 0 {
 		return x.end(errShutdown)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -370,11 +370,11 @@ func (x *exchange) end(why error) error {
 	case why == errTimeout:
 		x.cancelAtServer(ctx, "timed out")
 		if x.opts.TimedOut != nil {
-			x.opts.TimedOut(LateCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latestDeadline.Add(-min(x.opts.RequestTimeout, maxWait) * maxRenewal)})
+			x.opts.TimedOut(PendingCall{Ctx: x.ctx, Method: x.method, ID: x.id, Since: x.latestDeadline.Add(-min(x.opts.RequestTimeout, maxRenewableTimeout) * maxTimeoutFactor)})
 		}
 		within := x.opts.RequestTimeout
 		if !time.Now().Before(x.latestDeadline) {
-			within *= maxRenewal
+			within *= maxTimeoutFactor
 		}
 		text := fmt.Sprintf("the server did not answer within %v", within)
 		return x.client.Send(ctx, jsonrpc.NewError(x.id, jsonrpc.CodeInternalError, text, ownmsg.TimedOutData))

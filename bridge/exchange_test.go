@@ -119,11 +119,11 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 	const told = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"cancelled on request"}}`
 	const okOne = `{"jsonrpc":"2.0","id":1,"result":{}}`
 	const refused = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the call was cancelled by whoever looks after the bridge","data":{"reason":"cancelled"}}}`
-	all := func(bridge.LateCall) bool { return true }
+	all := func(bridge.PendingCall) bool { return true }
 	for name, timeout := range map[string]time.Duration{"without a time-out": 0, "with one": time.Minute} {
 		bubble(t, name, func(t *testing.T) {
-			var calls bridge.Calls
-			x := exchange(t, callOne, bridge.PumpOptions{Calls: &calls, RequestTimeout: timeout})
+			var calls bridge.PendingCalls
+			x := exchange(t, callOne, bridge.PumpOptions{PendingCalls: &calls, RequestTimeout: timeout})
 			x.server.Says(progressOne)
 			x.client.Gets(progressOne)
 			if n := calls.Cancel(all); n != 1 {
@@ -141,8 +141,8 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 		})
 	}
 	bubble(t, "a subscription", func(t *testing.T) {
-		var calls bridge.Calls
-		x := exchange(t, listenOne, bridge.PumpOptions{Calls: &calls})
+		var calls bridge.PendingCalls
+		x := exchange(t, listenOne, bridge.PumpOptions{PendingCalls: &calls})
 		if n := calls.Cancel(all); n != 1 {
 			t.Errorf("%d subscriptions were cancelled", n)
 		}
@@ -155,8 +155,8 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 	})
 	bubble(t, "answered meanwhile", func(t *testing.T) {
 		for range 100 {
-			var calls bridge.Calls
-			x := exchange(t, callOne, bridge.PumpOptions{Calls: &calls})
+			var calls bridge.PendingCalls
+			x := exchange(t, callOne, bridge.PumpOptions{PendingCalls: &calls})
 			n := make(chan int)
 			go func() { n <- calls.Cancel(all) }()
 			x.server.In <- okOne
@@ -178,14 +178,14 @@ func TestExchangeCancelledOnRequest(t *testing.T) {
 // while the client takes that.
 func TestExchangeNotTaken(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
-		var calls bridge.Calls
+		var calls bridge.PendingCalls
 		client, server := bridgetest.NewPeer(t, 0), bridgetest.NewPeer(t, 0)
 		close(server.Gone)
 		client.In <- callOne
 		done := make(chan error, 1)
-		go func() { done <- bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{Calls: &calls}) }()
+		go func() { done <- bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{PendingCalls: &calls}) }()
 		synctest.Wait()
-		if n := calls.Cancel(func(bridge.LateCall) bool { return true }); n != 0 {
+		if n := calls.Cancel(func(bridge.PendingCall) bool { return true }); n != 0 {
 			t.Errorf("%d calls were cancelled", n)
 		}
 		client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
@@ -212,8 +212,8 @@ func TestExchangeTimeout(t *testing.T) {
 	} {
 		bubble(t, c.text, func(t *testing.T) {
 			start := time.Now()
-			var told bridge.LateCall
-			x := exchange(t, callOne, bridge.PumpOptions{RequestTimeout: c.timeout, TimedOut: func(c bridge.LateCall) { told = c }})
+			var told bridge.PendingCall
+			x := exchange(t, callOne, bridge.PumpOptions{RequestTimeout: c.timeout, TimedOut: func(c bridge.PendingCall) { told = c }})
 			for i := 0; i < c.progress; i++ {
 				time.Sleep(c.timeout * 3 / 4)
 				select {

@@ -19,19 +19,19 @@ func WithPassed(ctx context.Context, passed func(kept int)) context.Context {
 	return context.WithValue(ctx, passedKey{}, passed)
 }
 
-// passed says that the request of ctx has been passed on to server.
-func (o *PumpOptions) passed(ctx context.Context, m *jsonrpc.Message) {
+// reportPassed tells who asked for it (WithPassed) that the request of ctx has been passed on to the server.
+func (o *PumpOptions) reportPassed(ctx context.Context, m *jsonrpc.Message) {
 	if f, ok := ctx.Value(passedKey{}).(func(int)); ok {
-		f(o.kept(m))
+		f(o.keptBytes(m))
 	}
 }
 
-// kept returns how many bytes of a request server's side keeps until it is answered.
-func (o *PumpOptions) kept(m *jsonrpc.Message) int {
+// keptBytes returns how many bytes of a request server's side keeps until it is answered.
+func (o *PumpOptions) keptBytes(m *jsonrpc.Message) int {
 	switch {
 	case m.Method() == ownmsg.Listen:
 		return min(m.Size(), era.MaxListen)
-	case o.Keeps != nil && o.Keeps():
+	case o.KeepsRequests != nil && o.KeepsRequests():
 		return m.Size()
 	}
 	return 0

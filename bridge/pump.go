@@ -26,9 +26,9 @@ const DefaultDrainTimeout = 30 * time.Second
 // drainNoticeAfter is how long it takes until a wait for answers is no matter of course.
 const drainNoticeAfter = time.Second
 
-// maxRenewal is how many times RequestTimeout a request may take at most when
+// maxTimeoutFactor is how many times RequestTimeout a request may take at most when
 // progress goes on and on.
-const maxRenewal = 10
+const maxTimeoutFactor = 10
 
 // maxUnanswered is how many requests of each side may wait for the other's
 // answers. A side that answers none must not make the ledger grow for ever.
@@ -68,16 +68,16 @@ type PumpOptions struct {
 	// there is none left is answered with an error (data.reason "busy"). nil: no limit.
 	Budget *budget.Budget
 
-	// Calls, if not nil, is where the requests of both sides are until they are answered.
-	Calls *Calls
+	// PendingCalls, if not nil, is where the requests of both sides are until they are answered.
+	PendingCalls *PendingCalls
 
 	// TimedOut, if not nil, is told of each request that RequestTimeout has ended. Calls may
 	// overlap.
-	TimedOut func(LateCall)
+	TimedOut func(PendingCall)
 
-	// Keeps, if not nil, says whether the server's side keeps requests until they are
+	// KeepsRequests, if not nil, says whether the server's side keeps requests until they are
 	// answered, as one does that translates them: it may have to send them again.
-	Keeps func() bool
+	KeepsRequests func() bool
 
 	// Dropped is told of each message that reached nobody, and why. The
 	// reason never holds content. It may be called concurrently; nil is fine.
@@ -122,41 +122,41 @@ func Pump(ctx context.Context, client, server Conn, opts PumpOptions) error {
 
 func newPump(ctx context.Context, client, server Conn, opts *PumpOptions) *pump {
 	p := &pump{client: client, server: server, opts: *opts}
-	p.sending = make(chan struct{}, 1)
-	p.toServer.init(maxUnanswered)
-	p.toClient.init(maxUnanswered)
+	p.sendingToClient = make(chan struct{}, 1)
+	p.clientRequests.init(maxUnanswered)
+	p.serverRequests.init(maxUnanswered)
 	if opts.Budget != nil {
-		p.toServer.share = opts.Budget.Share(identity.Party(ctx))
+		p.clientRequests.budgetShare = opts.Budget.Share(identity.Party(ctx))
 	}
 	return p
 }
 
 type pump struct {
-	client, server Conn
-	opts           PumpOptions
-	ctx            context.Context // of the conversation; done when it is over
-	cancel         context.CancelCauseFunc
-	copying        sync.WaitGroup // fromClient
-	clientErr      error          // how that has ended
-	toServer       ledger         // the client's requests, owed by the server
-	toClient       ledger         // the server's requests, owed by the client
-	graceTimers    sync.WaitGroup // what waits for a grace to be over
+	client, server  Conn
+	opts            PumpOptions
+	ctx             context.Context // of the conversation; done when it is over
+	cancel          context.CancelCauseFunc
+	clientDirection sync.WaitGroup // copyFromClient, and what follows on it
+	clientEndErr    error          // how copyFromClient has ended
+	clientRequests  ledger         // owed by the server
+	serverRequests  ledger         // owed by the client
+	graceTimers     sync.WaitGroup // those that wait for a grace to be over
 
-	// stalled is true after the server did not take a refusal in time: who floods
+	// serverStalled is true after the server did not take a refusal in time: who floods
 	// us with requests and does not read must not make its own output wait
 	// for each of them. It is false again once the server has taken something.
-	stalled atomic.Bool
+	serverStalled atomic.Bool
 
 	// listensEnded is true once a subscription (subscriptions/listen) was ended that its server may not
 	// have ended yet: what the server still says about such a one reaches nobody.
 	listensEnded atomic.Bool
 
-	endText string // what clients are told of the server's end; set before toServer is shut
-	endData []byte
+	serverEndText string // what clients are told of the server's end; set before clientRequests is closed
+	serverEndData []byte
 
-	recv receiving // from the client
+	clientReceive clientReceive // from the client
 
-	sending chan struct{} // holds an element while Send of the client goes on
+	sendingToClient chan struct{} // holds an element while a Send to the client goes on
 }
 
 var errServerEnded = errors.New("the server has ended the conversation")
@@ -172,7 +172,7 @@ var errStopped = errors.New("stopped")
 func (p *pump) run(parent context.Context) error {
 	defer p.begin(parent)()
 	toClient := &toClientSink{pump: p}
-	return p.finishAfterServer(toClient, p.server.Receive(p.ctx, toClient))
+	return p.finishAfterServerEnd(toClient, p.server.Receive(p.ctx, toClient))
 }
 
 // begin starts the client's direction, and all that ends the conversation. end waits for what was
@@ -181,42 +181,42 @@ func (p *pump) begin(parent context.Context) (end func()) {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.
 	p.ctx, p.cancel = context.WithCancelCause(context.WithoutCancel(parent))
-	p.toServer.allCalls, p.toServer.ctx, p.toServer.cancelledBy = p.opts.Calls, p.ctx, p
-	p.toClient.allCalls, p.toClient.ctx, p.toClient.ofServer = p.opts.Calls, p.ctx, true
-	unwatch, watched := admission.ReportBusy(parent, p.toServer.inProgress)
+	p.clientRequests.pendingCalls, p.clientRequests.ctx, p.clientRequests.canceller = p.opts.PendingCalls, p.ctx, p
+	p.serverRequests.pendingCalls, p.serverRequests.ctx, p.serverRequests.byServer = p.opts.PendingCalls, p.ctx, true
+	unwatch, watched := admission.ReportBusy(parent, p.clientRequests.busyState)
 	if watched {
-		p.toServer.trackQuiet()
+		p.clientRequests.trackQuietSince()
 	}
-	late, stop := p.graceContext(p.ctx, parent)
-	p.recv.init(late)
-	unstop := context.AfterFunc(parent, func() { p.recv.stop(errStopped) })
-	p.copying.Go(func() {
-		if p.clientErr = p.fromClient(late); p.clientErr == errServerEnded {
+	graceCtx, stop := p.graceContext(p.ctx, parent)
+	p.clientReceive.init(graceCtx)
+	unstop := context.AfterFunc(parent, func() { p.clientReceive.stop(errStopped) })
+	p.clientDirection.Go(func() {
+		if p.clientEndErr = p.copyFromClient(graceCtx); p.clientEndErr == errServerEnded {
 			return // what is owed is being answered
 		}
-		p.clientEnded(p.ctx, late, p.clientErr)
-		if isOrderlyEnd(p.clientErr) && p.clientErr != errHungUp {
-			p.awaitSend()
+		p.finishAfterClientEnd(p.ctx, graceCtx, p.clientEndErr)
+		if isOrderlyEnd(p.clientEndErr) && p.clientEndErr != errHungUp {
+			p.awaitClientSend()
 		}
 		p.cancel(errOver)
 	})
 	return func() {
 		unstop()
-		p.recv.cancel(nil)
+		p.clientReceive.cancel(nil)
 		stop()
 		unwatch()
 		p.cancel(nil)
 		p.graceTimers.Wait()
-		p.toServer.wait()
-		p.toServer.share.ReleaseAll()
+		p.clientRequests.waitForTimers()
+		p.clientRequests.budgetShare.ReleaseAll()
 	}
 }
 
-// finishAfterServer goes on when nothing more comes from the server. It returns how the conversation has
+// finishAfterServerEnd goes on when nothing more comes from the server. It returns how the conversation has
 // ended.
 //
 //go:noinline
-func (p *pump) finishAfterServer(toClient *toClientSink, serverErr error) error {
+func (p *pump) finishAfterServerEnd(toClient *toClientSink, serverErr error) error {
 	serverEnded, owed := context.Cause(p.ctx) == nil, true
 	switch {
 	case serverEnded && errors.Is(serverErr, ErrSlow):
@@ -224,21 +224,21 @@ func (p *pump) finishAfterServer(toClient *toClientSink, serverErr error) error 
 	case serverEnded:
 		// First, nothing more is taken. What the client sends once it knows
 		// is for its transport to refuse: no server has seen it.
-		p.recv.stop(errServerEnded)
-		toClient.last(p.ctx)
-		owed = p.fail(p.ctx, serverErr)
+		p.clientReceive.stop(errServerEnded)
+		toClient.sendLastOffered(p.ctx)
+		owed = p.failOwedRequests(p.ctx, serverErr)
 	}
 	p.cancel(errOver)
-	p.copying.Wait()
+	p.clientDirection.Wait()
 	switch {
-	case serverEnded && !owed && isOrderlyEnd(p.clientErr):
+	case serverEnded && !owed && isOrderlyEnd(p.clientEndErr):
 		return nil // which of the two was seen to end first is chance
 	case serverEnded && errors.Is(serverErr, io.EOF):
 		return errServerEnded
 	case serverEnded:
 		return serverErr
-	case p.clientErr != nil && !isOrderlyEnd(p.clientErr):
-		return fmt.Errorf("client: %w", p.clientErr)
+	case p.clientEndErr != nil && !isOrderlyEnd(p.clientEndErr):
+		return fmt.Errorf("client: %w", p.clientEndErr)
 	}
 	return nil
 }
@@ -250,15 +250,15 @@ func isOrderlyEnd(err error) bool {
 
 // graceContext returns a context that ends one grace after parent ends; stop ends it
 // at once.
-func (p *pump) graceContext(ctx, parent context.Context) (late context.Context, stop func()) {
-	late, cancel := context.WithCancel(ctx)
+func (p *pump) graceContext(ctx, parent context.Context) (graceCtx context.Context, stop func()) {
+	graceCtx, cancel := context.WithCancel(ctx)
 	p.graceTimers.Add(1)
 	unused := context.AfterFunc(parent, func() {
 		defer p.graceTimers.Done()
 		defer cancel()
-		p.opts.awaitGrace(context.Cause(parent), late.Done())
+		p.opts.awaitGrace(context.Cause(parent), graceCtx.Done())
 	})
-	return late, func() {
+	return graceCtx, func() {
 		if unused() {
 			p.graceTimers.Done()
 		}
@@ -266,8 +266,8 @@ func (p *pump) graceContext(ctx, parent context.Context) (late context.Context, 
 	}
 }
 
-// grace returns the ShutdownGrace as it is now for a ctx that is done for this reason.
-func (o PumpOptions) grace(why error) time.Duration {
+// graceFor returns the ShutdownGrace as it is now for a ctx that is done for this reason.
+func (o PumpOptions) graceFor(why error) time.Duration {
 	if o.ShutdownGraceFor != nil {
 		return o.ShutdownGraceFor(why)
 	}
@@ -277,7 +277,7 @@ func (o PumpOptions) grace(why error) time.Duration {
 // awaitGrace waits for as long as what is owed may take once ctx is done for this
 // reason, or until done is closed.
 func (o PumpOptions) awaitGrace(why error, done <-chan struct{}) {
-	d := o.grace(why)
+	d := o.graceFor(why)
 	if d <= 0 {
 		return
 	}

@@ -766,9 +766,9 @@ func TestPumpRequestTimeout(t *testing.T) {
 	const timedOut = `{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not answer within 10s","data":{"reason":"timeout"}}}`
 	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"t"}}}`
 	bubble(t, "silent", func(t *testing.T) {
-		var told []bridge.LateCall
+		var told []bridge.PendingCall
 		began := time.Now()
-		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second, TimedOut: func(c bridge.LateCall) { told = append(told, c) }})
+		p := pump(t, bridge.PumpOptions{RequestTimeout: 10 * time.Second, TimedOut: func(c bridge.PendingCall) { told = append(told, c) }})
 		p.client.Says(call)
 		p.server.Gets(call)
 		time.Sleep(9 * time.Second)

@@ -12,24 +12,24 @@ import (
 
 // This file is how a Pump ends, and what it says itself to both sides.
 
-// clientEnded runs when nothing more comes from the client. It lets the
+// finishAfterClientEnd goes on when nothing more comes from the client. It lets the
 // server finish what it owes, where somebody still waits for it.
-func (p *pump) clientEnded(ctx, late context.Context, err error) {
+func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	if ctx.Err() != nil { // the server ended first
 		return
 	}
 	// Nobody answers the server's requests any more; it must not wait for it.
-	p.forEachBounded(ctx, p.toClient.shut(false), func(ctx context.Context, c *call) {
-		p.refuse(ctx, c.id, jsonrpc.CodeInternalError, errShut.Error())
+	p.forEachBounded(ctx, p.serverRequests.closeAndTakeAll(false), func(ctx context.Context, c *call) {
+		p.refuseServerRequest(ctx, c.id, jsonrpc.CodeInternalError, errOtherSideGone.Error())
 	})
 	p.endListens(ctx, isOrderlyEnd(err))
 	if isOrderlyEnd(err) && err != errHungUp {
-		p.drain(late, errors.Is(err, io.EOF))
+		p.drainServer(graceCtx, errors.Is(err, io.EOF))
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	left := p.toServer.shut(false)
+	left := p.clientRequests.closeAndTakeAll(false)
 	p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
 		if c.method != "initialize" {
 			p.cancelAtServer(ctx, c.id, "the client has gone")
@@ -41,19 +41,19 @@ func (p *pump) clientEnded(ctx, late context.Context, err error) {
 			text, data = err.Error(), ownmsg.TimedOutData
 		}
 		p.forEachBounded(ctx, left, func(ctx context.Context, c *call) {
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+			p.answerWithError(ctx, c.id, jsonrpc.CodeInternalError, text, data)
 		})
 	}
 }
 
-// awaitSend waits until the client has taken the message that it is just being sent, for a bounded
+// awaitClientSend waits until the client has taken the message that it is just being sent, for a bounded
 // time: broken off, that message would be the last that a client reads, and no valid one.
-func (p *pump) awaitSend() {
+func (p *pump) awaitClientSend() {
 	t := time.NewTimer(ownmsg.FinalSendTimeout)
 	defer t.Stop()
 	select {
-	case p.sending <- struct{}{}: // nothing is being sent
-		<-p.sending
+	case p.sendingToClient <- struct{}{}: // nothing is being sent
+		<-p.sendingToClient
 	case <-t.C:
 	case <-p.ctx.Done():
 	}
@@ -63,7 +63,7 @@ func (p *pump) awaitSend() {
 // still might say: the server may be silent on them for ever.
 func (p *pump) endListens(ctx context.Context, listening bool) {
 	p.listensEnded.Store(true)
-	open := p.toServer.takeListens()
+	open := p.clientRequests.takeListens()
 	p.forEachBounded(ctx, open, func(ctx context.Context, c *call) {
 		p.cancelAtServer(ctx, c.id, "the client has gone")
 	})
@@ -71,7 +71,7 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 		if listening {
 			p.endListen(ctx, c.id)
 		}
-		p.toServer.settled()
+		p.clientRequests.answerDelivered()
 	})
 }
 
@@ -85,9 +85,9 @@ func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx 
 	}
 }
 
-// drain waits until the server owes nothing or late is done; after the
+// drainServer waits until the server owes nothing or graceCtx is done; after the
 // client's end, for no more than DrainTimeout.
-func (p *pump) drain(late context.Context, clientEnd bool) {
+func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	var enough <-chan time.Time
 	if d := orDefault(p.opts.DrainTimeout, DefaultDrainTimeout); clientEnd {
 		if d < 0 {
@@ -97,42 +97,42 @@ func (p *pump) drain(late context.Context, clientEnd bool) {
 		defer t.Stop()
 		enough = t.C
 	}
-	gone, drained := p.recv.done(), p.toServer.drained()
+	gone, drained := p.clientReceive.done(), p.clientRequests.whenEmpty()
 	owing := time.NewTimer(drainNoticeAfter)
 	defer owing.Stop()
 	for {
 		select {
 		case <-owing.C:
 			if p.opts.OnClientEOF != nil {
-				p.opts.OnClientEOF(p.toServer.owed())
+				p.opts.OnClientEOF(p.clientRequests.owedCounts())
 			}
 			continue
 		case <-gone:
-			if why := p.recv.cause(); isOrderlyEnd(why) || why == errServerEnded {
+			if why := p.clientReceive.cause(); isOrderlyEnd(why) || why == errServerEnded {
 				gone = nil // told to stop, but somebody still listens
 				continue
 			}
 		case <-drained:
 		case <-enough:
-		case <-late.Done():
+		case <-graceCtx.Done():
 		}
 		return
 	}
 }
 
-// fail answers everything the server owes once it has ended. It reports whether that was
+// failOwedRequests answers everything the server owes once it has ended. It reports whether that was
 // anything but subscriptions.
-func (p *pump) fail(ctx context.Context, err error) (owed bool) {
+func (p *pump) failOwedRequests(ctx context.Context, err error) (owed bool) {
 	text, data := ownmsg.Ending(err)
-	p.endText, p.endData = text, data
-	for _, c := range p.toServer.shut(true) {
+	p.serverEndText, p.serverEndData = text, data
+	for _, c := range p.clientRequests.closeAndTakeAll(true) {
 		if c.method == ownmsg.Listen {
 			p.endListen(ctx, c.id)
 		} else {
-			p.answer(ctx, c.id, jsonrpc.CodeInternalError, text, data)
+			p.answerWithError(ctx, c.id, jsonrpc.CodeInternalError, text, data)
 			owed = true
 		}
-		p.toServer.settled()
+		p.clientRequests.answerDelivered()
 	}
 	return owed
 }
@@ -147,8 +147,8 @@ func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
 	}
 }
 
-// answer sends the client an error of the bridge's own.
-func (p *pump) answer(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
+// answerWithError sends the client an error of the bridge's own.
+func (p *pump) answerWithError(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
 	m := jsonrpc.NewError(id, code, text, data)
 	if err := p.client.Send(ctx, m); err != nil {
 		p.drop(m, "the client did not take it")
@@ -165,6 +165,7 @@ func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	}
 }
 
+// drop tells that m reaches nobody.
 func (p *pump) drop(m jsonrpc.Message, reason string) {
 	if p.opts.Dropped != nil {
 		p.opts.Dropped(m, reason)

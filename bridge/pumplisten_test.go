@@ -17,12 +17,12 @@ const listenEnds = `{"jsonrpc":"2.0","method":"notifications/cancelled","params"
 func TestPumpCancelsOneListen(t *testing.T) {
 	const listenTwo = `{"jsonrpc":"2.0","id":2,"method":"subscriptions/listen"}`
 	bubble(t, "", func(t *testing.T) {
-		var calls bridge.Calls
-		p := pump(t, bridge.PumpOptions{Calls: &calls})
+		var calls bridge.PendingCalls
+		p := pump(t, bridge.PumpOptions{PendingCalls: &calls})
 		p.client.Says(listenOne)
 		p.client.Says(listenTwo)
 		p.server.Gets(listenOne, listenTwo)
-		if n := calls.Cancel(func(c bridge.LateCall) bool { return c.ID.String() == "1" }); n != 1 {
+		if n := calls.Cancel(func(c bridge.PendingCall) bool { return c.ID.String() == "1" }); n != 1 {
 			t.Errorf("%d subscriptions were cancelled", n)
 		}
 		p.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"cancelled on request"}}`)

@@ -13,11 +13,10 @@ import (
 type toClientSink struct {
 	*pump
 
-	// A message that is in the ledger, while the client has not taken it: as the client is
-	// to get it.
-	entered bool
-	was     jsonrpc.Key // of what the server has sent
-	m       jsonrpc.Message
+	// The message that is in the ledger while the client has not taken it.
+	entered     bool            // there is one
+	originalKey jsonrpc.Key     // of what the server has sent
+	outgoing    jsonrpc.Message // as the client is to get it
 }
 
 // TrySend copies a message to the client if the client takes it at once. A request may
@@ -29,21 +28,21 @@ func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	if !s.isEntered(&m) && !s.enter(s.ctx, &m) {
 		return true
 	}
-	if !s.client.TrySend(s.m) {
+	if !s.client.TrySend(s.outgoing) {
 		return false
 	}
-	s.done()
+	s.finishMessage()
 	return true
 }
 
-// isEntered reports whether m is in the ledger. What was, and does not come again, is
-// dropped.
+// isEntered reports whether m is in the ledger. Another message that was there, and that the
+// server does not offer again, is dropped.
 func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
-	if !s.entered || s.was == m.Key() {
+	if !s.entered || s.originalKey == m.Key() {
 		return s.entered
 	}
-	s.drop(s.m, "the server has taken it back")
-	s.done()
+	s.drop(s.outgoing, "the server has taken it back")
+	s.finishMessage()
 	return false
 }
 
@@ -53,21 +52,21 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 //
 //go:noinline
 func (s *toClientSink) enter(ctx context.Context, m *jsonrpc.Message) (ok bool) {
-	if s.m, ok = s.returned(ctx, *m); ok {
+	if s.outgoing, ok = s.admitToClient(ctx, *m); ok {
 		s.entered = true
-		s.was = m.Key()
+		s.originalKey = m.Key()
 	}
 	return ok
 }
 
-// done says that the message was handed on, or reaches nobody.
-func (s *toClientSink) done() {
-	if s.m.Kind() == jsonrpc.Response {
-		s.toServer.settled()
+// finishMessage lets go of the outgoing message: it was handed on, or reaches nobody.
+func (s *toClientSink) finishMessage() {
+	if s.outgoing.Kind() == jsonrpc.Response {
+		s.clientRequests.answerDelivered()
 	}
 	s.entered = false
-	s.was = jsonrpc.Key{}
-	s.m = jsonrpc.Message{}
+	s.originalKey = jsonrpc.Key{}
+	s.outgoing = jsonrpc.Message{}
 }
 
 // Send copies a message to the client. Only the end of the server's Conn keeps it from
@@ -76,56 +75,56 @@ func (s *toClientSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if !s.isEntered(&m) && !s.enter(ctx, &m) {
 		return nil
 	}
-	s.sending <- struct{}{}
-	err := s.client.Send(ctx, s.m)
-	<-s.sending
+	s.sendingToClient <- struct{}{}
+	err := s.client.Send(ctx, s.outgoing)
+	<-s.sendingToClient
 	if err != nil {
-		return s.notTaken(ctx, err)
+		return s.finishFailedSend(ctx, err)
 	}
-	s.done()
+	s.finishMessage()
 	return nil
 }
 
-// notTaken is the end of a Send whose message the client has not taken.
-func (s *toClientSink) notTaken(ctx context.Context, err error) error {
+// finishFailedSend ends a Send whose message the client has not taken.
+func (s *toClientSink) finishFailedSend(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
-		return err // the server has ended meanwhile: last goes on with it
+		return err // the server has ended meanwhile: sendLastOffered goes on with it
 	}
-	s.drop(s.m, "the client did not take it")
-	if s.m.Kind() == jsonrpc.Request {
-		if id, ok := s.toClient.close(s.m.ID()); ok {
-			s.refuse(s.ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
+	s.drop(s.outgoing, "the client did not take it")
+	if s.outgoing.Kind() == jsonrpc.Request {
+		if id, ok := s.serverRequests.withdraw(s.outgoing.ID()); ok {
+			s.refuseServerRequest(s.ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
 		}
 	}
-	s.done()
+	s.finishMessage()
 	if s.ctx.Err() == nil {
-		s.recv.stop(err) // it takes nothing more: it is gone
+		s.clientReceive.stop(err) // it takes nothing more: it is gone
 	}
 	return nil
 }
 
-// last hands on what the client was offered when the server ended, which is in the ledger no
-// more. A request that nobody can be answered is dropped.
-func (s *toClientSink) last(ctx context.Context) {
+// sendLastOffered hands on the message that the client was offered when the server ended, which is in the
+// ledger no more. A request is dropped: nobody would get its answer.
+func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	if !s.entered {
 		return
 	}
-	if s.m.Kind() == jsonrpc.Request {
-		s.toClient.close(s.m.ID())
-		s.drop(s.m, "the server has ended")
-	} else if err := s.client.Send(ctx, s.m); err != nil {
-		s.drop(s.m, "the client did not take it")
+	if s.outgoing.Kind() == jsonrpc.Request {
+		s.serverRequests.withdraw(s.outgoing.ID())
+		s.drop(s.outgoing, "the server has ended")
+	} else if err := s.client.Send(ctx, s.outgoing); err != nil {
+		s.drop(s.outgoing, "the client did not take it")
 	}
-	s.done()
+	s.finishMessage()
 }
 
-// returned enters a server's message into the ledger. It reports whether the
-// client is to get it, and in what spelling. A response that it is to get
-// must be settled afterwards.
-func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
+// admitToClient enters a server's message into the ledger. It reports whether the
+// client is to get it, and in what spelling. After a response that it is to get
+// answerDelivered must follow.
+func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
-		id, ok := p.toServer.take(m.ID())
+		id, ok := p.clientRequests.takeForAnswer(m.ID())
 		if !ok {
 			p.drop(m, "answers no request that is in progress")
 			return m, false
@@ -134,21 +133,21 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 			m = m.WithID(id)
 		}
 	case jsonrpc.Request:
-		if err := p.toClient.open(newCall(m)); err != nil {
-			p.refuse(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
+		if err := p.serverRequests.add(newCall(m)); err != nil {
+			p.refuseServerRequest(ctx, m.ID(), jsonrpc.CodeInternalError, err.Error())
 			return m, false
 		}
 	case jsonrpc.Notification:
 		switch m.Method() {
 		case ownmsg.Progress:
-			return p.withToken(m, &p.toServer, p.opts.RequestTimeout)
+			return p.acceptProgress(m, &p.clientRequests, p.opts.RequestTimeout)
 		case ownmsg.Cancelled:
-			if asked, ok := p.toServer.endListen(m.CancelledID()); ok { // ST13
+			if asked, ok := p.clientRequests.removeListen(m.CancelledID()); ok { // ST13
 				return m.WithCancelledID(asked), true
 			}
-			m = closing(m, &p.toClient)
+			m = acceptCancellation(m, &p.serverRequests)
 		}
-		if p.listensEnded.Load() && p.isOver(ownmsg.SubscriptionOf(m)) {
+		if p.listensEnded.Load() && p.isSubscriptionOver(ownmsg.SubscriptionOf(m)) {
 			p.drop(m, "belongs to a subscription that is over")
 			return m, false
 		}
@@ -156,26 +155,26 @@ func (p *pump) returned(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message
 	return m, true
 }
 
-// isOver reports whether a subscription has ended; zero: it is none.
-func (p *pump) isOver(id jsonrpc.ID) bool {
+// isSubscriptionOver reports whether a subscription has ended; zero: it is none.
+func (p *pump) isSubscriptionOver(id jsonrpc.ID) bool {
 	if id.IsZero() {
 		return false
 	}
-	method, open := p.toServer.method(id)
+	method, open := p.clientRequests.methodOf(id)
 	return !open || method != ownmsg.Listen
 }
 
-// refuse sends the server an error in the client's place.
-func (p *pump) refuse(ctx context.Context, id jsonrpc.ID, code int, text string) {
+// refuseServerRequest sends the server an error in the client's place.
+func (p *pump) refuseServerRequest(ctx context.Context, id jsonrpc.ID, code int, text string) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
-	if p.stalled.Load() {
+	if p.serverStalled.Load() {
 		p.drop(m, "the server takes nothing")
 		return
 	}
 	if err := p.server.Send(ctx, m); err != nil {
-		p.stalled.Store(true)
+		p.serverStalled.Store(true)
 		p.drop(m, "the server did not take it")
 	}
 }

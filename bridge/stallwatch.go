@@ -18,10 +18,10 @@ import (
 //
 // It has a timer as long as messages go, and not one for each of them.
 type StallWatch struct {
-	ctx          context.Context
-	cancel       context.CancelFunc // of ctx, when the peer has left
-	peerEndErr   func() error       // nil: nothing can be known
-	sinkReturned atomic.Bool
+	ctx        context.Context
+	cancel     context.CancelFunc // of ctx, when the peer has left
+	peerEndErr func() error       // nil: nothing can be known
+	gaveUp     atomic.Bool
 
 	sends  atomic.Uint64 // odd while one goes on
 	armed  atomic.Bool
@@ -75,7 +75,7 @@ func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	}
 	err := sink.Send(w.ctx, m)
 	w.sends.Add(1)
-	if err != nil && w.sinkReturned.Load() {
+	if err != nil && w.gaveUp.Load() {
 		return errHungUp
 	}
 	return err
@@ -102,7 +102,7 @@ func (w *StallWatch) check() {
 		w.stalledSince = time.Time{}
 	case sending:
 		if w.mustGiveUp() && w.sends.Load() == n {
-			w.sinkReturned.Store(true)
+			w.gaveUp.Store(true)
 			w.cancel()
 			return
 		}

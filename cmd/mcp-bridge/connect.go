@@ -244,12 +244,12 @@ func logOwedAnswers(log hclog.Logger) func(owed, untaken int) {
 
 // observeCalls has the Observer told of calls that wait for their answers too long. The Calls
 // returned are to be closed in the end.
-func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Observer) *bridge.Calls {
-	opts.Calls = new(bridge.Calls)
-	observer.FollowCalls(server, opts.Calls)
+func observeCalls(opts *bridge.PumpOptions, server string, observer *observe.Observer) *bridge.PendingCalls {
+	opts.PendingCalls = new(bridge.PendingCalls)
+	observer.FollowCalls(server, opts.PendingCalls)
 	opts.Dropped = observer.DroppedFunc(server)
 	opts.TimedOut = observer.TimedOutFunc(server, opts.RequestTimeout)
-	return opts.Calls
+	return opts.PendingCalls
 }
 
 // describeConnectEnd says how connect's only session has ended. An error of it ends the run, and is

@@ -43,7 +43,7 @@ type inspectedRun struct {
 	recorder     *trace.Recorder
 	servers      func() []inspect.Server
 	restart      func(server string) error // nil: that cannot be done
-	cancelCalls  func(func(bridge.LateCall) bool) int
+	cancelCalls  func(func(bridge.PendingCall) bool) int
 	waitingCalls func() []observe.WaitingCall
 	tlsFlags     listenFlags // of TLS
 	env          environment
@@ -78,7 +78,7 @@ func (f *inspectFlags) start(run inspectedRun) (stop func(), err error) {
 
 // cancelCall cancels a call of a session.
 func (run *inspectedRun) cancelCall(session string, id jsonrpc.ID) bool {
-	return run.cancelCalls(func(c bridge.LateCall) bool {
+	return run.cancelCalls(func(c bridge.PendingCall) bool {
 		return observe.IsCallOfSession(c, session) && id.Equivalent(c.ID)
 	}) > 0
 }
@@ -143,12 +143,12 @@ func inspectServerOf(name string, s upstream.State) inspect.Server {
 }
 
 // connectedServer returns what tells about the server of connect.
-func connectedServer(server *upstream.Server, name string, calls *bridge.Calls) func() []inspect.Server {
+func connectedServer(server *upstream.Server, name string, calls *bridge.PendingCalls) func() []inspect.Server {
 	return func() []inspect.Server {
 		s := inspectServerOf(name, server.State())
 		s.Remote, s.Sessions = !server.IsCommand(), 1
 		var oldest time.Time
-		if s.Calls, oldest = calls.InProgress(); !oldest.IsZero() {
+		if s.Calls, oldest = calls.CountAndOldest(); !oldest.IsZero() {
 			s.OldestCallAge = time.Since(oldest).Seconds()
 		}
 		return []inspect.Server{s}

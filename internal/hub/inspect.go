@@ -28,8 +28,8 @@ func (h *Hub) Info() []Info {
 	return all
 }
 
-// CancelCalls cancels calls in progress, of all servers: see bridge.Calls.
-func (h *Hub) CancelCalls(match func(bridge.LateCall) bool) (n int) {
+// CancelCalls cancels calls in progress, of all servers: see bridge.PendingCalls.
+func (h *Hub) CancelCalls(match func(bridge.PendingCall) bool) (n int) {
 	for _, s := range h.serversInOrder() {
 		n += s.calls.Cancel(match)
 	}

@@ -106,7 +106,7 @@ func TestCancel(t *testing.T) {
 			`{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"slow","arguments":{"seconds":3600}}}`, "Mcp-Session-Id", id)
 		answer <- body
 	}()
-	for h.CancelCalls(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+	for h.CancelCalls(func(c bridge.PendingCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
 		if h.Info()[0].State.Calls > 1 {
 			t.Fatal("there are other calls")
 		}
@@ -137,7 +137,7 @@ func TestCancelListen(t *testing.T) {
 			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 		stream <- body
 	}()
-	for h.CancelCalls(func(c bridge.LateCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
+	for h.CancelCalls(func(c bridge.PendingCall) bool { return c.ID.String() == "9" && observe.SessionOf(c.Ctx) != nil }) == 0 {
 		select {
 		case body := <-stream:
 			t.Fatalf("the stream is %s", body)
@@ -162,7 +162,7 @@ func TestCancelModern(t *testing.T) {
 			"Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "slow")
 		answer <- body
 	}()
-	for h.CancelCalls(func(c bridge.LateCall) bool {
+	for h.CancelCalls(func(c bridge.PendingCall) bool {
 		s := observe.SessionOf(c.Ctx)
 		return c.ID.String() == "9" && s != nil && strings.HasPrefix(s.Name, "q")
 	}) == 0 {

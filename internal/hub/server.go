@@ -115,7 +115,7 @@ type server struct {
 	upstream *upstream.Server
 	log      hclog.Logger
 
-	calls bridge.Calls // of all clients
+	calls bridge.PendingCalls // of all clients
 
 	isRemoved atomic.Bool // by a new configuration, while the hub goes on
 
@@ -175,14 +175,14 @@ func newServer(spec Spec, h *Hub) (*server, error) {
 // messages that reach nobody.
 func (s *server) observeCalls(pump *bridge.PumpOptions, o *observe.Observer) {
 	o.FollowCalls(s.spec.Name, &s.calls)
-	pump.Calls, pump.Dropped = &s.calls, o.DroppedFunc(s.spec.Name)
+	pump.PendingCalls, pump.Dropped = &s.calls, o.DroppedFunc(s.spec.Name)
 	pump.TimedOut = o.TimedOutFunc(s.spec.Name, s.spec.Pump.RequestTimeout)
 }
 
 // state returns what /readyz and the index say of the server.
 func (s *server) state() upstream.State {
 	state := s.upstream.State()
-	n, oldest := s.calls.InProgress()
+	n, oldest := s.calls.CountAndOldest()
 	if state.Calls = n; n > 0 {
 		state.OldestCallSeconds = int(time.Since(oldest).Seconds())
 	}

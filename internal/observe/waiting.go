@@ -22,11 +22,11 @@ type WaitingCall struct {
 // without Watchers. Whoever watches by now is told, with the response, which of them it answers. A request
 // of 2026-07-28 over HTTP of which nobody was told gets a Session of its own, and its end is told with WaitingCallEnded. A nil
 // Observer works.
-func (o *Observer) WaitingCalls(server string, calls *bridge.Calls) (all []WaitingCall) {
+func (o *Observer) WaitingCalls(server string, calls *bridge.PendingCalls) (all []WaitingCall) {
 	if o == nil {
 		return nil
 	}
-	calls.Visit(func(c bridge.LateCall) (note any) {
+	calls.Visit(func(c bridge.PendingCall) (note any) {
 		w := WaitingCall{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Dir: ToServer, Since: c.Since}
 		if c.ByServer {
 			w.Dir = ToClient
@@ -46,7 +46,7 @@ func (o *Observer) WaitingCalls(server string, calls *bridge.Calls) (all []Waiti
 }
 
 // sessionOf returns the session of a call; nil: there is none.
-func sessionOf(c *bridge.LateCall) *Session {
+func sessionOf(c *bridge.PendingCall) *Session {
 	if s, ok := c.Note.(*Session); ok {
 		return s
 	}
@@ -88,19 +88,19 @@ func (s *Session) keepsEarlier(hop Hop, dir Direction, id jsonrpc.ID) bool {
 
 // FollowCalls has Watchers told of the calls of a server that are late, and of the end of those that WaitingCalls has
 // shown first. It is called before there are any. A nil Observer works.
-func (o *Observer) FollowCalls(server string, calls *bridge.Calls) {
-	calls.OnLate = func(c bridge.LateCall) {
+func (o *Observer) FollowCalls(server string, calls *bridge.PendingCalls) {
+	calls.OnLate = func(c bridge.PendingCall) {
 		o.Event(CallLate{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
 	}
-	calls.Ended = func(c bridge.LateCall) {
+	calls.OnNotedEnd = func(c bridge.PendingCall) {
 		o.Event(WaitingCallEnded{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
 	}
 }
 
 // TimedOutFunc returns what tells Watchers of calls of a server that have ended because they took longer than within. A
 // nil Observer works.
-func (o *Observer) TimedOutFunc(server string, within time.Duration) func(bridge.LateCall) {
-	return func(c bridge.LateCall) {
+func (o *Observer) TimedOutFunc(server string, within time.Duration) func(bridge.PendingCall) {
+	return func(c bridge.PendingCall) {
 		o.Event(CallTimedOut{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since, Timeout: within})
 	}
 }
@@ -113,7 +113,7 @@ func (o *Observer) DroppedFunc(server string) func(m jsonrpc.Message, reason str
 }
 
 // IsCallOfSession reports whether a session is that of a call, as Watchers know it.
-func IsCallOfSession(c bridge.LateCall, session string) bool {
+func IsCallOfSession(c bridge.PendingCall, session string) bool {
 	s := sessionOf(&c)
 	return s != nil && s.Name == session
 }

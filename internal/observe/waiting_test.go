@@ -31,14 +31,14 @@ func TestWaiting(t *testing.T) {
 	const said = `{"jsonrpc":"2.0","id":"a","result":{}}`
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
-		var calls bridge.Calls
+		var calls bridge.PendingCalls
 		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.Serve("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			s := observe.SessionOf(ctx)
 			s.SetServerTransport("stdio")
-			return bridge.Pump(ctx, c, s.Conn(server, observe.Upstream), bridge.PumpOptions{Calls: &calls})
+			return bridge.Pump(ctx, c, s.Conn(server, observe.Upstream), bridge.PumpOptions{PendingCalls: &calls})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -90,12 +90,12 @@ func (e *ends) Event(event observe.Event) {
 func TestWaitingModern(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
-		var calls bridge.Calls
+		var calls bridge.PendingCalls
 		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
 		h := o.ServeRequests("files", "http", bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
-			return bridge.Exchange(ctx, c, server, bridge.PumpOptions{Calls: &calls})
+			return bridge.Exchange(ctx, c, server, bridge.PumpOptions{PendingCalls: &calls})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -108,7 +108,7 @@ func TestWaitingModern(t *testing.T) {
 			}
 		}
 		var named []bool
-		calls.Cancel(func(c bridge.LateCall) bool {
+		calls.Cancel(func(c bridge.PendingCall) bool {
 			named = append(named, observe.IsCallOfSession(c, "q1"), observe.IsCallOfSession(c, "q2"))
 			return false
 		})
@@ -161,7 +161,7 @@ func (s slowSink) Send(ctx context.Context, m jsonrpc.Message) error {
 func TestWaitingAnswerOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer
-		var calls bridge.Calls
+		var calls bridge.PendingCalls
 		o.FollowCalls("files", &calls)
 		defer calls.Close()
 		client, server := bridgetest.NewPeer(t, 10), bridgetest.NewPeer(t, 10)
@@ -180,7 +180,7 @@ func TestWaitingAnswerOnItsWay(t *testing.T) {
 			s = observe.SessionOf(ctx)
 			s.SetServerTransport("stdio")
 			up = s.Conn(server, observe.Upstream)
-			return bridge.Pump(ctx, c, &slowConn{up, look}, bridge.PumpOptions{Calls: &calls})
+			return bridge.Pump(ctx, c, &slowConn{up, look}, bridge.PumpOptions{PendingCalls: &calls})
 		}))
 		done := make(chan error, 1)
 		go func() { done <- h.ServeConn(t.Context(), client) }()
@@ -220,7 +220,7 @@ func TestWaitingUnwanted(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var o observe.Observer
-			var calls bridge.Calls
+			var calls bridge.PendingCalls
 			o.FollowCalls("files", &calls)
 			defer calls.Close()
 			defer o.WatchSamples(&choosy{})()
@@ -238,7 +238,7 @@ func TestWaitingUnwanted(t *testing.T) {
 					if early && m.ID() == jsonrpc.IntID(7) {
 						look()
 					}
-				}}, bridge.PumpOptions{Calls: &calls})
+				}}, bridge.PumpOptions{PendingCalls: &calls})
 			}))
 			done := make(chan error, 1)
 			go func() { done <- h.ServeConn(t.Context(), client) }()

@@ -38,10 +38,10 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 	})
 	switch {
 	case s.spec.Protocol == era.OnlyModern:
-		o.Keeps = keepsAlways
+		o.KeepsRequests = keepsAlways
 		h = bridge.Serve(translated, o)
 	case s.spec.Isolation == PerPrincipal || s.spec.Isolation == Shared:
-		o.Keeps = keepsAlways
+		o.KeepsRequests = keepsAlways
 		h = s.sharedHandler(o)
 	case s.spec.Protocol == era.OnlyLegacy:
 		h = s.fallbackHandler(own, nil, o)
@@ -60,7 +60,7 @@ func (s *Server) fallbackHandler(legacy, modern bridge.Dialer, o bridge.PumpOpti
 	serve := func() bridge.Handler { // is no part of what waits for a session's end, which should need little stack
 		d := &probe.Fallback{Prober: s.prober, Legacy: legacy, Modern: modern, Sessionless: s.sessionless.Load}
 		own := o
-		own.Keeps = d.KeepsRequests
+		own.KeepsRequests = d.KeepsRequests
 		return bridge.Serve(d, own)
 	}
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
@@ -198,7 +198,7 @@ func (s *Server) memberFor(ctx context.Context, m jsonrpc.Message) (*sharing.Mem
 
 // ExchangeHandler returns what serves the single request of a modern client's Conn.
 func (s *Server) ExchangeHandler(o bridge.PumpOptions) bridge.Handler {
-	o.Keeps = s.mayKeepRequests
+	o.KeepsRequests = s.mayKeepRequests
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		var no *era.Refusal
 		client = s.sealState(ctx, client, func(why *era.Refusal) bool {
@@ -232,7 +232,7 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	if s.spec.ClientEras == era.OnlyLegacy {
 		return refusingHandler(s.spec.ClientEras)
 	}
-	o.Keeps = s.mayKeepRequests
+	o.KeepsRequests = s.mayKeepRequests
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 		admission.ReleaseServerPlace(ctx) // shared servers ask for places themselves
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
