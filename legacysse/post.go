@@ -117,7 +117,7 @@ func sessionID(u *url.URL) string {
 // decode returns the messages in a body, and what the bridge itself has to
 // say on the event stream; or it answers the request.
 func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, body []byte) (messages, ownReplies []jsonrpc.Message, ok bool) {
-	messages, faults := jsonrpc.Decode(body, s.revision.Batches(), h.opts.MaxBatch, h.opts.MaxDepth)
+	messages, faults := jsonrpc.Decode(body, s.revision.AllowsBatches(), h.opts.MaxBatch, h.opts.MaxDepth)
 	// Nothing of a batch that is refused is taken: what was to be an answer to the server may come again.
 	if !h.checkAuthorized(w, r, messages) {
 		return nil, nil, false
@@ -161,7 +161,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 func (s *session) convertBrokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
-		if !s.serverRequests.MustBeAnswer(fault) {
+		if !s.serverRequests.WasMeantAsResponse(fault) {
 			others = append(others, fault)
 			continue
 		}

@@ -139,8 +139,8 @@ func (s *session) TrySend(m jsonrpc.Message) bool {
 // noteOutgoing takes note of what the client is sent, before the client can know of it. It may
 // be called again for the same message.
 func (s *session) noteOutgoing(m jsonrpc.Message) {
-	s.revision.Note(m)
-	s.serverRequests.Sent(m)
+	s.revision.NoteSent(m)
+	s.serverRequests.NoteSent(m)
 }
 
 // Close implements bridge.Conn: what was sent before still reaches the client, then
@@ -171,6 +171,6 @@ func (s *session) endCause() error { return context.Cause(s.life) }
 // error, share is still the caller's.
 func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
-	s.serverRequests.Received(m)
+	s.serverRequests.NoteReceived(m)
 	return s.in.offerAndWait(ctx, s.taking, m, share)
 }

@@ -44,7 +44,7 @@ func newDeadPeerWatch(nc net.Conn, onDead func(), readAckState func(net.Conn) (t
 // noteSending says that something is about to be sent. A nil deadPeerWatch does nothing.
 func (d *deadPeerWatch) noteSending() {
 	if d != nil {
-		d.timer.AtLatest(time.Now().Add(deadAfter))
+		d.timer.SetAtLatest(time.Now().Add(deadAfter))
 	}
 }
 
@@ -56,7 +56,7 @@ func (d *deadPeerWatch) checkAck() {
 			d.onDead()
 		}
 	case waiting:
-		d.timer.After(deadAfter)
+		d.timer.SetAfter(deadAfter)
 	}
 }
 

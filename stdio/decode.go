@@ -82,7 +82,7 @@ func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Messa
 func (c *Conn) noteReceived(m jsonrpc.Message) {
 	c.in.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
-		c.client.serverRequests.Received(m)
+		c.client.serverRequests.NoteReceived(m)
 	}
 }
 
@@ -129,7 +129,7 @@ func (c *Conn) acceptsBatch() bool {
 	if c.opts.AcceptBatch != nil {
 		return c.opts.AcceptBatch()
 	}
-	return c.client.revision.Batches()
+	return c.client.revision.AllowsBatches()
 }
 
 func asError(err error) *jsonrpc.Error {
@@ -154,7 +154,7 @@ func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *json
 	switch {
 	case e.Kind == jsonrpc.Response && !e.IsAnswer():
 		return jsonrpc.Message{}, nil
-	case c.opts.Peer == Server && e.IsAnswer(), c.opts.Peer == Client && c.client.serverRequests.MustBeAnswer(e):
+	case c.opts.Peer == Server && e.IsAnswer(), c.opts.Peer == Client && c.client.serverRequests.WasMeantAsResponse(e):
 		from := "server"
 		if c.opts.Peer == Client {
 			from = "client"

@@ -81,7 +81,7 @@ func (in *intakeLimits) expectChunk(size int) {
 		return
 	}
 	in.dueSize = size + chunkSize
-	in.slowTimer.After(in.chunkTimeout)
+	in.slowTimer.SetAfter(in.chunkTimeout)
 }
 
 // noteLineArrived says that all of a line has, or that nobody reads it now.

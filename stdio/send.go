@@ -56,9 +56,9 @@ func (c *Conn) Send(ctx context.Context, m jsonrpc.Message) error {
 // called again for the same message.
 func (c *Conn) noteOutgoing(m jsonrpc.Message) {
 	if c.opts.Peer == Client {
-		c.client.serverRequests.Sent(m)
+		c.client.serverRequests.NoteSent(m)
 		if c.opts.AcceptBatch == nil {
-			c.client.revision.Note(m)
+			c.client.revision.NoteSent(m)
 		}
 	}
 }

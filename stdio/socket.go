@@ -214,7 +214,7 @@ func (c *socketConn) peerHungUp() func() error {
 	if c.opts.Peer != Client {
 		return nil
 	}
-	closed := sockstate.PeerClosed(c.nc)
+	closed := sockstate.PeerClosedFunc(c.nc)
 	if closed == nil {
 		return nil
 	}

@@ -37,13 +37,13 @@ func socketTryWriter(c net.Conn) tryWriter {
 	if _, encrypted := c.(*tls.Conn); encrypted {
 		return nil
 	}
-	taken := sockstate.Drained(c)
+	taken := sockstate.OutputDrainedFunc(c)
 	if taken == nil {
 		return nil
 	}
 	write := rawTryWriter(sockstate.RawConn(c))
 	return func(p []byte) int {
-		if len(p) > sockstate.MaxInline || !taken() {
+		if len(p) > sockstate.MaxInlineBytes || !taken() {
 			return 0
 		}
 		return write(p)

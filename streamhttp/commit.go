@@ -19,7 +19,7 @@ type commitTimer struct {
 func (c *commitTimer) schedule(st *stream, queue *commitQueue, wait time.Duration) {
 	st.commitAt = time.Now().Add(wait)
 	queue.add(st)
-	c.timer.AtLatest(st.commitAt)
+	c.timer.SetAtLatest(st.commitAt)
 }
 
 // commitDueStreams commits the streams whose time has come, and sets the time for the others.
@@ -27,7 +27,7 @@ func (c *commitTimer) commitDueStreams() {
 	now := time.Now()
 	for _, q := range [...]*commitQueue{&c.shortWait, &c.longWait} {
 		if next := q.commitDueStreams(now); !next.IsZero() {
-			c.timer.AtLatest(next)
+			c.timer.SetAtLatest(next)
 		}
 	}
 }

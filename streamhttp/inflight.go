@@ -40,7 +40,7 @@ func (x *exchanges) add(e *exchange, max int) error {
 	x.wg.Add(1)
 	e.began = time.Now()
 	if len(x.unwatched) == 1 { // else the time is set
-		x.timer.AtLatest(e.began.Add(x.watchDelay))
+		x.timer.SetAtLatest(e.began.Add(x.watchDelay))
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ var (
 // startChunkTimer gives the peer the time for one chunk.
 func (c *conn) startChunkTimer() {
 	if c.chunkTimeout > 0 {
-		c.reader.slowTimer.After(c.chunkTimeout)
+		c.reader.slowTimer.SetAfter(c.chunkTimeout)
 	}
 }
 

@@ -211,8 +211,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 // called again for the same message.
 func (c *conn) noteOutgoing(m jsonrpc.Message) {
 	if c.peerIsClient {
-		c.calls.revision.Note(m)
-		c.calls.serverRequests.Sent(m)
+		c.calls.revision.NoteSent(m)
+		c.calls.serverRequests.NoteSent(m)
 	}
 }
 

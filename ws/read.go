@@ -121,7 +121,7 @@ func readFull(r io.Reader, p []byte) (n int, err error) {
 // handleText hands on what the peer has sent in one piece. false: the conversation
 // is over.
 func (c *conn) handleText(text []byte) bool {
-	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.Batches(), c.maxBatch, c.maxDepth)
+	messages, faults := jsonrpc.Decode(text, !c.peerIsClient || c.calls.revision.AllowsBatches(), c.maxBatch, c.maxDepth)
 	if len(faults) > 0 && !utf8.Valid(text) {
 		c.endForViolation(websocket.StatusInvalidFramePayloadData, "the text is not UTF-8") // WS2
 		return false
@@ -162,7 +162,7 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
 		return true
-	case !c.peerIsClient && fault.IsAnswer(), c.peerIsClient && c.calls.serverRequests.MustBeAnswer(fault):
+	case !c.peerIsClient && fault.IsAnswer(), c.peerIsClient && c.calls.serverRequests.WasMeantAsResponse(fault):
 		text := fmt.Sprintf("the answer of %s was not valid JSON-RPC: %s", c.peer, fault.Message)
 		return c.deliver(jsonrpc.NewError(fault.ID, jsonrpc.CodeInternalError, text, nil), nil)
 	}
@@ -208,7 +208,7 @@ func (c *conn) refuseExpired(ctx context.Context, m jsonrpc.Message) error {
 
 // noteReceived takes note of a client's message.
 func (c *calls) noteReceived(m jsonrpc.Message) {
-	c.serverRequests.Received(m)
+	c.serverRequests.NoteReceived(m)
 	switch {
 	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
 		c.openRequests.Add(1)

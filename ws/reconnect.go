@@ -132,7 +132,7 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 	}
 	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Server)...)
 	if !r.state.hadSession {
-		if !f.Transient || r.opts.NoRenew || r.ledger.State.Initialize.Kind() != jsonrpc.Request {
+		if !f.Transient || r.opts.NoRenew || r.ledger.State.InitializeRequest.Kind() != jsonrpc.Request {
 			r.finishAttempt(f)
 			k.running = false
 			return false
@@ -181,7 +181,7 @@ func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (agai
 	for _, call := range calls {
 		r.ledger.Remove(call)
 	}
-	withdrawn := r.ledger.State.Cancellations(l, "the connection to the server was lost")
+	withdrawn := r.ledger.State.CancelNotifications(l, "the connection to the server was lost")
 	r.ledger.Unlock()
 	if r.Context().Err() != nil {
 		return false

@@ -30,7 +30,7 @@ func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonr
 	if m.Kind() == jsonrpc.Response {
 		r.noteAnswered(*m)
 	}
-	in, ok := r.ledger.NoteFromServer(l, *m)
+	in, ok := r.ledger.NoteServerMessage(l, *m)
 	if !ok {
 		no := jsonrpc.NewError(m.ID(), jsonrpc.CodeInternalError, "too many requests wait for the client's answers", nil)
 		in, reply = jsonrpc.Message{}, &no
@@ -50,31 +50,31 @@ type sessionRenewal struct {
 }
 
 func (p *sessionRenewal) run() *httpdial.Fault {
-	f := p.r.ledger.Renew(p.r.Context(), p, remoteconn.Renewal{Server: p.r.opts.Server, Timeout: renewInitializeTimeout, Log: p.r.opts.Logger})
+	f := p.r.ledger.RenewSession(p.r.Context(), p, remoteconn.RenewalOptions{Server: p.r.opts.Server, InitializeTimeout: renewInitializeTimeout, Log: p.r.opts.Logger})
 	if f == nil {
 		f = p.brokenFault
 	}
 	return f
 }
 
-// Opened implements remoteconn.ReplacementSession.
-func (p *sessionRenewal) Opened(_ jsonrpc.Message, changed []jsonrpc.Message) {
+// OnInitialized implements remoteconn.ReplacementSession.
+func (p *sessionRenewal) OnInitialized(_ jsonrpc.Message, changed []jsonrpc.Message) {
 	if p.r.opts.NotifyAfterRenewal {
 		p.changed = changed
 	}
 }
 
-// Tell implements remoteconn.ReplacementSession.
-func (p *sessionRenewal) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+// SendNotification implements remoteconn.ReplacementSession.
+func (p *sessionRenewal) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	if err := p.conn.Send(ctx, m); err != nil {
 		return p.fault(ctx, err)
 	}
 	return nil
 }
 
-// Ask implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
+// SendRequest implements remoteconn.ReplacementSession. Pings are answered meanwhile, all else waits for
 // the client.
-func (p *sessionRenewal) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+func (p *sessionRenewal) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	if p.brokenFault != nil {
 		return jsonrpc.Message{}, p.brokenFault
 	}
@@ -101,7 +101,7 @@ func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	return faultOf(err, p.r.opts.Server)
 }
 
-// answerSink is the Sink of an Ask: it takes messages up to the response.
+// answerSink is the Sink of a SendRequest: it takes messages up to the response.
 type answerSink struct {
 	*sessionRenewal
 	id   jsonrpc.ID

@@ -40,7 +40,7 @@ type renewer struct {
 func newRenewer(dial func(ctx context.Context) (bridge.Conn, error), onClosed func(), opts renewOptions) *renewer {
 	r := &renewer{dial: dial, onClosed: onClosed, opts: opts}
 	r.reconnector = reconnector{r: r, retryNow: make(chan struct{}, 1)}
-	r.Start()
+	r.Init()
 	return r
 }
 
@@ -100,7 +100,7 @@ func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fau
 		return nil
 	}
 	r.opts.Logger.Debug("request refused", "method", m.Method(), "reason", f.Reason)
-	return r.Answer(ctx, f.Response(m.ID()))
+	return r.QueueErrorResponse(ctx, f.Response(m.ID()))
 }
 
 // sendOver sends over a connection. If that is lost, the reconnector deals with it,

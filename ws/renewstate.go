@@ -27,11 +27,11 @@ type call struct{ msg jsonrpc.Message }
 // ID is the id of the request.
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 
-// IsOwn reports whether it is the bridge's own. Those do not get into the ledger.
-func (c *call) IsOwn() bool { return false }
+// IsFromBridge reports whether it is the bridge's own. Those do not get into the ledger.
+func (c *call) IsFromBridge() bool { return false }
 
-// Removed is called when nobody waits for the response any more.
-func (c *call) Removed() {}
+// OnRemoved is called when nobody waits for the response any more.
+func (c *call) OnRemoved() {}
 
 // link is one connection.
 type link struct {
@@ -109,7 +109,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	}
 	if isInitialize { // the client begins anew; nobody needs to do so in its place
 		s.hadSession = false
-		r.ledger.State.Begin(m)
+		r.ledger.State.NoteInitialize(m)
 	}
 	s.attempt = newAttempt()
 	r.awaitAttempt(ctx, s.attempt)
@@ -126,13 +126,13 @@ func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 			return sendDecision{answerWith: f, err: err}
 		}
 		if m.Method() == "initialize" {
-			r.ledger.State.Begin(m)
+			r.ledger.State.NoteInitialize(m)
 		}
 		decision.call = &call{m}
 		r.ledger.Add(decision.call)
 	case jsonrpc.Notification:
 		if m.Method() == "notifications/initialized" {
-			r.ledger.State.Initialized = m
+			r.ledger.State.InitializedNotification = m
 			if decision.link.initializedSent {
 				return sendDecision{dropReason: "the bridge has said so already"}
 			}
@@ -183,18 +183,18 @@ func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 // noteAnswered takes the request that a response answers out of the ledger, and keeps
 // what a new session would have to be told as well.
 func (r *renewer) noteAnswered(answer jsonrpc.Message) {
-	call, ok := r.ledger.Claim(answer.ID())
+	call, ok := r.ledger.ClaimByID(answer.ID())
 	if !ok || answer.IsError() {
 		return
 	}
 	if call.msg.Method() == "initialize" {
 		r.ledger.Lock()
-		r.state.hadSession, r.ledger.State.Begun = true, true
+		r.state.hadSession, r.ledger.State.InitializeSucceeded = true, true
 		r.ledger.Unlock()
 		r.opts.Logger.Info("connected", "url", r.opts.Server)
 		return
 	}
-	if !r.ledger.RememberSession(call.msg) {
+	if !r.ledger.RememberSetting(call.msg) {
 		r.opts.Logger.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 }

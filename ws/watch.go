@@ -51,7 +51,7 @@ func (c *conn) pause(d time.Duration) bool {
 // resetIdleTimer says that a message goes.
 func (c *conn) resetIdleTimer() {
 	if c.idleTimeout > 0 {
-		c.idleTimer.After(c.idleTimeout)
+		c.idleTimer.SetAfter(c.idleTimeout)
 	}
 }
 

@@ -93,22 +93,22 @@ func newWire(rwc io.ReadWriteCloser, stall time.Duration) *wire {
 	return w
 }
 
-// peerHasTaken returns what sockstate.Drained says of the connection.
+// peerHasTaken returns what sockstate.OutputDrainedFunc says of the connection.
 func (w *wire) peerHasTaken() func() bool {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return sockstate.Drained(c)
+	return sockstate.OutputDrainedFunc(c)
 }
 
-// hungUp returns what sockstate.PeerClosed says of the connection.
+// hungUp returns what sockstate.PeerClosedFunc says of the connection.
 func (w *wire) hungUp() func() error {
 	c, ok := w.rwc.(net.Conn)
 	if !ok {
 		return nil
 	}
-	return sockstate.PeerClosed(c)
+	return sockstate.PeerClosedFunc(c)
 }
 
 // Read implements io.Reader.
@@ -249,9 +249,9 @@ func (w *wire) setWriteTimer(on bool) {
 	case !on:
 		w.stallTimer.Clear()
 	case w.shortStallTimeout > 0 && (w.stallTimeout <= 0 || w.shortStallTimeout < w.stallTimeout):
-		w.stallTimer.After(w.shortStallTimeout)
+		w.stallTimer.SetAfter(w.shortStallTimeout)
 	case w.stallTimeout > 0:
-		w.stallTimer.After(w.stallTimeout)
+		w.stallTimer.SetAfter(w.stallTimeout)
 	}
 }
 
@@ -264,7 +264,7 @@ func (w *wire) shortenStall(stall time.Duration) {
 	}
 	w.stallTimeout = stall
 	if w.busy {
-		w.stallTimer.After(stall)
+		w.stallTimer.SetAfter(stall)
 	}
 }
 

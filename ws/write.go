@@ -74,7 +74,7 @@ func (c *conn) writeAll(batch [][]byte) error {
 // writeInline writes a small message to a peer that has taken all that came before.
 // false: it is not small, or that is not so, and nothing was done.
 func (c *conn) writeInline(m jsonrpc.Message) bool {
-	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInline-maxFrameHeader || !c.writing.TryLock() {
+	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInlineBytes-maxFrameHeader || !c.writing.TryLock() {
 		return false
 	}
 	defer c.writing.Unlock()
@@ -83,7 +83,7 @@ func (c *conn) writeInline(m jsonrpc.Message) bool {
 	}
 	// If it cannot be written, nor can what is queued: the writer finds out.
 	err := c.writeMessage(m.Bytes())
-	return c.wire.flushWithin(sockstate.InlineTimeout) == nil && err == nil
+	return c.wire.flushWithin(sockstate.InlineWriteTimeout) == nil && err == nil
 }
 
 // writeMessage puts a message into the wire. The contexts of the library are

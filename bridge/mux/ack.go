@@ -19,7 +19,7 @@ var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 // startAckTimeout says that a subscription is about to be sent. It is called with mu held.
 func (s *server) startAckTimeout(call *call) {
 	call.listen.ackDeadline = time.Now().Add(ackTimeout)
-	s.ackTimer.AtLatest(call.listen.ackDeadline)
+	s.ackTimer.SetAtLatest(call.listen.ackDeadline)
 }
 
 // cancelOverdueListens cancels the subscriptions whose acknowledgement is overdue. One

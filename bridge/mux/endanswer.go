@@ -35,7 +35,7 @@ func saysServerEnded(m jsonrpc.Message) bool {
 // holdEndAnswer keeps an answer until the server has ended. It is called with mu held.
 func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 	s.endAnswers = append(s.endAnswers, endAnswer{call, m})
-	s.endTimer.AtLatest(time.Now().Add(endAnswerWait))
+	s.endTimer.SetAtLatest(time.Now().Add(endAnswerWait))
 }
 
 // releaseEndAnswersLocked gives clients the answers that were kept. It is called with mu held.

@@ -202,7 +202,7 @@ func (t *translatedConn) failUnsent(err error) {
 		return
 	}
 	t.stalledErr = cmp.Or(t.stalledErr, err)
-	t.stallTimer.AtLatest(time.Now().Add(ownmsg.FinalSendTimeout))
+	t.stallTimer.SetAtLatest(time.Now().Add(ownmsg.FinalSendTimeout))
 }
 
 // endUnsent ends the Conn because of a request that the server has not taken.

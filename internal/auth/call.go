@@ -171,8 +171,8 @@ func requestError(doing, addr string, err error, sent bool) *Error {
 		e.Kind, e.Problem, e.Advice = Invalid, err.Error(), tellOperator
 		return e
 	}
-	if refused, ok := reach.Refused(err); ok {
-		e.Kind, e.Problem, e.Err, e.Advice = Invalid, "the address is not allowed", refused, refused.Do()
+	if refused, ok := reach.AsError(err); ok {
+		e.Kind, e.Problem, e.Err, e.Advice = Invalid, "the address is not allowed", refused, refused.Hint()
 		return e
 	}
 	e.Err = err

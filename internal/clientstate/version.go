@@ -10,29 +10,29 @@ import (
 // a transport that has the session's client at the other end: what may be on
 // the wire depends on it. The zero NegotiatedVersion knows nothing yet. It may be used
 // by many goroutines.
-type NegotiatedVersion struct{ text atomic.Pointer[string] }
+type NegotiatedVersion struct{ version atomic.Pointer[string] }
 
-// Note looks at a message on its way to the client: the answer to initialize
+// NoteSent looks at a message on its way to the client: the answer to initialize
 // says the revision. Other messages cost next to nothing.
-func (r *NegotiatedVersion) Note(m jsonrpc.Message) {
-	if m.Kind() == jsonrpc.Response && r.text.Load() == nil {
-		r.note(m)
+func (r *NegotiatedVersion) NoteSent(m jsonrpc.Message) {
+	if m.Kind() == jsonrpc.Response && r.version.Load() == nil {
+		r.noteInitializeResult(m)
 	}
 }
 
-func (r *NegotiatedVersion) note(m jsonrpc.Message) {
+func (r *NegotiatedVersion) noteInitializeResult(m jsonrpc.Message) {
 	if version, _ := jsonrpc.Text(m.Lookup("result", "protocolVersion")); version != "" {
-		r.text.Store(&version)
+		r.version.Store(&version)
 	}
 }
 
 // String returns the revision, such as "2025-06-18"; "" before initialize was answered.
 func (r *NegotiatedVersion) String() string {
-	if text := r.text.Load(); text != nil {
+	if text := r.version.Load(); text != nil {
 		return *text
 	}
 	return ""
 }
 
-// Batches reports whether the client may send arrays of messages.
-func (r *NegotiatedVersion) Batches() bool { return jsonrpc.HasBatches(r.String()) }
+// AllowsBatches reports whether the client may send arrays of messages.
+func (r *NegotiatedVersion) AllowsBatches() bool { return jsonrpc.HasBatches(r.String()) }

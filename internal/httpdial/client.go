@@ -23,7 +23,7 @@ const maxReplyHeader = 256 << 10
 // ClientOptions are what NewClient needs.
 type ClientOptions struct {
 	// Named is the address that the user has given: of an MCP server, or of an issuer. The requests are for
-	// it and for what it names, which may not be nearer to us than it is (reach.Reach.MayName).
+	// it and for what it names, which may not be nearer to us than it is (reach.Reach.MayLeadTo).
 	// Required: http, https, ws or wss.
 	Named string
 
@@ -64,7 +64,7 @@ func NewClient(o ClientOptions) (*http.Client, error) {
 // A guard is the RoundTripper of a client of NewClient.
 type guard struct {
 	named   *url.URL
-	all     bool // addresses of any reach but Never
+	all     bool // addresses of any reach but NeverAllowed
 	dialer  *net.Dialer
 	tls     *tls.Config // nil: as in ClientOptions; not to be changed
 	reachOf func(netip.Addr) reach.Reach
@@ -103,7 +103,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		if !known {
 			to = reach.Public // for all that we know
 		}
-		err = g.allowed(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to, Plain: plain})
+		err = g.allowed(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to, PlainHTTP: plain})
 	}
 	if err != nil {
 		if r.Body != nil {
@@ -117,7 +117,7 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 // allowed returns nil, or its argument with what is missing in it.
 func (g *guard) allowed(ctx context.Context, to *reach.Error) error {
 	base := g.base.Load()
-	if base == nil && to.Reach != reach.Public && to.Reach != reach.Never && !g.all {
+	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.all {
 		base = g.learn(ctx)
 	}
 	if refused := g.check(to, base); refused != nil {
@@ -129,17 +129,17 @@ func (g *guard) allowed(ctx context.Context, to *reach.Error) error {
 // check returns nil, or its argument with what is missing in it. A base of nil counts as Public. Plain says at first that
 // the URL begins with http://.
 func (g *guard) check(to *reach.Error, base *hostReach) *reach.Error {
-	if to.Plain && to.Reach == reach.Public {
+	if to.PlainHTTP && to.Reach == reach.Public {
 		return to
 	}
-	to.Plain = false
+	to.PlainHTTP = false
 	if base == nil {
 		base = &hostReach{reach: reach.Public}
 	}
-	if to.Reach == reach.Public || to.Reach != reach.Never && g.all || base.reach.MayName(to.Reach) {
+	if to.Reach == reach.Public || to.Reach != reach.NeverAllowed && g.all || base.reach.MayLeadTo(to.Reach) {
 		return nil
 	}
-	to.Named, to.Known, to.Reason = g.named.Hostname(), base.reach, base.reason
+	to.ConfiguredHost, to.ConfiguredReach, to.UnknownReason = g.named.Hostname(), base.reach, base.reason
 	return to
 }
 
@@ -155,8 +155,8 @@ func (g *guard) dialPlain(ctx context.Context, network, address string) (net.Con
 
 func (g *guard) dialFor(ctx context.Context, network, address string, plain bool) (net.Conn, error) {
 	conn, err := g.dialAllowed(ctx, network, address, plain, g.base.Load())
-	refused, ok := reach.Refused(err)
-	if !ok || refused.Reach == reach.Never || refused.Plain || g.base.Load() != nil {
+	refused, ok := reach.AsError(err)
+	if !ok || refused.Reach == reach.NeverAllowed || refused.PlainHTTP || g.base.Load() != nil {
 		return conn, err
 	}
 	return g.dialAllowed(ctx, network, address, plain, g.learn(ctx))
@@ -176,7 +176,7 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 		if err != nil {
 			return err
 		}
-		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.reachOf(at.Addr()), Plain: plain}, base); refused != nil {
+		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.reachOf(at.Addr()), PlainHTTP: plain}, base); refused != nil {
 			left.Store(refused)
 			return refused
 		}

@@ -31,7 +31,7 @@ import (
 // The tests play a network on the addresses of loopback: the last byte says how far one reaches.
 func fakeReach(a netip.Addr) reach.Reach {
 	if a = a.Unmap(); !a.Is4() {
-		return reach.Never
+		return reach.NeverAllowed
 	}
 	return reach.Reach(a.As4()[3] / 10)
 }
@@ -204,7 +204,7 @@ func (d *dialTest) get(t *testing.T, c *http.Client, addr string) (string, error
 func (d *dialTest) wantRefused(t *testing.T, c *http.Client, addr, says string) {
 	t.Helper()
 	where, err := d.get(t, c, addr)
-	refused, ok := reach.Refused(err)
+	refused, ok := reach.AsError(err)
 	if !ok || where != "" || !strings.Contains(refused.Error(), says) {
 		t.Errorf("%s: came to %q, %v; want it refused with %q", addr, where, err, says)
 	}
@@ -266,7 +266,7 @@ func TestNamedAddressAfterARedirect(t *testing.T) {
 	}
 	c, _ := d.client(t, "https://mcp.test/mcp", ClientOptions{})
 	where, err := d.get(t, c, "https://mcp.test")
-	if _, ok := reach.Refused(err); !ok || where != onPublic {
+	if _, ok := reach.AsError(err); !ok || where != onPublic {
 		t.Errorf("came to %q, %v", where, err)
 	}
 }

@@ -17,7 +17,7 @@ type inlineReplyKey struct{}
 // WithConn is for the ConnContext of an http.Server: InlineReplyOf finds what WithConn has
 // noted of the connection.
 func WithConn(ctx context.Context, c net.Conn) context.Context {
-	taken := sockstate.Drained(c)
+	taken := sockstate.OutputDrainedFunc(c)
 	if taken == nil {
 		return ctx
 	}
@@ -37,7 +37,7 @@ type InlineReply struct {
 	began time.Time  // when the write in progress began; zero: there is none
 }
 
-// newInlineReply returns one for c, of which taken is what sockstate.Drained says.
+// newInlineReply returns one for c, of which taken is what sockstate.OutputDrainedFunc says.
 func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 	q := &InlineReply{conn: c, peerHasTaken: taken}
 	q.timeout.Do = q.abortLateWrite
@@ -49,7 +49,7 @@ func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 func (q *InlineReply) abortLateWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.began.IsZero() && time.Since(q.began) >= sockstate.InlineTimeout {
+	if !q.began.IsZero() && time.Since(q.began) >= sockstate.InlineWriteTimeout {
 		_ = q.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
@@ -71,15 +71,15 @@ func InlineReplyOf(r *http.Request) *InlineReply {
 	return q
 }
 
-// Write calls write, which writes a whole reply of at most sockstate.MaxInline bytes, with
+// Write calls write, which writes a whole reply of at most sockstate.MaxInlineBytes bytes, with
 // the header, and flushes it; but not if that would wait for the client. One that
-// takes longer than sockstate.InlineTimeout all the same is cut off, whatever deadline it has.
+// takes longer than sockstate.InlineWriteTimeout all the same is cut off, whatever deadline it has.
 func (q *InlineReply) Write(write func()) (written bool) {
 	if !q.peerHasTaken() {
 		return false
 	}
 	q.begin(time.Now())
-	q.timeout.After(sockstate.InlineTimeout)
+	q.timeout.SetAfter(sockstate.InlineWriteTimeout)
 	write()
 	q.timeout.Clear()
 	q.begin(time.Time{})

@@ -69,7 +69,7 @@ func TestQuickPatience(t *testing.T) {
 		}
 		for range 3 {
 			go func() {
-				time.Sleep(sockstate.InlineTimeout - time.Millisecond)
+				time.Sleep(sockstate.InlineWriteTimeout - time.Millisecond)
 				_, _ = far.Read(make([]byte, 1))
 			}()
 			if err := write(); err != nil {
@@ -78,7 +78,7 @@ func TestQuickPatience(t *testing.T) {
 			time.Sleep(time.Hour)
 		}
 		began := time.Now()
-		if err := write(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != sockstate.InlineTimeout {
+		if err := write(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != sockstate.InlineWriteTimeout {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

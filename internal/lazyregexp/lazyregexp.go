@@ -9,7 +9,7 @@ import (
 
 // A Regexp is a regexp.Regexp that is not there yet. Its methods are those of the same name,
 // and may be called concurrently.
-type Regexp struct{ compiled func() *regexp.Regexp }
+type Regexp struct{ compileOnce func() *regexp.Regexp }
 
 // New returns the Regexp of an expression, which must be right: a wrong one panics when it is
 // used.
@@ -17,14 +17,14 @@ func New(expr string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
 }
 
-func (r *Regexp) Match(b []byte) bool                  { return r.compiled().Match(b) }
-func (r *Regexp) MatchString(s string) bool            { return r.compiled().MatchString(s) }
-func (r *Regexp) FindString(s string) string           { return r.compiled().FindString(s) }
-func (r *Regexp) FindStringSubmatch(s string) []string { return r.compiled().FindStringSubmatch(s) }
-func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.compiled().FindSubmatch(b) }
+func (r *Regexp) Match(b []byte) bool                  { return r.compileOnce().Match(b) }
+func (r *Regexp) MatchString(s string) bool            { return r.compileOnce().MatchString(s) }
+func (r *Regexp) FindString(s string) string           { return r.compileOnce().FindString(s) }
+func (r *Regexp) FindStringSubmatch(s string) []string { return r.compileOnce().FindStringSubmatch(s) }
+func (r *Regexp) FindSubmatch(b []byte) [][]byte       { return r.compileOnce().FindSubmatch(b) }
 func (r *Regexp) FindAllStringSubmatch(s string, n int) [][]string {
-	return r.compiled().FindAllStringSubmatch(s, n)
+	return r.compileOnce().FindAllStringSubmatch(s, n)
 }
 func (r *Regexp) ReplaceAllStringFunc(s string, repl func(string) string) string {
-	return r.compiled().ReplaceAllStringFunc(s, repl)
+	return r.compileOnce().ReplaceAllStringFunc(s, repl)
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// soonest is how long Set waits at least. It keeps a function that always sets a time
+// minWait is how long Set waits at least. It keeps a function that always sets a time
 // in the past from being called without end.
-const soonest = time.Millisecond
+const minWait = time.Millisecond
 
 // A Timer calls Do when a time that was set has come. Setting a later time and clearing
 // the time leave the runtime's timer as it is: that goes off as it was set first, finds
@@ -19,17 +19,17 @@ const soonest = time.Millisecond
 // must not be copied.
 type Timer struct {
 	// Do is called when the time has come, in a goroutine of its own; calls do not
-	// overlap. It may call Set, After and Clear, but not Stop. It is set before the
+	// overlap. It may call Set, SetAfter and Clear, but not Stop. It is set before the
 	// Timer is first used.
 	Do func()
 
-	mu      sync.Mutex // not held while Do runs
-	timer   *time.Timer
-	wakes   time.Time // when timer goes off; zero: it does not
-	due     time.Time // when Do is to be called; zero: never
-	running bool      // Do is
-	stopped bool
-	calls   sync.WaitGroup // of Do
+	mu        sync.Mutex // not held while Do runs
+	timer     *time.Timer
+	firesAt   time.Time // when timer goes off; zero: it does not
+	due       time.Time // when Do is to be called; zero: never
+	doRunning bool      // Do is
+	stopped   bool
+	doCalls   sync.WaitGroup // of Do
 }
 
 // Set makes Do be called at due, and not at the time that was set before. A zero due is
@@ -41,12 +41,12 @@ func (t *Timer) Set(due time.Time) {
 	t.arm()
 }
 
-// After is Set for the time when d has passed.
-func (t *Timer) After(d time.Duration) { t.Set(time.Now().Add(d)) }
+// SetAfter is Set for the time when d has passed.
+func (t *Timer) SetAfter(d time.Duration) { t.Set(time.Now().Add(d)) }
 
-// AtLatest is Set, unless an earlier time is set already: Do is called when the first of
+// SetAtLatest is Set, unless an earlier time is set already: Do is called when the first of
 // several things is due, and then sets the time for the next.
-func (t *Timer) AtLatest(due time.Time) {
+func (t *Timer) SetAtLatest(due time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.due.IsZero() || due.Before(t.due) {
@@ -72,41 +72,41 @@ func (t *Timer) Stop() {
 		t.timer.Stop()
 	}
 	t.mu.Unlock()
-	t.calls.Wait()
+	t.doCalls.Wait()
 }
 
 // arm makes the runtime's timer go off when Do is due, or before. The caller holds mu.
 func (t *Timer) arm() {
-	if t.due.IsZero() || t.running || t.stopped || !t.wakes.IsZero() && !t.due.Before(t.wakes) {
+	if t.due.IsZero() || t.doRunning || t.stopped || !t.firesAt.IsZero() && !t.due.Before(t.firesAt) {
 		return
 	}
 	now := time.Now()
-	wait := max(t.due.Sub(now), soonest)
+	wait := max(t.due.Sub(now), minWait)
 	wakes := now.Add(wait)
-	if !t.wakes.IsZero() && !wakes.Before(t.wakes) {
+	if !t.firesAt.IsZero() && !wakes.Before(t.firesAt) {
 		return
 	}
-	t.wakes = wakes
+	t.firesAt = wakes
 	if t.timer == nil {
-		t.timer = time.AfterFunc(wait, t.wake)
+		t.timer = time.AfterFunc(wait, t.fire)
 	} else {
 		t.timer.Reset(wait)
 	}
 }
 
-// wake calls Do, if it is due, and arms the runtime's timer again.
-func (t *Timer) wake() {
+// fire calls Do, if it is due, and arms the runtime's timer again.
+func (t *Timer) fire() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wakes = time.Time{}
-	if !t.due.IsZero() && !t.running && !t.stopped && !time.Now().Before(t.due) {
-		t.due, t.running = time.Time{}, true
-		t.calls.Add(1)
+	t.firesAt = time.Time{}
+	if !t.due.IsZero() && !t.doRunning && !t.stopped && !time.Now().Before(t.due) {
+		t.due, t.doRunning = time.Time{}, true
+		t.doCalls.Add(1)
 		t.mu.Unlock()
 		t.Do()
-		t.calls.Done()
+		t.doCalls.Done()
 		t.mu.Lock()
-		t.running = false
+		t.doRunning = false
 	}
 	t.arm()
 }

@@ -24,21 +24,21 @@ func TestTimer(t *testing.T) {
 				}
 			}
 		}
-		timer.After(time.Minute)
+		timer.SetAfter(time.Minute)
 		time.Sleep(30 * time.Second)
-		timer.After(time.Minute) // later
+		timer.SetAfter(time.Minute) // later
 		time.Sleep(59 * time.Second)
 		wants()
 		time.Sleep(time.Hour)
 		wants(time.Hour - time.Second)
 
-		timer.After(time.Minute)
-		timer.After(time.Second) // earlier
+		timer.SetAfter(time.Minute)
+		timer.SetAfter(time.Second) // earlier
 		time.Sleep(time.Hour)
 		wants(time.Hour - time.Second)
 
 		for range 100 {
-			timer.After(time.Minute)
+			timer.SetAfter(time.Minute)
 			time.Sleep(59 * time.Second)
 			timer.Clear()
 		}
@@ -46,15 +46,15 @@ func TestTimer(t *testing.T) {
 		time.Sleep(time.Hour)
 		wants()
 
-		timer.AtLatest(time.Now().Add(time.Minute))
-		timer.AtLatest(time.Now().Add(time.Hour))
-		timer.AtLatest(time.Now().Add(time.Second))
+		timer.SetAtLatest(time.Now().Add(time.Minute))
+		timer.SetAtLatest(time.Now().Add(time.Hour))
+		timer.SetAtLatest(time.Now().Add(time.Second))
 		time.Sleep(time.Hour)
 		wants(time.Hour - time.Second)
 
-		timer.After(time.Minute)
+		timer.SetAfter(time.Minute)
 		timer.Stop()
-		timer.After(time.Minute)
+		timer.SetAfter(time.Minute)
 		time.Sleep(time.Hour)
 		wants()
 	})
@@ -74,7 +74,7 @@ func TestPast(t *testing.T) {
 		defer timer.Stop()
 		timer.Set(began)
 		for range 100 {
-			time.Sleep(soonest / 10)
+			time.Sleep(minWait / 10)
 			timer.Set(began)
 		}
 		synctest.Wait()
@@ -95,14 +95,14 @@ func TestStopWaits(t *testing.T) {
 			if running++; running > 1 {
 				t.Error("two calls at a time")
 			}
-			timer.After(time.Second) // which is over when this call is
+			timer.SetAfter(time.Second) // which is over when this call is
 			time.Sleep(10 * time.Second)
 			running--
 		}
-		timer.After(time.Second)
+		timer.SetAfter(time.Second)
 		time.Sleep(15 * time.Second) // in the second call
 		timer.Stop()
-		if took := time.Since(began); calls != 2 || took != 21*time.Second+soonest {
+		if took := time.Since(began); calls != 2 || took != 21*time.Second+minWait {
 			t.Errorf("%d calls, Stop returned after %v", calls, took)
 		}
 		time.Sleep(time.Hour)
@@ -117,7 +117,7 @@ func BenchmarkPutOff(b *testing.B) {
 	timer := Timer{Do: func() {}}
 	defer timer.Stop()
 	for b.Loop() {
-		timer.After(time.Minute)
+		timer.SetAfter(time.Minute)
 		timer.Clear()
 	}
 }

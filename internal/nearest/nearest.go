@@ -12,7 +12,7 @@ func To(name string, known []string) string {
 	name = Normalize(name)
 	best, least := "", 1+max(1, len(name)/4)
 	for _, k := range known {
-		if d := distance(name, Normalize(k)); d < least {
+		if d := editDistance(name, Normalize(k)); d < least {
 			best, least = k, d
 		}
 	}
@@ -24,9 +24,9 @@ func Normalize(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "", " ", "").Replace(name))
 }
 
-// distance is the number of letters to insert, delete, replace or exchange
+// editDistance is the number of letters to insert, delete, replace or exchange
 // with their neighbour that makes b of a.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	rows := make([][]int, len(s)+1)
 	for i := range rows {

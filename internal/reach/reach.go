@@ -12,16 +12,16 @@ import (
 )
 
 // A Reach is how far away those are who can connect to an address. The order of the values counts:
-// each one but Never reaches farther than the one before.
+// each one but NeverAllowed reaches farther than the one before.
 type Reach int
 
 // The values of a Reach.
 const (
-	Never    Reach = iota // no server has it: unspecified, multicast, reserved; or it is that of a cloud's metadata service
-	Loopback              // this machine
-	Link                  // the machines on this link
-	Private               // a network that is not the internet; also what providers keep for themselves and their customers (CGNAT)
-	Public                // the internet
+	NeverAllowed Reach = iota // no server has it: unspecified, multicast, reserved; or it is that of a cloud's metadata service
+	Loopback                  // this machine
+	LinkLocal                 // the machines on this link
+	Private                   // a network that is not the internet; also what providers keep for themselves and their customers (CGNAT)
+	Public                    // the internet
 )
 
 // String returns the Reach in words that follow "is".
@@ -29,7 +29,7 @@ func (r Reach) String() string {
 	switch r {
 	case Loopback:
 		return "on this machine"
-	case Link:
+	case LinkLocal:
 		return "on this link only"
 	case Private:
 		return "in a private network"
@@ -39,10 +39,12 @@ func (r Reach) String() string {
 	return "no address of a server, or that of a cloud's metadata service"
 }
 
-// MayName reports whether a server of this Reach may lead a client to an address of another one: it
-// must reach as far, or farther. So a server in a private network may name others in such networks and
-// on the internet, but not what runs on this machine. Never may not name, or be named.
-func (r Reach) MayName(other Reach) bool { return r != Never && other != Never && other >= r }
+// MayLeadTo reports whether a server of this Reach may lead a client to an address of another one: it
+// must reach as far, or farther. So a server in a private network may lead to others in such networks and
+// on the internet, but not to what runs on this machine. NeverAllowed may not lead anywhere, and nothing may lead to it.
+func (r Reach) MayLeadTo(other Reach) bool {
+	return r != NeverAllowed && other != NeverAllowed && other >= r
+}
 
 // block is a block of addresses of one Reach.
 type block struct {
@@ -50,7 +52,7 @@ type block struct {
 	reach  Reach
 }
 
-func blocks(reach Reach, prefixes ...string) []block {
+func parseBlocks(reach Reach, prefixes ...string) []block {
 	all := make([]block, len(prefixes))
 	for i, p := range prefixes {
 		all[i] = block{netip.MustParsePrefix(p), reach}
@@ -58,18 +60,18 @@ func blocks(reach Reach, prefixes ...string) []block {
 	return all
 }
 
-// special are the blocks of addresses that are not Public (the registries of special-purpose addresses
-// of RFC 6890). The first one that has an address counts.
-var special = concat(
+// addressBlocks has the Reach of every address that is assigned: the special-purpose ones (the registries of
+// RFC 6890), and after them all others. The first block that has an address counts.
+var addressBlocks = concat(
 	// The metadata services: AWS, Azure, Google, Oracle and others; Alibaba; Azure's own; AWS and Google over IPv6.
-	blocks(Never, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
-	blocks(Never, "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "100::/64", "ff00::/8"),
-	blocks(Loopback, "127.0.0.0/8", "::1/128"),
-	blocks(Link, "169.254.0.0/16", "fe80::/10"),
-	blocks(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"),
-	blocks(Private, "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"), // for documentation and tests, and what proxies invent
-	blocks(Private, "fc00::/7", "fec0::/10", "2001:2::/48", "2001:db8::/32", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"),
-	blocks(Public, "0.0.0.0/0", "2000::/3"),
+	parseBlocks(NeverAllowed, "169.254.169.0/24", "169.254.170.0/24", "192.0.0.0/24", "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32", "fd20:ce::/32"),
+	parseBlocks(NeverAllowed, "0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "100::/64", "ff00::/8"),
+	parseBlocks(Loopback, "127.0.0.0/8", "::1/128"),
+	parseBlocks(LinkLocal, "169.254.0.0/16", "fe80::/10"),
+	parseBlocks(Private, "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10"),
+	parseBlocks(Private, "192.0.2.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"), // for documentation and tests, and what proxies invent
+	parseBlocks(Private, "fc00::/7", "fec0::/10", "2001:2::/48", "2001:db8::/32", "3fff::/20", "64:ff9b:1::/48", "5f00::/16"),
+	parseBlocks(Public, "0.0.0.0/0", "2000::/3"),
 )
 
 func concat(all ...[]block) (out []block) {
@@ -79,10 +81,10 @@ func concat(all ...[]block) (out []block) {
 	return out
 }
 
-// embeddingPrefixes are the blocks of IPv6 addresses that stand for an IPv4 address, and where its bytes are in
+// ipv4InIPv6Prefixes are the blocks of IPv6 addresses that stand for an IPv4 address, and where its bytes are in
 // them: compatible and translated ones (RFC 4291, 2.5.5.1; RFC 2765), NAT64 (RFC 6052), 6to4 (RFC
 // 3056), Teredo (RFC 4380), where they are inverted.
-var embeddingPrefixes = []struct {
+var ipv4InIPv6Prefixes = []struct {
 	prefix netip.Prefix
 	at     int
 	invert bool
@@ -99,11 +101,11 @@ var embeddingPrefixes = []struct {
 func OfAddr(a netip.Addr) Reach {
 	a = a.Unmap().WithZone("")
 	if !a.IsValid() {
-		return Never
+		return NeverAllowed
 	}
 	if a.Is6() && !a.IsLoopback() && !a.IsUnspecified() {
 		bytes := a.As16()
-		for _, e := range embeddingPrefixes {
+		for _, e := range ipv4InIPv6Prefixes {
 			if !e.prefix.Contains(a) {
 				continue
 			}
@@ -116,17 +118,17 @@ func OfAddr(a netip.Addr) Reach {
 			return OfAddr(netip.AddrFrom4(four))
 		}
 	}
-	for _, b := range special {
+	for _, b := range addressBlocks {
 		if b.prefix.Contains(a) {
 			return b.reach
 		}
 	}
-	return Never // not assigned to anybody
+	return NeverAllowed // not assigned to anybody
 }
 
 // OfHost returns the Reach of the host of a URL where its text alone says it: an address, or
 // localhost. Who resolves other names, such as a proxy, may take for an address what looks like
-// one, "127.1" or "0x7f000001": that is Never. known is false of other names.
+// one, "127.1" or "0x7f000001": that is NeverAllowed. known is false of other names.
 func OfHost(host string) (r Reach, known bool) {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") { // RFC 6761, 6.3
@@ -137,20 +139,20 @@ func OfHost(host string) (r Reach, known bool) {
 	}
 	last := host[strings.LastIndexByte(host, '.')+1:]
 	if last == "" || last[0] >= '0' && last[0] <= '9' && strings.Trim(last, "0123456789abcdefx") == "" {
-		return Never, true
+		return NeverAllowed, true
 	}
 	return 0, false
 }
 
 // Error is an address that a server may not lead to.
 type Error struct {
-	Host   string     // that was to be reached, as it was named
-	Addr   netip.Addr // which it stands for; the zero value: only its name is known
-	Reach  Reach      // of Addr
-	Named  string     // the host that the user has given, which led there
-	Known  Reach      // of Named; Never: it is not known
-	Reason error      // why it is not known; nil: it is
-	Plain  bool       // it is refused because its URL begins with http://
+	Host            string     // that was to be reached, as it was named
+	Addr            netip.Addr // which it stands for; the zero value: only its name is known
+	Reach           Reach      // of Addr
+	ConfiguredHost  string     // the host that the user has given, which led there
+	ConfiguredReach Reach      // of ConfiguredHost; NeverAllowed: it is not known
+	UnknownReason   error      // why it is not known; nil: it is
+	PlainHTTP       bool       // it is refused because its URL begins with http://
 }
 
 // Error says which address it is, and why it is refused, in one line. It does not say what helps.
@@ -161,26 +163,26 @@ func (e *Error) Error() string {
 	}
 	what += " is " + e.Reach.String()
 	switch {
-	case e.Reach == Never:
+	case e.Reach == NeverAllowed:
 		return what
-	case e.Plain:
+	case e.PlainHTTP:
 		return what + ", and its address begins with http://: others could read and change what is sent there"
-	case e.Reason != nil:
-		return fmt.Sprintf("%s; whether %.200q is too is not known: %v", what, e.Named, e.Reason)
+	case e.UnknownReason != nil:
+		return fmt.Sprintf("%s; whether %.200q is too is not known: %v", what, e.ConfiguredHost, e.UnknownReason)
 	}
-	return fmt.Sprintf("%s, while %.200q, which leads there, is %v", what, e.Named, e.Known)
+	return fmt.Sprintf("%s, while %.200q, which leads there, is %v", what, e.ConfiguredHost, e.ConfiguredReach)
 }
 
-// Unwrap returns Reason.
-func (e *Error) Unwrap() error { return e.Reason }
+// Unwrap returns UnknownReason.
+func (e *Error) Unwrap() error { return e.UnknownReason }
 
-// Do says what helps; "": nothing does.
-func (e *Error) Do() string {
-	if e.Reach == Never || e.Plain {
+// Hint says what helps; "": nothing does.
+func (e *Error) Hint() string {
+	if e.Reach == NeverAllowed || e.PlainHTTP {
 		return ""
 	}
 	return "if you trust the server, allow such addresses with --allow-private-auth"
 }
 
-// Refused returns the Error in an error of the network.
-func Refused(err error) (*Error, bool) { return errors.AsType[*Error](err) }
+// AsError returns the Error in an error of the network.
+func AsError(err error) (*Error, bool) { return errors.AsType[*Error](err) }

@@ -13,15 +13,15 @@ var (
 	// ErrClosed is what a Conn's methods return after Close.
 	ErrClosed = errors.New("the connection to the server is closed")
 
-	// ErrDuplicate is what Send returns for a request with the id of another one in
+	// ErrDuplicateID is what Send returns for a request with the id of another one in
 	// progress: no answer could be told from the other's.
-	ErrDuplicate = errors.New("a request with this id is already in progress")
+	ErrDuplicateID = errors.New("a request with this id is already in progress")
 )
 
-// maxQueued and maxQueuedBytes bound what may wait for Receive of what the server has said.
+// maxQueuedMessages and maxQueuedBytes bound what may wait for Receive of what the server has said.
 const (
-	maxQueued      = 64
-	maxQueuedBytes = 1 << 20 // one message of any size always fits
+	maxQueuedMessages = 64
+	maxQueuedBytes    = 1 << 20 // one message of any size always fits
 )
 
 // A Base is the life of a Conn, and the queue of what its server has said. It must not
@@ -30,19 +30,19 @@ const (
 // A Conn ends in one of two ways: by Close, or by itself (End). Then Context is done, and
 // Receive returns why.
 type Base struct {
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	inbox  bridge.Inbox
-	once   sync.Once
+	ctx          context.Context
+	cancel       context.CancelCauseFunc
+	inbox        bridge.Inbox
+	shutdownOnce sync.Once
 
 	mu     sync.Mutex // is held for a moment only: a caller may hold locks of its own
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// Start makes the Base ready for use.
-func (b *Base) Start() {
-	b.inbox.MaxMessages, b.inbox.MaxBytes = maxQueued, maxQueuedBytes
+// Init makes the Base ready for use.
+func (b *Base) Init() {
+	b.inbox.MaxMessages, b.inbox.MaxBytes = maxQueuedMessages, maxQueuedBytes
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 }
 
@@ -100,9 +100,9 @@ func (b *Base) Deliver(ctx context.Context, m jsonrpc.Message) error { return b.
 // waiting.
 func (b *Base) DeliverSink() bridge.Sink { return &b.inbox }
 
-// Answer is Deliver for an error response to what Send was called with: it leaves the
+// QueueErrorResponse is Deliver for an error response to what Send was called with: it leaves the
 // work to Receive, because the caller of Send may hold locks. It returns the error of ctx.
-func (b *Base) Answer(ctx context.Context, m jsonrpc.Message) error {
+func (b *Base) QueueErrorResponse(ctx context.Context, m jsonrpc.Message) error {
 	_ = b.inbox.Queue(ctx, m)
 	return ctx.Err()
 }
@@ -115,7 +115,7 @@ func (b *Base) End(err error) {
 
 // Shutdown is Close: it ends everything, waits for all goroutines, and calls last, nil: nothing.
 func (b *Base) Shutdown(last func()) {
-	b.once.Do(func() {
+	b.shutdownOnce.Do(func() {
 		b.mu.Lock()
 		b.closed = true
 		b.mu.Unlock()
@@ -157,9 +157,9 @@ func (s Slots) TryAcquire() bool {
 	}
 }
 
-// IsCrowded reports whether more than half of the slots are taken: then nobody should keep one to
+// IsOverHalfFull reports whether more than half of the slots are taken: then nobody should keep one to
 // wait with.
-func (s Slots) IsCrowded() bool { return 2*len(s) > cap(s) }
+func (s Slots) IsOverHalfFull() bool { return 2*len(s) > cap(s) }
 
 // Release gives a slot back.
 func (s Slots) Release() { <-s }

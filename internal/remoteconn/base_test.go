@@ -35,7 +35,7 @@ func TestEnd(t *testing.T) {
 	for _, slow := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var b Base
-			b.Start()
+			b.Init()
 			why := errors.New("why")
 			b.Deliver(t.Context(), note("a"))
 			b.End(why)
@@ -59,7 +59,7 @@ func TestEnd(t *testing.T) {
 func TestShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Base
-		b.Start()
+		b.Init()
 		slots := make(Slots, 1)
 		if err := slots.Acquire(t.Context(), &b); err != nil || slots.TryAcquire() {
 			t.Fatal("the slots are wrong")
@@ -87,7 +87,7 @@ func TestShut(t *testing.T) {
 func TestBackpressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Base
-		b.Start()
+		b.Init()
 		n := 0
 		b.Go(func() {
 			for b.Context().Err() == nil {
@@ -96,8 +96,8 @@ func TestBackpressure(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if n != maxQueued {
-			t.Errorf("%d messages were queued, want %d", n, maxQueued)
+		if n != maxQueuedMessages {
+			t.Errorf("%d messages were queued, want %d", n, maxQueuedMessages)
 		}
 		b.Shutdown(nil)
 	})

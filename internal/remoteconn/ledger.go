@@ -13,11 +13,11 @@ type Call interface {
 	comparable
 	ID() jsonrpc.ID
 
-	// IsOwn reports whether it is a request of the bridge's own, and not of the client.
-	IsOwn() bool
+	// IsFromBridge reports whether it is a request of the bridge's own, and not of the client.
+	IsFromBridge() bool
 
-	// Removed is called when the Call is no longer in progress, with the Ledger locked.
-	Removed()
+	// OnRemoved is called when the Call is no longer in progress, with the Ledger locked.
+	OnRemoved()
 }
 
 // A Ledger is what a Conn with sessions knows: the requests that wait for a response,
@@ -31,12 +31,12 @@ type Ledger[C Call, S comparable] struct {
 	// State is for those that hold the lock.
 	State sessionstate.State[S]
 
-	// Gate, too. It is not nil while an initialize is on its way, and closed when that
+	// InitializeGate, too. It is not nil while an initialize is on its way, and closed when that
 	// has been answered: nothing but responses is sent meanwhile.
-	Gate chan struct{}
+	InitializeGate chan struct{}
 
-	calls    map[jsonrpc.ID]C
-	inFlight int // how many of them are the client's
+	calls           map[jsonrpc.ID]C
+	clientCallCount int // how many of them are the client's
 }
 
 // RefusalOf says why the client's request m is not to be sent, if one of the rules that all
@@ -46,17 +46,17 @@ type Ledger[C Call, S comparable] struct {
 func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpdial.Fault, error) {
 	switch _, used := l.calls[m.ID()]; {
 	case used:
-		return nil, ErrDuplicate
-	case most > 0 && l.inFlight >= most:
-		return TooManyFault(), nil
-	case open && l.State.Begun && m.Method() == "initialize":
+		return nil, ErrDuplicateID
+	case most > 0 && l.clientCallCount >= most:
+		return TooManyRequestsFault(), nil
+	case open && l.State.InitializeSucceeded && m.Method() == "initialize":
 		return httpdial.AlreadyBegun(), nil
 	}
 	return nil, nil
 }
 
-// TooManyFault is why a request is refused when as many are in progress as may be.
-func TooManyFault() *httpdial.Fault {
+// TooManyRequestsFault is why a request is refused when as many are in progress as may be.
+func TooManyRequestsFault() *httpdial.Fault {
 	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
 }
 
@@ -66,8 +66,8 @@ func (l *Ledger[C, S]) Add(call C) {
 		l.calls = make(map[jsonrpc.ID]C)
 	}
 	l.calls[call.ID()] = call
-	if !call.IsOwn() {
-		l.inFlight++
+	if !call.IsFromBridge() {
+		l.clientCallCount++
 	}
 }
 
@@ -77,10 +77,10 @@ func (l *Ledger[C, S]) Has(call C) bool { return l.calls[call.ID()] == call }
 // Remove takes a call out that is in progress. The lock is held.
 func (l *Ledger[C, S]) Remove(call C) {
 	delete(l.calls, call.ID())
-	if !call.IsOwn() {
-		l.inFlight--
+	if !call.IsFromBridge() {
+		l.clientCallCount--
 	}
-	call.Removed()
+	call.OnRemoved()
 }
 
 // Select returns the calls in progress that are as wanted. The lock is held.
@@ -100,15 +100,15 @@ func (l *Ledger[C, S]) CancelledCall(m jsonrpc.Message) (target C) {
 	if m.Method() != "notifications/cancelled" {
 		return target
 	}
-	if _, call, ok := jsonrpc.Find(l.calls, m.CancelledID()); ok && !call.IsOwn() {
+	if _, call, ok := jsonrpc.Find(l.calls, m.CancelledID()); ok && !call.IsFromBridge() {
 		target = call
 	}
 	return target
 }
 
-// Claim takes the call out that a response with this id answers. False: there is none
+// ClaimByID takes the call out that a response with this id answers. False: there is none
 // (any more).
-func (l *Ledger[C, S]) Claim(id jsonrpc.ID) (call C, ok bool) {
+func (l *Ledger[C, S]) ClaimByID(id jsonrpc.ID) (call C, ok bool) {
 	l.Lock()
 	defer l.Unlock()
 	if _, call, ok = jsonrpc.Find(l.calls, id); ok {
@@ -117,7 +117,7 @@ func (l *Ledger[C, S]) Claim(id jsonrpc.ID) (call C, ok bool) {
 	return call, ok
 }
 
-// ClaimCall is Claim for a call at hand. False: somebody else has ended it.
+// ClaimCall is ClaimByID for a call at hand. False: somebody else has ended it.
 func (l *Ledger[C, S]) ClaimCall(call C) bool {
 	l.Lock()
 	defer l.Unlock()
@@ -128,20 +128,20 @@ func (l *Ledger[C, S]) ClaimCall(call C) bool {
 	return true
 }
 
-// OpenGate lets the messages pass that have waited for gate, and closes it.
-func (l *Ledger[C, S]) OpenGate(gate chan struct{}) {
+// OpenInitializeGate lets the messages pass that have waited for gate, and closes it.
+func (l *Ledger[C, S]) OpenInitializeGate(gate chan struct{}) {
 	l.Lock()
 	defer l.Unlock()
-	if l.Gate == gate {
-		l.Gate = nil
+	if l.InitializeGate == gate {
+		l.InitializeGate = nil
 	}
 	close(gate)
 }
 
-// NoteFromServer notes what a request or notification of the server says about the requests
+// NoteServerMessage notes what a request or notification of the server says about the requests
 // of the session, and returns it with the ids that the client knows. False: it is a
 // request, and too many of this session are open to note one more.
-func (l *Ledger[C, S]) NoteFromServer(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
+func (l *Ledger[C, S]) NoteServerMessage(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch {
 	case m.Kind() == jsonrpc.Request:
 		l.Lock()
@@ -155,10 +155,10 @@ func (l *Ledger[C, S]) NoteFromServer(session S, m jsonrpc.Message) (jsonrpc.Mes
 	return m, true
 }
 
-// RememberSession keeps what a new session would have to be told as well, after m has succeeded.
+// RememberSetting keeps what a new session would have to be told as well, after m has succeeded.
 // False: there is no room for it.
-func (l *Ledger[C, S]) RememberSession(m jsonrpc.Message) bool {
+func (l *Ledger[C, S]) RememberSetting(m jsonrpc.Message) bool {
 	l.Lock()
 	defer l.Unlock()
-	return l.State.Remember(m)
+	return l.State.RememberSetting(m)
 }

@@ -12,9 +12,9 @@ type fakeCall struct {
 	removed int
 }
 
-func (c *fakeCall) ID() jsonrpc.ID { return c.id }
-func (c *fakeCall) IsOwn() bool    { return c.own }
-func (c *fakeCall) Removed()       { c.removed++ }
+func (c *fakeCall) ID() jsonrpc.ID     { return c.id }
+func (c *fakeCall) IsFromBridge() bool { return c.own }
+func (c *fakeCall) OnRemoved()         { c.removed++ }
 
 // Each call is ended by one, and the bridge's own do not count, nor can the client cancel them.
 func TestLedger(t *testing.T) {
@@ -23,7 +23,7 @@ func TestLedger(t *testing.T) {
 	l.Add(theirs)
 	l.Add(ours)
 	request := func(id jsonrpc.ID) jsonrpc.Message { return jsonrpc.NewRequest(id, "ping", nil) }
-	if _, err := l.RefusalOf(request(jsonrpc.IntID(1)), 9, true); err != ErrDuplicate {
+	if _, err := l.RefusalOf(request(jsonrpc.IntID(1)), 9, true); err != ErrDuplicateID {
 		t.Errorf("the same id again: %v", err)
 	}
 	if f, err := l.RefusalOf(request(jsonrpc.IntID(2)), 1, true); f == nil || err != nil {
@@ -38,7 +38,7 @@ func TestLedger(t *testing.T) {
 	if l.CancelledCall(cancel("1")) != theirs || l.CancelledCall(cancel(`"b"`)) != nil || l.CancelledCall(cancel("3")) != nil {
 		t.Error("the wrong call is cancelled")
 	}
-	if call, ok := l.Claim(jsonrpc.IntID(1)); !ok || call != theirs || l.ClaimCall(theirs) || theirs.removed != 1 {
+	if call, ok := l.ClaimByID(jsonrpc.IntID(1)); !ok || call != theirs || l.ClaimCall(theirs) || theirs.removed != 1 {
 		t.Error("a call is claimed by two, or by none")
 	}
 	if !l.ClaimCall(ours) || len(l.Select(func(*fakeCall) bool { return true })) != 0 {

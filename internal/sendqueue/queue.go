@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// keptMessages is for how many messages a Queue keeps memory in any case. Of more it keeps
-// memory while it is used.
-const keptMessages = 64
+// minKeptCapacity is for how many messages a Queue keeps memory in any case. It keeps memory
+// for more of them only as long as it is used.
+const minKeptCapacity = 64
 
 // Queue holds the texts of messages until they are written. Any number of goroutines may send, one
 // takes.
@@ -18,11 +18,11 @@ type Queue struct {
 	maxMessages, maxBytes int
 	ready                 chan struct{} // holds one element when something was queued, or the Queue was closed
 
-	mu    sync.Mutex
-	texts [][]byte
-	bytes int           // of texts
-	ended error         // why nothing is queued any more
-	room  chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
+	mu          sync.Mutex
+	texts       [][]byte
+	queuedBytes int           // of texts
+	closeErr    error         // why nothing is queued any more
+	roomFreed   chan struct{} // is closed when there may be room, or no more ever; nil: nobody waits for it
 }
 
 // New returns a Queue that is full when it holds so many messages, or bytes. What it
@@ -60,23 +60,23 @@ func (q *Queue) put(text []byte) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
-	case q.ended != nil:
-		return nil, q.ended
+	case q.closeErr != nil:
+		return nil, q.closeErr
 	case q.putLocked(text):
 		return nil, nil
-	case q.room == nil:
-		q.room = make(chan struct{})
+	case q.roomFreed == nil:
+		q.roomFreed = make(chan struct{})
 	}
-	return q.room, nil
+	return q.roomFreed, nil
 }
 
 func (q *Queue) putLocked(text []byte) (taken bool) {
-	if q.ended != nil || q.bytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
+	if q.closeErr != nil || q.queuedBytes >= q.maxBytes || len(q.texts) >= q.maxMessages {
 		return false
 	}
 	q.texts = append(q.texts, text)
-	q.bytes += len(text)
-	q.wake()
+	q.queuedBytes += len(text)
+	q.signalReady()
 	return true
 }
 
@@ -91,14 +91,14 @@ func (q *Queue) TakeAll(buf [][]byte) (all [][]byte, last bool) {
 	defer q.mu.Unlock()
 	n := len(q.texts)
 	if n == 0 {
-		return buf[:0], q.ended != nil
+		return buf[:0], q.closeErr != nil
 	}
-	if cap(buf) > 4*max(n, keptMessages) {
+	if cap(buf) > 4*max(n, minKeptCapacity) {
 		buf = nil
 	}
-	all, q.texts, q.bytes = q.texts, buf[:0], 0
+	all, q.texts, q.queuedBytes = q.texts, buf[:0], 0
 	q.wakeSenders()
-	return all, q.ended != nil
+	return all, q.closeErr != nil
 }
 
 // Len returns how many messages wait.
@@ -113,25 +113,25 @@ func (q *Queue) Len() int {
 func (q *Queue) Close(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ended != nil {
+	if q.closeErr != nil {
 		return
 	}
-	if q.ended = err; err == nil {
-		q.ended = io.ErrClosedPipe
+	if q.closeErr = err; err == nil {
+		q.closeErr = io.ErrClosedPipe
 	}
 	q.wakeSenders()
-	q.wake()
+	q.signalReady()
 }
 
 // wakeSenders wakes those who wait for room.
 func (q *Queue) wakeSenders() {
-	if q.room != nil {
-		close(q.room)
-		q.room = nil
+	if q.roomFreed != nil {
+		close(q.roomFreed)
+		q.roomFreed = nil
 	}
 }
 
-func (q *Queue) wake() {
+func (q *Queue) signalReady() {
 	select {
 	case q.ready <- struct{}{}:
 	default:

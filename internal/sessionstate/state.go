@@ -11,89 +11,90 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// mostAsked and mostSubs bound what is remembered on behalf of others.
+// How much is remembered at the wish of the server, and of the client.
 const (
-	maxAsked = 1024
-	maxSubs  = 4096
+	maxServerRequests = 1024
+	maxSubscriptions  = 4096
 )
 
 // State is what one client knows of its sessions; S is one of them. The zero State is
 // that of a client that has not begun. A lock of the State's owner guards it.
 type State[S comparable] struct {
-	// What the client has sent last to open its session. Without Initialize
-	// there is none to renew; Initialized may be missing.
-	Initialize, Initialized jsonrpc.Message
+	// What the client has sent last to open its session. Without InitializeRequest
+	// there is none to renew. InitializedNotification may be missing.
+	InitializeRequest, InitializedNotification jsonrpc.Message
 
-	// Begun says that Initialize was answered to the client with a result: it
+	// InitializeSucceeded says that the client has got a result for its InitializeRequest: it
 	// takes the session for granted, and may not initialize again in it (LE16).
-	Begun bool
+	InitializeSucceeded bool
 
-	level jsonrpc.Message            // logging/setLevel
-	subs  map[string]jsonrpc.Message // resources/subscribe, by URI
+	setLevelRequest   jsonrpc.Message            // logging/setLevel
+	subscribeRequests map[string]jsonrpc.Message // resources/subscribe, by URI
 
-	asked     map[jsonrpc.ID]asked[S] // the server's requests, as the client knows them
-	lastOwnID int64                   // the number in the last id that ownID has returned
+	serverRequests map[jsonrpc.ID]serverRequest[S] // the server's requests, as the client knows them
+	lastBridgeID   int64                           // the number in the last id that nextBridgeID has returned
 }
 
-type asked[S comparable] struct {
-	session S
-	id      jsonrpc.ID // as the server knows it
+type serverRequest[S comparable] struct {
+	session  S
+	serverID jsonrpc.ID // as the server knows it
 }
 
-// ownID returns an id for a request of the bridge's own.
-func (s *State[S]) ownID() jsonrpc.ID {
-	s.lastOwnID++
-	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.lastOwnID, 10))
+// nextBridgeID returns an id for a request of the bridge's own.
+func (s *State[S]) nextBridgeID() jsonrpc.ID {
+	s.lastBridgeID++
+	return jsonrpc.StringID("mcp-bridge-" + strconv.FormatInt(s.lastBridgeID, 10))
 }
 
-// Begin notes the client's initialize, and forgets what it has told the session
+// NoteInitialize notes the client's initialize, and forgets what it has told the session
 // before.
-func (s *State[S]) Begin(initialize jsonrpc.Message) {
-	s.Initialize, s.Initialized, s.level, s.Begun = initialize, jsonrpc.Message{}, jsonrpc.Message{}, false
-	clear(s.subs)
+func (s *State[S]) NoteInitialize(initialize jsonrpc.Message) {
+	s.InitializeRequest, s.InitializedNotification = initialize, jsonrpc.Message{}
+	s.setLevelRequest, s.InitializeSucceeded = jsonrpc.Message{}, false
+	clear(s.subscribeRequests)
 }
 
-// Remember keeps a request of the client that has succeeded, if a new session
+// RememberSetting keeps a request of the client that has succeeded, if a new session
 // would have to be told as well (LE5). false: it should be kept, but there is no room.
-func (s *State[S]) Remember(request jsonrpc.Message) bool {
+func (s *State[S]) RememberSetting(request jsonrpc.Message) bool {
 	uri := func() string { return string(request.Lookup("params", "uri")) }
 	switch request.Method() {
 	case "logging/setLevel":
-		s.level = request
+		s.setLevelRequest = request
 	case "resources/unsubscribe":
-		delete(s.subs, uri())
+		delete(s.subscribeRequests, uri())
 	case "resources/subscribe":
-		if len(s.subs) >= maxSubs {
+		if len(s.subscribeRequests) >= maxSubscriptions {
 			return false
 		}
-		if s.subs == nil {
-			s.subs = make(map[string]jsonrpc.Message)
+		if s.subscribeRequests == nil {
+			s.subscribeRequests = make(map[string]jsonrpc.Message)
 		}
-		s.subs[uri()] = request
+		s.subscribeRequests[uri()] = request
 	}
 	return true
 }
 
-// Opening returns what opens a new session, in the client's own words but for
+// OpeningMessages returns what opens a new session, in the client's own words but for
 // the id of initialize. A client that was too slow to say that it is
 // initialized is spoken for.
-func (s *State[S]) Opening() (initialize, initialized jsonrpc.Message) {
-	initialized = s.Initialized
+func (s *State[S]) OpeningMessages() (initialize, initialized jsonrpc.Message) {
+	initialized = s.InitializedNotification
 	if initialized.Kind() == jsonrpc.Invalid {
 		initialized = jsonrpc.NewNotification("notifications/initialized", nil)
 	}
-	return s.Initialize.WithID(s.ownID()), initialized
+	return s.InitializeRequest.WithID(s.nextBridgeID()), initialized
 }
 
-// Settings returns the requests that set a new session's subscriptions and log
+// SettingRequests returns the requests that set a new session's subscriptions and log
 // level, with ids of the bridge's own.
-func (s *State[S]) Settings() []jsonrpc.Message {
-	requests := slices.Collect(maps.Values(s.subs))
-	if s.level.Kind() == jsonrpc.Request {
-		requests = append(requests, s.level)
+func (s *State[S]) SettingRequests() []jsonrpc.Message {
+	requests := slices.Collect(maps.Values(s.subscribeRequests))
+	if s.setLevelRequest.Kind() == jsonrpc.Request {
+		requests = append(requests, s.setLevelRequest)
 	}
 	for i, m := range requests {
-		requests[i] = m.WithID(s.ownID())
+		requests[i] = m.WithID(s.nextBridgeID())
 	}
 	return requests
 }
@@ -109,7 +110,7 @@ func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message
 			notes = append(notes, jsonrpc.NewNotification("notifications/"+list+"/list_changed", nil))
 		}
 	}
-	for _, uri := range slices.Sorted(maps.Keys(s.subs)) {
+	for _, uri := range slices.Sorted(maps.Keys(s.subscribeRequests)) {
 		notes = append(notes, jsonrpc.NewNotification("notifications/resources/updated", []byte(`{"uri":`+uri+`}`)))
 	}
 	return notes
@@ -121,20 +122,20 @@ func (s *State[S]) ChangeNotifications(answer jsonrpc.Message) []jsonrpc.Message
 // gone, because servers count from the start again. false: too many requests
 // of this session are open to note one more.
 func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Message, bool) {
-	if len(s.asked) >= maxAsked {
-		maps.DeleteFunc(s.asked, func(_ jsonrpc.ID, a asked[S]) bool { return a.session != session })
-		if len(s.asked) >= maxAsked {
+	if len(s.serverRequests) >= maxServerRequests {
+		maps.DeleteFunc(s.serverRequests, func(_ jsonrpc.ID, a serverRequest[S]) bool { return a.session != session })
+		if len(s.serverRequests) >= maxServerRequests {
 			return m, false
 		}
 	}
-	if s.asked == nil {
-		s.asked = make(map[jsonrpc.ID]asked[S])
+	if s.serverRequests == nil {
+		s.serverRequests = make(map[jsonrpc.ID]serverRequest[S])
 	}
 	id := m.ID()
-	if before, open := s.asked[id]; open && before.session != session {
-		id = s.ownID()
+	if before, open := s.serverRequests[id]; open && before.session != session {
+		id = s.nextBridgeID()
 	}
-	s.asked[id] = asked[S]{session: session, id: m.ID()}
+	s.serverRequests[id] = serverRequest[S]{session: session, serverID: m.ID()}
 	if id != m.ID() {
 		m = m.WithID(id)
 	}
@@ -145,11 +146,11 @@ func (s *State[S]) NoteServerRequest(session S, m jsonrpc.Message) (jsonrpc.Mess
 // with that request's id as the client knows it.
 func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message {
 	target := m.CancelledID()
-	for id, a := range s.asked {
-		if a.session != session || !a.id.Equivalent(target) {
+	for id, a := range s.serverRequests {
+		if a.session != session || !a.serverID.Equivalent(target) {
 			continue
 		}
-		delete(s.asked, id)
+		delete(s.serverRequests, id)
 		if id != target {
 			m = m.WithCancelledID(id)
 		}
@@ -161,23 +162,23 @@ func (s *State[S]) ForgetCancelled(session S, m jsonrpc.Message) jsonrpc.Message
 // RouteResponse returns the session that has asked what the client answers with m,
 // and m with the id that the server knows. false: no session has, as far as is noted.
 func (s *State[S]) RouteResponse(m jsonrpc.Message) (session S, answer jsonrpc.Message, ok bool) {
-	id, a, ok := jsonrpc.Find(s.asked, m.ID())
+	id, a, ok := jsonrpc.Find(s.serverRequests, m.ID())
 	if !ok {
 		return session, m, false
 	}
-	delete(s.asked, id)
-	if a.id != m.ID() {
-		m = m.WithID(a.id)
+	delete(s.serverRequests, id)
+	if a.serverID != m.ID() {
+		m = m.WithID(a.serverID)
 	}
 	return a.session, m, true
 }
 
-// Cancellations returns what the client has to be told of a session that is lost:
+// CancelNotifications returns what the client has to be told of a session that is lost:
 // nobody waits any more for what it has asked. why is for people. What was
 // asked stays noted, because the client may have answered already.
-func (s *State[S]) Cancellations(session S, why string) []jsonrpc.Message {
+func (s *State[S]) CancelNotifications(session S, why string) []jsonrpc.Message {
 	var notes []jsonrpc.Message
-	for id, a := range s.asked {
+	for id, a := range s.serverRequests {
 		if a.session == session {
 			notes = append(notes, jsonrpc.NewNotification("notifications/cancelled",
 				[]byte(`{"requestId":`+id.String()+`,"reason":`+strconv.QuoteToASCII(why)+`}`)))
@@ -189,33 +190,50 @@ func (s *State[S]) Cancellations(session S, why string) []jsonrpc.Message {
 // Handoff is what remains of a State when the client goes over to another transport,
 // whose sessions are others.
 type Handoff struct {
-	// Refused is how many renewals in a row the server has refused, by way of
+	// RefusedRenewals is how many renewals in a row the server has refused, by way of
 	// one transport or another.
-	Refused int
+	RefusedRenewals int
 
-	begun                          bool
-	initialize, initialized, level jsonrpc.Message
-	subs                           map[string]jsonrpc.Message
-	asked                          map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
-	lastOwnID                      int64
+	initializeSucceeded     bool
+	initializeRequest       jsonrpc.Message
+	initializedNotification jsonrpc.Message
+	setLevelRequest         jsonrpc.Message
+	subscribeRequests       map[string]jsonrpc.Message
+	serverRequestIDs        map[jsonrpc.ID]jsonrpc.ID // as the client knows them, as the server did
+	lastBridgeID            int64
 }
 
-// Handoff returns what Adopt needs.
+// Handoff returns what AdoptHandoff needs.
 func (s *State[S]) Handoff(refused int) *Handoff {
-	e := &Handoff{Refused: refused, begun: s.Begun, initialize: s.Initialize, initialized: s.Initialized, level: s.level,
-		subs: maps.Clone(s.subs), asked: make(map[jsonrpc.ID]jsonrpc.ID, len(s.asked)), lastOwnID: s.lastOwnID}
-	for id, a := range s.asked {
-		e.asked[id] = a.id
+	e := &Handoff{
+		RefusedRenewals:         refused,
+		initializeSucceeded:     s.InitializeSucceeded,
+		initializeRequest:       s.InitializeRequest,
+		initializedNotification: s.InitializedNotification,
+		setLevelRequest:         s.setLevelRequest,
+		subscribeRequests:       maps.Clone(s.subscribeRequests),
+		serverRequestIDs:        make(map[jsonrpc.ID]jsonrpc.ID, len(s.serverRequests)),
+		lastBridgeID:            s.lastBridgeID,
+	}
+	for id, a := range s.serverRequests {
+		e.serverRequestIDs[id] = a.serverID
 	}
 	return e
 }
 
-// Adopt makes the State what e says. What the server has asked is noted as of
+// AdoptHandoff makes the State what e says. What the server has asked is noted as of
 // gone, a session that nothing is sent to, so that no other one gets the answers.
-func (s *State[S]) Adopt(e *Handoff, gone S) {
-	*s = State[S]{Begun: e.begun, Initialize: e.initialize, Initialized: e.initialized, level: e.level,
-		subs: maps.Clone(e.subs), asked: make(map[jsonrpc.ID]asked[S], len(e.asked)), lastOwnID: e.lastOwnID}
-	for id, was := range e.asked {
-		s.asked[id] = asked[S]{session: gone, id: was}
+func (s *State[S]) AdoptHandoff(e *Handoff, gone S) {
+	*s = State[S]{
+		InitializeSucceeded:     e.initializeSucceeded,
+		InitializeRequest:       e.initializeRequest,
+		InitializedNotification: e.initializedNotification,
+		setLevelRequest:         e.setLevelRequest,
+		subscribeRequests:       maps.Clone(e.subscribeRequests),
+		serverRequests:          make(map[jsonrpc.ID]serverRequest[S], len(e.serverRequestIDs)),
+		lastBridgeID:            e.lastBridgeID,
+	}
+	for id, was := range e.serverRequestIDs {
+		s.serverRequests[id] = serverRequest[S]{session: gone, serverID: was}
 	}
 }

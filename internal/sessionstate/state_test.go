@@ -26,16 +26,16 @@ func request(id, method, params string) string {
 func TestRemember(t *testing.T) {
 	var b State[int]
 	opens := request("1", "initialize", `"protocolVersion":"2025-06-18", "x" : 1.0`)
-	b.Begin(parse(t, opens))
-	initialize, initialized := b.Opening()
+	b.NoteInitialize(parse(t, opens))
+	initialize, initialized := b.OpeningMessages()
 	if got := string(initialize.Bytes()); got != strings.Replace(opens, `"id":1`, `"id":`+initialize.ID().String(), 1) {
 		t.Errorf("initialize became %s", got)
 	}
 	if initialized.Method() != "notifications/initialized" || initialized.Kind() != jsonrpc.Notification {
 		t.Errorf("initialized is %s", initialized.Bytes())
 	}
-	b.Initialized = parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized","params":{"x":1}}`)
-	if _, own := b.Opening(); string(own.Bytes()) != string(b.Initialized.Bytes()) {
+	b.InitializedNotification = parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized","params":{"x":1}}`)
+	if _, own := b.OpeningMessages(); string(own.Bytes()) != string(b.InitializedNotification.Bytes()) {
 		t.Errorf("the client's initialized became %s", own.Bytes())
 	}
 	for i, step := range [][2]string{
@@ -48,13 +48,13 @@ func TestRemember(t *testing.T) {
 		{"resources/unsubscribe", `"uri":"file:///a"`},
 		{"tools/call", `"uri":"file:///d","level":"d"`},
 	} {
-		if !b.Remember(parse(t, request(fmt.Sprint(10+i), step[0], step[1]))) {
+		if !b.RememberSetting(parse(t, request(fmt.Sprint(10+i), step[0], step[1]))) {
 			t.Errorf("there is no room for %s", step)
 		}
 	}
 	settings := func() (all []string) {
 		seen := map[jsonrpc.ID]bool{}
-		for _, m := range b.Settings() {
+		for _, m := range b.SettingRequests() {
 			if seen[m.ID()] || !strings.HasPrefix(m.ID().String(), `"mcp-bridge-`) {
 				t.Errorf("id %s", m.ID())
 			}
@@ -68,21 +68,21 @@ func TestRemember(t *testing.T) {
 	if got := settings(); !slices.Equal(got, want) {
 		t.Errorf("settings %q, want %q", got, want)
 	}
-	b.Begun = true
+	b.InitializeSucceeded = true
 	var heir State[string]
-	if heir.Adopt(b.Handoff(1), "gone"); !heir.Begun {
+	if heir.AdoptHandoff(b.Handoff(1), "gone"); !heir.InitializeSucceeded {
 		t.Error("who inherits a session that the client has begun does not know it")
 	}
-	b.Begin(parse(t, opens))
-	if b.Begun {
+	b.NoteInitialize(parse(t, opens))
+	if b.InitializeSucceeded {
 		t.Error("a session counts as begun before initialize was answered")
 	}
-	if got := settings(); len(got) != 0 || b.Initialized.Kind() != jsonrpc.Invalid {
-		t.Errorf("after the client has begun anew: %q, %s", got, b.Initialized.Bytes())
+	if got := settings(); len(got) != 0 || b.InitializedNotification.Kind() != jsonrpc.Invalid {
+		t.Errorf("after the client has begun anew: %q, %s", got, b.InitializedNotification.Bytes())
 	}
-	for i := range maxSubs + 1 {
-		ok := b.Remember(parse(t, request("1", "resources/subscribe", fmt.Sprintf(`"uri":"file:///%d"`, i))))
-		if ok != (i < maxSubs) {
+	for i := range maxSubscriptions + 1 {
+		ok := b.RememberSetting(parse(t, request("1", "resources/subscribe", fmt.Sprintf(`"uri":"file:///%d"`, i))))
+		if ok != (i < maxSubscriptions) {
 			t.Fatalf("subscription %d: %v", i, ok)
 		}
 	}
@@ -124,7 +124,7 @@ func TestAsked(t *testing.T) {
 		t.Errorf("an id that is free became %s", other.ID())
 	}
 	var gone []string
-	for _, m := range b.Cancellations("old", "it is lost") {
+	for _, m := range b.CancelNotifications("old", "it is lost") {
 		gone = append(gone, m.Method()+" "+string(m.Params()))
 	}
 	slices.Sort(gone)
@@ -160,13 +160,13 @@ func TestAskedBounded(t *testing.T) {
 		return ok
 	}
 	for session := range 3 {
-		for i := range maxAsked {
+		for i := range maxServerRequests {
 			if !ask(session, i) {
 				t.Fatalf("session %d: no room for request %d", session, i)
 			}
 		}
-		if ask(session, maxAsked) || len(b.asked) > maxAsked {
-			t.Fatalf("session %d: %d requests are remembered", session, len(b.asked))
+		if ask(session, maxServerRequests) || len(b.serverRequests) > maxServerRequests {
+			t.Fatalf("session %d: %d requests are remembered", session, len(b.serverRequests))
 		}
 	}
 }
@@ -175,8 +175,8 @@ func TestAskedBounded(t *testing.T) {
 // and what is subscribed.
 func TestChanged(t *testing.T) {
 	var b State[int]
-	b.Remember(parse(t, request("1", "resources/subscribe", `"uri":"b:\u0062"`)))
-	b.Remember(parse(t, request("2", "resources/subscribe", `"uri":"a"`)))
+	b.RememberSetting(parse(t, request("1", "resources/subscribe", `"uri":"b:\u0062"`)))
+	b.RememberSetting(parse(t, request("2", "resources/subscribe", `"uri":"a"`)))
 	answer := parse(t, `{"jsonrpc":"2.0","id":1,"result":{"capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{"subscribe":true}}}}`)
 	var got []string
 	for _, m := range b.ChangeNotifications(answer) {

@@ -9,42 +9,42 @@ import (
 	"time"
 )
 
-// MaxInline is how many bytes a connection takes at once when the peer has taken all
+// MaxInlineBytes is how many bytes a connection takes at once when the peer has taken all
 // that was written before. It is a limit for writes by a goroutine that must not wait.
-const MaxInline = 4 << 10
+const MaxInlineBytes = 4 << 10
 
-// InlineTimeout is how long such a write may take at most. A peer can make it wait all the
+// InlineWriteTimeout is how long such a write may take at most. A peer can make it wait all the
 // same, by a receive window of a few bytes; such a peer is cut off, because others may
 // wait for the goroutine that writes.
-const InlineTimeout = time.Second
+const InlineWriteTimeout = time.Second
 
-// Drained returns a function that reports whether the peer has taken all that was
+// OutputDrainedFunc returns a function that reports whether the peer has taken all that was
 // written to a connection (over TCP: the peer's system has). The function returns false
 // where the system does not say. It does not wait, and any number of goroutines may call
-// it. Drained returns nil if c is no connection of the operating system.
+// it. OutputDrainedFunc returns nil if c is no connection of the operating system.
 //
 // A net.Conn that wraps another one shows it by a method NetConn() net.Conn, as a
 // *tls.Conn does.
-func Drained(c net.Conn) func() bool {
+func OutputDrainedFunc(c net.Conn) func() bool {
 	raw := RawConn(c)
 	if raw == nil {
 		return nil
 	}
-	return drained(raw)
+	return outputDrainedFunc(raw)
 }
 
-// PeerClosed returns a function that tells of the end of a connection's peer without
+// PeerClosedFunc returns a function that tells of the end of a connection's peer without
 // reading: nil while no end is known, io.EOF once the peer sends nothing more,
 // net.ErrClosed once the peer is gone or c is closed. Over TCP a peer that has closed looks
 // like a peer that sends nothing more, until it is sent something. The function does not
-// wait, and any number of goroutines may call it. PeerClosed returns nil if c is no
+// wait, and any number of goroutines may call it. PeerClosedFunc returns nil if c is no
 // connection of the operating system.
-func PeerClosed(c net.Conn) func() error {
+func PeerClosedFunc(c net.Conn) func() error {
 	raw := RawConn(c)
 	if raw == nil {
 		return nil
 	}
-	return peerClosed(raw)
+	return peerClosedFunc(raw)
 }
 
 // RawConn returns the connection of the operating system that c is or wraps; nil if there

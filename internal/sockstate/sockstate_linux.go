@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drained asks the kernel (tcp(7), unix(7): SIOCOUTQ).
-func drained(raw syscall.RawConn) func() bool {
+// outputDrainedFunc asks the kernel (tcp(7), unix(7): SIOCOUTQ).
+func outputDrainedFunc(raw syscall.RawConn) func() bool {
 	return func() bool {
 		taken := false
 		err := raw.Control(func(fd uintptr) {
@@ -20,8 +20,8 @@ func drained(raw syscall.RawConn) func() bool {
 	}
 }
 
-// peerClosed asks the kernel (poll(2): POLLRDHUP, POLLHUP).
-func peerClosed(raw syscall.RawConn) func() error {
+// peerClosedFunc asks the kernel (poll(2): POLLRDHUP, POLLHUP).
+func peerClosedFunc(raw syscall.RawConn) func() error {
 	return func() error {
 		known := net.ErrClosed
 		_ = raw.Control(func(fd uintptr) { // not called once the connection is closed

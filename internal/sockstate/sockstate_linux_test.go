@@ -35,15 +35,15 @@ func TestDrained(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
 			near, far := pair(t, network, address)
-			taken := Drained(near)
+			taken := OutputDrainedFunc(near)
 			if taken == nil || !taken() {
 				t.Fatal("a connection on which nothing was said is empty")
 			}
 			sent := 0
 			for taken() {
 				_ = near.SetWriteDeadline(time.Now().Add(5 * time.Second))
-				n, err := near.Write(bytes.Repeat([]byte{'x'}, MaxInline))
-				if err != nil || n != MaxInline {
+				n, err := near.Write(bytes.Repeat([]byte{'x'}, MaxInlineBytes))
+				if err != nil || n != MaxInlineBytes {
 					t.Fatalf("after %d bytes the connection takes %d of a small write: %v", sent, n, err)
 				}
 				sent += n
@@ -86,7 +86,7 @@ func (w wrapped) NetConn() net.Conn { return w.Conn }
 func TestDrainedWrapped(t *testing.T) {
 	near, _ := pair(t, "tcp", "127.0.0.1:0")
 	for name, c := range map[string]net.Conn{"wrapped": wrapped{near}, "TLS": tls.Client(wrapped{near}, &tls.Config{})} {
-		if taken := Drained(c); taken == nil || !taken() {
+		if taken := OutputDrainedFunc(c); taken == nil || !taken() {
 			t.Errorf("%s: not found", name)
 		}
 	}
@@ -94,7 +94,7 @@ func TestDrainedWrapped(t *testing.T) {
 	defer one.Close()
 	defer other.Close()
 	for name, c := range map[string]net.Conn{"a pipe": one, "nothing": nil, "hidden": struct{ net.Conn }{near}} {
-		if Drained(c) != nil {
+		if OutputDrainedFunc(c) != nil {
 			t.Errorf("%s: nothing is known of it", name)
 		}
 	}
@@ -105,7 +105,7 @@ func TestPeerClosed(t *testing.T) {
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		t.Run(network, func(t *testing.T) {
 			near, far := pair(t, network, address)
-			peerClosed := PeerClosed(near)
+			peerClosed := PeerClosedFunc(near)
 			expect := func(when string, want error) {
 				t.Helper()
 				deadline := time.After(10 * time.Second)
@@ -133,7 +133,7 @@ func TestPeerClosed(t *testing.T) {
 			expect("when it is closed", net.ErrClosed)
 		})
 	}
-	if PeerClosed(nil) != nil {
+	if PeerClosedFunc(nil) != nil {
 		t.Error("of no connection something is known")
 	}
 }

@@ -4,8 +4,8 @@ package sockstate
 
 import "syscall"
 
-// drained returns nil: here it cannot be told.
-func drained(syscall.RawConn) func() bool { return nil }
+// outputDrainedFunc returns nil: here it cannot be told.
+func outputDrainedFunc(syscall.RawConn) func() bool { return nil }
 
-// peerClosed returns nil: here it cannot be told.
-func peerClosed(syscall.RawConn) func() error { return nil }
+// peerClosedFunc returns nil: here it cannot be told.
+func peerClosedFunc(syscall.RawConn) func() error { return nil }

@@ -219,6 +219,6 @@ func (s *lastSink) Send(ctx context.Context, m jsonrpc.Message) error {
 func (s *lastSink) checkFailed() {
 	if !s.timerSet && s.filter.HasFailed() {
 		s.timerSet = true
-		s.endTimer.After(lastAnswersTimeout)
+		s.endTimer.SetAfter(lastAnswersTimeout)
 	}
 }

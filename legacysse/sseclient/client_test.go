@@ -340,8 +340,8 @@ func TestLimits(t *testing.T) {
 		u := f.dial(Options{MaxInFlight: 2})
 		u.initializes("2024-11-05")
 		u.sends(callText)
-		if err := u.Send(t.Context(), msg(callText)); err != remoteconn.ErrDuplicate {
-			t.Errorf("Send = %v, want %v", err, remoteconn.ErrDuplicate)
+		if err := u.Send(t.Context(), msg(callText)); err != remoteconn.ErrDuplicateID {
+			t.Errorf("Send = %v, want %v", err, remoteconn.ErrDuplicateID)
 		}
 		u.sends(strings.Replace(callText, "1", "2", 1), `{"jsonrpc":"2.0","id":3,"method":"x"}`)
 		u.getsError("3", "too_many_requests")

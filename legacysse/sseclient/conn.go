@@ -55,7 +55,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		sendSlot:     make(remoteconn.Slots, 1),
 	}
 	c.reconnector = reconnector{c: c, retryNow: make(chan struct{}, 1)}
-	c.Start()
+	c.Init()
 	return c
 }
 
@@ -96,7 +96,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	if result.answerWith != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", result.answerWith.Reason)
-		_ = c.Answer(ctx, result.answerWith.Response(call.id))
+		_ = c.QueueErrorResponse(ctx, result.answerWith.Response(call.id))
 		c.refusing.Done()
 	}
 	return err

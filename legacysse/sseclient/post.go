@@ -59,12 +59,12 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 // ID is the id of a request.
 func (call *call) ID() jsonrpc.ID { return call.id }
 
-// IsOwn reports whether the call is the bridge's own.
-func (call *call) IsOwn() bool { return call.reply != nil }
+// IsFromBridge reports whether the call is the bridge's own.
+func (call *call) IsFromBridge() bool { return call.reply != nil }
 
-// Removed is called when nobody waits for the response any more. The POST has a moment
+// OnRemoved is called when nobody waits for the response any more. The POST has a moment
 // left to come to its end: to cut it off here and now would cost the connection.
-func (call *call) Removed() {
+func (call *call) OnRemoved() {
 	if call.timeout != nil {
 		call.timeout.Stop()
 	}
@@ -98,7 +98,7 @@ func (c *conn) run(call *call) {
 	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
-	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsCrowded(); repeats++ { // LE15
+	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsOverHalfFull(); repeats++ { // LE15
 		call.setWritten() // what follows does not wait for it
 		if !httpdial.Pause(call.ctx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
 			break
@@ -140,7 +140,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },
 	})
 	switch {
-	case call.IsOwn():
+	case call.IsFromBridge():
 		if httpdial.IsUnattended(call.session.ctx) {
 			ctx = httpdial.Unattended(ctx)
 		} else {
@@ -266,7 +266,7 @@ func (c *conn) handleIncoming(raw []byte, session *session) {
 
 func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 	if m.Kind() == jsonrpc.Response {
-		call, ok := c.ledger.Claim(m.ID())
+		call, ok := c.ledger.ClaimByID(m.ID())
 		if !ok {
 			c.log.Debug("response dropped: nobody waits for it")
 			return
@@ -275,7 +275,7 @@ func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 		c.answer(call, m)
 		return
 	}
-	m, _ = c.ledger.NoteFromServer(session, m)
+	m, _ = c.ledger.NoteServerMessage(session, m)
 	c.Deliver(c.Context(), m)
 }
 
@@ -284,18 +284,18 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.WithID(m, call.id)
 	}
-	if call.IsOwn() {
+	if call.IsFromBridge() {
 		call.reply <- m // has room for it
 		return
 	}
 	if call.initializeGate != nil {
 		c.noteInitializeAnswer(call, m)
-	} else if !m.IsError() && !c.ledger.RememberSession(call.msg) {
+	} else if !m.IsError() && !c.ledger.RememberSetting(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
 	c.Deliver(c.Context(), m)
 	if call.initializeGate != nil {
-		c.ledger.OpenGate(call.initializeGate)
+		c.ledger.OpenInitializeGate(call.initializeGate)
 	}
 }
 
@@ -311,7 +311,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	if call.initializeGate != nil { // without it the session is of no use
 		if !fault.Transient {
 			c.ledger.Lock()
-			c.ledger.State.Initialize = jsonrpc.Message{}
+			c.ledger.State.InitializeRequest = jsonrpc.Message{}
 			c.ledger.Unlock()
 		}
 		c.endStream(call.session, fault)
@@ -322,13 +322,13 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 // answerFault answers a claimed call with the fault.
 func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
 	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
-	if call.IsOwn() {
+	if call.IsFromBridge() {
 		call.reply <- fault.Response(call.id)
 		return
 	}
 	c.Deliver(c.Context(), fault.Response(call.id))
 	if call.initializeGate != nil {
-		c.ledger.OpenGate(call.initializeGate)
+		c.ledger.OpenInitializeGate(call.initializeGate)
 	}
 }
 
@@ -337,11 +337,11 @@ func (c *conn) noteInitializeAnswer(call *call, m jsonrpc.Message) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	if m.IsError() {
-		c.ledger.State.Initialize = jsonrpc.Message{} // there is nothing to renew
+		c.ledger.State.InitializeRequest = jsonrpc.Message{} // there is nothing to renew
 		return
 	}
 	call.session.version = negotiatedVersion(m)
-	c.ledger.State.Begun = true
+	c.ledger.State.InitializeSucceeded = true
 	c.log.Info("connected", "url", c.target.Peer.String(), "version", call.session.version)
 }
 

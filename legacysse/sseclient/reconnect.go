@@ -181,8 +181,8 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 		end := &WrongTransportError{Status: fault.Status, Text: fault.Text}
 		if !first {
 			end.EndedSession = c.ledger.State.Handoff(c.state.refusedRenewals + 1)
-			if c.ledger.Gate == nil {
-				c.ledger.Gate = make(chan struct{}) // which stays shut
+			if c.ledger.InitializeGate == nil {
+				c.ledger.InitializeGate = make(chan struct{}) // which stays shut
 			}
 		}
 		c.ledger.Unlock()
@@ -190,11 +190,11 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 		c.End(end)
 		return
 	}
-	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.ledger.State.Initialize.Kind() == jsonrpc.Request
+	goesOn := !first || fault.Transient && !c.opts.NoRenew && c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request
 	if goesOn {
 		c.state.downFault = fault
 	} else {
-		c.ledger.State.Initialize = jsonrpc.Message{}
+		c.ledger.State.InitializeRequest = jsonrpc.Message{}
 	}
 	calls = slices.DeleteFunc(calls, func(call *call) bool { return !c.ledger.Has(call) })
 	for _, call := range calls {
@@ -223,7 +223,7 @@ func (k *reconnector) handleSessionLoss(s *session) {
 	}
 	if c.state.session == s {
 		c.state.session = nil
-		if c.ledger.State.Initialize.Kind() == jsonrpc.Request && !c.opts.NoRenew {
+		if c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && !c.opts.NoRenew {
 			c.state.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
 				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
 		}
@@ -232,7 +232,7 @@ func (k *reconnector) handleSessionLoss(s *session) {
 	for _, call := range calls {
 		c.ledger.Remove(call)
 	}
-	withdrawn := c.ledger.State.Cancellations(s, "the connection to the server was lost")
+	withdrawn := c.ledger.State.CancelNotifications(s, "the connection to the server was lost")
 	c.ledger.Unlock()
 	if c.Context().Err() != nil {
 		return

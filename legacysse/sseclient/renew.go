@@ -16,8 +16,8 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 	if !httpdial.IsUnattended(s.ctx) {
 		timeout = httpdial.WithWait(timeout, k.c.opts.AuthorizeTimeout)
 	}
-	fault := k.c.ledger.Renew(s.ctx, &renewedSession{k.c, s}, remoteconn.Renewal{
-		Server: k.c.target.Peer.String(), Timeout: timeout, Log: k.c.log,
+	fault := k.c.ledger.RenewSession(s.ctx, &renewedSession{k.c, s}, remoteconn.RenewalOptions{
+		Server: k.c.target.Peer.String(), InitializeTimeout: timeout, Log: k.c.log,
 	})
 	if fault != nil && fault.Reason == httpdial.ReasonRefused {
 		fault.Own = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client
@@ -45,8 +45,8 @@ func (k *reconnector) notifyRenewed(s *session) {
 func (c *conn) adopt(handoff *sessionstate.Handoff) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	c.ledger.State.Adopt(handoff, &session{lost: true})
-	c.state.refusedRenewals = handoff.Refused
+	c.ledger.State.AdoptHandoff(handoff, &session{lost: true})
+	c.state.refusedRenewals = handoff.RefusedRenewals
 	c.state.downFault = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
 	c.reconnector.wake()
 }
@@ -58,16 +58,16 @@ type renewedSession struct {
 	s *session
 }
 
-// Opened implements remoteconn.ReplacementSession.
-func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+// OnInitialized implements remoteconn.ReplacementSession.
+func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.s.version, o.s.initialized = negotiatedVersion(answer), true
 	if o.c.opts.NotifyAfterRenewal {
 		o.s.changeNotifications = changed
 	}
 }
 
-// Ask implements remoteconn.ReplacementSession.
-func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+// SendRequest implements remoteconn.ReplacementSession.
+func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	c := o.c
 	call := newCall(c, m)
 	call.session, call.reply = o.s, make(chan jsonrpc.Message, 1)
@@ -94,8 +94,8 @@ func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return jsonrpc.Message{}, fault
 }
 
-// Tell implements remoteconn.ReplacementSession.
-func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+// SendNotification implements remoteconn.ReplacementSession.
+func (o *renewedSession) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	call := newCall(o.c, m)
 	defer call.cancel()
 	call.session = o.s

@@ -62,8 +62,8 @@ func (c *conn) admit(call *call) admitResult {
 	switch {
 	case target != nil && target.method == "initialize": // J11
 		return admitResult{dropReason: "initialize cannot be cancelled"}
-	case c.ledger.Gate != nil:
-		return admitResult{retryAfter: c.ledger.Gate}
+	case c.ledger.InitializeGate != nil:
+		return admitResult{retryAfter: c.ledger.InitializeGate}
 	case call.kind == jsonrpc.Request:
 		d := c.admitRequest(call)
 		if d.answerWith != nil {
@@ -84,9 +84,9 @@ func (c *conn) admitRequest(call *call) admitResult {
 		return admitResult{answerWith: c.downFault()}
 	}
 	if opens {
-		c.ledger.State.Begin(call.msg)
+		c.ledger.State.NoteInitialize(call.msg)
 		call.initializeGate = make(chan struct{})
-		c.ledger.Gate = call.initializeGate
+		c.ledger.InitializeGate = call.initializeGate
 	}
 	c.ledger.Add(call)
 	if call.session = c.state.session; call.session != nil {
@@ -106,7 +106,7 @@ func (c *conn) canRetryAttended() bool {
 // needsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
 // as well. The lock is held.
 func (c *conn) needsRenewal() bool {
-	return c.state.downFault != nil && c.ledger.State.Initialize.Kind() == jsonrpc.Request && c.ledger.Gate == nil
+	return c.state.downFault != nil && c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && c.ledger.InitializeGate == nil
 }
 
 func (c *conn) downFault() *httpdial.Fault {
@@ -116,7 +116,7 @@ func (c *conn) downFault() *httpdial.Fault {
 func (c *conn) admitNotification(call, target *call) admitResult {
 	s := c.state.session
 	if call.method == "notifications/initialized" {
-		c.ledger.State.Initialized = call.msg
+		c.ledger.State.InitializedNotification = call.msg
 		if s != nil {
 			if s.initialized {
 				return admitResult{dropReason: "the bridge has said so already"}

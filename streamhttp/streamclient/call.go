@@ -63,11 +63,11 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 // ID is the id of a request.
 func (call *call) ID() jsonrpc.ID { return call.id }
 
-// IsOwn reports whether the call is the bridge's own.
-func (call *call) IsOwn() bool { return call.isOwn }
+// IsFromBridge reports whether the call is the bridge's own.
+func (call *call) IsFromBridge() bool { return call.isOwn }
 
-// Removed is called when nobody waits for the response any more.
-func (call *call) Removed() { close(call.done) }
+// OnRemoved is called when nobody waits for the response any more.
+func (call *call) OnRemoved() { close(call.done) }
 
 func (call *call) setSent() { call.sentOnce.Do(func() { close(call.sent) }) }
 
@@ -89,14 +89,14 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 	session := call.session
 	resent, repeats := false, 0
 	for {
-		if call.kind == jsonrpc.Request && !call.IsOwn() {
+		if call.kind == jsonrpc.Request && !call.IsFromBridge() {
 			c.listener.startListening(session)
 		}
 		fault := c.post(call, session)
 		switch {
 		case fault == nil, call.isDone(), c.Context().Err() != nil:
 			return nil
-		case fault.Lost && !call.IsOwn() && !resent: // LE5
+		case fault.Lost && !call.IsFromBridge() && !resent: // LE5
 			resent = true
 			session, fault = c.renewer.recoverSession(call.ctx, session)
 			switch {
@@ -108,7 +108,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsCrowded(): // LE15
+		case call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsOverHalfFull(): // LE15
 			call.setSent() // what follows does not wait for it
 			if !httpdial.Pause(call.ctx, nil, httpdial.BackoffAfter(fault, repeats)) {
 				return fault
@@ -130,11 +130,11 @@ func (c *conn) post(call *call, session *session) *httpdial.Fault {
 		})
 	}
 	switch {
-	case call.IsOwn() && !call.attended:
+	case call.IsFromBridge() && !call.attended:
 		ctx = httpdial.Unattended(ctx)
 	case call.tell != nil:
 		ctx = httpdial.WithProgress(ctx, call.tell)
-	case c.opts.Authorize != nil && !call.IsOwn():
+	case c.opts.Authorize != nil && !call.IsFromBridge():
 		ctx = c.WithProgress(ctx, call.msg, true)
 	}
 	req := c.newRequest(ctx, http.MethodPost, session)
@@ -327,13 +327,13 @@ func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial
 		return nil
 	case jsonrpc.Request:
 		if session != nil {
-			m, _ = c.ledger.NoteFromServer(session, m)
+			m, _ = c.ledger.NoteServerMessage(session, m)
 		}
 	case jsonrpc.Notification:
 		if from != nil && from.isDone() && isProgressOf(m, from) { // J12, J13
 			return nil
 		}
-		m, _ = c.ledger.NoteFromServer(session, m)
+		m, _ = c.ledger.NoteServerMessage(session, m)
 	}
 	c.Deliver(c.Context(), m.WithRelated(relatedID(from)))
 	return nil
@@ -344,7 +344,7 @@ func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial
 // the bridge has asked for itself is nobody else's business, and what comes
 // after the response belongs to no request any more.
 func relatedID(from *call) jsonrpc.ID {
-	if from == nil || from.IsOwn() || from.kind != jsonrpc.Request || from.isDone() {
+	if from == nil || from.IsFromBridge() || from.kind != jsonrpc.Request || from.isDone() {
 		return jsonrpc.NullID
 	}
 	return from.id
@@ -362,7 +362,7 @@ func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 	if m.IsError() && (id.IsZero() || id == jsonrpc.NullID) && from != nil && from.kind == jsonrpc.Request {
 		id = from.id
 	}
-	call, ok := c.ledger.Claim(id)
+	call, ok := c.ledger.ClaimByID(id)
 	if !ok {
 		c.log.Debug("response dropped: nobody waits for it")
 		return
@@ -380,16 +380,16 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	}
 	if call.initializeGate != nil {
 		c.setSessionFromInitialize(call, m)
-	} else if !m.IsError() && !call.IsOwn() && !c.ledger.RememberSession(call.msg) {
+	} else if !m.IsError() && !call.IsFromBridge() && !c.ledger.RememberSetting(call.msg) {
 		c.log.Warn("too many subscriptions: this one will not survive a restart of the server")
 	}
-	if call.IsOwn() {
+	if call.IsFromBridge() {
 		call.replied <- m // has room for it
 	} else {
 		c.Deliver(c.Context(), m)
 	}
 	if call.initializeGate != nil {
-		c.ledger.OpenGate(call.initializeGate)
+		c.ledger.OpenInitializeGate(call.initializeGate)
 	}
 }
 
@@ -408,7 +408,7 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	}
 	c.Deliver(ctx, fault.Response(call.id))
 	if call.initializeGate != nil {
-		c.ledger.OpenGate(call.initializeGate)
+		c.ledger.OpenInitializeGate(call.initializeGate)
 	}
 }
 
@@ -416,7 +416,7 @@ func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 func (c *conn) refuse(ctx context.Context, call *call, fault *httpdial.Fault) {
 	defer c.refusing.Done()
 	c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
-	_ = c.Answer(ctx, fault.Response(call.id))
+	_ = c.QueueErrorResponse(ctx, fault.Response(call.id))
 }
 
 // endUnanswered takes back a message that was entered but never sent; false: it was
@@ -425,7 +425,7 @@ func (c *conn) endUnanswered(call *call) bool {
 	ours := call.kind != jsonrpc.Request || c.ledger.ClaimCall(call)
 	call.setSent()
 	if call.initializeGate != nil {
-		c.ledger.OpenGate(call.initializeGate)
+		c.ledger.OpenInitializeGate(call.initializeGate)
 	}
 	return ours
 }

@@ -51,7 +51,7 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 		oneWaySlots:  make(remoteconn.Slots, maxOneWay),
 	}
 	c.renewer.c, c.listener.c = c, c
-	c.Start()
+	c.Init()
 	return c
 }
 

@@ -88,7 +88,7 @@ func (c *conn) endInitializeIfWrongTransport(first *call, fault *httpdial.Fault)
 		c.ledger.Unlock()
 		return false
 	}
-	others := c.ledger.Select(func(other *call) bool { return other != first && !other.IsOwn() })
+	others := c.ledger.Select(func(other *call) bool { return other != first && !other.IsFromBridge() })
 	first.replacedSession, c.state.newSession = first.newSession, nil
 	c.ledger.Unlock()
 	for _, other := range others {
@@ -150,10 +150,10 @@ func (n *renewer) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 		c.ledger.Unlock()
 		return false
 	}
-	if c.ledger.Gate == nil {
-		c.ledger.Gate = make(chan struct{}) // which stays shut
+	if c.ledger.InitializeGate == nil {
+		c.ledger.InitializeGate = make(chan struct{}) // which stays shut
 	}
-	calls := c.ledger.Select(func(call *call) bool { return !call.IsOwn() })
+	calls := c.ledger.Select(func(call *call) bool { return !call.IsFromBridge() })
 	c.ledger.Unlock()
 	lost := n.noSessionFault(fault)
 	for _, call := range calls {
@@ -169,15 +169,15 @@ func (n *renewer) giveUp(r *repair, fault *httpdial.Fault, why func() error) boo
 func (n *renewer) adopt(handoff *sessionstate.Handoff) {
 	c := n.c
 	c.ledger.Lock()
-	c.ledger.State.Adopt(handoff, &session{lost: true})
-	n.refusedRenewals = handoff.Refused
+	c.ledger.State.AdoptHandoff(handoff, &session{lost: true})
+	n.refusedRenewals = handoff.RefusedRenewals
 	r := n.newRepair(true)
 	n.repair = r
-	if handoff.Refused < 2 {
-		c.ledger.Gate = r.firstAttempted
+	if handoff.RefusedRenewals < 2 {
+		c.ledger.InitializeGate = r.firstAttempted
 	} else {
 		close(r.firstAttempted)
-		r.putOffs = handoff.Refused - 2
+		r.putOffs = handoff.RefusedRenewals - 2
 		r.putOff()
 	}
 	c.ledger.Unlock()

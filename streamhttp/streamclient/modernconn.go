@@ -48,7 +48,7 @@ func newModernConn(client *ModernClient, target *httpdial.Target, opts ModernOpt
 		answerSlots:       make(remoteconn.Slots, maxOneWay),
 		calls:             make(map[jsonrpc.ID]*modernCall),
 	}
-	c.Start()
+	c.Init()
 	return c
 }
 
@@ -136,7 +136,7 @@ func (c *modernConn) sendRequest(ctx context.Context, m jsonrpc.Message) error {
 	fault, err := c.beginCall(call)
 	if fault != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", fault.Reason)
-		err = c.Answer(ctx, fault.Response(call.id).WithRelated(call.id))
+		err = c.QueueErrorResponse(ctx, fault.Response(call.id).WithRelated(call.id))
 	} else if err == nil {
 		return nil
 	}
@@ -150,10 +150,10 @@ func (c *modernConn) beginCall(call *modernCall) (*httpdial.Fault, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, dup := c.calls[call.id]; dup {
-		return nil, remoteconn.ErrDuplicate
+		return nil, remoteconn.ErrDuplicateID
 	}
 	if len(c.calls) >= c.opts.MaxInFlight {
-		return remoteconn.TooManyFault(), nil
+		return remoteconn.TooManyRequestsFault(), nil
 	}
 	c.calls[call.id] = call
 	if !c.Go(func() { c.run(call); c.requestSlots.Release() }) {

@@ -33,7 +33,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
 	call.newSession = s
-	if !call.IsOwn() {
+	if !call.IsFromBridge() {
 		c.state.newSession = s
 	}
 	return s, nil
@@ -74,7 +74,7 @@ func (c *conn) setSessionFromInitialize(call *call, m jsonrpc.Message) {
 		old.stop()
 		call.replacedSession = old
 	}
-	c.state.session, c.ledger.State.Begun = s, true
+	c.state.session, c.ledger.State.InitializeSucceeded = s, true
 	c.ledger.Unlock()
 	c.log.Info("connected", "url", c.target.Peer.String(), "version", s.version, "session", s.id != "")
 	if c.opts.OnOpened != nil {
@@ -163,7 +163,7 @@ func (n *renewer) recoverSession(ctx context.Context, lost *session) (*session, 
 	n.repairSession(lost)
 	for {
 		c.ledger.Lock()
-		session, gate, repair := c.state.session, c.ledger.Gate, n.repair
+		session, gate, repair := c.state.session, c.ledger.InitializeGate, n.repair
 		var why *httpdial.Fault
 		if repair != nil {
 			why = repair.fault
@@ -205,19 +205,19 @@ func (n *renewer) repairSession(session *session) {
 	c.state.session = nil
 	session.lost = true
 	session.stop()
-	if c.ledger.Gate != nil { // the client itself is initializing again
+	if c.ledger.InitializeGate != nil { // the client itself is initializing again
 		c.ledger.Unlock()
 		return
 	}
 	if c.opts.NoRenew {
-		c.ledger.Gate = make(chan struct{}) // which stays shut: nothing is sent without a session
+		c.ledger.InitializeGate = make(chan struct{}) // which stays shut: nothing is sent without a session
 		c.ledger.Unlock()
 		c.log.Warn("the server has forgotten the session", "url", c.target.Peer.String())
 		c.End(ErrSessionLost)
 		return
 	}
 	r := n.newRepair(true)
-	n.repair, c.ledger.Gate = r, r.firstAttempted
+	n.repair, c.ledger.InitializeGate = r, r.firstAttempted
 	c.ledger.Unlock()
 	c.log.Warn("the server has forgotten the session: initializing again", "url", c.target.Peer.String())
 	c.Go(func() {
@@ -277,7 +277,7 @@ func (n *renewer) tellWaiting(r *repair, text string) {
 // awaitAttempt has a request wait for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
 func (n *renewer) awaitAttempt(call *call) {
 	c, r := n.c, n.repair
-	if r == nil || c.ledger.Gate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
+	if r == nil || c.ledger.InitializeGate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
 		return
 	}
 	if tell := httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, true)); tell != nil {
@@ -295,7 +295,7 @@ func (n *renewer) retryAttended(call *call) bool {
 	}
 	call.attended, r.attended = true, true
 	r.firstAttempted = make(chan struct{})
-	c.ledger.Gate = r.firstAttempted
+	c.ledger.InitializeGate = r.firstAttempted
 	n.awaitAttempt(call)
 	select {
 	case r.retryNow <- struct{}{}:
@@ -308,8 +308,8 @@ func (n *renewer) retryAttended(call *call) bool {
 func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fault) bool {
 	c := n.c
 	c.ledger.Lock()
-	if c.ledger.Gate == r.firstAttempted {
-		c.ledger.Gate, r.progressTellers = nil, nil
+	if c.ledger.InitializeGate == r.firstAttempted {
+		c.ledger.InitializeGate, r.progressTellers = nil, nil
 		defer close(r.firstAttempted)
 	}
 	switch {
@@ -357,7 +357,7 @@ func (n *renewer) notifyChanged(session *session) {
 func (n *renewer) handshake(ctx context.Context) (session *session, refused bool, fault *httpdial.Fault) {
 	c := n.c
 	o := &renewedSession{c: c}
-	fault = c.ledger.Renew(ctx, o, remoteconn.Renewal{Server: c.target.Peer.String(), Log: c.log})
+	fault = c.ledger.RenewSession(ctx, o, remoteconn.RenewalOptions{Server: c.target.Peer.String(), Log: c.log})
 	if fault != nil && o.session != nil {
 		o.session.stop()
 		c.deleteSession(o.session)
@@ -376,8 +376,8 @@ type renewedSession struct {
 	refused bool     // initialize was answered with a fault
 }
 
-// Ask implements remoteconn.ReplacementSession.
-func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
+// SendRequest implements remoteconn.ReplacementSession.
+func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, *httpdial.Fault) {
 	call, fault := o.c.ask(ctx, m, o.session)
 	if m.Method() == "initialize" {
 		o.session, o.refused = call.newSession, fault != nil
@@ -385,13 +385,13 @@ func (o *renewedSession) Ask(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return call.reply, fault
 }
 
-// Tell implements remoteconn.ReplacementSession.
-func (o *renewedSession) Tell(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
+// SendNotification implements remoteconn.ReplacementSession.
+func (o *renewedSession) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	return o.c.tell(ctx, m, o.session)
 }
 
-// Opened implements remoteconn.ReplacementSession.
-func (o *renewedSession) Opened(answer jsonrpc.Message, changed []jsonrpc.Message) {
+// OnInitialized implements remoteconn.ReplacementSession.
+func (o *renewedSession) OnInitialized(answer jsonrpc.Message, changed []jsonrpc.Message) {
 	o.session.version, o.session.initialized = negotiatedVersion(answer), true
 	if o.c.opts.NotifyAfterRenewal {
 		o.session.changeNotifications = changed
@@ -432,7 +432,7 @@ func (c *conn) tell(ctx context.Context, m jsonrpc.Message, session *session) *h
 func (n *renewer) cancelServerRequests(session *session) {
 	c := n.c
 	c.ledger.Lock()
-	notes := c.ledger.State.Cancellations(session, "the server has forgotten the session")
+	notes := c.ledger.State.CancelNotifications(session, "the server has forgotten the session")
 	c.ledger.Unlock()
 	for _, m := range notes {
 		c.Deliver(c.Context(), m)

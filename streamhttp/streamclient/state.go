@@ -73,11 +73,11 @@ func (c *conn) tryAdmit(call *call) (result admitResult) {
 		return admitResult{err: c.Err(c.Context())}
 	case target != nil && target.method == "initialize": // J11
 		return admitResult{dropReason: "initialize cannot be cancelled"}
-	case c.ledger.Gate != nil && call.kind != jsonrpc.Response:
+	case c.ledger.InitializeGate != nil && call.kind != jsonrpc.Response:
 		c.renewer.awaitAttempt(call)
-		return admitResult{retryAfter: c.ledger.Gate}
+		return admitResult{retryAfter: c.ledger.InitializeGate}
 	case c.renewer.retryAttended(call):
-		return admitResult{retryAfter: c.ledger.Gate}
+		return admitResult{retryAfter: c.ledger.InitializeGate}
 	}
 	switch call.kind {
 	case jsonrpc.Request:
@@ -106,7 +106,7 @@ func (c *conn) tryAdmit(call *call) (result admitResult) {
 func (c *conn) admitNow(call *call) (admitted bool) {
 	c.ledger.Lock()
 	defer c.ledger.Unlock()
-	if c.Context().Err() != nil || c.ledger.Gate != nil || c.state.session == nil || !isClosed(c.state.lastSent) {
+	if c.Context().Err() != nil || c.ledger.InitializeGate != nil || c.state.session == nil || !isClosed(c.state.lastSent) {
 		return false
 	}
 	if fault, err := c.admitRequest(call); fault != nil || err != nil {
@@ -169,15 +169,15 @@ func (c *conn) beginInitialize(call *call) {
 		c.renewer.repair.stop()
 		c.renewer.repair = nil
 	}
-	c.ledger.State.Begin(call.msg)
+	c.ledger.State.NoteInitialize(call.msg)
 	call.initializeGate = make(chan struct{})
-	c.ledger.Gate = call.initializeGate
+	c.ledger.InitializeGate = call.initializeGate
 }
 
 // admitNotification returns why the notification is not to be sent.
 func (c *conn) admitNotification(call, target *call) (drop string) {
 	if call.method == "notifications/initialized" {
-		c.ledger.State.Initialized = call.msg
+		c.ledger.State.InitializedNotification = call.msg
 		if s := c.state.session; s != nil {
 			if s.initialized {
 				return "the bridge has said so already"

@@ -311,7 +311,7 @@ func (p *Prober) inquire(ctx context.Context, q *inquiry) {
 		p.closeLater(spare.Conn)
 	default:
 		p.spare = spare
-		p.spareTimer.After(spareTimeout)
+		p.spareTimer.SetAfter(spareTimeout)
 	}
 	if err == nil {
 		p.log.Debug("the server's era is found", "modern", modern)

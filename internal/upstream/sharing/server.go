@@ -147,7 +147,7 @@ func (s *Server) expire() {
 	case time.Now().Before(end):
 		s.expiry.Set(end)
 	case s.parked():
-		s.expiry.After(time.Minute)
+		s.expiry.SetAfter(time.Minute)
 	default:
 		p.endLocked(s)
 	}
