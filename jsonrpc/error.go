@@ -25,6 +25,8 @@ type Error struct {
 	// requests do not have it.
 	Marked bool
 
+	nullID bool // the id is null, as some peers write it into notifications
+
 	// More is where the text goes on behind a whole object or value; 0 if that is not the fault.
 	More int
 }
@@ -50,10 +52,9 @@ func (e *Error) IsAnswer() bool {
 }
 
 // IsRequest reports whether the invalid message of a server was meant as a request, so that the
-// server waits for an answer to e.ID.
-func (e *Error) IsRequest() bool {
-	return e.Kind == Request && e.Marked && !e.ID.IsZero() && e.ID != NullID
-}
+// server waits for an answer: to e.ID, or to one that could not be read. Nobody waits for
+// an answer to null.
+func (e *Error) IsRequest() bool { return e.Kind == Request && e.Marked && !e.nullID }
 
 // Reply returns the error response for the sender of an invalid message. An id that could
 // not be read is null (J4). ok is false if the message must not be answered: it was a

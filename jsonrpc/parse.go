@@ -172,6 +172,7 @@ func (p *parser) error(cut int) *Error {
 	if p.m.id.end > 0 && !p.nullID && !p.twoIDs && !p.isTooLong(p.m.id) {
 		e.ID = ID{string(p.slice(p.m.id))}
 	}
+	e.nullID = p.nullID
 	e.Kind, e.Marked = p.seenFields.kind(p.fault == ""), p.seenFields.has(fieldJSONRPC)
 	return e
 }

@@ -268,6 +268,9 @@ func TestServerIsAnswered(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":5,"method":"x","params":1}`:        `5 -32600`,
 		`{"jsonrpc":"2.0","id":"a","method":"x","params":{"b":}}`: `"a" -32700`,
+		`{"jsonrpc":"2.0","id":1.5,"method":"x"}`:                 `null -32600`,
+		`{"jsonrpc":"2.0","id":null,"method":"x"}`:                ``, // some libraries write notifications so
+		`{"id":1.5,"method":"GET","path":"/"}`:                    ``, // a log
 		`{"jsonrpc":"2.0","method":"notifications/x","params":1}`: ``,
 	} {
 		synctest.Test(t, func(t *testing.T) {

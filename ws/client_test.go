@@ -369,12 +369,14 @@ func TestServerIsAnswered(t *testing.T) {
 		_, _, _ = c.Read(r.Context())
 		for _, text := range []string{
 			`{"jsonrpc":"2.0","method":"x","params":1}`, `{"jsonrpc":"2.0","id":5,"method":"x","params":1}`,
-			`{"jsonrpc":"2.0","id":1,"result":{}}`,
+			`{"jsonrpc":"2.0","id":1.5,"method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`,
 		} {
 			_ = c.Write(r.Context(), websocket.MessageText, []byte(text))
 		}
-		_, text, _ := c.Read(r.Context())
-		read <- string(text)
+		for range 2 {
+			_, text, _ := c.Read(r.Context())
+			read <- string(text)
+		}
 		_, _, _ = c.Read(r.Context())
 	}))
 	defer srv.Close()
@@ -383,8 +385,10 @@ func TestServerIsAnswered(t *testing.T) {
 	if m := recv(t, c); m.IsError() {
 		t.Errorf("received %s", m.Bytes())
 	}
-	if got := <-read; !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":5,"error":{"code":-32600,`) {
-		t.Errorf("the server was sent %s", got)
+	for _, id := range []string{"5", "null"} {
+		if got := <-read; !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":`+id+`,"error":{"code":-32600,`) {
+			t.Errorf("the server was sent %s, want the error of %s", got, id)
+		}
 	}
 	c.Close(nil)
 }
