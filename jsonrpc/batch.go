@@ -5,6 +5,11 @@ import (
 	"strconv"
 )
 
+// MaxServerBatch is how many messages a batch of a server may have, on every transport, and a line
+// of a server that has several without a batch (ST4). What is kept of each of them takes many
+// times the size of a short one.
+const MaxServerBatch = 1000
+
 // IsBatch reports whether raw, after a byte order mark and white space, begins with '['.
 func IsBatch(raw []byte) bool {
 	data, _ := trim(raw)
@@ -74,7 +79,7 @@ func (s *scanner) splitBatch(max int) (elements [][]byte, refused string, at int
 // HasBatches reports whether a revision of the protocol has batches, arrays of messages (J7).
 func HasBatches(revision string) bool { return revision == "2025-03-26" }
 
-// Decode returns the messages in one line or body of a client. raw is a message or, if
+// Decode returns the messages in one line or body. raw is a message or, if
 // batches is true (ST5, LI9), an array of messages. faults has an Error for each part that
 // is not a valid message; the caller answers it with Error.Reply. Valid elements of a batch
 // count although others are invalid (LI12). initialize is not valid in a batch (J7). A

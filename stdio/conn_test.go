@@ -186,8 +186,8 @@ func TestGluedMessages(t *testing.T) {
 		{"three, with white space", "\ufeff" + note + " \t" + pong + other + " \r", []string{note, pong, other}, 0},
 		{"a log behind a notification", note + "done", nil, 1},
 		{"an object that is no message", note + `{"a":1}`, nil, 1},
-		{"as many as there may be", strings.Repeat(note, maxConcatenated), slices.Repeat([]string{note}, maxConcatenated), 0},
-		{"one more", strings.Repeat(note, maxConcatenated+1), nil, 1},
+		{"as many as there may be", strings.Repeat(note, jsonrpc.MaxServerBatch), slices.Repeat([]string{note}, jsonrpc.MaxServerBatch), 0},
+		{"one more", strings.Repeat(note, jsonrpc.MaxServerBatch+1), nil, 1},
 		{"half a message", note + pong[:20], nil, 1},
 		{"a message that is too deep", note + `{"jsonrpc":"2.0","id":1,"result":` + strings.Repeat("[", 50) + strings.Repeat("]", 50) + "}", nil, 1},
 	} {
@@ -407,7 +407,8 @@ func TestBatch(t *testing.T) {
 	yes := func() bool { return true }
 	no := func() bool { return false }
 	two := "[" + ping + " , " + note + "]"
-	many := "[" + note + strings.Repeat(","+note, maxBatch) + "]"
+	arrayOf := func(n int) string { return "[" + note + strings.Repeat(","+note, n-1) + "]" }
+	many := arrayOf(maxBatch + 1)
 	initialize := `{"jsonrpc":"2.0","id":0,"method":"initialize"}`
 	for _, c := range []struct {
 		name    string
@@ -418,6 +419,8 @@ func TestBatch(t *testing.T) {
 	}{
 		{"server", Options{}, two, []string{ping, note}, ""},
 		{"server, many", Options{}, many, slices.Repeat([]string{note}, maxBatch+1), ""},
+		{"server, as many as there may be", Options{}, arrayOf(jsonrpc.MaxServerBatch), slices.Repeat([]string{note}, jsonrpc.MaxServerBatch), ""},
+		{"server, too many", Options{}, arrayOf(jsonrpc.MaxServerBatch + 1), nil, ""},
 		{"server, one invalid", Options{}, "[" + ping + ",1,[]," + note + "]", []string{ping, note}, ""},
 		{"client", Options{Peer: Client, AcceptBatch: yes}, two, []string{ping, note}, ""},
 		{"client, one invalid", Options{Peer: Client, AcceptBatch: yes}, "[" + ping + `,1,{"id":3,"jsonrpc":"2.0"}]`, []string{ping}, "null -32600, 3 -32600"},

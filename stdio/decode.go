@@ -49,19 +49,15 @@ func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error)
 	return m, nil
 }
 
-// maxConcatenated is how many messages a line may have for concatenatedMessages: all of them are held at once, and
-// those of a long line would take many times its size.
-const maxConcatenated = 1000
-
 // concatenatedMessages returns the messages of a line that has nothing but messages, without line breaks
 // between them; the first one ends at end. It returns nil for any other line, and for one with more
-// than maxConcatenated. Servers write
+// than jsonrpc.MaxServerBatch. Servers write
 // such lines if several of their threads print at the same time: Python's print writes the
 // text and the line break one after the other (ST4).
 func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Message) {
 	for {
 		m, err := jsonrpc.ParseDepth(bytes.Clone(text[:end]), depth) // a clone does not keep the whole line in memory
-		if err != nil || len(messages) == maxConcatenated {
+		if err != nil || len(messages) == jsonrpc.MaxServerBatch {
 			return nil
 		}
 		messages = append(messages, m)
@@ -103,7 +99,7 @@ func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
 // decodeBatch takes a batch apart (ST5). What is wrong with an element is said before
 // the others are received.
 func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error) {
-	accept, limit := true, 0
+	accept, limit := true, jsonrpc.MaxServerBatch
 	if c.opts.Peer == Client {
 		accept, limit = c.acceptsBatch(), maxBatch
 	}

@@ -358,6 +358,34 @@ func TestServerViolations(t *testing.T) {
 	}
 }
 
+// J7: a batch of a server has at most MaxServerBatch messages.
+func TestServerBatchLimit(t *testing.T) {
+	const note = `{"jsonrpc":"2.0","method":"x"}`
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		_, _, _ = c.Read(r.Context())
+		for _, n := range []int{jsonrpc.MaxServerBatch + 1, jsonrpc.MaxServerBatch} {
+			_ = c.Write(r.Context(), websocket.MessageText, []byte("["+strings.Repeat(note+",", n-1)+note+"]"))
+		}
+		_ = c.Write(r.Context(), websocket.MessageText, []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`))
+		_, _, _ = c.Read(r.Context())
+	}))
+	defer srv.Close()
+	c := dialClient(t, "ws://"+srv.Listener.Addr().String(), ClientOptions{NoRenew: true})
+	send(t, c, msg(initializeText))
+	notes := 0
+	for m := recv(t, c); m.Kind() == jsonrpc.Notification; m = recv(t, c) {
+		notes++
+	}
+	if notes != jsonrpc.MaxServerBatch {
+		t.Errorf("received %d messages of batches, want the %d of the one that is not too long", notes, jsonrpc.MaxServerBatch)
+	}
+	c.Close(nil)
+}
+
 // J4: a server is told that its request is not received, for it waits for the answer.
 func TestServerIsAnswered(t *testing.T) {
 	read := make(chan string, 1)

@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
+	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
 // reservedHeaders are the headers that are the transport's own business.
@@ -95,6 +96,7 @@ func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
 		peer:           d.peer.String(),
 		maxMessageSize: d.opts.MaxMessageSize,
 		maxDepth:       d.opts.MaxDepth,
+		maxBatch:       jsonrpc.MaxServerBatch,
 		pingInterval:   d.opts.PingInterval,
 		onNoise: func(size int, reason string) {
 			d.opts.Logger.Warn("the server has sent what is no message", "bytes", size, "reason", reason)

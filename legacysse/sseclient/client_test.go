@@ -310,6 +310,7 @@ func TestEvents(t *testing.T) {
 			"event: endpoint\ndata: http://evil.example/\n\n" +
 			": comment\n\n" + "data:\n\n" + "id: 7\n\n" +
 			"data: nonsense\n\n" + "data: {\"jsonrpc\":\"2.0\"}\n\n" + "data: [1," + note + ",]\n\n" +
+			"data: [" + strings.Repeat(note+",", jsonrpc.MaxServerBatch) + note + "]\n\n" + // J7
 			"data: " + note + "\n\n" +
 			"event: message\r\ndata: [" + note + ",\r\ndata: 5, " + answer + "]\r\n\r\n" +
 			"data: {\"jsonrpc\":\"2.0\",\"id\":77,\"result\":{}}\n\n"

@@ -245,7 +245,7 @@ func (c *conn) handleIncoming(raw []byte, session *session) {
 	elements := [][]byte{raw}
 	if jsonrpc.IsBatch(raw) {
 		var err error
-		if elements, err = jsonrpc.SplitBatch(raw, 0); err != nil {
+		if elements, err = jsonrpc.SplitBatch(raw, jsonrpc.MaxServerBatch); err != nil {
 			c.log.Warn("event of the server dropped", "error", err)
 			return
 		}

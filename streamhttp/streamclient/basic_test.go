@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,10 @@ func TestReplies(t *testing.T) {
 		"progress after the answer (J13)": {func(w http.ResponseWriter) {
 			writeSSE(w, sseEvent("", answer)+sseEvent("", `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`)+sseEvent("", log))
 		}, []string{answer, log}},
+		"array, as many as there may be": {func(w http.ResponseWriter) {
+			writeJSON(w, "["+strings.Repeat(log+",", jsonrpc.MaxServerBatch-1)+answer+"]")
+		},
+			append(slices.Repeat([]string{log}, jsonrpc.MaxServerBatch-1), answer)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testClient(t, func(s *fakeServer, o *Options) {

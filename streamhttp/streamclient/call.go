@@ -303,7 +303,7 @@ func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdia
 	if !jsonrpc.IsBatch(raw) {
 		return c.handleMessage(raw, from, session)
 	}
-	elements, err := jsonrpc.SplitBatch(raw, 0)
+	elements, err := jsonrpc.SplitBatch(raw, jsonrpc.MaxServerBatch)
 	if err != nil {
 		return c.target.Peer.InvalidFault(err)
 	}

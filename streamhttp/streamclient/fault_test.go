@@ -45,6 +45,9 @@ func TestFaults(t *testing.T) {
 		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, httpdial.ReasonNotMCP, nil},
 		"empty":    {func(w W) { w.Header().Set("Content-Type", wire.TypeJSON); w.WriteHeader(200) }, httpdial.ReasonNoAnswer, []string{"200"}},
 		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpdial.ReasonInvalid, nil},
+		"array that is too long": {func(w W) { // J7
+			writeJSON(w, "["+strings.Repeat(`{"jsonrpc":"2.0","method":"x"},`, jsonrpc.MaxServerBatch)+`{"jsonrpc":"2.0","id":1,"result":{}}]`)
+		}, httpdial.ReasonInvalid, []string{"more than 1000 messages"}},
 		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, httpdial.ReasonNoAnswer, nil},
 		"truncated": {func(w W) {
 			w.Header().Set("Content-Length", "1000")
