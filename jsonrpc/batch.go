@@ -76,6 +76,30 @@ func (s *scanner) splitBatch(max int) (elements [][]byte, refused string, at int
 	}
 }
 
+// maxPrefixBraces is how many braces may stand in a line before the response that
+// EndsInResponse looks for.
+const maxPrefixBraces = 8
+
+// EndsInResponse reports whether a response stands at the end of a line, with text before it, such
+// as a prompt. It is not received as one, because logs quote messages too.
+func EndsInResponse(line []byte) bool {
+	rest, _ := trim(line)
+	if len(rest) == 0 || rest[len(rest)-1] != '}' {
+		return false // so in most lines of a log, and quickly seen
+	}
+	for range maxPrefixBraces {
+		at := bytes.IndexByte(rest[min(1, len(rest)):], '{')
+		if at < 0 {
+			return false
+		}
+		rest = rest[1+at:]
+		if m, err := Parse(rest); err == nil && m.Kind() == Response {
+			return true
+		}
+	}
+	return false
+}
+
 // HasBatches reports whether a revision of the protocol has batches, arrays of messages (J7).
 func HasBatches(revision string) bool { return revision == "2025-03-26" }
 

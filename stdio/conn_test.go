@@ -172,6 +172,28 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// The reason says if the noise has an answer behind it, which is then lost: the note C10 is made of that.
+func TestNoiseBeforeAnswer(t *testing.T) {
+	const plain, inFront = "the line is not a JSON object", "text stands before an answer on the line"
+	for text, want := range map[string]string{
+		"ready> " + pong:              inFront,
+		"\x1b[32m{x} > " + pong + " ": inFront,
+		"12" + pong:                   inFront,
+		"ready> " + ping:              plain,
+		"sent " + pong + " to you":    plain,
+		"ready> " + pong[1:]:          plain,
+		"{}"[1:]:                      plain,
+		"ready":                       plain,
+	} {
+		var n noise
+		var out output
+		c := reading(t, strings.NewReader(text+"\n"), &out, Options{OnNoise: n.hook})
+		if got := all(t, c); len(got) != 0 || !slices.Equal(n.reasons, []string{want}) {
+			t.Errorf("%q: received %q, reasons %q, want %q", text, got, n.reasons, want)
+		}
+	}
+}
+
 // ST4: threads of a server that print at the same time put several messages into one line.
 // No call may wait forever because of that. A client has no such excuse.
 func TestGluedMessages(t *testing.T) {

@@ -27,7 +27,11 @@ func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error)
 	case text[0] == '[':
 		return c.decodeBatch(ctx, ln)
 	case text[0] != '{' && c.opts.Peer == Server:
-		c.reportNoise(ln.size, "the line is not a JSON object")
+		reason := "the line is not a JSON object"
+		if jsonrpc.EndsInResponse(text) {
+			reason = "text stands before an answer on the line"
+		}
+		c.reportNoise(ln.size, reason)
 		return jsonrpc.Message{}, nil
 	}
 	if !ln.owned {

@@ -44,6 +44,9 @@ var (
 	NotUTF8 = Fault{"C10", Warning, "a message has bytes that are not UTF-8",
 		"Strict clients refuse the message or end the connection; others show wrong characters.",
 		"Write UTF-8 on stdout; on Windows set PYTHONUTF8=1 for Python."}
+	TextInFront = Fault{"C10", Error, "text stands before an answer, on the same line",
+		"A line is a message. Clients refuse this line, and so does the bridge. If the answer stands on no other line, it is lost, and its client waits.",
+		writeToStderr + " Most often it is a prompt, or other text that was printed without a line break."}
 	TooLong = Fault{"C10", Error, "a line is longer than the limit",
 		"The bridge does not pass it on, and many clients have lower limits.",
 		"Split large lists into pages and large results into resources, or raise --max-message-size."}

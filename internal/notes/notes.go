@@ -96,6 +96,8 @@ func (w *watcher) checkNoise(e observe.Noise) {
 	f := doctor.NoiseThroughBridge()
 	switch {
 	case e.Reason == "the line is not a JSON object":
+	case e.Reason == "text stands before an answer on the line":
+		f = doctor.TextInFront
 	case strings.Contains(e.Reason, "UTF-8"):
 		f = doctor.NotUTF8
 	case strings.HasPrefix(e.Reason, "the message is longer"):

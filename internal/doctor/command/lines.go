@@ -31,7 +31,6 @@ const (
 	maxLines    = 5        // lines that are kept of each fault
 	maxAssembly = 1 << 20  // bytes of a message of several lines
 	maxAttempts = 200      // how often its lines are tried together
-	maxBraces   = 8        // how often an answer is looked for at the end of a line
 	bom         = "\ufeff" // U+FEFF, a byte order mark
 	header      = "content-length:"
 )
@@ -136,25 +135,9 @@ func (o *output) note(f fault, evidence string) {
 // as an answer, because logs quote messages too.
 func (o *output) noise(line []byte) {
 	o.note(faultNoise, string(line))
-	if endsInAnswer(line) {
+	if jsonrpc.EndsInResponse(line) {
 		o.note(faultInFront, string(line))
 	}
-}
-
-// endsInAnswer reports whether an answer stands at the end of a line, with text before it.
-func endsInAnswer(line []byte) bool {
-	rest := bytes.TrimSpace(line)
-	for range maxBraces {
-		at := bytes.IndexByte(rest[min(1, len(rest)):], '{')
-		if at < 0 {
-			return false
-		}
-		rest = rest[at+1:]
-		if m, err := jsonrpc.Parse(rest); err == nil && m.Kind() == jsonrpc.Response {
-			return true
-		}
-	}
-	return false
 }
 
 // whole takes a line without its line feed.
