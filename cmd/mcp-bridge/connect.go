@@ -184,8 +184,8 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 	defer sendSpans(ctx, &observer, traced.redact, env, log)()
 	log, stop := env.logEvents(log, &observer)
 	defer stop()
-	env.eventLog.Hide(traced.redact)
-	env.eventLog.HideLines(traced.redactLine)
+	env.eventLog.SetRedact(traced.redact)
+	env.eventLog.SetLineRedact(traced.redactLine)
 	spec.ParkTimeout, spec.Dropped, spec.Observer, spec.Logger = settings.ParkTimeout, observer.DroppedFunc(spec.Name), &observer, log
 	auth := credentials{mayAskClient: true}
 	defer auth.close()

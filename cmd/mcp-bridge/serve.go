@@ -196,8 +196,8 @@ func (f *serveFlags) run(ctx context.Context, where listenAddresses, to target, 
 	})
 	log, stop := env.logEvents(log, &observer)
 	defer stop()
-	env.eventLog.Hide(traced.redact)
-	env.eventLog.HideLines(traced.redactLine)
+	env.eventLog.SetRedact(traced.redact)
+	env.eventLog.SetLineRedact(traced.redactLine)
 	d := &daemon{
 		flags: f, env: env, log: log, observer: &observer, tracing: traced, fail: cancel, guard: guard, staticTokens: staticTokens, protection: protection,
 		hub: hub.New(f.hubOptions(guard, protection, &observer, log)),

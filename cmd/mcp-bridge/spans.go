@@ -27,7 +27,7 @@ func sendSpans(ctx context.Context, observer *observe.Observer, hide func(string
 		log.Warn("no spans are sent", "error", err)
 		return func() {}
 	}
-	s.Redact(hide)
+	s.SetRedact(hide)
 	unwatch := s.Watch(observer)
 	return func() {
 		unwatch()

@@ -14,23 +14,23 @@ type eventLimiter[K comparable] struct {
 	period                   time.Duration
 	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limiter, or of end
 
-	waits sync.WaitGroup
+	periodTimers sync.WaitGroup // those that run, or are to
 
 	mu     sync.Mutex
-	kinds  map[K]*kind
+	kinds  map[K]*kindState
 	closed bool
 }
 
-// kind is what is known of the events of one kind.
-type kind struct {
-	allowed    int // that get a line in this period
-	suppressed int // that got none
-	last       observe.Event
-	timer      *time.Timer // ends the period
+// kindState is what is known of the events of one kind.
+type kindState struct {
+	allowedLeft     int // how many more get a line in this period
+	suppressedCount int // how many got none in this period
+	lastSuppressed  observe.Event
+	periodTimer     *time.Timer // ends the period
 }
 
-func newEventLimiter[K comparable](first, again int, every time.Duration, more func(K, int, observe.Event)) *eventLimiter[K] {
-	return &eventLimiter[K]{inFirstPeriod: first, perPeriod: again, period: every, report: more, kinds: make(map[K]*kind)}
+func newEventLimiter[K comparable](inFirstPeriod, perPeriod int, period time.Duration, report func(K, int, observe.Event)) *eventLimiter[K] {
+	return &eventLimiter[K]{inFirstPeriod: inFirstPeriod, perPeriod: perPeriod, period: period, report: report, kinds: make(map[K]*kindState)}
 }
 
 // allow reports whether an event gets a line.
@@ -42,41 +42,41 @@ func (l *eventLimiter[K]) allow(of K, e observe.Event) bool {
 		if l.closed {
 			return false
 		}
-		k = &kind{allowed: l.inFirstPeriod}
+		k = &kindState{allowedLeft: l.inFirstPeriod}
 		l.kinds[of] = k
-		l.wait(of, k)
+		l.startPeriod(of, k)
 	}
-	if k.allowed > 0 {
-		k.allowed--
+	if k.allowedLeft > 0 {
+		k.allowedLeft--
 		return true
 	}
-	k.suppressed++
-	k.last = e
+	k.suppressedCount++
+	k.lastSuppressed = e
 	return false
 }
 
-// wait begins a period; the lock is held.
-func (l *eventLimiter[K]) wait(of K, k *kind) {
-	l.waits.Add(1)
-	k.timer = time.AfterFunc(l.period, func() {
-		defer l.waits.Done()
+// startPeriod begins a period; the lock is held.
+func (l *eventLimiter[K]) startPeriod(of K, k *kindState) {
+	l.periodTimers.Add(1)
+	k.periodTimer = time.AfterFunc(l.period, func() {
+		defer l.periodTimers.Done()
 		l.endPeriod(of, k)
 	})
 }
 
 // endPeriod ends a period.
-func (l *eventLimiter[K]) endPeriod(of K, k *kind) {
+func (l *eventLimiter[K]) endPeriod(of K, k *kindState) {
 	l.mu.Lock()
 	if l.kinds[of] != k {
 		l.mu.Unlock()
 		return
 	}
-	n, last := k.suppressed, k.last
-	k.allowed, k.suppressed, k.last = l.perPeriod, 0, nil
+	n, last := k.suppressedCount, k.lastSuppressed
+	k.allowedLeft, k.suppressedCount, k.lastSuppressed = l.perPeriod, 0, nil
 	if n == 0 || l.closed {
 		delete(l.kinds, of)
 	} else {
-		l.wait(of, k)
+		l.startPeriod(of, k)
 	}
 	l.mu.Unlock()
 	if n > 0 {
@@ -84,8 +84,8 @@ func (l *eventLimiter[K]) endPeriod(of K, k *kind) {
 	}
 }
 
-// end tells of what was held back of a kind of which no more comes.
-func (l *eventLimiter[K]) end(of K) {
+// endKind tells of what was held back of a kind of which no more comes.
+func (l *eventLimiter[K]) endKind(of K) {
 	l.mu.Lock()
 	k := l.kinds[of]
 	delete(l.kinds, of)
@@ -93,11 +93,11 @@ func (l *eventLimiter[K]) end(of K) {
 	if k == nil {
 		return
 	}
-	if k.timer.Stop() {
-		l.waits.Done()
+	if k.periodTimer.Stop() {
+		l.periodTimers.Done()
 	}
-	if k.suppressed > 0 {
-		l.report(of, k.suppressed, k.last)
+	if k.suppressedCount > 0 {
+		l.report(of, k.suppressedCount, k.lastSuppressed)
 	}
 }
 
@@ -111,7 +111,7 @@ func (l *eventLimiter[K]) close() {
 	}
 	l.mu.Unlock()
 	for _, of := range all {
-		l.end(of)
+		l.endKind(of)
 	}
-	l.waits.Wait()
+	l.periodTimers.Wait()
 }

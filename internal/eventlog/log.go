@@ -22,56 +22,56 @@ import (
 )
 
 const (
-	// refusalPace is how often a rule's refusals are told of after the first one.
-	refusalPace = time.Minute
+	// refusalPeriod is how often a rule's refusals are told of after the first one.
+	refusalPeriod = time.Minute
 
-	// dropPace is likewise for messages that reach nobody. Some servers always say what nobody waits for.
-	dropPace = time.Hour
+	// dropPeriod is likewise for messages that reach nobody. Some servers always say what nobody waits for.
+	dropPeriod = time.Hour
 
-	// stderrLines is how many lines of a process's stderr are told of in each stderrPace.
-	stderrLines = 200
-	stderrPace  = time.Second
+	// stderrLinesPerPeriod is how many lines of a process's stderr are told of in each stderrPeriod.
+	stderrLinesPerPeriod = 200
+	stderrPeriod         = time.Second
 )
 
 // Log is an observe.EventWatcher that writes lines. Its methods may be called concurrently.
 type Log struct {
-	out      hclog.Logger
-	observer *observe.Observer
-	usual    hclog.Level // what Toggle returns to
-	stop     func()      // ends the watching of events
+	logger       hclog.Logger
+	observer     *observe.Observer
+	initialLevel hclog.Level // what Toggle returns to
+	stopEvents   func()      // ends the watching of events
 
-	refusals *eventLimiter[string]
-	drops    *eventLimiter[string]               // by server and reason
-	stderr   *eventLimiter[int]                  // by process id
-	hide     atomic.Pointer[func(string) string] // nil: nothing is taken out
-	hideLine atomic.Pointer[func(string) string] // likewise, of lines of stderr; nil: hide does it
+	refusalLimiter *eventLimiter[string]
+	dropLimiter    *eventLimiter[string]               // by server and reason
+	stderrLimiter  *eventLimiter[int]                  // by process id
+	redactText     atomic.Pointer[func(string) string] // nil: nothing is taken out
+	redactLine     atomic.Pointer[func(string) string] // likewise, out of lines of stderr; nil: redactText does it
 
-	mu        sync.Mutex
-	exchanges func() // ends the watching of messages; nil: nobody watches
+	mu            sync.Mutex
+	stopExchanges func() // ends the watching of messages; nil: nobody watches
 }
 
 // New returns a Log of what o tells of from now on. It writes to out, and looks at messages
 // while out's level is debug or trace. Close ends it.
 func New(out hclog.Logger, o *observe.Observer) *Log {
-	l := &Log{out: out, observer: o, usual: out.GetLevel()}
-	l.refusals = newEventLimiter(1, 0, refusalPace, l.reportSuppressed)
-	l.drops = newEventLimiter(1, 0, dropPace, l.reportSuppressed)
-	l.stderr = newEventLimiter(stderrLines, stderrLines, stderrPace, l.suppressed)
-	l.stop = o.WatchEvents(l)
-	l.SetLevel(l.usual)
+	l := &Log{logger: out, observer: o, initialLevel: out.GetLevel()}
+	l.refusalLimiter = newEventLimiter(1, 0, refusalPeriod, l.reportSuppressed)
+	l.dropLimiter = newEventLimiter(1, 0, dropPeriod, l.reportSuppressed)
+	l.stderrLimiter = newEventLimiter(stderrLinesPerPeriod, stderrLinesPerPeriod, stderrPeriod, l.reportSuppressedStderr)
+	l.stopEvents = o.WatchEvents(l)
+	l.SetLevel(l.initialLevel)
 	return l
 }
 
-// Hide has the lines that processes write to stderr, and what other lines say of a request or a message, go through f, which takes secrets out and may be called concurrently. It may be called at any time.
-func (l *Log) Hide(f func(text string) string) { l.hide.Store(&f) }
+// SetRedact has the lines that processes write to stderr, and what other lines say of a request or a message, go through f, which takes secrets out and may be called concurrently. It may be called at any time.
+func (l *Log) SetRedact(f func(text string) string) { l.redactText.Store(&f) }
 
-// HideLines has the lines that processes write to stderr go through f instead, which may wait: the traffic does not wait for
+// SetLineRedact has the lines that processes write to stderr go through f instead, which may wait: the traffic does not wait for
 // these lines.
-func (l *Log) HideLines(f func(line string) string) { l.hideLine.Store(&f) }
+func (l *Log) SetLineRedact(f func(line string) string) { l.redactLine.Store(&f) }
 
-// shownLine is shown for a line of stderr.
-func (l *Log) shownLine(line string) string {
-	if f := l.hideLine.Load(); f != nil {
+// redactedLine is redacted for a line of stderr.
+func (l *Log) redactedLine(line string) string {
+	if f := l.redactLine.Load(); f != nil {
 		return (*f)(line)
 	}
 	return l.redacted(line)
@@ -79,34 +79,34 @@ func (l *Log) shownLine(line string) string {
 
 // redacted returns what others have written as it is shown, before it is cut.
 func (l *Log) redacted(line string) string {
-	if f := l.hide.Load(); f != nil {
+	if f := l.redactText.Load(); f != nil {
 		return (*f)(line)
 	}
 	return line
 }
 
-// shownError returns the error of a session as it is shown: it may quote what the server has written to stderr.
-func (l *Log) shownError(err error) error { return errors.New(l.redacted(err.Error())) }
+// redactedError returns the error of a session as it is shown: it may quote what the server has written to stderr.
+func (l *Log) redactedError(err error) error { return errors.New(l.redacted(err.Error())) }
 
-// shown returns what a peer has chosen, and may have a secret in it, as a line has it: without secrets, cut, and printable.
-func (l *Log) shown(text string) string { return clean(l.redacted(text)) }
+// sanitized returns what a peer has chosen, and may have a secret in it, as a line has it: without secrets, cut, and printable.
+func (l *Log) sanitized(text string) string { return clipPrintable(l.redacted(text)) }
 
 // Close ends the watching. When it returns, nothing more is written.
 func (l *Log) Close() {
-	l.watch(false)
-	l.stop()
-	l.refusals.close()
-	l.drops.close()
-	l.stderr.close()
+	l.watchMessages(false)
+	l.stopEvents()
+	l.refusalLimiter.close()
+	l.dropLimiter.close()
+	l.stderrLimiter.close()
 }
 
 // Level returns the level from which on lines are written.
-func (l *Log) Level() hclog.Level { return l.out.GetLevel() }
+func (l *Log) Level() hclog.Level { return l.logger.GetLevel() }
 
 // SetLevel changes the level of the log, and of all loggers that were made of it.
 func (l *Log) SetLevel(level hclog.Level) {
-	l.out.SetLevel(level)
-	l.watch(level == hclog.Trace || level == hclog.Debug)
+	l.logger.SetLevel(level)
+	l.watchMessages(level == hclog.Trace || level == hclog.Debug)
 }
 
 // Toggle changes the level to debug, or from debug or trace to what it was at first; if it
@@ -114,25 +114,25 @@ func (l *Log) SetLevel(level hclog.Level) {
 func (l *Log) Toggle() hclog.Level {
 	level := hclog.Debug
 	if now := l.Level(); now == hclog.Debug || now == hclog.Trace {
-		if level = l.usual; level == hclog.Debug || level == hclog.Trace {
+		if level = l.initialLevel; level == hclog.Debug || level == hclog.Trace {
 			level = hclog.Info
 		}
 	}
 	l.SetLevel(level)
-	l.out.Info("log level changed", "level", level.String())
+	l.logger.Info("log level changed", "level", level.String())
 	return level
 }
 
-// watch begins or ends the watching of messages.
-func (l *Log) watch(on bool) {
+// watchMessages begins or ends the watching of messages.
+func (l *Log) watchMessages(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case on && l.exchanges == nil:
-		l.exchanges = l.observer.Watch(&exchanges{l.out, l.shown})
-	case !on && l.exchanges != nil:
-		l.exchanges()
-		l.exchanges = nil
+	case on && l.stopExchanges == nil:
+		l.stopExchanges = l.observer.Watch(&exchangeWatcher{l.logger, l.sanitized})
+	case !on && l.stopExchanges != nil:
+		l.stopExchanges()
+		l.stopExchanges = nil
 	}
 }
 
@@ -140,106 +140,106 @@ func (l *Log) watch(on bool) {
 func (l *Log) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.SessionOpened:
-		l.opened(e.Session)
+		l.logSessionOpened(e.Session)
 	case observe.SessionEnded:
-		l.ended(e)
+		l.logSessionEnded(e)
 	case observe.SessionFailed:
-		l.failed(e)
+		l.logSessionFailed(e)
 	case observe.ProcessStarted:
-		l.out.Info("server process started", serverFields(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program))...)
+		l.logger.Info("server process started", serverFields(e.Server, e.Session, "pid", e.PID, "program", clipPrintable(e.Program))...)
 	case observe.ProcessStopping:
-		l.out.Debug("server process is asked to end", serverFields(e.Server, nil, "pid", e.PID, "step", e.Step)...)
+		l.logger.Debug("server process is asked to end", serverFields(e.Server, nil, "pid", e.PID, "step", e.Step)...)
 	case observe.ProcessEnded:
-		l.stderr.end(e.PID)
-		l.out.Info("server process ended", serverFields(e.Server, e.Session, "pid", e.PID, "program", clean(e.Program),
-			"status", statusOf(e.Err), "asked", e.StopRequested, "after", round(e.Lasted))...)
+		l.stderrLimiter.endKind(e.PID)
+		l.logger.Info("server process ended", serverFields(e.Server, e.Session, "pid", e.PID, "program", clipPrintable(e.Program),
+			"status", exitStatus(e.Err), "asked", e.StopRequested, "after", roundDuration(e.Lasted))...)
 	case observe.Stderr:
-		if l.stderr.allow(e.PID, e) {
-			l.out.Info("stderr", serverFields(e.Server, e.Session, "pid", e.PID, "line", l.shownLine(e.Line))...)
+		if l.stderrLimiter.allow(e.PID, e) {
+			l.logger.Info("stderr", serverFields(e.Server, e.Session, "pid", e.PID, "line", l.redactedLine(e.Line))...)
 		}
 	case observe.CallLate:
-		l.out.Warn("a request has no answer yet", l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+		l.logger.Warn("a request has no answer yet", l.callFields(e.Server, e.Session, e.Method, e.ID, e.Since)...)
 	case observe.CallTimedOut:
-		l.out.Warn("the server has not answered a request in time (--request-timeout): the bridge has done so, with an error",
-			l.onCall(e.Server, e.Session, e.Method, e.ID, e.Since)...)
+		l.logger.Warn("the server has not answered a request in time (--request-timeout): the bridge has done so, with an error",
+			l.callFields(e.Server, e.Session, e.Method, e.ID, e.Since)...)
 	case observe.Refused:
-		l.refused(e)
+		l.logRefused(e)
 	case observe.Dropped:
-		l.dropped(e)
+		l.logDropped(e)
 	case observe.Stream:
-		l.stream(e)
+		l.logStream(e)
 	case observe.Note:
-		if l.refusals.allow("note "+e.Code+" "+e.Server, e) {
-			l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "text", cleanTo(l.redacted(e.Text), maxNote))...)
+		if l.refusalLimiter.allow("note "+e.Code+" "+e.Server, e) {
+			l.logger.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "text", clipPrintableTo(l.redacted(e.Text), maxNoteBytes))...)
 		}
 	}
 }
 
-func (l *Log) opened(s *observe.Session) {
+func (l *Log) logSessionOpened(s *observe.Session) {
 	fields := serverFields(s.Server, s, "transport", s.Transport)
 	if c := s.Client(); c != (observe.Implementation{}) {
-		fields = append(fields, "client", l.shown(c.Name), "version", l.shown(c.Version))
+		fields = append(fields, "client", l.sanitized(c.Name), "version", l.sanitized(c.Version))
 	}
-	fields = append(fields, "revision", clean(s.Revision()))
+	fields = append(fields, "revision", clipPrintable(s.Revision()))
 	if pid := s.PID(); pid != 0 {
 		fields = append(fields, "pid", pid)
 	}
 	if s.Remote != "" {
-		fields = append(fields, "remote", clean(s.Remote))
+		fields = append(fields, "remote", clipPrintable(s.Remote))
 	}
 	if s.Principal != "" {
-		fields = append(fields, "principal", clean(s.Principal))
+		fields = append(fields, "principal", clipPrintable(s.Principal))
 	}
-	l.out.Info("session opened", fields...)
+	l.logger.Info("session opened", fields...)
 }
 
-func (l *Log) ended(e observe.SessionEnded) {
-	fields := serverFields(e.Session.Server, e.Session, "after", round(e.Lasted), "calls", e.Calls)
+func (l *Log) logSessionEnded(e observe.SessionEnded) {
+	fields := serverFields(e.Session.Server, e.Session, "after", roundDuration(e.Lasted), "calls", e.Calls)
 	if e.Err == nil {
-		l.out.Info("session ended", append(fields, "how", clean(e.Reason))...)
+		l.logger.Info("session ended", append(fields, "how", clipPrintable(e.Reason))...)
 		return
 	}
-	l.out.Warn("session ended", append(fields, "error", l.shownError(e.Err))...)
+	l.logger.Warn("session ended", append(fields, "error", l.redactedError(e.Err))...)
 }
 
-// failed tells of a client that got no session. That there is no place is told at a pace:
+// logSessionFailed tells of a client that got no session. That there is no place is told at a pace:
 // clients try again.
-func (l *Log) failed(e observe.SessionFailed) {
-	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusals.allow("busy "+e.Session.Server, e) {
+func (l *Log) logSessionFailed(e observe.SessionFailed) {
+	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusalLimiter.allow("busy "+e.Session.Server, e) {
 		return
 	}
-	l.out.Warn("session ended before it began", l.failure(e)...)
+	l.logger.Warn("session ended before it began", l.sessionFailedFields(e)...)
 }
 
-func (l *Log) failure(e observe.SessionFailed) []any {
-	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", round(e.Lasted), "error", l.shownError(e.Err))
+func (l *Log) sessionFailedFields(e observe.SessionFailed) []any {
+	return serverFields(e.Session.Server, e.Session, "transport", e.Session.Transport, "after", roundDuration(e.Lasted), "error", l.redactedError(e.Err))
 }
 
-func (l *Log) refused(e observe.Refused) {
+func (l *Log) logRefused(e observe.Refused) {
 	kind := e.Rule + " " + strconv.Itoa(e.Status) + " " + e.Cause
 	if e.Cause == "" && e.Status == http.StatusUnauthorized {
 		kind += e.Reason // a fixed text, of package access
 	}
-	if l.refusals.allow(kind, e) {
-		l.out.Warn("request refused", l.refusal(e)...)
+	if l.refusalLimiter.allow(kind, e) {
+		l.logger.Warn("request refused", l.refusedFields(e)...)
 	} else {
-		l.out.Debug("request refused", l.refusal(e)...)
+		l.logger.Debug("request refused", l.refusedFields(e)...)
 	}
 }
 
-// dropped tells of a message that reached nobody: of the first one for a reason at the usual level.
-func (l *Log) dropped(e observe.Dropped) {
-	e.Message = withoutContent(&e.Message) // it may be kept for as long as dropPace
+// logDropped tells of a message that reached nobody: of the first one for a reason at the usual level.
+func (l *Log) logDropped(e observe.Dropped) {
+	e.Message = withoutContent(&e.Message) // it may be kept for as long as dropPeriod
 	switch {
-	case l.drops.allow(e.Server+" "+e.Reason, e):
-		l.out.Info("message dropped", l.drop(e)...)
-	case l.out.IsDebug():
-		l.out.Debug("message dropped", l.drop(e)...)
+	case l.dropLimiter.allow(e.Server+" "+e.Reason, e):
+		l.logger.Info("message dropped", l.droppedFields(e)...)
+	case l.logger.IsDebug():
+		l.logger.Debug("message dropped", l.droppedFields(e)...)
 	}
 }
 
-func (l *Log) drop(e observe.Dropped) []any {
-	return serverFields(e.Server, e.Session, "reason", clean(e.Reason), "method", l.shown(e.Message.Method()), "id", l.shown(e.Message.ID().String()))
+func (l *Log) droppedFields(e observe.Dropped) []any {
+	return serverFields(e.Server, e.Session, "reason", clipPrintable(e.Reason), "method", l.sanitized(e.Message.Method()), "id", l.sanitized(e.Message.ID().String()))
 }
 
 // withoutContent returns a message with the kind, method and id of m, in memory of its own.
@@ -253,61 +253,61 @@ func withoutContent(m *jsonrpc.Message) jsonrpc.Message {
 	return jsonrpc.NewError(m.ID(), 0, "", nil) // its id may be null, or missing, which a result has not
 }
 
-func (l *Log) refusal(e observe.Refused) []any {
+func (l *Log) refusedFields(e observe.Refused) []any {
 	fields := serverFields(e.Server, e.Session)
 	if e.Rule != "" {
 		fields = append(fields, "rule", e.Rule)
 	}
-	fields = append(fields, "status", e.Status, "method", clean(e.Method), "path", l.shown(e.Path), "remote", clean(e.RemoteAddr))
+	fields = append(fields, "status", e.Status, "method", clipPrintable(e.Method), "path", l.sanitized(e.Path), "remote", clipPrintable(e.RemoteAddr))
 	if e.Host != "" {
-		fields = append(fields, "host", l.shown(e.Host))
+		fields = append(fields, "host", l.sanitized(e.Host))
 	}
 	if e.Origin != "" {
-		fields = append(fields, "origin", l.shown(e.Origin))
+		fields = append(fields, "origin", l.sanitized(e.Origin))
 	}
 	if e.Cause != "" {
 		fields = append(fields, "cause", e.Cause)
 	}
-	return append(fields, "reason", clean(e.Reason))
+	return append(fields, "reason", clipPrintable(e.Reason))
 }
 
 // reportSuppressed tells of what the limits have held back: how many, and the last one.
 func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	switch e := last.(type) {
 	case observe.Refused:
-		l.out.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPace}, l.refusal(e)...)...)
+		l.logger.Warn("more requests were refused by the same rule", append([]any{"times", n, "in", refusalPeriod}, l.refusedFields(e)...)...)
 	case observe.SessionFailed:
-		l.out.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPace}, l.failure(e)...)...)
+		l.logger.Warn("more sessions ended before they began", append([]any{"times", n, "in", refusalPeriod}, l.sessionFailedFields(e)...)...)
 	case observe.Dropped:
-		l.out.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPace}, l.drop(e)...)...)
+		l.logger.Info("more messages were dropped for the same reason", append([]any{"times", n, "in", dropPeriod}, l.droppedFields(e)...)...)
 	case observe.Note:
-		l.out.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPace, "text", cleanTo(l.redacted(e.Text), maxNote))...)
+		l.logger.Info("note", serverFields(e.Server, e.Session, "code", e.Code, "times", n, "in", refusalPeriod, "text", clipPrintableTo(l.redacted(e.Text), maxNoteBytes))...)
 	}
 }
 
-// suppressed tells of lines of stderr that were left out.
-func (l *Log) suppressed(pid, n int, last observe.Event) {
+// reportSuppressedStderr tells of lines of stderr that were left out.
+func (l *Log) reportSuppressedStderr(pid, n int, last observe.Event) {
 	e, ok := last.(observe.Stderr)
 	if ok {
-		l.out.Info("stderr: lines were left out, there were too many", serverFields(e.Server, e.Session, "pid", pid, "lines", n)...)
+		l.logger.Info("stderr: lines were left out, there were too many", serverFields(e.Server, e.Session, "pid", pid, "lines", n)...)
 	}
 }
 
-func (l *Log) stream(e observe.Stream) {
-	if !l.out.IsDebug() {
+func (l *Log) logStream(e observe.Stream) {
+	if !l.logger.IsDebug() {
 		return
 	}
 	fields := serverFields(e.Server, e.Session, "hop", e.Hop.String())
 	if e.Name != "" {
-		fields = append(fields, "stream", clean(e.Name))
+		fields = append(fields, "stream", clipPrintable(e.Name))
 	}
 	if e.FromEventID != "" {
-		fields = append(fields, "from", l.shown(e.FromEventID))
+		fields = append(fields, "from", l.sanitized(e.FromEventID))
 	}
 	if e.Reason != "" {
-		fields = append(fields, "reason", clean(e.Reason))
+		fields = append(fields, "reason", clipPrintable(e.Reason))
 	}
-	l.out.Debug("stream "+e.Action, fields...)
+	l.logger.Debug("stream "+e.Action, fields...)
 }
 
 // serverFields returns the fields of a line about a server, and about the session of a client if there
@@ -323,20 +323,20 @@ func serverFields(server string, s *observe.Session, fields ...any) []any {
 	return append(all, fields...)
 }
 
-// onCall returns the fields of a line about a request that waits, or has waited.
-func (l *Log) onCall(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
-	return serverFields(server, s, "method", l.shown(method), "id", l.shown(id.String()), "for", round(time.Since(since)))
+// callFields returns the fields of a line about a request that waits, or has waited.
+func (l *Log) callFields(server string, s *observe.Session, method string, id jsonrpc.ID, since time.Time) []any {
+	return serverFields(server, s, "method", l.sanitized(method), "id", l.sanitized(id.String()), "for", roundDuration(time.Since(since)))
 }
 
-func statusOf(err error) string {
+func exitStatus(err error) string {
 	if err == nil {
 		return "exit status 0"
 	}
 	return err.Error()
 }
 
-// round returns a duration with three digits or so.
-func round(d time.Duration) time.Duration {
+// roundDuration returns a duration with three digits or so.
+func roundDuration(d time.Duration) time.Duration {
 	switch {
 	case d >= time.Minute:
 		return d.Round(time.Second)

@@ -123,7 +123,7 @@ func TestDropped(t *testing.T) {
 		p.wants(t, `\[INFO\]  message dropped: server=files reason="answers no request that is in progress" method="" id=7`,
 			`\[INFO\]  message dropped: server=files reason="progress of no request that is in progress" method=notifications/progress id=""`,
 			`\[INFO\]  message dropped: server=other .*`)
-		time.Sleep(dropPace + time.Second)
+		time.Sleep(dropPeriod + time.Second)
 		p.wants(t, `\[INFO\]  more messages were dropped for the same reason: times=2 in=1h0m0s server=files reason="progress of no request that is in progress" .*`)
 		l.SetLevel(hclog.Debug)
 		drop(progress, "progress of no request that is in progress")
@@ -154,12 +154,12 @@ func TestDroppedMessageIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	l.SetRedact(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
 	for range 2 {
 		o.DroppedFunc("files")(m, "it is late")
 	}
-	for _, k := range l.drops.kinds {
-		if kept := k.last.(observe.Dropped).Message; kept.Size() > 1<<10 {
+	for _, k := range l.dropLimiter.kinds {
+		if kept := k.lastSuppressed.(observe.Dropped).Message; kept.Size() > 1<<10 {
 			t.Errorf("%d bytes are kept", kept.Size())
 		}
 	}
@@ -171,7 +171,7 @@ func TestDroppedMessageIsNotKept(t *testing.T) {
 func TestSecretInMethod(t *testing.T) {
 	p, o, l := logging(hclog.Info)
 	defer l.Close()
-	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	l.SetRedact(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
 	o.Event(observe.CallLate{Server: "files", Method: "hunter22", ID: jsonrpc.StringID("hunter22"), Since: time.Now()})
 	p.wants(t, `\[WARN\]  a request has no answer yet: server=files method=\[\] id=.*\[\].*`)
 }
@@ -180,8 +180,8 @@ func TestSecretInMethod(t *testing.T) {
 func TestSecretInLine(t *testing.T) {
 	p, o, l := logging(hclog.Info)
 	defer l.Close()
-	l.Hide(func(text string) string { return text })
-	l.HideLines(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	l.SetRedact(func(text string) string { return text })
+	l.SetLineRedact(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
 	o.Event(observe.Stderr{Server: "files", PID: 7, Line: "hunter22"})
 	p.wants(t, `\[INFO\]  stderr: server=files pid=7 line=\[\]`)
 }
@@ -223,7 +223,7 @@ func TestForeignText(t *testing.T) {
 		strings.Repeat("ä", 150):        strings.Repeat("ä", 100) + "...",
 		"x" + strings.Repeat("ä", 150):  "x" + strings.Repeat("ä", 99) + "...",
 	} {
-		if got := clean(text); got != want {
+		if got := clipPrintable(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
@@ -307,9 +307,9 @@ func (s sink) Send(context.Context, jsonrpc.Message) error {
 func TestSecretInName(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
 	defer l.Close()
-	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
+	l.SetRedact(func(text string) string { return strings.ReplaceAll(text, "hunter22", "[]") })
 	c := o.OpenUnannounced("files", "http").Conn(takesAll{}, observe.Downstream)
-	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "prompts/get", []byte(`{"name":"`+strings.Repeat("n", maxText-4)+`hunter22"}`)))
+	c.TrySend(jsonrpc.NewRequest(jsonrpc.IntID(7), "prompts/get", []byte(`{"name":"`+strings.Repeat("n", maxTextBytes-4)+`hunter22"}`)))
 	_ = c.Close(nil)
 	p.wants(t, `\[DEBUG\] exchange: .* prompt=n+\[\] by=server .* status="no answer"`)
 }
@@ -348,7 +348,7 @@ func (takesAll) Close(error) error            { return nil }
 // No line has a secret, whoever has written it: what is said of the end of a session may quote the stderr of its server.
 func TestLinesWithoutSecrets(t *testing.T) {
 	p, o, l := logging(hclog.Debug)
-	l.Hide(func(text string) string { return strings.ReplaceAll(text, "hush", "[redacted]") })
+	l.SetRedact(func(text string) string { return strings.ReplaceAll(text, "hush", "[redacted]") })
 	s := o.OpenSession("files", "http")
 	ended := errors.New("the server has ended; last stderr: cannot use hush")
 	for _, e := range []observe.Event{

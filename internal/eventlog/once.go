@@ -10,9 +10,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// oncePace is how long a warning with the same reason as another one about the same server is
+// onceInterval is how long a warning with the same reason as another one about the same server is
 // left out.
-const oncePace = time.Minute
+const onceInterval = time.Minute
 
 // Once returns a Logger that writes a warning about a server (the field "server") once: what
 // is wrong with a server is noticed by each of those who wanted something of it, at the same
@@ -20,39 +20,39 @@ const oncePace = time.Minute
 // becomes a line of the level debug. When it comes again later, the field "times" says how
 // often it came meanwhile.
 func Once(log hclog.Logger) hclog.Logger {
-	return &once{log, &told{servers: make(map[string][]*cause)}}
+	return &onceLogger{log, &toldCauses{causesByServer: make(map[string][]*warningCause)}}
 }
 
-// once is a Logger that leaves out repetitions.
-type once struct {
+// onceLogger is a Logger that leaves out repetitions.
+type onceLogger struct {
 	hclog.Logger
-	told *told
+	told *toldCauses
 }
 
-// told is what was told of servers. All loggers that were made of one share it.
-type told struct {
-	mu      sync.Mutex
-	servers map[string][]*cause
+// toldCauses is what was told of servers. All loggers that were made of one share it.
+type toldCauses struct {
+	mu             sync.Mutex
+	causesByServer map[string][]*warningCause
 }
 
-// cause is a reason for warnings.
-type cause struct {
-	text  string
-	at    time.Time // when it was told
-	times int       // that it came since
+// warningCause is a reason for warnings.
+type warningCause struct {
+	text       string
+	toldAt     time.Time // when it was told
+	timesSince int       // how often it came since
 }
 
 // maxCauses is how many reasons are kept of each server.
 const maxCauses = 10
 
 // Warn implements hclog.Logger.
-func (o *once) Warn(msg string, args ...any) {
+func (o *onceLogger) Warn(msg string, args ...any) {
 	text, server := causeOf(slices.Concat(o.ImpliedArgs(), args))
 	if text == "" || server == "" {
 		o.Logger.Warn(msg, args...)
 		return
 	}
-	again, times := o.told.repeats(server, text)
+	again, times := o.told.checkRepeat(server, text)
 	switch {
 	case again:
 		o.Logger.Debug(msg, args...)
@@ -64,7 +64,7 @@ func (o *once) Warn(msg string, args ...any) {
 }
 
 // Log implements hclog.Logger.
-func (o *once) Log(level hclog.Level, msg string, args ...any) {
+func (o *onceLogger) Log(level hclog.Level, msg string, args ...any) {
 	if level == hclog.Warn {
 		o.Warn(msg, args...)
 		return
@@ -73,7 +73,9 @@ func (o *once) Log(level hclog.Level, msg string, args ...any) {
 }
 
 // With implements hclog.Logger.
-func (o *once) With(args ...any) hclog.Logger { return &once{o.Logger.With(args...), o.told} }
+func (o *onceLogger) With(args ...any) hclog.Logger {
+	return &onceLogger{o.Logger.With(args...), o.told}
+}
 
 // causeOf returns what the fields of a line give as the reason, and the server that it is about.
 func causeOf(args []any) (text, server string) {
@@ -98,25 +100,25 @@ func causeOf(args []any) (text, server string) {
 	return text, server
 }
 
-// repeats reports whether a reason was told of a server a short time ago. If it was told
+// checkRepeat reports whether a reason was told of a server a short time ago. If it was told
 // earlier, times is how often it has come since.
-func (t *told) repeats(server, text string) (again bool, times int) {
+func (t *toldCauses) checkRepeat(server, text string) (again bool, times int) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range t.servers[server] {
+	for _, c := range t.causesByServer[server] {
 		if !strings.Contains(c.text, text) && !strings.Contains(text, c.text) {
 			continue
 		}
-		if now.Sub(c.at) < oncePace {
-			c.times++
+		if now.Sub(c.toldAt) < onceInterval {
+			c.timesSince++
 			return true, 0
 		}
-		times = c.times
-		c.at, c.times = now, 0
+		times = c.timesSince
+		c.toldAt, c.timesSince = now, 0
 		return false, times
 	}
-	all := append(t.servers[server], &cause{text: text, at: now})
-	t.servers[server] = all[max(0, len(all)-maxCauses):]
+	all := append(t.causesByServer[server], &warningCause{text: text, toldAt: now})
+	t.causesByServer[server] = all[max(0, len(all)-maxCauses):]
 	return false, 0
 }

@@ -12,18 +12,18 @@ import (
 type serverCollector struct{ servers func() []Server }
 
 var (
-	readyDesc      = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
-	callsDesc      = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
-	oldestCallDesc = prometheus.NewDesc("mcp_bridge_oldest_call_seconds", "The age of the request that has waited longest.", []string{"server"}, nil)
-	childDesc      = prometheus.NewDesc("mcp_bridge_children", "Processes of servers that run.", []string{"server"}, nil)
-	memoryDesc     = prometheus.NewDesc("mcp_bridge_child_resident_bytes", "Memory of a server's processes and their descendants (Linux).", []string{"server"}, nil)
-	cpuDesc        = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
+	readyDesc         = prometheus.NewDesc("mcp_bridge_server_ready", "1: the server runs, or nothing speaks against starting it.", []string{"server"}, nil)
+	callsInFlightDesc = prometheus.NewDesc("mcp_bridge_calls_in_flight", "Requests of clients that wait for their answers.", []string{"server"}, nil)
+	oldestCallDesc    = prometheus.NewDesc("mcp_bridge_oldest_call_seconds", "The age of the request that has waited longest.", []string{"server"}, nil)
+	childrenDesc      = prometheus.NewDesc("mcp_bridge_children", "Processes of servers that run.", []string{"server"}, nil)
+	childMemoryDesc   = prometheus.NewDesc("mcp_bridge_child_resident_bytes", "Memory of a server's processes and their descendants (Linux).", []string{"server"}, nil)
+	childCPUDesc      = prometheus.NewDesc("mcp_bridge_child_cpu_seconds", "CPU time of a server's processes that run, and of their descendants (Linux).", []string{"server"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (s *serverCollector) Describe(all chan<- *prometheus.Desc) {
 	all <- readyDesc
-	all <- callsDesc
+	all <- callsInFlightDesc
 	all <- oldestCallDesc
 }
 
@@ -38,40 +38,40 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 			ready = 1
 		}
 		all <- prometheus.MustNewConstMetric(readyDesc, prometheus.GaugeValue, ready, one.Name)
-		all <- prometheus.MustNewConstMetric(callsDesc, prometheus.GaugeValue, float64(one.CallsInFlight), one.Name)
+		all <- prometheus.MustNewConstMetric(callsInFlightDesc, prometheus.GaugeValue, float64(one.CallsInFlight), one.Name)
 		all <- prometheus.MustNewConstMetric(oldestCallDesc, prometheus.GaugeValue, one.OldestCallAge.Seconds(), one.Name)
 	}
 }
 
-// processes are those that run.
-type processes struct {
+// runningProcesses are those that run.
+type runningProcesses struct {
 	mu          sync.Mutex
 	serverByPID map[int]string // the server, by process id
 }
 
-func newProcesses() *processes { return &processes{serverByPID: map[int]string{}} }
+func newRunningProcesses() *runningProcesses { return &runningProcesses{serverByPID: map[int]string{}} }
 
-func (p *processes) started(server string, pid int) {
+func (p *runningProcesses) add(server string, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.serverByPID[pid] = server
 }
 
-func (p *processes) ended(pid int) {
+func (p *runningProcesses) remove(pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.serverByPID, pid)
 }
 
 // Describe implements prometheus.Collector.
-func (p *processes) Describe(all chan<- *prometheus.Desc) {
-	all <- childDesc
-	all <- memoryDesc
-	all <- cpuDesc
+func (p *runningProcesses) Describe(all chan<- *prometheus.Desc) {
+	all <- childrenDesc
+	all <- childMemoryDesc
+	all <- childCPUDesc
 }
 
 // Collect implements prometheus.Collector.
-func (p *processes) Collect(all chan<- prometheus.Metric) {
+func (p *runningProcesses) Collect(all chan<- prometheus.Metric) {
 	running := map[string][]int{}
 	p.mu.Lock()
 	for pid, server := range p.serverByPID {
@@ -79,10 +79,10 @@ func (p *processes) Collect(all chan<- prometheus.Metric) {
 	}
 	p.mu.Unlock()
 	for server, pids := range running {
-		all <- prometheus.MustNewConstMetric(childDesc, prometheus.GaugeValue, float64(len(pids)), server)
+		all <- prometheus.MustNewConstMetric(childrenDesc, prometheus.GaugeValue, float64(len(pids)), server)
 		if u, ok := supervisor.UsageOf(pids...); ok {
-			all <- prometheus.MustNewConstMetric(memoryDesc, prometheus.GaugeValue, float64(u.Resident), server)
-			all <- prometheus.MustNewConstMetric(cpuDesc, prometheus.GaugeValue, u.CPU.Seconds(), server)
+			all <- prometheus.MustNewConstMetric(childMemoryDesc, prometheus.GaugeValue, float64(u.Resident), server)
+			all <- prometheus.MustNewConstMetric(childCPUDesc, prometheus.GaugeValue, u.CPU.Seconds(), server)
 		}
 	}
 }

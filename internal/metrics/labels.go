@@ -13,16 +13,16 @@ import (
 
 const otherLabel = "_other"
 
-// methodLabels are the methods that are labels, of all revisions.
-var methodLabels = newSet("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get",
+// knownMethods are the methods that are labels, of all revisions.
+var knownMethods = newSet("initialize", "ping", "server/discover", "tools/list", "tools/call", "prompts/list", "prompts/get",
 	"resources/list", "resources/read", "resources/templates/list", "resources/subscribe", "resources/unsubscribe",
 	"completion/complete", "logging/setLevel", "sampling/createMessage", "elicitation/create", "roots/list",
 	"subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update")
 
-var revisionLabels = newSet("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
+var knownRevisions = newSet("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
-// codeLabels are the JSON-RPC error codes that are labels.
-var codeLabels = newSet("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
+// knownErrorCodes are the JSON-RPC error codes that are labels.
+var knownErrorCodes = newSet("-32700", "-32600", "-32601", "-32602", "-32603", "-32000", "-32001", "-32002", "-32020", "-32021", "-32022", "-32042")
 
 func newSet(all ...string) map[string]bool {
 	m := make(map[string]bool, len(all))
@@ -56,15 +56,15 @@ func kindName(k jsonrpc.Kind) string {
 func errorTypeOf(p *observe.Passed) string {
 	switch {
 	case p.Message.IsError():
-		return labelOrOther(codeLabels, string(p.Message.Lookup("error", "code")))
+		return labelOrOther(knownErrorCodes, string(p.Message.Lookup("error", "code")))
 	case p.Failed():
 		return "tool_error"
 	}
 	return ""
 }
 
-// endReason says in a word how a session has ended.
-func endReason(err error) string {
+// sessionEndReason says in a word how a session has ended.
+func sessionEndReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return "orderly"
@@ -92,13 +92,15 @@ func exitReason(e observe.ProcessEnded) string {
 
 // nameLimiter has labels that somebody else chooses: the first max of them.
 type nameLimiter struct {
-	max int
+	maxNames int
 
 	mu    sync.Mutex
 	names map[string]bool
 }
 
-func newNameLimiter(max int) *nameLimiter { return &nameLimiter{max: max, names: map[string]bool{}} }
+func newNameLimiter(max int) *nameLimiter {
+	return &nameLimiter{maxNames: max, names: map[string]bool{}}
+}
 
 // labelOf returns name if it is one of the first, else "_other".
 func (n *nameLimiter) labelOf(name string) string {
@@ -109,7 +111,7 @@ func (n *nameLimiter) labelOf(name string) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.names[name] {
-		if len(n.names) >= n.max {
+		if len(n.names) >= n.maxNames {
 			return otherLabel
 		}
 		n.names[name] = true

@@ -41,8 +41,8 @@ type Server struct {
 
 // Metrics is an observe.Watcher that counts.
 type Metrics struct {
-	registry *prometheus.Registry
-	tools    *nameLimiter // nil: no tool is a label
+	registry   *prometheus.Registry
+	toolLabels *nameLimiter // nil: no tool is a label
 
 	callDurations    [2]*prometheus.HistogramVec // by hop
 	sessions         *prometheus.GaugeVec
@@ -55,7 +55,7 @@ type Metrics struct {
 	messagesDropped  *prometheus.CounterVec
 	streams          *prometheus.GaugeVec
 	streamsResumed   prometheus.Counter
-	processes        *processes
+	processes        *runningProcesses
 	processStarts    *prometheus.CounterVec
 	processExits     *prometheus.CounterVec
 	processStopSteps *prometheus.CounterVec
@@ -82,50 +82,51 @@ func New(o Options) *Metrics {
 	m.perServer.Store(&map[string]*serverMetrics{})
 	labels := []string{"mcp_method_name", "error_type", "network_transport", "mcp_protocol_version", "server"}
 	if o.ToolLabels {
-		m.tools = newNameLimiter(200)
+		m.toolLabels = newNameLimiter(200)
 		labels = append(labels, "gen_ai_tool_name")
 	}
 	m.callDurations = [2]*prometheus.HistogramVec{
-		m.histogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", durationBuckets, labels...),
-		m.histogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
+		m.registerHistogram("mcp_server_operation_duration_seconds", "How long requests took, as the client has seen it.", durationBuckets, labels...),
+		m.registerHistogram("mcp_client_operation_duration_seconds", "How long requests took, as the bridge has seen it at the server.", durationBuckets, labels...),
 	}
-	m.sessions = m.gauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
-	m.sessionDuration = m.histogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
-	m.sessionsEnded = m.counter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
-	m.messages = m.counter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
-	m.messageBytes = m.counter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
-	m.overhead = m.histogram("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", overheadBuckets, "dir")
-	m.requestsRefused = m.counter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
-	m.messagesDropped = m.counter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
-	m.streams = m.gauge("mcp_bridge_streams", "Event streams and WebSockets of clients that are open.", "server")
-	m.streamsResumed = m.counter("mcp_bridge_stream_resumes_total", "Event streams that were resumed.").WithLabelValues()
-	m.processStarts = m.counter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
-	m.processExits = m.counter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
-	m.processStopSteps = m.counter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
-	m.processLifetime = m.histogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
-	m.stderrLines = m.counter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
-	m.noiseLines = m.counter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
-	m.notes = m.counter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")
-	m.processes = newProcesses()
+	m.sessions = m.registerGauge("mcp_bridge_sessions", "Sessions of clients that have said who they are.", "transport", "era", "server")
+	m.sessionDuration = m.registerHistogram("mcp_server_session_duration_seconds", "How long sessions of clients lasted.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.sessionsEnded = m.registerCounter("mcp_bridge_sessions_ended_total", "Sessions of clients that have ended, and how.", "reason")
+	m.messages = m.registerCounter("mcp_bridge_messages_total", "Messages at both ends of the bridge.", "server", "hop", "dir", "kind")
+	m.messageBytes = m.registerCounter("mcp_bridge_message_bytes_total", "Bytes of messages at both ends of the bridge.", "server", "hop", "dir", "kind")
+	m.overhead = m.registerHistogram("mcp_bridge_overhead_seconds", "How long messages were inside the bridge.", overheadBuckets, "dir")
+	m.requestsRefused = m.registerCounter("mcp_bridge_refused_total", "Requests of clients that were refused, by the rule.", "rule", "status")
+	m.messagesDropped = m.registerCounter("mcp_bridge_dropped_total", "Messages that reached nobody.", "server")
+	m.streams = m.registerGauge("mcp_bridge_streams", "Event streams and WebSockets of clients that are open.", "server")
+	m.streamsResumed = m.registerCounter("mcp_bridge_stream_resumes_total", "Event streams that were resumed.").WithLabelValues()
+	m.processStarts = m.registerCounter("mcp_bridge_child_starts_total", "Processes of servers that were started.", "server")
+	m.processExits = m.registerCounter("mcp_bridge_child_exits_total", "Processes of servers that have ended, and how.", "server", "how")
+	m.processStopSteps = m.registerCounter("mcp_bridge_child_stop_steps_total", "What it took to stop processes of servers.", "server", "step")
+	m.processLifetime = m.registerHistogram("mcp_bridge_child_life_seconds", "How long processes of servers lived.", durationBuckets).WithLabelValues().(prometheus.Histogram)
+	m.stderrLines = m.registerCounter("mcp_bridge_stderr_lines_total", "Lines that servers wrote to their stderr.", "server")
+	m.noiseLines = m.registerCounter("mcp_bridge_noise_lines_total", "Output of servers that is no message.", "server")
+	m.notes = m.registerCounter("mcp_bridge_notes_total", "Remarks about traffic that looks wrong, by the code of the diagnosis.", "code")
+	m.processes = newRunningProcesses()
 	m.registry.MustRegister(m.processes, &serverCollector{servers: o.Servers}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.gauge("mcp_bridge_build_info", "Which build of mcp-bridge this is.", "version").WithLabelValues(buildinfo.Version()).Set(1)
+	m.registerGauge("mcp_bridge_build_info", "Which build of mcp-bridge this is.", "version").WithLabelValues(buildinfo.Version()).Set(1)
 	return m
 }
 
-func (m *Metrics) counter(name, help string, labels ...string) *prometheus.CounterVec {
+// registerCounter makes and registers a counter; registerGauge and registerHistogram do likewise.
+func (m *Metrics) registerCounter(name, help string, labels ...string) *prometheus.CounterVec {
 	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
 	return v
 }
 
-func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+func (m *Metrics) registerGauge(name, help string, labels ...string) *prometheus.GaugeVec {
 	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	m.registry.MustRegister(v)
 	return v
 }
 
-func (m *Metrics) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+func (m *Metrics) registerHistogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	m.registry.MustRegister(v)
 	return v
@@ -143,7 +144,7 @@ func (m *Metrics) Handler() http.Handler {
 func (m *Metrics) SkipsExchanges() {}
 
 // SkipsNames says to observe that names of tools are not needed, unless they are labels.
-func (m *Metrics) SkipsNames() bool { return m.tools == nil }
+func (m *Metrics) SkipsNames() bool { return m.toolLabels == nil }
 
 // Event implements observe.Watcher.
 func (m *Metrics) Event(e observe.Event) {
@@ -153,16 +154,16 @@ func (m *Metrics) Event(e observe.Event) {
 	case observe.SessionEnded:
 		m.sessions.WithLabelValues(e.Session.Transport, e.Session.Era(), e.Session.Server).Dec()
 		m.sessionDuration.Observe(e.Lasted.Seconds())
-		m.sessionsEnded.WithLabelValues(endReason(e.Err)).Inc()
+		m.sessionsEnded.WithLabelValues(sessionEndReason(e.Err)).Inc()
 	case observe.ProcessStarted:
 		m.processStarts.WithLabelValues(e.Server).Inc()
-		m.processes.started(e.Server, e.PID)
+		m.processes.add(e.Server, e.PID)
 	case observe.ProcessStopping:
 		m.processStopSteps.WithLabelValues(e.Server, e.Step).Inc()
 	case observe.ProcessEnded:
 		m.processExits.WithLabelValues(e.Server, exitReason(e)).Inc()
 		m.processLifetime.Observe(e.Lasted.Seconds())
-		m.processes.ended(e.PID)
+		m.processes.remove(e.PID)
 	case observe.Stderr:
 		m.stderrLines.WithLabelValues(e.Server).Inc()
 	case observe.Noise:
@@ -172,13 +173,13 @@ func (m *Metrics) Event(e observe.Event) {
 	case observe.Refused:
 		m.requestsRefused.WithLabelValues(e.Rule, strconv.Itoa(e.Status)).Inc()
 	case observe.Stream:
-		m.stream(e)
+		m.countStream(e)
 	case observe.Note:
 		m.notes.WithLabelValues(e.Code).Inc()
 	}
 }
 
-func (m *Metrics) stream(e observe.Stream) {
+func (m *Metrics) countStream(e observe.Stream) {
 	switch {
 	case e.Hop != observe.Downstream:
 	case e.Action == "opened":

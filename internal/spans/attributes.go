@@ -12,10 +12,10 @@ import (
 
 // How long values may be, in bytes: clients and servers choose them.
 const (
-	maxName    = 128
-	maxText    = 256
-	maxURI     = 1024
-	maxContent = 16 << 10
+	maxNameBytes    = 128
+	maxTextBytes    = 256
+	maxURIBytes     = 1024
+	maxContentBytes = 16 << 10
 )
 
 // truncate returns a text of that many bytes at most, in valid UTF-8: a collector refuses anything
@@ -24,18 +24,18 @@ func truncate(text string, max int) string {
 	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
 
-// nameOf returns the name of a request's span: the method, and the tool or prompt, which is its subject. A URI
+// spanName returns the name of a request's span: the method, and the tool or prompt, which is its subject. A URI
 // would make too many names.
-func (s *Spans) nameOf(method, subject string) string {
-	name := s.redacted(method, maxName)
+func (s *Spans) spanName(method, subject string) string {
+	name := s.redacted(method, maxNameBytes)
 	if (method == "tools/call" || method == "prompts/get") && subject != "" {
-		name += " " + s.redacted(subject, maxName)
+		name += " " + s.redacted(subject, maxNameBytes)
 	}
 	return name
 }
 
-// attributes returns what is known of a request when it passes. subject is its name of a tool or prompt, or URI.
-func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyValue {
+// requestAttributes returns what is known of a request when it passes. subject is its name of a tool or prompt, or URI.
+func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute.KeyValue {
 	c, m := p.Call, &p.Message
 	all := make([]attribute.KeyValue, 0, 12)
 	put := func(name attribute.Key, value string, max int) {
@@ -43,27 +43,27 @@ func (s *Spans) attributes(p *observe.Passed, subject string) []attribute.KeyVal
 			all = append(all, name.String(s.redacted(value, max)))
 		}
 	}
-	put("mcp.method.name", c.Method, maxName)
-	put("jsonrpc.request.id", idText(c.ID), maxName)
-	put("mcp_bridge.server", p.Session.Server, maxName)
+	put("mcp.method.name", c.Method, maxNameBytes)
+	put("jsonrpc.request.id", idText(c.ID), maxNameBytes)
+	put("mcp_bridge.server", p.Session.Server, maxNameBytes)
 	if isSession(p.Session) {
-		put("mcp.session.id", p.Session.Name, maxName)
+		put("mcp.session.id", p.Session.Name, maxNameBytes)
 	}
-	put("mcp.protocol.version", revision(p), maxName)
+	put("mcp.protocol.version", revisionOf(p), maxNameBytes)
 	transport, protocol := p.Session.Network(p.Hop)
-	put("network.transport", transport, maxName)
-	put("network.protocol.name", protocol, maxName)
+	put("network.transport", transport, maxNameBytes)
+	put("network.protocol.name", protocol, maxNameBytes)
 	switch c.Method {
 	case "tools/call":
-		put("gen_ai.operation.name", "execute_tool", maxName)
-		put("gen_ai.tool.name", subject, maxName)
+		put("gen_ai.operation.name", "execute_tool", maxNameBytes)
+		put("gen_ai.tool.name", subject, maxNameBytes)
 		if s.recordsContent {
-			put("gen_ai.tool.call.arguments", string(m.Lookup("params", "arguments")), maxContent)
+			put("gen_ai.tool.call.arguments", string(m.Lookup("params", "arguments")), maxContentBytes)
 		}
 	case "prompts/get":
-		put("gen_ai.prompt.name", subject, maxName)
+		put("gen_ai.prompt.name", subject, maxNameBytes)
 	default:
-		put("mcp.resource.uri", printable.URL(subject, "REDACTED"), maxURI)
+		put("mcp.resource.uri", printable.URL(subject, "REDACTED"), maxURIBytes)
 	}
 	return all
 }
@@ -73,10 +73,10 @@ func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []
 	switch {
 	case p.Call.Method == "initialize":
 		if version, _ := jsonrpc.Text(p.Message.Lookup("result", "protocolVersion")); version != "" {
-			all = append(all, attribute.String("mcp.protocol.version", truncate(version, maxName)))
+			all = append(all, attribute.String("mcp.protocol.version", truncate(version, maxNameBytes)))
 		}
 	case p.Call.Method == "tools/call" && s.recordsContent:
-		all = append(all, attribute.String("gen_ai.tool.call.result", s.redacted(string(p.Message.Result()), maxContent)))
+		all = append(all, attribute.String("gen_ai.tool.call.result", s.redacted(string(p.Message.Result()), maxContentBytes)))
 	}
 	return all
 }
@@ -91,8 +91,8 @@ func idText(id jsonrpc.ID) string {
 // isSession is false for a request of 2026-07-28 over HTTP, which is alone.
 func isSession(s *observe.Session) bool { return !strings.HasPrefix(s.Name, "q") || s.Transport == "" }
 
-// revision returns the protocol version of a request; "": it is not known.
-func revision(p *observe.Passed) string {
+// revisionOf returns the protocol version of a request; "": it is not known.
+func revisionOf(p *observe.Passed) string {
 	if p.Message.Meta() != nil {
 		if version, _ := jsonrpc.Text(p.Message.Lookup("params", "_meta", "io.modelcontextprotocol/protocolVersion")); version != "" {
 			return version

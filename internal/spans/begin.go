@@ -14,7 +14,7 @@ import (
 
 // requestSpan is that of a request at one end of the bridge.
 type requestSpan struct {
-	context        trace.SpanContext // what a request that is made of this one names as its parent
+	spanContext    trace.SpanContext // what a request that is made of this one names as its parent
 	passesParentOn bool              // it goes on with the parent that it has come with
 	*recordedSpan                    // nil: the sampler does not want it
 }
@@ -22,10 +22,10 @@ type requestSpan struct {
 // recordedSpan is a span that is sent to the collector.
 type recordedSpan struct {
 	trace.Span
-	session    *observe.Session
-	key        requestKey
-	token      jsonrpc.ID        // zero: none
-	firstRound trace.SpanContext // of the first request of a conversation of several rounds
+	session       *observe.Session
+	key           requestKey
+	progressToken jsonrpc.ID        // zero: none
+	firstRound    trace.SpanContext // of the first request of a conversation of several rounds
 
 	parent          *recordedSpan   // the SERVER span of a CLIENT span; nil: none
 	children        []*recordedSpan // the CLIENT spans of a SERVER span
@@ -35,8 +35,8 @@ type recordedSpan struct {
 }
 
 var (
-	serverKind = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
-	clientKind = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
+	serverSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
+	clientSpanOptions = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
 )
 
 // isReceived reports whether a message has come to the bridge, and was not sent by it.
@@ -44,8 +44,8 @@ func isReceived(p *observe.Passed) bool {
 	return (p.Hop == observe.Downstream) == (p.Dir == observe.ToServer)
 }
 
-// spanOf returns the span of a request; nil: it has none.
-func (s *Spans) spanOf(c *observe.Call) *requestSpan {
+// requestSpanOf returns the span of a request; nil: it has none.
+func (s *Spans) requestSpanOf(c *observe.Call) *requestSpan {
 	if c == nil {
 		return nil
 	}
@@ -55,15 +55,15 @@ func (s *Spans) spanOf(c *observe.Call) *requestSpan {
 
 // Sample implements observe.Sampler: it begins the SERVER span of a request. What it returns is a *requestSpan.
 func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
-	parent, around := parentOf(&m), trace.SpanContext{}
+	parent, around := remoteParentOf(&m), trace.SpanContext{}
 	inMeta := parent.IsValid()
 	if mark := m.Mark(); mark != nil && mark.Traceparent != "" {
 		if around = parseTraceContext(mark.Traceparent, mark.Tracestate); !inMeta {
 			parent = around
 		}
 	}
-	began, context := s.start(m.Method(), parent)
-	one := &requestSpan{context: context}
+	began, context := s.startServerSpan(m.Method(), parent)
+	one := &requestSpan{spanContext: context}
 	if wanted = began != nil; wanted {
 		one.recordedSpan = &recordedSpan{Span: began}
 		if inMeta && around.IsValid() {
@@ -78,7 +78,7 @@ func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
 // Rewrite implements observe.Sampler: it begins the CLIENT span of a request, and names it as
 // the parent.
 func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
-	one := s.spanOf(p.Call)
+	one := s.requestSpanOf(p.Call)
 	if one == nil {
 		one = s.beginClientSpan(p)
 		p.Call.Set(s, one)
@@ -92,39 +92,39 @@ func (s *Spans) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message {
 	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
 		return m
 	}
-	return withTraceContext(&m, one.context)
+	return withTraceContext(&m, one.spanContext)
 }
 
 // beginClientSpan begins the CLIENT span of a request.
 func (s *Spans) beginClientSpan(p *observe.Passed) *requestSpan {
-	from := s.spanOf(p.Origin)
+	from := s.requestSpanOf(p.Origin)
 	ctx := context.Background()
 	var parent *recordedSpan
 	if from != nil {
 		parent = from.recordedSpan
 		ctx = trace.ContextWithSpan(ctx, parent.Span)
-	} else if remote := parentOf(&p.Message); remote.IsValid() {
+	} else if remote := remoteParentOf(&p.Message); remote.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, remote)
 	}
-	_, began := s.tracer.Start(ctx, p.Call.Method, clientKind...)
-	one := &requestSpan{context: began.SpanContext()}
+	_, began := s.tracer.Start(ctx, p.Call.Method, clientSpanOptions...)
+	one := &requestSpan{spanContext: began.SpanContext()}
 	if began.IsRecording() {
 		one.recordedSpan = &recordedSpan{Span: began, parent: parent}
-		s.enterSpan(one.recordedSpan, p)
+		s.addOpenSpan(one.recordedSpan, p)
 	}
 	return one
 }
 
-var keyTrace = []byte("trace")
+var traceSubstring = []byte("trace")
 
-// mayHaveTrace reports whether members of _meta may belong to trace context.
-func mayHaveTrace(meta []byte) bool {
-	return bytes.Contains(meta, keyTrace) || bytes.IndexByte(meta, '\\') >= 0
+// mayHaveTraceContext reports whether members of _meta may belong to trace context.
+func mayHaveTraceContext(meta []byte) bool {
+	return bytes.Contains(meta, traceSubstring) || bytes.IndexByte(meta, '\\') >= 0
 }
 
-// parentOf returns the span context in params._meta; an invalid one: there is none.
-func parentOf(m *jsonrpc.Message) trace.SpanContext {
-	if !mayHaveTrace(m.Meta()) {
+// remoteParentOf returns the span context in params._meta; an invalid one: there is none.
+func remoteParentOf(m *jsonrpc.Message) trace.SpanContext {
+	if !mayHaveTraceContext(m.Meta()) {
 		return trace.SpanContext{}
 	}
 	parent, _ := jsonrpc.Text(m.Lookup("params", "_meta", "traceparent"))
@@ -154,7 +154,7 @@ func withTraceContext(m *jsonrpc.Message, c trace.SpanContext) jsonrpc.Message {
 		text = append(append(text, `,"tracestate":`...), jsonrpc.Quote(c.TraceState().String())...)
 	}
 	f := jsonrpc.TrustedFragment(string(text))
-	if !mayHaveTrace(m.Meta()) {
+	if !mayHaveTraceContext(m.Meta()) {
 		return m.WithMeta(f)
 	}
 	return m.WithMetaOf(f, "traceparent", "tracestate")

@@ -18,19 +18,19 @@ const (
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
 	sdktrace.SpanExporter
-	warn     func(err error, failed int)
-	hider    *secretHider    // nil: there is nothing to hide
-	ctx      context.Context // done: nothing is sent any more
-	stop     context.CancelFunc
-	finished chan struct{} // closed when the last spans were sent
+	warn          func(err error, failed int)
+	hider         *secretHider    // nil: there is nothing to hide
+	ctx           context.Context // done: nothing is sent any more
+	stop          context.CancelFunc
+	lastSpansSent chan struct{} // closed when the last spans were sent
 
-	mu          sync.Mutex
-	nextWarning time.Time
-	failures    int // since the last warning
+	mu                   sync.Mutex
+	nextWarning          time.Time
+	failuresSinceWarning int // since the last warning
 }
 
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
-	e := &exporter{SpanExporter: inner, warn: warn, finished: make(chan struct{})}
+	e := &exporter{SpanExporter: inner, warn: warn, lastSpansSent: make(chan struct{})}
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	return e
 }
@@ -47,49 +47,49 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	switch {
 	case err == nil:
 	case e.ctx.Err() != nil:
-		e.noteFailure(errors.New("the collector took too long at the end"))
+		e.reportFailure(errors.New("the collector took too long at the end"))
 	default:
-		e.noteFailure(err)
+		e.reportFailure(err)
 	}
 	return nil
 }
 
 // Shutdown implements trace.SpanExporter.
 func (e *exporter) Shutdown(context.Context) error {
-	defer close(e.finished)
+	defer close(e.lastSpansSent)
 	return e.SpanExporter.Shutdown(context.Background()) // waits for nothing
 }
 
 // abort ends what is being sent, and waits until that has ended.
 func (e *exporter) abort() {
 	e.stop()
-	<-e.finished
+	<-e.lastSpansSent
 }
 
-// noteFailure tells of an error, if it is time to.
-func (e *exporter) noteFailure(err error) {
+// reportFailure tells of an error, if it is time to.
+func (e *exporter) reportFailure(err error) {
 	e.mu.Lock()
-	e.failures++
-	now, count := time.Now(), e.failures
+	e.failuresSinceWarning++
+	now, count := time.Now(), e.failuresSinceWarning
 	due := !now.Before(e.nextWarning)
 	if due {
-		e.nextWarning, e.failures = now.Add(warningInterval), 0
+		e.nextWarning, e.failuresSinceWarning = now.Add(warningInterval), 0
 	}
 	e.mu.Unlock()
 	if due {
-		e.warn(e.redacted(err), count)
+		e.warn(e.redactedError(err), count)
 	}
 }
 
-// warnSetting tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
+// warnOfSetting tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
 // keep errors from being told.
-func (e *exporter) warnSetting(err error) { e.warn(e.redacted(err), 0) }
+func (e *exporter) warnOfSetting(err error) { e.warn(e.redactedError(err), 0) }
 
-// redacted returns an error as it is told: one line, not long, without secrets.
-func (e *exporter) redacted(err error) error {
+// redactedError returns an error as it is told: one line, not long, without secrets.
+func (e *exporter) redactedError(err error) error {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	if e.hider != nil {
-		text = e.hider.text(text) // before it is cut: half a secret would not be found
+		text = e.hider.hide(text) // before it is cut: half a secret would not be found
 	}
 	return errors.New(truncate(text, maxWarningText))
 }

@@ -45,8 +45,8 @@ func telling(t *testing.T, o *observe.Observer, content bool) *told {
 func (a *told) lines() (all []string) {
 	a.t.Helper()
 	a.spans.Close()
-	if n := a.spans.openCount.Load(); n != 0 || len(a.spans.tables) != 0 {
-		a.t.Errorf("%d spans of %d sessions are left", n, len(a.spans.tables))
+	if n := a.spans.openSpanCount.Load(); n != 0 || len(a.spans.openBySession) != 0 {
+		a.t.Errorf("%d spans of %d sessions are left", n, len(a.spans.openBySession))
 	}
 	for _, s := range a.out.GetSpans() {
 		all = append(all, describe(s))
@@ -258,11 +258,11 @@ func TestSampledOut(t *testing.T) {
 		talk := talking(t, &o, bridge.PumpOptions{})
 		all := telling(t, &o, false)
 		talk.client.Says(`{"jsonrpc":"2.0","id":1,"method":"x"}`)
-		if parent := parentOf(new(<-talk.server.Out)); !parent.IsValid() || parent.IsSampled() {
+		if parent := remoteParentOf(new(<-talk.server.Out)); !parent.IsValid() || parent.IsSampled() {
 			t.Error("the server gets", parent)
 		}
 		talk.client.Says(`{"jsonrpc":"2.0","id":2,"method":"x","params":{"_meta":{"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}}}`)
-		if parent := parentOf(new(<-talk.server.Out)); parent.IsSampled() || parent.TraceID().String() != "4bf92f3577b34da6a3ce929d0e0e4736" {
+		if parent := remoteParentOf(new(<-talk.server.Out)); parent.IsSampled() || parent.TraceID().String() != "4bf92f3577b34da6a3ce929d0e0e4736" {
 			t.Error("the server gets", parent)
 		}
 		all.wants()
@@ -325,7 +325,7 @@ func TestStuckCollector(t *testing.T) {
 		out := newExporter(stuck{}, func(err error, n int) { warnings = append(warnings, fmt.Sprint(n, " ", err)) })
 		s := newSpans(out, resource.Empty(), false)
 		for range 3 {
-			out.noteFailure(errors.New("refused\nsecond line"))
+			out.reportFailure(errors.New("refused\nsecond line"))
 		}
 		time.Sleep(warningInterval)
 		_, one := s.tracer.Start(t.Context(), "x")

@@ -13,67 +13,67 @@ import (
 // secretHider takes out of what is told about the collector what the environment has of secrets: where it is
 // beside scheme, host and port, and the values of headers.
 type secretHider struct {
-	values []string       // the longest first: one may begin with another
-	urls   *regexp.Regexp // in a text
+	secrets    []string       // the longest first: one may begin with another
+	urlPattern *regexp.Regexp // in a text
 }
 
 // minSecretBytes is how many bytes a value has that is looked for. Shorter ones occur by chance.
 const minSecretBytes = 4
 
-func newHider(env LookupEnv) *secretHider {
-	h := &secretHider{urls: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
+func newSecretHider(env LookupEnv) *secretHider {
+	h := &secretHider{urlPattern: regexp.MustCompile(`(?i)\bhttps?://[^\s"'<>]*`)}
 	for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
-		h.addURL(env.get(prefix + "ENDPOINT"))
+		h.addURLSecrets(env.get(prefix + "ENDPOINT"))
 		for _, pair := range strings.Split(env.get(prefix+"HEADERS"), ",") {
 			_, value, ok := strings.Cut(pair, "=")
 			if !ok {
 				value = pair
 			}
-			h.add(value)
+			h.addSecret(value)
 			if plain, err := url.PathUnescape(value); err == nil {
 				value = plain
 			}
-			h.add(value)
+			h.addSecret(value)
 			if _, token, ok := strings.Cut(strings.TrimSpace(value), " "); ok { // Bearer TOKEN
-				h.add(token)
+				h.addSecret(token)
 			}
 		}
 	}
-	slices.SortStableFunc(h.values, func(a, b string) int { return len(b) - len(a) })
+	slices.SortStableFunc(h.secrets, func(a, b string) int { return len(b) - len(a) })
 	return h
 }
 
-// addURL has the parts of a URL taken out that a collector's reply may have.
-func (h *secretHider) addURL(text string) {
-	h.add(text)
+// addURLSecrets has the parts of a URL taken out that a collector's reply may have.
+func (h *secretHider) addURLSecrets(text string) {
+	h.addSecret(text)
 	u, err := url.Parse(text)
 	if err != nil {
 		return
 	}
 	password, _ := u.User.Password()
 	for _, part := range []string{password, u.User.Username(), u.RawQuery} {
-		h.add(part)
+		h.addSecret(part)
 	}
 	for _, all := range u.Query() {
 		for _, v := range all {
-			h.add(v)
+			h.addSecret(v)
 		}
 	}
 	if path := strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), "/v1/traces"); len(path) > minSecretBytes {
-		h.add(path)
-		h.add(u.EscapedPath())
+		h.addSecret(path)
+		h.addSecret(u.EscapedPath())
 	}
 }
 
-func (h *secretHider) add(value string) {
+func (h *secretHider) addSecret(value string) {
 	if value = strings.TrimSpace(value); len(value) >= minSecretBytes {
-		h.values = append(h.values, value)
+		h.secrets = append(h.secrets, value)
 	}
 }
 
-// text returns a text without secrets.
-func (h *secretHider) text(text string) string {
-	text = h.urls.ReplaceAllStringFunc(text, func(s string) string {
+// hide returns a text without secrets.
+func (h *secretHider) hide(text string) string {
+	text = h.urlPattern.ReplaceAllStringFunc(text, func(s string) string {
 		u, err := url.Parse(s)
 		if err != nil || u.Host == "" {
 			scheme, _, _ := strings.Cut(s, "://")
@@ -81,7 +81,7 @@ func (h *secretHider) text(text string) string {
 		}
 		return u.Scheme + "://" + u.Host
 	})
-	for _, v := range h.values {
+	for _, v := range h.secrets {
 		text = strings.ReplaceAll(text, v, "(hidden)")
 	}
 	return text

@@ -7,7 +7,7 @@ import (
 
 // A secret that begins with another one is taken out as a whole.
 func TestHiderLongestFirst(t *testing.T) {
-	h := newHider(func(name string) (string, bool) {
+	h := newSecretHider(func(name string) (string, bool) {
 		switch name {
 		case "OTEL_EXPORTER_OTLP_HEADERS":
 			return "x-team=alpha,x-key=alpha-77c1f0", true
@@ -16,7 +16,7 @@ func TestHiderLongestFirst(t *testing.T) {
 		}
 		return "", false
 	})
-	text := h.text("no such key alpha-77c1f0, nor acme-51d0, of alpha")
+	text := h.hide("no such key alpha-77c1f0, nor acme-51d0, of alpha")
 	for _, secret := range []string{"77c1f0", "51d0", "alpha"} {
 		if strings.Contains(text, secret) {
 			t.Errorf("%s is in %q", secret, text)

@@ -33,7 +33,7 @@ func TestOffered(t *testing.T) {
 	m := jsonrpc.NewRequest(jsonrpc.IntID(299), "tools/list", nil)
 	bridgetest.Must(t, c.Send(t.Context(), m))
 	bridgetest.Must(t, c.Close(nil))
-	if n := s.openCount.Load(); n != 0 || len(s.tables) != 0 {
-		t.Errorf("%d spans of %d sessions are left", n, len(s.tables))
+	if n := s.openSpanCount.Load(); n != 0 || len(s.openBySession) != 0 {
+		t.Errorf("%d spans of %d sessions are left", n, len(s.openBySession))
 	}
 }

@@ -33,14 +33,14 @@ func samplerFromEnv(env LookupEnv) sdktrace.Sampler {
 	return sdktrace.ParentBased(sdktrace.AlwaysSample())
 }
 
-// ids makes the ids of spans, as the SDK does it. It is a sdktrace.IDGenerator.
-type ids struct{}
+// idGenerator makes the ids of spans, as the SDK does it. It is a sdktrace.IDGenerator.
+type idGenerator struct{}
 
 // traceIDKey is the key of the trace.TraceID that a ctx has for a span that begins a trace.
 type traceIDKey struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
-func (g ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+func (g idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	id, ok := ctx.Value(traceIDKey{}).(trace.TraceID)
 	if !ok {
 		id = newTraceID()
@@ -49,7 +49,7 @@ func (g ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 }
 
 // NewSpanID implements sdktrace.IDGenerator.
-func (ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return newSpanID() }
+func (idGenerator) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return newSpanID() }
 
 func newTraceID() (id trace.TraceID) {
 	for !id.IsValid() {
@@ -66,9 +66,9 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// start begins the SERVER span of a request below parent, which may be invalid: there is none. If it is not sampled, span is
+// startServerSpan begins the SERVER span of a request below parent, which may be invalid: there is none. If it is not sampled, span is
 // nil, and c is what is passed on.
-func (s *Spans) start(method string, parent trace.SpanContext) (span trace.Span, c trace.SpanContext) {
+func (s *Spans) startServerSpan(method string, parent trace.SpanContext) (span trace.Span, c trace.SpanContext) {
 	ctx, id := context.Background(), parent.TraceID()
 	if parent.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, parent)
@@ -84,6 +84,6 @@ func (s *Spans) start(method string, parent trace.SpanContext) (span trace.Span,
 	if !parent.IsValid() {
 		ctx = context.WithValue(ctx, traceIDKey{}, id) // so that the SDK decides the same
 	}
-	_, span = s.tracer.Start(ctx, method, serverKind...)
+	_, span = s.tracer.Start(ctx, method, serverSpanOptions...)
 	return span, span.SpanContext()
 }

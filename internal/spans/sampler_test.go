@@ -32,10 +32,10 @@ func TestSamplerFromEnv(t *testing.T) {
 			sdk := sdktrace.NewTracerProvider().Tracer("")
 			for _, parent := range parents {
 				ctx := trace.ContextWithRemoteSpanContext(context.Background(), parent)
-				span, sent := s.start("m", parent)
+				span, sent := s.startServerSpan("m", parent)
 				if !parent.IsValid() {
 					ctx = context.WithValue(context.Background(), traceIDKey{}, sent.TraceID())
-					sdk = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(ids{})).Tracer("")
+					sdk = sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(idGenerator{})).Tracer("")
 				}
 				_, want := sdk.Start(ctx, "m")
 				if got := sent.TraceFlags(); got != want.SpanContext().TraceFlags() || (span != nil) != want.IsRecording() || sent.TraceID() != want.SpanContext().TraceID() {
@@ -85,7 +85,7 @@ func TestRatio(t *testing.T) {
 	defer s.Close()
 	sampled := 0
 	for range 10_000 {
-		if span, c := s.start("m", trace.SpanContext{}); span != nil {
+		if span, c := s.startServerSpan("m", trace.SpanContext{}); span != nil {
 			if sampled++; !c.IsSampled() {
 				t.Fatal("a span that is recorded is told as one that is not")
 			}

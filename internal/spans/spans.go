@@ -54,10 +54,10 @@ type Spans struct {
 	recordsContent bool // arguments and results are told
 	redact         func(string) string
 
-	openCount atomic.Int64 // spans in the table
-	mu        sync.Mutex   // of what follows, and of the fields of every recordedSpan
-	tables    map[*observe.Session]*openSpans
-	rounds    firstRounds
+	openSpanCount atomic.Int64 // spans in the table
+	mu            sync.Mutex   // of what follows, and of the fields of every recordedSpan
+	openBySession map[*observe.Session]*openSpans
+	firstRounds   firstRounds
 }
 
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
@@ -78,14 +78,14 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 		}
 		break
 	}
-	hide := newHider(env)
+	hide := newSecretHider(env)
 	out := newExporter(nil, warn)
 	out.hider = hide
-	otel.SetLogger(logr.New(sdkLog{out.warnSetting}))
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.noteFailure))
+	otel.SetLogger(logr.New(sdkLog{out.warnOfSetting}))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(out.reportFailure))
 	inner, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, errors.New(hide.text(err.Error()))
+		return nil, errors.New(hide.hide(err.Error()))
 	}
 	out.SpanExporter = inner
 	r, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithAttributes(
@@ -94,16 +94,16 @@ func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (
 		attribute.String("service.instance.id", rand.Text()), // the names of sessions are unique in a process
 	), resource.WithFromEnv())
 	if err != nil { // some of the environment is not understood; the rest counts
-		out.noteFailure(err)
+		out.reportFailure(err)
 	}
 	return newSpans(out, r, strings.EqualFold(env.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"), "true")), nil
 }
 
 func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
 	sampler := samplerFromEnv(os.LookupEnv)
-	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r), sdktrace.WithSampler(sampler), sdktrace.WithIDGenerator(ids{}))
+	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(out), sdktrace.WithResource(r), sdktrace.WithSampler(sampler), sdktrace.WithIDGenerator(idGenerator{}))
 	return &Spans{
-		provider: p, sampler: sampler, exporter: out, recordsContent: content, tables: map[*observe.Session]*openSpans{},
+		provider: p, sampler: sampler, exporter: out, recordsContent: content, openBySession: map[*observe.Session]*openSpans{},
 		tracer: p.Tracer("github.com/mcp-bridge/mcp-bridge", trace.WithInstrumentationVersion(buildinfo.Version())),
 	}
 }
@@ -120,14 +120,14 @@ func (s *Spans) Close() {
 	s.exporter.abort()
 }
 
-// Redact has all texts of messages that are told go through f, which takes secrets out and may be called
+// SetRedact has all texts of messages that are told go through f, which takes secrets out and may be called
 // concurrently. It is called before Watch; without it nothing is taken out.
-func (s *Spans) Redact(f func(text string) string) { s.redact = f }
+func (s *Spans) SetRedact(f func(text string) string) { s.redact = f }
 
 // redacted returns what is told of a text, of max bytes at most.
 func (s *Spans) redacted(text string, max int) string {
 	if s.redact != nil && text != "" {
-		text = s.redact(truncate(text, max+maxContent)) // more than is shown: half a secret would not be found
+		text = s.redact(truncate(text, max+maxContentBytes)) // more than is shown: half a secret would not be found
 	}
 	return truncate(text, max)
 }
@@ -139,14 +139,14 @@ func (s *Spans) Watch(o *observe.Observer) (stop func()) {
 	if d := s.sampler.Description(); d != sdktrace.AlwaysSample().Description() && d != sdktrace.ParentBased(sdktrace.AlwaysSample()).Description() {
 		return unwatch
 	}
-	leave := o.Watch(company{})
-	return func() { leave(); unwatch() }
+	unwatchAll := o.Watch(nopWatcher{})
+	return func() { unwatchAll(); unwatch() }
 }
 
-// company is an observe.Watcher that needs nothing itself.
-type company struct{}
+// nopWatcher is an observe.Watcher that does nothing: while it watches, all messages are observed.
+type nopWatcher struct{}
 
-func (company) Message(*observe.Passed) {}
-func (company) Event(observe.Event)     {}
-func (company) SkipsExchanges()         {}
-func (company) SkipsNames() bool        { return true }
+func (nopWatcher) Message(*observe.Passed) {}
+func (nopWatcher) Event(observe.Event)     {}
+func (nopWatcher) SkipsExchanges()         {}
+func (nopWatcher) SkipsNames() bool        { return true }

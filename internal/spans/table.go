@@ -26,63 +26,63 @@ type requestKey struct {
 
 // openSpans are the spans of a session that have not ended.
 type openSpans struct {
-	ids, tokens map[requestKey]*recordedSpan
+	byRequestID, byProgressToken map[requestKey]*recordedSpan
 }
 
-// enterSpan tells what a span is about, and enters it.
-func (s *Spans) enterSpan(one *recordedSpan, p *observe.Passed) {
-	one.session, one.key, one.token = p.Session, requestKey{p.Hop, p.Dir, p.Call.ID}, p.Message.ProgressToken()
+// addOpenSpan says in a span what it is about, and adds it to the open ones.
+func (s *Spans) addOpenSpan(one *recordedSpan, p *observe.Passed) {
+	one.session, one.key, one.progressToken = p.Session, requestKey{p.Hop, p.Dir, p.Call.ID}, p.Message.ProgressToken()
 	subject, parent := p.Name(), one.parent
-	one.SetName(s.nameOf(p.Call.Method, subject))
-	one.SetAttributes(s.attributes(p, subject)...)
+	one.SetName(s.spanName(p.Call.Method, subject))
+	one.SetAttributes(s.requestAttributes(p, subject)...)
 	state := requestStateOf(&p.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if parent != nil {
 		parent.children = append(parent.children, one)
 	}
-	if first := s.rounds.find(state, time.Now()); first.IsValid() {
+	if first := s.firstRounds.firstSpanOf(state, time.Now()); first.IsValid() {
 		one.AddLink(trace.Link{SpanContext: first})
 		one.firstRound = first
 	}
-	if s.openCount.Load() >= maxOpenSpans {
+	if s.openSpanCount.Load() >= maxOpenSpans {
 		return
 	}
-	t := s.tables[p.Session]
-	if t != nil && t.ids[one.key] != nil { // its end is told at the same time
-		s.remove(t.ids[one.key])
-		t = s.tables[p.Session]
+	t := s.openBySession[p.Session]
+	if t != nil && t.byRequestID[one.key] != nil { // its end is told at the same time
+		s.removeOpenSpan(t.byRequestID[one.key])
+		t = s.openBySession[p.Session]
 	}
 	if t == nil {
 		t = &openSpans{map[requestKey]*recordedSpan{}, map[requestKey]*recordedSpan{}}
-		s.tables[p.Session] = t
+		s.openBySession[p.Session] = t
 	}
-	s.openCount.Add(1)
-	t.ids[one.key] = one
-	if !one.token.IsZero() {
-		t.tokens[requestKey{p.Hop, p.Dir, one.token}] = one
+	s.openSpanCount.Add(1)
+	t.byRequestID[one.key] = one
+	if !one.progressToken.IsZero() {
+		t.byProgressToken[requestKey{p.Hop, p.Dir, one.progressToken}] = one
 	}
 }
 
-// remove takes a span out. It is called with mu held.
-func (s *Spans) remove(one *recordedSpan) {
-	t := s.tables[one.session]
-	if t == nil || t.ids[one.key] != one {
+// removeOpenSpan takes a span out of the open ones. It is called with mu held.
+func (s *Spans) removeOpenSpan(one *recordedSpan) {
+	t := s.openBySession[one.session]
+	if t == nil || t.byRequestID[one.key] != one {
 		return
 	}
-	s.openCount.Add(-1)
-	delete(t.ids, one.key)
-	if token := (requestKey{one.key.hop, one.key.dir, one.token}); t.tokens[token] == one {
-		delete(t.tokens, token)
+	s.openSpanCount.Add(-1)
+	delete(t.byRequestID, one.key)
+	if token := (requestKey{one.key.hop, one.key.dir, one.progressToken}); t.byProgressToken[token] == one {
+		delete(t.byProgressToken, token)
 	}
-	if len(t.ids) == 0 {
-		delete(s.tables, one.session)
+	if len(t.byRequestID) == 0 {
+		delete(s.openBySession, one.session)
 	}
 }
 
-// end ends a span, and the CLIENT spans below it: nobody waits for their answers. fault is
+// endSpan ends a span, and the CLIENT spans below it: nobody waits for their answers. fault is
 // the error.type; "" is none.
-func (s *Spans) end(one *recordedSpan, fault, text string, more ...attribute.KeyValue) {
+func (s *Spans) endSpan(one *recordedSpan, fault, text string, more ...attribute.KeyValue) {
 	s.mu.Lock()
 	if one.ended {
 		s.mu.Unlock()
@@ -91,10 +91,10 @@ func (s *Spans) end(one *recordedSpan, fault, text string, more ...attribute.Key
 	one.ended = true
 	below := one.children
 	one.children = nil
-	s.remove(one)
+	s.removeOpenSpan(one)
 	s.mu.Unlock()
 	for _, child := range below {
-		s.end(child, cmp.Or(fault, "cancelled"), text)
+		s.endSpan(child, cmp.Or(fault, "cancelled"), text)
 	}
 	if fault != "" {
 		more = append(more, attribute.String("error.type", fault))
@@ -112,7 +112,7 @@ func (s *Spans) endUnanswered(one *recordedSpan) {
 		fault = "cancelled"
 	}
 	s.mu.Unlock()
-	s.end(one, fault, "")
+	s.endSpan(one, fault, "")
 }
 
 // isCancelled reports whether who has asked does not want the answer any more. A client of
@@ -125,23 +125,23 @@ func (r *recordedSpan) isCancelled() bool {
 }
 
 const (
-	maxRounds    = 1000
-	roundTimeout = 10 * time.Minute
+	maxConversations    = 1000
+	conversationTimeout = 10 * time.Minute
 )
 
-// stateHash stands for the requestState of a conversation, which holds its secrets.
-type stateHash [sha256.Size]byte
+// requestStateHash stands for the requestState of a conversation, which holds its secrets.
+type requestStateHash [sha256.Size]byte
 
 // firstRounds are the first spans of conversations in which the server has asked for input
 // (2026-07-28). The zero value works.
 type firstRounds struct {
-	all   map[stateHash]round
-	order []stateHash // the oldest first
+	byRequestState map[requestStateHash]conversation
+	oldestFirst    []requestStateHash // the oldest first
 }
 
-type round struct {
-	first   trace.SpanContext
-	expires time.Time
+type conversation struct {
+	firstSpan trace.SpanContext
+	expires   time.Time
 }
 
 // requestStateOf returns what a request says of an earlier round; nil: it is the first one.
@@ -153,30 +153,30 @@ func requestStateOf(m *jsonrpc.Message) []byte {
 	return nil
 }
 
-func (r *firstRounds) find(state []byte, now time.Time) trace.SpanContext {
-	if len(state) == 0 || len(r.all) == 0 {
+func (r *firstRounds) firstSpanOf(state []byte, now time.Time) trace.SpanContext {
+	if len(state) == 0 || len(r.byRequestState) == 0 {
 		return trace.SpanContext{}
 	}
-	if found := r.all[sha256.Sum256(state)]; found.expires.After(now) {
-		return found.first
+	if found := r.byRequestState[sha256.Sum256(state)]; found.expires.After(now) {
+		return found.firstSpan
 	}
 	return trace.SpanContext{}
 }
 
-func (r *firstRounds) keep(state []byte, first trace.SpanContext, now time.Time) {
+func (r *firstRounds) add(state []byte, first trace.SpanContext, now time.Time) {
 	if len(state) == 0 {
 		return
 	}
-	if r.all == nil {
-		r.all = map[stateHash]round{}
+	if r.byRequestState == nil {
+		r.byRequestState = map[requestStateHash]conversation{}
 	}
-	for len(r.order) > 0 && (len(r.order) >= maxRounds || !r.all[r.order[0]].expires.After(now)) {
-		delete(r.all, r.order[0])
-		r.order = r.order[1:]
+	for len(r.oldestFirst) > 0 && (len(r.oldestFirst) >= maxConversations || !r.byRequestState[r.oldestFirst[0]].expires.After(now)) {
+		delete(r.byRequestState, r.oldestFirst[0])
+		r.oldestFirst = r.oldestFirst[1:]
 	}
-	hash := stateHash(sha256.Sum256(state))
-	if _, has := r.all[hash]; !has {
-		r.order = append(r.order, hash)
+	hash := requestStateHash(sha256.Sum256(state))
+	if _, has := r.byRequestState[hash]; !has {
+		r.oldestFirst = append(r.oldestFirst, hash)
 	}
-	r.all[hash] = round{first, now.Add(roundTimeout)}
+	r.byRequestState[hash] = conversation{first, now.Add(conversationTimeout)}
 }

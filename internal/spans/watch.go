@@ -16,23 +16,23 @@ func (s *Spans) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Request:
 		if isReceived(p) {
-			s.enterServerSpan(p)
+			s.addServerSpan(p)
 		}
 	case jsonrpc.Response:
-		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
+		if one := s.requestSpanOf(p.Call); one != nil && one.recordedSpan != nil {
 			s.endWithResponse(p, one.recordedSpan)
 		}
 	case jsonrpc.Notification:
-		if s.openCount.Load() > 0 {
-			s.noteNotification(p)
+		if s.openSpanCount.Load() > 0 {
+			s.addNotificationEvent(p)
 		}
 	}
 }
 
-// enterServerSpan enters the span that Sample has begun.
-func (s *Spans) enterServerSpan(p *observe.Passed) {
+// addServerSpan enters the span that Sample has begun.
+func (s *Spans) addServerSpan(p *observe.Passed) {
 	if one, ok := p.Source.Sample.(*requestSpan); ok && one.recordedSpan != nil {
-		s.enterSpan(one.recordedSpan, p)
+		s.addOpenSpan(one.recordedSpan, p)
 		p.Call.Set(s, one)
 	}
 }
@@ -41,24 +41,24 @@ func (s *Spans) enterServerSpan(p *observe.Passed) {
 func (s *Spans) Event(e observe.Event) {
 	switch e := e.(type) {
 	case observe.Unanswered:
-		if one := s.spanOf(e.Call); one != nil && one.recordedSpan != nil {
+		if one := s.requestSpanOf(e.Call); one != nil && one.recordedSpan != nil {
 			s.endUnanswered(one.recordedSpan)
 		}
 	case observe.Stream:
-		if e.Action == "resumed" && s.openCount.Load() > 0 {
-			for _, one := range s.spansAt(e.Session, e.Hop) {
+		if e.Action == "resumed" && s.openSpanCount.Load() > 0 {
+			for _, one := range s.openSpansAt(e.Session, e.Hop) {
 				one.AddEvent("stream resumed")
 			}
 		}
 	}
 }
 
-// spansAt returns the spans at one end of a session.
-func (s *Spans) spansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
+// openSpansAt returns the spans at one end of a session.
+func (s *Spans) openSpansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.tables[session]; t != nil {
-		for k, one := range t.ids {
+	if t := s.openBySession[session]; t != nil {
+		for k, one := range t.byRequestID {
 			if k.hop == hop {
 				all = append(all, one)
 			}
@@ -74,11 +74,11 @@ func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	fault, text := "", ""
 	switch {
 	case m.IsError():
-		code := truncate(string(m.Lookup("error", "code")), maxName)
+		code := truncate(string(m.Lookup("error", "code")), maxNameBytes)
 		text, _ = jsonrpc.Text(m.Lookup("error", "message"))
-		fault, text = code, s.redacted(text, maxText)
+		fault, text = code, s.redacted(text, maxTextBytes)
 		if !isReceived(p) && p.CauseSeq == 0 {
-			fault = faultOfBridge(m, fault)
+			fault = bridgeErrorType(m, fault)
 		}
 		more = append(more, attribute.String("rpc.response.status_code", code))
 	case p.Call.Method == "tools/call" && p.Failed():
@@ -93,16 +93,16 @@ func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 				first = one.SpanContext()
 			}
 			s.mu.Lock()
-			s.rounds.keep(m.Lookup("result", "requestState"), first, time.Now())
+			s.firstRounds.add(m.Lookup("result", "requestState"), first, time.Now())
 			s.mu.Unlock()
 		}
 	}
-	s.end(one, fault, text, more...)
+	s.endSpan(one, fault, text, more...)
 }
 
-// faultOfBridge returns the error.type of an answer that the bridge has made because the
+// bridgeErrorType returns the error.type of an answer that the bridge has made because the
 // server has given none.
-func faultOfBridge(m *jsonrpc.Message, code string) string {
+func bridgeErrorType(m *jsonrpc.Message, code string) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
 	case "timeout":
@@ -113,26 +113,26 @@ func faultOfBridge(m *jsonrpc.Message, code string) string {
 	return code
 }
 
-// noteNotification makes a notification an event of the span that it belongs to.
-func (s *Spans) noteNotification(p *observe.Passed) {
+// addNotificationEvent makes a notification an event of the span that it belongs to.
+func (s *Spans) addNotificationEvent(p *observe.Passed) {
 	m := &p.Message
 	switch m.Method() {
 	case "notifications/cancelled":
-		if one := s.spanOf(p.Call); one != nil && one.recordedSpan != nil {
-			s.noteCancelled(p, one.recordedSpan)
+		if one := s.requestSpanOf(p.Call); one != nil && one.recordedSpan != nil {
+			s.markCancelled(p, one.recordedSpan)
 		}
 	case "notifications/progress":
-		if one := s.find(p, m.ProgressToken(), true); one != nil {
-			s.addEvent(one, m, numberAttribute("mcp.progress", m, "progress"), numberAttribute("mcp.progress.total", m, "total"), s.textAttribute("mcp.progress.message", m, "message"))
+		if one := s.spanOfNotification(p, m.ProgressToken(), true); one != nil {
+			s.addEvent(one, m, numberAttribute("mcp.progress", m, "progress"), numberAttribute("mcp.progress.total", m, "total"), s.contentAttribute("mcp.progress.message", m, "message"))
 		}
 	case "notifications/message":
 		id, known := m.During()
 		if !known {
 			id = jsonrpc.ID{}
 		}
-		if one := s.find(p, id, false); one != nil {
+		if one := s.spanOfNotification(p, id, false); one != nil {
 			level, _ := jsonrpc.Text(m.Lookup("params", "level"))
-			s.addEvent(one, m, attribute.String("mcp.log.level", truncate(level, maxName)), s.textAttribute("mcp.log.data", m, "data"))
+			s.addEvent(one, m, attribute.String("mcp.log.level", truncate(level, maxNameBytes)), s.contentAttribute("mcp.log.data", m, "data"))
 		}
 	}
 }
@@ -148,10 +148,10 @@ func (s *Spans) addEvent(one *recordedSpan, m *jsonrpc.Message, all ...attribute
 	one.AddEvent(m.Method(), trace.WithAttributes(known...))
 }
 
-// noteCancelled notes that a request was withdrawn. When that is sent on, there is nothing more
+// markCancelled notes that a request was withdrawn. When that is sent on, there is nothing more
 // to wait for.
-func (s *Spans) noteCancelled(p *observe.Passed, one *recordedSpan) {
-	s.addEvent(one, &p.Message, s.textAttribute("mcp.cancelled.reason", &p.Message, "reason"))
+func (s *Spans) markCancelled(p *observe.Passed, one *recordedSpan) {
+	s.addEvent(one, &p.Message, s.contentAttribute("mcp.cancelled.reason", &p.Message, "reason"))
 	s.mu.Lock()
 	asked, over := one.parent, false
 	switch {
@@ -162,30 +162,30 @@ func (s *Spans) noteCancelled(p *observe.Passed, one *recordedSpan) {
 	}
 	s.mu.Unlock()
 	if over {
-		s.end(asked, "cancelled", "")
+		s.endSpan(asked, "cancelled", "")
 	}
 }
 
-// find returns the span of the request that a notification, which goes the other way, is
+// spanOfNotification returns the span of the request that a notification, which goes the other way, is
 // about: by its progress token or id, or else the only request that waits for an answer.
-func (s *Spans) find(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSpan {
+func (s *Spans) spanOfNotification(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSpan {
 	dir := observe.ToServer + observe.ToClient - p.Dir
 	only := !isToken && id.IsZero() && p.Session.WaitsForOne(p.Hop, dir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.tables[p.Session]
+	t := s.openBySession[p.Session]
 	switch {
 	case t == nil:
 	case isToken:
-		return t.tokens[requestKey{p.Hop, dir, id}]
+		return t.byProgressToken[requestKey{p.Hop, dir, id}]
 	case only:
-		for k, one := range t.ids {
+		for k, one := range t.byRequestID {
 			if k.hop == p.Hop && k.dir == dir {
 				return one
 			}
 		}
 	default:
-		return t.ids[requestKey{p.Hop, dir, id}]
+		return t.byRequestID[requestKey{p.Hop, dir, id}]
 	}
 	return nil
 }
@@ -199,8 +199,8 @@ func numberAttribute(name attribute.Key, m *jsonrpc.Message, member string) attr
 	return name.Float64(n)
 }
 
-// textAttribute returns an attribute for what stands in params, where contents are told.
-func (s *Spans) textAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
+// contentAttribute returns an attribute for what stands in params, where contents are told.
+func (s *Spans) contentAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	raw := m.Lookup("params", member)
 	if !s.recordsContent || raw == nil {
 		return attribute.KeyValue{}
@@ -209,5 +209,5 @@ func (s *Spans) textAttribute(name attribute.Key, m *jsonrpc.Message, member str
 	if !ok {
 		text = string(raw)
 	}
-	return name.String(s.redacted(text, maxContent))
+	return name.String(s.redacted(text, maxContentBytes))
 }
