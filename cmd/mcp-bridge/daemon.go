@@ -390,6 +390,7 @@ func (d *daemon) serve(ctx context.Context) {
 	}
 	d.logNotifyError(d.notify.Ready(""))
 	ballast := newBallast() // now: it makes the collector run once, which nobody has to wait for
+	releaseStartPages()
 	<-ctx.Done()
 	runtime.KeepAlive(ballast)
 	d.reloadMu.Lock()
