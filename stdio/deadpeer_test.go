@@ -62,9 +62,9 @@ func TestAwaitingAck(t *testing.T) {
 	if c.(*socketConn).peerWatch == nil {
 		t.Fatal("the connection is not watched")
 	}
-	nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	for err := error(nil); err == nil; {
-		_, err = nc.Write(make([]byte, 1<<20)) // until nothing fits any more
+		nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // of each write: all of them may take longer
+		_, err = nc.Write(make([]byte, 64<<10))                    // until nothing fits any more
 	}
 	silent, waiting := awaitingAck(nc)
 	if silent > deadAfter/2 || waiting != (runtime.GOOS == "linux") {

@@ -14,7 +14,7 @@ import (
 // a client that renews its session, one that does not, and one connection.
 func TestContract(t *testing.T) {
 	defer func(d time.Duration) { closeWait = d }(closeWait)
-	closeWait = 50 * time.Millisecond // the peers of some Conns take nothing any more
+	closeWait = 500 * time.Millisecond // the peers of some Conns take nothing any more
 	t.Run("renewing", func(t *testing.T) {
 		bridgetest.TestConn(t, pairMaker(ClientOptions{}), bridgetest.Options{
 			NoEOFAt:     "a", // it connects again, and nobody notices

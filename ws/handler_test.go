@@ -407,12 +407,13 @@ func TestTokens(t *testing.T) {
 // A client that goes while nobody takes its messages is found out by the
 // pings: the server is told by its context, so that it need not be stuck.
 func TestGoneWhileStuck(t *testing.T) {
-	s := newSite(t, HandlerOptions{PingInterval: 200 * time.Millisecond})
+	flood := bytes.Repeat(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", 9000)+`"}}`)), 100)
+	// The client answers no pings: as long as it is not stuck, it may be silent for two intervals.
+	s := newSite(t, HandlerOptions{PingInterval: time.Second})
 	c := s.dialRaw(t, nil)
 	session := <-s.sessions
-	flood := bytes.Repeat(frame(fin|opText, []byte(`{"jsonrpc":"2.0","method":"x","params":{"s":"`+strings.Repeat("x", 9000)+`"}}`)), 100)
-	c.conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 	for range 100 {
+		c.conn.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 		if _, err := c.conn.Write(flood); err != nil {
 			break // nothing fits any more
 		}

@@ -51,8 +51,8 @@ func TestDrained(t *testing.T) {
 					t.Fatal("it is never full")
 				}
 			}
-			_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 			for err := error(nil); err == nil; { // until it is full
+				_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // of each write: all of them may take longer
 				var n int
 				n, err = near.Write(make([]byte, 64<<10))
 				sent += n
