@@ -122,7 +122,7 @@ func TestNoSecretAnywhere(t *testing.T) {
 		"http://me:"+url.QueryEscape(c.at("userinfo"))+"@"+host+"/mcp?key="+url.QueryEscape(c.at("query")), c.at("apikey"), far.URL+"/gone?sig="+url.QueryEscape(c.at("sig"))))
 	writeFile(t, tokens, "me "+c.at("clienttoken")+"-0123456789abcdef\n")
 	writeFile(t, views, "act "+c.at("viewtoken")+"-0123456789abcdef me\n")
-	metrics, page := freeAddr(t), freeAddr(t)
+	metrics, page := bridgetest.FreeAddr(t), bridgetest.FreeAddr(t)
 	s := serveArgv(t, []string{"FAR=" + c.at("variable"), "INNER=" + c.at("inner"), "OTEL_BSP_SCHEDULE_DELAY=20",
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=" + collector.URL + "/v1/traces", "OTEL_EXPORTER_OTLP_HEADERS=k=" + c.at("otlpheader"), "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true"},
 		bridgeBin, "serve", "--listen", "127.0.0.1:0", "--log-level", "trace", "--config", config, "--token-file", tokens, "--trace", file,

@@ -3,7 +3,6 @@ package tests
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -213,10 +212,7 @@ func TestConnectStdoutGone(t *testing.T) {
 // the server is up.
 func TestConnectServerDownAtStart(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	bridgetest.Must(t, err)
-	addr := l.Addr().String()
-	l.Close()
+	addr := bridgetest.FreeAddr(t)
 	p := connect(t, "http://"+addr+"/mcp")
 	p.send(strings.Replace(initialize("2025-11-25"), `"init"`, `"1"`, 1))
 	if id, _, _ := errorOf(t, p.line()); id != `"1"` {
@@ -278,8 +274,9 @@ func TestConnectSessionLost(t *testing.T) {
 // address; calls meanwhile fail, calls afterwards work.
 func TestConnectServerRestart(t *testing.T) {
 	t.Parallel()
-	u := newUpstream(t)
-	addr := u.Listener.Addr().String()
+	addr := bridgetest.FreeAddr(t)
+	u := unstarted(t)
+	u.listenOn(addr)
 	p := connected(t, u)
 	u.CloseClientConnections()
 	u.Close()

@@ -62,7 +62,7 @@ func TestHostilePeers(t *testing.T) {
 	tokens, recording := filepath.Join(dir, "tokens"), filepath.Join(dir, "recording")
 	const token = "view-token-0123456789"
 	writeFile(t, tokens, "act "+token+"\n")
-	addr := freeAddr(t)
+	addr := bridgetest.FreeAddr(t)
 	s := serve(t, []string{"--inspect=" + addr, "--inspect-token-file", tokens, "--record", recording, "--isolation", "session"})
 	viewed := followPage(t, addr, token)
 	live := start(t, nil, bridgeBin, "trace", fmt.Sprint(s.Cmd.Process.Pid), "-vv", "--http")

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -50,7 +49,7 @@ func startNginx(t testing.TB, site string) *nginx {
 	t.Helper()
 	bin := nginxBin(t)
 	for range 5 {
-		addr := freeAddr(t)
+		addr := bridgetest.FreeAddr(t)
 		dir := t.TempDir()
 		conf := filepath.Join(dir, "nginx.conf")
 		writeFile(t, conf, nginxConf(dir, strings.ReplaceAll(site, "ADDR", addr)))
@@ -66,20 +65,6 @@ func startNginx(t testing.TB, site string) *nginx {
 	}
 	t.Fatal("nginx found no free port")
 	return nil
-}
-
-// freeAddr returns an address that is free now, and may not be in a moment. On
-// Linux at least no client gets its port, as none connects from there.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	host := "127.0.0.1"
-	if runtime.GOOS == "linux" {
-		host = "127.0.0.2"
-	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	bridgetest.Must(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 func writeFile(t testing.TB, path, text string) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -26,7 +27,7 @@ func serveURL(t testing.TB, url string, flags ...string) *server {
 // wrong, and are served once it is there.
 func TestServeURLDown(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := bridgetest.FreeAddr(t)
 	s := serveURL(t, "http://"+addr+"/mcp?key=s3cret").site()
 	for _, transport := range transports {
 		c := firstTalker(t, s, transport)
@@ -186,7 +187,7 @@ func TestServeURLHeaders(t *testing.T) {
 // in one line of the log.
 func TestServeURLDownLog(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := bridgetest.FreeAddr(t)
 	s := serveURL(t, "http://"+addr+"/mcp")
 	ask := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{%q:%q,%q:{}}}}`, metaVersion, modernVersion, metaCaps)
 	if got, err := (&modernTalker{s.site()}).exchange(t.Context(), ask, nil); err != nil || !strings.Contains(got, "cannot reach") {
@@ -202,7 +203,7 @@ func TestServeURLDownLog(t *testing.T) {
 // of connect, too, once and not with each call of a client of 2026-07-28.
 func TestConnectDownLog(t *testing.T) {
 	t.Parallel()
-	addr := freeAddr(t)
+	addr := bridgetest.FreeAddr(t)
 	for url, reason := range map[string]string{
 		"http://" + addr + "/mcp?key=s3cret": `the server could not be asked .* reason=unreachable error="cannot reach http://` + addr + `:`,
 		"tcp:" + addr:                        `the server could not be asked .* error="cannot connect to tcp:` + addr,

@@ -170,16 +170,15 @@ func TestDown(t *testing.T) {
 // that while no server was there.
 func cameUp(t *testing.T) bool {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	bridgetest.Must(t, err)
-	l.Close()
-	c := dialClient(t, "ws://"+l.Addr().String()+"/ws", ClientOptions{})
+	addr := bridgetest.FreeAddr(t)
+	c := dialClient(t, "ws://"+addr+"/ws", ClientOptions{})
 	send(t, c, msg(initializeText))
 	wantError(t, recv(t, c), "1", `"reason":"unreachable"`, "is the server running?", "tried again")
 	send(t, c, msg(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
 	wantError(t, recv(t, c), "2", `"reason":"server_down"`, "is the server running? The next attempt is in")
 
-	if l, err = net.Listen("tcp", l.Addr().String()); err != nil {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
 		c.Close(nil)
 		return false
 	}

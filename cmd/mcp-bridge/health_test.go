@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 )
 
 // health asks a bridge at each kind of address, and its exit status is what the bridge says.
@@ -34,13 +36,12 @@ func TestHealth(t *testing.T) {
 	local.Listener = l
 	local.Start()
 	defer local.Close()
-	gone := httptest.NewServer(handler)
-	gone.Close()
+	gone := "http://" + bridgetest.FreeAddr(t)
 
 	for address, want := range map[string]int{
 		plain.URL: exitOK, plain.URL + "/": exitOK, strings.TrimPrefix(plain.URL, "http://"): exitOK, plain.URL + "/tools/healthz": exitOK,
 		encrypted.URL: exitOK, "unix:" + path: exitOK,
-		plain.URL + "/tools": exitFail, plain.URL + "/moved": exitFail, gone.URL: exitFail, "unix:" + path + "2": exitFail,
+		plain.URL + "/tools": exitFail, plain.URL + "/moved": exitFail, gone: exitFail, "unix:" + path + "2": exitFail,
 		"ftp://127.0.0.1": exitUsage, "unix:": exitUsage, plain.URL + " again": exitUsage,
 	} {
 		status, out, errs := try(t, append([]string{"health"}, strings.Fields(address)...)...)

@@ -432,7 +432,12 @@ func TestStatusMachine(t *testing.T) {
 // A sign-out while the provider is down says once, in one line, that it could not be told.
 func TestLogoutProviderDown(t *testing.T) {
 	provider := authtest.At("")
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
+	_ = h.Listener.Close()
+	var err error
+	h.Listener, err = net.Listen("tcp", bridgetest.FreeAddr(t)) // where nobody else listens when it is down
+	bridgetest.Must(t, err)
+	h.Start()
 	provider = authtest.At(h.URL)
 	m := newMachine(t, true)
 	m.want(exitOK, "Signed in", "login", provider.URL)

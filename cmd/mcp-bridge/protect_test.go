@@ -178,14 +178,13 @@ func TestProtectionPublicURL(t *testing.T) {
 func TestServeAsksIssuer(t *testing.T) {
 	t.Parallel()
 	as := authtest.NewIssuer(t)
-	away := httptest.NewServer(nil)
-	away.Close()
+	away := "http://" + bridgetest.FreeAddr(t)
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	for _, x := range []struct{ issuer, fails, warns string }{
 		{as.URL, "", ""},
 		{as.URL + "/", "the slash at the end counts; write --oidc-issuer " + as.URL, ""},
-		{away.URL, "", "the identity provider cannot be asked now"},
+		{away, "", "the identity provider cannot be asked now"},
 		{other.URL, "", "/openid-configuration; is the issuer that is configured here a provider's?"},
 	} {
 		var f serveFlags

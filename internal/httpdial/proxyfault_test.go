@@ -47,9 +47,7 @@ func TestProxyFaults(t *testing.T) {
 	at, err := url.Parse(proxy.URL)
 	bridgetest.Must(t, err)
 	at.User = url.UserPassword("me", "hush")
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	bridgetest.Must(t, err)
-	bridgetest.Must(t, dead.Close())
+	dead := bridgetest.FreeAddr(t)
 	for _, c := range []struct {
 		host  string
 		proxy *url.URL
@@ -57,7 +55,7 @@ func TestProxyFaults(t *testing.T) {
 	}{
 		{"away.example", at, []string{"cannot reach https://away.example: the proxy " + at.Host + " (HTTPS_PROXY)", "502 Bad Gateway"}},
 		{"wants.example", at, []string{at.Host, "407", "USER:PASSWORD@HOST"}},
-		{"any.example", &url.URL{Scheme: "http", Host: dead.Addr().String()}, []string{"cannot reach the proxy for https://any.example", dead.Addr().String(), "NO_PROXY"}},
+		{"any.example", &url.URL{Scheme: "http", Host: dead}, []string{"cannot reach the proxy for https://any.example", dead, "NO_PROXY"}},
 	} {
 		transport := NewTransport(TransportOptions{})
 		transport.Proxy = http.ProxyURL(c.proxy)

@@ -105,10 +105,7 @@ func TestNotOpened(t *testing.T) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket has stayed: %v", err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	bridgetest.Must(t, err)
-	addr := free.Addr().String()
-	_ = free.Close()
+	addr := bridgetest.FreeAddr(t)
 	fails(t, Options{Addrs: []string{addr, taken}}, false)
 	if _, err := net.Dial("tcp", addr); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the first address is still open: %v", err)

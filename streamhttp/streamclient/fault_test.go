@@ -253,10 +253,7 @@ func TestNetFaults(t *testing.T) {
 			c.Close()
 		}
 	}()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	bridgetest.Must(t, err)
-	refused := free.Addr().String()
-	free.Close()
+	refused := bridgetest.FreeAddr(t)
 	for name, c := range map[string]struct {
 		url    string
 		reason string

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/tests/internal/harness"
 )
 
@@ -194,17 +194,12 @@ func (l *listener) crash() {
 	l.cut()
 }
 
-// listenAgain listens where somebody listened before, or anywhere on "". On
-// Linux that is at an address from which nobody connects: otherwise the system
-// may have given the port to a client meanwhile.
+// listenAgain listens where somebody listened before, or on "" where nobody else will
+// meanwhile.
 func listenAgain(t testing.TB, network, addr string) *listener {
 	t.Helper()
-	switch {
-	case addr != "":
-	case runtime.GOOS == "linux":
-		addr = "127.0.0.2:0"
-	default:
-		addr = "127.0.0.1:0"
+	if addr == "" {
+		addr = bridgetest.FreeAddr(t)
 	}
 	var l net.Listener
 	var err error

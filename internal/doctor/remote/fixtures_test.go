@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/access"
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/mcp-bridge/era"
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
@@ -178,9 +179,7 @@ func silent(t *testing.T) site {
 // fixtures are H3 to H26, but for TLS, nginx and what takes long; see there.
 var fixtures = []fixture{
 	{name: "nobody listens", code: "H1", severity: doctor.Error, says: "refused", fault: func(t *testing.T) site {
-		srv := httptest.NewServer(nil)
-		srv.Close()
-		return site{url: srv.URL}
+		return site{url: "http://" + bridgetest.FreeAddr(t)}
 	}},
 	{name: "no such host", code: "H1", severity: doctor.Error, says: "DNS", fault: func(*testing.T) site { return site{url: "http://no-such-host.invalid/mcp"} }},
 	{name: "https to http", code: "H3", severity: doctor.Error, says: "plain HTTP", fault: func(t *testing.T) site {

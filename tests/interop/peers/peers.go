@@ -318,18 +318,23 @@ func Start(t testing.TB, line func(string), env []string, argv ...string) {
 	})
 }
 
-var givenPorts sync.Map // by FreeAddr
+// givenPorts are the UDP sockets of what FreeAddr has given, by address.
+var givenPorts sync.Map
 
 // FreeAddr returns an address of this machine that nobody listens on, and that nobody else gets
-// before the caller listens: the system gives no such port to who asks for any, nor to who connects.
+// before the caller listens: the system gives no such port to who asks for any, nor to who connects,
+// and the tests of other packages, which run at the same time, do not get it either: this process
+// keeps the UDP port of the same number until it ends.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	const least, most = 10_000, 32_000
 	for range 1000 {
 		addr := fmt.Sprint("127.0.0.1:", least+rand.IntN(most-least))
-		if _, given := givenPorts.LoadOrStore(addr, true); given {
+		claim, err := net.ListenPacket("udp", addr)
+		if err != nil {
 			continue
 		}
+		givenPorts.Store(addr, claim) // so that it is not closed as garbage
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
 			return addr
