@@ -130,11 +130,11 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 		token, cleanup, err = storedToken(ctx, storeCtx, options)
 	}
 	switch {
-	case storeCtx.Err() != nil && token.Access == "":
+	case storeCtx.Err() != nil && token.AccessToken == "":
 		o.NoStored = fmt.Sprintf("the stored sign-in could not be read or renewed within %v", storeTimeout)
 	case err != nil:
 		o.NoStored = err.Error()
-	case token.Access == "":
+	case token.AccessToken == "":
 		o.NoStored = "no sign-in is stored for it"
 	case token.Type != auth.SchemeBearer:
 		o.NoStored, o.Bound = "somebody has signed in, and the token is bound to a key (DPoP), which doctor does not use", true
@@ -142,7 +142,7 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 		if o.Header == nil {
 			o.Header = http.Header{}
 		}
-		o.Header.Set("Authorization", "Bearer "+token.Access)
+		o.Header.Set("Authorization", "Bearer "+token.AccessToken)
 		o.Stored, o.Resource = true, storedResource(storeCtx, options)
 	}
 	return cleanup, nil
@@ -190,7 +190,7 @@ func storedToken(ctx, storeCtx context.Context, options client.Options) (token a
 	if err == nil {
 		token, err = c.Token(storeCtx) // what that renewal has given: the server may not take the old one any more
 	}
-	if noted := notice.Load(); err == nil && token.Access == "" && noted != nil {
+	if noted := notice.Load(); err == nil && token.AccessToken == "" && noted != nil {
 		err = *noted
 	}
 	if required, ok := errors.AsType[*client.SignInRequired](err); ok {

@@ -245,11 +245,11 @@ func (p *protection) checkIssuers(ctx context.Context, log hclog.Logger) error {
 // issuerMismatchText says that the metadata of an issuer calls it by another name, and what to write.
 func issuerMismatchText(f resource.Fault) string {
 	e, ok := errors.AsType[*auth.Error](f.Err)
-	if !ok || e.Announced == "" {
+	if !ok || e.AnnouncedIssuer == "" {
 		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: %v", f.URL, f.Err)
 	}
-	announced := printable.Text(e.Announced)
-	if strings.TrimRight(e.Announced, "/") == strings.TrimRight(f.URL, "/") {
+	announced := printable.Text(e.AnnouncedIssuer)
+	if strings.TrimRight(e.AnnouncedIssuer, "/") == strings.TrimRight(f.URL, "/") {
 		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: the slash at the end counts; write --oidc-issuer %s", f.URL, announced)
 	}
 	return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: its metadata names %s; if that is the provider you mean, write --oidc-issuer %s", f.URL, announced, announced)

@@ -20,16 +20,17 @@ import (
 
 // Bounds of what a server may send.
 const (
-	maxDocument  = 1 << 20 // a document or an answer
-	maxRedirects = 3       // of a request for a document; all others may not be redirected at all
-	callTimeout  = 30 * time.Second
+	maxDocumentBytes = 1 << 20 // a document or an answer
+	maxRedirects     = 3       // of a request for a document; all others may not be redirected at all
+	callTimeout      = 30 * time.Second
 )
 
-// A Caller makes the requests of this package. Its zero value works. It may be used concurrently,
+// An EndpointCaller sends requests to the endpoints of authorization servers, and reads their documents and those of resources. Its zero value works. It may be used concurrently,
 // and may not be changed then. It has nothing to close.
-type Caller struct {
-	// HTTP makes the requests: its Transport has the proxies, the certificates and the rules for
-	// addresses; if it has a method PlainHTTP, that says what Caller.PlainHTTP does. Its Jar and its CheckRedirect are not used. nil: http.DefaultClient.
+type EndpointCaller struct {
+	// HTTP makes the requests. Its Transport has the proxies, the certificates and the rules for
+	// addresses; if the Transport has a method PlainHTTP, AllowsPlainHTTP returns what that returns. The
+	// Jar and the CheckRedirect of HTTP are not used. nil: http.DefaultClient.
 	HTTP *http.Client
 
 	// Timeout bounds each request with its answer. 0: 30 s.
@@ -38,82 +39,82 @@ type Caller struct {
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
 
-	// Version is sent as MCP-Protocol-Version with requests for metadata, as revision 2025-03-26
+	// ProtocolVersion is sent as MCP-Protocol-Version with requests for metadata, as revision 2025-03-26
 	// asks. "": no such header.
-	Version string
+	ProtocolVersion string
 
 	// IssuerAliases pins, by an issuer as it is announced, the issuer that its metadata may name
 	// instead. Without an entry both must be the same (RFC 8414, 3.3).
 	IssuerAliases map[string]string
 }
 
-func (c *Caller) now() time.Time {
+func (c *EndpointCaller) now() time.Time {
 	if c.Now != nil {
 		return c.Now()
 	}
 	return time.Now()
 }
 
-// client returns a copy of the HTTP client with these rules for redirects.
-func (c *Caller) client(redirect func(*http.Request, []*http.Request) error) *http.Client {
+// httpClient returns a copy of the HTTP client with these rules for redirects.
+func (c *EndpointCaller) httpClient(checkRedirect func(*http.Request, []*http.Request) error) *http.Client {
 	hc := http.Client{}
 	if c.HTTP != nil {
 		hc = *c.HTTP
 	}
-	hc.Jar, hc.CheckRedirect = nil, redirect
+	hc.Jar, hc.CheckRedirect = nil, checkRedirect
 	return &hc
 }
 
-// withTimeout gives a request its time.
-func (c *Caller) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns a ctx for one request and its response.
+func (c *EndpointCaller) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.Timeout > 0 {
 		return context.WithTimeout(ctx, c.Timeout)
 	}
 	return context.WithTimeout(ctx, callTimeout)
 }
 
-// errRedirect is a redirect that is not followed.
-type errRedirect struct{ what string }
+// redirectError is a redirect that is not followed.
+type redirectError struct{ problem string }
 
-func (e *errRedirect) Error() string { return e.what }
+func (e *redirectError) Error() string { return e.problem }
 
-// followDocument is the rule for redirects of documents: few, never away from TLS, and only to
+// checkDocumentRedirect is the rule for redirects of documents: few, never away from TLS, and only to
 // where a document may be.
-func (c *Caller) followDocument(req *http.Request, via []*http.Request) error {
+func (c *EndpointCaller) checkDocumentRedirect(req *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
-		return &errRedirect{fmt.Sprintf("it redirects more than %d times", maxRedirects)}
+		return &redirectError{fmt.Sprintf("it redirects more than %d times", maxRedirects)}
 	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
-		return &errRedirect{"it redirects away from https"}
+		return &redirectError{"it redirects away from https"}
 	}
 	if err := c.checkURL(req.URL.String()); err != nil {
-		return &errRedirect{"it redirects to an address that is not allowed: " + err.Error()}
+		return &redirectError{"it redirects to an address that is not allowed: " + err.Error()}
 	}
 	return nil
 }
 
-// get reads a JSON document. What is not there, or is no JSON, is NotFound: a server that answers
+// getJSON reads a JSON document. What is not there, or is no JSON, is NotFound: a server that answers
 // everything with its page has no such document.
-func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
+func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
-		return nil, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not allowed", Err: err}
+		return nil, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, addr, nil)
 	if err != nil {
-		return nil, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not valid"}
+		return nil, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not valid"}
 	}
 	req.Header.Set("Accept", strings.Join(append([]string{"application/json"}, accept...), ", "))
-	if c.Version != "" {
-		req.Header.Set("MCP-Protocol-Version", c.Version)
+	if c.ProtocolVersion != "" {
+		req.Header.Set("MCP-Protocol-Version", c.ProtocolVersion)
 	}
-	resp, err := c.client(c.followDocument).Do(req)
+	resp, err := c.httpClient(c.checkDocumentRedirect).Do(req)
 	if err != nil {
-		return nil, requestError(doing, addr, err, false)
+		return nil, newRequestError(doing, addr, err, false)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	e := &Error{Kind: NotFound, Operation: doing, URL: displayURL(addr), Status: resp.StatusCode}
+	e := &Error{Kind: NotFound, Operation: doing, URL: redactURL(addr), Status: resp.StatusCode}
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500:
 		e.Kind, e.RetryAfter = Unavailable, c.retryAfter(resp.Header)
@@ -128,14 +129,14 @@ func (c *Caller) get(ctx context.Context, doing, addr string, accept ...string) 
 	}
 	body, err := readBody(resp.Body)
 	if err != nil {
-		e := requestError(doing, addr, err, false)
+		e := newRequestError(doing, addr, err, false)
 		e.Status = resp.StatusCode
 		return nil, e
 	}
 	return body, nil
 }
 
-// isJSON tells media types of JSON. None is left to who reads the body.
+// isJSON reports whether a media type is one of JSON. So does a missing one count: whoever parses the body finds out.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -145,30 +146,30 @@ func isJSON(contentType string) bool {
 		(media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
-// errTooLarge is an answer that is larger than maxDocument.
+// errTooLarge is an answer that is larger than maxDocumentBytes.
 var errTooLarge = errors.New("the answer is larger than 1 MiB")
 
 // readBody reads an answer within the limit.
 func readBody(r io.Reader) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
-	if len(body) > maxDocument {
+	body, err := io.ReadAll(io.LimitReader(r, maxDocumentBytes+1))
+	if len(body) > maxDocumentBytes {
 		return nil, errTooLarge
 	}
 	return body, err
 }
 
-// requestError makes the error of a request that had no answer.
-func requestError(doing, addr string, err error, sent bool) *Error {
-	e := &Error{Kind: Unavailable, Operation: doing, URL: displayURL(addr), Problem: "no answer", RequestSent: sent}
+// newRequestError makes the error of a request that had no answer.
+func newRequestError(doing, addr string, err error, sent bool) *Error {
+	e := &Error{Kind: Unavailable, Operation: doing, URL: redactURL(addr), Problem: "no answer", RequestSent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // its text would repeat the address, with its query
 	}
-	if r, ok := errors.AsType[*errRedirect](err); ok {
-		e.Kind, e.Problem, e.Advice = Invalid, r.what, tellOperator
+	if r, ok := errors.AsType[*redirectError](err); ok {
+		e.Kind, e.Problem, e.Advice = Invalid, r.problem, adviceTellOperator
 		return e
 	}
 	if errors.Is(err, errTooLarge) {
-		e.Kind, e.Problem, e.Advice = Invalid, err.Error(), tellOperator
+		e.Kind, e.Problem, e.Advice = Invalid, err.Error(), adviceTellOperator
 		return e
 	}
 	if refused, ok := reach.AsError(err); ok {
@@ -180,7 +181,7 @@ func requestError(doing, addr string, err error, sent bool) *Error {
 }
 
 // retryAfter reads Retry-After (RFC 9110, 10.2.3): seconds or a date. At most a day.
-func (c *Caller) retryAfter(h http.Header) time.Duration {
+func (c *EndpointCaller) retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if v == "" {
 		return 0
@@ -194,17 +195,17 @@ func (c *Caller) retryAfter(h http.Header) time.Duration {
 	return min(max(d, 0), 24*time.Hour)
 }
 
-// An answer is what came back to a POST.
-type answer struct {
+// A response is what came back to a POST.
+type response struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
 // post sends a body, follows no redirect, and reads the answer.
-func (c *Caller) post(ctx context.Context, doing, addr string, header http.Header, body string) (answer, error) {
+func (c *EndpointCaller) post(ctx context.Context, doing, addr string, header http.Header, body string) (response, error) {
 	if err := c.checkURL(addr); err != nil {
-		return answer{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not allowed", Err: err}
+		return response{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
 	}
 	ctx, cancel := c.withTimeout(ctx)
 	defer cancel()
@@ -214,32 +215,32 @@ func (c *Caller) post(ctx context.Context, doing, addr string, header http.Heade
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, strings.NewReader(body))
 	if err != nil {
-		return answer{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Problem: "the address is not valid"}
+		return response{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not valid"}
 	}
 	req.Header = header
 	req.Header.Set("Accept", "application/json")
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := c.client(stay).Do(req)
+	resp, err := c.httpClient(stay).Do(req)
 	if err != nil {
-		return answer{}, requestError(doing, addr, err, sent.Load())
+		return response{}, newRequestError(doing, addr, err, sent.Load())
 	}
 	defer func() { _ = resp.Body.Close() }()
-	a := answer{status: resp.StatusCode, header: resp.Header}
+	a := response{status: resp.StatusCode, header: resp.Header}
 	if a.status >= 300 && a.status < 400 {
-		return a, &Error{Kind: Invalid, Operation: doing, URL: displayURL(addr), Status: a.status,
+		return a, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Status: a.status,
 			Problem: "the server redirects the request, which would give what it holds to another address",
 			Advice:  "the address in the server's metadata must be the one that answers"}
 	}
 	if a.body, err = readBody(resp.Body); err != nil {
-		e := requestError(doing, addr, err, true)
+		e := newRequestError(doing, addr, err, true)
 		e.Status = a.status
 		return a, e
 	}
 	return a, nil
 }
 
-// PlainHTTP reports whether addresses may begin with http:// also where they are not this machine.
-func (c *Caller) PlainHTTP() bool {
+// AllowsPlainHTTP reports whether addresses may begin with http:// also where they are not this machine.
+func (c *EndpointCaller) AllowsPlainHTTP() bool {
 	if c.HTTP == nil {
 		return false
 	}
@@ -248,11 +249,11 @@ func (c *Caller) PlainHTTP() bool {
 }
 
 // checkURL checks an address that comes from a document.
-func (c *Caller) checkURL(addr string) error { return checkURL(addr, c.PlainHTTP()) }
+func (c *EndpointCaller) checkURL(addr string) error { return checkURL(addr, c.AllowsPlainHTTP()) }
 
 // checkURL checks an address that comes from a document: https with a host; http on loopback only
 // (OAuth 2.1, 1.5), unless plain; nothing that a request would hide.
-func checkURL(addr string, plain bool) error {
+func checkURL(addr string, allowsPlainHTTP bool) error {
 	u, err := url.Parse(addr)
 	switch {
 	case err != nil:
@@ -265,7 +266,7 @@ func checkURL(addr string, plain bool) error {
 		return errors.New("it contains a user name")
 	case strings.Contains(addr, "#"):
 		return errors.New("it contains a fragment")
-	case u.Scheme == "http" && !plain && !isLoopbackName(u.Hostname()):
+	case u.Scheme == "http" && !allowsPlainHTTP && !isLoopbackName(u.Hostname()):
 		return errors.New("it is not https, and its host is not this machine (in a private network --allow-private-auth allows that)")
 	}
 	return nil
@@ -280,13 +281,13 @@ func isLoopbackName(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// sameOrigin reports whether two URLs have the same scheme, host and port (RFC 6454, 5).
-func sameOrigin(a, b *url.URL) bool {
-	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+// isSameOrigin reports whether two URLs have the same scheme, host and port (RFC 6454, 5).
+func isSameOrigin(a, b *url.URL) bool {
+	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && portOf(a) == portOf(b)
 }
 
-// port returns the port of a URL, also where it is not written.
-func port(u *url.URL) string {
+// portOf returns the port of a URL, also where it is not written.
+func portOf(u *url.URL) string {
 	switch {
 	case u.Port() != "":
 		return u.Port()

@@ -8,9 +8,9 @@ import (
 
 // Bounds of what is read of WWW-Authenticate.
 const (
-	maxChallengeBytes = 16 << 10
-	maxChallenges     = 32
-	maxParams         = 64
+	maxChallengeBytes  = 16 << 10
+	maxChallenges      = 32
+	maxChallengeParams = 64
 )
 
 // A Challenge is one challenge of WWW-Authenticate (RFC 9110, 11.3 and 11.6.1).
@@ -95,8 +95,8 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 			fail(&ChallengeError{Line: i + 1, Problem: "the header has more than 16 KiB"})
 			break
 		}
-		s := &scanner{text: line, line: i + 1}
-		got, err := s.challenges()
+		s := &challengeScanner{text: line, line: i + 1}
+		got, err := s.readChallenges()
 		fail(err)
 		for _, c := range got {
 			if name := c.repeatedParam(); name != "" {
@@ -123,45 +123,45 @@ func (c Challenge) repeatedParam() string {
 	return ""
 }
 
-// A scanner reads one header line.
-type scanner struct {
+// A challengeScanner reads one header line.
+type challengeScanner struct {
 	text string
 	pos  int
 	line int
 }
 
-func (s *scanner) syntaxError(what string) *ChallengeError {
+func (s *challengeScanner) syntaxError(what string) *ChallengeError {
 	return &ChallengeError{Line: s.line, Offset: s.pos, Problem: what}
 }
 
-// next returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.
-func (s *scanner) next() byte {
+// peek returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.
+func (s *challengeScanner) peek() byte {
 	if s.pos < len(s.text) {
 		return s.text[s.pos]
 	}
 	return 0
 }
 
-// takeWhile takes the bytes that belong to a class.
-func (s *scanner) takeWhile(is func(byte) bool) string {
+// takeWhile reads on while the bytes match, and returns them.
+func (s *challengeScanner) takeWhile(matches func(byte) bool) string {
 	start := s.pos
-	for s.pos < len(s.text) && is(s.text[s.pos]) {
+	for s.pos < len(s.text) && matches(s.text[s.pos]) {
 		s.pos++
 	}
 	return s.text[start:s.pos]
 }
 
-func (s *scanner) skipSpace() bool { return s.takeWhile(isSpace) != "" }
+func (s *challengeScanner) skipSpace() bool { return s.takeWhile(isSpace) != "" }
 
-// skipEmpty skips empty elements of a list: commas and spaces.
-func (s *scanner) skipEmpty() {
+// skipEmptyElements skips empty elements of a list: commas and spaces.
+func (s *challengeScanner) skipEmptyElements() {
 	s.takeWhile(func(c byte) bool { return isSpace(c) || c == ',' })
 }
 
-// challenges reads to the end, and returns what came before an error.
-func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
-	for s.skipEmpty(); s.pos < len(s.text); s.skipEmpty() {
-		c, fault := s.challenge()
+// readChallenges reads to the end, and returns what came before an error.
+func (s *challengeScanner) readChallenges() (all []Challenge, fault *ChallengeError) {
+	for s.skipEmptyElements(); s.pos < len(s.text); s.skipEmptyElements() {
+		c, fault := s.readChallenge()
 		if fault != nil {
 			return all, fault
 		}
@@ -170,26 +170,26 @@ func (s *scanner) challenges() (all []Challenge, fault *ChallengeError) {
 	return all, nil
 }
 
-// challenge reads a scheme and what belongs to it. It stops before the next scheme.
-func (s *scanner) challenge() (Challenge, *ChallengeError) {
+// readChallenge reads a scheme and what belongs to it. It stops before the next scheme.
+func (s *challengeScanner) readChallenge() (Challenge, *ChallengeError) {
 	c := Challenge{Scheme: s.takeWhile(isTokenChar)}
 	if c.Scheme == "" {
 		return c, s.syntaxError("an authentication scheme should stand here")
 	}
 	if !s.skipSpace() {
-		if s.pos < len(s.text) && s.next() != ',' {
+		if s.pos < len(s.text) && s.peek() != ',' {
 			return c, s.syntaxError("after an authentication scheme comes a space or a comma")
 		}
 		return c, nil
 	}
-	if t := s.token68(); t != "" {
+	if t := s.readToken68(); t != "" {
 		c.Token68 = t
 		return c, nil
 	}
 	for {
-		s.skipEmpty()
+		s.skipEmptyElements()
 		before := s.pos
-		p, ok, fault := s.param()
+		p, ok, fault := s.readParam()
 		if fault != nil {
 			return c, fault
 		}
@@ -197,25 +197,25 @@ func (s *scanner) challenge() (Challenge, *ChallengeError) {
 			s.pos = before
 			return c, nil
 		}
-		if c.Params = append(c.Params, p); len(c.Params) > maxParams {
+		if c.Params = append(c.Params, p); len(c.Params) > maxChallengeParams {
 			return c, s.syntaxError("a challenge has more than 64 parameters")
 		}
 		s.skipSpace()
-		if s.pos < len(s.text) && s.next() != ',' {
+		if s.pos < len(s.text) && s.peek() != ',' {
 			return c, s.syntaxError("after a parameter comes a comma")
 		}
 	}
 }
 
-// token68 reads one, if all up to the next comma is one (RFC 9110, 11.2).
-func (s *scanner) token68() string {
+// readToken68 reads one, if all up to the next comma is one (RFC 9110, 11.2).
+func (s *challengeScanner) readToken68() string {
 	start := s.pos
 	t := s.takeWhile(isToken68Char)
 	if t != "" {
 		t += s.takeWhile(func(c byte) bool { return c == '=' })
 		end := s.pos
 		s.skipSpace()
-		if s.pos == len(s.text) || s.next() == ',' {
+		if s.pos == len(s.text) || s.peek() == ',' {
 			return s.text[start:end]
 		}
 	}
@@ -223,17 +223,17 @@ func (s *scanner) token68() string {
 	return ""
 }
 
-// param reads a parameter; ok is false where no parameter stands.
-func (s *scanner) param() (p Param, ok bool, fault *ChallengeError) {
+// readParam reads a parameter; ok is false where no parameter stands.
+func (s *challengeScanner) readParam() (p Param, ok bool, fault *ChallengeError) {
 	p.Name = s.takeWhile(isTokenChar)
 	s.skipSpace()
-	if p.Name == "" || s.next() != '=' {
+	if p.Name == "" || s.peek() != '=' {
 		return p, false, nil
 	}
 	s.pos++
 	s.skipSpace()
-	if s.next() == '"' {
-		p.Value, fault = s.quoted()
+	if s.peek() == '"' {
+		p.Value, fault = s.readQuotedString()
 		return p, true, fault
 	}
 	p.Value = s.takeWhile(func(c byte) bool { return c > ' ' && c < 0x7f && c != ',' && c != '"' })
@@ -243,8 +243,8 @@ func (s *scanner) param() (p Param, ok bool, fault *ChallengeError) {
 	return p, true, nil
 }
 
-// quoted reads a quoted string (RFC 9110, 5.6.4).
-func (s *scanner) quoted() (string, *ChallengeError) {
+// readQuotedString reads a quoted string (RFC 9110, 5.6.4).
+func (s *challengeScanner) readQuotedString() (string, *ChallengeError) {
 	start := s.pos
 	s.pos++
 	var b strings.Builder
@@ -287,14 +287,14 @@ const (
 	SchemeDPoP   = "DPoP"   // RFC 9449
 )
 
-// A Demand is what a server asks of an OAuth client with its challenges.
+// A Demand is what a server asks of an OAuth client in its WWW-Authenticate challenges.
 type Demand struct {
-	Bearer, DPoP     bool     // which of both schemes it takes
-	ResourceMetadata string   // address of its metadata (RFC 9728, 5.1)
-	Scopes           []string // what the request needs (RFC 6750, 3); nil: it does not say
-	Error            string   // invalid_token, insufficient_scope, use_dpop_nonce ...
-	ErrorDescription string   // foreign text
-	Algs             []string // algorithms for DPoP proofs (RFC 9449, 5.1)
+	AcceptsBearer, AcceptsDPoP bool     // whether it accepts tokens of these schemes
+	ResourceMetadata           string   // address of its metadata (RFC 9728, 5.1)
+	Scopes                     []string // what the request needs (RFC 6750, 3); nil: it does not say
+	ErrorCode                  string   // invalid_token, insufficient_scope, use_dpop_nonce ...
+	ErrorDescription           string   // foreign text
+	DPoPAlgs                   []string // algorithms for DPoP proofs (RFC 9449, 5.1)
 }
 
 // DemandOf reads challenges (RFC 6750, 3; RFC 9728, 5.1; RFC 9449, 7.1). Each value is the first one
@@ -314,15 +314,15 @@ func DemandOf(challenges []Challenge) Demand {
 			first(&foreign, c, "resource_metadata")
 			continue
 		}
-		d.Bearer, d.DPoP = d.Bearer || bearer, d.DPoP || dpop
+		d.AcceptsBearer, d.AcceptsDPoP = d.AcceptsBearer || bearer, d.AcceptsDPoP || dpop
 		first(&d.ResourceMetadata, c, "resource_metadata")
-		first(&d.Error, c, "error")
+		first(&d.ErrorCode, c, "error")
 		first(&d.ErrorDescription, c, "error_description")
 		if scope, ok := c.Param("scope"); ok && d.Scopes == nil {
 			d.Scopes = SplitScope(scope)
 		}
-		if algs, ok := c.Param("algs"); ok && dpop && d.Algs == nil {
-			d.Algs = strings.Fields(algs)
+		if algs, ok := c.Param("algs"); ok && dpop && d.DPoPAlgs == nil {
+			d.DPoPAlgs = strings.Fields(algs)
 		}
 	}
 	if d.ResourceMetadata == "" {
@@ -342,14 +342,14 @@ func (d Demand) Challenges() []Challenge {
 	}
 	add("resource_metadata", d.ResourceMetadata)
 	add("scope", JoinScope(d.Scopes))
-	add("error", d.Error)
+	add("error", d.ErrorCode)
 	add("error_description", d.ErrorDescription)
 	var all []Challenge
-	if d.Bearer {
+	if d.AcceptsBearer {
 		all = append(all, Challenge{Scheme: SchemeBearer, Params: slices.Clone(params)})
 	}
-	if d.DPoP {
-		add("algs", strings.Join(d.Algs, " "))
+	if d.AcceptsDPoP {
+		add("algs", strings.Join(d.DPoPAlgs, " "))
 		all = append(all, Challenge{Scheme: SchemeDPoP, Params: params})
 	}
 	return all

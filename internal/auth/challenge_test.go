@@ -74,7 +74,7 @@ func TestDemand(t *testing.T) {
 		return DemandOf(c)
 	}
 	got := read(`Basic realm="x", resource_metadata="https://basic"`, `bearer scope="a b  a", error="insufficient_scope", error_description="more"`, `DPoP algs="ES256", resource_metadata="https://m"`)
-	want := Demand{Bearer: true, DPoP: true, ResourceMetadata: "https://m", Scopes: []string{"a", "b"}, Error: "insufficient_scope", ErrorDescription: "more", Algs: []string{"ES256"}}
+	want := Demand{AcceptsBearer: true, AcceptsDPoP: true, ResourceMetadata: "https://m", Scopes: []string{"a", "b"}, ErrorCode: "insufficient_scope", ErrorDescription: "more", DPoPAlgs: []string{"ES256"}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("read %+v", got)
 	}
@@ -85,7 +85,7 @@ func TestDemand(t *testing.T) {
 	if got := read(lines...); !reflect.DeepEqual(got, want) {
 		t.Errorf("written and read again: %+v from %q", got, lines)
 	}
-	if got := read(`MAC resource_metadata="https://m"`); got.ResourceMetadata != "https://m" || got.Bearer {
+	if got := read(`MAC resource_metadata="https://m"`); got.ResourceMetadata != "https://m" || got.AcceptsBearer {
 		t.Errorf("of an unknown scheme: %+v", got)
 	}
 }

@@ -62,8 +62,8 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 	return c, nil
 }
 
-// ErrBinding is the error for a token that is bound to a key in a way that is not known here.
-var ErrBinding = errors.New("what the token is bound to is not supported")
+// ErrUnsupportedBinding is the error for a token that is bound to a key in a way that is not known here.
+var ErrUnsupportedBinding = errors.New("what the token is bound to is not supported")
 
 // readBinding reads what a token is bound to. A way that is not known here could not be demanded, and the
 // token would be worth more than it says.
@@ -80,11 +80,11 @@ func (c *Claims) readBinding(cnf json.RawMessage) error {
 		case "x5t#S256":
 			c.X5T = r.Text(name)
 		default:
-			return fmt.Errorf("%w: %.40q", ErrBinding, name)
+			return fmt.Errorf("%w: %.40q", ErrUnsupportedBinding, name)
 		}
 	}
 	if r.Err == nil && c.JKT == "" && c.X5T == "" {
-		return fmt.Errorf(`%w: "cnf" does not say to which key`, ErrBinding)
+		return fmt.Errorf(`%w: "cnf" does not say to which key`, ErrUnsupportedBinding)
 	}
 	return r.Err
 }

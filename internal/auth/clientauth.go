@@ -22,68 +22,68 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How a client shows an endpoint that it is itself (RFC 8414, 2; RFC 6749, 2.3; RFC 7523, 2.2).
+// The methods by which a client authenticates at an endpoint (RFC 8414, 2; RFC 6749, 2.3; RFC 7523, 2.2).
 const (
-	MethodBasic      = "client_secret_basic"
-	MethodPost       = "client_secret_post"
-	MethodNone       = "none"
-	MethodPrivateKey = "private_key_jwt"
+	ClientSecretBasic = "client_secret_basic"
+	ClientSecretPost  = "client_secret_post"
+	ClientAuthNone    = "none"
+	PrivateKeyJWT     = "private_key_jwt"
 )
 
 // A Client is who we are to an authorization server (RFC 6749, 2). It belongs to the issuer that
 // knows it, except if its ID is the address of its metadata document.
 type Client struct {
-	ID     string
-	Secret string  // "": a public client, or one with a key
-	Key    *Signer // for MethodPrivateKey; nil: none
-	Method string  // "": chosen by what the server's metadata lists
+	ID         string
+	Secret     string           // "": a public client, or one with a key
+	Key        *AssertionSigner // for PrivateKeyJWT; nil: none
+	AuthMethod string           // "": chosen by what the server's metadata lists
 }
 
-// method returns how the client authenticates at a server. A server that lists nothing takes
-// MethodBasic (RFC 8414, 2).
-func (c Client) method(server ServerMetadata) (string, error) {
+// chooseAuthMethod returns how the client authenticates at a server. A server that lists nothing takes
+// ClientSecretBasic (RFC 8414, 2).
+func (c Client) chooseAuthMethod(server ServerMetadata) (string, error) {
 	listed := func(m string) bool { return slices.Contains(server.AuthMethods, m) }
 	switch {
-	case c.Method == MethodPrivateKey && c.Key == nil:
+	case c.AuthMethod == PrivateKeyJWT && c.Key == nil:
 		return "", errors.New("the client is to authenticate with a key, and has none")
-	case (c.Method == MethodBasic || c.Method == MethodPost) && c.Secret == "":
+	case (c.AuthMethod == ClientSecretBasic || c.AuthMethod == ClientSecretPost) && c.Secret == "":
 		return "", errors.New("the client is to authenticate with a secret, and has none")
-	case slices.Contains([]string{MethodPrivateKey, MethodBasic, MethodPost, MethodNone}, c.Method):
-		return c.Method, nil
-	case c.Method != "":
-		return "", fmt.Errorf("the authentication method %.40q is not supported here", c.Method)
-	case c.Key != nil && (len(server.AuthMethods) == 0 || listed(MethodPrivateKey)):
-		return MethodPrivateKey, nil
+	case slices.Contains([]string{PrivateKeyJWT, ClientSecretBasic, ClientSecretPost, ClientAuthNone}, c.AuthMethod):
+		return c.AuthMethod, nil
+	case c.AuthMethod != "":
+		return "", fmt.Errorf("the authentication method %.40q is not supported here", c.AuthMethod)
+	case c.Key != nil && (len(server.AuthMethods) == 0 || listed(PrivateKeyJWT)):
+		return PrivateKeyJWT, nil
 	case c.Key != nil:
 		return "", fmt.Errorf("the client has a key, and the server takes only %.200q", server.AuthMethods)
 	case c.Secret == "":
-		return MethodNone, nil
-	case len(server.AuthMethods) == 0 || listed(MethodBasic):
-		return MethodBasic, nil
-	case listed(MethodPost):
-		return MethodPost, nil
+		return ClientAuthNone, nil
+	case len(server.AuthMethods) == 0 || listed(ClientSecretBasic):
+		return ClientSecretBasic, nil
+	case listed(ClientSecretPost):
+		return ClientSecretPost, nil
 	}
 	return "", fmt.Errorf("the client has a secret, and the server takes only %.200q", server.AuthMethods)
 }
 
-// authenticate adds what shows that a request is the client's.
+// authenticate adds the client's credential to a request: to its header or to its form.
 func (c Client) authenticate(server ServerMetadata, now time.Time, header http.Header, form url.Values) error {
 	if c.ID == "" {
 		return errors.New("the client has no id")
 	}
-	method, err := c.method(server)
+	method, err := c.chooseAuthMethod(server)
 	if err != nil {
 		return err
 	}
 	switch method {
-	case MethodBasic: // RFC 6749, 2.3.1: both parts are encoded as in a form first
+	case ClientSecretBasic: // RFC 6749, 2.3.1: both parts are encoded as in a form first
 		pair := url.QueryEscape(c.ID) + ":" + url.QueryEscape(c.Secret)
 		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(pair)))
 		return nil
-	case MethodPost:
+	case ClientSecretPost:
 		form.Set("client_secret", c.Secret)
-	case MethodPrivateKey:
-		assertion, err := c.Key.assertion(c.ID, server.Issuer, now)
+	case PrivateKeyJWT:
+		assertion, err := c.Key.signAssertion(c.ID, server.Issuer, now)
 		if err != nil {
 			return err
 		}
@@ -94,8 +94,8 @@ func (c Client) authenticate(server ServerMetadata, now time.Time, header http.H
 	return nil
 }
 
-// A Signer signs client assertions (RFC 7523, 3). It may be used concurrently.
-type Signer struct{ signer jose.Signer }
+// An AssertionSigner signs client assertions (RFC 7523, 3). It may be used concurrently.
+type AssertionSigner struct{ signer jose.Signer }
 
 // ParsePrivateKey reads a private key in PEM (RFC 7468, 10): PKCS #8, PKCS #1 or SEC 1, without a
 // password. No error repeats what it has read.
@@ -123,10 +123,10 @@ func ParsePrivateKey(text []byte) (crypto.Signer, error) {
 	return nil, errors.New("there is no private key in PEM")
 }
 
-// NewSigner returns a Signer for an RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519 key.
+// NewAssertionSigner returns a Signer for an RSA (2048 to 8192 bits), P-256, P-384, P-521 or Ed25519 key.
 // alg is "" or an algorithm of RFC 7518, 3.1, that fits the key; kid is "" or its name in the client's key set.
-func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
-	fit := algorithmsFor(key.Public())
+func NewAssertionSigner(key crypto.Signer, alg, kid string) (*AssertionSigner, error) {
+	fit := signatureAlgorithmsFor(key.Public())
 	if len(fit) == 0 {
 		return nil, errors.New("a key of this kind or size cannot sign client assertions")
 	}
@@ -141,12 +141,12 @@ func NewSigner(key crypto.Signer, alg, kid string) (*Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Signer{s}, nil
+	return &AssertionSigner{s}, nil
 }
 
-// algorithmsFor returns the algorithms of signatures that a public key verifies; none if it is too weak, or
+// signatureAlgorithmsFor returns the algorithms of signatures that a public key verifies; none if it is too weak, or
 // too large.
-func algorithmsFor(key crypto.PublicKey) []string {
+func signatureAlgorithmsFor(key crypto.PublicKey) []string {
 	switch k := key.(type) {
 	case *rsa.PublicKey:
 		if n := k.N.BitLen(); n >= minRSABits && n <= maxRSABits {
@@ -176,19 +176,19 @@ const (
 // assertionLifetime is how long a client assertion is valid: long enough for clocks that differ a little.
 const assertionLifetime = 2 * time.Minute
 
-// assertion returns a client assertion: its audience is the issuer, and each has its own jti.
-func (s *Signer) assertion(client, issuer string, now time.Time) (string, error) {
+// signAssertion returns a client assertion: its audience is the issuer, and each has its own jti.
+func (s *AssertionSigner) signAssertion(client, issuer string, now time.Time) (string, error) {
 	if issuer == "" {
 		return "", errors.New("the issuer is not known, which a client assertion must name")
 	}
-	return sign(s.signer, map[string]any{
+	return signClaims(s.signer, map[string]any{
 		"iss": client, "sub": client, "aud": issuer, "jti": rand.Text(),
 		"iat": now.Unix(), "exp": now.Add(assertionLifetime).Unix(),
 	})
 }
 
-// sign returns claims as a signed token.
-func sign(s jose.Signer, claims map[string]any) (string, error) {
+// signClaims returns claims as a signed token.
+func signClaims(s jose.Signer, claims map[string]any) (string, error) {
 	text, err := json.Marshal(claims)
 	if err != nil {
 		return "", err

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// Credential returns the access token of a request and the scheme it came with, SchemeBearer or
+// ReadAccessToken returns the access token of a request and the scheme it came with, SchemeBearer or
 // SchemeDPoP (RFC 6750, 2.1; RFC 9449, 7.1). Without one, or with another scheme, all is empty.
 // InvalidToken: there are several Authorization headers, the token is malformed or longer than 16 KiB, or
 // there is one in the query (RFC 6750, 2.3), where logs would keep it.
-func Credential(r *http.Request) (scheme, token string, err error) {
+func ReadAccessToken(r *http.Request) (scheme, token string, err error) {
 	invalid := func(what string) (string, string, error) {
 		return "", "", &Error{Kind: InvalidToken, Cause: CauseMalformed, Operation: "authorization of a request", Problem: what}
 	}
@@ -37,7 +37,7 @@ func Credential(r *http.Request) (scheme, token string, err error) {
 		return "", "", nil
 	}
 	token = strings.Trim(token, " ")
-	if len(token) > maxJWT {
+	if len(token) > maxJWTBytes {
 		return invalid("the access token is longer than 16 KiB")
 	}
 	end := strings.TrimRight(token, "=")

@@ -34,7 +34,7 @@ func TestCredential(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/mcp"+test.query, nil)
 		r.Header["Authorization"] = test.headers
-		scheme, token, err := Credential(r)
+		scheme, token, err := ReadAccessToken(r)
 		if scheme != test.scheme || token != test.token || test.bad != Is(err, InvalidToken) {
 			t.Errorf("%s: %q, %.40q, %v", test.name, scheme, token, err)
 		}
@@ -50,8 +50,8 @@ func FuzzCredential(f *testing.F) {
 		r := &http.Request{Header: http.Header{"Authorization": {value}}}
 		r.URL = httptest.NewRequest(http.MethodGet, "/", nil).URL
 		r.URL.RawQuery = query
-		scheme, token, err := Credential(r)
-		if err == nil && (scheme == "") != (token == "") || len(token) > maxJWT || strings.ContainsAny(token, " ,\r\n\"") {
+		scheme, token, err := ReadAccessToken(r)
+		if err == nil && (scheme == "") != (token == "") || len(token) > maxJWTBytes || strings.ContainsAny(token, " ,\r\n\"") {
 			t.Fatalf("%q: %q, %q, %v", value, scheme, token, err)
 		}
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// NewProofKey returns a new key for DPoP proofs with ES256 (RFC 9449, 4.2).
-func NewProofKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
+// NewDPoPKey returns a new key for DPoP proofs with ES256 (RFC 9449, 4.2).
+func NewDPoPKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
 // A Prover makes DPoP proofs with ES256 (RFC 9449, 4), and remembers the nonces of the servers.
 // It may be used concurrently.
@@ -66,12 +66,12 @@ func (p *Prover) Thumbprint() string { return p.thumbprint }
 // Proof returns a new proof for one attempt of one request (RFC 9449, 4.2). access is the token
 // that goes with it, or "".
 func (p *Prover) Proof(method, addr, access string) (string, error) {
-	proof, _, err := p.proof(method, addr, access)
+	proof, _, err := p.proofWithNonce(method, addr, access)
 	return proof, err
 }
 
-// proof also returns the nonce that is in the proof.
-func (p *Prover) proof(method, addr, access string) (proof, nonce string, err error) {
+// proofWithNonce also returns the nonce that is in the proof.
+func (p *Prover) proofWithNonce(method, addr, access string) (proof, nonce string, err error) {
 	target, _, _ := strings.Cut(addr, "#")
 	target, _, _ = strings.Cut(target, "?")
 	claims := map[string]any{"jti": rand.Text(), "htm": method, "htu": target, "iat": p.now().Unix()}
@@ -81,7 +81,7 @@ func (p *Prover) proof(method, addr, access string) (proof, nonce string, err er
 	if nonce = p.nonce(addr); nonce != "" {
 		claims["nonce"] = nonce
 	}
-	proof, err = sign(p.signer, claims)
+	proof, err = signClaims(p.signer, claims)
 	return proof, nonce, err
 }
 
@@ -128,5 +128,5 @@ func originOf(addr string) string {
 	if err != nil {
 		return addr
 	}
-	return strings.ToLower(u.Scheme+"://"+u.Hostname()) + ":" + port(u)
+	return strings.ToLower(u.Scheme+"://"+u.Hostname()) + ":" + portOf(u)
 }

@@ -28,7 +28,7 @@ func TestProofAndItsVerification(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := ProofRequest{Method: "POST", URL: "https://H:443/mcp?other", AccessToken: "t1", JKT: prover.Thumbprint()}
+	want := ExpectedProof{Method: "POST", URL: "https://H:443/mcp?other", AccessToken: "t1", JKT: prover.Thumbprint()}
 	if got, err := proofs.Verify([]string{proof}, want); err != nil || got.JKT != prover.Thumbprint() {
 		t.Fatalf("%+v, %v", got, err)
 	}
@@ -70,7 +70,7 @@ func TestBadProofs(t *testing.T) {
 		t.Fatal(err)
 	}
 	verify := func(jkt string, proofs ...string) error {
-		_, err := (&ProofVerifier{Now: func() time.Time { return start }}).Verify(proofs, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1", JKT: jkt})
+		_, err := (&ProofVerifier{Now: func() time.Time { return start }}).Verify(proofs, ExpectedProof{Method: "POST", URL: testTarget, AccessToken: "t1", JKT: jkt})
 		return err
 	}
 	good := badProof(t, key, nil, nil)
@@ -124,13 +124,13 @@ func TestBadProofs(t *testing.T) {
 func TestReplayWindow(t *testing.T) {
 	t.Parallel()
 	key, clock := newKey(t, elliptic.P256()), &testClock{}
-	proofs := &ProofVerifier{Now: clock.now, MaxRemembered: 3}
+	proofs := &ProofVerifier{Now: clock.now, MaxRememberedProofs: 3}
 	use := func(id string, at time.Time) error {
 		proof := badProof(t, key, nil, map[string]any{"jti": id, "iat": at.Unix(), "ath": nil})
-		_, err := proofs.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget})
+		_, err := proofs.Verify([]string{proof}, ExpectedProof{Method: "POST", URL: testTarget})
 		return err
 	}
-	ahead := start.Add(skew) // the one that stays valid for longest
+	ahead := start.Add(maxClockSkew) // the one that stays valid for longest
 	if err := use("j0", ahead); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestReplayWindow(t *testing.T) {
 		clock.add(45 * time.Second)
 		wantKind(t, use("j0", ahead), InvalidToken)
 	}
-	late := clock.now().Add(skew)
+	late := clock.now().Add(maxClockSkew)
 	if err := use("j9", late); err != nil { // at the end of the window of j0
 		t.Fatal(err)
 	}
@@ -203,11 +203,11 @@ func FuzzProof(f *testing.F) {
 	f.Add("eyJhbGciOiJFUzI1NiIsInR5cCI6ImRwb3Arand0In0.e30.AAAA", testTarget)
 	f.Fuzz(func(t *testing.T, proof, target string) {
 		p := &ProofVerifier{Now: func() time.Time { return start }}
-		got, err := p.Verify([]string{proof}, ProofRequest{Method: "POST", URL: testTarget, AccessToken: "t1"})
+		got, err := p.Verify([]string{proof}, ExpectedProof{Method: "POST", URL: testTarget, AccessToken: "t1"})
 		if (err == nil) != (got.JKT != "") {
 			t.Fatalf("%q: %+v, %v", proof, got, err)
 		}
-		if sameTarget(target, testTarget) && !strings.Contains(strings.ToLower(target), "h") {
+		if isSameTargetURL(target, testTarget) && !strings.Contains(strings.ToLower(target), "h") {
 			t.Fatalf("%q is taken for %q", target, testTarget)
 		}
 	})

@@ -13,26 +13,26 @@ import (
 
 // Revoke tells the authorization server that a token is not used any more (RFC 7009). hint is
 // "refresh_token", "access_token" or "". A server without such an endpoint is Unsupported.
-func (c *Caller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
+func (c *EndpointCaller) Revoke(ctx context.Context, server ServerMetadata, client Client, token, hint string) error {
 	const doing = "revocation"
 	if server.RevocationEndpoint == "" {
-		return &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no revocation endpoint"}
+		return &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server has no revocation endpoint"}
 	}
 	form := url.Values{"token": {token}}
 	if hint != "" {
 		form.Set("token_type_hint", hint)
 	}
-	_, err := c.postForm(ctx, formRequest{operation: doing, addr: server.RevocationEndpoint, server: server, client: client, form: form, emptyOK: true})
+	_, err := c.postForm(ctx, formRequest{operation: doing, addr: server.RevocationEndpoint, server: server, client: client, form: form, allowsEmptyResponse: true})
 	return err
 }
 
 // Introspect asks the authorization server what a token is worth (RFC 7662, 2). active is false of a
 // token that is not valid; its Claims are empty then. The caller checks what a token is for: its
 // audience (Claims.For), scopes, binding and end; Claims.Issuer may be "".
-func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
+func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.IntrospectionEndpoint == "" {
-		return Claims{}, false, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no introspection endpoint"}
+		return Claims{}, false, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server has no introspection endpoint"}
 	}
 	form := url.Values{"token": {token}, "token_type_hint": {"access_token"}}
 	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.IntrospectionEndpoint, server: server, client: client, form: form})
@@ -42,26 +42,26 @@ func (c *Caller) Introspect(ctx context.Context, server ServerMetadata, client C
 	r := strictjson.Read(f)
 	active = r.Bool("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.IntrospectionEndpoint), Problem: `the answer has no "active"`}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server.IntrospectionEndpoint), Problem: `the answer has no "active"`}
 	}
 	if !active {
 		return Claims{}, false, nil
 	}
 	claims, err = readClaims(f)
 	if err != nil {
-		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.IntrospectionEndpoint), Problem: "the answer cannot be used", Err: err}
+		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server.IntrospectionEndpoint), Problem: "the answer cannot be used", Err: err}
 	}
 	return claims, true, nil
 }
 
 // A DeviceAuthorization is what a person needs to sign in with another device (RFC 8628, 3.2).
 type DeviceAuthorization struct {
-	DeviceCode string // for the Grant DeviceCode: a secret
-	UserCode   string // what the person enters: foreign text
-	URL        string // where
-	WholeURL   string // the same with the code in it; "": none
-	Expires    time.Time
-	Interval   time.Duration // how long to wait between two token requests, at least
+	DeviceCode              string // for DeviceCodeGrant: a secret
+	UserCode                string // what the person enters: foreign text
+	VerificationURI         string // where
+	VerificationURIComplete string // the same with the code in it; "": none
+	Expires                 time.Time
+	PollInterval            time.Duration // how long to wait between two token requests, at least
 }
 
 // Bounds and defaults of RFC 8628, 3.2 and 3.5.
@@ -72,13 +72,13 @@ const (
 )
 
 // AuthorizeDevice asks for a device code (RFC 8628, 3.1).
-func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
+func (c *EndpointCaller) AuthorizeDevice(ctx context.Context, server ServerMetadata, client Client, resource string, scopes []string) (DeviceAuthorization, error) {
 	const doing = "device authorization"
 	invalid := func(what string, err error) (DeviceAuthorization, error) {
-		return DeviceAuthorization{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.DeviceAuthorizationEndpoint), Problem: what, Err: err}
+		return DeviceAuthorization{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server.DeviceAuthorizationEndpoint), Problem: what, Err: err}
 	}
 	if server.DeviceAuthorizationEndpoint == "" {
-		return DeviceAuthorization{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server does not offer device codes"}
+		return DeviceAuthorization{}, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server does not offer device codes"}
 	}
 	form := url.Values{"client_id": {client.ID}}
 	if resource != "" {
@@ -95,9 +95,9 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 		return DeviceAuthorization{}, err
 	}
 	r := strictjson.Read(f)
-	d := DeviceAuthorization{DeviceCode: r.Text("device_code"), UserCode: r.Text("user_code"), URL: r.Text("verification_uri"), WholeURL: r.Text("verification_uri_complete")}
-	if d.URL == "" {
-		d.URL = r.Text("verification_url") // as drafts and Google have it
+	d := DeviceAuthorization{DeviceCode: r.Text("device_code"), UserCode: r.Text("user_code"), VerificationURI: r.Text("verification_uri"), VerificationURIComplete: r.Text("verification_uri_complete")}
+	if d.VerificationURI == "" {
+		d.VerificationURI = r.Text("verification_url") // as drafts and Google have it
 	}
 	if r.Err != nil {
 		return invalid("the answer cannot be used", r.Err)
@@ -105,11 +105,11 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if d.DeviceCode == "" || d.UserCode == "" || len(d.UserCode) > 100 || strings.ContainsFunc(d.UserCode, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return invalid("the answer has no device code, or no user code that a person could type", nil)
 	}
-	if err := c.checkURL(d.URL); err != nil {
+	if err := c.checkURL(d.VerificationURI); err != nil {
 		return invalid("the address for the person cannot be used", err)
 	}
-	if d.WholeURL != "" && c.checkURL(d.WholeURL) != nil {
-		d.WholeURL = "" // the other one is enough
+	if d.VerificationURIComplete != "" && c.checkURL(d.VerificationURIComplete) != nil {
+		d.VerificationURIComplete = "" // the other one is enough
 	}
 	life, interval := f.Seconds("expires_in"), f.Seconds("interval")
 	if life == 0 {
@@ -118,6 +118,6 @@ func (c *Caller) AuthorizeDevice(ctx context.Context, server ServerMetadata, cli
 	if interval == 0 {
 		interval = defaultPollInterval
 	}
-	d.Expires, d.Interval = c.now().Add(life), min(interval, maxPollInterval)
+	d.Expires, d.PollInterval = c.now().Add(life), min(interval, maxPollInterval)
 	return d, nil
 }

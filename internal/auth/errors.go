@@ -9,33 +9,33 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// A Kind says what who made a call can do about its Error.
-type Kind int
+// An ErrorKind says what who made a call can do about its Error.
+type ErrorKind int
 
 // The kinds of an Error. Those with an RFC section are codes of a server; the others are what this
 // package found out itself.
 const (
-	Invalid              Kind = iota // what came breaks a rule: it is not used, and to ask again does not help
-	NotFound                         // there is no such document
-	Mismatch                         // it is of another issuer, resource, redirect URI or state than what was asked for
-	OtherRequest                     // an authorization response that does not answer our request, which stays open
-	Unavailable                      // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
-	Unsupported                      // the server does not offer what is needed, or we do not offer what it needs
-	InvalidToken                     // a token or a proof that was presented to us is not valid
-	Refused                          // the server said no, with a code that no other Kind stands for
-	InvalidGrant                     // RFC 6749 5.2: the code, the refresh token or the assertion is spent or wrong
-	InvalidClient                    // RFC 6749 5.2: the client is not known, or its authentication failed
-	InvalidScope                     // RFC 6749 5.2
-	InvalidTarget                    // RFC 8707 2: the resource is not known there
-	AccessDenied                     // RFC 6749 4.1.2.1, RFC 8628 3.5: the person said no
-	AuthorizationPending             // RFC 8628 3.5: the person has not answered yet
-	SlowDown                         // RFC 8628 3.5: ask 5 seconds less often
-	ExpiredToken                     // RFC 8628 3.5: the device code has expired
-	UseDPoPNonce                     // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
+	Invalid              ErrorKind = iota // what came breaks a rule: it is not used, and to ask again does not help
+	NotFound                              // there is no such document
+	Mismatch                              // it is of another issuer, resource, redirect URI or state than what was asked for
+	UnrelatedResponse                     // an authorization response that does not answer our request, which stays open
+	Unavailable                           // no answer, or one that says "not now": may be tried again, see Error.RetryAfter
+	Unsupported                           // the server does not offer what is needed, or we do not offer what it needs
+	InvalidToken                          // a token or a proof that was presented to us is not valid
+	Refused                               // the server said no, with a code that no other Kind stands for
+	InvalidGrant                          // RFC 6749 5.2: the code, the refresh token or the assertion is spent or wrong
+	InvalidClient                         // RFC 6749 5.2: the client is not known, or its authentication failed
+	InvalidScope                          // RFC 6749 5.2
+	InvalidTarget                         // RFC 8707 2: the resource is not known there
+	AccessDenied                          // RFC 6749 4.1.2.1, RFC 8628 3.5: the person said no
+	AuthorizationPending                  // RFC 8628 3.5: the person has not answered yet
+	SlowDown                              // RFC 8628 3.5: ask 5 seconds less often
+	ExpiredToken                          // RFC 8628 3.5: the device code has expired
+	UseDPoPNonce                          // RFC 9449 8: the proof needs the nonce that came with the answer, see Prover
 )
 
 // kindOfCode is the Kind of each code that has its own.
-var kindOfCode = map[string]Kind{
+var kindOfCode = map[string]ErrorKind{
 	"invalid_grant":             InvalidGrant,
 	"invalid_client":            InvalidClient,
 	"invalid_scope":             InvalidScope,
@@ -55,26 +55,26 @@ var kindOfCode = map[string]Kind{
 // Why a token is not valid, in one word or two: Error.Cause has one of these, so that a log can tell refusals apart
 // without a part of any token.
 const (
-	CauseAudience  = "audience"
-	CauseBinding   = "binding"
-	CauseExpired   = "expired"
-	CauseInactive  = "inactive" // introspection says so, and not why
-	CauseIssuer    = "issuer"
-	CauseKey       = "unknown key"
-	CauseMalformed = "malformed"
-	CauseNotYet    = "not valid yet"
-	CauseSignature = "signature"
-	CauseType      = "not an access token"
+	CauseAudience       = "audience"
+	CauseBinding        = "binding"
+	CauseExpired        = "expired"
+	CauseInactive       = "inactive" // introspection says so, and not why
+	CauseIssuer         = "issuer"
+	CauseUnknownKey     = "unknown key"
+	CauseMalformed      = "malformed"
+	CauseNotYetValid    = "not valid yet"
+	CauseSignature      = "signature"
+	CauseNotAccessToken = "not an access token"
 )
 
-// tellOperator is what helps where a server does what nobody else can change.
-const tellOperator = "tell the operator of the server"
+// adviceTellOperator is what helps where a server does what nobody else can change.
+const adviceTellOperator = "tell the operator of the server"
 
-// OtherSignIn is what helps where the answer to one sign-in was given to another one, which waits on.
-const OtherSignIn = "it is perhaps the answer to an earlier sign-in: open the address of the one that waits (mcp-bridge status shows it), and give the address at which the browser ends then"
+// AdviceOtherSignIn is what helps where the answer to one sign-in was given to another one, which waits on.
+const AdviceOtherSignIn = "it is perhaps the answer to an earlier sign-in: open the address of the one that waits (mcp-bridge status shows it), and give the address at which the browser ends then"
 
-// adviceFor is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
-var adviceFor = map[string]map[Kind]string{
+// adviceByGrantType is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
+var adviceByGrantType = map[string]map[ErrorKind]string{
 	"authorization_code": adviceForPerson,
 	"refresh_token":      adviceForPerson,
 	"urn:ietf:params:oauth:grant-type:device_code": adviceForPerson,
@@ -82,18 +82,18 @@ var adviceFor = map[string]map[Kind]string{
 	"urn:ietf:params:oauth:grant-type:jwt-bearer":  adviceForMachine,
 }
 
-var adviceForPerson = map[Kind]string{
-	InvalidGrant:  "sign in again",
-	OtherRequest:  OtherSignIn,
-	ExpiredToken:  "sign in again",
-	InvalidClient: "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
-	AccessDenied:  "sign in again and agree, or ask the operator of the server for access; some providers say the same if they were asked for no scope: give --scope then",
-	InvalidScope:  "ask for other scopes with --scope",
-	InvalidTarget: "a server that does not know the parameter resource needs --resource off",
-	Unavailable:   "try again later",
+var adviceForPerson = map[ErrorKind]string{
+	InvalidGrant:      "sign in again",
+	UnrelatedResponse: AdviceOtherSignIn,
+	ExpiredToken:      "sign in again",
+	InvalidClient:     "sign in again; a client that you have registered yourself needs the right --client-id and --client-secret-file",
+	AccessDenied:      "sign in again and agree, or ask the operator of the server for access; some providers say the same if they were asked for no scope: give --scope then",
+	InvalidScope:      "ask for other scopes with --scope",
+	InvalidTarget:     "a server that does not know the parameter resource needs --resource off",
+	Unavailable:       "try again later",
 }
 
-var adviceForMachine = map[Kind]string{
+var adviceForMachine = map[ErrorKind]string{
 	InvalidClient: "give the right --client-id, with its secret or its key",
 	AccessDenied:  "ask the operator of the server for access",
 	InvalidScope:  adviceForPerson[InvalidScope],
@@ -104,19 +104,19 @@ var adviceForMachine = map[Kind]string{
 // An Error says what failed, where, and what helps. All errors of this package that a caller may
 // want to tell apart are of this type; those of a context are below it (errors.Is).
 type Error struct {
-	Kind        Kind
-	Operation   string        // what was done, "token request"
-	URL         string        // where, without query; "" where there is no place
-	Problem     string        // what is wrong
-	Advice      string        // what helps; "" where this package does not know
-	Status      int           // of the answer; 0: there was none
-	Cause       string        // with InvalidToken of an access token: one of the causes; "": none of them
-	Announced   string        // with Mismatch of metadata: the issuer that it is about, which is foreign text
-	Code        string        // the server's error code; "": none
-	Description string        // the server's own words, which are foreign text; withheld where they repeat a secret
-	RetryAfter  time.Duration // when the server may be asked again; 0: it did not say
-	RequestSent bool          // with Unavailable: the request was written, so the server may have done what it asks
-	Err         error         // the error below, or nil
+	Kind            ErrorKind
+	Operation       string        // what was done, "token request"
+	URL             string        // where, without query; "" where there is no place
+	Problem         string        // what is wrong
+	Advice          string        // what helps; "" where this package does not know
+	Status          int           // of the answer; 0: there was none
+	Cause           string        // with InvalidToken of an access token: one of the causes; "": none of them
+	AnnouncedIssuer string        // with Mismatch of metadata: the issuer that it is about, which is foreign text
+	Code            string        // the server's error code; "": none
+	Description     string        // the server's own words, which are foreign text; withheld where they repeat a secret
+	RetryAfter      time.Duration // when the server may be asked again; 0: it did not say
+	RequestSent     bool          // with Unavailable: the request was written, so the server may have done what it asks
+	Err             error         // the error below, or nil
 }
 
 // Error returns all of it in one printable line.
@@ -147,7 +147,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Is reports whether err is an Error of one of these kinds.
-func Is(err error, kinds ...Kind) bool {
+func Is(err error, kinds ...ErrorKind) bool {
 	e, ok := errors.AsType[*Error](err)
 	if !ok {
 		return false
@@ -160,8 +160,8 @@ func Is(err error, kinds ...Kind) bool {
 	return false
 }
 
-// displayURL returns a URL without what may hold a secret: userinfo, query and fragment.
-func displayURL(addr string) string {
+// redactURL returns a URL without what may hold a secret: userinfo, query and fragment.
+func redactURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return ""

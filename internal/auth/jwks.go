@@ -15,7 +15,7 @@ import (
 
 // When keys are fetched, and how long they are kept.
 const (
-	maxKeys               = 100
+	maxKeysPerSet         = 100
 	keysMaxAge            = 15 * time.Minute // then they are fetched again, so that a key that was withdrawn goes
 	keysMaxStaleAge       = 24 * time.Hour   // while the provider is away
 	minFetchInterval      = 30 * time.Second // between two fetches
@@ -30,8 +30,8 @@ const (
 // hours. It has no goroutine: who needs a key that is not there fetches or waits; others go on with
 // the keys that are there. It may be used concurrently, and must not be copied.
 type KeySet struct {
-	URL    string  // jwks_uri
-	Caller *Caller // nil: the zero value; its clock is the KeySet's
+	URL    string          // jwks_uri
+	Caller *EndpointCaller // nil: the zero value; its clock is the KeySet's
 
 	mu           sync.Mutex
 	keys         []verificationKey
@@ -45,13 +45,13 @@ type KeySet struct {
 type verificationKey struct {
 	jwk        jose.JSONWebKey
 	kid        string
-	thumbprint string // its thumbprint
+	thumbprint string // RFC 7638
 	algs       []string
 }
 
-// caller returns the Caller with the time of a fetch.
-func (s *KeySet) caller() *Caller {
-	c := Caller{}
+// callerWithTimeout returns a copy of the Caller that has a timeout.
+func (s *KeySet) callerWithTimeout() *EndpointCaller {
+	c := EndpointCaller{}
 	if s.Caller != nil {
 		c = *s.Caller
 	}
@@ -71,16 +71,16 @@ func timeSince(now, then time.Time) time.Duration {
 
 // Has reports whether a key is still in the set: Claims.KeyThumbprint of a token that was verified before. It
 // fetches the keys again when they are due. Unavailable: there are no keys.
-func (s *KeySet) Has(ctx context.Context, id string) (bool, error) {
-	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.thumbprint == id })
+func (s *KeySet) Has(ctx context.Context, thumbprint string) (bool, error) {
+	found, err := s.find(ctx, false, func(k verificationKey) bool { return k.thumbprint == thumbprint })
 	if Is(err, InvalidToken) {
 		return false, nil
 	}
 	return len(found) > 0, err
 }
 
-// lookup returns the keys that may verify a token with this header.
-func (s *KeySet) lookup(ctx context.Context, kid, alg string) ([]verificationKey, error) {
+// keysFor returns the keys that may verify a token with this header.
+func (s *KeySet) keysFor(ctx context.Context, kid, alg string) ([]verificationKey, error) {
 	return s.find(ctx, true, func(k verificationKey) bool {
 		return (kid == "" || k.kid == kid) && slices.Contains(k.algs, alg)
 	})
@@ -88,8 +88,8 @@ func (s *KeySet) lookup(ctx context.Context, kid, alg string) ([]verificationKey
 
 // find returns the keys that fit. InvalidToken: there is none; with fetch that is worth asking the
 // provider. Unavailable: nobody knows, because the provider is away.
-func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey) bool) ([]verificationKey, error) {
-	c := s.caller()
+func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verificationKey) bool) ([]verificationKey, error) {
+	c := s.callerWithTimeout()
 	for {
 		s.mu.Lock()
 		now := c.now()
@@ -97,7 +97,7 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 		var found []verificationKey
 		if have {
 			for _, k := range s.keys {
-				if fits(k) && len(found) < maxKeysTried {
+				if matches(k) && len(found) < maxKeysTried {
 					found = append(found, k)
 				}
 			}
@@ -106,7 +106,7 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 		if !have {
 			gap = minFirstFetchInterval
 		}
-		due := !have || timeSince(now, s.fetchedAt) >= keysMaxAge || fetch && len(found) == 0
+		due := !have || timeSince(now, s.fetchedAt) >= keysMaxAge || mayRefetch && len(found) == 0
 		running, wait := s.fetchDone, gap-timeSince(now, s.lastFetchTry)
 		switch {
 		case due && running == nil && (s.lastFetchTry.IsZero() || wait <= 0):
@@ -120,28 +120,28 @@ func (s *KeySet) find(ctx context.Context, fetch bool, fits func(verificationKey
 			case <-running:
 				continue
 			case <-ctx.Done():
-				return nil, &Error{Kind: Unavailable, Operation: "key set", URL: displayURL(s.URL), Problem: "the keys did not come in time", Err: ctx.Err()}
+				return nil, &Error{Kind: Unavailable, Operation: "key set", URL: redactURL(s.URL), Problem: "the keys did not come in time", Err: ctx.Err()}
 			}
 		}
 		fault := s.fetchErr
 		s.mu.Unlock()
-		if !fetch && have {
+		if !mayRefetch && have {
 			fault = nil // the question was about the keys that are there
 		}
 		return s.keysOrError(found, have, fault, wait)
 	}
 }
 
-// keysOrError says what it means that these keys were found.
+// keysOrError returns the keys that were found, or why there are none. fault is the error of the last fetch.
 func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
 	const doing = "key set"
 	switch {
 	case len(found) > 0:
 		return found, nil
 	case have && fault == nil:
-		return nil, &Error{Kind: InvalidToken, Cause: CauseKey, Operation: doing, URL: displayURL(s.URL), Problem: "the provider has no such key"}
+		return nil, &Error{Kind: InvalidToken, Cause: CauseUnknownKey, Operation: doing, URL: redactURL(s.URL), Problem: "the provider has no such key"}
 	}
-	e := &Error{Kind: Unavailable, Operation: doing, URL: displayURL(s.URL), Problem: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
+	e := &Error{Kind: Unavailable, Operation: doing, URL: redactURL(s.URL), Problem: "the provider's keys are not at hand", RetryAfter: max(wait, time.Second), Err: fault}
 	if have {
 		e.Problem = "the key is not known, and the provider cannot be asked"
 	}
@@ -150,7 +150,7 @@ func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wa
 
 // Prefetch fetches the keys if nobody has asked for them yet. The error is why there are none. It ends with ctx.
 func (s *KeySet) Prefetch(ctx context.Context) error {
-	c := s.caller()
+	c := s.callerWithTimeout()
 	s.mu.Lock()
 	if !s.lastFetchTry.IsZero() {
 		defer s.mu.Unlock()
@@ -162,9 +162,9 @@ func (s *KeySet) Prefetch(ctx context.Context) error {
 }
 
 // fetch asks the provider once, for all who wait for the running fetch.
-func (s *KeySet) fetch(ctx context.Context, c *Caller) error {
+func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 	var keys []verificationKey
-	data, err := c.get(ctx, "key set", s.URL, "application/jwk-set+json")
+	data, err := c.getJSON(ctx, "key set", s.URL, "application/jwk-set+json")
 	if err == nil {
 		keys, err = parseKeys(data)
 	}
@@ -191,8 +191,8 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 	}
 	r := strictjson.Read(f)
 	raw := strictjson.Member[[]json.RawMessage](r, "keys", "an array")
-	if r.Err == nil && len(raw) > maxKeys {
-		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeys)
+	if r.Err == nil && len(raw) > maxKeysPerSet {
+		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeysPerSet)
 	}
 	if r.Err != nil {
 		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set cannot be used", Err: r.Err}
@@ -242,7 +242,7 @@ func parseKey(text []byte) (verificationKey, error) {
 	if err := json.Unmarshal(bare, &k.jwk); err != nil {
 		return k, err
 	}
-	if k.algs = algorithmsFor(k.jwk.Key); alg != "" {
+	if k.algs = signatureAlgorithmsFor(k.jwk.Key); alg != "" {
 		k.algs = slices.DeleteFunc(k.algs, func(a string) bool { return a != alg })
 	}
 	if len(k.algs) == 0 || !k.jwk.IsPublic() {

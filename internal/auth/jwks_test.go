@@ -24,7 +24,7 @@ type testClock struct{ offset atomic.Int64 }
 
 func (c *testClock) now() time.Time      { return start.Add(time.Duration(c.offset.Load())) }
 func (c *testClock) add(d time.Duration) { c.offset.Add(int64(d)) }
-func (c *testClock) caller(from *Caller) *Caller {
+func (c *testClock) caller(from *EndpointCaller) *EndpointCaller {
 	from.Now = c.now
 	return from
 }
@@ -87,7 +87,7 @@ func TestKeysAreFetchedOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			if keys, err := s.lookup(within(t), "k1", "ES256"); err != nil || len(keys) != 1 {
+			if keys, err := s.keysFor(within(t), "k1", "ES256"); err != nil || len(keys) != 1 {
 				t.Errorf("%v, %v", keys, err)
 			}
 		})
@@ -105,12 +105,12 @@ func TestUnknownKeysFetchSeldom(t *testing.T) {
 	first := jose.JSONWebKey{Key: old.Public(), KeyID: "k1"}
 	s, p, clock := newSet(t, keySet(t, first))
 	ctx := within(t)
-	if _, err := s.lookup(ctx, "k1", "ES256"); err != nil {
+	if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil {
 		t.Fatal(err)
 	}
 	clock.add(31 * time.Second)
 	for i := range 10_000 {
-		_, err := s.lookup(ctx, fmt.Sprint("random", i), "ES256")
+		_, err := s.keysFor(ctx, fmt.Sprint("random", i), "ES256")
 		wantKind(t, err, InvalidToken)
 	}
 	if p.count() != 2 {
@@ -118,16 +118,16 @@ func TestUnknownKeysFetchSeldom(t *testing.T) {
 	}
 	p.set(200, keySet(t, first, jose.JSONWebKey{Key: young.Public(), KeyID: "k2"}))
 	clock.add(29 * time.Second)
-	_, err := s.lookup(ctx, "k2", "ES256")
+	_, err := s.keysFor(ctx, "k2", "ES256")
 	wantKind(t, err, InvalidToken)
 	clock.add(time.Second)
-	if _, err := s.lookup(ctx, "k2", "ES256"); err != nil || p.count() != 3 {
+	if _, err := s.keysFor(ctx, "k2", "ES256"); err != nil || p.count() != 3 {
 		t.Errorf("the new key after 30 s: %v, fetched %d times", err, p.count())
 	}
-	if _, err := s.lookup(ctx, "k2", "RS256"); !Is(err, InvalidToken) {
+	if _, err := s.keysFor(ctx, "k2", "RS256"); !Is(err, InvalidToken) {
 		t.Errorf("an algorithm of another kind: %v", err)
 	}
-	if keys, err := s.lookup(ctx, "", "ES256"); err != nil || len(keys) != 2 {
+	if keys, err := s.keysFor(ctx, "", "ES256"); err != nil || len(keys) != 2 {
 		t.Errorf("without a key id: %d keys, %v", len(keys), err)
 	}
 }
@@ -139,24 +139,24 @@ func TestProviderAway(t *testing.T) {
 	s, p, clock := newSet(t, body)
 	p.set(503, "")
 	ctx := within(t)
-	_, err := s.lookup(ctx, "k1", "ES256")
+	_, err := s.keysFor(ctx, "k1", "ES256")
 	if e := wantKind(t, err, Unavailable); e.RetryAfter != minFirstFetchInterval {
 		t.Errorf("never had keys: %+v", e)
 	}
-	_, err = s.lookup(ctx, "k1", "ES256")
+	_, err = s.keysFor(ctx, "k1", "ES256")
 	if wantKind(t, err, Unavailable); p.count() != 1 {
 		t.Errorf("asked %d times at once", p.count())
 	}
 	p.set(200, body)
 	clock.add(minFirstFetchInterval)
-	keys, err := s.lookup(ctx, "k1", "ES256")
+	keys, err := s.keysFor(ctx, "k1", "ES256")
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.set(500, "")
 	clock.add(time.Hour)
 	for range 3 {
-		if _, err := s.lookup(ctx, "k1", "ES256"); err != nil {
+		if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil {
 			t.Errorf("a known key while the provider is away: %v", err)
 		}
 	}
@@ -169,14 +169,14 @@ func TestProviderAway(t *testing.T) {
 	if p.count() != 3 {
 		t.Errorf("asked %d times", p.count())
 	}
-	_, err = s.lookup(ctx, "k2", "ES256") // perhaps the provider has it by now
+	_, err = s.keysFor(ctx, "k2", "ES256") // perhaps the provider has it by now
 	wantKind(t, err, Unavailable)
 	clock.add(23*time.Hour - time.Second)
-	if _, err := s.lookup(ctx, "k1", "ES256"); err != nil {
+	if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil {
 		t.Errorf("within 24 hours: %v", err)
 	}
 	clock.add(time.Second)
-	_, err = s.lookup(ctx, "k1", "ES256")
+	_, err = s.keysFor(ctx, "k1", "ES256")
 	wantKind(t, err, Unavailable)
 	_, err = s.Has(ctx, keys[0].thumbprint)
 	wantKind(t, err, Unavailable)
@@ -187,7 +187,7 @@ func TestWithdrawnKey(t *testing.T) {
 	a, b := jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "a"}, jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "b"}
 	s, p, clock := newSet(t, keySet(t, a, b))
 	ctx := within(t)
-	keys, err := s.lookup(ctx, "a", "ES256")
+	keys, err := s.keysFor(ctx, "a", "ES256")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,13 +207,13 @@ func TestClockSetBack(t *testing.T) {
 	s, p, clock := newSet(t, keySet(t, jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "k1"}))
 	ctx := within(t)
 	for range 3 {
-		if _, err := s.lookup(ctx, "k1", "ES256"); err != nil {
+		if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	clock.add(-24 * time.Hour)
 	for range 3 {
-		if _, err := s.lookup(ctx, "k1", "ES256"); err != nil {
+		if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -227,7 +227,7 @@ func TestCallerThatLeaves(t *testing.T) {
 	s, p, _ := newSet(t, keySet(t, jose.JSONWebKey{Key: newKey(t, elliptic.P256()).Public(), KeyID: "k1"}))
 	ctx, cancel := context.WithCancel(within(t))
 	cancel()
-	if _, err := s.lookup(ctx, "k1", "ES256"); err != nil || p.count() != 1 {
+	if _, err := s.keysFor(ctx, "k1", "ES256"); err != nil || p.count() != 1 {
 		t.Errorf("the fetch did not go on: %v", err)
 	}
 }
@@ -241,7 +241,7 @@ func TestPrefetchCutShort(t *testing.T) {
 	if err := s.Prefetch(ctx); err == nil {
 		t.Error("the fetch went on")
 	}
-	if _, err := s.lookup(within(t), "k1", "ES256"); err != nil {
+	if _, err := s.keysFor(within(t), "k1", "ES256"); err != nil {
 		t.Error(err)
 	}
 }
@@ -312,7 +312,7 @@ func FuzzParseKeys(f *testing.F) {
 	f.Add(`{"keys":[` + string(text) + `]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		keys, err := parseKeys([]byte(text))
-		if (err == nil) != (len(keys) > 0) || len(keys) > maxKeys {
+		if (err == nil) != (len(keys) > 0) || len(keys) > maxKeysPerSet {
 			t.Fatalf("%d keys, %v", len(keys), err)
 		}
 		for _, k := range keys {

@@ -14,30 +14,30 @@ import (
 
 // Bounds of a signed token.
 const (
-	maxJWT = 16 << 10
-	skew   = 30 * time.Second // how far clocks may differ
+	maxJWTBytes  = 16 << 10
+	maxClockSkew = 30 * time.Second // how far clocks may differ
 )
 
-// algorithms are those that a signature may have. None of them is symmetric, so that a public key
+// signatureAlgorithms are those that a signature may have. None of them is symmetric, so that a public key
 // is never taken for a secret.
-var algorithms = []jose.SignatureAlgorithm{
+var signatureAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// Algorithms returns the names (RFC 7518, 3.1; RFC 8037, 3.1) of those that signatures of tokens and
+// SignatureAlgorithms returns the names (RFC 7518, 3.1; RFC 8037, 3.1) of those that signatures of tokens and
 // proofs may have here: what metadata and challenges announce.
-func Algorithms() []string {
-	names := make([]string, len(algorithms))
-	for i, a := range algorithms {
+func SignatureAlgorithms() []string {
+	names := make([]string, len(signatureAlgorithms))
+	for i, a := range signatureAlgorithms {
 		names[i] = string(a)
 	}
 	return names
 }
 
-// A Verifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC
+// A JWTVerifier verifies access tokens of one issuer that are JWTs (RFC 9068, 4; RFC 7519, 7.2; RFC
 // 8725). It may be used concurrently.
-type Verifier struct {
+type JWTVerifier struct {
 	Issuer    string           // "iss", byte for byte
 	Audiences []string         // "aud" must have one of these, byte for byte; without any no token is valid
 	Keys      *KeySet          // of the issuer
@@ -51,7 +51,7 @@ type Verifier struct {
 // x5u, x5c) is ignored. A binding (Claims.JKT, X5T) is for the caller to demand.
 //
 // InvalidToken: the token is not valid. Unavailable: that cannot be told now, see KeySet.
-func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
+func (v *JWTVerifier) Verify(ctx context.Context, token string) (Claims, error) {
 	t, err := ReadJWT(token)
 	if err != nil {
 		return Claims{}, err
@@ -60,18 +60,18 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 }
 
 // VerifyParsed is Verify of a token that was read.
-func (v *Verifier) VerifyParsed(ctx context.Context, t Unverified) (Claims, error) {
+func (v *JWTVerifier) VerifyParsed(ctx context.Context, t UnverifiedJWT) (Claims, error) {
 	h := t.header
 	switch strings.TrimPrefix(strings.ToLower(h.typ), "application/") {
 	case "", "jwt", "at+jwt":
 	default:
-		return Claims{}, invalidToken(CauseType, "it is not an access token by its typ")
+		return Claims{}, invalidToken(CauseNotAccessToken, "it is not an access token by its typ")
 	}
-	jws, err := jose.ParseSignedCompact(t.text, algorithms)
+	jws, err := jose.ParseSignedCompact(t.text, signatureAlgorithms)
 	if err != nil {
 		return Claims{}, invalidToken(CauseMalformed, "it is not a signed token that can be read")
 	}
-	keys, err := v.Keys.lookup(ctx, h.kid, h.alg)
+	keys, err := v.Keys.keysFor(ctx, h.kid, h.alg)
 	if err != nil {
 		return Claims{}, err
 	}
@@ -91,11 +91,11 @@ func (v *Verifier) VerifyParsed(ctx context.Context, t Unverified) (Claims, erro
 }
 
 // checkClaims checks the claims of a token whose signature is valid.
-func (v *Verifier) checkClaims(f strictjson.Fields) (Claims, error) {
+func (v *JWTVerifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	c, err := readClaims(f)
 	if err != nil {
 		cause := CauseMalformed
-		if errors.Is(err, ErrBinding) {
+		if errors.Is(err, ErrUnsupportedBinding) {
 			cause = CauseBinding
 		}
 		return Claims{}, invalidToken(cause, "its claims cannot be used: "+err.Error())
@@ -111,13 +111,13 @@ func (v *Verifier) checkClaims(f strictjson.Fields) (Claims, error) {
 	case !c.IsFor(v.Audiences):
 		cause, what = CauseAudience, "it is for "+DescribeWrongAudience(c.Audience, v.Audiences)
 	case f.Has("at_hash") || f.Has("c_hash"):
-		cause, what = CauseType, "it is an id token"
+		cause, what = CauseNotAccessToken, "it is an id token"
 	case c.Expires.IsZero():
 		cause, what = CauseMalformed, "it does not say when it expires"
-	case !now.Before(c.Expires.Add(skew)):
+	case !now.Before(c.Expires.Add(maxClockSkew)):
 		cause, what = CauseExpired, "it has expired"
-	case now.Add(skew).Before(c.NotBefore):
-		cause, what = CauseNotYet, "it is not valid yet"
+	case now.Add(maxClockSkew).Before(c.NotBefore):
+		cause, what = CauseNotYetValid, "it is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
 		cause, what = CauseMalformed, "it names neither a subject nor a client"
 	}
@@ -132,29 +132,29 @@ func invalidToken(cause, what string) *Error {
 	return &Error{Kind: InvalidToken, Operation: "access token", Cause: cause, Problem: what}
 }
 
-// Unverified is a token that was read, and of which nothing is known to be true. Its text is not printed.
-type Unverified struct {
+// UnverifiedJWT is a token that was read, and of which nothing is known to be true. Its text is not printed.
+type UnverifiedJWT struct {
 	text    string
-	header  header
+	header  jwtHeader
 	payload []byte
 	claims  strictjson.Fields // of payload
 }
 
 // ReadJWT reads a token in three parts. InvalidToken: Verify would not take it.
-func ReadJWT(token string) (Unverified, error) {
-	h, err := readHeader(token)
+func ReadJWT(token string) (UnverifiedJWT, error) {
+	h, err := readJWTHeader(token)
 	if err != nil {
-		return Unverified{}, invalidToken(CauseMalformed, err.Error())
+		return UnverifiedJWT{}, invalidToken(CauseMalformed, err.Error())
 	}
-	claims, payload, err := decodeSegment(strings.Split(token, ".")[1])
+	claims, payload, err := decodeJWTSegment(strings.Split(token, ".")[1])
 	if err != nil {
-		return Unverified{}, invalidToken(CauseMalformed, "its claims cannot be read: "+err.Error())
+		return UnverifiedJWT{}, invalidToken(CauseMalformed, "its claims cannot be read: "+err.Error())
 	}
-	return Unverified{text: token, header: h, payload: payload, claims: claims}, nil
+	return UnverifiedJWT{text: token, header: h, payload: payload, claims: claims}, nil
 }
 
 // Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the Verifier that is to verify it.
-func (t Unverified) Issuer() (string, error) {
+func (t UnverifiedJWT) Issuer() (string, error) {
 	if iss := strictjson.Read(t.claims).Text("iss"); iss != "" {
 		return iss, nil
 	}
@@ -162,48 +162,48 @@ func (t Unverified) Issuer() (string, error) {
 }
 
 // String returns nothing of the token.
-func (t Unverified) String() string { return "[token]" }
+func (t UnverifiedJWT) String() string { return "[token]" }
 
 // GoString returns nothing of the token.
-func (t Unverified) GoString() string { return t.String() }
+func (t UnverifiedJWT) GoString() string { return t.String() }
 
-// A header is what is read of a token's header before its signature is known to be valid.
-type header struct {
+// A jwtHeader is what is read of a token's header before its signature is known to be valid.
+type jwtHeader struct {
 	alg, kid, typ string
 	fields        strictjson.Fields
 }
 
-// readHeader reads the header of a token in three parts. Its errors do not repeat the token.
-func readHeader(token string) (header, error) {
-	if len(token) > maxJWT {
-		return header{}, errors.New("it is longer than 16 KiB")
+// readJWTHeader reads the header of a token in three parts. Its errors do not repeat the token.
+func readJWTHeader(token string) (jwtHeader, error) {
+	if len(token) > maxJWTBytes {
+		return jwtHeader{}, errors.New("it is longer than 16 KiB")
 	}
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return header{}, errors.New("it does not have three parts")
+		return jwtHeader{}, errors.New("it does not have three parts")
 	}
-	f, _, err := decodeSegment(parts[0])
+	f, _, err := decodeJWTSegment(parts[0])
 	if err != nil {
-		return header{}, errors.New("its header cannot be read")
+		return jwtHeader{}, errors.New("its header cannot be read")
 	}
 	r := strictjson.Read(f)
-	h := header{alg: r.Text("alg"), kid: r.Text("kid"), typ: r.Text("typ"), fields: f}
+	h := jwtHeader{alg: r.Text("alg"), kid: r.Text("kid"), typ: r.Text("typ"), fields: f}
 	if r.Err != nil {
-		return header{}, errors.New("its header cannot be used")
+		return jwtHeader{}, errors.New("its header cannot be used")
 	}
 	if _, there := f["crit"]; there { // none of the extensions is known here
-		return header{}, errors.New("its header has critical extensions")
+		return jwtHeader{}, errors.New("its header has critical extensions")
 	}
-	for _, a := range algorithms {
+	for _, a := range signatureAlgorithms {
 		if h.alg == string(a) {
 			return h, nil
 		}
 	}
-	return header{}, errors.New("its algorithm is not allowed")
+	return jwtHeader{}, errors.New("its algorithm is not allowed")
 }
 
-// decodeSegment decodes one part of a token.
-func decodeSegment(part string) (f strictjson.Fields, text []byte, err error) {
+// decodeJWTSegment decodes one part of a token.
+func decodeJWTSegment(part string) (f strictjson.Fields, text []byte, err error) {
 	text, err = base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
 		return nil, nil, errors.New("it is not base64url")

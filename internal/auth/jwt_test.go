@@ -68,7 +68,7 @@ func issue(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[jose.H
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := sign(s, claims)
+	text, err := signClaims(s, claims)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,10 @@ func issue(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[jose.H
 }
 
 // newVerifier returns a Verifier whose provider has these keys.
-func newVerifier(t *testing.T, keys ...jose.JSONWebKey) *Verifier {
+func newVerifier(t *testing.T, keys ...jose.JSONWebKey) *JWTVerifier {
 	t.Helper()
 	s, _, clock := newSet(t, keySet(t, keys...))
-	return &Verifier{Issuer: testIssuer, Audiences: []string{"other", testAudience}, Keys: s, Now: clock.now}
+	return &JWTVerifier{Issuer: testIssuer, Audiences: []string{"other", testAudience}, Keys: s, Now: clock.now}
 }
 
 func TestVerifyGoodTokens(t *testing.T) {
@@ -95,7 +95,7 @@ func TestVerifyGoodTokens(t *testing.T) {
 	}
 	v := newVerifier(t, jose.JSONWebKey{Key: ec.Public(), KeyID: "k1"}, jose.JSONWebKey{Key: ec384.Public()}, jose.JSONWebKey{Key: ec521.Public()},
 		jose.JSONWebKey{Key: rs.Public(), KeyID: "r"}, jose.JSONWebKey{Key: ed.Public()})
-	for _, a := range algorithms {
+	for _, a := range signatureAlgorithms {
 		key := map[string]crypto.Signer{"ES256": ec, "ES384": ec384, "ES512": ec521, "EdDSA": ed}[string(a)]
 		if key == nil {
 			key = rs
@@ -237,11 +237,11 @@ func TestVerifyBadTokens(t *testing.T) {
 	if _, err := v.Verify(within(t), whole); err != nil {
 		t.Errorf("the good one among them: %v", err)
 	}
-	if _, err := (&Verifier{Issuer: testIssuer, Audiences: []string{"wanted"}, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); err == nil ||
+	if _, err := (&JWTVerifier{Issuer: testIssuer, Audiences: []string{"wanted"}, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); err == nil ||
 		!strings.Contains(err.Error(), `"`+testAudience+`"`) || !strings.Contains(err.Error(), `"wanted"`) {
 		t.Errorf("the error does not name both audiences: %v", err)
 	}
-	if _, err := (&Verifier{Issuer: testIssuer, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); !Is(err, InvalidToken) {
+	if _, err := (&JWTVerifier{Issuer: testIssuer, Keys: v.Keys, Now: v.Now}).Verify(within(t), whole); !Is(err, InvalidToken) {
 		t.Errorf("without an audience: %v", err)
 	}
 }
@@ -251,7 +251,7 @@ func TestVerifyWithoutKeysIsUnavailable(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	s, p, clock := newSet(t, "")
 	p.set(500, "")
-	v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: clock.now}
+	v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: clock.now}
 	_, err := v.Verify(within(t), issue(t, key, jose.ES256, nil, good(nil)))
 	if e := wantKind(t, err, Unavailable); e.RetryAfter <= 0 {
 		t.Errorf("%+v", e)
@@ -264,19 +264,19 @@ func FuzzVerify(f *testing.F) {
 		f.Fatal(err)
 	}
 	pub := jose.JSONWebKey{Key: key.Public()}
-	s := &KeySet{Caller: &Caller{Now: func() time.Time { return start }}, fetchedAt: start, lastFetchTry: start}
+	s := &KeySet{Caller: &EndpointCaller{Now: func() time.Time { return start }}, fetchedAt: start, lastFetchTry: start}
 	text, _ := json.Marshal(pub)
 	k, err := parseKey(text)
 	if err != nil {
 		f.Fatal(err)
 	}
 	s.keys = []verificationKey{k}
-	v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: s.Caller.Now}
+	v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: s.Caller.Now}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
-	token, err := sign(signer, good(nil))
+	token, err := signClaims(signer, good(nil))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -296,13 +296,13 @@ func FuzzVerify(f *testing.F) {
 func FuzzClaims(f *testing.F) {
 	f.Add(`{"iss":"x","aud":["a"],"exp":1.5,"scp":["a b"],"cnf":{"jkt":"x"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Now: func() time.Time { return start }}
+		v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Now: func() time.Time { return start }}
 		claims, err := strictjson.Object([]byte(text))
 		if err != nil {
 			return
 		}
 		c, err := v.checkClaims(claims)
-		if err == nil && (c.Issuer != testIssuer || !c.IsFor(v.Audiences) || c.Expires.Before(start.Add(-skew))) {
+		if err == nil && (c.Issuer != testIssuer || !c.IsFor(v.Audiences) || c.Expires.Before(start.Add(-maxClockSkew))) {
 			t.Fatalf("%q is read as %+v", text, c)
 		}
 	})
@@ -319,13 +319,13 @@ func BenchmarkVerify(b *testing.B) {
 		b.Fatal(err)
 	}
 	now := func() time.Time { return start }
-	s := &KeySet{Caller: &Caller{Now: now}, fetchedAt: start, lastFetchTry: start, keys: []verificationKey{k}}
-	v := &Verifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: now}
+	s := &KeySet{Caller: &EndpointCaller{Now: now}, fetchedAt: start, lastFetchTry: start, keys: []verificationKey{k}}
+	v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Keys: s, Now: now}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
-	token, err := sign(signer, good(nil))
+	token, err := signClaims(signer, good(nil))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 func TestMain(m *testing.M) { bridgetest.CheckLeaks(m) }
 
 // serve starts a server on loopback that ends with the test, and returns its address and a Caller for it.
-func serve(t *testing.T, h http.HandlerFunc) (string, *Caller) {
+func serve(t *testing.T, h http.HandlerFunc) (string, *EndpointCaller) {
 	t.Helper()
 	return serveWith(t, h, (*httptest.Server).Start)
 }
 
 // serveWith starts it with TLS, or without.
-func serveWith(t *testing.T, h http.HandlerFunc, start func(*httptest.Server)) (string, *Caller) {
+func serveWith(t *testing.T, h http.HandlerFunc, start func(*httptest.Server)) (string, *EndpointCaller) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.ReadTimeout, s.Config.WriteTimeout = time.Minute, time.Minute
@@ -28,7 +28,7 @@ func serveWith(t *testing.T, h http.HandlerFunc, start func(*httptest.Server)) (
 		s.CloseClientConnections()
 		s.Close()
 	})
-	return s.URL, &Caller{HTTP: s.Client()}
+	return s.URL, &EndpointCaller{HTTP: s.Client()}
 }
 
 // within bounds what a test waits for.
@@ -47,7 +47,7 @@ func reply(w http.ResponseWriter, status int, body string) {
 }
 
 // wantKind fails the test unless err is an Error of this kind, and returns it.
-func wantKind(t *testing.T, err error, kind Kind) *Error {
+func wantKind(t *testing.T, err error, kind ErrorKind) *Error {
 	t.Helper()
 	if !Is(err, kind) {
 		t.Fatalf("error %v, want one of kind %d", err, kind)

@@ -15,20 +15,20 @@ import (
 // differs. "": the newest.
 type Revision string
 
-// isLegacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
-func (r Revision) isLegacyDiscovery() bool { return r != "" && r < "2025-06-18" }
+// usesLegacyDiscovery reports whether the server's origin is its authorization server (2025-03-26).
+func (r Revision) usesLegacyDiscovery() bool { return r != "" && r < "2025-06-18" }
 
 // ResourceMetadata says how a resource is protected (RFC 9728, 2). Its JSON is that of the document.
 type ResourceMetadata struct {
-	Resource             string   `json:"resource"` // as it was published: what "resource" parameters repeat
-	AuthorizationServers []string `json:"authorization_servers,omitempty"`
-	ScopesSupported      []string `json:"scopes_supported,omitempty"` // nil: it does not say
-	BearerMethods        []string `json:"bearer_methods_supported,omitempty"`
-	Name                 string   `json:"resource_name,omitempty"`
-	Documentation        string   `json:"resource_documentation,omitempty"`
-	DPoPAlgs             []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	DPoPRequired         bool     `json:"dpop_bound_access_tokens_required,omitempty"`
-	TLSBound             bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"`
+	Resource               string   `json:"resource"` // as it was published: what "resource" parameters repeat
+	AuthorizationServers   []string `json:"authorization_servers,omitempty"`
+	ScopesSupported        []string `json:"scopes_supported,omitempty"` // nil: it does not say
+	BearerMethods          []string `json:"bearer_methods_supported,omitempty"`
+	Name                   string   `json:"resource_name,omitempty"`
+	Documentation          string   `json:"resource_documentation,omitempty"`
+	DPoPAlgs               []string `json:"dpop_signing_alg_values_supported,omitempty"`
+	DPoPRequired           bool     `json:"dpop_bound_access_tokens_required,omitempty"`
+	CertificateBoundTokens bool     `json:"tls_client_certificate_bound_access_tokens,omitempty"`
 }
 
 // ServerMetadata says what an authorization server offers, and where (RFC 8414, 2; OpenID Connect
@@ -42,17 +42,17 @@ type ServerMetadata struct {
 	RevocationEndpoint          string   `json:"revocation_endpoint,omitempty"`           // RFC 7009
 	IntrospectionEndpoint       string   `json:"introspection_endpoint,omitempty"`        // RFC 7662
 	DeviceAuthorizationEndpoint string   `json:"device_authorization_endpoint,omitempty"` // RFC 8628
-	JWKS                        string   `json:"jwks_uri,omitempty"`
+	JWKSURI                     string   `json:"jwks_uri,omitempty"`
 	Scopes                      []string `json:"scopes_supported,omitempty"`
 	ResponseTypes               []string `json:"response_types_supported,omitempty"`
 	GrantTypes                  []string `json:"grant_types_supported,omitempty"`
 	AuthMethods                 []string `json:"token_endpoint_auth_methods_supported,omitempty"`
 	AuthAlgs                    []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
-	ChallengeMethods            []string `json:"code_challenge_methods_supported,omitempty"`
+	CodeChallengeMethods        []string `json:"code_challenge_methods_supported,omitempty"`
 	DPoPAlgs                    []string `json:"dpop_signing_alg_values_supported,omitempty"`
-	IssParameter                bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
-	ClientDocuments             bool     `json:"client_id_metadata_document_supported,omitempty"`
-	DefaultEndpoints            bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
+	SendsIssParameter           bool     `json:"authorization_response_iss_parameter_supported,omitempty"` // RFC 9207, 3
+	SupportsClientDocuments     bool     `json:"client_id_metadata_document_supported,omitempty"`
+	HasDefaultEndpoints         bool     `json:"-"` // there is no document: the default endpoints of revision 2025-03-26
 }
 
 // ResourceMetadataURLs returns where the metadata of an MCP server may be, in the order in which to
@@ -60,7 +60,7 @@ type ServerMetadata struct {
 // Revision 2025-03-26 has none. Where 2025-06-18 finds nothing announced, it is asked as the later
 // revisions are.
 func ResourceMetadataURLs(rev Revision, server, announced string) []string {
-	if rev.isLegacyDiscovery() {
+	if rev.usesLegacyDiscovery() {
 		return nil
 	}
 	var all []string
@@ -70,9 +70,9 @@ func ResourceMetadataURLs(rev Revision, server, announced string) []string {
 	const name = "/.well-known/oauth-protected-resource"
 	origin, path, query := splitURL(server)
 	if path != "" && path != "/" || query != "" {
-		all = appendNew(all, origin+name+strings.TrimSuffix(path, "/")+trailingSlash(path)+query)
+		all = appendUnique(all, origin+name+strings.TrimSuffix(path, "/")+trailingSlash(path)+query)
 	}
-	return appendNew(all, origin+name)
+	return appendUnique(all, origin+name)
 }
 
 // trailingSlash returns the slash at the end of a path, which RFC 9728 keeps unless it is the whole path.
@@ -90,15 +90,15 @@ func trailingSlash(path string) string {
 func ServerMetadataURLs(rev Revision, issuer string) []string {
 	const oauth, openid = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
 	origin, path, _ := splitURL(issuer)
-	if rev.isLegacyDiscovery() {
+	if rev.usesLegacyDiscovery() {
 		return []string{origin + oauth}
 	}
 	path = strings.TrimSuffix(path, "/")
-	return appendNew([]string{origin + oauth + path, origin + openid + path}, origin+path+openid)
+	return appendUnique([]string{origin + oauth + path, origin + openid + path}, origin+path+openid)
 }
 
-// appendNew appends a string that is not there yet.
-func appendNew(all []string, s string) []string {
+// appendUnique appends a string that is not there yet.
+func appendUnique(all []string, s string) []string {
 	if slices.Contains(all, s) {
 		return all
 	}
@@ -133,7 +133,7 @@ func MetadataCovers(resource, server string) bool {
 	}
 	r, err := url.Parse(resource)
 	s, err2 := url.Parse(server)
-	if err != nil || err2 != nil || r.Host == "" || r.User != nil || r.Opaque != "" || strings.ContainsAny(resource, "?#") || !sameOrigin(r, s) {
+	if err != nil || err2 != nil || r.Host == "" || r.User != nil || r.Opaque != "" || strings.ContainsAny(resource, "?#") || !isSameOrigin(r, s) {
 		return false
 	}
 	parent, path := r.EscapedPath(), s.EscapedPath()
@@ -156,19 +156,19 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 	const doing = "protected resource metadata"
 	f, err := strictjson.Object(data)
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: adviceTellOperator}
 	}
 	r := strictjson.Read(f)
 	m := ResourceMetadata{
-		Resource:             r.Text("resource"),
-		AuthorizationServers: r.TextArray("authorization_servers"),
-		ScopesSupported:      r.TextArray("scopes_supported"),
-		BearerMethods:        r.TextArray("bearer_methods_supported"),
-		Name:                 r.Text("resource_name"),
-		Documentation:        r.Text("resource_documentation"),
-		DPoPAlgs:             r.TextArray("dpop_signing_alg_values_supported"),
-		DPoPRequired:         r.Bool("dpop_bound_access_tokens_required"),
-		TLSBound:             r.Bool("tls_client_certificate_bound_access_tokens"),
+		Resource:               r.Text("resource"),
+		AuthorizationServers:   r.TextArray("authorization_servers"),
+		ScopesSupported:        r.TextArray("scopes_supported"),
+		BearerMethods:          r.TextArray("bearer_methods_supported"),
+		Name:                   r.Text("resource_name"),
+		Documentation:          r.Text("resource_documentation"),
+		DPoPAlgs:               r.TextArray("dpop_signing_alg_values_supported"),
+		DPoPRequired:           r.Bool("dpop_bound_access_tokens_required"),
+		CertificateBoundTokens: r.Bool("tls_client_certificate_bound_access_tokens"),
 	}
 	switch {
 	case r.Err != nil:
@@ -179,21 +179,21 @@ func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error)
 		err = errors.New(`"authorization_servers" is missing or empty`)
 	case !MetadataCovers(m.Resource, server):
 		return ResourceMetadata{}, &Error{Kind: Mismatch, Operation: doing,
-			Problem: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, displayURL(server)),
+			Problem: fmt.Sprintf("it is about the resource %.200q, which is not the server at %.200q", m.Resource, redactURL(server)),
 			Advice:  "use the address that it names, if that is the server you mean"}
 	}
 	if err != nil {
-		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
+		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: adviceTellOperator}
 	}
 	return m, nil
 }
 
 // parseServerMetadata reads a document (RFC 8414, 3.2), whose issuer must be issuer or one of its
 // aliases, byte for byte (RFC 8414, 3.3; OpenID Connect Discovery 1.0, 4.3).
-func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
+func (c *EndpointCaller) parseServerMetadata(data []byte, issuer string, aliases ...string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	invalid := func(err error) (ServerMetadata, error) {
-		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: tellOperator}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: adviceTellOperator}
 	}
 	f, err := strictjson.Object(data)
 	if err != nil {
@@ -201,19 +201,19 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 	}
 	r := strictjson.Read(f)
 	m := ServerMetadata{
-		Issuer:           r.Text("issuer"),
-		Scopes:           r.TextArray("scopes_supported"),
-		ResponseTypes:    r.TextArray("response_types_supported"),
-		GrantTypes:       r.TextArray("grant_types_supported"),
-		AuthMethods:      r.TextArray("token_endpoint_auth_methods_supported"),
-		AuthAlgs:         r.TextArray("token_endpoint_auth_signing_alg_values_supported"),
-		ChallengeMethods: r.TextArray("code_challenge_methods_supported"),
-		DPoPAlgs:         r.TextArray("dpop_signing_alg_values_supported"),
-		IssParameter:     r.Bool("authorization_response_iss_parameter_supported"),
-		ClientDocuments:  r.Bool("client_id_metadata_document_supported"),
+		Issuer:                  r.Text("issuer"),
+		Scopes:                  r.TextArray("scopes_supported"),
+		ResponseTypes:           r.TextArray("response_types_supported"),
+		GrantTypes:              r.TextArray("grant_types_supported"),
+		AuthMethods:             r.TextArray("token_endpoint_auth_methods_supported"),
+		AuthAlgs:                r.TextArray("token_endpoint_auth_signing_alg_values_supported"),
+		CodeChallengeMethods:    r.TextArray("code_challenge_methods_supported"),
+		DPoPAlgs:                r.TextArray("dpop_signing_alg_values_supported"),
+		SendsIssParameter:       r.Bool("authorization_response_iss_parameter_supported"),
+		SupportsClientDocuments: r.Bool("client_id_metadata_document_supported"),
 	}
 	for name, into := range map[string]*string{
-		"authorization_endpoint": &m.AuthorizationEndpoint, "token_endpoint": &m.TokenEndpoint, "jwks_uri": &m.JWKS,
+		"authorization_endpoint": &m.AuthorizationEndpoint, "token_endpoint": &m.TokenEndpoint, "jwks_uri": &m.JWKSURI,
 		"registration_endpoint": &m.RegistrationEndpoint, "revocation_endpoint": &m.RevocationEndpoint,
 		"introspection_endpoint": &m.IntrospectionEndpoint, "device_authorization_endpoint": &m.DeviceAuthorizationEndpoint,
 	} {
@@ -231,7 +231,7 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 		return invalid(errors.New("it names no issuer"))
 	}
 	if m.Issuer != issuer && !slices.Contains(aliases, m.Issuer) {
-		return ServerMetadata{}, &Error{Kind: Mismatch, Operation: doing, Announced: m.Issuer,
+		return ServerMetadata{}, &Error{Kind: Mismatch, Operation: doing, AnnouncedIssuer: m.Issuer,
 			Problem: fmt.Sprintf("it is about the issuer %.200q, and was asked for %.200q", m.Issuer, issuer),
 			Advice:  fmt.Sprintf("if the operator confirms that both are the same, say so with --issuer-alias %.200s=%.200s", issuer, m.Issuer)}
 	}
@@ -239,7 +239,7 @@ func (c *Caller) parseServerMetadata(data []byte, issuer string, aliases ...stri
 }
 
 // checkIssuer checks an issuer identifier (RFC 8414, 2).
-func (c *Caller) checkIssuer(issuer string) error {
+func (c *EndpointCaller) checkIssuer(issuer string) error {
 	if err := c.checkURL(issuer); err != nil {
 		return err
 	}
@@ -249,92 +249,92 @@ func (c *Caller) checkIssuer(issuer string) error {
 	return nil
 }
 
-// ResourceMetadata asks the MCP server at server for its metadata (RFC 9728, 3). announced is the
+// FetchResourceMetadata asks the MCP server at server for its metadata (RFC 9728, 3). announced is the
 // address from its challenge, or "". The first document that is there is used, or its fault is the
-// error. NotFound: the server has none, and may be of revision 2025-03-26 (OriginServer). It is
+// error. NotFound: the server has none, and may be of revision 2025-03-26 (FetchOriginServerMetadata). It is
 // Unavailable, and not NotFound, if one of the places could not be asked.
-func (c *Caller) ResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
+func (c *EndpointCaller) FetchResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
 	var m ResourceMetadata
-	err := c.firstDocument(ctx, doing, ResourceMetadataURLs(rev, server, announced), func(data []byte) (err error) {
+	err := c.parseFirstDocument(ctx, doing, ResourceMetadataURLs(rev, server, announced), func(data []byte) (err error) {
 		m, err = ParseResourceMetadata(data, server)
 		return err
 	})
 	return m, err
 }
 
-// ServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3),
+// FetchServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3),
 // likewise.
-func (c *Caller) ServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
+func (c *EndpointCaller) FetchServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := c.checkIssuer(issuer); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(issuer), Problem: "the issuer cannot be used", Err: err, Advice: tellOperator}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(issuer), Problem: "the issuer cannot be used", Err: err, Advice: adviceTellOperator}
 	}
 	var m ServerMetadata
-	err := c.firstDocument(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
+	err := c.parseFirstDocument(ctx, doing, ServerMetadataURLs(rev, issuer), func(data []byte) (err error) {
 		m, err = c.parseServerMetadata(data, issuer, c.IssuerAliases[issuer])
 		return err
 	})
 	return m, err
 }
 
-// OriginServer returns the authorization server of an MCP server of revision 2025-03-26, which has
+// FetchOriginServerMetadata returns the authorization server of an MCP server of revision 2025-03-26, which has
 // no protected resource metadata: the origin of its address. Its metadata is asked for at the
-// origin; if there is none, the endpoints are /authorize, /token and /register there, and DefaultEndpoints
+// origin; if there is none, the endpoints are /authorize, /token and /register there, and HasDefaultEndpoints
 // is true. Nobody has announced an issuer then, so it may be the origin with or without the slash
 // at its end: the address of the metadata is that of both.
-func (c *Caller) OriginServer(ctx context.Context, server string) (ServerMetadata, error) {
+func (c *EndpointCaller) FetchOriginServerMetadata(ctx context.Context, server string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	origin, _, _ := splitURL(server)
 	if err := c.checkIssuer(origin); err != nil {
-		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server), Problem: "the server's address cannot be used", Err: err}
+		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server), Problem: "the server's address cannot be used", Err: err}
 	}
 	var m ServerMetadata
-	err := c.firstDocument(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
+	err := c.parseFirstDocument(ctx, doing, ServerMetadataURLs("2025-03-26", origin), func(data []byte) (err error) {
 		m, err = c.parseServerMetadata(data, origin, origin+"/", c.IssuerAliases[origin])
 		return err
 	})
 	if Is(err, NotFound) {
 		return ServerMetadata{
 			Issuer: origin, AuthorizationEndpoint: origin + "/authorize", TokenEndpoint: origin + "/token", RegistrationEndpoint: origin + "/register",
-			ResponseTypes: []string{"code"}, ChallengeMethods: []string{"S256"}, DefaultEndpoints: true,
+			ResponseTypes: []string{"code"}, CodeChallengeMethods: []string{"S256"}, HasDefaultEndpoints: true,
 		}, nil
 	}
 	return m, err
 }
 
-// firstDocument reads the first document that is there.
-func (c *Caller) firstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
-	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(displayURLs(addrs), ", "), Advice: tellOperator}
-	var away error
+// parseFirstDocument reads the first document that is there.
+func (c *EndpointCaller) parseFirstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
+	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(redactURLs(addrs), ", "), Advice: adviceTellOperator}
+	var unavailable error
 	for _, addr := range addrs {
-		data, err := c.get(ctx, doing, addr)
+		data, err := c.getJSON(ctx, doing, addr)
 		switch {
 		case err == nil:
 			err = parse(data)
 			if e, ok := errors.AsType[*Error](err); ok {
-				e.URL = displayURL(addr)
+				e.URL = redactURL(addr)
 			}
 			return err
 		case Is(err, NotFound):
 		case Is(err, Unavailable) && ctx.Err() == nil:
-			if away == nil {
-				away = err
+			if unavailable == nil {
+				unavailable = err
 			}
 		default:
 			return err
 		}
 	}
-	if away != nil {
-		return away
+	if unavailable != nil {
+		return unavailable
 	}
 	return none
 }
 
-func displayURLs(addrs []string) []string {
+func redactURLs(addrs []string) []string {
 	all := make([]string, len(addrs))
 	for i, a := range addrs {
-		all[i] = displayURL(a)
+		all[i] = redactURL(a)
 	}
 	return all
 }

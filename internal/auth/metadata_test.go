@@ -78,7 +78,7 @@ func TestServerMetadataIsRefused(t *testing.T) {
 	const issuer = "https://as"
 	for _, test := range []struct {
 		text string
-		kind Kind
+		kind ErrorKind
 		says string
 	}{
 		{document("https://evil", "", nil), Mismatch, "https://evil"},
@@ -102,17 +102,17 @@ func TestServerMetadataIsRefused(t *testing.T) {
 		{strings.Repeat("[", 100), Invalid, "deep"},
 		{"null", Invalid, ""}, {"", Invalid, ""},
 	} {
-		_, err := new(Caller).parseServerMetadata([]byte(test.text), issuer)
+		_, err := new(EndpointCaller).parseServerMetadata([]byte(test.text), issuer)
 		if !Is(err, test.kind) || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%.80s: %v", test.text, err)
 		}
 	}
-	m, err := new(Caller).parseServerMetadata([]byte(document(issuer, "jwks_uri", "http://127.0.0.1:1/keys")), issuer)
-	if err != nil || m.JWKS != "http://127.0.0.1:1/keys" || m.TokenEndpoint != "https://as/token" || m.ChallengeMethods[0] != "S256" {
+	m, err := new(EndpointCaller).parseServerMetadata([]byte(document(issuer, "jwks_uri", "http://127.0.0.1:1/keys")), issuer)
+	if err != nil || m.JWKSURI != "http://127.0.0.1:1/keys" || m.TokenEndpoint != "https://as/token" || m.CodeChallengeMethods[0] != "S256" {
 		t.Errorf("got %+v, %v", m, err)
 	}
 	text, _ := json.Marshal(m)
-	if again, err := new(Caller).parseServerMetadata(text, issuer); err != nil || !reflect.DeepEqual(again, m) {
+	if again, err := new(EndpointCaller).parseServerMetadata(text, issuer); err != nil || !reflect.DeepEqual(again, m) {
 		t.Errorf("written and read again: %+v, %v", again, err)
 	}
 }
@@ -120,7 +120,7 @@ func TestServerMetadataIsRefused(t *testing.T) {
 func TestResourceMetadataIsRefused(t *testing.T) {
 	t.Parallel()
 	const server = "https://h/mcp"
-	for text, kind := range map[string]Kind{
+	for text, kind := range map[string]ErrorKind{
 		`{"resource":"https://evil/mcp","authorization_servers":["https://as"]}`: Mismatch,
 		`{"resource":"https://h/mcp/","authorization_servers":["https://as"]}`:   Mismatch,
 		`{"resource":"https://h/mcp","authorization_servers":[]}`:                Invalid,
@@ -155,7 +155,7 @@ func TestServerMetadataIsFound(t *testing.T) {
 			reply(w, 200, document(issuer, "", nil))
 		})
 		issuer = addr + "/t"
-		m, err := c.ServerMetadata(within(t), "", issuer)
+		m, err := c.FetchServerMetadata(within(t), "", issuer)
 		if err != nil || m.Issuer != issuer || asked[len(asked)-1] != at {
 			t.Errorf("%s: %+v, %v after %q", at, m, err, asked)
 		}
@@ -166,7 +166,7 @@ func TestMetadataFaults(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		answer http.HandlerFunc
-		kind   Kind
+		kind   ErrorKind
 	}{
 		"not found": {http.NotFound, NotFound},
 		"forbidden": {func(w http.ResponseWriter, r *http.Request) { reply(w, 403, "{}") }, NotFound},
@@ -200,15 +200,15 @@ func TestMetadataFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			addr, c := serve(t, test.answer)
-			_, err := c.ServerMetadata(within(t), "", addr)
+			_, err := c.FetchServerMetadata(within(t), "", addr)
 			if e := wantKind(t, err, test.kind); !strings.Contains(e.Error(), addr) {
 				t.Errorf("the error does not say where: %v", e)
 			}
-			if _, err := c.ResourceMetadata(within(t), "", addr+"/mcp", ""); !Is(err, test.kind) {
+			if _, err := c.FetchResourceMetadata(within(t), "", addr+"/mcp", ""); !Is(err, test.kind) {
 				t.Errorf("resource: %v", err)
 			}
-			m, err := c.OriginServer(within(t), addr+"/mcp")
-			if test.kind == NotFound && (err != nil || !m.DefaultEndpoints || m.TokenEndpoint != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
+			m, err := c.FetchOriginServerMetadata(within(t), addr+"/mcp")
+			if test.kind == NotFound && (err != nil || !m.HasDefaultEndpoints || m.TokenEndpoint != addr+"/token") || test.kind != NotFound && !Is(err, test.kind) {
 				t.Errorf("origin: %+v, %v", m, err)
 			}
 		})
@@ -225,7 +225,7 @@ func TestMetadataAfterAnOutageIsNotAnother(t *testing.T) {
 		}
 		http.NotFound(w, r)
 	})
-	_, err := c.ResourceMetadata(within(t), "", addr+"/mcp", "")
+	_, err := c.FetchResourceMetadata(within(t), "", addr+"/mcp", "")
 	if e := wantKind(t, err, Unavailable); e.RetryAfter.Seconds() != 7 || e.Status != 503 {
 		t.Errorf("got %+v", e)
 	}
@@ -239,18 +239,18 @@ func TestIssuerAlias(t *testing.T) {
 		}
 		reply(w, 200, document("https://other", "", nil))
 	})
-	c.Version = "2025-03-26"
-	_, err := c.ServerMetadata(within(t), "", addr)
+	c.ProtocolVersion = "2025-03-26"
+	_, err := c.FetchServerMetadata(within(t), "", addr)
 	wantKind(t, err, Mismatch)
 	c.IssuerAliases = map[string]string{addr: "https://other"}
-	if m, err := c.ServerMetadata(within(t), "", addr); err != nil || m.Issuer != "https://other" {
+	if m, err := c.FetchServerMetadata(within(t), "", addr); err != nil || m.Issuer != "https://other" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if m, err := c.OriginServer(within(t), addr+"/mcp"); err != nil || m.Issuer != "https://other" || m.DefaultEndpoints {
+	if m, err := c.FetchOriginServerMetadata(within(t), addr+"/mcp"); err != nil || m.Issuer != "https://other" || m.HasDefaultEndpoints {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for _, issuer := range []string{"http://as.example", "javascript:1", "https://as/?x", "https://as#x", "", "https://"} {
-		if _, err := c.ServerMetadata(within(t), "", issuer); !Is(err, Invalid) {
+		if _, err := c.FetchServerMetadata(within(t), "", issuer); !Is(err, Invalid) {
 			t.Errorf("%q: %v", issuer, err)
 		}
 	}
@@ -265,18 +265,18 @@ func TestPlainHTTP(t *testing.T) {
 		}
 		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(document)), Request: r}, nil
 	}
-	c := &Caller{HTTP: &http.Client{Transport: roundTrip(ask)}}
-	_, err := c.ServerMetadata(within(t), "", "http://as.lan")
+	c := &EndpointCaller{HTTP: &http.Client{Transport: roundTrip(ask)}}
+	_, err := c.FetchServerMetadata(within(t), "", "http://as.lan")
 	if e := wantKind(t, err, Invalid); !strings.Contains(e.Error(), "--allow-private-auth") {
 		t.Error(e)
 	}
 	c.HTTP.Transport = plainTrip{roundTrip(ask)}
-	m, err := c.ServerMetadata(within(t), "", "http://as.lan")
-	if err != nil || m.JWKS != "http://keys.lan/" {
+	m, err := c.FetchServerMetadata(within(t), "", "http://as.lan")
+	if err != nil || m.JWKSURI != "http://keys.lan/" {
 		t.Errorf("%+v, %v", m, err)
 	}
 	for plain, want := range map[bool]bool{false: false, true: true} {
-		r := AuthorizationRequest{Server: m, ClientID: "me", RedirectURI: "http://127.0.0.1/cb", State: "s", Challenge: "c", PlainHTTP: plain}
+		r := AuthorizationRequest{Server: m, ClientID: "me", RedirectURI: "http://127.0.0.1/cb", State: "s", CodeChallenge: "c", AllowsPlainHTTP: plain}
 		if _, err := r.URL(); (err == nil) != want {
 			t.Errorf("plain %v: %v", plain, err)
 		}
@@ -295,10 +295,10 @@ func TestOriginWithASlash(t *testing.T) {
 	t.Parallel()
 	var addr string
 	addr, c := serve(t, func(w http.ResponseWriter, r *http.Request) { reply(w, 200, document(addr+"/", "", nil)) })
-	if m, err := c.OriginServer(within(t), addr+"/mcp"); err != nil || m.Issuer != addr+"/" {
+	if m, err := c.FetchOriginServerMetadata(within(t), addr+"/mcp"); err != nil || m.Issuer != addr+"/" {
 		t.Errorf("%+v, %v", m, err)
 	}
-	_, err := c.ServerMetadata(within(t), "", addr)
+	_, err := c.FetchServerMetadata(within(t), "", addr)
 	wantKind(t, err, Mismatch)
 }
 
@@ -314,10 +314,10 @@ func TestRedirectsOfDocuments(t *testing.T) {
 		}
 		http.Redirect(w, r, to, http.StatusFound)
 	}, (*httptest.Server).StartTLS)
-	_, err := c.ServerMetadata(within(t), "", issuer) // to this machine, but away from TLS
+	_, err := c.FetchServerMetadata(within(t), "", issuer) // to this machine, but away from TLS
 	wantKind(t, err, Invalid)
 	to = "/moved"
-	if m, err := c.ServerMetadata(within(t), "", issuer); err != nil || m.Issuer != issuer {
+	if m, err := c.FetchServerMetadata(within(t), "", issuer); err != nil || m.Issuer != issuer {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
@@ -326,7 +326,7 @@ func FuzzServerMetadata(f *testing.F) {
 	f.Add(document("https://as", "", nil))
 	f.Add(`{"issuer":"https://as","scopes_supported":null}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := new(Caller).parseServerMetadata([]byte(text), "https://as")
+		m, err := new(EndpointCaller).parseServerMetadata([]byte(text), "https://as")
 		if err == nil && (m.Issuer != "https://as" || m.TokenEndpoint != "" && checkURL(m.TokenEndpoint, false) != nil || m.AuthorizationEndpoint != "" && checkURL(m.AuthorizationEndpoint, false) != nil) {
 			t.Fatalf("%q is read as %+v", text, m)
 		}

@@ -18,8 +18,8 @@ func randomText(n int) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// NewVerifier returns a PKCE code verifier of 256 bits (RFC 7636, 4.1): a secret.
-func NewVerifier() string { return randomText(32) }
+// NewCodeVerifier returns a PKCE code verifier of 256 bits (RFC 7636, 4.1): a secret.
+func NewCodeVerifier() string { return randomText(32) }
 
 // CodeChallenge returns the S256 challenge of a verifier (RFC 7636, 4.2).
 func CodeChallenge(verifier string) string {
@@ -33,16 +33,16 @@ func NewState() string { return randomText(16) }
 // An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC
 // 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
-	Server      ServerMetadata
-	ClientID    string
-	RedirectURI string
-	State       string
-	Challenge   string   // CodeChallenge of the verifier
-	Resource    string   // RFC 8707, 2.1; "": not sent
-	Scopes      []string // nil: not sent
-	JKT         string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
-	PlainHTTP   bool     // as the Caller has it
-	Extra       []Param  // what this provider wants besides; they replace none of the others, but "prompt"
+	Server            ServerMetadata
+	ClientID          string
+	RedirectURI       string
+	State             string
+	CodeChallenge     string   // CodeChallenge of the verifier
+	Resource          string   // RFC 8707, 2.1; "": not sent
+	Scopes            []string // nil: not sent
+	DPoPKeyThumbprint string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
+	AllowsPlainHTTP   bool     // as the Caller has it
+	ExtraParams       []Param  // what this provider wants besides; they replace none of the others, but "prompt"
 }
 
 // URL returns the address. It keeps the query that the endpoint has (RFC 6749, 3.1). Unsupported: the
@@ -50,42 +50,42 @@ type AuthorizationRequest struct {
 // specification's rule for clients).
 func (r AuthorizationRequest) URL() (string, error) {
 	const doing = "authorization request"
-	fail := func(kind Kind, what string, err error) (string, error) {
-		return "", &Error{Kind: kind, Operation: doing, URL: displayURL(r.Server.AuthorizationEndpoint), Problem: what, Err: err}
+	fail := func(kind ErrorKind, what string, err error) (string, error) {
+		return "", &Error{Kind: kind, Operation: doing, URL: redactURL(r.Server.AuthorizationEndpoint), Problem: what, Err: err}
 	}
 	if r.Server.AuthorizationEndpoint == "" {
-		return "", &Error{Kind: Unsupported, Operation: doing, URL: displayURL(r.Server.Issuer), Problem: "the authorization server has no authorization endpoint"}
+		return "", &Error{Kind: Unsupported, Operation: doing, URL: redactURL(r.Server.Issuer), Problem: "the authorization server has no authorization endpoint"}
 	}
-	if err := checkURL(r.Server.AuthorizationEndpoint, r.PlainHTTP); err != nil {
+	if err := checkURL(r.Server.AuthorizationEndpoint, r.AllowsPlainHTTP); err != nil {
 		return fail(Invalid, "the authorization endpoint cannot be used", err)
 	}
-	if !slices.Contains(r.Server.ChallengeMethods, "S256") {
-		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), so nobody can sign in safely; "+tellOperator, nil)
+	if !slices.Contains(r.Server.CodeChallengeMethods, "S256") {
+		return fail(Unsupported, "the authorization server does not announce PKCE with S256 (code_challenge_methods_supported), so nobody can sign in safely; "+adviceTellOperator, nil)
 	}
 	params := []Param{
 		{"response_type", "code"}, {"client_id", r.ClientID}, {"redirect_uri", r.RedirectURI}, {"state", r.State},
-		{"code_challenge", r.Challenge}, {"code_challenge_method", "S256"},
+		{"code_challenge", r.CodeChallenge}, {"code_challenge_method", "S256"},
 	}
 	for _, p := range params {
 		if p.Value == "" {
 			return fail(Invalid, p.Name+" is missing", nil)
 		}
 	}
-	for _, p := range []Param{{"resource", r.Resource}, {"scope", JoinScope(r.Scopes)}, {"dpop_jkt", r.JKT}} {
+	for _, p := range []Param{{"resource", r.Resource}, {"scope", JoinScope(r.Scopes)}, {"dpop_jkt", r.DPoPKeyThumbprint}} {
 		if p.Value != "" {
 			params = append(params, p)
 		}
 	}
 	// The person must agree anew to what is used while it is away: else the scope is ignored (OpenID Connect Core, 11).
-	if slices.Contains(r.Scopes, "offline_access") && !slices.ContainsFunc(r.Extra, func(p Param) bool { return p.Name == "prompt" }) {
+	if slices.Contains(r.Scopes, "offline_access") && !slices.ContainsFunc(r.ExtraParams, func(p Param) bool { return p.Name == "prompt" }) {
 		params = append(params, Param{"prompt", "consent"})
 	}
-	for _, p := range r.Extra {
+	for _, p := range r.ExtraParams {
 		if slices.ContainsFunc(params, func(o Param) bool { return o.Name == p.Name }) {
 			return fail(Invalid, fmt.Sprintf("the additional parameter %.40q would replace one of the request", p.Name), nil)
 		}
 	}
-	params = append(params, r.Extra...)
+	params = append(params, r.ExtraParams...)
 	base, query, _ := strings.Cut(r.Server.AuthorizationEndpoint, "?")
 	have, err := url.ParseQuery(query)
 	if err != nil {
@@ -102,50 +102,50 @@ func (r AuthorizationRequest) URL() (string, error) {
 		parts = append(parts, url.QueryEscape(p.Name)+"="+url.QueryEscape(p.Value))
 	}
 	addr := base + "?" + strings.Join(parts, "&")
-	if len(addr) > maxAuthorizationURL {
-		return "", &Error{Kind: Invalid, Operation: doing, URL: displayURL(r.Server.AuthorizationEndpoint), Advice: "ask for those scopes only that you need",
+	if len(addr) > maxAuthorizationURLBytes {
+		return "", &Error{Kind: Invalid, Operation: doing, URL: redactURL(r.Server.AuthorizationEndpoint), Advice: "ask for those scopes only that you need",
 			Problem: fmt.Sprintf("the address would have %d bytes, more than a browser is given: the servers list too many scopes", len(addr))}
 	}
 	return addr, nil
 }
 
-// maxAuthorizationURL bounds the address of an authorization request: systems bound what a program gets to open.
-const maxAuthorizationURL = 16 << 10
+// maxAuthorizationURLBytes bounds the address of an authorization request: systems bound what a program gets to open.
+const maxAuthorizationURLBytes = 16 << 10
 
-// maxCallbackQuery bounds the query of an authorization response.
-const maxCallbackQuery = 16 << 10
+// maxCallbackQueryBytes bounds the query of an authorization response.
+const maxCallbackQueryBytes = 16 << 10
 
 // An ExpectedCallback is what was recorded before the browser was sent away (RFC 9207, 2.4).
 type ExpectedCallback struct {
-	State        string
-	Issuer       string // ServerMetadata.Issuer
-	IssParameter bool   // ServerMetadata.IssParameter
+	State                string
+	Issuer               string // ServerMetadata.Issuer
+	RequiresIssParameter bool   // ServerMetadata.SendsIssParameter
 }
 
-// Code reads the query of an authorization response (RFC 6749, 4.1.2) and returns its code, a secret.
+// ParseCode reads the query of an authorization response (RFC 6749, 4.1.2) and returns its code, a secret.
 //
-// An Error of Kind OtherRequest leaves the request open: the right answer may still come. Every other
+// An Error of Kind UnrelatedResponse leaves the request open: the right answer may still come. Every other
 // one ends the request. state is compared in constant time. iss must be there if the server announces
 // it, and equal Issuer byte for byte wherever it is (RFC 9207, 2.4). Only then an error that the
 // response says is looked at: AccessDenied, or what its code stands for.
-func (x ExpectedCallback) Code(query string) (string, error) {
+func (x ExpectedCallback) ParseCode(query string) (string, error) {
 	const doing = "authorization response"
-	fail := func(kind Kind, what string) (string, error) {
+	fail := func(kind ErrorKind, what string) (string, error) {
 		advice := adviceForPerson[InvalidGrant]
-		if kind == OtherRequest {
-			advice = adviceForPerson[OtherRequest]
+		if kind == UnrelatedResponse {
+			advice = adviceForPerson[UnrelatedResponse]
 		}
 		return "", &Error{Kind: kind, Operation: doing, Problem: what, Advice: advice}
 	}
-	if len(query) > maxCallbackQuery {
-		return fail(OtherRequest, "it is too long")
+	if len(query) > maxCallbackQueryBytes {
+		return fail(UnrelatedResponse, "it is too long")
 	}
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return fail(OtherRequest, "its query is not valid")
+		return fail(UnrelatedResponse, "its query is not valid")
 	}
 	if states := q["state"]; len(states) != 1 || x.State == "" || subtle.ConstantTimeCompare([]byte(states[0]), []byte(x.State)) != 1 {
-		return fail(OtherRequest, "its state is not that of the sign-in that waits")
+		return fail(UnrelatedResponse, "its state is not that of the sign-in that waits")
 	}
 	for _, name := range []string{"code", "iss", "error", "error_description"} {
 		if len(q[name]) > 1 {
@@ -155,7 +155,7 @@ func (x ExpectedCallback) Code(query string) (string, error) {
 	switch {
 	case q.Has("iss") && q.Get("iss") != x.Issuer:
 		return fail(Mismatch, "it is from another issuer than the one that was asked")
-	case !q.Has("iss") && x.IssParameter:
+	case !q.Has("iss") && x.RequiresIssParameter:
 		return fail(Mismatch, "it does not say from which issuer it is, and the server announces that it does")
 	case q.Has("error") && q.Has("code"):
 		return fail(Invalid, "it has both a code and an error")
@@ -164,7 +164,7 @@ func (x ExpectedCallback) Code(query string) (string, error) {
 		if kind, ok := kindOfCode[e.Code]; ok {
 			e.Kind = kind
 		}
-		e.Advice = adviceFor["authorization_code"][e.Kind]
+		e.Advice = adviceByGrantType["authorization_code"][e.Kind]
 		return "", e
 	case q.Get("code") == "":
 		return fail(Invalid, "it has no code")

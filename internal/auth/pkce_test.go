@@ -12,7 +12,7 @@ func TestPKCE(t *testing.T) {
 	if got := CodeChallenge("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"); got != "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM" {
 		t.Errorf("challenge %q", got)
 	}
-	if v, w := NewVerifier(), NewVerifier(); len(v) != 43 || v == w {
+	if v, w := NewCodeVerifier(), NewCodeVerifier(); len(v) != 43 || v == w {
 		t.Errorf("verifiers %q, %q", v, w)
 	}
 	if s, r := NewState(), NewState(); len(s) != 22 || s == r { // 128 bits
@@ -23,8 +23,8 @@ func TestPKCE(t *testing.T) {
 // request is a complete authorization request to an endpoint.
 func request(endpoint string) AuthorizationRequest {
 	return AuthorizationRequest{
-		Server:   ServerMetadata{Issuer: "https://as", AuthorizationEndpoint: endpoint, ChallengeMethods: []string{"plain", "S256"}},
-		ClientID: "https://c/x?y=1&z", RedirectURI: "http://127.0.0.1:1/callback", State: "s1", Challenge: "ch",
+		Server:   ServerMetadata{Issuer: "https://as", AuthorizationEndpoint: endpoint, CodeChallengeMethods: []string{"plain", "S256"}},
+		ClientID: "https://c/x?y=1&z", RedirectURI: "http://127.0.0.1:1/callback", State: "s1", CodeChallenge: "ch",
 		Resource: "https://h/mcp", Scopes: []string{"a", "b"},
 	}
 }
@@ -32,7 +32,7 @@ func request(endpoint string) AuthorizationRequest {
 func TestAuthorizationURL(t *testing.T) {
 	t.Parallel()
 	r := request("https://as/authorize?tenant=a%20b&x")
-	r.Extra = []Param{{"access_type", "offline"}}
+	r.ExtraParams = []Param{{"access_type", "offline"}}
 	got, err := r.URL()
 	want := "https://as/authorize?tenant=a%20b&x&response_type=code&client_id=https%3A%2F%2Fc%2Fx%3Fy%3D1%26z&redirect_uri=http%3A%2F%2F127.0.0.1%3A1%2Fcallback" +
 		"&state=s1&code_challenge=ch&code_challenge_method=S256&resource=https%3A%2F%2Fh%2Fmcp&scope=a+b&access_type=offline"
@@ -48,20 +48,20 @@ func TestAuthorizationURL(t *testing.T) {
 	if got, err := r.URL(); err != nil || !strings.HasSuffix(got, "&scope=a+offline_access&prompt=consent") {
 		t.Errorf("%s, %v", got, err)
 	}
-	r.Extra = []Param{{"prompt", "login"}}
+	r.ExtraParams = []Param{{"prompt", "login"}}
 	if got, err := r.URL(); err != nil || !strings.HasSuffix(got, "&scope=a+offline_access&prompt=login") {
 		t.Errorf("%s, %v", got, err)
 	}
 	for name, test := range map[string]struct {
 		change func(*AuthorizationRequest)
-		kind   Kind
+		kind   ErrorKind
 	}{
-		"no PKCE":           {func(r *AuthorizationRequest) { r.Server.ChallengeMethods = nil }, Unsupported},
-		"plain only":        {func(r *AuthorizationRequest) { r.Server.ChallengeMethods = []string{"plain"} }, Unsupported},
+		"no PKCE":           {func(r *AuthorizationRequest) { r.Server.CodeChallengeMethods = nil }, Unsupported},
+		"plain only":        {func(r *AuthorizationRequest) { r.Server.CodeChallengeMethods = []string{"plain"} }, Unsupported},
 		"no endpoint":       {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "" }, Unsupported},
 		"script":            {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "javascript:alert(1)" }, Invalid},
 		"no TLS":            {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint = "http://as/authorize" }, Invalid},
-		"replaces state":    {func(r *AuthorizationRequest) { r.Extra = []Param{{"state", "x"}} }, Invalid},
+		"replaces state":    {func(r *AuthorizationRequest) { r.ExtraParams = []Param{{"state", "x"}} }, Invalid},
 		"endpoint has it":   {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint += "?client_id=x" }, Invalid},
 		"no state":          {func(r *AuthorizationRequest) { r.State = "" }, Invalid},
 		"query not decoded": {func(r *AuthorizationRequest) { r.Server.AuthorizationEndpoint += "?a=%zz" }, Invalid},
@@ -82,20 +82,20 @@ func TestCallback(t *testing.T) {
 		name, query string
 		announced   bool
 		code        string
-		kind        Kind
+		kind        ErrorKind
 	}{
 		{"plain", "code=c1&state=s1", false, "c1", -1},
 		{"with iss", "code=c1&state=s1" + iss, true, "c1", -1},
 		{"iss not announced", "code=c1&state=s1" + iss, false, "c1", -1},
 		{"unknown parameter", "code=c1&state=s1&session_state=x&session_state=y", false, "c1", -1},
-		{"no state", "code=c1", false, "", OtherRequest},
-		{"empty state", "code=c1&state=", false, "", OtherRequest},
-		{"wrong state", "code=c1&state=s2", false, "", OtherRequest},
-		{"state twice", "code=c1&state=s1&state=s1", false, "", OtherRequest},
-		{"error of another request", "error=access_denied&state=s2", false, "", OtherRequest},
-		{"not a query", "code=%zz&state=s1", false, "", OtherRequest},
-		{"semicolon", "code=c1;state=s1", false, "", OtherRequest},
-		{"too long", "code=c1&state=s1&x=" + strings.Repeat("x", 20<<10), false, "", OtherRequest},
+		{"no state", "code=c1", false, "", UnrelatedResponse},
+		{"empty state", "code=c1&state=", false, "", UnrelatedResponse},
+		{"wrong state", "code=c1&state=s2", false, "", UnrelatedResponse},
+		{"state twice", "code=c1&state=s1&state=s1", false, "", UnrelatedResponse},
+		{"error of another request", "error=access_denied&state=s2", false, "", UnrelatedResponse},
+		{"not a query", "code=%zz&state=s1", false, "", UnrelatedResponse},
+		{"semicolon", "code=c1;state=s1", false, "", UnrelatedResponse},
+		{"too long", "code=c1&state=s1&x=" + strings.Repeat("x", 20<<10), false, "", UnrelatedResponse},
 		{"no code", "state=s1", false, "", Invalid},
 		{"code twice", "code=c1&code=c2&state=s1", false, "", Invalid},
 		{"iss twice", "code=c1&state=s1" + iss + iss, true, "", Invalid},
@@ -113,7 +113,7 @@ func TestCallback(t *testing.T) {
 		{"error without iss", "error=access_denied&error_description=SHOWN&state=s1", true, "", Mismatch},
 		{"error of another issuer", "error=access_denied&error_description=SHOWN&state=s1&iss=https://evil", false, "", Mismatch},
 	} {
-		code, err := ExpectedCallback{State: "s1", Issuer: issuer, IssParameter: test.announced}.Code(test.query)
+		code, err := ExpectedCallback{State: "s1", Issuer: issuer, RequiresIssParameter: test.announced}.ParseCode(test.query)
 		if code != test.code || test.kind < 0 && err != nil || test.kind >= 0 && !Is(err, test.kind) {
 			t.Errorf("%s: %q, %v", test.name, code, err)
 		}
@@ -121,7 +121,7 @@ func TestCallback(t *testing.T) {
 			t.Errorf("%s: the error shows too much: %v", test.name, err)
 		}
 	}
-	if _, err := (ExpectedCallback{}).Code("code=c1&state="); !Is(err, OtherRequest) {
+	if _, err := (ExpectedCallback{}).ParseCode("code=c1&state="); !Is(err, UnrelatedResponse) {
 		t.Errorf("no state was recorded: %v", err)
 	}
 }
@@ -130,11 +130,11 @@ func FuzzCallback(f *testing.F) {
 	f.Add("code=c1&state=s1&iss=https%3A%2F%2Fas")
 	f.Add("error=access_denied&state=s1")
 	f.Fuzz(func(t *testing.T, query string) {
-		code, err := ExpectedCallback{State: "s1", Issuer: "https://as", IssParameter: true}.Code(query)
+		code, err := ExpectedCallback{State: "s1", Issuer: "https://as", RequiresIssParameter: true}.ParseCode(query)
 		if (code == "") == (err == nil) {
 			t.Fatalf("%q: %q, %v", query, code, err)
 		}
-		if code != "" && (!strings.Contains(query, "state") && !strings.Contains(query, "%") || len(query) > maxCallbackQuery) {
+		if code != "" && (!strings.Contains(query, "state") && !strings.Contains(query, "%") || len(query) > maxCallbackQueryBytes) {
 			t.Fatalf("%q gives the code %q", query, code)
 		}
 	})
@@ -144,7 +144,7 @@ func FuzzAuthorizationURL(f *testing.F) {
 	f.Add("https://as/authorize?x=1", "k", "v")
 	f.Fuzz(func(t *testing.T, endpoint, name, value string) {
 		r := request(endpoint)
-		r.Extra = []Param{{name, value}}
+		r.ExtraParams = []Param{{name, value}}
 		got, err := r.URL()
 		if err != nil {
 			return

@@ -14,26 +14,26 @@ import (
 
 // Bounds of DPoP proofs.
 const (
-	maxProofBytes    = 8 << 10
-	maxProofIDBytes  = 256
-	maxProofAge      = 60 * time.Second // how old a proof may be; it may be ahead by the skew
-	defaultMaxProofs = 1 << 18          // that are remembered, twice
+	maxProofBytes              = 8 << 10
+	maxProofIDBytes            = 256
+	maxProofAge                = 60 * time.Second // how old a proof may be; it may be ahead by the skew
+	defaultMaxRememberedProofs = 1 << 18          // that are remembered, twice
 )
 
 // ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), each once. The zero value works. It
 // may be used concurrently, and must not be copied.
 type ProofVerifier struct {
-	Now           func() time.Time // nil: time.Now
-	MaxRemembered int              // proofs that are remembered in 90 seconds; 0: 262,144
+	Now                 func() time.Time // nil: time.Now
+	MaxRememberedProofs int              // proofs that are remembered in 90 seconds; 0: 262,144
 
 	mu             sync.Mutex
-	currentWindow  map[[16]byte]struct{} // since "since"
-	previousWindow map[[16]byte]struct{} // in the window before
+	currentWindow  map[[16]byte]struct{} // proofs since windowStart
+	previousWindow map[[16]byte]struct{} // proofs of the window before
 	windowStart    time.Time
 }
 
-// A ProofRequest is the request that a proof must be for.
-type ProofRequest struct {
+// An ExpectedProof is the request that a proof must be for.
+type ExpectedProof struct {
 	Method      string // "htm"
 	URL         string // "htu", as clients know it; without regard to its query and fragment
 	AccessToken string // the access token, for "ath"; "": the request has none
@@ -49,20 +49,20 @@ type Proof struct {
 
 // MayPrecede reports whether the proof may have been made before t, if by a clock that was ahead. Who remembers proofs since t
 // only does not know whether such a proof was used.
-func (p Proof) MayPrecede(t time.Time) bool { return !p.Issued.After(t.Add(skew)) }
+func (p Proof) MayPrecede(t time.Time) bool { return !p.Issued.After(t.Add(maxClockSkew)) }
 
 // Verify checks the values of a request's DPoP header (header.Values), of which there must be one. InvalidToken: the proof is missing or not valid, or was
 // there before. Unavailable: there are too many proofs to remember another one, so that a replay
 // could not be told. To be called when the access token is already known to be valid: only its
 // owners can fill the memory then.
-func (p *ProofVerifier) Verify(values []string, want ProofRequest) (Proof, error) {
+func (p *ProofVerifier) Verify(values []string, want ExpectedProof) (Proof, error) {
 	invalid := func(what string) (Proof, error) {
 		return Proof{}, &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: what}
 	}
 	if len(values) != 1 || len(values[0]) > maxProofBytes {
 		return invalid("the request needs exactly one DPoP header of at most 8 KiB")
 	}
-	h, err := readHeader(values[0])
+	h, err := readJWTHeader(values[0])
 	if err != nil {
 		return invalid(err.Error())
 	}
@@ -99,53 +99,53 @@ func (p *ProofVerifier) Verify(values []string, want ProofRequest) (Proof, error
 		return invalid("its jti is missing or too long")
 	case method != want.Method:
 		return invalid("it is for another method")
-	case !sameTarget(target, want.URL):
+	case !isSameTargetURL(target, want.URL):
 		return invalid("it is for another address")
-	case now.Sub(issued) > maxProofAge || issued.Sub(now) > skew:
+	case now.Sub(issued) > maxProofAge || issued.Sub(now) > maxClockSkew:
 		return invalid("it is too old, or from a clock that is ahead")
 	case want.AccessToken != "" && subtle.ConstantTimeCompare([]byte(hash), []byte(tokenHash(want.AccessToken))) != 1:
 		return invalid("it is for another access token")
 	case want.JKT != "" && key.thumbprint != want.JKT:
 		return invalid("the token is bound to another key")
 	}
-	if err := p.remember(key.thumbprint, id, now); err != nil {
+	if err := p.rejectReplay(key.thumbprint, id, now); err != nil {
 		return Proof{}, err
 	}
 	return proof, nil
 }
 
-// remember notes a proof, which must be new. What is noted stays for one to two times as long as a
+// rejectReplay notes a proof, which must be new. What is noted stays for one to two times as long as a
 // proof can be valid.
-func (p *ProofVerifier) remember(key, id string, now time.Time) error {
+func (p *ProofVerifier) rejectReplay(key, id string, now time.Time) error {
 	sum := sha256.Sum256([]byte(key + " " + id)) // a thumbprint has no space
-	short := [16]byte(sum[:16])
-	most := p.MaxRemembered
-	if most <= 0 {
-		most = defaultMaxProofs
+	hash := [16]byte(sum[:16])
+	limit := p.MaxRememberedProofs
+	if limit <= 0 {
+		limit = defaultMaxRememberedProofs
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// A clock that was set back makes what is noted useless: those proofs are from a clock that is ahead.
-	if d := now.Sub(p.windowStart); p.currentWindow == nil || d > maxProofAge+skew || d < -(maxProofAge+skew) {
+	if d := now.Sub(p.windowStart); p.currentWindow == nil || d > maxProofAge+maxClockSkew || d < -(maxProofAge+maxClockSkew) {
 		p.previousWindow, p.currentWindow, p.windowStart = p.currentWindow, map[[16]byte]struct{}{}, now
 	}
-	_, here := p.currentWindow[short]
-	if _, before := p.previousWindow[short]; here || before {
+	_, here := p.currentWindow[hash]
+	if _, before := p.previousWindow[hash]; here || before {
 		return &Error{Kind: InvalidToken, Operation: "DPoP proof", Problem: "it was used before"}
 	}
-	if len(p.currentWindow) >= most {
+	if len(p.currentWindow) >= limit {
 		return &Error{Kind: Unavailable, Operation: "DPoP proof", Problem: "there are more proofs than can be remembered", RetryAfter: maxProofAge}
 	}
-	p.currentWindow[short] = struct{}{}
+	p.currentWindow[hash] = struct{}{}
 	return nil
 }
 
-// sameTarget compares "htu" with the address of a request: scheme, host and port as URLs are
+// isSameTargetURL compares "htu" with the address of a request: scheme, host and port as URLs are
 // compared, the path as it is written (RFC 9449, 4.3).
-func sameTarget(htu, addr string) bool {
+func isSameTargetURL(htu, addr string) bool {
 	a, err := url.Parse(htu)
 	b, err2 := url.Parse(addr)
-	if err != nil || err2 != nil || a.Host == "" || a.User != nil || !sameOrigin(a, b) {
+	if err != nil || err2 != nil || a.Host == "" || a.User != nil || !isSameOrigin(a, b) {
 		return false
 	}
 	path := func(u *url.URL) string {

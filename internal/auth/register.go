@@ -21,7 +21,7 @@ type ClientMetadata struct {
 	RedirectURIs    []string `json:"redirect_uris,omitempty"`
 	GrantTypes      []string `json:"grant_types,omitempty"`
 	ResponseTypes   []string `json:"response_types,omitempty"`
-	Method          string   `json:"token_endpoint_auth_method,omitempty"`
+	AuthMethod      string   `json:"token_endpoint_auth_method,omitempty"`
 	ApplicationType string   `json:"application_type,omitempty"` // "native" with a redirect to loopback; OpenID Connect takes "web" otherwise
 	Scope           string   `json:"scope,omitempty"`
 	SoftwareID      string   `json:"software_id,omitempty"`
@@ -32,36 +32,36 @@ type ClientMetadata struct {
 // A Registration is a client that a server knows (RFC 7591, 3.2.1). It belongs to Issuer, and to
 // the redirect URIs it was made with.
 type Registration struct {
-	Issuer        string
-	Client        Client // its Method is the one that the server has assigned
-	RedirectURIs  []string
-	Issued        time.Time // when the server says, or now
-	SecretExpires time.Time // zero: never, or there is no secret
-	ManageURL     string    // where it can be read and deleted (RFC 7592); "": nowhere
-	ManageToken   string    // with this token
+	Issuer          string
+	Client          Client // its Method is the one that the server has assigned
+	RedirectURIs    []string
+	IssuedAt        time.Time // when the server says, or now
+	SecretExpiresAt time.Time // zero: never, or there is no secret
+	ManagementURL   string    // where it can be read and deleted (RFC 7592); "": nowhere
+	ManagementToken string    // with this token
 }
 
 // Register registers a client (RFC 7591, 3). initial is an initial access token, or "". Mismatch:
 // the server did not take a redirect URI, or registered others.
-func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initial string) (Registration, error) {
+func (c *EndpointCaller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initialAccessToken string) (Registration, error) {
 	const doing = "client registration"
 	if server.RegistrationEndpoint == "" {
-		return Registration{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server registers no clients"}
+		return Registration{}, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server registers no clients"}
 	}
 	text, err := json.Marshal(m)
 	if err != nil {
 		return Registration{}, err
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	if initial != "" {
-		header.Set("Authorization", "Bearer "+initial)
+	if initialAccessToken != "" {
+		header.Set("Authorization", "Bearer "+initialAccessToken)
 	}
 	a, err := c.post(ctx, doing, server.RegistrationEndpoint, header, string(text))
 	if err != nil {
 		return Registration{}, err
 	}
 	help := "register a client by hand there with the redirect URI " + strings.Join(m.RedirectURIs, ", ") + ", and give its id with --client-id"
-	f, err := c.readAnswer(doing, server.RegistrationEndpoint, a, false, []string{initial})
+	f, err := c.parseResponse(doing, server.RegistrationEndpoint, a, false, []string{initialAccessToken})
 	if e, ok := errors.AsType[*Error](err); ok {
 		if e.Kind != Unavailable {
 			e.Advice = help
@@ -71,32 +71,32 @@ func (c *Caller) Register(ctx context.Context, server ServerMetadata, m ClientMe
 	reg, err := c.parseRegistration(f, server, m)
 	if err != nil {
 		kind := Invalid
-		if errors.Is(err, errOtherRedirect) {
+		if errors.Is(err, errOtherRedirectURIs) {
 			kind = Mismatch
 		}
-		return Registration{}, &Error{Kind: kind, Operation: doing, URL: displayURL(server.RegistrationEndpoint), Status: a.status, Problem: "the answer cannot be used", Err: err, Advice: help}
+		return Registration{}, &Error{Kind: kind, Operation: doing, URL: redactURL(server.RegistrationEndpoint), Status: a.status, Problem: "the answer cannot be used", Err: err, Advice: help}
 	}
 	return reg, nil
 }
 
-// errOtherRedirect is a registration that cannot be used for our redirect URI.
-var errOtherRedirect = errors.New("the server registered other redirect URIs than were asked for")
+// errOtherRedirectURIs is a registration that cannot be used for our redirect URI.
+var errOtherRedirectURIs = errors.New("the server registered other redirect URIs than were asked for")
 
 // parseRegistration reads what the server has registered, which may differ from what was asked for.
-func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
+func (c *EndpointCaller) parseRegistration(f strictjson.Fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
 	r := strictjson.Read(f)
 	reg := Registration{
-		Issuer:       server.Issuer,
-		Client:       Client{ID: r.Text("client_id"), Secret: r.Text("client_secret"), Method: r.Text("token_endpoint_auth_method")},
-		RedirectURIs: r.TextArray("redirect_uris"),
-		ManageURL:    r.Text("registration_client_uri"), ManageToken: r.Text("registration_access_token"),
-		Issued: c.now(),
+		Issuer:        server.Issuer,
+		Client:        Client{ID: r.Text("client_id"), Secret: r.Text("client_secret"), AuthMethod: r.Text("token_endpoint_auth_method")},
+		RedirectURIs:  r.TextArray("redirect_uris"),
+		ManagementURL: r.Text("registration_client_uri"), ManagementToken: r.Text("registration_access_token"),
+		IssuedAt: c.now(),
 	}
 	if at := r.NumericDate("client_id_issued_at"); at.Unix() > 0 {
-		reg.Issued = at
+		reg.IssuedAt = at
 	}
 	if at := r.NumericDate("client_secret_expires_at"); at.Unix() > 0 && reg.Client.Secret != "" {
-		reg.SecretExpires = at
+		reg.SecretExpiresAt = at
 	}
 	if r.Err != nil {
 		return reg, r.Err
@@ -109,20 +109,20 @@ func (c *Caller) parseRegistration(f strictjson.Fields, server ServerMetadata, m
 	}
 	for _, uri := range m.RedirectURIs {
 		if !slices.Contains(reg.RedirectURIs, uri) {
-			return reg, errOtherRedirect
+			return reg, errOtherRedirectURIs
 		}
 	}
-	if reg.Client.Method == "" && (m.Method != MethodNone || reg.Client.Secret == "") {
-		reg.Client.Method = m.Method
+	if reg.Client.AuthMethod == "" && (m.AuthMethod != ClientAuthNone || reg.Client.Secret == "") {
+		reg.Client.AuthMethod = m.AuthMethod
 	}
-	if reg.Client.Method == "" && slices.Equal(server.AuthMethods, []string{MethodNone}) {
-		reg.Client.Method = MethodNone // a server that takes no secret may issue one all the same
+	if reg.Client.AuthMethod == "" && slices.Equal(server.AuthMethods, []string{ClientAuthNone}) {
+		reg.Client.AuthMethod = ClientAuthNone // a server that takes no secret may issue one all the same
 	}
-	if _, err := reg.Client.method(server); err != nil {
+	if _, err := reg.Client.chooseAuthMethod(server); err != nil {
 		return reg, err
 	}
-	if reg.ManageURL != "" && c.checkURL(reg.ManageURL) != nil {
-		reg.ManageURL, reg.ManageToken = "", "" // what cannot be used is not kept; the client works without
+	if reg.ManagementURL != "" && c.checkURL(reg.ManagementURL) != nil {
+		reg.ManagementURL, reg.ManagementToken = "", "" // what cannot be used is not kept; the client works without
 	}
 	return reg, nil
 }
@@ -132,54 +132,54 @@ type ClientIDSource int
 
 // The ways in their order (revision 2025-11-25 and later).
 const (
-	PreRegistered    ClientIDSource = iota // somebody has registered it, and gave us its id
-	MetadataDocument                       // its id is the address of its metadata document
-	Dynamic                                // it registers itself (RFC 7591)
+	PreRegistered       ClientIDSource = iota // somebody has registered it, and gave us its id
+	MetadataDocument                          // its id is the address of its metadata document
+	DynamicRegistration                       // it registers itself (RFC 7591)
 )
 
-// ClientIDSources is what a client could be known by.
-type ClientIDSources struct {
-	ClientID    string // registered by hand; "": none
-	Issuer      string // where that was; "": at any server, because nobody has said
-	MetadataURL string // address of its metadata document; "": none
-	NotDynamic  bool   // it may not register itself
-	Redirect    string // for the error's text
+// ClientIDOptions is what a client could be known by.
+type ClientIDOptions struct {
+	ClientID              string // registered by hand; "": none
+	Issuer                string // where that was; "": at any server, because nobody has said
+	MetadataURL           string // address of its metadata document; "": none
+	NoDynamicRegistration bool   // it may not register itself
+	RedirectURI           string // for the error's text
 }
 
-// Choose returns which way to go at a server (the specification's order of client registration).
+// ChooseSource returns which way to go at a server (the specification's order of client registration).
 // Without one the error says what to register, and where.
-func (i ClientIDSources) Choose(server ServerMetadata) (ClientIDSource, error) {
+func (i ClientIDOptions) ChooseSource(server ServerMetadata) (ClientIDSource, error) {
 	const doing = "client registration"
 	switch {
 	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
-		return 0, &Error{Kind: Mismatch, Operation: doing, URL: displayURL(server.Issuer),
+		return 0, &Error{Kind: Mismatch, Operation: doing, URL: redactURL(server.Issuer),
 			Problem: fmt.Sprintf("the client id was registered at %.200q, and the server now uses another authorization server", i.Issuer),
 			Advice:  "register a client there, or leave out --client-id"}
 	case i.ClientID != "":
 		return PreRegistered, nil
-	case i.MetadataURL != "" && server.ClientDocuments:
-		if err := CheckClientDocument(i.MetadataURL); err != nil {
-			return 0, &Error{Kind: Invalid, Operation: doing, URL: displayURL(i.MetadataURL), Problem: "the address of the client's metadata document cannot be its id", Err: err}
+	case i.MetadataURL != "" && server.SupportsClientDocuments:
+		if err := CheckClientDocumentURL(i.MetadataURL); err != nil {
+			return 0, &Error{Kind: Invalid, Operation: doing, URL: redactURL(i.MetadataURL), Problem: "the address of the client's metadata document cannot be its id", Err: err}
 		}
 		return MetadataDocument, nil
-	case server.RegistrationEndpoint != "" && !i.NotDynamic:
-		return Dynamic, nil
+	case server.RegistrationEndpoint != "" && !i.NoDynamicRegistration:
+		return DynamicRegistration, nil
 	}
 	do := "register a client there"
-	if i.Redirect != "" {
-		do += " with the redirect URI " + i.Redirect
+	if i.RedirectURI != "" {
+		do += " with the redirect URI " + i.RedirectURI
 	}
 	do += ", and give its id with --client-id"
-	if server.ClientDocuments {
+	if server.SupportsClientDocuments {
 		do += "; or give the https address of a client id metadata document with --client-metadata-url"
 	}
-	return 0, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server does not let this client register itself", Advice: do}
+	return 0, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server does not let this client register itself", Advice: do}
 }
 
-// CheckClientDocument checks the address of a client id metadata document, which is the client's
+// CheckClientDocumentURL checks the address of a client id metadata document, which is the client's
 // id: https, with a path, without dot segments, fragment and user name
 // (draft-ietf-oauth-client-id-metadata-document, 3).
-func CheckClientDocument(addr string) error {
+func CheckClientDocumentURL(addr string) error {
 	u, err := url.Parse(addr)
 	switch {
 	case err != nil || u.Scheme != "https" || u.Hostname() == "":

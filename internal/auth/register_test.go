@@ -13,21 +13,21 @@ import (
 func TestRegister(t *testing.T) {
 	t.Parallel()
 	const redirect = "http://127.0.0.1:33418/callback"
-	ask := ClientMetadata{Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, Method: MethodNone, ApplicationType: "native"}
+	ask := ClientMetadata{Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"}, AuthMethod: ClientAuthNone, ApplicationType: "native"}
 	for _, test := range []struct {
 		name, body string
 		status     int
-		kind       Kind // -1: none
+		kind       ErrorKind // -1: none
 		check      func(r Registration) bool
 	}{
 		{"public", `{"client_id":"c1"}`, 201, -1, func(r Registration) bool {
-			return r.Client.Method == MethodNone && r.RedirectURIs[0] == redirect && r.Issued.Equal(start) && r.SecretExpires.IsZero() && r.Issuer == "https://as"
+			return r.Client.AuthMethod == ClientAuthNone && r.RedirectURIs[0] == redirect && r.IssuedAt.Equal(start) && r.SecretExpiresAt.IsZero() && r.Issuer == "https://as"
 		}},
 		{"secret", `{"client_id":"c1","client_secret":"s","client_secret_expires_at":1800000000,"client_id_issued_at":1700000000,"token_endpoint_auth_method":"client_secret_post","redirect_uris":["` + redirect + `","x"],"registration_client_uri":"https://as/c1","registration_access_token":"m"}`, 200, -1, func(r Registration) bool {
-			return r.Client.Secret == "s" && r.Client.Method == MethodPost && r.SecretExpires.Unix() == 1800000000 && r.Issued.Unix() == 1700000000 && r.ManageToken == "m"
+			return r.Client.Secret == "s" && r.Client.AuthMethod == ClientSecretPost && r.SecretExpiresAt.Unix() == 1800000000 && r.IssuedAt.Unix() == 1700000000 && r.ManagementToken == "m"
 		}},
 		{"secret for ever, no method", `{"client_id":"c1","client_secret":"s","client_secret_expires_at":0,"registration_client_uri":"file:///x"}`, 201, -1, func(r Registration) bool {
-			return r.Client.Method == "" && r.SecretExpires.IsZero() && r.ManageURL == ""
+			return r.Client.AuthMethod == "" && r.SecretExpiresAt.IsZero() && r.ManagementURL == ""
 		}},
 		{"other redirect", `{"client_id":"c1","redirect_uris":["https://other/"]}`, 201, Mismatch, nil},
 		{"redirect with a slash", `{"client_id":"c1","redirect_uris":["` + redirect + `/"]}`, 201, Mismatch, nil},
@@ -63,47 +63,47 @@ func TestRegister(t *testing.T) {
 			}
 		})
 	}
-	_, err := (&Caller{}).Register(within(t), ServerMetadata{Issuer: "https://as"}, ask, "")
+	_, err := (&EndpointCaller{}).Register(within(t), ServerMetadata{Issuer: "https://as"}, ask, "")
 	wantKind(t, err, Unsupported)
 	addr, c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		reply(w, 201, `{"client_id":"c1","client_secret":"s"}`) // and it takes none
 	})
-	r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", RegistrationEndpoint: addr, AuthMethods: []string{MethodNone}}, ask, "")
-	if err != nil || r.Client.Method != MethodNone {
-		t.Errorf("the method is %q, error %v", r.Client.Method, err)
+	r, err := c.Register(within(t), ServerMetadata{Issuer: "https://as", RegistrationEndpoint: addr, AuthMethods: []string{ClientAuthNone}}, ask, "")
+	if err != nil || r.Client.AuthMethod != ClientAuthNone {
+		t.Errorf("the method is %q, error %v", r.Client.AuthMethod, err)
 	}
 }
 
 func TestChooseIdentity(t *testing.T) {
 	t.Parallel()
 	const doc = "https://example.com/client.json"
-	documents, dynamic := ServerMetadata{Issuer: "https://as", ClientDocuments: true, RegistrationEndpoint: "https://as/r"}, ServerMetadata{Issuer: "https://as", RegistrationEndpoint: "https://as/r"}
+	documents, dynamic := ServerMetadata{Issuer: "https://as", SupportsClientDocuments: true, RegistrationEndpoint: "https://as/r"}, ServerMetadata{Issuer: "https://as", RegistrationEndpoint: "https://as/r"}
 	for _, test := range []struct {
-		have   ClientIDSources
+		have   ClientIDOptions
 		server ServerMetadata
 		want   ClientIDSource
-		kind   Kind
+		kind   ErrorKind
 	}{
-		{ClientIDSources{ClientID: "me", MetadataURL: doc}, documents, PreRegistered, -1},
-		{ClientIDSources{ClientID: "me", Issuer: "https://as"}, documents, PreRegistered, -1},
-		{ClientIDSources{ClientID: "me", Issuer: "https://as/"}, documents, 0, Mismatch},
-		{ClientIDSources{MetadataURL: doc}, documents, MetadataDocument, -1},
-		{ClientIDSources{MetadataURL: doc}, dynamic, Dynamic, -1},
-		{ClientIDSources{}, documents, Dynamic, -1},
-		{ClientIDSources{NotDynamic: true, Redirect: "http://127.0.0.1:1/callback"}, documents, 0, Unsupported},
-		{ClientIDSources{}, ServerMetadata{Issuer: "https://as"}, 0, Unsupported},
-		{ClientIDSources{MetadataURL: "http://example.com/client.json"}, documents, 0, Invalid},
+		{ClientIDOptions{ClientID: "me", MetadataURL: doc}, documents, PreRegistered, -1},
+		{ClientIDOptions{ClientID: "me", Issuer: "https://as"}, documents, PreRegistered, -1},
+		{ClientIDOptions{ClientID: "me", Issuer: "https://as/"}, documents, 0, Mismatch},
+		{ClientIDOptions{MetadataURL: doc}, documents, MetadataDocument, -1},
+		{ClientIDOptions{MetadataURL: doc}, dynamic, DynamicRegistration, -1},
+		{ClientIDOptions{}, documents, DynamicRegistration, -1},
+		{ClientIDOptions{NoDynamicRegistration: true, RedirectURI: "http://127.0.0.1:1/callback"}, documents, 0, Unsupported},
+		{ClientIDOptions{}, ServerMetadata{Issuer: "https://as"}, 0, Unsupported},
+		{ClientIDOptions{MetadataURL: "http://example.com/client.json"}, documents, 0, Invalid},
 	} {
-		got, err := test.have.Choose(test.server)
+		got, err := test.have.ChooseSource(test.server)
 		if test.kind < 0 && (err != nil || got != test.want) || test.kind >= 0 && !Is(err, test.kind) {
 			t.Errorf("%+v: %v, %v", test.have, got, err)
 		}
-		if test.have.Redirect != "" && (!strings.Contains(err.Error(), test.have.Redirect) || !strings.Contains(err.Error(), "https://as")) {
+		if test.have.RedirectURI != "" && (!strings.Contains(err.Error(), test.have.RedirectURI) || !strings.Contains(err.Error(), "https://as")) {
 			t.Errorf("the error does not say what to register where: %v", err)
 		}
 	}
 	for _, addr := range []string{"https://h", "https://h/", "https://h/a/../b", "https://h/%2e%2e/b", "https://u@h/c", "https://h/c#f", "h/c", "https:///c"} {
-		if CheckClientDocument(addr) == nil {
+		if CheckClientDocumentURL(addr) == nil {
 			t.Errorf("%q is taken", addr)
 		}
 	}
@@ -179,12 +179,12 @@ func TestAuthorizeDevice(t *testing.T) {
 		return c.AuthorizeDevice(within(t), ServerMetadata{DeviceAuthorizationEndpoint: addr}, Client{ID: "me"}, "https://h", []string{"a", "b"})
 	}
 	d, err := ask(`{"device_code":"d1","user_code":"AB-CD","verification_uri":"https://as/d","verification_uri_complete":"javascript:1","expires_in":"600","interval":7}`)
-	want := DeviceAuthorization{DeviceCode: "d1", UserCode: "AB-CD", URL: "https://as/d", Expires: start.Add(10 * time.Minute), Interval: 7 * time.Second}
+	want := DeviceAuthorization{DeviceCode: "d1", UserCode: "AB-CD", VerificationURI: "https://as/d", Expires: start.Add(10 * time.Minute), PollInterval: 7 * time.Second}
 	if err != nil || d != want {
 		t.Errorf("%+v, %v", d, err)
 	}
 	d, err = ask(`{"device_code":"d1","user_code":"AB-CD","verification_url":"https://as/d","interval":-1}`)
-	if err != nil || d.Interval != 5*time.Second || d.Expires != start.Add(10*time.Minute) {
+	if err != nil || d.PollInterval != 5*time.Second || d.Expires != start.Add(10*time.Minute) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	_, err = ask(`{"error":"invalid_client"}`)

@@ -35,9 +35,9 @@ func newGrant(kind string, pairs ...string) Grant {
 	return Grant{form}
 }
 
-// With returns the Grant with one more parameter, which a provider wants beyond the RFCs. It
+// WithParam returns the Grant with one more parameter, which a provider wants beyond the RFCs. It
 // replaces none.
-func (g Grant) With(name, value string) Grant {
+func (g Grant) WithParam(name, value string) Grant {
 	form := url.Values{}
 	for k, v := range g.form {
 		form[k] = v
@@ -48,68 +48,68 @@ func (g Grant) With(name, value string) Grant {
 	return Grant{form}
 }
 
-// AuthorizationCode exchanges a code (RFC 6749, 4.1.3) with its PKCE verifier (RFC 7636, 4.5) for
+// AuthorizationCodeGrant exchanges a code (RFC 6749, 4.1.3) with its PKCE verifier (RFC 7636, 4.5) for
 // a token of this resource (RFC 8707, 2.2). redirect is that of the authorization request.
-func AuthorizationCode(code, verifier, redirect, resource string) Grant {
+func AuthorizationCodeGrant(code, verifier, redirect, resource string) Grant {
 	return newGrant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
 }
 
-// RefreshToken asks for a new token (RFC 6749, 6). Without scopes it has those of the old one.
-func RefreshToken(refresh, resource string, scopes []string) Grant {
+// RefreshTokenGrant asks for a new token (RFC 6749, 6). Without scopes it has those of the old one.
+func RefreshTokenGrant(refresh, resource string, scopes []string) Grant {
 	return newGrant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
 }
 
-// ClientCredentials asks for a token of the client itself (RFC 6749, 4.4.2).
-func ClientCredentials(resource string, scopes []string) Grant {
+// ClientCredentialsGrant asks for a token of the client itself (RFC 6749, 4.4.2).
+func ClientCredentialsGrant(resource string, scopes []string) Grant {
 	return newGrant("client_credentials", "resource", resource, "scope", JoinScope(scopes))
 }
 
-// DeviceCode asks whether the person has agreed (RFC 8628, 3.4).
-func DeviceCode(code, resource string) Grant {
+// DeviceCodeGrant asks whether the person has agreed (RFC 8628, 3.4).
+func DeviceCodeGrant(code, resource string) Grant {
 	return newGrant("urn:ietf:params:oauth:grant-type:device_code", "device_code", code, "resource", resource)
 }
 
-// JWTBearer exchanges an assertion of somebody else for a token (RFC 7523, 2.1).
-func JWTBearer(assertion, resource string, scopes []string) Grant {
+// JWTBearerGrant exchanges an assertion of somebody else for a token (RFC 7523, 2.1).
+func JWTBearerGrant(assertion, resource string, scopes []string) Grant {
 	return newGrant("urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", assertion, "resource", resource, "scope", JoinScope(scopes))
 }
 
-// An TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only Subject and SubjectType are required.
+// A TokenExchangeRequest is what a token exchange (RFC 8693, 2.1) asks for. Only SubjectToken and SubjectTokenType are required.
 type TokenExchangeRequest struct {
-	Subject, SubjectType string   // the token that is given, and its type
-	RequestedType        string   // type of the one that is wanted
-	Audience, Resource   string   // for whom
-	Scopes               []string // for what
+	SubjectToken, SubjectTokenType string   // the token that is given, and its type
+	RequestedTokenType             string   // type of the one that is wanted
+	Audience, Resource             string   // for whom
+	Scopes                         []string // for what
 }
 
-// TokenExchange exchanges one token for another (RFC 8693, 2.1).
-func TokenExchange(x TokenExchangeRequest) Grant {
-	return newGrant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.Subject, "subject_token_type", x.SubjectType,
-		"requested_token_type", x.RequestedType, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
+// TokenExchangeGrant exchanges one token for another (RFC 8693, 2.1).
+func TokenExchangeGrant(x TokenExchangeRequest) Grant {
+	return newGrant("urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", x.SubjectToken, "subject_token_type", x.SubjectTokenType,
+		"requested_token_type", x.RequestedTokenType, "audience", x.Audience, "resource", x.Resource, "scope", JoinScope(x.Scopes))
 }
 
 // A Token is what a token endpoint answers (RFC 6749, 5.1).
 type Token struct {
-	Access     string
-	Type       string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
-	Refresh    string        // "": there is none, or the old one stays
-	ID         string        // id token of OpenID Connect, not verified; "": none
-	IssuedType string        // type of what a token exchange gave (RFC 8693, 2.2.1)
-	Scopes     []string      // nil: those that were asked for
-	Lifetime   time.Duration // 0: the server does not say, or says nothing that makes sense
-	Expires    time.Time     // Now and Lifetime at the answer; zero as Life is
+	AccessToken  string
+	Type         string        // SchemeBearer or SchemeDPoP: the scheme to use it with; "N_A" of what an exchange gives that is none
+	RefreshToken string        // "": there is none, or the old one stays
+	IDToken      string        // id token of OpenID Connect, not verified; "": none
+	IssuedType   string        // type of what a token exchange gave (RFC 8693, 2.2.1)
+	Scopes       []string      // nil: those that were asked for
+	Lifetime     time.Duration // 0: the server does not say, or says nothing that makes sense
+	Expires      time.Time     // Lifetime after the response came; zero where Lifetime is 0
 }
 
-// Token asks a token endpoint for a token (RFC 6749, 3.2). With a Prover the token is bound to its
+// RequestToken asks a token endpoint for a token (RFC 6749, 3.2). With a Prover the token is bound to its
 // key (RFC 9449, 5), and a request that lacked a nonce is sent once more with it; prover may be nil.
 // The request is not redirected. Errors are *Error with any Kind of RFC 6749, 5.2, whatever status
 // they come with. After Unavailable and Invalid, RequestSent says whether the server may have spent what
 // was sent. With a Prover the Type of the Token may still be SchemeBearer: a caller that demands a bound
 // token refuses that.
-func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
+func (c *EndpointCaller) RequestToken(ctx context.Context, server ServerMetadata, client Client, g Grant, prover *Prover) (Token, error) {
 	const doing = "token request"
 	if server.TokenEndpoint == "" {
-		return Token{}, &Error{Kind: Unsupported, Operation: doing, URL: displayURL(server.Issuer), Problem: "the authorization server has no token endpoint"}
+		return Token{}, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server has no token endpoint"}
 	}
 	f, err := c.postForm(ctx, formRequest{operation: doing, addr: server.TokenEndpoint, server: server, client: client, form: g.form, prover: prover})
 	if err != nil {
@@ -117,21 +117,21 @@ func (c *Caller) Token(ctx context.Context, server ServerMetadata, client Client
 	}
 	t, err := c.parseToken(f, prover != nil)
 	if err != nil {
-		return Token{}, &Error{Kind: Invalid, Operation: doing, URL: displayURL(server.TokenEndpoint), Status: http.StatusOK, Problem: "the answer cannot be used", Err: err, RequestSent: true, Advice: tellOperator}
+		return Token{}, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server.TokenEndpoint), Status: http.StatusOK, Problem: "the answer cannot be used", Err: err, RequestSent: true, Advice: adviceTellOperator}
 	}
 	return t, nil
 }
 
-// maxToken bounds each token that a server issues.
-const maxToken = 64 << 10
+// maxTokenBytes bounds each token that a server issues.
+const maxTokenBytes = 64 << 10
 
 // parseToken reads a successful answer. A life that makes no sense is no reason to lose a refresh token
 // that may have replaced another.
-func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
+func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	r := strictjson.Read(f)
 	t := Token{
-		Access: r.Text("access_token"), Type: r.Text("token_type"), Refresh: r.Text("refresh_token"),
-		ID: r.Text("id_token"), IssuedType: r.Text("issued_token_type"), Lifetime: f.Seconds("expires_in"),
+		AccessToken: r.Text("access_token"), Type: r.Text("token_type"), RefreshToken: r.Text("refresh_token"),
+		IDToken: r.Text("id_token"), IssuedType: r.Text("issued_token_type"), Lifetime: f.Seconds("expires_in"),
 	}
 	for _, s := range r.TextOrArray("scope") { // an array at some
 		t.Scopes = UnionScope(t.Scopes, SplitScope(s))
@@ -139,15 +139,15 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	if r.Err != nil {
 		return Token{}, r.Err
 	}
-	if t.Access == "" {
+	if t.AccessToken == "" {
 		return Token{}, errors.New(`"access_token" is missing`)
 	}
-	for name, v := range map[string]string{"access_token": t.Access, "refresh_token": t.Refresh, "id_token": t.ID} {
+	for name, v := range map[string]string{"access_token": t.AccessToken, "refresh_token": t.RefreshToken, "id_token": t.IDToken} {
 		least := '!' // of what stands in a header
 		if name == "refresh_token" {
 			least = ' ' // VSCHAR (RFC 6749, appendix A)
 		}
-		if len(v) > maxToken || strings.ContainsFunc(v, func(r rune) bool { return r < least || r > '~' }) {
+		if len(v) > maxTokenBytes || strings.ContainsFunc(v, func(r rune) bool { return r < least || r > '~' }) {
 			return Token{}, fmt.Errorf("%q has characters that no token has, or is too long", name)
 		}
 	}
@@ -169,29 +169,29 @@ func (c *Caller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 
 // A formRequest is one request to an endpoint that takes a form.
 type formRequest struct {
-	operation, addr string
-	server          ServerMetadata
-	client          Client
-	form            url.Values
-	prover          *Prover // nil: no proof
-	emptyOK         bool    // a successful answer needs no body
+	operation, addr     string
+	server              ServerMetadata
+	client              Client
+	form                url.Values
+	prover              *Prover // nil: no proof
+	allowsEmptyResponse bool    // a successful answer needs no body
 }
 
 // postForm sends a form, and returns the object that a successful answer is.
-func (c *Caller) postForm(ctx context.Context, k formRequest) (strictjson.Fields, error) {
+func (c *EndpointCaller) postForm(ctx context.Context, k formRequest) (strictjson.Fields, error) {
 	for try := 1; ; try++ {
 		form, header := url.Values{}, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
 		for name, v := range k.form {
 			form[name] = v
 		}
 		if err := k.client.authenticate(k.server, c.now(), header, form); err != nil {
-			return nil, &Error{Kind: Unsupported, Operation: k.operation, URL: displayURL(k.addr), Problem: "the client cannot authenticate", Err: err}
+			return nil, &Error{Kind: Unsupported, Operation: k.operation, URL: redactURL(k.addr), Problem: "the client cannot authenticate", Err: err}
 		}
 		sentNonce := ""
 		if k.prover != nil {
-			proof, nonce, err := k.prover.proof(http.MethodPost, k.addr, "")
+			proof, nonce, err := k.prover.proofWithNonce(http.MethodPost, k.addr, "")
 			if err != nil {
-				return nil, &Error{Kind: Invalid, Operation: k.operation, URL: displayURL(k.addr), Problem: "no proof can be made", Err: err}
+				return nil, &Error{Kind: Invalid, Operation: k.operation, URL: redactURL(k.addr), Problem: "no proof can be made", Err: err}
 			}
 			header.Set("DPoP", proof)
 			sentNonce = nonce
@@ -203,43 +203,43 @@ func (c *Caller) postForm(ctx context.Context, k formRequest) (strictjson.Fields
 		if err != nil {
 			return nil, err
 		}
-		f, err := c.readAnswer(k.operation, k.addr, a, k.emptyOK, secretsOf(form, k.client.Secret))
+		f, err := c.parseResponse(k.operation, k.addr, a, k.allowsEmptyResponse, formSecrets(form, k.client.Secret))
 		if try == 1 && k.prover != nil && Is(err, UseDPoPNonce) && k.prover.nonce(k.addr) != sentNonce {
 			continue
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Advice == "" {
-			e.Advice = adviceFor[k.form.Get("grant_type")][e.Kind]
+			e.Advice = adviceByGrantType[k.form.Get("grant_type")][e.Kind]
 		}
 		return f, err
 	}
 }
 
-// secretNames are the parameters of forms that must not be repeated in an error.
-var secretNames = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "device_code", "token"}
+// secretParams are the parameters of forms that must not be repeated in an error.
+var secretParams = []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token", "device_code", "token"}
 
-// secretsOf returns what of a request must not be repeated.
-func secretsOf(form url.Values, more ...string) []string {
-	for _, name := range secretNames {
+// formSecrets returns what of a request must not be repeated.
+func formSecrets(form url.Values, more ...string) []string {
+	for _, name := range secretParams {
 		more = append(more, form.Get(name))
 	}
 	return more
 }
 
-// readAnswer returns the object that an answer is, or the error that it says: in an object with "error",
+// parseResponse returns the object that an answer is, or the error that it says: in an object with "error",
 // whatever its status is (RFC 6749, 5.2), or by its status.
-func (c *Caller) readAnswer(doing, addr string, a answer, empty bool, secrets []string) (strictjson.Fields, error) {
+func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmpty bool, secrets []string) (strictjson.Fields, error) {
 	f, err := strictjson.Object(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated
 	if success && err == nil && !f.Has("error") {
 		return f, nil
 	}
-	e := &Error{Kind: Refused, Operation: doing, URL: displayURL(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), RequestSent: true,
+	e := &Error{Kind: Refused, Operation: doing, URL: redactURL(addr), Status: a.status, RetryAfter: c.retryAfter(a.header), RequestSent: true,
 		Problem: "the server answered with status " + strconv.Itoa(a.status)}
 	if success && err != nil {
-		if empty {
+		if allowsEmpty {
 			return nil, nil
 		}
-		e.Kind, e.Err, e.Advice = Invalid, errors.New("the answer cannot be read: "+withoutSecrets(err.Error(), secrets)), tellOperator
+		e.Kind, e.Err, e.Advice = Invalid, errors.New("the answer cannot be read: "+withoutSecrets(err.Error(), secrets)), adviceTellOperator
 		return nil, e
 	}
 	r := strictjson.Read(f)

@@ -49,7 +49,7 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 func TestTokenRequest(t *testing.T) {
 	t.Parallel()
 	key := newKey(t, elliptic.P256())
-	signer, err := NewSigner(key, "", "k1")
+	signer, err := NewAssertionSigner(key, "", "k1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestTokenRequest(t *testing.T) {
 		return v
 	}
 	const r = "https://h/mcp"
-	code := AuthorizationCode("c1", "v1", "http://127.0.0.1:1/callback", r)
+	code := AuthorizationCodeGrant("c1", "v1", "http://127.0.0.1:1/callback", r)
 	for _, test := range []struct {
 		name   string
 		client Client
@@ -71,12 +71,12 @@ func TestTokenRequest(t *testing.T) {
 		want   url.Values
 	}{
 		{"public", Client{ID: "me"}, nil, code, "", form("grant_type", "authorization_code", "code", "c1", "code_verifier", "v1", "redirect_uri", "http://127.0.0.1:1/callback", "resource", r, "client_id", "me")},
-		{"basic, encoded first", Client{ID: "a b:ü", Secret: "s+ /:"}, nil, RefreshToken("r1", r, nil), "a+b%3A%C3%BC:s%2B+%2F%3A", form("grant_type", "refresh_token", "refresh_token", "r1", "resource", r)},
-		{"post, as listed", Client{ID: "me", Secret: "s"}, []string{"client_secret_post"}, ClientCredentials(r, []string{"a", "b"}), "", form("grant_type", "client_credentials", "resource", r, "scope", "a b", "client_id", "me", "client_secret", "s")},
-		{"none, as registered", Client{ID: "me", Secret: "s", Method: MethodNone}, nil, DeviceCode("d1", ""), "", form("grant_type", "urn:ietf:params:oauth:grant-type:device_code", "device_code", "d1", "client_id", "me")},
-		{"basic before post", Client{ID: "me", Secret: "s"}, []string{"client_secret_post", "client_secret_basic"}, JWTBearer("j1", r, nil).With("x", "y").With("assertion", "other"), "me:s", form("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", "j1", "resource", r, "x", "y")},
-		{"exchange", Client{ID: "me"}, nil, TokenExchange(TokenExchangeRequest{Subject: "s1", SubjectType: TypeIDToken, RequestedType: TypeIDJAG, Audience: "https://as", Resource: r}), "", form("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", "s1", "subject_token_type", TypeIDToken, "requested_token_type", TypeIDJAG, "audience", "https://as", "resource", r, "client_id", "me")},
-		{"key", Client{ID: "me", Key: signer}, []string{"private_key_jwt"}, ClientCredentials(r, nil), "", form("grant_type", "client_credentials", "resource", r, "client_id", "me", "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")},
+		{"basic, encoded first", Client{ID: "a b:ü", Secret: "s+ /:"}, nil, RefreshTokenGrant("r1", r, nil), "a+b%3A%C3%BC:s%2B+%2F%3A", form("grant_type", "refresh_token", "refresh_token", "r1", "resource", r)},
+		{"post, as listed", Client{ID: "me", Secret: "s"}, []string{"client_secret_post"}, ClientCredentialsGrant(r, []string{"a", "b"}), "", form("grant_type", "client_credentials", "resource", r, "scope", "a b", "client_id", "me", "client_secret", "s")},
+		{"none, as registered", Client{ID: "me", Secret: "s", AuthMethod: ClientAuthNone}, nil, DeviceCodeGrant("d1", ""), "", form("grant_type", "urn:ietf:params:oauth:grant-type:device_code", "device_code", "d1", "client_id", "me")},
+		{"basic before post", Client{ID: "me", Secret: "s"}, []string{"client_secret_post", "client_secret_basic"}, JWTBearerGrant("j1", r, nil).WithParam("x", "y").WithParam("assertion", "other"), "me:s", form("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer", "assertion", "j1", "resource", r, "x", "y")},
+		{"exchange", Client{ID: "me"}, nil, TokenExchangeGrant(TokenExchangeRequest{SubjectToken: "s1", SubjectTokenType: TypeIDToken, RequestedTokenType: TypeIDJAG, Audience: "https://as", Resource: r}), "", form("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange", "subject_token", "s1", "subject_token_type", TypeIDToken, "requested_token_type", TypeIDJAG, "audience", "https://as", "resource", r, "client_id", "me")},
+		{"key", Client{ID: "me", Key: signer}, []string{"private_key_jwt"}, ClientCredentialsGrant(r, nil), "", form("grant_type", "client_credentials", "resource", r, "client_id", "me", "client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,8 +87,8 @@ func TestTokenRequest(t *testing.T) {
 				reply(w, 200, `{"access_token":"t1","token_type":"bearer","expires_in":"3600","refresh_token":"r2","scope":"a b"}`)
 			})
 			c.Now = func() time.Time { return start }
-			token, err := c.Token(within(t), ServerMetadata{Issuer: "https://as", TokenEndpoint: addr + "/token", AuthMethods: test.lists}, test.client, test.grant, nil)
-			want := Token{Access: "t1", Type: "Bearer", Refresh: "r2", Scopes: []string{"a", "b"}, Lifetime: time.Hour, Expires: start.Add(time.Hour)}
+			token, err := c.RequestToken(within(t), ServerMetadata{Issuer: "https://as", TokenEndpoint: addr + "/token", AuthMethods: test.lists}, test.client, test.grant, nil)
+			want := Token{AccessToken: "t1", Type: "Bearer", RefreshToken: "r2", Scopes: []string{"a", "b"}, Lifetime: time.Hour, Expires: start.Add(time.Hour)}
 			if err != nil || !reflect.DeepEqual(token, want) {
 				t.Fatalf("%+v, %v", token, err)
 			}
@@ -125,16 +125,16 @@ func TestTokenAnswers(t *testing.T) {
 		name, body string
 		status     int
 		want       Token // if kind is -1
-		kind       Kind
+		kind       ErrorKind
 	}{
-		{"least", `{"access_token":"t1","token_type":"Bearer"}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"created, no type", `{"access_token":"t1"}`, 201, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"negative life", `{"access_token":"t1","token_type":"Bearer","expires_in":-5,"refresh_token":"r2"}`, 200, Token{Access: "t1", Type: "Bearer", Refresh: "r2"}, -1},
-		{"life that is no number", `{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{Access: "t1", Type: "Bearer", Lifetime: strictjson.MaxLifetime, Expires: start.Add(strictjson.MaxLifetime)}, -1},
-		{"nulls", `{"access_token":"t1","token_type":"Bearer","refresh_token":null,"scope":null,"expires_in":null}`, 200, Token{Access: "t1", Type: "Bearer"}, -1},
-		{"scopes in an array, refresh token with a space", `{"access_token":"t1","scope":["a","b c"],"refresh_token":"r 2"}`, 200, Token{Access: "t1", Type: "Bearer", Scopes: []string{"a", "b", "c"}, Refresh: "r 2"}, -1},
-		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{Access: "t1", Type: "N_A", IssuedType: TypeIDJAG}, -1},
+		{"least", `{"access_token":"t1","token_type":"Bearer"}`, 200, Token{AccessToken: "t1", Type: "Bearer"}, -1},
+		{"created, no type", `{"access_token":"t1"}`, 201, Token{AccessToken: "t1", Type: "Bearer"}, -1},
+		{"negative life", `{"access_token":"t1","token_type":"Bearer","expires_in":-5,"refresh_token":"r2"}`, 200, Token{AccessToken: "t1", Type: "Bearer", RefreshToken: "r2"}, -1},
+		{"life that is no number", `{"access_token":"t1","token_type":"Bearer","expires_in":"soon"}`, 200, Token{AccessToken: "t1", Type: "Bearer"}, -1},
+		{"life without end", `{"access_token":"t1","token_type":"Bearer","expires_in":1e300}`, 200, Token{AccessToken: "t1", Type: "Bearer", Lifetime: strictjson.MaxLifetime, Expires: start.Add(strictjson.MaxLifetime)}, -1},
+		{"nulls", `{"access_token":"t1","token_type":"Bearer","refresh_token":null,"scope":null,"expires_in":null}`, 200, Token{AccessToken: "t1", Type: "Bearer"}, -1},
+		{"scopes in an array, refresh token with a space", `{"access_token":"t1","scope":["a","b c"],"refresh_token":"r 2"}`, 200, Token{AccessToken: "t1", Type: "Bearer", Scopes: []string{"a", "b", "c"}, RefreshToken: "r 2"}, -1},
+		{"exchanged", `{"access_token":"t1","token_type":"N_A","issued_token_type":"` + TypeIDJAG + `"}`, 200, Token{AccessToken: "t1", Type: "N_A", IssuedType: TypeIDJAG}, -1},
 		{"other type", `{"access_token":"t1","token_type":"mac"}`, 200, Token{}, Invalid},
 		{"bound without a proof", `{"access_token":"t1","token_type":"DPoP"}`, 200, Token{}, Invalid},
 		{"no token", `{"token_type":"Bearer"}`, 200, Token{}, Invalid},
@@ -170,7 +170,7 @@ func TestTokenAnswers(t *testing.T) {
 				reply(w, test.status, test.body)
 			})
 			c.Now = func() time.Time { return start }
-			token, err := c.Token(within(t), ServerMetadata{TokenEndpoint: addr + "/token?tenant=1"}, Client{ID: "me"}, RefreshToken("r1", "", nil), nil)
+			token, err := c.RequestToken(within(t), ServerMetadata{TokenEndpoint: addr + "/token?tenant=1"}, Client{ID: "me"}, RefreshTokenGrant("r1", "", nil), nil)
 			if asked != 1 {
 				t.Errorf("asked %d times", asked)
 			}
@@ -206,11 +206,11 @@ func TestTokenServerThatHangs(t *testing.T) {
 		<-got
 		cancel()
 	}()
-	_, err := c.Token(ctx, ServerMetadata{TokenEndpoint: addr}, Client{ID: "me"}, RefreshToken("secret-refresh", "", nil), nil)
+	_, err := c.RequestToken(ctx, ServerMetadata{TokenEndpoint: addr}, Client{ID: "me"}, RefreshTokenGrant("secret-refresh", "", nil), nil)
 	if e := wantKind(t, err, Unavailable); !e.RequestSent || strings.Contains(e.Error(), "secret-refresh") {
 		t.Errorf("%+v", e)
 	}
-	_, err = c.Token(ctx, ServerMetadata{TokenEndpoint: "https://127.0.0.1:1/"}, Client{ID: "me"}, RefreshToken("r", "", nil), nil)
+	_, err = c.RequestToken(ctx, ServerMetadata{TokenEndpoint: "https://127.0.0.1:1/"}, Client{ID: "me"}, RefreshTokenGrant("r", "", nil), nil)
 	if e := wantKind(t, err, Unavailable); e.RequestSent {
 		t.Errorf("nothing was sent: %+v", e)
 	}
@@ -222,7 +222,7 @@ func TestTokenErrorKeepsSecrets(t *testing.T) {
 		_ = r.ParseForm()
 		reply(w, 400, `{"error":"x `+r.Form.Get("refresh_token")+`","error_description":"secret `+r.Form.Get("client_secret")+` is wrong \u001b[2J"}`)
 	})
-	_, err := c.Token(within(t), ServerMetadata{TokenEndpoint: addr, AuthMethods: []string{MethodPost}}, Client{ID: "me", Secret: "hunter2!"}, RefreshToken("refresh-1", "", nil), nil)
+	_, err := c.RequestToken(within(t), ServerMetadata{TokenEndpoint: addr, AuthMethods: []string{ClientSecretPost}}, Client{ID: "me", Secret: "hunter2!"}, RefreshTokenGrant("refresh-1", "", nil), nil)
 	e := wantKind(t, err, Refused)
 	for _, s := range []string{"hunter2", "refresh-1", "\x1b"} {
 		if strings.Contains(e.Error(), s) || strings.Contains(e.Description, s) || strings.Contains(e.Code, s) {
@@ -233,7 +233,7 @@ func TestTokenErrorKeepsSecrets(t *testing.T) {
 
 func TestClientThatCannotAuthenticate(t *testing.T) {
 	t.Parallel()
-	signer, err := NewSigner(newKey(t, elliptic.P384()), "ES384", "")
+	signer, err := NewAssertionSigner(newKey(t, elliptic.P384()), "ES384", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,18 +244,18 @@ func TestClientThatCannotAuthenticate(t *testing.T) {
 		"no id":                 {Client{}, nil},
 		"secret, none taken":    {Client{ID: "me", Secret: "s"}, []string{"private_key_jwt", "none"}},
 		"key, not taken":        {Client{ID: "me", Key: signer}, []string{"client_secret_basic"}},
-		"no secret":             {Client{ID: "me", Method: MethodBasic}, nil},
-		"no key":                {Client{ID: "me", Method: MethodPrivateKey}, nil},
-		"unknown method":        {Client{ID: "me", Method: "tls_client_auth"}, nil},
+		"no secret":             {Client{ID: "me", AuthMethod: ClientSecretBasic}, nil},
+		"no key":                {Client{ID: "me", AuthMethod: PrivateKeyJWT}, nil},
+		"unknown method":        {Client{ID: "me", AuthMethod: "tls_client_auth"}, nil},
 		"key, issuer not known": {Client{ID: "me", Key: signer}, nil},
 	} {
-		c := &Caller{}
-		_, err := c.Token(within(t), ServerMetadata{TokenEndpoint: "https://as.invalid/", AuthMethods: test.lists}, test.client, ClientCredentials("", nil), nil)
+		c := &EndpointCaller{}
+		_, err := c.RequestToken(within(t), ServerMetadata{TokenEndpoint: "https://as.invalid/", AuthMethods: test.lists}, test.client, ClientCredentialsGrant("", nil), nil)
 		if !Is(err, Unsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	_, err = (&Caller{}).Token(within(t), ServerMetadata{TokenEndpoint: "http://as.invalid/"}, Client{ID: "me"}, ClientCredentials("", nil), nil)
+	_, err = (&EndpointCaller{}).RequestToken(within(t), ServerMetadata{TokenEndpoint: "http://as.invalid/"}, Client{ID: "me"}, ClientCredentialsGrant("", nil), nil)
 	wantKind(t, err, Invalid)
 }
 
@@ -283,10 +283,10 @@ func TestPrivateKeys(t *testing.T) {
 			t.Errorf("%.30q: %v", text, err)
 		}
 	}
-	if _, err := NewSigner(key, "RS256", ""); err == nil {
+	if _, err := NewAssertionSigner(key, "RS256", ""); err == nil {
 		t.Error("an EC key signs with RS256")
 	}
-	if _, err := NewSigner(newKey(t, elliptic.P224()), "", ""); err == nil {
+	if _, err := NewAssertionSigner(newKey(t, elliptic.P224()), "", ""); err == nil {
 		t.Error("a P-224 key is taken")
 	}
 }
@@ -314,7 +314,7 @@ func TestTokenWithProof(t *testing.T) {
 		reply(w, 200, `{"access_token":"t1","token_type":"dpop"}`)
 	})
 	server := ServerMetadata{TokenEndpoint: addr + "/token?x"}
-	token, err := c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
+	token, err := c.RequestToken(within(t), server, Client{ID: "me"}, ClientCredentialsGrant("", nil), prover)
 	if err != nil || token.Type != "DPoP" || len(proofs) != 2 {
 		t.Fatalf("%+v, %v, %d proofs", token, err, len(proofs))
 	}
@@ -322,12 +322,12 @@ func TestTokenWithProof(t *testing.T) {
 		t.Errorf("proofs %v", proofs)
 	}
 	always = true // the same nonce again is no reason to try again
-	_, err = c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
+	_, err = c.RequestToken(within(t), server, Client{ID: "me"}, ClientCredentialsGrant("", nil), prover)
 	if wantKind(t, err, UseDPoPNonce); len(proofs) != 3 {
 		t.Errorf("%d proofs", len(proofs))
 	}
 	fresh = true // a new one at each time is tried once
-	_, err = c.Token(within(t), server, Client{ID: "me"}, ClientCredentials("", nil), prover)
+	_, err = c.RequestToken(within(t), server, Client{ID: "me"}, ClientCredentialsGrant("", nil), prover)
 	if wantKind(t, err, UseDPoPNonce); len(proofs) != 5 {
 		t.Errorf("%d proofs", len(proofs))
 	}
@@ -337,8 +337,8 @@ func FuzzToken(f *testing.F) {
 	f.Add(200, `{"access_token":"t1","token_type":"Bearer","expires_in":"3600","scope":"a b"}`)
 	f.Add(400, `{"error":"invalid_grant","error_description":"x"}`)
 	f.Fuzz(func(t *testing.T, status int, body string) {
-		c := &Caller{Now: func() time.Time { return start }}
-		got, err := c.readAnswer("test", "https://as/token", answer{status: status, header: http.Header{}, body: []byte(body)}, false, []string{"secret-1"})
+		c := &EndpointCaller{Now: func() time.Time { return start }}
+		got, err := c.parseResponse("test", "https://as/token", response{status: status, header: http.Header{}, body: []byte(body)}, false, []string{"secret-1"})
 		if err != nil {
 			if strings.Contains(err.Error(), "secret-1") {
 				t.Fatalf("%q shows in %v", body, err)
@@ -346,7 +346,7 @@ func FuzzToken(f *testing.F) {
 			return
 		}
 		token, err := c.parseToken(got, true)
-		if err == nil && (token.Access == "" || strings.ContainsAny(token.Access, " \r\n") || token.Lifetime < 0 || token.Lifetime > strictjson.MaxLifetime) {
+		if err == nil && (token.AccessToken == "" || strings.ContainsAny(token.AccessToken, " \r\n") || token.Lifetime < 0 || token.Lifetime > strictjson.MaxLifetime) {
 			t.Fatalf("%q is read as %+v", body, token)
 		}
 		_, _ = c.parseRegistration(got, ServerMetadata{}, ClientMetadata{})

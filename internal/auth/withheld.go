@@ -1,7 +1,7 @@
 package auth
 
 // What holds a secret does not show it where somebody prints it with fmt or a logger.
-const withheld = "(withheld)"
+const withheldText = "(withheld)"
 
 // String returns text that does not show the client's secret.
 func (c Client) String() string { return "client " + c.ID }
@@ -10,7 +10,7 @@ func (c Client) String() string { return "client " + c.ID }
 func (c Client) GoString() string { return c.String() }
 
 // String returns text that does not show the tokens.
-func (t Token) String() string { return t.Type + " token " + withheld }
+func (t Token) String() string { return t.Type + " token " + withheldText }
 
 // GoString returns what String does.
 func (t Token) GoString() string { return t.String() }
@@ -22,7 +22,7 @@ func (g Grant) String() string { return "grant " + g.form.Get("grant_type") }
 func (g Grant) GoString() string { return g.String() }
 
 // String returns text that does not show the token that is given.
-func (x TokenExchangeRequest) String() string { return "exchange of a token " + withheld }
+func (x TokenExchangeRequest) String() string { return "exchange of a token " + withheldText }
 
 // GoString returns what String does.
 func (x TokenExchangeRequest) GoString() string { return x.String() }
@@ -34,7 +34,7 @@ func (r Registration) String() string { return r.Client.String() + " at " + r.Is
 func (r Registration) GoString() string { return r.String() }
 
 // String returns text that does not show the device code.
-func (d DeviceAuthorization) String() string { return "device authorization at " + d.URL }
+func (d DeviceAuthorization) String() string { return "device authorization at " + d.VerificationURI }
 
 // GoString returns what String does.
 func (d DeviceAuthorization) GoString() string { return d.String() }

@@ -11,10 +11,10 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	client := Client{ID: "me", Secret: "SECRET"}
 	for _, v := range []any{
 		client, &client, []Client{client},
-		Token{Access: "SECRET", Refresh: "SECRET", ID: "SECRET"},
-		AuthorizationCode("SECRET", "SECRET", "", ""), RefreshToken("SECRET", "", nil), JWTBearer("SECRET", "", nil),
-		TokenExchangeRequest{Subject: "SECRET"}, map[string]TokenExchangeRequest{"x": {Subject: "SECRET"}},
-		Registration{Client: client, ManageToken: "SECRET"},
+		Token{AccessToken: "SECRET", RefreshToken: "SECRET", IDToken: "SECRET"},
+		AuthorizationCodeGrant("SECRET", "SECRET", "", ""), RefreshTokenGrant("SECRET", "", nil), JWTBearerGrant("SECRET", "", nil),
+		TokenExchangeRequest{SubjectToken: "SECRET"}, map[string]TokenExchangeRequest{"x": {SubjectToken: "SECRET"}},
+		Registration{Client: client, ManagementToken: "SECRET"},
 		DeviceAuthorization{DeviceCode: "SECRET"},
 	} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s"} {

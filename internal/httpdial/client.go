@@ -37,7 +37,7 @@ type ClientOptions struct {
 
 // NewClient returns the client for requests to addresses that servers name: those of authorization. It
 // has the proxies of the environment, and no cookies. Who uses it bounds times, bodies and redirects, as
-// auth.Caller does. It may be used concurrently. Who has it calls CloseIdleConnections in the end.
+// auth.EndpointCaller does. It may be used concurrently. Who has it calls CloseIdleConnections in the end.
 //
 // The rule for addresses holds for the address that is dialled, after its name was resolved: so also
 // after a redirect, and where a name stands for another address than before. A proxy resolves names
@@ -81,7 +81,7 @@ type hostReach struct {
 	reason error // why it cannot be known, and counts as Public; nil: it is known
 }
 
-// PlainHTTP reports whether URLs may begin with http:// where they do not lead to the internet (auth.Caller asks).
+// PlainHTTP reports whether URLs may begin with http:// where they do not lead to the internet (auth.EndpointCaller asks).
 func (g *guard) PlainHTTP() bool { return g.all }
 
 func (g *guard) CloseIdleConnections() {

@@ -14,7 +14,7 @@ type common struct {
 	key    tokenstore.Key
 	server string // where its metadata is looked for
 	origin origin
-	caller *auth.Caller
+	caller *auth.EndpointCaller
 	random func() float64 // for jitter
 }
 

@@ -72,17 +72,17 @@ func (f *serverFinder) discover(ctx context.Context, announced string, fresh boo
 
 // fetchDiscovery asks the servers.
 func (f *serverFinder) fetchDiscovery(ctx context.Context, announced string, have *discovery) (*discovery, error) {
-	resource, err := f.caller.ResourceMetadata(ctx, f.o.Revision, f.server, announced)
+	resource, err := f.caller.FetchResourceMetadata(ctx, f.o.Revision, f.server, announced)
 	if auth.Is(err, auth.NotFound) {
-		server, err := f.caller.OriginServer(ctx, f.server)
-		return &discovery{Server: server, DefaultEndpoints: server.DefaultEndpoints, OriginIsServer: true}, err
+		server, err := f.caller.FetchOriginServerMetadata(ctx, f.server)
+		return &discovery{Server: server, DefaultEndpoints: server.HasDefaultEndpoints, OriginIsServer: true}, err
 	}
 	if err != nil {
 		return nil, err
 	}
 	var none error
 	for _, issuer := range f.orderIssuers(resource.AuthorizationServers, have) {
-		server, err := f.caller.ServerMetadata(ctx, f.o.Revision, issuer)
+		server, err := f.caller.FetchServerMetadata(ctx, f.o.Revision, issuer)
 		if err == nil {
 			return &discovery{Resource: resource, Server: server}, nil
 		}

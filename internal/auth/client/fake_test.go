@@ -390,7 +390,7 @@ func access(t *testing.T, c *Credential) string {
 	t.Helper()
 	token, err := c.Token(t.Context())
 	bridgetest.Must(t, err)
-	return token.Access
+	return token.AccessToken
 }
 
 // stored returns what is in the store.

@@ -296,7 +296,7 @@ func TestEnterpriseClient(t *testing.T) {
 	w := newWorld(t)
 	asked := false
 	e := Enterprise{
-		IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, Client: auth.Client{ID: "me", Method: auth.MethodNone},
+		IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, Client: auth.Client{ID: "me", AuthMethod: auth.ClientAuthNone},
 		IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil },
 		HTTP: &http.Client{Transport: wire{"idp.test": http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			asked = true

@@ -132,8 +132,8 @@ var errAlreadyAnswered = errors.New("the sign-in has been answered already")
 
 // takeQuery takes the query of a response. An error leaves the sign-in open, except errAlreadyAnswered.
 func (v *callbackReceiver) takeQuery(query string) error {
-	code, err := v.expect.Code(query)
-	if auth.Is(err, auth.OtherRequest) {
+	code, err := v.expect.ParseCode(query)
+	if auth.Is(err, auth.UnrelatedResponse) {
 		return err
 	}
 	v.mu.Lock()

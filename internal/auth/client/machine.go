@@ -16,7 +16,7 @@ type ClientCredentials struct{}
 func (ClientCredentials) identity() string { return "client-credentials" }
 
 func (ClientCredentials) token(ctx context.Context, m machineRequest) (auth.Token, error) {
-	return m.caller.Token(ctx, m.server, m.client, auth.ClientCredentials(m.resource, m.scopes), m.prover)
+	return m.caller.RequestToken(ctx, m.server, m.client, auth.ClientCredentialsGrant(m.resource, m.scopes), m.prover)
 }
 
 // JWTBearer is a Machine that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). An
@@ -34,7 +34,7 @@ func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, err
 	if err != nil {
 		return auth.Token{}, err
 	}
-	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(assertion.Reveal(), m.resource, m.scopes), m.prover)
+	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(assertion.Reveal(), m.resource, m.scopes), m.prover)
 }
 
 // Enterprise is a Machine for a server whose company decides who may use it: an id token of the company's identity
@@ -71,12 +71,12 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	}
 	idp := e.IDP
 	if idp.TokenEndpoint == "" {
-		if idp, err = caller.ServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
+		if idp, err = caller.FetchServerMetadata(ctx, "", e.IDP.Issuer); err != nil {
 			return auth.Token{}, err
 		}
 	}
-	t, err := caller.Token(ctx, idp, who, auth.TokenExchange(auth.TokenExchangeRequest{
-		Subject: id.Reveal(), SubjectType: auth.TypeIDToken, RequestedType: auth.TypeIDJAG,
+	t, err := caller.RequestToken(ctx, idp, who, auth.TokenExchangeGrant(auth.TokenExchangeRequest{
+		SubjectToken: id.Reveal(), SubjectTokenType: auth.TypeIDToken, RequestedTokenType: auth.TypeIDJAG,
 		Audience: m.server.Issuer, Resource: m.resource, Scopes: m.scopes,
 	}), nil)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	if t.IssuedType != auth.TypeIDJAG {
 		return auth.Token{}, &PermanentError{Problem: "the identity provider gave no identity assertion", Err: fmt.Errorf("it issued a token of the type %.100q", t.IssuedType)}
 	}
-	return m.caller.Token(ctx, m.server, m.client, auth.JWTBearer(t.Access, m.resource, m.scopes), m.prover)
+	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(t.AccessToken, m.resource, m.scopes), m.prover)
 }
 
 // signInMachine gets the first token, or one with more scopes, without a person.

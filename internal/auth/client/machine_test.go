@@ -18,7 +18,7 @@ import (
 )
 
 // withSecret is the ClientAuthFunc of a client that has a secret.
-func withSecret() (tokenstore.Secret, *auth.Signer, error) {
+func withSecret() (tokenstore.Secret, *auth.AssertionSigner, error) {
 	return tokenstore.NewSecret("secret-canary"), nil, nil
 }
 
@@ -26,7 +26,7 @@ func withSecret() (tokenstore.Secret, *auth.Signer, error) {
 func TestClientCredentials(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	bridgetest.Must(t, err)
-	signer, err := auth.NewSigner(key, "ES256", "")
+	signer, err := auth.NewAssertionSigner(key, "ES256", "")
 	bridgetest.Must(t, err)
 	for _, withKey := range []bool{false, true} {
 		t.Run(map[bool]string{false: "secret", true: "key"}[withKey], func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestClientCredentials(t *testing.T) {
 				o := w.options()
 				o.Machine, o.ClientAuth = ClientCredentials{}, withSecret
 				if withKey {
-					o.ClientAuth = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.Secret{}, signer, nil }
+					o.ClientAuth = func() (tokenstore.Secret, *auth.AssertionSigner, error) { return tokenstore.Secret{}, signer, nil }
 				}
 				c := w.credential(t, o)
 				w.wantServed(t, c)
@@ -59,7 +59,9 @@ func TestRotatedSecret(t *testing.T) {
 		secret := "old-canary"
 		o := w.options()
 		o.Machine = ClientCredentials{}
-		o.ClientAuth = func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), nil, nil }
+		o.ClientAuth = func() (tokenstore.Secret, *auth.AssertionSigner, error) {
+			return tokenstore.NewSecret(secret), nil, nil
+		}
 		c := w.credential(t, o)
 		for i, now := range []string{"old-canary", "new-canary"} {
 			secret = now

@@ -42,7 +42,7 @@ type Options struct {
 	NoResource    bool              // no "resource" parameter is sent
 	Scopes        []string          // asked for in any case, instead of those that the server lists
 	ExtraParams   []auth.Param      // added to the authorization request
-	IssuerAliases map[string]string // see auth.Caller
+	IssuerAliases map[string]string // see auth.EndpointCaller
 	DPoP          DPoP
 
 	ClientID          string         // registered by hand; "": none
@@ -66,7 +66,7 @@ type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) er
 // A ClientAuthFunc returns the secret of a client that somebody has registered, or its key (private_key_jwt), as it is now. If
 // that cannot be found out it returns what they were before, and an error, of which OnError is told. It may be called
 // concurrently.
-type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.Signer, err error)
+type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.AssertionSigner, err error)
 
 // A Machine gets tokens without a person.
 type Machine interface {
@@ -78,7 +78,7 @@ type Machine interface {
 
 // A machineRequest is what a Machine needs for one token.
 type machineRequest struct {
-	caller   *auth.Caller
+	caller   *auth.EndpointCaller
 	server   auth.ServerMetadata
 	client   auth.Client
 	resource string
@@ -103,9 +103,9 @@ func New(o Options) (*Credential, error) {
 		o.Now = time.Now
 	}
 	base := &common{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64}
-	base.caller = &auth.Caller{HTTP: o.HTTP, Now: base.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
+	base.caller = &auth.EndpointCaller{HTTP: o.HTTP, Now: base.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
 	if o.Revision != "" && o.Revision < "2025-06-18" {
-		base.caller.Version = string(o.Revision)
+		base.caller.ProtocolVersion = string(o.Revision)
 	}
 	return newCredential(base), nil
 }

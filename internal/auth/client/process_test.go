@@ -47,7 +47,7 @@ func roleUse(args []string) error {
 		}
 		now = time.Unix(0, 0).Add(time.Duration(n) * epoch)
 		token, err := c.Token(ctx)
-		fmt.Println(token.Access, err)
+		fmt.Println(token.AccessToken, err)
 	}
 	c.Close(ctx)
 	return nil

@@ -55,7 +55,7 @@ func parseProofKey(text tokenstore.Secret) (*ecdsa.PrivateKey, error) {
 
 // newProofKey makes a key of proofs, as it is stored.
 func newProofKey() (tokenstore.Secret, error) {
-	key, err := auth.NewProofKey()
+	key, err := auth.NewDPoPKey()
 	if err != nil {
 		return tokenstore.Secret{}, err
 	}

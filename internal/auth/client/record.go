@@ -57,7 +57,7 @@ func parseDiscovery(m tokenstore.Metadata) *discovery {
 	if m.Documents[discoveryDocument] == nil || json.Unmarshal(m.Documents[discoveryDocument], s) != nil {
 		return nil
 	}
-	s.Server.DefaultEndpoints = s.DefaultEndpoints
+	s.Server.HasDefaultEndpoints = s.DefaultEndpoints
 	return s
 }
 
@@ -122,8 +122,8 @@ func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *snaps
 		if d.ResourceMetadata != "" {
 			w.MetadataURL = d.ResourceMetadata
 		}
-		if d.Bearer || d.DPoP {
-			w.DPoP = d.DPoP && !d.Bearer
+		if d.AcceptsBearer || d.AcceptsDPoP {
+			w.DPoP = d.AcceptsDPoP && !d.AcceptsBearer
 		}
 		if stepUp && old != nil {
 			w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.RequestedScopes), old.stored.GrantedScopes)

@@ -15,10 +15,10 @@ type registrar struct{ *common }
 
 // chooseIDSource returns how the client gets its id, or the error that says what to register, and where.
 func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
-	return auth.ClientIDSources{
+	return auth.ClientIDOptions{
 		ClientID: g.o.ClientID, Issuer: g.o.ClientIssuer, MetadataURL: g.o.ClientMetadataURL,
-		NotDynamic: g.o.NotDynamic || g.o.Machine != nil, Redirect: redirect,
-	}.Choose(s.Server)
+		NoDynamicRegistration: g.o.NotDynamic || g.o.Machine != nil, RedirectURI: redirect,
+	}.ChooseSource(s.Server)
 }
 
 // clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
@@ -40,7 +40,7 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 		})
 		for _, r := range all {
 			if slices.Contains(r.RedirectURIs, redirect) {
-				found = auth.Client{ID: r.ClientID, Secret: r.ClientSecret.Reveal(), Method: r.AuthMethod}
+				found = auth.Client{ID: r.ClientID, Secret: r.ClientSecret.Reveal(), AuthMethod: r.AuthMethod}
 				return all, nil
 			}
 		}
@@ -50,9 +50,9 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 		}
 		found = reg.Client
 		return append(all, tokenstore.Registration{
-			ClientID: reg.Client.ID, ClientSecret: tokenstore.NewSecret(reg.Client.Secret), AuthMethod: reg.Client.Method,
-			RedirectURIs: reg.RedirectURIs, Registered: g.now(), Expires: reg.SecretExpires,
-			ManagementURL: reg.ManageURL, ManagementToken: tokenstore.NewSecret(reg.ManageToken),
+			ClientID: reg.Client.ID, ClientSecret: tokenstore.NewSecret(reg.Client.Secret), AuthMethod: reg.Client.AuthMethod,
+			RedirectURIs: reg.RedirectURIs, Registered: g.now(), Expires: reg.SecretExpiresAt,
+			ManagementURL: reg.ManagementURL, ManagementToken: tokenstore.NewSecret(reg.ManagementToken),
 		}), nil
 	})
 	return found, err
@@ -83,15 +83,15 @@ func (g *registrar) isUsable(r tokenstore.Registration) bool {
 func metadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
 	m := auth.ClientMetadata{
 		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
-		ResponseTypes: []string{"code"}, ApplicationType: "native", Method: auth.MethodNone,
+		ResponseTypes: []string{"code"}, ApplicationType: "native", AuthMethod: auth.ClientAuthNone,
 		Scope: auth.JoinScope(auth.UnionScope(s.Resource.ScopesSupported, scopes)),
 	}
 	if s.Server.DeviceAuthorizationEndpoint != "" {
 		m.GrantTypes = append(m.GrantTypes, "urn:ietf:params:oauth:grant-type:device_code")
 	}
-	for _, method := range []string{auth.MethodPost, auth.MethodBasic, auth.MethodNone} { // the last one is preferred
+	for _, method := range []string{auth.ClientSecretPost, auth.ClientSecretBasic, auth.ClientAuthNone} { // the last one is preferred
 		if slices.Contains(s.Server.AuthMethods, method) {
-			m.Method = method
+			m.AuthMethod = method
 		}
 	}
 	return m
@@ -121,11 +121,11 @@ func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Clien
 		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, nil
 	case g.o.ClientMetadataURL:
 		_, key := g.clientAuth()
-		method := auth.MethodNone
+		method := auth.ClientAuthNone
 		if key != nil {
-			method = auth.MethodPrivateKey
+			method = auth.PrivateKeyJWT
 		}
-		return auth.Client{ID: id, Key: key, Method: method}, nil
+		return auth.Client{ID: id, Key: key, AuthMethod: method}, nil
 	}
 	all, err := g.o.Store.Registrations(ctx, issuer)
 	if err != nil {
@@ -133,14 +133,14 @@ func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Clien
 	}
 	for _, r := range all {
 		if r.ClientID == id {
-			return auth.Client{ID: id, Secret: r.ClientSecret.Reveal(), Method: r.AuthMethod}, nil
+			return auth.Client{ID: id, Secret: r.ClientSecret.Reveal(), AuthMethod: r.AuthMethod}, nil
 		}
 	}
-	return auth.Client{ID: id, Method: auth.MethodNone}, nil
+	return auth.Client{ID: id, AuthMethod: auth.ClientAuthNone}, nil
 }
 
 // clientAuth returns the secret or the key of a client that somebody has registered.
-func (g *registrar) clientAuth() (tokenstore.Secret, *auth.Signer) {
+func (g *registrar) clientAuth() (tokenstore.Secret, *auth.AssertionSigner) {
 	if g.o.ClientAuth == nil {
 		return tokenstore.Secret{}, nil
 	}

@@ -86,7 +86,7 @@ func TestNoExpiry(t *testing.T) {
 		}
 		h, err := c.renewer.replaceRefused(t.Context(), c.tokens.current.Load())
 		bridgetest.Must(t, err)
-		if h.token().Access == first {
+		if h.token().AccessToken == first {
 			t.Error("the refused token is used")
 		}
 		time.Sleep(1000 * time.Hour)
@@ -308,7 +308,7 @@ func TestAdopts(t *testing.T) {
 		bridgetest.Must(t, err)
 		h, err := b.renewer.replaceRefused(t.Context(), old)
 		bridgetest.Must(t, err)
-		if h.token().Access != access(t, a) || access(t, b) != access(t, a) {
+		if h.token().AccessToken != access(t, a) || access(t, b) != access(t, a) {
 			t.Error("they have different tokens")
 		}
 		w.wantCount(t, "/token", 1)

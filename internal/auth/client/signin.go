@@ -168,11 +168,11 @@ func (f *SignInFlow) beginDevice(ctx context.Context, o SignInOptions) (err erro
 		return err
 	}
 	f.device = &d
-	f.required.URL, f.required.UserCode = d.URL, d.UserCode
+	f.required.URL, f.required.UserCode = d.VerificationURI, d.UserCode
 	if !d.Expires.IsZero() && d.Expires.Before(f.required.Expires) {
 		f.required.Expires = d.Expires
 	}
-	return f.checkAddress(d.URL)
+	return f.checkAddress(d.VerificationURI)
 }
 
 func (f *SignInFlow) beginBrowser(ctx context.Context, o SignInOptions) error {
@@ -182,24 +182,24 @@ func (f *SignInFlow) beginBrowser(ctx context.Context, o SignInOptions) error {
 		return err
 	}
 	f.redirect = c.redirect.uriAt(port)
-	expect := auth.ExpectedCallback{State: auth.NewState(), Issuer: f.discovery.Server.Issuer, IssParameter: f.discovery.Server.IssParameter}
+	expect := auth.ExpectedCallback{State: auth.NewState(), Issuer: f.discovery.Server.Issuer, RequiresIssParameter: f.discovery.Server.SendsIssParameter}
 	f.receiver = newReceiver(f.redirect, expect)
 	f.serve(listeners)
 	o.reportProgress("waiting for a registration at " + f.discovery.Server.Issuer)
 	if f.oauthClient, err = c.clients.clientForSignIn(ctx, f.discovery, f.redirect, f.scopes, o.RegisterAnew); err != nil {
 		return err
 	}
-	f.verifier = auth.NewVerifier()
+	f.verifier = auth.NewCodeVerifier()
 	r := auth.AuthorizationRequest{
-		Server: f.discovery.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, Challenge: auth.CodeChallenge(f.verifier),
-		Resource: c.resourceParam(f.discovery), Scopes: f.scopes, Extra: c.o.ExtraParams, PlainHTTP: c.caller.PlainHTTP(),
+		Server: f.discovery.Server, ClientID: f.oauthClient.ID, RedirectURI: f.redirect, State: expect.State, CodeChallenge: auth.CodeChallenge(f.verifier),
+		Resource: c.resourceParam(f.discovery), Scopes: f.scopes, ExtraParams: c.o.ExtraParams, AllowsPlainHTTP: c.caller.AllowsPlainHTTP(),
 	}
 	prover, err := c.keys.proverOf(f.proofKey)
 	if err != nil {
 		return err
 	}
 	if prover != nil {
-		r.JKT = prover.Thumbprint()
+		r.DPoPKeyThumbprint = prover.Thumbprint()
 	}
 	if f.required.URL, err = r.URL(); err != nil {
 		return err
@@ -286,7 +286,7 @@ func (f *SignInFlow) awaitToken(ctx context.Context) (auth.Token, error) {
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout) // the code works only once
 		defer cancel()
-		return f.c.caller.Token(once, f.discovery.Server, f.oauthClient, auth.AuthorizationCode(back.code, f.verifier, f.redirect, f.c.resourceParam(f.discovery)), prover)
+		return f.c.caller.RequestToken(once, f.discovery.Server, f.oauthClient, auth.AuthorizationCodeGrant(back.code, f.verifier, f.redirect, f.c.resourceParam(f.discovery)), prover)
 	}
 }
 
@@ -315,7 +315,7 @@ const (
 
 // pollDeviceCode asks until the person has answered.
 func (f *SignInFlow) pollDeviceCode(ctx context.Context, prover *auth.Prover) (auth.Token, error) {
-	interval := f.device.Interval
+	interval := f.device.PollInterval
 	for {
 		timer := time.NewTimer(interval)
 		select {
@@ -325,14 +325,14 @@ func (f *SignInFlow) pollDeviceCode(ctx context.Context, prover *auth.Prover) (a
 		case <-timer.C:
 		}
 		once, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
-		token, err := f.c.caller.Token(once, f.discovery.Server, f.oauthClient, auth.DeviceCode(f.device.DeviceCode, f.c.resourceParam(f.discovery)), prover)
+		token, err := f.c.caller.RequestToken(once, f.discovery.Server, f.oauthClient, auth.DeviceCodeGrant(f.device.DeviceCode, f.c.resourceParam(f.discovery)), prover)
 		cancel()
 		switch {
 		case auth.Is(err, auth.AuthorizationPending):
 		case auth.Is(err, auth.SlowDown):
 			interval += slowDownStep
 		case auth.Is(err, auth.Unavailable):
-			interval = min(2*interval, max(maxPollInterval, f.device.Interval))
+			interval = min(2*interval, max(maxPollInterval, f.device.PollInterval))
 		default:
 			return token, err
 		}

@@ -251,7 +251,7 @@ func TestForeignAnswer(t *testing.T) {
 	t.Parallel()
 	for name, x := range map[string]struct {
 		change func(string) string
-		kind   auth.Kind
+		kind   auth.ErrorKind
 	}{
 		"foreign issuer": {func(s string) string { return strings.Replace(s, "as.test", "evil.test", 1) }, auth.Mismatch},
 		"no issuer":      {func(s string) string { return strings.Replace(s, "iss=", "other=", 1) }, auth.Mismatch},
@@ -351,7 +351,7 @@ func TestDevice(t *testing.T) {
 
 // TestDeviceEnds: a no, or a code that has ended, ends the sign-in.
 func TestDeviceEnds(t *testing.T) {
-	for code, kind := range map[string]auth.Kind{"access_denied": auth.AccessDenied, "expired_token": auth.ExpiredToken} {
+	for code, kind := range map[string]auth.ErrorKind{"access_denied": auth.AccessDenied, "expired_token": auth.ExpiredToken} {
 		t.Run(code, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *world) {
 				w.meta["device_authorization_endpoint"] = testIssuer + "/device"

@@ -50,7 +50,7 @@ func (r *renewer) sendTokenRequest(ctx context.Context, s tokenstore.Credential)
 	if r.o.Machine != nil {
 		return r.o.Machine.token(ctx, machineRequest{r.caller, server, who, s.Resource, s.RequestedScopes, prover})
 	}
-	return r.caller.Token(ctx, server, who, auth.RefreshToken(s.Refresh.Reveal(), s.Resource, nil), prover)
+	return r.caller.RequestToken(ctx, server, who, auth.RefreshTokenGrant(s.Refresh.Reveal(), s.Resource, nil), prover)
 }
 
 // knownMethods returns how clients authenticate at the token endpoint, as its stored metadata says.
@@ -77,12 +77,12 @@ func (r *renewer) saveToken(l *tokenstore.Locked, e tokenstore.Entry, t auth.Tok
 
 // withToken returns a credential with a new token. What the answer does not say stays.
 func withToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.Credential {
-	s.Access, s.TokenType, s.Issued, s.Expires, s.Problem = tokenstore.NewSecret(t.Access), t.Type, now, t.Expires, ""
-	if t.Refresh != "" {
-		s.Refresh = tokenstore.NewSecret(t.Refresh)
+	s.Access, s.TokenType, s.Issued, s.Expires, s.Problem = tokenstore.NewSecret(t.AccessToken), t.Type, now, t.Expires, ""
+	if t.RefreshToken != "" {
+		s.Refresh = tokenstore.NewSecret(t.RefreshToken)
 	}
-	if t.ID != "" {
-		s.ID = tokenstore.NewSecret(t.ID)
+	if t.IDToken != "" {
+		s.ID = tokenstore.NewSecret(t.IDToken)
 	}
 	if t.Scopes != nil {
 		s.GrantedScopes = t.Scopes

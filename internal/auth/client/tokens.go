@@ -24,7 +24,7 @@ type snapshot struct {
 
 func (h *snapshot) token() auth.Token {
 	s := h.stored
-	return auth.Token{Access: s.Access.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.Expires}
+	return auth.Token{AccessToken: s.Access.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.Expires}
 }
 
 // isDue reports whether the token should be renewed.

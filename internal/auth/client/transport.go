@@ -125,13 +125,13 @@ func (x *exchange) handleRefusal(resp *http.Response, h *snapshot) (next *snapsh
 	}
 	d := auth.DemandOf(challenges)
 	if resp.StatusCode == http.StatusForbidden {
-		if d.Error != "insufficient_scope" {
+		if d.ErrorCode != "insufficient_scope" {
 			return nil, false, nil
 		}
 		next, err = x.c.challenges.handle403(x.r.Context(), d, h)
 		return next, err == nil, err
 	}
-	if d.Error == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonceRetried && resp.Header.Get("DPoP-Nonce") != "" {
+	if d.ErrorCode == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonceRetried && resp.Header.Get("DPoP-Nonce") != "" {
 		x.nonceRetried = true
 		return h, true, nil
 	}

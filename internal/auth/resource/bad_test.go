@@ -158,8 +158,8 @@ func checkChallenge(t *testing.T, c badCase, r *http.Request, h http.Header) {
 		t.Errorf("%s: scheme %s", c.name, challenges[0].Scheme)
 	}
 	d := auth.DemandOf(challenges)
-	if d.Error != oauthErrors[c.kind] || (d.Error == "") != (d.ErrorDescription == "") {
-		t.Errorf("%s: error %q, %q", c.name, d.Error, d.ErrorDescription)
+	if d.ErrorCode != oauthErrors[c.kind] || (d.ErrorCode == "") != (d.ErrorDescription == "") {
+		t.Errorf("%s: error %q, %q", c.name, d.ErrorCode, d.ErrorDescription)
 	}
 	if d.ResourceMetadata != public+wellKnown+r.URL.Path || auth.JoinScope(d.Scopes) != "mcp" {
 		t.Errorf("%s: challenge %v", c.name, d)

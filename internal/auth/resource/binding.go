@@ -34,7 +34,7 @@ func (p *Protector) checkBinding(r *http.Request, v *verifiedToken, scheme, toke
 	case !dpop:
 		return nil
 	}
-	proof, err := p.proofs.Verify(r.Header["Dpop"], auth.ProofRequest{Method: r.Method, URL: p.address(r), AccessToken: token, JKT: v.jkt})
+	proof, err := p.proofs.Verify(r.Header["Dpop"], auth.ExpectedProof{Method: r.Method, URL: p.address(r), AccessToken: token, JKT: v.jkt})
 	switch {
 	case auth.Is(err, auth.InvalidToken):
 		return &denial{kind: invalidProof, dpop: true, err: err}

@@ -56,17 +56,17 @@ func (i *issuer) check(ctx context.Context, introspected bool) error {
 	keys := i.keys
 	i.mu.Unlock()
 	if keys == nil {
-		m, err := i.caller.ServerMetadata(ctx, "", i.URL)
+		m, err := i.caller.FetchServerMetadata(ctx, "", i.URL)
 		if err != nil {
 			return forOperator(err)
 		}
 		switch {
-		case m.JWKS == "" && introspected:
+		case m.JWKSURI == "" && introspected:
 			return nil
-		case m.JWKS == "":
+		case m.JWKSURI == "":
 			return noKeys()
 		}
-		keys = &auth.KeySet{URL: m.JWKS, Caller: i.caller}
+		keys = &auth.KeySet{URL: m.JWKSURI, Caller: i.caller}
 		i.mu.Lock()
 		if i.keys == nil {
 			i.keys = keys

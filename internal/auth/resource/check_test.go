@@ -64,7 +64,7 @@ func TestCheckEnds(t *testing.T) {
 	defer hanging.Close()
 	p, as, clock := setup(t, func(as *provider, o *Options) {
 		o.Issuers[0].JWKS = hanging.URL
-		o.Caller = &auth.Caller{HTTP: hanging.Client()}
+		o.Caller = &auth.EndpointCaller{HTTP: hanging.Client()}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -100,12 +100,12 @@ func (p *Protector) told(kind reason) string {
 // that fits the request.
 func (p *Protector) challenge(metadata string, kind reason, scopes []string, dpop bool) string {
 	dpop = p.opts.DPoP == DPoPRequire || p.opts.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
-	d := auth.Demand{Bearer: !dpop, DPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, Error: oauthErrors[kind]}
-	if d.Error != "" {
+	d := auth.Demand{AcceptsBearer: !dpop, AcceptsDPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, ErrorCode: oauthErrors[kind]}
+	if d.ErrorCode != "" {
 		d.ErrorDescription = p.told(kind)
 	}
 	if dpop {
-		d.Algs = auth.Algorithms()
+		d.DPoPAlgs = auth.SignatureAlgorithms()
 	}
 	c := d.Challenges()[0]
 	if len(c.Params) == 0 {

@@ -20,7 +20,7 @@ const (
 // An introspector asks about tokens (RFC 7662).
 type introspector struct {
 	Introspection
-	caller *auth.Caller
+	caller *auth.EndpointCaller
 	places chan struct{}
 	max    int
 
@@ -29,7 +29,7 @@ type introspector struct {
 	asking   map[hash]chan struct{} // closed when the answer is there
 }
 
-func newIntrospector(in *Introspection, caller *auth.Caller, most int) *introspector {
+func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *introspector {
 	c := *caller
 	if c.Timeout <= 0 {
 		c.Timeout = introspectTimeout
@@ -102,8 +102,8 @@ func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, erro
 	}
 	server := auth.ServerMetadata{Issuer: in.Issuer, IntrospectionEndpoint: in.Endpoint}
 	c, active, err := in.caller.Introspect(ctx, server, auth.Client{ID: in.ClientID, Secret: secret}, token)
-	if errors.Is(err, auth.ErrBinding) {
-		return nil, &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseBinding, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrBinding}
+	if errors.Is(err, auth.ErrUnsupportedBinding) {
+		return nil, &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseBinding, Operation: "introspection", Problem: "the token cannot be used here", Err: auth.ErrUnsupportedBinding}
 	}
 	if auth.Is(err, auth.InvalidToken) { // it is our request that was refused
 		err = &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "the endpoint refuses our request", Err: err}
@@ -133,7 +133,7 @@ func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
 	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
 		cause, what = auth.CauseExpired, "the token has expired"
 	case now.Add(skew).Before(c.NotBefore):
-		cause, what = auth.CauseNotYet, "the token is not valid yet"
+		cause, what = auth.CauseNotYetValid, "the token is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
 		cause, what = auth.CauseMalformed, "the token names neither a subject nor a client"
 	}

@@ -15,7 +15,7 @@ const discoverRetryDelay = 5 * time.Second
 // An issuer is an Issuer with its keys.
 type issuer struct {
 	Issuer
-	caller *auth.Caller
+	caller *auth.EndpointCaller
 
 	mu      sync.Mutex
 	keys    *auth.KeySet  // nil: its metadata has not been read yet
@@ -24,7 +24,7 @@ type issuer struct {
 	fault   error // of the last attempt
 }
 
-func newIssuer(i Issuer, caller *auth.Caller) *issuer {
+func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
 	made := &issuer{Issuer: i, caller: caller}
 	if i.JWKS != "" {
 		made.keys = &auth.KeySet{URL: i.JWKS, Caller: caller}
@@ -75,7 +75,7 @@ func forOperator(err error) error {
 	}
 	other := *e
 	switch {
-	case e.Announced != "":
+	case e.AnnouncedIssuer != "":
 		other.Advice = "the issuer that is configured here should be that"
 	case e.Kind == auth.NotFound:
 		other.Advice = "is the issuer that is configured here a provider's?"
@@ -87,17 +87,17 @@ func forOperator(err error) error {
 
 // discover asks once. It goes on when ctx ends, because others wait for it.
 func (i *issuer) discover(ctx context.Context) {
-	m, err := i.caller.ServerMetadata(context.WithoutCancel(ctx), "", i.URL)
+	m, err := i.caller.FetchServerMetadata(context.WithoutCancel(ctx), "", i.URL)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
 	case err != nil:
 		// Whatever is wrong with the issuer's metadata, it is not the token.
 		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: forOperator(err)}
-	case m.JWKS == "":
+	case m.JWKSURI == "":
 		i.fault = noKeys()
 	default:
-		i.keys, i.fault = &auth.KeySet{URL: m.JWKS, Caller: i.caller}, nil
+		i.keys, i.fault = &auth.KeySet{URL: m.JWKSURI, Caller: i.caller}, nil
 	}
 	close(i.running)
 	i.running = nil

@@ -62,7 +62,7 @@ func setup(t testing.TB, change func(*provider, *Options)) (*Protector, *provide
 	as, clock := newProvider(t), new(testClock)
 	o := Options{
 		Issuers: []Issuer{{URL: as.URL}}, PublicURL: public, Resources: []Resource{{Paths: []string{"/mcp", "/sse"}, Alone: true}},
-		Scopes: []string{"mcp"}, Now: clock.now, Caller: &auth.Caller{HTTP: as.Client},
+		Scopes: []string{"mcp"}, Now: clock.now, Caller: &auth.EndpointCaller{HTTP: as.Client},
 	}
 	if change != nil {
 		change(as, &o)

@@ -74,7 +74,7 @@ type Options struct {
 	// have been used.
 	Nonces bool
 
-	Caller *auth.Caller // makes the requests to the Issuers; nil: the zero value
+	Caller *auth.EndpointCaller // makes the requests to the Issuers; nil: the zero value
 	// HTTP returns the client for requests to an address of these Options, and to what its metadata names: so
 	// each has its own rule for addresses. New calls it. nil: that of Caller for all.
 	HTTP      func(named string) (*http.Client, error)
@@ -100,7 +100,7 @@ func New(o Options) (*Protector, error) {
 	if o.MaxTokens <= 0 {
 		o.MaxTokens = defaultTokens
 	}
-	caller := auth.Caller{}
+	caller := auth.EndpointCaller{}
 	if o.Caller != nil {
 		caller = *o.Caller
 	}
@@ -137,7 +137,7 @@ func New(o Options) (*Protector, error) {
 }
 
 // callerOf returns the Caller for an address of the Options.
-func (o *Options) callerOf(caller auth.Caller, named string) (*auth.Caller, error) {
+func (o *Options) callerOf(caller auth.EndpointCaller, named string) (*auth.EndpointCaller, error) {
 	if o.HTTP == nil {
 		return &caller, nil
 	}
@@ -305,7 +305,7 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
 	opts           Options
-	caller         *auth.Caller
+	caller         *auth.EndpointCaller
 	issuers        map[string]*issuer
 	introspector   *introspector // nil: there is none
 	verifiedTokens *cache

@@ -176,7 +176,7 @@ func TestAuthorize(t *testing.T) {
 		}
 		challenges, err := auth.ParseChallenges(h.Values("WWW-Authenticate"))
 		d := auth.DemandOf(challenges)
-		if err != nil || no == nil || no.Status != 403 || d.Error != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+wellKnown+"/mcp" {
+		if err != nil || no == nil || no.Status != 403 || d.ErrorCode != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+wellKnown+"/mcp" {
 			t.Errorf("%v %v", no, h)
 		}
 		answer, refused := p.Forbidden(r, messages[0])

@@ -144,7 +144,7 @@ func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
 	if access.TokenInQuery(r.URL.RawQuery) {
 		return nil, &denial{kind: invalidToken, dpop: dpop, err: &auth.Error{Kind: auth.InvalidToken, Cause: "in the URL", Operation: "authorization of a request", Problem: "there is a token in the query"}}
 	}
-	scheme, token, err := auth.Credential(r)
+	scheme, token, err := auth.ReadAccessToken(r)
 	if err != nil {
 		return nil, &denial{kind: invalidToken, dpop: dpop, err: err}
 	}
@@ -204,7 +204,7 @@ func isDPoP(r *http.Request) bool {
 func (p *Protector) byKey(key string) (*Grant, *denial) {
 	s, ok := p.opts.Keys.Sender(key)
 	if !ok {
-		return nil, &denial{kind: invalidToken, err: &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseKey, Operation: "static key", Problem: "it is not known"}}
+		return nil, &denial{kind: invalidToken, err: &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseUnknownKey, Operation: "static key", Problem: "it is not known"}}
 	}
 	return keyGrant(s), nil
 }

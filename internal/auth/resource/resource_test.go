@@ -234,7 +234,7 @@ func TestDPoP(t *testing.T) {
 		return r, code, h
 	}
 	_, code, h := send(prover, audience, token)
-	if d := demand(t, h); code != 401 || d.Error != "use_dpop_nonce" || h.Get("DPoP-Nonce") == "" || !d.DPoP || d.Bearer || len(d.Algs) == 0 {
+	if d := demand(t, h); code != 401 || d.ErrorCode != "use_dpop_nonce" || h.Get("DPoP-Nonce") == "" || !d.AcceptsDPoP || d.AcceptsBearer || len(d.DPoPAlgs) == 0 {
 		t.Errorf("without a nonce: %d %v", code, h)
 	}
 	if !prover.LearnNonce(audience, h) || !other.LearnNonce(audience, h) {
@@ -244,19 +244,19 @@ func TestDPoP(t *testing.T) {
 	if code != 200 {
 		t.Errorf("good proof: %d %v", code, h)
 	}
-	if code, h := status(p, r); code != 401 || demand(t, h).Error != "invalid_dpop_proof" {
+	if code, h := status(p, r); code != 401 || demand(t, h).ErrorCode != "invalid_dpop_proof" {
 		t.Errorf("replayed: %d %v", code, h)
 	}
 	for name, c := range map[string]struct {
 		by            *auth.Prover
 		addr, forWhat string
 	}{"other key": {other, audience, token}, "other address": {prover, public + "/sse", token}, "other token": {prover, audience, token + "x"}} {
-		if _, code, h := send(c.by, c.addr, c.forWhat); code != 401 || demand(t, h).Error != "invalid_dpop_proof" {
+		if _, code, h := send(c.by, c.addr, c.forWhat); code != 401 || demand(t, h).ErrorCode != "invalid_dpop_proof" {
 			t.Errorf("%s: %d %v", name, code, h)
 		}
 	}
 	clock.add(11 * time.Minute)
-	if _, code, h := send(prover, audience, token); code != 401 || demand(t, h).Error != "use_dpop_nonce" {
+	if _, code, h := send(prover, audience, token); code != 401 || demand(t, h).ErrorCode != "use_dpop_nonce" {
 		t.Errorf("old nonce: %d %v", code, h)
 	}
 	want(t, p, "Bearer "+as.token(t, nil), 401) // not bound
@@ -275,7 +275,7 @@ func TestReasons(t *testing.T) {
 			if no == nil || no.Status != 401 || !strings.Contains(no.Reason, "Authorization: "+scheme) || strings.Contains(no.Reason, "hush") || strings.Contains(no.Reason, old) {
 				t.Errorf("%q: %v; want Authorization: %s", authorization, no, scheme)
 			}
-			if d := demand(t, h); d.Error != "" && d.ErrorDescription != no.Reason {
+			if d := demand(t, h); d.ErrorCode != "" && d.ErrorDescription != no.Reason {
 				t.Errorf("%q: the challenge says %q, the reply %q", authorization, d.ErrorDescription, no.Reason)
 			}
 		}
@@ -304,7 +304,7 @@ func TestDPoPAfterStart(t *testing.T) {
 		r := request(http.MethodPost, "/mcp", "DPoP "+token)
 		r.Header.Set("DPoP", proof)
 		code, h := status(p, r)
-		if code != c.code || code == 401 && demand(t, h).Error != "use_dpop_nonce" {
+		if code != c.code || code == 401 && demand(t, h).ErrorCode != "use_dpop_nonce" {
 			t.Errorf("%v after the start: %d %v, want %d", clock.now().Sub(start), code, h, c.code)
 		}
 	}

@@ -148,7 +148,7 @@ func (p *Protector) document(addr string) []byte {
 		BearerMethods: []string{"header"}, DPoPRequired: p.opts.DPoP == DPoPRequire,
 	}
 	if p.opts.DPoP != DPoPOff {
-		m.DPoPAlgs = auth.Algorithms()
+		m.DPoPAlgs = auth.SignatureAlgorithms()
 	}
 	doc, err := json.Marshal(m)
 	if err != nil {

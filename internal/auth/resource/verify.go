@@ -16,7 +16,7 @@ import (
 
 // How long what was found out about a token counts.
 const (
-	skew             = 30 * time.Second // how far clocks may differ, as auth.Verifier has it
+	skew             = 30 * time.Second // how far clocks may differ, as auth.JWTVerifier has it
 	keyCheckInterval = 30 * time.Second // how often it is looked whether a token's key is still there
 )
 
@@ -94,7 +94,7 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 }
 
 // verifySigned verifies a token by the keys of its issuer.
-func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.Unverified) (*verifiedToken, error) {
+func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.UnverifiedJWT) (*verifiedToken, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token
 	if len(wanted) == 0 {
 		wanted = p.table.Load().audiences
 	}
-	c, err := (&auth.Verifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyParsed(ctx, token)
+	c, err := (&auth.JWTVerifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyParsed(ctx, token)
 	if err != nil {
 		return nil, err
 	}

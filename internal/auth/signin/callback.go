@@ -51,4 +51,4 @@ func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstor
 }
 
 // errOtherSignIn is an answer whose state is not that of the sign-in under way.
-var errOtherSignIn = errors.New("this address does not answer the sign-in that waits; " + auth.OtherSignIn)
+var errOtherSignIn = errors.New("this address does not answer the sign-in that waits; " + auth.AdviceOtherSignIn)

@@ -77,7 +77,7 @@ func (s Settings) http(named string) (*http.Client, error) {
 // clientAuth returns what has the secret and the key, and reads their files for the first time.
 func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 	var secrets *secretFile[tokenstore.Secret]
-	var keys *secretFile[*auth.Signer]
+	var keys *secretFile[*auth.AssertionSigner]
 	var err error
 	if s.Client.SecretFile != "" {
 		if secrets, err = openSecretLine("client-secret-file", s.Client.SecretFile); err != nil {
@@ -89,7 +89,7 @@ func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 			return nil, err
 		}
 	}
-	return func() (secret tokenstore.Secret, key *auth.Signer, err error) {
+	return func() (secret tokenstore.Secret, key *auth.AssertionSigner, err error) {
 		var late error
 		if secret = s.Client.Secret; secrets != nil {
 			secret, err = secrets.current()
@@ -102,12 +102,12 @@ func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 }
 
 // signer returns what signs client assertions with the key in text.
-func (s Settings) signer(text []byte) (*auth.Signer, error) {
+func (s Settings) signer(text []byte) (*auth.AssertionSigner, error) {
 	key, err := auth.ParsePrivateKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
 	}
-	signer, err := auth.NewSigner(key, s.Client.KeyAlg, s.Client.KeyID)
+	signer, err := auth.NewAssertionSigner(key, s.Client.KeyAlg, s.Client.KeyID)
 	if err != nil {
 		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
 	}

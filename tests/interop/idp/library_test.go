@@ -173,7 +173,7 @@ func (u *user) renews() {
 	}
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for now, end := first, time.Now().Add(patience); now.Access == first.Access; <-tick.C {
+	for now, end := first, time.Now().Add(patience); now.AccessToken == first.AccessToken; <-tick.C {
 		u.call("read")
 		if now, err = u.Token(u.t.Context()); err != nil || time.Now().After(end) {
 			u.t.Fatalf("the token was not renewed: %v", err)
@@ -233,7 +233,7 @@ func TestLibraryMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := auth.NewSigner(key, "ES256", "key")
+	signer, err := auth.NewAssertionSigner(key, "ES256", "key")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,8 +245,10 @@ func TestLibraryMachines(t *testing.T) {
 	p := Start(t, Options{Life: 2, Opaque: true, Clients: []Client{MachineClient("with-secret", secret), MachineClient(server, secret), withKey}})
 	s := p.Serve(t, ServerOptions{DPoP: resource.DPoPOff, Introspection: &resource.Introspection{
 		Endpoint: p.URL + "/token/introspection", Issuer: p.URL, ClientID: server, Secret: func() (string, error) { return secret, nil }}})
-	proof := func(secret string, key *auth.Signer) client.ClientAuthFunc {
-		return func() (tokenstore.Secret, *auth.Signer, error) { return tokenstore.NewSecret(secret), key, nil }
+	proof := func(secret string, key *auth.AssertionSigner) client.ClientAuthFunc {
+		return func() (tokenstore.Secret, *auth.AssertionSigner, error) {
+			return tokenstore.NewSecret(secret), key, nil
+		}
 	}
 	for _, o := range []client.Options{
 		{ClientID: "with-secret", ClientAuth: proof(secret, nil), Machine: client.ClientCredentials{}},
