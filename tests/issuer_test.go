@@ -22,5 +22,5 @@ func (i *issuer) claims(sub string, change map[string]any) map[string]any {
 
 // token signs such claims.
 func (i *issuer) token(sub string, change map[string]any) string {
-	return i.Sign(authtest.Header, i.claims(sub, change))
+	return i.Sign(authtest.AccessTokenHeader, i.claims(sub, change))
 }

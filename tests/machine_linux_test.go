@@ -222,7 +222,7 @@ func (w *world) hosts(signIn bool) {
 	open := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(&url.URL{Scheme: "http", Host: demoAddress})
 	}}
-	protected := authtest.At("https://mcp.example.com")
+	protected := authtest.ServerAt("https://mcp.example.com")
 	dir := w.t.TempDir()
 	w.ca.issue(w.t, dir, "hosts", "mcp.example.com", "example.com", "id.example.com")
 	cert, err := tls.LoadX509KeyPair(dir+"/hosts.pem", dir+"/hosts.key")

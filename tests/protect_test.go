@@ -85,7 +85,7 @@ func TestServeAccessTokens(t *testing.T) {
 			t.Errorf("the list of servers: %v, want %d", got, want)
 		}
 	}
-	if n := i.Count("/forged"); n > 0 {
+	if n := i.CountRequests("/forged"); n > 0 {
 		t.Errorf("%d requests for keys that a token names", n)
 	}
 	if read := harness.ReadFile(t, record); read != "" {
@@ -182,7 +182,7 @@ func TestServeIntrospection(t *testing.T) {
 	i := newIssuer(t)
 	i.Introspection["opaque-token-of-bob"] = i.claims("bob", map[string]any{"active": true})
 	secret := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, secret, authtest.IntrospectSecret+"\n")
+	writeFile(t, secret, authtest.IntrospectionClientSecret+"\n")
 	s := protected(t, i, "--introspect", i.URL+"/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret, "--log-level", "trace")
 	mustAnswer(t, s.site().bearer("opaque-token-of-bob").mustOpen(t, "mcp"), ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping)
@@ -196,7 +196,7 @@ func TestServeIntrospection(t *testing.T) {
 		t.Errorf("the endpoint refuses us: %v", got)
 	}
 	s.waitLog(regexp.MustCompile("access tokens cannot be verified now"))
-	for _, text := range []string{authtest.IntrospectSecret, "another secret", "opaque-token-of"} {
+	for _, text := range []string{authtest.IntrospectionClientSecret, "another secret", "opaque-token-of"} {
 		if strings.Contains(s.Log(), text) {
 			t.Errorf("%q is in the log", text)
 		}
@@ -208,16 +208,16 @@ func TestServeIntrospection(t *testing.T) {
 func TestServeProviderStopped(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
-	i.Change(func() { i.Unavailable = true }) // before serve asks it for the first time
+	i.Change(func() { i.IsUnavailable = true }) // before serve asks it for the first time
 	s := protected(t, i)
 	got := s.site().bearer(i.token("bob", nil)).ask(t, "POST", "/mcp", ping, nil)
 	if got.status != http.StatusServiceUnavailable || got.header.Get("Retry-After") == "" || got.header.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %v", got)
 	}
-	i.Change(func() { i.Unavailable = false })
+	i.Change(func() { i.IsUnavailable = false })
 	s = protected(t, i)
 	c := s.site().bearer(i.token("bob", nil)).mustOpen(t, "mcp")
-	i.Change(func() { i.Unavailable = true; clear(i.RequestCounts) })
+	i.Change(func() { i.IsUnavailable = true; clear(i.RequestCounts) })
 	mustAnswer(t, c, ping)
 	mustAnswer(t, s.site().bearer(i.token("ann", nil)).mustOpen(t, "mcp"), ping) // one that was not seen before
 	stranger := s.site()
@@ -234,7 +234,7 @@ func TestServeProviderStopped(t *testing.T) {
 		}
 	}
 	took := time.Since(began)
-	if n, most := i.Count("/jwks"), 1+int(took/(30*time.Second)); n > most { // one in 30 seconds
+	if n, most := i.CountRequests("/jwks"), 1+int(took/(30*time.Second)); n > most { // one in 30 seconds
 		t.Errorf("%d requests with random key ids made %d requests for keys in %v; want at most %d", many, n, took, most)
 	}
 }

@@ -41,7 +41,7 @@ func principals(t testing.TB, access bool) (flags []string, tokens [2]string) {
 	}
 	i := newIssuer(t)
 	secret := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, secret, authtest.IntrospectSecret)
+	writeFile(t, secret, authtest.IntrospectionClientSecret)
 	flags = []string{
 		"--oidc-issuer", i.URL, "--public-url", publicURL,
 		"--introspect", i.URL + "/introspect", "--introspect-client-id", "bridge", "--introspect-secret-file", secret,

@@ -64,7 +64,7 @@ func (f *authFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.store, "token-store", "file", "")
 	fs.BoolVar(&f.allowPrivate, "allow-private-auth", false, "")
 	fs.BoolVar(&f.noBrowser, "no-browser", false, "")
-	fs.DurationVar(&f.signInWait, "auth-wait", signin.DefaultWait, "")
+	fs.DurationVar(&f.signInWait, "auth-wait", signin.DefaultSignInWait, "")
 	fs.StringVar(&f.prompt, "auth-prompt", signin.PromptBrowser, "")
 }
 
@@ -75,7 +75,7 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 	s := signin.Settings{
 		Server: url, Mode: f.mode, Profile: f.profile, Client: f.client, Redirect: f.redirect, IDP: f.idp, TLS: trust,
 		Resource: f.resource, DPoP: f.dpop, AssertionFile: f.assertionFile,
-		Dir: f.dir, Store: f.store, AllowPrivate: f.allowPrivate, NoBrowser: f.noBrowser, SignInWait: f.signInWait, Prompt: f.prompt,
+		StoreDir: f.dir, StoreKind: f.store, AllowPrivateAddresses: f.allowPrivate, NoBrowser: f.noBrowser, SignInWait: f.signInWait, Prompt: f.prompt,
 	}
 	for _, scope := range f.scopes {
 		s.Scopes = append(s.Scopes, strings.Fields(scope)...)
@@ -85,7 +85,7 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 		if !ok || name == "" {
 			return s, usagef("--authorize-param %q: write NAME=VALUE", p)
 		}
-		s.Params = append(s.Params, signin.Param{Name: name, Value: value})
+		s.AuthorizeParams = append(s.AuthorizeParams, signin.Param{Name: name, Value: value})
 	}
 	for _, a := range f.aliases {
 		announced, actual, ok := cutAlias(a)
@@ -97,8 +97,8 @@ func (f *authFlags) settings(url string, trust signin.TLS, lookup func(string) (
 		}
 		s.IssuerAliases[announced] = actual
 	}
-	if s.Dir == "" {
-		s.Dir, _ = lookup(authDirVariable)
+	if s.StoreDir == "" {
+		s.StoreDir, _ = lookup(authDirVariable)
 	}
 	if secret, _ := lookup(clientSecretVariable); !f.fromConfigFile && secret != "" && s.Client.ID != "" && s.Client.SecretFile == "" && s.Client.KeyFile == "" {
 		s.Client.Secret = tokenstore.NewSecret(secret)

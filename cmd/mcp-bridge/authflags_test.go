@@ -32,8 +32,8 @@ func TestAuthFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Join(s.Scopes, ",") != "a,b,c" || s.Params[0] != (signin.Param{Name: "access_type", Value: "offline=x"}) ||
-		s.IssuerAliases["https://a.test/?x=1"] != "https://b.test" || s.Dir != "/d" || s.Client.Secret.Reveal() != "s" || s.SignInWait <= 0 || s.SignInWait > 1000 {
+	if strings.Join(s.Scopes, ",") != "a,b,c" || s.AuthorizeParams[0] != (signin.Param{Name: "access_type", Value: "offline=x"}) ||
+		s.IssuerAliases["https://a.test/?x=1"] != "https://b.test" || s.StoreDir != "/d" || s.Client.Secret.Reveal() != "s" || s.SignInWait <= 0 || s.SignInWait > 1000 {
 		t.Errorf("settings are %+v", s)
 	}
 	if s, err := parseAuth(t, map[string]string{clientSecretVariable: "s"}); err != nil || !s.Client.Secret.IsZero() {

@@ -38,7 +38,7 @@ type credentials struct {
 
 	mu          sync.Mutex
 	authorizers map[[sha256.Size]byte]*outbound.Authorizer
-	asker       *outbound.Asker // asks the client; nil: nothing that was given needs it
+	asker       *outbound.SignInAsker // asks the client; nil: nothing that was given needs it
 }
 
 // attach has requests to a remote server made with its credential, unless somebody has given another one, or there
@@ -78,7 +78,7 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	}
 	spec.Remote.Authorize = a.Authorize
 	if isPrompted(s) {
-		spec.Remote.AuthorizeTimeout = cmp.Or(s.SignInWait, signin.DefaultWait)
+		spec.Remote.AuthorizeTimeout = cmp.Or(s.SignInWait, signin.DefaultSignInWait)
 	}
 	return nil
 }
@@ -87,37 +87,37 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
 
 // askerFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
-func (c *credentials) askerFor(s signin.Settings) *outbound.Asker {
+func (c *credentials) askerFor(s signin.Settings) *outbound.SignInAsker {
 	if !c.mayAskClient || !isPrompted(s) {
 		return nil
 	}
 	if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
 		return nil
 	}
-	return cmp.Or(c.asker, new(outbound.Asker))
+	return cmp.Or(c.asker, new(outbound.SignInAsker))
 }
 
 // clientAsker returns what is to stand before the client; nil: nothing. What is used in this run was given.
-func (c *credentials) clientAsker() *outbound.Asker {
+func (c *credentials) clientAsker() *outbound.SignInAsker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asker
 }
 
 // newAuthorizer opens the store, and makes no request.
-func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker, log hclog.Logger) (*outbound.Authorizer, error) {
+func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.SignInAsker, log hclog.Logger) (*outbound.Authorizer, error) {
 	o, err := s.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cleanup := o.HTTP.CloseIdleConnections
+	cleanup := o.HTTPClient.CloseIdleConnections
 	if isPrompted(s) {
 		prompter, err := newPrompter(s, o.Store, asker, log)
 		if err != nil {
 			return nil, err
 		}
-		o.SignIn = outbound.ReportProgress(prompter.SignIn, o.Store, asker)
-		cleanup = func() { prompter.Close(); o.HTTP.CloseIdleConnections() }
+		o.SignIn = outbound.ReportSignInProgress(prompter.SignIn, o.Store, asker)
+		cleanup = func() { prompter.Close(); o.HTTPClient.CloseIdleConnections() }
 	}
 	o.OnError = func(err error) { log.Debug("credential", "notice", err.Error()) }
 	credential, err := client.New(o)
@@ -125,29 +125,29 @@ func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.Asker
 		cleanup()
 		return nil, err
 	}
-	return outbound.New(outbound.Options{Credential: credential, Logger: log, Closed: cleanup}), nil
+	return outbound.New(outbound.Options{Credential: credential, Logger: log, OnClosed: cleanup}), nil
 }
 
 // isDefaultSignIn reports whether the settings ask for nothing.
 func isDefaultSignIn(s signin.Settings) bool {
-	return s.IsPersonal() && s.Dir == "" && s.Store != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
+	return s.IsPersonal() && s.StoreDir == "" && s.StoreKind != "keyring" && s.Client.ID == "" && s.Client.MetadataURL == ""
 }
 
 // newPrompter returns what has a person sign in, in a process that outlives this one.
-func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Asker, log hclog.Logger) (*signin.Prompter, error) {
+func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.SignInAsker, log hclog.Logger) (*signin.Prompter, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to sign in: %w", err)
 	}
 	return signin.NewPrompter(signin.PrompterOptions{
-		Settings: s, Store: store, Lookup: os.LookupEnv, Command: []string{self, "login", "--detached"},
-		OnSignIn: func(n client.SignInRequired) {
+		Settings: s, Store: store, LookupEnv: os.LookupEnv, DetachedCommand: []string{self, "login", "--detached"},
+		OnSignInURL: func(n client.SignInRequired) {
 			where := []any{"address", n.URL}
 			if n.UserCode != "" {
 				where = append(where, "code", n.UserCode)
 			}
 			log.Warn("sign in: open this address", where...)
-			asker.Ask(s.Server, n)
+			asker.AskClient(s.Server, n)
 		},
 	}), nil
 }

@@ -98,7 +98,7 @@ func TestClientAsked(t *testing.T) {
 			t.Setenv("BROWSER", one.browser)
 			c := credentials{mayAskClient: !one.serve}
 			defer c.close()
-			one.s.Server, one.s.Dir = url, filepath.Join(t.TempDir(), "auth")
+			one.s.Server, one.s.StoreDir = url, filepath.Join(t.TempDir(), "auth")
 			if one.spec.URL == "" && one.spec.Command.Path == "" {
 				one.spec.URL = url
 			}

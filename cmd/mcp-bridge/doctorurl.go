@@ -114,7 +114,7 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 	if hasAuthorization(spec) || !mayHaveCredential(address) {
 		return cleanup, nil
 	}
-	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
+	trust := signin.TLS{CAFile: f.target.caFile, CertFile: f.target.clientCert, KeyFile: f.target.clientKey}
 	s, err := flags.settings(address, trust, env.lookup)
 	if err != nil || !s.IsUsed() {
 		return cleanup, err
@@ -169,7 +169,7 @@ func storedToken(ctx, storeCtx context.Context, options client.Options) (token a
 	options.OnError = func(err error) { notice.Store(&err) }
 	c, err := client.New(options)
 	if err != nil {
-		options.HTTP.CloseIdleConnections()
+		options.HTTPClient.CloseIdleConnections()
 		return auth.Token{}, func() {}, err
 	}
 	done := make(chan struct{})
@@ -180,7 +180,7 @@ func storedToken(ctx, storeCtx context.Context, options client.Options) (token a
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), renewalTimeout)
 		defer cancel()
 		c.Close(ending)
-		options.HTTP.CloseIdleConnections()
+		options.HTTPClient.CloseIdleConnections()
 	}()
 	select {
 	case <-done:

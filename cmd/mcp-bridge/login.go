@@ -48,7 +48,7 @@ func login(ctx context.Context, args []string, env environment) error {
 	case err != nil:
 		return err
 	case f.detached:
-		return signin.RunDetached(ctx, env.stdin, env.stdout, env.lookup)
+		return signin.RunDetachedSignIn(ctx, env.stdin, env.stdout, env.lookup)
 	case len(positional) != 1 || len(argv) > 0:
 		return usagef("login takes the URL of one server, or --config FILE and a server's name")
 	}
@@ -68,14 +68,14 @@ func login(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	defer options.HTTP.CloseIdleConnections()
+	defer options.HTTPClient.CloseIdleConnections()
 	options.OnError = func(err error) { fmt.Fprintf(env.stderr, "mcp-bridge: %s\n", printable.Text(err.Error())) }
 	c, err := client.New(options)
 	if err != nil {
 		return err
 	}
 	defer c.Close(context.Background())
-	requestChallenge(ctx, c, options.HTTP)
+	requestChallenge(ctx, c, options.HTTPClient)
 	return f.signIn(ctx, c, s, options.Store, env)
 }
 
@@ -111,7 +111,7 @@ func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.
 	case err != nil:
 		return loginError(ctx, c, err)
 	}
-	need := flow.Where()
+	need := flow.Instructions()
 	switch {
 	case need.UserCode != "":
 		printEscaped(env, "Open this address on any device:\n  %s\nand enter the code: %s\n", need.URL, need.UserCode)
@@ -121,7 +121,7 @@ func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.
 		printEscaped(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
 	}
 	if need.UserCode == "" {
-		go deliverLines(env.stdin, flow.Callback, env.stderr)
+		go deliverLines(env.stdin, flow.AcceptCallbackURL, env.stderr)
 	}
 	if err := flow.Wait(ctx); err != nil {
 		return loginError(ctx, c, err)
@@ -181,12 +181,12 @@ func deliverLines(stdin io.Reader, deliver func(string) error, stderr io.Writer)
 // browser on this machine.
 func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, noBrowser bool, env environment) error {
 	printEscaped(env, "Another process is signing in to this server already.\n")
-	return awaitLogin(ctx, c.Key(), c.Server(), c, store, func(login tokenstore.Login) {
+	return awaitLogin(ctx, c.Key(), c.Server(), c, store, func(login tokenstore.LoginAnnouncement) {
 		hint := ""
 		if noBrowser && login.UserCode == "" {
-			hint = otherMachineHint(login.URL)
+			hint = otherMachineHint(login.SignInURL)
 		}
-		printEscaped(env, "It waits for you. Open this address:\n  %s\n%s", login.URL, hint)
+		printEscaped(env, "It waits for you. Open this address:\n  %s\n%s", login.SignInURL, hint)
 		if login.UserCode != "" {
 			printEscaped(env, "and enter the code: %s\n", login.UserCode)
 			return
@@ -197,7 +197,7 @@ func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Stor
 
 // awaitLogin waits until the sign-in under key has ended, and tells how. onPending, if it is not nil, is told where the person goes,
 // once that is known.
-func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, onPending func(tokenstore.Login), env environment) error {
+func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *client.Credential, store *tokenstore.Store, onPending func(tokenstore.LoginAnnouncement), env environment) error {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -205,7 +205,7 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 		if err != nil {
 			return err
 		}
-		if onPending != nil && pending && login.URL != "" {
+		if onPending != nil && pending && login.SignInURL != "" {
 			onPending(login)
 			onPending = nil
 		}
@@ -225,7 +225,7 @@ func awaitLogin(ctx context.Context, key tokenstore.Key, server string, c *clien
 	if err != nil {
 		return err
 	}
-	if entry.Credential.Access.IsZero() {
+	if entry.Credential.AccessToken.IsZero() {
 		return errors.New("the sign-in brought nothing")
 	}
 	printEscaped(env, "Signed in to %s\n", server)
@@ -241,7 +241,7 @@ func (f *loginFlags) finishPending(ctx context.Context, s signin.Settings, env e
 	if err != nil {
 		return err
 	}
-	defer options.HTTP.CloseIdleConnections()
+	defer options.HTTPClient.CloseIdleConnections()
 	pending, err := findPending(options.Store, s)
 	if err != nil {
 		return err
@@ -274,12 +274,12 @@ func (f *loginFlags) finishPending(ctx context.Context, s signin.Settings, env e
 }
 
 // findPending returns the sign-in that is under way at a server: whoever has begun it, with whatever client.
-func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingSignIn, error) {
-	all, err := store.Logins()
+func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.PendingLoginEntry, error) {
+	all, err := store.PendingLogins()
 	if err != nil {
-		return tokenstore.PendingSignIn{}, err
+		return tokenstore.PendingLoginEntry{}, err
 	}
-	var found []tokenstore.PendingSignIn
+	var found []tokenstore.PendingLoginEntry
 	for _, p := range all {
 		if sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
 			found = append(found, p)
@@ -287,11 +287,11 @@ func findPending(store *tokenstore.Store, s signin.Settings) (tokenstore.Pending
 	}
 	switch len(found) {
 	case 0:
-		return tokenstore.PendingSignIn{}, errors.New("no sign-in to this server is under way")
+		return tokenstore.PendingLoginEntry{}, errors.New("no sign-in to this server is under way")
 	case 1:
 		return found[0], nil
 	}
-	return tokenstore.PendingSignIn{}, usagef("several sign-ins to this server are under way; say which with --profile")
+	return tokenstore.PendingLoginEntry{}, usagef("several sign-ins to this server are under way; say which with --profile")
 }
 
 // sameServer compares two URLs of servers.

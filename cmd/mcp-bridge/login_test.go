@@ -92,9 +92,9 @@ func (m *machine) endTokensAt(at time.Time) {
 	all, err := store.List()
 	bridgetest.Must(m.t, err)
 	for _, one := range all {
-		bridgetest.Must(m.t, store.WithLock(m.t.Context(), one.Key, func(l *tokenstore.Locked) error {
+		bridgetest.Must(m.t, store.WithLock(m.t.Context(), one.Key, func(l *tokenstore.LockedCredential) error {
 			c := l.Entry().Credential
-			c.Expires, c.Issued = at, at.Add(-time.Hour)
+			c.ExpiresAt, c.IssuedAt = at, at.Add(-time.Hour)
 			_, err := l.Save(c, l.Entry().Generation)
 			return err
 		}))
@@ -137,7 +137,7 @@ func TestLoginStatusLogout(t *testing.T) {
 	m.want(exitOK, "Signed in", "login", server.URL)
 	m.want(exitOK, "renewed without you", "status", server.URL)
 	m.want(exitOK, "Signed out", "logout", "--all", "--forget-client")
-	if n := server.CountValid(); n != 0 {
+	if n := server.CountValidTokens(); n != 0 {
 		t.Errorf("%d tokens are still valid", n)
 	}
 	m.want(exitOK, "Nobody is signed in to "+server.URL, "logout", server.URL)
@@ -177,7 +177,7 @@ func TestStatusCheckNeedsTheClient(t *testing.T) {
 func newRefusingProvider(t *testing.T) (provider *authtest.Server, refuse *atomic.Int32) {
 	refuse = new(atomic.Int32)
 	h := httptest.NewUnstartedServer(nil)
-	provider = authtest.At("http://" + h.Listener.Addr().String())
+	provider = authtest.ServerAt("http://" + h.Listener.Addr().String())
 	h.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if status := int(refuse.Load()); status != 0 && r.URL.Path == "/token" {
 			w.Header().Set("Content-Type", "application/json")
@@ -261,7 +261,7 @@ func TestDoctorUsesStored(t *testing.T) {
 		t.Errorf("%d requests to renew it", server.CountRequests("/token")-renewed)
 	}
 	m.endTokensAt(time.Now().Add(20 * time.Second)) // due: the new one is used, as the old one may have ended with it
-	server.RevokeAll()
+	server.RevokeAllTokens()
 	if _, stdout, stderr := m.run(nil, nil, "doctor", server.URL); strings.Contains(stdout, "H18") {
 		t.Errorf("the old token was used: %s%s", stdout, stderr)
 	}
@@ -385,14 +385,14 @@ func TestLoginByName(t *testing.T) {
 // credential returns what a bridge with these settings has of its server. It ends with the test.
 func (m *machine) credential(s signin.Settings) (*client.Credential, client.Options) {
 	m.t.Helper()
-	s.Dir = m.env[authDirVariable]
+	s.StoreDir = m.env[authDirVariable]
 	o, err := s.Options(m.t.Context())
 	bridgetest.Must(m.t, err)
 	c, err := client.New(o)
 	bridgetest.Must(m.t, err)
 	m.t.Cleanup(func() {
 		c.Close(context.Background())
-		o.HTTP.CloseIdleConnections()
+		o.HTTPClient.CloseIdleConnections()
 	})
 	return c, o
 }
@@ -404,7 +404,7 @@ func (m *machine) wantAnswer(want int, s signin.Settings) {
 	req, err := http.NewRequestWithContext(m.t.Context(), http.MethodPost, s.Server, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	bridgetest.Must(m.t, err)
 	got := http.StatusUnauthorized
-	if resp, err := (&client.Transport{Base: o.HTTP.Transport, Credential: c}).RoundTrip(req); err == nil {
+	if resp, err := (&client.Transport{Base: o.HTTPClient.Transport, Credential: c}).RoundTrip(req); err == nil {
 		got = resp.StatusCode
 		_ = resp.Body.Close()
 	}
@@ -431,14 +431,14 @@ func TestStatusMachine(t *testing.T) {
 
 // A sign-out while the provider is down says once, in one line, that it could not be told.
 func TestLogoutProviderDown(t *testing.T) {
-	provider := authtest.At("")
+	provider := authtest.ServerAt("")
 	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { provider.ServeHTTP(w, r) }))
 	_ = h.Listener.Close()
 	var err error
 	h.Listener, err = net.Listen("tcp", bridgetest.FreeAddr(t)) // where nobody else listens when it is down
 	bridgetest.Must(t, err)
 	h.Start()
-	provider = authtest.At(h.URL)
+	provider = authtest.ServerAt(h.URL)
 	m := newMachine(t, true)
 	m.want(exitOK, "Signed in", "login", provider.URL)
 	h.Close()
@@ -451,7 +451,7 @@ func TestLogoutProviderDown(t *testing.T) {
 
 // Where the provider wants the client's secret before it revokes, logout says which flags were missing.
 func TestLogoutWithoutSecret(t *testing.T) {
-	provider := authtest.At("")
+	provider := authtest.ServerAt("")
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/revoke" {
 			w.Header().Set("Content-Type", "application/json")
@@ -462,7 +462,7 @@ func TestLogoutWithoutSecret(t *testing.T) {
 		provider.ServeHTTP(w, r)
 	}))
 	defer h.Close()
-	provider = authtest.At(h.URL)
+	provider = authtest.ServerAt(h.URL)
 	m := newMachine(t, true)
 	m.want(exitOK, "Signed in", "login", "--client-id", "mine", provider.URL)
 	status, out, errs := m.run(nil, nil, "logout", provider.URL)
@@ -553,7 +553,7 @@ func TestLoginInterrupted(t *testing.T) {
 	if text := errs.String(); status == exitOK || !strings.Contains(text, "interrupted: nobody has signed in to "+server.URL) || strings.Contains(text, "context") {
 		t.Errorf("status %d, %s", status, text)
 	}
-	o, err := signin.Settings{Server: server.URL, Dir: m.env[authDirVariable]}.Options(t.Context())
+	o, err := signin.Settings{Server: server.URL, StoreDir: m.env[authDirVariable]}.Options(t.Context())
 	bridgetest.Must(t, err)
 	c, err := client.New(o)
 	bridgetest.Must(t, err)
@@ -580,7 +580,7 @@ func TestDoctorKeyringHangs(t *testing.T) {
 func TestStatusInterrupted(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	bridgetest.Must(t, err)
-	provider := authtest.At("http://" + l.Addr().String())
+	provider := authtest.ServerAt("http://" + l.Addr().String())
 	ctx, interrupt := context.WithCancel(t.Context())
 	var holds atomic.Bool
 	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -609,7 +609,7 @@ func TestStatusInterrupted(t *testing.T) {
 	bridgetest.Must(t, err)
 	all, err := store.List()
 	bridgetest.Must(t, err)
-	if len(all) != 1 || !time.Now().Before(all[0].Entry.Credential.Expires) {
+	if len(all) != 1 || !time.Now().Before(all[0].Entry.Credential.ExpiresAt) {
 		t.Error("the new token is not stored")
 	}
 }

@@ -63,7 +63,7 @@ func (f *protectFlags) register(fs *pflag.FlagSet) {
 func (f *protectFlags) isEnabled() bool { return len(f.issuers) > 0 || f.introspectURL != "" }
 
 // dpopModes are the values of --client-dpop.
-var dpopModes = map[string]resource.DPoP{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
+var dpopModes = map[string]resource.DPoPMode{"auto": resource.DPoPAuto, "require": resource.DPoPRequire, "off": resource.DPoPOff}
 
 // check finds mistakes that do not depend on the system. prefix is --path-prefix.
 func (f *protectFlags) check(prefix string) error {
@@ -183,9 +183,9 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 		}
 	}()
 	o := resource.Options{
-		Keys: staticTokens, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServerResources, Scopes: f.requiredScopes, DPoP: dpopModes[f.dpop],
+		StaticKeys: staticTokens, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServerResources, RequiredScopes: f.requiredScopes, DPoP: dpopModes[f.dpop],
 		OnDenied: (&denialLogger{log: log}).report,
-		HTTP: func(named string) (*http.Client, error) {
+		HTTPClientFor: func(named string) (*http.Client, error) {
 			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: allowPrivate, TLS: trust})
 			if err == nil {
 				p.httpClients = append(p.httpClients, c)
@@ -194,10 +194,10 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 		},
 	}
 	for _, i := range f.issuers {
-		o.Issuers = append(o.Issuers, resource.Issuer{URL: i, Audiences: f.audiences, JWKS: f.jwksURL})
+		o.Issuers = append(o.Issuers, resource.Issuer{URL: i, Audiences: f.audiences, JWKSURL: f.jwksURL})
 	}
 	if f.introspectURL != "" {
-		read := resource.SecretFile(f.introspectSecretFile)
+		read := resource.SecretFromFile(f.introspectSecretFile)
 		p.introspectionSecret = func() (string, error) {
 			secret, err := read()
 			if err == nil {
@@ -208,7 +208,7 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 		if _, err := p.introspectionSecret(); err != nil {
 			return nil, usagef("--introspect-secret-file: %v", err)
 		}
-		o.Introspection = &resource.Introspection{Endpoint: f.introspectURL, ClientID: f.introspectClientID, Secret: p.introspectionSecret, Audiences: f.audiences}
+		o.Introspection = &resource.Introspection{Endpoint: f.introspectURL, ClientID: f.introspectClientID, ClientSecret: p.introspectionSecret, Audiences: f.audiences}
 	}
 	if p.Protector, err = resource.New(o); err != nil {
 		return nil, usagef("%v", err)
@@ -234,7 +234,7 @@ func (p *protection) checkIssuers(ctx context.Context, log hclog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, issuerCheckTimeout)
 	defer cancel()
 	for _, f := range p.Check(ctx) {
-		if f.Final {
+		if f.IsFinal {
 			return usagef("%s", issuerMismatchText(f))
 		}
 		log.Warn("the identity provider cannot be asked now: until it can, clients with tokens that are not known yet are answered 503", "url", f.URL, "error", f.Err)
@@ -243,7 +243,7 @@ func (p *protection) checkIssuers(ctx context.Context, log hclog.Logger) error {
 }
 
 // issuerMismatchText says that the metadata of an issuer calls it by another name, and what to write.
-func issuerMismatchText(f resource.Fault) string {
+func issuerMismatchText(f resource.CheckFault) string {
 	e, ok := errors.AsType[*auth.Error](f.Err)
 	if !ok || e.AnnouncedIssuer == "" {
 		return fmt.Sprintf("--oidc-issuer %s is not what the provider calls itself: %v", f.URL, f.Err)
@@ -297,7 +297,7 @@ func (p *protection) beginChange(servers []hub.Spec, singleServer bool, scopeLin
 		next = nil
 	}
 	for _, s := range servers {
-		next = append(next, resource.Resource{Paths: hub.EndpointPaths(s.Name, singleServer), Alone: singleServer})
+		next = append(next, resource.Resource{Paths: hub.EndpointPaths(s.Name, singleServer), IsOnly: singleServer})
 	}
 	changed, err := p.ChangeResources(next)
 	if err != nil {

@@ -74,7 +74,7 @@ func TestProtectionChanges(t *testing.T) {
 		t.Helper()
 		for _, place := range []string{"", "/servers", "/servers/a/mcp", "/servers/b/mcp", "/mcp"} {
 			w := httptest.NewRecorder()
-			p.Metadata().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/oauth-protected-resource"+place, nil))
+			p.MetadataHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/.well-known/oauth-protected-resource"+place, nil))
 			if got := w.Code == http.StatusOK; got != slices.Contains(want, place) {
 				t.Errorf("%s: metadata at %q: %d", when, place, w.Code)
 			}
@@ -139,7 +139,7 @@ func TestReloadAwaitsScopeMap(t *testing.T) {
 				if took := time.Since(begin); took != after {
 					t.Errorf("%s: a reload takes %v, want %v", name, took, after)
 				}
-				if got := strings.Join(p.policy.RequiredScopes("tools/call", ""), " "); got != want {
+				if got := strings.Join(p.policy.ScopesForMethod("tools/call", ""), " "); got != want {
 					t.Errorf("%s: a call needs %q, want %q", name, got, want)
 				}
 			}

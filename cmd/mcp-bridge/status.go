@@ -65,7 +65,7 @@ func (f *credentialFlags) settings(server string, env environment) (signin.Setti
 	if err != nil {
 		return signin.Settings{}, err
 	}
-	trust := signin.TLS{CAFile: f.target.caFile, Cert: f.target.clientCert, Key: f.target.clientKey}
+	trust := signin.TLS{CAFile: f.target.caFile, CertFile: f.target.clientCert, KeyFile: f.target.clientKey}
 	return flags.settings(server, trust, env.lookup)
 }
 
@@ -158,7 +158,7 @@ func status(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	logins, err := store.Logins()
+	logins, err := store.PendingLogins()
 	if err != nil {
 		return err
 	}
@@ -176,10 +176,10 @@ func status(ctx context.Context, args []string, env environment) error {
 		}
 		all = append(all, newCredentialStatus(l, time.Now()))
 		all[len(all)-1].Problem = cmp.Or(all[len(all)-1].Problem, problem)
-		if r, refused := client.LastRefusal(ctx, store, l.Entry); refused {
+		if r, refused := client.LastTokenRefusal(ctx, store, l.Entry); refused {
 			all[len(all)-1].markRefused(r)
 		}
-		if i := slices.IndexFunc(logins, func(p tokenstore.PendingSignIn) bool { return p.Key == l.Key }); i >= 0 {
+		if i := slices.IndexFunc(logins, func(p tokenstore.PendingLoginEntry) bool { return p.Key == l.Key }); i >= 0 {
 			all[len(all)-1].SignIn = newPendingLogin(logins[i].Login)
 			logins = slices.Delete(logins, i, i+1)
 		}
@@ -206,8 +206,8 @@ func isUnused(l tokenstore.ListEntry) bool {
 	return l.Err == nil && l.Entry.Generation == 0 && len(l.BrokenFiles) == 0
 }
 
-func newPendingLogin(l tokenstore.Login) *pendingLogin {
-	return &pendingLogin{URL: l.URL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
+func newPendingLogin(l tokenstore.LoginAnnouncement) *pendingLogin {
+	return &pendingLogin{URL: l.SignInURL, UserCode: l.UserCode, Expires: l.Expires, PID: l.PID}
 }
 
 // newCredentialStatus says what is stored.
@@ -215,16 +215,16 @@ func newCredentialStatus(l tokenstore.ListEntry, now time.Time) credentialStatus
 	c := l.Entry.Credential
 	out := credentialStatus{
 		Server: c.Server, Profile: c.Profile, Account: c.Account, Issuer: c.Issuer, ClientID: c.ClientID, Scopes: c.GrantedScopes,
-		Type: c.TokenType, Expires: c.Expires, Renewable: !c.Refresh.IsZero() || c.Machine, Machine: c.Machine, Problem: c.Problem, BrokenFiles: l.BrokenFiles,
+		Type: c.TokenType, Expires: c.ExpiresAt, Renewable: !c.RefreshToken.IsZero() || c.IsMachine, Machine: c.IsMachine, Problem: c.LastProblem, BrokenFiles: l.BrokenFiles,
 	}
 	if c.Resource != c.Server {
 		out.Resource = c.Resource
 	}
-	valid := !c.Access.IsZero() && (c.Expires.IsZero() || now.Before(c.Expires))
+	valid := !c.AccessToken.IsZero() && (c.ExpiresAt.IsZero() || now.Before(c.ExpiresAt))
 	switch {
 	case l.Err != nil:
 		out.Server, out.Problem = cmp.Or(out.Server, "unknown"), l.Err.Error()
-	case !l.Entry.RateLimited.IsZero():
+	case !l.Entry.RateLimitedAt.IsZero():
 		out.Problem = tokenstore.ErrRateLimit.Error()
 		out.Usable = valid
 	default:
@@ -234,8 +234,8 @@ func newCredentialStatus(l tokenstore.ListEntry, now time.Time) credentialStatus
 }
 
 // markRefused says that the server does not take what is stored.
-func (c *credentialStatus) markRefused(r client.Refusal) {
-	c.Usable, c.RefusedAt = false, r.At
+func (c *credentialStatus) markRefused(r client.TokenRefusal) {
+	c.Usable, c.RefusedAt = false, r.RefusedAt
 	c.Problem = cmp.Or(c.Problem, r.Reason)
 }
 
@@ -293,7 +293,7 @@ func (f *credentialFlags) openCredential(ctx context.Context, l tokenstore.ListE
 	}
 	o.Key, o.OnError = l.Key, onError
 	if c, err = client.New(o); err != nil {
-		o.HTTP.CloseIdleConnections()
+		o.HTTPClient.CloseIdleConnections()
 		return nil, nil, err
 	}
 	return c, func() {
@@ -301,7 +301,7 @@ func (f *credentialFlags) openCredential(ctx context.Context, l tokenstore.ListE
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), credentialCloseTimeout)
 		defer cancel()
 		c.Close(ending)
-		o.HTTP.CloseIdleConnections()
+		o.HTTPClient.CloseIdleConnections()
 	}, nil
 }
 
@@ -419,7 +419,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
-	logins, err := store.Logins()
+	logins, err := store.PendingLogins()
 	if err != nil {
 		return err
 	}

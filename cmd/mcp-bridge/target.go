@@ -162,7 +162,7 @@ func (f *targetFlags) signInSettings(spec upstream.Spec, fileAuth map[string][]s
 	if flags.mode == signin.ModeNone {
 		return none, nil
 	}
-	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, Cert: f.clientCert, Key: f.clientKey}, env.lookup)
+	return flags.settings(spec.URL, signin.TLS{CAFile: f.caFile, CertFile: f.clientCert, KeyFile: f.clientKey}, env.lookup)
 }
 
 // parseEras returns what clients may speak, and what is spoken with the server.

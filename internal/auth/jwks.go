@@ -86,7 +86,7 @@ func (s *KeySet) keysFor(ctx context.Context, kid, alg string) ([]verificationKe
 	})
 }
 
-// find returns the keys that fit. InvalidToken: there is none; with fetch that is worth asking the
+// find returns the keys that fit. InvalidToken: there is none; with mayRefetch that is worth asking the
 // provider. Unavailable: nobody knows, because the provider is away.
 func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verificationKey) bool) ([]verificationKey, error) {
 	c := s.callerWithTimeout()

@@ -153,7 +153,7 @@ func ReadJWT(token string) (UnverifiedJWT, error) {
 	return UnverifiedJWT{text: token, header: h, payload: payload, claims: claims}, nil
 }
 
-// Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the Verifier that is to verify it.
+// Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the JWTVerifier that is to verify it.
 func (t UnverifiedJWT) Issuer() (string, error) {
 	if iss := strictjson.Read(t.claims).Text("iss"); iss != "" {
 		return iss, nil

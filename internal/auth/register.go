@@ -41,7 +41,7 @@ type Registration struct {
 	ManagementToken string    // with this token
 }
 
-// Register registers a client (RFC 7591, 3). initial is an initial access token, or "". Mismatch:
+// Register registers a client (RFC 7591, 3). initialAccessToken may be "". Mismatch:
 // the server did not take a redirect URI, or registered others.
 func (c *EndpointCaller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initialAccessToken string) (Registration, error) {
 	const doing = "client registration"

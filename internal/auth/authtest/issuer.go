@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// IntrospectSecret is that of the client "bridge", which may ask an Issuer about tokens.
-const IntrospectSecret = "introspection-s3cret-of-the-bridge"
+// IntrospectionClientSecret is that of the client "bridge", which may ask an Issuer about tokens.
+const IntrospectionClientSecret = "introspection-s3cret-of-the-bridge"
 
 // An Issuer is an authorization server with one key, whose access tokens the test makes. Its methods may be called
 // concurrently.
@@ -31,7 +31,7 @@ type Issuer struct {
 	Client *http.Client      // for requests to it; nil if somebody else serves it
 
 	// These are changed in Change.
-	Unavailable   bool                      // answers nothing but 502
+	IsUnavailable bool                      // answers nothing but 502
 	JWKS          any                       // its keys; nil: Key
 	Introspection map[string]map[string]any // what introspection says of tokens
 	RequestCounts map[string]int            // requests by path
@@ -58,7 +58,7 @@ func NewIssuer(t testing.TB) *Issuer {
 // IssuerAt returns an Issuer that somebody else serves at this URL.
 func IssuerAt(t testing.TB, url string) *Issuer {
 	t.Helper()
-	noteSecrets(IntrospectSecret)
+	recordSecrets(IntrospectionClientSecret)
 	return &Issuer{t: t, URL: url, Key: NewKey(t), RequestCounts: map[string]int{}, Introspection: map[string]map[string]any{}}
 }
 
@@ -76,53 +76,55 @@ func JWK(key *ecdsa.PrivateKey, kid string) map[string]any {
 	if err != nil {
 		panic(err)
 	}
-	m := map[string]any{"kty": "EC", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])}
+	m := map[string]any{"kty": "EC", "crv": "P-256", "x": base64URL(point[1:33]), "y": base64URL(point[33:])}
 	if kid != "" {
 		m["kid"] = kid
 	}
 	return m
 }
 
-func b64[T []byte | string](text T) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+func base64URL[T []byte | string](text T) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
 
 // ServeHTTP implements http.Handler.
 func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.RequestCounts[r.URL.Path]++
-	if i.Unavailable {
+	if i.IsUnavailable {
 		w.WriteHeader(http.StatusBadGateway)
 		return
 	}
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration":
-		reply(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks", "token_endpoint": i.URL + "/token"})
+		replyJSON(w, 200, map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/jwks", "token_endpoint": i.URL + "/token"})
 	case "/token": // for the client "ci", whatever its secret is
 		id, secret, _ := r.BasicAuth()
-		noteSecrets(secret)
+		recordSecrets(secret)
 		if id != "ci" || r.FormValue("grant_type") != "client_credentials" {
-			reply(w, 401, map[string]any{"error": "invalid_client"})
+			replyJSON(w, 401, map[string]any{"error": "invalid_client"})
 			return
 		}
 		claims := i.Claims(r.FormValue("resource"), id, time.Now().Add(time.Hour), map[string]any{"client_id": id, "scope": r.FormValue("scope")})
-		reply(w, 200, map[string]any{"access_token": i.Sign(Header, claims), "token_type": "Bearer", "expires_in": 3600})
+		replyJSON(w, 200, map[string]any{"access_token": i.Sign(AccessTokenHeader, claims), "token_type": "Bearer", "expires_in": 3600})
 	case "/jwks":
 		keys := i.JWKS
 		if keys == nil {
 			keys = map[string]any{"keys": []any{JWK(i.Key, "k1")}}
 		}
-		reply(w, 200, keys)
+		replyJSON(w, 200, keys)
 	case "/introspect":
-		token := noteSecrets(r.FormValue("token"))
-		if id, given, _ := r.BasicAuth(); id != "bridge" || given != IntrospectSecret {
-			reply(w, 401, map[string]any{"error": "invalid_client"})
+		token := recordSecrets(r.FormValue("token"))
+		if id, given, _ := r.BasicAuth(); id != "bridge" || given != IntrospectionClientSecret {
+			replyJSON(w, 401, map[string]any{"error": "invalid_client"})
 			return
 		}
 		answer := i.Introspection[token]
 		if answer == nil {
 			answer = map[string]any{"active": false}
 		}
-		reply(w, 200, answer)
+		replyJSON(w, 200, answer)
 	default:
 		http.NotFound(w, r)
 	}
@@ -135,8 +137,8 @@ func (i *Issuer) Change(f func()) {
 	f()
 }
 
-// Count returns how often a path was asked for.
-func (i *Issuer) Count(path string) int {
+// CountRequests returns how often a path was asked for.
+func (i *Issuer) CountRequests(path string) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.RequestCounts[path]
@@ -151,8 +153,8 @@ func (i *Issuer) Claims(audience, sub string, end time.Time, change map[string]a
 	return m
 }
 
-// Header is that of a valid access token.
-const Header = `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`
+// AccessTokenHeader is that of a valid access token.
+const AccessTokenHeader = `{"alg":"ES256","kid":"k1","typ":"at+jwt"}`
 
 // Sign signs a header, as it is, and claims.
 func (i *Issuer) Sign(header string, claims map[string]any) string {
@@ -170,18 +172,18 @@ func toJSON(t testing.TB, v any) string {
 // SignText signs a header and a payload, as they are.
 func SignText(t testing.TB, key *ecdsa.PrivateKey, header, payload string) string {
 	t.Helper()
-	input := unsigned(header, payload)
+	input := signingInput(header, payload)
 	sum := sha256.Sum256([]byte(input))
 	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
 	must(t, err)
 	sig := make([]byte, 64)
 	r.FillBytes(sig[:32])
 	s.FillBytes(sig[32:])
-	return noteSecrets(input + "." + b64(sig))
+	return recordSecrets(input + "." + base64URL(sig))
 }
 
-// unsigned is what a signature is made for.
-func unsigned(header, payload string) string { return b64(header) + "." + b64(payload) }
+// signingInput is what a signature is made for.
+func signingInput(header, payload string) string { return base64URL(header) + "." + base64URL(payload) }
 
 // ForgedTokens returns tokens with valid claims that a stranger could have made, or made more of, by what is wrong
 // with them.
@@ -196,23 +198,23 @@ func (i *Issuer) ForgedTokens(claims map[string]any) map[string]string {
 	must(i.t, err)
 	sign := func(key *ecdsa.PrivateKey, header, payload string) string { return SignText(i.t, key, header, payload) }
 	all := map[string]string{
-		"alg none":      unsigned(`{"alg":"none"}`, payload) + ".",
+		"alg none":      signingInput(`{"alg":"none"}`, payload) + ".",
 		"embedded jwk":  sign(other, `{"alg":"ES256","kid":"k1","typ":"at+jwt","jwk":`+jwk+`}`, payload),
 		"embedded jku":  sign(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","jku":%q}`, i.URL+"/forged"), payload),
 		"embedded x5u":  sign(other, fmt.Sprintf(`{"alg":"ES256","kid":"k1","typ":"at+jwt","x5u":%q}`, i.URL+"/forged"), payload),
 		"unknown crit":  sign(i.Key, `{"alg":"ES256","kid":"k1","typ":"at+jwt","crit":["x"],"x":1}`, payload),
-		"claim twice":   sign(i.Key, Header, strings.Replace(payload, `"sub":`, `"sub":"eve","sub":`, 1)),
-		"another key":   sign(other, Header, payload),
+		"claim twice":   sign(i.Key, AccessTokenHeader, strings.Replace(payload, `"sub":`, `"sub":"eve","sub":`, 1)),
+		"another key":   sign(other, AccessTokenHeader, payload),
 		"header twice":  sign(i.Key, `{"alg":"none","alg":"ES256","kid":"k1","typ":"at+jwt"}`, payload),
 		"key id of any": sign(other, `{"alg":"ES256","typ":"at+jwt"}`, payload),
 	}
 	for what, key := range map[string][]byte{
 		"PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "DER": der, "point": ours,
 	} {
-		input := unsigned(`{"alg":"HS256","kid":"k1","typ":"at+jwt"}`, payload)
+		input := signingInput(`{"alg":"HS256","kid":"k1","typ":"at+jwt"}`, payload)
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(input))
-		all["HS256 with the public key as "+what] = input + "." + b64(mac.Sum(nil))
+		all["HS256 with the public key as "+what] = input + "." + base64URL(mac.Sum(nil))
 	}
 	return all
 }

@@ -23,8 +23,8 @@ func Secrets() []string {
 	return all
 }
 
-// noteSecrets notes secrets, and returns the first one.
-func noteSecrets(values ...string) string {
+// recordSecrets notes secrets, and returns the first one.
+func recordSecrets(values ...string) string {
 	secrets.mu.Lock()
 	defer secrets.mu.Unlock()
 	if secrets.all == nil {

@@ -26,22 +26,22 @@ type Server struct {
 
 	registerStarted, registerRelease chan struct{} // see HoldRegistration
 
-	mu               sync.Mutex
-	requestCounts    map[string]int // requests by path
-	validTokens      map[string]bool
-	validCodes       map[string]bool
-	issuedCount      int
-	offersDevice     bool
-	userDenies       bool
-	callsNeedMore    bool            // see RequireScopeMore
-	refusesAllTokens bool            // see RefuseAllTokens
-	withScopeMore    map[string]bool // codes and tokens that have the scope "more"
+	mu                 sync.Mutex
+	requestCounts      map[string]int // requests by path
+	validTokens        map[string]bool
+	validCodes         map[string]bool
+	issuedCount        int
+	offersDevice       bool
+	userDenies         bool
+	callsNeedScopeMore bool            // see RequireScopeMore
+	refusesAllTokens   bool            // see RefuseAllTokens
+	scopeMoreHolders   map[string]bool // codes and tokens that have the scope "more"
 }
 
 // New starts a Server, which ends with the test.
 func New(t *testing.T) *Server {
 	h := httptest.NewUnstartedServer(nil)
-	s := At("http://" + h.Listener.Addr().String()) // whole before it serves: another test may ask who had this port before
+	s := ServerAt("http://" + h.Listener.Addr().String()) // whole before it serves: another test may ask who had this port before
 	h.Config.Handler = s
 	h.Start()
 	t.Cleanup(func() {
@@ -51,9 +51,9 @@ func New(t *testing.T) *Server {
 	return s
 }
 
-// At returns a Server that somebody else serves, at an origin such as https://mcp.example.com.
-func At(origin string) *Server {
-	return &Server{origin: origin, URL: origin + "/mcp", requestCounts: map[string]int{}, validTokens: map[string]bool{}, validCodes: map[string]bool{}, withScopeMore: map[string]bool{}}
+// ServerAt returns a Server that somebody else serves, at an origin such as https://mcp.example.com.
+func ServerAt(origin string) *Server {
+	return &Server{origin: origin, URL: origin + "/mcp", requestCounts: map[string]int{}, validTokens: map[string]bool{}, validCodes: map[string]bool{}, scopeMoreHolders: map[string]bool{}}
 }
 
 // HoldAuthorization makes the authorization page wait until approve is called. Call it before the page is opened.
@@ -72,7 +72,7 @@ func (s *Server) HoldRegistration() (registering <-chan struct{}, refuse func())
 func (s *Server) OfferDevice() { s.change(func() { s.offersDevice = true }) }
 
 // RequireScopeMore has calls of tools need the scope "more", which nobody asks for at first.
-func (s *Server) RequireScopeMore() { s.change(func() { s.callsNeedMore = true }) }
+func (s *Server) RequireScopeMore() { s.change(func() { s.callsNeedScopeMore = true }) }
 
 // RefuseAllTokens has the MCP server refuse every token, as one does that expects another audience; false: no longer.
 func (s *Server) RefuseAllTokens(other bool) { s.change(func() { s.refusesAllTokens = other }) }
@@ -93,15 +93,15 @@ func (s *Server) CountRequests(path string) int {
 	return s.requestCounts[path]
 }
 
-// CountValid returns how many access tokens are valid.
-func (s *Server) CountValid() int {
+// CountValidTokens returns how many access tokens are valid.
+func (s *Server) CountValidTokens() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.validTokens)
 }
 
-// RevokeAll makes the access tokens invalid that there are. Those that are issued later are valid.
-func (s *Server) RevokeAll() { s.change(func() { clear(s.validTokens) }) }
+// RevokeAllTokens makes the access tokens invalid that there are. Those that are issued later are valid.
+func (s *Server) RevokeAllTokens() { s.change(func() { clear(s.validTokens) }) }
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -128,9 +128,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	form, _ := url.ParseQuery(string(body))
 	switch path := r.URL.Path; {
 	case path == "/mcp":
-		s.mcp(w, r, body)
+		s.serveMCP(w, r, body)
 	case strings.HasPrefix(path, "/.well-known/oauth-protected-resource"):
-		reply(w, 200, map[string]any{"resource": s.URL, "authorization_servers": []string{s.origin}, "scopes_supported": []string{"tools"}})
+		replyJSON(w, 200, map[string]any{"resource": s.URL, "authorization_servers": []string{s.origin}, "scopes_supported": []string{"tools"}})
 	case path == "/.well-known/oauth-authorization-server":
 		m := map[string]any{
 			"issuer": s.origin, "authorization_endpoint": s.origin + "/authorize", "token_endpoint": s.origin + "/token", "registration_endpoint": s.origin + "/register",
@@ -140,18 +140,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if s.offersDevice {
 			m["device_authorization_endpoint"] = s.origin + "/device"
 		}
-		reply(w, 200, m)
+		replyJSON(w, 200, m)
 	case path == "/register":
 		m := map[string]any{}
 		_ = json.Unmarshal(body, &m)
 		m["client_id"] = "registered"
-		reply(w, 201, m)
+		replyJSON(w, 201, m)
 	case path == "/authorize":
-		s.authorize(w, r)
+		s.serveAuthorize(w, r)
 	case path == "/device":
-		reply(w, 200, map[string]any{"device_code": noteSecrets("device-canary-" + rand.Text()), "user_code": "WDJB-MJHT", "verification_uri": s.origin + "/activate", "expires_in": 600, "interval": 1})
+		replyJSON(w, 200, map[string]any{"device_code": recordSecrets("device-canary-" + rand.Text()), "user_code": "WDJB-MJHT", "verification_uri": s.origin + "/activate", "expires_in": 600, "interval": 1})
 	case path == "/token":
-		s.token(w, form)
+		s.serveToken(w, form)
 	case path == "/revoke":
 		delete(s.validTokens, form.Get("token"))
 		w.WriteHeader(200)
@@ -160,15 +160,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func reply(w http.ResponseWriter, status int, v any) {
+func replyJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
+func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request, body []byte) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	noteSecrets(token)
+	recordSecrets(token)
 	if !s.validTokens[token] || s.refusesAllTokens {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer resource_metadata=%q", s.origin+"/.well-known/oauth-protected-resource/mcp"))
 		w.WriteHeader(http.StatusUnauthorized)
@@ -191,7 +191,7 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	case m.ID == nil:
 		w.WriteHeader(http.StatusAccepted)
 		return
-	case m.Method == "tools/call" && s.callsNeedMore && !s.withScopeMore[token]:
+	case m.Method == "tools/call" && s.callsNeedScopeMore && !s.scopeMoreHolders[token]:
 		w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="more"`)
 		w.WriteHeader(http.StatusForbidden)
 		return
@@ -206,18 +206,18 @@ func (s *Server) mcp(w http.ResponseWriter, r *http.Request, body []byte) {
 	default:
 		answer["error"] = map[string]any{"code": -32601, "message": "no such method"}
 	}
-	reply(w, 200, answer)
+	replyJSON(w, 200, answer)
 }
 
-func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	back := url.Values{"state": {q.Get("state")}}
 	if s.userDenies {
 		back.Set("error", "access_denied")
 	} else {
 		s.issuedCount++
-		code := noteSecrets(fmt.Sprintf("code-canary-%d-%s", s.issuedCount, rand.Text()))
-		s.validCodes[code], s.withScopeMore[code] = true, hasScopeMore(q.Get("scope"))
+		code := recordSecrets(fmt.Sprintf("code-canary-%d-%s", s.issuedCount, rand.Text()))
+		s.validCodes[code], s.scopeMoreHolders[code] = true, hasScopeMore(q.Get("scope"))
 		back.Set("code", code)
 	}
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
@@ -225,24 +225,24 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 
 func hasScopeMore(scope string) bool { return slices.Contains(strings.Fields(scope), "more") }
 
-func (s *Server) token(w http.ResponseWriter, form url.Values) {
+func (s *Server) serveToken(w http.ResponseWriter, form url.Values) {
 	for _, name := range []string{"code", "code_verifier", "refresh_token", "client_secret", "client_assertion", "assertion", "subject_token"} {
-		noteSecrets(form.Get(name))
+		recordSecrets(form.Get(name))
 	}
 	if grant := form.Get("grant_type"); grant == "authorization_code" {
 		if !s.validCodes[form.Get("code")] || form.Get("code_verifier") == "" {
-			reply(w, 400, map[string]any{"error": "invalid_grant"})
+			replyJSON(w, 400, map[string]any{"error": "invalid_grant"})
 			return
 		}
 		delete(s.validCodes, form.Get("code"))
 	}
 	s.issuedCount++
-	access := noteSecrets(fmt.Sprintf("access-canary-%d-%s", s.issuedCount, rand.Text()))
-	s.withScopeMore[access] = s.withScopeMore[form.Get("code")]
+	access := recordSecrets(fmt.Sprintf("access-canary-%d-%s", s.issuedCount, rand.Text()))
+	s.scopeMoreHolders[access] = s.scopeMoreHolders[form.Get("code")]
 	s.validTokens[access] = true
 	answer := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "scope": "tools"}
 	if form.Get("grant_type") != "client_credentials" { // RFC 6749, 4.4.3
-		answer["refresh_token"] = noteSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text()))
+		answer["refresh_token"] = recordSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text()))
 	}
-	reply(w, 200, answer)
+	replyJSON(w, 200, answer)
 }

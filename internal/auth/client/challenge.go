@@ -13,23 +13,23 @@ import (
 // that makes three attempts.
 const maxStepUps = 2
 
-// A responder answers the challenges of the server: with another token, or by having somebody sign in. It may be used
+// A challengeResponder answers the challenges of the server: with another token, or by having somebody sign in. It may be used
 // concurrently.
-type responder struct {
-	*common
-	redirect redirectTarget
-	record   *serverRecord
-	clients  *registrar
-	finder   *serverFinder
-	tokens   *tokenCache
-	renewer  *renewer
-	signIn   func(context.Context, SignInRequired) error // gets a person to sign in; nil: nobody is asked
-	turn     chan struct{}                               // of size 1: held by who finds out what to do
+type challengeResponder struct {
+	*credentialBase
+	redirect       redirectTarget
+	record         *serverRecord
+	registrar      *registrar
+	metadataFinder *metadataFinder
+	tokens         *tokenCache
+	renewer        *renewer
+	signIn         func(context.Context, SignInRequired) error // gets a person to sign in; nil: nobody is asked
+	turn           chan struct{}                               // of size 1: held by who finds out what to do
 }
 
-// takeTurn waits for the turn to answer a challenge: of many requests that are refused at the same time, one
+// awaitTurn waits for the turn to answer a challenge: of many requests that are refused at the same time, one
 // finds out what to do.
-func (r *responder) takeTurn(ctx context.Context) (release func(), err error) {
+func (r *challengeResponder) awaitTurn(ctx context.Context) (release func(), err error) {
 	select {
 	case r.turn <- struct{}{}:
 		return func() { <-r.turn }, nil
@@ -38,24 +38,24 @@ func (r *responder) takeTurn(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// handle401 answers a 401. old is what the request had, nil: nothing. again: old was new a moment ago.
+// handle401 answers a 401. old is what the request had, nil: nothing. isJustIssued: old was new a moment ago.
 // It returns what to try next; nil without an error: nobody can sign in there, and the 401 is the answer.
-func (r *responder) handle401(ctx context.Context, d auth.Demand, old *snapshot, again bool) (*snapshot, error) {
+func (r *challengeResponder) handle401(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
 	defer cancel()
-	next, reason, err := r.answer401WithoutPerson(ctx, d, old, again)
+	next, reason, err := r.answer401WithoutPerson(ctx, d, old, isJustIssued)
 	if next == nil && err == nil {
 		next, err = r.signInPerson(ctx, reason, old)
 	}
-	if errors.Is(err, errNoSignIn) {
+	if errors.Is(err, errNoAuthServer) {
 		return nil, nil
 	}
-	return next, r.signInTimeoutError(ctx, err)
+	return next, r.explainSignInTimeout(ctx, err)
 }
 
 // answer401WithoutPerson does what needs no person. Without a result and an error, a person must sign in, for the reason.
-func (r *responder) answer401WithoutPerson(ctx context.Context, d auth.Demand, old *snapshot, again bool) (next *snapshot, reason string, err error) {
-	release, err := r.takeTurn(ctx)
+func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (next *credentialSnapshot, reason string, err error) {
+	release, err := r.awaitTurn(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -74,9 +74,9 @@ func (r *responder) answer401WithoutPerson(ctx context.Context, d auth.Demand, o
 	if err != nil && (old == nil || ctx.Err() != nil || !auth.Is(err, auth.Unavailable)) {
 		return nil, "", err
 	}
-	moved := old != nil && s != nil && !s.OriginIsServer && !s.hasIssuer(old.stored.Issuer)
-	if old != nil && !moved && !again && r.o.Machine == nil {
-		next, err = r.renewer.replaceRefused(ctx, old)
+	moved := old != nil && s != nil && !s.OriginIsAuthServer && !s.hasIssuer(old.stored.Issuer)
+	if old != nil && !moved && !isJustIssued && r.options.Machine == nil {
+		next, err = r.renewer.replaceRefusedToken(ctx, old)
 		var required *SignInRequired
 		switch {
 		case errors.As(err, &required):
@@ -88,32 +88,32 @@ func (r *responder) answer401WithoutPerson(ctx context.Context, d auth.Demand, o
 	switch {
 	case s == nil:
 		return nil, "", err
-	case r.o.Machine != nil && again:
-		r.record.noteRefusal(ctx, old, refusesEvery)
+	case r.options.Machine != nil && isJustIssued:
+		r.record.noteTokenRefusal(ctx, old, refusesEveryToken)
 		return nil, "", &PermanentError{Problem: "the server refuses a token that was just issued", Err: errStatus401}
-	case r.o.Machine != nil:
-		next, err = r.renewer.signInMachine(ctx, s, old)
+	case r.options.Machine != nil:
+		next, err = r.renewer.signInWithoutPerson(ctx, s, old)
 		return next, "", err
 	case moved:
 		reason = "the server has changed to another authorization server"
-	case reason == "" && again:
+	case reason == "" && isJustIssued:
 		reason = "the server refuses a token that was just issued"
 	case reason == "" && old != nil:
 		reason = "the server does not take the stored token any more"
 	case reason == "":
-		reason = "nobody has signed in to " + r.o.Server
+		reason = "nobody has signed in to " + r.options.Server
 	}
-	return nil, reason, r.beforeSignIn(ctx, d, s, old, moved, again, reason)
+	return nil, reason, r.checkSignInHelps(ctx, d, s, old, moved, isJustIssued, reason)
 }
 
-// beforeSignIn notes that a person must sign in, and returns why that would be of no use; old, moved, again and reason are those of
+// checkSignInHelps notes that a person must sign in, and returns why that would be of no use; old, moved, isJustIssued and reason are those of
 // answer401WithoutPerson.
-func (r *responder) beforeSignIn(ctx context.Context, d auth.Demand, s *discovery, old *snapshot, moved, again bool, reason string) error {
+func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand, s *discovery, old *credentialSnapshot, moved, isJustIssued bool, reason string) error {
 	h := r.tokens.current.Load()
-	if old != nil && h != nil && h.sameToken(old) {
-		r.tokens.noteRefused(old)
-		if moved || again { // to renew it helps nobody
-			r.renewer.giveUpOn(h.generation)
+	if old != nil && h != nil && h.hasSameToken(old) {
+		r.tokens.noteTokenRefused(old)
+		if moved || isJustIssued { // to renew it helps nobody
+			r.renewer.markUnrenewable(h.generation)
 		}
 	}
 	w, err := r.record.storedDemands(ctx)
@@ -121,47 +121,47 @@ func (r *responder) beforeSignIn(ctx context.Context, d auth.Demand, s *discover
 		return err
 	}
 	if h != nil && !moved {
-		if r.isUseless(w, h, d.Scopes) {
-			r.record.noteRefusal(ctx, h, refusesNew)
-			return &PermanentError{Problem: refusesNew, Err: fmt.Errorf("%w; once that is mended, run: mcp-bridge login %s", errStatus401, strings.Join(append(r.o.loginFlags(), r.o.Server), " "))}
+		if r.wouldSignInBeUseless(w, h, d.Scopes) {
+			r.record.noteTokenRefusal(ctx, h, refusesNewToken)
+			return &PermanentError{Problem: refusesNewToken, Err: fmt.Errorf("%w; once that is mended, run: mcp-bridge login %s", errStatus401, strings.Join(append(r.options.loginFlags(), r.options.Server), " "))}
 		}
-		r.record.noteRefusal(ctx, h, reason)
+		r.record.noteTokenRefusal(ctx, h, reason)
 	}
-	_, err = r.clients.chooseIDSource(s, r.redirect.uri())
+	_, err = r.registrar.chooseIDSource(s, r.redirect.uri())
 	return err
 }
 
-// discoverAfter401 returns what is known of a server that has answered 401. errNoSignIn: nothing shows that it has one.
-func (r *responder) discoverAfter401(ctx context.Context, d auth.Demand, old *snapshot) (*discovery, error) {
-	s, err := r.finder.discover(ctx, d.ResourceMetadata, old != nil)
+// discoverAfter401 returns what is known of a server that has answered 401. errNoAuthServer: nothing shows that it has one.
+func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*discovery, error) {
+	s, err := r.metadataFinder.discover(ctx, d.ResourceMetadata, old != nil)
 	protected := d.ResourceMetadata != "" || s != nil && s.Resource.Resource != "" // also if the rest is wrong
 	if err != nil {
 		s = nil
 	}
-	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !r.finder.canSignIn(ctx, s)) {
+	if old == nil && !protected && (auth.Is(err, auth.Invalid) || err == nil && !r.metadataFinder.canSignIn(ctx, s)) {
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("registering at %s: %w", s.Server.Issuer, ctx.Err())
+			return nil, fmt.Errorf("registering at %s: %w", s.AuthServer.Issuer, ctx.Err())
 		}
 		r.reportError(err)
-		return nil, errNoSignIn
+		return nil, errNoAuthServer
 	}
 	return s, err
 }
 
 // handle403 answers a 403 with insufficient_scope: somebody signs in again, for all scopes so far and
 // those that the server names (the specification's step-up authorization flow).
-func (r *responder) handle403(ctx context.Context, d auth.Demand, old *snapshot) (*snapshot, error) {
+func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
 	defer cancel()
 	next, err := r.answer403InTurn(ctx, d, old)
 	if next == nil && err == nil {
 		next, err = r.signInPerson(ctx, fmt.Sprintf("the server wants more rights: %.200s", auth.JoinScope(d.Scopes)), old)
 	}
-	return next, r.signInTimeoutError(ctx, err)
+	return next, r.explainSignInTimeout(ctx, err)
 }
 
-func (r *responder) answer403InTurn(ctx context.Context, d auth.Demand, old *snapshot) (*snapshot, error) {
-	release, err := r.takeTurn(ctx)
+func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
+	release, err := r.awaitTurn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -180,18 +180,18 @@ func (r *responder) answer403InTurn(ctx context.Context, d auth.Demand, old *sna
 	if err != nil {
 		return nil, err
 	}
-	if w.StepUps[scopeKey(w.Scopes)] >= maxStepUps && w.recentSignIns(r.now(), stepUpWindow) > 0 {
+	if w.StepUpsByScopes[scopeKey(w.Scopes)] >= maxStepUps && w.countRecentSignIns(r.now(), stepUpWindow) > 0 {
 		return nil, &PermanentError{Problem: "the server wants more rights than signing in brings; whoever runs its identity provider has to allow them for you and this client", Err: fmt.Errorf("it still wants %.200q after %d attempts", d.Scopes, maxStepUps+1)}
 	}
-	s, err := r.finder.discover(ctx, d.ResourceMetadata, false)
-	if err != nil || r.o.Machine == nil {
+	s, err := r.metadataFinder.discover(ctx, d.ResourceMetadata, false)
+	if err != nil || r.options.Machine == nil {
 		return nil, err
 	}
-	return r.renewer.signInMachine(ctx, s, old)
+	return r.renewer.signInWithoutPerson(ctx, s, old)
 }
 
 // signInPerson has a person sign in, and returns the credential that comes of it.
-func (r *responder) signInPerson(ctx context.Context, reason string, old *snapshot) (*snapshot, error) {
+func (r *challengeResponder) signInPerson(ctx context.Context, reason string, old *credentialSnapshot) (*credentialSnapshot, error) {
 	need := r.signInRequired(reason)
 	now, err := r.tokens.readStore(ctx)
 	switch {
@@ -207,7 +207,7 @@ func (r *responder) signInPerson(ctx context.Context, reason string, old *snapsh
 	}
 	if w, err := r.record.storedDemands(ctx); err != nil {
 		return nil, err
-	} else if n := w.recentSignIns(r.now(), signInWindow); n >= maxSignIns {
+	} else if n := w.countRecentSignIns(r.now(), signInWindow); n >= maxRecentSignIns {
 		return nil, &PermanentError{Problem: "the server asks for a sign-in again and again", Err: fmt.Errorf("there were %d in the last %v, and it still says: %s; ask its operator, or sign in by hand", n, signInWindow, reason)}
 	}
 	if err := r.signIn(ctx, *need); err != nil {

@@ -12,32 +12,32 @@ import (
 //
 // Its parts hold what they know behind locks of their own, and call each other in the order of the fields only.
 type Credential struct {
-	*common
-	redirect   redirectTarget
-	keys       *proofKeys
-	record     *serverRecord
-	clients    *registrar
-	finder     *serverFinder
-	tokens     *tokenCache
-	renewer    *renewer
-	challenges *responder
+	*credentialBase
+	redirect       redirectTarget
+	provers        *proverCache
+	record         *serverRecord
+	registrar      *registrar
+	metadataFinder *metadataFinder
+	tokens         *tokenCache
+	renewer        *renewer
+	responder      *challengeResponder
 }
 
 // newCredential puts the parts together.
-func newCredential(base *common) *Credential {
-	c := &Credential{common: base, redirect: newRedirectTarget(base.o, base.key)}
-	c.keys = &proofKeys{common: base}
+func newCredential(base *credentialBase) *Credential {
+	c := &Credential{credentialBase: base, redirect: newRedirectTarget(base.options, base.key)}
+	c.provers = &proverCache{credentialBase: base}
 	c.record = &serverRecord{base}
-	c.clients = &registrar{base}
-	c.finder = &serverFinder{common: base, record: c.record, clients: c.clients, redirect: c.redirect}
-	c.tokens = &tokenCache{common: base, keys: c.keys}
-	c.renewer = newRenewer(base, c.tokens, c.keys, c.record, c.clients)
-	c.challenges = &responder{
-		common: base, redirect: c.redirect, record: c.record, clients: c.clients, finder: c.finder, tokens: c.tokens, renewer: c.renewer,
+	c.registrar = &registrar{base}
+	c.metadataFinder = &metadataFinder{credentialBase: base, record: c.record, registrar: c.registrar, redirect: c.redirect}
+	c.tokens = &tokenCache{credentialBase: base, provers: c.provers}
+	c.renewer = newRenewer(base, c.tokens, c.provers, c.record, c.registrar)
+	c.responder = &challengeResponder{
+		credentialBase: base, redirect: c.redirect, record: c.record, registrar: c.registrar, metadataFinder: c.metadataFinder, tokens: c.tokens, renewer: c.renewer,
 		turn: make(chan struct{}, 1),
 	}
-	if base.o.SignIn != nil {
-		c.challenges.signIn = func(ctx context.Context, need SignInRequired) error { return base.o.SignIn(ctx, c, need) }
+	if base.options.SignIn != nil {
+		c.responder.signIn = func(ctx context.Context, need SignInRequired) error { return base.options.SignIn(ctx, c, need) }
 	}
 	return c
 }
@@ -46,11 +46,11 @@ func newCredential(base *common) *Credential {
 func (c *Credential) Key() tokenstore.Key { return c.key }
 
 // Server returns the URL of the MCP server.
-func (c *Credential) Server() string { return c.o.Server }
+func (c *Credential) Server() string { return c.options.Server }
 
 // LoginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, as a shell takes
 // them: for advice.
-func (c *Credential) LoginFlags() []string { return c.o.loginFlags() }
+func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }
 
 // Close ends the waits for the lock, and waits for a token request that is under way: its answer
 // may be a pair of tokens that replaces the stored one. When ctx is done it gives that up.
@@ -68,11 +68,11 @@ func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 	return h.token(), nil
 }
 
-// Follow reads the store again each time another process changes it, until ctx is done: so a sign-in
-// and a sign-out are noticed at once. changed may be nil; signedIn says whether there is a credential.
+// FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in
+// and a sign-out are noticed at once. onChange may be nil; signedIn says whether there is a credential.
 // It is called by the goroutine that called Follow.
-func (c *Credential) Follow(ctx context.Context, changed func(signedIn bool)) error {
-	return c.tokens.follow(ctx, changed)
+func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn bool)) error {
+	return c.tokens.followStore(ctx, onChange)
 }
 
 // LastFailedSignIn returns how the last sign-in of any process ended, if it brought nothing.

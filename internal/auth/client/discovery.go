@@ -16,53 +16,53 @@ const discoveryCacheTime = time.Hour
 
 // A discovery is what is known of a server and its authorization server.
 type discovery struct {
-	Resource         auth.ResourceMetadata `json:"resource"`
-	Server           auth.ServerMetadata   `json:"server"`
-	DefaultEndpoints bool                  `json:"assumed,omitempty"` // see auth.ServerMetadata
-	OriginIsServer   bool                  `json:"origin,omitempty"`  // there is no metadata of the resource: revision 2025-03-26
+	Resource           auth.ResourceMetadata `json:"resource"`
+	AuthServer         auth.ServerMetadata   `json:"server"`
+	DefaultEndpoints   bool                  `json:"assumed,omitempty"` // see auth.ServerMetadata
+	OriginIsAuthServer bool                  `json:"origin,omitempty"`  // there is no metadata of the resource: revision 2025-03-26
 }
 
 // Bounds of what a server can make somebody do.
 const (
-	maxSignIns       = 5                // in signInWindow
+	maxRecentSignIns = 5                // in signInWindow
 	signInWindow     = 10 * time.Minute // a server that refuses what signing in brings does not get another one
 	stepUpWindow     = time.Hour        // an attempt for more rights counts that long
 	maxScopes        = 100              // that challenges have named
 	discoveryTimeout = time.Minute      // for all metadata together
 )
 
-// A serverFinder finds the metadata of a server and of its authorization server, and keeps them in the store. It may be used
+// A metadataFinder finds the metadata of a server and of its authorization server, and keeps them in the store. It may be used
 // concurrently.
-type serverFinder struct {
-	*common
-	record   *serverRecord
-	clients  *registrar
-	redirect redirectTarget
+type metadataFinder struct {
+	*credentialBase
+	record    *serverRecord
+	registrar *registrar
+	redirect  redirectTarget
 
 	mu sync.Mutex
 	// foundNoEndpointsAt is when a server without metadata was found to have none of the assumed endpoints.
 	foundNoEndpointsAt time.Time
 }
 
-// discover returns the discovery. fresh: what is stored is not good enough. With an error, what it returns is none; it says only
+// discover returns the discovery. refetch: what is stored is not good enough. With an error, what it returns is none; it says only
 // whether there is metadata of the resource.
-func (f *serverFinder) discover(ctx context.Context, announced string, fresh bool) (*discovery, error) {
-	m, err := f.o.Store.Metadata(ctx, f.key)
+func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL string, refetch bool) (*discovery, error) {
+	m, err := f.options.Store.Metadata(ctx, f.key)
 	if err != nil {
 		return nil, err
 	}
-	have := parseDiscovery(m)
-	if left := m.Expires.Sub(f.now()); have != nil && !fresh && left > 0 && left <= discoveryCacheTime {
-		return have, nil
+	cached := parseDiscovery(m)
+	if left := m.Expires.Sub(f.now()); cached != nil && !refetch && left > 0 && left <= discoveryCacheTime {
+		return cached, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, discoveryTimeout)
-	found, err := f.fetchDiscovery(asking, announced, have)
+	found, err := f.fetchDiscovery(asking, announcedMetadataURL, cached)
 	cancel()
 	if err != nil {
 		return found, err
 	}
-	if found.DefaultEndpoints && have != nil && !have.OriginIsServer {
-		return have, nil // the metadata is away for now: nobody said that it has changed
+	if found.DefaultEndpoints && cached != nil && !cached.OriginIsAuthServer {
+		return cached, nil // the metadata is away for now: nobody said that it has changed
 	}
 	if err := f.record.storeDiscovery(ctx, found); err != nil {
 		f.reportError(err) // it is found again next time
@@ -71,20 +71,20 @@ func (f *serverFinder) discover(ctx context.Context, announced string, fresh boo
 }
 
 // fetchDiscovery asks the servers.
-func (f *serverFinder) fetchDiscovery(ctx context.Context, announced string, have *discovery) (*discovery, error) {
-	resource, err := f.caller.FetchResourceMetadata(ctx, f.o.Revision, f.server, announced)
+func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, have *discovery) (*discovery, error) {
+	resource, err := f.caller.FetchResourceMetadata(ctx, f.options.Revision, f.serverURL, announced)
 	if auth.Is(err, auth.NotFound) {
-		server, err := f.caller.FetchOriginServerMetadata(ctx, f.server)
-		return &discovery{Server: server, DefaultEndpoints: server.HasDefaultEndpoints, OriginIsServer: true}, err
+		server, err := f.caller.FetchOriginServerMetadata(ctx, f.serverURL)
+		return &discovery{AuthServer: server, DefaultEndpoints: server.HasDefaultEndpoints, OriginIsAuthServer: true}, err
 	}
 	if err != nil {
 		return nil, err
 	}
 	var none error
 	for _, issuer := range f.orderIssuers(resource.AuthorizationServers, have) {
-		server, err := f.caller.FetchServerMetadata(ctx, f.o.Revision, issuer)
+		server, err := f.caller.FetchServerMetadata(ctx, f.options.Revision, issuer)
 		if err == nil {
-			return &discovery{Resource: resource, Server: server}, nil
+			return &discovery{Resource: resource, AuthServer: server}, nil
 		}
 		if none == nil {
 			none = err
@@ -96,14 +96,14 @@ func (f *serverFinder) fetchDiscovery(ctx context.Context, announced string, hav
 	return &discovery{Resource: resource}, none
 }
 
-// errNoSignIn says that nothing shows that somebody could sign in at a server.
-var errNoSignIn = errors.New("the server tells nothing of an authorization server")
+// errNoAuthServer says that nothing shows that somebody could sign in at a server.
+var errNoAuthServer = errors.New("the server tells nothing of an authorization server")
 
 // canSignIn reports whether somebody can sign in there. Where there is no metadata at all, the endpoints are
 // those that revision 2025-03-26 assumes, and a server that only wants a key has none of them: they are
 // there if the client can register itself.
-func (f *serverFinder) canSignIn(ctx context.Context, s *discovery) bool {
-	if !s.DefaultEndpoints || f.o.Machine != nil || f.o.ClientID != "" || f.o.ClientMetadataURL != "" || f.o.NotDynamic {
+func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
+	if !s.DefaultEndpoints || f.options.Machine != nil || f.options.ClientID != "" || f.options.ClientMetadataURL != "" || f.options.NoDynamicRegistration {
 		return true
 	}
 	f.mu.Lock()
@@ -113,11 +113,11 @@ func (f *serverFinder) canSignIn(ctx context.Context, s *discovery) bool {
 		return false
 	}
 	redirect := f.redirect.uri()
-	known, err := f.o.Store.Registrations(ctx, s.Server.Issuer)
+	known, err := f.options.Store.Registrations(ctx, s.AuthServer.Issuer)
 	if err == nil && slices.ContainsFunc(known, func(r tokenstore.Registration) bool { return slices.Contains(r.RedirectURIs, redirect) }) {
 		return true
 	}
-	if _, err = f.clients.clientForSignIn(ctx, s, redirect, nil, false); err != nil && !auth.Is(err, auth.Unavailable) && ctx.Err() == nil {
+	if _, err = f.registrar.clientForSignIn(ctx, s, redirect, nil, false); err != nil && !auth.Is(err, auth.Unavailable) && ctx.Err() == nil {
 		f.mu.Lock()
 		f.foundNoEndpointsAt = f.now()
 		f.mu.Unlock()
@@ -126,10 +126,10 @@ func (f *serverFinder) canSignIn(ctx context.Context, s *discovery) bool {
 }
 
 // orderIssuers puts the issuer first that this client is known at, if the server still names it.
-func (f *serverFinder) orderIssuers(issuers []string, have *discovery) []string {
-	first := f.o.ClientIssuer
+func (f *metadataFinder) orderIssuers(issuers []string, have *discovery) []string {
+	first := f.options.ClientIssuer
 	if first == "" && have != nil {
-		first = have.Server.Issuer
+		first = have.AuthServer.Issuer
 	}
 	if i := slices.Index(issuers, first); i > 0 {
 		issuers = append([]string{first}, slices.Delete(slices.Clone(issuers), i, i+1)...)
@@ -139,5 +139,5 @@ func (f *serverFinder) orderIssuers(issuers []string, have *discovery) []string 
 
 // hasIssuer reports whether the server still works with an issuer.
 func (s *discovery) hasIssuer(issuer string) bool {
-	return s.Server.Issuer == issuer || slices.Contains(s.Resource.AuthorizationServers, issuer)
+	return s.AuthServer.Issuer == issuer || slices.Contains(s.Resource.AuthorizationServers, issuer)
 }

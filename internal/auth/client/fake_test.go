@@ -351,7 +351,7 @@ func newWorld(t *testing.T) *world {
 
 // options are those of a client that somebody has registered.
 func (w *world) options() Options {
-	return Options{Store: w.store, Server: w.server, HTTP: &http.Client{Transport: w.wire}, ClientID: "c1"}
+	return Options{Store: w.store, Server: w.server, HTTPClient: &http.Client{Transport: w.wire}, ClientID: "c1"}
 }
 
 // credential returns a new Credential, as another process would have it.
@@ -370,16 +370,16 @@ func (w *world) sign(t *testing.T, c *Credential, life time.Duration) {
 	w.mu.Lock()
 	w.serial++
 	s := tokenstore.Credential{
-		Server: w.server, Issuer: w.issuer, TokenEndpoint: w.issuer + "/token", ClientID: "c1", Resource: w.resource, TokenType: "Bearer", Issued: now,
-		Access:  tokenstore.NewSecret(fmt.Sprintf("access-canary-%d", w.serial)),
-		Refresh: tokenstore.NewSecret(fmt.Sprintf("refresh-canary-%d", w.serial)),
+		Server: w.server, Issuer: w.issuer, TokenEndpoint: w.issuer + "/token", ClientID: "c1", Resource: w.resource, TokenType: "Bearer", IssuedAt: now,
+		AccessToken:  tokenstore.NewSecret(fmt.Sprintf("access-canary-%d", w.serial)),
+		RefreshToken: tokenstore.NewSecret(fmt.Sprintf("refresh-canary-%d", w.serial)),
 	}
-	w.access[s.Access.Reveal()], w.refresh[s.Refresh.Reveal()] = true, true
+	w.access[s.AccessToken.Reveal()], w.refresh[s.RefreshToken.Reveal()] = true, true
 	w.mu.Unlock()
 	if life != 0 {
-		s.Expires = now.Add(life)
+		s.ExpiresAt = now.Add(life)
 	}
-	bridgetest.Must(t, w.store.WithLock(t.Context(), c.key, func(l *tokenstore.Locked) error {
+	bridgetest.Must(t, w.store.WithLock(t.Context(), c.key, func(l *tokenstore.LockedCredential) error {
 		_, err := l.Save(s, l.Entry().Generation)
 		return err
 	}))

@@ -39,11 +39,11 @@ func TestSignInAgainAndAgain(t *testing.T) {
 		if _, ok := errors.AsType[*PermanentError](err); !ok || !strings.Contains(err.Error(), "again and again") {
 			t.Errorf("the error is %v", err)
 		}
-		if count != maxSignIns {
+		if count != maxRecentSignIns {
 			t.Errorf("%d sign-ins", count)
 		}
 		time.Sleep(signInWindow)
-		if _ = more(); count <= maxSignIns || count > 2*maxSignIns {
+		if _ = more(); count <= maxRecentSignIns || count > 2*maxRecentSignIns {
 			t.Errorf("%d sign-ins after a while", count)
 		}
 	})
@@ -94,10 +94,10 @@ func TestUselessSignIn(t *testing.T) {
 				if count != 1 {
 					t.Errorf("after restarts, somebody was asked to sign in %d times", count)
 				}
-				refusal := func() (Refusal, bool) {
+				refusal := func() (TokenRefusal, bool) {
 					e, err := w.store.Load(t.Context(), c.key)
 					bridgetest.Must(t, err)
-					return LastRefusal(t.Context(), w.store, e)
+					return LastTokenRefusal(t.Context(), w.store, e)
 				}
 				if r, refused := refusal(); !refused || !strings.Contains(r.Reason, "operator") {
 					t.Errorf("the store says %v, %+v", refused, r)
@@ -206,8 +206,8 @@ func TestHostileAddresses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), x.says) || !strings.Contains(err.Error(), testIssuer) || strings.ContainsAny(err.Error(), "\x1b\u202e\n") {
 				t.Errorf("the error is %v", err)
 			}
-			if login, _, _ := w.store.PendingLogin(c.key); login.URL != "" {
-				t.Errorf("%q was announced", login.URL)
+			if login, _, _ := w.store.PendingLogin(c.key); login.SignInURL != "" {
+				t.Errorf("%q was announced", login.SignInURL)
 			}
 		})
 	}
@@ -295,10 +295,10 @@ func TestEnterpriseClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	asked := false
-	e := Enterprise{
-		IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, Client: auth.Client{ID: "me", AuthMethod: auth.ClientAuthNone},
+	e := EnterpriseManaged{
+		IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, IDPClient: auth.Client{ID: "me", AuthMethod: auth.ClientAuthNone},
 		IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil },
-		HTTP: &http.Client{Transport: wire{"idp.test": http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		IDPHTTPClient: &http.Client{Transport: wire{"idp.test": http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			asked = true
 			w.json(rw, 200, map[string]string{"access_token": "assertion-canary", "token_type": "N_A", "issued_token_type": auth.TypeIDJAG})
 		})}},
@@ -327,7 +327,7 @@ func TestSlowRefusal(t *testing.T) {
 		return hang(rw, r)
 	})
 	o, count := w.options(), 0
-	o.HTTP, o.SignIn = s.Client(), w.signsIn(t, &count)
+	o.HTTPClient, o.SignIn = s.Client(), w.signsIn(t, &count)
 	hc := &http.Client{Transport: &Transport{Base: s.Client().Transport, Credential: w.credential(t, o)}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

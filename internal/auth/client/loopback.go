@@ -29,14 +29,14 @@ const callbackPath = "/callback"
 
 // A redirectTarget is where browsers come back to: host and port on this machine. It is a value.
 type redirectTarget struct {
-	host   string
-	port   int  // the same one each time, and another one for each credential
-	chosen bool // by the user
+	host               string
+	port               int  // the same one each time, and another one for each credential
+	isPortChosenByUser bool // by the user
 }
 
 func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
 	d := redirectTarget{cmp.Or(o.RedirectHost, "127.0.0.1"), o.RedirectPort, o.RedirectPort != 0}
-	if d.chosen {
+	if d.isPortChosenByUser {
 		return d
 	}
 	d.port = minRedirectPort
@@ -48,10 +48,10 @@ func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
 }
 
 // uri returns the redirect URI.
-func (d redirectTarget) uri() string { return d.uriAt(d.port) }
+func (d redirectTarget) uri() string { return d.uriWithPort(d.port) }
 
-// uriAt returns the redirect URI with another port.
-func (d redirectTarget) uriAt(port int) string {
+// uriWithPort returns the redirect URI with another port.
+func (d redirectTarget) uriWithPort(port int) string {
 	return "http://" + net.JoinHostPort(d.host, strconv.Itoa(port)) + callbackPath
 }
 
@@ -64,23 +64,23 @@ func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port in
 		return nil, 0, fmt.Errorf("the redirect host %.60q is not this machine: use 127.0.0.1 or localhost", d.host)
 	}
 	tries := 1
-	if !d.chosen {
+	if !d.isPortChosenByUser {
 		tries += extraPortTries
 	}
 	for try := range tries {
 		port = d.port + try
-		if port > maxRedirectPort && !d.chosen {
+		if port > maxRedirectPort && !d.isPortChosenByUser {
 			port -= maxRedirectPort - minRedirectPort + 1
 		}
-		if all, err = d.listenOn(ctx, port); err == nil {
+		if all, err = d.listenOnPort(ctx, port); err == nil {
 			return all, port, nil
 		}
 	}
 	return nil, 0, &PermanentError{Problem: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
 }
 
-// listenOn opens one port; for localhost on both addresses, since a browser may take either.
-func (d redirectTarget) listenOn(ctx context.Context, port int) ([]net.Listener, error) {
+// listenOnPort opens one port; for localhost on both addresses, since a browser may take either.
+func (d redirectTarget) listenOnPort(ctx context.Context, port int) ([]net.Listener, error) {
 	var config net.ListenConfig
 	first := d.host
 	if d.host == "localhost" {
@@ -105,7 +105,7 @@ func (d redirectTarget) listenOn(ctx context.Context, port int) ([]net.Listener,
 	return all, nil
 }
 
-// A authorizationOutcome is the end of an authorization request.
+// An authorizationOutcome is the end of an authorization request.
 type authorizationOutcome struct {
 	code string
 	err  error
@@ -113,47 +113,47 @@ type authorizationOutcome struct {
 
 // A callbackReceiver takes one authorization response: from a browser, or as text.
 type callbackReceiver struct {
-	redirect string
-	host     string // of requests
-	expect   auth.ExpectedCallback
-	result   chan authorizationOutcome // of size 1
+	redirectURI  string
+	expectedHost string // of requests
+	expected     auth.ExpectedCallback
+	outcome      chan authorizationOutcome // of size 1
 
-	mu       sync.Mutex
-	answered bool
+	mu         sync.Mutex
+	isAnswered bool
 }
 
-func newReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
+func newCallbackReceiver(redirect string, expect auth.ExpectedCallback) *callbackReceiver {
 	u, _ := url.Parse(redirect)
-	return &callbackReceiver{redirect: redirect, host: u.Host, expect: expect, result: make(chan authorizationOutcome, 1)}
+	return &callbackReceiver{redirectURI: redirect, expectedHost: u.Host, expected: expect, outcome: make(chan authorizationOutcome, 1)}
 }
 
 // errAlreadyAnswered is a response after the one that was taken.
 var errAlreadyAnswered = errors.New("the sign-in has been answered already")
 
-// takeQuery takes the query of a response. An error leaves the sign-in open, except errAlreadyAnswered.
-func (v *callbackReceiver) takeQuery(query string) error {
-	code, err := v.expect.ParseCode(query)
+// acceptQuery takes the query of a response. An error leaves the sign-in open, except errAlreadyAnswered.
+func (v *callbackReceiver) acceptQuery(query string) error {
+	code, err := v.expected.ParseCode(query)
 	if auth.Is(err, auth.UnrelatedResponse) {
 		return err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.answered {
+	if v.isAnswered {
 		return errAlreadyAnswered
 	}
-	v.answered = true
-	v.result <- authorizationOutcome{code, err}
+	v.isAnswered = true
+	v.outcome <- authorizationOutcome{code, err}
 	return nil
 }
 
-// takeAddress takes the address that a browser ended at, as a person gives it.
-func (v *callbackReceiver) takeAddress(addr string) error {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), v.redirect+"?")
+// acceptURL takes the address that a browser ended at, as a person gives it.
+func (v *callbackReceiver) acceptURL(addr string) error {
+	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), v.redirectURI+"?")
 	if !ok {
-		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", v.redirect)
+		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", v.redirectURI)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
-	return v.takeQuery(rest)
+	return v.acceptQuery(rest)
 }
 
 // ServeHTTP answers the browser. The page has no script, and nothing that came with the request.
@@ -166,7 +166,7 @@ func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Connection", "close")
 	switch err := error(nil); {
-	case r.Host != v.host:
+	case r.Host != v.expectedHost:
 		writePage(w, http.StatusMisdirectedRequest, "This address is not known here.")
 	case r.URL.Path != callbackPath:
 		writePage(w, http.StatusNotFound, "There is nothing here.")
@@ -174,7 +174,7 @@ func (v *callbackReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", http.MethodGet)
 		writePage(w, http.StatusMethodNotAllowed, "There is nothing here.")
 	default:
-		if err = v.takeQuery(r.URL.RawQuery); errors.Is(err, errAlreadyAnswered) {
+		if err = v.acceptQuery(r.URL.RawQuery); errors.Is(err, errAlreadyAnswered) {
 			writePage(w, http.StatusGone, "The sign-in has been answered already. You can close this page.")
 		} else if err != nil {
 			writePage(w, http.StatusBadRequest, "This does not answer the sign-in that is under way.")

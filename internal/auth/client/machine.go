@@ -10,26 +10,26 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// ClientCredentials is a Machine that is itself the client, with the secret or the key of Options.ClientAuth (RFC 6749, 4.4).
+// ClientCredentials is a MachineTokenSource that is itself the client, with the secret or the key of Options.ClientAuth (RFC 6749, 4.4).
 type ClientCredentials struct{}
 
 func (ClientCredentials) identity() string { return "client-credentials" }
 
-func (ClientCredentials) token(ctx context.Context, m machineRequest) (auth.Token, error) {
+func (ClientCredentials) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.ClientCredentialsGrant(m.resource, m.scopes), m.prover)
 }
 
-// JWTBearer is a Machine that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). An
+// JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). An
 // assertion that is refused is not tried again, nor is another grant.
 type JWTBearer struct {
-	Name string // what the assertion is known by, such as its file
+	AssertionName string // what the assertion is known by, such as its file
 	// Assertion returns it. It is called at each use, with the credential locked: it must not wait.
 	Assertion func() (tokenstore.Secret, error)
 }
 
-func (j JWTBearer) identity() string { return "jwt-bearer " + j.Name }
+func (j JWTBearer) identity() string { return "jwt-bearer " + j.AssertionName }
 
-func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, error) {
+func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	assertion, err := j.Assertion()
 	if err != nil {
 		return auth.Token{}, err
@@ -37,37 +37,39 @@ func (j JWTBearer) token(ctx context.Context, m machineRequest) (auth.Token, err
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(assertion.Reveal(), m.resource, m.scopes), m.prover)
 }
 
-// Enterprise is a Machine for a server whose company decides who may use it: an id token of the company's identity
+// EnterpriseManaged is a MachineTokenSource for a server whose company decides who may use it: an id token of the company's identity
 // provider is exchanged there for an assertion, and that for a token (identity assertion
 // authorization grant, ID-JAG). No browser goes to the server.
-type Enterprise struct {
-	IDP    auth.ServerMetadata // of the identity provider: Issuer is required; without Token its metadata is asked each time
-	Client auth.Client         // there
-	// HTTP makes the requests to it: the user has named it, so it may be where the MCP server may not lead to.
+type EnterpriseManaged struct {
+	IDP       auth.ServerMetadata // of the identity provider: Issuer is required; without Token its metadata is asked each time
+	IDPClient auth.Client         // there
+	// IDPHTTPClient makes the requests to it: the user has named it, so it may be where the MCP server may not lead to.
 	// nil: as for that.
-	HTTP *http.Client
+	IDPHTTPClient *http.Client
 	// IDToken returns the id token of the person. It is called at each use, with the credential locked: it must not wait.
 	IDToken func() (tokenstore.Secret, error)
-	// Secret returns that of Client, as it is now, and beside an error what it was before. It is called at each use.
+	// IDPClientSecret returns that of Client, as it is now, and beside an error what it was before. It is called at each use.
 	// nil: Client has it.
-	Secret func() (tokenstore.Secret, error)
+	IDPClientSecret func() (tokenstore.Secret, error)
 }
 
-func (e Enterprise) identity() string { return "enterprise " + e.IDP.Issuer + " " + e.Client.ID }
+func (e EnterpriseManaged) identity() string {
+	return "enterprise " + e.IDP.Issuer + " " + e.IDPClient.ID
+}
 
-func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, error) {
+func (e EnterpriseManaged) requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error) {
 	id, err := e.IDToken()
 	if err != nil {
 		return auth.Token{}, err
 	}
-	who := e.Client
-	if e.Secret != nil {
-		secret, _ := e.Secret() // if it is out of date, the provider says so
+	who := e.IDPClient
+	if e.IDPClientSecret != nil {
+		secret, _ := e.IDPClientSecret() // if it is out of date, the provider says so
 		who.Secret = secret.Reveal()
 	}
 	caller := *m.caller
-	if e.HTTP != nil {
-		caller.HTTP = e.HTTP
+	if e.IDPHTTPClient != nil {
+		caller.HTTP = e.IDPHTTPClient
 	}
 	idp := e.IDP
 	if idp.TokenEndpoint == "" {
@@ -88,8 +90,8 @@ func (e Enterprise) token(ctx context.Context, m machineRequest) (auth.Token, er
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(t.AccessToken, m.resource, m.scopes), m.prover)
 }
 
-// signInMachine gets the first token, or one with more scopes, without a person.
-func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot) (got *snapshot, err error) {
+// signInWithoutPerson gets the first token, or one with more scopes, without a person.
+func (r *renewer) signInWithoutPerson(ctx context.Context, s *discovery, old *credentialSnapshot) (got *credentialSnapshot, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -97,13 +99,13 @@ func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot
 	if old != nil {
 		of = old.generation
 	}
-	if err, paused := r.pausedFor(of, r.now()); paused {
+	if err, paused := r.isPaused(of, r.now()); paused {
 		return nil, err
 	}
-	if _, err := r.clients.chooseIDSource(s, ""); err != nil {
+	if _, err := r.registrar.chooseIDSource(s, ""); err != nil {
 		return nil, err
 	}
-	done, err := r.begin()
+	done, err := r.beginWork()
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot
 	if err != nil {
 		return nil, err
 	}
-	err = r.o.Store.WithLock(lockCtx, r.key, func(l *tokenstore.Locked) error {
+	err = r.options.Store.WithLock(lockCtx, r.key, func(l *tokenstore.LockedCredential) error {
 		e := l.Entry()
 		if now, err := r.tokens.makeCurrent(e); err != nil {
 			return err
@@ -126,17 +128,17 @@ func (r *renewer) signInMachine(ctx context.Context, s *discovery, old *snapshot
 		if err != nil {
 			return err
 		}
-		next.ClientID = cmp.Or(r.o.ClientID, r.o.ClientMetadataURL) // somebody has registered it
+		next.ClientID = cmp.Or(r.options.ClientID, r.options.ClientMetadataURL) // somebody has registered it
 		e.Credential = next
 		token, err := r.requestToken(l, e)
 		if err != nil {
-			_, err = r.renewalFailed(l, e, err)
+			_, err = r.handleRenewalError(l, e, err)
 			return err
 		}
 		got, err = r.saveToken(l, e, token)
 		return err
 	})
-	r.noteResult(of, err)
+	r.noteRenewalResult(of, err)
 	if err == nil {
 		err = r.record.noteSignIn(ctx)
 	}

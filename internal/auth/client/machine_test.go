@@ -110,7 +110,7 @@ func TestEnterprise(t *testing.T) {
 		idp.then("/token", answer(200, `{"access_token":"jag-canary","token_type":"N_A","issued_token_type":"`+auth.TypeIDJAG+`"}`))
 		o := w.options()
 		o.ClientAuth = withSecret
-		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
+		o.Machine = EnterpriseManaged{IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, IDPClient: auth.Client{ID: "c1"},
 			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		w.wantServed(t, w.credential(t, o))
 		x, j := idp.forms[0], w.forms[0]
@@ -179,7 +179,7 @@ func TestEnterpriseOther(t *testing.T) {
 		w.wire["idp.test"] = idp
 		idp.then("/token", answer(200, `{"access_token":"at-canary","token_type":"Bearer","issued_token_type":"`+auth.TypeAccessToken+`"}`))
 		o := w.options()
-		o.Machine = Enterprise{IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, Client: auth.Client{ID: "c1"},
+		o.Machine = EnterpriseManaged{IDP: auth.ServerMetadata{Issuer: "https://idp.test", TokenEndpoint: "https://idp.test/token"}, IDPClient: auth.Client{ID: "c1"},
 			IDToken: func() (tokenstore.Secret, error) { return tokenstore.NewSecret("id-canary"), nil }}
 		_, _, err := w.post(t, w.credential(t, o))
 		if _, ok := errors.AsType[*PermanentError](err); !ok {

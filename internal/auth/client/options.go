@@ -14,14 +14,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// DPoP says whether tokens are bound to a key (RFC 9449).
-type DPoP int
+// DPoPMode says whether tokens are bound to a key (RFC 9449).
+type DPoPMode int
 
-// The values of DPoP.
+// The values of DPoPMode.
 const (
-	DPoPAuto    DPoP = iota // where the server asks for it
-	DPoPRequire             // always: a token that is not bound is refused
-	DPoPOff                 // never
+	DPoPAuto    DPoPMode = iota // where the server asks for it
+	DPoPRequire                 // always: a token that is not bound is refused
+	DPoPOff                     // never
 )
 
 // Options say whose credential it is, and how it is got. They may not be changed once they are in use.
@@ -32,9 +32,9 @@ type Options struct {
 	Profile  string            // tells several accounts at one server apart; "": the usual one
 	Revision auth.Revision     // of the protocol, as far as discovery differs; "": the newest
 
-	// HTTP makes the requests for metadata, registration and tokens: its Transport has proxies,
+	// HTTPClient makes the requests for metadata, registration and tokens: its Transport has proxies,
 	// certificates and the rules for addresses. nil: http.DefaultClient.
-	HTTP *http.Client
+	HTTPClient *http.Client
 	// Now is the clock: the wall clock counts, so that the sleep of a laptop does. nil: time.Now.
 	Now func() time.Time
 
@@ -43,19 +43,19 @@ type Options struct {
 	Scopes        []string          // asked for in any case, instead of those that the server lists
 	ExtraParams   []auth.Param      // added to the authorization request
 	IssuerAliases map[string]string // see auth.EndpointCaller
-	DPoP          DPoP
+	DPoP          DPoPMode
 
-	ClientID          string         // registered by hand; "": none
-	ClientIssuer      string         // where that was; "": nobody said
-	ClientAuth        ClientAuthFunc // of ClientID, or of ClientMetadataURL: called at each use; nil: it has neither a secret nor a key
-	ClientMetadataURL string         // address of the client's metadata document; "": none
-	NotDynamic        bool           // the client may not register itself
-	RedirectHost      string         // "127.0.0.1" (""), or "localhost" for servers that ask for it
-	RedirectPort      int            // 0: made of the key
-	Machine           Machine        // signs in without a person; nil: a person does
-	SignIn            SignInFunc     // called when a person must sign in; nil: a SignInRequired error says so
-	SignInWait        time.Duration  // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
-	OnError           func(error)    // told of what no caller gets as its error; may be called concurrently; nil: nobody
+	ClientID              string             // registered by hand; "": none
+	ClientIssuer          string             // where that was; "": nobody said
+	ClientAuth            ClientAuthFunc     // of ClientID, or of ClientMetadataURL: called at each use; nil: it has neither a secret nor a key
+	ClientMetadataURL     string             // address of the client's metadata document; "": none
+	NoDynamicRegistration bool               // the client may not register itself
+	RedirectHost          string             // "127.0.0.1" (""), or "localhost" for servers that ask for it
+	RedirectPort          int                // 0: made of the key
+	Machine               MachineTokenSource // signs in without a person; nil: a person does
+	SignIn                SignInFunc         // called when a person must sign in; nil: a SignInRequired error says so
+	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
+	OnError               func(error)        // told of what no caller gets as its error; may be called concurrently; nil: nobody
 }
 
 // A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the
@@ -68,16 +68,16 @@ type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) er
 // concurrently.
 type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.AssertionSigner, err error)
 
-// A Machine gets tokens without a person.
-type Machine interface {
-	// token asks for a token. m.server is where, resource and scopes are what for.
-	token(ctx context.Context, m machineRequest) (auth.Token, error)
+// A MachineTokenSource gets tokens without a person.
+type MachineTokenSource interface {
+	// requestToken asks for a token. m.server is where, resource and scopes are what for.
+	requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error)
 	// identity is what makes its credential another one.
 	identity() string
 }
 
-// A machineRequest is what a Machine needs for one token.
-type machineRequest struct {
+// A machineTokenRequest is what a MachineTokenSource needs for one token.
+type machineTokenRequest struct {
 	caller   *auth.EndpointCaller
 	server   auth.ServerMetadata
 	client   auth.Client
@@ -102,8 +102,8 @@ func New(o Options) (*Credential, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	base := &common{o: o, key: key, server: server, origin: originOf(server), random: rand.Float64}
-	base.caller = &auth.EndpointCaller{HTTP: o.HTTP, Now: base.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
+	base := &credentialBase{options: o, key: key, serverURL: server, origin: originOf(server), random: rand.Float64}
+	base.caller = &auth.EndpointCaller{HTTP: o.HTTPClient, Now: base.now, IssuerAliases: o.IssuerAliases, Timeout: requestTimeout}
 	if o.Revision != "" && o.Revision < "2025-06-18" {
 		base.caller.ProtocolVersion = string(o.Revision)
 	}

@@ -36,7 +36,7 @@ func roleUse(args []string) error {
 	now := time.Unix(0, 0)
 	header := http.Header{"User-Agent": {strconv.Itoa(os.Getpid())}}
 	c, err := New(Options{Store: store, Server: args[1] + "/mcp", ClientID: "c1", Now: func() time.Time { return now },
-		HTTP: &http.Client{Transport: named{header}}})
+		HTTPClient: &http.Client{Transport: named{header}}})
 	if err != nil {
 		return err
 	}

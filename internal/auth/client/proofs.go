@@ -11,32 +11,32 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A proofKeys has the Prover of the key that tokens are bound to (DPoP). It may be used concurrently.
-type proofKeys struct {
-	*common
+// A proverCache has the Prover of the key that tokens are bound to (DPoP). It may be used concurrently.
+type proverCache struct {
+	*credentialBase
 
-	mu     sync.Mutex
-	prover *auth.Prover      // the last one; nil: none was needed
-	text   tokenstore.Secret // the key of prover
+	mu      sync.Mutex
+	prover  *auth.Prover      // the last one; nil: none was needed
+	keyText tokenstore.Secret // the key of prover
 }
 
-// proverOf returns the Prover of a stored key, which keeps its nonces while the key is the same.
-func (k *proofKeys) proverOf(text tokenstore.Secret) (*auth.Prover, error) {
+// proverForKey returns the Prover of a stored key, which keeps its nonces while the key is the same.
+func (k *proverCache) proverForKey(text tokenstore.Secret) (*auth.Prover, error) {
 	if text.IsZero() {
 		return nil, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.prover != nil && k.text.Equal(text) {
+	if k.prover != nil && k.keyText.Equal(text) {
 		return k.prover, nil
 	}
 	key, err := parseProofKey(text)
 	if err != nil {
 		return nil, err
 	}
-	p, err := auth.NewProver(key, k.o.Now)
+	p, err := auth.NewProver(key, k.options.Now)
 	if err == nil {
-		k.prover, k.text = p, text
+		k.prover, k.keyText = p, text
 	}
 	return p, err
 }

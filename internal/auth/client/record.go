@@ -13,22 +13,22 @@ import (
 
 // A serverRecord is what is stored of a server beside its credential, for all processes: its metadata, what its challenges
 // have asked for, how the last sign-in has ended, and whether it refuses the token. It may be used concurrently.
-type serverRecord struct{ *common }
+type serverRecord struct{ *credentialBase }
 
 // serverDemands is what the server's challenges have asked for. It is remembered over processes.
 type serverDemands struct {
-	MetadataURL string         `json:"announced,omitempty"` // address of the resource's metadata
-	Scopes      []string       `json:"scopes,omitempty"`    // all that challenges have named
-	DPoP        bool           `json:"dpop,omitempty"`      // it takes bound tokens only
-	StepUp      bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
-	StepUps     map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
-	SignIns     []time.Time    `json:"signed,omitempty"`    // when somebody signed in, the last times
-	Proven      bool           `json:"proven,omitempty"`    // the server has taken a token of the last sign-in
+	MetadataURL     string         `json:"announced,omitempty"` // address of the resource's metadata
+	Scopes          []string       `json:"scopes,omitempty"`    // all that challenges have named
+	OnlyAcceptsDPoP bool           `json:"dpop,omitempty"`      // it takes bound tokens only
+	IsStepUpDue     bool           `json:"stepUp,omitempty"`    // the next sign-in is for more scopes
+	StepUpsByScopes map[string]int `json:"attempts,omitempty"`  // how often somebody signed in for these scopes after a 403
+	SignInTimes     []time.Time    `json:"signed,omitempty"`    // when somebody signed in, the last times
+	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has taken a token of the last sign-in
 }
 
-// recentSignIns returns how many sign-ins there were in the time before now.
-func (w serverDemands) recentSignIns(now time.Time, within time.Duration) (n int) {
-	for _, at := range w.SignIns {
+// countRecentSignIns returns how many sign-ins there were in the time before now.
+func (w serverDemands) countRecentSignIns(now time.Time, within time.Duration) (n int) {
+	for _, at := range w.SignInTimes {
 		if age := now.Sub(at); age >= 0 && age < within {
 			n++
 		}
@@ -38,13 +38,13 @@ func (w serverDemands) recentSignIns(now time.Time, within time.Duration) (n int
 
 // The names of the stored documents.
 const (
-	discoveryDocument = "site"
-	demandsDocument   = "wants"
+	discoveryDocumentName = "site"
+	demandsDocumentName   = "wants"
 )
 
 // storedDiscovery returns the discovery as it is stored, however old; nil: there is none.
 func (r *serverRecord) storedDiscovery(ctx context.Context) (*discovery, error) {
-	m, err := r.o.Store.Metadata(ctx, r.key)
+	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
 		return nil, err
 	}
@@ -54,18 +54,18 @@ func (r *serverRecord) storedDiscovery(ctx context.Context) (*discovery, error) 
 // parseDiscovery reads a stored discovery. One of another version is as good as none.
 func parseDiscovery(m tokenstore.Metadata) *discovery {
 	s := &discovery{}
-	if m.Documents[discoveryDocument] == nil || json.Unmarshal(m.Documents[discoveryDocument], s) != nil {
+	if m.Documents[discoveryDocumentName] == nil || json.Unmarshal(m.Documents[discoveryDocumentName], s) != nil {
 		return nil
 	}
-	s.Server.HasDefaultEndpoints = s.DefaultEndpoints
+	s.AuthServer.HasDefaultEndpoints = s.DefaultEndpoints
 	return s
 }
 
 // storeDiscovery stores a discovery, for the time that it is used without asking again.
 func (r *serverRecord) storeDiscovery(ctx context.Context, s *discovery) error {
-	return r.o.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
+	return r.options.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
 		m.Expires = r.now().Add(discoveryCacheTime)
-		return true, setDocument(m, discoveryDocument, s)
+		return true, setDocument(m, discoveryDocumentName, s)
 	})
 }
 
@@ -92,7 +92,7 @@ func parseDocument[T any](m tokenstore.Metadata, name string) (document T) {
 // moment. change reports whether it has changed the document. It is called once for what can be read without a lock, and if
 // that is to be changed, again for what is there then.
 func updateDocument[T any](ctx context.Context, r *serverRecord, name string, change func(*T) (changed bool, err error)) error {
-	m, err := r.o.Store.Metadata(ctx, r.key)
+	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func updateDocument[T any](ctx context.Context, r *serverRecord, name string, ch
 	if changed, err := change(&document); err != nil || !changed {
 		return err
 	}
-	return r.o.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
+	return r.options.Store.UpdateMetadata(ctx, r.key, func(m *tokenstore.Metadata) (bool, error) {
 		document := parseDocument[T](*m, name)
 		if changed, err := change(&document); err != nil || !changed {
 			return false, err
@@ -111,19 +111,19 @@ func updateDocument[T any](ctx context.Context, r *serverRecord, name string, ch
 
 // storedDemands returns what challenges have asked for.
 func (r *serverRecord) storedDemands(ctx context.Context) (serverDemands, error) {
-	m, err := r.o.Store.Metadata(ctx, r.key)
-	return parseDocument[serverDemands](m, demandsDocument), err
+	m, err := r.options.Store.Metadata(ctx, r.key)
+	return parseDocument[serverDemands](m, demandsDocumentName), err
 }
 
 // noteDemand remembers what a challenge asks for.
-func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *snapshot, stepUp bool) error {
-	return updateDocument(ctx, r, demandsDocument, func(w *serverDemands) (bool, error) {
+func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *credentialSnapshot, stepUp bool) error {
+	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		before := fmt.Sprint(*w)
 		if d.ResourceMetadata != "" {
 			w.MetadataURL = d.ResourceMetadata
 		}
 		if d.AcceptsBearer || d.AcceptsDPoP {
-			w.DPoP = d.AcceptsDPoP && !d.AcceptsBearer
+			w.OnlyAcceptsDPoP = d.AcceptsDPoP && !d.AcceptsBearer
 		}
 		if stepUp && old != nil {
 			w.Scopes = auth.UnionScope(auth.UnionScope(w.Scopes, old.stored.RequestedScopes), old.stored.GrantedScopes)
@@ -132,25 +132,25 @@ func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *snaps
 		if len(w.Scopes) > maxScopes {
 			return false, &PermanentError{Problem: "the server asks for too many rights", Err: fmt.Errorf("its challenges have named %d scopes", len(w.Scopes))}
 		}
-		w.StepUp = stepUp
+		w.IsStepUpDue = stepUp
 		return fmt.Sprint(*w) != before, nil
 	})
 }
 
 // noteSignIn counts a sign-in, and whether a 403 was the reason of it.
 func (r *serverRecord) noteSignIn(ctx context.Context) error {
-	return updateDocument(ctx, r, demandsDocument, func(w *serverDemands) (bool, error) {
+	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		now := r.now()
-		if w.recentSignIns(now, stepUpWindow) == 0 || !w.StepUp {
-			w.StepUps = nil
+		if w.countRecentSignIns(now, stepUpWindow) == 0 || !w.IsStepUpDue {
+			w.StepUpsByScopes = nil
 		}
-		w.SignIns, w.Proven = append(w.SignIns, now), false
-		w.SignIns = w.SignIns[max(0, len(w.SignIns)-maxSignIns):]
-		if w.StepUp {
-			if w.StepUps == nil || len(w.StepUps) >= 32 {
-				w.StepUps = map[string]int{}
+		w.SignInTimes, w.IsTokenAccepted = append(w.SignInTimes, now), false
+		w.SignInTimes = w.SignInTimes[max(0, len(w.SignInTimes)-maxRecentSignIns):]
+		if w.IsStepUpDue {
+			if w.StepUpsByScopes == nil || len(w.StepUpsByScopes) >= 32 {
+				w.StepUpsByScopes = map[string]int{}
 			}
-			w.StepUps[scopeKey(w.Scopes)]++
+			w.StepUpsByScopes[scopeKey(w.Scopes)]++
 		}
 		return true, nil
 	})
@@ -159,12 +159,12 @@ func (r *serverRecord) noteSignIn(ctx context.Context) error {
 // scopeKey names a set of scopes.
 func scopeKey(scopes []string) string { return auth.JoinScope(slices.Sorted(slices.Values(scopes))) }
 
-// failedSignInDocument is the name of the stored document about the last sign-in, a FailedSignIn.
-const failedSignInDocument = "ended"
+// failedSignInDocumentName is the name of the stored document about the last sign-in, a FailedSignIn.
+const failedSignInDocumentName = "ended"
 
 // A FailedSignIn is how a sign-in ended that brought nothing.
 type FailedSignIn struct {
-	At      time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
+	EndedAt time.Time `json:"at,omitzero"` // zero: the last one was good, or there was none
 	Problem string    `json:"problem,omitempty"`
 }
 
@@ -176,7 +176,7 @@ func (r *serverRecord) noteSignInEnd(err error) {
 	if err != nil {
 		end = FailedSignIn{r.now(), err.Error()}
 	}
-	r.reportError(updateDocument(ctx, r, failedSignInDocument, func(last *FailedSignIn) (bool, error) {
+	r.reportError(updateDocument(ctx, r, failedSignInDocumentName, func(last *FailedSignIn) (bool, error) {
 		changed := *last != end
 		*last = end
 		return changed, nil
@@ -185,9 +185,9 @@ func (r *serverRecord) noteSignInEnd(err error) {
 
 // lastFailedSignIn is Credential.LastFailedSignIn.
 func (r *serverRecord) lastFailedSignIn(ctx context.Context) FailedSignIn {
-	m, err := r.o.Store.Metadata(ctx, r.key)
+	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
 		return FailedSignIn{}
 	}
-	return parseDocument[FailedSignIn](m, failedSignInDocument)
+	return parseDocument[FailedSignIn](m, failedSignInDocumentName)
 }

@@ -29,14 +29,14 @@ func TestRecordOfManyProcesses(t *testing.T) {
 				if err := c.record.noteSignIn(t.Context()); err != nil {
 					t.Error(err)
 				}
-				c.challenges.taken(t.Context(), h)
+				c.responder.noteTokenAccepted(t.Context(), h)
 			})
 		}
 		wg.Wait()
 		got, err := w.credential(t, w.options()).record.storedDemands(t.Context())
 		bridgetest.Must(t, err)
-		if len(got.SignIns) != processes || len(got.Scopes) != processes || !got.Proven {
-			t.Fatalf("of %d processes is remembered: %d sign-ins, the scopes %q, a token was taken: %t", processes, len(got.SignIns), got.Scopes, got.Proven)
+		if len(got.SignInTimes) != processes || len(got.Scopes) != processes || !got.IsTokenAccepted {
+			t.Fatalf("of %d processes is remembered: %d sign-ins, the scopes %q, a token was taken: %t", processes, len(got.SignInTimes), got.Scopes, got.IsTokenAccepted)
 		}
 	}
 }

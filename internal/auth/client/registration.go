@@ -11,14 +11,14 @@ import (
 )
 
 // A registrar gets client ids, and keeps them in the store. It may be used concurrently.
-type registrar struct{ *common }
+type registrar struct{ *credentialBase }
 
 // chooseIDSource returns how the client gets its id, or the error that says what to register, and where.
 func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientIDSource, error) {
 	return auth.ClientIDOptions{
-		ClientID: g.o.ClientID, Issuer: g.o.ClientIssuer, MetadataURL: g.o.ClientMetadataURL,
-		NoDynamicRegistration: g.o.NotDynamic || g.o.Machine != nil, RedirectURI: redirect,
-	}.ChooseSource(s.Server)
+		ClientID: g.options.ClientID, Issuer: g.options.ClientIssuer, MetadataURL: g.options.ClientMetadataURL,
+		NoDynamicRegistration: g.options.NoDynamicRegistration || g.options.Machine != nil, RedirectURI: redirect,
+	}.ChooseSource(s.AuthServer)
 }
 
 // clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
@@ -29,12 +29,12 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 	case err != nil:
 		return auth.Client{}, err
 	case way == auth.PreRegistered:
-		return g.clientOf(ctx, s.Server.Issuer, g.o.ClientID)
+		return g.clientWithID(ctx, s.AuthServer.Issuer, g.options.ClientID)
 	case way == auth.MetadataDocument:
-		return g.clientOf(ctx, s.Server.Issuer, g.o.ClientMetadataURL)
+		return g.clientWithID(ctx, s.AuthServer.Issuer, g.options.ClientMetadataURL)
 	}
 	var found auth.Client
-	err = g.o.Store.UpdateRegistrations(ctx, s.Server.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+	err = g.options.Store.UpdateRegistrations(ctx, s.AuthServer.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		all = slices.DeleteFunc(slices.Clone(all), func(r tokenstore.Registration) bool {
 			return slices.Contains(r.RedirectURIs, redirect) && (anew || !g.isUsable(r))
 		})
@@ -44,14 +44,14 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 				return all, nil
 			}
 		}
-		reg, err := g.register(ctx, s, metadataFor(s, redirect, scopes))
+		reg, err := g.register(ctx, s, clientMetadataFor(s, redirect, scopes))
 		if err != nil {
 			return nil, err
 		}
 		found = reg.Client
 		return append(all, tokenstore.Registration{
 			ClientID: reg.Client.ID, ClientSecret: tokenstore.NewSecret(reg.Client.Secret), AuthMethod: reg.Client.AuthMethod,
-			RedirectURIs: reg.RedirectURIs, Registered: g.now(), Expires: reg.SecretExpiresAt,
+			RedirectURIs: reg.RedirectURIs, RegisteredAt: g.now(), SecretExpiresAt: reg.SecretExpiresAt,
 			ManagementURL: reg.ManagementURL, ManagementToken: tokenstore.NewSecret(reg.ManagementToken),
 		}), nil
 	})
@@ -61,50 +61,50 @@ func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect 
 // register registers a client. Some authorization servers take no scopes in a registration but their own, which
 // those of a resource are not (RFC 7591, 2 leaves it to them): then they get none, and choose.
 func (g *registrar) register(ctx context.Context, s *discovery, m auth.ClientMetadata) (auth.Registration, error) {
-	reg, err := g.caller.Register(ctx, s.Server, m, "")
+	reg, err := g.caller.Register(ctx, s.AuthServer, m, "")
 	if e, ok := errors.AsType[*auth.Error](err); ok && e.Code == "invalid_client_metadata" && m.Scope != "" {
 		m.Scope = ""
-		return g.caller.Register(ctx, s.Server, m, "")
+		return g.caller.Register(ctx, s.AuthServer, m, "")
 	}
 	return reg, err
 }
 
-// newRegistrationTime is how long a registration counts as one that the server still knows, without having been of use.
-const newRegistrationTime = time.Minute
+// newRegistrationGrace is how long a registration counts as one that the server still knows, without having been of use.
+const newRegistrationGrace = time.Minute
 
 // isUsable reports whether a registration was of use, or has just been made, and its secret has not ended.
 func (g *registrar) isUsable(r tokenstore.Registration) bool {
-	age := g.now().Sub(r.Registered)
-	known := !r.LastUsed.IsZero() || 0 <= age && age < newRegistrationTime
-	return known && (r.Expires.IsZero() || g.now().Before(r.Expires))
+	age := g.now().Sub(r.RegisteredAt)
+	known := !r.LastUsed.IsZero() || 0 <= age && age < newRegistrationGrace
+	return known && (r.SecretExpiresAt.IsZero() || g.now().Before(r.SecretExpiresAt))
 }
 
-// metadataFor is what a client that registers itself says.
-func metadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
+// clientMetadataFor is what a client that registers itself says.
+func clientMetadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
 	m := auth.ClientMetadata{
 		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
 		ResponseTypes: []string{"code"}, ApplicationType: "native", AuthMethod: auth.ClientAuthNone,
 		Scope: auth.JoinScope(auth.UnionScope(s.Resource.ScopesSupported, scopes)),
 	}
-	if s.Server.DeviceAuthorizationEndpoint != "" {
+	if s.AuthServer.DeviceAuthorizationEndpoint != "" {
 		m.GrantTypes = append(m.GrantTypes, "urn:ietf:params:oauth:grant-type:device_code")
 	}
 	for _, method := range []string{auth.ClientSecretPost, auth.ClientSecretBasic, auth.ClientAuthNone} { // the last one is preferred
-		if slices.Contains(s.Server.AuthMethods, method) {
+		if slices.Contains(s.AuthServer.AuthMethods, method) {
 			m.AuthMethod = method
 		}
 	}
 	return m
 }
 
-// noteUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
-func (g *registrar) noteUse(ctx context.Context, issuer, id string, good bool) {
-	err := g.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+// noteRegistrationUse notes whether a registration was of use. One that was not is replaced at the next sign-in.
+func (g *registrar) noteRegistrationUse(ctx context.Context, issuer, id string, wasUseful bool) {
+	err := g.options.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		for i := range all {
-			if all[i].ClientID == id && good {
+			if all[i].ClientID == id && wasUseful {
 				all[i].LastUsed = g.now()
 			} else if all[i].ClientID == id {
-				all[i].LastUsed, all[i].Registered = time.Time{}, time.Time{}
+				all[i].LastUsed, all[i].RegisteredAt = time.Time{}, time.Time{}
 			}
 		}
 		return all, nil
@@ -112,14 +112,14 @@ func (g *registrar) noteUse(ctx context.Context, issuer, id string, good bool) {
 	g.reportError(err)
 }
 
-// clientOf returns the client with this id at an issuer.
-func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Client, error) {
+// clientWithID returns the client with this id at an issuer.
+func (g *registrar) clientWithID(ctx context.Context, issuer, id string) (auth.Client, error) {
 	switch id {
 	case "":
-	case g.o.ClientID:
+	case g.options.ClientID:
 		secret, key := g.clientAuth()
 		return auth.Client{ID: id, Secret: secret.Reveal(), Key: key}, nil
-	case g.o.ClientMetadataURL:
+	case g.options.ClientMetadataURL:
 		_, key := g.clientAuth()
 		method := auth.ClientAuthNone
 		if key != nil {
@@ -127,7 +127,7 @@ func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Clien
 		}
 		return auth.Client{ID: id, Key: key, AuthMethod: method}, nil
 	}
-	all, err := g.o.Store.Registrations(ctx, issuer)
+	all, err := g.options.Store.Registrations(ctx, issuer)
 	if err != nil {
 		return auth.Client{}, err
 	}
@@ -141,21 +141,21 @@ func (g *registrar) clientOf(ctx context.Context, issuer, id string) (auth.Clien
 
 // clientAuth returns the secret or the key of a client that somebody has registered.
 func (g *registrar) clientAuth() (tokenstore.Secret, *auth.AssertionSigner) {
-	if g.o.ClientAuth == nil {
+	if g.options.ClientAuth == nil {
 		return tokenstore.Secret{}, nil
 	}
-	secret, key, err := g.o.ClientAuth()
+	secret, key, err := g.options.ClientAuth()
 	g.reportError(err)
 	return secret, key
 }
 
-// forget deletes a registration that the issuer does not know any more. It reports whether the client
+// forgetRegistration deletes a registration that the issuer does not know any more. It reports whether the client
 // is one that registers itself.
-func (g *registrar) forget(ctx context.Context, issuer, id string) bool {
-	if id == g.o.ClientID || id == g.o.ClientMetadataURL {
+func (g *registrar) forgetRegistration(ctx context.Context, issuer, id string) bool {
+	if id == g.options.ClientID || id == g.options.ClientMetadataURL {
 		return false
 	}
-	err := g.o.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+	err := g.options.Store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
 		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == id }), nil
 	})
 	g.reportError(err)

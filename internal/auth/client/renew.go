@@ -23,30 +23,30 @@ const (
 // A renewer returns the token to use, and renews it: once for all who use it, with the credential locked against other
 // processes. It may be used concurrently. close ends it.
 type renewer struct {
-	*common
-	tokens  *tokenCache
-	keys    *proofKeys
-	record  *serverRecord
-	clients *registrar
+	*credentialBase
+	tokens    *tokenCache
+	provers   *proverCache
+	record    *serverRecord
+	registrar *registrar
 
 	requestCtx     context.Context // a token request may go on
 	cancelRequests context.CancelFunc
 	lockWaitCtx    context.Context // a wait for the lock may go on
 	cancelLockWait context.CancelFunc
-	renewals       sync.WaitGroup
+	runningWork    sync.WaitGroup
 
-	mu         sync.Mutex
-	closed     bool
-	renewing   *renewal // nil: no renewal is under way
-	renewPause pause
-	// unrenewable is a credential whose renewal would not help, since unrenewableAt.
-	unrenewable   tokenstore.Generation
-	unrenewableAt time.Time
-	unsaved       *unsaved // nil: all is stored
+	mu             sync.Mutex
+	closed         bool
+	currentRenewal *renewal // nil: no renewal is under way
+	renewPause     renewalPause
+	// unrenewableGeneration is a credential whose renewal would not help, since unrenewableAt.
+	unrenewableGeneration tokenstore.Generation
+	unrenewableAt         time.Time
+	unsavedCredential     *unsavedCredential // nil: all is stored
 }
 
-func newRenewer(base *common, tokens *tokenCache, keys *proofKeys, record *serverRecord, clients *registrar) *renewer {
-	r := &renewer{common: base, tokens: tokens, keys: keys, record: record, clients: clients}
+func newRenewer(base *credentialBase, tokens *tokenCache, keys *proverCache, record *serverRecord, clients *registrar) *renewer {
+	r := &renewer{credentialBase: base, tokens: tokens, provers: keys, record: record, registrar: clients}
 	r.requestCtx, r.cancelRequests = context.WithCancel(context.Background())
 	r.lockWaitCtx, r.cancelLockWait = context.WithCancel(r.requestCtx)
 	return r
@@ -60,7 +60,7 @@ func (r *renewer) close(ctx context.Context) {
 	r.cancelLockWait()
 	done := make(chan struct{})
 	go func() {
-		r.renewals.Wait()
+		r.runningWork.Wait()
 		close(done)
 	}()
 	select {
@@ -71,19 +71,19 @@ func (r *renewer) close(ctx context.Context) {
 	<-done
 }
 
-// begin counts work that close waits for; done ends it.
-func (r *renewer) begin() (done func(), err error) {
+// beginWork counts work that close waits for; done ends it.
+func (r *renewer) beginWork() (done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, errClosed
+		return nil, errCredentialClosed
 	}
-	r.renewals.Add(1)
-	return r.renewals.Done, nil
+	r.runningWork.Add(1)
+	return r.runningWork.Done, nil
 }
 
-// A pause keeps renewals apart that fail.
-type pause struct {
+// A renewalPause keeps renewals apart that fail.
+type renewalPause struct {
 	until      time.Time
 	failures   int
 	err        error
@@ -93,23 +93,23 @@ type pause struct {
 // A renewal is one renewal, for all who wait for it.
 type renewal struct {
 	done   chan struct{}
-	result *snapshot
+	result *credentialSnapshot
 	err    error
 }
 
-// noneCacheTime is how long it counts that nothing is stored.
-const noneCacheTime = time.Second
+// emptyStoreCacheTime is how long it counts that nothing is stored.
+const emptyStoreCacheTime = time.Second
 
 // usableSnapshot returns what Token does. nil: nothing is stored.
-func (r *renewer) usableSnapshot(ctx context.Context) (*snapshot, error) {
+func (r *renewer) usableSnapshot(ctx context.Context) (*credentialSnapshot, error) {
 	h := r.tokens.current.Load()
-	if h != nil && !h.unsaved && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
+	if h != nil && !h.isUnsaved && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
 		return h, nil
 	}
 	if h == nil {
 		// A server that wants no token gets one request after the other. If it wants one by now, its
 		// challenge has the store read again.
-		if since := r.now().UnixNano() - r.tokens.foundNoneAt.Load(); 0 <= since && since < int64(noneCacheTime) {
+		if since := r.now().UnixNano() - r.tokens.foundStoreEmptyAt.Load(); 0 <= since && since < int64(emptyStoreCacheTime) {
 			return nil, nil
 		}
 	}
@@ -122,15 +122,15 @@ func (r *renewer) usableSnapshot(ctx context.Context) (*snapshot, error) {
 }
 
 // loadOrRenew is usableSnapshot for what is not simply at hand.
-func (r *renewer) loadOrRenew(ctx context.Context, h *snapshot) (*snapshot, error) {
-	if h == nil || !h.unsaved {
+func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*credentialSnapshot, error) {
+	if h == nil || !h.isUnsaved {
 		var err error
 		if h, err = r.tokens.readStore(ctx); err != nil || h == nil {
 			return h, err
 		}
 	}
-	refused, now := r.tokens.isRefused(h) || h.stored.Access.IsZero(), r.now()
-	if !refused && !h.isDue(now) && !h.unsaved {
+	refused, now := r.tokens.isRefused(h) || h.stored.AccessToken.IsZero(), r.now()
+	if !refused && !h.isDue(now) && !h.isUnsaved {
 		return h, nil
 	}
 	if !r.isRenewable(h) {
@@ -139,13 +139,13 @@ func (r *renewer) loadOrRenew(ctx context.Context, h *snapshot) (*snapshot, erro
 		}
 		return h, nil
 	}
-	if err, paused := r.pausedFor(h.generation, now); paused {
+	if err, paused := r.isPaused(h.generation, now); paused {
 		if refused {
 			return nil, err
 		}
 		return h, nil
 	}
-	f, err := r.beginRenewal(h)
+	f, err := r.joinOrBeginRenewal(h)
 	if err != nil || !refused && !h.isExpired(now) {
 		return h, nil // still valid: nobody waits
 	}
@@ -157,32 +157,32 @@ func (r *renewer) loadOrRenew(ctx context.Context, h *snapshot) (*snapshot, erro
 }
 
 // isRenewable reports whether there is something to ask for a new token with.
-func (r *renewer) isRenewable(h *snapshot) bool {
+func (r *renewer) isRenewable(h *credentialSnapshot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if since := r.now().Sub(r.unrenewableAt); r.unrenewable == h.generation && r.unrenewable != 0 && since >= 0 && since < maxRenewPause {
+	if since := r.now().Sub(r.unrenewableAt); r.unrenewableGeneration == h.generation && r.unrenewableGeneration != 0 && since >= 0 && since < maxRenewPause {
 		return false
 	}
-	return r.o.Machine != nil || !h.stored.Refresh.IsZero() || h.unsaved
+	return r.options.Machine != nil || !h.stored.RefreshToken.IsZero() || h.isUnsaved
 }
 
-// beginRenewal returns the renewal that is under way, or begins one.
-func (r *renewer) beginRenewal(h *snapshot) (*renewal, error) {
+// joinOrBeginRenewal returns the renewal that is under way, or begins one.
+func (r *renewer) joinOrBeginRenewal(h *credentialSnapshot) (*renewal, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, errClosed
+		return nil, errCredentialClosed
 	}
-	if r.renewing != nil {
-		return r.renewing, nil
+	if r.currentRenewal != nil {
+		return r.currentRenewal, nil
 	}
 	f := &renewal{done: make(chan struct{})}
-	r.renewing = f
-	r.renewals.Go(func() {
+	r.currentRenewal = f
+	r.runningWork.Go(func() {
 		f.result, f.err = r.renew(h)
 		r.mu.Lock()
-		r.renewing = nil
-		r.pauseAfter(h.generation, f.err)
+		r.currentRenewal = nil
+		r.updatePauseLocked(h.generation, f.err)
 		r.mu.Unlock()
 		close(f.done)
 		r.reportError(f.err)
@@ -191,7 +191,7 @@ func (r *renewer) beginRenewal(h *snapshot) (*renewal, error) {
 }
 
 // wait waits for the result of a renewal. A caller that leaves does not end it.
-func (f *renewal) wait(ctx context.Context) (*snapshot, error) {
+func (f *renewal) wait(ctx context.Context) (*credentialSnapshot, error) {
 	select {
 	case <-f.done:
 		return f.result, f.err
@@ -200,16 +200,16 @@ func (f *renewal) wait(ctx context.Context) (*snapshot, error) {
 	}
 }
 
-// pauseAfter notes how the renewal of a credential went. r.mu is held.
-func (r *renewer) pauseAfter(of tokenstore.Generation, err error) {
+// updatePauseLocked notes how the renewal of a credential went. r.mu is held.
+func (r *renewer) updatePauseLocked(generation tokenstore.Generation, err error) {
 	if err == nil {
-		if r.unsaved == nil {
-			r.renewPause = pause{}
+		if r.unsavedCredential == nil {
+			r.renewPause = renewalPause{}
 		}
 		return
 	}
-	p := pause{failures: 1, err: err, generation: of}
-	if r.renewPause.err != nil && r.renewPause.generation == of {
+	p := renewalPause{failures: 1, err: err, generation: generation}
+	if r.renewPause.err != nil && r.renewPause.generation == generation {
 		p.failures = r.renewPause.failures + 1
 	}
 	wait := min(minRenewPause<<min(p.failures-1, 20), maxRenewPause)
@@ -224,8 +224,8 @@ func (r *renewer) pauseAfter(of tokenstore.Generation, err error) {
 	r.renewPause = p
 }
 
-// pausedFor reports whether a renewal failed so recently that none is tried now.
-func (r *renewer) pausedFor(of tokenstore.Generation, now time.Time) (error, bool) {
+// isPaused reports whether a renewal failed so recently that none is tried now.
+func (r *renewer) isPaused(generation tokenstore.Generation, now time.Time) (error, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.renewPause
@@ -233,15 +233,15 @@ func (r *renewer) pausedFor(of tokenstore.Generation, now time.Time) (error, boo
 	if until.Sub(now) > 24*time.Hour {
 		until = now // the clock was set back
 	}
-	return p.err, p.err != nil && p.generation == of && now.Before(until)
+	return p.err, p.err != nil && p.generation == generation && now.Before(until)
 }
 
 // renew takes the lock, reads again, asks for a token, stores it, and gives the lock back.
-func (r *renewer) renew(old *snapshot) (*snapshot, error) {
+func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	for try := 1; ; try++ {
-		var got *snapshot
+		var got *credentialSnapshot
 		ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
-		err := r.o.Store.WithLock(ctx, r.key, func(l *tokenstore.Locked) (err error) {
+		err := r.options.Store.WithLock(ctx, r.key, func(l *tokenstore.LockedCredential) (err error) {
 			got, err = r.renewLocked(l, old)
 			return err
 		})
@@ -255,7 +255,7 @@ func (r *renewer) renew(old *snapshot) (*snapshot, error) {
 }
 
 // renewLocked does it with the lock held.
-func (r *renewer) renewLocked(l *tokenstore.Locked, old *snapshot) (*snapshot, error) {
+func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSnapshot) (*credentialSnapshot, error) {
 	e := l.Entry()
 	if got, done, err := r.saveUnsaved(l); done {
 		return got, err
@@ -273,33 +273,33 @@ func (r *renewer) renewLocked(l *tokenstore.Locked, old *snapshot) (*snapshot, e
 			return h, nil
 		}
 	}
-	if r.o.Machine == nil && (e.Credential.Refresh.IsZero() || l.IsSpent(e.Credential.Refresh)) {
+	if r.options.Machine == nil && (e.Credential.RefreshToken.IsZero() || l.IsRefreshTokenSpent(e.Credential.RefreshToken)) {
 		return nil, r.signInRequired("the token has ended, and there is none to renew it with")
 	}
 	token, err := r.requestToken(l, e)
 	if err != nil {
-		return r.renewalFailed(l, e, err)
+		return r.handleRenewalError(l, e, err)
 	}
 	return r.saveToken(l, e, token)
 }
 
-// renewalFailed decides what an error of the token endpoint means for what is stored.
-func (r *renewer) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err error) (*snapshot, error) {
+// handleRenewalError decides what an error of the token endpoint means for what is stored.
+func (r *renewer) handleRenewalError(l *tokenstore.LockedCredential, e tokenstore.Entry, err error) (*credentialSnapshot, error) {
 	switch {
-	case auth.Is(err, auth.InvalidGrant) && r.o.Machine == nil:
+	case auth.Is(err, auth.InvalidGrant) && r.options.Machine == nil:
 		// Somebody who ignores locks may have replaced it meanwhile.
-		now, loadErr := r.o.Store.Load(r.requestCtx, r.key)
-		if loadErr == nil && now.Generation != e.Generation && !now.Credential.Refresh.Equal(e.Credential.Refresh) {
+		now, loadErr := r.options.Store.Load(r.requestCtx, r.key)
+		if loadErr == nil && now.Generation != e.Generation && !now.Credential.RefreshToken.Equal(e.Credential.RefreshToken) {
 			return r.tokens.makeCurrent(now)
 		}
-		if spendErr := l.MarkSpent(e.Credential.Refresh); spendErr != nil {
+		if spendErr := l.MarkRefreshTokenSpent(e.Credential.RefreshToken); spendErr != nil {
 			r.reportError(spendErr)
 		}
 		r.adoptWithoutRefresh(l.Entry())
 		return nil, r.signInRequired("the authorization server does not take the refresh token any more")
 	case auth.Is(err, auth.InvalidClient):
 		if r.forgetClient(e.Credential.Issuer, e.Credential.ClientID) {
-			if spendErr := l.MarkSpent(e.Credential.Refresh); spendErr != nil {
+			if spendErr := l.MarkRefreshTokenSpent(e.Credential.RefreshToken); spendErr != nil {
 				r.reportError(spendErr)
 			}
 			r.adoptWithoutRefresh(l.Entry())
@@ -320,7 +320,7 @@ func (r *renewer) renewalFailed(l *tokenstore.Locked, e tokenstore.Entry, err er
 func (r *renewer) forgetClient(issuer, id string) bool {
 	ctx, cancel := context.WithTimeout(r.lockWaitCtx, lockTimeout)
 	defer cancel()
-	return r.clients.forget(ctx, issuer, id)
+	return r.registrar.forgetRegistration(ctx, issuer, id)
 }
 
 // adoptWithoutRefresh goes on with a credential that has lost its refresh token only.
@@ -330,29 +330,29 @@ func (r *renewer) adoptWithoutRefresh(e tokenstore.Entry) {
 	}
 }
 
-// giveUpOn notes that to renew the credential of a generation helps nobody.
-func (r *renewer) giveUpOn(of tokenstore.Generation) {
+// markUnrenewable notes that to renew the credential of a generation helps nobody.
+func (r *renewer) markUnrenewable(generation tokenstore.Generation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unrenewable, r.unrenewableAt = of, r.now()
+	r.unrenewableGeneration, r.unrenewableAt = generation, r.now()
 }
 
-// noteResult notes how the renewal of a credential went.
-func (r *renewer) noteResult(of tokenstore.Generation, err error) {
+// noteRenewalResult notes how the renewal of a credential went.
+func (r *renewer) noteRenewalResult(generation tokenstore.Generation, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pauseAfter(of, err)
+	r.updatePauseLocked(generation, err)
 }
 
-// replaceRefused returns what to use in the place of a token that the server refused with 401: the one that
+// replaceRefusedToken returns what to use in the place of a token that the server refused with 401: the one that
 // somebody has replaced it with, or one that is asked for now. nil: there is none.
-func (r *renewer) replaceRefused(ctx context.Context, old *snapshot) (*snapshot, error) {
+func (r *renewer) replaceRefusedToken(ctx context.Context, old *credentialSnapshot) (*credentialSnapshot, error) {
 	if h := r.tokens.current.Load(); r.tokens.mayReplace(h, old) {
 		return h, nil
 	}
-	r.tokens.noteRefused(old)
+	r.tokens.noteTokenRefused(old)
 	h, err := r.loadOrRenew(ctx, nil)
-	if h != nil && h.sameToken(old) {
+	if h != nil && h.hasSameToken(old) {
 		return nil, err
 	}
 	return h, err

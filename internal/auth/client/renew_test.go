@@ -41,7 +41,7 @@ func TestRenewedOnce(t *testing.T) {
 		if form := w.forms[0]; form.Get("resource") != testServer || form.Get("grant_type") != "refresh_token" {
 			t.Errorf("the refresh was %v", form)
 		}
-		if s := w.stored(t, c); s.Access.Reveal() != access(t, c) || !w.refresh[s.Refresh.Reveal()] {
+		if s := w.stored(t, c); s.AccessToken.Reveal() != access(t, c) || !w.refresh[s.RefreshToken.Reveal()] {
 			t.Error("the new pair is not stored")
 		}
 	})
@@ -84,7 +84,7 @@ func TestNoExpiry(t *testing.T) {
 		if access(t, c) != first {
 			t.Error("the token was renewed")
 		}
-		h, err := c.renewer.replaceRefused(t.Context(), c.tokens.current.Load())
+		h, err := c.renewer.replaceRefusedToken(t.Context(), c.tokens.current.Load())
 		bridgetest.Must(t, err)
 		if h.token().AccessToken == first {
 			t.Error("the refused token is used")
@@ -108,7 +108,7 @@ func TestCallerLeaves(t *testing.T) {
 			t.Fatalf("Token returned %v", err)
 		}
 		c.Close(t.Context())
-		if s := w.stored(t, c); !w.refresh[s.Refresh.Reveal()] {
+		if s := w.stored(t, c); !w.refresh[s.RefreshToken.Reveal()] {
 			t.Error("the rotated pair is lost")
 		}
 		w.wantCount(t, "/token", 1)
@@ -152,11 +152,11 @@ func TestClockBack(t *testing.T) {
 		w.then("/token", answer(503, ""))
 		h, err := c.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		if _, err := c.renewer.replaceRefused(t.Context(), h); err == nil {
+		if _, err := c.renewer.replaceRefusedToken(t.Context(), h); err == nil {
 			t.Error("no error")
 		}
 		back = 25 * time.Hour
-		if _, err := c.renewer.replaceRefused(t.Context(), h); err != nil {
+		if _, err := c.renewer.replaceRefusedToken(t.Context(), h); err != nil {
 			t.Errorf("the error is %v", err)
 		}
 	})
@@ -177,7 +177,7 @@ func TestTransient(t *testing.T) {
 				c := w.credential(t, w.options())
 				w.sign(t, c, time.Hour)
 				first := access(t, c)
-				before := w.stored(t, c).Refresh
+				before := w.stored(t, c).RefreshToken
 				time.Sleep(2 * time.Hour)
 				w.then("/token", fault)
 				for range 5 {
@@ -186,7 +186,7 @@ func TestTransient(t *testing.T) {
 					}
 				}
 				w.wantCount(t, "/token", 1)
-				if !w.stored(t, c).Refresh.Equal(before) {
+				if !w.stored(t, c).RefreshToken.Equal(before) {
 					t.Error("the refresh token is gone")
 				}
 				if name == "503" {
@@ -212,7 +212,7 @@ func TestExpiresInText(t *testing.T) {
 		w.sign(t, c, time.Hour)
 		time.Sleep(2 * time.Hour)
 		_ = access(t, c)
-		if life := w.stored(t, c).Expires.Sub(c.now()); life != 10*time.Minute {
+		if life := w.stored(t, c).ExpiresAt.Sub(c.now()); life != 10*time.Minute {
 			t.Errorf("the token ends in %v", life)
 		}
 	})
@@ -235,7 +235,7 @@ func TestInvalidGrant(t *testing.T) {
 			time.Sleep(time.Hour)
 			for _, other := range []*Credential{c, w.credential(t, w.options())} {
 				_ = access(t, other)
-				h, err := other.renewer.replaceRefused(t.Context(), other.tokens.current.Load())
+				h, err := other.renewer.replaceRefusedToken(t.Context(), other.tokens.current.Load())
 				if h != nil || err != nil {
 					t.Errorf("there is a token again: %v, %v", h != nil, err)
 				}
@@ -244,8 +244,8 @@ func TestInvalidGrant(t *testing.T) {
 				}
 			}
 			w.wantCount(t, "/token", 1)
-			if s := w.stored(t, c); !s.Refresh.IsZero() || s.Access.IsZero() {
-				t.Errorf("stored is refresh %v, access %v", s.Refresh, s.Access)
+			if s := w.stored(t, c); !s.RefreshToken.IsZero() || s.AccessToken.IsZero() {
+				t.Errorf("stored is refresh %v, access %v", s.RefreshToken, s.AccessToken)
 			}
 		}
 		t.Run(http.StatusText(status), func(t *testing.T) { inBubble(t, inner) })
@@ -260,7 +260,7 @@ func TestRefusedForGood(t *testing.T) {
 		clear(w.refresh)
 		h, err := c.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
-		_, err = c.renewer.replaceRefused(t.Context(), h)
+		_, err = c.renewer.replaceRefusedToken(t.Context(), h)
 		if _, ok := errors.AsType[*SignInRequired](err); !ok {
 			t.Errorf("the error is %v", err)
 		}
@@ -278,7 +278,7 @@ func TestLostAnswer(t *testing.T) {
 		w.sign(t, c, time.Hour)
 		_ = access(t, c)
 		time.Sleep(2 * time.Hour)
-		old := w.stored(t, c).Refresh.Reveal()
+		old := w.stored(t, c).RefreshToken.Reveal()
 		w.then("/token", func(rw http.ResponseWriter, r *http.Request) bool {
 			w.mu.Lock()
 			delete(w.refresh, old)
@@ -288,11 +288,11 @@ func TestLostAnswer(t *testing.T) {
 		})
 		_ = access(t, c)
 		w.wantCount(t, "/token", 2)
-		if !w.stored(t, c).Refresh.IsZero() {
+		if !w.stored(t, c).RefreshToken.IsZero() {
 			t.Error("the spent token is kept")
 		}
 		time.Sleep(time.Hour)
-		_, _ = c.renewer.replaceRefused(t.Context(), c.tokens.current.Load())
+		_, _ = c.renewer.replaceRefusedToken(t.Context(), c.tokens.current.Load())
 		w.wantCount(t, "/token", 2)
 	})
 }
@@ -304,9 +304,9 @@ func TestAdopts(t *testing.T) {
 		w.sign(t, a, time.Hour)
 		_, _ = access(t, a), access(t, b)
 		old := b.tokens.current.Load()
-		_, err := a.renewer.replaceRefused(t.Context(), a.tokens.current.Load())
+		_, err := a.renewer.replaceRefusedToken(t.Context(), a.tokens.current.Load())
 		bridgetest.Must(t, err)
-		h, err := b.renewer.replaceRefused(t.Context(), old)
+		h, err := b.renewer.replaceRefusedToken(t.Context(), old)
 		bridgetest.Must(t, err)
 		if h.token().AccessToken != access(t, a) || access(t, b) != access(t, a) {
 			t.Error("they have different tokens")
@@ -326,14 +326,14 @@ func TestBrake(t *testing.T) {
 			for _, c := range cs {
 				h, err := c.renewer.usableSnapshot(t.Context())
 				if h != nil {
-					_, err = c.renewer.replaceRefused(t.Context(), h)
+					_, err = c.renewer.replaceRefusedToken(t.Context(), h)
 				}
 				if err != nil {
 					last = err
 				}
 			}
 		}
-		w.wantCount(t, "/token", tokenstore.DefaultRequests)
+		w.wantCount(t, "/token", tokenstore.DefaultRequestsPerMinute)
 		if !errors.Is(last, tokenstore.ErrRateLimit) {
 			t.Errorf("the error is %v", last)
 		}
@@ -351,11 +351,11 @@ func TestForgottenClient(t *testing.T) {
 		bridgetest.Must(t, err)
 		delete(w.clients, "c1")
 		var permanent *PermanentError
-		if _, err := byHand.renewer.replaceRefused(t.Context(), h); !errors.As(err, &permanent) {
+		if _, err := byHand.renewer.replaceRefusedToken(t.Context(), h); !errors.As(err, &permanent) {
 			t.Errorf("the error is %v", err)
 		}
 		wantNoSecret(t, err)
-		if w.stored(t, byHand).Refresh.IsZero() {
+		if w.stored(t, byHand).RefreshToken.IsZero() {
 			t.Error("the refresh token is gone")
 		}
 		o.ClientID = ""
@@ -364,7 +364,7 @@ func TestForgottenClient(t *testing.T) {
 		h, err = dynamic.renewer.usableSnapshot(t.Context())
 		bridgetest.Must(t, err)
 		var required *SignInRequired
-		if _, err := dynamic.renewer.replaceRefused(t.Context(), h); !errors.As(err, &required) {
+		if _, err := dynamic.renewer.replaceRefusedToken(t.Context(), h); !errors.As(err, &required) {
 			t.Errorf("the error is %v", err)
 		}
 		w.wantCount(t, "/token", 2)
@@ -399,7 +399,7 @@ func TestNotWritten(t *testing.T) {
 			t.Error("another token")
 		}
 		synctest.Wait()
-		if w.stored(t, c).Access.Reveal() != second {
+		if w.stored(t, c).AccessToken.Reveal() != second {
 			t.Error("it was not stored afterwards")
 		}
 		w.wantCount(t, "/token", 1)
@@ -412,7 +412,7 @@ func TestOnlyRefresh(t *testing.T) {
 		c := w.credential(t, w.options())
 		w.sign(t, c, 0)
 		s := w.stored(t, c)
-		s.Access = tokenstore.Secret{}
+		s.AccessToken = tokenstore.Secret{}
 		e, err := w.store.Load(t.Context(), c.key)
 		bridgetest.Must(t, err)
 		_, err = w.store.Save(t.Context(), c.key, s, e.Generation)
@@ -451,7 +451,7 @@ func TestRenewAt(t *testing.T) {
 		for _, r := range []float64{0, 1} {
 			c.random = func() float64 { return r }
 			h, err := c.tokens.newSnapshot(tokenstore.Entry{Generation: 1, Credential: tokenstore.Credential{
-				Access: tokenstore.NewSecret("a"), TokenType: "Bearer", Issued: now, Expires: now.Add(x.life)}})
+				AccessToken: tokenstore.NewSecret("a"), TokenType: "Bearer", IssuedAt: now, ExpiresAt: now.Add(x.life)}})
 			bridgetest.Must(t, err)
 			if at := h.renewAt.Sub(now); at < x.first || at > x.last {
 				t.Errorf("a token that lives for %v is renewed after %v, want %v to %v", x.life, at, x.first, x.last)

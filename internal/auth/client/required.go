@@ -58,8 +58,8 @@ func isTransient(err error) bool {
 		return true
 	}
 	var stored *tokenstore.Error
-	return errors.As(err, &stored) || errors.Is(err, errClosed)
+	return errors.As(err, &stored) || errors.Is(err, errCredentialClosed)
 }
 
-// errClosed is what waits get when the Credential is closed.
-var errClosed = errors.New("the credential has been closed")
+// errCredentialClosed is what waits get when the Credential is closed.
+var errCredentialClosed = errors.New("the credential has been closed")

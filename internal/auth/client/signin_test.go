@@ -128,7 +128,7 @@ func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {
 		port := 10_000 + rand.IntN(20_000)
-		if all, err := (redirectTarget{host: "localhost"}).listenOn(t.Context(), port); err == nil {
+		if all, err := (redirectTarget{host: "localhost"}).listenOnPort(t.Context(), port); err == nil {
 			for _, l := range all {
 				l.Close()
 			}
@@ -218,7 +218,7 @@ func TestOneSignIn(t *testing.T) {
 	}
 	_, _, err = w.post(t, c)
 	r, ok := errors.AsType[*SignInRequired](err)
-	if !ok || r.URL != f.Where().URL || r.URL == "" || r.Expires.IsZero() {
+	if !ok || r.URL != f.Instructions().URL || r.URL == "" || r.Expires.IsZero() {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -233,15 +233,15 @@ func TestByHand(t *testing.T) {
 	bridgetest.Must(t, err)
 	back := ""
 	p.change = func(s string) string { back = s; return "" }
-	bridgetest.Must(t, p.Open(f.Where().URL))
+	bridgetest.Must(t, p.Open(f.Instructions().URL))
 	for _, bad := range []string{"", "https://evil.test/callback?" + back, back + "x&state=y", "http://127.0.0.1:1/callback?code=x"} {
-		err := f.Callback(bad)
+		err := f.AcceptCallbackURL(bad)
 		if err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 		wantNoSecret(t, err)
 	}
-	bridgetest.Must(t, f.Callback(" "+back+"\n"))
+	bridgetest.Must(t, f.AcceptCallbackURL(" "+back+"\n"))
 	bridgetest.Must(t, f.Wait(t.Context()))
 	w.wantServed(t, c)
 }
@@ -283,7 +283,7 @@ func TestForeignAnswer(t *testing.T) {
 // TestCallback: requests that do not answer the sign-in leave it open; the first one that does is the only one.
 func TestCallback(t *testing.T) {
 	t.Parallel()
-	v := newReceiver("http://127.0.0.1:4000/callback", auth.ExpectedCallback{State: "right", Issuer: testIssuer})
+	v := newCallbackReceiver("http://127.0.0.1:4000/callback", auth.ExpectedCallback{State: "right", Issuer: testIssuer})
 	ask := func(method, host, target string) int {
 		rec, r := httptest.NewRecorder(), httptest.NewRequest(method, target, nil)
 		r.Host = host
@@ -313,7 +313,7 @@ func TestCallback(t *testing.T) {
 			t.Errorf("%s %s of %s: status %d, want %d", x.method, x.target, x.host, got, x.want)
 		}
 	}
-	if back := <-v.result; back.code != "canary" || back.err != nil {
+	if back := <-v.outcome; back.code != "canary" || back.err != nil {
 		t.Errorf("taken was an error: %v", back.err)
 	}
 }
@@ -335,7 +335,7 @@ func TestDevice(t *testing.T) {
 			timed(answer(503, "")), timed(func(http.ResponseWriter, *http.Request) bool { return false }))
 		f, err := c.BeginSignIn(t.Context(), SignInOptions{})
 		bridgetest.Must(t, err)
-		if where := f.Where(); where.UserCode != "WDJB-MJHT" || where.URL != testIssuer+"/activate" {
+		if where := f.Instructions(); where.UserCode != "WDJB-MJHT" || where.URL != testIssuer+"/activate" {
 			t.Errorf("the person goes to %+v", where)
 		}
 		if login, _, _ := w.store.PendingLogin(c.key); login.UserCode != "WDJB-MJHT" {
@@ -372,9 +372,9 @@ func TestSignInResetsBrake(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		c := w.credential(t, w.options())
 		w.sign(t, c, time.Hour)
-		bridgetest.Must(t, w.store.WithLock(t.Context(), c.key, func(l *tokenstore.Locked) error {
+		bridgetest.Must(t, w.store.WithLock(t.Context(), c.key, func(l *tokenstore.LockedCredential) error {
 			for range 10 {
-				_ = l.CountRequest(0)
+				_ = l.CountTokenRequest(0)
 			}
 			return nil
 		}))
@@ -397,7 +397,7 @@ func TestFollow(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Follow(ctx, func(in bool) { told <- in })
+		_ = c.FollowStore(ctx, func(in bool) { told <- in })
 	}()
 	w.sign(t, c, time.Hour)
 	if !<-told {
@@ -423,7 +423,7 @@ func TestOpenable(t *testing.T) {
 		"https://as.test/a?b=c": true, "http://127.0.0.1:1/a": true,
 		"javascript:alert(1)": false, "file:///etc/passwd": false, "https:": false, "": false, "https://as.test/a b": false, "https://as.test/\n": false, "-x": false,
 	} {
-		if got := checkOpenable(addr) == nil; got != want {
+		if got := checkOpenableURL(addr) == nil; got != want {
 			t.Errorf("%q: %v", addr, got)
 		}
 	}
@@ -441,7 +441,7 @@ func TestSignInSleeps(t *testing.T) {
 	bridgetest.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	time.AfterFunc(2*cancelPollInterval, func() { slept.Store(int64(signInTimeout)) })
+	time.AfterFunc(2*cancelPollInterval, func() { slept.Store(int64(defaultSignInTimeout)) })
 	if err := f.Wait(ctx); !errors.Is(err, errNobodyAnswered) || ctx.Err() != nil {
 		t.Errorf("the error is %v", err)
 	}

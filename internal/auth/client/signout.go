@@ -18,7 +18,7 @@ const revokeTimeout = 5 * time.Second
 // failed. err: it could not be deleted.
 func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	var last tokenstore.Credential
-	err = c.o.Store.WithLock(ctx, c.key, func(l *tokenstore.Locked) error {
+	err = c.options.Store.WithLock(ctx, c.key, func(l *tokenstore.LockedCredential) error {
 		last = l.Entry().Credential
 		return l.Delete()
 	})
@@ -29,13 +29,13 @@ func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	c.tokens.current.Store(nil)
 	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
 	defer cancel()
-	return c.revoke(ctx, last), nil
+	return c.revokeTokens(ctx, last), nil
 }
 
-// revoke revokes the refresh token, and then the access token, which may live on without it. Signed ones that no
+// revokeTokens revokes the refresh token, and then the access token, which may live on without it. Signed ones that no
 // server is asked about cannot be revoked (RFC 7009, 2.2.1): without the refresh token they end soon.
-func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error {
-	who, err := c.clients.clientOf(ctx, s.Issuer, s.ClientID)
+func (c *Credential) revokeTokens(ctx context.Context, s tokenstore.Credential) error {
+	who, err := c.registrar.clientWithID(ctx, s.Issuer, s.ClientID)
 	if err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func (c *Credential) revoke(ctx context.Context, s tokenstore.Credential) error 
 	for _, x := range []struct {
 		token tokenstore.Secret
 		hint  string
-	}{{s.Refresh, "refresh_token"}, {s.Access, "access_token"}} {
+	}{{s.RefreshToken, "refresh_token"}, {s.AccessToken, "access_token"}} {
 		if x.token.IsZero() {
 			continue
 		}
 		no := c.caller.Revoke(ctx, server, who, x.token.Reveal(), x.hint)
-		if e, ok := errors.AsType[*auth.Error](no); ok && e.Code == "unsupported_token_type" && x.token.Equal(s.Access) && !s.Refresh.IsZero() {
+		if e, ok := errors.AsType[*auth.Error](no); ok && e.Code == "unsupported_token_type" && x.token.Equal(s.AccessToken) && !s.RefreshToken.IsZero() {
 			no = nil
 		}
 		if err = errors.Join(err, no); auth.Is(no, auth.Unavailable) {

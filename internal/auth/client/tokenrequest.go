@@ -10,9 +10,9 @@ import (
 )
 
 // requestToken sends the token request, and once more if no answer came: it may have been lost on the way back.
-func (r *renewer) requestToken(l *tokenstore.Locked, e tokenstore.Entry) (token auth.Token, err error) {
+func (r *renewer) requestToken(l *tokenstore.LockedCredential, e tokenstore.Entry) (token auth.Token, err error) {
 	for try := 1; ; try++ {
-		if err := l.CountRequest(requestsPerMinute(e.Credential)); err != nil {
+		if err := l.CountTokenRequest(maxTokenRequestsPerMinute(e.Credential)); err != nil {
 			if errors.Is(err, tokenstore.ErrRateLimit) {
 				return token, &PermanentError{Problem: "the token is not renewed until somebody signs in again", Err: err}
 			}
@@ -20,69 +20,69 @@ func (r *renewer) requestToken(l *tokenstore.Locked, e tokenstore.Entry) (token 
 		}
 		token, err = r.sendTokenRequest(r.requestCtx, e.Credential)
 		lost, ok := errors.AsType[*auth.Error](err)
-		if !ok || lost.Kind != auth.Unavailable || lost.Status != 0 || !lost.RequestSent || try == 2 || r.o.Machine != nil || r.requestCtx.Err() != nil {
+		if !ok || lost.Kind != auth.Unavailable || lost.Status != 0 || !lost.RequestSent || try == 2 || r.options.Machine != nil || r.requestCtx.Err() != nil {
 			return token, err
 		}
 	}
 }
 
-// requestsPerMinute returns how many token requests a minute a credential needs, with room for those that
+// maxTokenRequestsPerMinute returns how many token requests a minute a credential needs, with room for those that
 // fail: a token that lives for seconds is renewed that often.
-func requestsPerMinute(s tokenstore.Credential) int {
-	life := s.Expires.Sub(s.Issued)
-	if s.Expires.IsZero() || s.Issued.IsZero() || life <= 0 {
-		return tokenstore.DefaultRequests
+func maxTokenRequestsPerMinute(s tokenstore.Credential) int {
+	life := s.ExpiresAt.Sub(s.IssuedAt)
+	if s.ExpiresAt.IsZero() || s.IssuedAt.IsZero() || life <= 0 {
+		return tokenstore.DefaultRequestsPerMinute
 	}
-	return max(tokenstore.DefaultRequests, int(3*time.Minute/max(life, time.Second)))
+	return max(tokenstore.DefaultRequestsPerMinute, int(3*time.Minute/max(life, time.Second)))
 }
 
 // sendTokenRequest sends one token request.
 func (r *renewer) sendTokenRequest(ctx context.Context, s tokenstore.Credential) (auth.Token, error) {
-	server := auth.ServerMetadata{Issuer: s.Issuer, TokenEndpoint: s.TokenEndpoint, AuthMethods: r.knownMethods(ctx, s)}
-	who, err := r.clients.clientOf(ctx, s.Issuer, s.ClientID)
+	server := auth.ServerMetadata{Issuer: s.Issuer, TokenEndpoint: s.TokenEndpoint, AuthMethods: r.knownAuthMethods(ctx, s)}
+	who, err := r.registrar.clientWithID(ctx, s.Issuer, s.ClientID)
 	if err != nil {
 		return auth.Token{}, err
 	}
-	prover, err := r.keys.proverOf(s.DPoPKey)
+	prover, err := r.provers.proverForKey(s.DPoPKey)
 	if err != nil {
 		return auth.Token{}, err
 	}
-	if r.o.Machine != nil {
-		return r.o.Machine.token(ctx, machineRequest{r.caller, server, who, s.Resource, s.RequestedScopes, prover})
+	if r.options.Machine != nil {
+		return r.options.Machine.requestToken(ctx, machineTokenRequest{r.caller, server, who, s.Resource, s.RequestedScopes, prover})
 	}
-	return r.caller.RequestToken(ctx, server, who, auth.RefreshTokenGrant(s.Refresh.Reveal(), s.Resource, nil), prover)
+	return r.caller.RequestToken(ctx, server, who, auth.RefreshTokenGrant(s.RefreshToken.Reveal(), s.Resource, nil), prover)
 }
 
-// knownMethods returns how clients authenticate at the token endpoint, as its stored metadata says.
-func (r *renewer) knownMethods(ctx context.Context, s tokenstore.Credential) []string {
+// knownAuthMethods returns how clients authenticate at the token endpoint, as its stored metadata says.
+func (r *renewer) knownAuthMethods(ctx context.Context, s tokenstore.Credential) []string {
 	site, err := r.record.storedDiscovery(ctx)
-	if err != nil || site == nil || site.Server.Issuer != s.Issuer {
+	if err != nil || site == nil || site.AuthServer.Issuer != s.Issuer {
 		return nil
 	}
-	return site.Server.AuthMethods
+	return site.AuthServer.AuthMethods
 }
 
 // saveToken stores a token in the place of the one it renews.
-func (r *renewer) saveToken(l *tokenstore.Locked, e tokenstore.Entry, t auth.Token) (*snapshot, error) {
-	if r.o.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
+func (r *renewer) saveToken(l *tokenstore.LockedCredential, e tokenstore.Entry, t auth.Token) (*credentialSnapshot, error) {
+	if r.options.DPoP == DPoPRequire && t.Type != auth.SchemeDPoP {
 		return nil, &PermanentError{Problem: "DPoP is required", Err: errors.New("the authorization server issued a token that is not bound to a key")}
 	}
-	next := withToken(e.Credential, t, r.now())
-	next.Machine = r.o.Machine != nil
+	next := credentialWithToken(e.Credential, t, r.now())
+	next.IsMachine = r.options.Machine != nil
 	if _, err := l.Save(next, e.Generation); err != nil {
 		return r.keepUnsaved(next, e.Generation, err)
 	}
 	return r.tokens.makeCurrent(l.Entry())
 }
 
-// withToken returns a credential with a new token. What the answer does not say stays.
-func withToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.Credential {
-	s.Access, s.TokenType, s.Issued, s.Expires, s.Problem = tokenstore.NewSecret(t.AccessToken), t.Type, now, t.Expires, ""
+// credentialWithToken returns a credential with a new token. What the answer does not say stays.
+func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.Credential {
+	s.AccessToken, s.TokenType, s.IssuedAt, s.ExpiresAt, s.LastProblem = tokenstore.NewSecret(t.AccessToken), t.Type, now, t.Expires, ""
 	if t.RefreshToken != "" {
-		s.Refresh = tokenstore.NewSecret(t.RefreshToken)
+		s.RefreshToken = tokenstore.NewSecret(t.RefreshToken)
 	}
 	if t.IDToken != "" {
-		s.ID = tokenstore.NewSecret(t.IDToken)
+		s.IDToken = tokenstore.NewSecret(t.IDToken)
 	}
 	if t.Scopes != nil {
 		s.GrantedScopes = t.Scopes
@@ -90,22 +90,22 @@ func withToken(s tokenstore.Credential, t auth.Token, now time.Time) tokenstore.
 	return s
 }
 
-// An unsaved credential is one that the issuer has given, and the disk did not take.
-type unsaved struct {
-	credential tokenstore.Credential
-	replaces   tokenstore.Generation
+// An unsavedCredential credential is one that the issuer has given, and the disk did not take.
+type unsavedCredential struct {
+	credential         tokenstore.Credential
+	replacedGeneration tokenstore.Generation
 }
 
 // keepUnsaved uses a credential that could not be stored. The next renewal stores it first.
-func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Generation, err error) (*snapshot, error) {
+func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Generation, err error) (*credentialSnapshot, error) {
 	h, bad := r.tokens.newSnapshot(tokenstore.Entry{Generation: replaces, Credential: s})
 	if bad != nil {
 		return nil, bad
 	}
-	h.unsaved = true
+	h.isUnsaved = true
 	r.mu.Lock()
-	r.unsaved = &unsaved{s, replaces}
-	r.renewPause = pause{until: r.now().Add(minRenewPause), err: err, generation: replaces, failures: 1}
+	r.unsavedCredential = &unsavedCredential{s, replaces}
+	r.renewPause = renewalPause{until: r.now().Add(minRenewPause), err: err, generation: replaces, failures: 1}
 	r.mu.Unlock()
 	r.tokens.current.Store(h)
 	r.reportError(err)
@@ -114,19 +114,19 @@ func (r *renewer) keepUnsaved(s tokenstore.Credential, replaces tokenstore.Gener
 
 // saveUnsaved stores what could not be stored before. done: it was stored, or still cannot be, and there
 // is nothing more to do now.
-func (r *renewer) saveUnsaved(l *tokenstore.Locked) (got *snapshot, done bool, err error) {
+func (r *renewer) saveUnsaved(l *tokenstore.LockedCredential) (got *credentialSnapshot, done bool, err error) {
 	r.mu.Lock()
-	u := r.unsaved
+	u := r.unsavedCredential
 	r.mu.Unlock()
 	if u == nil {
 		return nil, false, nil
 	}
-	_, err = l.Save(u.credential, u.replaces)
+	_, err = l.Save(u.credential, u.replacedGeneration)
 	if err != nil && !errors.Is(err, tokenstore.ErrStale) {
 		return r.tokens.current.Load(), true, err
 	}
 	r.mu.Lock()
-	r.unsaved = nil
+	r.unsavedCredential = nil
 	r.mu.Unlock()
 	r.tokens.current.Store(nil) // a stale one gives way to what somebody else has stored
 	got, err = r.tokens.makeCurrent(l.Entry())
@@ -140,5 +140,5 @@ func (r *renewer) saveUnsaved(l *tokenstore.Locked) (got *snapshot, done bool, e
 func (r *renewer) dropUnsaved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.unsaved = nil
+	r.unsavedCredential = nil
 }

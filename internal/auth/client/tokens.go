@@ -11,73 +11,75 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A snapshot is a credential as it was read. It does not change, but for taken.
-type snapshot struct {
-	generation    tokenstore.Generation
-	stored        tokenstore.Credential
-	renewAt       time.Time    // from then on it is renewed when it is used; zero: only after a 401
-	prover        *auth.Prover // nil: the token is not bound
-	authorization []string     // the value of Authorization
-	unsaved       bool         // could not be written: exists in this process only
-	taken         atomic.Bool  // the server has taken it, and that was noted
+// A credentialSnapshot is a credential as it was read. It does not change, but for taken.
+type credentialSnapshot struct {
+	generation          tokenstore.Generation
+	stored              tokenstore.Credential
+	renewAt             time.Time    // from then on it is renewed when it is used; zero: only after a 401
+	prover              *auth.Prover // nil: the token is not bound
+	authorizationHeader []string     // the value of Authorization
+	isUnsaved           bool         // could not be written: exists in this process only
+	isAcceptanceNoted   atomic.Bool  // the server has taken it, and that was noted
 }
 
-func (h *snapshot) token() auth.Token {
+func (h *credentialSnapshot) token() auth.Token {
 	s := h.stored
-	return auth.Token{AccessToken: s.Access.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.Expires}
+	return auth.Token{AccessToken: s.AccessToken.Reveal(), Type: s.TokenType, Scopes: s.GrantedScopes, Expires: s.ExpiresAt}
 }
 
 // isDue reports whether the token should be renewed.
-func (h *snapshot) isDue(now time.Time) bool { return !h.renewAt.IsZero() && !now.Before(h.renewAt) }
-
-// isExpired reports whether the token has ended by its own word.
-func (h *snapshot) isExpired(now time.Time) bool {
-	return !h.stored.Expires.IsZero() && !now.Before(h.stored.Expires)
+func (h *credentialSnapshot) isDue(now time.Time) bool {
+	return !h.renewAt.IsZero() && !now.Before(h.renewAt)
 }
 
-// sameToken reports whether two credentials have one access token, and not two that are alike: what is stored also changes
+// isExpired reports whether the token has ended by its own word.
+func (h *credentialSnapshot) isExpired(now time.Time) bool {
+	return !h.stored.ExpiresAt.IsZero() && !now.Before(h.stored.ExpiresAt)
+}
+
+// hasSameToken reports whether two credentials have one access token, and not two that are alike: what is stored also changes
 // when a refresh token is given up.
-func (h *snapshot) sameToken(o *snapshot) bool {
-	return h.stored.Access.Equal(o.stored.Access) && h.stored.Issued.Equal(o.stored.Issued) && !h.stored.Access.IsZero()
+func (h *credentialSnapshot) hasSameToken(o *credentialSnapshot) bool {
+	return h.stored.AccessToken.Equal(o.stored.AccessToken) && h.stored.IssuedAt.Equal(o.stored.IssuedAt) && !h.stored.AccessToken.IsZero()
 }
 
 // A tokenCache is the credential as this process has read it last, and what the server has said of its token. It may be
 // used concurrently.
 type tokenCache struct {
-	*common
-	keys *proofKeys
+	*credentialBase
+	provers *proverCache
 
-	current     atomic.Pointer[snapshot] // nil: nothing is known to be stored
-	foundNoneAt atomic.Int64             // when that was read last, in Unix nanoseconds
+	current           atomic.Pointer[credentialSnapshot] // nil: nothing is known to be stored
+	foundStoreEmptyAt atomic.Int64                       // when that was read last, in Unix nanoseconds
 
-	mu      sync.Mutex
-	refused *snapshot // its access token was refused with 401; nil: none was
+	mu              sync.Mutex
+	refusedSnapshot *credentialSnapshot // its access token was refused with 401; nil: none was
 }
 
-func (t *tokenCache) isRefused(h *snapshot) bool {
+func (t *tokenCache) isRefused(h *credentialSnapshot) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.refused != nil && h.sameToken(t.refused)
+	return t.refusedSnapshot != nil && h.hasSameToken(t.refusedSnapshot)
 }
 
-// noteRefused notes that the server does not take the access token of h.
-func (t *tokenCache) noteRefused(h *snapshot) {
+// noteTokenRefused notes that the server does not take the access token of h.
+func (t *tokenCache) noteTokenRefused(h *credentialSnapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused = h
+	t.refusedSnapshot = h
 }
 
 // mayReplace reports whether h may be tried in the place of old, which did not do; nil: a request without a token.
-func (t *tokenCache) mayReplace(h, old *snapshot) bool {
-	return h != nil && !h.stored.Access.IsZero() && !t.isRefused(h) && (old == nil || !h.sameToken(old))
+func (t *tokenCache) mayReplace(h, old *credentialSnapshot) bool {
+	return h != nil && !h.stored.AccessToken.IsZero() && !t.isRefused(h) && (old == nil || !h.hasSameToken(old))
 }
 
 // readStore reads the store, and returns what is there; nil: nothing.
-func (t *tokenCache) readStore(ctx context.Context) (*snapshot, error) {
-	e, err := t.o.Store.Load(ctx, t.key)
+func (t *tokenCache) readStore(ctx context.Context) (*credentialSnapshot, error) {
+	e, err := t.options.Store.Load(ctx, t.key)
 	if errors.Is(err, tokenstore.ErrBroken) { // it was set aside, and is told once
 		t.reportError(err)
-		e, err = t.o.Store.Load(ctx, t.key)
+		e, err = t.options.Store.Load(ctx, t.key)
 	}
 	if err != nil {
 		return nil, err
@@ -86,14 +88,14 @@ func (t *tokenCache) readStore(ctx context.Context) (*snapshot, error) {
 }
 
 // makeCurrent makes what was read the current credential; nil: nothing usable is stored.
-func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*snapshot, error) {
-	if e.Generation == 0 || e.Credential.Access.IsZero() && e.Credential.Refresh.IsZero() {
+func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*credentialSnapshot, error) {
+	if e.Generation == 0 || e.Credential.AccessToken.IsZero() && e.Credential.RefreshToken.IsZero() {
 		t.current.Store(nil)
-		t.foundNoneAt.Store(t.now().UnixNano())
+		t.foundStoreEmptyAt.Store(t.now().UnixNano())
 		return nil, nil
 	}
-	t.foundNoneAt.Store(0)
-	if h := t.current.Load(); h != nil && h.generation == e.Generation && !h.unsaved {
+	t.foundStoreEmptyAt.Store(0)
+	if h := t.current.Load(); h != nil && h.generation == e.Generation && !h.isUnsaved {
 		return h, nil
 	}
 	h, err := t.newSnapshot(e)
@@ -104,41 +106,41 @@ func (t *tokenCache) makeCurrent(e tokenstore.Entry) (*snapshot, error) {
 }
 
 // A token is renewed maxRenewAhead before its end at most, and a twelfth of its life at most: of an hour 5 minutes.
-const maxRenewAhead, renewLifetimeFraction = 5 * time.Minute, 12
+const maxRenewAhead, renewLifetimeDivisor = 5 * time.Minute, 12
 
 // newSnapshot makes a snapshot of an entry.
-func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*snapshot, error) {
+func (t *tokenCache) newSnapshot(e tokenstore.Entry) (*credentialSnapshot, error) {
 	s := e.Credential
-	h := &snapshot{generation: e.Generation, stored: s, authorization: []string{s.TokenType + " " + s.Access.Reveal()}}
-	if life := s.Expires.Sub(s.Issued); !s.Expires.IsZero() && !s.Issued.IsZero() && life > 0 {
-		ahead := min(life/renewLifetimeFraction, maxRenewAhead)
-		h.renewAt = s.Expires.Add(-ahead/2 - time.Duration(t.random()*float64(ahead/2)))
-	} else if !s.Expires.IsZero() {
-		h.renewAt = s.Expires
+	h := &credentialSnapshot{generation: e.Generation, stored: s, authorizationHeader: []string{s.TokenType + " " + s.AccessToken.Reveal()}}
+	if life := s.ExpiresAt.Sub(s.IssuedAt); !s.ExpiresAt.IsZero() && !s.IssuedAt.IsZero() && life > 0 {
+		ahead := min(life/renewLifetimeDivisor, maxRenewAhead)
+		h.renewAt = s.ExpiresAt.Add(-ahead/2 - time.Duration(t.random()*float64(ahead/2)))
+	} else if !s.ExpiresAt.IsZero() {
+		h.renewAt = s.ExpiresAt
 	}
-	if s.Access.IsZero() {
+	if s.AccessToken.IsZero() {
 		h.renewAt = time.Unix(1, 0) // there is only a refresh token
 	}
 	if s.TokenType != auth.SchemeDPoP {
 		return h, nil
 	}
 	var err error
-	h.prover, err = t.keys.proverOf(s.DPoPKey)
+	h.prover, err = t.provers.proverForKey(s.DPoPKey)
 	return h, err
 }
 
-// follow is Credential.Follow.
-func (t *tokenCache) follow(ctx context.Context, changed func(signedIn bool)) error {
+// followStore is Credential.FollowStore.
+func (t *tokenCache) followStore(ctx context.Context, onChange func(signedIn bool)) error {
 	var known tokenstore.Generation
 	if h := t.current.Load(); h != nil {
 		known = h.generation
 	}
-	return t.o.Store.Watch(ctx, t.key, known, func(_ tokenstore.Generation, err error) {
+	return t.options.Store.WatchGeneration(ctx, t.key, known, func(_ tokenstore.Generation, err error) {
 		if err != nil {
 			t.reportError(err)
 			return
 		}
-		if h := t.current.Load(); h != nil && h.unsaved {
+		if h := t.current.Load(); h != nil && h.isUnsaved {
 			return // what this process has is newer
 		}
 		h, err := t.readStore(ctx)
@@ -146,8 +148,8 @@ func (t *tokenCache) follow(ctx context.Context, changed func(signedIn bool)) er
 			t.reportError(err)
 			return
 		}
-		if changed != nil {
-			changed(h != nil)
+		if onChange != nil {
+			onChange(h != nil)
 		}
 	})
 }

@@ -21,8 +21,8 @@ type Transport struct {
 
 // Attempts of one request.
 const (
-	maxRefusals = 2 // with 401, each time with another token
-	maxSends    = 8
+	maxTokenRefusals   = 2 // with 401, each time with another token
+	maxSendsPerRequest = 8
 )
 
 // drainTimeout bounds how long the rest of a refusal is read.
@@ -43,7 +43,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, err
 	}
-	x := exchange{r: r, c: t.Credential}
+	x := roundTrip{request: r, credential: t.Credential}
 	for sent := 1; ; sent++ {
 		out, err := x.newRequest(h, sent > 1)
 		if err != nil {
@@ -57,13 +57,13 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			h.prover.LearnNonce(r.URL.String(), resp.Header)
 		}
 		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
-			if h != nil && resp.StatusCode/100 == 2 && !h.taken.Load() { // a redirect may lead to a page to sign in at
-				t.Credential.challenges.taken(r.Context(), h)
+			if h != nil && resp.StatusCode/100 == 2 && !h.isAcceptanceNoted.Load() { // a redirect may lead to a page to sign in at
+				t.Credential.responder.noteTokenAccepted(r.Context(), h)
 			}
 			return resp, nil
 		}
 		next, try, err := x.handleRefusal(resp, h)
-		if err == nil && (!try || sent == maxSends || !x.isReplayable()) {
+		if err == nil && (!try || sent == maxSendsPerRequest || !x.canReplayBody()) {
 			return resp, nil
 		}
 		drainBody(resp)
@@ -74,26 +74,26 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// An exchange is one request with its attempts.
-type exchange struct {
-	r            *http.Request
-	c            *Credential
-	refusals     int  // how many 401 there were for tokens
-	nonceRetried bool // it was sent again for a nonce
+// A roundTrip is one request with its attempts.
+type roundTrip struct {
+	request             *http.Request
+	credential          *Credential
+	tokenRefusals       int  // how many 401 there were for tokens
+	hasRetriedWithNonce bool // it was sent again for a nonce
 }
 
 // newRequest returns the request of one attempt.
-func (x *exchange) newRequest(h *snapshot, again bool) (*http.Request, error) {
-	out := x.r
-	if h != nil || again {
-		out = x.r.WithContext(x.r.Context())
-		out.Header = maps.Clone(x.r.Header)
+func (x *roundTrip) newRequest(h *credentialSnapshot, isRetry bool) (*http.Request, error) {
+	out := x.request
+	if h != nil || isRetry {
+		out = x.request.WithContext(x.request.Context())
+		out.Header = maps.Clone(x.request.Header)
 		if out.Header == nil {
 			out.Header = http.Header{}
 		}
 	}
-	if again && x.r.GetBody != nil {
-		body, err := x.r.GetBody()
+	if isRetry && x.request.GetBody != nil {
+		body, err := x.request.GetBody()
 		if err != nil {
 			return nil, err
 		}
@@ -102,11 +102,11 @@ func (x *exchange) newRequest(h *snapshot, again bool) (*http.Request, error) {
 	if h == nil {
 		return out, nil
 	}
-	out.Header["Authorization"] = h.authorization
+	out.Header["Authorization"] = h.authorizationHeader
 	if h.prover == nil {
 		return out, nil
 	}
-	proof, err := h.prover.Proof(x.r.Method, x.r.URL.String(), h.stored.Access.Reveal())
+	proof, err := h.prover.Proof(x.request.Method, x.request.URL.String(), h.stored.AccessToken.Reveal())
 	if err != nil {
 		if out.Body != nil {
 			_ = out.Body.Close()
@@ -118,40 +118,40 @@ func (x *exchange) newRequest(h *snapshot, again bool) (*http.Request, error) {
 }
 
 // handleRefusal decides what a 401 or 403 means. try: the request may be sent again, with next.
-func (x *exchange) handleRefusal(resp *http.Response, h *snapshot) (next *snapshot, try bool, err error) {
+func (x *roundTrip) handleRefusal(resp *http.Response, h *credentialSnapshot) (next *credentialSnapshot, try bool, err error) {
 	challenges, bad := auth.ParseChallenges(resp.Header.Values("WWW-Authenticate"))
 	if bad != nil {
-		x.c.reportError(bad)
+		x.credential.reportError(bad)
 	}
 	d := auth.DemandOf(challenges)
 	if resp.StatusCode == http.StatusForbidden {
 		if d.ErrorCode != "insufficient_scope" {
 			return nil, false, nil
 		}
-		next, err = x.c.challenges.handle403(x.r.Context(), d, h)
+		next, err = x.credential.responder.handle403(x.request.Context(), d, h)
 		return next, err == nil, err
 	}
-	if d.ErrorCode == "use_dpop_nonce" && h != nil && h.prover != nil && !x.nonceRetried && resp.Header.Get("DPoP-Nonce") != "" {
-		x.nonceRetried = true
+	if d.ErrorCode == "use_dpop_nonce" && h != nil && h.prover != nil && !x.hasRetriedWithNonce && resp.Header.Get("DPoP-Nonce") != "" {
+		x.hasRetriedWithNonce = true
 		return h, true, nil
 	}
 	if h != nil {
-		x.refusals++
+		x.tokenRefusals++
 	}
-	if x.refusals > maxRefusals {
-		x.c.record.noteRefusal(x.r.Context(), h, refusesEvery)
-		return nil, false, &PermanentError{Problem: refusesEvery, Err: errStatus401}
+	if x.tokenRefusals > maxTokenRefusals {
+		x.credential.record.noteTokenRefusal(x.request.Context(), h, refusesEveryToken)
+		return nil, false, &PermanentError{Problem: refusesEveryToken, Err: errStatus401}
 	}
-	next, err = x.c.challenges.handle401(x.r.Context(), d, h, x.refusals > 1)
+	next, err = x.credential.responder.handle401(x.request.Context(), d, h, x.tokenRefusals > 1)
 	return next, err == nil && next != nil, err
 }
 
 // errStatus401 is what a server says that refuses a token.
 var errStatus401 = errors.New("status 401")
 
-// isReplayable reports whether the body can be sent again.
-func (x *exchange) isReplayable() bool {
-	return x.r.Body == nil || x.r.Body == http.NoBody || x.r.GetBody != nil
+// canReplayBody reports whether the body can be sent again.
+func (x *roundTrip) canReplayBody() bool {
+	return x.request.Body == nil || x.request.Body == http.NoBody || x.request.GetBody != nil
 }
 
 // closeBody closes the body of a request that is not sent, as a RoundTripper must.

@@ -44,7 +44,7 @@ func (w *world) signsIn(t *testing.T, count *int) SignInFunc {
 		*count++
 		w.sign(t, c, 0)
 		w.mu.Lock()
-		w.granted[w.stored(t, c).Access.Reveal()] = "mcp:other"
+		w.granted[w.stored(t, c).AccessToken.Reveal()] = "mcp:other"
 		w.mu.Unlock()
 		return c.record.noteSignIn(ctx)
 	}
@@ -194,7 +194,7 @@ func BenchmarkTransport(b *testing.B) {
 	c, err := New(Options{Store: store, Server: testServer})
 	bridgetest.Must(b, err)
 	defer c.Close(b.Context())
-	_, err = store.Save(b.Context(), c.key, tokenstore.Credential{TokenType: "Bearer", Access: tokenstore.NewSecret("x"), Issued: time.Now(), Expires: time.Now().Add(time.Hour)}, 0)
+	_, err = store.Save(b.Context(), c.key, tokenstore.Credential{TokenType: "Bearer", AccessToken: tokenstore.NewSecret("x"), IssuedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}, 0)
 	bridgetest.Must(b, err)
 	r, err := http.NewRequest("POST", testServer, http.NoBody)
 	bridgetest.Must(b, err)
@@ -293,7 +293,7 @@ func TestMetadataAway(t *testing.T) {
 				}
 				w.wantServed(t, c)
 				w.wantCount(t, "/token", 1)
-				if s, err := c.record.storedDiscovery(t.Context()); err != nil || s.OriginIsServer || s.Server.Issuer != testIssuer {
+				if s, err := c.record.storedDiscovery(t.Context()); err != nil || s.OriginIsAuthServer || s.AuthServer.Issuer != testIssuer {
 					t.Errorf("what was known of the server is lost: %+v, %v", s, err)
 				}
 			})
@@ -434,7 +434,7 @@ func TestForeignResource(t *testing.T) {
 
 // TestScopeRules: challenge, else what the server lists, else nothing; offline_access where it is offered.
 func TestScopeRules(t *testing.T) {
-	listed := &discovery{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, Server: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
+	listed := &discovery{Resource: auth.ResourceMetadata{ScopesSupported: []string{"a", "b"}}, AuthServer: auth.ServerMetadata{Scopes: []string{"a", "offline_access"}}}
 	for name, x := range map[string]struct {
 		site    *discovery
 		wants   serverDemands
@@ -447,10 +447,10 @@ func TestScopeRules(t *testing.T) {
 		"none":      {&discovery{}, serverDemands{}, nil, true, ""},
 		"given":     {listed, serverDemands{Scopes: []string{"c"}}, []string{"g"}, false, "g c"},
 		"offline":   {listed, serverDemands{}, nil, true, "a b offline_access"},
-		"no scopes": {&discovery{Server: listed.Server}, serverDemands{}, nil, true, ""},
+		"no scopes": {&discovery{AuthServer: listed.AuthServer}, serverDemands{}, nil, true, ""},
 		"unlisted":  {&discovery{Resource: listed.Resource}, serverDemands{}, nil, true, "a b"},
 	} {
-		c := &common{o: Options{Scopes: x.given}}
+		c := &credentialBase{options: Options{Scopes: x.given}}
 		if got := auth.JoinScope(c.scopesToRequest(x.site, x.wants, x.offline)); got != x.want {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}

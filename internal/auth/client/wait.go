@@ -12,38 +12,38 @@ import (
 // ErrSignInTimeout is the cause of a ctx whose request has waited for a sign-in as long as Options.SignInWait.
 var ErrSignInTimeout = errors.New("nobody has signed in within the time that a request waits for it")
 
-// noAnswerYet is the end of the time of a request to somebody who is asked for metadata, a registration or a token.
-type noAnswerYet struct{}
+// noAnswerYetError is the end of the time of a request to somebody who is asked for metadata, a registration or a token.
+type noAnswerYetError struct{}
 
-func (noAnswerYet) Error() string { return "there is no answer yet" }
-func (noAnswerYet) Unwrap() error { return context.DeadlineExceeded }
+func (noAnswerYetError) Error() string { return "there is no answer yet" }
+func (noAnswerYetError) Unwrap() error { return context.DeadlineExceeded }
 
 // minSignInWait is how long a request waits at least: it takes a few requests to find out where a person goes.
 const minSignInWait = 10 * time.Second
 
-// waitTimeout returns how long a request waits for a sign-in.
-func (c *common) waitTimeout() time.Duration { return max(c.o.SignInWait, minSignInWait) }
+// signInWait returns how long a request waits for a sign-in.
+func (c *credentialBase) signInWait() time.Duration { return max(c.options.SignInWait, minSignInWait) }
 
 // withSignInTimeout returns a ctx for all that a request waits for until somebody has signed in.
-func (c *common) withSignInTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.o.SignInWait == 0 {
+func (c *credentialBase) withSignInTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.options.SignInWait == 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, c.waitTimeout(), ErrSignInTimeout)
+	return context.WithTimeoutCause(ctx, c.signInWait(), ErrSignInTimeout)
 }
 
-// signInTimeoutError returns err as who made the request is to know it, where that is the end of the time of ctx, which is bounded's: what
-// has taken so long. The error of an HTTP request is the cause of its ctx.
-func (c *common) signInTimeoutError(ctx context.Context, err error) error {
+// explainSignInTimeout returns err, or in its place an error that says what has taken so long, if err is the end of the time of ctx, which is
+// one of withSignInTimeout. The error of an HTTP request is the cause of its ctx.
+func (c *credentialBase) explainSignInTimeout(ctx context.Context, err error) error {
 	if err == nil || context.Cause(ctx) != ErrSignInTimeout || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrSignInTimeout) {
 		return err
 	}
-	late := &auth.Error{Operation: "sign-in", URL: c.o.Server, Err: err}
+	late := &auth.Error{Operation: "sign-in", URL: c.options.Server, Err: err}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		copied := *e
-		copied.Err = noAnswerYet{} // ErrSignInTimeout says what a person has not done
+		copied.Err = noAnswerYetError{} // ErrSignInTimeout says what a person has not done
 		late = &copied
 	}
-	late.Kind, late.Problem, late.Advice = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.waitTimeout()), "--auth-wait says how long that is"
+	late.Kind, late.Problem, late.Advice = auth.Unavailable, fmt.Sprintf("it takes longer than a request waits for a sign-in, %v", c.signInWait()), "--auth-wait says how long that is"
 	return late
 }

@@ -22,7 +22,7 @@ func TestWaitIsBounded(t *testing.T) {
 		"metadata of the server":   {slow: prm, words: "mcp.test"},
 		"metadata of the provider": {slow: "/.well-known/oauth-authorization-server", words: "as.test"},
 		"another request": {slow: prm, words: "another request", first: func(w *world, c *Credential) {
-			release, _ := c.challenges.takeTurn(context.Background())
+			release, _ := c.responder.awaitTurn(context.Background())
 			time.AfterFunc(time.Hour, release)
 		}},
 		"a person": {words: "sign-in needed"},

@@ -37,11 +37,11 @@ func TestWords(t *testing.T) {
 			w.prm["authorization_servers"] = []string{"http://169.254.169.254"}
 		}, []string{"http://169.254.169.254", "not https", "tell the operator"}},
 		{"metadata service, https", func(w *world, o *Options, _ *person) {
-			o.HTTP = guarded(t, "https://mcp.test")
+			o.HTTPClient = guarded(t, "https://mcp.test")
 			w.challenge = `Bearer resource_metadata="https://169.254.169.254/x"`
 		}, []string{"https://169.254.169.254/x", "not allowed", "metadata service"}},
 		{"private", func(w *world, o *Options, _ *person) {
-			o.HTTP = guarded(t, "http://mcp.test")
+			o.HTTPClient = guarded(t, "http://mcp.test")
 			w.challenge = `Bearer resource_metadata="https://localhost:1/x"`
 		}, []string{"https://localhost:1/x", "127.0.0.1", "on this machine", "--allow-private-auth"}},
 		{"other resource", func(w *world, _ *Options, _ *person) { w.resource = "https://evil.test/mcp" }, []string{"https://evil.test/mcp", "https://mcp.test/mcp", "use the address that it names"}},

@@ -12,27 +12,27 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientPrompt is the client of one conversation, which an Asker may ask. A legacy client gets a request of the bridge's own, and its
+// clientPrompt is the client of one conversation, which a SignInAsker may ask. A legacy client gets a request of the bridge's own, and its
 // requests go on waiting. A modern one gets input_required as the answer to its newest call, which goes on all the
-// same: its outcome is the answer to the retry. What follows is guarded by the lock of the Asker.
+// same: its outcome is the answer to the retry. What follows is guarded by the lock of the SignInAsker.
 type clientPrompt struct {
-	asker  *Asker
+	asker  *SignInAsker
 	ctx    context.Context // of the conversation
 	client bridge.Conn
 
-	initializeID  jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
-	legacySession bool       // the session is of 2025-11-25, and its client can show addresses
-	elicitationID string     // the id of what a legacy client was asked last; "": nothing is open
-	shownAddress  string     // that it was asked to show
-	accepted      bool       // the person has gone there
+	initializeRequestID jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
+	takesElicitRequests bool       // the session is of 2025-11-25, and its client can show addresses
+	elicitationID       string     // the id of what a legacy client was asked last; "": nothing is open
+	shownURL            string     // that it was asked to show
+	hasAccepted         bool       // the person has gone there
 
-	calls     map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
-	byState   map[string]*modernCall     // those of them that were answered with a question, by their state
-	byRetry   map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
-	callCount int                        // of calls so far
+	calls          map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
+	callsByState   map[string]*modernCall     // those of them that were answered with a question, by their state
+	callsByRetryID map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
+	callCount      int                        // of calls so far
 }
 
-// An modernCall is a call of a modern client, which may be answered with a question.
+// A modernCall is a call of a modern client, which may be answered with a question.
 type modernCall struct {
 	id               jsonrpc.ID
 	sequence         int // by which the newest is known
@@ -41,15 +41,15 @@ type modernCall struct {
 	isSendingOutcome bool // its outcome is on its way to the client
 
 	state              string          // what its retry has as requestState; "": it was not answered with a question
-	shownAddress       string          // that the client was asked to show
+	shownURL           string          // that the client was asked to show
 	outcome            jsonrpc.Message // that came before the retry
 	retryID            jsonrpc.ID      // in progress; zero: none is
 	retryProgressToken jsonrpc.ID      // the progress token of the retry
-	givenUp            bool            // the retry is over, and the server was told: a late outcome is for nobody
+	isAbandoned        bool            // the retry is over, and the server was told: a late outcome is for nobody
 }
 
 // isOver reports whether the server has nothing more to say of the call that the client waits for.
-func (c *modernCall) isOver() bool { return c.givenUp || c.outcome.Kind() != jsonrpc.Invalid }
+func (c *modernCall) isOver() bool { return c.isAbandoned || c.outcome.Kind() != jsonrpc.Invalid }
 
 // Names in messages.
 const (
@@ -61,12 +61,12 @@ const (
 	maxEndedCalls        = 16        // calls that are over, and kept for a retry or a late outcome
 )
 
-// question returns what asks the client to show an address; nil: it cannot be asked now.
-func (t *clientPrompt) question(server string, need client.SignInRequired) []jsonrpc.Message {
+// promptMessages returns what asks the client to show an address; nil: it cannot be asked now.
+func (t *clientPrompt) promptMessages(server string, need client.SignInRequired) []jsonrpc.Message {
 	params := `{"mode":"url","message":` + string(jsonrpc.Quote(signInMessage(server, need))) + `,"url":` + string(jsonrpc.Quote(printable.Text(need.URL)))
-	if t.legacySession {
+	if t.takesElicitRequests {
 		before := t.settledMessage()
-		t.elicitationID, t.shownAddress = unguessableName(), need.URL
+		t.elicitationID, t.shownURL = newUnguessableID(), need.URL
 		return []jsonrpc.Message{before, jsonrpc.NewRequest(jsonrpc.StringID(t.elicitationID), methodElicit, []byte(params+`,"elicitationId":"`+t.elicitationID+`"}`))}
 	}
 	var c *modernCall // the newest
@@ -78,15 +78,15 @@ func (t *clientPrompt) question(server string, need client.SignInRequired) []jso
 	if c == nil {
 		return nil
 	}
-	c.state, c.shownAddress = unguessableName(), need.URL
-	t.byState[c.state] = c
+	c.state, c.shownURL = newUnguessableID(), need.URL
+	t.callsByState[c.state] = c
 	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(c.id)}
 }
 
 // settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
 func (t *clientPrompt) settledMessage() jsonrpc.Message {
-	name, answered := t.elicitationID, t.accepted
-	t.elicitationID, t.shownAddress, t.accepted = "", "", false
+	name, answered := t.elicitationID, t.hasAccepted
+	t.elicitationID, t.shownURL, t.hasAccepted = "", "", false
 	switch {
 	case name == "":
 		return jsonrpc.Message{}
@@ -96,62 +96,62 @@ func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	return jsonrpc.NewNotification(methodElicitComplete, []byte(`{"elicitationId":"`+name+`"}`))
 }
 
-// fromClient sees what the client sends.
-func (t *clientPrompt) fromClient(m *jsonrpc.Message) (reply *jsonrpc.Message) {
+// interceptReceived sees what the client sends.
+func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	switch m.Kind() {
 	case jsonrpc.Request:
-		in, answer := t.takeRequest(*m)
+		in, answer := t.handleRequest(*m)
 		if *m = in; answer.Kind() != jsonrpc.Invalid {
 			reply = &answer
 		}
 	case jsonrpc.Response:
 		if t.elicitationID != "" && m.ID().Equivalent(jsonrpc.StringID(t.elicitationID)) {
-			t.takeElicitAnswer(elicitAction(m.Result()))
+			t.handleElicitAction(elicitAction(m.Result()))
 			*m = jsonrpc.Message{}
 		}
 	case jsonrpc.Notification:
 		if m.Method() == methodCancelled {
-			*m = t.cancel(*m)
+			*m = t.translateCancel(*m)
 		}
 	}
 	return reply
 }
 
-// takeElicitAnswer takes what the person has done with what a legacy client was asked.
-func (t *clientPrompt) takeElicitAnswer(said string) {
-	if said == "decline" {
-		t.asker.decline(t.shownAddress)
+// handleElicitAction takes what the person has done with what a legacy client was asked.
+func (t *clientPrompt) handleElicitAction(action string) {
+	if action == "decline" {
+		t.asker.declineLocked(t.shownURL)
 	}
-	if t.accepted = said == "accept"; !t.accepted { // nothing is left that could be completed
-		t.elicitationID, t.shownAddress = "", ""
+	if t.hasAccepted = action == "accept"; !t.hasAccepted { // nothing is left that could be completed
+		t.elicitationID, t.shownURL = "", ""
 	}
 }
 
-// takeRequest takes a request of the client.
-func (t *clientPrompt) takeRequest(m jsonrpc.Message) (in, reply jsonrpc.Message) {
+// handleRequest takes a request of the client.
+func (t *clientPrompt) handleRequest(m jsonrpc.Message) (toServer, reply jsonrpc.Message) {
 	if m.Method() == "initialize" {
-		if showsURLs(jsonrpc.Lookup(m.Params(), "capabilities")) {
-			t.initializeID = m.ID()
+		if supportsURLElicitation(jsonrpc.Lookup(m.Params(), "capabilities")) {
+			t.initializeRequestID = m.ID()
 		}
 		return m, reply
 	}
-	showing := era.MayAskForInput(m.Method()) && showsURLs(era.MetaOf(m).Capabilities)
+	canShowURLs := era.MayAskForInput(m.Method()) && supportsURLElicitation(era.MetaOf(m).Capabilities)
 	var c *modernCall // that m is the retry of
-	if showing {
+	if canShowURLs {
 		state, _ := jsonrpc.Text(jsonrpc.Lookup(m.Params(), "requestState"))
-		if c = t.byState[state]; c != nil && (c.givenUp || !c.retryID.IsZero() || c.method != m.Method()) {
+		if c = t.callsByState[state]; c != nil && (c.isAbandoned || !c.retryID.IsZero() || c.method != m.Method()) {
 			c = nil
 		}
 	}
 	same := t.calls[m.ID()]
 	switch {
-	case t.byRetry[m.ID()] != nil, same != nil && same != c:
-		return in, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "a request with this id is already in progress", nil).WithRelated(m.ID())
+	case t.callsByRetryID[m.ID()] != nil, same != nil && same != c:
+		return toServer, jsonrpc.NewError(m.ID(), jsonrpc.CodeInvalidRequest, "a request with this id is already in progress", nil).WithRelated(m.ID())
 	case c != nil:
-		return t.takeRetry(c, m)
-	case showing:
+		return t.handleRetry(c, m)
+	case canShowURLs:
 		t.addCall(m)
 	}
 	return m, reply
@@ -163,56 +163,56 @@ func (t *clientPrompt) addCall(m jsonrpc.Message) {
 	t.calls[m.ID()] = &modernCall{id: m.ID(), sequence: t.callCount, method: m.Method(), progressToken: m.ProgressToken()}
 }
 
-// forgetCall is add undone.
+// forgetCall undoes addCall.
 func (t *clientPrompt) forgetCall(c *modernCall) {
 	delete(t.calls, c.id)
-	delete(t.byState, c.state)
-	delete(t.byRetry, c.retryID)
+	delete(t.callsByState, c.state)
+	delete(t.callsByRetryID, c.retryID)
 }
 
-// giveUp has the outcome of a call be for nobody, also if it is on its way already.
-func (t *clientPrompt) giveUp(c *modernCall) {
+// abandonCall has the outcome of a call be for nobody, also if it is on its way already.
+func (t *clientPrompt) abandonCall(c *modernCall) {
 	t.forgetOldestEnded()
-	delete(t.byRetry, c.retryID)
-	c.retryID, c.givenUp = jsonrpc.ID{}, true
+	delete(t.callsByRetryID, c.retryID)
+	c.retryID, c.isAbandoned = jsonrpc.ID{}, true
 }
 
-// takeRetry takes the retry of a call that was answered with a question.
-func (t *clientPrompt) takeRetry(c *modernCall, m jsonrpc.Message) (in, reply jsonrpc.Message) {
-	switch said := elicitAction(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), inputRequestKey)); {
+// handleRetry takes the retry of a call that was answered with a question.
+func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, reply jsonrpc.Message) {
+	switch action := elicitAction(jsonrpc.Lookup(jsonrpc.Lookup(m.Params(), "inputResponses"), inputRequestKey)); {
 	case c.isOver() && !needsSignIn(c.outcome):
 		t.forgetCall(c)
-		return in, c.outcome.WithID(m.ID()).WithRelated(m.ID())
-	case said != "accept":
-		if said == "decline" {
-			t.asker.decline(c.shownAddress)
+		return toServer, c.outcome.WithID(m.ID()).WithRelated(m.ID())
+	case action != "accept":
+		if action == "decline" {
+			t.asker.declineLocked(c.shownURL)
 		}
 		if c.isOver() {
 			t.forgetCall(c)
 		} else {
-			t.giveUp(c)
-			in = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
+			t.abandonCall(c)
+			toServer = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
-		f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized, Text: "the person has not wanted to sign in"}
-		return in, f.Response(m.ID()).WithRelated(m.ID())
+		f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: statusUnauthorized, Text: "the person has not wanted to sign in"}
+		return toServer, f.Response(m.ID()).WithRelated(m.ID())
 	case c.isOver(): // nobody had signed in yet
 		t.forgetCall(c)
 		t.addCall(m)
 		return m.WithoutInParams(nil, "inputResponses", "requestState"), reply
 	}
 	c.retryID, c.retryProgressToken = m.ID(), m.ProgressToken()
-	t.byRetry[c.retryID] = c
-	return in, reply
+	t.callsByRetryID[c.retryID] = c
+	return toServer, reply
 }
 
-// cancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
-func (t *clientPrompt) cancel(m jsonrpc.Message) jsonrpc.Message {
+// translateCancel returns what a client's notifications/cancelled is for the server; invalid: nothing.
+func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	id := m.CancelledID()
 	if id.IsZero() { // it names no request
 		return m
 	}
-	if c := t.byRetry[id]; c != nil {
-		t.giveUp(c)
+	if c := t.callsByRetryID[id]; c != nil {
+		t.abandonCall(c)
 		return m.WithCancelledID(c.id)
 	}
 	switch c := t.calls[id]; {
@@ -225,8 +225,8 @@ func (t *clientPrompt) cancel(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// toClient sees what the client gets.
-func (t *clientPrompt) toClient(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
+// interceptSent sees what the client gets.
+func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
 	if m.Kind() == jsonrpc.Notification && m.Method() == methodProgress {
@@ -239,7 +239,7 @@ func (t *clientPrompt) toClient(m jsonrpc.Message) (out, reply jsonrpc.Message, 
 	switch {
 	case c == nil:
 		return m, reply, nil
-	case c.givenUp:
+	case c.isAbandoned:
 		t.forgetCall(c)
 		return out, reply, nil
 	case c.state == "":
@@ -256,7 +256,7 @@ func (t *clientPrompt) toClient(m jsonrpc.Message) (out, reply jsonrpc.Message, 
 
 // redirectProgress returns the progress of a call, for its retry if there is one; invalid: nobody is told.
 func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
-	for _, c := range t.byState {
+	for _, c := range t.callsByState {
 		switch {
 		case c.isOver() || c.progressToken.IsZero() || c.progressToken != m.ProgressToken():
 		case c.retryProgressToken.IsZero():
@@ -275,11 +275,11 @@ func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	}
 	t.asker.mu.Lock()
 	defer t.asker.mu.Unlock()
-	if !t.initializeID.IsZero() && m.ID() == t.initializeID {
+	if !t.initializeRequestID.IsZero() && m.ID() == t.initializeRequestID {
 		version, _ := jsonrpc.Text(jsonrpc.Lookup(m.Result(), "protocolVersion"))
-		t.initializeID, t.legacySession = jsonrpc.ID{}, version == era.Version2025_11_25
+		t.initializeRequestID, t.takesElicitRequests = jsonrpc.ID{}, version == era.Version2025_11_25
 	}
-	if c := cmp.Or(t.byRetry[m.ID()], t.calls[m.ID()]); c != nil && c.isSendingOutcome {
+	if c := cmp.Or(t.callsByRetryID[m.ID()], t.calls[m.ID()]); c != nil && c.isSendingOutcome {
 		t.forgetCall(c)
 	}
 }
@@ -288,7 +288,7 @@ func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 func (t *clientPrompt) forgetOldestEnded() {
 	n := 0
 	var oldest *modernCall
-	for _, c := range t.byState {
+	for _, c := range t.callsByState {
 		if !c.isOver() {
 			continue
 		}
@@ -307,8 +307,8 @@ func elicitAction(result []byte) string {
 	return said
 }
 
-// showsURLs reports whether a client of these capabilities can be asked to show an address.
-func showsURLs(capabilities []byte) bool {
+// supportsURLElicitation reports whether a client of these capabilities can be asked to show an address.
+func supportsURLElicitation(capabilities []byte) bool {
 	url := jsonrpc.Lookup(jsonrpc.Lookup(capabilities, "elicitation"), "url")
 	return len(url) > 0 && url[0] == '{'
 }

@@ -70,7 +70,7 @@ func (c *chance) step() {
 		c.client.Says("%s", cancels([]string{id, id, id, "null", "{}"}[c.IntN(5)]))
 	case 4:
 		if c.asked++; c.asked < maxEndedCalls { // beyond that some are forgotten
-			c.Ask("https://h/mcp", client.SignInRequired{URL: "https://as.example/" + strconv.Itoa(c.asked)})
+			c.AskClient("https://h/mcp", client.SignInRequired{URL: "https://as.example/" + strconv.Itoa(c.asked)})
 		}
 	case 5:
 		c.talk.answers(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + strconv.Itoa(c.IntN(5)) + `,"progress":1}}`)

@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// A talk is a conversation of a client with what lies behind an Asker.
+// A talk is a conversation of a client with what lies behind a SignInAsker.
 type talk struct {
-	*Asker
+	*SignInAsker
 	client *bridgetest.Peer
 	behind bridge.Conn // to the client
 	server *bridgetest.Peer
@@ -24,10 +24,10 @@ type talk struct {
 // talking runs f in a bubble.
 func talking(t *testing.T, f func(*testing.T, *talk)) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &talk{Asker: new(Asker), client: bridgetest.NewPeer(t, 10), server: bridgetest.NewPeer(t, 10)}
+		x := &talk{SignInAsker: new(SignInAsker), client: bridgetest.NewPeer(t, 10), server: bridgetest.NewPeer(t, 10)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		h := x.Handler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
+		h := x.WrapHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 			x.behind = c
 			return c.Receive(ctx, x.server)
 		}))
@@ -51,7 +51,7 @@ func (x *talk) answers(text string) {
 
 // refuses reports whether nobody waits for a sign-in at an address.
 func (x *talk) refuses(t *testing.T, addr string) bool {
-	_, end, refused := x.wait(t.Context(), addr)
+	_, end, refused := x.beginWait(t.Context(), addr)
 	end()
 	return refused
 }
@@ -72,7 +72,7 @@ func (x *talk) asks(t *testing.T, action string) string {
 	t.Helper()
 	x.client.Says(call)
 	x.server.Gets(call)
-	x.Ask("https://h/mcp?key=canary", need)
+	x.AskClient("https://h/mcp?key=canary", need)
 	m := <-x.client.Out
 	text := string(m.Bytes())
 	want := `{"resultType":"input_required","inputRequests":{"sign-in":{"method":"elicitation/create","params":{"mode":"url","message":"Sign in to https://h/mcp, with the code AB-CD: why","url":"https://as.example/a?b=c"}}},"requestState":`
@@ -80,7 +80,7 @@ func (x *talk) asks(t *testing.T, action string) string {
 	if m.ID().String() != "1" || state == nil || !strings.Contains(text, want) {
 		t.Fatalf("asked was %s", text)
 	}
-	x.Ask("https://h/mcp", need) // once is enough
+	x.AskClient("https://h/mcp", need) // once is enough
 	x.client.Gets()
 	return strings.NewReplacer("ACTION", action, "STATE", state[1]).Replace(retry)
 }
@@ -139,7 +139,7 @@ func TestRetry(t *testing.T) {
 func TestDeclined(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {
 		retry := x.asks(t, "decline")
-		ctx, end, _ := x.wait(t.Context(), "")
+		ctx, end, _ := x.beginWait(t.Context(), "")
 		defer end()
 		x.client.Says("%s", retry)
 		x.server.Gets(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
@@ -156,12 +156,12 @@ func TestAskedLater(t *testing.T) {
 		x.client.Says(call)
 		x.answers(result)
 		x.client.Gets(result)
-		x.Ask("https://h/mcp", need)
+		x.AskClient("https://h/mcp", need)
 		x.client.Says("%s", strings.ReplaceAll(call, `"url":{}`, ``))
-		x.Ask("https://h/mcp", need)
+		x.AskClient("https://h/mcp", need)
 		x.client.Gets()
 		x.client.Says(call)
-		x.Ask("https://h/mcp", need)
+		x.AskClient("https://h/mcp", need)
 		if m := <-x.client.Out; m.ID().String() != "1" {
 			t.Errorf("asked was %s", m.Bytes())
 		}
@@ -247,7 +247,7 @@ func TestIDInUse(t *testing.T) {
 			x.client.Says(call)
 			x.client.Gets(strings.Replace(inUse, "ID", "1", 1))
 			x.server.Gets(call)
-			x.Ask("https://h/mcp", need)
+			x.AskClient("https://h/mcp", need)
 			if m := <-x.client.Out; m.ID().String() != "1" || m.IsError() {
 				t.Errorf("asked was %s", m.Bytes())
 			}
@@ -278,7 +278,7 @@ func (x *talk) asksAt(t *testing.T, id, addr, action string) string {
 	made := strings.Replace(call, `"id":1`, `"id":`+id, 1)
 	x.client.Says("%s", made)
 	x.server.Gets(made)
-	x.Ask("https://h/mcp", client.SignInRequired{URL: addr})
+	x.AskClient("https://h/mcp", client.SignInRequired{URL: addr})
 	m := <-x.client.Out
 	state := regexp.MustCompile(`"requestState":"([^"]+)"`).FindSubmatch(m.Bytes())
 	if m.ID().String() != id || state == nil {
@@ -314,7 +314,7 @@ func TestDeclinedAddress(t *testing.T) {
 	talking(t, func(t *testing.T, x *talk) {
 		const a, b = "https://as.example/a", "https://as.example/b"
 		first, second := x.asksAt(t, "1", a, "decline"), x.asksAt(t, "3", b, "decline")
-		ctx, end, _ := x.wait(t.Context(), b)
+		ctx, end, _ := x.beginWait(t.Context(), b)
 		defer end()
 		x.client.Says("%s", first)
 		if ctx.Err() != nil || x.refuses(t, b) {
@@ -324,7 +324,7 @@ func TestDeclinedAddress(t *testing.T) {
 		if context.Cause(ctx) != client.ErrSignInTimeout {
 			t.Errorf("the wait has ended: %v", context.Cause(ctx))
 		}
-		if late, end, refused := x.wait(t.Context(), b); !refused || context.Cause(late) != client.ErrSignInTimeout {
+		if late, end, refused := x.beginWait(t.Context(), b); !refused || context.Cause(late) != client.ErrSignInTimeout {
 			t.Errorf("a wait after that: refused %v, ended: %v", refused, context.Cause(late))
 		} else {
 			end()
@@ -345,13 +345,13 @@ func TestAskedAgain(t *testing.T) {
 				<-x.client.Out
 				x.answers(`{"jsonrpc":"2.0","error":{"code":-32700,"message":"the answer to no initialize"}}`)
 				<-x.client.Out
-				x.Ask("https://h/mcp", client.SignInRequired{URL: "https://as.example/a"})
+				x.AskClient("https://h/mcp", client.SignInRequired{URL: "https://as.example/a"})
 				synctest.Wait()
 				first := <-x.client.Out
 				if action != "" {
 					x.client.Says(`{"jsonrpc":"2.0","id":%s,"result":{"action":%q}}`, first.ID(), action)
 				}
-				x.Ask("https://h/mcp", client.SignInRequired{URL: "https://as.example/b"})
+				x.AskClient("https://h/mcp", client.SignInRequired{URL: "https://as.example/b"})
 				if want != "" {
 					if m := <-x.client.Out; m.Method() != want || !strings.Contains(string(m.Params()), first.ID().String()) {
 						t.Errorf("told was %s, want %s of %s", m.Bytes(), want, first.ID())
@@ -361,7 +361,7 @@ func TestAskedAgain(t *testing.T) {
 				if second.Method() != methodElicit || !strings.Contains(string(second.Params()), `"https://as.example/b"`) {
 					t.Errorf("asked was %s", second.Bytes())
 				}
-				x.signedIn()
+				x.settlePrompt()
 				if m := <-x.client.Out; m.Method() != methodCancelled || m.CancelledID() != second.ID() {
 					t.Errorf("told was %s", m.Bytes())
 				}

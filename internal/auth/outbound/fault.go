@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// unauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
+// statusUnauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
 // takes it for a sign of another transport or revision.
-const unauthorized = 401
+const statusUnauthorized = 401
 
 // faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
 // server is shown, login the command that signs in to it.
@@ -24,24 +24,24 @@ func faultOf(err error, server, login string) *httpdial.Fault {
 		return signInFault(need, server, login)
 	}
 	if p, ok := errors.AsType[*client.PermanentError](err); ok {
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
 	}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		text := "No sign-in to " + server + ": " + e.Error()
 		if e.Kind == auth.Unavailable {
 			return &httpdial.Fault{Reason: httpdial.ReasonAuthAway, Text: text, Transient: true, RetryAfter: e.RetryAfter}
 		}
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: text}
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: text}
 	}
 	if e, ok := errors.AsType[*tokenstore.Error](err); ok {
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: unauthorized, Text: "The credential for " + server + " cannot be read or written: " + printable.Text(e.Error())}
+		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: "The credential for " + server + " cannot be read or written: " + printable.Text(e.Error())}
 	}
 	return nil
 }
 
 // signInFault says where to sign in.
 func signInFault(need *client.SignInRequired, server, login string) *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: unauthorized}
+	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: statusUnauthorized}
 	var text strings.Builder
 	text.WriteString("Sign-in needed for " + server + ": ")
 	if need.URL != "" {

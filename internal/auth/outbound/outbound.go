@@ -21,30 +21,30 @@ import (
 type Options struct {
 	Credential *client.Credential // required; Close closes it
 	Logger     hclog.Logger       // is told, once for each, why there is no credential; nil: nobody is
-	Closed     func()             // called when the credential is closed; nil: nothing is
+	OnClosed   func()             // called when the credential is closed; nil: nothing is
 }
 
 // An Authorizer adds the credential of one remote server to the requests of this process. Its methods may be called
 // concurrently. Close ends it.
 type Authorizer struct {
-	o    Options
-	name string // of the server, as it is shown
+	options     Options
+	serverLabel string // of the server, as it is shown
 
-	login string // the command that signs in
+	loginCommand string // the command that signs in
 
-	ctx      context.Context // until Close
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup
-	demanded atomic.Bool // the server has wanted a credential, and the store is followed
-	once     sync.Once
+	ctx              context.Context // until Close
+	cancel           context.CancelFunc
+	wg               sync.WaitGroup
+	isFollowingStore atomic.Bool // the server has wanted a credential, and the store is followed
+	closeOnce        sync.Once
 
 	mu         sync.Mutex
 	closed     bool
 	lastLogged string // the last thing that the log was told
 }
 
-// closeTime bounds the wait for a token request that is under way.
-const closeTime = 10 * time.Second
+// closeTimeout bounds the wait for a token request that is under way.
+const closeTimeout = 10 * time.Second
 
 // New returns the Authorizer of a credential. It makes no request, and starts nothing before the server is found to want a
 // credential. From then on a goroutine follows the store, so that a sign-in or a sign-out in another process is
@@ -53,21 +53,21 @@ func New(o Options) *Authorizer {
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
-	a := &Authorizer{o: o, name: displayURL(o.Credential.Server())}
-	a.login = strings.Join(append(append([]string{"mcp-bridge", "login"}, o.Credential.LoginFlags()...), a.name), " ")
+	a := &Authorizer{options: o, serverLabel: redactURL(o.Credential.Server())}
+	a.loginCommand = strings.Join(append(append([]string{"mcp-bridge", "login"}, o.Credential.LoginFlags()...), a.serverLabel), " ")
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }
 
-// watch has the store followed from now on.
-func (a *Authorizer) watch() {
+// followStore has the store followed from now on.
+func (a *Authorizer) followStore() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || a.demanded.Swap(true) {
+	if a.closed || a.isFollowingStore.Swap(true) {
 		return
 	}
 	a.wg.Go(func() {
-		if err := a.o.Credential.Follow(a.ctx, a.changed); err != nil && a.ctx.Err() == nil {
+		if err := a.options.Credential.FollowStore(a.ctx, a.onCredentialChanged); err != nil && a.ctx.Err() == nil {
 			a.logOnce("the stored credentials cannot be watched: a sign-in in another process is noticed with the next request", "error", err.Error())
 		}
 	})
@@ -76,37 +76,37 @@ func (a *Authorizer) watch() {
 // Authorize returns what makes requests with the credential, around base: it is made for the Authorize of
 // remote.Options. Its errors are of type *httpdial.Fault where a person can do something about them.
 func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
-	return &transport{a: a, inner: client.Transport{Base: base, Credential: a.o.Credential}}
+	return &faultTransport{authorizer: a, inner: client.Transport{Base: base, Credential: a.options.Credential}}
 }
 
 // Close ends the Authorizer, and waits for a token request that is under way, but not for long. The connections to
 // the server have ended.
 func (a *Authorizer) Close() {
-	a.once.Do(func() {
+	a.closeOnce.Do(func() {
 		a.mu.Lock()
 		a.closed = true
 		a.mu.Unlock()
 		a.cancel()
 		a.wg.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		a.o.Credential.Close(ctx)
-		if a.o.Closed != nil {
-			a.o.Closed()
+		a.options.Credential.Close(ctx)
+		if a.options.OnClosed != nil {
+			a.options.OnClosed()
 		}
 	})
 }
 
-// changed is called when another process has changed the stored credential.
-func (a *Authorizer) changed(signedIn bool) {
+// onCredentialChanged is called when another process has changed the stored credential.
+func (a *Authorizer) onCredentialChanged(signedIn bool) {
 	a.mu.Lock()
 	a.lastLogged = ""
 	a.mu.Unlock()
 	if signedIn {
-		a.o.Logger.Debug("there is a new credential", "url", a.name)
+		a.options.Logger.Debug("there is a new credential", "url", a.serverLabel)
 		return
 	}
-	a.o.Logger.Info("signed out", "url", a.name)
+	a.options.Logger.Info("signed out", "url", a.serverLabel)
 }
 
 // logOnce tells the log something, unless it was told the same just before.
@@ -122,34 +122,34 @@ func (a *Authorizer) logOnce(what string, pairs ...any) {
 	a.lastLogged = key
 	a.mu.Unlock()
 	if !again {
-		a.o.Logger.Warn(what, append(pairs, "url", a.name)...)
+		a.options.Logger.Warn(what, append(pairs, "url", a.serverLabel)...)
 	}
 }
 
-// transport is client.Transport with the errors of this package.
-type transport struct {
-	a     *Authorizer
-	inner client.Transport
+// faultTransport is client.Transport with the errors of this package.
+type faultTransport struct {
+	authorizer *Authorizer
+	inner      client.Transport
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.inner.RoundTrip(r)
-	if !t.a.demanded.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
-		t.a.watch()
+	if !t.authorizer.isFollowingStore.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
+		t.authorizer.followStore()
 	}
 	if err != nil {
-		return nil, t.a.fault(r.Context(), err)
+		return nil, t.authorizer.faultFor(r.Context(), err)
 	}
 	return resp, nil
 }
 
-// fault returns what clients are told of an error. Those of the network stay as they are.
-func (a *Authorizer) fault(ctx context.Context, err error) error {
+// faultFor returns what clients are told of an error. Those of the network stay as they are.
+func (a *Authorizer) faultFor(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	f := faultOf(err, a.name, a.login)
+	f := faultOf(err, a.serverLabel, a.loginCommand)
 	if f == nil {
 		return err
 	}
@@ -157,8 +157,8 @@ func (a *Authorizer) fault(ctx context.Context, err error) error {
 	return f
 }
 
-// displayURL returns a URL without what may hold a secret.
-func displayURL(addr string) string {
+// redactURL returns a URL without what may hold a secret.
+func redactURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return "the server"

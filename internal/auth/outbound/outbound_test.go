@@ -63,7 +63,7 @@ func TestSignInNeeded(t *testing.T) {
 	bridgetest.Must(t, err)
 	var log bytes.Buffer
 	base := &http.Transport{}
-	a := New(Options{Credential: c, Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), Closed: base.CloseIdleConnections})
+	a := New(Options{Credential: c, Logger: hclog.New(&hclog.LoggerOptions{Output: &log}), OnClosed: base.CloseIdleConnections})
 	rt := a.Authorize(base)
 	ask := func() (*http.Response, error) {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/mcp", strings.NewReader("{}"))
@@ -77,8 +77,8 @@ func TestSignInNeeded(t *testing.T) {
 			t.Fatalf("the error is %v", err)
 		}
 	}
-	bridgetest.Must(t, store.WithLock(t.Context(), c.Key(), func(l *tokenstore.Locked) error {
-		_, err := l.Save(tokenstore.Credential{Server: url + "/mcp", Issuer: url, ClientID: "c1", TokenType: "Bearer", Access: tokenstore.NewSecret("good")}, l.Entry().Generation)
+	bridgetest.Must(t, store.WithLock(t.Context(), c.Key(), func(l *tokenstore.LockedCredential) error {
+		_, err := l.Save(tokenstore.Credential{Server: url + "/mcp", Issuer: url, ClientID: "c1", TokenType: "Bearer", AccessToken: tokenstore.NewSecret("good")}, l.Entry().Generation)
 		return err
 	}))
 	resp, err := ask()
@@ -128,7 +128,7 @@ func TestUnattended(t *testing.T) {
 	store := newStore(t)
 	c, err := client.New(client.Options{Store: store, Server: "https://h/mcp"})
 	bridgetest.Must(t, err)
-	signIn := ReportProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
+	signIn := ReportSignInProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
 		t.Error("somebody is asked to sign in")
 		return nil
 	}, store, nil)
@@ -146,7 +146,7 @@ func TestTelling(t *testing.T) {
 		bridgetest.Must(t, err)
 		var told []string
 		ctx := httpdial.WithProgress(t.Context(), func(text string) { told = append(told, text) })
-		signIn := ReportProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
+		signIn := ReportSignInProgress(func(context.Context, *client.Credential, client.SignInRequired) error {
 			time.Sleep(25 * time.Second)
 			return nil
 		}, store, nil)

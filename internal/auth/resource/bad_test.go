@@ -26,7 +26,7 @@ func (u unread) Read([]byte) (int, error) { u.t.Error("the body was read"); retu
 // A badCase is a request that must be refused.
 type badCase struct {
 	name   string
-	kind   reason
+	kind   denialReason
 	change func(*http.Request)
 }
 
@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 		}
 		inside(w, r)
 	})
-	codes := [countReasons]int{noCredential: 401, invalidToken: 401, wrongBinding: 401, invalidProof: 401, malformed: 400, insufficientScope: 403}
+	codes := [reasonCount]int{noCredential: 401, invalidToken: 401, wrongBinding: 401, invalidProof: 401, malformed: 400, insufficientScope: 403}
 	seen := map[string]http.Header{}
 	for _, c := range badCases(t, as) {
 		for what, r := range map[string]*http.Request{
@@ -151,17 +151,17 @@ func checkChallenge(t *testing.T, c badCase, r *http.Request, h http.Header) {
 		t.Fatalf("%s: challenges %v, %v", c.name, challenges, err)
 	}
 	scheme := auth.SchemeBearer
-	if isDPoP(r) || c.name == "bound to a key, plain" {
+	if usesDPoPScheme(r) || c.name == "bound to a key, plain" {
 		scheme = auth.SchemeDPoP
 	}
 	if challenges[0].Scheme != scheme {
 		t.Errorf("%s: scheme %s", c.name, challenges[0].Scheme)
 	}
 	d := auth.DemandOf(challenges)
-	if d.ErrorCode != oauthErrors[c.kind] || (d.ErrorCode == "") != (d.ErrorDescription == "") {
+	if d.ErrorCode != oauthErrorCodes[c.kind] || (d.ErrorCode == "") != (d.ErrorDescription == "") {
 		t.Errorf("%s: error %q, %q", c.name, d.ErrorCode, d.ErrorDescription)
 	}
-	if d.ResourceMetadata != public+wellKnown+r.URL.Path || auth.JoinScope(d.Scopes) != "mcp" {
+	if d.ResourceMetadata != public+metadataPathPrefix+r.URL.Path || auth.JoinScope(d.Scopes) != "mcp" {
 		t.Errorf("%s: challenge %v", c.name, d)
 	}
 }
@@ -179,12 +179,12 @@ func TestRandomKeyIDs(t *testing.T) {
 		}
 	}
 	many(0)
-	if n := as.Count("/jwks"); n != 1 {
+	if n := as.CountRequests("/jwks"); n != 1 {
 		t.Errorf("%d fetches at first", n)
 	}
 	clock.add(31 * time.Second)
 	many(10_000)
-	if n := as.Count("/jwks"); n != 2 {
+	if n := as.CountRequests("/jwks"); n != 2 {
 		t.Errorf("%d fetches, 30 seconds later", n)
 	}
 }
@@ -196,15 +196,15 @@ func TestProviderStopped(t *testing.T) {
 	p, as, clock := setup(t, nil)
 	long := map[string]any{"exp": start.Add(48 * time.Hour).Unix()}
 	seen := as.token(t, long)
-	as.Change(func() { as.Unavailable = true })
+	as.Change(func() { as.IsUnavailable = true })
 	r := request(http.MethodPost, "/mcp", "Bearer "+seen)
 	if code, h := status(p, r); code != 503 || h.Get("Retry-After") == "" || h.Get("WWW-Authenticate") != "" {
 		t.Errorf("without keys: %d %v", code, h)
 	}
-	as.Change(func() { as.Unavailable = false })
+	as.Change(func() { as.IsUnavailable = false })
 	clock.add(6 * time.Second)
 	want(t, p, "Bearer "+seen, 200)
-	as.Change(func() { as.Unavailable = true })
+	as.Change(func() { as.IsUnavailable = true })
 	for range 20 {
 		clock.add(time.Hour)
 		want(t, p, "Bearer "+seen, 200)

@@ -28,8 +28,8 @@ func TestCause(t *testing.T) {
 		"scope":               with("scope", "canary"),
 		"malformed":           "Bearer canary",
 		"signature":           "Bearer " + as.ForgedTokens(as.claims(nil))["another key"],
-		"unknown key":         "Bearer " + as.Sign(strings.Replace(authtest.Header, "k1", "canary", 1), as.claims(nil)),
-		"not an access token": "Bearer " + as.Sign(strings.Replace(authtest.Header, "at+jwt", "canary", 1), as.claims(nil)),
+		"unknown key":         "Bearer " + as.Sign(strings.Replace(authtest.AccessTokenHeader, "k1", "canary", 1), as.claims(nil)),
+		"not an access token": "Bearer " + as.Sign(strings.Replace(authtest.AccessTokenHeader, "at+jwt", "canary", 1), as.claims(nil)),
 	} {
 		_, no := p.Authenticate(http.Header{}, request(http.MethodPost, "/mcp", sent))
 		if no == nil || told != want || no.Cause != want {

@@ -10,61 +10,61 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A Fault is what [Protector.Check] has found.
-type Fault struct {
+// A CheckFault is what [Protector.Check] has found.
+type CheckFault struct {
 	URL string // of the issuer, or of the introspection endpoint
 	Err error
-	// Final: the metadata of the issuer calls it by another name. No token of it will be valid here, and clients refuse the
+	// IsFinal: the metadata of the issuer calls it by another name. No token of it will be valid here, and clients refuse the
 	// metadata too, until somebody changes a setting. Everything else may come right by itself: the provider may just be starting.
-	Final bool
+	IsFinal bool
 }
 
 // Check asks the issuers for their metadata and their keys, and the introspection endpoint about a token that nobody has, so that
 // whoever starts the bridge learns what is wrong before a client does. All are asked at the same time; it returns when all have
 // answered or ctx is done, the faults in order of their URL. What it has got is used for the first requests.
-func (p *Protector) Check(ctx context.Context) []Fault {
+func (p *Protector) Check(ctx context.Context) []CheckFault {
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var found []Fault
-	note := func(f Fault) {
+	var found []CheckFault
+	note := func(f CheckFault) {
 		mu.Lock()
 		defer mu.Unlock()
 		found = append(found, f)
 	}
 	for _, i := range p.issuers {
 		all.Go(func() {
-			if err := i.check(ctx, p.introspector != nil); err != nil {
-				note(Fault{URL: i.URL, Err: err, Final: auth.Is(err, auth.Mismatch)})
+			if err := i.checkKeys(ctx, p.introspector != nil); err != nil {
+				note(CheckFault{URL: i.URL, Err: err, IsFinal: auth.Is(err, auth.Mismatch)})
 			}
 		})
 	}
 	if p.introspector != nil {
 		all.Go(func() {
-			if _, err := p.ask(ctx, "mcp-bridge-asks-whether-it-may-ask-"+rand.Text()); err != nil && !auth.Is(err, auth.InvalidToken) {
-				note(Fault{URL: p.introspector.Endpoint, Err: err})
+			if _, err := p.askIntrospection(ctx, "mcp-bridge-asks-whether-it-may-ask-"+rand.Text()); err != nil && !auth.Is(err, auth.InvalidToken) {
+				note(CheckFault{URL: p.introspector.Endpoint, Err: err})
 			}
 		})
 	}
 	all.Wait()
-	slices.SortFunc(found, func(a, b Fault) int { return strings.Compare(a.URL, b.URL) })
+	slices.SortFunc(found, func(a, b CheckFault) int { return strings.Compare(a.URL, b.URL) })
 	return found
 }
 
-// check asks for the metadata, unless the keys' address was given, and for the keys, which there need not be if tokens are introspected.
-func (i *issuer) check(ctx context.Context, introspected bool) error {
+// checkKeys asks for the metadata, unless the keys' address was given, and for the keys, which there need not be if tokens are introspected.
+func (i *issuer) checkKeys(ctx context.Context, introspected bool) error {
 	i.mu.Lock()
 	keys := i.keys
 	i.mu.Unlock()
 	if keys == nil {
 		m, err := i.caller.FetchServerMetadata(ctx, "", i.URL)
 		if err != nil {
-			return forOperator(err)
+			return withOperatorAdvice(err)
 		}
 		switch {
 		case m.JWKSURI == "" && introspected:
 			return nil
 		case m.JWKSURI == "":
-			return noKeys()
+			return newNoKeysError()
 		}
 		keys = &auth.KeySet{URL: m.JWKSURI, Caller: i.caller}
 		i.mu.Lock()

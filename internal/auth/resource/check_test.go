@@ -17,7 +17,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	secret := func(text string) func() (string, error) { return func() (string, error) { return text, nil } }
 	introspects := func(as *provider, o *Options, text string) {
-		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", ClientID: "bridge", Secret: secret(text), Issuer: "https://other.example"}
+		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", ClientID: "bridge", ClientSecret: secret(text), Issuer: "https://other.example"}
 	}
 	for name, x := range map[string]struct {
 		change func(*provider, *Options)
@@ -25,11 +25,11 @@ func TestCheck(t *testing.T) {
 		final  bool
 	}{
 		"good":               {nil, "", false},
-		"good, introspects":  {func(as *provider, o *Options) { introspects(as, o, authtest.IntrospectSecret) }, "", false},
+		"good, introspects":  {func(as *provider, o *Options) { introspects(as, o, authtest.IntrospectionClientSecret) }, "", false},
 		"slash at the end":   {func(as *provider, o *Options) { o.Issuers[0].URL += "/" }, "issuer", true},
-		"away":               {func(as *provider, _ *Options) { as.Unavailable = true }, "502", false},
+		"away":               {func(as *provider, _ *Options) { as.IsUnavailable = true }, "502", false},
 		"keys that are none": {func(as *provider, _ *Options) { as.JWKS = map[string]any{"keys": []any{}} }, "no key", false},
-		"other address":      {func(as *provider, o *Options) { o.Issuers[0].JWKS = as.URL + "/nowhere" }, "404", false},
+		"other address":      {func(as *provider, o *Options) { o.Issuers[0].JWKSURL = as.URL + "/nowhere" }, "404", false},
 		"wrong secret":       {func(as *provider, o *Options) { introspects(as, o, "wrong") }, "invalid_client", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,12 +41,12 @@ func TestCheck(t *testing.T) {
 					t.Errorf("found was %v", found[0].Err)
 				}
 				want(t, p, "Bearer "+as.token(t, nil), 200)
-				if m, k := as.Count("/.well-known/oauth-authorization-server"), as.Count("/jwks"); m != 1 || k != 1 {
+				if m, k := as.CountRequests("/.well-known/oauth-authorization-server"), as.CountRequests("/jwks"); m != 1 || k != 1 {
 					t.Errorf("%d requests for metadata, %d for keys", m, k)
 				}
 				return
 			}
-			if len(found) != 1 || found[0].Final != x.final || !strings.Contains(found[0].Err.Error(), x.words) {
+			if len(found) != 1 || found[0].IsFinal != x.final || !strings.Contains(found[0].Err.Error(), x.words) {
 				t.Errorf("found was %+v, want %q", found, x.words)
 			}
 		})
@@ -63,7 +63,7 @@ func TestCheckEnds(t *testing.T) {
 	}))
 	defer hanging.Close()
 	p, as, clock := setup(t, func(as *provider, o *Options) {
-		o.Issuers[0].JWKS = hanging.URL
+		o.Issuers[0].JWKSURL = hanging.URL
 		o.Caller = &auth.EndpointCaller{HTTP: hanging.Client()}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -71,7 +71,7 @@ func TestCheckEnds(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if found := p.Check(ctx); len(found) != 1 || found[0].Final {
+	if found := p.Check(ctx); len(found) != 1 || found[0].IsFinal {
 		t.Errorf("found was %+v", found)
 	}
 	p.issuers[as.URL].keys.URL = as.URL + "/jwks" // now it answers

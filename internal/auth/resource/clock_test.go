@@ -16,7 +16,7 @@ import (
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept atomic.Int64
-		e := expiries{now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) }}
+		e := tokenExpiries{now: func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) }}
 		defer e.close()
 		long := e.contextUntil(e.now().Add(5 * time.Hour))
 		short := e.contextUntil(e.now().Add(time.Hour))
@@ -25,7 +25,7 @@ func TestSleep(t *testing.T) {
 		if short.Err() != nil {
 			t.Error("it has ended too early")
 		}
-		time.Sleep(clockCheck)
+		time.Sleep(clockCheckInterval)
 		synctest.Wait()
 		if context.Cause(short) != access.ErrExpired || long.Err() != nil {
 			t.Errorf("after the sleep: %v, and the other %v", context.Cause(short), long.Err())
@@ -46,7 +46,7 @@ func TestClockOfProtector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if now := p.opts.Now(); now != now.Round(0) {
+	if now := p.options.Now(); now != now.Round(0) {
 		t.Errorf("%v has a monotonic reading", now)
 	}
 }
@@ -57,7 +57,7 @@ func TestIntrospectedClockBack(t *testing.T) {
 	t.Parallel()
 	p, as, clock := setup(t, func(as *provider, o *Options) {
 		o.Issuers = nil
-		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", ClientID: "bridge", Secret: func() (string, error) { return authtest.IntrospectSecret, nil }}
+		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", ClientID: "bridge", ClientSecret: func() (string, error) { return authtest.IntrospectionClientSecret, nil }}
 		as.Introspection["opaque-token-of-ann"] = map[string]any{"active": true, "sub": "ann", "aud": audience, "scope": "mcp"}
 	})
 	want(t, p, "Bearer opaque-token-of-ann", 200)

@@ -9,37 +9,37 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A reason is why a request is not let through.
-type reason int
+// A denialReason is why a request is not let through.
+type denialReason int
 
 const (
-	noCredential      reason = iota // no credential
-	invalidToken                    // not valid here
-	wrongBinding                    // bound to a key or certificate that the request does not show
-	invalidProof                    // the DPoP proof is not valid
-	nonceNeeded                     // the DPoP proof has no nonce of ours
-	malformed                       // not one credential
-	insufficientScope               // scopes are lacking
-	unavailable                     // nobody can tell now
-	countReasons
+	noCredential      denialReason = iota // no credential
+	invalidToken                          // not valid here
+	wrongBinding                          // bound to a key or certificate that the request does not show
+	invalidProof                          // the DPoP proof is not valid
+	nonceNeeded                           // the DPoP proof has no nonce of ours
+	malformed                             // not one credential
+	insufficientScope                     // scopes are lacking
+	unavailable                           // nobody can tell now
+	reasonCount
 )
 
 // A denial is why this request is not let through.
 type denial struct {
-	kind   reason
-	dpop   bool     // the challenge is of the DPoP scheme
-	scopes []string // of insufficientScope
-	err    error    // for Options.OnDenied
+	reason      denialReason
+	asksForDPoP bool     // the challenge is of the DPoP scheme
+	scopes      []string // of insufficientScope
+	err         error    // for Options.OnDenied
 }
 
 // What clients are told: fixed texts, so that a reply says nothing of the token.
 var (
-	statuses    = [countReasons]int{401, 401, 401, 401, 401, 400, 403, 503}
-	oauthErrors = [countReasons]string{
+	denialStatuses  = [reasonCount]int{401, 401, 401, 401, 401, 400, 403, 503}
+	oauthErrorCodes = [reasonCount]string{
 		"", "invalid_token", "invalid_token", "invalid_dpop_proof", "use_dpop_nonce", "invalid_request", "insufficient_scope", "",
 	}
-	rules   = [countReasons]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""}
-	reasons = [countReasons]string{
+	refusalRules = [reasonCount]string{"A2", "A2", "A2", "A2", "A2", "A2", "A3", ""}
+	clientTexts  = [reasonCount]string{
 		noCredential:      "authentication is needed: send Authorization: Bearer TOKEN",
 		invalidToken:      "the access token is not valid here: it may have expired, or be for another server; get a new one, and send it as Authorization: Bearer TOKEN",
 		wrongBinding:      "the access token is bound to a key, and the request does not show that it has this key",
@@ -49,60 +49,60 @@ var (
 		insufficientScope: "the access token does not have the scopes that this needs",
 		unavailable:       "whether the access token is valid cannot be told now; try again",
 	}
-	causes = [countReasons]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"}
+	denialCauses = [reasonCount]string{"no credential", "not valid", auth.CauseBinding, "DPoP proof", "DPoP nonce", "several credentials", "scope", "provider"}
 )
 
 // cause returns why, in a few words of a fixed set.
 func (why *denial) cause() string {
-	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.kind == invalidToken && e.Cause != "" {
+	if e, ok := errors.AsType[*auth.Error](why.err); ok && why.reason == invalidToken && e.Cause != "" {
 		return e.Cause
 	}
-	return causes[why.kind]
+	return denialCauses[why.reason]
 }
 
-// report tells Options.OnDenied of a denial.
-func (p *Protector) report(r *http.Request, why *denial) {
-	if p.opts.OnDenied != nil && why.err != nil {
-		p.opts.OnDenied(r, why.cause(), why.err)
+// reportDenial tells Options.OnDenied of a denial.
+func (p *Protector) reportDenial(r *http.Request, why *denial) {
+	if p.options.OnDenied != nil && why.err != nil {
+		p.options.OnDenied(r, why.cause(), why.err)
 	}
 }
 
-// retryAfter is for replies that say that nobody can tell now.
-var retryAfter = []string{"5"} // seconds
+// retryAfterHeader is for replies that say that nobody can tell now.
+var retryAfterHeader = []string{"5"} // seconds
 
 // deny reports a denial, and returns what is answered: with a header set that is the same for every
 // request of an endpoint that is denied for the same reason.
 func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
-	p.report(r, why)
-	switch why.kind {
+	p.reportDenial(r, why)
+	switch why.reason {
 	case unavailable:
-		h["Retry-After"] = retryAfter
+		h["Retry-After"] = retryAfterHeader
 	case insufficientScope:
-		h["Www-Authenticate"] = []string{p.challenge(e.metadata, insufficientScope, why.scopes, why.dpop)}
+		h["Www-Authenticate"] = []string{p.formatChallenge(e.metadataURL, insufficientScope, why.scopes, why.asksForDPoP)}
 	default:
-		h["Www-Authenticate"] = e.header(why.kind, why.dpop)
+		h["Www-Authenticate"] = e.challengeHeader(why.reason, why.asksForDPoP)
 	}
-	if why.kind == nonceNeeded {
-		h["Dpop-Nonce"] = []string{p.nonces.current(p.opts.Now())}
+	if why.reason == nonceNeeded {
+		h["Dpop-Nonce"] = []string{p.nonceMaker.currentNonce(p.options.Now())}
 	}
-	return &access.Refusal{Status: statuses[why.kind], Rule: rules[why.kind], Reason: p.told(why.kind), Cause: why.cause()}
+	return &access.Refusal{Status: denialStatuses[why.reason], Rule: refusalRules[why.reason], Reason: p.clientText(why.reason), Cause: why.cause()}
 }
 
-// told returns what a client is told. Where every token must be bound to a key, its scheme is another one.
-func (p *Protector) told(kind reason) string {
-	if p.opts.DPoP == DPoPRequire {
-		return strings.Replace(reasons[kind], "Authorization: Bearer TOKEN", "Authorization: DPoP TOKEN, with a proof in the header DPoP", 1)
+// clientText returns what a client is told. Where every token must be bound to a key, its scheme is another one.
+func (p *Protector) clientText(kind denialReason) string {
+	if p.options.DPoP == DPoPRequire {
+		return strings.Replace(clientTexts[kind], "Authorization: Bearer TOKEN", "Authorization: DPoP TOKEN, with a proof in the header DPoP", 1)
 	}
-	return reasons[kind]
+	return clientTexts[kind]
 }
 
-// challenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme
+// formatChallenge returns one challenge (RFC 6750, 3; RFC 9449, 7.1; RFC 9728, 5.1). It is of the scheme
 // that fits the request.
-func (p *Protector) challenge(metadata string, kind reason, scopes []string, dpop bool) string {
-	dpop = p.opts.DPoP == DPoPRequire || p.opts.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
-	d := auth.Demand{AcceptsBearer: !dpop, AcceptsDPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, ErrorCode: oauthErrors[kind]}
+func (p *Protector) formatChallenge(metadata string, kind denialReason, scopes []string, dpop bool) string {
+	dpop = p.options.DPoP == DPoPRequire || p.options.DPoP == DPoPAuto && (dpop || kind == invalidProof || kind == nonceNeeded)
+	d := auth.Demand{AcceptsBearer: !dpop, AcceptsDPoP: dpop, ResourceMetadata: metadata, Scopes: scopes, ErrorCode: oauthErrorCodes[kind]}
 	if d.ErrorCode != "" {
-		d.ErrorDescription = p.told(kind)
+		d.ErrorDescription = p.clientText(kind)
 	}
 	if dpop {
 		d.DPoPAlgs = auth.SignatureAlgorithms()

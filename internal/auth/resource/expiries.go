@@ -10,46 +10,46 @@ import (
 
 // When streams end.
 const (
-	expiryStep      = 15 * time.Second // ends are rounded up to this
-	unknownLifetime = time.Hour        // of a token that does not say when it expires
-	maxStreamLife   = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
+	expiryStep        = 15 * time.Second // ends are rounded up to this
+	assumedLifetime   = time.Hour        // of a token that does not say when it expires
+	maxStreamLifetime = 24 * time.Hour   // then a stream ends, however long its token is valid; its client can resume it
 )
 
-// clockCheck is how often it is looked whether the clock has come to the end of a token in another way than by time passing: timers
+// clockCheckInterval is how often it is looked whether the clock has come to the end of a token in another way than by time passing: timers
 // stand still while the machine sleeps, and know nothing of a clock that is set.
-const clockCheck = 30 * time.Second
+const clockCheckInterval = 30 * time.Second
 
-// expiries makes the contexts that are done when tokens have expired. All tokens that end in the same 15
+// tokenExpiries makes the contexts that are done when tokens have expired. All tokens that end in the same 15
 // seconds share one, so that there are few, however often a token is verified. One timer is for all of them.
-type expiries struct {
+type tokenExpiries struct {
 	now func() time.Time // the wall clock
 
-	mu     sync.Mutex
-	m      map[int64]expiry // by the second
-	timer  *time.Timer      // nil: it was never needed
-	due    time.Time        // when it fires, by the clock of timers; zero: it does not
-	closed bool
+	mu           sync.Mutex
+	bySecond     map[int64]expiry // by the second
+	timer        *time.Timer      // nil: it was never needed
+	timerFiresAt time.Time        // when it fires, by the clock of timers; zero: it does not
+	closed       bool
 }
 
 type expiry struct {
-	ctx context.Context
-	end context.CancelCauseFunc
+	ctx    context.Context
+	cancel context.CancelCauseFunc
 }
 
 // contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then.
-func (e *expiries) contextUntil(expires time.Time) context.Context {
+func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {
-		expires = now.Add(unknownLifetime)
+		expires = now.Add(assumedLifetime)
 	}
-	if last := now.Add(maxStreamLife); expires.After(last) {
+	if last := now.Add(maxStreamLifetime); expires.After(last) {
 		expires = last
 	}
 	const step = int64(expiryStep / time.Second)
-	second := (expires.Add(skew).Unix() + step - 1) / step * step
+	second := (expires.Add(maxClockSkew).Unix() + step - 1) / step * step
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if x, ok := e.m[second]; ok {
+	if x, ok := e.bySecond[second]; ok {
 		return x.ctx
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -58,53 +58,53 @@ func (e *expiries) contextUntil(expires time.Time) context.Context {
 		cancel(access.ErrExpired)
 		return ctx
 	}
-	if e.m == nil {
-		e.m = map[int64]expiry{}
+	if e.bySecond == nil {
+		e.bySecond = map[int64]expiry{}
 	}
-	e.m[second] = expiry{ctx, cancel}
-	e.look(wait)
+	e.bySecond[second] = expiry{ctx, cancel}
+	e.armTimerLocked(wait)
 	return ctx
 }
 
-// look has the timer fire after this time at the latest. The lock is held.
-func (e *expiries) look(wait time.Duration) {
-	wait = min(wait, clockCheck)
+// armTimerLocked has the timer fire after this time at the latest. The lock is held.
+func (e *tokenExpiries) armTimerLocked(wait time.Duration) {
+	wait = min(wait, clockCheckInterval)
 	at := time.Now().Add(wait)
 	switch {
-	case e.closed || !e.due.IsZero() && !at.Before(e.due):
+	case e.closed || !e.timerFiresAt.IsZero() && !at.Before(e.timerFiresAt):
 		return
 	case e.timer == nil:
-		e.timer = time.AfterFunc(wait, e.endExpired)
+		e.timer = time.AfterFunc(wait, e.cancelExpired)
 	default:
 		e.timer.Reset(wait)
 	}
-	e.due = at
+	e.timerFiresAt = at
 }
 
-// endExpired ends what has expired by now.
-func (e *expiries) endExpired() {
+// cancelExpired ends what has expired by now.
+func (e *tokenExpiries) cancelExpired() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.due = time.Time{}
-	next := clockCheck
-	for second, x := range e.m {
+	e.timerFiresAt = time.Time{}
+	next := clockCheckInterval
+	for second, x := range e.bySecond {
 		if wait := time.Unix(second, 0).Sub(e.now()); wait > 0 {
 			next = min(next, wait)
 			continue
 		}
-		delete(e.m, second)
-		x.end(access.ErrExpired)
+		delete(e.bySecond, second)
+		x.cancel(access.ErrExpired)
 	}
-	if len(e.m) > 0 {
-		e.look(next)
+	if len(e.bySecond) > 0 {
+		e.armTimerLocked(next)
 	}
 }
 
-func (e *expiries) close() {
+func (e *tokenExpiries) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed = true; e.timer != nil {
 		e.timer.Stop()
 	}
-	clear(e.m)
+	clear(e.bySecond)
 }

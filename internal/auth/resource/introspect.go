@@ -20,13 +20,13 @@ const (
 // An introspector asks about tokens (RFC 7662).
 type introspector struct {
 	Introspection
-	caller *auth.EndpointCaller
-	places chan struct{}
-	max    int
+	caller      *auth.EndpointCaller
+	slots       chan struct{}
+	maxInactive int
 
-	mu       sync.Mutex
-	inactive map[hash]time.Time     // tokens that are not valid, until then
-	asking   map[hash]chan struct{} // closed when the answer is there
+	mu            sync.Mutex
+	inactiveUntil map[tokenHash]time.Time     // tokens that are not valid, until then
+	inProgress    map[tokenHash]chan struct{} // closed when the answer is there
 }
 
 func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *introspector {
@@ -35,22 +35,22 @@ func newIntrospector(in *Introspection, caller *auth.EndpointCaller, most int) *
 		c.Timeout = introspectTimeout
 	}
 	return &introspector{
-		Introspection: *in, caller: &c, places: make(chan struct{}, maxIntrospections), max: most,
-		inactive: map[hash]time.Time{}, asking: map[hash]chan struct{}{},
+		Introspection: *in, caller: &c, slots: make(chan struct{}, maxIntrospections), maxInactive: most,
+		inactiveUntil: map[tokenHash]time.Time{}, inProgress: map[tokenHash]chan struct{}{},
 	}
 }
 
 // introspect asks about a token, once for all who wait for the answer.
-func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*verifiedToken, error) {
+func (p *Protector) introspect(ctx context.Context, sum tokenHash, token string) (*verifiedToken, error) {
 	in := p.introspector
 	for {
 		in.mu.Lock()
-		now := p.opts.Now()
-		if until, ok := in.inactive[sum]; ok && now.Before(until) && until.Sub(now) <= inactiveCacheTime {
+		now := p.options.Now()
+		if until, ok := in.inactiveUntil[sum]; ok && now.Before(until) && until.Sub(now) <= inactiveCacheTime {
 			in.mu.Unlock()
-			return nil, notActive()
+			return nil, newInactiveError()
 		}
-		running := in.asking[sum]
+		running := in.inProgress[sum]
 		if running == nil {
 			break
 		}
@@ -60,43 +60,43 @@ func (p *Protector) introspect(ctx context.Context, sum hash, token string) (*ve
 		case <-ctx.Done():
 			return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "the answer did not come in time", Err: ctx.Err()}
 		}
-		if v := p.verifiedTokens.get(sum); v != nil && p.opts.Now().Before(v.cachedUntil) {
+		if v := p.verifiedTokens.get(sum); v != nil && p.options.Now().Before(v.cachedUntil) {
 			return v, nil
 		}
 	}
 	done := make(chan struct{})
-	in.asking[sum] = done
+	in.inProgress[sum] = done
 	in.mu.Unlock()
-	v, err := p.ask(ctx, token)
+	v, err := p.askIntrospection(ctx, token)
 	if v != nil {
-		p.verifiedTokens.put(sum, v, p.opts.Now())
+		p.verifiedTokens.put(sum, v, p.options.Now())
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	delete(in.asking, sum)
+	delete(in.inProgress, sum)
 	close(done)
 	if auth.Is(err, auth.InvalidToken) {
-		now := p.opts.Now()
-		makeRoom(in.inactive, in.max, func(until time.Time) bool { return !now.Before(until) })
-		in.inactive[sum] = now.Add(inactiveCacheTime)
+		now := p.options.Now()
+		evictIfFull(in.inactiveUntil, in.maxInactive, func(until time.Time) bool { return !now.Before(until) })
+		in.inactiveUntil[sum] = now.Add(inactiveCacheTime)
 	}
 	return v, err
 }
 
-func notActive() error {
+func newInactiveError() error {
 	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseInactive, Operation: "introspection", Problem: "the token is not active"}
 }
 
-// ask asks about a token.
-func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, error) {
+// askIntrospection asks about a token.
+func (p *Protector) askIntrospection(ctx context.Context, token string) (*verifiedToken, error) {
 	in := p.introspector
 	select {
-	case in.places <- struct{}{}:
-		defer func() { <-in.places }()
+	case in.slots <- struct{}{}:
+		defer func() { <-in.slots }()
 	case <-ctx.Done():
 		return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "there was no time for the question", Err: ctx.Err()}
 	}
-	secret, err := in.Secret()
+	secret, err := in.ClientSecret()
 	if err != nil {
 		return nil, &auth.Error{Kind: auth.Unavailable, Operation: "introspection", Problem: "our secret cannot be read", Err: err}
 	}
@@ -112,17 +112,17 @@ func (p *Protector) ask(ctx context.Context, token string) (*verifiedToken, erro
 		return nil, err
 	}
 	if !active {
-		return nil, notActive()
+		return nil, newInactiveError()
 	}
-	return p.introspected(c)
+	return p.checkIntrospected(c)
 }
 
-// introspected checks what an endpoint has said of a token.
-func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
-	in, now := p.introspector, p.opts.Now()
+// checkIntrospected checks what an endpoint has said of a token.
+func (p *Protector) checkIntrospected(c auth.Claims) (*verifiedToken, error) {
+	in, now := p.introspector, p.options.Now()
 	wanted := in.Audiences
 	if len(wanted) == 0 {
-		wanted = p.table.Load().audiences
+		wanted = p.routes.Load().audiences
 	}
 	cause, what := "", ""
 	switch {
@@ -130,9 +130,9 @@ func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
 		cause, what = auth.CauseIssuer, "the token is of another issuer"
 	case !c.IsFor(wanted):
 		cause, what = auth.CauseAudience, "the token is for "+auth.DescribeWrongAudience(c.Audience, wanted)
-	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(skew)):
+	case !c.Expires.IsZero() && !now.Before(c.Expires.Add(maxClockSkew)):
 		cause, what = auth.CauseExpired, "the token has expired"
-	case now.Add(skew).Before(c.NotBefore):
+	case now.Add(maxClockSkew).Before(c.NotBefore):
 		cause, what = auth.CauseNotYetValid, "the token is not valid yet"
 	case c.Subject == "" && c.ClientID == "":
 		cause, what = auth.CauseMalformed, "the token names neither a subject nor a client"
@@ -146,9 +146,9 @@ func (p *Protector) introspected(c auth.Claims) (*verifiedToken, error) {
 			name = other
 		}
 	}
-	v := p.grant(name, c)
-	v.wantedAudiences, v.cachedUntil = in.Audiences, now.Add(activeCacheTime)
-	if end := c.Expires.Add(skew); !c.Expires.IsZero() && end.Before(v.cachedUntil) {
+	v := p.newVerifiedToken(name, c)
+	v.acceptedAudiences, v.cachedUntil = in.Audiences, now.Add(activeCacheTime)
+	if end := c.Expires.Add(maxClockSkew); !c.Expires.IsZero() && end.Before(v.cachedUntil) {
 		v.cachedUntil = end
 	}
 	return v, nil

@@ -17,17 +17,17 @@ type issuer struct {
 	Issuer
 	caller *auth.EndpointCaller
 
-	mu      sync.Mutex
-	keys    *auth.KeySet  // nil: its metadata has not been read yet
-	running chan struct{} // closed when the attempt in progress ends; nil: there is none
-	lastTry time.Time
-	fault   error // of the last attempt
+	mu            sync.Mutex
+	keys          *auth.KeySet  // nil: its metadata has not been read yet
+	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
+	lastDiscovery time.Time
+	discoveryErr  error // of the last attempt
 }
 
 func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
 	made := &issuer{Issuer: i, caller: caller}
-	if i.JWKS != "" {
-		made.keys = &auth.KeySet{URL: i.JWKS, Caller: caller}
+	if i.JWKSURL != "" {
+		made.keys = &auth.KeySet{URL: i.JWKSURL, Caller: caller}
 	}
 	return made
 }
@@ -41,7 +41,7 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 			defer i.mu.Unlock()
 			return i.keys, nil
 		}
-		if running := i.running; running != nil {
+		if running := i.discoveryDone; running != nil {
 			i.mu.Unlock()
 			select {
 			case <-running:
@@ -51,24 +51,24 @@ func (i *issuer) keySet(ctx context.Context) (*auth.KeySet, error) {
 			}
 		}
 		now := i.caller.Now()
-		if d := now.Sub(i.lastTry); i.fault != nil && d >= 0 && d < discoverRetryDelay {
+		if d := now.Sub(i.lastDiscovery); i.discoveryErr != nil && d >= 0 && d < discoverRetryDelay {
 			defer i.mu.Unlock()
-			return nil, i.fault
+			return nil, i.discoveryErr
 		}
-		i.lastTry, i.running = now, make(chan struct{})
+		i.lastDiscovery, i.discoveryDone = now, make(chan struct{})
 		i.mu.Unlock()
 		i.discover(ctx)
 	}
 }
 
-// noKeys is the error of metadata without jwks_uri.
-func noKeys() error {
+// newNoKeysError is the error of metadata without jwks_uri.
+func newNoKeysError() error {
 	return &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata does not say where they are", Advice: "name their address"}
 }
 
-// forOperator returns what is wrong with the metadata of an issuer, with what helps where it is configured: the advice for a client
+// withOperatorAdvice returns what is wrong with the metadata of an issuer, with what helps where it is configured: the advice for a client
 // names a flag that there is none of here, or sends the operator to the operator.
-func forOperator(err error) error {
+func withOperatorAdvice(err error) error {
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok {
 		return err
@@ -93,12 +93,12 @@ func (i *issuer) discover(ctx context.Context) {
 	switch {
 	case err != nil:
 		// Whatever is wrong with the issuer's metadata, it is not the token.
-		i.fault = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: forOperator(err)}
+		i.discoveryErr = &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata cannot be had", Err: withOperatorAdvice(err)}
 	case m.JWKSURI == "":
-		i.fault = noKeys()
+		i.discoveryErr = newNoKeysError()
 	default:
-		i.keys, i.fault = &auth.KeySet{URL: m.JWKSURI, Caller: i.caller}, nil
+		i.keys, i.discoveryErr = &auth.KeySet{URL: m.JWKSURI, Caller: i.caller}, nil
 	}
-	close(i.running)
-	i.running = nil
+	close(i.discoveryDone)
+	i.discoveryDone = nil
 }

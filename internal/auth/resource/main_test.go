@@ -44,7 +44,7 @@ func (p *provider) claims(change map[string]any) map[string]any {
 // token signs claims with these changes.
 func (p *provider) token(t testing.TB, change map[string]any) string {
 	t.Helper()
-	return p.Sign(authtest.Header, p.claims(change))
+	return p.Sign(authtest.AccessTokenHeader, p.claims(change))
 }
 
 func toJSON(t testing.TB, v any) string {
@@ -61,8 +61,8 @@ func setup(t testing.TB, change func(*provider, *Options)) (*Protector, *provide
 	t.Helper()
 	as, clock := newProvider(t), new(testClock)
 	o := Options{
-		Issuers: []Issuer{{URL: as.URL}}, PublicURL: public, Resources: []Resource{{Paths: []string{"/mcp", "/sse"}, Alone: true}},
-		Scopes: []string{"mcp"}, Now: clock.now, Caller: &auth.EndpointCaller{HTTP: as.Client},
+		Issuers: []Issuer{{URL: as.URL}}, PublicURL: public, Resources: []Resource{{Paths: []string{"/mcp", "/sse"}, IsOnly: true}},
+		RequiredScopes: []string{"mcp"}, Now: clock.now, Caller: &auth.EndpointCaller{HTTP: as.Client},
 	}
 	if change != nil {
 		change(as, &o)

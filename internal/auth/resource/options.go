@@ -17,77 +17,77 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 )
 
-// A DPoP says what a Protector demands of tokens that are bound to a key (RFC 9449).
-type DPoP int
+// A DPoPMode says what a Protector demands of tokens that are bound to a key (RFC 9449).
+type DPoPMode int
 
-// The values of a DPoP. Static keys and certificates are no tokens, so they need no proof.
+// The values of a DPoPMode. Static keys and certificates are no tokens, so they need no proof.
 const (
-	DPoPAuto    DPoP = iota // a proof for each token that is bound; without a public URL, DPoPOff
-	DPoPRequire             // each token must be bound
-	DPoPOff                 // a token that is bound to a key is refused
+	DPoPAuto    DPoPMode = iota // a proof for each token that is bound; without a public URL, DPoPOff
+	DPoPRequire                 // each token must be bound
+	DPoPOff                     // a token that is bound to a key is refused
 )
 
 // An Issuer is an authorization server whose signed tokens are accepted.
 type Issuer struct {
 	URL       string   // "iss", byte for byte
 	Audiences []string // a token must be for one of them; nil: for the resource that is asked for
-	JWKS      string   // where its keys are; "": where its metadata says
+	JWKSURL   string   // where its keys are; "": where its metadata says
 }
 
 // Introspection is an endpoint that is asked about tokens that none of the Issuers has signed
 // (RFC 7662).
 type Introspection struct {
-	Endpoint  string
-	Issuer    string                 // of those tokens: announced, and "iss" must be it where there is one; "": not known
-	ClientID  string                 // who we are there
-	Secret    func() (string, error) // read for each request: it may change. SecretFile makes one
-	Audiences []string               // as in Issuer
+	Endpoint     string
+	Issuer       string                 // of those tokens: announced, and "iss" must be it where there is one; "": not known
+	ClientID     string                 // who we are there
+	ClientSecret func() (string, error) // read for each request: it may change. SecretFromFile makes one
+	Audiences    []string               // as in Issuer
 }
 
 // A Resource is one server, which may have several endpoints: a token for one of them is for all.
 type Resource struct {
 	Paths []string // of its endpoints, below the public URL. The first one is what it is called at the root
 
-	// Alone says that there is never another Resource: its tokens are good for paths that are no endpoint too,
+	// IsOnly says that there is never another Resource: its tokens are good for paths that are no endpoint too,
 	// and its metadata is at the root. One that is only the last that is left has neither, or its
 	// tokens would open what belongs to others before and after.
-	Alone bool
+	IsOnly bool
 }
 
 // Options says what a Protector accepts.
 type Options struct {
-	Issuers       []Issuer
-	Introspection *Introspection
-	Keys          *access.Tokens // static keys; nil: none
-	Certificates  bool           // a certificate of a TLS client that the listener has verified is enough
+	Issuers             []Issuer
+	Introspection       *Introspection
+	StaticKeys          *access.Tokens // static keys; nil: none
+	AcceptsCertificates bool           // a certificate of a TLS client that the listener has verified is enough
 
 	// PublicURL is what stands before the paths of the Resources in the addresses that clients use,
 	// "https://mcp.example.com". Nothing is taken from the Host of a request. Without it there is
 	// no metadata and no DPoP, and the Issuers need Audiences.
 	PublicURL string
-	Resources []Resource // nil: one, the public URL itself, Alone
+	Resources []Resource // nil: one, the public URL itself, with IsOnly
 
-	Scopes []string // that every token must have
-	Policy *Policy  // what messages need besides; nil: nothing
-	DPoP   DPoP
-	// Nonces says that proofs need a nonce of ours, at most 10 minutes old. Without it only those do that may be from before New: they may
+	RequiredScopes []string // that every token must have
+	Policy         *Policy  // what messages need besides; nil: nothing
+	DPoP           DPoPMode
+	// RequiresNonces says that proofs need a nonce of ours, at most 10 minutes old. Without it only those do that may be from before New: they may
 	// have been used.
-	Nonces bool
+	RequiresNonces bool
 
 	Caller *auth.EndpointCaller // makes the requests to the Issuers; nil: the zero value
-	// HTTP returns the client for requests to an address of these Options, and to what its metadata names: so
+	// HTTPClientFor returns the client for requests to an address of these Options, and to what its metadata names: so
 	// each has its own rule for addresses. New calls it. nil: that of Caller for all.
-	HTTP      func(named string) (*http.Client, error)
-	Now       func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
-	MaxTokens int              // that are remembered; 0: 10,000
+	HTTPClientFor       func(named string) (*http.Client, error)
+	Now                 func() time.Time // the wall clock, which counts the time that the machine sleeps; nil: the system's
+	MaxRememberedTokens int              // that are remembered; 0: 10,000
 
 	// OnDenied is told why a request is refused, which says more than clients are to know: in a few words of a fixed set
 	// (cause, with no part of a token), and as an error. It may be called concurrently. nil: nobody is told.
 	OnDenied func(r *http.Request, cause string, err error)
 }
 
-// defaultTokens is how many tokens are remembered.
-const defaultTokens = 10_000
+// defaultMaxRememberedTokens is how many tokens are remembered.
+const defaultMaxRememberedTokens = 10_000
 
 // New returns a Protector, or what is wrong with the Options. It makes no request.
 func New(o Options) (*Protector, error) {
@@ -97,8 +97,8 @@ func New(o Options) (*Protector, error) {
 	if o.Now == nil {
 		o.Now = wallClock
 	}
-	if o.MaxTokens <= 0 {
-		o.MaxTokens = defaultTokens
+	if o.MaxRememberedTokens <= 0 {
+		o.MaxRememberedTokens = defaultMaxRememberedTokens
 	}
 	caller := auth.EndpointCaller{}
 	if o.Caller != nil {
@@ -109,50 +109,50 @@ func New(o Options) (*Protector, error) {
 		o.DPoP = DPoPOff
 	}
 	p := &Protector{
-		opts: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
-		verifiedTokens: newCache(o.MaxTokens),
-		proofs:         auth.ProofVerifier{Now: o.Now}, nonces: newNonces(), began: o.Now(), expiries: expiries{now: o.Now},
+		options: o, caller: &caller, issuers: make(map[string]*issuer, len(o.Issuers)),
+		verifiedTokens: newTokenCache(o.MaxRememberedTokens),
+		proofVerifier:  auth.ProofVerifier{Now: o.Now}, nonceMaker: newNonceMaker(), startedAt: o.Now(), tokenExpiries: tokenExpiries{now: o.Now},
 	}
 	for _, i := range o.Issuers {
-		caller, err := o.callerOf(caller, cmp.Or(i.JWKS, i.URL))
+		caller, err := o.callerFor(caller, cmp.Or(i.JWKSURL, i.URL))
 		if err != nil {
 			return nil, fmt.Errorf("issuer %.200q: %w", i.URL, err)
 		}
 		p.issuers[i.URL] = newIssuer(i, caller)
 	}
 	if o.Introspection != nil {
-		caller, err := o.callerOf(caller, o.Introspection.Endpoint)
+		caller, err := o.callerFor(caller, o.Introspection.Endpoint)
 		if err != nil {
 			return nil, fmt.Errorf("introspection: %w", err)
 		}
-		p.introspector = newIntrospector(o.Introspection, caller, o.MaxTokens)
+		p.introspector = newIntrospector(o.Introspection, caller, o.MaxRememberedTokens)
 	}
 	p.SetPolicy(o.Policy)
-	t, err := p.makeTable(o.Resources)
+	t, err := p.newRouteTable(o.Resources)
 	if err != nil {
 		return nil, err
 	}
-	p.table.Store(t)
+	p.routes.Store(t)
 	return p, nil
 }
 
-// callerOf returns the Caller for an address of the Options.
-func (o *Options) callerOf(caller auth.EndpointCaller, named string) (*auth.EndpointCaller, error) {
-	if o.HTTP == nil {
+// callerFor returns the Caller for an address of the Options.
+func (o *Options) callerFor(caller auth.EndpointCaller, named string) (*auth.EndpointCaller, error) {
+	if o.HTTPClientFor == nil {
 		return &caller, nil
 	}
 	var err error
-	caller.HTTP, err = o.HTTP(named)
+	caller.HTTP, err = o.HTTPClientFor(named)
 	return &caller, err
 }
 
 // check finds what cannot work.
 func (o *Options) check() error {
-	if len(o.Issuers) == 0 && o.Introspection == nil && o.Keys == nil && !o.Certificates {
+	if len(o.Issuers) == 0 && o.Introspection == nil && o.StaticKeys == nil && !o.AcceptsCertificates {
 		return errors.New("nobody could be let in: there is no issuer, no introspection endpoint, no key and no certificate")
 	}
 	if o.PublicURL != "" {
-		if err := checkPublic(o.PublicURL); err != nil {
+		if err := checkPublicURL(o.PublicURL); err != nil {
 			return fmt.Errorf("public URL %.200q: %w", o.PublicURL, err)
 		}
 	} else if o.DPoP == DPoPRequire {
@@ -172,7 +172,7 @@ func (o *Options) check() error {
 		}
 	}
 	if in := o.Introspection; in != nil {
-		if in.Endpoint == "" || in.ClientID == "" || in.Secret == nil {
+		if in.Endpoint == "" || in.ClientID == "" || in.ClientSecret == nil {
 			return errors.New("introspection needs an endpoint, a client id and a secret")
 		}
 		if seen[in.Issuer] {
@@ -182,7 +182,7 @@ func (o *Options) check() error {
 			return fmt.Errorf("introspection: %w", err)
 		}
 	}
-	for _, s := range o.Scopes {
+	for _, s := range o.RequiredScopes {
 		if !isScope(s) {
 			return fmt.Errorf("scope %.200q: it has a character that no scope has", s)
 		}
@@ -202,9 +202,9 @@ func checkAudiences(audiences []string, public string) error {
 	return nil
 }
 
-// checkPublic checks a public URL: http or https, without user name, query, fragment and a slash at
+// checkPublicURL checks a public URL: http or https, without user name, query, fragment and a slash at
 // its end.
-func checkPublic(addr string) error {
+func checkPublicURL(addr string) error {
 	u, err := url.Parse(addr)
 	switch {
 	case err != nil:
@@ -224,12 +224,12 @@ func checkPublic(addr string) error {
 // wallClock is the system's clock without the reading that stands still while the machine sleeps.
 func wallClock() time.Time { return time.Now().Round(0) }
 
-// maxSecret is how long a secret may be.
-const maxSecret = 64 << 10
+// maxSecretBytes is how long a secret may be.
+const maxSecretBytes = 64 << 10
 
-// SecretFile returns a source that reads a secret from a file each time, without the white space
+// SecretFromFile returns a source that reads a secret from a file each time, without the white space
 // around it. A file that every user of this machine may read is refused.
-func SecretFile(file string) func() (string, error) {
+func SecretFromFile(file string) func() (string, error) {
 	return func() (string, error) {
 		f, err := os.Open(file)
 		if err != nil {
@@ -240,12 +240,12 @@ func SecretFile(file string) func() (string, error) {
 		switch {
 		case err != nil:
 			return "", err
-		case info.IsDir() || info.Size() > maxSecret:
+		case info.IsDir() || info.Size() > maxSecretBytes:
 			return "", fmt.Errorf("%s is no file with a secret", file)
 		case runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0:
 			return "", fmt.Errorf("every user of this machine may read %s: chmod o-r it", file)
 		}
-		text := make([]byte, maxSecret)
+		text := make([]byte, maxSecretBytes)
 		n := 0
 		for n < len(text) {
 			more, err := f.Read(text[n:])
@@ -266,35 +266,35 @@ func SecretFile(file string) func() (string, error) {
 // already, and only tokens for that one may. finish(true) takes the old ones out, finish(false) takes all of it
 // back. It must be called once, before the next ChangeResources. After an error nothing has changed.
 func (p *Protector) ChangeResources(resources []Resource) (finish func(done bool), err error) {
-	next, err := p.makeTable(resources)
+	next, err := p.newRouteTable(resources)
 	if err != nil {
 		return nil, err
 	}
-	was := p.table.Load()
-	both, err := p.makeTable(union(was.resources, next.resources))
+	was := p.routes.Load()
+	both, err := p.newRouteTable(unionResources(was.resources, next.resources))
 	if err != nil {
 		return nil, err
 	}
-	p.table.Store(both)
+	p.routes.Store(both)
 	return func(done bool) {
 		if done {
-			p.table.Store(next)
+			p.routes.Store(next)
 		} else {
-			p.table.Store(was)
+			p.routes.Store(was)
 		}
 	}, nil
 }
 
-// union returns the Resources of both lists. None of several is Alone.
-func union(old, more []Resource) []Resource {
+// unionResources returns the Resources of both lists. None of several has IsOnly.
+func unionResources(old, more []Resource) []Resource {
 	all := slices.Clone(old)
 	for _, r := range more {
-		if !slices.ContainsFunc(old, func(o Resource) bool { return o.Alone == r.Alone && slices.Equal(o.Paths, r.Paths) }) {
+		if !slices.ContainsFunc(old, func(o Resource) bool { return o.IsOnly == r.IsOnly && slices.Equal(o.Paths, r.Paths) }) {
 			all = append(all, r)
 		}
 	}
 	for i := range all {
-		all[i].Alone = all[i].Alone && len(all) == 1
+		all[i].IsOnly = all[i].IsOnly && len(all) == 1
 	}
 	return all
 }
@@ -304,21 +304,21 @@ func (p *Protector) SetPolicy(policy *Policy) { p.policy.Store(policy) }
 
 // Protector lets requests through whose sender it knows. It may be used concurrently. New makes one.
 type Protector struct {
-	opts           Options
+	options        Options
 	caller         *auth.EndpointCaller
 	issuers        map[string]*issuer
 	introspector   *introspector // nil: there is none
-	verifiedTokens *cache
-	proofs         auth.ProofVerifier
-	nonces         *nonces
-	began          time.Time // proofs are remembered since
-	expiries       expiries
-	table          atomic.Pointer[routeTable]
+	verifiedTokens *tokenCache
+	proofVerifier  auth.ProofVerifier
+	nonceMaker     *nonceMaker
+	startedAt      time.Time // proofs are remembered since
+	tokenExpiries  tokenExpiries
+	routes         atomic.Pointer[routeTable]
 	policy         atomic.Pointer[Policy]
 }
 
 // Close stops the timers of contexts that wait for the end of a token. They are not done then.
 func (p *Protector) Close() error {
-	p.expiries.close()
+	p.tokenExpiries.close()
 	return nil
 }

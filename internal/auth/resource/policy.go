@@ -14,19 +14,19 @@ import (
 // A Policy says which scopes messages need. A nil Policy says that they need none. ParsePolicy makes
 // one. It may be used concurrently.
 type Policy struct {
-	rules   map[string][]nameRule // by method; "*": every method
-	implies map[string][]string   // what a scope is worth, without itself
+	rulesByMethod map[string][]policyRule // by method; "*": every method
+	impliedScopes map[string][]string     // what a scope is worth, without itself
 }
 
-// A nameRule is one line.
-type nameRule struct {
-	name   string // pattern; "": whatever the name is
-	scopes []string
+// A policyRule is one line.
+type policyRule struct {
+	namePattern string // pattern; "": whatever the name is
+	scopes      []string
 }
 
 const (
-	maxRules = 10_000
-	maxLine  = 64 << 10 // bytes
+	maxPolicyRules = 10_000
+	maxLineBytes   = 64 << 10 // bytes
 )
 
 // ParsePolicy reads a policy. Each line is one of
@@ -42,24 +42,24 @@ const (
 // one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there
 // is no note behind a line, as a scope may have a #. The error is a *PolicyError.
 func ParsePolicy(text string) (*Policy, error) {
-	p := &Policy{rules: map[string][]nameRule{}, implies: map[string][]string{}}
+	p := &Policy{rulesByMethod: map[string][]policyRule{}, impliedScopes: map[string][]string{}}
 	lines := bufio.NewScanner(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
-	lines.Buffer(nil, maxLine)
+	lines.Buffer(nil, maxLineBytes)
 	n, count := 1, 0
 	for ; lines.Scan(); n++ {
 		words := strings.Fields(lines.Text())
 		if len(words) == 0 || words[0][0] == '#' {
 			continue
 		}
-		if count++; count > maxRules {
-			return nil, &PolicyError{n, fmt.Errorf("there are more than %d lines", maxRules)}
+		if count++; count > maxPolicyRules {
+			return nil, &PolicyError{n, fmt.Errorf("there are more than %d lines", maxPolicyRules)}
 		}
-		if err := p.add(words); err != nil {
+		if err := p.addLine(words); err != nil {
 			return nil, &PolicyError{n, err}
 		}
 	}
 	if lines.Err() != nil {
-		return nil, &PolicyError{n, fmt.Errorf("it is longer than %d bytes", maxLine)}
+		return nil, &PolicyError{n, fmt.Errorf("it is longer than %d bytes", maxLineBytes)}
 	}
 	p.expandImplied()
 	return p, nil
@@ -67,35 +67,35 @@ func ParsePolicy(text string) (*Policy, error) {
 
 // expandImplied adds what is implied by what is implied.
 func (p *Policy) expandImplied() {
-	for scope := range p.implies {
+	for scope := range p.impliedScopes {
 		all := []string{scope}
 		seen := map[string]bool{scope: true}
 		for i := 0; i < len(all); i++ {
-			for _, s := range p.implies[all[i]] {
+			for _, s := range p.impliedScopes[all[i]] {
 				if !seen[s] {
 					seen[s] = true
 					all = append(all, s)
 				}
 			}
 		}
-		p.implies[scope] = all[1:]
+		p.impliedScopes[scope] = all[1:]
 	}
 }
 
-// RequiredScopes returns the scopes that a message of this method needs, which names a tool, a prompt or a
+// ScopesForMethod returns the scopes that a message of this method needs, which names a tool, a prompt or a
 // resource; name is "" where it names nothing.
-func (p *Policy) RequiredScopes(method, name string) []string {
-	return p.needed(nil, method, func(pattern string) bool { return matches(pattern, name) })
+func (p *Policy) ScopesForMethod(method, name string) []string {
+	return p.addNeededScopes(nil, method, func(pattern string) bool { return matchesPattern(pattern, name) })
 }
 
-// needed adds to have the scopes of the rules whose patterns fit.
-func (p *Policy) needed(have []string, method string, fits func(pattern string) bool) []string {
+// addNeededScopes adds to have the scopes of the rules whose patterns fit.
+func (p *Policy) addNeededScopes(have []string, method string, fits func(pattern string) bool) []string {
 	if p == nil {
 		return have
 	}
 	for _, m := range []string{"*", method} {
-		for _, r := range p.rules[m] {
-			if r.name == "" || fits(r.name) {
+		for _, r := range p.rulesByMethod[m] {
+			if r.namePattern == "" || fits(r.namePattern) {
 				have = auth.UnionScope(have, r.scopes)
 			}
 		}
@@ -106,9 +106,9 @@ func (p *Policy) needed(have []string, method string, fits func(pattern string) 
 	return have
 }
 
-// NeededBy returns the scopes that all of these messages need together. Responses need none.
-func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
-	if p == nil || len(p.rules) == 0 {
+// ScopesForMessages returns the scopes that all of these messages need together. Responses need none.
+func (p *Policy) ScopesForMessages(messages ...jsonrpc.Message) (scopes []string) {
+	if p == nil || len(p.rulesByMethod) == 0 {
 		return nil
 	}
 	for i := range messages {
@@ -123,18 +123,18 @@ func (p *Policy) NeededBy(messages ...jsonrpc.Message) (scopes []string) {
 		}
 		var names []string
 		unread, looked := false, false
-		scopes = p.needed(scopes, method, func(pattern string) bool {
+		scopes = p.addNeededScopes(scopes, method, func(pattern string) bool {
 			if !looked { // most methods have no patterns
 				names, unread = namesIn(m)
 				looked = true
 			}
-			return unread || anyMatches(pattern, names)
+			return unread || matchesAny(pattern, names)
 		})
 		if method != methodListen {
 			continue
 		}
-		if uris, unread := listenedTo(m); unread || len(uris) > 0 {
-			scopes = p.needed(scopes, methodSubscribe, func(pattern string) bool { return unread || anyMatches(pattern, uris) })
+		if uris, unread := listenedURIs(m); unread || len(uris) > 0 {
+			scopes = p.addNeededScopes(scopes, methodSubscribe, func(pattern string) bool { return unread || matchesAny(pattern, uris) })
 		}
 	}
 	return scopes
@@ -146,9 +146,9 @@ const (
 	methodListen    = "subscriptions/listen"
 )
 
-// listenedTo returns the URIs that a subscriptions/listen subscribes to: params.notifications.resourceSubscriptions.
+// listenedURIs returns the URIs that a subscriptions/listen subscribes to: params.notifications.resourceSubscriptions.
 // As with namesIn there may be several of each, and unread says that one cannot be read.
-func listenedTo(m *jsonrpc.Message) (uris []string, unread bool) {
+func listenedURIs(m *jsonrpc.Message) (uris []string, unread bool) {
 	for member := range m.ParamsObject().Members() {
 		if !strings.EqualFold(member.Key, "notifications") {
 			continue
@@ -160,16 +160,16 @@ func listenedTo(m *jsonrpc.Message) (uris []string, unread bool) {
 			unread = unread || inner.Value[0] != '['
 			for _, element := range jsonrpc.Elements(inner.Value) {
 				uri, ok := jsonrpc.Text(element)
-				uris, unread = append(uris, uri), unread || !ok || len(element) > maxName
+				uris, unread = append(uris, uri), unread || !ok || len(element) > maxNameBytes
 			}
 		}
 	}
 	return uris, unread
 }
 
-// anyMatches reports whether a pattern fits one of these.
-func anyMatches(pattern string, names []string) bool {
-	return slices.ContainsFunc(names, func(n string) bool { return matches(pattern, n) })
+// matchesAny reports whether a pattern fits one of these.
+func matchesAny(pattern string, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return matchesPattern(pattern, n) })
 }
 
 // isAmbiguous reports whether some readers could find another method or other params in a message.
@@ -189,16 +189,16 @@ func isAmbiguous(m *jsonrpc.Message) bool {
 
 // allScopes returns the scopes of all rules.
 func (p *Policy) allScopes() (scopes []string) {
-	for _, method := range slices.Sorted(maps.Keys(p.rules)) {
-		for _, r := range p.rules[method] {
+	for _, method := range slices.Sorted(maps.Keys(p.rulesByMethod)) {
+		for _, r := range p.rulesByMethod[method] {
 			scopes = auth.UnionScope(scopes, r.scopes)
 		}
 	}
 	return scopes
 }
 
-// maxName is how long a name may be that is compared with patterns.
-const maxName = 16 << 10
+// maxNameBytes is how long a name may be that is compared with patterns.
+const maxNameBytes = 16 << 10
 
 // namesIn returns what a message names: params.name of tools and prompts, params.uri of resources,
 // and params.ref.name or params.ref.uri of what is completed. There may be several: servers disagree
@@ -209,7 +209,7 @@ func namesIn(m *jsonrpc.Message) (names []string, unread bool) {
 		if !strings.EqualFold(member.Key, "name") && !strings.EqualFold(member.Key, "uri") {
 			return
 		}
-		if len(member.Value) > maxName {
+		if len(member.Value) > maxNameBytes {
 			unread = true
 			return
 		}
@@ -236,15 +236,15 @@ func (p *Policy) Covers(have, needed []string) bool {
 		if slices.Contains(have, n) {
 			continue
 		}
-		if p == nil || !slices.ContainsFunc(have, func(h string) bool { return slices.Contains(p.implies[h], n) }) {
+		if p == nil || !slices.ContainsFunc(have, func(h string) bool { return slices.Contains(p.impliedScopes[h], n) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// matches reports whether a pattern fits all of a text. It never goes back further than the last *.
-func matches(pattern, text string) bool {
+// matchesPattern reports whether a pattern fits all of a text. It never goes back further than the last *.
+func matchesPattern(pattern, text string) bool {
 	p, t := []rune(pattern), []rune(text)
 	i, j, star, from := 0, 0, -1, 0
 	for j < len(t) {

@@ -73,14 +73,14 @@ func TestPolicyMessages(t *testing.T) {
 		{listen(`{},"notifications":{"resourceSubscriptions":["secret://a"]},"Notifications":{}`), "mcp sub admin"},
 		{listen(`{"resourceSubscriptions":[7]}`), "mcp sub admin hidden"},
 		{listen(`{"resourceSubscriptions":"file:///a"}`), "mcp sub admin hidden"},
-		{listen(`{"resourceSubscriptions":["` + strings.Repeat("x", maxName) + `"]}`), "mcp sub admin hidden"},
+		{listen(`{"resourceSubscriptions":["` + strings.Repeat("x", maxNameBytes) + `"]}`), "mcp sub admin hidden"},
 		{`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"delete_x"}},{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a_secret1"}}]`, "mcp read delete secret"},
 	} {
 		messages, faults := jsonrpc.Decode([]byte(test.messages), true, 0, 0)
 		if len(faults) > 0 {
 			t.Fatal(faults[0])
 		}
-		got := p.NeededBy(messages...)
+		got := p.ScopesForMessages(messages...)
 		w := strings.Fields(test.want)
 		slices.Sort(got)
 		slices.Sort(w)
@@ -88,10 +88,10 @@ func TestPolicyMessages(t *testing.T) {
 			t.Errorf("%s: needs %q, want %q", test.messages, got, w)
 		}
 	}
-	if got := p.RequiredScopes("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
+	if got := p.ScopesForMethod("tools/call", "delete_x"); auth.JoinScope(got) != "mcp read delete" {
 		t.Errorf("needs %q", got)
 	}
-	if (*Policy)(nil).RequiredScopes("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
+	if (*Policy)(nil).ScopesForMethod("tools/call", "x") != nil || !(*Policy)(nil).Covers(nil, nil) {
 		t.Error("no policy needs something")
 	}
 }
@@ -127,7 +127,7 @@ func TestPolicyErrors(t *testing.T) {
 		"acme/search -> a": "method acme/search -> SCOPE", "sampling/createMessage -> a": "no method that clients send", "tools/* -> a": "a line for each method",
 		"tools/list x* -> a": "write tools/list -> SCOPE", "tasks/cancel job-* -> a": "write tasks/cancel -> SCOPE", "method ping x -> a": "write ping -> SCOPE",
 		"subscriptions/listen file:* -> a":       "or resources/subscribe file:* -> SCOPE",
-		"ping -> " + strings.Repeat("x", 70<<10): "longer than", strings.Repeat("ping -> b\n", maxRules+1): "more than",
+		"ping -> " + strings.Repeat("x", 70<<10): "longer than", strings.Repeat("ping -> b\n", maxPolicyRules+1): "more than",
 	} {
 		_, err := ParsePolicy("# first\n" + text)
 		wrong, ok := errors.AsType[*PolicyError](err)
@@ -145,7 +145,7 @@ func TestPolicyOwnMethods(t *testing.T) {
 		"acme/search": "a", "tool/call xy": "b c", "tool/call y": "", "method": "d", "implies": "e", "ping": "f", "tools/call #1": "g", "tools/call": "", "tools/list": "h,i",
 	} {
 		method, name, _ := strings.Cut(call, " ")
-		if got := auth.JoinScope(p.RequiredScopes(method, name)); got != want {
+		if got := auth.JoinScope(p.ScopesForMethod(method, name)); got != want {
 			t.Errorf("%s needs %q, want %q", call, got, want)
 		}
 	}
@@ -156,7 +156,7 @@ func TestAuthorize(t *testing.T) {
 	t.Parallel()
 	p, as, _ := setup(t, func(_ *provider, o *Options) {
 		o.Policy = parsePolicy(t, testPolicy)
-		o.Keys = parseTokens(t, "ci 0123456789abcdefghijkl")
+		o.StaticKeys = parseTokens(t, "ci 0123456789abcdefghijkl")
 	})
 	messages, _ := jsonrpc.Decode([]byte(`[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete_x"}},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a_secret1"}}]`), true, 0, 0)
 	for token, scopes := range map[string]string{
@@ -176,7 +176,7 @@ func TestAuthorize(t *testing.T) {
 		}
 		challenges, err := auth.ParseChallenges(h.Values("WWW-Authenticate"))
 		d := auth.DemandOf(challenges)
-		if err != nil || no == nil || no.Status != 403 || d.ErrorCode != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+wellKnown+"/mcp" {
+		if err != nil || no == nil || no.Status != 403 || d.ErrorCode != "insufficient_scope" || auth.JoinScope(d.Scopes) != scopes || d.ResourceMetadata != public+metadataPathPrefix+"/mcp" {
 			t.Errorf("%v %v", no, h)
 		}
 		answer, refused := p.Forbidden(r, messages[0])
@@ -190,7 +190,7 @@ func TestAuthorize(t *testing.T) {
 		if reply, refused := p.Forbidden(r, notification); !refused || reply.Kind() != jsonrpc.Invalid {
 			t.Error("a notification is answered, or taken")
 		}
-		answer = InsufficientScope(jsonrpc.IntID(1), p.Lacking(r.Context(), messages...))
+		answer = InsufficientScopeReply(jsonrpc.IntID(1), p.ScopesToDemand(r.Context(), messages...))
 		if got := string(answer.Lookup("error", "data")); got != `{"reason":"insufficient_scope","scope":"`+scopes+`"}` {
 			t.Errorf("data %s", got)
 		}
@@ -209,7 +209,7 @@ func FuzzPolicy(f *testing.F) {
 			}
 			return
 		}
-		needed := p.RequiredScopes(method, name)
+		needed := p.ScopesForMethod(method, name)
 		for _, s := range needed {
 			if !isScope(s) {
 				t.Errorf("%q is no scope", s)
@@ -218,7 +218,7 @@ func FuzzPolicy(f *testing.F) {
 		if !p.Covers(needed, needed) || len(needed) > 0 && p.Covers(nil, needed) {
 			t.Error("what is needed is not what is enough")
 		}
-		if !matches("*", name) || !strings.ContainsAny(name, "*?") && strings.ToValidUTF8(name, "") == name && !matches(name, name) {
+		if !matchesPattern("*", name) || !strings.ContainsAny(name, "*?") && strings.ToValidUTF8(name, "") == name && !matchesPattern(name, name) {
 			t.Errorf("%q does not match itself", name)
 		}
 	})

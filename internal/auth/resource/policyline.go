@@ -36,20 +36,20 @@ var methodsWithName = []string{
 	"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
 }
 
-// ownMethod stands before a method that is none of those.
-const ownMethod = "method"
+// customMethodWord stands before a method that is none of those.
+const customMethodWord = "method"
 
-var errLine = errors.New("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
+var errLineSyntax = errors.New("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")
 
-// add adds a line. What can only be a mistake is refused: a line that never fits demands nothing.
-func (p *Policy) add(words []string) error {
+// addLine adds a line. What can only be a mistake is refused: a line that never fits demands nothing.
+func (p *Policy) addLine(words []string) error {
 	arrow := slices.Index(words, "->")
-	own := words[0] == ownMethod && arrow > 1
+	own := words[0] == customMethodWord && arrow > 1
 	if own {
 		words, arrow = words[1:], arrow-1
 	}
 	if arrow < 1 || arrow > 2 || arrow == len(words)-1 {
-		return errLine
+		return errLineSyntax
 	}
 	scopes := words[arrow+1:]
 	for _, s := range scopes {
@@ -64,20 +64,20 @@ func (p *Policy) add(words []string) error {
 		if err := checkScope(words[1]); err != nil {
 			return err
 		}
-		p.implies[words[1]] = auth.UnionScope(p.implies[words[1]], scopes)
+		p.impliedScopes[words[1]] = auth.UnionScope(p.impliedScopes[words[1]], scopes)
 		return nil
 	}
 	if err := checkMethod(words[0]); err != nil && !own {
 		return err
 	}
-	r := nameRule{scopes: auth.UnionScope(nil, scopes)}
+	r := policyRule{scopes: auth.UnionScope(nil, scopes)}
 	if arrow == 2 {
 		if err := checkPattern(words[0], words[1]); err != nil {
 			return err
 		}
-		r.name = words[1]
+		r.namePattern = words[1]
 	}
-	p.rules[words[0]] = append(p.rules[words[0]], r)
+	p.rulesByMethod[words[0]] = append(p.rulesByMethod[words[0]], r)
 	return nil
 }
 
@@ -116,8 +116,8 @@ func checkMethod(method string) error {
 	switch {
 	case method == "*" || slices.Contains(knownMethods, method):
 		return nil
-	case method == ownMethod:
-		return fmt.Errorf("a method is missing behind the word %s: write %s METHOD -> SCOPE", ownMethod, ownMethod)
+	case method == customMethodWord:
+		return fmt.Errorf("a method is missing behind the word %s: write %s METHOD -> SCOPE", customMethodWord, customMethodWord)
 	}
 	what := fmt.Sprintf("%.100q is no method that clients send", method)
 	meant := nearest.To(method, knownMethods)
@@ -129,5 +129,5 @@ func checkMethod(method string) error {
 	default:
 		what += "."
 	}
-	return fmt.Errorf("%s A method that is not of MCP needs a word in front: %s %.100s -> SCOPE", what, ownMethod, method)
+	return fmt.Errorf("%s A method that is not of MCP needs a word in front: %s %.100s -> SCOPE", what, customMethodWord, method)
 }

@@ -23,16 +23,16 @@ type Grant struct {
 
 	Issuer, Subject, ClientID string    // of a token
 	Scopes                    []string  // of a token
-	Unlimited                 bool      // a static key or a certificate, which have no scopes: they may do everything
+	HasAllScopes              bool      // a static key or a certificate, which have no scopes: they may do everything
 	Expires                   time.Time // zero: it is not known
 
-	values context.Context // what the context of a request says of its sender
+	contextValues context.Context // what the context of a request says of its sender
 }
 
-// fillValues makes the values of a Grant.
-func (g *Grant) fillValues(s access.Sender) *Grant {
+// fillContextValues makes the values of a Grant.
+func (g *Grant) fillContextValues(s access.Sender) *Grant {
 	ctx := context.WithValue(context.Background(), grantKey{}, g)
-	g.values = s.Context(identity.WithPrincipal(ctx, s.Name))
+	g.contextValues = s.Context(identity.WithPrincipal(ctx, s.Name))
 	return g
 }
 
@@ -45,7 +45,7 @@ type requestContext struct {
 
 // Value implements context.Context.
 func (c *requestContext) Value(key any) any {
-	if v := c.grant.values.Value(key); v != nil {
+	if v := c.grant.contextValues.Value(key); v != nil {
 		return v
 	}
 	return c.Context.Value(key)
@@ -77,10 +77,10 @@ func (p *Protector) Protect(next http.Handler) http.Handler {
 // that it lets through is done 30 to 60 seconds after its token has expired, with access.ErrExpired
 // as its cause, or when its static key was removed.
 func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request, *access.Refusal) {
-	e := p.table.Load().endpoint(r.URL.Path)
+	e := p.routes.Load().endpointAt(r.URL.Path)
 	g, why := p.identify(r, e)
-	if why == nil && !g.Unlimited && !p.policy.Load().Covers(g.Scopes, p.opts.Scopes) {
-		why = &denial{kind: insufficientScope, scopes: p.opts.Scopes, err: errors.New("the token lacks a scope that every request needs")}
+	if why == nil && !g.HasAllScopes && !p.policy.Load().Covers(g.Scopes, p.options.RequiredScopes) {
+		why = &denial{reason: insufficientScope, scopes: p.options.RequiredScopes, err: errors.New("the token lacks a scope that every request needs")}
 	}
 	if why != nil {
 		return r, p.deny(h, r, e, why)
@@ -93,105 +93,105 @@ var errScopeMissing = errors.New("the token lacks a scope that the message needs
 // Authorize returns why the sender of r, which Authenticate has let through, may not send these
 // messages: nil if it may. It sets the challenge on h, one for the scopes of all of them.
 func (p *Protector) Authorize(h http.Header, r *http.Request, messages ...jsonrpc.Message) *access.Refusal {
-	scopes := p.Lacking(r.Context(), messages...)
+	scopes := p.ScopesToDemand(r.Context(), messages...)
 	if scopes == nil {
 		return nil
 	}
-	why := &denial{kind: insufficientScope, scopes: scopes, dpop: isDPoP(r), err: errScopeMissing}
-	return p.deny(h, r, p.table.Load().endpoint(r.URL.Path), why)
+	why := &denial{reason: insufficientScope, scopes: scopes, asksForDPoP: usesDPoPScheme(r), err: errScopeMissing}
+	return p.deny(h, r, p.routes.Load().endpointAt(r.URL.Path), why)
 }
 
-// Lacking returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
+// ScopesToDemand returns all the scopes that these messages need if the Grant in ctx lacks one of them, and
 // nil if it has them all: for transports that do not answer each message with a status of its own
-// (InsufficientScope).
-func (p *Protector) Lacking(ctx context.Context, messages ...jsonrpc.Message) []string {
-	needed := p.policy.Load().NeededBy(messages...)
+// (InsufficientScopeReply).
+func (p *Protector) ScopesToDemand(ctx context.Context, messages ...jsonrpc.Message) []string {
+	needed := p.policy.Load().ScopesForMessages(messages...)
 	if len(needed) == 0 {
 		return nil
 	}
 	g := GrantOf(ctx)
-	if g != nil && (g.Unlimited || p.policy.Load().Covers(g.Scopes, needed)) {
+	if g != nil && (g.HasAllScopes || p.policy.Load().Covers(g.Scopes, needed)) {
 		return nil
 	}
-	return auth.UnionScope(p.opts.Scopes, needed)
+	return auth.UnionScope(p.options.RequiredScopes, needed)
 }
 
 // Forbidden implements access.Authenticator.
 func (p *Protector) Forbidden(r *http.Request, m jsonrpc.Message) (reply jsonrpc.Message, refused bool) {
-	scopes := p.Lacking(r.Context(), m)
+	scopes := p.ScopesToDemand(r.Context(), m)
 	if scopes == nil {
 		return jsonrpc.Message{}, false
 	}
-	p.report(r, &denial{kind: insufficientScope, err: errScopeMissing})
+	p.reportDenial(r, &denial{reason: insufficientScope, err: errScopeMissing})
 	if m.Kind() == jsonrpc.Request {
-		reply = InsufficientScope(m.ID(), scopes)
+		reply = InsufficientScopeReply(m.ID(), scopes)
 	}
 	return reply, true
 }
 
-// InsufficientScope returns the answer to a request that needs scopes that its sender lacks.
-func InsufficientScope(id jsonrpc.ID, scopes []string) jsonrpc.Message {
+// InsufficientScopeReply returns the answer to a request that needs scopes that its sender lacks.
+func InsufficientScopeReply(id jsonrpc.ID, scopes []string) jsonrpc.Message {
 	data := append([]byte(`{"reason":"insufficient_scope","scope":`), jsonrpc.Quote(auth.JoinScope(scopes))...)
-	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, reasons[insufficientScope], append(data, '}'))
+	return jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, clientTexts[insufficientScope], append(data, '}'))
 }
 
 // identify returns who has sent a request.
 func (p *Protector) identify(r *http.Request, e *endpoint) (*Grant, *denial) {
-	dpop := isDPoP(r)
+	dpop := usesDPoPScheme(r)
 	if len(r.Header["Authorization"]) > 1 || len(r.Header["X-Api-Key"]) > 1 {
-		return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
+		return nil, &denial{reason: malformed, asksForDPoP: dpop, err: errors.New("there are several credentials")}
 	}
 	if access.TokenInQuery(r.URL.RawQuery) {
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: &auth.Error{Kind: auth.InvalidToken, Cause: "in the URL", Operation: "authorization of a request", Problem: "there is a token in the query"}}
+		return nil, &denial{reason: invalidToken, asksForDPoP: dpop, err: &auth.Error{Kind: auth.InvalidToken, Cause: "in the URL", Operation: "authorization of a request", Problem: "there is a token in the query"}}
 	}
 	scheme, token, err := auth.ReadAccessToken(r)
 	if err != nil {
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: err}
+		return nil, &denial{reason: invalidToken, asksForDPoP: dpop, err: err}
 	}
-	if p.opts.Keys != nil && len(r.Header["X-Api-Key"]) == 1 {
+	if p.options.StaticKeys != nil && len(r.Header["X-Api-Key"]) == 1 {
 		key := strings.Trim(r.Header["X-Api-Key"][0], " \t")
 		if token != "" && token != key { // the sender knows both
-			return nil, &denial{kind: malformed, dpop: dpop, err: errors.New("there are several credentials")}
+			return nil, &denial{reason: malformed, asksForDPoP: dpop, err: errors.New("there are several credentials")}
 		}
-		return p.byKey(key)
+		return p.grantForStaticKey(key)
 	}
 	if token == "" {
-		if g := p.byCertificate(r); g != nil {
+		if g := p.certificateGrant(r); g != nil {
 			return g, nil
 		}
-		return nil, &denial{kind: noCredential, err: errors.New("there is no credential")}
+		return nil, &denial{reason: noCredential, err: errors.New("there is no credential")}
 	}
 	var room [2048]byte // so that tokens of the usual length need no allocation
 	sum := sha256.Sum256(append(room[:0], token...))
-	v, err := p.lookup(r.Context(), sum)
+	v, err := p.cachedToken(r.Context(), sum)
 	if v == nil && err == nil {
-		if s, ok := p.opts.Keys.Sender(token); ok && scheme == auth.SchemeBearer {
-			return keyGrant(s), nil
+		if s, ok := p.options.StaticKeys.Sender(token); ok && scheme == auth.SchemeBearer {
+			return newStaticKeyGrant(s), nil
 		}
-		v, err = p.verify(r.Context(), sum, token)
+		v, err = p.verifyUncached(r.Context(), sum, token)
 	}
 	switch {
 	case auth.Is(err, auth.InvalidToken):
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: err}
+		return nil, &denial{reason: invalidToken, asksForDPoP: dpop, err: err}
 	case err != nil:
-		return nil, &denial{kind: unavailable, dpop: dpop, err: err}
+		return nil, &denial{reason: unavailable, asksForDPoP: dpop, err: err}
 	case !v.isFor(e):
-		return nil, &denial{kind: invalidToken, dpop: dpop, err: wrongAudience(v.tokenAudience, e.audiences)}
+		return nil, &denial{reason: invalidToken, asksForDPoP: dpop, err: newWrongAudienceError(v.tokenAudience, e.audiences)}
 	}
 	if why := p.checkBinding(r, v, scheme, token); why != nil {
-		why.dpop = dpop || why.dpop
+		why.asksForDPoP = dpop || why.asksForDPoP
 		return nil, why
 	}
 	return v.grant, nil
 }
 
-// wrongAudience is the error for a token that is valid elsewhere.
-func wrongAudience(token, accepted []string) error {
+// newWrongAudienceError is the error for a token that is valid elsewhere.
+func newWrongAudienceError(token, accepted []string) error {
 	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseAudience, Operation: "access token", Problem: "it is for " + auth.DescribeWrongAudience(token, accepted)}
 }
 
-// isDPoP reports whether a request has the scheme of DPoP.
-func isDPoP(r *http.Request) bool {
+// usesDPoPScheme reports whether a request has the scheme of DPoP.
+func usesDPoPScheme(r *http.Request) bool {
 	values := r.Header["Authorization"]
 	if len(values) == 0 {
 		return false
@@ -200,15 +200,15 @@ func isDPoP(r *http.Request) bool {
 	return strings.EqualFold(scheme, auth.SchemeDPoP)
 }
 
-// byKey returns the Grant of a static key.
-func (p *Protector) byKey(key string) (*Grant, *denial) {
-	s, ok := p.opts.Keys.Sender(key)
+// grantForStaticKey returns the Grant of a static key.
+func (p *Protector) grantForStaticKey(key string) (*Grant, *denial) {
+	s, ok := p.options.StaticKeys.Sender(key)
 	if !ok {
-		return nil, &denial{kind: invalidToken, err: &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseUnknownKey, Operation: "static key", Problem: "it is not known"}}
+		return nil, &denial{reason: invalidToken, err: &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseUnknownKey, Operation: "static key", Problem: "it is not known"}}
 	}
-	return keyGrant(s), nil
+	return newStaticKeyGrant(s), nil
 }
 
-func keyGrant(s access.Sender) *Grant {
-	return (&Grant{Principal: s.Name, Unlimited: true}).fillValues(s)
+func newStaticKeyGrant(s access.Sender) *Grant {
+	return (&Grant{Principal: s.Name, HasAllScopes: true}).fillContextValues(s)
 }

@@ -48,7 +48,7 @@ func TestGrant(t *testing.T) {
 	for range 2 { // verified, and remembered
 		r := let(t, p, post(as.token(t, nil)))
 		g := GrantOf(r.Context())
-		if g.Subject != "ann" || g.ClientID != "c1" || auth.JoinScope(g.Scopes) != "mcp read" || g.Unlimited || !g.Expires.Equal(start.Add(time.Hour)) {
+		if g.Subject != "ann" || g.ClientID != "c1" || auth.JoinScope(g.Scopes) != "mcp read" || g.HasAllScopes || !g.Expires.Equal(start.Add(time.Hour)) {
 			t.Errorf("grant %+v", g)
 		}
 		if g.Principal == "" || access.Principal(r) != g.Principal || identity.Principal(r.Context()) != g.Principal || (&access.Policy{}).Party(r) != g.Principal {
@@ -74,9 +74,9 @@ func TestSeveral(t *testing.T) {
 	second := newProvider(t)
 	sum := sha256.Sum256([]byte("hashed-key-0123456789"))
 	p, first, _ := setup(t, func(_ *provider, o *Options) {
-		o.Issuers = append(o.Issuers, Issuer{URL: second.URL, Audiences: []string{"api://tools"}, JWKS: second.URL + "/jwks"})
+		o.Issuers = append(o.Issuers, Issuer{URL: second.URL, Audiences: []string{"api://tools"}, JWKSURL: second.URL + "/jwks"})
 		o.Resources = []Resource{{Paths: []string{"/mcp", "/sse"}}, {Paths: []string{"/b/mcp"}}}
-		o.Keys = parseTokens(t, "ci plain-key-0123456789\nops sha256:"+hex.EncodeToString(sum[:]))
+		o.StaticKeys = parseTokens(t, "ci plain-key-0123456789\nops sha256:"+hex.EncodeToString(sum[:]))
 	})
 	api := second.token(t, map[string]any{"aud": "api://tools"})
 	for _, test := range []struct {
@@ -107,12 +107,12 @@ func TestSeveral(t *testing.T) {
 			}
 		}
 	}
-	if n := second.Count("/.well-known/oauth-authorization-server"); n != 0 {
+	if n := second.CountRequests("/.well-known/oauth-authorization-server"); n != 0 {
 		t.Errorf("metadata asked for %d times although the keys' address is given", n)
 	}
 	r := request(http.MethodGet, "/mcp", "")
 	r.Header.Set("X-API-Key", "plain-key-0123456789")
-	if g := GrantOf(let(t, p, r).Context()); g.Principal != "ci" || !g.Unlimited {
+	if g := GrantOf(let(t, p, r).Context()); g.Principal != "ci" || !g.HasAllScopes {
 		t.Errorf("grant %+v", g)
 	}
 	r.Header.Set("Authorization", "Bearer "+api)
@@ -125,7 +125,7 @@ func TestSeveral(t *testing.T) {
 // TestForgets shows that the memory of tokens is bounded, and that nothing is valid because of it.
 func TestForgets(t *testing.T) {
 	t.Parallel()
-	p, as, clock := setup(t, func(_ *provider, o *Options) { o.MaxTokens = 10 })
+	p, as, clock := setup(t, func(_ *provider, o *Options) { o.MaxRememberedTokens = 10 })
 	first := as.token(t, nil)
 	for range 40 {
 		want(t, p, "Bearer "+as.token(t, nil), 200)
@@ -144,12 +144,12 @@ func TestForgets(t *testing.T) {
 func TestIntrospection(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte(authtest.IntrospectSecret+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(authtest.IntrospectionClientSecret+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p, as, clock := setup(t, func(as *provider, o *Options) {
 		o.Issuers = nil
-		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", Issuer: as.URL, ClientID: "bridge", Secret: SecretFile(secret)}
+		o.Introspection = &Introspection{Endpoint: as.URL + "/introspect", Issuer: as.URL, ClientID: "bridge", ClientSecret: SecretFromFile(secret)}
 	})
 	active := func(change map[string]any) map[string]any {
 		m := as.claims(change)
@@ -169,7 +169,7 @@ func TestIntrospection(t *testing.T) {
 	step := func(token string, code, asked int) {
 		t.Helper()
 		want(t, p, "Bearer "+token, code)
-		if n := as.Count("/introspect"); n != asked {
+		if n := as.CountRequests("/introspect"); n != asked {
 			t.Errorf("%s: asked %d times, want %d", token, n, asked)
 		}
 	}
@@ -191,12 +191,12 @@ func TestIntrospection(t *testing.T) {
 	step("unknown", 401, 10)
 	step("bound", 401, 11)
 	step("odd", 401, 12)
-	as.Change(func() { as.Unavailable = true })
+	as.Change(func() { as.IsUnavailable = true })
 	step("good", 200, 12)
 	step("new", 503, 13)
 	clock.add(time.Minute)
 	step("good", 503, 14)
-	as.Change(func() { as.Unavailable = false })
+	as.Change(func() { as.IsUnavailable = false })
 	if err := os.WriteFile(secret, []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -212,7 +212,7 @@ func TestIntrospection(t *testing.T) {
 // TestDPoP shows proofs, replays and nonces.
 func TestDPoP(t *testing.T) {
 	t.Parallel()
-	p, as, clock := setup(t, func(_ *provider, o *Options) { o.Nonces, o.DPoP = true, DPoPRequire })
+	p, as, clock := setup(t, func(_ *provider, o *Options) { o.RequiresNonces, o.DPoP = true, DPoPRequire })
 	prover, err := auth.NewProver(authtest.NewKey(t), clock.now)
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestDPoP(t *testing.T) {
 // TestReasons: who is refused is told what to send, and nothing of what was sent.
 func TestReasons(t *testing.T) {
 	t.Parallel()
-	for scheme, mode := range map[string]DPoP{"Bearer TOKEN": DPoPAuto, "DPoP TOKEN, with a proof in the header DPoP": DPoPRequire} {
+	for scheme, mode := range map[string]DPoPMode{"Bearer TOKEN": DPoPAuto, "DPoP TOKEN, with a proof in the header DPoP": DPoPRequire} {
 		p, as, clock := setup(t, func(_ *provider, o *Options) { o.DPoP = mode })
 		old := as.token(t, nil)
 		clock.add(2 * time.Hour)
@@ -282,7 +282,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestDPoPAfterStart: without Options.Nonces, a proof that a process before this one may have taken needs a nonce, and one
+// TestDPoPAfterStart: without Options.RequiresNonces, a proof that a process before this one may have taken needs a nonce, and one
 // that was made more than 30 seconds after the start does not.
 func TestDPoPAfterStart(t *testing.T) {
 	t.Parallel()
@@ -323,7 +323,7 @@ func demand(t *testing.T, h http.Header) auth.Demand {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	uri := func(s string) *url.URL { u, _ := url.Parse(s); return u }
-	p, as, _ := setup(t, func(_ *provider, o *Options) { o.Certificates = true })
+	p, as, _ := setup(t, func(_ *provider, o *Options) { o.AcceptsCertificates = true })
 	for name, c := range map[string]*x509.Certificate{
 		"cert:uri=spiffe://td.example/ns/a": {URIs: []*url.URL{uri("spiffe://td.example/ns/a")}},
 		"cert:dns=d":                        {DNSNames: []string{"d"}},
@@ -356,7 +356,7 @@ func TestCertificates(t *testing.T) {
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := expiries{now: time.Now}
+		e := tokenExpiries{now: time.Now}
 		for _, life := range []time.Duration{time.Second, 7*time.Minute + 3*time.Second, time.Hour} {
 			begin := time.Now()
 			ctx := e.contextUntil(begin.Add(life))
@@ -364,7 +364,7 @@ func TestStreamsEnd(t *testing.T) {
 				t.Error("two contexts for one end")
 			}
 			<-ctx.Done()
-			if late := time.Since(begin.Add(life)); late < skew || late > time.Minute || !errors.Is(context.Cause(ctx), access.ErrExpired) {
+			if late := time.Since(begin.Add(life)); late < maxClockSkew || late > time.Minute || !errors.Is(context.Cause(ctx), access.ErrExpired) {
 				t.Errorf("done %v after the end, %v", late, context.Cause(ctx))
 			}
 		}
@@ -373,12 +373,12 @@ func TestStreamsEnd(t *testing.T) {
 		}
 		begin := time.Now()
 		<-e.contextUntil(time.Time{}).Done()
-		if d := time.Since(begin); d > unknownLifetime+time.Minute {
+		if d := time.Since(begin); d > assumedLifetime+time.Minute {
 			t.Errorf("an unknown end came after %v", d)
 		}
 		<-e.contextUntil(begin.Add(1e6 * time.Hour)).Done()
-		if len(e.m) != 0 {
-			t.Errorf("%d ends are left", len(e.m))
+		if len(e.bySecond) != 0 {
+			t.Errorf("%d ends are left", len(e.bySecond))
 		}
 		ctx := e.contextUntil(time.Now().Add(time.Minute))
 		e.close()
@@ -405,7 +405,7 @@ func TestKeyRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.Keys = nil, keys })
+	p, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.StaticKeys = nil, keys })
 	r := let(t, p, post("old-key-0123456789"))
 	write("ci new-key-0123456789\n")
 	if err := keys.Reload(); err != nil {
@@ -429,7 +429,7 @@ func TestMetadata(t *testing.T) {
 		o.PublicURL = "https://h.example/base"
 		o.Resources = []Resource{{Paths: []string{"/a/mcp"}}, {Paths: []string{"/b/mcp"}}}
 	})
-	keys, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.Keys = nil, parseTokens(t, "a 0123456789abcdefg") })
+	keys, _, _ := setup(t, func(_ *provider, o *Options) { o.Issuers, o.StaticKeys = nil, parseTokens(t, "a 0123456789abcdefg") })
 	for _, test := range []struct {
 		p                  *Protector
 		method, path, want string
@@ -440,11 +440,11 @@ func TestMetadata(t *testing.T) {
 		{two, "GET", "/base/a/mcp", "https://h.example/base/a/mcp", 200}, {two, "GET", "/b/mcp", "https://h.example/base/b/mcp", 200}, {two, "GET", "", "", 404},
 		{keys, "GET", "/mcp", "", 404},
 	} {
-		r := httptest.NewRequest(test.method, wellKnown+test.path, nil)
+		r := httptest.NewRequest(test.method, metadataPathPrefix+test.path, nil)
 		r.Host = "evil.example"
 		w := httptest.NewRecorder()
-		test.p.Metadata().ServeHTTP(w, r)
-		if w.Code != test.code || w.Header().Get("Access-Control-Allow-Origin") != "*" || !IsMetadata(r.URL.Path) {
+		test.p.MetadataHandler().ServeHTTP(w, r)
+		if w.Code != test.code || w.Header().Get("Access-Control-Allow-Origin") != "*" || !IsMetadataPath(r.URL.Path) {
 			t.Errorf("%s %s: %d", test.method, test.path, w.Code)
 		}
 		if test.want == "" {
@@ -468,7 +468,7 @@ func TestMetadata(t *testing.T) {
 	if code, _ := status(p, request(http.MethodGet, "/unknown", "Bearer "+as.token(t, nil))); code != 200 {
 		t.Errorf("path without an endpoint: %d", code) // what is not there is answered by who knows the paths
 	}
-	if IsMetadata(wellKnown + "x") {
+	if IsMetadataPath(metadataPathPrefix + "x") {
 		t.Error("another document is taken for metadata")
 	}
 }
@@ -512,7 +512,7 @@ func TestResourcesChange(t *testing.T) {
 		t.Error("a path without a slash is accepted")
 	}
 	wants("after a mistake", "a", 200, 401, 401, 401)
-	c.Alone = true
+	c.IsOnly = true
 	finish = change(c)
 	wants("while one comes that is alone", "c", 401, 401, 200, 401)
 	finish(true)
@@ -529,16 +529,16 @@ func TestOptionErrors(t *testing.T) {
 		"twice":            {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}, {URL: "https://a"}}},
 		"no name":          {PublicURL: public, Issuers: []Issuer{{}}},
 		"no secret":        {PublicURL: public, Introspection: &Introspection{Endpoint: "https://a", ClientID: "b"}},
-		"both ways":        {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}}, Introspection: &Introspection{Endpoint: "https://a", Issuer: "https://a", ClientID: "b", Secret: secret}},
-		"slash":            {PublicURL: public + "/", Certificates: true},
-		"escapes":          {PublicURL: public + "/%61", Certificates: true},
-		"query":            {PublicURL: public + "?a", Certificates: true},
-		"no scheme":        {PublicURL: "mcp.example.com", Certificates: true},
-		"DPoP, no address": {DPoP: DPoPRequire, Certificates: true},
-		"scope":            {Scopes: []string{"a b"}, Certificates: true},
-		"path":             {PublicURL: public, Certificates: true, Resources: []Resource{{Paths: []string{"a"}}}},
-		"no path":          {PublicURL: public, Certificates: true, Resources: []Resource{{}}},
-		"not alone":        {PublicURL: public, Certificates: true, Resources: []Resource{{Paths: []string{"/a"}, Alone: true}, {Paths: []string{"/b"}}}},
+		"both ways":        {PublicURL: public, Issuers: []Issuer{{URL: "https://a"}}, Introspection: &Introspection{Endpoint: "https://a", Issuer: "https://a", ClientID: "b", ClientSecret: secret}},
+		"slash":            {PublicURL: public + "/", AcceptsCertificates: true},
+		"escapes":          {PublicURL: public + "/%61", AcceptsCertificates: true},
+		"query":            {PublicURL: public + "?a", AcceptsCertificates: true},
+		"no scheme":        {PublicURL: "mcp.example.com", AcceptsCertificates: true},
+		"DPoP, no address": {DPoP: DPoPRequire, AcceptsCertificates: true},
+		"scope":            {RequiredScopes: []string{"a b"}, AcceptsCertificates: true},
+		"path":             {PublicURL: public, AcceptsCertificates: true, Resources: []Resource{{Paths: []string{"a"}}}},
+		"no path":          {PublicURL: public, AcceptsCertificates: true, Resources: []Resource{{}}},
+		"not alone":        {PublicURL: public, AcceptsCertificates: true, Resources: []Resource{{Paths: []string{"/a"}, IsOnly: true}, {Paths: []string{"/b"}}}},
 	} {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)

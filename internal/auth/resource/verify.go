@@ -16,45 +16,45 @@ import (
 
 // How long what was found out about a token counts.
 const (
-	skew             = 30 * time.Second // how far clocks may differ, as auth.JWTVerifier has it
+	maxClockSkew     = 30 * time.Second // how far clocks may differ, as auth.JWTVerifier has it
 	keyCheckInterval = 30 * time.Second // how often it is looked whether a token's key is still there
 )
 
-type hash = [sha256.Size]byte
+type tokenHash = [sha256.Size]byte
 
 // verifiedToken is a token that is valid until then.
 type verifiedToken struct {
-	grant           *Grant
-	tokenAudience   []string // of the token
-	wantedAudiences []string // one of these is enough; nil: the addresses of the endpoint
-	jkt, x5t        string
-	cachedUntil     time.Time
-	issuer          *issuer      // that has signed it; nil: introspected
-	keyID           string       // that has signed it
-	keyLooked       atomic.Int64 // when its key was last seen, in seconds
+	grant             *Grant
+	tokenAudience     []string // of the token
+	acceptedAudiences []string // one of these is enough; nil: the addresses of the endpoint
+	jkt, x5t          string
+	cachedUntil       time.Time
+	issuer            *issuer      // that has signed it; nil: introspected
+	keyThumbprint     string       // that has signed it
+	keyCheckedAt      atomic.Int64 // when its key was last seen, in seconds
 }
 
 // isFor reports whether the token is for an endpoint.
 func (v *verifiedToken) isFor(e *endpoint) bool {
-	wanted := v.wantedAudiences
+	wanted := v.acceptedAudiences
 	if wanted == nil {
 		wanted = e.audiences
 	}
 	return auth.Claims{Audience: v.tokenAudience}.IsFor(wanted)
 }
 
-// lookup returns a token that was verified before, nil if there is none.
-func (p *Protector) lookup(ctx context.Context, sum hash) (*verifiedToken, error) {
+// cachedToken returns a token that was verified before, nil if there is none.
+func (p *Protector) cachedToken(ctx context.Context, sum tokenHash) (*verifiedToken, error) {
 	v := p.verifiedTokens.get(sum)
 	if v == nil {
 		return nil, nil
 	}
-	now := p.opts.Now()
+	now := p.options.Now()
 	if !now.Before(v.cachedUntil) || v.issuer == nil && v.cachedUntil.Sub(now) > activeCacheTime { // the latter: the clock was set back
 		p.verifiedTokens.remove(sum)
 		return nil, nil
 	}
-	looked := v.keyLooked.Load()
+	looked := v.keyCheckedAt.Load()
 	if v.issuer == nil || now.Unix() >= looked && now.Unix()-looked < int64(keyCheckInterval/time.Second) {
 		return v, nil
 	}
@@ -62,7 +62,7 @@ func (p *Protector) lookup(ctx context.Context, sum hash) (*verifiedToken, error
 	if err != nil {
 		return nil, err
 	}
-	here, err := keys.Has(ctx, v.keyID)
+	here, err := keys.Has(ctx, v.keyThumbprint)
 	if err != nil {
 		return nil, err
 	}
@@ -70,12 +70,12 @@ func (p *Protector) lookup(ctx context.Context, sum hash) (*verifiedToken, error
 		p.verifiedTokens.remove(sum)
 		return nil, nil
 	}
-	v.keyLooked.Store(now.Unix())
+	v.keyCheckedAt.Store(now.Unix())
 	return v, nil
 }
 
-// verify finds out about a token that is not known.
-func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifiedToken, error) {
+// verifyUncached finds out about a token that is not known.
+func (p *Protector) verifyUncached(ctx context.Context, sum tokenHash, token string) (*verifiedToken, error) {
 	read, err := auth.ReadJWT(token)
 	name := ""
 	if err == nil {
@@ -94,33 +94,33 @@ func (p *Protector) verify(ctx context.Context, sum hash, token string) (*verifi
 }
 
 // verifySigned verifies a token by the keys of its issuer.
-func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum hash, token auth.UnverifiedJWT) (*verifiedToken, error) {
+func (p *Protector) verifySigned(ctx context.Context, i *issuer, sum tokenHash, token auth.UnverifiedJWT) (*verifiedToken, error) {
 	keys, err := i.keySet(ctx)
 	if err != nil {
 		return nil, err
 	}
 	wanted := i.Audiences
 	if len(wanted) == 0 {
-		wanted = p.table.Load().audiences
+		wanted = p.routes.Load().audiences
 	}
-	c, err := (&auth.JWTVerifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.opts.Now}).VerifyParsed(ctx, token)
+	c, err := (&auth.JWTVerifier{Issuer: i.URL, Audiences: wanted, Keys: keys, Now: p.options.Now}).VerifyParsed(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	v := p.grant(i.URL, c)
-	v.issuer, v.keyID, v.wantedAudiences, v.cachedUntil = i, c.KeyThumbprint, i.Audiences, c.Expires.Add(skew)
-	v.keyLooked.Store(p.opts.Now().Unix())
-	p.verifiedTokens.put(sum, v, p.opts.Now())
+	v := p.newVerifiedToken(i.URL, c)
+	v.issuer, v.keyThumbprint, v.acceptedAudiences, v.cachedUntil = i, c.KeyThumbprint, i.Audiences, c.Expires.Add(maxClockSkew)
+	v.keyCheckedAt.Store(p.options.Now().Unix())
+	p.verifiedTokens.put(sum, v, p.options.Now())
 	return v, nil
 }
 
-// grant makes what is remembered of a valid token.
-func (p *Protector) grant(issuer string, c auth.Claims) *verifiedToken {
+// newVerifiedToken makes what is remembered of a valid token.
+func (p *Protector) newVerifiedToken(issuer string, c auth.Claims) *verifiedToken {
 	g := &Grant{
 		Principal: principalOf(issuer, c.Subject, c.ClientID),
 		Issuer:    issuer, Subject: c.Subject, ClientID: c.ClientID, Scopes: c.Scopes, Expires: c.Expires,
 	}
-	g.fillValues(access.Sender{Name: g.Principal, TokenContext: p.expiries.contextUntil(c.Expires)})
+	g.fillContextValues(access.Sender{Name: g.Principal, TokenContext: p.tokenExpiries.contextUntil(c.Expires)})
 	return &verifiedToken{grant: g, tokenAudience: c.Audience, jkt: c.JKT, x5t: c.X5T}
 }
 
@@ -136,37 +136,39 @@ func principalOf(parts ...string) string {
 	return "oauth:" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// A cache remembers tokens that are valid, by their sum.
-type cache struct {
-	max    int
-	mu     sync.RWMutex
-	byHash map[hash]*verifiedToken
+// A tokenCache remembers tokens that are valid, by their sum.
+type tokenCache struct {
+	maxTokens int
+	mu        sync.RWMutex
+	byHash    map[tokenHash]*verifiedToken
 }
 
-func newCache(most int) *cache { return &cache{max: most, byHash: map[hash]*verifiedToken{}} }
+func newTokenCache(most int) *tokenCache {
+	return &tokenCache{maxTokens: most, byHash: map[tokenHash]*verifiedToken{}}
+}
 
-func (c *cache) get(sum hash) *verifiedToken {
+func (c *tokenCache) get(sum tokenHash) *verifiedToken {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.byHash[sum]
 }
 
-func (c *cache) remove(sum hash) {
+func (c *tokenCache) remove(sum tokenHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.byHash, sum)
 }
 
-func (c *cache) put(sum hash, v *verifiedToken, now time.Time) {
+func (c *tokenCache) put(sum tokenHash, v *verifiedToken, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	makeRoom(c.byHash, c.max, func(v *verifiedToken) bool { return !now.Before(v.cachedUntil) })
+	evictIfFull(c.byHash, c.maxTokens, func(v *verifiedToken) bool { return !now.Before(v.cachedUntil) })
 	c.byHash[sum] = v
 }
 
-// makeRoom removes entries of a map that is full: some that are over, or else any one.
-func makeRoom[K comparable, V any](m map[K]V, most int, over func(V) bool) {
-	if len(m) < most {
+// evictIfFull removes entries of a map that is full: some that are over, or else any one.
+func evictIfFull[K comparable, V any](m map[K]V, maxEntries int, isOver func(V) bool) {
+	if len(m) < maxEntries {
 		return
 	}
 	var gone []K
@@ -174,7 +176,7 @@ func makeRoom[K comparable, V any](m map[K]V, most int, over func(V) bool) {
 	seen := 0
 	for k, v := range m {
 		last = k
-		if over(v) {
+		if isOver(v) {
 			gone = append(gone, k)
 		}
 		if seen++; seen == 32 {

@@ -14,8 +14,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// browserStartTime is how long a browser's command may take before it counts as started: some stay as long as the browser does.
-const browserStartTime = 2 * time.Second
+// browserStartTimeout is how long a browser's command may take before it counts as started: some stay as long as the browser does.
+const browserStartTimeout = 2 * time.Second
 
 // A browserCommand opens addresses in a browser. The command is a program with arguments, in which %s is the address; nil: the
 // system's browser.
@@ -23,7 +23,7 @@ type browserCommand []string
 
 // FindBrowser returns what opens a browser for the person at this machine. nil: there is none, and why says so. $BROWSER
 // counts before all else, as where an editor on another machine has set it.
-func FindBrowser(off bool, lookup func(string) (string, bool)) (found client.Browser, why string) {
+func FindBrowser(isDisabled bool, lookup func(string) (string, bool)) (found client.Browser, why string) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	has := func(names ...string) bool {
 		for _, name := range names {
@@ -34,7 +34,7 @@ func FindBrowser(off bool, lookup func(string) (string, bool)) (found client.Bro
 		return false
 	}
 	switch {
-	case off:
+	case isDisabled:
 		return nil, "--no-browser was given"
 	case len(strings.Fields(get("BROWSER"))) > 0:
 		return browserCommand(strings.Fields(get("BROWSER"))), ""
@@ -61,14 +61,14 @@ func inContainer() bool {
 }
 
 // Open opens an address, which is http or https. Nothing reaches a shell, nor our stdout. It returns when the command has
-// ended, or browserStartTime later. The goroutine that goes on waiting then ends with the command.
+// ended, or browserStartTimeout later. The goroutine that goes on waiting then ends with the command.
 func (c browserCommand) Open(addr string) error {
 	if !strings.HasPrefix(addr, "https://") && !strings.HasPrefix(addr, "http://") {
 		return errors.New("the address is not http or https, and is not opened")
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.run(addr) }()
-	late := time.NewTimer(browserStartTime)
+	late := time.NewTimer(browserStartTimeout)
 	defer late.Stop()
 	select {
 	case err := <-ended:

@@ -19,17 +19,17 @@ func DeliverCallback(ctx context.Context, store *tokenstore.Store, key tokenstor
 	switch {
 	case err != nil:
 		return err
-	case !pending || login.Redirect == "":
+	case !pending || login.RedirectURI == "":
 		return errors.New("no sign-in waits for an answer")
 	}
-	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), login.Redirect+"?")
+	rest, ok := strings.CutPrefix(strings.TrimSpace(addr), login.RedirectURI+"?")
 	if !ok {
-		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", login.Redirect)
+		return fmt.Errorf("this is not an answer to the sign-in: it should begin with %s?", login.RedirectURI)
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.Redirect+"?"+rest, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, login.RedirectURI+"?"+rest, nil)
 	if err != nil {
 		return errors.New("the address is not valid")
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// An signInOrder is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
+// A signInOrder is what a process is told that signs a person in, on its stdin: so no secret is in its arguments.
 type signInOrder struct {
 	Settings        Settings              `json:"settings"`
 	ClientSecret    string                `json:"clientSecret,omitempty"`
@@ -23,13 +23,13 @@ type signInOrder struct {
 
 // A startReport is one line: how a sign-in has begun, or before that what it waits for.
 type startReport struct {
-	Doing string `json:"doing,omitempty"`
-	Error string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
+	Progress string `json:"doing,omitempty"`
+	Error    string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
 }
 
-// RunDetached is the process that signs a person in for others: it reads an order from in, says on out how it has begun,
+// RunDetachedSignIn is the process that signs a person in for others: it reads an order from in, says on out how it has begun,
 // and goes on until the person has answered, or it is cancelled, or 10 minutes have passed.
-func RunDetached(ctx context.Context, in io.Reader, out io.Writer, lookup func(string) (string, bool)) error {
+func RunDetachedSignIn(ctx context.Context, in io.Reader, out io.Writer, lookup func(string) (string, bool)) error {
 	var o signInOrder
 	if err := json.NewDecoder(in).Decode(&o); err != nil {
 		return errors.New("login --detached is for mcp-bridge itself: it reads what to do from stdin")
@@ -43,46 +43,46 @@ func RunDetached(ctx context.Context, in io.Reader, out io.Writer, lookup func(s
 		}
 		tell(r)
 	}
-	return signPerson(ctx, o, lookup, func(what string) { tell(startReport{Doing: what}) }, began)
+	return signInPerson(ctx, o, lookup, func(what string) { tell(startReport{Progress: what}) }, began)
 }
 
-// signPerson has a person sign in. doing is told what is waited for before that has begun; then began is called once.
-func signPerson(ctx context.Context, o signInOrder, lookup func(string) (string, bool), doing func(string), began func(error)) error {
-	f, end, err := o.begin(ctx, lookup, doing)
+// signInPerson has a person sign in. reportProgress is told what is waited for before that has begun; then reportStart is called once.
+func signInPerson(ctx context.Context, o signInOrder, lookup func(string) (string, bool), reportProgress func(string), reportStart func(error)) error {
+	f, end, err := o.beginSignIn(ctx, lookup, reportProgress)
 	defer end()
-	if errors.Is(err, tokenstore.ErrBusy) || errors.Is(err, client.ErrSignedIn) {
-		began(nil)
+	if errors.Is(err, tokenstore.ErrBusy) || errors.Is(err, client.ErrAlreadySignedIn) {
+		reportStart(nil)
 		return nil
 	}
-	began(err)
+	reportStart(err)
 	if err != nil {
 		return err
 	}
 	return f.Wait(ctx)
 }
 
-// begin begins the sign-in. end is called in any case.
-func (o signInOrder) begin(ctx context.Context, lookup func(string) (string, bool), doing func(string)) (f *client.SignInFlow, end func(), err error) {
-	end = func() {}
+// beginSignIn begins the sign-in. cleanUp is for the caller to call in any case.
+func (o signInOrder) beginSignIn(ctx context.Context, lookup func(string) (string, bool), reportProgress func(string)) (f *client.SignInFlow, cleanUp func(), err error) {
+	cleanUp = func() {}
 	options, err := o.Settings.Options(ctx)
 	if err != nil {
-		return nil, end, err
+		return nil, cleanUp, err
 	}
 	c, err := client.New(options)
 	if err != nil {
-		return nil, end, err
+		return nil, cleanUp, err
 	}
-	end = func() {
+	cleanUp = func() {
 		c.Close(context.Background())
-		options.HTTP.CloseIdleConnections()
+		options.HTTPClient.CloseIdleConnections()
 	}
 	browser, _ := FindBrowser(o.Settings.NoBrowser, lookup)
-	f, err = c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, TriedGeneration: &o.TriedGeneration, OnProgress: doing})
-	return f, end, err
+	f, err = c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, TriedGeneration: &o.TriedGeneration, OnProgress: reportProgress})
+	return f, cleanUp, err
 }
 
-// detach starts the process that signs a person in, and returns where it says how that has begun.
-func detach(command []string, o signInOrder) (said *os.File, err error) {
+// startDetached starts the process that signs a person in, and returns where it says how that has begun.
+func startDetached(command []string, o signInOrder) (reports *os.File, err error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func detach(command []string, o signInOrder) (said *os.File, err error) {
 		return nil, err
 	}
 	defer in.Close()
-	said, out, err := os.Pipe()
+	reports, out, err := os.Pipe()
 	if err != nil {
 		_ = toIn.Close()
 		return nil, err
@@ -105,15 +105,15 @@ func detach(command []string, o signInOrder) (said *os.File, err error) {
 		err = closed
 	}
 	if err != nil {
-		_ = said.Close()
+		_ = reports.Close()
 		return nil, fmt.Errorf("the process that signs in could not be started: %w", err)
 	}
-	return said, nil
+	return reports, nil
 }
 
-// readReport waits for the report of how it has begun; doing is told those before.
-func readReport(said *os.File, doing func(string)) error {
-	lines := bufio.NewReader(io.LimitReader(said, 64<<10))
+// awaitStartReport waits for the report of how it has begun; onProgress is told of those before.
+func awaitStartReport(reports *os.File, onProgress func(string)) error {
+	lines := bufio.NewReader(io.LimitReader(reports, 64<<10))
 	for {
 		line, err := lines.ReadBytes('\n')
 		var r startReport
@@ -122,9 +122,9 @@ func readReport(said *os.File, doing func(string)) error {
 			return errors.New("the process that signs in ended before it could begin")
 		case r.Error != "":
 			return errors.New(r.Error)
-		case r.Doing == "":
+		case r.Progress == "":
 			return nil
 		}
-		doing(r.Doing)
+		onProgress(r.Progress)
 	}
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 			err = resp.Body.Close()
 		}
 	case len(os.Args) == 2 && os.Args[1] == "sign-in":
-		err = RunDetached(context.Background(), os.Stdin, os.Stdout, os.LookupEnv)
+		err = RunDetachedSignIn(context.Background(), os.Stdin, os.Stdout, os.LookupEnv)
 	default:
 		bridgetest.CheckLeaks(m)
 	}

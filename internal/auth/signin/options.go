@@ -18,7 +18,7 @@ import (
 
 // Options returns the settings as the client takes them, with their Store opened, their files of secrets and keys read
 // (those that are regular files are read again at each use), and an HTTP client of their own, whose
-// CloseIdleConnections is called in the end. SignIn and Notice are left to the caller. ctx bounds a question to the
+// CloseIdleConnections is called in the end. SignIn and OnError are left to the caller. ctx bounds a question to the
 // system's keyring. It makes no request.
 func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	if err := s.Check(); err != nil {
@@ -26,7 +26,7 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 	}
 	o := client.Options{
 		Server: s.Server, Profile: s.Profile, Revision: auth.Revision(s.Revision),
-		Resource: s.Resource, Scopes: s.Scopes, ExtraParams: s.params(), IssuerAliases: s.IssuerAliases,
+		Resource: s.Resource, Scopes: s.Scopes, ExtraParams: s.extraParams(), IssuerAliases: s.IssuerAliases,
 		ClientID: s.Client.ID, ClientIssuer: s.Client.Issuer, ClientMetadataURL: s.Client.MetadataURL,
 		RedirectHost: s.Redirect.Host, RedirectPort: s.Redirect.Port,
 	}
@@ -40,16 +40,16 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 		o.DPoP = client.DPoPOff
 	}
 	if s.IsPersonal() {
-		o.SignInWait = cmp.Or(s.SignInWait, DefaultWait)
+		o.SignInWait = cmp.Or(s.SignInWait, DefaultSignInWait)
 	}
 	var err error
 	if o.ClientAuth, err = s.clientAuth(); err != nil {
 		return client.Options{}, err
 	}
-	if o.Machine, err = s.machine(); err != nil {
+	if o.Machine, err = s.machineTokenSource(); err != nil {
 		return client.Options{}, err
 	}
-	if o.HTTP, err = s.http(s.Server); err != nil {
+	if o.HTTPClient, err = s.httpClient(s.Server); err != nil {
 		return client.Options{}, err
 	}
 	o.Store, err = s.OpenStore(ctx)
@@ -58,20 +58,20 @@ func (s Settings) Options(ctx context.Context) (client.Options, error) {
 
 // OpenStore opens the store of the settings. ctx bounds a question to the system's keyring.
 func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
-	o := tokenstore.Options{Dir: s.Dir}
-	if s.Store == "keyring" {
+	o := tokenstore.Options{Dir: s.StoreDir}
+	if s.StoreKind == "keyring" {
 		o.Keyring = tokenstore.SystemKeyring()
 	}
 	return tokenstore.Open(ctx, o)
 }
 
-// http returns the client for requests to authorization servers that the server at named, which the user has given, leads to.
-func (s Settings) http(named string) (*http.Client, error) {
-	trust, err := httpdial.LoadTLS(s.TLS.CAFile, s.TLS.Cert, s.TLS.Key)
+// httpClient returns the client for requests to authorization servers that the server at named, which the user has given, leads to.
+func (s Settings) httpClient(named string) (*http.Client, error) {
+	trust, err := httpdial.LoadTLS(s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivate, TLS: trust})
+	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivateAddresses, TLS: trust})
 }
 
 // clientAuth returns what has the secret and the key, and reads their files for the first time.
@@ -85,7 +85,7 @@ func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 		}
 	}
 	if s.Client.KeyFile != "" {
-		if keys, err = openSecretFile("auth-key", s.Client.KeyFile, s.signer); err != nil {
+		if keys, err = openSecretFile("auth-key", s.Client.KeyFile, s.parseSigner); err != nil {
 			return nil, err
 		}
 	}
@@ -101,8 +101,8 @@ func (s Settings) clientAuth() (client.ClientAuthFunc, error) {
 	}, nil
 }
 
-// signer returns what signs client assertions with the key in text.
-func (s Settings) signer(text []byte) (*auth.AssertionSigner, error) {
+// parseSigner returns what signs client assertions with the key in text.
+func (s Settings) parseSigner(text []byte) (*auth.AssertionSigner, error) {
 	key, err := auth.ParsePrivateKey(text)
 	if err != nil {
 		return nil, fmt.Errorf("--auth-key %s: %w", s.Client.KeyFile, err)
@@ -114,14 +114,14 @@ func (s Settings) signer(text []byte) (*auth.AssertionSigner, error) {
 	return signer, nil
 }
 
-// machine returns what signs in without a person; nil: a person does.
-func (s Settings) machine() (client.Machine, error) {
+// machineTokenSource returns what signs in without a person; nil: a person does.
+func (s Settings) machineTokenSource() (client.MachineTokenSource, error) {
 	switch s.Mode {
 	case ModeClientCredentials:
 		return client.ClientCredentials{}, nil
 	case ModeJWTBearer:
 		assertion, err := assertionReader("assertion-file", s.AssertionFile)
-		return client.JWTBearer{Name: s.AssertionFile, Assertion: assertion}, err
+		return client.JWTBearer{AssertionName: s.AssertionFile, Assertion: assertion}, err
 	case ModeEnterprise:
 		secret := func() (tokenstore.Secret, error) { return s.IDP.ClientSecret, nil }
 		if s.IDP.SecretFile != "" {
@@ -135,32 +135,32 @@ func (s Settings) machine() (client.Machine, error) {
 		if err != nil {
 			return nil, err
 		}
-		own, err := s.http(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
+		own, err := s.httpClient(cmp.Or(s.IDP.TokenURL, s.IDP.Issuer))
 		if err != nil {
 			return nil, err
 		}
-		return client.Enterprise{
-			HTTP:    own,
-			IDP:     auth.ServerMetadata{Issuer: s.IDP.Issuer, TokenEndpoint: s.IDP.TokenURL},
-			Client:  auth.Client{ID: s.IDP.ClientID},
-			Secret:  secret,
-			IDToken: id,
+		return client.EnterpriseManaged{
+			IDPHTTPClient:   own,
+			IDP:             auth.ServerMetadata{Issuer: s.IDP.Issuer, TokenEndpoint: s.IDP.TokenURL},
+			IDPClient:       auth.Client{ID: s.IDP.ClientID},
+			IDPClientSecret: secret,
+			IDToken:         id,
 		}, nil
 	}
 	return nil, nil
 }
 
-// maxFile bounds a file with a secret or a key.
-const maxFile = 64 << 10
+// maxSecretFileBytes bounds a file with a secret or a key.
+const maxSecretFileBytes = 64 << 10
 
-func readFile(flag, path string) ([]byte, error) {
+func readFlagFile(flag, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
+	text, err := io.ReadAll(io.LimitReader(f, maxSecretFileBytes+1))
+	if err == nil && len(text) > maxSecretFileBytes {
 		err = errors.New("it is larger than 64 KiB")
 	}
 	if err != nil {
@@ -171,13 +171,13 @@ func readFile(flag, path string) ([]byte, error) {
 
 // openSecretLine reads a file with one line, a secret, for the first time.
 func openSecretLine(flag, path string) (*secretFile[tokenstore.Secret], error) {
-	return openSecretFile(flag, path, lineParser(flag, path))
+	return openSecretFile(flag, path, secretLineParser(flag, path))
 }
 
 // assertionReader returns what reads a file with one line that is valid for a short time: where it cannot be read now, what it had
 // before does not count. Only what can be read once, such as a pipe, is read at the beginning, and may not come later.
 func assertionReader(flag, path string) (func() (tokenstore.Secret, error), error) {
-	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: lineParser(flag, path)}
+	f := &secretFile[tokenstore.Secret]{flag: flag, path: path, parse: secretLineParser(flag, path)}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		if f, err = openSecretLine(flag, path); err != nil {
 			return nil, err
@@ -192,8 +192,8 @@ func assertionReader(flag, path string) (func() (tokenstore.Secret, error), erro
 	}, nil
 }
 
-// lineParser returns what takes the line out of a file that has one.
-func lineParser(flag, path string) func([]byte) (tokenstore.Secret, error) {
+// secretLineParser returns what takes the line out of a file that has one.
+func secretLineParser(flag, path string) func([]byte) (tokenstore.Secret, error) {
 	return func(text []byte) (tokenstore.Secret, error) {
 		line := strings.TrimSpace(string(text))
 		if line == "" || strings.ContainsAny(line, "\r\n\x00") {

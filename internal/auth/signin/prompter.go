@@ -15,38 +15,38 @@ import (
 type PrompterOptions struct {
 	Settings Settings // of the server: required
 	Store    *tokenstore.Store
-	// Command is the program and the arguments that call RunDetached with its stdin and stdout: a process that outlives
+	// DetachedCommand is the program and the arguments that call RunDetachedSignIn with its stdin and stdout: a process that outlives
 	// this one. nil: the sign-in is in this process.
-	Command []string
-	Lookup  func(string) (string, bool) // environment variables: required
-	// OnSignIn is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
-	OnSignIn func(client.SignInRequired)
+	DetachedCommand []string
+	LookupEnv       func(string) (string, bool) // environment variables: required
+	// OnSignInURL is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
+	OnSignInURL func(client.SignInRequired)
 }
 
 // A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
 // one signs in, which is neither of those that wait for it. Its methods may be called concurrently.
 type Prompter struct {
-	o      PrompterOptions
-	ctx    context.Context
-	cancel context.CancelFunc
-	work   sync.WaitGroup
+	options PrompterOptions
+	ctx     context.Context
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
-	mu          sync.Mutex
-	closed      bool
-	start       *signInStart // nil: no start is under way
-	lastAddress string       // the address that OnSignIn was told last
+	mu               sync.Mutex
+	closed           bool
+	currentStart     *signInStart // nil: no start is under way
+	lastAnnouncedURL string       // the address that OnSignInURL was told last
 }
 
 // A signInStart is the beginning of a sign-in, for all who wait for it.
 type signInStart struct {
-	done  chan struct{}
-	err   error  // once done is closed
-	doing string // what it waits for; guarded by the lock of the Prompter
+	done     chan struct{}
+	err      error  // once done is closed
+	progress string // what it waits for; guarded by the lock of the Prompter
 }
 
 // NewPrompter returns a Prompter. Close ends it.
 func NewPrompter(o PrompterOptions) *Prompter {
-	p := &Prompter{o: o}
+	p := &Prompter{options: o}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -57,12 +57,12 @@ func (p *Prompter) Close() {
 	p.closed = true
 	p.mu.Unlock()
 	p.cancel()
-	p.work.Wait()
+	p.running.Wait()
 }
 
-// retryPause is how long after a sign-in that brought nothing none is begun without being asked for: a client that
+// failedSignInPause is how long after a sign-in that brought nothing none is begun without being asked for: a client that
 // tries again and again must not open a page each time.
-const retryPause = 5 * time.Minute
+const failedSignInPause = 5 * time.Minute
 
 // answerPollInterval is how often a waiting request looks for the person's answer.
 const answerPollInterval = 250 * time.Millisecond
@@ -74,31 +74,33 @@ func (p *Prompter) SignIn(ctx context.Context, c *client.Credential, need client
 		return nil
 	}
 	if need.URL == "" {
-		if last := c.LastFailedSignIn(ctx); !last.At.IsZero() && time.Since(last.At).Abs() < retryPause {
+		if last := c.LastFailedSignIn(ctx); !last.EndedAt.IsZero() && time.Since(last.EndedAt).Abs() < failedSignInPause {
 			need.Reason = fmt.Sprintf("the last sign-in brought nothing: %s", last.Problem)
 			return &need
 		}
-		if err := p.begin(ctx, c, need); err != nil {
+		if err := p.awaitStart(ctx, c, need); err != nil {
 			return err
 		}
 	}
-	return p.wait(ctx, c, need)
+	return p.awaitAnswer(ctx, c, need)
 }
 
 // isSignedIn reports whether there is another credential than the one that did not do.
 func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need client.SignInRequired) bool {
-	e, err := p.o.Store.Load(ctx, c.Key())
-	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.Access.IsZero()
+	e, err := p.options.Store.Load(ctx, c.Key())
+	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.AccessToken.IsZero()
 }
 
-// begin begins a sign-in, or waits for one that this process begins already.
-func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
+// awaitStart begins a sign-in, or waits for one that this process begins already.
+func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	p.mu.Lock()
-	s := p.start
+	s := p.currentStart
 	if s == nil && !p.closed {
 		s = &signInStart{done: make(chan struct{})}
-		p.start = s
-		p.work.Go(func() { p.run(s, signInOrder{p.o.Settings, p.o.Settings.Client.Secret.Reveal(), need.TriedGeneration}) })
+		p.currentStart = s
+		p.running.Go(func() {
+			p.runStart(s, signInOrder{p.options.Settings, p.options.Settings.Client.Secret.Reveal(), need.TriedGeneration})
+		})
 	}
 	p.mu.Unlock()
 	if s == nil {
@@ -111,7 +113,7 @@ func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.
 			return ctx.Err()
 		}
 		p.mu.Lock()
-		need.Reason = "the sign-in has not begun within the time of --auth-wait, it is still " + cmp.Or(s.doing, "starting")
+		need.Reason = "the sign-in has not begun within the time of --auth-wait, it is still " + cmp.Or(s.progress, "starting")
 		p.mu.Unlock()
 		return &need
 	}
@@ -121,38 +123,38 @@ func (p *Prompter) begin(ctx context.Context, c *client.Credential, need client.
 	return nil
 }
 
-// run begins a sign-in; in this process, it also waits for its end.
-func (p *Prompter) run(s *signInStart, o signInOrder) {
+// runStart begins a sign-in; in this process, it also waits for its end.
+func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	var once sync.Once
 	began := func(err error) {
 		once.Do(func() {
 			p.mu.Lock()
-			s.err, p.start = err, nil
+			s.err, p.currentStart = err, nil
 			p.mu.Unlock()
 			close(s.done)
 		})
 	}
 	doing := func(what string) {
 		p.mu.Lock()
-		s.doing = what
+		s.progress = what
 		p.mu.Unlock()
 	}
-	if p.o.Command != nil {
-		said, err := detach(p.o.Command, o)
+	if p.options.DetachedCommand != nil {
+		said, err := startDetached(p.options.DetachedCommand, o)
 		if err == nil {
 			stop := context.AfterFunc(p.ctx, func() { _ = said.Close() })
-			began(readReport(said, doing))
+			began(awaitStartReport(said, doing))
 			stop()
 			_ = said.Close()
 			return
 		}
 	}
-	_ = signPerson(p.ctx, o, p.o.Lookup, doing, began) // LastEnd has the error
+	_ = signInPerson(p.ctx, o, p.options.LookupEnv, doing, began) // LastFailedSignIn returns the error
 }
 
-// wait waits for the person's answer.
-func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
-	late := time.NewTimer(cmp.Or(p.o.Settings.SignInWait, DefaultWait))
+// awaitAnswer waits for the person's answer.
+func (p *Prompter) awaitAnswer(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
+	late := time.NewTimer(cmp.Or(p.options.Settings.SignInWait, DefaultSignInWait))
 	defer late.Stop()
 	tick := time.NewTicker(answerPollInterval)
 	defer tick.Stop()
@@ -161,7 +163,7 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.S
 		if p.isSignedIn(ctx, c, need) {
 			return nil
 		}
-		login, pending, err := p.o.Store.PendingLogin(c.Key())
+		login, pending, err := p.options.Store.PendingLogin(c.Key())
 		switch {
 		case err != nil:
 			return err
@@ -177,9 +179,9 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.S
 			need.URL, need.UserCode, need.Expires = "", "", time.Time{}
 			return &need
 		}
-		if login.URL != "" {
-			need.URL, need.UserCode, need.Expires = login.URL, login.UserCode, login.Expires
-			p.announce(need)
+		if login.SignInURL != "" {
+			need.URL, need.UserCode, need.Expires = login.SignInURL, login.UserCode, login.Expires
+			p.announceURL(need)
 		}
 		select {
 		case <-tick.C:
@@ -194,13 +196,13 @@ func (p *Prompter) wait(ctx context.Context, c *client.Credential, need client.S
 	}
 }
 
-// announce tells where the person goes, once.
-func (p *Prompter) announce(need client.SignInRequired) {
+// announceURL tells where the person goes, once.
+func (p *Prompter) announceURL(need client.SignInRequired) {
 	p.mu.Lock()
-	known := p.lastAddress == need.URL
-	p.lastAddress = need.URL
+	known := p.lastAnnouncedURL == need.URL
+	p.lastAnnouncedURL = need.URL
 	p.mu.Unlock()
-	if !known && p.o.OnSignIn != nil {
-		p.o.OnSignIn(need)
+	if !known && p.options.OnSignInURL != nil {
+		p.options.OnSignInURL(need)
 	}
 }

@@ -30,24 +30,24 @@ type instance struct {
 func newInstance(t *testing.T, server *authtest.Server, dir string, detached bool, wait time.Duration) *instance {
 	t.Helper()
 	t.Setenv("BROWSER", os.Args[0]+" browse")
-	s := Settings{Server: server.URL, Dir: filepath.Join(dir, "auth"), SignInWait: wait}
+	s := Settings{Server: server.URL, StoreDir: filepath.Join(dir, "auth"), SignInWait: wait}
 	o, err := s.Options(t.Context())
 	bridgetest.Must(t, err)
 	in := &instance{told: make(chan client.SignInRequired, 10)}
-	po := PrompterOptions{Settings: s, Store: o.Store, Lookup: os.LookupEnv, OnSignIn: func(need client.SignInRequired) { in.told <- need }}
+	po := PrompterOptions{Settings: s, Store: o.Store, LookupEnv: os.LookupEnv, OnSignInURL: func(need client.SignInRequired) { in.told <- need }}
 	if detached {
-		po.Command = []string{os.Args[0], "sign-in"}
+		po.DetachedCommand = []string{os.Args[0], "sign-in"}
 	}
 	in.prompter = NewPrompter(po)
 	o.SignIn = in.prompter.SignIn
 	c, err := client.New(o)
 	bridgetest.Must(t, err)
 	in.options, in.credential = o, c
-	in.client = &http.Client{Transport: &client.Transport{Base: o.HTTP.Transport, Credential: c}}
+	in.client = &http.Client{Transport: &client.Transport{Base: o.HTTPClient.Transport, Credential: c}}
 	t.Cleanup(func() {
 		in.prompter.Close()
 		c.Close(context.Background())
-		o.HTTP.CloseIdleConnections()
+		o.HTTPClient.CloseIdleConnections()
 	})
 	return in
 }
@@ -56,7 +56,7 @@ func newInstance(t *testing.T, server *authtest.Server, dir string, detached boo
 func (in *instance) doing() string {
 	in.prompter.mu.Lock()
 	defer in.prompter.mu.Unlock()
-	return in.prompter.start.doing
+	return in.prompter.currentStart.progress
 }
 
 func (in *instance) call(ctx context.Context, url string) error {
@@ -134,7 +134,7 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("the person was told %d times", n)
 	}
 	approve()
-	in.prompter.o.Settings.SignInWait = time.Minute
+	in.prompter.options.Settings.SignInWait = time.Minute
 	bridgetest.Must(t, in.call(t.Context(), server.URL))
 }
 
@@ -186,7 +186,7 @@ func TestCancelled(t *testing.T) {
 	failed := make(chan error, 1)
 	go func() { failed <- in.call(t.Context(), server.URL) }()
 	<-in.told
-	all, err := in.options.Store.Logins()
+	all, err := in.options.Store.PendingLogins()
 	bridgetest.Must(t, err)
 	if len(all) != 1 || all[0].Login.Server != server.URL {
 		t.Fatalf("sign-ins under way: %+v", all)

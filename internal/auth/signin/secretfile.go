@@ -10,7 +10,7 @@ import (
 type secretFile[T any] struct {
 	flag, path string
 	parse      func(text []byte) (T, error)
-	readOnce   bool // it is no regular file, such as a pipe: what it had is gone when it has been read
+	isReadOnce bool // it is no regular file, such as a pipe: what it had is gone when it has been read
 
 	mu        sync.Mutex
 	lastValue T
@@ -21,7 +21,7 @@ func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*s
 	f := &secretFile[T]{flag: flag, path: path, parse: parse}
 	info, err := os.Stat(path)
 	if err == nil {
-		f.readOnce = !info.Mode().IsRegular()
+		f.isReadOnce = !info.Mode().IsRegular()
 		f.lastValue, err = f.read()
 	} else {
 		err = fmt.Errorf("--%s: %w", flag, err)
@@ -30,7 +30,7 @@ func openSecretFile[T any](flag, path string, parse func([]byte) (T, error)) (*s
 }
 
 func (f *secretFile[T]) read() (T, error) {
-	text, err := readFile(f.flag, f.path)
+	text, err := readFlagFile(f.flag, f.path)
 	if err != nil {
 		var none T
 		return none, err
@@ -43,7 +43,7 @@ func (f *secretFile[T]) read() (T, error) {
 func (f *secretFile[T]) current() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.readOnce {
+	if f.isReadOnce {
 		return f.lastValue, nil
 	}
 	switch info, err := os.Stat(f.path); {

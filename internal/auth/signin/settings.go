@@ -30,9 +30,9 @@ const (
 // Off is the value of Settings.Resource with which no "resource" parameter is sent, and of Settings.DPoP.
 const Off = "off"
 
-// DefaultWait is how long a request waits for a person to sign in: less than the 60 seconds after which most
+// DefaultSignInWait is how long a request waits for a person to sign in: less than the 60 seconds after which most
 // MCP clients give up.
-const DefaultWait = 45 * time.Second
+const DefaultSignInWait = 45 * time.Second
 
 // Settings say whose credential is used at one remote server, and how it is got. The zero value with a Server works:
 // a person signs in if the server asks for it. As JSON they have no secret. They are a value.
@@ -47,19 +47,19 @@ type Settings struct {
 	IDP      IDP      `json:"idp,omitzero"`
 	TLS      TLS      `json:"tls,omitzero"`
 
-	Scopes        []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists
-	Resource      string            `json:"resource,omitempty"`        // "": what the server publishes; Off
-	Params        []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
-	IssuerAliases map[string]string `json:"issuerAliases,omitempty"`   // by the issuer as announced, the one that its metadata may name
-	DPoP          string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
-	AssertionFile string            `json:"assertionFile,omitempty"`   // of ModeJWTBearer; read at each use
+	Scopes          []string          `json:"scopes,omitempty"`          // asked for instead of those that the server lists
+	Resource        string            `json:"resource,omitempty"`        // "": what the server publishes; Off
+	AuthorizeParams []Param           `json:"authorizeParams,omitempty"` // added to the authorization request, in order
+	IssuerAliases   map[string]string `json:"issuerAliases,omitempty"`   // by the issuer as announced, the one that its metadata may name
+	DPoP            string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
+	AssertionFile   string            `json:"assertionFile,omitempty"`   // of ModeJWTBearer; read at each use
 
-	Dir          string `json:"dir,omitempty"`   // where credentials are; "": see tokenstore.DefaultDir
-	Store        string `json:"store,omitempty"` // "" or "file"; "keyring": encrypted with a key in the system's keyring
-	AllowPrivate bool   `json:"allowPrivate,omitempty"`
+	StoreDir              string `json:"dir,omitempty"`   // where credentials are; "": see tokenstore.DefaultDir
+	StoreKind             string `json:"store,omitempty"` // "" or "file"; "keyring": encrypted with a key in the system's keyring
+	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"`
 
 	NoBrowser  bool          `json:"noBrowser,omitempty"` // none is opened
-	SignInWait time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultWait
+	SignInWait time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultSignInWait
 	Prompt     string        `json:"prompt,omitempty"`    // "": PromptBrowser
 }
 
@@ -93,9 +93,9 @@ type IDP struct {
 
 // TLS says which servers are trusted, and who we are to them. All are PEM files.
 type TLS struct {
-	CAFile string `json:"caFile,omitempty"` // authorities besides the system's
-	Cert   string `json:"cert,omitempty"`
-	Key    string `json:"key,omitempty"`
+	CAFile   string `json:"caFile,omitempty"` // authorities besides the system's
+	CertFile string `json:"cert,omitempty"`
+	KeyFile  string `json:"key,omitempty"`
 }
 
 // A Param is a parameter of the authorization request.
@@ -112,7 +112,7 @@ func (s Settings) IsPersonal() bool { return cmp.Or(s.Mode, ModeAuto) == ModeAut
 
 // Check returns what is wrong with the settings, in the words of the flags. It reads no file.
 func (s Settings) Check() error {
-	for _, check := range []func() error{s.checkWords, s.checkClient, s.checkMode, s.checkAddresses} {
+	for _, check := range []func() error{s.checkValues, s.checkClient, s.checkMode, s.checkAddresses} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -120,21 +120,21 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// oneOf checks a value that is one of a few words; "" always is.
-func oneOf(flag, value string, words ...string) error {
+// checkOneOf checks a value that is one of a few words; "" always is.
+func checkOneOf(flag, value string, words ...string) error {
 	if value == "" || slices.Contains(words, value) {
 		return nil
 	}
 	return fmt.Errorf("--%s %q: use %s or %s", flag, value, strings.Join(words[:len(words)-1], ", "), words[len(words)-1])
 }
 
-func (s Settings) checkWords() error {
+func (s Settings) checkValues() error {
 	for _, err := range []error{
-		oneOf("auth", s.Mode, ModeAuto, ModeNone, ModeClientCredentials, ModeJWTBearer, ModeEnterprise),
-		oneOf("auth-prompt", s.Prompt, PromptBrowser, PromptError),
-		oneOf("dpop", s.DPoP, "auto", "require", Off),
-		oneOf("token-store", s.Store, "file", "keyring"),
-		oneOf("redirect-host", s.Redirect.Host, "127.0.0.1", "localhost"),
+		checkOneOf("auth", s.Mode, ModeAuto, ModeNone, ModeClientCredentials, ModeJWTBearer, ModeEnterprise),
+		checkOneOf("auth-prompt", s.Prompt, PromptBrowser, PromptError),
+		checkOneOf("dpop", s.DPoP, "auto", "require", Off),
+		checkOneOf("token-store", s.StoreKind, "file", "keyring"),
+		checkOneOf("redirect-host", s.Redirect.Host, "127.0.0.1", "localhost"),
 	} {
 		if err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s Settings) checkWords() error {
 	case s.Redirect.Port < 0 || s.Redirect.Port > 65535:
 		return fmt.Errorf("--redirect-port %d: ports are numbers up to 65535", s.Redirect.Port)
 	}
-	for _, p := range s.Params {
+	for _, p := range s.AuthorizeParams {
 		if p.Name == "" {
 			return fmt.Errorf("--authorize-param: write NAME=VALUE")
 		}
@@ -169,7 +169,7 @@ func (s Settings) checkClient() error {
 		return fmt.Errorf("--auth-key-id and --auth-key-alg belong to --auth-key, which is missing")
 	case c.Issuer != "" && c.ID == "":
 		return fmt.Errorf("--client-issuer says where --client-id was registered, which is missing")
-	case (s.TLS.Cert == "") != (s.TLS.Key == ""):
+	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):
 		return fmt.Errorf("--client-cert and --client-key belong together; the key of an OAuth client is --auth-key")
 	}
 	return nil
@@ -227,10 +227,10 @@ func (s Settings) checkAddresses() error {
 	return nil
 }
 
-// params returns the parameters as the client takes them.
-func (s Settings) params() []auth.Param {
+// extraParams returns the parameters as the client takes them.
+func (s Settings) extraParams() []auth.Param {
 	var all []auth.Param
-	for _, p := range s.Params {
+	for _, p := range s.AuthorizeParams {
 		all = append(all, auth.Param{Name: p.Name, Value: p.Value})
 	}
 	return all

@@ -31,7 +31,7 @@ func TestCheck(t *testing.T) {
 		"mode":              {Settings{Mode: "oauth"}, "--auth"},
 		"prompt":            {Settings{Prompt: "ask"}, "--auth-prompt"},
 		"dpop":              {Settings{DPoP: "on"}, "--dpop"},
-		"store":             {Settings{Store: "vault"}, "--token-store"},
+		"store":             {Settings{StoreKind: "vault"}, "--token-store"},
 		"redirect host":     {Settings{Redirect: Redirect{Host: "example.com"}}, "--redirect-host"},
 		"redirect port":     {Settings{Redirect: Redirect{Port: 70000}}, "--redirect-port"},
 		"wait":              {Settings{SignInWait: -1}, "--auth-wait"},
@@ -48,10 +48,10 @@ func TestCheck(t *testing.T) {
 		"idp alone":         {Settings{IDP: IDP{Issuer: "https://idp.test"}}, "--auth enterprise"},
 		"document":          {Settings{Client: Client{MetadataURL: "client.json"}}, "--client-metadata-url"},
 		"resource":          {Settings{Resource: "mcp"}, "--resource"},
-		"half a cert":       {Settings{TLS: TLS{Key: "f"}}, "--client-cert"},
+		"half a cert":       {Settings{TLS: TLS{KeyFile: "f"}}, "--client-cert"},
 		"not over HTTP":     {Settings{Server: "unix:/run/x"}, "URL"},
 		"a fragment":        {Settings{Server: testServer + "#x"}, "URL"},
-		"a param's name":    {Settings{Params: []Param{{Value: "x"}}}, "--authorize-param"},
+		"a param's name":    {Settings{AuthorizeParams: []Param{{Value: "x"}}}, "--authorize-param"},
 		"half an alias":     {Settings{IssuerAliases: map[string]string{"https://a": ""}}, "--issuer-alias"},
 		"an issuer, no id":  {Settings{Client: Client{Issuer: "https://a"}}, "--client-id"},
 		"a port beneath it": {Settings{Redirect: Redirect{Port: -1}}, "--redirect-port"},
@@ -78,18 +78,18 @@ func TestOptions(t *testing.T) {
 	bridgetest.Must(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	bridgetest.Must(t, err)
-	s := Settings{Server: testServer, Dir: filepath.Join(dir, "auth"), Resource: Off, DPoP: "require", Scopes: []string{"a"}, Params: []Param{{"x", "y"}}}
+	s := Settings{Server: testServer, StoreDir: filepath.Join(dir, "auth"), Resource: Off, DPoP: "require", Scopes: []string{"a"}, AuthorizeParams: []Param{{"x", "y"}}}
 	s.Client = Client{ID: "c", SecretFile: write("secret", "secret-canary\n")}
 	o, err := s.Options(t.Context())
 	bridgetest.Must(t, err)
-	defer o.HTTP.CloseIdleConnections()
+	defer o.HTTPClient.CloseIdleConnections()
 	for _, text := range []string{"secret-canary", "rotated-canary"} {
 		write("secret", text+"\n")
 		if secret, _, err := o.ClientAuth(); err != nil || secret.Reveal() != text {
 			t.Errorf("the secret is not that of the file: %v", err)
 		}
 	}
-	if !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.ExtraParams[0].Value != "y" || o.Store.Dir() != s.Dir {
+	if !o.NoResource || o.Resource != "" || o.DPoP != client.DPoPRequire || o.ExtraParams[0].Value != "y" || o.Store.Dir() != s.StoreDir {
 		t.Errorf("options are %+v", o)
 	}
 	s.Client = Client{ID: "c", KeyFile: write("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))), KeyID: "k1"}
@@ -103,7 +103,7 @@ func TestOptions(t *testing.T) {
 	if _, _, err := o.ClientAuth(); err == nil || !strings.Contains(err.Error(), "--auth-key") {
 		t.Errorf("a key that is gone: %v", err)
 	}
-	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "empty": write("empty", "\n"), "lines": write("lines", "a\nb"), "large": write("large", strings.Repeat("x", maxFile+1))} {
+	for name, path := range map[string]string{"missing": filepath.Join(dir, "none"), "empty": write("empty", "\n"), "lines": write("lines", "a\nb"), "large": write("large", strings.Repeat("x", maxSecretFileBytes+1))} {
 		s.Mode, s.Client = ModeAuto, Client{ID: "c", SecretFile: path}
 		if _, err := s.Options(t.Context()); err == nil || !strings.Contains(err.Error(), "--client-secret-file") {
 			t.Errorf("a secret file that is %s: %v", name, err)

@@ -10,38 +10,38 @@ import (
 // A Registration is one client at an issuer. It is a value: who has it may change it, and one
 // goroutine at a time may use it.
 type Registration struct {
-	ClientID      string    `json:"clientID"`
-	RedirectURIs  []string  `json:"redirectURIs,omitempty"`
-	AuthMethod    string    `json:"authMethod,omitempty"` // how the client proves itself at the token endpoint
-	Registered    time.Time `json:"registered,omitzero"`
-	Expires       time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
-	LastUsed      time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
-	ManagementURL string    `json:"managementURL,omitempty"` // where it can be changed and deleted
+	ClientID        string    `json:"clientID"`
+	RedirectURIs    []string  `json:"redirectURIs,omitempty"`
+	AuthMethod      string    `json:"authMethod,omitempty"` // how the client proves itself at the token endpoint
+	RegisteredAt    time.Time `json:"registered,omitzero"`
+	SecretExpiresAt time.Time `json:"expires,omitzero"`        // when ClientSecret ends; zero: never
+	LastUsed        time.Time `json:"proven,omitzero"`         // when it was last of use; zero: never
+	ManagementURL   string    `json:"managementURL,omitempty"` // where it can be changed and deleted
 
 	ClientSecret    Secret `json:"-"`
 	ManagementToken Secret `json:"-"` // for ManagementURL
 }
 
-func (r *Registration) secrets() map[string]*Secret {
+func (r *Registration) secretsByName() map[string]*Secret {
 	return map[string]*Secret{"clientSecret": &r.ClientSecret, "managementToken": &r.ManagementToken}
 }
 
-// storedClients is the content of an issuer's file.
-type storedClients struct {
-	Issuer        string   `json:"issuer"`
-	Registrations []packed `json:"registrations"`
+// storedRegistrations is the content of an issuer's file.
+type storedRegistrations struct {
+	Issuer        string         `json:"issuer"`
+	Registrations []packedStruct `json:"registrations"`
 }
 
-func (c *storedClients) check(Generation) error {
-	_, err := c.unpack()
+func (c *storedRegistrations) checkContent(Generation) error {
+	_, err := c.unpackRegistrations()
 	return err
 }
 
-func (c *storedClients) unpack() ([]Registration, error) {
+func (c *storedRegistrations) unpackRegistrations() ([]Registration, error) {
 	var all []Registration
 	for _, b := range c.Registrations {
 		var r Registration
-		if err := b.unpack(&r, r.secrets()); err != nil {
+		if err := b.unpack(&r, r.secretsByName()); err != nil {
 			return nil, err
 		}
 		all = append(all, r)
@@ -52,11 +52,11 @@ func (c *storedClients) unpack() ([]Registration, error) {
 // Registrations returns the registrations at an issuer, whose name is taken as
 // spelled. It waits as [Store.Load] does.
 func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registration, error) {
-	c, _, err := load[storedClients](ctx, s, file{clientFolder, issuerName(issuer)})
+	c, _, err := readWithoutLock[storedRegistrations](ctx, s, storeFile{clientFolder, issuerFileName(issuer)})
 	if err != nil {
 		return nil, err
 	}
-	return c.unpack()
+	return c.unpackRegistrations()
 }
 
 // UpdateRegistrations takes the lock of an issuer, reads its registrations, calls
@@ -65,18 +65,18 @@ func (s *Store) Registrations(ctx context.Context, issuer string) ([]Registratio
 // returns an error, that is returned and nothing is stored; if it returns no
 // registration, the file is deleted.
 func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work func([]Registration) ([]Registration, error)) error {
-	f := file{clientFolder, issuerName(issuer)}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
+	f := storeFile{clientFolder, issuerFileName(issuer)}
+	unlock, err := s.lock(ctx, f.folder, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	old, g, err := readLocked[storedClients](s, f)
+	old, g, err := readOrSetAside[storedRegistrations](s, f)
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.fileName())
-	all, err := old.unpack()
+	path := s.filePath(f.folder, f.fileName())
+	all, err := old.unpackRegistrations()
 	if err != nil {
 		return err
 	}
@@ -84,17 +84,17 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 		return err
 	}
 	if len(all) == 0 {
-		return errors.Join(remove(path), remove(path+tempSuffix))
+		return errors.Join(removeFile(path), removeFile(path+tempSuffix))
 	}
-	next := storedClients{Issuer: issuer}
+	next := storedRegistrations{Issuer: issuer}
 	for _, r := range all {
-		b, err := pack(r, r.secrets())
+		b, err := pack(r, r.secretsByName())
 		if err != nil {
 			return withPath(err, path)
 		}
 		next.Registrations = append(next.Registrations, b)
 	}
-	return s.write(f, g.next(), next)
+	return s.writeFile(f, g.next(), next)
 }
 
 // Metadata is documents about a server and its issuer, kept so that the next start need not
@@ -110,7 +110,7 @@ func (s *Store) Metadata(ctx context.Context, key Key) (Metadata, error) {
 	if _, err := ParseKey(string(key)); err != nil {
 		return Metadata{}, err
 	}
-	m, _, err := load[Metadata](ctx, s, file{metadataFolder, string(key)})
+	m, _, err := readWithoutLock[Metadata](ctx, s, storeFile{metadataFolder, string(key)})
 	return m, err
 }
 
@@ -121,13 +121,13 @@ func (s *Store) UpdateMetadata(ctx context.Context, key Key, change func(*Metada
 	if _, err := ParseKey(string(key)); err != nil {
 		return err
 	}
-	f := file{metadataFolder, string(key)}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
+	f := storeFile{metadataFolder, string(key)}
+	unlock, err := s.lock(ctx, f.folder, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	m, g, err := readLocked[Metadata](s, f)
+	m, g, err := readOrSetAside[Metadata](s, f)
 	if err != nil && !errors.Is(err, ErrBroken) {
 		return err
 	}
@@ -137,5 +137,5 @@ func (s *Store) UpdateMetadata(ctx context.Context, key Key, change func(*Metada
 	if changed, err := change(&m); err != nil || !changed {
 		return err
 	}
-	return s.write(f, g.next(), m)
+	return s.writeFile(f, g.next(), m)
 }

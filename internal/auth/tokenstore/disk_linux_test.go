@@ -69,29 +69,29 @@ func testDisk(t *testing.T) {
 	if err := os.WriteFile(disk+"/filler", make([]byte, 1<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	fails := func(kind Kind) {
+	fails := func(kind ErrorKind) {
 		t.Helper()
 		_, err := s.Save(within(t), testKey, named("new"), old)
 		wantKind(t, err, kind)
-		err = s.WithLock(within(t), testKey, func(l *Locked) error { return l.CountRequest(0) })
+		err = s.WithLock(within(t), testKey, func(l *LockedCredential) error { return l.CountTokenRequest(0) })
 		wantKind(t, err, kind)
 		wantKind(t, saveMetadata(t, s, testKey, Metadata{}), kind)
 		if e := wantAccount(t, open(t, disk), "old"); e.Generation != old {
 			t.Errorf("the generation is %d, and was %d", e.Generation, old)
 		}
-		if left := names(t, s.path(credentialFolder, "")); len(left) != 2 {
+		if left := names(t, s.filePath(credentialFolder, "")); len(left) != 2 {
 			t.Errorf("left: %v", left)
 		}
 	}
 	fails(ErrFull)
 	bridgetest.Must(t, os.Remove(disk+"/filler"))
-	bridgetest.Must(t, os.WriteFile(s.path(credentialFolder, string(otherKey)+".json"), []byte("{"), 0o600))
+	bridgetest.Must(t, os.WriteFile(s.filePath(credentialFolder, string(otherKey)+".json"), []byte("{"), 0o600))
 	readOnly(t, disk, syscall.MS_RDONLY)
 	if _, err := s.Load(within(t), otherKey); wantKind(t, err, ErrBroken).MovedTo != "" {
 		t.Errorf("set aside on a disk that may not be written: %v", err)
 	}
 	readOnly(t, disk, 0)
-	bridgetest.Must(t, os.Remove(s.path(credentialFolder, string(otherKey)+".json")))
+	bridgetest.Must(t, os.Remove(s.filePath(credentialFolder, string(otherKey)+".json")))
 	readOnly(t, disk, syscall.MS_RDONLY)
 	fails(ErrReadOnly)
 	wantKind(t, s.Delete(within(t), testKey), ErrReadOnly)

@@ -7,54 +7,54 @@ import (
 	"strings"
 )
 
-// A Kind says what went wrong, for errors.Is. Kinds are constants and may be
+// An ErrorKind says what went wrong, for errors.Is. Kinds are constants and may be
 // used by any goroutine.
-type Kind string
+type ErrorKind string
 
 // Error returns the words of the kind.
-func (k Kind) Error() string { return string(k) }
+func (k ErrorKind) Error() string { return string(k) }
 
 // The kinds of error.
 const (
 	// ErrInput: the caller gave something that cannot be used.
-	ErrInput Kind = "not usable"
+	ErrInput ErrorKind = "not usable"
 	// ErrUnsafe: others may read or write what is stored. Nothing was read.
-	ErrUnsafe Kind = "not safe for secrets"
+	ErrUnsafe ErrorKind = "not safe for secrets"
 	// ErrBroken: a file could not be understood and was set aside.
-	ErrBroken Kind = "broken file"
+	ErrBroken ErrorKind = "broken file"
 	// ErrNewer: a file is of a later format. It is left alone.
-	ErrNewer Kind = "written by a later version of this program"
+	ErrNewer ErrorKind = "written by a later version of this program"
 	// ErrStale: the generation to be replaced is not the current one. Nothing
 	// was written: load again.
-	ErrStale Kind = "changed by somebody else meanwhile"
+	ErrStale ErrorKind = "changed by somebody else meanwhile"
 	// ErrBusy: somebody else has the lock, and the ctx was done first.
-	ErrBusy Kind = "locked by another process"
+	ErrBusy ErrorKind = "locked by another process"
 	// ErrNoLocks: the file system has no locks.
-	ErrNoLocks Kind = "files cannot be locked here"
+	ErrNoLocks ErrorKind = "files cannot be locked here"
 	// ErrFull: the disk, or the user's share of it, is full. What was stored before is still there.
-	ErrFull Kind = "no room on the disk"
+	ErrFull ErrorKind = "no room on the disk"
 	// ErrReadOnly: the store may not be written. What was stored before is still there.
-	ErrReadOnly Kind = "may not be written"
+	ErrReadOnly ErrorKind = "may not be written"
 	// ErrIO: the system reported another error.
-	ErrIO Kind = "input or output error"
-	// ErrRateLimit: too many token requests. It stays until [Locked.ForgetRequests].
-	ErrRateLimit Kind = "too many token requests in a minute; none is sent until the next sign-in"
+	ErrIO ErrorKind = "input or output error"
+	// ErrRateLimit: too many token requests. It stays until [Locked.ForgetTokenRequests].
+	ErrRateLimit ErrorKind = "too many token requests in a minute; none is sent until the next sign-in"
 	// ErrNoKeyring: the system's keyring is needed and cannot be used.
-	ErrNoKeyring Kind = "the system's keyring cannot be used"
+	ErrNoKeyring ErrorKind = "the system's keyring cannot be used"
 	// ErrSealed: the file is encrypted, and the store was opened without the keyring.
-	ErrSealed Kind = "encrypted with a key in the system's keyring, which is not in use"
+	ErrSealed ErrorKind = "encrypted with a key in the system's keyring, which is not in use"
 	// ErrPlain: the file is not encrypted, and the store was opened with the keyring.
-	ErrPlain Kind = "not encrypted, though the system's keyring is in use"
+	ErrPlain ErrorKind = "not encrypted, though the system's keyring is in use"
 	// ErrOtherKey: the file is encrypted with another key than the keyring has.
-	ErrOtherKey Kind = "encrypted with another key than the system's keyring has"
+	ErrOtherKey ErrorKind = "encrypted with another key than the system's keyring has"
 	// ErrReleased: the lock has been released already.
-	ErrReleased Kind = "the lock has been released"
+	ErrReleased ErrorKind = "the lock has been released"
 )
 
 // An Error is what every function of this package returns that fails. Its text
 // has paths, never a secret. It may be used by any goroutine.
 type Error struct {
-	Kind Kind
+	Kind ErrorKind
 	Path string // the file or folder; "": none
 	// MovedTo is where a broken file was put; "": it is where it was.
 	MovedTo string
@@ -73,7 +73,7 @@ func (e *Error) Error() string {
 		parts = append(parts, e.Detail)
 	}
 	if e.Err != nil {
-		parts = append(parts, cause(e.Err).Error())
+		parts = append(parts, withoutPathError(e.Err).Error())
 	}
 	if e.MovedTo != "" {
 		parts = append(parts, "it was moved to "+e.MovedTo)
@@ -89,8 +89,8 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// cause is the error inside one that names a path, which our own text names too.
-func cause(err error) error {
+// withoutPathError is the error inside one that names a path, which our own text names too.
+func withoutPathError(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
 	var call *os.SyscallError
@@ -105,23 +105,23 @@ func cause(err error) error {
 	return err
 }
 
-// systemError gives an error of the system its kind.
-func systemError(path string, err error) *Error {
+// newSystemError gives an error of the system its kind.
+func newSystemError(path string, err error) *Error {
 	kind := ErrIO
 	switch {
 	case isFull(err):
 		kind = ErrFull
 	case isReadOnly(err), errors.Is(err, fs.ErrPermission):
 		kind = ErrReadOnly
-	case isLink(err):
+	case isSymbolicLink(err):
 		return &Error{Kind: ErrUnsafe, Path: path, Detail: "it is a symbolic link"}
 	}
 	return &Error{Kind: kind, Path: path, Err: err}
 }
 
-// readError is systemError for what was only to be read.
-func readError(path string, err error) *Error {
-	e := systemError(path, err)
+// newReadError is newSystemError for what was only to be read.
+func newReadError(path string, err error) *Error {
+	e := newSystemError(path, err)
 	if e.Kind == ErrReadOnly {
 		e.Kind = ErrIO
 	}

@@ -13,10 +13,12 @@ func isFull(err error) bool {
 
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
-// isLink: what opening a symbolic link with O_NOFOLLOW ends with; EMLINK on FreeBSD.
-func isLink(err error) bool { return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) }
+// isSymbolicLink: what opening a symbolic link with O_NOFOLLOW ends with; EMLINK on FreeBSD.
+func isSymbolicLink(err error) bool {
+	return errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK)
+}
 
-func isNoLocks(err error) bool {
+func isLockingUnsupported(err error) bool {
 	return errors.Is(err, syscall.ENOLCK) || errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.EOPNOTSUPP) ||
 		errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.EINVAL)
 }

@@ -22,9 +22,9 @@ func isFull(err error) bool {
 
 func isReadOnly(err error) bool { return errors.Is(err, errWriteProtect) }
 
-func isLink(error) bool { return false }
+func isSymbolicLink(error) bool { return false }
 
-func isNoLocks(err error) bool {
+func isLockingUnsupported(err error) bool {
 	return errors.Is(err, errNotSupported) || errors.Is(err, syscall.Errno(1)) // ERROR_INVALID_FUNCTION
 }
 

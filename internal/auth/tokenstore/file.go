@@ -30,18 +30,18 @@ func (g Generation) next() Generation {
 const (
 	// formatVersion is the version of files that is written, and the latest that is understood.
 	formatVersion = 1
-	// maxFile bounds what a file may have. Metadata documents are the largest content.
-	maxFile = 8 << 20
+	// maxFileBytes bounds what a file may have. Metadata documents are the largest content.
+	maxFileBytes = 8 << 20
 )
 
-// A file is one file of the store: the folder it is in, which is also the kind of
+// A storeFile is one file of the store: the folder it is in, which is also the kind of
 // its content, and its name without ".json".
-type file struct{ kind, stem string }
+type storeFile struct{ folder, stem string }
 
-func (f file) fileName() string { return f.stem + ".json" }
+func (f storeFile) fileName() string { return f.stem + ".json" }
 
-// An envelope is what is in a file.
-type envelope struct {
+// A fileEnvelope is what is in a file.
+type fileEnvelope struct {
 	Version    int             `json:"version"`
 	Kind       string          `json:"kind"`
 	Name       string          `json:"name"`
@@ -52,34 +52,34 @@ type envelope struct {
 
 // parseEnvelope reads the content of f. Of the reasons why it cannot, the text of the JSON decoder
 // is not given: it may have a piece of the content.
-func parseEnvelope(f file, data []byte) (envelope, error) {
+func parseEnvelope(f storeFile, data []byte) (fileEnvelope, error) {
 	var version struct {
 		Version int `json:"version"`
 	}
-	if len(data) > maxFile {
-		return envelope{}, brokenError("it is larger than any file of ours")
+	if len(data) > maxFileBytes {
+		return fileEnvelope{}, newBrokenError("it is larger than any file of ours")
 	}
 	if json.Unmarshal(data, &version) != nil {
-		return envelope{}, brokenError("it is no JSON object with a version")
+		return fileEnvelope{}, newBrokenError("it is no JSON object with a version")
 	}
 	if version.Version > formatVersion {
-		return envelope{}, &Error{Kind: ErrNewer, Detail: fmt.Sprintf("its format is %d, and this program knows %d", version.Version, formatVersion)}
+		return fileEnvelope{}, &Error{Kind: ErrNewer, Detail: fmt.Sprintf("its format is %d, and this program knows %d", version.Version, formatVersion)}
 	}
-	var e envelope
+	var e fileEnvelope
 	switch err := json.Unmarshal(data, &e); {
 	case err != nil:
-		return envelope{}, brokenError("it has not the fields of its format")
+		return fileEnvelope{}, newBrokenError("it has not the fields of its format")
 	case e.Version != formatVersion:
-		return envelope{}, brokenError("it has no format that there ever was")
-	case e.Kind != f.kind || e.Name != f.stem:
-		return envelope{}, brokenError("it is the content of another file")
+		return fileEnvelope{}, newBrokenError("it has no format that there ever was")
+	case e.Kind != f.folder || e.Name != f.stem:
+		return fileEnvelope{}, newBrokenError("it is the content of another file")
 	case e.Generation < 0 || (e.Plain == nil) == (e.Sealed == nil):
-		return envelope{}, brokenError("it has no content, or two")
+		return fileEnvelope{}, newBrokenError("it has no content, or two")
 	}
 	return e, nil
 }
 
-func brokenError(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
+func newBrokenError(why string) *Error { return &Error{Kind: ErrBroken, Detail: why} }
 
 // withPath gives an error of a file's content the path of the file.
 func withPath(err error, path string) error {
@@ -89,65 +89,65 @@ func withPath(err error, path string) error {
 	return err
 }
 
-// encode returns what is to be in file f.
-func (s *Store) encode(f file, g Generation, payload any) ([]byte, error) {
+// encodeFile returns what is to be in file f.
+func (s *Store) encodeFile(f storeFile, g Generation, payload any) ([]byte, error) {
 	content, err := json.Marshal(payload)
 	if err != nil {
-		return nil, &Error{Kind: ErrInput, Path: s.path(f.kind, f.fileName()), Detail: "it cannot be written as JSON"}
+		return nil, &Error{Kind: ErrInput, Path: s.filePath(f.folder, f.fileName()), Detail: "it cannot be written as JSON"}
 	}
-	e := envelope{Version: formatVersion, Kind: f.kind, Name: f.stem, Generation: g, Plain: content}
-	if s.seal != nil {
-		e.Plain, e.Sealed = nil, s.seal.seal(f, g, content)
+	e := fileEnvelope{Version: formatVersion, Kind: f.folder, Name: f.stem, Generation: g, Plain: content}
+	if s.sealer != nil {
+		e.Plain, e.Sealed = nil, s.sealer.seal(f, g, content)
 	}
 	data, err := json.Marshal(e)
-	if err == nil && len(data) > maxFile {
-		err = &Error{Kind: ErrInput, Path: s.path(f.kind, f.fileName()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFile)}
+	if err == nil && len(data) > maxFileBytes {
+		err = &Error{Kind: ErrInput, Path: s.filePath(f.folder, f.fileName()), Detail: fmt.Sprintf("it would have more than %d bytes", maxFileBytes)}
 	}
 	return append(data, '\n'), err
 }
 
-// decode reads the content of f into payload, and returns its generation.
-func (s *Store) decode(f file, data []byte, payload any) (Generation, error) {
+// decodeFile reads the content of f into payload, and returns its generation.
+func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, error) {
 	e, err := parseEnvelope(f, data)
 	if err != nil {
 		return 0, err
 	}
 	content := []byte(e.Plain)
 	switch {
-	case e.Sealed != nil && s.seal == nil:
+	case e.Sealed != nil && s.sealer == nil:
 		return 0, &Error{Kind: ErrSealed}
-	case e.Sealed == nil && s.seal != nil:
+	case e.Sealed == nil && s.sealer != nil:
 		return 0, &Error{Kind: ErrPlain}
 	case e.Sealed != nil:
-		if content, err = s.seal.open(f, e.Generation, e.Sealed); err != nil {
+		if content, err = s.sealer.unseal(f, e.Generation, e.Sealed); err != nil {
 			return 0, err
 		}
 	}
 	if json.Unmarshal(content, payload) != nil {
-		return 0, brokenError("its content has not the fields of its kind")
+		return 0, newBrokenError("its content has not the fields of its kind")
 	}
-	if p, ok := payload.(contentChecker); ok {
-		return e.Generation, p.check(e.Generation)
+	if p, ok := payload.(generationChecker); ok {
+		return e.Generation, p.checkContent(e.Generation)
 	}
 	return e.Generation, nil
 }
 
-// A contentChecker content can be broken though JSON decodes it.
-type contentChecker interface{ check(Generation) error }
+// A generationChecker content can be broken though JSON decodes it.
+type generationChecker interface{ checkContent(Generation) error }
 
-// readRaw returns what is in file f; nil if there is no such file.
-func (s *Store) readRaw(f file) ([]byte, error) {
-	if ok, err := s.checkFolders(f.kind); !ok {
+// readFileBytes returns what is in file f; nil if there is no such file.
+func (s *Store) readFileBytes(f storeFile) ([]byte, error) {
+	if ok, err := s.checkFolders(f.folder); !ok {
 		return nil, err
 	}
-	return readPrivate(s.path(f.kind, f.fileName()))
+	return readPrivateFile(s.filePath(f.folder, f.fileName()))
 }
 
-// readPrivate returns what is in a file of this user's alone; nil if there is no such file.
-func readPrivate(path string) ([]byte, error) {
+// readPrivateFile returns what is in a file of this user's alone; nil if there is no such file.
+func readPrivateFile(path string) ([]byte, error) {
 	var data []byte
-	err := retryWhileOpen(func() error {
-		in, err := openToRead(path)
+	err := retryWhileHeldOpen(func() error {
+		in, err := openForReading(path)
 		if err != nil {
 			return err
 		}
@@ -159,10 +159,10 @@ func readPrivate(path string) ([]byte, error) {
 		case !info.Mode().IsRegular():
 			return &Error{Kind: ErrUnsafe, Path: path, Detail: "it is no regular file"}
 		}
-		if err := checkPrivate(path, info); err != nil {
+		if err := checkOnlyOursAccess(path, info); err != nil {
 			return err
 		}
-		data, err = io.ReadAll(io.LimitReader(in, maxFile+1))
+		data, err = io.ReadAll(io.LimitReader(in, maxFileBytes+1))
 		return err
 	})
 	var ours *Error
@@ -172,7 +172,7 @@ func readPrivate(path string) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, readError(path, err)
+		return nil, newReadError(path, err)
 	}
 	if data == nil {
 		data = []byte{} // a file without content is there
@@ -180,47 +180,47 @@ func readPrivate(path string) ([]byte, error) {
 	return data, nil
 }
 
-// read reads file f into a new T. Nobody needs the lock for it. Generation 0
+// readFile reads file f into a new T. Nobody needs the lock for it. Generation 0
 // with no error: there is no such file, or no content in it.
-func read[T any](s *Store, f file) (payload T, g Generation, err error) {
-	data, err := s.readRaw(f)
+func readFile[T any](s *Store, f storeFile) (payload T, g Generation, err error) {
+	data, err := s.readFileBytes(f)
 	if data == nil {
 		return payload, 0, err
 	}
-	if g, err = s.decode(f, data, &payload); err != nil {
+	if g, err = s.decodeFile(f, data, &payload); err != nil {
 		var none T
-		return none, 0, withPath(err, s.path(f.kind, f.fileName()))
+		return none, 0, withPath(err, s.filePath(f.folder, f.fileName()))
 	}
 	return payload, g, nil
 }
 
-// readLocked is read for who has the lock of f: a broken file is set aside.
-func readLocked[T any](s *Store, f file) (T, Generation, error) {
-	payload, g, err := read[T](s, f)
+// readOrSetAside is readFile for who has the lock of f: a broken file is set aside.
+func readOrSetAside[T any](s *Store, f storeFile) (T, Generation, error) {
+	payload, g, err := readFile[T](s, f)
 	if errors.Is(err, ErrBroken) {
-		s.setAside(err)
+		s.setBrokenAside(err)
 	}
 	return payload, g, err
 }
 
-// load is read for who has no lock. To set a broken file aside it takes the
+// readWithoutLock is readFile for who has no lock. To set a broken file aside it takes the
 // lock, since the file may be a good one by then. If the lock is not to be had, the
 // broken file stays, and is reported.
-func load[T any](ctx context.Context, s *Store, f file) (T, Generation, error) {
-	payload, g, err := read[T](s, f)
+func readWithoutLock[T any](ctx context.Context, s *Store, f storeFile) (T, Generation, error) {
+	payload, g, err := readFile[T](s, f)
 	if !errors.Is(err, ErrBroken) {
 		return payload, g, err
 	}
-	unlock, lockErr := s.lock(ctx, f.kind, f.stem+lockSuffix)
+	unlock, lockErr := s.lock(ctx, f.folder, f.stem+lockSuffix)
 	if lockErr != nil {
 		return payload, g, err
 	}
 	defer unlock()
-	return readLocked[T](s, f)
+	return readOrSetAside[T](s, f)
 }
 
-// setAside renames the broken file that err is about, and notes its new name in err.
-func (s *Store) setAside(err error) {
+// setBrokenAside renames the broken file that err is about, and notes its new name in err.
+func (s *Store) setBrokenAside(err error) {
 	e, ok := err.(*Error)
 	if !ok {
 		return
@@ -234,9 +234,9 @@ func (s *Store) setAside(err error) {
 		at = at.Add(1)
 		target = e.Path + brokenInfix + at.UTC().Format("20060102T150405.000000000Z")
 	}
-	if err := rename(e.Path, target); err != nil {
+	if err := renameFile(e.Path, target); err != nil {
 		e.Detail += "; it could not be set aside"
-		e.Err = cause(err)
+		e.Err = withoutPathError(err)
 		return
 	}
 	e.MovedTo = target
@@ -250,35 +250,35 @@ const (
 	brokenInfix = ".broken-"
 )
 
-// write replaces file f. Its caller has the lock of f, so that the name of the temporary
+// writeFile replaces file f. Its caller has the lock of f, so that the name of the temporary
 // file can be a fixed one, and what a crash has left of it goes away with the next write.
-func (s *Store) write(f file, g Generation, payload any) error {
-	data, err := s.encode(f, g, payload)
+func (s *Store) writeFile(f storeFile, g Generation, payload any) error {
+	data, err := s.encodeFile(f, g, payload)
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.fileName())
+	path := s.filePath(f.folder, f.fileName())
 	temp := path + tempSuffix
-	if err := s.writeTemp(temp, data); err != nil {
+	if err := s.writeTempFile(temp, data); err != nil {
 		_ = os.Remove(temp)
-		return systemError(path, err)
+		return newSystemError(path, err)
 	}
-	if err := rename(temp, path); err != nil {
+	if err := renameFile(temp, path); err != nil {
 		_ = os.Remove(temp)
-		return systemError(path, err)
+		return newSystemError(path, err)
 	}
-	if err := s.testFault("renamed"); err != nil {
-		return systemError(path, err)
+	if err := s.injectedFault("renamed"); err != nil {
+		return newSystemError(path, err)
 	}
 	if err := syncFolder(filepath.Dir(path)); err != nil {
-		e := systemError(path, err)
+		e := newSystemError(path, err)
 		e.Detail = "it is written, but a power failure may undo that"
 		return e
 	}
 	return nil
 }
 
-func (s *Store) writeTemp(temp string, data []byte) error {
+func (s *Store) writeTempFile(temp string, data []byte) error {
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -288,13 +288,13 @@ func (s *Store) writeTemp(temp string, data []byte) error {
 	}
 	half := len(data) / 2
 	if _, err = out.Write(data[:half]); err == nil {
-		err = s.testFault("half")
+		err = s.injectedFault("half")
 	}
 	if err == nil {
 		_, err = out.Write(data[half:])
 	}
 	if err == nil {
-		err = s.testFault("written")
+		err = s.injectedFault("written")
 	}
 	if err == nil {
 		err = out.Sync()
@@ -303,34 +303,34 @@ func (s *Store) writeTemp(temp string, data []byte) error {
 		err = closeErr
 	}
 	if err == nil {
-		err = s.testFault("synced")
+		err = s.injectedFault("synced")
 	}
 	return err
 }
 
-func (s *Store) testFault(name string) error {
-	if s.fault == nil {
+func (s *Store) injectedFault(name string) error {
+	if s.injectFault == nil {
 		return nil
 	}
-	return s.fault(name)
+	return s.injectFault(name)
 }
 
-// rename renames a file, over another one if there is one.
-func rename(from, to string) error {
-	return retryWhileOpen(func() error { return os.Rename(from, to) })
+// renameFile renames a file, over another one if there is one.
+func renameFile(from, to string) error {
+	return retryWhileHeldOpen(func() error { return os.Rename(from, to) })
 }
 
-// remove deletes a file, which may be missing.
-func remove(path string) error {
-	err := retryWhileOpen(func() error { return os.Remove(path) })
+// removeFile deletes a file, which may be missing.
+func removeFile(path string) error {
+	err := retryWhileHeldOpen(func() error { return os.Remove(path) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return systemError(path, err)
+		return newSystemError(path, err)
 	}
 	return nil
 }
 
-// retryWhileOpen calls do again, for up to about a second, while somebody has the file open.
-func retryWhileOpen(do func() error) error {
+// retryWhileHeldOpen calls do again, for up to about a second, while somebody has the file open.
+func retryWhileHeldOpen(do func() error) error {
 	wait := time.Millisecond
 	for {
 		err := do()

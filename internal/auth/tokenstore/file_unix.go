@@ -13,8 +13,8 @@ import (
 // noFollow is added to what files are opened with: a symbolic link is refused.
 const noFollow = syscall.O_NOFOLLOW
 
-// checkPrivate returns an error if others than this user have a right to it.
-func checkPrivate(path string, info fs.FileInfo) error {
+// checkOnlyOursAccess returns an error if others than this user have a right to it.
+func checkOnlyOursAccess(path string, info fs.FileInfo) error {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return &Error{Kind: ErrUnsafe, Path: path, Detail: "the system does not tell whose it is"}
@@ -32,9 +32,9 @@ func checkPrivate(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// openToRead opens a file that is there to be read. It does not wait for the
+// openForReading opens a file that is there to be read. It does not wait for the
 // writer of a pipe.
-func openToRead(path string) (*os.File, error) {
+func openForReading(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|noFollow|syscall.O_NONBLOCK, 0)
 }
 

@@ -8,11 +8,11 @@ import (
 // noFollow: there is no such flag.
 const noFollow = 0
 
-// checkPrivate checks nothing: the doc comment of the package says why.
-func checkPrivate(string, fs.FileInfo) error { return nil }
+// checkOnlyOursAccess checks nothing: the doc comment of the package says why.
+func checkOnlyOursAccess(string, fs.FileInfo) error { return nil }
 
-// openToRead opens a file that is there to be read.
-func openToRead(path string) (*os.File, error) {
+// openForReading opens a file that is there to be read.
+func openForReading(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &Error{Kind: ErrUnsafe, Path: path, Detail: "it is no regular file"}
 	}

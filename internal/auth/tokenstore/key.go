@@ -17,14 +17,14 @@ type Key string
 
 // ParseKey returns text as a Key if it is one.
 func ParseKey(text string) (Key, error) {
-	if _, err := hex.DecodeString(text); err != nil || len(text) != 2*keySize || strings.ToLower(text) != text {
+	if _, err := hex.DecodeString(text); err != nil || len(text) != 2*keyBytes || strings.ToLower(text) != text {
 		return "", &Error{Kind: ErrInput, Detail: "a key has 32 hexadecimal digits"}
 	}
 	return Key(text), nil
 }
 
-// keySize is how many bytes of the hash a name has.
-const keySize = 16
+// keyBytes is how many bytes of the hash a name has.
+const keyBytes = 16
 
 // An Identity is what makes credentials different ones: all that is known of a
 // server without asking it. Key may be called by any goroutine while no field
@@ -52,30 +52,32 @@ func (i Identity) Key() (Key, error) {
 			h.add(name, value)
 		}
 	}
-	return Key(h.name()), nil
+	return Key(h.hexName()), nil
 }
 
-// issuerName returns the name of the file for an issuer, which is taken as spelled.
-func issuerName(issuer string) string { return newNameHash("mcp-bridge issuer 1", issuer).name() }
+// issuerFileName returns the name of the file for an issuer, which is taken as spelled.
+func issuerFileName(issuer string) string {
+	return newNameHash("mcp-bridge issuer 1", issuer).hexName()
+}
 
-// A nameHash makes a name of texts. Each text is preceded by its length, so
+// A fileNameHash makes a name of texts. Each text is preceded by its length, so
 // that ("ab", "c") and ("a", "bc") have different names.
-type nameHash struct{ hash.Hash }
+type fileNameHash struct{ hash.Hash }
 
-func newNameHash(texts ...string) nameHash {
-	h := nameHash{sha256.New()}
+func newNameHash(texts ...string) fileNameHash {
+	h := fileNameHash{sha256.New()}
 	h.add(texts...)
 	return h
 }
 
-func (h nameHash) add(texts ...string) {
+func (h fileNameHash) add(texts ...string) {
 	for _, text := range texts {
 		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 		_, _ = h.Write([]byte(text))
 	}
 }
 
-func (h nameHash) name() string { return hex.EncodeToString(h.Sum(nil)[:keySize]) }
+func (h fileNameHash) hexName() string { return hex.EncodeToString(h.Sum(nil)[:keyBytes]) }
 
 // defaultPorts of the schemes that a server may have.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "ws": "80", "wss": "443"}

@@ -31,7 +31,7 @@ func TestKeyVector(t *testing.T) {
 			t.Errorf("%s is no key: %v", got, err)
 		}
 	}
-	if got := issuerName("https://issuer.example.com"); got != "8f653aa57ba73657724cad5823908a05" {
+	if got := issuerFileName("https://issuer.example.com"); got != "8f653aa57ba73657724cad5823908a05" {
 		t.Errorf("the name of the issuer's file is %s", got)
 	}
 }
@@ -114,6 +114,6 @@ func TestNoOtherKeys(t *testing.T) {
 		_, err = s.Metadata(within(t), bad)
 		wantKind(t, err, ErrInput)
 		wantKind(t, saveMetadata(t, s, bad, Metadata{}), ErrInput)
-		wantKind(t, s.Watch(within(t), bad, 0, nil), ErrInput)
+		wantKind(t, s.WatchGeneration(within(t), bad, 0, nil), ErrInput)
 	}
 }

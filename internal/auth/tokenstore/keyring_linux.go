@@ -6,10 +6,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore/secretservice"
 )
 
-func systemGet(ctx context.Context, service, user string) (secret string, found bool, err error) {
+func getSystemSecret(ctx context.Context, service, user string) (secret string, found bool, err error) {
 	return secretservice.Get(ctx, service, user)
 }
 
-func systemSet(ctx context.Context, service, user, secret string) error {
+func setSystemSecret(ctx context.Context, service, user, secret string) error {
 	return secretservice.Set(ctx, service, user, secret)
 }

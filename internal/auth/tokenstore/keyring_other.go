@@ -9,7 +9,7 @@ import (
 	"github.com/zalando/go-keyring"
 )
 
-func systemGet(_ context.Context, service, user string) (secret string, found bool, err error) {
+func getSystemSecret(_ context.Context, service, user string) (secret string, found bool, err error) {
 	secret, err = keyring.Get(service, user)
 	if errors.Is(err, keyring.ErrNotFound) {
 		return "", false, nil
@@ -17,6 +17,6 @@ func systemGet(_ context.Context, service, user string) (secret string, found bo
 	return secret, err == nil, err
 }
 
-func systemSet(_ context.Context, service, user, secret string) error {
+func setSystemSecret(_ context.Context, service, user, secret string) error {
 	return keyring.Set(service, user, secret)
 }

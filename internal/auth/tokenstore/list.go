@@ -36,13 +36,13 @@ func (s *Store) List() ([]ListEntry, error) {
 		}
 		l := &all[len(all)-1]
 		if aside {
-			l.BrokenFiles = append(l.BrokenFiles, s.path(credentialFolder, name))
+			l.BrokenFiles = append(l.BrokenFiles, s.filePath(credentialFolder, name))
 			continue
 		}
 		var c storedCredential
 		var g Generation
-		if c, g, l.Err = read[storedCredential](s, file{credentialFolder, base}); l.Err == nil {
-			l.Entry, l.Err = c.entry(key, g)
+		if c, g, l.Err = readFile[storedCredential](s, storeFile{credentialFolder, base}); l.Err == nil {
+			l.Entry, l.Err = c.toEntry(key, g)
 		}
 	}
 	return all, nil
@@ -56,7 +56,7 @@ func (s *Store) fileNames(kind string) ([]string, error) {
 	dir := filepath.Join(s.dir, layoutFolder, kind)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, readError(dir, err)
+		return nil, newReadError(dir, err)
 	}
 	var names []string
 	for _, e := range entries {
@@ -65,9 +65,9 @@ func (s *Store) fileNames(kind string) ([]string, error) {
 	return names, nil
 }
 
-// Issuers returns the issuers with registrations. The error tells of the files
+// IssuersWithRegistrations returns the issuers with registrations. The error tells of the files
 // that cannot be read, the others are returned all the same.
-func (s *Store) Issuers() (issuers []string, err error) {
+func (s *Store) IssuersWithRegistrations() (issuers []string, err error) {
 	names, err := s.fileNames(clientFolder)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func (s *Store) Issuers() (issuers []string, err error) {
 		if !ok {
 			continue
 		}
-		switch c, g, err := read[storedClients](s, file{clientFolder, base}); {
+		switch c, g, err := readFile[storedRegistrations](s, storeFile{clientFolder, base}); {
 		case err != nil:
 			problems = append(problems, err)
 		case g != 0:
@@ -97,7 +97,7 @@ func (s *Store) Delete(ctx context.Context, key Key) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
+	unlock, err := s.lock(ctx, f.folder, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Store) deleteFiles(key Key) error {
 	if unlock, ok, err := s.tryLock(credentialFolder, string(key)+loginSuffix); err != nil {
 		problems = append(problems, err)
 	} else if ok {
-		l := LoginLock{s: s, f: file{credentialFolder, string(key) + loginSuffix}, unlock: unlock}
+		l := LoginLock{store: s, file: storeFile{credentialFolder, string(key) + loginSuffix}, unlock: unlock}
 		problems = append(problems, l.Release()) // what a killed process has announced
 	}
 	for _, kind := range []string{credentialFolder, metadataFolder} {
@@ -123,11 +123,11 @@ func (s *Store) deleteFiles(key Key) error {
 		own := string(key) + ".json"
 		for _, name := range names {
 			if name == own || name == own+tempSuffix || strings.HasPrefix(name, own+brokenInfix) {
-				problems = append(problems, remove(s.path(kind, name)))
+				problems = append(problems, removeFile(s.filePath(kind, name)))
 			}
 		}
 		if err := syncFolder(filepath.Join(s.dir, layoutFolder, kind)); err != nil {
-			problems = append(problems, systemError(filepath.Join(s.dir, layoutFolder, kind), err))
+			problems = append(problems, newSystemError(filepath.Join(s.dir, layoutFolder, kind), err))
 		}
 	}
 	return errors.Join(problems...)

@@ -28,7 +28,7 @@ func (s *Store) lock(ctx context.Context, kind, name string) (unlock func(), err
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, &Error{Kind: ErrBusy, Path: s.path(kind, name), Err: ctx.Err()}
+			return nil, &Error{Kind: ErrBusy, Path: s.filePath(kind, name), Err: ctx.Err()}
 		case <-timer.C:
 		}
 	}
@@ -39,20 +39,20 @@ func (s *Store) tryLock(kind, name string) (unlock func(), ok bool, err error) {
 	if err := s.makeFolders(kind); err != nil {
 		return nil, false, err
 	}
-	path := s.path(kind, name)
+	path := s.filePath(kind, name)
 	l := newFlock(path)
 	ok, err = l.TryLock()
 	switch {
 	case err != nil && isInterrupted(err):
 		return nil, false, nil
 	case err != nil:
-		return nil, false, lockError(path, err)
+		return nil, false, newLockError(path, err)
 	case !ok:
 		return nil, false, nil
 	}
 	// Somebody may have deleted the folder with all that is in it, between our opening
 	// and our locking of the file: then this is not the lock that others take.
-	current, err := lockIsCurrent(l)
+	current, err := isLockFileCurrent(l)
 	if err != nil || !current {
 		_ = l.Unlock()
 		return nil, false, err
@@ -64,39 +64,39 @@ func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(0o600))
 }
 
-func lockIsCurrent(l *flock.Flock) (bool, error) {
+func isLockFileCurrent(l *flock.Flock) (bool, error) {
 	held, err := l.Stat()
 	if err != nil {
-		return false, readError(l.Path(), err)
+		return false, newReadError(l.Path(), err)
 	}
 	if !held.Mode().IsRegular() {
 		return false, &Error{Kind: ErrUnsafe, Path: l.Path(), Detail: "it is no regular file"}
 	}
-	if err := checkPrivate(l.Path(), held); err != nil {
+	if err := checkOnlyOursAccess(l.Path(), held); err != nil {
 		return false, err
 	}
 	named, err := os.Lstat(l.Path())
 	return err == nil && os.SameFile(held, named), nil
 }
 
-func lockError(path string, err error) error {
-	if isNoLocks(err) {
+func newLockError(path string, err error) error {
+	if isLockingUnsupported(err) {
 		return &Error{Kind: ErrNoLocks, Path: path, Err: err}
 	}
-	return systemError(path, err)
+	return newSystemError(path, err)
 }
 
 // isLocked reports whether somebody has the lock, without making its file. While it
 // looks, a tryLock elsewhere fails.
 func (s *Store) isLocked(kind, name string) (bool, error) {
-	path := s.path(kind, name)
+	path := s.filePath(kind, name)
 	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
 	l := newFlock(path)
 	free, err := l.TryRLock()
 	if err != nil {
-		return false, lockError(path, err)
+		return false, newLockError(path, err)
 	}
 	if free {
 		_ = l.Unlock()

@@ -20,7 +20,7 @@ func init() {
 
 // increment adds one to the number that is stored as the account.
 func increment(s *Store, ctx context.Context) error {
-	return s.WithLock(ctx, testKey, func(l *Locked) error {
+	return s.WithLock(ctx, testKey, func(l *LockedCredential) error {
 		n, _ := strconv.Atoi(l.Entry().Credential.Account)
 		_, err := l.Save(named(strconv.Itoa(n+1)), l.Entry().Generation)
 		return err
@@ -40,7 +40,7 @@ func roleCount(args []string) error {
 		if err != nil {
 			break
 		}
-		err = s.WithLock(ctx, testKey, func(l *Locked) error {
+		err = s.WithLock(ctx, testKey, func(l *LockedCredential) error {
 			n, _ := strconv.Atoi(l.Entry().Credential.Account)
 			if _, err := l.Save(named(strconv.Itoa(n+1)), l.Entry().Generation); err != nil {
 				return err
@@ -64,13 +64,13 @@ func roleHold(args []string) error {
 		select {}
 	}
 	if args[1] == "lock" {
-		return s.WithLock(context.Background(), testKey, func(*Locked) error { return hold() })
+		return s.WithLock(context.Background(), testKey, func(*LockedCredential) error { return hold() })
 	}
 	l, err := s.LockLogin(context.Background(), testKey)
 	if err != nil {
 		return err
 	}
-	if err := l.Announce(Login{PID: os.Getpid(), URL: "https://issuer/authorize"}); err != nil {
+	if err := l.Announce(LoginAnnouncement{PID: os.Getpid(), SignInURL: "https://issuer/authorize"}); err != nil {
 		return err
 	}
 	return hold()
@@ -87,7 +87,7 @@ func TestDeadHolder(t *testing.T) {
 	login.line(t)
 	wantBusy(t, s)
 	announced, pending, err := s.PendingLogin(testKey)
-	if err != nil || !pending || announced.PID != login.Process.Pid || announced.URL == "" {
+	if err != nil || !pending || announced.PID != login.Process.Pid || announced.SignInURL == "" {
 		t.Errorf("pending %v, %+v, %v", pending, announced, err)
 	}
 	for _, p := range []*process{holder, login} {
@@ -95,12 +95,12 @@ func TestDeadHolder(t *testing.T) {
 		_ = p.Wait()
 	}
 	save(t, s, named("a"))
-	if announced, pending, err := s.PendingLogin(testKey); pending || err != nil || announced != (Login{}) {
+	if announced, pending, err := s.PendingLogin(testKey); pending || err != nil || announced != (LoginAnnouncement{}) {
 		t.Errorf("pending %v, %+v, %v after the process has died", pending, announced, err)
 	}
 	l, err := s.TryLockLogin(testKey)
 	bridgetest.Must(t, err)
-	if announced, pending, err := s.PendingLogin(testKey); !pending || err != nil || announced != (Login{}) {
+	if announced, pending, err := s.PendingLogin(testKey); !pending || err != nil || announced != (LoginAnnouncement{}) {
 		t.Errorf("pending %v, %+v, %v: what a dead process has announced", pending, announced, err)
 	}
 	bridgetest.Must(t, l.Release())
@@ -111,7 +111,7 @@ func wantBusy(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
-	err := s.WithLock(ctx, testKey, func(*Locked) error { return nil })
+	err := s.WithLock(ctx, testKey, func(*LockedCredential) error { return nil })
 	wantKind(t, err, ErrBusy)
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the error does not tell of the deadline: %v", err)
@@ -135,9 +135,9 @@ func TestLogin(t *testing.T) {
 	other, err := s.TryLockLogin(otherKey)
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, other.Release())
-	for _, want := range []Login{
+	for _, want := range []LoginAnnouncement{
 		{PID: 1, Expires: time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC)},
-		{PID: 1, URL: "https://issuer/authorize?x=y", UserCode: "ABCD-EFGH", Redirect: "http://127.0.0.1:1/callback"},
+		{PID: 1, SignInURL: "https://issuer/authorize?x=y", UserCode: "ABCD-EFGH", RedirectURI: "http://127.0.0.1:1/callback"},
 	} {
 		bridgetest.Must(t, l.Announce(want))
 		if got, pending, err := s.PendingLogin(testKey); !pending || err != nil || got != want {
@@ -151,7 +151,7 @@ func TestLogin(t *testing.T) {
 	}
 	bridgetest.Must(t, l.Release())
 	bridgetest.Must(t, l.Release())
-	wantKind(t, l.Announce(Login{}), ErrReleased)
+	wantKind(t, l.Announce(LoginAnnouncement{}), ErrReleased)
 	if _, pending, err := s.PendingLogin(testKey); pending || err != nil {
 		t.Errorf("pending after Release: %v", err)
 	}

@@ -10,18 +10,18 @@ func (s *Store) Load(ctx context.Context, key Key) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	c, g, err := load[storedCredential](ctx, s, f)
+	c, g, err := readWithoutLock[storedCredential](ctx, s, f)
 	if err != nil {
 		return Entry{Key: key}, err
 	}
-	return c.entry(key, g)
+	return c.toEntry(key, g)
 }
 
 // Save stores c under key if the generation stored now is read, and returns
 // the new generation. Else it returns [ErrStale] and writes nothing. It waits for the
 // lock, as long as ctx. See [Locked.Save].
 func (s *Store) Save(ctx context.Context, key Key, c Credential, read Generation) (g Generation, err error) {
-	err = s.WithLock(ctx, key, func(l *Locked) error {
+	err = s.WithLock(ctx, key, func(l *LockedCredential) error {
 		g, err = l.Save(c, read)
 		return err
 	})
@@ -35,72 +35,72 @@ func (s *Store) Save(ctx context.Context, key Key, c Credential, read Generation
 //
 // work may take its time, and may call the network; but it must end, since
 // others wait. It must not take the lock of the same key.
-func (s *Store) WithLock(ctx context.Context, key Key, work func(*Locked) error) error {
+func (s *Store) WithLock(ctx context.Context, key Key, work func(*LockedCredential) error) error {
 	f, err := credentialFile(key)
 	if err != nil {
 		return err
 	}
-	unlock, err := s.lock(ctx, f.kind, f.stem+lockSuffix)
+	unlock, err := s.lock(ctx, f.folder, f.stem+lockSuffix)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	l := &Locked{s: s, f: f, key: key}
-	if err := l.read(); err != nil {
+	l := &LockedCredential{store: s, file: f, key: key}
+	if err := l.readContent(); err != nil {
 		return err
 	}
-	defer func() { l.released = true }()
+	defer func() { l.isReleased = true }()
 	return work(l)
 }
 
-func credentialFile(key Key) (file, error) {
+func credentialFile(key Key) (storeFile, error) {
 	_, err := ParseKey(string(key))
-	return file{credentialFolder, string(key)}, err
+	return storeFile{credentialFolder, string(key)}, err
 }
 
-// A Locked is a credential whose lock is held. It is for the goroutine in which
+// A LockedCredential is a credential whose lock is held. It is for the goroutine in which
 // [Store.WithLock] calls work, until work returns; after that its methods return [ErrReleased].
-type Locked struct {
-	s        *Store
-	f        file
-	key      Key
-	stored   storedCredential
-	entry    Entry
-	released bool
+type LockedCredential struct {
+	store      *Store
+	file       storeFile
+	key        Key
+	content    storedCredential
+	entry      Entry
+	isReleased bool
 }
 
 // String returns the key.
-func (l *Locked) String() string { return "locked credential " + string(l.key) }
+func (l *LockedCredential) String() string { return "locked credential " + string(l.key) }
 
 // GoString returns what String returns.
-func (l *Locked) GoString() string { return l.String() }
+func (l *LockedCredential) GoString() string { return l.String() }
 
 // Entry returns what is stored: what was read after the lock was taken, and
 // what the other methods have made of it.
-func (l *Locked) Entry() Entry { return l.entry }
+func (l *LockedCredential) Entry() Entry { return l.entry }
 
-// read reads the file anew.
-func (l *Locked) read() error {
-	if l.released {
-		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.fileName())}
+// readContent reads the file anew.
+func (l *LockedCredential) readContent() error {
+	if l.isReleased {
+		return &Error{Kind: ErrReleased, Path: l.store.filePath(l.file.folder, l.file.fileName())}
 	}
-	c, g, err := readLocked[storedCredential](l.s, l.f)
+	c, g, err := readOrSetAside[storedCredential](l.store, l.file)
 	if err != nil {
 		return err
 	}
-	l.stored = c
-	l.entry, err = c.entry(l.key, g)
+	l.content = c
+	l.entry, err = c.toEntry(l.key, g)
 	return err
 }
 
-// put writes what is to be stored, under generation g.
-func (l *Locked) put(c storedCredential, g Generation) error {
-	if err := l.s.write(l.f, g, c); err != nil {
+// writeContent writes what is to be stored, under generation g.
+func (l *LockedCredential) writeContent(c storedCredential, g Generation) error {
+	if err := l.store.writeFile(l.file, g, c); err != nil {
 		return err
 	}
 	var err error
-	l.stored = c
-	l.entry, err = c.entry(l.key, g)
+	l.content = c
+	l.entry, err = c.toEntry(l.key, g)
 	return err
 }
 
@@ -113,38 +113,38 @@ func (l *Locked) put(c storedCredential, g Generation) error {
 //
 // After [ErrFull] or another error of the disk the same Save may be tried again, also in a later
 // WithLock: tokens that the issuer has just given need not be lost.
-func (l *Locked) Save(c Credential, read Generation) (Generation, error) {
-	if err := l.read(); err != nil {
+func (l *LockedCredential) Save(c Credential, read Generation) (Generation, error) {
+	if err := l.readContent(); err != nil {
 		return 0, err
 	}
 	if l.entry.Generation != read {
-		return 0, &Error{Kind: ErrStale, Path: l.s.path(l.f.kind, l.f.fileName())}
+		return 0, &Error{Kind: ErrStale, Path: l.store.filePath(l.file.folder, l.file.fileName())}
 	}
-	b, err := pack(c, c.secrets())
+	b, err := pack(c, c.secretsByName())
 	if err != nil {
-		return 0, withPath(err, l.s.path(l.f.kind, l.f.fileName()))
+		return 0, withPath(err, l.store.filePath(l.file.folder, l.file.fileName()))
 	}
-	next := l.stored
+	next := l.content
 	next.Credential = &b
-	if old := l.entry.Credential.Refresh; !old.Equal(c.Refresh) {
-		next.SpentRefresh = withSpent(next.SpentRefresh, l.key, old)
+	if old := l.entry.Credential.RefreshToken; !old.Equal(c.RefreshToken) {
+		next.SpentRefreshHashes = addSpentHash(next.SpentRefreshHashes, l.key, old)
 	}
-	next.SpentRefresh = withoutSpent(next.SpentRefresh, l.key, c.Refresh)
+	next.SpentRefreshHashes = removeSpentHash(next.SpentRefreshHashes, l.key, c.RefreshToken)
 	g := read.next()
-	if err := l.put(next, g); err != nil {
+	if err := l.writeContent(next, g); err != nil {
 		return 0, err
 	}
 	return g, nil
 }
 
 // Delete deletes the credential with all that is stored with it, like [Store.Delete].
-func (l *Locked) Delete() error {
-	if l.released {
-		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.fileName())}
+func (l *LockedCredential) Delete() error {
+	if l.isReleased {
+		return &Error{Kind: ErrReleased, Path: l.store.filePath(l.file.folder, l.file.fileName())}
 	}
-	if err := l.s.deleteFiles(l.key); err != nil {
+	if err := l.store.deleteFiles(l.key); err != nil {
 		return err
 	}
-	l.stored, l.entry = storedCredential{}, Entry{Key: l.key}
+	l.content, l.entry = storedCredential{}, Entry{Key: l.key}
 	return nil
 }

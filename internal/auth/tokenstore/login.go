@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// A Login is what others may know of a sign-in under way. It is a value, as a
+// A LoginAnnouncement is what others may know of a sign-in under way. It is a value, as a
 // Credential is. What a person is shown is no [Secret]; the code verifier is not in it.
-type Login struct {
-	Server   string    `json:"server,omitempty"`   // URL, for people
-	Profile  string    `json:"profile,omitempty"`  // for people
-	PID      int       `json:"pid"`                // the process that signs in
-	URL      string    `json:"url,omitempty"`      // where the person goes
-	UserCode string    `json:"userCode,omitempty"` // what the person types there
-	Redirect string    `json:"redirect,omitempty"` // where the browser comes back to
-	Expires  time.Time `json:"expires,omitzero"`   // when the process gives up
+type LoginAnnouncement struct {
+	Server      string    `json:"server,omitempty"`   // URL, for people
+	Profile     string    `json:"profile,omitempty"`  // for people
+	PID         int       `json:"pid"`                // the process that signs in
+	SignInURL   string    `json:"url,omitempty"`      // where the person goes
+	UserCode    string    `json:"userCode,omitempty"` // what the person types there
+	RedirectURI string    `json:"redirect,omitempty"` // where the browser comes back to
+	Expires     time.Time `json:"expires,omitzero"`   // when the process gives up
 }
 
 // loginSuffix makes the lock of a sign-in, and the first part of the name of its content.
 const loginSuffix = ".login"
 
-func loginFile(key Key) (file, error) {
+func loginFile(key Key) (storeFile, error) {
 	_, err := ParseKey(string(key))
-	return file{credentialFolder, string(key) + loginSuffix}, err
+	return storeFile{credentialFolder, string(key) + loginSuffix}, err
 }
 
 // A LoginLock is the right to sign in under a key, which one process has at a
 // time. One goroutine at a time may use it. The kernel releases it when the process dies.
 type LoginLock struct {
-	s      *Store
-	f      file
+	store  *Store
+	file   storeFile
 	unlock func()
 }
 
 // String returns the name of the lock.
-func (l *LoginLock) String() string { return "sign-in lock " + l.f.stem }
+func (l *LoginLock) String() string { return "sign-in lock " + l.file.stem }
 
 // GoString returns what String returns.
 func (l *LoginLock) GoString() string { return l.String() }
@@ -50,11 +50,11 @@ func (s *Store) LockLogin(ctx context.Context, key Key) (*LoginLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.lock(ctx, f.kind, f.stem)
+	unlock, err := s.lock(ctx, f.folder, f.stem)
 	if err != nil {
 		return nil, err
 	}
-	l := &LoginLock{s: s, f: f, unlock: unlock}
+	l := &LoginLock{store: s, file: f, unlock: unlock}
 	if err := l.deleteAnnouncement(); err != nil { // what a process has left that was killed
 		unlock()
 		return nil, err
@@ -75,19 +75,19 @@ func (s *Store) TryLockLogin(key Key) (*LoginLock, error) {
 }
 
 // Announce lets others know how the sign-in goes. It may be called again.
-func (l *LoginLock) Announce(login Login) error {
+func (l *LoginLock) Announce(login LoginAnnouncement) error {
 	if l.unlock == nil {
-		return &Error{Kind: ErrReleased, Path: l.s.path(l.f.kind, l.f.stem)}
+		return &Error{Kind: ErrReleased, Path: l.store.filePath(l.file.folder, l.file.stem)}
 	}
-	return l.s.write(l.f, Generation(0).next(), login)
+	return l.store.writeFile(l.file, Generation(0).next(), login)
 }
 
-// Cancelled reports whether somebody has called [Store.CancelLogin] since Announce.
-func (l *LoginLock) Cancelled() bool {
+// IsCancelled reports whether somebody has called [Store.CancelLogin] since Announce.
+func (l *LoginLock) IsCancelled() bool {
 	if l.unlock == nil {
 		return true
 	}
-	_, err := os.Lstat(l.s.path(l.f.kind, l.f.fileName()))
+	_, err := os.Lstat(l.store.filePath(l.file.folder, l.file.fileName()))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
@@ -104,27 +104,27 @@ func (l *LoginLock) Release() error {
 }
 
 func (l *LoginLock) deleteAnnouncement() error {
-	path := l.s.path(l.f.kind, l.f.fileName())
-	if err := remove(path); err != nil {
+	path := l.store.filePath(l.file.folder, l.file.fileName())
+	if err := removeFile(path); err != nil {
 		return err
 	}
-	return remove(path + tempSuffix)
+	return removeFile(path + tempSuffix)
 }
 
 // PendingLogin reports whether a process signs in under key, and what it
 // has announced; that is the zero Login if it has announced nothing yet.
-func (s *Store) PendingLogin(key Key) (login Login, pending bool, err error) {
+func (s *Store) PendingLogin(key Key) (login LoginAnnouncement, pending bool, err error) {
 	f, err := loginFile(key)
 	if err != nil {
-		return Login{}, false, err
+		return LoginAnnouncement{}, false, err
 	}
-	if ok, err := s.checkFolders(f.kind); !ok {
-		return Login{}, false, err
+	if ok, err := s.checkFolders(f.folder); !ok {
+		return LoginAnnouncement{}, false, err
 	}
-	if pending, err = s.isLocked(f.kind, f.stem); err != nil || !pending {
-		return Login{}, false, err
+	if pending, err = s.isLocked(f.folder, f.stem); err != nil || !pending {
+		return LoginAnnouncement{}, false, err
 	}
-	login, _, err = read[Login](s, f)
+	login, _, err = readFile[LoginAnnouncement](s, f)
 	return login, true, err
 }
 
@@ -135,25 +135,25 @@ func (s *Store) CancelLogin(key Key) error {
 	if err != nil {
 		return err
 	}
-	if ok, err := s.checkFolders(f.kind); !ok {
+	if ok, err := s.checkFolders(f.folder); !ok {
 		return err
 	}
-	return remove(s.path(f.kind, f.fileName()))
+	return removeFile(s.filePath(f.folder, f.fileName()))
 }
 
-// A PendingSignIn is one that Logins has found. It is a value.
-type PendingSignIn struct {
+// A PendingLoginEntry is one that Logins has found. It is a value.
+type PendingLoginEntry struct {
 	Key   Key
-	Login Login
+	Login LoginAnnouncement
 }
 
-// Logins returns the sign-ins that are under way and have been announced, in the order of their keys.
-func (s *Store) Logins() ([]PendingSignIn, error) {
+// PendingLogins returns the sign-ins that are under way and have been announced, in the order of their keys.
+func (s *Store) PendingLogins() ([]PendingLoginEntry, error) {
 	names, err := s.fileNames(credentialFolder)
 	if err != nil {
 		return nil, err
 	}
-	var all []PendingSignIn
+	var all []PendingLoginEntry
 	for _, name := range names {
 		base, ok := strings.CutSuffix(name, loginSuffix+".json")
 		key, err := ParseKey(base)
@@ -161,7 +161,7 @@ func (s *Store) Logins() ([]PendingSignIn, error) {
 			continue
 		}
 		if login, pending, err := s.PendingLogin(key); err == nil && pending && login.PID != 0 {
-			all = append(all, PendingSignIn{key, login})
+			all = append(all, PendingLoginEntry{key, login})
 		}
 	}
 	return all, nil

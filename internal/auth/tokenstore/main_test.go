@@ -100,21 +100,21 @@ func newStore(t *testing.T) *Store {
 }
 
 func named(account string) Credential {
-	return Credential{Account: account, Access: NewSecret(canary + "-a-" + account), Refresh: NewSecret(canary + "-r-" + account)}
+	return Credential{Account: account, AccessToken: NewSecret(canary + "-a-" + account), RefreshToken: NewSecret(canary + "-r-" + account)}
 }
 
 // save stores a credential in the place of what is there.
 func save(t *testing.T, s *Store, c Credential) Generation {
 	t.Helper()
 	var g Generation
-	locked(t, s, func(l *Locked) (err error) {
+	locked(t, s, func(l *LockedCredential) (err error) {
 		g, err = l.Save(c, l.Entry().Generation)
 		return err
 	})
 	return g
 }
 
-func locked(t *testing.T, s *Store, work func(*Locked) error) {
+func locked(t *testing.T, s *Store, work func(*LockedCredential) error) {
 	t.Helper()
 	bridgetest.Must(t, s.WithLock(within(t), testKey, work))
 }
@@ -131,7 +131,7 @@ func wantAccount(t *testing.T, s *Store, want string) Entry {
 }
 
 // wantKind checks that an operation failed, in the right way, and that the text of the error has no secret.
-func wantKind(t *testing.T, err error, want Kind) *Error {
+func wantKind(t *testing.T, err error, want ErrorKind) *Error {
 	t.Helper()
 	var e *Error
 	if !errors.As(err, &e) || !errors.Is(err, want) {
@@ -144,7 +144,7 @@ func wantKind(t *testing.T, err error, want Kind) *Error {
 }
 
 // file path of the credential.
-func credPath(s *Store) string { return s.path(credentialFolder, string(testKey)+".json") }
+func credPath(s *Store) string { return s.filePath(credentialFolder, string(testKey)+".json") }
 
 func contents(t *testing.T, path string) string {
 	t.Helper()

@@ -107,14 +107,14 @@ func roleCrash(args []string) error {
 	if err != nil {
 		return err
 	}
-	s.fault = func(step string) error {
+	s.injectFault = func(step string) error {
 		if step == args[1] {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
 		}
 		return nil
 	}
-	return s.WithLock(context.Background(), testKey, func(l *Locked) error {
+	return s.WithLock(context.Background(), testKey, func(l *LockedCredential) error {
 		_, err := l.Save(named("new"), l.Entry().Generation)
 		return fmt.Errorf("the process has survived: %v", err)
 	})
@@ -134,7 +134,7 @@ func TestCrash(t *testing.T) {
 		wantAccount(t, s, want)
 		save(t, s, named("next"))
 		wantAccount(t, s, "next")
-		if left := names(t, s.path(credentialFolder, "")); len(left) != 2 {
+		if left := names(t, s.filePath(credentialFolder, "")); len(left) != 2 {
 			t.Errorf("%s: left is %v", step, left)
 		}
 	}
@@ -180,10 +180,10 @@ func TestNotPrivate(t *testing.T) {
 	bridgetest.Must(t, syscall.Mkfifo(credPath(s), 0o600))
 	wantUnsafe(t, s)
 	bridgetest.Must(t, os.Remove(credPath(s)))
-	lock := s.path(credentialFolder, string(testKey)+lockSuffix)
+	lock := s.filePath(credentialFolder, string(testKey)+lockSuffix)
 	bridgetest.Must(t, os.Remove(lock))
 	bridgetest.Must(t, os.Symlink(credPath(s)+".x", lock))
-	wantKind(t, s.WithLock(within(t), testKey, func(*Locked) error { return nil }), ErrUnsafe)
+	wantKind(t, s.WithLock(within(t), testKey, func(*LockedCredential) error { return nil }), ErrUnsafe)
 }
 
 // wantUnsafe checks that a credential is neither read nor written.
@@ -221,7 +221,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	}
 	s := newStore(t)
 	g := save(t, s, named("a"))
-	dir := s.path(credentialFolder, "")
+	dir := s.filePath(credentialFolder, "")
 	bridgetest.Must(t, os.Chmod(dir, 0o500))
 	defer func() { _ = os.Chmod(dir, 0o700) }()
 	_, err := s.Save(within(t), testKey, named("b"), g)

@@ -23,7 +23,7 @@ func clocked(t *testing.T) (*Store, *clock) {
 func requests(t *testing.T, s *Store, n, limit int) (made int) {
 	t.Helper()
 	for range n {
-		err := s.WithLock(within(t), testKey, func(l *Locked) error { return l.CountRequest(limit) })
+		err := s.WithLock(within(t), testKey, func(l *LockedCredential) error { return l.CountTokenRequest(limit) })
 		if errors.Is(err, ErrRateLimit) {
 			return made
 		}
@@ -51,7 +51,7 @@ func TestBrake(t *testing.T) {
 		t.Errorf("%d requests in a minute", n)
 	}
 	limited := wantAccount(t, s, "a")
-	if !limited.RateLimited.Equal(now.at) || limited.Generation != g {
+	if !limited.RateLimitedAt.Equal(now.at) || limited.Generation != g {
 		t.Errorf("the entry is %+v", limited)
 	}
 	now.at = now.at.Add(24 * time.Hour)
@@ -62,11 +62,11 @@ func TestBrake(t *testing.T) {
 	if n := requests(t, s, 1, 100); n != 0 {
 		t.Error("the rate limit is off after a Save")
 	}
-	locked(t, s, (*Locked).ForgetRequests)
+	locked(t, s, (*LockedCredential).ForgetTokenRequests)
 	if n := requests(t, s, 10, 0); n != 6 {
 		t.Errorf("%d requests after a reset", n)
 	}
-	if e := wantAccount(t, s, "b"); e.RateLimited.IsZero() {
+	if e := wantAccount(t, s, "b"); e.RateLimitedAt.IsZero() {
 		t.Error("the entry does not tell of the rate limit")
 	}
 }
@@ -78,7 +78,7 @@ func TestBrakeLimits(t *testing.T) {
 		if n := requests(t, s, 40, limit); n != want {
 			t.Errorf("limit %d: %d requests", limit, n)
 		}
-		if e, err := s.Load(within(t), testKey); err != nil || e.Generation != 0 || e.RateLimited.IsZero() {
+		if e, err := s.Load(within(t), testKey); err != nil || e.Generation != 0 || e.RateLimitedAt.IsZero() {
 			t.Errorf("without a credential: %+v, %v", e, err)
 		}
 	}
@@ -114,43 +114,43 @@ func TestSpent(t *testing.T) {
 	first, second := NewSecret(canary+"-first"), NewSecret(canary+"-second")
 	spent := func(want bool, refresh Secret) {
 		t.Helper()
-		locked(t, open(t, s.Dir()), func(l *Locked) error {
-			if l.IsSpent(refresh) != want {
+		locked(t, open(t, s.Dir()), func(l *LockedCredential) error {
+			if l.IsRefreshTokenSpent(refresh) != want {
 				t.Errorf("spent: %v", !want)
 			}
 			return nil
 		})
 	}
-	save(t, s, Credential{Refresh: first})
+	save(t, s, Credential{RefreshToken: first})
 	spent(false, first)
-	save(t, s, Credential{Refresh: first}) // the issuer may give the same one again
+	save(t, s, Credential{RefreshToken: first}) // the issuer may give the same one again
 	spent(false, first)
-	save(t, s, Credential{Refresh: second, Access: NewSecret("a")})
+	save(t, s, Credential{RefreshToken: second, AccessToken: NewSecret("a")})
 	spent(true, first)
 	spent(false, second)
 	spent(false, Secret{})
 	g := wantAccount(t, s, "").Generation
-	locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret("a third one")) })
+	locked(t, s, func(l *LockedCredential) error { return l.MarkRefreshTokenSpent(NewSecret("a third one")) })
 	spent(true, NewSecret("a third one"))
-	if e := wantAccount(t, s, ""); e.Generation != g || !e.Credential.Refresh.Equal(second) {
+	if e := wantAccount(t, s, ""); e.Generation != g || !e.Credential.RefreshToken.Equal(second) {
 		t.Errorf("another token's end changed the credential: %+v", e)
 	}
-	locked(t, s, func(l *Locked) error { return l.MarkSpent(second) })
+	locked(t, s, func(l *LockedCredential) error { return l.MarkRefreshTokenSpent(second) })
 	e := wantAccount(t, s, "")
-	if e.Generation == g || !e.Credential.Refresh.IsZero() || e.Credential.Access.Reveal() != "a" {
+	if e.Generation == g || !e.Credential.RefreshToken.IsZero() || e.Credential.AccessToken.Reveal() != "a" {
 		t.Errorf("after the end of the stored token: %+v", e)
 	}
 	spent(true, second)
-	save(t, s, Credential{Refresh: first}) // given by the issuer, so it is good
+	save(t, s, Credential{RefreshToken: first}) // given by the issuer, so it is good
 	spent(false, first)
 	save(t, s, Credential{})
-	for i := range maxSpent - 1 {
-		locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret(fmt.Sprint(i))) })
+	for i := range maxSpentHashes - 1 {
+		locked(t, s, func(l *LockedCredential) error { return l.MarkRefreshTokenSpent(NewSecret(fmt.Sprint(i))) })
 	}
 	spent(true, first)
-	locked(t, s, func(l *Locked) error { return l.MarkSpent(NewSecret("one more")) })
+	locked(t, s, func(l *LockedCredential) error { return l.MarkRefreshTokenSpent(NewSecret("one more")) })
 	spent(false, first) // the oldest one is forgotten
-	if len(contents(t, credPath(s))) > 100*maxSpent {
+	if len(contents(t, credPath(s))) > 100*maxSpentHashes {
 		t.Error("the file grows")
 	}
 }

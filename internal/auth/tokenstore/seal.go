@@ -29,11 +29,11 @@ func SystemKeyring() Keyring { return systemKeyring{} }
 type systemKeyring struct{}
 
 func (systemKeyring) Get(ctx context.Context, service, user string) (string, bool, error) {
-	return systemGet(ctx, service, user)
+	return getSystemSecret(ctx, service, user)
 }
 
 func (systemKeyring) Set(ctx context.Context, service, user, secret string) error {
-	return systemSet(ctx, service, user, secret)
+	return setSystemSecret(ctx, service, user, secret)
 }
 
 const (
@@ -50,12 +50,12 @@ const (
 
 // A sealer encrypts and decrypts files. It may be used by any goroutine.
 type sealer struct {
-	aead cipher.AEAD
-	id   string // tells one key from another
+	aead  cipher.AEAD
+	keyID string // tells one key from another
 }
 
 // String returns which key it is.
-func (k *sealer) String() string { return "sealer " + k.id }
+func (k *sealer) String() string { return "sealer " + k.keyID }
 
 // GoString returns what String returns.
 func (k *sealer) GoString() string { return k.String() }
@@ -77,36 +77,36 @@ func newSealer(key []byte) (*sealer, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(append([]byte("mcp-bridge key id 1\x00"), key...))
-	return &sealer{aead: aead, id: hex.EncodeToString(sum[:8])}, nil
+	return &sealer{aead: aead, keyID: hex.EncodeToString(sum[:8])}, nil
 }
 
 // additionalData is what an encrypted content belongs to: with other values it cannot be decrypted.
-func additionalData(f file, g Generation) []byte {
-	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", formatVersion, f.kind, f.stem, g)
+func additionalData(f storeFile, g Generation) []byte {
+	return fmt.Appendf(nil, "mcp-bridge token store %d\x00%s\x00%s\x00%d", formatVersion, f.folder, f.stem, g)
 }
 
-func (k *sealer) seal(f file, g Generation, content []byte) *sealedContent {
+func (k *sealer) seal(f storeFile, g Generation, content []byte) *sealedContent {
 	nonce := make([]byte, k.aead.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
-	return &sealedContent{KeyID: k.id, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, additionalData(f, g))}
+	return &sealedContent{KeyID: k.keyID, Nonce: nonce, Data: k.aead.Seal(nil, nonce, content, additionalData(f, g))}
 }
 
-func (k *sealer) open(f file, g Generation, c *sealedContent) ([]byte, error) {
-	if c.KeyID != k.id {
+func (k *sealer) unseal(f storeFile, g Generation, c *sealedContent) ([]byte, error) {
+	if c.KeyID != k.keyID {
 		return nil, &Error{Kind: ErrOtherKey}
 	}
 	if len(c.Nonce) != k.aead.NonceSize() {
-		return nil, brokenError("its nonce has not the right length")
+		return nil, newBrokenError("its nonce has not the right length")
 	}
 	content, err := k.aead.Open(nil, c.Nonce, c.Data, additionalData(f, g))
 	if err != nil {
-		return nil, brokenError("it is encrypted with the right key, and was changed since")
+		return nil, newBrokenError("it is encrypted with the right key, and was changed since")
 	}
 	return content, nil
 }
 
-// openSealer gets the key from the keyring. See [Open].
-func (s *Store) openSealer(ctx context.Context, ring Keyring) (*sealer, error) {
+// newKeyringSealer gets the key from the keyring. See [Open].
+func (s *Store) newKeyringSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	type answer struct {
 		seal *sealer
 		err  error
@@ -115,7 +115,7 @@ func (s *Store) openSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	defer cancel()
 	answers := make(chan answer, 1)
 	go func() {
-		seal, err := s.askKeyring(ctx, ring)
+		seal, err := s.readOrMakeKey(ctx, ring)
 		answers <- answer{seal, err}
 	}()
 	select {
@@ -128,8 +128,8 @@ func (s *Store) openSealer(ctx context.Context, ring Keyring) (*sealer, error) {
 	return nil, &Error{Kind: ErrNoKeyring, Detail: "it has not answered in time; is it waiting to be unlocked?", Err: ctx.Err()}
 }
 
-// askKeyring returns the key in the keyring, which it makes if there is none.
-func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
+// readOrMakeKey returns the key in the keyring, which it makes if there is none.
+func (s *Store) readOrMakeKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	text, found, err := ring.Get(ctx, keyringService, keyringUser)
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // to nobody: Open has given up, and no key shall be made for it
@@ -142,39 +142,39 @@ func (s *Store) askKeyring(ctx context.Context, ring Keyring) (*sealer, error) {
 		}
 		defer unlock()
 		if text, found, err = ring.Get(ctx, keyringService, keyringUser); err == nil && !found {
-			return makeKey(ctx, ring)
+			return makeKeyringKey(ctx, ring)
 		}
 	}
 	if err != nil {
-		return nil, keyringError("it cannot be read", err, text)
+		return nil, newKeyringError("it cannot be read", err, text)
 	}
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil || len(key) != sealKeySize {
-		return nil, keyringError(fmt.Sprintf("what it has for %q of %q is not a key of ours", keyringUser, keyringService), nil, text)
+		return nil, newKeyringError(fmt.Sprintf("what it has for %q of %q is not a key of ours", keyringUser, keyringService), nil, text)
 	}
 	return newSealer(key)
 }
 
-// makeKey puts a new key in the keyring.
-func makeKey(ctx context.Context, ring Keyring) (*sealer, error) {
+// makeKeyringKey puts a new key in the keyring.
+func makeKeyringKey(ctx context.Context, ring Keyring) (*sealer, error) {
 	key := make([]byte, sealKeySize)
 	_, _ = rand.Read(key) // never fails
 	text := base64.StdEncoding.EncodeToString(key)
 	if err := ring.Set(ctx, keyringService, keyringUser, text); err != nil {
-		return nil, keyringError("it takes no key", err, text)
+		return nil, newKeyringError("it takes no key", err, text)
 	}
 	switch again, found, err := ring.Get(ctx, keyringService, keyringUser); {
 	case err != nil:
-		return nil, keyringError("it cannot be read", err, text)
+		return nil, newKeyringError("it cannot be read", err, text)
 	case !found || again != text:
-		return nil, keyringError("it does not keep what is put in", nil, text)
+		return nil, newKeyringError("it does not keep what is put in", nil, text)
 	}
 	return newSealer(key)
 }
 
-// keyringError is an error of the keyring, without what a keyring's own text may have of
+// newKeyringError is an error of the keyring, without what a keyring's own text may have of
 // the key: macOS is given it as a command.
-func keyringError(what string, err error, secret string) error {
+func newKeyringError(what string, err error, secret string) error {
 	if err != nil && secret != "" && strings.Contains(err.Error(), secret) {
 		err = errors.New("its error has the key in its text")
 	}

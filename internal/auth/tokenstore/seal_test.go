@@ -82,30 +82,30 @@ func TestSealed(t *testing.T) {
 	}))
 	login, err := s.TryLockLogin(testKey)
 	bridgetest.Must(t, err)
-	bridgetest.Must(t, login.Announce(Login{URL: canary}))
+	bridgetest.Must(t, login.Announce(LoginAnnouncement{SignInURL: canary}))
 	for _, sub := range []string{credentialFolder, clientFolder, metadataFolder} {
-		for _, name := range names(t, s.path(sub, "")) {
-			if strings.Contains(contents(t, s.path(sub, name)), canary) {
+		for _, name := range names(t, s.filePath(sub, "")) {
+			if strings.Contains(contents(t, s.filePath(sub, name)), canary) {
 				t.Errorf("%s/%s has a secret in it", sub, name)
 			}
 		}
 	}
-	if got, _, err := s.PendingLogin(testKey); err != nil || got.URL != canary {
+	if got, _, err := s.PendingLogin(testKey); err != nil || got.SignInURL != canary {
 		t.Errorf("pending %+v, %v", got, err)
 	}
 	bridgetest.Must(t, login.Release())
 	again := openSealed(t, dir, ring)
-	if e := wantAccount(t, again, "a"); e.Generation != g || e.Credential.Access.Reveal() != canary+"-a-a" {
+	if e := wantAccount(t, again, "a"); e.Generation != g || e.Credential.AccessToken.Reveal() != canary+"-a-a" {
 		t.Errorf("%+v", e)
 	}
-	if issuers, err := again.Issuers(); err != nil || len(issuers) != 1 || issuers[0] != canary {
+	if issuers, err := again.IssuersWithRegistrations(); err != nil || len(issuers) != 1 || issuers[0] != canary {
 		t.Errorf("issuers %q, %v", issuers, err)
 	}
 	if ring.sets != 1 {
 		t.Errorf("%d keys were made", ring.sets)
 	}
 	before := contents(t, credPath(s))
-	refuses := func(s *Store, kind Kind) {
+	refuses := func(s *Store, kind ErrorKind) {
 		t.Helper()
 		_, err := s.Load(within(t), testKey)
 		wantKind(t, err, kind)
@@ -131,9 +131,9 @@ func TestSealedTampered(t *testing.T) {
 	g := save(t, s, named("a"))
 	other, err := s.Save(within(t), otherKey, named("b"), 0)
 	bridgetest.Must(t, err)
-	e, err := parseEnvelope(file{credentialFolder, string(testKey)}, []byte(contents(t, credPath(s))))
+	e, err := parseEnvelope(storeFile{credentialFolder, string(testKey)}, []byte(contents(t, credPath(s))))
 	bridgetest.Must(t, err)
-	foreign, err := parseEnvelope(file{credentialFolder, string(otherKey)}, []byte(contents(t, s.path(credentialFolder, string(otherKey)+".json"))))
+	foreign, err := parseEnvelope(storeFile{credentialFolder, string(otherKey)}, []byte(contents(t, s.filePath(credentialFolder, string(otherKey)+".json"))))
 	bridgetest.Must(t, err)
 	later, flipped, short := e, *e.Sealed, *e.Sealed
 	later.Generation = g + 1
@@ -141,7 +141,7 @@ func TestSealedTampered(t *testing.T) {
 	moved.Sealed, moved.Generation = foreign.Sealed, other
 	flipped.Data = append([]byte{^flipped.Data[0]}, flipped.Data[1:]...)
 	short.Nonce = short.Nonce[1:]
-	for _, bad := range []envelope{later, moved, {Version: 1, Kind: e.Kind, Name: e.Name, Generation: g, Sealed: &flipped},
+	for _, bad := range []fileEnvelope{later, moved, {Version: 1, Kind: e.Kind, Name: e.Name, Generation: g, Sealed: &flipped},
 		{Version: 1, Kind: e.Kind, Name: e.Name, Generation: g, Sealed: &short}} {
 		data, err := json.Marshal(bad)
 		bridgetest.Must(t, err)

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// secretPlaceholder is what is shown in the place of a secret.
-const secretPlaceholder = "(secret)"
+// shownSecretText is what is shown in the place of a secret.
+const shownSecretText = "(secret)"
 
 // A Secret is a text that must not be seen: a token, a key, a client secret. Only
 // Reveal returns the text; printing, logging and encoding show "(secret)", even where
@@ -50,7 +50,7 @@ func (s Secret) String() string {
 	if s.IsZero() {
 		return ""
 	}
-	return secretPlaceholder
+	return shownSecretText
 }
 
 // GoString returns what String returns.

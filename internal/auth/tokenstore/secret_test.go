@@ -19,7 +19,7 @@ func TestNoSecretIsShown(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
 	secret := NewSecret(canary)
-	c := Credential{Access: secret, Refresh: secret, ID: secret, DPoPKey: secret}
+	c := Credential{AccessToken: secret, RefreshToken: secret, IDToken: secret, DPoPKey: secret}
 	registration := Registration{ClientSecret: secret, ManagementToken: secret}
 	g := save(t, s, c)
 	seal, err := newSealer([]byte(strings.Repeat(canary, 3)[:sealKeySize]))
@@ -28,25 +28,25 @@ func TestNoSecretIsShown(t *testing.T) {
 	bridgetest.Must(t, err)
 	all, err := s.List()
 	bridgetest.Must(t, err)
-	b, err := pack(c, c.secrets())
+	b, err := pack(c, c.secretsByName())
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, s.UpdateRegistrations(within(t), "i", func([]Registration) ([]Registration, error) { return []Registration{registration}, nil }))
 	login, err := s.TryLockLogin(testKey)
 	bridgetest.Must(t, err)
 	defer func() { bridgetest.Must(t, login.Release()) }()
 	sealed := *s
-	sealed.seal = seal
+	sealed.sealer = seal
 	values := []any{
 		secret, &secret, []Secret{secret}, map[string]Secret{"a": secret}, struct{ inner Secret }{secret},
 		struct{ inner *Secret }{&secret}, any(secret), c, &c, registration, &registration, e, &e, all, s, &sealed, sealed, seal, *seal,
 		storedCredential{Credential: &b}, &b, b, struct{ inner Credential }{c}, login, *login, g, Options{Dir: s.Dir()},
-		keyringError("x", errors.New(canary), canary),
+		newKeyringError("x", errors.New(canary), canary),
 	}
-	locked(t, s, func(l *Locked) error {
-		if !l.Entry().Credential.Access.Equal(secret) {
+	locked(t, s, func(l *LockedCredential) error {
+		if !l.Entry().Credential.AccessToken.Equal(secret) {
 			t.Error("the test has no secret to show")
 		}
-		values = append(values, l, *l, l.stored)
+		values = append(values, l, *l, l.content)
 		check(t, values)
 		return nil
 	})
@@ -74,7 +74,7 @@ func check(t *testing.T, values []any) {
 		}
 		slog.New(slog.NewTextHandler(&text, nil)).Info("text", "value", v)
 		switch v.(type) {
-		case packed, *packed, storedCredential: // JSON encodes them for the file
+		case packedStruct, *packedStruct, storedCredential: // JSON encodes them for the file
 		default:
 			slog.New(slog.NewJSONHandler(&text, nil)).Info("json", "value", v)
 			encoded, _ := json.Marshal(v)
@@ -96,7 +96,7 @@ func TestSecret(t *testing.T) {
 	if s.IsZero() || s.Reveal() != "x" || !s.Equal(NewSecret("x")) || s.Equal(NewSecret("y")) || s.Equal(zero) {
 		t.Errorf("the Secret is %q", s.Reveal())
 	}
-	if !strings.Contains(fmt.Sprintf("%+v", Credential{Access: s, Expires: time.Unix(0, 0)}), "Access:(secret)") {
-		t.Errorf("%+v", Credential{Access: s})
+	if !strings.Contains(fmt.Sprintf("%+v", Credential{AccessToken: s, ExpiresAt: time.Unix(0, 0)}), "AccessToken:(secret)") {
+		t.Errorf("%+v", Credential{AccessToken: s})
 	}
 }

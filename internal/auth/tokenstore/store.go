@@ -19,11 +19,11 @@ type Options struct {
 // A Store is the credentials in one folder. All methods may be called
 // concurrently, also by other processes in the same folder.
 type Store struct {
-	dir  string
-	seal *sealer // nil: files are plain
-	now  func() time.Time
-	// fault, in tests, is called at each step of a write, and ends it with its error.
-	fault func(step string) error
+	dir    string
+	sealer *sealer // nil: files are plain
+	now    func() time.Time
+	// injectFault, in tests, is called at each step of a write, and ends it with its error.
+	injectFault func(step string) error
 }
 
 // DefaultDir returns the folder of the user's credentials:
@@ -75,7 +75,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		}
 	}
 	if o.Keyring != nil {
-		if s.seal, err = s.openSealer(ctx, o.Keyring); err != nil {
+		if s.sealer, err = s.newKeyringSealer(ctx, o.Keyring); err != nil {
 			return nil, err
 		}
 	}
@@ -87,7 +87,7 @@ func (s *Store) Dir() string { return s.dir }
 
 // String returns the folder, and whether its files are encrypted.
 func (s *Store) String() string {
-	if s.seal != nil {
+	if s.sealer != nil {
 		return "encrypted token store " + s.dir
 	}
 	return "token store " + s.dir
@@ -96,7 +96,7 @@ func (s *Store) String() string {
 // GoString returns what String returns.
 func (s *Store) GoString() string { return s.String() }
 
-// The folders of the store; layout is the version of all of them.
+// The folders of the store. layoutFolder names the version of what is in it.
 const (
 	layoutFolder     = "v1"
 	credentialFolder = "cred"
@@ -104,18 +104,20 @@ const (
 	metadataFolder   = "meta"
 )
 
-// path returns the path of a file.
-func (s *Store) path(kind, name string) string { return filepath.Join(s.dir, layoutFolder, kind, name) }
+// filePath returns the path of a file.
+func (s *Store) filePath(kind, name string) string {
+	return filepath.Join(s.dir, layoutFolder, kind, name)
+}
 
 // makeFolders makes the folders down to a subfolder, and checks that they are private.
 func (s *Store) makeFolders(kind string) error {
 	if err := os.MkdirAll(filepath.Dir(s.dir), 0o700); err != nil {
-		return systemError(filepath.Dir(s.dir), err)
+		return newSystemError(filepath.Dir(s.dir), err)
 	}
-	for _, dir := range s.folders(kind) {
+	for _, dir := range s.folderPaths(kind) {
 		if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
 			if _, missing := os.Lstat(dir); missing != nil {
-				return systemError(dir, err)
+				return newSystemError(dir, err)
 			} // else it is there, and may not be made: on a read-only disk
 		}
 		if err := checkFolder(dir); err != nil {
@@ -125,9 +127,9 @@ func (s *Store) makeFolders(kind string) error {
 	return nil
 }
 
-// checkFolders is prepare for those who only read. ok is false if there is no such folder.
+// checkFolders is makeFolders for those who only read. ok is false if there is no such folder.
 func (s *Store) checkFolders(kind string) (ok bool, err error) {
-	for _, dir := range s.folders(kind) {
+	for _, dir := range s.folderPaths(kind) {
 		if err := checkFolder(dir); os.IsNotExist(err) {
 			return false, nil
 		} else if err != nil {
@@ -137,7 +139,7 @@ func (s *Store) checkFolders(kind string) (ok bool, err error) {
 	return true, nil
 }
 
-func (s *Store) folders(kind string) []string {
+func (s *Store) folderPaths(kind string) []string {
 	return []string{s.dir, filepath.Join(s.dir, layoutFolder), filepath.Join(s.dir, layoutFolder, kind)}
 }
 
@@ -149,7 +151,7 @@ func checkFolder(dir string) error {
 	case os.IsNotExist(err):
 		return err
 	case err != nil:
-		return readError(dir, err)
+		return newReadError(dir, err)
 	case !info.IsDir():
 		detail := "it is no folder"
 		if info.Mode()&(os.ModeSymlink|os.ModeIrregular) != 0 {
@@ -157,5 +159,5 @@ func checkFolder(dir string) error {
 		}
 		return &Error{Kind: ErrUnsafe, Path: dir, Detail: detail}
 	}
-	return checkPrivate(dir, info)
+	return checkOnlyOursAccess(dir, info)
 }

@@ -47,9 +47,9 @@ func full() Credential {
 	at := time.Date(2026, 7, 28, 1, 2, 3, 4, time.UTC)
 	return Credential{
 		Server: "https://example.com/mcp", Profile: "work", Account: "me", Issuer: "https://issuer/", TokenEndpoint: "https://issuer/t",
-		RevocationEndpoint: "https://issuer/r", ClientID: "c", Resource: "https://example.com/mcp", TokenType: "DPoP", Issued: at,
-		Expires: at.Add(time.Hour), RequestedScopes: []string{"a", "b"}, GrantedScopes: []string{"a"}, Problem: "none", Machine: true,
-		Access: NewSecret(canary + "1"), Refresh: NewSecret(canary + "2 <&>\u2028"), ID: NewSecret(canary + "3"), DPoPKey: NewSecret(canary + "4"),
+		RevocationEndpoint: "https://issuer/r", ClientID: "c", Resource: "https://example.com/mcp", TokenType: "DPoP", IssuedAt: at,
+		ExpiresAt: at.Add(time.Hour), RequestedScopes: []string{"a", "b"}, GrantedScopes: []string{"a"}, LastProblem: "none", IsMachine: true,
+		AccessToken: NewSecret(canary + "1"), RefreshToken: NewSecret(canary + "2 <&>\u2028"), IDToken: NewSecret(canary + "3"), DPoPKey: NewSecret(canary + "4"),
 	}
 }
 
@@ -74,8 +74,8 @@ func TestRoundTrip(t *testing.T) {
 	if want := (Entry{Key: testKey, Generation: g, Credential: c}); !reflect.DeepEqual(e, want) {
 		t.Errorf("loaded %+v, want %+v", e, want)
 	}
-	if e.Credential.Refresh.Reveal() != canary+"2 <&>\u2028" {
-		t.Errorf("the refresh token is %q", e.Credential.Refresh.Reveal())
+	if e.Credential.RefreshToken.Reveal() != canary+"2 <&>\u2028" {
+		t.Errorf("the refresh token is %q", e.Credential.RefreshToken.Reveal())
 	}
 	info, err := os.Stat(credPath(s))
 	bridgetest.Must(t, err)
@@ -126,17 +126,17 @@ func TestLockExcludes(t *testing.T) {
 	}
 	wg.Wait()
 	wantAccount(t, s, "80")
-	var kept *Locked
-	locked(t, s, func(l *Locked) error { kept = l; return nil })
+	var kept *LockedCredential
+	locked(t, s, func(l *LockedCredential) error { kept = l; return nil })
 	_, err := kept.Save(named("x"), kept.Entry().Generation)
 	wantKind(t, err, ErrReleased)
-	wantKind(t, kept.CountRequest(0), ErrReleased)
-	wantKind(t, kept.ForgetRequests(), ErrReleased)
-	wantKind(t, kept.MarkSpent(NewSecret("x")), ErrReleased)
+	wantKind(t, kept.CountTokenRequest(0), ErrReleased)
+	wantKind(t, kept.ForgetTokenRequests(), ErrReleased)
+	wantKind(t, kept.MarkRefreshTokenSpent(NewSecret("x")), ErrReleased)
 	wantKind(t, kept.Delete(), ErrReleased)
 	wantAccount(t, s, "80")
 	own := errors.New("own")
-	if err := s.WithLock(within(t), testKey, func(*Locked) error { return own }); err != own {
+	if err := s.WithLock(within(t), testKey, func(*LockedCredential) error { return own }); err != own {
 		t.Errorf("WithLock returned %v", err)
 	}
 }
@@ -152,12 +152,12 @@ func TestNewerIsLeftAlone(t *testing.T) {
 	wantKind(t, err, ErrNewer)
 	_, err = s.Save(within(t), testKey, named("b"), 0)
 	wantKind(t, err, ErrNewer)
-	wantKind(t, s.WithLock(within(t), testKey, func(*Locked) error { t.Error("work was called"); return nil }), ErrNewer)
+	wantKind(t, s.WithLock(within(t), testKey, func(*LockedCredential) error { t.Error("work was called"); return nil }), ErrNewer)
 	if got := contents(t, credPath(s)); got != newer {
 		t.Errorf("the file is %s", got)
 	}
 	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{}))
-	path := s.path(metadataFolder, string(testKey)+".json")
+	path := s.filePath(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte(newer), 0o600))
 	wantKind(t, saveMetadata(t, s, testKey, Metadata{}), ErrNewer)
 	if all, err := s.List(); err != nil || len(all) != 1 || !errors.Is(all[0].Err, ErrNewer) {
@@ -189,7 +189,7 @@ func TestBroken(t *testing.T) {
 		if i%2 == 0 {
 			_, err = s.Load(within(t), testKey)
 		} else {
-			err = s.WithLock(within(t), testKey, func(*Locked) error { t.Error("work was called"); return nil })
+			err = s.WithLock(within(t), testKey, func(*LockedCredential) error { t.Error("work was called"); return nil })
 		}
 		e := wantKind(t, err, ErrBroken)
 		if !strings.HasPrefix(e.MovedTo, credPath(s)+brokenInfix) || contents(t, e.MovedTo) != content {
@@ -239,7 +239,7 @@ func TestBrokenIsLookedAtAgain(t *testing.T) {
 	}()
 	<-ctx.waiting // for the lock, so it has found the broken file
 	bridgetest.Must(t, os.WriteFile(credPath(s)+".x", []byte(good), 0o600))
-	bridgetest.Must(t, rename(credPath(s)+".x", credPath(s)))
+	bridgetest.Must(t, renameFile(credPath(s)+".x", credPath(s)))
 	unlock()
 	bridgetest.Must(t, <-result)
 	wantAccount(t, s, "a")
@@ -251,7 +251,7 @@ func TestFaults(t *testing.T) {
 	s := newStore(t)
 	save(t, s, named("old"))
 	for _, step := range []string{"half", "written", "synced"} {
-		s.fault = func(at string) error {
+		s.injectFault = func(at string) error {
 			if at == step {
 				return errors.New("fault")
 			}
@@ -260,8 +260,8 @@ func TestFaults(t *testing.T) {
 		e := wantAccount(t, s, "old")
 		_, err := s.Save(within(t), testKey, named("new"), e.Generation)
 		wantKind(t, err, ErrIO)
-		locked(t, s, func(l *Locked) error {
-			wantKind(t, l.CountRequest(0), ErrIO)
+		locked(t, s, func(l *LockedCredential) error {
+			wantKind(t, l.CountTokenRequest(0), ErrIO)
 			if l.Entry().Credential.Account != "old" {
 				t.Errorf("after a fault: %+v", l.Entry())
 			}
@@ -271,7 +271,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("left after a fault: %v", left)
 		}
 	}
-	s.fault = nil
+	s.injectFault = nil
 	save(t, s, named("new"))
 	wantAccount(t, s, "new")
 }
@@ -287,7 +287,7 @@ func TestListAndDelete(t *testing.T) {
 	_, err := s.Save(within(t), otherKey, named("b"), 0)
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, saveMetadata(t, s, testKey, Metadata{}))
-	bridgetest.Must(t, os.WriteFile(s.path(credentialFolder, "README"), nil, 0o600))
+	bridgetest.Must(t, os.WriteFile(s.filePath(credentialFolder, "README"), nil, 0o600))
 	all, err := s.List()
 	bridgetest.Must(t, err)
 	var got []string
@@ -305,7 +305,7 @@ func TestListAndDelete(t *testing.T) {
 	if left := names(t, filepath.Join(s.dir, layoutFolder, metadataFolder)); slices.Contains(left, string(testKey)+".json") {
 		t.Errorf("Delete leaves metadata: %v", left)
 	}
-	locked(t, s, func(l *Locked) error {
+	locked(t, s, func(l *LockedCredential) error {
 		if _, err := l.Save(named("c"), 0); err != nil {
 			return err
 		}
@@ -343,11 +343,11 @@ func TestDeletedLock(t *testing.T) {
 		t.Skip("an open file cannot be deleted")
 	}
 	s := newStore(t)
-	l := newFlock(s.path(credentialFolder, "x"))
+	l := newFlock(s.filePath(credentialFolder, "x"))
 	if ok, err := l.TryLock(); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	if current, err := lockIsCurrent(l); !current || err != nil {
+	if current, err := isLockFileCurrent(l); !current || err != nil {
 		t.Errorf("a lock is not current: %v", err)
 	}
 	for _, now := range []func() error{
@@ -355,14 +355,14 @@ func TestDeletedLock(t *testing.T) {
 		func() error { return os.WriteFile(l.Path(), nil, 0o600) }, // another file of that name
 	} {
 		bridgetest.Must(t, now())
-		if current, err := lockIsCurrent(l); current || err != nil {
+		if current, err := isLockFileCurrent(l); current || err != nil {
 			t.Errorf("a deleted lock is current: %v", err)
 		}
 	}
 	bridgetest.Must(t, l.Unlock())
 	// Who works under such a lock finds the generation gone.
 	save(t, s, named("a"))
-	err := s.WithLock(within(t), testKey, func(l *Locked) error {
+	err := s.WithLock(within(t), testKey, func(l *LockedCredential) error {
 		bridgetest.Must(t, os.RemoveAll(s.Dir()))
 		save(t, s, named("b"))
 		_, err := l.Save(named("c"), l.Entry().Generation)
@@ -377,8 +377,8 @@ func TestRegistrations(t *testing.T) {
 	s := newStore(t)
 	const issuer = "https://issuer.example.com/"
 	at := time.Date(2026, 7, 28, 0, 0, 0, 0, time.UTC)
-	want := []Registration{{ClientID: "a", RedirectURIs: []string{"http://127.0.0.1:1/callback"}, AuthMethod: "none", Registered: at,
-		Expires: at, LastUsed: at, ManagementURL: "https://issuer/m", ClientSecret: NewSecret(canary), ManagementToken: NewSecret(canary + "m")}, {ClientID: "b"}}
+	want := []Registration{{ClientID: "a", RedirectURIs: []string{"http://127.0.0.1:1/callback"}, AuthMethod: "none", RegisteredAt: at,
+		SecretExpiresAt: at, LastUsed: at, ManagementURL: "https://issuer/m", ClientSecret: NewSecret(canary), ManagementToken: NewSecret(canary + "m")}, {ClientID: "b"}}
 	for i := range reflect.ValueOf(want[0]).NumField() {
 		if reflect.ValueOf(want[0]).Field(i).IsZero() {
 			t.Errorf("the test has no value for %s", reflect.TypeOf(want[0]).Field(i).Name)
@@ -403,9 +403,9 @@ func TestRegistrations(t *testing.T) {
 	if got, err := s.Registrations(within(t), strings.TrimSuffix(issuer, "/")); err != nil || got != nil {
 		t.Errorf("an issuer of another spelling has %v, %v", got, err)
 	}
-	bad := s.path(clientFolder, issuerName("bad")+".json")
+	bad := s.filePath(clientFolder, issuerFileName("bad")+".json")
 	bridgetest.Must(t, os.WriteFile(bad, []byte(canary), 0o600))
-	issuers, err := s.Issuers()
+	issuers, err := s.IssuersWithRegistrations()
 	wantKind(t, err, ErrBroken)
 	if !slices.Equal(issuers, []string{issuer}) {
 		t.Errorf("issuers %q", issuers)
@@ -415,7 +415,7 @@ func TestRegistrations(t *testing.T) {
 		t.Errorf("moved to %q", e.MovedTo)
 	}
 	bridgetest.Must(t, update(func([]Registration) ([]Registration, error) { return nil, nil }))
-	if issuers, err := s.Issuers(); err != nil || len(issuers) != 0 {
+	if issuers, err := s.IssuersWithRegistrations(); err != nil || len(issuers) != 0 {
 		t.Errorf("issuers %q, %v", issuers, err)
 	}
 }
@@ -430,13 +430,13 @@ func TestMetadata(t *testing.T) {
 			t.Errorf("metadata %v, %v", got, err)
 		}
 	}
-	path := s.path(metadataFolder, string(testKey)+".json")
+	path := s.filePath(metadataFolder, string(testKey)+".json")
 	bridgetest.Must(t, os.WriteFile(path, []byte("{"), 0o600))
 	bridgetest.Must(t, saveMetadata(t, s, testKey, want)) // the broken one is kept
 	if len(names(t, filepath.Dir(path))) != 3 {
 		t.Errorf("files: %v", names(t, filepath.Dir(path)))
 	}
-	err := saveMetadata(t, s, testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", maxFile) + `"`)}})
+	err := saveMetadata(t, s, testKey, Metadata{Documents: map[string]json.RawMessage{"x": json.RawMessage(`"` + strings.Repeat("x", maxFileBytes) + `"`)}})
 	wantKind(t, err, ErrInput)
 	if got, err := s.Metadata(within(t), testKey); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("metadata %v, %v", got, err)
@@ -447,7 +447,7 @@ func TestMetadata(t *testing.T) {
 func TestInvalidUTF8(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)
-	_, err := s.Save(within(t), testKey, Credential{Access: NewSecret(canary + "\xff")}, 0)
+	_, err := s.Save(within(t), testKey, Credential{AccessToken: NewSecret(canary + "\xff")}, 0)
 	wantKind(t, err, ErrInput)
 	wantAccount(t, s, "")
 }
@@ -465,7 +465,7 @@ func BenchmarkStore(b *testing.B) {
 	})
 	b.Run("WithLock", func(b *testing.B) {
 		for b.Loop() {
-			bridgetest.Must(b, s.WithLock(b.Context(), testKey, func(*Locked) error { return nil }))
+			bridgetest.Must(b, s.WithLock(b.Context(), testKey, func(*LockedCredential) error { return nil }))
 		}
 	})
 	b.Run("Save", func(b *testing.B) {
@@ -480,11 +480,11 @@ func BenchmarkStore(b *testing.B) {
 // written, and is then the same.
 func FuzzFile(f *testing.F) {
 	s := &Store{dir: f.TempDir(), now: time.Now}
-	of := file{credentialFolder, string(testKey)}
+	of := storeFile{credentialFolder, string(testKey)}
 	c := full()
-	b, err := pack(c, c.secrets())
+	b, err := pack(c, c.secretsByName())
 	bridgetest.Must(f, err)
-	good, err := s.encode(of, 3, storedCredential{Credential: &b, Requests: []time.Time{time.Unix(0, 0)}, RateLimited: time.Unix(1, 0), SpentRefresh: []string{"x"}})
+	good, err := s.encodeFile(of, 3, storedCredential{Credential: &b, RequestTimes: []time.Time{time.Unix(0, 0)}, RateLimitedAt: time.Unix(1, 0), SpentRefreshHashes: []string{"x"}})
 	bridgetest.Must(f, err)
 	f.Add(good)
 	f.Add(good[:len(good)/2])
@@ -492,29 +492,29 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte(`{"version":2}`))
 	seal, err := newSealer(make([]byte, sealKeySize))
 	bridgetest.Must(f, err)
-	sealed := &Store{dir: s.dir, now: time.Now, seal: seal}
-	hidden, err := sealed.encode(of, 3, storedCredential{Credential: &b})
+	sealed := &Store{dir: s.dir, now: time.Now, sealer: seal}
+	hidden, err := sealed.encodeFile(of, 3, storedCredential{Credential: &b})
 	bridgetest.Must(f, err)
 	f.Add(hidden)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, s := range []*Store{s, sealed} {
 			var c storedCredential
-			g, err := s.decode(of, data, &c)
+			g, err := s.decodeFile(of, data, &c)
 			if err != nil {
 				continue
 			}
-			e, err := c.entry(testKey, g)
+			e, err := c.toEntry(testKey, g)
 			bridgetest.Must(t, err)
-			again, err := s.encode(of, g, c)
+			again, err := s.encodeFile(of, g, c)
 			if err != nil {
 				continue // a time that cannot be written in JSON
 			}
 			var c2 storedCredential
-			g2, err := s.decode(of, again, &c2)
+			g2, err := s.decodeFile(of, again, &c2)
 			bridgetest.Must(t, err)
-			e2, err := c2.entry(testKey, g2)
+			e2, err := c2.toEntry(testKey, g2)
 			bridgetest.Must(t, err)
-			if g2 != g || !reflect.DeepEqual(e.Credential, e2.Credential) || !slices.Equal(c.SpentRefresh, c2.SpentRefresh) {
+			if g2 != g || !reflect.DeepEqual(e.Credential, e2.Credential) || !slices.Equal(c.SpentRefreshHashes, c2.SpentRefreshHashes) {
 				t.Errorf("%+v became %+v", e, e2)
 			}
 		}

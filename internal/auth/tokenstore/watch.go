@@ -7,29 +7,28 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
-// Watch calls changed when the generation stored under key is no longer known, and
+// WatchGeneration calls onChange when the generation stored under key is no longer known, and
 // then each time it changes again; 0 is that the credential was deleted. err says that the file
 // cannot be understood now. It looks at the generation only: to get the credential, or to
 // have a broken file set aside, call [Store.Load]. A change is told within a
 // quarter of a second, or within ten seconds where the file system reports none; of
 // changes that follow each other faster, the last one.
 //
-// Watch returns when ctx is done. changed is called by the goroutine that called
-// Watch.
-func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed func(g Generation, err error)) error {
+// WatchGeneration returns when ctx is done. onChange is called by the goroutine that called it.
+func (s *Store) WatchGeneration(ctx context.Context, key Key, known Generation, onChange func(g Generation, err error)) error {
 	f, err := credentialFile(key)
 	if err != nil {
 		return err
 	}
-	path := s.path(f.kind, f.fileName())
-	var last Kind
+	path := s.filePath(f.folder, f.fileName())
+	var last ErrorKind
 	look := func() {
-		g, err := s.generation(f)
-		var kind Kind
+		g, err := s.readGeneration(f)
+		var kind ErrorKind
 		_ = errors.As(err, &kind)
 		if ctx.Err() == nil && (g != known || kind != last) {
 			known, last = g, kind
-			changed(g, err)
+			onChange(g, err)
 		}
 	}
 	files := func() []string {
@@ -42,12 +41,12 @@ func (s *Store) Watch(ctx context.Context, key Key, known Generation, changed fu
 	return nil
 }
 
-// generation returns the generation of a file, for which no key is needed.
-func (s *Store) generation(f file) (Generation, error) {
-	data, err := s.readRaw(f)
+// readGeneration returns the generation of a file, for which no key is needed.
+func (s *Store) readGeneration(f storeFile) (Generation, error) {
+	data, err := s.readFileBytes(f)
 	if data == nil {
 		return 0, err
 	}
 	e, err := parseEnvelope(f, data)
-	return e.Generation, withPath(err, s.path(f.kind, f.fileName()))
+	return e.Generation, withPath(err, s.filePath(f.folder, f.fileName()))
 }

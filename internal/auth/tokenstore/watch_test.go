@@ -22,7 +22,7 @@ func watched(t *testing.T, s *Store, known Generation) (next func() seen) {
 	told := make(chan seen)
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Watch(ctx, testKey, known, func(g Generation, err error) {
+		done <- s.WatchGeneration(ctx, testKey, known, func(g Generation, err error) {
 			select {
 			case told <- seen{g, err}:
 			case <-ctx.Done():
@@ -59,7 +59,7 @@ func TestWatch(t *testing.T) {
 	if c := next(); c.g != second || c.err != nil {
 		t.Errorf("told %v, and %d is stored", c, second)
 	}
-	locked(t, s, func(l *Locked) error { return l.CountRequest(0) }) // must not be told
+	locked(t, s, func(l *LockedCredential) error { return l.CountTokenRequest(0) }) // must not be told
 	good := contents(t, credPath(s))
 	bridgetest.Must(t, os.WriteFile(credPath(s), []byte("{"), 0o600))
 	if c := next(); !errors.Is(c.err, ErrBroken) {

@@ -53,7 +53,7 @@ func signsIn(b *Browser, device bool) client.SignInFunc {
 			return err
 		}
 		if device {
-			if _, err := b.Visit(ctx, f.Where().URL, f.Where().UserCode); err != nil {
+			if _, err := b.Visit(ctx, f.Instructions().URL, f.Instructions().UserCode); err != nil {
 				f.Close()
 				return err
 			}
@@ -141,7 +141,7 @@ func TestLibrarySignIn(t *testing.T) {
 	p.Want(map[string]int{"registration 201": 1, "authorized": 2, "grant authorization_code": 2})
 
 	e, err := store.Load(t.Context(), first.Key())
-	if err != nil || e.Credential.Refresh.IsZero() {
+	if err != nil || e.Credential.RefreshToken.IsZero() {
 		t.Fatalf("no refresh token was issued (%v)", err)
 	}
 	revoked, err := first.SignOut(t.Context())
@@ -186,7 +186,7 @@ func TestLibraryRefresh(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
 		name string
-		dpop resource.DPoP
+		dpop resource.DPoPMode
 	}{{"bearer", resource.DPoPOff}, {"DPoP", resource.DPoPRequire}} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
@@ -196,7 +196,7 @@ func TestLibraryRefresh(t *testing.T) {
 			u.connect()
 			u.renews()
 			token, err := u.Token(t.Context())
-			if want := map[resource.DPoP]string{resource.DPoPOff: auth.SchemeBearer, resource.DPoPRequire: auth.SchemeDPoP}[x.dpop]; err != nil || token.Type != want {
+			if want := map[resource.DPoPMode]string{resource.DPoPOff: auth.SchemeBearer, resource.DPoPRequire: auth.SchemeDPoP}[x.dpop]; err != nil || token.Type != want {
 				t.Errorf("the token is of the type %q, want %q (%v)", token.Type, want, err)
 			}
 			p.Want(map[string]int{"authorized": 1, "error invalid_grant": 0, "family revoked": 0})
@@ -244,7 +244,7 @@ func TestLibraryMachines(t *testing.T) {
 	withKey["jwks"] = map[string]any{"keys": []any{publicJWK(key)}}
 	p := Start(t, Options{Life: 2, Opaque: true, Clients: []Client{MachineClient("with-secret", secret), MachineClient(server, secret), withKey}})
 	s := p.Serve(t, ServerOptions{DPoP: resource.DPoPOff, Introspection: &resource.Introspection{
-		Endpoint: p.URL + "/token/introspection", Issuer: p.URL, ClientID: server, Secret: func() (string, error) { return secret, nil }}})
+		Endpoint: p.URL + "/token/introspection", Issuer: p.URL, ClientID: server, ClientSecret: func() (string, error) { return secret, nil }}})
 	proof := func(secret string, key *auth.AssertionSigner) client.ClientAuthFunc {
 		return func() (tokenstore.Secret, *auth.AssertionSigner, error) {
 			return tokenstore.NewSecret(secret), key, nil

@@ -21,7 +21,7 @@ import (
 type ServerOptions struct {
 	Scopes        []string // that every token must have; nil: mcp:read
 	Policy        string   // see resource.ParsePolicy; "": nothing more
-	DPoP          resource.DPoP
+	DPoP          resource.DPoPMode
 	Introspection *resource.Introspection // nil: tokens are signed
 }
 
@@ -58,8 +58,8 @@ func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := resource.Options{PublicURL: "http://" + l.Addr().String(), Resources: []resource.Resource{{Paths: []string{"/mcp"}, Alone: true}},
-		Scopes: o.Scopes, Policy: policy, DPoP: o.DPoP, Introspection: o.Introspection,
+	options := resource.Options{PublicURL: "http://" + l.Addr().String(), Resources: []resource.Resource{{Paths: []string{"/mcp"}, IsOnly: true}},
+		RequiredScopes: o.Scopes, Policy: policy, DPoP: o.DPoP, Introspection: o.Introspection,
 		OnDenied: func(r *http.Request, _ string, err error) {
 			t.Logf("the server refuses %s: %v", r.Method, err)
 		}}
@@ -75,7 +75,7 @@ func (p *Provider) Serve(t testing.TB, o ServerOptions) *Server {
 	}
 	s := &Server{URL: options.PublicURL + "/mcp"}
 	mux := http.NewServeMux()
-	mux.Handle("/.well-known/", protector.Metadata())
+	mux.Handle("/.well-known/", protector.MetadataHandler())
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.server() }, nil)
 	mux.Handle("/mcp", s.counted(protector.Protect(authorized(protector, inner))))
 	server := &http.Server{Handler: mux}

@@ -18,35 +18,35 @@ import (
 	"time"
 )
 
-// A bus is a connection to the bus of the user's session, for one goroutine that makes one call after the other.
+// A busConn is a connection to the bus of the user's session, for one goroutine that makes one call after the other.
 // Whoever dials closes it.
-type bus struct {
-	conn    net.Conn
-	ctx     context.Context // closes conn when it is done
-	stop    func() bool     // ends that
-	in      *bufio.Reader
-	serial  uint32
-	signals []*message // of prompts, that came before a reply; at most maxSignals
+type busConn struct {
+	conn         net.Conn
+	ctx          context.Context // closes conn when it is done
+	stopClosing  func() bool     // ends that
+	reader       *bufio.Reader
+	lastSerial   uint32
+	earlySignals []*message // of prompts, that came before a reply; at most maxEarlySignals
 }
 
-// maxSignals is how many signals are kept that came before a reply: more than one would be odd.
-const maxSignals = 16
+// maxEarlySignals is how many signals are kept that came before a reply: more than one would be odd.
+const maxEarlySignals = 16
 
 // callTimeout is how long the bus and the keyring may take for one answer. A person's answer takes as long as ctx lasts.
 var callTimeout = 10 * time.Second
 
-// dialSession connects to the session bus. It starts none: without one there is no keyring.
-func dialSession(ctx context.Context) (*bus, error) {
-	address := sessionAddress()
+// dialSessionBus connects to the session bus. It starts none: without one there is no keyring.
+func dialSessionBus(ctx context.Context) (*busConn, error) {
+	address := sessionBusAddress()
 	if address == "" {
 		return nil, errors.New("there is no session bus, as in a container or a session without a desktop")
 	}
 	var errs []error
 	for one := range strings.SplitSeq(address, ";") {
-		path, err := socketPath(one)
+		path, err := unixSocketPath(one)
 		if err == nil {
-			var b *bus
-			if b, err = dial(ctx, path); err == nil {
+			var b *busConn
+			if b, err = dialSocket(ctx, path); err == nil {
 				return b, nil
 			}
 		}
@@ -55,13 +55,13 @@ func dialSession(ctx context.Context) (*bus, error) {
 	return nil, errors.Join(errs...)
 }
 
-// sessionAddress returns the address of the session bus, and "" if there is none.
-func sessionAddress() string {
+// sessionBusAddress returns the address of the session bus, and "" if there is none.
+func sessionBusAddress() string {
 	if address := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); address != "" && address != "autolaunch:" {
 		return address
 	}
 	dir := filepath.Join("/run/user", strconv.Itoa(os.Getuid()))
-	if socket := filepath.Join(dir, "bus"); exists(socket) {
+	if socket := filepath.Join(dir, "bus"); pathExists(socket) {
 		return "unix:path=" + socket
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "dbus-session"))
@@ -72,13 +72,13 @@ func sessionAddress() string {
 	return address
 }
 
-func exists(path string) bool {
+func pathExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// socketPath returns the socket of an address such as unix:path=/run/user/1000/bus,guid=...
-func socketPath(address string) (string, error) {
+// unixSocketPath returns the socket of an address such as unix:path=/run/user/1000/bus,guid=...
+func unixSocketPath(address string) (string, error) {
 	transport, pairs, _ := strings.Cut(address, ":")
 	if transport == "unix" {
 		for pair := range strings.SplitSeq(pairs, ",") {
@@ -98,25 +98,25 @@ func socketPath(address string) (string, error) {
 	return "", fmt.Errorf("the session bus %q is no Unix socket", address)
 }
 
-// dial connects to a bus and says who we are: the kernel has told it which user that is.
-func dial(ctx context.Context, path string) (*bus, error) {
+// dialSocket connects to a bus and says who we are: the kernel has told it which user that is.
+func dialSocket(ctx context.Context, path string) (*busConn, error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(limited, "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	b := &bus{conn: conn, ctx: ctx, in: bufio.NewReader(conn)}
-	b.stop = context.AfterFunc(ctx, func() { _ = conn.Close() })
-	if err := b.hello(); err != nil {
+	b := &busConn{conn: conn, ctx: ctx, reader: bufio.NewReader(conn)}
+	b.stopClosing = context.AfterFunc(ctx, func() { _ = conn.Close() })
+	if err := b.authenticate(); err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
 }
 
-// within bounds what is next said and heard; 0: only ctx does.
-func (b *bus) within(d time.Duration) {
+// setTimeout bounds what is next said and heard; 0: only ctx does.
+func (b *busConn) setTimeout(d time.Duration) {
 	end := time.Time{}
 	if d > 0 {
 		end = time.Now().Add(d)
@@ -124,8 +124,8 @@ func (b *bus) within(d time.Duration) {
 	_ = b.conn.SetDeadline(end) // which fails on one that ctx has closed
 }
 
-// why returns an error of the connection in the words of what it means.
-func (b *bus) why(err error) error {
+// explainError returns an error of the connection in the words of what it means.
+func (b *busConn) explainError(err error) error {
 	switch {
 	case b.ctx.Err() != nil:
 		return b.ctx.Err()
@@ -135,104 +135,104 @@ func (b *bus) why(err error) error {
 	return err
 }
 
-func (b *bus) hello() error {
-	b.within(callTimeout)
+func (b *busConn) authenticate() error {
+	b.setTimeout(callTimeout)
 	user := hex.EncodeToString([]byte(strconv.Itoa(os.Getuid())))
 	if _, err := b.conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
-		return b.why(err)
+		return b.explainError(err)
 	}
-	answer, err := b.in.ReadSlice('\n') // of at most 4096 bytes
+	answer, err := b.reader.ReadSlice('\n') // of at most 4096 bytes
 	if err != nil {
-		return b.why(err)
+		return b.explainError(err)
 	}
 	if !bytes.HasPrefix(answer, []byte("OK ")) {
 		return errors.New("the session bus does not let this user in")
 	}
 	if _, err := b.conn.Write([]byte("BEGIN\r\n")); err != nil {
-		return b.why(err)
+		return b.explainError(err)
 	}
-	_, err = b.call(call{busName, busPath, busName, "Hello", ""}, func(*writer) {}, "s")
+	_, err = b.callMethod(methodCall{busName, busPath, busName, "Hello", ""}, func(*dbusWriter) {}, "s")
 	return err
 }
 
-func (b *bus) close() {
-	b.stop()
+func (b *busConn) close() {
+	b.stopClosing()
 	_ = b.conn.Close()
 }
 
-// A call names a method, and the types of its arguments.
-type call struct{ name, path, iface, method, signature string }
+// A methodCall names a method, and the types of its arguments.
+type methodCall struct{ destination, path, interfaceName, method, signature string }
 
-// call calls a method with the arguments that write writes. It returns a reader of the reply, which must be of these
+// callMethod calls a method with the arguments that write writes. It returns a reader of the reply, which must be of these
 // types; "" is for any.
-func (b *bus) call(c call, write func(*writer), reply string) (*reader, error) {
-	b.serial++
-	b.within(callTimeout)
-	if _, err := b.conn.Write(c.encode(b.serial, write)); err != nil {
-		return nil, b.why(err)
+func (b *busConn) callMethod(c methodCall, write func(*dbusWriter), reply string) (*dbusReader, error) {
+	b.lastSerial++
+	b.setTimeout(callTimeout)
+	if _, err := b.conn.Write(c.encode(b.lastSerial, write)); err != nil {
+		return nil, b.explainError(err)
 	}
 	for {
-		m, err := readMessage(b.in)
+		m, err := readMessage(b.reader)
 		switch {
 		case err != nil:
-			return nil, b.why(err)
-		case m.kind == typeSignal:
-			if m.iface == promptInterface && len(b.signals) < maxSignals {
-				b.signals = append(b.signals, m)
+			return nil, b.explainError(err)
+		case m.messageType == messageTypeSignal:
+			if m.interfaceName == promptInterface && len(b.earlySignals) < maxEarlySignals {
+				b.earlySignals = append(b.earlySignals, m)
 			}
-		case m.replySerial != b.serial:
-		case m.kind == typeError:
+		case m.replySerial != b.lastSerial:
+		case m.messageType == messageTypeError:
 			return nil, m.asError()
-		case m.kind == typeReply:
-			return m.read(reply)
+		case m.messageType == messageTypeReply:
+			return m.bodyReader(reply)
 		}
 	}
 }
 
-func (c call) encode(serial uint32, write func(*writer)) []byte {
-	var body writer
+func (c methodCall) encode(serial uint32, write func(*dbusWriter)) []byte {
+	var body dbusWriter
 	write(&body)
-	w := writer{b: []byte{'l', typeCall, 0, 1}}
-	w.uint32(uint32(len(body.b)))
-	w.uint32(serial)
-	w.array(8, func() {
+	w := dbusWriter{data: []byte{'l', messageTypeCall, 0, 1}}
+	w.writeUint32(uint32(len(body.data)))
+	w.writeUint32(serial)
+	w.writeArray(8, func() {
 		field := func(code byte, kind, value string) {
-			w.align(8)
-			w.b = append(w.b, code)
-			w.signature(kind)
-			w.string(value)
+			w.padTo(8)
+			w.data = append(w.data, code)
+			w.writeSignature(kind)
+			w.writeString(value)
 		}
 		field(fieldPath, "o", c.path)
-		field(fieldDestination, "s", c.name)
-		field(fieldInterface, "s", c.iface)
+		field(fieldDestination, "s", c.destination)
+		field(fieldInterface, "s", c.interfaceName)
 		field(fieldMember, "s", c.method)
 		if c.signature != "" {
-			w.align(8)
-			w.b = append(w.b, fieldSignature)
-			w.signature("g")
-			w.signature(c.signature)
+			w.padTo(8)
+			w.data = append(w.data, fieldSignature)
+			w.writeSignature("g")
+			w.writeSignature(c.signature)
 		}
 	})
-	w.align(8)
-	return append(w.b, body.b...)
+	w.padTo(8)
+	return append(w.data, body.data...)
 }
 
-// signal waits for a signal, which a person is the cause of.
-func (b *bus) signal(path, iface, member string) (*message, error) {
-	b.within(0)
+// awaitSignal waits for a signal, which a person is the cause of.
+func (b *busConn) awaitSignal(path, iface, member string) (*message, error) {
+	b.setTimeout(0)
 	for {
-		for _, m := range b.signals {
-			if m.path == path && m.iface == iface && m.member == member {
+		for _, m := range b.earlySignals {
+			if m.path == path && m.interfaceName == iface && m.member == member {
 				return m, nil
 			}
 		}
-		m, err := readMessage(b.in)
+		m, err := readMessage(b.reader)
 		if err != nil {
-			return nil, b.why(err)
+			return nil, b.explainError(err)
 		}
-		b.signals = b.signals[:0]
-		if m.kind == typeSignal {
-			b.signals = append(b.signals, m)
+		b.earlySignals = b.earlySignals[:0]
+		if m.messageType == messageTypeSignal {
+			b.earlySignals = append(b.earlySignals, m)
 		}
 	}
 }

@@ -61,74 +61,74 @@ func answer(conn net.Conn, dismissed, kde bool) {
 		if err != nil {
 			return
 		}
-		kind, signature := byte(typeReply), ""
-		var body writer
+		kind, signature := byte(messageTypeReply), ""
+		var body dbusWriter
 		switch m.member {
 		case "Hello":
 			signature = "s"
-			body.string(":1.1")
+			body.writeString(":1.1")
 		case "OpenSession":
 			signature = "vo"
 			if kde {
-				body.signature("ay")
-				body.bytes("")
+				body.writeSignature("ay")
+				body.writeBytes("")
 			} else {
-				body.signature("s")
-				body.string("")
+				body.writeSignature("s")
+				body.writeString("")
 			}
-			body.string("/session")
+			body.writeString("/session")
 		case "Get":
 			signature = "v"
-			body.signature("ao")
-			body.array(4, func() { body.string("/other") })
+			body.writeSignature("ao")
+			body.writeArray(4, func() { body.writeString("/other") })
 		case "Unlock":
 			signature = "aoo"
-			body.array(4, func() {})
-			body.string("/prompt")
+			body.writeArray(4, func() {})
+			body.writeString("/prompt")
 		case "Prompt": // the answer is there before the reply, as it may be
-			var answered writer
-			if answered.uint32(0); dismissed {
-				answered.b[0] = 1
+			var answered dbusWriter
+			if answered.writeUint32(0); dismissed {
+				answered.data[0] = 1
 			}
-			answered.signature("s")
-			answered.string("")
-			signal := call{serviceName, "/prompt", promptInterface, "Completed", "bv"}.
-				encode(7, func(w *writer) { w.b = answered.b })
-			signal[1] = typeSignal
+			answered.writeSignature("s")
+			answered.writeString("")
+			signal := methodCall{serviceName, "/prompt", promptInterface, "Completed", "bv"}.
+				encode(7, func(w *dbusWriter) { w.data = answered.data })
+			signal[1] = messageTypeSignal
 			_, _ = conn.Write(signal)
 		case "SearchItems":
 			signature = "ao"
-			body.array(4, func() { body.string("/item") })
+			body.writeArray(4, func() { body.writeString("/item") })
 		case "GetSecret":
 			signature = "(oayays)"
-			body.string("/session")
-			body.bytes("")
-			body.bytes("hidden")
-			body.string("text/plain")
+			body.writeString("/session")
+			body.writeBytes("")
+			body.writeBytes("hidden")
+			body.writeString("text/plain")
 		case "CreateItem":
-			kind, signature = typeError, "s"
-			body.string("the disk is full")
+			kind, signature = messageTypeError, "s"
+			body.writeString("the disk is full")
 		}
-		_, _ = conn.Write(reply(kind, serial, signature, body.b))
+		_, _ = conn.Write(reply(kind, serial, signature, body.data))
 	}
 }
 
 // reply encodes a reply to the call of this number.
 func reply(kind byte, serial uint32, signature string, body []byte) []byte {
-	w := writer{b: []byte{'l', kind, 0, 1}}
-	w.uint32(uint32(len(body)))
-	w.uint32(serial)
-	w.array(8, func() {
-		w.b = append(w.b, fieldReplySerial)
-		w.signature("u")
-		w.uint32(serial)
-		w.align(8)
-		w.b = append(w.b, fieldSignature)
-		w.signature("g")
-		w.signature(signature)
+	w := dbusWriter{data: []byte{'l', kind, 0, 1}}
+	w.writeUint32(uint32(len(body)))
+	w.writeUint32(serial)
+	w.writeArray(8, func() {
+		w.data = append(w.data, fieldReplySerial)
+		w.writeSignature("u")
+		w.writeUint32(serial)
+		w.padTo(8)
+		w.data = append(w.data, fieldSignature)
+		w.writeSignature("g")
+		w.writeSignature(signature)
 	})
-	w.align(8)
-	return append(w.b, body...)
+	w.padTo(8)
+	return append(w.data, body...)
 }
 
 // TestLocked: a locked keyring asks its user; the bus is found among several addresses; what fails says why.
@@ -159,19 +159,19 @@ func TestDismissed(t *testing.T) {
 
 // FuzzReadMessage: no message makes the bridge fail or take more memory than the limit.
 func FuzzReadMessage(f *testing.F) {
-	f.Add(call{busName, busPath, busName, "Hello", "s"}.encode(1, func(w *writer) { w.string("x") }))
-	f.Add(reply(typeReply, 1, "ao", []byte{8, 0, 0, 0, 1, 0, 0, 0, '/', 0, 0, 0}))
-	f.Add(reply(typeError, 1, "s", []byte{255, 255, 255, 255}))
+	f.Add(methodCall{busName, busPath, busName, "Hello", "s"}.encode(1, func(w *dbusWriter) { w.writeString("x") }))
+	f.Add(reply(messageTypeReply, 1, "ao", []byte{8, 0, 0, 0, 1, 0, 0, 0, '/', 0, 0, 0}))
+	f.Add(reply(messageTypeError, 1, "s", []byte{255, 255, 255, 255}))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := readMessage(bytes.NewReader(text))
 		if err != nil {
 			return
 		}
 		_ = m.asError().Error()
-		r, _ := m.read("")
+		r, _ := m.bodyReader("")
 		for r.err == nil {
 			before := r.pos
-			_, _, _ = r.strings(), r.signature(), r.bytes()
+			_, _, _ = r.readStrings(), r.readSignature(), r.readBytes()
 			if r.pos <= before && r.err == nil {
 				t.Fatal("nothing was read")
 			}
@@ -193,20 +193,20 @@ func hangs(t *testing.T, asks bool) {
 			if err != nil {
 				return // it was given up
 			}
-			var body writer
+			var body dbusWriter
 			signature := map[string]string{"Hello": "s", "Get": "v", "Unlock": "aoo", "AddMatch": "", "Prompt": ""}[m.member]
 			switch m.member {
 			case "Hello":
-				body.string(":1.1")
+				body.writeString(":1.1")
 			case "Get":
-				body.signature("ao")
-				body.array(4, func() {})
+				body.writeSignature("ao")
+				body.writeArray(4, func() {})
 			case "Unlock":
-				body.array(4, func() {})
-				body.string("/prompt")
+				body.writeArray(4, func() {})
+				body.writeString("/prompt")
 			}
 			if asks {
-				_, _ = conn.Write(reply(typeReply, serial, signature, body.b))
+				_, _ = conn.Write(reply(messageTypeReply, serial, signature, body.data))
 			}
 		}
 	})

@@ -11,14 +11,14 @@ import (
 
 // Names and objects of the Secret Service (specifications.freedesktop.org/secret-service).
 const (
-	busName  = "org.freedesktop.DBus"
-	busPath  = "/org/freedesktop/DBus"
-	noObject = "/"
+	busName      = "org.freedesktop.DBus"
+	busPath      = "/org/freedesktop/DBus"
+	noObjectPath = "/"
 
-	serviceName  = "org.freedesktop.secrets"
-	servicePath  = "/org/freedesktop/secrets"
-	loginPath    = servicePath + "/collection/login"
-	defaultAlias = servicePath + "/aliases/default"
+	serviceName           = "org.freedesktop.secrets"
+	servicePath           = "/org/freedesktop/secrets"
+	loginCollectionPath   = servicePath + "/collection/login"
+	defaultCollectionPath = servicePath + "/aliases/default"
 
 	serviceInterface    = "org.freedesktop.Secret.Service"
 	collectionInterface = "org.freedesktop.Secret.Collection"
@@ -28,21 +28,21 @@ const (
 
 // Get returns the secret of a user of a service. found is false if there is none. It ends with ctx.
 func Get(ctx context.Context, service, user string) (secret string, found bool, err error) {
-	b, err := dialSession(ctx)
+	b, err := dialSessionBus(ctx)
 	if err != nil {
 		return "", false, err
 	}
 	defer b.close() // which also ends the session of the Secret Service
-	collection, err := b.collection()
+	collection, err := b.unlockedCollection()
 	if err != nil {
 		return "", false, err
 	}
-	r, err := b.call(call{serviceName, collection, collectionInterface, "SearchItems", "a{ss}"},
-		func(w *writer) { w.attributes(service, user) }, "ao")
+	r, err := b.callMethod(methodCall{serviceName, collection, collectionInterface, "SearchItems", "a{ss}"},
+		func(w *dbusWriter) { w.writeAttributes(service, user) }, "ao")
 	if err != nil {
 		return "", false, err
 	}
-	items := r.strings()
+	items := r.readStrings()
 	if r.err != nil || len(items) == 0 {
 		return "", false, r.err
 	}
@@ -53,20 +53,20 @@ func Get(ctx context.Context, service, user string) (secret string, found bool, 
 	if err != nil {
 		return "", false, err
 	}
-	r, err = b.call(call{serviceName, items[0], itemInterface, "GetSecret", "o"},
-		func(w *writer) { w.string(session) }, "(oayays)")
+	r, err = b.callMethod(methodCall{serviceName, items[0], itemInterface, "GetSecret", "o"},
+		func(w *dbusWriter) { w.writeString(session) }, "(oayays)")
 	if err != nil {
 		return "", false, err
 	}
-	r.align(8)
-	_, _ = r.string(), r.bytes() // the session, and what encryption would need
-	value := r.bytes()
+	r.skipTo(8)
+	_, _ = r.readString(), r.readBytes() // the session, and what encryption would need
+	value := r.readBytes()
 	return string(value), r.err == nil, r.err
 }
 
 // Set stores a secret, in place of an older one. It ends with ctx.
 func Set(ctx context.Context, service, user, secret string) error {
-	b, err := dialSession(ctx)
+	b, err := dialSessionBus(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,81 +75,81 @@ func Set(ctx context.Context, service, user, secret string) error {
 	if err != nil {
 		return err
 	}
-	collection, err := b.collection()
+	collection, err := b.unlockedCollection()
 	if err != nil {
 		return err
 	}
-	r, err := b.call(call{serviceName, collection, collectionInterface, "CreateItem", "a{sv}(oayays)b"}, func(w *writer) {
-		w.array(8, func() {
-			w.align(8)
-			w.string(itemInterface + ".Label")
-			w.signature("s")
-			w.string(fmt.Sprintf("Password for '%s' on '%s'", user, service))
-			w.align(8)
-			w.string(itemInterface + ".Attributes")
-			w.signature("a{ss}")
-			w.attributes(service, user)
+	r, err := b.callMethod(methodCall{serviceName, collection, collectionInterface, "CreateItem", "a{sv}(oayays)b"}, func(w *dbusWriter) {
+		w.writeArray(8, func() {
+			w.padTo(8)
+			w.writeString(itemInterface + ".Label")
+			w.writeSignature("s")
+			w.writeString(fmt.Sprintf("Password for '%s' on '%s'", user, service))
+			w.padTo(8)
+			w.writeString(itemInterface + ".Attributes")
+			w.writeSignature("a{ss}")
+			w.writeAttributes(service, user)
 		})
-		w.align(8)
-		w.string(session)
-		w.bytes("")
-		w.bytes(secret)
-		w.string("text/plain; charset=utf8")
-		w.uint32(1) // true: in place of an item with these attributes
+		w.padTo(8)
+		w.writeString(session)
+		w.writeBytes("")
+		w.writeBytes(secret)
+		w.writeString("text/plain; charset=utf8")
+		w.writeUint32(1) // true: in place of an item with these attributes
 	}, "oo")
 	if err != nil {
 		return err
 	}
-	_ = r.string() // the item
-	return b.prompt(r)
+	_ = r.readString() // the item
+	return b.promptUser(r)
 }
 
-// attributes writes those by which an item is found. They are those of github.com/zalando/go-keyring.
-func (w *writer) attributes(service, user string) {
-	w.array(8, func() {
+// writeAttributes writes those by which an item is found. They are those of github.com/zalando/go-keyring.
+func (w *dbusWriter) writeAttributes(service, user string) {
+	w.writeArray(8, func() {
 		for _, s := range [][2]string{{"service", service}, {"username", user}} {
-			w.align(8)
-			w.string(s[0])
-			w.string(s[1])
+			w.padTo(8)
+			w.writeString(s[0])
+			w.writeString(s[1])
 		}
 	})
 }
 
 // openSession returns a session in which secrets pass as they are: the bus is this machine's, and the user's.
-func (b *bus) openSession() (string, error) {
-	r, err := b.call(call{serviceName, servicePath, serviceInterface, "OpenSession", "sv"}, func(w *writer) {
-		w.string("plain")
-		w.signature("s")
-		w.string("")
+func (b *busConn) openSession() (string, error) {
+	r, err := b.callMethod(methodCall{serviceName, servicePath, serviceInterface, "OpenSession", "sv"}, func(w *dbusWriter) {
+		w.writeString("plain")
+		w.writeSignature("s")
+		w.writeString("")
 	}, "vo")
 	if err != nil {
 		return "", err
 	}
-	switch kind := r.signature(); kind { // of what encryption would need: GNOME's answers s, as the specification has it
+	switch kind := r.readSignature(); kind { // of what encryption would need: GNOME's answers s, as the specification has it
 	case "s":
-		_ = r.string()
+		_ = r.readString()
 	case "ay": // KDE's (ksecretd)
-		_ = r.bytes()
+		_ = r.readBytes()
 	default:
 		return "", fmt.Errorf("the keyring has answered OpenSession with a value of type %q", kind)
 	}
-	session := r.string()
+	session := r.readString()
 	return session, r.err
 }
 
-// collection returns the collection that the user's login unlocks, or else the default one; unlocked.
-func (b *bus) collection() (string, error) {
-	r, err := b.call(call{serviceName, servicePath, "org.freedesktop.DBus.Properties", "Get", "ss"}, func(w *writer) {
-		w.string(serviceInterface)
-		w.string("Collections")
+// unlockedCollection returns the collection that the user's login unlocks, or else the default one; unlocked.
+func (b *busConn) unlockedCollection() (string, error) {
+	r, err := b.callMethod(methodCall{serviceName, servicePath, "org.freedesktop.DBus.Properties", "Get", "ss"}, func(w *dbusWriter) {
+		w.writeString(serviceInterface)
+		w.writeString("Collections")
 	}, "v")
 	if err != nil {
 		return "", err
 	}
-	r.variant("ao")
-	collection := defaultAlias
-	if slices.Contains(r.strings(), loginPath) {
-		collection = loginPath
+	r.readVariantType("ao")
+	collection := defaultCollectionPath
+	if slices.Contains(r.readStrings(), loginCollectionPath) {
+		collection = loginCollectionPath
 	}
 	if r.err != nil {
 		return "", r.err
@@ -158,39 +158,39 @@ func (b *bus) collection() (string, error) {
 }
 
 // unlock unlocks a collection or an item. The Secret Service may ask the user for it.
-func (b *bus) unlock(object string) error {
-	r, err := b.call(call{serviceName, servicePath, serviceInterface, "Unlock", "ao"}, func(w *writer) {
-		w.array(4, func() { w.string(object) })
+func (b *busConn) unlock(object string) error {
+	r, err := b.callMethod(methodCall{serviceName, servicePath, serviceInterface, "Unlock", "ao"}, func(w *dbusWriter) {
+		w.writeArray(4, func() { w.writeString(object) })
 	}, "aoo")
 	if err != nil {
 		return err
 	}
-	_ = r.strings() // what was not locked
-	return b.prompt(r)
+	_ = r.readStrings() // what was not locked
+	return b.promptUser(r)
 }
 
-// prompt has the Secret Service ask the user what the reply names next, if it names anything, and waits for the answer.
-func (b *bus) prompt(r *reader) error {
-	prompt := r.string()
-	if r.err != nil || prompt == noObject {
+// promptUser has the Secret Service ask the user what the reply names next, if it names anything, and waits for the answer.
+func (b *busConn) promptUser(r *dbusReader) error {
+	prompt := r.readString()
+	if r.err != nil || prompt == noObjectPath {
 		return r.err
 	}
 	rule := fmt.Sprintf("type='signal',sender='%s',path='%s',interface='%s'", serviceName, prompt, promptInterface)
-	if _, err := b.call(call{busName, busPath, busName, "AddMatch", "s"}, func(w *writer) { w.string(rule) }, ""); err != nil {
+	if _, err := b.callMethod(methodCall{busName, busPath, busName, "AddMatch", "s"}, func(w *dbusWriter) { w.writeString(rule) }, ""); err != nil {
 		return err
 	}
-	if _, err := b.call(call{serviceName, prompt, promptInterface, "Prompt", "s"}, func(w *writer) { w.string("") }, ""); err != nil {
+	if _, err := b.callMethod(methodCall{serviceName, prompt, promptInterface, "Prompt", "s"}, func(w *dbusWriter) { w.writeString("") }, ""); err != nil {
 		return err
 	}
-	m, err := b.signal(prompt, promptInterface, "Completed")
+	m, err := b.awaitSignal(prompt, promptInterface, "Completed")
 	if err != nil {
 		return err
 	}
-	r, err = m.read("bv")
+	r, err = m.bodyReader("bv")
 	if err != nil {
 		return err
 	}
-	if dismissed := r.uint32() != 0; dismissed && r.err == nil {
+	if dismissed := r.readUint32() != 0; dismissed && r.err == nil {
 		return errors.New("the user has dismissed its question")
 	}
 	return r.err

@@ -11,144 +11,144 @@ import (
 
 // The D-Bus specification's types of messages, and fields of their headers.
 const (
-	typeCall, typeReply, typeError, typeSignal = 1, 2, 3, 4
+	messageTypeCall, messageTypeReply, messageTypeError, messageTypeSignal = 1, 2, 3, 4
 
 	fieldPath, fieldInterface, fieldMember, fieldErrorName = 1, 2, 3, 4
 	fieldReplySerial, fieldDestination, fieldSignature     = 5, 6, 8
 
-	maxMessage = 1 << 20
+	maxMessageBytes = 1 << 20
 )
 
-// A writer appends values as D-Bus has them, in little-endian order. What it writes begins at an offset divisible by 8.
-type writer struct{ b []byte }
+// A dbusWriter appends values as D-Bus has them, in little-endian order. What it writes begins at an offset divisible by 8.
+type dbusWriter struct{ data []byte }
 
-func (w *writer) align(n int) {
-	for len(w.b)%n != 0 {
-		w.b = append(w.b, 0)
+func (w *dbusWriter) padTo(n int) {
+	for len(w.data)%n != 0 {
+		w.data = append(w.data, 0)
 	}
 }
 
-func (w *writer) uint32(v uint32) {
-	w.align(4)
-	w.b = binary.LittleEndian.AppendUint32(w.b, v)
+func (w *dbusWriter) writeUint32(v uint32) {
+	w.padTo(4)
+	w.data = binary.LittleEndian.AppendUint32(w.data, v)
 }
 
-// string writes a string (s), or the path of an object (o).
-func (w *writer) string(s string) {
-	w.uint32(uint32(len(s)))
-	w.b = append(append(w.b, s...), 0)
+// writeString writes a string (s), or the path of an object (o).
+func (w *dbusWriter) writeString(s string) {
+	w.writeUint32(uint32(len(s)))
+	w.data = append(append(w.data, s...), 0)
 }
 
-// bytes writes an array of bytes (ay).
-func (w *writer) bytes(s string) {
-	w.uint32(uint32(len(s)))
-	w.b = append(w.b, s...)
+// writeBytes writes an array of bytes (ay).
+func (w *dbusWriter) writeBytes(s string) {
+	w.writeUint32(uint32(len(s)))
+	w.data = append(w.data, s...)
 }
 
-// signature writes a signature (g): also the first part of a variant (v), after which comes its value.
-func (w *writer) signature(s string) {
-	w.b = append(append(append(w.b, byte(len(s))), s...), 0)
+// writeSignature writes a signature (g): also the first part of a variant (v), after which comes its value.
+func (w *dbusWriter) writeSignature(s string) {
+	w.data = append(append(append(w.data, byte(len(s))), s...), 0)
 }
 
-// array writes an array of what elements writes, each aligned to n bytes.
-func (w *writer) array(n int, elements func()) {
-	w.uint32(0)
-	at := len(w.b) - 4
-	w.align(n)
-	start := len(w.b)
+// writeArray writes an array of what elements writes, each aligned to n bytes.
+func (w *dbusWriter) writeArray(n int, elements func()) {
+	w.writeUint32(0)
+	at := len(w.data) - 4
+	w.padTo(n)
+	start := len(w.data)
 	elements()
-	binary.LittleEndian.PutUint32(w.b[at:], uint32(len(w.b)-start))
+	binary.LittleEndian.PutUint32(w.data[at:], uint32(len(w.data)-start))
 }
 
-// A reader takes values out of a message. After its first error, all are zero.
-type reader struct {
-	b     []byte
-	pos   int
-	order binary.ByteOrder
-	err   error
+// A dbusReader takes values out of a message. After its first error, all are zero.
+type dbusReader struct {
+	data      []byte
+	pos       int
+	byteOrder binary.ByteOrder
+	err       error
 }
 
-var errShort = errors.New("the session bus has sent a message that is cut off")
+var errTruncated = errors.New("the session bus has sent a message that is cut off")
 
-func (r *reader) take(n int) []byte {
-	if r.err != nil || n < 0 || n > len(r.b)-r.pos {
-		r.fail(errShort)
+func (r *dbusReader) readRaw(n int) []byte {
+	if r.err != nil || n < 0 || n > len(r.data)-r.pos {
+		r.setError(errTruncated)
 		return nil
 	}
 	r.pos += n
-	return r.b[r.pos-n : r.pos]
+	return r.data[r.pos-n : r.pos]
 }
 
-func (r *reader) fail(err error) {
+func (r *dbusReader) setError(err error) {
 	if r.err == nil {
 		r.err = err
 	}
 }
 
-func (r *reader) align(n int) { r.take((n - r.pos%n) % n) }
+func (r *dbusReader) skipTo(n int) { r.readRaw((n - r.pos%n) % n) }
 
-func (r *reader) uint8() byte {
-	if b := r.take(1); b != nil {
+func (r *dbusReader) readUint8() byte {
+	if b := r.readRaw(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (r *reader) uint32() uint32 {
-	r.align(4)
-	if b := r.take(4); b != nil {
-		return r.order.Uint32(b)
+func (r *dbusReader) readUint32() uint32 {
+	r.skipTo(4)
+	if b := r.readRaw(4); b != nil {
+		return r.byteOrder.Uint32(b)
 	}
 	return 0
 }
 
-func (r *reader) length() int {
-	if n := r.uint32(); n <= maxMessage {
+func (r *dbusReader) readLength() int {
+	if n := r.readUint32(); n <= maxMessageBytes {
 		return int(n)
 	}
-	r.fail(errShort)
+	r.setError(errTruncated)
 	return 0
 }
 
-func (r *reader) string() string {
-	s := string(r.take(r.length()))
-	r.take(1)
+func (r *dbusReader) readString() string {
+	s := string(r.readRaw(r.readLength()))
+	r.readRaw(1)
 	return s
 }
 
-func (r *reader) bytes() []byte { return r.take(r.length()) }
+func (r *dbusReader) readBytes() []byte { return r.readRaw(r.readLength()) }
 
-func (r *reader) signature() string {
-	s := string(r.take(int(r.uint8())))
-	r.take(1)
+func (r *dbusReader) readSignature() string {
+	s := string(r.readRaw(int(r.readUint8())))
+	r.readRaw(1)
 	return s
 }
 
-// strings reads an array of strings (as), or of paths of objects (ao).
-func (r *reader) strings() []string {
-	n := r.length()
+// readStrings reads an array of strings (as), or of paths of objects (ao).
+func (r *dbusReader) readStrings() []string {
+	n := r.readLength()
 	var all []string
 	for end := r.pos + n; r.err == nil && r.pos < end; {
-		all = append(all, r.string())
+		all = append(all, r.readString())
 	}
 	return all
 }
 
-// variant reads what stands in front of the value of a variant, which must be of this type.
-func (r *reader) variant(signature string) {
-	if s := r.signature(); s != signature {
-		r.fail(fmt.Errorf("the keyring has answered a value of type %q, and not %q", s, signature))
+// readVariantType reads what stands in front of the value of a variant, which must be of this type.
+func (r *dbusReader) readVariantType(signature string) {
+	if s := r.readSignature(); s != signature {
+		r.setError(fmt.Errorf("the keyring has answered a value of type %q, and not %q", s, signature))
 	}
 }
 
 // A message is one that has come.
 type message struct {
-	kind                           byte
-	path, iface, member, errorName string
-	signature                      string
-	replySerial                    uint32
-	body                           []byte
-	order                          binary.ByteOrder
+	messageType                            byte
+	path, interfaceName, member, errorName string
+	signature                              string
+	replySerial                            uint32
+	body                                   []byte
+	byteOrder                              binary.ByteOrder
 }
 
 // readMessage reads a message.
@@ -157,13 +157,13 @@ func readMessage(in io.Reader) (*message, error) {
 	if _, err := io.ReadFull(in, head[:]); err != nil {
 		return nil, err
 	}
-	m := &message{kind: head[1], order: binary.LittleEndian}
+	m := &message{messageType: head[1], byteOrder: binary.LittleEndian}
 	if head[0] == 'B' {
-		m.order = binary.BigEndian
+		m.byteOrder = binary.BigEndian
 	}
-	fields, body := m.order.Uint32(head[12:]), m.order.Uint32(head[4:])
+	fields, body := m.byteOrder.Uint32(head[12:]), m.byteOrder.Uint32(head[4:])
 	padded := (uint64(fields) + 7) &^ 7
-	if total := padded + uint64(body); total > maxMessage {
+	if total := padded + uint64(body); total > maxMessageBytes {
 		return nil, fmt.Errorf("the session bus has sent a message of %d bytes", total)
 	}
 	rest := make([]byte, padded+uint64(body))
@@ -171,38 +171,38 @@ func readMessage(in io.Reader) (*message, error) {
 		return nil, err
 	}
 	m.body = rest[padded:]
-	return m, m.readFields(&reader{b: rest[:fields], order: m.order})
+	return m, m.readHeaderFields(&dbusReader{data: rest[:fields], byteOrder: m.byteOrder})
 }
 
-func (m *message) readFields(r *reader) error {
-	for r.align(8); r.err == nil && r.pos < len(r.b); {
-		field, signature := r.uint8(), r.signature()
+func (m *message) readHeaderFields(r *dbusReader) error {
+	for r.skipTo(8); r.err == nil && r.pos < len(r.data); {
+		field, signature := r.readUint8(), r.readSignature()
 		var text string
 		var number uint32
 		switch signature {
 		case "s", "o":
-			text = r.string()
+			text = r.readString()
 		case "g":
-			text = r.signature()
+			text = r.readSignature()
 		case "u":
-			number = r.uint32()
+			number = r.readUint32()
 		default:
 			return fmt.Errorf("the session bus has sent a header field of type %q", signature)
 		}
-		m.set(field, text, number)
-		if r.pos < len(r.b) {
-			r.align(8)
+		m.setHeaderField(field, text, number)
+		if r.pos < len(r.data) {
+			r.skipTo(8)
 		}
 	}
 	return r.err
 }
 
-func (m *message) set(field byte, text string, number uint32) {
+func (m *message) setHeaderField(field byte, text string, number uint32) {
 	switch field {
 	case fieldPath:
 		m.path = text
 	case fieldInterface:
-		m.iface = text
+		m.interfaceName = text
 	case fieldMember:
 		m.member = text
 	case fieldErrorName:
@@ -214,20 +214,20 @@ func (m *message) set(field byte, text string, number uint32) {
 	}
 }
 
-// read returns a reader of what the message has, which must be of these types; "" is for any.
-func (m *message) read(signature string) (*reader, error) {
+// bodyReader returns a reader of what the message has, which must be of these types; "" is for any.
+func (m *message) bodyReader(signature string) (*dbusReader, error) {
 	if signature != "" && m.signature != signature {
 		return nil, fmt.Errorf("the keyring has answered values of type %q, and not %q", m.signature, signature)
 	}
-	return &reader{b: m.body, order: m.order}, nil
+	return &dbusReader{data: m.body, byteOrder: m.byteOrder}, nil
 }
 
 // asError returns what an error says.
 func (m *message) asError() error {
 	text := ""
 	if len(m.signature) > 0 && m.signature[0] == 's' {
-		r, _ := m.read("")
-		text = r.string()
+		r, _ := m.bodyReader("")
+		text = r.readString()
 	}
 	if text == "" {
 		text = m.errorName
