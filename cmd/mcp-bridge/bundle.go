@@ -50,7 +50,7 @@ func (b *bundle) write(report *doctor.Report, variables []string, recording *doc
 	if err := errors.Join(report.WriteText(&text), report.WriteJSON(&form)); err != nil {
 		return err
 	}
-	conversation, err := report.Trace(recording, "server")
+	conversation, err := report.FormatTrace(recording, "server")
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 	}
 	var spec supervisor.Spec
 	var addedEnv []string
-	o := command.Options{Call: f.toolToCall, Arguments: arguments, Slow: f.slow, MaxMessageSize: int(f.maxMessage)}
+	o := command.Options{ToolToCall: f.toolToCall, Arguments: arguments, AllowSlow: f.slow, MaxMessageSize: int(f.maxMessage)}
 	if f.config != "" {
 		spec, addedEnv, o.MaxMessageSize = s.spec.Command, s.Environ(), s.MaxMessageSize
 	} else {
@@ -208,7 +208,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 func hideSecrets(report *doctor.Report, values []string) {
 	for _, value := range values {
 		if len(value) >= 8 { // a shorter one is rather a word
-			report.Hide(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
+			report.HideSecrets(value, strings.ReplaceAll(value, "'", `'\''`)) // as it stands in the command line, too
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (f *authFlags) registerForDoctor(fs *pflag.FlagSet) {
 
 // examineURL examines a remote server, which is s if that is one.
 func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments []byte, env environment, s configServer, report *doctor.Report) error {
-	o := remote.Options{Slow: f.slow, Call: f.toolToCall, Arguments: arguments, Header: s.Header}
+	o := remote.Options{RunSlowChecks: f.slow, ToolToCall: f.toolToCall, Arguments: arguments, Header: s.Header}
 	var err error
 	flags, loginLine := &f.auth, f.loginCommand()
 	if s.Name == "" {
@@ -57,7 +57,7 @@ func (f *doctorFlags) examineURL(ctx context.Context, address string, arguments 
 		return err
 	}
 	defer cleanup()
-	o.Login, o.Spent = loginLine, min(time.Since(began), storeTimeout)
+	o.LoginCommand, o.TimeSpent = loginLine, min(time.Since(began), storeTimeout)
 	for name := range o.Header {
 		doctor.RecordingOf(ctx).HideHeader(name)
 	}
@@ -131,19 +131,19 @@ func (f *doctorFlags) useStoredCredential(ctx context.Context, address string, f
 	}
 	switch {
 	case storeCtx.Err() != nil && token.AccessToken == "":
-		o.NoStored = fmt.Sprintf("the stored sign-in could not be read or renewed within %v", storeTimeout)
+		o.NoCredentialReason = fmt.Sprintf("the stored sign-in could not be read or renewed within %v", storeTimeout)
 	case err != nil:
-		o.NoStored = err.Error()
+		o.NoCredentialReason = err.Error()
 	case token.AccessToken == "":
-		o.NoStored = "no sign-in is stored for it"
+		o.NoCredentialReason = "no sign-in is stored for it"
 	case token.Type != auth.SchemeBearer:
-		o.NoStored, o.Bound = "somebody has signed in, and the token is bound to a key (DPoP), which doctor does not use", true
+		o.NoCredentialReason, o.IsCredentialBound = "somebody has signed in, and the token is bound to a key (DPoP), which doctor does not use", true
 	default:
 		if o.Header == nil {
 			o.Header = http.Header{}
 		}
 		o.Header.Set("Authorization", "Bearer "+token.AccessToken)
-		o.Stored, o.Resource = true, storedResource(storeCtx, options)
+		o.UsesStoredCredential, o.CredentialResource = true, storedResource(storeCtx, options)
 	}
 	return cleanup, nil
 }

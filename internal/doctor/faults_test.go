@@ -13,8 +13,8 @@ func TestCutIdle(t *testing.T) {
 		15 * time.Second: "comes too late.",
 		time.Minute:      "which is about 1m0s, or have the server send a comment every 15 seconds, as mcp-bridge serve does.",
 	} {
-		if f := CutIdle(after, "nginx/1.22.1"); !strings.Contains(f.Do, says) {
-			t.Errorf("after %s: %s", after, f.Do)
+		if f := QuietStreamCut(after, "nginx/1.22.1"); !strings.Contains(f.Advice, says) {
+			t.Errorf("after %s: %s", after, f.Advice)
 		}
 	}
 }

@@ -14,36 +14,36 @@ import (
 
 // What a Recording keeps.
 const (
-	maxRecords      = 500      // the latest
-	maxTextBytes    = 4 << 20  // of messages
-	maxRecordText   = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
-	maxSessions     = 100
-	maxOpenRequests = 100
+	maxRecords          = 500      // the latest
+	maxTotalTextBytes   = 4 << 20  // of messages
+	maxMessageTextBytes = 64 << 10 // bytes of a message; nothing is kept of the text of a longer one
+	maxSessions         = 100
+	maxOpenRequests     = 100
 )
 
 // Recording is what doctor and the server have said to each other, for a bug report. A nil Recording records
 // nothing. Its methods may be called concurrently.
 type Recording struct {
-	mu            sync.Mutex
-	records       []trace.Record
-	textBytes     int
-	lostRecords   uint64
-	seq           uint64
-	hiddenHeaders []string
-	sessionCount  int
-	sessions      map[string]string // names by session id
-	openRequests  map[requestKey]trace.Record
+	mu             sync.Mutex
+	records        []trace.Record
+	textBytes      int
+	droppedRecords uint64
+	lastSeq        uint64
+	hiddenHeaders  []string
+	sessionCount   int
+	sessionNames   map[string]string // names by session id
+	openRequests   map[requestKey]trace.Record
 }
 
 // requestKey is a request that has no answer yet.
 type requestKey struct {
-	session, dir string
-	id           jsonrpc.ID
+	session, direction string
+	id                 jsonrpc.ID
 }
 
 // NewRecording returns an empty Recording.
 func NewRecording() *Recording {
-	return &Recording{sessions: map[string]string{}, openRequests: map[requestKey]trace.Record{}}
+	return &Recording{sessionNames: map[string]string{}, openRequests: map[requestKey]trace.Record{}}
 }
 
 type recordingKey struct{}
@@ -90,14 +90,14 @@ func (r *Recording) SessionName(id string) string {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.sessions[id] == "" && len(r.sessions) < maxSessions {
-		r.sessions[id] = r.nextSessionName()
+	if r.sessionNames[id] == "" && len(r.sessionNames) < maxSessions {
+		r.sessionNames[id] = r.nextSessionName()
 	}
-	return r.sessions[id]
+	return r.sessionNames[id]
 }
 
-// Message records a message, or what should be one, to the server (trace.ToServer) or from it.
-func (r *Recording) Message(session, transport, dir string, text []byte) {
+// RecordMessage records a message, or what should be one, to the server (trace.ToServer) or from it.
+func (r *Recording) RecordMessage(session, transport, dir string, text []byte) {
 	if r == nil {
 		return
 	}
@@ -105,11 +105,11 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 	m, err := jsonrpc.Parse(text)
 	if err != nil {
 		rec.Kind, rec.Dir, rec.Reason = trace.Noise, "", "it is no message"
-		r.add(rec)
+		r.addRecord(rec)
 		return
 	}
 	rec.Method, rec.ID = m.Method(), m.ID()
-	if rec.Body.OmittedBytes = len(text); len(text) <= maxRecordText {
+	if rec.Body.OmittedBytes = len(text); len(text) <= maxMessageTextBytes {
 		rec.Body = trace.Body{Text: slices.Clone(text)}
 	}
 	switch m.Kind() {
@@ -123,28 +123,28 @@ func (r *Recording) Message(session, transport, dir string, text []byte) {
 		rec.Code, _ = strconv.Atoi(string(m.Lookup("error", "code")))
 		rec.Failed = string(m.Lookup("result", "isError")) == "true"
 	}
-	r.add(rec)
+	r.addRecord(rec)
 }
 
-// Exchange records an HTTP exchange as far as its reply's headers.
-func (r *Recording) Exchange(session string, began time.Time, x trace.Exchange) {
+// RecordHTTPExchange records an HTTP exchange as far as its reply's headers.
+func (r *Recording) RecordHTTPExchange(session string, began time.Time, x trace.Exchange) {
 	if r != nil {
-		r.add(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Upstream, HTTP: &x})
+		r.addRecord(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Upstream, HTTP: &x})
 	}
 }
 
-// Process records what a process has done.
-func (r *Recording) Process(session string, e trace.Event) {
+// RecordProcessEvent records what a process has done.
+func (r *Recording) RecordProcessEvent(session string, e trace.Event) {
 	if r != nil {
-		r.add(trace.Record{Kind: trace.Process, Session: session, Transport: "stdio", Event: &e})
+		r.addRecord(trace.Record{Kind: trace.Process, Session: session, Transport: "stdio", Event: &e})
 	}
 }
 
-func (r *Recording) add(rec trace.Record) {
+func (r *Recording) addRecord(rec trace.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.seq++
-	rec.Seq = r.seq
+	r.lastSeq++
+	rec.Seq = r.lastSeq
 	if rec.Time.IsZero() {
 		rec.Time = time.Now()
 	}
@@ -165,16 +165,16 @@ func (r *Recording) add(rec trace.Record) {
 	}
 	r.records = append(r.records, rec)
 	r.textBytes += len(rec.Body.Text)
-	for len(r.records) > maxRecords || r.textBytes > maxTextBytes {
+	for len(r.records) > maxRecords || r.textBytes > maxTotalTextBytes {
 		r.textBytes -= len(r.records[0].Body.Text)
 		r.records = slices.Delete(r.records, 0, 1)
-		r.lostRecords++
+		r.droppedRecords++
 	}
 }
 
-// Trace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and those
+// FormatTrace returns what was recorded as a trace (docs/trace.md), without the secrets that the report hides, and those
 // that a trace never has. server is the name that it has there.
-func (r *Report) Trace(of *Recording, server string) ([]byte, error) {
+func (r *Report) FormatTrace(of *Recording, server string) ([]byte, error) {
 	of.mu.Lock()
 	defer of.mu.Unlock()
 	r.mu.Lock()
@@ -187,8 +187,8 @@ func (r *Report) Trace(of *Recording, server string) ([]byte, error) {
 		rec.Redact(d)
 	}
 	var text []byte
-	if of.lostRecords > 0 {
-		text = trace.Append(text, &trace.Record{Kind: trace.Gap, Time: of.records[0].Time, Lost: of.lostRecords})
+	if of.droppedRecords > 0 {
+		text = trace.Append(text, &trace.Record{Kind: trace.Gap, Time: of.records[0].Time, Lost: of.droppedRecords})
 	}
 	for _, rec := range of.records {
 		rec.Server = server

@@ -17,16 +17,16 @@ func TestRecording(t *testing.T) {
 	r := RecordingOf(WithRecording(context.Background(), NewRecording()))
 	s := r.NewSession()
 	r.HideHeader("X-Pin")
-	r.Exchange(r.SessionName("id-of-session-1"), time.Now(), trace.Exchange{Method: "POST", URL: "https://host/mcp?key=in-the-query", Status: 200,
+	r.RecordHTTPExchange(r.SessionName("id-of-session-1"), time.Now(), trace.Exchange{Method: "POST", URL: "https://host/mcp?key=in-the-query", Status: 200,
 		RequestHeader: http.Header{"Authorization": {"Bearer of-authorization"}, "X-Pin": {"of-header"}}, ResponseHeader: http.Header{"Mcp-Session-Id": {"id-of-session-1"}}})
-	r.Message(s, "stdio", trace.ToServer, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"login","arguments":{"password":"named-secret-1","x":"hidden-secret"}}}`+"\n"))
-	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
-	r.Message(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
-	r.Message(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", maxRecordText)+`"}}`))
-	r.Process(s, trace.Event{Action: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
+	r.RecordMessage(s, "stdio", trace.ToServer, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"login","arguments":{"password":"named-secret-1","x":"hidden-secret"}}}`+"\n"))
+	r.RecordMessage(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","id":1,"result":{"isError":true,"text":"no named-secret-1"}}`))
+	r.RecordMessage(s, "stdio", trace.ToClient, []byte(`Listening with hidden-secret`))
+	r.RecordMessage(s, "stdio", trace.ToClient, []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"`+strings.Repeat("x", maxMessageTextBytes)+`"}}`))
+	r.RecordProcessEvent(s, trace.Event{Action: "ended", PID: 7, Err: "exit status 1: hidden-secret"})
 	report := NewReport("x")
-	report.Hide("hidden-secret")
-	text, err := report.Trace(r, "server")
+	report.HideSecrets("hidden-secret")
+	text, err := report.FormatTrace(r, "server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +55,9 @@ func TestRecording(t *testing.T) {
 func TestLongRecording(t *testing.T) {
 	r := NewRecording()
 	for i := range maxRecords + 10 {
-		r.Message("s1", "stdio", trace.ToServer, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i))
+		r.RecordMessage("s1", "stdio", trace.ToServer, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i))
 	}
-	text, err := NewReport("x").Trace(r, "server")
+	text, err := NewReport("x").FormatTrace(r, "server")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,16 +65,16 @@ func TestLongRecording(t *testing.T) {
 	if len(lines) != maxRecords+1 || !bytes.Contains(lines[0], []byte(`"kind":"gap","lost":10`)) || !bytes.Contains(lines[1], []byte(`"id":10,`)) {
 		t.Errorf("%d lines: %s", len(lines), lines[0])
 	}
-	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", maxRecordText-100) + `"}}`)
-	for range 2 * maxTextBytes / maxRecordText {
-		r.Message("s1", "stdio", trace.ToServer, long)
+	long := []byte(`{"jsonrpc":"2.0","method":"n","params":{"x":"` + strings.Repeat("x", maxMessageTextBytes-100) + `"}}`)
+	for range 2 * maxTotalTextBytes / maxMessageTextBytes {
+		r.RecordMessage("s1", "stdio", trace.ToServer, long)
 	}
-	if r.textBytes > maxTextBytes {
+	if r.textBytes > maxTotalTextBytes {
 		t.Errorf("%d bytes are kept", r.textBytes)
 	}
 	var none *Recording
-	none.Message(none.NewSession(), "stdio", trace.ToServer, nil)
-	none.Exchange(none.SessionName("x"), time.Now(), trace.Exchange{})
-	none.Process("", trace.Event{})
+	none.RecordMessage(none.NewSession(), "stdio", trace.ToServer, nil)
+	none.RecordHTTPExchange(none.SessionName("x"), time.Now(), trace.Exchange{})
+	none.RecordProcessEvent("", trace.Event{})
 	none.HideHeader("x")
 }

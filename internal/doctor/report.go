@@ -35,12 +35,12 @@ func (s Severity) rank() int {
 
 // A Finding is one fault of a server, or of what lies between it and its clients.
 type Finding struct {
-	Code     string   `json:"code"` // C1 to C15 for commands, H1 to H26 for URLs
-	Severity Severity `json:"severity"`
-	Title    string   `json:"title"` // what is wrong, in a few words
-	Seen     string   `json:"seen"`  // the evidence, of which an Excerpt is shown
-	Means    string   `json:"means"` // what follows for clients
-	Do       string   `json:"do"`    // what the user can do about it
+	Code        string   `json:"code"` // C1 to C15 for commands, H1 to H26 for URLs
+	Severity    Severity `json:"severity"`
+	Title       string   `json:"title"` // what is wrong, in a few words
+	Evidence    string   `json:"seen"`  // the evidence, of which an Excerpt is shown
+	Consequence string   `json:"means"` // what follows for clients
+	Advice      string   `json:"do"`    // what the user can do about it
 }
 
 // A Fact is a line of what a server is and has, such as its transport or its tools.
@@ -52,24 +52,24 @@ type Fact struct {
 // A Report is what was found out about one server. Its methods may be called
 // concurrently. The zero value is a report about nothing; use NewReport.
 type Report struct {
-	mu       sync.Mutex
-	target   string
-	began    time.Time
-	took     time.Duration // 0 until Finish
-	facts    []Fact
-	findings []Finding
-	secrets  []string // the longest first
+	mu        sync.Mutex
+	target    string
+	startedAt time.Time
+	duration  time.Duration // 0 until Finish
+	facts     []Fact
+	findings  []Finding
+	secrets   []string // the longest first
 }
 
 // NewReport returns an empty report about target, which is a URL or a command line as it
 // may be shown: without credentials.
 func NewReport(target string) *Report {
-	return &Report{target: target, began: time.Now()}
+	return &Report{target: target, startedAt: time.Now()}
 }
 
-// Hide takes each of these values out of all texts that the report gives away. Values
+// HideSecrets takes each of these values out of all texts that the report gives away. Values
 // shorter than four bytes are ignored: they occur by chance.
-func (r *Report) Hide(secrets ...string) {
+func (r *Report) HideSecrets(secrets ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range secrets {
@@ -80,9 +80,9 @@ func (r *Report) Hide(secrets ...string) {
 	slices.SortFunc(r.secrets, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 }
 
-// Fact notes a fact. Facts are shown in the order in which they came; a second one of the
+// SetFact notes a fact. Facts are shown in the order in which they came; a second one of the
 // same name replaces the first.
-func (r *Report) Fact(name, format string, args ...any) {
+func (r *Report) SetFact(name, format string, args ...any) {
 	value := fmt.Sprintf(format, args...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,24 +95,24 @@ func (r *Report) Fact(name, format string, args ...any) {
 	r.facts = append(r.facts, Fact{name, value})
 }
 
-// maxKeptEvidence is how much evidence is kept, in bytes, until it is shown.
-const maxKeptEvidence = 16 << 10
+// maxKeptEvidenceBytes is how much evidence is kept, in bytes, until it is shown.
+const maxKeptEvidenceBytes = 16 << 10
 
-// NoCall is the fact "call" of a server in which nothing wrong was found so far, and of which no tool was called.
-const NoCall = "no tool was called; --call NAME calls one"
+// NoCallFact is the fact "call" of a server in which nothing wrong was found so far, and of which no tool was called.
+const NoCallFact = "no tool was called; --call NAME calls one"
 
-// Add notes a finding. One with the same code and evidence as an earlier one is dropped.
-func (r *Report) Add(f Finding) {
+// AddFinding notes a finding. One with the same code and evidence as an earlier one is dropped.
+func (r *Report) AddFinding(f Finding) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f.Seen = f.Seen[:min(len(f.Seen), maxKeptEvidence)] // all of it is searched for secrets later
-	if !slices.ContainsFunc(r.findings, func(g Finding) bool { return g.Code == f.Code && g.Seen == f.Seen }) {
+	f.Evidence = f.Evidence[:min(len(f.Evidence), maxKeptEvidenceBytes)] // all of it is searched for secrets later
+	if !slices.ContainsFunc(r.findings, func(g Finding) bool { return g.Code == f.Code && g.Evidence == f.Evidence }) {
 		r.findings = append(r.findings, f)
 	}
 }
 
-// Has reports whether there is a finding with this code.
-func (r *Report) Has(code string) bool {
+// HasFinding reports whether there is a finding with this code.
+func (r *Report) HasFinding(code string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.ContainsFunc(r.findings, func(f Finding) bool { return f.Code == code })
@@ -129,7 +129,7 @@ func (r *Report) HasFaults() bool {
 func (r *Report) Finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.took = time.Since(r.began)
+	r.duration = time.Since(r.startedAt)
 }
 
 // Facts returns the facts, in the order in which they came, without secrets.
@@ -150,8 +150,8 @@ func (r *Report) Findings() []Finding {
 	findings := make([]Finding, 0, len(r.findings))
 	for _, f := range r.findings {
 		// Secrets may have become known since f was added.
-		f.Title, f.Seen = printable.Text(r.withoutSecrets(f.Title)), Excerpt(r.withoutSecrets(f.Seen))
-		f.Means, f.Do = printable.Text(r.withoutSecrets(f.Means)), printable.Text(r.withoutSecrets(f.Do))
+		f.Title, f.Evidence = printable.Text(r.withoutSecrets(f.Title)), Excerpt(r.withoutSecrets(f.Evidence))
+		f.Consequence, f.Advice = printable.Text(r.withoutSecrets(f.Consequence)), printable.Text(r.withoutSecrets(f.Advice))
 		findings = append(findings, f)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int {
@@ -182,9 +182,9 @@ func (r *Report) withoutSecrets(text string) string {
 func (r *Report) heading() (target string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	took = r.took
+	took = r.duration
 	if took == 0 {
-		took = time.Since(r.began)
+		took = time.Since(r.startedAt)
 	}
 	return printable.Text(r.withoutSecrets(r.target)), took
 }

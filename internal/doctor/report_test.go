@@ -12,18 +12,18 @@ import (
 
 func report() *Report {
 	r := NewReport("node server.js")
-	r.Fact("transport", "stdio")
-	r.Fact("tools", "%d", 3)
-	r.Add(Finding{Code: "C14", Severity: Warning, Title: "w", Seen: "s", Means: "m", Do: "d"})
-	r.Add(Finding{Code: "C3", Severity: Warning, Title: "w", Seen: "s", Means: "m", Do: "d"})
-	r.Add(Finding{Code: "C5", Severity: Error, Title: "e", Seen: "s", Means: "m", Do: strings.Repeat("word ", 40) + "end"})
+	r.SetFact("transport", "stdio")
+	r.SetFact("tools", "%d", 3)
+	r.AddFinding(Finding{Code: "C14", Severity: Warning, Title: "w", Evidence: "s", Consequence: "m", Advice: "d"})
+	r.AddFinding(Finding{Code: "C3", Severity: Warning, Title: "w", Evidence: "s", Consequence: "m", Advice: "d"})
+	r.AddFinding(Finding{Code: "C5", Severity: Error, Title: "e", Evidence: "s", Consequence: "m", Advice: strings.Repeat("word ", 40) + "end"})
 	r.Finish()
 	return r
 }
 
 func TestFindingsAreSortedAndKeptOnce(t *testing.T) {
 	r := report()
-	r.Add(Finding{Code: "C3", Severity: Warning, Title: "again", Seen: "s"})
+	r.AddFinding(Finding{Code: "C3", Severity: Warning, Title: "again", Evidence: "s"})
 	var codes []string
 	for _, f := range r.Findings() {
 		codes = append(codes, f.Code)
@@ -35,9 +35,9 @@ func TestFindingsAreSortedAndKeptOnce(t *testing.T) {
 
 func TestEvidenceIsSafeToPrint(t *testing.T) {
 	r := NewReport("x")
-	r.Add(Finding{Code: "C3", Severity: Error, Seen: "\x1b[2Jhi\r\n\xff\u202e" + strings.Repeat("é", 500)})
-	seen := r.Findings()[0].Seen
-	if len(seen) > MaxEvidence || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\u001b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
+	r.AddFinding(Finding{Code: "C3", Severity: Error, Evidence: "\x1b[2Jhi\r\n\xff\u202e" + strings.Repeat("é", 500)})
+	seen := r.Findings()[0].Evidence
+	if len(seen) > MaxEvidenceBytes || !utf8.ValidString(seen) || !strings.HasPrefix(seen, `\u001b[2Jhi\r\n\xff\u202eéé`) || !strings.HasSuffix(seen, " ...") {
 		t.Errorf("evidence of %d bytes: %s", len(seen), seen)
 	}
 }
@@ -45,10 +45,10 @@ func TestEvidenceIsSafeToPrint(t *testing.T) {
 func TestNoSecretLeavesTheReport(t *testing.T) {
 	const secret = "hunter2hunter2"
 	r := NewReport("run --key " + secret)
-	r.Add(Finding{Code: "C1", Severity: Error, Title: secret, Seen: strings.Repeat("x", MaxEvidence-8) + secret, Means: secret, Do: secret})
-	r.Fact("server", "%s", secret)
-	r.Hide(secret, "ab")
-	r.Add(Finding{Code: "C2", Severity: Error, Title: "cab", Seen: strings.Repeat("x", MaxEvidence-8) + secret})
+	r.AddFinding(Finding{Code: "C1", Severity: Error, Title: secret, Evidence: strings.Repeat("x", MaxEvidenceBytes-8) + secret, Consequence: secret, Advice: secret})
+	r.SetFact("server", "%s", secret)
+	r.HideSecrets(secret, "ab")
+	r.AddFinding(Finding{Code: "C2", Severity: Error, Title: "cab", Evidence: strings.Repeat("x", MaxEvidenceBytes-8) + secret})
 	text, js := render(t, r)
 	for _, out := range []string{text, js} {
 		if strings.Contains(out, secret) || strings.Contains(out[strings.LastIndex(out, "xxx"):], "hunter") {
@@ -94,10 +94,10 @@ func TestReportIsSafeForConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			r.Fact("a", "b")
-			r.Hide("secret")
-			r.Add(Finding{Code: "H1", Severity: Note, Seen: "secret"})
-			r.Has("H1")
+			r.SetFact("a", "b")
+			r.HideSecrets("secret")
+			r.AddFinding(Finding{Code: "H1", Severity: Note, Evidence: "secret"})
+			r.HasFinding("H1")
 			r.Findings()
 		})
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// MaxEvidence is the length, in bytes, at which evidence is cut.
-const MaxEvidence = 400
+// MaxEvidenceBytes is the length, in bytes, at which evidence is cut.
+const MaxEvidenceBytes = 400
 
-// Excerpt returns text as it may be shown as evidence: at most MaxEvidence bytes, in one line,
+// Excerpt returns text as it may be shown as evidence: at most MaxEvidenceBytes bytes, in one line,
 // made printable.
 func Excerpt(text string) string {
 	const mark = " ..."
 	shown := printable.Text(text)
-	if len(shown) <= MaxEvidence {
+	if len(shown) <= MaxEvidenceBytes {
 		return shown
 	}
-	return printable.Clip(shown, MaxEvidence-len(mark)) + mark
+	return printable.Clip(shown, MaxEvidenceBytes-len(mark)) + mark
 }
 
 // lineWidth is where the lines of the text form are broken.
@@ -40,7 +40,7 @@ func (r *Report) WriteText(w io.Writer) error {
 		longest = max(longest, utf8.RuneCountInString(f.Name))
 	}
 	for _, f := range facts {
-		paragraph(out, fmt.Sprintf("%-*s  ", longest, f.Name), f.Value)
+		writeParagraph(out, fmt.Sprintf("%-*s  ", longest, f.Name), f.Value)
 	}
 	if len(facts) > 0 {
 		fmt.Fprintln(out)
@@ -48,10 +48,10 @@ func (r *Report) WriteText(w io.Writer) error {
 	count := map[Severity]int{}
 	for _, f := range findings {
 		count[f.Severity]++
-		paragraph(out, fmt.Sprintf("%s %s: ", f.Severity, f.Code), f.Title)
-		paragraph(out, "  seen:  ", f.Seen)
-		paragraph(out, "  means: ", f.Means)
-		paragraph(out, "  do:    ", f.Do)
+		writeParagraph(out, fmt.Sprintf("%s %s: ", f.Severity, f.Code), f.Title)
+		writeParagraph(out, "  seen:  ", f.Evidence)
+		writeParagraph(out, "  means: ", f.Consequence)
+		writeParagraph(out, "  do:    ", f.Advice)
 		fmt.Fprintln(out)
 	}
 	took = took.Round(10 * time.Millisecond)
@@ -64,9 +64,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// paragraph writes text after a heading, broken at spaces, with the further lines indented
+// writeParagraph writes text after a heading, broken at spaces, with the further lines indented
 // by the width of the heading. No text, no paragraph.
-func paragraph(w io.Writer, heading, text string) {
+func writeParagraph(w io.Writer, heading, text string) {
 	if text == "" {
 		return
 	}

@@ -35,13 +35,13 @@ func (w *watcher) checkExchange(e *observe.Exchange) {
 	mediaType, _, _ := mime.ParseMediaType(e.ResponseHeader.Get("Content-Type"))
 	isStream := mediaType == "text/event-stream"
 	if c := e.ResponseHeader.Get("Content-Encoding"); isStream && c != "" && c != "identity" {
-		report(doctor.Compressed, "Content-Encoding: "+clip(c))
+		report(doctor.CompressedStreams, "Content-Encoding: "+clip(c))
 	}
 	switch {
 	case e.Status == http.StatusTooManyRequests:
-		report(doctor.TooMany, summary)
+		report(doctor.TooManyRequests, summary)
 	case e.Status == http.StatusUnauthorized && e.ResponseHeader.Get("WWW-Authenticate") == "":
-		report(doctor.NoChallenge, summary)
+		report(doctor.No401Challenge, summary)
 	}
 	switch e.Method {
 	case http.MethodPost:
@@ -52,9 +52,9 @@ func (w *watcher) checkExchange(e *observe.Exchange) {
 		switch s := e.Status; {
 		case s/100 == 2 || s == http.StatusNotFound || s == http.StatusUnauthorized || s == http.StatusTooManyRequests:
 		case s >= 500 && s != http.StatusNotImplemented:
-			report(doctor.FailsDelete, summary)
+			report(doctor.DeleteFails, summary)
 		default:
-			report(doctor.NoDelete, summary)
+			report(doctor.DeleteUnsupported, summary)
 		}
 	}
 }
@@ -63,16 +63,16 @@ func (w *watcher) checkExchange(e *observe.Exchange) {
 func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, report func(doctor.Fault, string)) {
 	switch s := e.Status; {
 	case s == http.StatusNotAcceptable || s == http.StatusUnsupportedMediaType:
-		report(doctor.RefusesTypes, summary)
+		report(doctor.RefusesMediaTypes, summary)
 	case s == http.StatusRequestEntityTooLarge:
-		report(doctor.BodyLimit, summary+", with a body of "+itoa(int(e.RequestBytes))+" bytes")
+		report(doctor.LargeBodiesRefused, summary+", with a body of "+itoa(int(e.RequestBytes))+" bytes")
 	case s == http.StatusOK && mediaType == "text/html":
-		report(doctor.Page, summary+" with text/html")
+		report(doctor.WebPageAnswers, summary+" with text/html")
 	case s == http.StatusOK && e.ResponseBytes > 0 && mediaType != "application/json" && mediaType != "text/event-stream":
 		if mediaType == "" {
 			mediaType = "none"
 		}
-		report(doctor.WrongType, summary+", with the Content-Type "+clip(mediaType))
+		report(doctor.WrongContentType, summary+", with the Content-Type "+clip(mediaType))
 	}
 	if e.RequestHeader.Get("Mcp-Session-Id") == "" {
 		return
@@ -95,10 +95,10 @@ func (w *watcher) checkPost(e *observe.Exchange, mediaType, summary string, repo
 	}
 	c.mu.Unlock()
 	if losses >= minRepeats {
-		report(doctor.LosesSessions, "the server did not know its own session any more "+itoa(losses)+" times within a minute")
+		report(doctor.ReplicasLoseSessions, "the server did not know its own session any more "+itoa(losses)+" times within a minute")
 	}
 	if badRequests >= minBadRequests {
-		report(doctor.Not404, "the last "+itoa(badRequests)+" requests of a session that had worked were answered 400")
+		report(doctor.UnknownSessionNot404, "the last "+itoa(badRequests)+" requests of a session that had worked were answered 400")
 	}
 }
 
@@ -127,10 +127,10 @@ func (w *watcher) checkGet(e *observe.Exchange, isStream bool, summary string, r
 	switch s := e.Status; {
 	case s == http.StatusOK && isStream:
 	case isResumed && (s == http.StatusBadRequest || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == ""):
-		report(doctor.CannotResume, summary+", with Last-Event-ID")
+		report(doctor.CannotResumeStreams, summary+", with Last-Event-ID")
 		return
 	case s/100 == 2 || s == http.StatusBadRequest || s == http.StatusConflict || s == http.StatusNotFound && e.RequestHeader.Get("Mcp-Session-Id") == "":
-		report(doctor.OddGet, summary)
+		report(doctor.OddGetAnswer, summary)
 		return
 	default:
 		return
@@ -153,9 +153,9 @@ func (w *watcher) checkGet(e *observe.Exchange, isStream bool, summary string, r
 	switch {
 	case streams < minRepeats:
 	case longest < maxEmptyStream:
-		report(doctor.EndsGet, itoa(streams)+" streams in a row have ended within "+longest.Round(time.Millisecond).String()+" with nothing in them")
+		report(doctor.GetStreamEndsAtOnce, itoa(streams)+" streams in a row have ended within "+longest.Round(time.Millisecond).String()+" with nothing in them")
 	case shortest >= minIdleStream && longest-shortest < maxEmptyStream:
 		after := longest.Round(time.Second)
-		report(doctor.CutIdle(after, "the proxy"), itoa(streams)+" streams in a row were cut after "+after.String())
+		report(doctor.QuietStreamCut(after, "the proxy"), itoa(streams)+" streams in a row were cut after "+after.String())
 	}
 }

@@ -97,13 +97,13 @@ func (w *watcher) checkStrayResponse(p *observe.Passed) {
 	case twice:
 		f := doctor.AnsweredTwice
 		if isStdio {
-			f.Code = doctor.OtherID.Code
+			f.Code = doctor.AnswersUnderOtherID.Code
 		}
 		w.note(p.Session.Server, p.Session, f, evidence+", and so had one before")
 	case isComplete && p.Session.UnansweredCount(observe.Upstream, observe.ToServer) > 0:
-		f := doctor.OthersAnswer
+		f := doctor.ResponseToOtherRequest
 		if isStdio {
-			f = doctor.OtherID
+			f = doctor.AnswersUnderOtherID
 		}
 		w.note(p.Session.Server, p.Session, f, evidence+", and no request that was sent has it")
 	}
@@ -118,7 +118,7 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 	c.mu.Unlock()
 	report := func(f doctor.Fault, evidence string) { w.note(p.Session.Server, p.Session, f, evidence) }
 	if got != want && isLargeID(want.String()) {
-		report(doctor.Rounded, "asked with "+clip(want.String())+", answered with "+clip(got.String()))
+		report(doctor.LargeIDsRounded, "asked with "+clip(want.String())+", answered with "+clip(got.String()))
 	}
 	isStdio := p.Session.ServerTransport() == "stdio"
 	switch method := p.Call.Method; {
@@ -128,7 +128,7 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 		}
 		if !p.Message.IsError() {
 			if missing := c.noteInitialize(&p.Message); missing != "" {
-				report(doctor.Incomplete, missing+" is missing")
+				report(doctor.IncompleteInitialize, missing+" is missing")
 			}
 		}
 	case listCapability(method) != "" && p.Message.IsError():
@@ -136,12 +136,12 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 		has := c.listCapabilities[listCapability(method)]
 		c.mu.Unlock()
 		if has && string(jsonrpc.Lookup(p.Message.ErrorObject(), "code")) == strconv.Itoa(jsonrpc.CodeMethodNotFound) {
-			report(doctor.NoMethod, "the server has said that it has "+listCapability(method)+", and "+method+" is unknown to it")
+			report(doctor.CapabilityWithoutMethod, "the server has said that it has "+listCapability(method)+", and "+method+" is unknown to it")
 		}
 	case listCapability(method) != "":
 		next := p.Message.Lookup("result", "nextCursor")
 		if cursor, _ := p.Call.Get(cursorKey{}).(string); cursor != "" && cursor != `""` && string(next) == cursor {
-			report(doctor.Circle, method+": the nextCursor is the cursor that was asked with")
+			report(doctor.CircularPages, method+": the nextCursor is the cursor that was asked with")
 		}
 	}
 }

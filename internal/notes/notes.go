@@ -63,7 +63,7 @@ func (w *watcher) note(server string, s *observe.Session, f doctor.Fault, eviden
 	}
 	w.mu.Unlock()
 	if !isReported {
-		w.observer.Event(observe.Note{Server: server, Session: s, Code: f.Code, Text: f.Title + " (" + evidence + "). " + f.Means + " " + f.Do})
+		w.observer.Event(observe.Note{Server: server, Session: s, Code: f.Code, Text: f.Title + " (" + evidence + "). " + f.Consequence + " " + f.Advice})
 	}
 }
 
@@ -82,7 +82,7 @@ func (w *watcher) Event(e observe.Event) {
 		w.checkProcessEnd(e)
 	case observe.CallLate:
 		if isLargeID(e.ID.String()) {
-			w.note(e.Server, e.Session, doctor.LargeUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
+			w.note(e.Server, e.Session, doctor.LargeIDsUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
 		}
 	case *observe.Exchange:
 		if e.Hop == observe.Upstream && e.Session != nil {
@@ -93,7 +93,7 @@ func (w *watcher) Event(e observe.Event) {
 
 // checkNoise looks at output of a process that is no message.
 func (w *watcher) checkNoise(e observe.Noise) {
-	f := doctor.NoiseThroughBridge()
+	f := doctor.StdoutNoiseThroughBridge()
 	switch {
 	case e.Reason == "the line is not a JSON object":
 	case e.Reason == "text stands before an answer on the line":
@@ -101,7 +101,7 @@ func (w *watcher) checkNoise(e observe.Noise) {
 	case strings.Contains(e.Reason, "UTF-8"):
 		f = doctor.NotUTF8
 	case strings.HasPrefix(e.Reason, "the message is longer"):
-		f = doctor.TooLong
+		f = doctor.LineTooLong
 	default:
 		return // JSON that is no message: the log says what is wrong with it
 	}
@@ -116,9 +116,9 @@ func (w *watcher) noteStopStep(e observe.ProcessStopping) {
 	w.mu.Unlock()
 	switch {
 	case e.Step == "terminate" && before == "close stdin":
-		w.note(e.Server, nil, doctor.IgnoresEnd, processText(e.PID)+" was still running some time after its stdin was closed")
+		w.note(e.Server, nil, doctor.IgnoresEndOfInput, processText(e.PID)+" was still running some time after its stdin was closed")
 	case e.Step == "kill" && before == "terminate":
-		w.note(e.Server, nil, doctor.MustKill, processText(e.PID)+" was still running some time after SIGTERM")
+		w.note(e.Server, nil, doctor.MustBeKilled, processText(e.PID)+" was still running some time after SIGTERM")
 	}
 }
 
@@ -141,6 +141,6 @@ func (w *watcher) checkProcessEnd(e observe.ProcessEnded) {
 		if e.Err != nil {
 			how = clip(e.Err.Error())
 		}
-		w.note(e.Server, e.Session, doctor.EndsAtOnce, itoa(earlyExits)+" processes in a row have ended before they answered; the last one after "+e.Lasted.Round(time.Millisecond).String()+" with "+how)
+		w.note(e.Server, e.Session, doctor.ServerEndsAtOnce, itoa(earlyExits)+" processes in a row have ended before they answered; the last one after "+e.Lasted.Round(time.Millisecond).String()+" with "+how)
 	}
 }

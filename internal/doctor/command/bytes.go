@@ -7,36 +7,36 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// bytesFindings says what faults in the bytes of stdout mean.
-var bytesFindings = []struct {
-	fault fault
+// stdoutFaultFindings says what faults in the bytes of stdout mean.
+var stdoutFaultFindings = []struct {
+	fault stdoutFault
 	is    doctor.Fault
 }{
-	{faultNoise, doctor.Noise},
+	{faultNoise, doctor.StdoutNoise},
 	{faultHeader, doctor.Fault{Code: "C10", Severity: doctor.Error, Title: "messages begin with Content-Length",
-		Means: "This is the framing of language servers. In MCP a message is one line, so clients take the header for garbage.",
-		Do:    "Write each message as one line of JSON with a line feed at its end, and nothing else."}},
+		Consequence: "This is the framing of language servers. In MCP a message is one line, so clients take the header for garbage.",
+		Advice:      "Write each message as one line of JSON with a line feed at its end, and nothing else."}},
 	{faultBOM, doctor.Fault{Code: "C10", Severity: doctor.Error, Title: "a byte order mark stands before a message",
-		Means: "Most JSON parsers refuse the line, so this message, usually the first answer, is lost.",
-		Do:    "Write UTF-8 without a byte order mark."}},
+		Consequence: "Most JSON parsers refuse the line, so this message, usually the first answer, is lost.",
+		Advice:      "Write UTF-8 without a byte order mark."}},
 	{faultManyLines, doctor.Fault{Code: "C10", Severity: doctor.Error, Title: "a message has several lines",
-		Means: "A line is a message. Clients refuse each of these lines, and the message is lost.",
-		Do:    "Write JSON without line breaks: no indentation."}},
+		Consequence: "A line is a message. Clients refuse each of these lines, and the message is lost.",
+		Advice:      "Write JSON without line breaks: no indentation."}},
 	{faultNoEnd, doctor.Fault{Code: "C10", Severity: doctor.Error, Title: "a message does not end with a line feed",
-		Means: "Clients go on waiting for the end of the line.",
-		Do:    "Write a line feed after each message, and flush stdout."}},
+		Consequence: "Clients go on waiting for the end of the line.",
+		Advice:      "Write a line feed after each message, and flush stdout."}},
 	{faultUTF8, doctor.NotUTF8},
-	{faultLength, doctor.TooLong},
+	{faultTooLong, doctor.LineTooLong},
 	{faultCRLF, doctor.Fault{Code: "C10", Severity: doctor.Warning, Title: "lines end in CR LF",
-		Means: "Most clients take the CR for white space. Those that compare or count bytes do not.",
-		Do:    "Open stdout in binary mode or with newline \"\\n\"; on Windows a text stream adds the CR."}},
+		Consequence: "Most clients take the CR for white space. Those that compare or count bytes do not.",
+		Advice:      "Open stdout in binary mode or with newline \"\\n\"; on Windows a text stream adds the CR."}},
 }
 
-// bytes is C3 and C10: what there was on a process's stdout besides messages.
-func (d *diagnosis) bytes(p *peer) {
-	for _, f := range bytesFindings {
+// addStdoutFindings is C3 and C10: what there was on a process's stdout besides messages.
+func (d *diagnosis) addStdoutFindings(p *serverProcess) {
+	for _, f := range stdoutFaultFindings {
 		lines, count := p.faultLines(f.fault)
-		if count == 0 || d.hasFinding(f.is.Title) {
+		if count == 0 || d.hasFindingTitled(f.is.Title) {
 			continue
 		}
 		seen := strings.Join(lines, "\n")
@@ -48,12 +48,12 @@ func (d *diagnosis) bytes(p *peer) {
 		if count > 1 {
 			seen = fmt.Sprintf("%d times: %s", count, seen)
 		}
-		d.report.Add(f.is.Finding(seen))
+		d.report.AddFinding(f.is.WithEvidence(seen))
 	}
 }
 
-// hasFinding reports whether there is a finding with this title: further processes show the same bytes.
-func (d *diagnosis) hasFinding(title string) bool {
+// hasFindingTitled reports whether there is a finding with this title: further processes show the same bytes.
+func (d *diagnosis) hasFindingTitled(title string) bool {
 	for _, f := range d.report.Findings() {
 		if f.Title == title {
 			return true

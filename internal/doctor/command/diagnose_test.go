@@ -47,7 +47,7 @@ func healthy(r *doctor.Report) bool { return len(r.Findings()) == 0 }
 
 // only returns whether one finding is all, and has the code.
 func only(code string) func(*doctor.Report) bool {
-	return func(r *doctor.Report) bool { return len(r.Findings()) == 1 && r.Has(code) }
+	return func(r *doctor.Report) bool { return len(r.Findings()) == 1 && r.HasFinding(code) }
 }
 
 // shows returns whether the report has the text, its spaces and line feeds aside.
@@ -68,7 +68,7 @@ func examineOnce(t *testing.T, spec supervisor.Spec, o Options) *doctor.Report {
 	if err := Diagnose(t.Context(), spec, o, r); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took > 2*totalTimeout && !o.Slow {
+	if took := time.Since(began); took > 2*totalTimeout && !o.AllowSlow {
 		t.Errorf("it took %v", took)
 	}
 	if left := left(mark); len(left) > 0 {
@@ -78,7 +78,7 @@ func examineOnce(t *testing.T, spec supervisor.Spec, o Options) *doctor.Report {
 }
 
 // impatient is for servers that will not answer.
-var impatient = Options{Patience: 2 * time.Second, EndTimeout: 3 * time.Second}
+var impatient = Options{FirstAnswerTimeout: 2 * time.Second, EndTimeout: 3 * time.Second}
 
 // quick is for servers that answer, and end when they are to.
 var quick = Options{EndTimeout: 3 * time.Second}
@@ -97,7 +97,7 @@ var diagnoses = []struct {
 	{"wants-variable", "C2", "DOCTOR_TEST_KEY is missing", quick, ""},
 	{"noise", "C3", `Server \u001b[1mrunning`, quick, ""},
 	{"buffers", "C4", "terminal", impatient, ""},
-	{"slow", "C5", "itself takes so long", Options{SlowStart: 300 * time.Millisecond}, ""},
+	{"slow", "C5", "itself takes so long", Options{SlowStartThreshold: 300 * time.Millisecond}, ""},
 	{"http", "C6", "/mcp", impatient, ""},
 	{"echo", "C7", "what it is sent", quick, ""},
 	{"silent", "C7", "subcommand", impatient, ""},
@@ -110,7 +110,7 @@ var diagnoses = []struct {
 	{"no-info", "C8", "lacks something", quick, ""},
 	{"retypes", "C9", `asked with "1", answered with 1`, quick, ""},
 	{"rounds", "C9", "answered with 9007199254740992", quick, ""},
-	{"numbers-only", "C9", `id "x": no answer`, Options{Patience: time.Second}, ""},
+	{"numbers-only", "C9", `id "x": no answer`, Options{FirstAnswerTimeout: time.Second}, ""},
 	{"crlf", "C10", "0D 0A", quick, ""},
 	{"bom", "C10", "EF BB BF", quick, ""},
 	{"several-lines", "C10", "several lines", quick, ""},
@@ -144,12 +144,12 @@ func TestEveryFaultIsNamed(t *testing.T) {
 				wrong = nil
 				found := false
 				for _, f := range r.Findings() {
-					text := strings.Join([]string{f.Title, f.Seen, f.Do}, "\n")
+					text := strings.Join([]string{f.Title, f.Evidence, f.Advice}, "\n")
 					found = found || f.Code == d.code && strings.Contains(text, d.want)
 					if f.Code != d.code {
 						wrong = append(wrong, fmt.Sprintf("a finding that was not asked for: %+v", f))
 					}
-					if f.Severity == "" || f.Title == "" || f.Seen == "" || f.Means == "" || f.Do == "" {
+					if f.Severity == "" || f.Title == "" || f.Evidence == "" || f.Consequence == "" || f.Advice == "" {
 						wrong = append(wrong, fmt.Sprintf("a finding lacks something: %+v", f))
 					}
 				}
@@ -185,10 +185,10 @@ func TestNothingIsFoundInHealthyServers(t *testing.T) {
 }
 
 // left returns the processes that have this in their environment.
-func left(mark string) (found []process) {
-	for _, p := range processes() {
+func left(mark string) (found []systemProcess) {
+	for _, p := range listProcesses() {
 		environ, _ := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/environ")
-		if !p.zombie && p.pid != os.Getpid() && strings.Contains(string(environ), mark) {
+		if !p.isZombie && p.pid != os.Getpid() && strings.Contains(string(environ), mark) {
 			found = append(found, p)
 		}
 	}
@@ -197,7 +197,7 @@ func left(mark string) (found []process) {
 
 func TestCommandIsNotFound(t *testing.T) {
 	r := examine(t, supervisor.Spec{Path: "no-such-program", Env: []string{"PATH=/nowhere:/elsewhere"}}, quick, only("C1"))
-	if f := one(t, r, "C1"); !strings.Contains(f.Seen, "/nowhere, /elsewhere") {
+	if f := one(t, r, "C1"); !strings.Contains(f.Evidence, "/nowhere, /elsewhere") {
 		t.Errorf("the folders are not named: %+v", f)
 	}
 	r = examine(t, supervisor.Spec{Path: filepath.Join(t.TempDir(), "none")}, quick, only("C1"))
@@ -207,9 +207,9 @@ func TestCommandIsNotFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	// It is where clients started from a desktop would find it, but not in the server's PATH.
-	if file := find("sh", desktopPath()); file != "" {
+	if file := findProgram("sh", desktopPathFolders()); file != "" {
 		r = examine(t, supervisor.Spec{Path: "sh", Env: []string{"PATH=" + filepath.Dir(exe)}}, quick, only("C1"))
-		if f := one(t, r, "C1"); !strings.Contains(f.Do, file) {
+		if f := one(t, r, "C1"); !strings.Contains(f.Advice, file) {
 			t.Errorf("the remedy does not name %s: %+v", file, f)
 		}
 	}
@@ -217,11 +217,11 @@ func TestCommandIsNotFound(t *testing.T) {
 
 func TestSlowFirstStart(t *testing.T) {
 	once := filepath.Join(t.TempDir(), "once")
-	r := examine(t, fake(t, "slow-once", "DOCTOR_TEST_FILE="+once), Options{SlowStart: 500 * time.Millisecond}, func(r *doctor.Report) bool {
-		done := only("C5")(r) && strings.Contains(r.Findings()[0].Do, "Only the first start")
+	r := examine(t, fake(t, "slow-once", "DOCTOR_TEST_FILE="+once), Options{SlowStartThreshold: 500 * time.Millisecond}, func(r *doctor.Report) bool {
+		done := only("C5")(r) && strings.Contains(r.Findings()[0].Advice, "Only the first start")
 		return done || os.Remove(once) != nil // a further examination has a first start, too
 	})
-	if f := one(t, r, "C5"); !strings.Contains(f.Do, "Only the first start") {
+	if f := one(t, r, "C5"); !strings.Contains(f.Advice, "Only the first start") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -238,7 +238,7 @@ func TestOnlyOneRevision(t *testing.T) {
 func TestTextBeforeAnAnswer(t *testing.T) {
 	right := func(r *doctor.Report) bool {
 		all := r.Findings()
-		return len(all) > 0 && all[0].Code == "C10" && !r.Has("C7") && strings.Contains(all[0].Seen, `on stdout: ready> {"jsonrpc"`)
+		return len(all) > 0 && all[0].Code == "C10" && !r.HasFinding("C7") && strings.Contains(all[0].Evidence, `on stdout: ready> {"jsonrpc"`)
 	}
 	if r := examine(t, fake(t, "prompt"), impatient, right); !right(r) {
 		t.Error(text(t, r))
@@ -258,7 +258,7 @@ func TestSecretsOnStderr(t *testing.T) {
 	spec := fake(t, "tells", "DOCTOR_TEST_KEY=sesame-sesame-1")
 	spec.Args = []string{"--password", "sesame-sesame-2"}
 	r := examine(t, spec, quick, func(r *doctor.Report) bool { return len(r.Findings()) > 0 })
-	if out := text(t, r); strings.Contains(out, "sesame") || !strings.Contains(r.Findings()[0].Seen, "bad key (hidden), bad argument (hidden)") {
+	if out := text(t, r); strings.Contains(out, "sesame") || !strings.Contains(r.Findings()[0].Evidence, "bad key (hidden), bad argument (hidden)") {
 		t.Error(out)
 	}
 }
@@ -273,10 +273,10 @@ func TestMissingVariable(t *testing.T) {
 			t.Parallel()
 			few, full := fake(t, role), fake(t, role, many...)
 			works := examine(t, full, Options{SafeEnv: few.Env, FullEnv: full.Env}, shows(t, "needs: DOCTOR_TEST_KEY"))
-			if f := one(t, works, "C12"); f.Severity != doctor.Warning || !strings.HasSuffix(f.Seen, "needs: DOCTOR_TEST_KEY") {
+			if f := one(t, works, "C12"); f.Severity != doctor.Warning || !strings.HasSuffix(f.Evidence, "needs: DOCTOR_TEST_KEY") {
 				t.Errorf("a server that works here: %+v", f)
 			}
-			fails := examine(t, few, Options{SafeEnv: few.Env, FullEnv: full.Env, Patience: 2 * time.Second}, shows(t, "needs: DOCTOR_TEST_KEY"))
+			fails := examine(t, few, Options{SafeEnv: few.Env, FullEnv: full.Env, FirstAnswerTimeout: 2 * time.Second}, shows(t, "needs: DOCTOR_TEST_KEY"))
 			if !strings.Contains(text(t, fails), "needs: DOCTOR_TEST_KEY") {
 				t.Errorf("a server that fails here:\n%s", text(t, fails))
 			}
@@ -290,7 +290,7 @@ func TestMissingVariable(t *testing.T) {
 }
 
 func TestToolIsCalledOnlyIfAsked(t *testing.T) {
-	r := examine(t, fake(t, "healthy"), Options{Call: "one", Arguments: []byte(`{"a":1}`)}, shows(t, "one: succeeded after"))
+	r := examine(t, fake(t, "healthy"), Options{ToolToCall: "one", Arguments: []byte(`{"a":1}`)}, shows(t, "one: succeeded after"))
 	if out := text(t, r); !strings.Contains(out, "one: succeeded after") {
 		t.Error(out)
 	}
@@ -306,13 +306,13 @@ func TestToolThatIsCalledFails(t *testing.T) {
 	} {
 		t.Run(c.faults+" "+c.tool, func(t *testing.T) {
 			t.Parallel()
-			f := one(t, examine(t, fake(t, c.faults), Options{Call: c.tool, EndTimeout: quick.EndTimeout}, only(c.code)), c.code)
-			if !strings.Contains(f.Title+" "+f.Seen, c.says) {
+			f := one(t, examine(t, fake(t, c.faults), Options{ToolToCall: c.tool, EndTimeout: quick.EndTimeout}, only(c.code)), c.code)
+			if !strings.Contains(f.Title+" "+f.Evidence, c.says) {
 				t.Errorf("%+v", f)
 			}
 		})
 	}
-	if r := examine(t, fake(t, "tool-error"), Options{Call: "one", EndTimeout: quick.EndTimeout}, healthy); len(r.Findings()) > 0 {
+	if r := examine(t, fake(t, "tool-error"), Options{ToolToCall: "one", EndTimeout: quick.EndTimeout}, healthy); len(r.Findings()) > 0 {
 		t.Errorf("a tool that says what is wrong with its arguments:\n%s", text(t, r))
 	}
 }
@@ -344,7 +344,7 @@ for line in sys.stdin:
 		spec := supervisor.Spec{Path: python, Args: []string{"-c", strings.Replace(program, "%s", how, 1)}, Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}}
 		return examine(t, spec, options, wanted)
 	}
-	if f := one(t, run("", impatient, only("C4")), "C4"); !strings.Contains(f.Do, "python -u") {
+	if f := one(t, run("", impatient, only("C4")), "C4"); !strings.Contains(f.Advice, "python -u") {
 		t.Errorf("%+v", f)
 	}
 	if r := run(", flush=True", Options{}, healthy); len(r.Findings()) > 0 {

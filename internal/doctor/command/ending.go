@@ -8,62 +8,62 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// leaveTimeout is how long what the server has started may take to end after itself.
-const leaveTimeout = 500 * time.Millisecond
+// leftBehindTimeout is how long what the server has started may take to end after itself.
+const leftBehindTimeout = 500 * time.Millisecond
 
-// end is C11: ends a server as clients do, and looks who is left. It ends them, too.
-func (d *diagnosis) end(p *peer) {
+// checkEnding is C11: ends a server as clients do, and looks who is left. It ends them, too.
+func (d *diagnosis) checkEnding(p *serverProcess) {
 	pid := p.process.Pid()
-	before := descendants(pid)
+	before := descendantsOf(pid)
 	began := time.Now()
-	p.closeInput()
+	p.closeStdin()
 	timer := time.NewTimer(d.options.EndTimeout)
 	defer timer.Stop()
 	select {
 	case <-p.process.Done():
-		d.noteTook("end after %v", time.Since(began))
-		d.leftBehind(p, before)
+		d.noteTiming("end after %v", time.Since(began))
+		d.checkLeftBehind(p, before)
 	case <-timer.C:
-		d.ignoresEnd(p)
+		d.addIgnoresEnd(p)
 	}
 }
 
-// ignoresEnd ends a server that runs on after the end of its input.
-func (d *diagnosis) ignoresEnd(p *peer) {
+// addIgnoresEnd ends a server that runs on after the end of its input.
+func (d *diagnosis) addIgnoresEnd(p *serverProcess) {
 	wait := d.options.EndTimeout
-	d.stop(p)
+	d.stopProcess(p)
 	seen := fmt.Sprintf("still running %v after its stdin was closed", wait)
-	is := doctor.IgnoresEnd
+	is := doctor.IgnoresEndOfInput
 	err := p.process.ExitError()
 	if err != nil && strings.Contains(err.Error(), "SIGKILL") {
 		seen += fmt.Sprintf(", and %v after SIGTERM; it took SIGKILL", wait)
-		is = doctor.MustKill
+		is = doctor.MustBeKilled
 	}
-	d.report.Add(is.Finding(seen))
+	d.report.AddFinding(is.WithEvidence(seen))
 }
 
-// leftBehind looks who is left of a server that has ended, and ends them.
-func (d *diagnosis) leftBehind(p *peer, before []process) {
+// checkLeftBehind looks who is left of a server that has ended, and ends them.
+func (d *diagnosis) checkLeftBehind(p *serverProcess, before []systemProcess) {
 	pid := p.process.Pid()
-	left := alive(before, pid)
-	for until := time.Now().Add(leaveTimeout); len(left) > 0 && time.Now().Before(until); left = alive(before, pid) {
+	left := stillRunning(before, pid)
+	for until := time.Now().Add(leftBehindTimeout); len(left) > 0 && time.Now().Before(until); left = stillRunning(before, pid) {
 		time.Sleep(20 * time.Millisecond)
 	}
-	d.stop(p)
+	d.stopProcess(p)
 	p.mu.Lock()
-	containers := p.containers
+	containers := p.killedContainers
 	p.mu.Unlock()
 	if len(left) > 0 {
 		var names []string
 		for _, l := range left {
 			names = append(names, fmt.Sprintf("%s (pid %d)", l.name, l.pid))
 		}
-		d.add("C11", doctor.Warning, "the server leaves processes behind", "still running after the server has ended: "+strings.Join(names, ", "),
+		d.addFinding("C11", doctor.Warning, "the server leaves processes behind", "still running after the server has ended: "+strings.Join(names, ", "),
 			"Each time a client starts the server, these stay, with their memory, ports and locks. The bridge ends them.",
 			"The server should end what it has started, and wait for that, before it exits. A wrapper script should run the server with \"exec\".")
 	}
 	if len(containers) > 0 {
-		d.add("C11", doctor.Warning, "the server leaves a container behind", "container "+strings.Join(containers, ", "),
+		d.addFinding("C11", doctor.Warning, "the server leaves a container behind", "container "+strings.Join(containers, ", "),
 			"Each time a client starts the server, a container stays. The bridge kills it.",
 			"Run it with \"docker run -i --rm --init\", so that it sees the end of its input and is removed.")
 	}

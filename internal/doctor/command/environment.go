@@ -11,11 +11,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// addsVariables reports whether the full environment has variables that the server's has not.
-func (d *diagnosis) addsVariables() bool { return len(added(d.options.FullEnv, d.spec.Env)) > 0 }
+// fullEnvAddsVariables reports whether the full environment has variables that the server's has not.
+func (d *diagnosis) fullEnvAddsVariables() bool {
+	return len(addedVariables(d.options.FullEnv, d.spec.Env)) > 0
+}
 
-// added returns the variables of env whose names are not in less.
-func added(env, less []string) []string {
+// addedVariables returns the variables of env whose names are not in less.
+func addedVariables(env, less []string) []string {
 	has := map[string]bool{}
 	for _, v := range less {
 		name, _, _ := strings.Cut(v, "=")
@@ -30,61 +32,61 @@ func added(env, less []string) []string {
 	return more
 }
 
-// missingVariable is C12 of a server that fails: does it work with the full environment?
-func (d *diagnosis) missingVariable(ctx context.Context) {
-	if !d.addsVariables() {
+// checkMissingVariable is C12 of a server that fails: does it work with the full environment?
+func (d *diagnosis) checkMissingVariable(ctx context.Context) {
+	if !d.fullEnvAddsVariables() {
 		return
 	}
-	r := d.withEnvironment(ctx, d.options.FullEnv, d.firstWait())
-	if r.outcome != answered {
+	r := d.requestWithEnv(ctx, d.options.FullEnv, d.firstAnswerWait())
+	if r.outcome != outcomeAnswered {
 		return
 	}
 	seen := "the server fails with the variables that it is given, and answers with the whole environment"
-	names := d.needed(ctx, d.spec.Env, added(d.options.FullEnv, d.spec.Env), patience(r.took))
-	d.needs(doctor.Error, "the server needs a variable that it is not given", seen, names)
+	names := d.findNeededVariables(ctx, d.spec.Env, addedVariables(d.options.FullEnv, d.spec.Env), separateCheckTimeout(r.duration))
+	d.addNeededVariables(doctor.Error, "the server needs a variable that it is not given", seen, names)
 }
 
-// safeEnvironment is C12 of a server that works: does it work with what clients pass to servers?
-func (d *diagnosis) safeEnvironment(ctx context.Context, wait time.Duration) []doctor.Finding {
-	more := added(d.spec.Env, d.options.SafeEnv)
+// checkSafeEnvironment is C12 of a server that works: does it work with what clients pass to servers?
+func (d *diagnosis) checkSafeEnvironment(ctx context.Context, wait time.Duration) []doctor.Finding {
+	more := addedVariables(d.spec.Env, d.options.SafeEnv)
 	if d.options.SafeEnv == nil || len(more) == 0 {
 		return nil
 	}
-	if r := d.withEnvironment(ctx, d.options.SafeEnv, wait); r.outcome == answered || ctx.Err() != nil || d.timeLeft() <= 0 {
+	if r := d.requestWithEnv(ctx, d.options.SafeEnv, wait); r.outcome == outcomeAnswered || ctx.Err() != nil || d.timeLeft() <= 0 {
 		return nil
 	}
-	return []doctor.Finding{{Code: "C12"}} // tryTwins looks for the variable once this is certain
+	return []doctor.Finding{{Code: "C12"}} // explainSafeEnvironment looks for the variable once this is certain
 }
 
-// needsMore tells which variable safeEnvironment has missed.
-func (d *diagnosis) needsMore(ctx context.Context, start time.Duration) {
-	if r := d.withEnvironment(ctx, d.spec.Env, d.firstWait()); r.outcome != answered {
+// explainSafeEnvironment tells which variable checkSafeEnvironment has missed.
+func (d *diagnosis) explainSafeEnvironment(ctx context.Context, start time.Duration) {
+	if r := d.requestWithEnv(ctx, d.spec.Env, d.firstAnswerWait()); r.outcome != outcomeAnswered {
 		return // it cannot be started again at all, so that the variables need not be the cause
 	}
-	names := d.needed(ctx, d.options.SafeEnv, added(d.spec.Env, d.options.SafeEnv), patience(start))
-	d.needs(doctor.Warning, "the server needs a variable that clients do not pass on",
+	names := d.findNeededVariables(ctx, d.options.SafeEnv, addedVariables(d.spec.Env, d.options.SafeEnv), separateCheckTimeout(start))
+	d.addNeededVariables(doctor.Warning, "the server needs a variable that clients do not pass on",
 		"the server answers with the environment of this shell, and fails with the few variables that clients pass on (HOME, PATH and the like)", names)
 }
 
-// patience is how long a separate check may take that should be as fast as another one.
-func patience(took time.Duration) time.Duration { return 2*took + 1500*time.Millisecond }
+// separateCheckTimeout is how long a separate check may take that should be as fast as another one.
+func separateCheckTimeout(took time.Duration) time.Duration { return 2*took + 1500*time.Millisecond }
 
-// withEnvironment asks a process with another environment for its first answer.
-func (d *diagnosis) withEnvironment(ctx context.Context, env []string, wait time.Duration) reply {
-	p, err := d.start(ctx, env)
+// requestWithEnv asks a process with another environment for its first answer.
+func (d *diagnosis) requestWithEnv(ctx context.Context, env []string, wait time.Duration) reply {
+	p, err := d.startWithEnv(ctx, env)
 	if err != nil {
-		return reply{outcome: exited}
+		return reply{outcome: outcomeExited}
 	}
-	defer d.stop(p)
-	return p.call(ctx, firstID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.timeLeft())))
+	defer d.stopProcess(p)
+	return p.request(ctx, firstRequestID, "initialize", initializeParams(era.NewestLegacy), max(0, min(wait, d.timeLeft())))
 }
 
-// needed finds the variables without which the server fails: it fails with env, and works
+// findNeededVariables finds the variables without which the server fails: it fails with env, and works
 // with env and more. It returns those it has found when there is no more time.
-func (d *diagnosis) needed(ctx context.Context, env, more []string, wait time.Duration) (names []string) {
+func (d *diagnosis) findNeededVariables(ctx context.Context, env, more []string, wait time.Duration) (names []string) {
 	env = slices.Clip(env)
 	works := func(vars []string) bool {
-		return d.withEnvironment(ctx, append(env, vars...), wait).outcome == answered
+		return d.requestWithEnv(ctx, append(env, vars...), wait).outcome == outcomeAnswered
 	}
 	const most = 3
 	for range most {
@@ -114,13 +116,13 @@ func (d *diagnosis) needed(ctx context.Context, env, more []string, wait time.Du
 	return names
 }
 
-// needs adds the finding of C12.
-func (d *diagnosis) needs(severity doctor.Severity, title, seen string, names []string) {
+// addNeededVariables adds the finding of C12.
+func (d *diagnosis) addNeededVariables(severity doctor.Severity, title, seen string, names []string) {
 	do := "There was no time to find out which; --slow takes it. Or pass all on: --pass-env all."
 	if len(names) > 0 {
 		seen += fmt.Sprintf("; what it needs: %s", strings.Join(names, ", "))
 		do = "Pass it on: --env " + strings.Join(names, " --env ") + ". In a client's configuration it stands in \"env\", with its value."
 	}
-	d.add("C12", severity, title, seen,
+	d.addFinding("C12", severity, title, seen,
 		"Desktop clients, the SDKs' clients and servers of a configuration file pass on a few variables only. The server works in this terminal and fails there.", do)
 }

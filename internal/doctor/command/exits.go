@@ -8,14 +8,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/lazyregexp"
 )
 
-// A cause is something that programs say on stderr before they end.
-type cause struct {
-	text      *lazyregexp.Regexp // its first group is what is put into the two texts
+// A knownCause is something that programs say on stderr before they end.
+type knownCause struct {
+	pattern   *lazyregexp.Regexp // its first group is what is put into the two texts
 	diagnosis string
 	advice    string
 }
 
-var causes = []cause{
+var knownCauses = []knownCause{
 	{lazyregexp.New(`(?i)\bNo module named '?([\w.]+)`), "the Python module %s is missing", "Install it into the Python that runs the server, or run the server with uvx or its virtual environment's python."},
 	{lazyregexp.New(`Cannot find (?:module|package) '([^']+)'`), "the module %s is missing", "Run \"npm install\" where the server is, build it, or check the path of the script."},
 	{lazyregexp.New(`(?:npm (?:ERR!|error) (?:code )?E?404[^\n]*?|No matching version found for |not in this registry[^\n]*?)['"]?((?:@[\w.-]+/)?[\w.-]+@?[\w.*-]*)['"]?`), "the package %s is not in the registry", "Check the name of the package."},
@@ -33,10 +33,10 @@ var causes = []cause{
 	{lazyregexp.New(`(?im)^\s*(usage:)`), "it prints its help (%s ...)", "A subcommand or an option is missing."},
 }
 
-// recognise says what stderr tells of why a program has ended.
-func recognise(stderr string) (is, do string) {
-	for _, c := range causes {
-		if m := c.text.FindStringSubmatch(stderr); m != nil {
+// recogniseCause says what stderr tells of why a program has ended.
+func recogniseCause(stderr string) (is, do string) {
+	for _, c := range knownCauses {
+		if m := c.pattern.FindStringSubmatch(stderr); m != nil {
 			is, do = fmt.Sprintf(c.diagnosis, m[1]), c.advice
 			if strings.Contains(do, "%") {
 				do = fmt.Sprintf(do, m[1])
@@ -47,22 +47,22 @@ func recognise(stderr string) (is, do string) {
 	return "", ""
 }
 
-// exited is C2: the server has ended before its first answer.
-func (d *diagnosis) exited(server *peer, how string, ended bool) {
-	title := doctor.EndsAtOnce.Title
+// addEndsAtOnce is C2: the server has ended before its first answer.
+func (d *diagnosis) addEndsAtOnce(server *serverProcess, how string, ended bool) {
+	title := doctor.ServerEndsAtOnce.Title
 	if !ended {
 		title = "the server closes its stdout"
 	}
-	is, do := recognise(strings.Join(server.process.StderrTail(), "\n"))
+	is, do := recogniseCause(strings.Join(server.process.StderrTail(), "\n"))
 	if is != "" {
 		title += ": " + is
 	}
 	if do == "" {
-		do = doctor.EndsAtOnce.Do
+		do = doctor.ServerEndsAtOnce.Advice
 		if noise, _ := server.faultLines(faultNoise); len(noise) > 0 {
 			do += " It has also written to stdout: " + doctor.Excerpt(noise[0])
 		}
 	}
-	d.add("C2", doctor.Error, title, how+" before the answer to initialize"+lastStderr(server),
-		doctor.EndsAtOnce.Means, do)
+	d.addFinding("C2", doctor.Error, title, how+" before the answer to initialize"+stderrSuffix(server),
+		doctor.ServerEndsAtOnce.Consequence, do)
 }

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// processes reads /proc.
-func processes() []process {
+// listProcesses reads /proc.
+func listProcesses() []systemProcess {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var all []process
+	var all []systemProcess
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -33,17 +33,17 @@ func processes() []process {
 		if len(rest) <= began {
 			continue
 		}
-		p := process{pid: pid, startTime: rest[began], name: string(stat[open+1 : close])}
-		p.zombie = rest[state] == "Z" || rest[state] == "X"
-		p.parent, _ = strconv.Atoi(rest[parent])
-		p.group, _ = strconv.Atoi(rest[group])
+		p := systemProcess{pid: pid, startTime: rest[began], name: string(stat[open+1 : close])}
+		p.isZombie = rest[state] == "Z" || rest[state] == "X"
+		p.parentPID, _ = strconv.Atoi(rest[parent])
+		p.groupID, _ = strconv.Atoi(rest[group])
 		all = append(all, p)
 	}
 	return all
 }
 
-// listening returns the TCP ports on which these processes listen.
-func listening(pids []int) []int {
+// listeningPorts returns the TCP ports on which these processes listen.
+func listeningPorts(pids []int) []int {
 	sockets := map[string]bool{}
 	for _, pid := range pids {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd/"

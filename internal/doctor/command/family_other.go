@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// processes asks ps, which Windows has not: there the job object ends what descends from a
+// listProcesses asks ps, which Windows has not: there the job object ends what descends from a
 // process with it, and nothing can be left.
-func processes() []process {
+func listProcesses() []systemProcess {
 	if runtime.GOOS == "windows" {
 		return nil
 	}
@@ -19,25 +19,25 @@ func processes() []process {
 	if err != nil {
 		return nil
 	}
-	var all []process
+	var all []systemProcess
 	for row := range strings.Lines(string(out)) {
 		const pid, parent, group, state, began, name = 0, 1, 2, 3, 4, 9 // lstart is five words
 		fields := strings.Fields(row)
 		if len(fields) <= name {
 			continue
 		}
-		p := process{startTime: strings.Join(fields[began:name], " "), name: strings.Join(fields[name:], " ")}
-		p.zombie = strings.HasPrefix(fields[state], "Z")
+		p := systemProcess{startTime: strings.Join(fields[began:name], " "), name: strings.Join(fields[name:], " ")}
+		p.isZombie = strings.HasPrefix(fields[state], "Z")
 		p.pid, _ = strconv.Atoi(fields[pid])
-		p.parent, _ = strconv.Atoi(fields[parent])
-		p.group, _ = strconv.Atoi(fields[group])
+		p.parentPID, _ = strconv.Atoi(fields[parent])
+		p.groupID, _ = strconv.Atoi(fields[group])
 		all = append(all, p)
 	}
 	return all
 }
 
-// listening returns the TCP ports on which these processes listen, as lsof tells them.
-func listening(pids []int) []int {
+// listeningPorts returns the TCP ports on which these processes listen, as lsof tells them.
+func listeningPorts(pids []int) []int {
 	if runtime.GOOS == "windows" {
 		return nil
 	}

@@ -20,41 +20,41 @@ import (
 
 // alternativeReplies is what further processes of a silent server have done.
 type alternativeReplies struct {
-	terminal reply // to initialize, with a terminal as stdout
-	full     reply // to initialize, with the full environment
-	modern   reply // to server/discover
+	withTerminal reply // to initialize, with a terminal as stdout
+	withFullEnv  reply // to initialize, with the full environment
+	toDiscover   reply // to server/discover
 }
 
-// suspected is called when the server has been silent for a while: it goes on waiting, has
+// investigateSilence is called when the server has been silent for a while: it goes on waiting, has
 // further processes tried meanwhile, and tells why the server is silent, if it stays so. It ends a
 // server that has stayed silent, and returns the answer of one that has not.
-func (d *diagnosis) suspected(ctx context.Context, server *peer, q *pendingRequest) reply {
-	if server.takeUnterminated() {
-		d.stop(server)
-		d.bytes(server)
-		return reply{outcome: silent}
+func (d *diagnosis) investigateSilence(ctx context.Context, server *serverProcess, q *pendingRequest) reply {
+	if server.acceptUnterminated() {
+		d.stopProcess(server)
+		d.addStdoutFindings(server)
+		return reply{outcome: outcomeSilent}
 	}
 	var found alternativeReplies
 	others, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	try := func(to *reply, env []string, terminal bool, method, params string) {
-		running.Go(func() { *to = d.oneRequest(others, env, terminal, method, params) })
+		running.Go(func() { *to = d.requestOfNewProcess(others, env, terminal, method, params) })
 	}
-	found.terminal.outcome, found.full.outcome, found.modern.outcome = silent, silent, silent
+	found.withTerminal.outcome, found.withFullEnv.outcome, found.toDiscover.outcome = outcomeSilent, outcomeSilent, outcomeSilent
 	if runtime.GOOS != "windows" && !d.spec.PTY {
-		try(&found.terminal, nil, true, "initialize", initializeParams(era.NewestLegacy))
+		try(&found.withTerminal, nil, true, "initialize", initializeParams(era.NewestLegacy))
 	}
-	if d.addsVariables() {
-		try(&found.full, d.options.FullEnv, false, "initialize", initializeParams(era.NewestLegacy))
+	if d.fullEnvAddsVariables() {
+		try(&found.withFullEnv, d.options.FullEnv, false, "initialize", initializeParams(era.NewestLegacy))
 	}
-	try(&found.modern, nil, false, "server/discover", "{"+modernMeta()+"}")
-	first := q.await(ctx, max(0, min(d.options.Patience-d.suspicion(), d.timeLeft())))
-	ports := listening(pidsOf(server))
+	try(&found.toDiscover, nil, false, "server/discover", "{"+modernMeta()+"}")
+	first := q.awaitReply(ctx, max(0, min(d.options.FirstAnswerTimeout-d.silenceWait(), d.timeLeft())))
+	ports := listeningPorts(pidsOf(server))
 	cancel() // of processes that had less time; an answer that was there counts
 	running.Wait()
-	if first.outcome != silent || ctx.Err() != nil {
-		if first.outcome == silent {
-			d.stop(server)
+	if first.outcome != outcomeSilent || ctx.Err() != nil {
+		if first.outcome == outcomeSilent {
+			d.stopProcess(server)
 		}
 		return first
 	}
@@ -62,80 +62,80 @@ func (d *diagnosis) suspected(ctx context.Context, server *peer, q *pendingReque
 	return first
 }
 
-// oneRequest starts a process, asks it one thing, and ends it.
-func (d *diagnosis) oneRequest(ctx context.Context, env []string, terminal bool, method, params string) reply {
+// requestOfNewProcess starts a process, asks it one thing, and ends it.
+func (d *diagnosis) requestOfNewProcess(ctx context.Context, env []string, terminal bool, method, params string) reply {
 	spec := d.spec
 	spec.PTY = terminal || spec.PTY
 	if env != nil {
 		spec.Env = env
 	}
-	p, err := start(ctx, spec, d.options.MaxMessageSize)
+	p, err := startProcess(ctx, spec, d.options.MaxMessageSize)
 	if err != nil {
-		return reply{outcome: exited}
+		return reply{outcome: outcomeExited}
 	}
-	defer d.stop(p)
-	return p.call(ctx, firstID, method, params, d.firstWait())
+	defer d.stopProcess(p)
+	return p.request(ctx, firstRequestID, method, params, d.firstAnswerWait())
 }
 
 // pidsOf returns the processes of a server.
-func pidsOf(p *peer) []int {
+func pidsOf(p *serverProcess) []int {
 	pids := []int{p.process.Pid()}
-	for _, member := range descendants(p.process.Pid()) {
+	for _, member := range descendantsOf(p.process.Pid()) {
 		pids = append(pids, member.pid)
 	}
 	return pids
 }
 
 // explainSilence tells why a server does not answer, and ends it.
-func (d *diagnosis) explainSilence(ctx context.Context, server *peer, q *pendingRequest, found alternativeReplies, ports []int) {
-	waited := time.Since(q.asked).Round(100 * time.Millisecond)
-	url := d.servesHTTP(ctx, ports, server)
-	server.closeInput()
-	atEnd := reply{outcome: silent}
+func (d *diagnosis) explainSilence(ctx context.Context, server *serverProcess, q *pendingRequest, found alternativeReplies, ports []int) {
+	waited := time.Since(q.sentAt).Round(100 * time.Millisecond)
+	url := d.findHTTPServer(ctx, ports, server)
+	server.closeStdin()
+	atEnd := reply{outcome: outcomeSilent}
 	if url == "" {
-		atEnd = q.await(ctx, d.options.EndTimeout)
+		atEnd = q.awaitReply(ctx, d.options.EndTimeout)
 	}
-	d.stop(server)
-	d.bytes(server)
+	d.stopProcess(server)
+	d.addStdoutFindings(server)
 	seen := fmt.Sprintf("no answer to initialize in %v", waited)
 	switch {
-	case found.terminal.outcome == answered:
-		d.buffered(fmt.Sprintf("%s; with a terminal as stdout, an answer after %v", seen, found.terminal.took.Round(time.Millisecond)))
-	case atEnd.outcome == answered:
-		d.buffered(seen + "; the answer came when stdin was closed")
-	case found.full.outcome == answered:
-		d.missingVariable(ctx)
-	case found.modern.ok() && d.onlyModern(ctx, &badInitialize{"does not answer initialize", seen}):
-	case d.textInFront(server, seen):
+	case found.withTerminal.outcome == outcomeAnswered:
+		d.addBuffered(fmt.Sprintf("%s; with a terminal as stdout, an answer after %v", seen, found.withTerminal.duration.Round(time.Millisecond)))
+	case atEnd.outcome == outcomeAnswered:
+		d.addBuffered(seen + "; the answer came when stdin was closed")
+	case found.withFullEnv.outcome == outcomeAnswered:
+		d.checkMissingVariable(ctx)
+	case found.toDiscover.hasResult() && d.checkOnlyModern(ctx, &initializeFailure{"does not answer initialize", seen}):
+	case d.addTextInFront(server, seen):
 	case url != "":
-		d.add("C6", doctor.Error, "this is an HTTP server", seen+"; it listens on "+url,
+		d.addFinding("C6", doctor.Error, "this is an HTTP server", seen+"; it listens on "+url,
 			"It does not read its stdin: clients that talk to it over stdio wait until they give up.",
 			"Connect to it as a remote server: mcp-bridge connect "+url+". Or start it with the option that makes it speak on stdin and stdout, often --stdio or --transport stdio.")
-	case d.report.Has("C10"): // which explains it
+	case d.report.HasFinding("C10"): // which explains it
 	default:
-		d.quiet(server, seen)
+		d.addSilent(server, seen)
 	}
 }
 
-// textInFront is C10 for a server that has answered, on a line that begins with other text.
-func (d *diagnosis) textInFront(server *peer, seen string) bool {
+// addTextInFront is C10 for a server that has answered, on a line that begins with other text.
+func (d *diagnosis) addTextInFront(server *serverProcess, seen string) bool {
 	lines, count := server.faultLines(faultInFront)
 	if count == 0 {
 		return false
 	}
-	d.add("C10", doctor.Error, "text stands before an answer, on the same line", seen+"; on stdout: "+lines[0],
+	d.addFinding("C10", doctor.Error, "text stands before an answer, on the same line", seen+"; on stdout: "+lines[0],
 		"A line is a message. Clients refuse this line, and the answer on it is lost. The bridge skips it, too.",
 		"Write the text to stderr. Most often it is a prompt, or other text that was printed without a line break.")
 	return true
 }
 
-// buffered is C4.
-func (d *diagnosis) buffered(seen string) {
+// addBuffered is C4.
+func (d *diagnosis) addBuffered(seen string) {
 	do := "Run the server with --pty, or have it flush stdout after each message."
 	if isPython(d.spec.Path) {
 		do = "Run it as \"python -u\", set PYTHONUNBUFFERED=1 (--env PYTHONUNBUFFERED=1), or have it flush stdout after each message. With --pty the bridge gives it a terminal, which helps as well."
 	}
-	d.add("C4", doctor.Error, "the server keeps its answers in a buffer", seen,
+	d.addFinding("C4", doctor.Error, "the server keeps its answers in a buffer", seen,
 		"It answers, but the text stays in the buffer of its stdout, as programs do when that is a pipe. Clients wait until they give up.", do)
 }
 
@@ -146,60 +146,60 @@ func isPython(path string) bool {
 }
 
 var (
-	asksLogin  = lazyregexp.New(`(?i)\b(log ?in|sign ?in|authenticat\w*|authoriz\w*|device code|enter (the |your )?(code|password|pass ?phrase|token)|password:|open (this|the following) (url|link)|visit https?://|press (enter|any key))`)
-	printsHelp = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
+	loginPattern = lazyregexp.New(`(?i)\b(log ?in|sign ?in|authenticat\w*|authoriz\w*|device code|enter (the |your )?(code|password|pass ?phrase|token)|password:|open (this|the following) (url|link)|visit https?://|press (enter|any key))`)
+	helpPattern  = lazyregexp.New(`(?im)^\s*(usage:|commands:|options:)`)
 )
 
-// quiet is C7.
-func (d *diagnosis) quiet(server *peer, seen string) {
+// addSilent is C7.
+func (d *diagnosis) addSilent(server *serverProcess, seen string) {
 	stderr := strings.Join(server.process.StderrTail(), "\n")
 	do := "Check the arguments: many programs need a subcommand or an option to become an MCP server, such as \"mcp\", \"serve\" or --stdio. Run it in a terminal and see what it waits for."
 	switch {
-	case asksLogin.MatchString(stderr):
+	case loginPattern.MatchString(stderr):
 		do = "It seems to wait for a login: run it once in a terminal, log in, and try again. Or give it its credentials in the environment (--env)."
-	case printsHelp.MatchString(stderr):
+	case helpPattern.MatchString(stderr):
 		do = "It prints its help: a subcommand or an option is missing."
-	case isFetcher(d.spec.Path) && !d.options.Slow:
+	case isPackageRunner(d.spec.Path) && !d.options.AllowSlow:
 		do = "It may still be loading the package. Try again with --slow, which waits for a minute. " + do
 	}
-	d.add("C7", doctor.Error, "the server is silent", seen+"; the process runs and listens on no port"+lastStderr(server),
+	d.addFinding("C7", doctor.Error, "the server is silent", seen+"; the process runs and listens on no port"+stderrSuffix(server),
 		"Clients wait until they give up, most of them after 60 s.", do)
 }
 
-// isFetcher reports whether a command loads packages before it runs them.
-func isFetcher(path string) bool {
+// isPackageRunner reports whether a command loads packages before it runs them.
+func isPackageRunner(path string) bool {
 	name := strings.ToLower(path[strings.LastIndexAny(path, `/\`)+1:])
 	name, _, _ = strings.Cut(name, ".")
 	return slices.Contains([]string{"npx", "npm", "pnpm", "pnpx", "yarn", "bunx", "uvx", "uv", "pipx", "docker", "podman", "nerdctl", "deno", "go"}, name)
 }
 
-var namesPort = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
+var portPattern = lazyregexp.New(`(?i)(?:https?://[a-z0-9.\[\]:-]*?:|\bport[ :=]+)(\d{2,5})\b`)
 
-// servesHTTP returns the URL of an HTTP server on one of these ports; where the system does
+// findHTTPServer returns the URL of an HTTP server on one of these ports; where the system does
 // not tell on which ports the server listens, on one that the server has written of.
-func (d *diagnosis) servesHTTP(ctx context.Context, ports []int, server *peer) string {
-	if len(ports) == 0 && (runtime.GOOS != "linux" || isFetcher(d.spec.Path)) {
+func (d *diagnosis) findHTTPServer(ctx context.Context, ports []int, server *serverProcess) string {
+	if len(ports) == 0 && (runtime.GOOS != "linux" || isPackageRunner(d.spec.Path)) {
 		noise, _ := server.faultLines(faultNoise)
-		for _, m := range namesPort.FindAllStringSubmatch(strings.Join(append(server.process.StderrTail(), noise...), "\n"), 4) {
+		for _, m := range portPattern.FindAllStringSubmatch(strings.Join(append(server.process.StderrTail(), noise...), "\n"), 4) {
 			if port, err := strconv.Atoi(m[1]); err == nil {
 				ports = append(ports, port)
 			}
 		}
 	}
 	for _, port := range ports {
-		if url := httpAt(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); url != "" {
+		if url := httpURLAt(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); url != "" {
 			return url
 		}
-		if url := httpAt(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); url != "" {
+		if url := httpURLAt(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); url != "" {
 			return url
 		}
 	}
 	return ""
 }
 
-// httpAt returns the URL of the MCP endpoint at an address, as far as that can be seen
+// httpURLAt returns the URL of the MCP endpoint at an address, as far as that can be seen
 // without sending anything but GET; "" if there is no HTTP server.
-func httpAt(ctx context.Context, address string) string {
+func httpURLAt(ctx context.Context, address string) string {
 	transport := &http.Transport{DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -10,164 +10,164 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A fault is something in the bytes of a stdout that should not be there.
-type fault string
+// A stdoutFault is something in the bytes of a stdout that should not be there.
+type stdoutFault string
 
 const (
-	faultNoise     fault = "text that is no message"
-	faultCRLF      fault = "lines end in CR LF"
-	faultBOM       fault = "a byte order mark"
-	faultManyLines fault = "a message of several lines"
-	faultUTF8      fault = "bytes that are not UTF-8"
-	faultLength    fault = "a line longer than the limit"
-	faultHeader    fault = "Content-Length headers"
-	faultNoEnd     fault = "a message without a line feed"
-	faultInFront   fault = "text before an answer, on the same line" // counted with faultNoise
+	faultNoise     stdoutFault = "text that is no message"
+	faultCRLF      stdoutFault = "lines end in CR LF"
+	faultBOM       stdoutFault = "a byte order mark"
+	faultManyLines stdoutFault = "a message of several lines"
+	faultUTF8      stdoutFault = "bytes that are not UTF-8"
+	faultTooLong   stdoutFault = "a line longer than the limit"
+	faultHeader    stdoutFault = "Content-Length headers"
+	faultNoEnd     stdoutFault = "a message without a line feed"
+	faultInFront   stdoutFault = "text before an answer, on the same line" // counted with faultNoise
 )
 
 const (
-	maxShown    = 100      // bytes of a line that is too long
-	maxEvidence = 400      // bytes of each line that are kept
-	maxLines    = 5        // lines that are kept of each fault
-	maxAssembly = 1 << 20  // bytes of a message of several lines
-	maxAttempts = 200      // how often its lines are tried together
-	bom         = "\ufeff" // U+FEFF, a byte order mark
-	header      = "content-length:"
+	maxShownBytes        = 100      // bytes of a line that is too long
+	maxEvidenceBytes     = 400      // bytes of each line that are kept
+	maxLinesPerFault     = 5        // lines that are kept of each fault
+	maxSeveralLinesBytes = 1 << 20  // bytes of a message of several lines
+	maxParseAttempts     = 200      // how often its lines are tried together
+	bom                  = "\ufeff" // U+FEFF, a byte order mark
+	contentLengthPrefix  = "content-length:"
 )
 
-// output takes the bytes of a server's stdout apart, into messages and faults. It is not
+// stdoutParser takes the bytes of a server's stdout apart, into messages and faults. It is not
 // safe for concurrent use.
-type output struct {
-	max     int                     // the longest line; 0 means no limit
-	message func(m jsonrpc.Message) // is called for each message
-	tooLong func(id jsonrpc.ID)     // is called when the answer to id was too long
+type stdoutParser struct {
+	maxLineBytes int                     // the longest line; 0 means no limit
+	onMessage    func(m jsonrpc.Message) // is called for each message
+	onTooLong    func(id jsonrpc.ID)     // is called when the answer to id was too long
 
-	line   []byte            // the current one, at most max bytes
-	length int               // its length so far
-	finder *jsonrpc.IDFinder // reads on in a line that is too long
+	currentLine []byte            // the current one, at most max bytes
+	lineBytes   int               // its length so far
+	idFinder    *jsonrpc.IDFinder // reads on in a line that is too long
 
-	severalLines []byte // lines that may together be a message, with their line feeds
-	attempts     int
+	possibleMessage []byte // lines that may together be a message, with their line feeds
+	parseAttempts   int
 
-	faults     map[fault][]string // the first lines that show it
-	counts     map[fault]int
-	firstBytes []byte // the first bytes of all output
-	total      int
+	faultLines  map[stdoutFault][]string // the first lines that show it
+	faultCounts map[stdoutFault]int
+	firstBytes  []byte // the first bytes of all output
+	totalBytes  int
 }
 
-func newOutput(max int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID)) *output {
-	return &output{max: max, message: message, tooLong: tooLong, faults: map[fault][]string{}, counts: map[fault]int{}}
+func newStdoutParser(maxLineBytes int, message func(jsonrpc.Message), tooLong func(jsonrpc.ID)) *stdoutParser {
+	return &stdoutParser{maxLineBytes: maxLineBytes, onMessage: message, onTooLong: tooLong, faultLines: map[stdoutFault][]string{}, faultCounts: map[stdoutFault]int{}}
 }
 
 // write takes bytes in, as they were read.
-func (o *output) write(b []byte) {
-	o.firstBytes = append(o.firstBytes, b[:min(len(b), maxEvidence-len(o.firstBytes))]...)
-	o.total += len(b)
+func (o *stdoutParser) write(b []byte) {
+	o.firstBytes = append(o.firstBytes, b[:min(len(b), maxEvidenceBytes-len(o.firstBytes))]...)
+	o.totalBytes += len(b)
 	for {
 		before, after, found := bytes.Cut(b, []byte{'\n'})
-		o.add(before)
+		o.appendToLine(before)
 		if !found {
 			return
 		}
-		o.lineEnd()
+		o.finishLine()
 		b = after
 	}
 }
 
-// add makes the current line longer.
-func (o *output) add(b []byte) {
-	o.length += len(b)
-	if o.max > 0 && o.length > o.max {
-		if o.finder == nil {
-			o.finder = new(jsonrpc.IDFinder)
-			o.finder.Write(o.line)
+// appendToLine makes the current line longer.
+func (o *stdoutParser) appendToLine(b []byte) {
+	o.lineBytes += len(b)
+	if o.maxLineBytes > 0 && o.lineBytes > o.maxLineBytes {
+		if o.idFinder == nil {
+			o.idFinder = new(jsonrpc.IDFinder)
+			o.idFinder.Write(o.currentLine)
 		}
-		o.finder.Write(b)
-		o.line = append(o.line, b[:min(len(b), max(0, maxShown-len(o.line)))]...)
+		o.idFinder.Write(b)
+		o.currentLine = append(o.currentLine, b[:min(len(b), max(0, maxShownBytes-len(o.currentLine)))]...)
 		return
 	}
-	o.line = append(o.line, b...)
+	o.currentLine = append(o.currentLine, b...)
 }
 
-func (o *output) lineEnd() {
-	line, length, finder := o.line, o.length, o.finder
-	o.line, o.length, o.finder = nil, 0, nil
+func (o *stdoutParser) finishLine() {
+	line, length, finder := o.currentLine, o.lineBytes, o.idFinder
+	o.currentLine, o.lineBytes, o.idFinder = nil, 0, nil
 	if finder == nil {
-		o.whole(line)
+		o.parseLine(line)
 		return
 	}
-	o.note(faultLength, fmt.Sprintf("%d bytes, beginning %s", length, line[:min(len(line), maxShown)]))
+	o.noteFault(faultTooLong, fmt.Sprintf("%d bytes, beginning %s", length, line[:min(len(line), maxShownBytes)]))
 	if id, kind := finder.Result(); kind == jsonrpc.Response {
-		o.tooLong(id)
+		o.onTooLong(id)
 	}
 }
 
-// takeUnterminated takes what has come of a line, if it is a message already, so that nothing but
+// acceptUnterminated takes what has come of a line, if it is a message already, so that nothing but
 // its line feed is missing.
-func (o *output) takeUnterminated() (taken bool) {
-	m, err := jsonrpc.Parse(bytes.TrimSpace(o.line))
-	if err != nil || o.finder != nil {
+func (o *stdoutParser) acceptUnterminated() (taken bool) {
+	m, err := jsonrpc.Parse(bytes.TrimSpace(o.currentLine))
+	if err != nil || o.idFinder != nil {
 		return false
 	}
-	o.note(faultNoEnd, string(o.line))
-	o.line, o.length = nil, 0
-	o.message(m)
+	o.noteFault(faultNoEnd, string(o.currentLine))
+	o.currentLine, o.lineBytes = nil, 0
+	o.onMessage(m)
 	return true
 }
 
-// end says that no more bytes come.
-func (o *output) end() {
-	if len(o.line) > 0 && o.finder == nil && !o.takeUnterminated() {
-		o.lineEnd()
+// finish says that no more bytes come.
+func (o *stdoutParser) finish() {
+	if len(o.currentLine) > 0 && o.idFinder == nil && !o.acceptUnterminated() {
+		o.finishLine()
 	}
-	o.giveUpSeveral()
+	o.flushAsNoise()
 }
 
-// note counts a fault.
-func (o *output) note(f fault, evidence string) {
-	o.counts[f]++
-	if len(o.faults[f]) < maxLines {
-		o.faults[f] = append(o.faults[f], strings.Clone(evidence[:min(len(evidence), maxEvidence)]))
+// noteFault counts a fault.
+func (o *stdoutParser) noteFault(f stdoutFault, evidence string) {
+	o.faultCounts[f]++
+	if len(o.faultLines[f]) < maxLinesPerFault {
+		o.faultLines[f] = append(o.faultLines[f], strings.Clone(evidence[:min(len(evidence), maxEvidenceBytes)]))
 	}
 }
 
-// noise takes a line that is no message. An answer at its end explains a server that seems to be silent. It is not taken
+// noteNoise takes a line that is no message. An answer at its end explains a server that seems to be silent. It is not taken
 // as an answer, because logs quote messages too.
-func (o *output) noise(line []byte) {
-	o.note(faultNoise, string(line))
+func (o *stdoutParser) noteNoise(line []byte) {
+	o.noteFault(faultNoise, string(line))
 	if jsonrpc.EndsInResponse(line) {
-		o.note(faultInFront, string(line))
+		o.noteFault(faultInFront, string(line))
 	}
 }
 
-// whole takes a line without its line feed.
-func (o *output) whole(line []byte) {
+// parseLine takes a line without its line feed.
+func (o *stdoutParser) parseLine(line []byte) {
 	if text, found := bytes.CutPrefix(line, []byte(bom)); found {
-		o.note(faultBOM, fmt.Sprintf("EF BB BF %s", text))
+		o.noteFault(faultBOM, fmt.Sprintf("EF BB BF %s", text))
 		line = text
 	}
 	text := bytes.TrimSuffix(line, []byte{'\r'})
-	messages, ok := parse(text)
+	messages, ok := parseMessages(text)
 	if !ok && !utf8.Valid(text) {
-		if messages, ok = parse(bytes.ToValidUTF8(text, []byte("?"))); ok {
-			o.note(faultUTF8, aroundInvalid(text))
+		if messages, ok = parseMessages(bytes.ToValidUTF8(text, []byte("?"))); ok {
+			o.noteFault(faultUTF8, aroundInvalid(text))
 		}
 	}
 	if !ok {
-		o.takeNonMessage(line, text)
+		o.handleNonMessage(line, text)
 		return
 	}
-	o.giveUpSeveral()
+	o.flushAsNoise()
 	if len(text) < len(line) {
-		o.note(faultCRLF, fmt.Sprintf("%s 0D 0A", tail(text)))
+		o.noteFault(faultCRLF, fmt.Sprintf("%s 0D 0A", lineTail(text)))
 	}
 	for _, m := range messages {
-		o.message(m)
+		o.onMessage(m)
 	}
 }
 
-// parse reads a message, or the messages of an array.
-func parse(text []byte) (messages []jsonrpc.Message, ok bool) {
+// parseMessages reads a message, or the messages of an array.
+func parseMessages(text []byte) (messages []jsonrpc.Message, ok bool) {
 	if jsonrpc.IsBatch(text) {
 		elements, err := jsonrpc.SplitBatch(text, 1000)
 		if err != nil || len(elements) == 0 {
@@ -186,50 +186,50 @@ func parse(text []byte) (messages []jsonrpc.Message, ok bool) {
 	return []jsonrpc.Message{m}, err == nil
 }
 
-// takeNonMessage takes a line that is no message by itself.
-func (o *output) takeNonMessage(line, text []byte) {
+// handleNonMessage takes a line that is no message by itself.
+func (o *stdoutParser) handleNonMessage(line, text []byte) {
 	trimmed := bytes.TrimSpace(text)
 	switch {
-	case len(trimmed) >= len(header) && strings.EqualFold(string(trimmed[:len(header)]), header):
-		o.giveUpSeveral()
-		o.note(faultHeader, string(line))
-	case len(trimmed) == 0 && o.counts[faultHeader] > 0: // the end of such headers
-	case o.severalLines != nil:
-		o.together(line)
+	case len(trimmed) >= len(contentLengthPrefix) && strings.EqualFold(string(trimmed[:len(contentLengthPrefix)]), contentLengthPrefix):
+		o.flushAsNoise()
+		o.noteFault(faultHeader, string(line))
+	case len(trimmed) == 0 && o.faultCounts[faultHeader] > 0: // the end of such headers
+	case o.possibleMessage != nil:
+		o.addToPossibleMessage(line)
 	case len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') && !json.Valid(trimmed):
-		o.severalLines, o.attempts = append(bytes.Clone(line), '\n'), 0
+		o.possibleMessage, o.parseAttempts = append(bytes.Clone(line), '\n'), 0
 	default:
-		o.noise(line)
+		o.noteNoise(line)
 	}
 }
 
-// together adds a line to those that may be one message, and looks whether it is complete.
-func (o *output) together(line []byte) bool {
-	o.severalLines = append(append(o.severalLines, line...), '\n')
+// addToPossibleMessage adds a line to those that may be one message, and looks whether it is complete.
+func (o *stdoutParser) addToPossibleMessage(line []byte) bool {
+	o.possibleMessage = append(append(o.possibleMessage, line...), '\n')
 	trimmed := bytes.TrimSpace(line)
 	if len(trimmed) > 0 && (trimmed[len(trimmed)-1] == '}' || trimmed[len(trimmed)-1] == ']') {
-		o.attempts++
-		if messages, ok := parse(bytes.TrimSpace(o.severalLines)); ok {
-			o.note(faultManyLines, string(o.severalLines))
-			o.severalLines = nil
+		o.parseAttempts++
+		if messages, ok := parseMessages(bytes.TrimSpace(o.possibleMessage)); ok {
+			o.noteFault(faultManyLines, string(o.possibleMessage))
+			o.possibleMessage = nil
 			for _, m := range messages {
-				o.message(m)
+				o.onMessage(m)
 			}
 			return true
 		}
 	}
-	if len(o.severalLines) > maxAssembly || o.attempts > maxAttempts || json.Valid(o.severalLines) {
-		o.giveUpSeveral()
+	if len(o.possibleMessage) > maxSeveralLinesBytes || o.parseAttempts > maxParseAttempts || json.Valid(o.possibleMessage) {
+		o.flushAsNoise()
 	}
-	return o.severalLines != nil
+	return o.possibleMessage != nil
 }
 
-// giveUpSeveral makes text of lines that looked like the beginning of a message.
-func (o *output) giveUpSeveral() {
-	for line := range bytes.Lines(o.severalLines) {
-		o.noise(bytes.TrimSuffix(line, []byte{'\n'}))
+// flushAsNoise makes text of lines that looked like the beginning of a message.
+func (o *stdoutParser) flushAsNoise() {
+	for line := range bytes.Lines(o.possibleMessage) {
+		o.noteNoise(bytes.TrimSuffix(line, []byte{'\n'}))
 	}
-	o.severalLines = nil
+	o.possibleMessage = nil
 }
 
 // aroundInvalid returns the neighbourhood of the first byte that is not UTF-8.
@@ -246,8 +246,8 @@ func aroundInvalid(text []byte) string {
 	return fmt.Sprintf("byte %d: %s", at+1, text[from:min(len(text), at+60)])
 }
 
-// tail returns the last bytes of a line.
-func tail(text []byte) string {
+// lineTail returns the last bytes of a line.
+func lineTail(text []byte) string {
 	const n = 60
 	if len(text) <= n {
 		return string(text)

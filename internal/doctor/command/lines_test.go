@@ -10,13 +10,13 @@ import (
 )
 
 // taken returns what an output makes of bytes that come in pieces of this size.
-func taken(text []byte, piece, max int) (o *output, messages []string) {
-	o = newOutput(max, func(m jsonrpc.Message) { messages = append(messages, string(m.Bytes())) },
+func taken(text []byte, piece, max int) (o *stdoutParser, messages []string) {
+	o = newStdoutParser(max, func(m jsonrpc.Message) { messages = append(messages, string(m.Bytes())) },
 		func(id jsonrpc.ID) { messages = append(messages, "too long: "+id.String()) })
 	for chunk := range chunks(text, piece) {
 		o.write(chunk)
 	}
-	o.end()
+	o.finish()
 	return o, messages
 }
 
@@ -62,12 +62,12 @@ func TestBytesOfStdout(t *testing.T) {
 		for _, piece := range []int{1, 7, 1 << 20} {
 			o, messages := taken([]byte(c.text), piece, 200)
 			var faults []string
-			for _, f := range bytesFindings[0:] {
-				if n := o.counts[f.fault]; n > 0 {
+			for _, f := range stdoutFaultFindings[0:] {
+				if n := o.faultCounts[f.fault]; n > 0 {
 					faults = append(faults, fmt.Sprintf("%d x %s", n, f.fault))
 				}
 			}
-			if n := o.counts[faultInFront]; n > 0 {
+			if n := o.faultCounts[faultInFront]; n > 0 {
 				faults = append(faults, fmt.Sprintf("%d x %s", n, faultInFront))
 			}
 			if got := strings.Join(faults, ", "); len(messages) != c.n || got != c.faults {
@@ -86,12 +86,12 @@ func FuzzOutput(f *testing.F) {
 		}
 		whole, messages := taken(text, len(text)+1, 500)
 		parts, again := taken(text, piece, 500)
-		if fmt.Sprint(whole.counts, messages) != fmt.Sprint(parts.counts, again) {
-			t.Errorf("in one piece %v %q, in pieces of %d %v %q", whole.counts, messages, piece, parts.counts, again)
+		if fmt.Sprint(whole.faultCounts, messages) != fmt.Sprint(parts.faultCounts, again) {
+			t.Errorf("in one piece %v %q, in pieces of %d %v %q", whole.faultCounts, messages, piece, parts.faultCounts, again)
 		}
-		for fault, lines := range parts.faults {
+		for fault, lines := range parts.faultLines {
 			for _, line := range lines {
-				if len(line) > maxEvidence || len(lines) > maxLines {
+				if len(line) > maxEvidenceBytes || len(lines) > maxLinesPerFault {
 					t.Errorf("%s: %d lines, one of %d bytes", fault, len(lines), len(line))
 				}
 			}

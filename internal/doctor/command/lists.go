@@ -20,8 +20,8 @@ const maxPages = 100
 
 // A listMethod is one that a server may have.
 type listMethod struct {
-	capability, method, member string
-	key                        string // the member that names an element
+	capability, method, resultMember string
+	nameMember                       string // the member that names an element
 }
 
 var allLists = []listMethod{
@@ -30,39 +30,39 @@ var allLists = []listMethod{
 	{"resources", "resources/list", "resources", "uri"},
 }
 
-// lists is C13: reads all lists that the server says it has, and looks whether clients can
+// checkLists is C13: reads all lists that the server says it has, and looks whether clients can
 // make use of them.
-func (s *session) lists(ctx context.Context) {
+func (s *session) checkLists(ctx context.Context) {
 	began := time.Now()
 	for _, l := range allLists {
 		if s.timeLeft() <= 0 || ctx.Err() != nil {
 			return
 		}
 		if !s.hasCapability(l.capability) {
-			s.undeclared(ctx, l)
+			s.checkUndeclaredTools(ctx, l)
 			continue
 		}
-		if count, ok := s.list(ctx, l); ok {
-			s.report.Fact(l.member, "%d", count)
+		if count, ok := s.readList(ctx, l); ok {
+			s.report.SetFact(l.resultMember, "%d", count)
 		}
 	}
-	if !s.untold {
-		s.noteTook("lists %v", time.Since(began))
+	if !s.omitsTimings {
+		s.noteTiming("lists %v", time.Since(began))
 	}
 }
 
 // addC13 adds a finding of C13.
 func (s *session) addC13(severity doctor.Severity, title, seen, means, do string) {
-	s.add("C13", severity, title, seen, means, do)
+	s.addFinding("C13", severity, title, seen, means, do)
 }
 
-// undeclared looks whether there are tools although the server does not say so.
-func (s *session) undeclared(ctx context.Context, l listMethod) {
+// checkUndeclaredTools looks whether there are tools although the server does not say so.
+func (s *session) checkUndeclaredTools(ctx context.Context, l listMethod) {
 	if l.capability != "tools" {
 		return
 	}
 	r := s.request(ctx, l.method, "")
-	if !r.ok() {
+	if !r.hasResult() {
 		return
 	}
 	if n := len(toolheader.Tools(r.message.Result())); n > 0 {
@@ -72,20 +72,20 @@ func (s *session) undeclared(ctx context.Context, l listMethod) {
 	}
 }
 
-// list reads one list.
-func (s *session) list(ctx context.Context, l listMethod) (count int, ok bool) {
+// readList reads one list.
+func (s *session) readList(ctx context.Context, l listMethod) (count int, ok bool) {
 	names, cursors := map[string]bool{}, map[string]bool{}
 	members := ""
 	for page := 1; ; page++ {
 		r := s.request(ctx, l.method, members)
-		if ctx.Err() != nil || !s.usable(l, r) {
+		if ctx.Err() != nil || !s.checkListReply(l, r) {
 			return count, false
 		}
 		var elements []byte
 		var next json.RawMessage
 		for m := range jsonrpc.Members(r.message.Result()) {
 			switch m.Key {
-			case l.member:
+			case l.resultMember:
 				elements = m.Value
 			case "nextCursor":
 				next = m.Value
@@ -93,17 +93,17 @@ func (s *session) list(ctx context.Context, l listMethod) (count int, ok bool) {
 		}
 		if len(elements) == 0 || elements[0] != '[' {
 			s.addC13(doctor.Error, "a list without its elements", fmt.Sprintf("%s: %s", l.method, r.message.Bytes()),
-				"Clients refuse the whole answer.", fmt.Sprintf("The result needs an array %q, empty if there is nothing.", l.member))
+				"Clients refuse the whole answer.", fmt.Sprintf("The result needs an array %q, empty if there is nothing.", l.resultMember))
 			return count, false
 		}
 		for _, element := range jsonrpc.Elements(elements) {
 			count++
-			s.element(l, element, names)
+			s.checkElement(l, element, names)
 		}
-		cursor, more := s.next(l, next, cursors, page)
+		cursor, more := s.nextCursor(l, next, cursors, page)
 		if !more {
-			if l.member == "tools" && (len(next) == 0 || string(next) == `""`) {
-				s.tools = names
+			if l.resultMember == "tools" && (len(next) == 0 || string(next) == `""`) {
+				s.toolNames = names
 			}
 			return count, true
 		}
@@ -111,25 +111,25 @@ func (s *session) list(ctx context.Context, l listMethod) (count int, ok bool) {
 	}
 }
 
-// usable looks whether a list was answered with a result.
-func (s *session) usable(l listMethod, r reply) (ok bool) {
+// checkListReply looks whether a list was answered with a result.
+func (s *session) checkListReply(l listMethod, r reply) (ok bool) {
 	const do = "Implement the method, or do not declare the capability."
 	switch {
-	case r.outcome == silent && s.timeLeft() <= 0: // of the doctor's time
-	case r.outcome == silent:
-		s.addC13(doctor.Error, "a list is not answered", fmt.Sprintf("%s: no answer in %v", l.method, r.took.Round(100*time.Millisecond)),
+	case r.outcome == outcomeSilent && s.timeLeft() <= 0: // of the doctor's time
+	case r.outcome == outcomeSilent:
+		s.addC13(doctor.Error, "a list is not answered", fmt.Sprintf("%s: no answer in %v", l.method, r.duration.Round(100*time.Millisecond)),
 			"Clients ask for it when they connect, and wait until they give up.", do)
-	case r.outcome == exited:
-		s.endedAt(l.method)
-	case r.outcome == answered && r.message.IsError():
-		s.addC13(doctor.Error, doctor.NoMethod.Title, fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
-			doctor.NoMethod.Means, do)
+	case r.outcome == outcomeExited:
+		s.addEndedDuring(l.method)
+	case r.outcome == outcomeAnswered && r.message.IsError():
+		s.addC13(doctor.Error, doctor.CapabilityWithoutMethod.Title, fmt.Sprintf("capabilities has %q, and %s is refused: %s", l.capability, l.method, r.message.ErrorObject()),
+			doctor.CapabilityWithoutMethod.Consequence, do)
 	}
-	return r.ok()
+	return r.hasResult()
 }
 
-// next tells how to ask for the next page.
-func (s *session) next(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
+// nextCursor tells how to ask for the next page.
+func (s *session) nextCursor(l listMethod, raw json.RawMessage, cursors map[string]bool, page int) (cursor string, more bool) {
 	if len(raw) == 0 {
 		return "", false
 	}
@@ -142,7 +142,7 @@ func (s *session) next(l listMethod, raw json.RawMessage, cursors map[string]boo
 	case cursor == "": // most clients take it for the end
 		return "", false
 	case cursors[cursor]:
-		s.report.Add(doctor.Circle.Finding(fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw)))
+		s.report.AddFinding(doctor.CircularPages.WithEvidence(fmt.Sprintf("%s: page %d has the nextCursor %s, as one before", l.method, page, raw)))
 		return "", false
 	case page >= maxPages:
 		s.addC13(doctor.Warning, "a list does not end", fmt.Sprintf("%s: page %d has a nextCursor again: %s", l.method, page, raw),
@@ -153,32 +153,32 @@ func (s *session) next(l listMethod, raw json.RawMessage, cursors map[string]boo
 	return cursor, s.timeLeft() > 0
 }
 
-// element looks at one tool, prompt or resource.
-func (s *session) element(l listMethod, element []byte, names map[string]bool) {
+// checkElement looks at one tool, prompt or resource.
+func (s *session) checkElement(l listMethod, element []byte, names map[string]bool) {
 	var name string
 	for m := range jsonrpc.Members(element) {
-		if m.Key == l.key {
+		if m.Key == l.nameMember {
 			name, _ = jsonrpc.Text(m.Value)
 		}
 	}
-	what := strings.TrimSuffix(l.member, "s")
+	what := strings.TrimSuffix(l.resultMember, "s")
 	if name == "" {
-		s.addC13(doctor.Error, "a "+what+" without a "+l.key, fmt.Sprintf("%s: %s", l.method, element),
-			"Clients refuse the whole list.", "Give it a "+l.key+".")
+		s.addC13(doctor.Error, "a "+what+" without a "+l.nameMember, fmt.Sprintf("%s: %s", l.method, element),
+			"Clients refuse the whole list.", "Give it a "+l.nameMember+".")
 		return
 	}
 	if names[name] {
-		s.addC13(doctor.Warning, "two "+l.member+" with the same "+l.key, strconv.Quote(name),
-			"Clients show one of them, or refuse the list; models refuse two tools of one name.", "Give each its own "+l.key+".")
+		s.addC13(doctor.Warning, "two "+l.resultMember+" with the same "+l.nameMember, strconv.Quote(name),
+			"Clients show one of them, or refuse the list; models refuse two tools of one name.", "Give each its own "+l.nameMember+".")
 	}
 	names[name] = true
-	if l.member == "tools" {
-		s.tool(name, element)
+	if l.resultMember == "tools" {
+		s.checkToolSchemas(name, element)
 	}
 }
 
-// tool looks at the schemas of a tool.
-func (s *session) tool(name string, element []byte) {
+// checkToolSchemas looks at the schemas of a tool.
+func (s *session) checkToolSchemas(name string, element []byte) {
 	var input, output []byte
 	for m := range jsonrpc.Members(element) {
 		switch m.Key {
@@ -188,7 +188,7 @@ func (s *session) tool(name string, element []byte) {
 			output = m.Value
 		}
 	}
-	if wrong := notObjectSchema(input); wrong != "" {
+	if wrong := inputSchemaProblem(input); wrong != "" {
 		s.addC13(doctor.Error, "a tool's inputSchema is not that of an object", fmt.Sprintf("tool %q: inputSchema %s: %s", name, wrong, input),
 			"Arguments are an object, so its schema needs \"type\":\"object\". Strict clients refuse the whole list of tools, others this tool.",
 			"Write {\"type\":\"object\",\"properties\":{...}}; for a tool without arguments, {\"type\":\"object\"}.")
@@ -204,8 +204,8 @@ func (s *session) tool(name string, element []byte) {
 	}
 }
 
-// notObjectSchema says what is wrong with an inputSchema, or nothing.
-func notObjectSchema(schema []byte) string {
+// inputSchemaProblem says what is wrong with an inputSchema, or nothing.
+func inputSchemaProblem(schema []byte) string {
 	if len(schema) == 0 {
 		return "is missing"
 	}

@@ -18,79 +18,79 @@ import (
 type outcome int
 
 const (
-	answered outcome = iota // with a result or an error
-	tooLong                 // with a line longer than the limit
-	echoed                  // with the request itself
-	exited                  // the server has ended, or closed its stdout
-	silent                  // no answer in time
+	outcomeAnswered outcome = iota // with a result or an error
+	outcomeTooLong                 // with a line longer than the limit
+	outcomeEchoed                  // with the request itself
+	outcomeExited                  // the server has ended, or closed its stdout
+	outcomeSilent                  // no answer in time
 )
 
 // reply is the answer to a request, if there is one.
 type reply struct {
-	outcome outcome
-	message jsonrpc.Message // answered: under an id that may not be the one that was asked with
-	took    time.Duration   // since the request
+	outcome  outcome
+	message  jsonrpc.Message // with outcomeAnswered: under an id that may not be the one that was asked with
+	duration time.Duration   // since the request
 }
 
-// ok reports whether the reply has a result.
-func (r reply) ok() bool { return r.outcome == answered && !r.message.IsError() }
+// hasResult reports whether the reply has a result.
+func (r reply) hasResult() bool { return r.outcome == outcomeAnswered && !r.message.IsError() }
 
-// A peer is one process that was started. Its methods may be called concurrently, but for
-// end. Whoever has started it must call end or stop.
-type peer struct {
-	process     *supervisor.Process
-	began       time.Time
-	inputQueue  chan []byte   // what is to be written to stdin
-	written     chan struct{} // closed when nothing is written any more
-	stdoutEnded chan struct{} // closed when stdout has ended
+// A serverProcess is one process that was started. Its methods may be called concurrently, but for
+// stop, which whoever has started it must call.
+type serverProcess struct {
+	process      *supervisor.Process
+	startedAt    time.Time
+	inputQueue   chan []byte   // what is to be written to stdin
+	writingEnded chan struct{} // closed when nothing is written any more
+	stdoutEnded  chan struct{} // closed when stdout has ended
 
-	mu         sync.Mutex // guards what follows
-	firstAsked time.Time  // when the first request was sent
-	out        *output
-	waiting    map[string]chan reply // by the id's text
-	anyID      chan reply            // gets answers to nothing that was asked, if it is not nil
-	containers []string              // that had to be killed
+	mu               sync.Mutex // guards what follows
+	firstRequestAt   time.Time  // when the first request was sent
+	output           *stdoutParser
+	replyChans       map[string]chan reply // by the id's text
+	strayReplies     chan reply            // gets answers to nothing that was asked, if it is not nil
+	killedContainers []string              // that had to be killed
 
-	record  *doctor.Recording // nil: nothing is recorded
-	session string            // its name there
+	recording       *doctor.Recording // nil: nothing is recorded
+	recordedSession string            // its name there
 }
 
-// start starts a process. max bounds its lines, see output.
-func start(ctx context.Context, spec supervisor.Spec, max int) (*peer, error) {
-	p := &peer{
-		inputQueue: make(chan []byte, 64), written: make(chan struct{}), stdoutEnded: make(chan struct{}),
-		waiting: make(map[string]chan reply),
+// startProcess starts a process. max bounds its lines, see output.
+func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (*serverProcess, error) {
+	p := &serverProcess{
+		inputQueue: make(chan []byte, 64), writingEnded: make(chan struct{}), stdoutEnded: make(chan struct{}),
+		replyChans: make(map[string]chan reply),
 	}
-	p.out = newOutput(max, p.arrived, p.overlong)
+	p.output = newStdoutParser(maxLineBytes, p.handleMessage, p.handleTooLongAnswer)
 	spec.OnContainer = func(id string, _ error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.containers = append(p.containers, id)
+		p.killedContainers = append(p.killedContainers, id)
 	}
-	p.began = time.Now()
+	p.startedAt = time.Now()
 	process, err := supervisor.Start(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
 	p.process = process
-	p.record = doctor.RecordingOf(ctx)
-	p.session = p.record.NewSession()
-	p.record.Process(p.session, trace.Event{Action: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
-	go p.read()
-	go p.write()
+	p.recording = doctor.RecordingOf(ctx)
+	p.recordedSession = p.recording.NewSession()
+	p.recording.RecordProcessEvent(p.recordedSession, trace.Event{Action: "started", PID: process.Pid(), Program: filepath.Base(spec.Path)})
+	go p.readStdout()
+	go p.writeStdin()
 	return p, nil
 }
 
-// read is the goroutine that reads stdout; stop waits for it.
-func (p *peer) read() {
+// readStdout is the goroutine that reads stdout; stop waits for it.
+func (p *serverProcess) readStdout() {
 	defer close(p.stdoutEnded)
 	b := make([]byte, 64<<10)
 	for {
 		n, err := p.process.Stdout().Read(b)
 		p.mu.Lock()
-		p.out.write(b[:n])
+		p.output.write(b[:n])
 		if err != nil {
-			p.out.end()
+			p.output.finish()
 		}
 		p.mu.Unlock()
 		if err != nil {
@@ -99,28 +99,28 @@ func (p *peer) read() {
 	}
 }
 
-// write is the goroutine that writes to stdin; stop waits for it.
-func (p *peer) write() {
-	defer close(p.written)
+// writeStdin is the goroutine that writes to stdin; stop waits for it.
+func (p *serverProcess) writeStdin() {
+	defer close(p.writingEnded)
 	var err error
 	for line := range p.inputQueue {
 		if err == nil {
 			if _, err = p.process.Stdin().Write(line); err == nil {
-				p.record.Message(p.session, "stdio", trace.ToServer, line)
+				p.recording.RecordMessage(p.recordedSession, "stdio", trace.ToServer, line)
 			}
 		}
 	}
 }
 
-// arrived takes a message of the server; mu is held.
-func (p *peer) arrived(m jsonrpc.Message) {
-	p.record.Message(p.session, "stdio", trace.ToClient, m.Bytes())
+// handleMessage takes a message of the server; mu is held.
+func (p *serverProcess) handleMessage(m jsonrpc.Message) {
+	p.recording.RecordMessage(p.recordedSession, "stdio", trace.ToClient, m.Bytes())
 	switch m.Kind() {
 	case jsonrpc.Response:
-		p.resolve(m.ID(), reply{message: m})
+		p.deliverReply(m.ID(), reply{message: m})
 	case jsonrpc.Request:
 		if m.Method() == "initialize" || m.Method() == "server/discover" { // no server sends these
-			p.resolve(m.ID(), reply{outcome: echoed})
+			p.deliverReply(m.ID(), reply{outcome: outcomeEchoed})
 			return
 		}
 		answer := jsonrpc.NewError(m.ID(), jsonrpc.CodeMethodNotFound, "mcp-bridge doctor offers nothing to servers", nil)
@@ -128,19 +128,21 @@ func (p *peer) arrived(m jsonrpc.Message) {
 			answer = jsonrpc.NewResult(m.ID(), []byte("{}"))
 		}
 		select {
-		case p.inputQueue <- line(answer):
+		case p.inputQueue <- encodeLine(answer):
 		default: // a server that asks without reading gets no answers
 		}
 	}
 }
 
-// overlong takes the id of an answer that was too long; mu is held.
-func (p *peer) overlong(id jsonrpc.ID) { p.resolve(id, reply{outcome: tooLong}) }
+// handleTooLongAnswer takes the id of an answer that was too long; mu is held.
+func (p *serverProcess) handleTooLongAnswer(id jsonrpc.ID) {
+	p.deliverReply(id, reply{outcome: outcomeTooLong})
+}
 
-func (p *peer) resolve(id jsonrpc.ID, r reply) {
-	to, known := p.waiting[id.String()]
+func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
+	to, known := p.replyChans[id.String()]
 	if !known {
-		to = p.anyID
+		to = p.strayReplies
 	}
 	select {
 	case to <- r: // nil takes none
@@ -148,117 +150,117 @@ func (p *peer) resolve(id jsonrpc.ID, r reply) {
 	}
 }
 
-func line(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
+func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
 
 // A pendingRequest is a request that was sent. Whoever has asked it must call forget.
 type pendingRequest struct {
-	peer  *peer
-	id    string
-	anyID bool
-	to    chan reply
-	asked time.Time
+	process    *serverProcess
+	id         string
+	takesAnyID bool
+	replies    chan reply
+	sentAt     time.Time
 }
 
-// ask sends a request. id is JSON. With anyID an answer to nothing that was asked counts as
+// sendRequest sends a request. id is JSON. With anyID an answer to nothing that was asked counts as
 // this request's.
-func (p *peer) ask(id, method, params string, anyID bool) *pendingRequest {
+func (p *serverProcess) sendRequest(id, method, params string, anyID bool) *pendingRequest {
 	ident, _ := jsonrpc.ParseID([]byte(id))
-	q := &pendingRequest{peer: p, id: id, anyID: anyID, to: make(chan reply, 1), asked: time.Now()}
+	q := &pendingRequest{process: p, id: id, takesAnyID: anyID, replies: make(chan reply, 1), sentAt: time.Now()}
 	p.mu.Lock()
-	p.waiting[id] = q.to
+	p.replyChans[id] = q.replies
 	if anyID {
-		p.anyID = q.to
+		p.strayReplies = q.replies
 	}
-	if p.firstAsked.IsZero() {
-		p.firstAsked = q.asked
+	if p.firstRequestAt.IsZero() {
+		p.firstRequestAt = q.sentAt
 	}
 	p.mu.Unlock()
 	select {
-	case p.inputQueue <- line(jsonrpc.NewRequest(ident, method, []byte(params))):
+	case p.inputQueue <- encodeLine(jsonrpc.NewRequest(ident, method, []byte(params))):
 	default: // a server that reads nothing answers nothing
 	}
 	return q
 }
 
-// await waits for the answer, at most for patience. It may be called again after silence.
-func (q *pendingRequest) await(ctx context.Context, patience time.Duration) reply {
+// awaitReply waits for the answer, at most for patience. It may be called again after silence.
+func (q *pendingRequest) awaitReply(ctx context.Context, patience time.Duration) reply {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	r := reply{outcome: silent}
+	r := reply{outcome: outcomeSilent}
 	select {
-	case r = <-q.to:
-	case <-q.peer.stdoutEnded:
-		r.outcome = exited
+	case r = <-q.replies:
+	case <-q.process.stdoutEnded:
+		r.outcome = outcomeExited
 		select {
-		case r = <-q.to: // it was among the last bytes
+		case r = <-q.replies: // it was among the last bytes
 		default:
 		}
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	r.took = time.Since(q.asked)
+	r.duration = time.Since(q.sentAt)
 	return r
 }
 
-// forget says that the answer is of no interest any more.
-func (q *pendingRequest) forget() {
-	q.peer.mu.Lock()
-	defer q.peer.mu.Unlock()
-	delete(q.peer.waiting, q.id)
-	if q.anyID {
-		q.peer.anyID = nil
+// stopAwaiting says that the answer is of no interest any more.
+func (q *pendingRequest) stopAwaiting() {
+	q.process.mu.Lock()
+	defer q.process.mu.Unlock()
+	delete(q.process.replyChans, q.id)
+	if q.takesAnyID {
+		q.process.strayReplies = nil
 	}
 }
 
-// call asks and waits.
-func (p *peer) call(ctx context.Context, id, method, params string, patience time.Duration) reply {
-	q := p.ask(id, method, params, false)
-	defer q.forget()
-	return q.await(ctx, patience)
+// request asks and waits.
+func (p *serverProcess) request(ctx context.Context, id, method, params string, patience time.Duration) reply {
+	q := p.sendRequest(id, method, params, false)
+	defer q.stopAwaiting()
+	return q.awaitReply(ctx, patience)
 }
 
 // notify sends a notification.
-func (p *peer) notify(method string) {
+func (p *serverProcess) notify(method string) {
 	select {
-	case p.inputQueue <- line(jsonrpc.NewNotification(method, nil)):
+	case p.inputQueue <- encodeLine(jsonrpc.NewNotification(method, nil)):
 	default: // the server does not read; the next request finds out
 	}
 }
 
-// takeUnterminated takes a message that lacks nothing but its line feed, if there is one.
-func (p *peer) takeUnterminated() (taken bool) {
+// acceptUnterminated takes a message that lacks nothing but its line feed, if there is one.
+func (p *serverProcess) acceptUnterminated() (taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.out.takeUnterminated()
+	return p.output.acceptUnterminated()
 }
 
 // faultLines returns the lines of stdout that show a fault, and how many there were.
-func (p *peer) faultLines(f fault) (lines []string, count int) {
+func (p *serverProcess) faultLines(f stdoutFault) (lines []string, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.out.faults[f]), p.out.counts[f]
+	return slices.Clone(p.output.faultLines[f]), p.output.faultCounts[f]
 }
 
 // stop ends the process and all that belongs to it. It must be called once.
-func (p *peer) stop() error {
+func (p *serverProcess) stop() error {
 	err := p.process.Stop()
 	<-p.stdoutEnded // the reader sends answers, too
 	close(p.inputQueue)
-	<-p.written
-	ended := trace.Event{Action: "ended", PID: p.process.Pid(), StopRequested: true, Duration: time.Since(p.began)}
+	<-p.writingEnded
+	ended := trace.Event{Action: "ended", PID: p.process.Pid(), StopRequested: true, Duration: time.Since(p.startedAt)}
 	if how := p.process.ExitError(); how != nil {
 		ended.Err = how.Error()
 	}
-	p.record.Process(p.session, ended)
+	p.recording.RecordProcessEvent(p.recordedSession, ended)
 	if err != nil {
 		return fmt.Errorf("ending a process of the server: %w", err)
 	}
 	return nil
 }
 
-// exit says how the process ended, if it did by itself: "exit status 3". It waits a moment
+// awaitExit says how the process ended, if it did by itself: "exit status 3". It waits a moment
 // for that: a process that has closed its stdout is most often about to end.
-func (p *peer) exit() (how string, ended bool) {
+func (p *serverProcess) awaitExit() (how string, ended bool) {
 	timer := time.NewTimer(time.Second)
 	defer timer.Stop()
 	select {
@@ -272,6 +274,6 @@ func (p *peer) exit() (how string, ended bool) {
 	return "exit status 0", true
 }
 
-// closeInput ends the server's input, as clients do that have finished. What was to be
+// closeStdin ends the server's input, as clients do that have finished. What was to be
 // written is given up.
-func (p *peer) closeInput() { _ = p.process.Stdin().Close() }
+func (p *serverProcess) closeStdin() { _ = p.process.Stdin().Close() }

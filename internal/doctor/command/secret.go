@@ -11,31 +11,31 @@ import (
 
 // A secretArg is an argument that holds a credential.
 type secretArg struct {
-	index int    // in the arguments, from 0; the command itself is none of them
-	what  string // why it is taken for one: "the value of --api-key"
-	value string // the credential
+	index  int    // in the arguments, from 0; the command itself is none of them
+	reason string // why it is taken for one: "the value of --api-key"
+	value  string // the credential
 }
 
 var (
-	// sensitiveName matches names of what is secret, as words: not "tokenizer", not "author".
-	sensitiveName = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
-	// notSecret matches names that end like secrets and are none.
-	notSecret = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
-	// knownKey matches credentials by what their makers have them begin with.
-	knownKey  = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
-	fileName  = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
-	userInfo  = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
-	inQuery   = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
-	bearer    = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
-	denseText = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
+	// secretNamePattern matches names of what is secret, as words: not "tokenizer", not "author".
+	secretNamePattern = lazyregexp.New(`(?i)(^|[-_.])(api[-_.]?key|access[-_.]?key|private[-_.]?key|secret[-_.]?key|apikey|secret|token|access[-_.]?token|auth[-_.]?token|bearer|password|passwd|pwd|passphrase|credentials?|authorization|pat|key)$`)
+	// nonSecretNamePattern matches names that end like secrets and are none.
+	nonSecretNamePattern = lazyregexp.New(`(?i)(max|num|public|sort|primary|partition|foreign|cache|first|last|csrf[-_.]name|ssh|host)[-_.]?(key|tokens?)$|(tokens|key[-_.]?(file|path|id|name)|token[-_.]?(file|path|url|name|limit))$`)
+	// knownKeyPattern matches credentials by what their makers have them begin with.
+	knownKeyPattern       = lazyregexp.New(`(^|[^A-Za-z0-9])(sk-[A-Za-z0-9_-]{16,}|(sk|rk|pk)_(live|test)_[A-Za-z0-9]{10,}|gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}|(AKIA|ASIA)[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{20,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*|-----BEGIN [A-Z ]*PRIVATE KEY-----)`)
+	fileNamePattern       = lazyregexp.New(`\.(pem|key|crt|json|txt|env|ya?ml|toml|conf)$`)
+	userInfoPattern       = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9+.-]*://[^/?#@:]*:([^/?#@]+)@`)
+	queryParamPattern     = lazyregexp.New(`[?&]([^=&#]+)=([^&#]+)`)
+	httpCredentialPattern = lazyregexp.New(`(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/=-]{8,})`)
+	denseTextPattern      = lazyregexp.New(`^[A-Za-z0-9_+=-]{32,}$`)
 )
 
-// secretArgs finds the arguments that look like credentials.
-func secretArgs(args []string) []secretArg {
+// findSecretArgs finds the arguments that look like credentials.
+func findSecretArgs(args []string) []secretArg {
 	var found []secretArg
 	for i, arg := range args {
-		what, value := secretIn(arg)
-		if value == "" && i > 0 && isSensitiveFlag(args[i-1]) && !strings.HasPrefix(arg, "-") && isValue(arg) {
+		what, value := findSecret(arg)
+		if value == "" && i > 0 && isSecretFlag(args[i-1]) && !strings.HasPrefix(arg, "-") && mayBeSecret(arg) {
 			what, value = "the value of "+args[i-1], arg
 		}
 		if value != "" {
@@ -45,44 +45,44 @@ func secretArgs(args []string) []secretArg {
 	return found
 }
 
-// isSensitiveFlag reports whether an argument is a flag whose value is a secret.
-func isSensitiveFlag(arg string) bool {
-	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && isSensitive(strings.TrimLeft(arg, "-"))
+// isSecretFlag reports whether an argument is a flag whose value is a secret.
+func isSecretFlag(arg string) bool {
+	return strings.HasPrefix(arg, "-") && !strings.Contains(arg, "=") && isSecretName(strings.TrimLeft(arg, "-"))
 }
 
-func isSensitive(name string) bool {
-	return sensitiveName.MatchString(name) && !notSecret.MatchString(name)
+func isSecretName(name string) bool {
+	return secretNamePattern.MatchString(name) && !nonSecretNamePattern.MatchString(name)
 }
 
-// isValue reports whether text may be a credential itself: not the name of a variable, a
+// mayBeSecret reports whether text may be a credential itself: not the name of a variable, a
 // number or a file.
-func isValue(text string) bool {
-	return len(text) >= 4 && !fileName.MatchString(text) && !strings.ContainsAny(text[:1], "$<@./~%") && strings.Trim(text, "0123456789") != "" &&
+func mayBeSecret(text string) bool {
+	return len(text) >= 4 && !fileNamePattern.MatchString(text) && !strings.ContainsAny(text[:1], "$<@./~%") && strings.Trim(text, "0123456789") != "" &&
 		text != "true" && text != "false" && text != "none"
 }
 
-// secretIn finds the credential in one argument.
-func secretIn(arg string) (what, value string) {
-	if name, rest, ok := strings.Cut(arg, "="); ok && isSensitive(strings.TrimLeft(name, "-")) && isValue(rest) {
+// findSecret finds the credential in one argument.
+func findSecret(arg string) (what, value string) {
+	if name, rest, ok := strings.Cut(arg, "="); ok && isSecretName(strings.TrimLeft(name, "-")) && mayBeSecret(rest) {
 		return "the value of " + name, rest
 	}
-	if name, rest, ok := strings.Cut(arg, ":"); ok && isSensitive(name) && isValue(strings.TrimSpace(rest)) {
+	if name, rest, ok := strings.Cut(arg, ":"); ok && isSecretName(name) && mayBeSecret(strings.TrimSpace(rest)) {
 		return "the header " + name, strings.TrimSpace(rest)
 	}
-	if m := userInfo.FindStringSubmatch(arg); m != nil && isValue(m[1]) {
+	if m := userInfoPattern.FindStringSubmatch(arg); m != nil && mayBeSecret(m[1]) {
 		return "the password in a URL", m[1]
 	}
 	if strings.Contains(arg, "://") {
-		for _, m := range inQuery.FindAllStringSubmatch(arg, -1) {
-			if isSensitive(m[1]) && isValue(m[2]) {
+		for _, m := range queryParamPattern.FindAllStringSubmatch(arg, -1) {
+			if isSecretName(m[1]) && mayBeSecret(m[2]) {
 				return "the value of " + m[1] + " in a URL", m[2]
 			}
 		}
 	}
-	if m := knownKey.FindStringSubmatch(arg); m != nil {
+	if m := knownKeyPattern.FindStringSubmatch(arg); m != nil {
 		return "text in the form of a key", m[2]
 	}
-	if m := bearer.FindStringSubmatch(arg); m != nil {
+	if m := httpCredentialPattern.FindStringSubmatch(arg); m != nil {
 		return "a credential for HTTP", m[1]
 	}
 	if looksRandom(arg) {
@@ -94,7 +94,7 @@ func secretIn(arg string) (what, value string) {
 // looksRandom reports whether a long argument looks like a random string: it has many letters of
 // both cases between digits, as words and hexadecimal checksums have not.
 func looksRandom(arg string) bool {
-	if !denseText.MatchString(arg) || strings.HasPrefix(arg, "-") {
+	if !denseTextPattern.MatchString(arg) || strings.HasPrefix(arg, "-") {
 		return false
 	}
 	changes := 0
@@ -123,7 +123,7 @@ func charClass(c byte) int {
 // DisplayCommand returns the command line as it may be shown, with the quotes that a shell needs: without what looks like a credential.
 func DisplayCommand(path string, args []string) string {
 	shown := []string{path}
-	secrets := secretArgs(args)
+	secrets := findSecretArgs(args)
 	for i, arg := range args {
 		for _, s := range secrets {
 			if s.index == i {
@@ -137,14 +137,14 @@ func DisplayCommand(path string, args []string) string {
 
 // diagnoseArguments is C14.
 func diagnoseArguments(args []string, r *doctor.Report) {
-	for _, s := range secretArgs(args) {
-		r.Hide(s.value)
-		r.Add(doctor.Finding{
+	for _, s := range findSecretArgs(args) {
+		r.HideSecrets(s.value)
+		r.AddFinding(doctor.Finding{
 			Code: "C14", Severity: doctor.Warning,
-			Title: "an argument looks like a credential",
-			Seen:  fmt.Sprintf("argument %d: %s, %d characters, not shown here", s.index+1, s.what, len(s.value)),
-			Means: "Arguments can be read by every user of the machine, with ps, and they get into logs, shell histories and crash reports.",
-			Do:    "Pass it in the environment, where the server can read it from there: --env NAME=VALUE, --env NAME for a variable that is set already, or --env-file FILE. Then replace the credential: this one has been visible.",
+			Title:       "an argument looks like a credential",
+			Evidence:    fmt.Sprintf("argument %d: %s, %d characters, not shown here", s.index+1, s.reason, len(s.value)),
+			Consequence: "Arguments can be read by every user of the machine, with ps, and they get into logs, shell histories and crash reports.",
+			Advice:      "Pass it in the environment, where the server can read it from there: --env NAME=VALUE, --env NAME for a variable that is set already, or --env-file FILE. Then replace the credential: this one has been visible.",
 		})
 	}
 }

@@ -29,7 +29,7 @@ func TestSecretArguments(t *testing.T) {
 		r := doctor.NewReport(DisplayCommand("server", c.args))
 		diagnoseArguments(c.args, r)
 		f := one(t, r, "C14")
-		if out := text(t, r); strings.Contains(out, c.secret) || !strings.Contains(f.Seen, c.at) {
+		if out := text(t, r); strings.Contains(out, c.secret) || !strings.Contains(f.Evidence, c.at) {
 			t.Errorf("%q: want %q, and no secret, in\n%s", c.args, c.at, out)
 		}
 	}
@@ -45,7 +45,7 @@ func TestOrdinaryArguments(t *testing.T) {
 		{"-c", "import json, sys; print(json.dumps({'key': 'value'}))", "https://example.com/mcp?page=1"},
 		{"--experimental-strip-types", "some_very_long_file_name_without_any_secret_in_it_at_all"},
 	} {
-		if found := secretArgs(args); len(found) > 0 {
+		if found := findSecretArgs(args); len(found) > 0 {
 			t.Errorf("%q: %+v", args, found)
 		}
 	}
@@ -71,7 +71,7 @@ func TestCausesOfAnExit(t *testing.T) {
 		"Usage: server [options]":                                                 "it prints its help (Usage: ...)",
 		"Server started":                                                          "",
 	} {
-		if is, _ := recognise(stderr); is != want {
+		if is, _ := recogniseCause(stderr); is != want {
 			t.Errorf("%q: %q, want %q", stderr, is, want)
 		}
 	}

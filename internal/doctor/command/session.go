@@ -27,22 +27,22 @@ func modernMeta() string {
 // session is a conversation with a process in one era.
 type session struct {
 	*diagnosis
-	peer   *peer
-	modern bool
-	untold bool   // the other era has timings already
-	result []byte // of initialize or server/discover
-	calls  int
-	tools  map[string]bool // names of a tools/list that was read to its end; nil: it was not
+	process      *serverProcess
+	isModern     bool
+	omitsTimings bool   // the other era has timings already
+	firstResult  []byte // of initialize or server/discover
+	requestCount int
+	toolNames    map[string]bool // names of a tools/list that was read to its end; nil: it was not
 }
 
 // request asks for something. members are those of params, as JSON without braces.
 func (s *session) request(ctx context.Context, method, members string) reply {
-	s.calls++
-	return s.peer.call(ctx, fmt.Sprint(100+s.calls), method, s.params(members), s.answerWait())
+	s.requestCount++
+	return s.process.request(ctx, fmt.Sprint(100+s.requestCount), method, s.paramsJSON(members), s.answerWait())
 }
 
-func (s *session) params(members string) string {
-	if s.modern {
+func (s *session) paramsJSON(members string) string {
+	if s.isModern {
 		if members != "" {
 			members += ","
 		}
@@ -56,15 +56,15 @@ func (s *session) hasCapability(capability string) bool {
 	var result struct {
 		Capabilities map[string]json.RawMessage `json:"capabilities"`
 	}
-	_ = json.Unmarshal(s.result, &result)
+	_ = json.Unmarshal(s.firstResult, &result)
 	_, ok := result.Capabilities[capability]
 	return ok
 }
 
-// ids is C9: whether the server answers under the ids that it was asked with.
-func (s *session) ids(ctx context.Context) {
+// checkIDs is C9: whether the server answers under the ids that it was asked with.
+func (s *session) checkIDs(ctx context.Context) {
 	method := "ping"
-	if s.modern {
+	if s.isModern {
 		method = "server/discover"
 	}
 	var fastest time.Duration
@@ -76,40 +76,40 @@ func (s *session) ids(ctx context.Context) {
 		if id == largeID && fastest > 0 { // many refuse it in silence
 			wait = min(wait, 250*time.Millisecond+20*fastest)
 		}
-		q := s.peer.ask(id, method, s.params(""), true)
-		r := q.await(ctx, wait)
-		q.forget()
+		q := s.process.sendRequest(id, method, s.paramsJSON(""), true)
+		r := q.awaitReply(ctx, wait)
+		q.stopAwaiting()
 		if ctx.Err() != nil {
 			return
 		}
 		switch r.outcome {
-		case answered:
-			if fastest == 0 || r.took < fastest {
-				fastest = r.took
+		case outcomeAnswered:
+			if fastest == 0 || r.duration < fastest {
+				fastest = r.duration
 			}
 			s.compareID(id, r.message.ID())
-		case exited:
-			s.endedAt(method + " with the id " + id)
+		case outcomeExited:
+			s.addEndedDuring(method + " with the id " + id)
 			return
-		case silent:
-			s.unanswered(method, id, r.took)
+		case outcomeSilent:
+			s.addUnanswered(method, id, r.duration)
 		}
 	}
-	if fastest > 0 && !s.untold {
-		s.noteTook(method+" %v", fastest)
+	if fastest > 0 && !s.omitsTimings {
+		s.noteTiming(method+" %v", fastest)
 	}
 }
 
 // largeID is a number that a double-precision float cannot hold.
 const largeID = "9007199254740993"
 
-// unanswered tells of a request that was not answered because of its id.
-func (s *session) unanswered(method, id string, took time.Duration) {
+// addUnanswered tells of a request that was not answered because of its id.
+func (s *session) addUnanswered(method, id string, took time.Duration) {
 	if id == largeID {
-		s.report.Add(doctor.LargeUnanswered.Finding("asked with " + id + ": no answer"))
+		s.report.AddFinding(doctor.LargeIDsUnanswered.WithEvidence("asked with " + id + ": no answer"))
 		return
 	}
-	s.add("C9", doctor.Error, "a request with this id is not answered", fmt.Sprintf("%s with the id %s: no answer in %v", method, id, took.Round(100*time.Millisecond)),
+	s.addFinding("C9", doctor.Error, "a request with this id is not answered", fmt.Sprintf("%s with the id %s: no answer in %v", method, id, took.Round(100*time.Millisecond)),
 		"Clients choose ids as they like, numbers or text. One that chooses such an id waits for the answer until it gives up.",
 		"The server must answer requests with every number and every string as the id.")
 }
@@ -123,26 +123,26 @@ func (s *session) compareID(asked string, got jsonrpc.ID) {
 	seen := fmt.Sprintf("asked with %s, answered with %s", asked, got)
 	switch {
 	case got.Equivalent(want) && asked == largeID:
-		s.report.Add(doctor.Rounded.Finding(seen))
+		s.report.AddFinding(doctor.LargeIDsRounded.WithEvidence(seen))
 	case got.Equivalent(want): // spelled otherwise, and the same value
 	default:
-		s.report.Add(doctor.OtherID.Finding(seen))
+		s.report.AddFinding(doctor.AnswersUnderOtherID.WithEvidence(seen))
 	}
 }
 
-// endedAt tells of a server that has ended in the middle of the conversation.
-func (s *session) endedAt(request string) {
-	how, _ := s.peer.exit()
-	s.add("C2", doctor.Error, "the server ends during a request", request+": "+how+lastStderr(s.peer),
+// addEndedDuring tells of a server that has ended in the middle of the conversation.
+func (s *session) addEndedDuring(request string) {
+	how, _ := s.process.awaitExit()
+	s.addFinding("C2", doctor.Error, "the server ends during a request", request+": "+how+stderrSuffix(s.process),
 		"Clients lose the connection. Most of them do not start the server again.",
 		"The text on stderr should name the cause; a server must answer what it does not understand with an error.")
 }
 
 // callTool calls the tool that the user has named (C7, C15).
 func (s *session) callTool(ctx context.Context) {
-	name := s.options.Call
-	if name == "" && len(s.tools) > 0 && !s.report.HasFaults() {
-		s.report.Fact("call", "%s", doctor.NoCall)
+	name := s.options.ToolToCall
+	if name == "" && len(s.toolNames) > 0 && !s.report.HasFaults() {
+		s.report.SetFact("call", "%s", doctor.NoCallFact)
 	}
 	if name == "" || s.timeLeft() <= 0 {
 		return
@@ -151,53 +151,53 @@ func (s *session) callTool(ctx context.Context) {
 	if len(arguments) == 0 {
 		arguments = []byte("{}")
 	}
-	s.calls++
-	r := s.peer.call(ctx, fmt.Sprint(100+s.calls), "tools/call", s.params(fmt.Sprintf(`"name":%s,"arguments":%s`, jsonrpc.Quote(name), arguments)), max(0, s.timeLeft()))
-	took := r.took.Round(time.Millisecond)
+	s.requestCount++
+	r := s.process.request(ctx, fmt.Sprint(100+s.requestCount), "tools/call", s.paramsJSON(fmt.Sprintf(`"name":%s,"arguments":%s`, jsonrpc.Quote(name), arguments)), max(0, s.timeLeft()))
+	took := r.duration.Round(time.Millisecond)
 	switch {
-	case r.outcome == silent:
-		s.add("C7", doctor.Error, "the tool call is not answered", fmt.Sprintf("%s: no answer in %v%s", name, took, lastStderr(s.peer)),
+	case r.outcome == outcomeSilent:
+		s.addFinding("C7", doctor.Error, "the tool call is not answered", fmt.Sprintf("%s: no answer in %v%s", name, took, stderrSuffix(s.process)),
 			"Clients give up on calls, many of them after 60 s.", "Try again with --slow, which waits longer. The text on stderr may tell what the tool waits for.")
-	case r.outcome == exited:
-		s.endedAt("tools/call of " + name)
-	case r.outcome == tooLong:
-		s.report.Fact("call", "%s: the answer is too long, after %v", name, took)
+	case r.outcome == outcomeExited:
+		s.addEndedDuring("tools/call of " + name)
+	case r.outcome == outcomeTooLong:
+		s.report.SetFact("call", "%s: the answer is too long, after %v", name, took)
 	case r.message.IsError():
-		s.report.Fact("call", "%s: refused after %v: %s", name, took, r.message.ErrorObject())
-		if !s.noSuchTool(r) {
-			s.add("C15", doctor.Warning, "the tool call is refused", fmt.Sprintf("%s: %s", name, r.message.ErrorObject()), "Clients get an error in the place of a result.",
+		s.report.SetFact("call", "%s: refused after %v: %s", name, took, r.message.ErrorObject())
+		if !s.addNoSuchTool(r) {
+			s.addFinding("C15", doctor.Warning, "the tool call is refused", fmt.Sprintf("%s: %s", name, r.message.ErrorObject()), "Clients get an error in the place of a result.",
 				"Do what the error says; the arguments of the call are those behind --call NAME.")
 		}
 	default:
 		verdict := "succeeded"
 		if bytes.Equal(bytes.TrimSpace(r.message.Lookup("result", "isError")), []byte("true")) {
 			verdict = "reported an error"
-			s.noSuchTool(r)
+			s.addNoSuchTool(r)
 		}
-		s.report.Fact("call", "%s: %s after %v, %d bytes", name, verdict, took, r.message.Size())
+		s.report.SetFact("call", "%s: %s after %v, %d bytes", name, verdict, took, r.message.Size())
 	}
 }
 
-// noSuchTool says that the tool of a call that failed is not one that the server lists, if that is so.
-func (s *session) noSuchTool(r reply) bool {
-	name := s.options.Call
-	if s.tools == nil || s.tools[name] {
+// addNoSuchTool says that the tool of a call that failed is not one that the server lists, if that is so.
+func (s *session) addNoSuchTool(r reply) bool {
+	name := s.options.ToolToCall
+	if s.toolNames == nil || s.toolNames[name] {
 		return false
 	}
-	s.add("C15", doctor.Warning, "the server has no tool of this name", fmt.Sprintf("%q is not in tools/list; the call was answered: %s", name, r.message.Bytes()),
+	s.addFinding("C15", doctor.Warning, "the server has no tool of this name", fmt.Sprintf("%q is not in tools/list; the call was answered: %s", name, r.message.Bytes()),
 		"Clients get an error in the place of a result.", "Call a tool by a name that tools/list has, letter for letter.")
 	return true
 }
 
-// lastStderr is what the server has written to stderr, as the end of a sentence.
-func lastStderr(p *peer) string {
+// stderrSuffix is what the server has written to stderr, as the end of a sentence.
+func stderrSuffix(p *serverProcess) string {
 	lines := p.process.StderrTail()
 	if len(lines) == 0 {
 		return "; nothing on stderr"
 	}
 	text := strings.Join(lines, "\n")
-	if len(text) > maxEvidence*3/4 { // its end tells most
-		text = "... " + text[len(text)-maxEvidence*3/4:]
+	if len(text) > maxEvidenceBytes*3/4 { // its end tells most
+		text = "... " + text[len(text)-maxEvidenceBytes*3/4:]
 	}
 	return "; last on stderr: " + text
 }

@@ -17,9 +17,9 @@ import (
 // isBadProgram reports whether the system does not take a file for a program.
 func isBadProgram(err error) bool { return errors.Is(err, syscall.ENOEXEC) }
 
-// desktopPath is the PATH of programs that are started from a desktop's menu, not from a
+// desktopPathFolders is the PATH of programs that are started from a desktop's menu, not from a
 // shell with its own settings.
-func desktopPath() []string {
+func desktopPathFolders() []string {
 	switch runtime.GOOS {
 	case "darwin":
 		return []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"}
@@ -46,8 +46,8 @@ func usualFolders() []string {
 	return folders
 }
 
-// find returns the first of these folders that has the program.
-func find(program string, folders []string) string {
+// findProgram returns the first of these folders that has the program.
+func findProgram(program string, folders []string) string {
 	for _, dir := range folders {
 		if !filepath.IsAbs(dir) {
 			continue
@@ -59,8 +59,8 @@ func find(program string, folders []string) string {
 	return ""
 }
 
-// searched returns the folders of the server's PATH.
-func (d *diagnosis) searched() []string {
+// searchedFolders returns the folders of the server's PATH.
+func (d *diagnosis) searchedFolders() []string {
 	list := os.Getenv("PATH")
 	for _, v := range d.spec.Env {
 		if name, value, _ := strings.Cut(v, "="); name == "PATH" || runtime.GOOS == "windows" && strings.EqualFold(name, "PATH") {
@@ -70,45 +70,45 @@ func (d *diagnosis) searched() []string {
 	return filepath.SplitList(list)
 }
 
-// isBare reports whether the command is looked for in PATH.
-func (d *diagnosis) isBare() bool { return filepath.Base(d.spec.Path) == d.spec.Path }
+// isLookedUpInPath reports whether the command is looked for in PATH.
+func (d *diagnosis) isLookedUpInPath() bool { return filepath.Base(d.spec.Path) == d.spec.Path }
 
-// locate notes where a command is that is found in PATH, if desktop clients may not find it.
-func (d *diagnosis) locate() {
-	if !d.isBare() {
+// checkDesktopPath notes where a command is that is found in PATH, if desktop clients may not find it.
+func (d *diagnosis) checkDesktopPath() {
+	if !d.isLookedUpInPath() {
 		return
 	}
-	file := find(d.spec.Path, d.searched())
+	file := findProgram(d.spec.Path, d.searchedFolders())
 	if file == "" {
 		return
 	}
-	desktop := desktopPath()
-	if desktop == nil || find(d.spec.Path, desktop) != "" {
-		d.report.Fact("command", "%s", file)
+	desktop := desktopPathFolders()
+	if desktop == nil || findProgram(d.spec.Path, desktop) != "" {
+		d.report.SetFact("command", "%s", file)
 		return
 	}
 	if runtime.GOOS != "darwin" {
-		d.report.Fact("command", "%s (clients that are started from a desktop's menu may lack this folder in PATH; give them the full path)", file)
+		d.report.SetFact("command", "%s (clients that are started from a desktop's menu may lack this folder in PATH; give them the full path)", file)
 		return
 	}
-	d.report.Fact("command", "%s", file)
-	d.add("C1", doctor.Note, "desktop clients will not find the command",
+	d.report.SetFact("command", "%s", file)
+	d.addFinding("C1", doctor.Note, "desktop clients will not find the command",
 		fmt.Sprintf("%s is in %s, which is not in the PATH of programs started from the Dock or Finder: %s", d.spec.Path, filepath.Dir(file), strings.Join(desktop, ", ")),
 		"Clients that are started from a terminal can start the server; those that are started otherwise report ENOENT.",
 		"Write the full path into the client's configuration: "+file)
 }
 
-// notFound is C1: the command cannot be started at all.
-func (d *diagnosis) notFound(err error) {
+// addCommandNotFound is C1: the command cannot be started at all.
+func (d *diagnosis) addCommandNotFound(err error) {
 	const means = "Nothing was started. Every client fails in the same way, most with \"spawn ... ENOENT\"."
-	if !d.isBare() || !strings.Contains(err.Error(), "not found in PATH") {
-		d.add("C1", doctor.Error, "the command cannot be started", err.Error(), means, "Give the path of a program that exists and may be executed.")
+	if !d.isLookedUpInPath() || !strings.Contains(err.Error(), "not found in PATH") {
+		d.addFinding("C1", doctor.Error, "the command cannot be started", err.Error(), means, "Give the path of a program that exists and may be executed.")
 		return
 	}
-	folders := d.searched()
+	folders := d.searchedFolders()
 	seen := fmt.Sprintf("%q is in no folder of PATH, which has %d: %s", d.spec.Path, len(folders), strings.Join(folders, ", "))
 	do := "Install it, or give its full path: \"which " + d.spec.Path + "\" in a terminal where it works prints that."
-	if file := find(d.spec.Path, slices.Concat(desktopPath(), usualFolders())); file != "" {
+	if file := findProgram(d.spec.Path, slices.Concat(desktopPathFolders(), usualFolders())); file != "" {
 		do = "It is here, in a folder that is not in PATH: " + file + ". Give this full path."
 	}
 	if strings.Contains(d.spec.Path, " ") {
@@ -117,5 +117,5 @@ func (d *diagnosis) notFound(err error) {
 	if runtime.GOOS == "windows" {
 		do += " On Windows npx is npx.cmd, and npm is npm.cmd."
 	}
-	d.add("C1", doctor.Error, "the command is not found", seen, means, do)
+	d.addFinding("C1", doctor.Error, "the command is not found", seen, means, do)
 }

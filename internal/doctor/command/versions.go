@@ -13,17 +13,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor"
 )
 
-// quickStart is how long a start may take for every older revision to be asked for.
-const quickStart = time.Second
+// quickStartThreshold is how long a start may take for every older revision to be asked for.
+const quickStartThreshold = time.Second
 
-// neverRevision is a revision that there will never be.
-const neverRevision = "2099-01-01"
+// nonexistentRevision is a revision that there will never be.
+const nonexistentRevision = "2099-01-01"
 
-// badInitialize is how a server fails at initialize.
-type badInitialize struct{ title, seen string }
+// initializeFailure is how a server fails at initialize.
+type initializeFailure struct{ title, seen string }
 
-// initialized looks at a result of initialize (C8) and notes what it says.
-func (d *diagnosis) initialized(result []byte) {
+// checkInitializeResult looks at a result of initialize (C8) and notes what it says.
+func (d *diagnosis) checkInitializeResult(result []byte) {
 	var r struct {
 		ProtocolVersion *string                    `json:"protocolVersion"`
 		Capabilities    map[string]json.RawMessage `json:"capabilities"`
@@ -35,29 +35,29 @@ func (d *diagnosis) initialized(result []byte) {
 	err := json.Unmarshal(result, &r)
 	switch {
 	case err != nil || r.ProtocolVersion == nil || r.Capabilities == nil || r.ServerInfo == nil:
-		d.report.Add(doctor.Incomplete.Finding(string(result)))
+		d.report.AddFinding(doctor.IncompleteInitialize.WithEvidence(string(result)))
 	case !era.IsLegacy(*r.ProtocolVersion):
-		d.add("C8", doctor.Error, "the server answers initialize with a revision that has none", fmt.Sprintf("asked for %s, answered %q", era.NewestLegacy, *r.ProtocolVersion),
+		d.addFinding("C8", doctor.Error, "the server answers initialize with a revision that has none", fmt.Sprintf("asked for %s, answered %q", era.NewestLegacy, *r.ProtocolVersion),
 			"Clients that do not know the revision give up.", "Answer with the revision that was asked for, or with the newest that the server knows among "+strings.Join(era.OnlyLegacy.Versions(), ", ")+".")
 	}
 	if r.ProtocolVersion != nil {
-		d.answeredTo(era.NewestLegacy, *r.ProtocolVersion)
-		d.report.Fact("revision", "%s", *r.ProtocolVersion)
+		d.noteAnsweredRevision(era.NewestLegacy, *r.ProtocolVersion)
+		d.report.SetFact("revision", "%s", *r.ProtocolVersion)
 	}
 	if r.ServerInfo != nil {
-		d.report.Fact("server", "%s %s", r.ServerInfo.Name, r.ServerInfo.Version)
+		d.report.SetFact("server", "%s %s", r.ServerInfo.Name, r.ServerInfo.Version)
 	}
 }
 
-func (d *diagnosis) answeredTo(asked, got string) {
+func (d *diagnosis) noteAnsweredRevision(asked, got string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.revisions[asked] = got
+	d.answeredRevisions[asked] = got
 }
 
-// refusedInitialize tells of a server that answers initialize with an error.
-func (d *diagnosis) refusedInitialize(first reply) {
-	d.add("C8", doctor.Error, "the server refuses initialize", fmt.Sprintf("asked for %s: %s", era.NewestLegacy, first.message.ErrorObject()),
+// addRefusedInitialize tells of a server that answers initialize with an error.
+func (d *diagnosis) addRefusedInitialize(first reply) {
+	d.addFinding("C8", doctor.Error, "the server refuses initialize", fmt.Sprintf("asked for %s: %s", era.NewestLegacy, first.message.ErrorObject()),
 		"Clients give up, unless they try an older revision by themselves.",
 		"A server that does not know the revision must answer with one that it knows, not with an error.")
 }
@@ -66,28 +66,30 @@ func (d *diagnosis) refusedInitialize(first reply) {
 // answer. It returns what is wrong.
 type separateCheck func(ctx context.Context, wait time.Duration) []doctor.Finding
 
-// separateChecks asks further processes what would disturb the first one: C5, C8 and C12.
-func (d *diagnosis) separateChecks(ctx context.Context, start time.Duration) {
-	d.slow(ctx, start)
-	all := []separateCheck{d.safeEnvironment, d.discover}
-	revisions := append(era.OnlyLegacy.Versions()[1:], neverRevision)
-	if start > quickStart && !d.options.Slow {
+// checkSeparately asks further processes what would disturb the first one: C5, C8 and C12.
+func (d *diagnosis) checkSeparately(ctx context.Context, start time.Duration) {
+	d.checkSlowStart(ctx, start)
+	all := []separateCheck{d.checkSafeEnvironment, d.checkDiscover}
+	revisions := append(era.OnlyLegacy.Versions()[1:], nonexistentRevision)
+	if start > quickStartThreshold && !d.options.AllowSlow {
 		revisions = revisions[len(revisions)-2:]
 	}
 	for _, revision := range revisions {
-		all = append(all, func(ctx context.Context, wait time.Duration) []doctor.Finding { return d.older(ctx, revision, wait) })
+		all = append(all, func(ctx context.Context, wait time.Duration) []doctor.Finding {
+			return d.checkRevision(ctx, revision, wait)
+		})
 	}
-	if start > d.options.SlowStart && !d.options.Slow {
+	if start > d.options.SlowStartThreshold && !d.options.AllowSlow {
 		all = all[:2]
 	}
-	for _, f := range d.runSeparateChecks(ctx, all, patience(start)) {
+	for _, f := range d.runSeparateChecks(ctx, all, separateCheckTimeout(start)) {
 		if f.Code == "C12" {
-			d.needsMore(ctx, start)
+			d.explainSafeEnvironment(ctx, start)
 			continue
 		}
-		d.report.Add(f)
+		d.report.AddFinding(f)
 	}
-	d.noteRevisions()
+	d.setRevisionFact()
 }
 
 // runSeparateChecks runs some checks at a time, and those that found a fault once more, alone and with
@@ -96,7 +98,7 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 	found := make([][]doctor.Finding, len(all))
 	next := make(chan int)
 	var running sync.WaitGroup
-	for range min(checksAtATime, len(all)) {
+	for range min(maxConcurrentChecks, len(all)) {
 		running.Go(func() {
 			for i := range next {
 				found[i] = all[i](ctx, wait)
@@ -117,91 +119,91 @@ func (d *diagnosis) runSeparateChecks(ctx context.Context, all []separateCheck, 
 	return findings
 }
 
-// older asks for another revision than the newest one.
-func (d *diagnosis) older(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
+// checkRevision asks for another revision than the newest one.
+func (d *diagnosis) checkRevision(ctx context.Context, revision string, wait time.Duration) []doctor.Finding {
 	if d.timeLeft() <= 0 {
 		return nil
 	}
-	p, err := d.start(ctx, nil)
+	p, err := d.startWithEnv(ctx, nil)
 	if err != nil {
 		return nil
 	}
-	defer d.stop(p)
-	r := p.call(ctx, firstID, "initialize", initializeParams(revision), min(wait, max(0, d.timeLeft())))
+	defer d.stopProcess(p)
+	r := p.request(ctx, firstRequestID, "initialize", initializeParams(revision), min(wait, max(0, d.timeLeft())))
 	finding := func(severity doctor.Severity, title, seen string) []doctor.Finding {
-		return []doctor.Finding{{Code: "C8", Severity: severity, Title: title, Seen: "asked for " + revision + ": " + seen,
-			Means: "Clients of this revision cannot connect.",
-			Do:    "A server that does not know the revision must answer with one that it knows; the client decides."}}
+		return []doctor.Finding{{Code: "C8", Severity: severity, Title: title, Evidence: "asked for " + revision + ": " + seen,
+			Consequence: "Clients of this revision cannot connect.",
+			Advice:      "A server that does not know the revision must answer with one that it knows; the client decides."}}
 	}
 	switch {
 	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
-	case r.outcome == exited:
-		how, _ := p.exit()
-		return finding(doctor.Warning, "the server ends when it is asked for another revision", how+lastStderr(p))
-	case r.outcome != answered:
-		return finding(doctor.Warning, "the server does not answer when it is asked for another revision", fmt.Sprintf("no answer in %v", r.took.Round(100*time.Millisecond)))
+	case r.outcome == outcomeExited:
+		how, _ := p.awaitExit()
+		return finding(doctor.Warning, "the server ends when it is asked for another revision", how+stderrSuffix(p))
+	case r.outcome != outcomeAnswered:
+		return finding(doctor.Warning, "the server does not answer when it is asked for another revision", fmt.Sprintf("no answer in %v", r.duration.Round(100*time.Millisecond)))
 	case r.message.IsError():
 		return finding(doctor.Warning, "the server refuses initialize for another revision", string(r.message.ErrorObject()))
 	}
 	var result struct{ ProtocolVersion string }
 	_ = json.Unmarshal(r.message.Result(), &result)
-	if revision == neverRevision {
-		if result.ProtocolVersion == neverRevision {
+	if revision == nonexistentRevision {
+		if result.ProtocolVersion == nonexistentRevision {
 			f := finding(doctor.Warning, "the server agrees to any revision", "answered "+result.ProtocolVersion)
-			f[0].Means = "The server cannot know what a later revision demands. A client that speaks it will find the server breaking its rules."
+			f[0].Consequence = "The server cannot know what a later revision demands. A client that speaks it will find the server breaking its rules."
 			return f
 		}
 		return nil
 	}
-	d.answeredTo(revision, result.ProtocolVersion)
+	d.noteAnsweredRevision(revision, result.ProtocolVersion)
 	return nil
 }
 
-// discover asks a process of its own whether it speaks 2026-07-28. If it does, it is asked all that a
+// checkDiscover asks a process of its own whether it speaks 2026-07-28. If it does, it is asked all that a
 // client of that revision would ask. Else it must still answer initialize.
-func (d *diagnosis) discover(ctx context.Context, wait time.Duration) []doctor.Finding {
+func (d *diagnosis) checkDiscover(ctx context.Context, wait time.Duration) []doctor.Finding {
 	if d.timeLeft() <= 0 {
 		return nil
 	}
-	p, err := d.start(ctx, nil)
+	p, err := d.startWithEnv(ctx, nil)
 	if err != nil {
 		return nil
 	}
-	defer d.stop(p)
-	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", min(wait, max(0, d.timeLeft())))
+	defer d.stopProcess(p)
+	r := p.request(ctx, firstRequestID, "server/discover", "{"+modernMeta()+"}", min(wait, max(0, d.timeLeft())))
 	finding := func(title, seen string) []doctor.Finding {
-		return []doctor.Finding{{Code: "C8", Severity: doctor.Warning, Title: title, Seen: "server/discover: " + seen,
-			Means: "Clients of 2026-07-28 ask this first, to find out what the server speaks. They lose the process, or wait for the answer before they send initialize.",
-			Do:    "Answer requests before initialize that the server does not know with an error (-32601). The bridge asks a process of its own, and starts another one."}}
+		return []doctor.Finding{{Code: "C8", Severity: doctor.Warning, Title: title, Evidence: "server/discover: " + seen,
+			Consequence: "Clients of 2026-07-28 ask this first, to find out what the server speaks. They lose the process, or wait for the answer before they send initialize.",
+			Advice:      "Answer requests before initialize that the server does not know with an error (-32601). The bridge asks a process of its own, and starts another one."}}
 	}
 	switch {
 	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
-	case r.outcome == exited:
-		how, _ := p.exit()
-		return finding("the server ends when it is asked what it speaks", how+lastStderr(p))
-	case r.outcome == answered && r.ok() && d.modern(ctx, p, r, true):
+	case r.outcome == outcomeExited:
+		how, _ := p.awaitExit()
+		return finding("the server ends when it is asked what it speaks", how+stderrSuffix(p))
+	case r.outcome == outcomeAnswered && r.hasResult() && d.converseModern(ctx, p, r, true):
 		return nil
 	}
-	then := p.call(ctx, secondID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.timeLeft())))
+	then := p.request(ctx, secondRequestID, "initialize", initializeParams(era.NewestLegacy), min(wait, max(0, d.timeLeft())))
 	switch {
 	case ctx.Err() != nil || d.timeLeft() <= 0:
 		return nil
-	case then.outcome == exited:
-		how, _ := p.exit()
-		return finding("the server ends after it was asked what it speaks", how+lastStderr(p))
-	case r.outcome == silent:
-		return finding("the server does not answer the question what it speaks", fmt.Sprintf("no answer in %v", r.took.Round(100*time.Millisecond)))
-	case !then.ok():
+	case then.outcome == outcomeExited:
+		how, _ := p.awaitExit()
+		return finding("the server ends after it was asked what it speaks", how+stderrSuffix(p))
+	case r.outcome == outcomeSilent:
+		return finding("the server does not answer the question what it speaks", fmt.Sprintf("no answer in %v", r.duration.Round(100*time.Millisecond)))
+	case !then.hasResult():
 		return finding("the server refuses initialize after it was asked what it speaks", "then initialize was not answered with a result")
 	}
 	return nil
 }
 
-// modern has a conversation in 2026-07-28 with a server that says it speaks that. With
-// untold its timings are not noted.
-func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) (isModern bool) {
+// converseModern has a conversation in 2026-07-28 with a server that says it speaks that. With
+// omitsTimings its timings are not noted.
+func (d *diagnosis) converseModern(ctx context.Context, p *serverProcess, r reply, omitsTimings bool) (isModern bool) {
 	var result struct {
 		SupportedVersions []string                   `json:"supportedVersions"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
@@ -209,52 +211,52 @@ func (d *diagnosis) modern(ctx context.Context, p *peer, r reply, untold bool) (
 	if json.Unmarshal(r.message.Result(), &result) != nil || !slices.ContainsFunc(result.SupportedVersions, era.IsModern) {
 		return false
 	}
-	d.answeredTo(era.NewestModern, era.NewestModern)
+	d.noteAnsweredRevision(era.NewestModern, era.NewestModern)
 	var info struct{ Name, Version string }
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
-		d.report.Fact("server", "%s %s", info.Name, info.Version)
+		d.report.SetFact("server", "%s %s", info.Name, info.Version)
 	}
-	s := &session{peer: p, diagnosis: d, modern: true, untold: untold, result: r.message.Result()}
-	s.lists(ctx)
-	s.ids(ctx)
-	d.bytes(p)
+	s := &session{process: p, diagnosis: d, isModern: true, omitsTimings: omitsTimings, firstResult: r.message.Result()}
+	s.checkLists(ctx)
+	s.checkIDs(ctx)
+	d.addStdoutFindings(p)
 	return true
 }
 
-// onlyModern finds out whether a server that has not answered initialize with a result
+// checkOnlyModern finds out whether a server that has not answered initialize with a result
 // speaks 2026-07-28, and goes on in that. bad is how it failed, nil if it was polite.
-func (d *diagnosis) onlyModern(ctx context.Context, bad *badInitialize) (isModern bool) {
-	p, err := d.start(ctx, nil)
+func (d *diagnosis) checkOnlyModern(ctx context.Context, bad *initializeFailure) (isModern bool) {
+	p, err := d.startWithEnv(ctx, nil)
 	if err != nil {
 		return false
 	}
-	r := p.call(ctx, firstID, "server/discover", "{"+modernMeta()+"}", d.firstWait())
-	if !r.ok() {
-		d.stop(p)
+	r := p.request(ctx, firstRequestID, "server/discover", "{"+modernMeta()+"}", d.firstAnswerWait())
+	if !r.hasResult() {
+		d.stopProcess(p)
 		return false
 	}
-	took := p.sinceStart(r)
-	if !d.modern(ctx, p, r, false) {
-		d.stop(p)
+	took := p.firstAnswerTime(r)
+	if !d.converseModern(ctx, p, r, false) {
+		d.stopProcess(p)
 		return false
 	}
-	d.noteTook("first answer after %v", took)
-	d.end(p)
-	d.report.Fact("revision", "%s", era.NewestModern)
+	d.noteTiming("first answer after %v", took)
+	d.checkEnding(p)
+	d.report.SetFact("revision", "%s", era.NewestModern)
 	if bad != nil {
-		d.add("C8", doctor.Warning, "the server "+bad.title, bad.seen,
+		d.addFinding("C8", doctor.Warning, "the server "+bad.title, bad.seen,
 			"It speaks 2026-07-28 only. Older clients, which are most, are not told so.",
 			"Answer initialize with an error. Or run the server through the bridge, which translates for older clients.")
 	}
 	return true
 }
 
-// noteRevisions notes which revisions the server speaks.
-func (d *diagnosis) noteRevisions() {
+// setRevisionFact notes which revisions the server speaks.
+func (d *diagnosis) setRevisionFact() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var spoken []string
-	for _, v := range d.revisions {
+	for _, v := range d.answeredRevisions {
 		if v != "" && !slices.Contains(spoken, v) {
 			spoken = append(spoken, v)
 		}
@@ -265,7 +267,7 @@ func (d *diagnosis) noteRevisions() {
 	for _, got := range spoken {
 		var asked []string
 		for _, v := range era.OnlyLegacy.Versions() {
-			if v != got && d.revisions[v] == got {
+			if v != got && d.answeredRevisions[v] == got {
 				asked = append(asked, v)
 			}
 		}
@@ -273,31 +275,31 @@ func (d *diagnosis) noteRevisions() {
 			text += fmt.Sprintf(" (asked for %s, it answers %s)", strings.Join(asked, ", "), got)
 		}
 	}
-	d.report.Fact("revision", "%s", text)
+	d.report.SetFact("revision", "%s", text)
 }
 
-// slow is C5.
-func (d *diagnosis) slow(ctx context.Context, start time.Duration) {
-	if start < d.options.SlowStart {
+// checkSlowStart is C5.
+func (d *diagnosis) checkSlowStart(ctx context.Context, start time.Duration) {
+	if start < d.options.SlowStartThreshold {
 		return
 	}
-	again := reply{outcome: silent}
-	if d.timeLeft() > d.options.SlowStart {
-		again = d.withEnvironment(ctx, d.spec.Env, d.firstWait())
+	again := reply{outcome: outcomeSilent}
+	if d.timeLeft() > d.options.SlowStartThreshold {
+		again = d.requestWithEnv(ctx, d.spec.Env, d.firstAnswerWait())
 	}
 	seen := fmt.Sprintf("first answer %v after the start", start.Round(time.Millisecond))
-	do := doctor.SlowStart.Do
-	if again.outcome == answered {
-		seen += fmt.Sprintf("; a second time %v", again.took.Round(time.Millisecond))
-		d.noteTook("second start %v", again.took)
-		if 2*again.took < start {
+	do := doctor.SlowStart.Advice
+	if again.outcome == outcomeAnswered {
+		seen += fmt.Sprintf("; a second time %v", again.duration.Round(time.Millisecond))
+		d.noteTiming("second start %v", again.duration)
+		if 2*again.duration < start {
 			do = "Only the first start was slow: something was loaded or compiled and is kept now. Start it once before clients do."
 		}
 	}
-	if isFetcher(d.spec.Path) {
+	if isPackageRunner(d.spec.Path) {
 		do += " " + d.spec.Path + " looks for the package, and loads it, before it runs it: install the package, and name the installed program or give an exact version."
 	}
-	slow := doctor.SlowStart.Finding(seen)
-	slow.Do = do
-	d.report.Add(slow)
+	slow := doctor.SlowStart.WithEvidence(seen)
+	slow.Advice = do
+	d.report.AddFinding(slow)
 }

@@ -20,26 +20,26 @@ import (
 )
 
 const (
-	maxRequests   = 60      // of one diagnosis
-	maxConcurrent = 8       // of them at a time
-	maxBody       = 8 << 20 // bytes of a reply
+	maxRequests           = 60      // of one diagnosis
+	maxConcurrentRequests = 8       // of them at a time
+	maxBodyBytes          = 8 << 20 // bytes of a reply
 )
 
-// ErrTooMany says that no more requests are made: there were too many for one diagnosis,
+// ErrRequestLimit says that no more requests are made: there were too many for one diagnosis,
 // or the server has said that there were.
-var ErrTooMany = errors.New("no more requests are made")
+var ErrRequestLimit = errors.New("no more requests are made")
 
-// Options say whom a Client talks to, and how. The zero value works, but for Patience.
+// Options say whom a Client talks to, and how. The zero value works, but for ReplyTimeout.
 type Options struct {
-	Patience time.Duration           // see Client
-	Header   http.Header             // on every request, as the bridge's --header
-	Reserved []string                // headers that each request sets itself: those in Header are ignored
-	TLS      *tls.Config             // nil: the system's authorities, and no certificate of ours
-	Hide     func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is
+	ReplyTimeout    time.Duration           // see Client
+	Header          http.Header             // on every request, as the bridge's --header
+	ReservedHeaders []string                // headers that each request sets itself: those in Header are ignored
+	TLS             *tls.Config             // nil: the system's authorities, and no certificate of ours
+	OnSecrets       func(secrets ...string) // is told what must not be shown, as it becomes known; nil: nobody is
 }
 
 // A Client makes the requests of one diagnosis: at most 60, and 8 at a time. Its methods
-// may be called concurrently, but for MoveTo. Its fields are not to be changed, but for Patience.
+// may be called concurrently, but for MoveTo. Its fields are not to be changed, but for ReplyTimeout.
 type Client struct {
 	URL    *url.URL    // of the server, without user and password
 	Header http.Header // on every request, but for Host
@@ -47,18 +47,18 @@ type Client struct {
 	Jar    http.CookieJar
 	TLS    *tls.Config
 
-	// Patience is how long Do waits for the whole of a reply, unless its context ends before.
+	// ReplyTimeout is how long Do waits for the whole of a reply, unless its context ends before.
 	// It may be changed while nothing else is going on.
-	Patience time.Duration
+	ReplyTimeout time.Duration
 
-	hide      func(secrets ...string)
+	onSecrets func(secrets ...string)
 	peer      *httpdial.Peer // knows the credentials, to withhold them
 	transport *http.Transport
 	slots     chan struct{}
-	began     time.Time
+	startedAt time.Time
 
 	mu                sync.Mutex
-	sent              int
+	requestCount      int
 	first429          *Reply // the first 429
 	requestsBefore429 int    // how many requests had been made then
 	nextID            int
@@ -71,17 +71,17 @@ func New(address string, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpdial.Header(o.Header, u.User, o.Reserved...)
+	header, err := httpdial.Header(o.Header, u.User, o.ReservedHeaders...)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Patience: o.Patience, Header: header, Host: header.Get("Host"), TLS: o.TLS, hide: o.Hide, slots: make(chan struct{}, maxConcurrent), began: time.Now(), nextID: 100}
-	if c.hide == nil {
-		c.hide = func(...string) {}
+	c := &Client{ReplyTimeout: o.ReplyTimeout, Header: header, Host: header.Get("Host"), TLS: o.TLS, onSecrets: o.OnSecrets, slots: make(chan struct{}, maxConcurrentRequests), startedAt: time.Now(), nextID: 100}
+	if c.onSecrets == nil {
+		c.onSecrets = func(...string) {}
 	}
 	header.Del("Host")
 	if password, ok := u.User.Password(); ok {
-		c.hide(password, url.PathEscape(password), url.QueryEscape(password))
+		c.onSecrets(password, url.PathEscape(password), url.QueryEscape(password))
 	}
 	u.User = nil
 	c.hideCredentials(u)
@@ -97,22 +97,22 @@ func (c *Client) MoveTo(u *url.URL) {
 	c.URL, c.peer = u, httpdial.NewPeer(u, c.Header, nil)
 }
 
-// Withhold returns text without the credentials that the server is given.
-func (c *Client) Withhold(text string) string { return c.peer.Withhold(text) }
+// WithoutCredentials returns text without the credentials that the server is given.
+func (c *Client) WithoutCredentials(text string) string { return c.peer.Withhold(text) }
 
-// Busy returns the first reply that has said that there were too many requests, how many
+// First429 returns the first reply that has said that there were too many requests, how many
 // had been made then, and since when; nil: there was none.
-func (c *Client) Busy() (first *Reply, requests int, since time.Duration) {
+func (c *Client) First429() (first *Reply, requests int, since time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.first429 == nil {
 		return nil, 0, 0
 	}
-	return c.first429, c.requestsBefore429, c.first429.Began.Sub(c.began)
+	return c.first429, c.requestsBefore429, c.first429.StartedAt.Sub(c.startedAt)
 }
 
 func (c *Client) newTransport() *http.Transport {
-	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: maxConcurrent})
+	return httpdial.NewTransport(httpdial.TransportOptions{ConnectTimeout: 4 * time.Second, TLS: c.TLS, MaxIdleConnsPerHost: maxConcurrentRequests})
 }
 
 // Close closes idle connections. All replies must have been closed before.
@@ -135,24 +135,24 @@ type Request struct {
 	Body   []byte
 	ID     int // of the request of MCP in Body; 0: none
 
-	Fresh     bool // on a connection of its own
-	Foreign   bool // to somebody else: without the user's headers, and without cookies
-	NoCookies bool
-	Must      bool // although no more requests are to be made
+	UsesFreshConn       bool // on a connection of its own
+	IsForOtherServer    bool // to somebody else: without the user's headers, and without cookies
+	NoCookies           bool
+	IgnoresRequestLimit bool // although no more requests are to be made
 
-	Within time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
+	Timeout time.Duration // for all of the reply, the wait for it included; 0: as long as the context lasts
 }
 
-// acquire waits until a request may be made.
-func (c *Client) acquire(ctx context.Context, must bool) error {
+// acquireSlot waits until a request may be made.
+func (c *Client) acquireSlot(ctx context.Context, must bool) error {
 	c.mu.Lock()
-	over := !must && (c.sent >= maxRequests || c.first429 != nil)
+	over := !must && (c.requestCount >= maxRequests || c.first429 != nil)
 	if !over {
-		c.sent++
+		c.requestCount++
 	}
 	c.mu.Unlock()
 	if over {
-		return ErrTooMany
+		return ErrRequestLimit
 	}
 	select {
 	case c.slots <- struct{}{}:
@@ -166,63 +166,63 @@ func (c *Client) acquire(ctx context.Context, must bool) error {
 // caller reads the body and closes it, at the latest when ctx is done. Where there is no
 // reply, Err says why. The caller calls Close in any case.
 func (c *Client) Start(ctx context.Context, q Request) *Reply {
-	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, Began: time.Now(), closing: func() {}}
-	if r.Err = c.acquire(ctx, q.Must); r.Err != nil {
+	r := &Reply{Method: cmp.Or(q.Method, http.MethodPost), ID: q.ID, StartedAt: time.Now(), closeFunc: func() {}}
+	if r.Err = c.acquireSlot(ctx, q.IgnoresRequestLimit); r.Err != nil {
 		return r
 	}
 	defer func() { <-c.slots }()
-	r.Began = time.Now()
+	r.StartedAt = time.Now()
 	connTrace := &httptrace.ClientTrace{
-		GotConn: func(i httptrace.GotConnInfo) { r.Reused = i.Reused },
+		GotConn: func(i httptrace.GotConnInfo) { r.ReusedConn = i.Reused },
 	}
 	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, connTrace))
-	if q.Within > 0 {
-		ctx, cancel = context.WithTimeout(ctx, q.Within)
+	if q.Timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, q.Timeout)
 	}
-	r.closing = cancel
+	r.closeFunc = cancel
 	trip := c.transport
-	if q.Fresh {
+	if q.UsesFreshConn {
 		trip = c.newTransport()
-		r.closing = func() { cancel(); trip.CloseIdleConnections() }
+		r.closeFunc = func() { cancel(); trip.CloseIdleConnections() }
 	}
-	req := c.httpRequest(ctx, q)
-	record := newRecord(req, q.Body)
+	req := c.newHTTPRequest(ctx, q)
+	record := newExchangeRecord(req, q.Body)
 	resp, err := trip.RoundTrip(req)
 	if err != nil {
-		record.failed(err)
+		record.recordFailure(err)
 		r.Err = err
 		r.Close()
 		return r
 	}
-	if !q.Foreign && !q.NoCookies {
+	if !q.IsForOtherServer && !q.NoCookies {
 		c.Jar.SetCookies(req.URL, resp.Cookies())
 	}
 	for _, cookie := range resp.Cookies() {
-		c.hide(cookie.Value)
+		c.onSecrets(cookie.Value)
 	}
-	c.hide(resp.Header.Get("Mcp-Session-Id"))
+	c.onSecrets(resp.Header.Get("Mcp-Session-Id"))
 	r.Status, r.Header, r.Proto, r.body = resp.StatusCode, resp.Header, resp.Proto, resp.Body
-	record.answered(resp)
-	r.record = record.message
+	record.recordReply(resp)
+	r.recordMessage = record.recordMessage
 	if resp.Header.Get("Content-Encoding") == "gzip" {
-		r.body = &unzipped{in: resp.Body}
+		r.body = &gzipBody{compressed: resp.Body}
 	}
-	r.closing = func() {
+	r.closeFunc = func() {
 		cancel()
 		resp.Body.Close()
-		if q.Fresh {
+		if q.UsesFreshConn {
 			trip.CloseIdleConnections()
 		}
 	}
 	if r.Status == http.StatusTooManyRequests {
-		c.noteBusy(r)
+		c.note429(r)
 	}
 	return r
 }
 
-func (c *Client) httpRequest(ctx context.Context, q Request) *http.Request {
+func (c *Client) newHTTPRequest(ctx context.Context, q Request) *http.Request {
 	header := http.Header{"User-Agent": {"mcp-bridge"}}
-	if !q.Foreign {
+	if !q.IsForOtherServer {
 		header = maps.Clone(c.Header)
 	}
 	header["Accept-Encoding"] = []string{"gzip"} // as clients have it that do not know better
@@ -237,7 +237,7 @@ func (c *Client) httpRequest(ctx context.Context, q Request) *http.Request {
 		u = q.URL
 	}
 	req := (&http.Request{Method: cmp.Or(q.Method, http.MethodPost), URL: u, Host: cmp.Or(q.Host, c.Host), Header: header}).WithContext(ctx)
-	if q.Foreign {
+	if q.IsForOtherServer {
 		req.Host = ""
 	} else if !q.NoCookies {
 		for _, cookie := range c.Jar.Cookies(u) {
@@ -253,20 +253,20 @@ func (c *Client) httpRequest(ctx context.Context, q Request) *http.Request {
 	return req
 }
 
-// noteBusy keeps the first refusal that says that there were too many requests. None is
+// note429 keeps the first refusal that says that there were too many requests. None is
 // made after it.
-func (c *Client) noteBusy(r *Reply) {
+func (c *Client) note429(r *Reply) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.first429 == nil {
-		c.first429, c.requestsBefore429 = r, c.sent
+		c.first429, c.requestsBefore429 = r, c.requestCount
 	}
 }
 
 // Do makes a request and reads its reply: all of it, or of an event stream until the
 // response to the request has come and for a moment longer.
 func (c *Client) Do(ctx context.Context, q Request) *Reply {
-	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	ctx, cancel := context.WithTimeout(ctx, c.ReplyTimeout)
 	defer cancel()
 	r := c.Start(ctx, q)
 	if r.Err != nil {
@@ -274,19 +274,19 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 	}
 	defer r.Close()
 	if r.IsStream() {
-		for r.Next() {
-			if r.Message() != nil {
-				defer time.AfterFunc(lingering, r.closing).Stop()
+		for r.NextEvent() {
+			if r.Response() != nil {
+				defer time.AfterFunc(lingerTime, r.closeFunc).Stop()
 			}
 		}
-		if r.Message() != nil {
+		if r.Response() != nil {
 			r.Err = nil // nobody waited for the end
 		}
-		r.UntilEnd = time.Since(r.Began)
+		r.Duration = time.Since(r.StartedAt)
 	} else {
 		var err error
-		r.Text, err = io.ReadAll(io.LimitReader(r.body, maxBody))
-		r.UntilEnd, r.Ended = time.Since(r.Began), err == nil
+		r.Text, err = io.ReadAll(io.LimitReader(r.body, maxBodyBytes))
+		r.Duration, r.HasEnded = time.Since(r.StartedAt), err == nil
 		if err != nil {
 			r.Err = err
 		}
@@ -295,8 +295,8 @@ func (c *Client) Do(ctx context.Context, q Request) *Reply {
 	return r
 }
 
-// lingering is how long an event stream is read after the response that it is for.
-const lingering = 500 * time.Millisecond
+// lingerTime is how long an event stream is read after the response that it is for.
+const lingerTime = 500 * time.Millisecond
 
 // hideCredentials tells whoever shows texts what must not be in them.
 func (c *Client) hideCredentials(u *url.URL) {
@@ -305,28 +305,28 @@ func (c *Client) hideCredentials(u *url.URL) {
 			if name == "User-Agent" || len(v) < 7 {
 				continue
 			}
-			c.hide(v)
+			c.onSecrets(v)
 			if _, credentials, ok := strings.Cut(v, " "); ok && name == "Authorization" {
-				c.hide(credentials)
+				c.onSecrets(credentials)
 			}
 		}
 	}
-	c.HideURL(u)
+	c.HideURLCredentials(u)
 }
 
-// HideURL hides what in a URL is likely a credential: the values of its query, and
+// HideURLCredentials hides what in a URL is likely a credential: the values of its query, and
 // segments of the path that look random.
-func (c *Client) HideURL(u *url.URL) {
+func (c *Client) HideURLCredentials(u *url.URL) {
 	for _, values := range u.Query() {
 		for _, v := range values {
 			if len(v) >= 7 {
-				c.hide(v, url.QueryEscape(v))
+				c.onSecrets(v, url.QueryEscape(v))
 			}
 		}
 	}
 	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
 		if looksRandom(segment) {
-			c.hide(segment)
+			c.onSecrets(segment)
 		}
 	}
 }
@@ -345,8 +345,8 @@ func DisplayURL(u *url.URL) string {
 	return text
 }
 
-// PasteURL returns a URL for somebody who is to use it. Its query, which may have a secret, is named and not shown.
-func PasteURL(u *url.URL) string {
+// URLForUser returns a URL for somebody who is to use it. Its query, which may have a secret, is named and not shown.
+func URLForUser(u *url.URL) string {
 	text := u.Scheme + "://" + u.Host + u.EscapedPath()
 	if u.RawQuery != "" {
 		text += " with its query, which is not shown here"
@@ -354,8 +354,8 @@ func PasteURL(u *url.URL) string {
 	return text
 }
 
-// BodyOf returns a message of MCP.
-func BodyOf(m map[string]any) []byte {
+// EncodeMessage returns a message of MCP.
+func EncodeMessage(m map[string]any) []byte {
 	var b bytes.Buffer
 	writeJSON(&b, m)
 	return bytes.TrimSpace(b.Bytes())

@@ -17,7 +17,7 @@ func TestExcerpt(t *testing.T) {
 		{Reply{Text: []byte("\nnot found\nmore")}, `"not found"`},
 		{Reply{}, ""},
 	} {
-		if got := c.r.Excerpt(); !strings.HasSuffix(got, c.want) || c.want == "" && got != "" || len(got) > 2000 {
+		if got := c.r.BodyExcerpt(); !strings.HasSuffix(got, c.want) || c.want == "" && got != "" || len(got) > 2000 {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -24,28 +24,28 @@ type Reply struct {
 	ID     int    // of the request of MCP, 0: none
 	Err    error  // why there is no reply, or no more of it
 
-	Status int         // 0: there is no reply
-	Header http.Header // nil likewise
-	Proto  string
-	Reused bool // the connection had been used before
+	Status     int         // 0: there is no reply
+	Header     http.Header // nil likewise
+	Proto      string
+	ReusedConn bool // the connection had been used before
 
-	Began    time.Time     // when it was asked for
-	UntilEnd time.Duration // until the body's end, or until nobody read on
+	StartedAt time.Time     // when it was asked for
+	Duration  time.Duration // until the body's end, or until nobody read on
 
-	Text     []byte          // the body, if it is no event stream
-	Last     Event           // that Next has read
-	Events   int             // that Next has read
-	Times    []time.Duration // when each came
-	Messages []Message
-	Ended    bool // the body's end was seen
+	Text       []byte          // the body, if it is no event stream
+	LastEvent  Event           // that Next has read
+	EventCount int             // that Next has read
+	EventTimes []time.Duration // when each came
+	Messages   []Message
+	HasEnded   bool // the body's end was seen
 
-	body    io.Reader
-	lex     lexer
-	closing func()
-	record  func(message []byte) // nil: nothing is recorded
+	body          io.Reader
+	lexer         streamLexer
+	closeFunc     func()
+	recordMessage func(message []byte) // nil: nothing is recorded
 }
 
-// A Message is one of JSON-RPC.
+// A Message is one of JSON-RPCError.
 type Message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -73,7 +73,7 @@ func writeJSON(b *bytes.Buffer, v any) {
 }
 
 // Close ends the reply: nothing more of it is read.
-func (r *Reply) Close() { r.closing() }
+func (r *Reply) Close() { r.closeFunc() }
 
 // MediaType returns the media type without parameters.
 func (r *Reply) MediaType() string {
@@ -86,47 +86,47 @@ func (r *Reply) IsStream() bool {
 	return r.Err == nil && r.Status == http.StatusOK && r.MediaType() == "text/event-stream"
 }
 
-// Next reads an event of a stream into Last; false: there is none any more, or the
+// NextEvent reads an event of a stream into Last; false: there is none any more, or the
 // request's time is over. An event without data counts.
-func (r *Reply) Next() bool {
+func (r *Reply) NextEvent() bool {
 	for {
-		if e, ok := r.lex.event(); ok {
-			r.Last = e
-			r.Events++
-			r.Times = append(r.Times, time.Since(r.Began))
-			r.readEvent(e)
+		if e, ok := r.lexer.nextEvent(); ok {
+			r.LastEvent = e
+			r.EventCount++
+			r.EventTimes = append(r.EventTimes, time.Since(r.StartedAt))
+			r.addEventMessage(e)
 			return true
 		}
-		if r.Ended || r.Err != nil || r.lex.size > maxBody {
+		if r.HasEnded || r.Err != nil || r.lexer.totalBytes > maxBodyBytes {
 			return false
 		}
 		var chunk [16 << 10]byte
 		n, err := r.body.Read(chunk[:])
-		r.lex.feed(chunk[:n])
+		r.lexer.feed(chunk[:n])
 		if errors.Is(err, io.EOF) {
-			r.Ended = true
-			r.lex.end()
+			r.HasEnded = true
+			r.lexer.finish()
 		} else if err != nil {
 			r.Err = err
 		}
 	}
 }
 
-func (r *Reply) readEvent(e Event) {
+func (r *Reply) addEventMessage(e Event) {
 	if len(e.Data) == 0 {
 		return
 	}
 	var m Message
 	switch err := json.Unmarshal(e.Data, &m); {
 	case err == nil && (e.Name == "" || e.Name == "message"):
-		r.recorded(e.Data)
+		r.recordIfWanted(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err == nil && (m.IsResponse() || m.Method != ""):
-		r.lex.addFault(OddName, "event: "+e.Name)
-		r.recorded(e.Data)
+		r.lexer.addFault(FaultEventName, "event: "+e.Name)
+		r.recordIfWanted(e.Data)
 		r.Messages = append(r.Messages, m)
 	case err != nil && (e.Name == "" || e.Name == "message"):
-		r.lex.addFault(OddJSON, "data: "+string(e.Data))
+		r.lexer.addFault(FaultDataNotMessage, "data: "+string(e.Data))
 	}
 }
 
@@ -138,24 +138,24 @@ func (r *Reply) readMessages() {
 		var all []json.RawMessage
 		if json.Unmarshal(text, &r.Messages) == nil && json.Unmarshal(text, &all) == nil {
 			for _, one := range all {
-				r.recorded(one)
+				r.recordIfWanted(one)
 			}
 		}
 	} else if json.Unmarshal(text, &m) == nil && (m.IsResponse() || m.Method != "") {
-		r.recorded(text)
+		r.recordIfWanted(text)
 		r.Messages = append(r.Messages, m)
 	}
 }
 
-func (r *Reply) recorded(message []byte) {
-	if r.record != nil {
-		r.record(message)
+func (r *Reply) recordIfWanted(message []byte) {
+	if r.recordMessage != nil {
+		r.recordMessage(message)
 	}
 }
 
-// Message returns the response to the request, nil if there was none. An error without
+// Response returns the response to the request, nil if there was none. An error without
 // an id counts, and an id of another type that says the same.
-func (r *Reply) Message() *Message {
+func (r *Reply) Response() *Message {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		id := strings.Trim(string(m.ID), `"`)
@@ -169,19 +169,19 @@ func (r *Reply) Message() *Message {
 // Result returns the result of the request; nil: it got none.
 func (r *Reply) Result() json.RawMessage {
 	if r.Err == nil && r.Status/100 == 2 {
-		if m := r.Message(); m != nil && m.Error == nil {
+		if m := r.Response(); m != nil && m.Error == nil {
 			return m.Result
 		}
 	}
 	return nil
 }
 
-// OK reports whether the request got its result.
-func (r *Reply) OK() bool { return r.Result() != nil }
+// HasResult reports whether the request got its result.
+func (r *Reply) HasResult() bool { return r.Result() != nil }
 
-// RPC returns the error of MCP in the reply, nil if there is none.
-func (r *Reply) RPC() *RPCError {
-	if m := r.Message(); m != nil {
+// RPCError returns the error of MCP in the reply, nil if there is none.
+func (r *Reply) RPCError() *RPCError {
+	if m := r.Response(); m != nil {
 		return m.Error
 	}
 	return nil
@@ -191,13 +191,13 @@ func (r *Reply) RPC() *RPCError {
 func (r *Reply) TimedOut(after time.Duration) bool {
 	var t interface{ Timeout() bool }
 	late := errors.Is(r.Err, context.DeadlineExceeded) || errors.As(r.Err, &t) && t.Timeout()
-	return late && time.Since(r.Began) > after-after/10
+	return late && time.Since(r.StartedAt) > after-after/10
 }
 
-// Skip reports whether the reply says nothing about the server: no more requests were to
+// IsInconclusive reports whether the reply says nothing about the server: no more requests were to
 // be made, or there was no time.
-func (r *Reply) Skip() bool {
-	return errors.Is(r.Err, ErrTooMany) || errors.Is(r.Err, context.Canceled) || r.Status == http.StatusTooManyRequests
+func (r *Reply) IsInconclusive() bool {
+	return errors.Is(r.Err, ErrRequestLimit) || errors.Is(r.Err, context.Canceled) || r.Status == http.StatusTooManyRequests
 }
 
 // IsHTML reports whether the body is a page.
@@ -207,15 +207,15 @@ func (r *Reply) IsHTML() bool {
 }
 
 var (
-	titleTag = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
-	product  = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
+	titleTag    = lazyregexp.New(`(?is)<title[^>]*>\s*(.*?)\s*</title>`)
+	productName = lazyregexp.New(`^[\w.\- ]{1,30}(/[\w.]{1,20})?`)
 )
 
 // Intermediary returns the name of what has answered, as far as it says: a proxy, mostly.
 func (r *Reply) Intermediary() string {
 	var names []string
 	for _, name := range []string{"Server", "Via", "X-Powered-By"} {
-		if v := product.FindString(r.Header.Get(name)); v != "" {
+		if v := productName.FindString(r.Header.Get(name)); v != "" {
 			if name == "Via" {
 				v = "a proxy (Via: " + v + ")"
 			}
@@ -231,10 +231,10 @@ func (r *Reply) Intermediary() string {
 	return strings.Join(names, ", ")
 }
 
-// Line says in one line what came back.
-func (r *Reply) Line() string {
+// Summary says in one line what came back.
+func (r *Reply) Summary() string {
 	if r.Err != nil && r.Status == 0 {
-		return r.Method + ": " + NetText(r.Err)
+		return r.Method + ": " + NetErrorText(r.Err)
 	}
 	text := fmt.Sprintf("%s was answered %d %s", r.Method, r.Status, http.StatusText(r.Status))
 	if t := r.MediaType(); t != "" {
@@ -243,14 +243,14 @@ func (r *Reply) Line() string {
 	if who := r.Intermediary(); who != "the server" {
 		text += ", by " + who
 	}
-	if x := r.Excerpt(); x != "" {
+	if x := r.BodyExcerpt(); x != "" {
 		text += ": " + x
 	}
 	return text
 }
 
-// Excerpt returns what the body says to people.
-func (r *Reply) Excerpt() string {
+// BodyExcerpt returns what the body says to people.
+func (r *Reply) BodyExcerpt() string {
 	const (
 		maxText = 160
 		maxRPC  = 600 // an error for a program; a bridge's has the last lines of the server's stderr
@@ -281,9 +281,9 @@ func quoteStart(text string, most int) string {
 	return strconv.Quote(text)
 }
 
-// NetText returns what an error of the network says, unless it holds a URL, in which
+// NetErrorText returns what an error of the network says, unless it holds a URL, in which
 // there may be credentials.
-func NetText(err error) string {
+func NetErrorText(err error) string {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "nothing came in time"
 	}
@@ -293,23 +293,23 @@ func NetText(err error) string {
 	return "the connection failed"
 }
 
-// Others returns how many comments and the like an event stream had: signs of life.
-func (r *Reply) Others() int { return r.lex.others }
+// LifeSigns returns how many comments and the like an event stream had: signs of life.
+func (r *Reply) LifeSigns() int { return r.lexer.lifeSigns }
 
-// Faults returns what breaks the rules of event streams in one.
-func (r *Reply) Faults() []Fault { return r.lex.faults }
+// StreamFaults returns what breaks the rules of event streams in one.
+func (r *Reply) StreamFaults() []StreamFault { return r.lexer.faults }
 
-// unzipped reads what was compressed, as it comes.
-type unzipped struct {
-	in  io.Reader
-	out *gzip.Reader
+// gzipBody reads what was compressed, as it comes.
+type gzipBody struct {
+	compressed   io.Reader
+	decompressed *gzip.Reader
 }
 
-func (u *unzipped) Read(b []byte) (n int, err error) {
-	if u.out == nil {
-		if u.out, err = gzip.NewReader(u.in); err != nil {
+func (u *gzipBody) Read(b []byte) (n int, err error) {
+	if u.decompressed == nil {
+		if u.decompressed, err = gzip.NewReader(u.compressed); err != nil {
 			return 0, err
 		}
 	}
-	return u.out.Read(b)
+	return u.decompressed.Read(b)
 }

@@ -13,126 +13,126 @@ type Event struct {
 	Data     []byte // nil: it had none
 }
 
-// What can be odd about an event stream. All but OddCR lose messages.
+// What can be odd about an event stream. All but FaultLoneCR lose messages.
 const (
-	OddBlank = "the last event is not ended by a blank line"
-	OddField = "a field has a name that the standard does not know"
-	OddLine  = "JSON stands in lines that do not begin with \"data:\""
-	OddJSON  = "the data of an event is not a message"
-	OddUTF8  = "the data of an event is not UTF-8"
-	OddName  = "a message has another event name than \"message\""
-	OddCR    = "lines end in CR alone"
+	FaultNoFinalBlankLine = "the last event is not ended by a blank line"
+	FaultUnknownField     = "a field has a name that the standard does not know"
+	FaultJSONOutsideData  = "JSON stands in lines that do not begin with \"data:\""
+	FaultDataNotMessage   = "the data of an event is not a message"
+	FaultDataNotUTF8      = "the data of an event is not UTF-8"
+	FaultEventName        = "a message has another event name than \"message\""
+	FaultLoneCR           = "lines end in CR alone"
 )
 
-// A lexer reads an event stream as the standard says, and notes what breaks its rules.
-type lexer struct {
-	rest      []byte // what is no whole line yet
-	searched  int    // how much of rest has no line end in it
-	lf        bool   // an LF that comes next belongs to the CR before it
-	cur       Event
-	begun     bool // cur has a field that counts
-	pastFirst bool // there was a line
-	ready     []Event
-	size      int
-	others    int // comments and retry fields: signs of life
-	faults    []Fault
+// A streamLexer reads an event stream as the standard says, and notes what breaks its rules.
+type streamLexer struct {
+	partialLine     []byte // what is no whole line yet
+	searchedBytes   int    // how much of rest has no line end in it
+	skipsNextLF     bool   // an LF that comes next belongs to the CR before it
+	currentEvent    Event
+	hasField        bool // currentEvent has a field that counts
+	isPastFirstLine bool // there was a line
+	completeEvents  []Event
+	totalBytes      int
+	lifeSigns       int // comments and retry fields: signs of life
+	faults          []StreamFault
 }
 
-// A Fault is what breaks the rules of event streams.
-type Fault struct {
+// A StreamFault is what breaks the rules of event streams.
+type StreamFault struct {
 	Kind string // one of the constants
 	Line string // where
 }
 
-func (l *lexer) addFault(what, line string) {
+func (l *streamLexer) addFault(what, line string) {
 	if len(l.faults) < 5 {
-		l.faults = append(l.faults, Fault{what, line})
+		l.faults = append(l.faults, StreamFault{what, line})
 	}
 }
 
-// event returns the next event that is complete.
-func (l *lexer) event() (Event, bool) {
-	if len(l.ready) == 0 {
+// nextEvent returns the next event that is complete.
+func (l *streamLexer) nextEvent() (Event, bool) {
+	if len(l.completeEvents) == 0 {
 		return Event{}, false
 	}
-	e := l.ready[0]
-	l.ready = l.ready[1:]
+	e := l.completeEvents[0]
+	l.completeEvents = l.completeEvents[1:]
 	return e, true
 }
 
 // feed takes the next bytes of the stream.
-func (l *lexer) feed(b []byte) {
-	l.size += len(b)
-	l.rest = append(l.rest, b...)
+func (l *streamLexer) feed(b []byte) {
+	l.totalBytes += len(b)
+	l.partialLine = append(l.partialLine, b...)
 	for {
-		if l.lf && len(l.rest) > 0 {
-			if l.lf = false; l.rest[0] == '\n' {
-				l.rest = l.rest[1:]
+		if l.skipsNextLF && len(l.partialLine) > 0 {
+			if l.skipsNextLF = false; l.partialLine[0] == '\n' {
+				l.partialLine = l.partialLine[1:]
 			} else {
-				l.addFault(OddCR, string(l.rest[:min(len(l.rest), 1000)]))
+				l.addFault(FaultLoneCR, string(l.partialLine[:min(len(l.partialLine), 1000)]))
 			}
 		}
-		i := bytes.IndexAny(l.rest[l.searched:], "\r\n")
+		i := bytes.IndexAny(l.partialLine[l.searchedBytes:], "\r\n")
 		if i < 0 {
-			l.searched = len(l.rest)
+			l.searchedBytes = len(l.partialLine)
 			return
 		}
-		i += l.searched
-		l.searched, l.lf = 0, l.rest[i] == '\r'
-		line := l.rest[:i]
-		l.rest = l.rest[i+1:]
-		l.line(line)
+		i += l.searchedBytes
+		l.searchedBytes, l.skipsNextLF = 0, l.partialLine[i] == '\r'
+		line := l.partialLine[:i]
+		l.partialLine = l.partialLine[i+1:]
+		l.readLine(line)
 	}
 }
 
-// end says that the stream is over.
-func (l *lexer) end() {
-	if len(l.rest) > 0 {
-		l.line(l.rest)
-		l.rest = nil
+// finish says that the stream is over.
+func (l *streamLexer) finish() {
+	if len(l.partialLine) > 0 {
+		l.readLine(l.partialLine)
+		l.partialLine = nil
 	}
-	if l.cur.Data != nil {
-		l.addFault(OddBlank, "data: "+string(l.cur.Data))
+	if l.currentEvent.Data != nil {
+		l.addFault(FaultNoFinalBlankLine, "data: "+string(l.currentEvent.Data))
 	}
 }
 
-func (l *lexer) line(line []byte) {
-	if !l.pastFirst {
-		l.pastFirst, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+func (l *streamLexer) readLine(line []byte) {
+	if !l.isPastFirstLine {
+		l.isPastFirstLine, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 	}
 	if len(line) == 0 {
-		if l.begun {
-			if !utf8.Valid(l.cur.Data) {
-				l.addFault(OddUTF8, string(l.cur.Data))
+		if l.hasField {
+			if !utf8.Valid(l.currentEvent.Data) {
+				l.addFault(FaultDataNotUTF8, string(l.currentEvent.Data))
 			}
-			l.ready = append(l.ready, l.cur)
+			l.completeEvents = append(l.completeEvents, l.currentEvent)
 		}
-		l.cur, l.begun = Event{}, false
+		l.currentEvent, l.hasField = Event{}, false
 		return
 	}
 	name, value, colon := strings.Cut(string(line), ":")
 	value = strings.TrimPrefix(value, " ")
 	switch {
 	case name == "data":
-		if l.cur.Data != nil {
-			l.cur.Data = append(l.cur.Data, '\n')
+		if l.currentEvent.Data != nil {
+			l.currentEvent.Data = append(l.currentEvent.Data, '\n')
 		} else {
-			l.cur.Data = []byte{}
+			l.currentEvent.Data = []byte{}
 		}
-		l.cur.Data, l.begun = append(l.cur.Data, value...), true
+		l.currentEvent.Data, l.hasField = append(l.currentEvent.Data, value...), true
 	case name == "event":
-		l.cur.Name = value
+		l.currentEvent.Name = value
 	case name == "id" && strings.ContainsRune(value, 0):
 	case name == "id":
-		l.cur.ID, l.cur.HasID, l.begun = value, true, true
+		l.currentEvent.ID, l.currentEvent.HasID, l.hasField = value, true, true
 	case name == "retry", name == "" && colon:
-		l.others++
+		l.lifeSigns++
 	case strings.ContainsAny(name[:1], `{}[]"`):
-		l.addFault(OddLine, string(line))
+		l.addFault(FaultJSONOutsideData, string(line))
 	default:
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "data", "event", "id":
-			l.addFault(OddField, string(line))
+			l.addFault(FaultUnknownField, string(line))
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 )
 
 // read gives a stream to a lexer in pieces of n bytes.
-func read(stream string, n int) (events []Event, faults []Fault) {
-	var l lexer
+func read(stream string, n int) (events []Event, faults []StreamFault) {
+	var l streamLexer
 	for len(stream) > 0 {
 		k := min(n, len(stream))
 		l.feed([]byte(stream[:k]))
 		stream = stream[k:]
 	}
-	l.end()
-	for e, ok := l.event(); ok; e, ok = l.event() {
+	l.finish()
+	for e, ok := l.nextEvent(); ok; e, ok = l.nextEvent() {
 		events = append(events, e)
 	}
 	return events, l.faults
@@ -35,15 +35,15 @@ func TestFaultsOfStreams(t *testing.T) {
 		{"\xef\xbb\xbfdata: {}\n\n", ""},
 		{"unknown: x\nunknown\ndata: {}\n\n", ""},
 		{"id: 1\n", ""}, // cut off, and nothing lost
-		{"data: {}\n", OddBlank},
-		{"data: {}", OddBlank},
-		{"data: {}\n\ndata: {", OddBlank},
-		{"data : {}\n\n", OddField},
-		{"Data: {}\n\n", OddField},
-		{"{\"jsonrpc\":\"2.0\"}\n\n", OddLine},
-		{"data: {\n\"jsonrpc\":\"2.0\"}\n\n", OddLine},
-		{"data: \xff\n\n", OddUTF8},
-		{"data: {}\r\r", OddCR},
+		{"data: {}\n", FaultNoFinalBlankLine},
+		{"data: {}", FaultNoFinalBlankLine},
+		{"data: {}\n\ndata: {", FaultNoFinalBlankLine},
+		{"data : {}\n\n", FaultUnknownField},
+		{"Data: {}\n\n", FaultUnknownField},
+		{"{\"jsonrpc\":\"2.0\"}\n\n", FaultJSONOutsideData},
+		{"data: {\n\"jsonrpc\":\"2.0\"}\n\n", FaultJSONOutsideData},
+		{"data: \xff\n\n", FaultDataNotUTF8},
+		{"data: {}\r\r", FaultLoneCR},
 	} {
 		got := ""
 		if _, faults := read(c.stream, 1000); len(faults) > 0 {

@@ -27,80 +27,80 @@ type resourceMetadata struct {
 
 // serverMetadata is what of RFC 8414 matters.
 type serverMetadata struct {
-	Issuer  string   `json:"issuer"`
-	Methods []string `json:"code_challenge_methods_supported"`
+	Issuer               string   `json:"issuer"`
+	CodeChallengeMethods []string `json:"code_challenge_methods_supported"`
 }
 
-// check finds the step of authorization that fails (H18), where the server
+// checkAuthorization finds the step of authorization that fails (H18), where the server
 // has answered 401 or 403.
-func (p authorization) check(ctx context.Context, r *probe.Reply) {
+func (p authorization) checkAuthorization(ctx context.Context, r *probe.Reply) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	challenge := r.Header.Get("WWW-Authenticate")
-	p.sayCredentials(ctx, r, challenge)
+	p.addCredentialFinding(ctx, r, challenge)
 	if r.Status == http.StatusUnauthorized {
 		p.checkDiscovery(ctx, challenge)
 	}
-	p.fact("authorization", "%d %s", r.Status, http.StatusText(r.Status))
+	p.setFact("authorization", "%d %s", r.Status, http.StatusText(r.Status))
 }
 
-// sayCredentials says what is wrong with the credentials that were sent, or that there
+// addCredentialFinding says what is wrong with the credentials that were sent, or that there
 // are none.
-func (p authorization) sayCredentials(ctx context.Context, r *probe.Reply, challenge string) {
+func (p authorization) addCredentialFinding(ctx context.Context, r *probe.Reply, challenge string) {
 	const means = "The server does not serve clients without valid credentials; what lies behind was not checked."
 	sent := p.Header.Get("Authorization")
 	switch {
 	case sent == "" && r.Status == http.StatusUnauthorized:
-		seen := r.Line() + scheme(challenge)
-		if p.opts.NoStored != "" {
-			seen += "; " + p.opts.NoStored
+		seen := r.Summary() + describeScheme(challenge)
+		if p.options.NoCredentialReason != "" {
+			seen += "; " + p.options.NoCredentialReason
 		}
-		do := `If the server has OAuth, sign in with "` + p.login() + `" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`
-		if p.opts.Bound {
+		do := `If the server has OAuth, sign in with "` + p.loginCommand() + `" and run doctor again: it uses the stored credential, as connect does. Else give it --header "Authorization: Bearer ..." (or the header that the server wants).`
+		if p.options.IsCredentialBound {
 			do = "connect uses the stored sign-in: try it there. To see what lies behind, give doctor a token that is not bound, with --header \"Authorization: Bearer ...\", if the server takes such."
 		}
-		p.add("H18", doctor.Note, "The server wants credentials", seen, means, do)
+		p.addFinding("H18", doctor.Note, "The server wants credentials", seen, means, do)
 		return
 	case sent == "":
-		p.add("H18", doctor.Error, "Access is denied", r.Line()+scheme(challenge), means, "Check with which header or from which network the server admits clients.")
+		p.addFinding("H18", doctor.Error, "Access is denied", r.Summary()+describeScheme(challenge), means, "Check with which header or from which network the server admits clients.")
 		return
 	case strings.Contains(challenge, "insufficient_scope"):
-		p.add("H18", doctor.Error, "The token lacks a scope", r.Line()+"; scope wanted: "+parameter(challenge, "scope"), "Clients with this token are refused.",
-			"Get a token with this scope."+p.again("connect asks for it when a call needs it; "))
+		p.addFinding("H18", doctor.Error, "The token lacks a scope", r.Summary()+"; scope wanted: "+challengeParam(challenge, "scope"), "Clients with this token are refused.",
+			"Get a token with this scope."+p.signInAgainAdvice("connect asks for it when a call needs it; "))
 		return
 	}
 	if fault := p.tokenFault(sent); fault != "" {
-		p.add("H18", doctor.Error, "The token is not valid", r.Line()+"; "+fault, means, "Get a new token for this server."+p.again(""))
+		p.addFinding("H18", doctor.Error, "The token is not valid", r.Summary()+"; "+fault, means, "Get a new token for this server."+p.signInAgainAdvice(""))
 		return
 	}
-	seen := r.Line()
+	seen := r.Summary()
 	without := p.initialize(ctx, func(q *probe.Request) { q.Header["Authorization"] = "" })
-	if without.Err == nil && without.Status == r.Status && without.Header.Get("WWW-Authenticate") == challenge && without.Excerpt() == r.Excerpt() {
+	if without.Err == nil && without.Status == r.Status && without.Header.Get("WWW-Authenticate") == challenge && without.BodyExcerpt() == r.BodyExcerpt() {
 		seen += "; the answer is the same without the Authorization header"
 	}
-	p.add("H18", doctor.Error, "The credentials are refused", seen, means,
-		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away."+p.again(""))
+	p.addFinding("H18", doctor.Error, "The credentials are refused", seen, means,
+		"Check that the token is one for this server and not revoked. If the answer is the same without it, see whether a proxy takes the Authorization header away."+p.signInAgainAdvice(""))
 }
 
-// again says how the sign-in is made anew whose stored credential was used; "": none was.
-func (p authorization) again(first string) string {
-	if !p.opts.Stored {
+// signInAgainAdvice says how the sign-in is made anew whose stored credential was used; "": none was.
+func (p authorization) signInAgainAdvice(first string) string {
+	if !p.options.UsesStoredCredential {
 		return ""
 	}
-	return " The credential is the stored one: " + first + `"` + p.login() + `" signs in anew.`
+	return " The credential is the stored one: " + first + `"` + p.loginCommand() + `" signs in anew.`
 }
 
-// login returns the command that signs in. A query, which may have a secret, is not in it.
-func (p authorization) login() string {
-	command := cmp.Or(p.opts.Login, "mcp-bridge login")
+// loginCommand returns the command that signs in. A query, which may have a secret, is not in it.
+func (p authorization) loginCommand() string {
+	command := cmp.Or(p.options.LoginCommand, "mcp-bridge login")
 	if p.URL.RawQuery != "" {
 		return command + " URL, with the URL that doctor was given"
 	}
 	return command + " " + probe.DisplayURL(p.URL)
 }
 
-// scheme names the authentication scheme of a challenge.
-func scheme(challenge string) string {
+// describeScheme names the authentication scheme of a challenge.
+func describeScheme(challenge string) string {
 	name, _, _ := strings.Cut(challenge, " ")
 	if name == "" {
 		return "; no WWW-Authenticate"
@@ -108,8 +108,8 @@ func scheme(challenge string) string {
 	return fmt.Sprintf("; WWW-Authenticate: %.20s ...", name)
 }
 
-// parameter returns a parameter of a challenge, as text.
-func parameter(challenge, name string) string {
+// challengeParam returns a parameter of a challenge, as text.
+func challengeParam(challenge, name string) string {
 	m := regexp.MustCompile(`(?i)[\s,]` + name + `\s*=\s*(?:"([^"]*)"|([^\s,"]+))`).FindStringSubmatch(" " + challenge)
 	if m == nil {
 		return ""
@@ -135,10 +135,10 @@ func (p authorization) tokenFault(header string) string {
 	}
 	now := time.Now()
 	if at := time.Unix(int64(claims.Exp), 0); claims.Exp != 0 && at.Before(now) {
-		return "it expired at " + day(at)
+		return "it expired at " + formatTime(at)
 	}
 	if at := time.Unix(int64(claims.Nbf), 0); claims.Nbf != 0 && at.After(now.Add(time.Minute)) {
-		return "it is valid from " + day(at) + " on, and here it is " + day(now)
+		return "it is valid from " + formatTime(at) + " on, and here it is " + formatTime(now)
 	}
 	var audience []string
 	var one string
@@ -166,23 +166,23 @@ func (p authorization) covers(resource string) bool {
 	return p.URL.Path == u.Path || strings.TrimSuffix(p.URL.Path, "/") == parent || strings.HasPrefix(p.URL.Path, parent+"/")
 }
 
-// wellKnown returns the address of metadata about u: the name goes before its path.
-func wellKnown(u *url.URL, name string, path string) *url.URL {
+// wellKnownURL returns the address of metadata about u: the name goes before its path.
+func wellKnownURL(u *url.URL, name string, path string) *url.URL {
 	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/.well-known/" + name + strings.TrimSuffix(path, "/")}
 }
 
-// fetch gets a document that is JSON, without credentials. It goes to no private address
+// fetchJSON gets a document that is JSON, without credentials. It goes to no private address
 // that a public server names.
-func (p authorization) fetch(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
-	if p.isTrap(u) {
+func (p authorization) fetchJSON(ctx context.Context, u *url.URL, into any) (*probe.Reply, bool) {
+	if p.isPrivateOfPublic(u) {
 		return &probe.Reply{Method: "GET", Err: fmt.Errorf("a private address is not asked")}, false
 	}
-	r := p.do(ctx, probe.Request{Method: http.MethodGet, URL: u, Foreign: true, Header: map[string]string{"Accept": typeJSON}})
+	r := p.doAndCheck(ctx, probe.Request{Method: http.MethodGet, URL: u, IsForOtherServer: true, Header: map[string]string{"Accept": typeJSON}})
 	return r, r.Err == nil && r.Status == http.StatusOK && json.Unmarshal(r.Text, into) == nil
 }
 
-// isTrap reports whether u is of a private address and the server is not.
-func (p authorization) isTrap(u *url.URL) bool {
+// isPrivateOfPublic reports whether u is of a private address and the server is not.
+func (p authorization) isPrivateOfPublic(u *url.URL) bool {
 	private := func(host string) bool {
 		ip, err := netip.ParseAddr(host)
 		return host == "localhost" || err == nil && (ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsUnspecified())
@@ -190,10 +190,10 @@ func (p authorization) isTrap(u *url.URL) bool {
 	return private(u.Hostname()) && !private(p.URL.Hostname())
 }
 
-// resourceOf returns what the site's metadata say the URL of its MCP server is.
-func (p authorization) resourceOf(ctx context.Context) string {
+// publishedResource returns what the site's metadata say the URL of its MCP server is.
+func (p authorization) publishedResource(ctx context.Context) string {
 	var m resourceMetadata
-	if _, ok := p.fetch(ctx, wellKnown(p.URL, "oauth-protected-resource", ""), &m); !ok {
+	if _, ok := p.fetchJSON(ctx, wellKnownURL(p.URL, "oauth-protected-resource", ""), &m); !ok {
 		return ""
 	}
 	u, err := url.Parse(m.Resource)
@@ -209,51 +209,51 @@ func (p authorization) checkDiscovery(ctx context.Context, challenge string) {
 	var m resourceMetadata
 	var r *probe.Reply
 	ok := false
-	if named := parameter(challenge, "resource_metadata"); named != "" {
+	if named := challengeParam(challenge, "resource_metadata"); named != "" {
 		u, err := p.URL.Parse(named)
 		if err != nil || u.Host == "" {
-			p.add("H18", doctor.Error, "WWW-Authenticate names no valid URL of the metadata", "resource_metadata="+named, means, "Correct the URL in WWW-Authenticate.")
+			p.addFinding("H18", doctor.Error, "WWW-Authenticate names no valid URL of the metadata", "resource_metadata="+named, means, "Correct the URL in WWW-Authenticate.")
 			return
 		}
-		if r, ok = p.fetch(ctx, u, &m); !ok && r.Err == probe.ErrTooMany {
+		if r, ok = p.fetchJSON(ctx, u, &m); !ok && r.Err == probe.ErrRequestLimit {
 			return
 		}
 		if !ok {
-			p.add("H18", doctor.Error, "The metadata of the protected resource cannot be had", probe.DisplayURL(u)+": "+r.Line(), means,
+			p.addFinding("H18", doctor.Error, "The metadata of the protected resource cannot be had", probe.DisplayURL(u)+": "+r.Summary(), means,
 				"Serve the document of RFC 9728 at this URL, to everybody; behind a proxy, pass the path /.well-known/ on.")
 			return
 		}
 	} else {
 		for _, path := range []string{p.URL.Path, ""} {
-			if r, ok = p.fetch(ctx, wellKnown(p.URL, "oauth-protected-resource", path), &m); ok {
+			if r, ok = p.fetchJSON(ctx, wellKnownURL(p.URL, "oauth-protected-resource", path), &m); ok {
 				break
 			}
 		}
 	}
 	switch {
 	case ok:
-		p.checkResource(ctx, m)
-	case challenge == "" && !r.Skip():
-		p.add("H18", doctor.Warning, doctor.NoChallenge.Title, "no WWW-Authenticate, and no metadata at /.well-known/oauth-protected-resource: "+r.Line(),
-			means+" Others do not learn which credentials are wanted.", doctor.NoChallenge.Do)
+		p.checkMetadata(ctx, m)
+	case challenge == "" && !r.IsInconclusive():
+		p.addFinding("H18", doctor.Warning, doctor.No401Challenge.Title, "no WWW-Authenticate, and no metadata at /.well-known/oauth-protected-resource: "+r.Summary(),
+			means+" Others do not learn which credentials are wanted.", doctor.No401Challenge.Advice)
 	}
 }
 
-// checkResource looks at the metadata of the resource and of its authorization server.
-func (p authorization) checkResource(ctx context.Context, m resourceMetadata) {
+// checkMetadata looks at the metadata of the resource and of its authorization server.
+func (p authorization) checkMetadata(ctx context.Context, m resourceMetadata) {
 	if !p.covers(m.Resource) {
-		p.add("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.DisplayURL(p.URL)),
+		p.addFinding("H18", doctor.Error, "The metadata are of another resource", fmt.Sprintf("resource is %q, and the URL %s", m.Resource, probe.DisplayURL(p.URL)),
 			"Clients refuse to ask for a token: it would be one for another server.",
 			"Have the metadata name the URL that clients use as resource. Behind a proxy, tell the server its public URL.")
 	}
 	if len(m.Servers) == 0 {
-		p.add("H18", doctor.Warning, "The metadata name no authorization server", "authorization_servers is empty or missing",
+		p.addFinding("H18", doctor.Warning, "The metadata name no authorization server", "authorization_servers is empty or missing",
 			"Most clients cannot find out where to get a token.", "Name at least one in authorization_servers.")
 		return
 	}
 	issuer, err := url.Parse(m.Servers[0])
 	if err != nil || issuer.Host == "" {
-		p.add("H18", doctor.Error, "The metadata name no valid authorization server", fmt.Sprintf("authorization_servers[0] is %q", m.Servers[0]), "Clients cannot get a token.", "Correct the URL.")
+		p.addFinding("H18", doctor.Error, "The metadata name no valid authorization server", fmt.Sprintf("authorization_servers[0] is %q", m.Servers[0]), "Clients cannot get a token.", "Correct the URL.")
 		return
 	}
 	var s serverMetadata
@@ -261,25 +261,25 @@ func (p authorization) checkResource(ctx context.Context, m resourceMetadata) {
 	ok := false
 	appended := *issuer
 	appended.Path = strings.TrimSuffix(issuer.Path, "/") + "/.well-known/openid-configuration"
-	for _, u := range []*url.URL{wellKnown(issuer, "oauth-authorization-server", issuer.Path), wellKnown(issuer, "openid-configuration", issuer.Path), &appended} {
-		if r, ok = p.fetch(ctx, u, &s); ok || r.Skip() {
+	for _, u := range []*url.URL{wellKnownURL(issuer, "oauth-authorization-server", issuer.Path), wellKnownURL(issuer, "openid-configuration", issuer.Path), &appended} {
+		if r, ok = p.fetchJSON(ctx, u, &s); ok || r.IsInconclusive() {
 			break
 		}
 	}
 	switch {
-	case !ok && r.Skip():
+	case !ok && r.IsInconclusive():
 	case !ok:
-		p.add("H18", doctor.Error, "The metadata of the authorization server cannot be had", probe.DisplayURL(issuer)+": "+r.Line(), "Clients cannot get a token.",
+		p.addFinding("H18", doctor.Error, "The metadata of the authorization server cannot be had", probe.DisplayURL(issuer)+": "+r.Summary(), "Clients cannot get a token.",
 			"Serve them at /.well-known/oauth-authorization-server or /.well-known/openid-configuration of the issuer.")
-	case !slices.Contains(s.Methods, "S256"):
-		p.add("H18", doctor.Error, "The authorization server does not say that it takes S256", fmt.Sprintf("code_challenge_methods_supported is %q", s.Methods),
+	case !slices.Contains(s.CodeChallengeMethods, "S256"):
+		p.addFinding("H18", doctor.Error, "The authorization server does not say that it takes S256", fmt.Sprintf("code_challenge_methods_supported is %q", s.CodeChallengeMethods),
 			"Clients must refuse an authorization server without PKCE.", "Have code_challenge_methods_supported list S256.")
 	case s.Issuer != m.Servers[0]:
 		severity := doctor.Warning
 		if strings.TrimSuffix(s.Issuer, "/") == strings.TrimSuffix(m.Servers[0], "/") {
 			severity = doctor.Note // most clients do not mind the slash
 		}
-		p.add("H18", severity, "The authorization server has another issuer than the metadata name", fmt.Sprintf("issuer is %q, and authorization_servers[0] %q", s.Issuer, m.Servers[0]),
+		p.addFinding("H18", severity, "The authorization server has another issuer than the metadata name", fmt.Sprintf("issuer is %q, and authorization_servers[0] %q", s.Issuer, m.Servers[0]),
 			"Clients of 2026-07-28 compare the two exactly, and refuse.", "Write the same in both, to the last slash.")
 	}
 }

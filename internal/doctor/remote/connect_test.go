@@ -29,7 +29,7 @@ func TestSomeAddresses(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if best := (connection{p}).sayDials([]*dial{{ip: netip.MustParseAddr("127.0.0.1")}, {ip: netip.MustParseAddr(c.ip), err: c.err}}); best == nil {
+			if best := (connection{p}).addDialFailures([]*dialAttempt{{ip: netip.MustParseAddr("127.0.0.1")}, {ip: netip.MustParseAddr(c.ip), err: c.err}}); best == nil {
 				t.Error("the address that answers is not used")
 			}
 			var got doctor.Severity

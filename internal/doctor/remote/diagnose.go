@@ -17,45 +17,46 @@ type Options struct {
 	Header http.Header // on every request to the server, as the bridge's --header
 	TLS    *tls.Config // httpdial.LoadTLS; nil: the system's authorities, and no certificate of ours
 
-	// Stored says that the Authorization in Header is the stored credential of a sign-in, for this resource ("": that is not known). It is
-	// sent to the address that is examined, and to others of its origin only where they belong to the resource. NoStored is why there is
-	// none; "": nobody has looked. Bound: there is one, but it is bound to a key (DPoP), so it is not sent.
-	Stored   bool
-	Resource string
-	NoStored string
-	Bound    bool
+	// UsesStoredCredential says that the Authorization in Header is the stored credential of a sign-in. It is sent to
+	// the address that is examined, and to others of its origin only where they belong to CredentialResource ("":
+	// that is not known). NoCredentialReason is why there is no stored credential; "": nobody has looked.
+	// IsCredentialBound: there is one, but it is bound to a key (DPoP), so it is not sent.
+	UsesStoredCredential bool
+	CredentialResource   string
+	NoCredentialReason   string
+	IsCredentialBound    bool
 
-	// Login is the command that signs in, as a shell takes it, for the account that is meant. "": without flags.
-	Login string
+	// LoginCommand is the command that signs in, as a shell takes it, for the account that is meant. "": without flags.
+	LoginCommand string
 
-	// Spent is what was used before of the time that Diagnose may take.
-	Spent time.Duration
+	// TimeSpent is what was used before of the time that Diagnose may take.
+	TimeSpent time.Duration
 
-	// Slow adds the checks that wait for minutes.
-	Slow bool
+	// RunSlowChecks adds the checks that wait for minutes.
+	RunSlowChecks bool
 
-	// Call is the name of a tool that is called once with Arguments, a JSON object.
+	// ToolToCall is the name of a tool that is called once with Arguments, a JSON object.
 	// "": no tool is called.
-	Call      string
-	Arguments json.RawMessage
+	ToolToCall string
+	Arguments  json.RawMessage
 
-	quiet    time.Duration // how long Slow waits; 0: slowQuiet
-	callWait time.Duration // for the answer to Call; 0: answerTimeout, or slowAnswer with Slow
+	quietStreamWait time.Duration // how long RunSlowChecks waits; 0: defaultQuietStreamWait
+	callTimeout     time.Duration // for the answer to ToolToCall; 0: answerTimeout, or slowAnswerTimeout with RunSlowChecks
 }
 
 // How long things may take.
 const (
-	totalTimeout   = 17 * time.Second // everything but cleaning up and what is slow
-	cleanupTimeout = 2 * time.Second
-	answerTimeout  = 8 * time.Second // the first answer: the server may have to start
-	slowAnswer     = time.Minute     // with Slow
-	checkTimeout   = 5 * time.Second // each check that follows
-	recheckTimeout = 5 * time.Second // of totalTimeout, at most half as much as is left: what is checked again
-	slowQuiet      = 330 * time.Second
+	totalTimeout           = 17 * time.Second // everything but cleaning up and what is slow
+	cleanupTimeout         = 2 * time.Second
+	answerTimeout          = 8 * time.Second // the first answer: the server may have to start
+	slowAnswerTimeout      = time.Minute     // with Slow
+	checkTimeout           = 5 * time.Second // each check that follows
+	recheckTimeout         = 5 * time.Second // of totalTimeout, at most half as much as is left: what is checked again
+	defaultQuietStreamWait = 330 * time.Second
 )
 
 // Diagnose finds out what is wrong with the server at address and adds it to r. It takes
-// less than 20 seconds, but with Options.Slow. An error says that the diagnosis could not
+// less than 20 seconds, but with Options.RunSlowChecks. An error says that the diagnosis could not
 // be made: the address or a header is not valid, or ctx was done.
 func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) error {
 	p, err := newProber(address, o, r)
@@ -63,9 +64,9 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 		return err
 	}
 	defer p.Close()
-	whole := totalTimeout - o.Spent
-	if o.Slow {
-		whole += slowAnswer
+	whole := totalTimeout - o.TimeSpent
+	if o.RunSlowChecks {
+		whole += slowAnswerTimeout
 	}
 	bounded, cancel := context.WithTimeout(ctx, whole)
 	defer cancel()
@@ -74,7 +75,7 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 	}
 	p.cleanup()
 	p.reportFacts()
-	p.sayLimited()
+	p.addTooManyRequests()
 	return ctx.Err()
 }
 
@@ -82,11 +83,11 @@ func Diagnose(ctx context.Context, address string, o Options, r *doctor.Report) 
 // minutes is bounded by slow alone.
 func (p *prober) diagnose(slow, ctx context.Context) {
 	found := identification{p}.identify(ctx)
-	p.Patience = answerTimeout
+	p.ReplyTimeout = answerTimeout
 	switch {
 	case found.sse != nil:
 		found.sse.openSession(ctx)
-	case found.legacy != nil && !found.legacy.check(ctx):
+	case found.legacy != nil && !found.legacy.checkSession(ctx):
 		found.legacy = nil // what needs the session would only say so again
 	}
 	t := found.requester()
@@ -94,30 +95,30 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 		return
 	}
 	common := commonChecks{p, t}
-	early, cancel := withoutLast(ctx, recheckTimeout)
+	early, cancel := reserveTime(ctx, recheckTimeout)
 	defer cancel()
-	p.together(early,
-		common.sayLists,
+	p.runConcurrently(early,
+		common.noteLists,
 		common.checkMediaTypes,
-		corsChecks{p, found}.check,
+		corsChecks{p, found}.checkCORS,
 		common.checkConnectionReuse,
-		found.modern.checkListen,
+		found.modern.checkSubscription,
 		found.modern.checkHeaders,
-		found.legacy.checkUnknown,
-		found.legacy.checkGet,
+		found.legacy.checkUnknownSession,
+		found.legacy.checkGetStream,
 		found.legacy.checkResume,
 	)
 	p.runRechecks(ctx)
-	common.checkBodies(ctx) // alone: its megabytes would slow the others down
-	common.checkCall(ctx)
-	if p.opts.Slow {
-		p.checkIdle(slow, found)
+	common.checkBodySizes(ctx) // alone: its megabytes would slow the others down
+	common.checkToolCall(ctx)
+	if p.options.RunSlowChecks {
+		p.checkIdleStream(slow, found)
 	}
 }
 
-// withoutLast returns a context that ends before ctx does, so that as much is left as said,
+// reserveTime returns a context that ends before ctx does, so that as much is left as said,
 // or half of what there is.
-func withoutLast(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
+func reserveTime(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
@@ -125,8 +126,8 @@ func withoutLast(ctx context.Context, left time.Duration) (context.Context, cont
 	return context.WithDeadline(ctx, end.Add(-min(left, time.Until(end)/2)))
 }
 
-// together runs checks side by side, each within its own time, and waits for all.
-func (p *prober) together(ctx context.Context, checks ...func(context.Context)) {
+// runConcurrently runs checks side by side, each within its own time, and waits for all.
+func (p *prober) runConcurrently(ctx context.Context, checks ...func(context.Context)) {
 	var all sync.WaitGroup
 	for _, check := range checks {
 		all.Go(func() {
@@ -138,8 +139,8 @@ func (p *prober) together(ctx context.Context, checks ...func(context.Context)) 
 	all.Wait()
 }
 
-// found is what has answered at the address; what has not is nil.
-type found struct {
+// foundProtocols is what has answered at the address; what has not is nil.
+type foundProtocols struct {
 	legacy *session      // sessions of the revisions up to 2025-11-25
 	modern *modernServer // requests of 2026-07-28
 	sse    *sseSession   // HTTP+SSE
@@ -150,21 +151,21 @@ type requester interface {
 	// ask makes a request of MCP; change, if not nil, changes how it is sent.
 	ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply
 
-	// harmless is a method that every such server has and that changes nothing.
-	harmless() string
+	// harmlessMethod is a method that every such server has and that changes nothing.
+	harmlessMethod() string
 
 	// hasCapability reports whether the server has declared the capability.
 	hasCapability(capability string) bool
 }
 
 // requester returns the way to talk with what was found, nil if there is none.
-func (f found) requester() requester {
+func (f foundProtocols) requester() requester {
 	switch {
 	case f.legacy != nil:
 		return f.legacy
 	case f.modern != nil:
 		return f.modern
-	case f.sse != nil && f.sse.initialized:
+	case f.sse != nil && f.sse.isInitialized:
 		return f.sse
 	}
 	return nil

@@ -47,8 +47,8 @@ func wantFinding(t *testing.T, s site, code string, severity doctor.Severity, sa
 		var r *doctor.Report
 		r, text = diagnose(t, s)
 		for _, f := range r.Findings() {
-			if f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Seen+" "+f.Do, says) {
-				if f.Title == "" || f.Seen == "" || f.Means == "" || f.Do == "" {
+			if f.Code == code && f.Severity == severity && strings.Contains(f.Title+" "+f.Evidence+" "+f.Advice, says) {
+				if f.Title == "" || f.Evidence == "" || f.Consequence == "" || f.Advice == "" {
 					t.Errorf("%s says too little:\n%s", code, text)
 				}
 				return

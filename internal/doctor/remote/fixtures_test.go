@@ -472,13 +472,13 @@ func called(t *testing.T, path, tool string, f func(w http.ResponseWriter, r *ht
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		return bytes.Contains(body, []byte(`"tools/call"`)) && f(w, r)
 	}))
-	s.opts.Call, s.opts.Arguments = tool, json.RawMessage(`{"message":"hello"}`)
+	s.opts.ToolToCall, s.opts.Arguments = tool, json.RawMessage(`{"message":"hello"}`)
 	return s
 }
 
 // inASecond is a site whose call is not waited for any longer: there is no answer.
 func inASecond(s site) site {
-	s.opts.callWait = time.Second
+	s.opts.callTimeout = time.Second
 	return s
 }
 

@@ -14,9 +14,9 @@ import (
 // checkMediaTypes sees whether a Content-Type with a charset is taken (H10).
 func (p commonChecks) checkMediaTypes(ctx context.Context) {
 	const charset = typeJSON + "; charset=utf-8"
-	r := p.requester.ask(ctx, p.requester.harmless(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
+	r := p.requester.ask(ctx, p.requester.harmlessMethod(), nil, func(q *probe.Request) { q.Header["Content-Type"] = charset })
 	if r.Status == http.StatusUnsupportedMediaType {
-		p.add("H10", doctor.Warning, "A Content-Type with a charset is refused", "with Content-Type: "+charset+", "+r.Line(),
+		p.addFinding("H10", doctor.Warning, "A Content-Type with a charset is refused", "with Content-Type: "+charset+", "+r.Summary(),
 			"Clients in .NET, Java and others send the charset: they are refused.", "Have the server compare the media type without its parameters.")
 	}
 }
@@ -27,44 +27,44 @@ func (p identification) explainMediaTypes(ctx context.Context, r *probe.Reply) {
 	const both = typeJSON + ", " + typeSSE
 	works := ""
 	for _, try := range [][2]string{{"Accept", typeSSE}, {"Accept", typeJSON}, {"Accept", "*/*"}, {"Content-Type", typeJSON + "; charset=utf-8"}} {
-		if p.initialize(ctx, func(q *probe.Request) { q.Header[try[0]] = try[1] }).OK() {
+		if p.initialize(ctx, func(q *probe.Request) { q.Header[try[0]] = try[1] }).HasResult() {
 			works = "; with " + try[0] + ": " + try[1] + " it answers"
 			break
 		}
 	}
-	p.fault(doctor.RefusesTypes, "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Line()+works)
+	p.addFault(doctor.RefusesMediaTypes, "with Accept: "+both+" and Content-Type: "+typeJSON+", "+r.Summary()+works)
 }
 
 // browserOrigin is the origin of a page that a developer has: the MCP Inspector's.
 const browserOrigin = "http://localhost:6274"
 
-// check sees whether pages may use the server, if they are meant to (H16).
-func (p corsChecks) check(ctx context.Context) {
+// checkCORS sees whether pages may use the server, if they are meant to (H16).
+func (p corsChecks) checkCORS(ctx context.Context) {
 	needs, q := p.neededHeaders()
 	q.Method, q.Body = http.MethodOptions, nil
-	q.Foreign, q.Header = true, map[string]string{"Origin": browserOrigin, "Access-Control-Request-Method": http.MethodPost,
+	q.IsForOtherServer, q.Header = true, map[string]string{"Origin": browserOrigin, "Access-Control-Request-Method": http.MethodPost,
 		"Access-Control-Request-Headers": strings.ToLower(strings.Join(needs, ","))}
-	r := p.do(ctx, q)
+	r := p.doAndCheck(ctx, q)
 	allowed := r.Header.Get("Access-Control-Allow-Origin")
-	if r.Err != nil || r.Skip() {
+	if r.Err != nil || r.IsInconclusive() {
 		return
 	}
 	if allowed != "*" && allowed != browserOrigin || r.Status/100 != 2 {
-		p.fact("browsers", "pages of %s are not admitted", browserOrigin)
+		p.setFact("browsers", "pages of %s are not admitted", browserOrigin)
 		return
 	}
-	p.fact("browsers", "pages of %s are admitted", browserOrigin)
+	p.setFact("browsers", "pages of %s are admitted", browserOrigin)
 	var missing []string
 	for _, name := range needs {
-		if !listsName(r.Header, "Access-Control-Allow-Headers", name) && !(name != "Authorization" && listsName(r.Header, "Access-Control-Allow-Headers", "*")) {
+		if !headerLists(r.Header, "Access-Control-Allow-Headers", name) && !(name != "Authorization" && headerLists(r.Header, "Access-Control-Allow-Headers", "*")) {
 			missing = append(missing, name)
 		}
 	}
 	if len(missing) > 0 {
-		p.sayCORS("Access-Control-Allow-Headers of the preflight lacks "+strings.Join(missing, ", "),
+		p.addCORS("Access-Control-Allow-Headers of the preflight lacks "+strings.Join(missing, ", "),
 			"Access-Control-Allow-Headers: "+strings.Join(needs, ", "))
 	}
-	p.checkExposed(ctx)
+	p.checkExposedHeaders(ctx)
 }
 
 // neededHeaders returns the headers with which a browser needs permission, and a request like
@@ -89,25 +89,25 @@ func (p corsChecks) neededHeaders() (names []string, like probe.Request) {
 	return names, probe.Request{}
 }
 
-// checkExposed sees whether a page may read what it needs of replies.
-func (p corsChecks) checkExposed(ctx context.Context) {
+// checkExposedHeaders sees whether a page may read what it needs of replies.
+func (p corsChecks) checkExposedHeaders(ctx context.Context) {
 	if p.found.legacy == nil || p.found.legacy.id == "" {
 		return
 	}
 	fromPage := func(q *probe.Request) { q.Header["Origin"] = browserOrigin }
 	r := p.initialize(ctx, fromPage)
-	if !r.OK() {
+	if !r.HasResult() {
 		return
 	}
 	switch {
 	case r.Header.Get("Access-Control-Allow-Origin") == "":
-		p.sayCORS("the preflight is answered, and the reply to POST has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on every reply")
+		p.addCORS("the preflight is answered, and the reply to POST has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on every reply")
 		return
-	case !listsName(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !listsName(r.Header, "Access-Control-Expose-Headers", "*"):
-		p.sayCORS("Access-Control-Expose-Headers of the reply to initialize lacks Mcp-Session-Id", "Access-Control-Expose-Headers: Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate")
+	case !headerLists(r.Header, "Access-Control-Expose-Headers", "Mcp-Session-Id") && !headerLists(r.Header, "Access-Control-Expose-Headers", "*"):
+		p.addCORS("Access-Control-Expose-Headers of the reply to initialize lacks Mcp-Session-Id", "Access-Control-Expose-Headers: Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate")
 	}
-	if s := p.sessionOf(r); s != nil && s.version != p.found.legacy.version {
-		p.add("H15", doctor.Warning, "The negotiated version differs from one initialize to the next", fmt.Sprintf("%q, then %q", p.found.legacy.version, s.version),
+	if s := p.sessionOf(r); s != nil && s.protocolVersion != p.found.legacy.protocolVersion {
+		p.addFinding("H15", doctor.Warning, "The negotiated version differs from one initialize to the next", fmt.Sprintf("%q, then %q", p.found.legacy.protocolVersion, s.protocolVersion),
 			"Clients see other tools and rules from one session to the next.", "See whether all replicas of the server have the same version.")
 	}
 	gone := p.found.legacy.ask(ctx, "ping", nil, func(q *probe.Request) {
@@ -115,17 +115,17 @@ func (p corsChecks) checkExposed(ctx context.Context) {
 		q.Header[headerSession] = "5a6f1c1e-0d0c-4b1e-9c57-3f1f2f7c9a11"
 	})
 	if gone.Status == http.StatusNotFound && gone.Header.Get("Access-Control-Allow-Origin") == "" {
-		p.sayCORS("the reply 404 to a session that is gone has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on errors too (nginx: add_header ... always)")
+		p.addCORS("the reply 404 to a session that is gone has no Access-Control-Allow-Origin", "Access-Control-Allow-Origin: * (or the page's origin), on errors too (nginx: add_header ... always)")
 	}
 }
 
-func (p corsChecks) sayCORS(seen, do string) {
-	p.add("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
+func (p corsChecks) addCORS(seen, do string) {
+	p.addFinding("H16", doctor.Warning, "Pages in browsers are admitted, and fail all the same (CORS)", "with Origin: "+browserOrigin+", "+seen,
 		"Clients that run in a browser, such as the MCP Inspector without its proxy, cannot use the server.", "Send "+do+".")
 }
 
-// listsName reports whether a header is a list with this name in it.
-func listsName(h http.Header, header, name string) bool {
+// headerLists reports whether a header is a list with this name in it.
+func headerLists(h http.Header, header, name string) bool {
 	return slices.ContainsFunc(strings.Split(strings.Join(h.Values(header), ","), ","), func(s string) bool {
 		return strings.EqualFold(strings.TrimSpace(s), name)
 	})

@@ -23,11 +23,11 @@ import (
 
 // identify finds out what speaks at the address, and if nothing does that clients
 // understand, why.
-func (p identification) identify(ctx context.Context) found {
+func (p identification) identify(ctx context.Context) foundProtocols {
 	for moved := false; ; moved = true {
-		f, legacy, modern := p.introduce(ctx)
+		f, legacy, modern := p.probeBothEras(ctx)
 		if f.legacy != nil || f.modern != nil {
-			p.sayFound(f, legacy, modern)
+			p.noteFound(f, legacy, modern)
 			return f
 		}
 		if target := p.checkRedirect(legacy); target != nil && !moved {
@@ -37,16 +37,16 @@ func (p identification) identify(ctx context.Context) found {
 		f.sse = p.findSSE(ctx, legacy)
 		switch {
 		case f.sse != nil:
-			p.fact("transport", "HTTP+SSE, of revision %s", era.Version2024_11_05)
-		case !p.buffered.Load():
-			p.explain(ctx, legacy, modern)
+			p.setFact("transport", "HTTP+SSE, of revision %s", era.Version2024_11_05)
+		case !p.hasBufferedStream.Load():
+			p.explainNoMCP(ctx, legacy, modern)
 		}
 		return f
 	}
 }
 
-// introduce asks in both eras at once.
-func (p identification) introduce(ctx context.Context) (f found, legacy, modern *probe.Reply) {
+// probeBothEras asks in both eras at once.
+func (p identification) probeBothEras(ctx context.Context) (f foundProtocols, legacy, modern *probe.Reply) {
 	var both sync.WaitGroup
 	both.Go(func() { modern = p.discover(ctx) })
 	both.Go(func() { legacy = p.initialize(ctx, nil) })
@@ -54,10 +54,10 @@ func (p identification) introduce(ctx context.Context) (f found, legacy, modern 
 	if legacy.Err == nil { // its cookies are those of the session
 		p.Jar.SetCookies(p.URL, (&http.Response{Header: legacy.Header}).Cookies())
 	}
-	return found{legacy: p.sessionOf(legacy), modern: p.modernServerOf(modern)}, legacy, modern
+	return foundProtocols{legacy: p.sessionOf(legacy), modern: p.modernServerOf(modern)}, legacy, modern
 }
 
-func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
+func (p identification) noteFound(f foundProtocols, legacy, modern *probe.Reply) {
 	sessions := "without sessions"
 	if f.legacy != nil && f.legacy.id != "" {
 		sessions = "with sessions"
@@ -66,16 +66,16 @@ func (p identification) sayFound(f found, legacy, modern *probe.Reply) {
 	if f.legacy == nil {
 		first = modern
 	}
-	p.fact("transport", "Streamable HTTP, %s, %s", first.Proto, sessions)
-	p.fact("revision", "%s", f.eras())
-	p.fact("first answer", "%s, as %s", millis(first.UntilEnd), first.MediaType())
-	if off := skew(first.Header, nil); off != "" {
-		p.add("H2", doctor.Note, "The clocks of this machine and of the server differ", off,
+	p.setFact("transport", "Streamable HTTP, %s, %s", first.Proto, sessions)
+	p.setFact("revision", "%s", f.revisions())
+	p.setFact("first answer", "%s, as %s", millis(first.Duration), first.MediaType())
+	if off := describeClockSkew(first.Header, nil); off != "" {
+		p.addFinding("H2", doctor.Note, "The clocks of this machine and of the server differ", off,
 			"Tokens and certificates that are good may be refused.", "Set both clocks (NTP).")
 	}
 	if f.modern == nil {
-		p.reportDropped(modern)
-		p.sayNewestFails(modern)
+		p.addDroppedHeader(modern)
+		p.addNewestFails(modern)
 	}
 }
 
@@ -87,22 +87,22 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	}
 	target, err := p.URL.Parse(r.Header.Get("Location"))
 	if err != nil || r.Header.Get("Location") == "" || target.Host == "" {
-		p.add("H4", doctor.Error, "POST is redirected to nowhere", r.Line(), "Every client fails.", "Correct the redirect: it has no Location, or no valid one.")
+		p.addFinding("H4", doctor.Error, "POST is redirected to nowhere", r.Summary(), "Every client fails.", "Correct the redirect: it has no Location, or no valid one.")
 		return nil
 	}
 	target.User = nil
-	p.HideURL(target)
+	p.HideURLCredentials(target)
 	same := httpdial.SameOrigin(p.URL, target)
 	keeps := r.Status == http.StatusTemporaryRedirect || r.Status == http.StatusPermanentRedirect
 	seen := fmt.Sprintf("POST was answered %d %s, Location: %s", r.Status, http.StatusText(r.Status), probe.DisplayURL(target))
-	do := "Use the URL " + probe.PasteURL(target) + "."
+	do := "Use the URL " + probe.URLForUser(target) + "."
 	switch {
-	case loginPage.MatchString(target.Path) || loginPage.MatchString(target.Host):
-		p.add("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
+	case loginPagePattern.MatchString(target.Path) || loginPagePattern.MatchString(target.Host):
+		p.addFinding("H5", doctor.Error, "A login page answers instead of MCP", seen, "Clients of MCP cannot sign in on a page.",
 			"Exempt this path from the login of the proxy or portal before the server; protect it with tokens (Authorization: Bearer) or OAuth as MCP has it.")
 		return nil
 	case p.URL.Scheme == "https" && target.Scheme == "http":
-		p.add("H4", doctor.Error, "POST is redirected from https to http", seen, "Clients refuse to follow, or send their credentials in the clear.",
+		p.addFinding("H4", doctor.Error, "POST is redirected from https to http", seen, "Clients refuse to follow, or send their credentials in the clear.",
 			"The server does not know that there is TLS before it: have the proxy send X-Forwarded-Proto and the server trust it, or use the URL that it redirects to, with https.")
 		if httpdial.SameOrigin(p.URL, &url.URL{Scheme: "https", Host: target.Host}) {
 			target.Scheme = "https" // what the user is told to try
@@ -110,13 +110,13 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 		}
 		return nil
 	case !keeps:
-		p.add("H4", doctor.Error, "POST is redirected in a way that turns it into GET", seen,
+		p.addFinding("H4", doctor.Error, "POST is redirected in a way that turns it into GET", seen,
 			"With 301, 302 and 303 clients repeat the request as GET, without its message.", do)
 	case !same:
-		p.add("H4", doctor.Error, "POST is redirected to another server", seen,
+		p.addFinding("H4", doctor.Error, "POST is redirected to another server", seen,
 			"Clients do not follow, or follow without their credentials.", do+" Do so only if you trust that server.")
 	default:
-		p.add("H4", doctor.Note, "POST is redirected", seen, "Each message takes two round trips, and some clients do not follow.", do)
+		p.addFinding("H4", doctor.Note, "POST is redirected", seen, "Each message takes two round trips, and some clients do not follow.", do)
 	}
 	if !same {
 		return nil
@@ -124,25 +124,25 @@ func (p identification) checkRedirect(r *probe.Reply) *url.URL {
 	return target
 }
 
-// loginPage matches paths and hosts of pages where people sign in.
-var loginPage = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
+// loginPagePattern matches paths and hosts of pages where people sign in.
+var loginPagePattern = lazyregexp.New(`(?i)\b(log-?in|sign-?in|sso|oauth2?/(start|authorize|sign_in)|saml|auth/realms)\b|^(login|accounts|sso|auth)\.|cloudflareaccess`)
 
-// explain says why nothing at the address speaks MCP.
-func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply) {
+// explainNoMCP says why nothing at the address speaks MCP.
+func (p identification) explainNoMCP(ctx context.Context, legacy, modern *probe.Reply) {
 	r := legacy
 	switch {
-	case r.Skip() || modern.Skip():
+	case r.IsInconclusive() || modern.IsInconclusive():
 	case r.Err != nil && r.Status == 0:
 		p.explainNoReply(ctx, r)
 	case r.Status/100 == 3: // said before
-	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && botChallenge.Match(r.Text):
-		p.add("H5", doctor.Error, "A check for bots answers instead of MCP", r.Line(), "Clients of MCP cannot solve such a challenge.",
+	case r.Header.Get("Cf-Mitigated") != "" || r.Status == http.StatusForbidden && r.IsHTML() && botChallengePattern.Match(r.Text):
+		p.addFinding("H5", doctor.Error, "A check for bots answers instead of MCP", r.Summary(), "Clients of MCP cannot solve such a challenge.",
 			"Exempt this path from the bot protection at "+r.Intermediary()+".")
-	case isTLSPort(r):
-		p.sayOtherScheme(ctx, r)
+	case saysTLSNeeded(r):
+		p.addOtherScheme(ctx, r)
 	case r.Status == http.StatusUnauthorized:
-		authorization(p).check(ctx, r)
-	case r.Status == http.StatusForbidden || r.Status == http.StatusMisdirectedRequest || aboutHost.MatchString(r.Excerpt()):
+		authorization(p).checkAuthorization(ctx, r)
+	case r.Status == http.StatusForbidden || r.Status == http.StatusMisdirectedRequest || refusedHostPattern.MatchString(r.BodyExcerpt()):
 		p.explainForbidden(ctx, r)
 	case r.Status == http.StatusNotAcceptable || r.Status == http.StatusUnsupportedMediaType:
 		p.explainMediaTypes(ctx, r)
@@ -152,40 +152,40 @@ func (p identification) explain(ctx context.Context, legacy, modern *probe.Reply
 		p.explainFailure(r)
 	case r.IsHTML():
 		p.checkPath(ctx, r)
-	case p.reportDropped(modern) || p.report.Has("H10") || p.report.Has("H22") || p.report.Has("H23"):
+	case p.addDroppedHeader(modern) || p.report.HasFinding("H10") || p.report.HasFinding("H22") || p.report.HasFinding("H23"):
 	default:
-		p.explainOther(r, modern)
+		p.explainOtherAnswer(r, modern)
 	}
 }
 
-// botChallenge matches the pages with which bots are kept away.
-var botChallenge = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
+// botChallengePattern matches the pages with which bots are kept away.
+var botChallengePattern = lazyregexp.New(`(?i)just a moment|captcha|are you (a )?human|challenge-platform|access denied.*bot`)
 
 // explainNoReply says why there is no reply at all.
 func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	text := r.Err.Error()
 	switch {
 	case wantsCertificate(r.Err):
-		connection(p).sayWantsCertificate(r.Err)
+		connection(p).addWantsCertificate(r.Err)
 	case p.URL.Scheme == "http" && (strings.Contains(text, "malformed HTTP") || errors.Is(r.Err, io.EOF) || errors.Is(r.Err, io.ErrUnexpectedEOF) || strings.Contains(text, "reset")) && p.speaksTLS(ctx):
-		p.sayOtherScheme(ctx, r)
+		p.addOtherScheme(ctx, r)
 	case strings.Contains(text, "malformed HTTP"):
-		p.add("H5", doctor.Error, "What answers does not speak HTTP", "the answer to POST is no HTTP", "No client can talk with it over HTTP.",
+		p.addFinding("H5", doctor.Error, "What answers does not speak HTTP", "the answer to POST is no HTTP", "No client can talk with it over HTTP.",
 			"Check the port: perhaps another service listens there.")
-	case r.TimedOut(p.Patience):
-		p.add("H1", doctor.Error, "The server takes requests and does not answer", "DNS, connect and TLS work; the answer to initialize did not come in "+p.Patience.String(),
+	case r.TimedOut(p.ReplyTimeout):
+		p.addFinding("H1", doctor.Error, "The server takes requests and does not answer", "DNS, connect and TLS work; the answer to initialize did not come in "+p.ReplyTimeout.String(),
 			"Clients wait until they give up, after a minute mostly.", "If the server needs that long to start, try again, or with --slow. Look at the server's log: perhaps it hangs while it starts. If it answers without a proxy, the proxy holds back its answer: turn off buffering for this path.")
 	case strings.Contains(text, "Proxy Authentication Required") || strings.Contains(text, "proxyconnect"):
-		p.add("H1", doctor.Error, "The proxy in the environment does not let the connection through", probe.NetText(r.Err), "Clients with this environment do not get to the server.",
+		p.addFinding("H1", doctor.Error, "The proxy in the environment does not let the connection through", probe.NetErrorText(r.Err), "Clients with this environment do not get to the server.",
 			"Give the proxy's credentials in HTTPS_PROXY, or name the server's host in NO_PROXY.")
 	default:
-		p.add("H1", doctor.Error, "The connection is lost before the answer", "the request was sent; "+probe.NetText(r.Err), "Clients fail.",
+		p.addFinding("H1", doctor.Error, "The connection is lost before the answer", "the request was sent; "+probe.NetErrorText(r.Err), "Clients fail.",
 			"Look at the log of the server, and of what stands before it: one of them ends the connection.")
 	}
 }
 
-// isTLSPort reports whether a server tells a client that it should have spoken TLS.
-func isTLSPort(r *probe.Reply) bool {
+// saysTLSNeeded reports whether a server tells a client that it should have spoken TLS.
+func saysTLSNeeded(r *probe.Reply) bool {
 	return r.Status == http.StatusBadRequest && (strings.Contains(string(r.Text), "HTTP request to an HTTPS server") || strings.Contains(string(r.Text), "HTTP request was sent to HTTPS port"))
 }
 
@@ -206,24 +206,24 @@ func (p identification) speaksTLS(ctx context.Context) bool {
 	return true
 }
 
-func (p identification) sayOtherScheme(_ context.Context, r *probe.Reply) {
+func (p identification) addOtherScheme(_ context.Context, r *probe.Reply) {
 	other := *p.URL
 	other.Scheme = "https"
-	p.add("H3", doctor.Error, "The server speaks TLS at this port", r.Line(), "An http:// URL cannot work there.", "Use "+probe.PasteURL(&other)+".")
+	p.addFinding("H3", doctor.Error, "The server speaks TLS at this port", r.Summary(), "An http:// URL cannot work there.", "Use "+probe.URLForUser(&other)+".")
 }
 
-// aboutHost matches what servers say of a Host or an Origin that they do not admit.
-var aboutHost = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
+// refusedHostPattern matches what servers say of a Host or an Origin that they do not admit.
+var refusedHostPattern = lazyregexp.New(`(?i)invalid host|invalid origin|\bhost\b.*(not (allowed|admitted|permitted)|refused|rejected|mismatch)|\borigin\b.*(not (allowed|admitted|permitted)|refused|rejected)|forbidden origin|dns rebinding`)
 
 // explainForbidden finds out whether it is the Origin or the Host that is refused (H17).
 func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	try := func(change func(*probe.Request)) bool {
 		a := p.initialize(ctx, change)
-		return a.OK() || a.RPC() != nil && a.Status != r.Status
+		return a.HasResult() || a.RPCError() != nil && a.Status != r.Status
 	}
 	const means = "The server guards against DNS rebinding: it admits only hosts and origins that it knows."
 	if origin := p.Header.Get("Origin"); origin != "" && try(func(q *probe.Request) { q.Header["Origin"] = "" }) {
-		p.add("H17", doctor.Error, "The Origin is refused", "with Origin: "+origin+", "+r.Line()+"; without it the server answers", means,
+		p.addFinding("H17", doctor.Error, "The Origin is refused", "with Origin: "+origin+", "+r.Summary()+"; without it the server answers", means,
 			"Allow the origin at the server, or do not send the header.")
 		return
 	}
@@ -235,22 +235,22 @@ func (p identification) explainForbidden(ctx context.Context, r *probe.Reply) {
 	if port := p.URL.Port(); port != "" {
 		local += ":" + port
 	}
-	named := aboutHost.MatchString(r.Excerpt()) || r.Status == http.StatusMisdirectedRequest
+	named := refusedHostPattern.MatchString(r.BodyExcerpt()) || r.Status == http.StatusMisdirectedRequest
 	if works := try(func(q *probe.Request) { q.Host = local }); works || named {
-		seen := "with Host: " + host + ", " + r.Line()
+		seen := "with Host: " + host + ", " + r.Summary()
 		if works {
 			seen += "; with Host: " + local + " it answers"
 		}
-		p.add("H17", doctor.Error, "The host name is refused", seen, means+" Every client that uses this name is refused.",
+		p.addFinding("H17", doctor.Error, "The host name is refused", seen, means+" Every client that uses this name is refused.",
 			"Allow the host "+host+" at the server (--allow-host, allowed_hosts, allowedHosts), or have the proxy before it send the Host that it expects.")
 		return
 	}
 	if r.IsHTML() {
-		p.add("H5", doctor.Error, "Something before the server refuses the request", r.Line(), "Clients do not get to the server.",
+		p.addFinding("H5", doctor.Error, "Something before the server refuses the request", r.Summary(), "Clients do not get to the server.",
 			"Look at the rules of the firewall or the proxy that answers: "+r.Intermediary()+".")
 		return
 	}
-	authorization(p).check(ctx, r)
+	authorization(p).checkAuthorization(ctx, r)
 }
 
 // explainFailure says that the server, or what stands before it, fails.
@@ -264,25 +264,25 @@ func (p identification) explainFailure(r *probe.Reply) {
 			do += " It says to try again in " + after + " s."
 		}
 	}
-	p.add("H5", doctor.Error, title, r.Line(), "Clients cannot begin.", do)
+	p.addFinding("H5", doctor.Error, title, r.Summary(), "Clients cannot begin.", do)
 }
 
-// explainOther says that the answer is none of those that are known.
-func (p identification) explainOther(r, modern *probe.Reply) {
-	e := r.RPC()
+// explainOtherAnswer says that the answer is none of those that are known.
+func (p identification) explainOtherAnswer(r, modern *probe.Reply) {
+	e := r.RPCError()
 	switch {
 	case e != nil && (e.Code == era.CodeUnsupportedVersion || strings.Contains(strings.ToLower(e.Message), "protocol version")):
-		p.add("H15", doctor.Error, "The server takes none of the protocol versions that are known", r.Line()+"; server/discover: "+modern.Line(),
+		p.addFinding("H15", doctor.Error, "The server takes none of the protocol versions that are known", r.Summary()+"; server/discover: "+modern.Summary(),
 			"Clients cannot begin.", "Update the server, or the clients: they have no version in common.")
 	case e != nil && missingHeaderPattern.MatchString(e.Message):
-		p.add("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Line(), "Clients cannot begin.", passHeader(p.prober, "missing", "of requests"))
+		p.addFinding("H9", doctor.Error, "A header of clients is lost on the way", "it was sent, and "+r.Summary(), "Clients cannot begin.", passHeaderAdvice(p.prober, "missing", "of requests"))
 	case e != nil:
-		p.add("H5", doctor.Error, "The server refuses to begin", r.Line(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
-	case r.Status/100 == 2 && len(r.Text) == 0 && r.Events == 0:
-		p.add("H23", doctor.Error, "initialize gets no response", r.Line()+", with an empty body", "Clients wait until they give up.",
+		p.addFinding("H5", doctor.Error, "The server refuses to begin", r.Summary(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
+	case r.Status/100 == 2 && len(r.Text) == 0 && r.EventCount == 0:
+		p.addFinding("H23", doctor.Error, "initialize gets no response", r.Summary()+", with an empty body", "Clients wait until they give up.",
 			"Have the server answer a request in the reply to its own POST.")
 	default:
-		p.add("H5", doctor.Error, "What answers does not speak MCP", r.Line(), "Clients cannot begin.", "Check the URL: perhaps it is that of another service.")
+		p.addFinding("H5", doctor.Error, "What answers does not speak MCP", r.Summary(), "Clients cannot begin.", "Check the URL: perhaps it is that of another service.")
 	}
 }
 
@@ -301,38 +301,38 @@ func (p identification) checkPath(ctx context.Context, r *probe.Reply) {
 			continue
 		}
 		all.Go(func() {
-			if p.speaksAt(ctx, &u) {
+			if p.speaksMCPAt(ctx, &u) {
 				works[i] = probe.DisplayURL(&u)
 			}
 		})
 	}
 	var resource string
-	all.Go(func() { resource = authorization(p).resourceOf(ctx) })
+	all.Go(func() { resource = authorization(p).publishedResource(ctx) })
 	all.Wait()
 	at := slices.DeleteFunc(works, func(u string) bool { return u == "" })
 	if resource != "" && resource != p.URL.String() {
 		at = append(at, resource+" (says the metadata of the site)")
 	}
 	if len(at) > 0 {
-		p.add("H6", doctor.Error, "The server is at another path", r.Line()+"; an MCP server is at "+strings.Join(at, ", "), "Clients with this URL fail.", "Use "+strings.TrimSuffix(at[0], " (says the metadata of the site)")+".")
+		p.addFinding("H6", doctor.Error, "The server is at another path", r.Summary()+"; an MCP server is at "+strings.Join(at, ", "), "Clients with this URL fail.", "Use "+strings.TrimSuffix(at[0], " (says the metadata of the site)")+".")
 		return
 	}
 	if r.IsHTML() && r.Status/100 == 2 {
-		p.add("H5", doctor.Error, doctor.Page.Title, r.Line(), doctor.Page.Means,
+		p.addFinding("H5", doctor.Error, doctor.WebPageAnswers.Title, r.Summary(), doctor.WebPageAnswers.Consequence,
 			"Check the path of the URL; tried without success: /mcp, /sse, /. Some sites answer every unknown path with their start page.")
 		return
 	}
 	if r.Status == http.StatusNotImplemented { // it knows no POST at all, as servers of files do
-		p.add("H5", doctor.Error, "What answers is no MCP server", r.Line()+"; no MCP server at /mcp, /sse and / either", "Every message of MCP over HTTP is a POST, which it does not know.",
+		p.addFinding("H5", doctor.Error, "What answers is no MCP server", r.Summary()+"; no MCP server at /mcp, /sse and / either", "Every message of MCP over HTTP is a POST, which it does not know.",
 			"Check host and port: another service listens there, such as a server of files. See whether the MCP server runs, and at which address.")
 		return
 	}
-	p.add("H6", doctor.Error, "There is no MCP server at this path", r.Line()+"; none at /mcp, /sse and / either", "Clients with this URL fail.",
+	p.addFinding("H6", doctor.Error, "There is no MCP server at this path", r.Summary()+"; none at /mcp, /sse and / either", "Clients with this URL fail.",
 		"Ask for the exact URL, path and all; behind a proxy, see whether its prefix is passed on to the server or taken off.")
 }
 
-// isWithin reports whether u is the resource, or below it.
-func isWithin(resource string, u *url.URL) bool {
+// isWithinResource reports whether u is the resource, or below it.
+func isWithinResource(resource string, u *url.URL) bool {
 	of, err := url.Parse(resource)
 	if err != nil || resource == "" || !httpdial.SameOrigin(of, u) || of.RawQuery != "" {
 		return false
@@ -341,11 +341,11 @@ func isWithin(resource string, u *url.URL) bool {
 	return u.EscapedPath() == path || strings.HasPrefix(u.EscapedPath(), path+"/")
 }
 
-// speaksAt reports whether an MCP server answers at u. It sends the user's headers only
+// speaksMCPAt reports whether an MCP server answers at u. It sends the user's headers only
 // because u is of the same origin, and a stored credential only if that is for u.
-func (p identification) speaksAt(ctx context.Context, u *url.URL) bool {
+func (p identification) speaksMCPAt(ctx context.Context, u *url.URL) bool {
 	header := map[string]string{"Accept": typeSSE}
-	foreign := p.opts.Stored && !isWithin(p.opts.Resource, u)
+	foreign := p.options.UsesStoredCredential && !isWithinResource(p.options.CredentialResource, u)
 	if foreign {
 		header["Authorization"] = ""
 	}
@@ -354,7 +354,7 @@ func (p identification) speaksAt(ctx context.Context, u *url.URL) bool {
 		defer cancel()
 		r := p.Start(ctx, probe.Request{Method: http.MethodGet, URL: u, Header: header})
 		defer r.Close()
-		return r.IsStream() && r.Next() && r.Last.Name == "endpoint"
+		return r.IsStream() && r.NextEvent() && r.LastEvent.Name == "endpoint"
 	}
 	id := ""
 	r := p.initialize(ctx, func(q *probe.Request) {
@@ -365,5 +365,5 @@ func (p identification) speaksAt(ctx context.Context, u *url.URL) bool {
 	if r.Err == nil {
 		id = r.Header.Get(headerSession)
 	}
-	return r.OK() || id != "" || r.RPC() != nil && r.RPC().Code == era.CodeUnsupportedVersion
+	return r.HasResult() || id != "" || r.RPCError() != nil && r.RPCError().Code == era.CodeUnsupportedVersion
 }

@@ -13,11 +13,11 @@ import (
 
 const maxPages = 5 // of a list
 
-// sayLists counts what the server has.
-func (p commonChecks) sayLists(ctx context.Context) {
+// noteLists counts what the server has.
+func (p commonChecks) noteLists(ctx context.Context) {
 	for _, kind := range []string{"tools", "resources", "prompts"} {
 		if p.requester.hasCapability(kind) {
-			p.fact(kind, "%s", p.countList(ctx, kind))
+			p.setFact(kind, "%s", p.countList(ctx, kind))
 		}
 	}
 }
@@ -32,11 +32,11 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 		}
 		r := p.requester.ask(ctx, kind+"/list", params, nil)
 		var list map[string]json.RawMessage
-		if !r.OK() || json.Unmarshal(r.Result(), &list) != nil {
-			if r.Skip() {
+		if !r.HasResult() || json.Unmarshal(r.Result(), &list) != nil {
+			if r.IsInconclusive() {
 				return "not asked for"
 			}
-			return kind + "/list: " + r.Line()
+			return kind + "/list: " + r.Summary()
 		}
 		var items []json.RawMessage
 		_ = json.Unmarshal(list[kind], &items)
@@ -50,7 +50,7 @@ func (p commonChecks) countList(ctx context.Context, kind string) string {
 		switch {
 		case cursor == "":
 			if kind == "tools" {
-				p.setTools(names)
+				p.setToolNames(names)
 			}
 			return fmt.Sprintf("%d, in %s", n, millis(time.Since(began)))
 		case page == maxPages:
@@ -64,8 +64,8 @@ func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 	const tries = 3
 	var last *probe.Reply
 	for range tries {
-		r := p.requester.ask(ctx, p.requester.harmless(), nil, nil)
-		if !wasAnswered(r) || !r.Ended || r.Reused || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
+		r := p.requester.ask(ctx, p.requester.harmlessMethod(), nil, nil)
+		if !wasAnswered(r) || !r.HasEnded || r.ReusedConn || r.Proto != "HTTP/1.1" && r.Proto != "HTTP/1.0" {
 			return
 		}
 		last = r
@@ -74,39 +74,39 @@ func (p commonChecks) checkConnectionReuse(ctx context.Context) {
 	if c := last.Header.Get("Connection"); c != "" {
 		seen += ", Connection: " + c
 	}
-	p.add("H24", doctor.Note, "Each request takes a connection of its own", seen+")",
-		fmt.Sprintf("Each call takes %s longer than it must.", millis(p.dialled)),
+	p.addFinding("H24", doctor.Note, "Each request takes a connection of its own", seen+")",
+		fmt.Sprintf("Each call takes %s longer than it must.", millis(p.dialTime)),
 		"Have the server, or "+last.Intermediary()+", keep connections alive (HTTP/1.1 keep-alive, or HTTP/2).")
 }
 
-// checkBodies finds out how long a message may be (H19).
-func (p commonChecks) checkBodies(ctx context.Context) {
+// checkBodySizes finds out how long a message may be (H19).
+func (p commonChecks) checkBodySizes(ctx context.Context) {
 	const kB, MB = 1000, 1000 * 1000
 	for _, size := range []int{100 * kB, 1200 * kB, 4 * MB} {
 		within, cancel := context.WithTimeout(ctx, checkTimeout)
-		r := p.requester.ask(within, p.requester.harmless(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
+		r := p.requester.ask(within, p.requester.harmlessMethod(), map[string]any{"_meta": map[string]any{"padding": strings.Repeat("x", size-400)}}, nil)
 		cancel()
 		if wasAnswered(r) {
 			continue
 		}
-		if r.Status != 413 && !(r.Status == 400 || r.Status == 500) || r.Skip() {
+		if r.Status != 413 && !(r.Status == 400 || r.Status == 500) || r.IsInconclusive() {
 			return // it may be the network; nothing is sure
 		}
 		if r.Status != 413 && !saysTooLarge(r) {
 			return
 		}
-		p.sayBodyLimit(r, size)
+		p.addBodyLimit(r, size)
 		return
 	}
 }
 
 // saysTooLarge reports whether a reply says in words that the message is too large.
 func saysTooLarge(r *probe.Reply) bool {
-	text := strings.ToLower(r.Excerpt() + string(r.Text[:min(len(r.Text), 1000)]))
+	text := strings.ToLower(r.BodyExcerpt() + string(r.Text[:min(len(r.Text), 1000)]))
 	return strings.Contains(text, "too large") || strings.Contains(text, "toolarge") || strings.Contains(text, "exceed") || strings.Contains(text, "body limit")
 }
 
-func (p commonChecks) sayBodyLimit(r *probe.Reply, size int) {
+func (p commonChecks) addBodyLimit(r *probe.Reply, size int) {
 	who, severity := r.Intermediary(), doctor.Note
 	do := "Raise the limit at " + who + " if tools take files or long texts (express.json({limit}), max body size)."
 	if lower := strings.ToLower(who + string(r.Text)); strings.Contains(lower, "nginx") || strings.Contains(lower, "openresty") {
@@ -116,6 +116,6 @@ func (p commonChecks) sayBodyLimit(r *probe.Reply, size int) {
 	if size <= 200*1000 {
 		severity = doctor.Warning
 	}
-	p.add("H19", severity, doctor.BodyLimit.Title, fmt.Sprintf("a message of %d KB: %s", size/1000, r.Line()),
-		doctor.BodyLimit.Means, do)
+	p.addFinding("H19", severity, doctor.LargeBodiesRefused.Title, fmt.Sprintf("a message of %d KB: %s", size/1000, r.Summary()),
+		doctor.LargeBodiesRefused.Consequence, do)
 }

@@ -17,19 +17,19 @@ import (
 
 // A modernServer is a server that speaks 2026-07-28. It is not changed.
 type modernServer struct {
-	p            *prober
-	capabilities map[string]json.RawMessage
-	first        *probe.Reply // to server/discover
+	prober        *prober
+	capabilities  map[string]json.RawMessage
+	discoverReply *probe.Reply // to server/discover
 }
 
-func (m *modernServer) harmless() string { return "server/discover" }
+func (m *modernServer) harmlessMethod() string { return "server/discover" }
 
 func (m *modernServer) hasCapability(capability string) bool {
 	return m.capabilities[capability] != nil
 }
 
 func (m *modernServer) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
-	return m.p.askModern(ctx, method, params, change)
+	return m.prober.askModern(ctx, method, params, change)
 }
 
 // modernRequest returns a request of 2026-07-28.
@@ -47,7 +47,7 @@ func (p *prober) modernRequest(method string, params map[string]any) probe.Reque
 	}
 	all["_meta"] = meta
 	id := p.NewID()
-	return probe.Request{Header: header, ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": all})}
+	return probe.Request{Header: header, ID: id, Body: probe.EncodeMessage(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": all})}
 }
 
 func (p *prober) askModern(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
@@ -55,15 +55,15 @@ func (p *prober) askModern(ctx context.Context, method string, params map[string
 	if change != nil {
 		change(&q)
 	}
-	return p.do(ctx, q)
+	return p.doAndCheck(ctx, q)
 }
 
 // discover asks whether the server speaks 2026-07-28.
 func (p *prober) discover(ctx context.Context) *probe.Reply {
 	q := p.modernRequest("server/discover", nil)
-	r := p.do(ctx, q)
+	r := p.doAndCheck(ctx, q)
 	if r.Header.Get(headerSession) != "" { // some open a session for whoever comes
-		p.endAtEnd(r, q, false)
+		p.deleteSessionAtEnd(r, q, false)
 	}
 	return r
 }
@@ -76,23 +76,23 @@ func (p *prober) modernServerOf(r *probe.Reply) *modernServer {
 		Capabilities      map[string]json.RawMessage `json:"capabilities"`
 		Meta              map[string]json.RawMessage `json:"_meta"`
 	}
-	if !r.OK() || json.Unmarshal(r.Result(), &result) != nil || !slices.ContainsFunc(result.SupportedVersions, era.IsModern) {
+	if !r.HasResult() || json.Unmarshal(r.Result(), &result) != nil || !slices.ContainsFunc(result.SupportedVersions, era.IsModern) {
 		return nil
 	}
 	var info struct{ Name, Version string }
 	if json.Unmarshal(result.Meta[era.KeyServerInfo], &info) == nil && info.Name != "" {
-		p.fact("server", "%s %s", info.Name, info.Version)
+		p.setFact("server", "%s %s", info.Name, info.Version)
 	}
-	return &modernServer{p: p, capabilities: result.Capabilities, first: r}
+	return &modernServer{prober: p, capabilities: result.Capabilities, discoverReply: r}
 }
 
 // missingHeaderPattern matches a complaint that a header did not come.
 var missingHeaderPattern = lazyregexp.New(`(?i)(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)\b.{0,40}(missing|required|absent)|(missing|requires?|no)\b.{0,40}(Mcp-Method|Mcp-Name|Mcp-Protocol-Version)`)
 
-// reportDropped says when the server misses a header of 2026-07-28 that was sent (H9), and
+// addDroppedHeader says when the server misses a header of 2026-07-28 that was sent (H9), and
 // returns whether it does.
-func (p *prober) reportDropped(r *probe.Reply) bool {
-	e := r.RPC()
+func (p *prober) addDroppedHeader(r *probe.Reply) bool {
+	e := r.RPCError()
 	if r.Status/100 == 2 || e == nil || e.Code != era.CodeHeaderMismatch {
 		return false
 	}
@@ -103,8 +103,8 @@ func (p *prober) reportDropped(r *probe.Reply) bool {
 	if name == "" {
 		return false
 	}
-	p.add("H9", doctor.Error, "The "+name+" header of clients is lost on the way", "it was sent, and "+r.Line(),
-		"Every request of 2026-07-28 is refused.", passHeader(p, name, "of requests"))
+	p.addFinding("H9", doctor.Error, "The "+name+" header of clients is lost on the way", "it was sent, and "+r.Summary(),
+		"Every request of 2026-07-28 is refused.", passHeaderAdvice(p, name, "of requests"))
 	return true
 }
 
@@ -115,31 +115,31 @@ func (m *modernServer) checkHeaders(ctx context.Context) {
 		return
 	}
 	r := m.ask(ctx, "tools/list", nil, nil)
-	if r.Err != nil || r.Skip() || r.Status/100 == 2 || m.p.reportDropped(r) {
+	if r.Err != nil || r.IsInconclusive() || r.Status/100 == 2 || m.prober.addDroppedHeader(r) {
 		return
 	}
-	if e := r.RPC(); e != nil && e.Code == era.CodeUnsupportedVersion {
-		m.p.add("H15", doctor.Error, "The server refuses the protocol version that it offers", "server/discover lists "+era.NewestModern+"; tools/list: "+r.Line(),
+	if e := r.RPCError(); e != nil && e.Code == era.CodeUnsupportedVersion {
+		m.prober.addFinding("H15", doctor.Error, "The server refuses the protocol version that it offers", "server/discover lists "+era.NewestModern+"; tools/list: "+r.Summary(),
 			"Clients of "+era.NewestModern+" fail.", "If there are several replicas, see whether all have the same version; else correct the server.")
 	}
 }
 
-// checkListen opens a subscription, whose first message is due at once (H11).
-func (m *modernServer) checkListen(ctx context.Context) {
-	if m == nil || m.first.Err != nil {
+// checkSubscription opens a subscription, whose first message is due at once (H11).
+func (m *modernServer) checkSubscription(ctx context.Context) {
+	if m == nil || m.discoverReply.Err != nil {
 		return
 	}
 	if m.subscribe(ctx) != "" {
-		m.p.recheckLater(m, m.first, m.subscribe)
+		m.prober.recheckLater(m, m.discoverReply, m.subscribe)
 	}
 }
 
 // subscribe opens a subscription and waits for its first event. It returns what did not
 // come in the time there was, "" if all did.
 func (m *modernServer) subscribe(ctx context.Context) (silent string) {
-	q := m.p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
-	q.Within = checkTimeout
-	r := m.p.Start(ctx, q)
+	q := m.prober.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}})
+	q.Timeout = checkTimeout
+	r := m.prober.Start(ctx, q)
 	defer r.Close()
 	switch {
 	case r.TimedOut(0):
@@ -147,36 +147,36 @@ func (m *modernServer) subscribe(ctx context.Context) (silent string) {
 	case !r.IsStream():
 		return ""
 	}
-	got := r.Next()
-	m.p.noteOdd(r)
-	m.p.noteCompressed(r)
+	got := r.NextEvent()
+	m.prober.checkReply(r)
+	m.prober.checkCompression(r)
 	if !got && r.TimedOut(0) {
 		return "subscriptions/listen: headers came, and the first event did not come"
 	}
 	return ""
 }
 
-// sayNewestFails says when clients of 2026-07-28 take the answer for a failure, which a
+// addNewestFails says when clients of 2026-07-28 take the answer for a failure, which a
 // server that does not know the revision should not cause.
-func (p *prober) sayNewestFails(r *probe.Reply) {
+func (p *prober) addNewestFails(r *probe.Reply) {
 	if r.Err == nil && r.Status >= http.StatusInternalServerError && !r.IsHTML() {
-		p.add("H15", doctor.Warning, "The server fails when it is asked in the newest revision", "server/discover: "+r.Line(),
+		p.addFinding("H15", doctor.Warning, "The server fails when it is asked in the newest revision", "server/discover: "+r.Summary(),
 			"Clients of "+era.NewestModern+" take this for a server that is down, and do not fall back to initialize.",
 			"Have the server answer requests that it does not know 400, with a JSON-RPC error.")
 	}
 }
 
-// eras names what a server speaks, for facts.
-func (f found) eras() string {
+// revisions names what a server speaks, for facts.
+func (f foundProtocols) revisions() string {
 	var all []string
 	if f.modern != nil {
 		all = append(all, era.NewestModern)
 	}
 	if f.legacy != nil {
-		all = append(all, f.legacy.version)
+		all = append(all, f.legacy.protocolVersion)
 	}
-	if f.sse != nil && f.sse.version != "" {
-		all = append(all, f.sse.version)
+	if f.sse != nil && f.sse.protocolVersion != "" {
+		all = append(all, f.sse.protocolVersion)
 	}
 	return strings.Join(all, ", ")
 }

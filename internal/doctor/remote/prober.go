@@ -15,41 +15,41 @@ import (
 // the Client that may not.
 type prober struct {
 	*probe.Client
-	opts    Options
-	report  *doctor.Report
-	dialled time.Duration // what a new connection costs; set by canConnect
+	options  Options
+	report   *doctor.Report
+	dialTime time.Duration // what a new connection costs; set by canConnect
 
-	buffered atomic.Bool // see sayBuffered
+	hasBufferedStream atomic.Bool // see addBuffered
 
 	rechecks chan func(context.Context) // see recheckLater
 
-	mu       sync.Mutex
-	endFuncs []func(context.Context) // see atEnd
-	facts    map[string]string
-	tools    map[string]bool // names of a tools/list that was read to its end; nil: it was not
+	mu           sync.Mutex
+	cleanupFuncs []func(context.Context) // see onCleanup
+	facts        map[string]string
+	toolNames    map[string]bool // names of a tools/list that was read to its end; nil: it was not
 }
 
 func newProber(address string, o Options, r *doctor.Report) (*prober, error) {
 	first := answerTimeout
-	if o.Slow {
-		first = slowAnswer
+	if o.RunSlowChecks {
+		first = slowAnswerTimeout
 	}
-	c, err := probe.New(address, probe.Options{Patience: first, Header: o.Header, TLS: o.TLS, Hide: r.Hide,
-		Reserved: []string{headerSession, headerVersion, headerMethod, headerName, headerLastEvent, "Accept", "Content-Type"}})
+	c, err := probe.New(address, probe.Options{ReplyTimeout: first, Header: o.Header, TLS: o.TLS, OnSecrets: r.HideSecrets,
+		ReservedHeaders: []string{headerSession, headerVersion, headerMethod, headerName, headerLastEvent, "Accept", "Content-Type"}})
 	if err != nil {
 		return nil, err
 	}
-	p := &prober{Client: c, opts: o, report: r, facts: map[string]string{}, rechecks: make(chan func(context.Context), 2)}
-	if o.Stored {
-		p.fact("credential", "the stored one of a sign-in, which connect would use")
+	p := &prober{Client: c, options: o, report: r, facts: map[string]string{}, rechecks: make(chan func(context.Context), 2)}
+	if o.UsesStoredCredential {
+		p.setFact("credential", "the stored one of a sign-in, which connect would use")
 	}
 	return p, nil
 }
 
-// do is Do, and looks at the reply for what is wrong with any.
-func (p *prober) do(ctx context.Context, q probe.Request) *probe.Reply {
+// doAndCheck is Do, and looks at the reply for what is wrong with any.
+func (p *prober) doAndCheck(ctx context.Context, q probe.Request) *probe.Reply {
 	r := p.Do(ctx, q)
-	p.noteOdd(r)
+	p.checkReply(r)
 	return r
 }
 
@@ -58,21 +58,21 @@ func (p *prober) do(ctx context.Context, q probe.Request) *probe.Reply {
 // so again, it is held back (H11). first is the server's first answer.
 func (p *prober) recheckLater(t requester, first *probe.Reply, stream func(context.Context) (silent string)) {
 	p.rechecks <- func(ctx context.Context) {
-		usual := t.ask(ctx, t.harmless(), nil, nil)
-		if usual.Err != nil || usual.Skip() {
+		usual := t.ask(ctx, t.harmlessMethod(), nil, nil)
+		if usual.Err != nil || usual.IsInconclusive() {
 			return // it answers nothing now
 		}
 		began := time.Now()
 		silent := stream(ctx)
-		if waited := time.Since(began); silent != "" && waited > surelySlow*usual.UntilEnd {
-			p.sayBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmless(), millis(usual.UntilEnd)))
+		if waited := time.Since(began); silent != "" && waited > minSilenceFactor*usual.Duration {
+			p.addBuffered(first, fmt.Sprintf("%s in %s, while %s is answered after %s", silent, waited.Round(100*time.Millisecond), t.harmlessMethod(), millis(usual.Duration)))
 		}
 	}
 }
 
-// surelySlow is how many times as long as for its other answers a server must have been
+// minSilenceFactor is how many times as long as for its other answers a server must have been
 // waited for, for its silence to say something.
-const surelySlow = 4
+const minSilenceFactor = 4
 
 // runRechecks makes the checks of recheckLater.
 func (p *prober) runRechecks(ctx context.Context) {
@@ -84,8 +84,8 @@ func (p *prober) runRechecks(ctx context.Context) {
 	all.Wait()
 }
 
-// fact notes a fact, for reportFacts.
-func (p *prober) fact(name, format string, args ...any) {
+// setFact notes a fact, for reportFacts.
+func (p *prober) setFact(name, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.facts[name] = fmt.Sprintf(format, args...)
@@ -97,7 +97,7 @@ func (p *prober) reportFacts() {
 	for _, name := range []string{"proxy", "connection", "transport", "revision", "server", "first answer", "credential", "authorization",
 		"tools", "resources", "prompts", "GET stream", "resumption", "browsers", "call", "quiet stream"} {
 		if value, ok := p.facts[name]; ok {
-			p.report.Fact(name, "%s", value)
+			p.report.SetFact(name, "%s", value)
 		}
 	}
 }
@@ -107,34 +107,36 @@ func (p *prober) cleanup() {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
 	var all sync.WaitGroup
-	for _, end := range p.endFuncs {
+	for _, end := range p.cleanupFuncs {
 		all.Go(func() { end(ctx) })
 	}
 	all.Wait()
 }
 
-// atEnd has cleanup call end.
-func (p *prober) atEnd(end func(context.Context)) {
+// onCleanup has cleanup call end.
+func (p *prober) onCleanup(end func(context.Context)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.endFuncs = append(p.endFuncs, end)
+	p.cleanupFuncs = append(p.cleanupFuncs, end)
 }
 
-// add adds a finding.
-func (p *prober) add(code string, severity doctor.Severity, title, seen, means, do string) {
-	p.report.Add(doctor.Finding{Code: code, Severity: severity, Title: title, Seen: p.Withhold(seen), Means: means, Do: do})
+// addFinding adds a finding.
+func (p *prober) addFinding(code string, severity doctor.Severity, title, seen, means, do string) {
+	p.report.AddFinding(doctor.Finding{Code: code, Severity: severity, Title: title, Evidence: p.WithoutCredentials(seen), Consequence: means, Advice: do})
 }
 
-// fault adds a finding with its usual words.
-func (p *prober) fault(f doctor.Fault, seen string) { p.report.Add(f.Finding(p.Withhold(seen))) }
+// addFault adds a finding with its usual words.
+func (p *prober) addFault(f doctor.Fault, seen string) {
+	p.report.AddFinding(f.WithEvidence(p.WithoutCredentials(seen)))
+}
 
-// sayLimited says that the server has refused requests because there were too many.
-func (p *prober) sayLimited() {
-	r, n, since := p.Busy()
+// addTooManyRequests says that the server has refused requests because there were too many.
+func (p *prober) addTooManyRequests() {
+	r, n, since := p.First429()
 	if r == nil {
 		return
 	}
-	severity, seen := doctor.Warning, r.Line()
+	severity, seen := doctor.Warning, r.Summary()
 	if after := r.Header.Get("Retry-After"); after != "" {
 		seen += ", Retry-After: " + after
 	}
@@ -149,7 +151,7 @@ func (p *prober) sayLimited() {
 	case n > 15: // more than most clients make in such a time
 		severity = doctor.Note
 	}
-	p.add("H20", severity, doctor.TooMany.Title, seen,
+	p.addFinding("H20", severity, doctor.TooManyRequests.Title, seen,
 		"Clients that make as many requests get errors. Checks that came later were left out.",
 		"Wait and run doctor again; if clients meet it too, raise the limit for this path at "+r.Intermediary()+".")
 }
@@ -187,5 +189,5 @@ type commonChecks struct {
 // corsChecks has the checks of what web pages may do (H16).
 type corsChecks struct {
 	*prober
-	found found
+	found foundProtocols
 }

@@ -105,9 +105,9 @@ func TestHeldBackInDoubt(t *testing.T) {
 				respond(w, 200, typeSSE, `data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}`+"\n\n")
 			}))
 			p, m, report := modernProber(t, s)
-			m.checkListen(short)
+			m.checkSubscription(short)
 			p.runRechecks(t.Context())
-			if report.Has("H11") != held {
+			if report.HasFinding("H11") != held {
 				t.Errorf("H11 found: %v, want %v", !held, held)
 			}
 		})
@@ -152,11 +152,11 @@ func TestPatienceAfterCall(t *testing.T) {
 		m, _ := jsonrpc.Parse(body)
 		respond(w, 200, typeJSON, `{"jsonrpc":"2.0","id":`+m.ID().String()+`,"result":{"supportedVersions":["2026-07-28"],"capabilities":{}}}`)
 	}))
-	s.opts.Slow, s.opts.Call = true, "echo"
+	s.opts.RunSlowChecks, s.opts.ToolToCall = true, "echo"
 	p, m, _ := modernProber(t, s)
-	commonChecks{p, m}.checkCall(t.Context())
-	if p.Patience != answerTimeout {
-		t.Errorf("the checks after the call wait for %v, want %v", p.Patience, answerTimeout)
+	commonChecks{p, m}.checkToolCall(t.Context())
+	if p.ReplyTimeout != answerTimeout {
+		t.Errorf("the checks after the call wait for %v, want %v", p.ReplyTimeout, answerTimeout)
 	}
 }
 
@@ -219,11 +219,11 @@ func TestIdleCut(t *testing.T) {
 			t.Parallel()
 			s := cutting(t, h, after)
 			s.url = strings.Replace(s.url, "/mcp", name, 1)
-			s.opts.Slow, s.opts.quiet = true, 2*after
+			s.opts.RunSlowChecks, s.opts.quietStreamWait = true, 2*after
 			wantFinding(t, s, "H12", doctor.Warning, "s, to a minute or more. A comment every 15 seconds, as mcp-bridge serve sends, comes too late.")
 			s = cutting(t, h, time.Hour)
 			s.url = strings.Replace(s.url, "/mcp", name, 1)
-			s.opts.Slow, s.opts.quiet = true, after
+			s.opts.RunSlowChecks, s.opts.quietStreamWait = true, after
 			wantHealthy(t, s)
 		})
 	}
@@ -259,7 +259,7 @@ func modernProber(t *testing.T, s site) (*prober, *modernServer, *doctor.Report)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
-	p.Patience = answerTimeout
+	p.ReplyTimeout = answerTimeout
 	m := p.modernServerOf(p.discover(t.Context()))
 	if m == nil {
 		t.Fatal("the server was not recognized")

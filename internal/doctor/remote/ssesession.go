@@ -20,18 +20,18 @@ import (
 
 // sseSession is a connection to a server that speaks HTTP+SSE.
 type sseSession struct {
-	p            *prober
-	stream       *probe.Reply
-	endpointText string   // the endpoint, as the server gave it
-	endpoint     *url.URL // where messages go; set before the first ask
-	initialized  bool     // initialize was answered
-	version      string
-	capabilities map[string]json.RawMessage
+	prober          *prober
+	stream          *probe.Reply
+	endpointText    string   // the endpoint, as the server gave it
+	endpoint        *url.URL // where messages go; set before the first ask
+	isInitialized   bool     // initialize was answered
+	protocolVersion string
+	capabilities    map[string]json.RawMessage
 
-	mu      sync.Mutex
-	waiting map[string]chan probe.Message // by id
-	done    chan struct{}                 // the stream has ended
-	began   time.Time
+	mu            sync.Mutex
+	responseChans map[string]chan probe.Message // by id
+	streamEnded   chan struct{}                 // the stream has ended
+	startedAt     time.Time
 }
 
 // endpointTimeout is how long the first event of HTTP+SSE may take.
@@ -41,7 +41,7 @@ const endpointTimeout = 4 * time.Second
 // there is none.
 func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	switch {
-	case post.Err != nil, post.Skip(), post.Status/100 != 4:
+	case post.Err != nil, post.IsInconclusive(), post.Status/100 != 4:
 		return nil
 	case post.Status == http.StatusUnauthorized, post.Status == http.StatusForbidden, post.Status == http.StatusMisdirectedRequest:
 		return nil
@@ -50,35 +50,35 @@ func (p *prober) findSSE(ctx context.Context, post *probe.Reply) *sseSession {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(endpointTimeout, cancel)
 	r := p.Start(life, probe.Request{Method: http.MethodGet, Header: map[string]string{"Accept": typeSSE}})
-	got := r.IsStream() && r.Next()
+	got := r.IsStream() && r.NextEvent()
 	inTime := late.Stop()
 	switch {
-	case got && r.Last.Name == "endpoint":
-		e := &sseSession{p: p, stream: r, endpointText: string(r.Last.Data), waiting: map[string]chan probe.Message{}, done: make(chan struct{}), began: time.Now()}
-		go e.read()
-		p.atEnd(func(context.Context) { cancel(); r.Close(); <-e.done })
+	case got && r.LastEvent.Name == "endpoint":
+		e := &sseSession{prober: p, stream: r, endpointText: string(r.LastEvent.Data), responseChans: map[string]chan probe.Message{}, streamEnded: make(chan struct{}), startedAt: time.Now()}
+		go e.readStream()
+		p.onCleanup(func(context.Context) { cancel(); r.Close(); <-e.streamEnded })
 		return e
 	case !inTime && r.IsStream():
-		p.sayBuffered(r, "GET: the headers of an event stream came, and its first event did not come in "+endpointTimeout.String())
+		p.addBuffered(r, "GET: the headers of an event stream came, and its first event did not come in "+endpointTimeout.String())
 	case !inTime && !got && (post.Status == http.StatusNotFound || post.Status == http.StatusMethodNotAllowed):
-		p.sayBuffered(post, "POST: "+strconv.Itoa(post.Status)+", as servers of HTTP+SSE answer; GET: no headers came in "+endpointTimeout.String())
+		p.addBuffered(post, "POST: "+strconv.Itoa(post.Status)+", as servers of HTTP+SSE answer; GET: no headers came in "+endpointTimeout.String())
 	}
 	cancel()
 	r.Close()
 	return nil
 }
 
-// read hands the messages of the stream to those who wait for them, until its end.
-func (e *sseSession) read() {
-	defer close(e.done)
-	for e.stream.Next() {
+// readStream hands the messages of the stream to those who wait for them, until its end.
+func (e *sseSession) readStream() {
+	defer close(e.streamEnded)
+	for e.stream.NextEvent() {
 		if len(e.stream.Messages) == 0 {
 			continue
 		}
 		m := e.stream.Messages[len(e.stream.Messages)-1]
 		e.stream.Messages = nil
 		e.mu.Lock()
-		c := e.waiting[strings.Trim(string(m.ID), `"`)]
+		c := e.responseChans[strings.Trim(string(m.ID), `"`)]
 		e.mu.Unlock()
 		if c != nil && m.IsResponse() {
 			select {
@@ -87,16 +87,16 @@ func (e *sseSession) read() {
 			}
 		}
 	}
-	e.p.noteOdd(e.stream)
+	e.prober.checkReply(e.stream)
 }
 
-func (e *sseSession) harmless() string { return "ping" }
+func (e *sseSession) harmlessMethod() string { return "ping" }
 
 func (e *sseSession) hasCapability(capability string) bool { return e.capabilities[capability] != nil }
 
 // ask posts a request and waits for the response on the stream.
 func (e *sseSession) ask(ctx context.Context, method string, params map[string]any, change func(*probe.Request)) *probe.Reply {
-	id := e.p.NewID()
+	id := e.prober.NewID()
 	m := map[string]any{"jsonrpc": "2.0", "id": id, "method": method}
 	if params != nil {
 		m["params"] = params
@@ -108,36 +108,36 @@ func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, c
 	c := make(chan probe.Message, 1)
 	key := strconv.Itoa(id)
 	e.mu.Lock()
-	e.waiting[key] = c
+	e.responseChans[key] = c
 	e.mu.Unlock()
 	defer func() {
 		e.mu.Lock()
-		delete(e.waiting, key)
+		delete(e.responseChans, key)
 		e.mu.Unlock()
 	}()
-	q := probe.Request{URL: e.endpoint, Header: legacyHeader(), Body: probe.BodyOf(m)}
-	if e.version >= era.Version2025_06_18 {
-		q.Header[headerVersion] = e.version
+	q := probe.Request{URL: e.endpoint, Header: legacyHeader(), Body: probe.EncodeMessage(m)}
+	if e.protocolVersion >= era.Version2025_06_18 {
+		q.Header[headerVersion] = e.protocolVersion
 	}
 	if change != nil {
 		change(&q)
 	}
-	r := e.p.do(ctx, q)
+	r := e.prober.doAndCheck(ctx, q)
 	if r.Err != nil || r.Status/100 != 2 || id == 0 {
 		return r
 	}
 	r.ID = id
-	if r.Message() != nil {
-		e.p.add("H23", doctor.Warning, "Responses come in the reply to POST, not on the event stream", r.Line(),
+	if r.Response() != nil {
+		e.prober.addFinding("H23", doctor.Warning, "Responses come in the reply to POST, not on the event stream", r.Summary(),
 			"Clients of HTTP+SSE read responses from the event stream only: they wait until they give up.", "Have the server send all messages on the event stream, and answer POST 202.")
 		return r
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.p.Patience)
+	ctx, cancel := context.WithTimeout(ctx, e.prober.ReplyTimeout)
 	defer cancel()
 	select {
 	case got := <-c:
 		r.Messages = append(r.Messages, got)
-	case <-e.done:
+	case <-e.streamEnded:
 	case <-ctx.Done():
 	}
 	return r
@@ -146,24 +146,24 @@ func (e *sseSession) askMessage(ctx context.Context, m map[string]any, id int, c
 // openSession initializes the session of HTTP+SSE, at the endpoint that the server has given or
 // where it should be (H21).
 func (e *sseSession) openSession(ctx context.Context) {
-	given, err := e.p.URL.Parse(e.endpointText)
+	given, err := e.prober.URL.Parse(e.endpointText)
 	if err != nil || given.Host == "" || strings.TrimSpace(e.endpointText) == "" {
-		e.p.add("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
+		e.prober.addFinding("H21", doctor.Error, "The endpoint event has no valid URL", "data: "+e.endpointText, "Clients do not learn where to send messages.",
 			"Send the path for messages as the data of the endpoint event.")
 		return
 	}
-	e.p.HideURL(given)
-	e.p.noteCompressed(e.stream)
+	e.prober.HideURLCredentials(given)
+	e.prober.checkCompression(e.stream)
 	const do = "Tell the server the prefix and the public URL that its proxy has, or have it send a relative path that is right for clients; the proxy must pass that path on."
 	const means = "Clients send their messages there: they refuse to, or do not reach the server."
 	best := *given
-	best.Scheme, best.Host = e.p.URL.Scheme, e.p.URL.Host
-	if !httpdial.SameOrigin(given, e.p.URL) {
+	best.Scheme, best.Host = e.prober.URL.Scheme, e.prober.URL.Host
+	if !httpdial.SameOrigin(given, e.prober.URL) {
 		kind := "is of another host than the stream"
 		switch {
 		case strings.EqualFold(best.Host, given.Host):
 			kind = "has another scheme than the stream"
-		case authorization{e.p}.isTrap(given):
+		case authorization{e.prober}.isPrivateOfPublic(given):
 			kind = "is of an internal host"
 		}
 		works := e.initializeAt(ctx, &best)
@@ -171,24 +171,24 @@ func (e *sseSession) openSession(ctx context.Context) {
 		if works != nil && works.Status/100 == 2 {
 			seen += "; messages are taken at " + probe.DisplayURL(&best)
 		}
-		e.p.add("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
+		e.prober.addFinding("H21", doctor.Error, "The URL for messages "+kind, seen, means, do)
 		return
 	}
 	r := e.initializeAt(ctx, given)
-	if r.OK() || r.Err != nil || r.Skip() {
+	if r.HasResult() || r.Err != nil || r.IsInconclusive() {
 		e.reportNotInitialized(r)
 		return
 	}
-	prefix := path.Dir(strings.TrimSuffix(e.p.URL.Path, "/"))
+	prefix := path.Dir(strings.TrimSuffix(e.prober.URL.Path, "/"))
 	best.Path = path.Join(prefix, given.Path)
 	if prefix != "/" && prefix != "." && !strings.HasPrefix(given.Path, prefix+"/") && r.Status/100 != 2 {
 		if fixed := e.initializeAt(ctx, &best); fixed.Status/100 == 2 {
-			e.p.add("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Line()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
+			e.prober.addFinding("H21", doctor.Error, "The URL for messages lacks the prefix of the proxy", "the server gave "+probe.DisplayURL(given)+": "+r.Summary()+"; messages are taken at "+probe.DisplayURL(&best), means, do)
 			return
 		}
 	}
 	if r.Status/100 != 2 {
-		e.p.add("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Line(), means, do)
+		e.prober.addFinding("H21", doctor.Error, "Messages are refused at the URL that the server gives for them", "the server gave "+probe.DisplayURL(given)+": "+r.Summary(), means, do)
 		return
 	}
 	e.reportNotInitialized(r)
@@ -199,12 +199,12 @@ func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe
 	e.endpoint = endpoint
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	id := e.p.NewID()
+	id := e.prober.NewID()
 	r := e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "id": id, "method": "initialize", "params": map[string]any{
 		"protocolVersion": era.NewestLegacy, "capabilities": map[string]any{}, "clientInfo": json.RawMessage(buildinfo.Implementation())}}, id, nil)
-	if s := e.p.sessionOf(r); s != nil {
-		e.initialized, e.version, e.capabilities = true, s.version, s.capabilities
-		e.p.fact("revision", "%s", s.version)
+	if s := e.prober.sessionOf(r); s != nil {
+		e.isInitialized, e.protocolVersion, e.capabilities = true, s.protocolVersion, s.capabilities
+		e.prober.setFact("revision", "%s", s.protocolVersion)
 		s.checkRevision()
 		e.askMessage(ctx, map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"}, 0, nil)
 	}
@@ -214,13 +214,13 @@ func (e *sseSession) initializeAt(ctx context.Context, endpoint *url.URL) *probe
 // reportNotInitialized says why there is no session although the message was not refused.
 func (e *sseSession) reportNotInitialized(r *probe.Reply) {
 	switch {
-	case e.initialized || r.Skip():
-	case r.RPC() != nil:
-		e.p.add("H5", doctor.Error, "The server refuses to begin", r.Excerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
+	case e.isInitialized || r.IsInconclusive():
+	case r.RPCError() != nil:
+		e.prober.addFinding("H5", doctor.Error, "The server refuses to begin", r.BodyExcerpt(), "Clients cannot begin.", "Do what the error says, and look at the server's log.")
 	case r.Err != nil && r.Status == 0:
-		e.p.add("H21", doctor.Error, "Messages cannot be sent to the URL that the server gives for them", r.Line(), "Clients cannot begin.", "Check that URL, and the log of what answers there.")
+		e.prober.addFinding("H21", doctor.Error, "Messages cannot be sent to the URL that the server gives for them", r.Summary(), "Clients cannot begin.", "Check that URL, and the log of what answers there.")
 	default:
-		e.p.add("H23", doctor.Error, "initialize gets no response", r.Line()+"; nothing came on the event stream", "Clients wait until they give up.",
+		e.prober.addFinding("H23", doctor.Error, "initialize gets no response", r.Summary()+"; nothing came on the event stream", "Clients wait until they give up.",
 			"If there are several replicas, the message has reached another one than the stream: bind clients to a replica. Otherwise look at the server's log.")
 	}
 }

@@ -38,9 +38,9 @@ func TestStoredStaysWithin(t *testing.T) {
 				http.NotFound(w, r)
 			}))
 			defer s.Close()
-			o := Options{Header: http.Header{"Authorization": {"Bearer given"}}, Stored: x.stored, Resource: s.URL + x.resource}
+			o := Options{Header: http.Header{"Authorization": {"Bearer given"}}, UsesStoredCredential: x.stored, CredentialResource: s.URL + x.resource}
 			if x.resource == "?" {
-				o.Resource = ""
+				o.CredentialResource = ""
 			}
 			bridgetest.Must(t, Diagnose(t.Context(), s.URL+"/tools", o, doctor.NewReport("x")))
 			var paths []string
@@ -66,9 +66,9 @@ func TestLoginAdvice(t *testing.T) {
 	}))
 	defer s.Close()
 	for path, o := range map[string]Options{
-		`"mcp-bridge login --profile work ` + s.URL + `/mcp"`:                {Login: "mcp-bridge login --profile work"},
-		`"mcp-bridge login --profile work URL, with the URL that doctor was`: {Login: "mcp-bridge login --profile work"},
-		`connect uses the stored sign-in`:                                    {Bound: true, NoStored: "bound"},
+		`"mcp-bridge login --profile work ` + s.URL + `/mcp"`:                {LoginCommand: "mcp-bridge login --profile work"},
+		`"mcp-bridge login --profile work URL, with the URL that doctor was`: {LoginCommand: "mcp-bridge login --profile work"},
+		`connect uses the stored sign-in`:                                    {IsCredentialBound: true, NoCredentialReason: "bound"},
 	} {
 		query := ""
 		if strings.Contains(path, "URL, with") {
@@ -79,7 +79,7 @@ func TestLoginAdvice(t *testing.T) {
 		var text strings.Builder
 		bridgetest.Must(t, report.WriteText(&text))
 		joined := strings.Join(strings.Fields(text.String()), " ")
-		if !strings.Contains(joined, path) || strings.Contains(joined, "canary") || o.Bound && strings.Contains(joined, "mcp-bridge login") {
+		if !strings.Contains(joined, path) || strings.Contains(joined, "canary") || o.IsCredentialBound && strings.Contains(joined, "mcp-bridge login") {
 			t.Errorf("want %s:\n%s", path, text.String())
 		}
 	}

@@ -11,36 +11,36 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
 )
 
-// sayBuffered says that a stream is held back on its way (H11). r names who answers.
-func (p *prober) sayBuffered(r *probe.Reply, seen string) {
-	if p.buffered.Swap(true) {
+// addBuffered says that a stream is held back on its way (H11). r names who answers.
+func (p *prober) addBuffered(r *probe.Reply, seen string) {
+	if p.hasBufferedStream.Swap(true) {
 		return // said of another stream
 	}
 	if who := r.Intermediary(); who != "the server" {
 		seen += "; answers come from " + who
 	}
-	p.fault(doctor.Buffered, seen)
+	p.addFault(doctor.BufferedStreams, seen)
 }
 
-// noteCompressed notes that an event stream is compressed.
-func (p *prober) noteCompressed(r *probe.Reply) {
+// checkCompression notes that an event stream is compressed.
+func (p *prober) checkCompression(r *probe.Reply) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
-		p.fault(doctor.Compressed, "Content-Encoding: "+e+", by "+r.Intermediary())
+		p.addFault(doctor.CompressedStreams, "Content-Encoding: "+e+", by "+r.Intermediary())
 	}
 }
 
-// checkGet looks at the stream for what the server says by itself (H11, H13, H14).
-func (s *session) checkGet(ctx context.Context) {
+// checkGetStream looks at the stream for what the server says by itself (H11, H13, H14).
+func (s *session) checkGetStream(ctx context.Context) {
 	if s == nil {
 		return
 	}
-	first := s.listen(ctx, "", checkTimeout)
+	first := s.openGetStream(ctx, "", checkTimeout)
 	defer first.Close()
 	switch {
-	case first.Skip():
+	case first.IsInconclusive():
 	case first.TimedOut(0):
-		s.p.recheckLater(s, s.first, func(ctx context.Context) (silent string) {
-			again := s.listen(ctx, "", checkTimeout)
+		s.prober.recheckLater(s, s.initializeReply, func(ctx context.Context) (silent string) {
+			again := s.openGetStream(ctx, "", checkTimeout)
 			defer again.Close()
 			if again.TimedOut(0) {
 				return "GET: no headers came"
@@ -48,32 +48,32 @@ func (s *session) checkGet(ctx context.Context) {
 			return ""
 		})
 	case first.Err != nil:
-		s.p.add("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Line(), "Clients do not hear what the server says by itself; some give up.",
+		s.prober.addFinding("H13", doctor.Warning, "The connection of the stream for the server's own messages is lost", first.Summary(), "Clients do not hear what the server says by itself; some give up.",
 			"Have the server answer GET with an event stream, or with 405.")
 	case first.IsStream():
-		s.readGet(ctx, first)
+		s.readGetStream(ctx, first)
 	default:
-		s.explainGet(first)
+		s.explainGetAnswer(first)
 	}
 }
 
-// listen opens the GET stream of a session, to be read for the time.
-func (s *session) listen(ctx context.Context, last string, within time.Duration) *probe.Reply {
-	h := s.headers()
+// openGetStream opens the GET stream of a session, to be read for the time.
+func (s *session) openGetStream(ctx context.Context, last string, within time.Duration) *probe.Reply {
+	h := s.requestHeaders()
 	delete(h, "Content-Type")
 	h["Accept"] = typeSSE
 	if last != "" {
 		h[headerLastEvent] = last
 	}
-	return s.p.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Within: within})
+	return s.prober.Start(ctx, probe.Request{Method: http.MethodGet, Header: h, Timeout: within})
 }
 
-// explainGet says what clients make of a GET that is not answered with a stream.
-func (s *session) explainGet(r *probe.Reply) {
+// explainGetAnswer says what clients make of a GET that is not answered with a stream.
+func (s *session) explainGetAnswer(r *probe.Reply) {
 	severity, means := doctor.Note, "Most clients go on without the stream; some report an error."
 	switch {
 	case r.Status == http.StatusMethodNotAllowed:
-		s.p.fact("GET stream", "none (405)")
+		s.prober.setFact("GET stream", "none (405)")
 		return
 	case r.Status == http.StatusNotFound && s.id != "":
 		severity, means = doctor.Warning, "404 says that the session is gone: clients begin a new one, again and again."
@@ -84,52 +84,52 @@ func (s *session) explainGet(r *probe.Reply) {
 	case r.Status/100 == 2:
 		severity, means = doctor.Warning, "Clients take the page for an event stream, find nothing in it, and open it again and again."
 	}
-	s.p.add("H13", severity, doctor.OddGet.Title, r.Line(), means, doctor.OddGet.Do)
+	s.prober.addFinding("H13", severity, doctor.OddGetAnswer.Title, r.Summary(), means, doctor.OddGetAnswer.Advice)
 }
 
 // quickEnd is how soon after its beginning the end of a GET stream is no coincidence.
 const quickEnd = time.Second
 
-// readGet reads the beginning of a GET stream, and opens it again.
-func (s *session) readGet(ctx context.Context, r *probe.Reply) {
-	s.p.fact("GET stream", "yes")
-	s.p.noteCompressed(r)
+// readGetStream reads the beginning of a GET stream, and opens it again.
+func (s *session) readGetStream(ctx context.Context, r *probe.Reply) {
+	s.prober.setFact("GET stream", "yes")
+	s.prober.checkCompression(r)
 	late := time.AfterFunc(quickEnd, r.Close)
 	last := ""
-	for r.Next() {
-		if r.Last.HasID {
-			last = r.Last.ID
+	for r.NextEvent() {
+		if r.LastEvent.HasID {
+			last = r.LastEvent.ID
 		}
 	}
 	late.Stop()
-	s.p.noteOdd(r)
-	polls := r.Others() > 0 || r.Events > 0 // the server may want to be polled
-	if r.Ended && !polls {
-		s.p.fault(doctor.EndsGet, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", millis(time.Since(r.Began))))
+	s.prober.checkReply(r)
+	polls := r.LifeSigns() > 0 || r.EventCount > 0 // the server may want to be polled
+	if r.HasEnded && !polls {
+		s.prober.addFault(doctor.GetStreamEndsAtOnce, fmt.Sprintf("200, text/event-stream, and the end after %s with nothing in it", millis(time.Since(r.StartedAt))))
 		return
 	}
-	if last == "" || r.Ended {
-		s.checkAgain(ctx)
+	if last == "" || r.HasEnded {
+		s.checkReopening(ctx)
 		return
 	}
-	resumed := s.listen(ctx, last, checkTimeout)
+	resumed := s.openGetStream(ctx, last, checkTimeout)
 	defer resumed.Close()
-	if resumed.Err == nil && !resumed.Skip() && resumed.Status/100 != 2 {
-		s.sayNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Line())
+	if resumed.Err == nil && !resumed.IsInconclusive() && resumed.Status/100 != 2 {
+		s.addNotResumed("GET with the Last-Event-ID of the stream that was cut: " + resumed.Summary())
 	}
 }
 
-// checkAgain sees whether a GET stream that was cut can be opened anew (H13).
-func (s *session) checkAgain(ctx context.Context) {
+// checkReopening sees whether a GET stream that was cut can be opened anew (H13).
+func (s *session) checkReopening(ctx context.Context) {
 	const tries = 4
 	for i := range tries {
-		r := s.listen(ctx, "", checkTimeout)
+		r := s.openGetStream(ctx, "", checkTimeout)
 		r.Close()
 		switch {
 		case r.Err != nil || r.Status != http.StatusConflict:
 			return
 		case i == tries-1:
-			s.p.add("H13", doctor.Warning, "After a cut, the GET stream cannot be opened again", fmt.Sprintf("the first one was closed %s ago; GET: %d %s", quickEnd, r.Status, http.StatusText(r.Status)),
+			s.prober.addFinding("H13", doctor.Warning, "After a cut, the GET stream cannot be opened again", fmt.Sprintf("the first one was closed %s ago; GET: %d %s", quickEnd, r.Status, http.StatusText(r.Status)),
 				"A client whose connection was lost is locked out of its stream.", "A proxy may hide from the server that the client has gone; have the server let a new stream take the place of the old one.")
 			return
 		}
@@ -141,8 +141,8 @@ func (s *session) checkAgain(ctx context.Context) {
 	}
 }
 
-func (s *session) sayNotResumed(seen string) {
-	s.p.fault(doctor.CannotResume, seen)
+func (s *session) addNotResumed(seen string) {
+	s.prober.addFault(doctor.CannotResumeStreams, seen)
 }
 
 // checkResume cuts the reply to a ping after its first event and resumes it (H14), if the
@@ -151,50 +151,50 @@ func (s *session) checkResume(ctx context.Context) {
 	if s == nil || s.id == "" {
 		return
 	}
-	id := s.p.NewID()
-	q := probe.Request{Header: s.headers(), ID: id, Body: probe.BodyOf(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Within: checkTimeout}
-	r := s.p.Start(ctx, q)
-	primed := r.IsStream() && r.Next() && r.Last.HasID && r.Message() == nil
+	id := s.prober.NewID()
+	q := probe.Request{Header: s.requestHeaders(), ID: id, Body: probe.EncodeMessage(map[string]any{"jsonrpc": "2.0", "id": id, "method": "ping"}), Timeout: checkTimeout}
+	r := s.prober.Start(ctx, q)
+	primed := r.IsStream() && r.NextEvent() && r.LastEvent.HasID && r.Response() == nil
 	r.Close()
 	if !primed {
 		return
 	}
-	again := s.listen(ctx, r.Last.ID, checkTimeout-time.Second)
+	again := s.openGetStream(ctx, r.LastEvent.ID, checkTimeout-time.Second)
 	defer again.Close()
-	if again.Err != nil || again.Skip() {
+	if again.Err != nil || again.IsInconclusive() {
 		return
 	}
 	again.ID = id
 	if !again.IsStream() {
-		s.sayNotResumed("the reply to a ping was cut after its first event; GET with its Last-Event-ID: " + again.Line())
+		s.addNotResumed("the reply to a ping was cut after its first event; GET with its Last-Event-ID: " + again.Summary())
 		return
 	}
-	for again.Next() {
-		if again.Last.HasID && again.Last.ID == r.Last.ID && len(again.Last.Data) > 0 {
-			s.sayNotResumed("an event was sent again that the client had said it has")
+	for again.NextEvent() {
+		if again.LastEvent.HasID && again.LastEvent.ID == r.LastEvent.ID && len(again.LastEvent.Data) > 0 {
+			s.addNotResumed("an event was sent again that the client had said it has")
 		}
-		if again.Message() != nil {
+		if again.Response() != nil {
 			break
 		}
 	}
 	for _, m := range again.Messages {
 		if m.IsResponse() && string(m.ID) != fmt.Sprint(id) {
-			s.sayNotResumed(fmt.Sprintf("the resumed stream brings the response to another request, with id %s", m.ID))
+			s.addNotResumed(fmt.Sprintf("the resumed stream brings the response to another request, with id %s", m.ID))
 			return
 		}
 	}
-	if again.Message() != nil {
-		s.p.fact("resumption", "works")
-	} else if again.Ended || again.TimedOut(checkTimeout-time.Second) && s.first.UntilEnd < time.Second {
-		s.sayNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %s and not the response", printable.Count(again.Events, "event", "events")))
+	if again.Response() != nil {
+		s.prober.setFact("resumption", "works")
+	} else if again.HasEnded || again.TimedOut(checkTimeout-time.Second) && s.initializeReply.Duration < time.Second {
+		s.addNotResumed(fmt.Sprintf("the reply to a ping was cut after its first event; GET with its Last-Event-ID was answered 200, with %s and not the response", printable.Count(again.EventCount, "event", "events")))
 	}
 }
 
-// checkIdle sees for how long a stream may be silent (H12). It waits for minutes.
-func (p *prober) checkIdle(ctx context.Context, f found) {
-	quiet := p.opts.quiet
+// checkIdleStream sees for how long a stream may be silent (H12). It waits for minutes.
+func (p *prober) checkIdleStream(ctx context.Context, f foundProtocols) {
+	quiet := p.options.quietStreamWait
 	if quiet == 0 {
-		quiet = slowQuiet
+		quiet = defaultQuietStreamWait
 	}
 	ctx, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
@@ -202,13 +202,13 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 	var r *probe.Reply
 	switch {
 	case f.legacy != nil:
-		r = f.legacy.listen(ctx, "", quiet)
+		r = f.legacy.openGetStream(ctx, "", quiet)
 	case f.modern != nil:
 		r = p.Start(ctx, p.modernRequest("subscriptions/listen", map[string]any{"notifications": map[string]any{"toolsListChanged": true}}))
 	default:
-		r, began = f.sse.stream, f.sse.began
+		r, began = f.sse.stream, f.sse.startedAt
 		select {
-		case <-f.sse.done:
+		case <-f.sse.streamEnded:
 		case <-ctx.Done():
 			return
 		}
@@ -218,19 +218,19 @@ func (p *prober) checkIdle(ctx context.Context, f found) {
 		if !r.IsStream() {
 			return
 		}
-		for r.Next() {
+		for r.NextEvent() {
 		}
 	}
 	lasted := time.Since(began)
-	if ctx.Err() != nil || lasted < 2*quickEnd || !r.Ended && r.Err == nil {
-		p.fact("quiet stream", "open for %s", quiet)
+	if ctx.Err() != nil || lasted < 2*quickEnd || !r.HasEnded && r.Err == nil {
+		p.setFact("quiet stream", "open for %s", quiet)
 		return
 	}
-	seen := fmt.Sprintf("after %s; comments or the like before: %d", lasted.Round(time.Second), r.Others())
-	if r.Ended { // in due form, by the server: it may want to be polled
-		p.add("H12", doctor.Note, "The server ends quiet streams", seen, "Clients open the stream again and again.",
+	seen := fmt.Sprintf("after %s; comments or the like before: %d", lasted.Round(time.Second), r.LifeSigns())
+	if r.HasEnded { // in due form, by the server: it may want to be polled
+		p.addFinding("H12", doctor.Note, "The server ends quiet streams", seen, "Clients open the stream again and again.",
 			"If it is no intention, see whether the platform bounds how long a request may take: calls that take longer are lost as well.")
 		return
 	}
-	p.fault(doctor.CutIdle(lasted.Round(time.Second), r.Intermediary()), seen)
+	p.addFault(doctor.QuietStreamCut(lasted.Round(time.Second), r.Intermediary()), seen)
 }

@@ -20,7 +20,7 @@ import (
 // handshake makes a TLS connection over conn and says what is wrong with it (H2, H3).
 // No request is made over it.
 func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.ConnectionState, bool) {
-	c := p.opts.TLS.Clone()
+	c := p.options.TLS.Clone()
 	if c == nil {
 		c = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -33,18 +33,18 @@ func (p connection) handshake(ctx context.Context, conn net.Conn) (*tls.Connecti
 	defer cancel()
 	secure := tls.Client(conn, c)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		p.sayHandshake(err)
+		p.addHandshakeFailure(err)
 		return nil, false
 	}
 	state := secure.ConnectionState()
 	if trusting {
 		return &state, true
 	}
-	return &state, p.checkChain(ctx, state.PeerCertificates, c)
+	return &state, p.checkCertificateChain(ctx, state.PeerCertificates, c)
 }
 
-// sayHandshake explains why there is no TLS connection.
-func (p connection) sayHandshake(err error) {
+// addHandshakeFailure explains why there is no TLS connection.
+func (p connection) addHandshakeFailure(err error) {
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) || isPlainHTTP(err) {
 		other := *p.URL
@@ -53,19 +53,19 @@ func (p connection) sayHandshake(err error) {
 		if errors.As(err, &record) && string(record.RecordHeader[:4]) == "HTTP" {
 			seen = "instead of TLS came an answer in plain HTTP"
 		}
-		p.add("H3", doctor.Error, "The server does not speak TLS at this port", seen, "An https:// URL cannot work there.",
-			"Use "+probe.PasteURL(&other)+" if the network between is trusted; otherwise have the server, or a proxy before it, speak TLS.")
+		p.addFinding("H3", doctor.Error, "The server does not speak TLS at this port", seen, "An https:// URL cannot work there.",
+			"Use "+probe.URLForUser(&other)+" if the network between is trusted; otherwise have the server, or a proxy before it, speak TLS.")
 		return
 	}
 	if wantsCertificate(err) {
-		p.sayWantsCertificate(err)
+		p.addWantsCertificate(err)
 		return
 	}
 	means := "No client gets a connection."
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) {
 		means = "The port is open, but whoever listens there does not speak TLS, or not for this host name."
 	}
-	p.add("H2", doctor.Error, "The TLS handshake fails", probe.NetText(err), means,
+	p.addFinding("H2", doctor.Error, "The TLS handshake fails", probe.NetErrorText(err), means,
 		"Check that this is the port for https, that the server has a certificate for "+p.URL.Hostname()+", and that it speaks TLS 1.2 or newer.")
 }
 
@@ -81,21 +81,21 @@ func wantsCertificate(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-func (p connection) sayWantsCertificate(err error) {
+func (p connection) addWantsCertificate(err error) {
 	title, do := "The server wants a client certificate", "Give one with --client-cert and --client-key."
-	if p.opts.TLS != nil && len(p.opts.TLS.Certificates) > 0 {
+	if p.options.TLS != nil && len(p.options.TLS.Certificates) > 0 {
 		title, do = "The server refuses the client certificate", "Check with --client-cert and --client-key that the certificate is not expired, and that the server trusts who has issued it."
 	}
-	p.add("H2", doctor.Error, title, probe.NetText(err), "Clients without a certificate that the server trusts get no connection.", do)
+	p.addFinding("H2", doctor.Error, title, probe.NetErrorText(err), "Clients without a certificate that the server trusts get no connection.", do)
 }
 
-// checkChain says what is wrong with the server's certificates, and reports whether that is nothing.
-func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
+// checkCertificateChain says what is wrong with the server's certificates, and reports whether that is nothing.
+func (p connection) checkCertificateChain(ctx context.Context, chain []*x509.Certificate, c *tls.Config) bool {
 	leaf, sound := chain[0], true
 	names := "the certificate of " + subjectOf(leaf)
 	add := func(title, seen, means, do string) {
 		sound = false
-		p.add("H2", doctor.Error, title, seen, means, do)
+		p.addFinding("H2", doctor.Error, title, seen, means, do)
 	}
 	now := time.Now()
 	if c.Time != nil {
@@ -104,8 +104,8 @@ func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c
 	const refuse = "All clients refuse the connection."
 	for _, cert := range chain {
 		if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
-			seen := fmt.Sprintf("the certificate of %s is valid from %s to %s; here it is %s", subjectOf(cert), day(cert.NotBefore), day(cert.NotAfter), day(now))
-			if off := p.clockOff(ctx, c); off != "" {
+			seen := fmt.Sprintf("the certificate of %s is valid from %s to %s; here it is %s", subjectOf(cert), formatTime(cert.NotBefore), formatTime(cert.NotAfter), formatTime(now))
+			if off := p.clockDifference(ctx, c); off != "" {
 				add("The clock of this machine is wrong, or the server's is", seen+"; "+off, "A certificate that is good looks expired, or not yet valid.", "Set the clock of this machine (NTP), or that of the server.")
 			} else {
 				add("A certificate of the server is expired or not valid yet", seen, refuse, "Renew the certificate, and have the server load the new one.")
@@ -132,13 +132,13 @@ func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c
 	case err == nil:
 	case !errors.As(err, &unknown):
 		add("The certificate is not valid for a server", names+": "+err.Error(), refuse, "Have a certificate issued that is meant for servers.")
-	case selfSigned(leaf):
+	case isSelfSigned(leaf):
 		add("The certificate is self-signed", names+" was issued by itself", "Clients refuse the connection unless they are told to trust it.",
 			"Give the certificate to clients (--ca-file), or have one issued by an authority that they know.")
-	case !selfSigned(last) && p.issuerCompletes(ctx, last, leaf, inter, c.RootCAs, now):
+	case !isSelfSigned(last) && p.issuerCompletes(ctx, last, leaf, inter, c.RootCAs, now):
 		add("The server does not send an intermediate certificate", fmt.Sprintf("%d sent; that of %q, which issued %s, is missing", len(chain), last.Issuer.CommonName, subjectOf(last)),
 			"Browsers often fetch or know it; Node.js, Python and Go do not, and refuse the connection.", "Have the server send the full chain (fullchain.pem, not cert.pem).")
-	case !selfSigned(last):
+	case !isSelfSigned(last):
 		add("The chain of certificates does not end at a trusted authority", fmt.Sprintf("%d sent; that of %s was issued by %q, which is not known here", len(chain), subjectOf(last), last.Issuer.CommonName),
 			"Clients refuse the connection.", fmt.Sprintf("If %q is an intermediate, have the server send the full chain; if it is a private authority, give its certificate with --ca-file.", last.Issuer.CommonName))
 	default:
@@ -148,7 +148,7 @@ func (p connection) checkChain(ctx context.Context, chain []*x509.Certificate, c
 	return sound
 }
 
-func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }
 
 func subjectOf(c *x509.Certificate) string {
 	if c.Subject.CommonName == "" && len(c.DNSNames) > 0 {
@@ -157,7 +157,7 @@ func subjectOf(c *x509.Certificate) string {
 	return fmt.Sprintf("%q", c.Subject.CommonName)
 }
 
-func selfSigned(c *x509.Certificate) bool {
+func isSelfSigned(c *x509.Certificate) bool {
 	return string(c.RawIssuer) == string(c.RawSubject)
 }
 
@@ -184,7 +184,7 @@ func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certif
 		if err != nil || req.URL.Scheme != "http" {
 			continue
 		}
-		r := p.Do(ctx, probe.Request{Method: http.MethodGet, URL: req.URL, Foreign: true})
+		r := p.Do(ctx, probe.Request{Method: http.MethodGet, URL: req.URL, IsForOtherServer: true})
 		issuer, err := x509.ParseCertificate(r.Text)
 		if err != nil {
 			continue
@@ -197,9 +197,9 @@ func (p connection) issuerCompletes(ctx context.Context, last, leaf *x509.Certif
 	return false
 }
 
-// clockOff says by how much the clocks of this machine and of the server differ; "": by
+// clockDifference says by how much the clocks of this machine and of the server differ; "": by
 // little, or that is not known. The request has nothing of the user's in it.
-func (p connection) clockOff(ctx context.Context, c *tls.Config) string {
+func (p connection) clockDifference(ctx context.Context, c *tls.Config) string {
 	trip := httpdial.NewTransport(httpdial.TransportOptions{TLS: c})
 	defer trip.CloseIdleConnections()
 	root := *p.URL
@@ -213,18 +213,18 @@ func (p connection) clockOff(ctx context.Context, c *tls.Config) string {
 		return ""
 	}
 	resp.Body.Close()
-	return skew(resp.Header, c.Time)
+	return describeClockSkew(resp.Header, c.Time)
 }
 
-// skew compares the Date of a reply with our clock.
-func skew(header http.Header, clock func() time.Time) string {
+// describeClockSkew compares the Date of a reply with our clock.
+func describeClockSkew(header http.Header, clock func() time.Time) string {
 	at, err := http.ParseTime(header.Get("Date"))
 	now := time.Now()
 	if clock != nil {
 		now = clock()
 	}
 	if off := now.Sub(at); err == nil && (off > 5*time.Minute || off < -5*time.Minute) {
-		return fmt.Sprintf("the server's clock says %s, ours %s", day(at), day(now))
+		return fmt.Sprintf("the server's clock says %s, ours %s", formatTime(at), formatTime(now))
 	}
 	return ""
 }
