@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -107,7 +108,7 @@ func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.
 	flow, err := c.BeginSignIn(ctx, client.SignInOptions{Browser: browser, UseDeviceCode: f.useDeviceCode, RegisterAnew: f.registerAnew})
 	switch {
 	case errors.Is(err, tokenstore.ErrBusy):
-		return joinLogin(ctx, c, store, browser == nil, env)
+		return f.joinLogin(ctx, c, store, browser == nil, env)
 	case err != nil:
 		return loginError(ctx, c, err)
 	}
@@ -118,7 +119,7 @@ func (f *loginFlags) signIn(ctx context.Context, c *client.Credential, s signin.
 	case browser != nil:
 		printEscaped(env, "Sign in in your browser. If none has opened, open this address:\n  %s\n", need.URL)
 	default:
-		printEscaped(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, otherMachineHint(need.URL))
+		printEscaped(env, "Open this address in a browser (none was opened: %s):\n  %s\n%s", why, need.URL, f.otherMachineHint(c, need.URL, env.stdin))
 	}
 	if need.UserCode == "" {
 		go deliverLines(env.stdin, flow.AcceptCallbackURL, env.stderr)
@@ -147,8 +148,9 @@ func loginError(ctx context.Context, c *client.Credential, err error) error {
 	return fmt.Errorf("interrupted: nobody has signed in to %s, and the address that was shown is of no use any more", c.Server())
 }
 
-// otherMachineHint says what to do where the browser is on another machine.
-func otherMachineHint(addr string) string {
+// otherMachineHint says what to do where the browser, which opens addr, is on another machine. Nobody can paste anything into stdin that is no
+// terminal: a second command takes it.
+func (f *loginFlags) otherMachineHint(c *client.Credential, addr string, stdin *os.File) string {
 	u, err := url.Parse(addr)
 	if err != nil {
 		return ""
@@ -158,9 +160,23 @@ func otherMachineHint(addr string) string {
 		return ""
 	}
 	port := back.Port()
-	return "If that browser is on another machine, run there, before you open the address:\n" +
-		"  ssh -N -L " + port + ":127.0.0.1:" + port + " THIS-HOST\n" +
-		"or paste here the address at which your browser ends (a page that cannot be shown).\n"
+	hint := "If that browser is on another machine, run there, before you open the address:\n" +
+		"  ssh -N -L " + port + ":127.0.0.1:" + port + " THIS-HOST\n"
+	if isTerminal(stdin) {
+		return hint + "or paste here the address at which your browser ends (a page that cannot be shown).\n"
+	}
+	return hint + "or run here, in a terminal, while this command waits:\n" +
+		"  " + f.callbackCommand(c) + "\n" +
+		"and paste there the address at which your browser ends (a page that cannot be shown).\n"
+}
+
+// callbackCommand returns the command that takes the address at which the browser of this sign-in ends.
+func (f *loginFlags) callbackCommand(c *client.Credential) string {
+	words := append([]string{"mcp-bridge login --callback -"}, c.LoginFlags()...)
+	if dir := f.credential.auth.dir; dir != "" {
+		words = append(words, "--auth-dir", printable.Shell(dir))
+	}
+	return strings.Join(append(words, printable.Shell(c.Server())), " ")
 }
 
 // deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the
@@ -179,12 +195,12 @@ func deliverLines(stdin io.Reader, deliver func(string) error, stderr io.Writer)
 
 // joinLogin waits for the sign-in of another process, and gives it the address that a person pastes here. noBrowser: there is no
 // browser on this machine.
-func joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, noBrowser bool, env environment) error {
+func (f *loginFlags) joinLogin(ctx context.Context, c *client.Credential, store *tokenstore.Store, noBrowser bool, env environment) error {
 	printEscaped(env, "Another process is signing in to this server already.\n")
 	return awaitLogin(ctx, c.Key(), c.Server(), c, store, func(login tokenstore.LoginAnnouncement) {
 		hint := ""
 		if noBrowser && login.UserCode == "" {
-			hint = otherMachineHint(login.SignInURL)
+			hint = f.otherMachineHint(c, login.SignInURL, env.stdin)
 		}
 		printEscaped(env, "It waits for you. Open this address:\n  %s\n%s", login.SignInURL, hint)
 		if login.UserCode != "" {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -302,7 +303,8 @@ func TestLoginByAddress(t *testing.T) {
 					}
 				}
 			}, "login", server.URL)
-			if status != exitOK || !strings.Contains(out, "ssh -N -L") || how == "pasted" && (!strings.Contains(errs, "earlier sign-in") || strings.Contains(errs, "sign in again")) {
+			command := "run here, in a terminal, while this command waits:\n  mcp-bridge login --callback - " + server.URL + "\n"
+			if status != exitOK || !strings.Contains(out, "ssh -N -L") || !strings.Contains(out, command) || strings.Contains(out, "paste here") || how == "pasted" && (!strings.Contains(errs, "earlier sign-in") || strings.Contains(errs, "sign in again")) {
 				t.Errorf("status %d; stdout %q, stderr %q", status, out, errs)
 			}
 		})
@@ -447,6 +449,47 @@ func TestLogoutProviderDown(t *testing.T) {
 		t.Errorf("status %d; stdout %q, stderr %s", status, out, errs)
 	}
 	m.want(exitSignIn, "not signed in", "status", provider.URL)
+}
+
+// logout says of several sign-ins at one server which they were, and what their provider said once: no line is there twice.
+func TestLogoutSeveral(t *testing.T) {
+	for _, down := range []bool{true, false} {
+		provider := authtest.At("")
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasPrefix(r.URL.Path, "/.well-known/oauth-authorization-server") {
+				provider.ServeHTTP(w, r)
+				return
+			}
+			answer := httptest.NewRecorder()
+			provider.ServeHTTP(answer, r)
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, strings.Replace(answer.Body.String(), `"revocation_endpoint"`, map[bool]string{true: `"revocation_endpoint"`, false: `"none"`}[down], 1))
+		}))
+		defer h.Close()
+		provider = authtest.At(h.URL)
+		m := newMachine(t, true)
+		for _, flags := range []string{"", "--profile work ", "--profile work --resource https://other.example ", "--client-id mine "} {
+			m.want(exitOK, "Signed in", append(strings.Fields("login "+flags), provider.URL)...)
+		}
+		if down {
+			h.Close()
+		}
+		status, out, errs := m.run(nil, nil, "logout", provider.URL)
+		all := strings.Split(strings.TrimSpace(out+errs), "\n")
+		slices.Sort(all)
+		if n := len(all); status != exitOK || len(slices.Compact(all)) != n || n != 4 {
+			t.Errorf("status %d; stdout %s, stderr %s", status, out, errs)
+		}
+		for _, want := range []string{"Signed out of " + provider.URL + "\n", "Signed out of " + provider.URL + " (profile work)\n", "Signed out of " + provider.URL + " (profile work, resource https://other.example)\n"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is missing in %s", want, out)
+			}
+		}
+		if want := "The authorization server " + h.URL + " cannot be told; what was issued ends by itself\n"; strings.Contains(out, want) == down {
+			t.Errorf("stdout %s", out)
+		}
+		m.want(exitSignIn, "not signed in", "status", provider.URL)
+	}
 }
 
 // Where the provider wants the client's secret before it revokes, logout says which flags were missing.

@@ -423,53 +423,92 @@ func logout(ctx context.Context, args []string, env environment) error {
 	if err != nil {
 		return err
 	}
+	var done lines
 	for _, p := range logins {
 		if f.all || sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
 			if err := store.CancelLogin(p.Key); err != nil {
 				return err
 			}
-			printEscaped(env, "The sign-in to %s was cancelled\n", p.Login.Server)
+			done.add("The sign-in to " + nameSignIn(p.Login.Server, p.Login.Profile, "") + " was cancelled")
+		}
+	}
+	var problems []error
+	var told, untold lines
+	for _, l := range entries {
+		name, revoked, err := f.signOut(ctx, store, l, s)
+		if problems = append(problems, err); name == "" {
+			continue
+		}
+		done.add("Signed out of " + name)
+		stored := l.Entry.Credential
+		switch {
+		case auth.Is(revoked, auth.Unsupported):
+			told.add("The authorization server " + stored.Issuer + " cannot be told; what was issued ends by itself")
+		case revoked != nil:
+			untold.add("mcp-bridge: the authorization server was not told, and what was issued ends by itself: " + oneLine(revoked))
+			if auth.Is(revoked, auth.InvalidClient) && s.Client.ID == "" {
+				untold.add("mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id " + printable.Shell(stored.ClientID) + " and what else the sign-in was given")
+			}
 		}
 	}
 	if !slices.ContainsFunc(entries, func(l tokenstore.ListEntry) bool { return !isUnused(l) }) {
-		printEscaped(env, "Nobody is signed in%s\n", map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+		done.add("Nobody is signed in" + map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
 	}
-	var problems []error
-	for _, l := range entries {
-		problems = append(problems, f.signOut(ctx, store, l, s, env))
-	}
+	done.write(env.stdout)
+	told.write(env.stdout)
+	untold.write(env.stderr)
 	return errors.Join(problems...)
 }
 
-// signOut signs out at one server.
-func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.ListEntry, s signin.Settings, env environment) error {
+// lines are lines for people, each of which is there once.
+type lines []string
+
+func (l *lines) add(line string) {
+	if line = printable.Text(line); !slices.Contains(*l, line) {
+		*l = append(*l, line)
+	}
+}
+
+func (l *lines) write(w io.Writer) {
+	for _, line := range *l {
+		_, _ = fmt.Fprintln(w, line)
+	}
+}
+
+// nameSignIn returns what a person calls a sign-in at a server, where there may be several.
+func nameSignIn(server, profile, resource string) string {
+	var more []string
+	if profile != "" {
+		more = append(more, "profile "+profile)
+	}
+	if resource != "" && resource != server {
+		more = append(more, "resource "+resource)
+	}
+	if more == nil {
+		return server
+	}
+	return server + " (" + strings.Join(more, ", ") + ")"
+}
+
+// signOut signs out at one server. name is what a person calls the sign-in that is gone; "": there was none that can be named. revoked
+// is what client.Credential.SignOut says.
+func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l tokenstore.ListEntry, s signin.Settings) (name string, revoked, err error) {
 	stored := l.Entry.Credential
 	if l.Err != nil || stored.Server == "" { // it cannot be read, but it can be deleted
-		return store.Delete(ctx, l.Key)
+		return "", nil, store.Delete(ctx, l.Key)
 	}
 	c, done, err := f.credential.openCredential(ctx, l, s, nil)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
 	defer done()
-	revoked, err := c.SignOut(ctx)
-	if err != nil {
-		return err
+	if revoked, err = c.SignOut(ctx); err != nil {
+		return "", nil, err
 	}
-	printEscaped(env, "Signed out of %s\n", stored.Server)
-	switch {
-	case auth.Is(revoked, auth.Unsupported):
-		printEscaped(env, "Its authorization server cannot be told; what was issued ends by itself\n")
-	case revoked != nil:
-		fmt.Fprintf(env.stderr, "mcp-bridge: the authorization server was not told, and what was issued ends by itself: %s\n", oneLine(revoked))
-		if auth.Is(revoked, auth.InvalidClient) && s.Client.ID == "" {
-			fmt.Fprintf(env.stderr, "mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id %s and what else the sign-in was given\n", printable.Shell(stored.ClientID))
-		}
+	if f.forgetClient {
+		err = store.UpdateRegistrations(ctx, stored.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+			return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == stored.ClientID }), nil
+		})
 	}
-	if !f.forgetClient {
-		return nil
-	}
-	return store.UpdateRegistrations(ctx, stored.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
-		return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == stored.ClientID }), nil
-	})
+	return nameSignIn(stored.Server, stored.Profile, stored.Resource), revoked, err
 }

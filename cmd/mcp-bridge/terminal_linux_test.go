@@ -1,9 +1,38 @@
 package main
 
 import (
+	"io"
 	"os"
+	"strings"
 	"testing"
+
+	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/mcp-bridge/internal/auth/authtest"
 )
+
+// At a terminal, login says that the address at which the browser ends can be pasted; without one, which command takes it, with the
+// flags that say which sign-in is meant.
+func TestLoginHint(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	dir := t.TempDir() + "/a b"
+	for device, want := range map[string]string{
+		"/dev/ptmx": "or paste here the address at which your browser ends",
+		"/dev/null": "  mcp-bridge login --callback - --profile work --client-id mine --auth-dir '" + dir + "' " + server.URL + "\nand paste there the address at which your browser ends",
+	} {
+		stdin, err := os.Open(device)
+		bridgetest.Must(t, err)
+		defer stdin.Close()
+		flags := []string{"login", "--profile", "work", "--auth-dir", dir, server.URL}
+		status, out, _ := m.run(stdin, func(stdout io.Reader) {
+			answerOf(t, stdout)
+			m.want(exitOK, "was cancelled", append(flags, "--cancel")...)
+		}, append(flags, "--client-id", "mine")...)
+		if status != exitFail || !strings.Contains(out, want) {
+			t.Errorf("%s: status %d, stdout %s; want %q", device, status, out, want)
+		}
+	}
+}
 
 func TestIsTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
