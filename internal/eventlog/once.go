@@ -92,12 +92,15 @@ func causeOf(args []any) (text, server string) {
 			status = fmt.Sprint(args[i+1])
 		}
 	}
-	if reason != "" && status != "" { // the words vary with who has noticed it
-		return reason + " " + status, server
-	}
 	// What to do about it, and what the bridge does, is not part of the reason.
 	text, _, _ = strings.Cut(text, "; ")
-	return text, server
+	switch {
+	case reason == "" || status == "":
+		return text, server
+	case strings.HasPrefix(reason, "authorization_"): // the words say what is wrong
+		return strings.TrimSpace(reason + " " + status + " " + text), server
+	}
+	return reason + " " + status, server // the words vary with who has noticed it
 }
 
 // checkRepeat reports whether a reason was told of a server a short time ago. If it was told

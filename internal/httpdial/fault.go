@@ -81,6 +81,13 @@ func (f *Fault) NamesSignIn() bool {
 	return f.Reason == ReasonAuth || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthAway
 }
 
+// WithLoggedText has a log be told all of Text, which holds nothing that the server has said, and returns f. It is called before f is
+// handed on.
+func (f *Fault) WithLoggedText() *Fault {
+	f.logText = f.Text
+	return f
+}
+
 // Error returns Text.
 func (f *Fault) Error() string { return f.Text }
 

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"time"
@@ -13,35 +14,39 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statusUnauthorized is the status of a Fault that says that nobody has signed in: the server's own, so that no client
-// takes it for a sign of another transport or revision.
+// statusUnauthorized is the status of a Fault where the server was not asked because nobody has signed in: what it would answer, so that no
+// client takes it for a sign of another transport or revision.
 const statusUnauthorized = 401
 
 // faultOf returns what clients are told of an error of client.Transport; nil: it is one of the network. server is how the
-// server is shown, login the command that signs in to it.
-func faultOf(err error, server, login string) *httpdial.Fault {
+// server is shown, login the command that signs in to it, and status what the server has answered; 0: it was not asked.
+func faultOf(err error, server, login string, status int) *httpdial.Fault {
+	status = cmp.Or(status, statusUnauthorized)
+	failed := func(text string) *httpdial.Fault {
+		return (&httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: status, Text: text}).WithLoggedText()
+	}
 	if need, ok := errors.AsType[*client.SignInRequired](err); ok {
-		return signInFault(need, server, login)
+		return signInFault(need, server, login, status)
 	}
 	if p, ok := errors.AsType[*client.PermanentError](err); ok {
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: "No sign-in to " + server + ": " + printable.Text(p.Error())}
+		return failed("No sign-in to " + server + ": " + printable.Text(p.Error()))
 	}
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		text := "No sign-in to " + server + ": " + e.Error()
 		if e.Kind == auth.Unavailable {
 			return &httpdial.Fault{Reason: httpdial.ReasonAuthAway, Text: text, Transient: true, RetryAfter: e.RetryAfter}
 		}
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: text}
+		return failed(text)
 	}
 	if e, ok := errors.AsType[*tokenstore.Error](err); ok {
-		return &httpdial.Fault{Reason: httpdial.ReasonAuthFailed, Status: statusUnauthorized, Text: "The credential for " + server + " cannot be read or written: " + printable.Text(e.Error())}
+		return failed("The credential for " + server + " cannot be read or written: " + printable.Text(e.Error()))
 	}
 	return nil
 }
 
 // signInFault says where to sign in.
-func signInFault(need *client.SignInRequired, server, login string) *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: statusUnauthorized}
+func signInFault(need *client.SignInRequired, server, login string, status int) *httpdial.Fault {
+	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: status}
 	var text strings.Builder
 	text.WriteString("Sign-in needed for " + server + ": ")
 	if need.URL != "" {
@@ -63,5 +68,5 @@ func signInFault(need *client.SignInRequired, server, login string) *httpdial.Fa
 		text.WriteString(" (" + printable.Text(need.Reason) + ")")
 	}
 	f.Text = text.String()
-	return f
+	return f.WithLoggedText()
 }

@@ -76,7 +76,7 @@ func (a *Authorizer) followStore() {
 // Authorize returns what makes requests with the credential, around base: it is made for the Authorize of
 // remote.Options. Its errors are of type *httpdial.Fault where a person can do something about them.
 func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
-	return &faultTransport{authorizer: a, inner: client.Transport{Base: base, Credential: a.options.Credential}}
+	return &faultTransport{a, base}
 }
 
 // Close ends the Authorizer, and waits for a token request that is under way, but not for long. The connections to
@@ -129,31 +129,49 @@ func (a *Authorizer) logOnce(what string, pairs ...any) {
 // faultTransport is client.Transport with the errors of this package.
 type faultTransport struct {
 	authorizer *Authorizer
-	inner      client.Transport
+	base       http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *faultTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.inner.RoundTrip(r)
+	last := statusNoter{base: t.base}
+	resp, err := (&client.Transport{Base: &last, Credential: t.authorizer.options.Credential}).RoundTrip(r)
 	if !t.authorizer.isFollowingStore.Load() && (err != nil || resp.Request != nil && resp.Request.Header["Authorization"] != nil) {
 		t.authorizer.followStore()
 	}
 	if err != nil {
-		return nil, t.authorizer.faultFor(r.Context(), err)
+		return nil, t.authorizer.faultFor(r.Context(), err, last.status)
 	}
 	return resp, nil
 }
 
-// faultFor returns what clients are told of an error. Those of the network stay as they are.
-func (a *Authorizer) faultFor(ctx context.Context, err error) error {
+// A statusNoter notes the status of the last answer to one request, which may be sent several times, one after the other.
+type statusNoter struct {
+	base   http.RoundTripper
+	status int // 0: there was no answer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n *statusNoter) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.base.RoundTrip(r)
+	if err == nil {
+		n.status = resp.StatusCode
+	}
+	return resp, err
+}
+
+// faultFor returns what clients are told of an error. Those of the network stay as they are. status is what the server has answered; 0:
+// it was not asked.
+func (a *Authorizer) faultFor(ctx context.Context, err error, status int) error {
 	if ctx.Err() != nil || errors.Is(err, context.Canceled) {
 		return err
 	}
-	f := faultOf(err, a.serverLabel, a.loginCommand)
+	f := faultOf(err, a.serverLabel, a.loginCommand, status)
 	if f == nil {
 		return err
 	}
-	a.logOnce("no credential for the server", "reason", f.Reason, "error", f.Text)
+	// Whoever has made the request tells the log of the Fault, too: of two lines with the same fields it has one.
+	a.logOnce("no credential for the server", f.Attrs()...)
 	return f
 }
 

@@ -88,8 +88,45 @@ func TestSignInNeeded(t *testing.T) {
 		t.Errorf("status %d after the sign-in", resp.StatusCode)
 	}
 	a.Close()
-	if n := strings.Count(log.String(), "Sign-in needed"); n != 1 {
+	if n := strings.Count(log.String(), "Sign-in needed"); n != 1 || !strings.Contains(log.String(), "status=401 error=") {
 		t.Errorf("the log was told %d times:\n%s", n, &log)
+	}
+}
+
+// The status that clients are told is the server's own: 403 where it wants more rights, also with the address to sign in at.
+func TestStatusIsTheServers(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/mcp":
+				w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="more"`)
+				w.WriteHeader(status)
+			case "/.well-known/oauth-protected-resource/mcp":
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"resource":"http://%s/mcp","authorization_servers":["http://%[1]s"]}`, r.Host)
+			case "/.well-known/oauth-authorization-server":
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"issuer":"http://%s","authorization_endpoint":"http://%[1]s/authorize","token_endpoint":"http://%[1]s/token","code_challenge_methods_supported":["S256"]}`, r.Host)
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		defer server.Close()
+		c, err := client.New(client.Options{Store: newStore(t), Server: server.URL + "/mcp", ClientID: "c1", SignIn: func(_ context.Context, _ *client.Credential, need client.SignInRequired) error {
+			need.URL = "https://as.example/open"
+			return &need
+		}})
+		bridgetest.Must(t, err)
+		base := &http.Transport{}
+		a := New(Options{Credential: c, Closed: base.CloseIdleConnections})
+		defer a.Close()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/mcp", strings.NewReader("{}"))
+		bridgetest.Must(t, err)
+		_, err = a.Authorize(base).RoundTrip(req)
+		f, ok := errors.AsType[*httpdial.Fault](err)
+		if want := fmt.Sprintf(`{"reason":"authorization_required","status":%d,"url":"https://as.example/open"}`, status); !ok || string(f.ErrorData()) != want {
+			t.Errorf("the error is %v; want %s", err, want)
+		}
 	}
 }
 
@@ -108,7 +145,7 @@ func TestFaults(t *testing.T) {
 		"refused":   {err: &auth.Error{Kind: auth.AccessDenied, Operation: "token request", Problem: "no"}, reason: "authorization_failed", text: "token request: no"},
 		"away":      {err: &auth.Error{Kind: auth.Unavailable, Operation: "token request", Problem: "no answer"}, reason: "authorization_server", text: "no answer", transient: true},
 	} {
-		f := faultOf(one.err, "https://h/mcp", "mcp-bridge login --profile work https://h/mcp")
+		f := faultOf(one.err, "https://h/mcp", "mcp-bridge login --profile work https://h/mcp", 0)
 		if f == nil || f.Reason != one.reason || !strings.Contains(f.Text, one.text) || f.Transient != one.transient || !strings.Contains(string(f.ErrorData()), one.more) || strings.Contains(f.Text, "\x1b") {
 			t.Errorf("%s: %+v", name, f)
 			continue
@@ -118,7 +155,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if f := faultOf(errors.New("connection refused"), "https://h/mcp", ""); f != nil {
+	if f := faultOf(errors.New("connection refused"), "https://h/mcp", "", 0); f != nil {
 		t.Errorf("an error of the network is %+v", f)
 	}
 }
