@@ -176,8 +176,8 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	traced.hideServer(spec)
-	traced.addSecrets(secretsIn(fileAuth))
-	traced.hideEnviron(f.target.child.addedEnv, true)
+	traced.addSecrets("sign-in to "+spec.Name, secretsIn(fileAuth))
+	traced.hideEnviron(spec.Name, f.target.child.addedEnv, true)
 	if spec.ClientEras, _, err = parseEras(settings); err != nil {
 		return err
 	}

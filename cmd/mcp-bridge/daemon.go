@@ -158,7 +158,7 @@ func (d *daemon) initialSpecs(ctx context.Context, to target) ([]hub.Spec, error
 		return nil, err
 	}
 	d.tracing.hideServer(spec.Upstream)
-	d.tracing.hideEnviron(d.flags.target.child.addedEnv, true)
+	d.tracing.hideEnviron(spec.Name, d.flags.target.child.addedEnv, true)
 	spec.Eager, spec.OnStartFailure = true, d.fail
 	return []hub.Spec{spec}, nil
 }
@@ -180,8 +180,8 @@ func (d *daemon) load(ctx context.Context) ([]hub.Spec, error) {
 		return nil, err
 	}
 	for _, s := range c.Servers {
-		d.tracing.hideEnviron(s.Environ(), true)
-		d.tracing.addSecrets(secretsIn(s.Auth))
+		d.tracing.hideEnviron(s.Name, s.Environ(), true)
+		d.tracing.addSecrets("sign-in to "+s.Name, secretsIn(s.Auth))
 		for i := range all {
 			if all[i].Name != s.Name {
 				continue

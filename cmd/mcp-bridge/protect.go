@@ -201,7 +201,7 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 		p.introspectionSecret = func() (string, error) {
 			secret, err := read()
 			if err == nil {
-				traced.addSecrets([]string{secret})
+				traced.addSecrets("--introspect-secret-file", []string{secret})
 			}
 			return secret, err
 		}

@@ -180,7 +180,7 @@ func (f *replayFlags) play(ctx context.Context, rec *replay.Recording, to target
 		return nil, err
 	}
 	traced.hideServer(spec)
-	traced.hideEnviron(f.target.child.addedEnv, true)
+	traced.hideEnviron(spec.Name, f.target.child.addedEnv, true)
 	if spec.ClientEras, _, err = parseEras(settings); err != nil {
 		return nil, err
 	}

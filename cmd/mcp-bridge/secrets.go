@@ -18,17 +18,19 @@ type tracing struct {
 	recorder *trace.Recorder
 
 	mu            sync.Mutex
-	secretValues  map[string]bool
-	secretHeaders map[string]bool // by name
+	secretValues  map[string][][]string // by their source: its last maxKeptSets sets of values, the newest at the end
+	secretHeaders map[string]bool       // by name
 }
 
 // redactor takes out all the secrets that are known now, unless it is off. It is called with mu
 // held, or before there is anybody else.
 func (t *tracing) redactor(off bool) *redact.Redactor {
 	o := redact.Options{Rules: t.flags.redact, Off: off}
-	for v := range t.secretValues {
-		o.Secrets = append(o.Secrets, v)
+	for _, sets := range t.secretValues {
+		o.Secrets = append(o.Secrets, slices.Concat(sets...)...)
 	}
+	slices.Sort(o.Secrets)
+	o.Secrets = slices.Compact(o.Secrets)
 	for h := range t.secretHeaders {
 		o.Headers = append(o.Headers, h)
 	}
@@ -39,24 +41,41 @@ func (t *tracing) redactor(off bool) *redact.Redactor {
 	return d
 }
 
-// addSecrets has values taken out of what is written from now on, and those of headers. What was
-// hidden before stays so: a server that has been removed may still run.
-func (t *tracing) addSecrets(values []string, headers ...string) {
+// maxKeptSets is how many sets of values are kept of a source: old ones may still be used by a server that has been removed, and occur
+// in what is written late. A file that is replaced every few minutes must not make the list grow for ever.
+const maxKeptSets = 16
+
+// addSecrets has values taken out of what is written from now on, and those of headers. They are all that a source has now: what it had
+// before stays hidden until it has changed maxKeptSets times.
+func (t *tracing) addSecrets(source string, values []string, headers ...string) {
+	values = slices.Clone(values)
+	slices.Sort(values)
+	values = slices.Compact(values)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	before := len(t.secretValues) + len(t.secretHeaders)
-	for _, v := range values {
-		t.secretValues[v] = true
-	}
+	before := len(t.secretHeaders)
 	for _, h := range headers {
 		t.secretHeaders[h] = true
 	}
-	if len(t.secretValues)+len(t.secretHeaders) > before {
-		t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
-		if t.flags.unredacted {
-			t.recorder.SetTextRedactor(t.redactor(false))
-		}
+	if !t.keepValues(source, values) && len(t.secretHeaders) == before {
+		return
 	}
+	t.recorder.SetRedactor(t.redactor(t.flags.unredacted))
+	if t.flags.unredacted {
+		t.recorder.SetTextRedactor(t.redactor(false))
+	}
+}
+
+// keepValues makes values the newest set of a source, and reports whether another set of values is kept now. The lock is held.
+func (t *tracing) keepValues(source string, values []string) (changed bool) {
+	if len(values) == 0 {
+		return false
+	}
+	sets := slices.DeleteFunc(slices.Clone(t.secretValues[source]), func(set []string) bool { return slices.Equal(set, values) })
+	changed = len(sets) == len(t.secretValues[source])
+	sets = append(sets, values)
+	t.secretValues[source] = sets[max(0, len(sets)-maxKeptSets):]
+	return changed
 }
 
 // redact returns a text of the log or of a span without secrets, also where the trace has them.
@@ -82,16 +101,20 @@ type redactedError struct {
 func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.error }
 
-// hideEnviron hides the values of variables, written NAME=VALUE: all, or those whose names
+// hideEnviron hides the values of the variables of a server, written NAME=VALUE: all, or those whose names
 // tell that they are secrets.
-func (t *tracing) hideEnviron(env []string, all bool) {
+func (t *tracing) hideEnviron(server string, env []string, all bool) {
 	var values []string
 	for _, v := range env {
 		if name, value, _ := strings.Cut(v, "="); all && !isCommonVariable(name) || redact.IsSensitive(name) {
 			values = append(values, value)
 		}
 	}
-	t.addSecrets(values)
+	source := "secret variables of " + server
+	if all {
+		source = "variables of " + server
+	}
+	t.addSecrets(source, values)
 }
 
 // hideServer hides what a server is given: headers, credentials in its URL, variables.
@@ -110,8 +133,8 @@ func (t *tracing) hideServer(spec upstream.Spec) {
 			values = append(values, all...)
 		}
 	}
-	t.addSecrets(values, headers...)
-	t.hideEnviron(spec.Command.Env, false)
+	t.addSecrets("server "+spec.Name, values, headers...)
+	t.hideEnviron(spec.Name, spec.Command.Env, false)
 }
 
 // hideTokens hides the tokens of clients.
@@ -128,7 +151,7 @@ func (t *tracing) hideTokens(file string, env environment) {
 			values = append(values, words[1])
 		}
 	}
-	t.addSecrets(values)
+	t.addSecrets("tokens of clients", values)
 }
 
 // hidingLookup returns lookup, and hides what it finds: flags and files name variables where a secret
@@ -137,7 +160,7 @@ func (t *tracing) hidingLookup(lookup func(string) (string, bool)) func(string) 
 	return func(name string) (string, bool) {
 		value, set := lookup(name)
 		if set && name != tokensVariable && !isCommonVariable(name) {
-			t.addSecrets([]string{value})
+			t.addSecrets("variable "+name, []string{value})
 		}
 		return value, set
 	}

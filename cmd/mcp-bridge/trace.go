@@ -67,7 +67,7 @@ func (f *tracingFlags) check() error {
 // start begins to write down what observer tells, if there is to be a file. The Recorder is there
 // in any case: others look at a running bridge with it. stop must be called.
 func (f *tracingFlags) start(observer *observe.Observer, log hclog.Logger) (t *tracing, stop func(), err error) {
-	t = &tracing{flags: f, secretHeaders: map[string]bool{}, secretValues: map[string]bool{}}
+	t = &tracing{flags: f, secretHeaders: map[string]bool{}, secretValues: map[string][][]string{}}
 	t.recorder = trace.NewRecorder(observer, t.redactor(f.unredacted))
 	observer.Redact = t.redact
 	if f.unredacted {
