@@ -118,7 +118,7 @@ func TestStatusIsTheServers(t *testing.T) {
 		}})
 		bridgetest.Must(t, err)
 		base := &http.Transport{}
-		a := New(Options{Credential: c, Closed: base.CloseIdleConnections})
+		a := New(Options{Credential: c, OnClosed: base.CloseIdleConnections})
 		defer a.Close()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/mcp", strings.NewReader("{}"))
 		bridgetest.Must(t, err)
