@@ -454,7 +454,7 @@ func TestLogoutProviderDown(t *testing.T) {
 // logout says of several sign-ins at one server which they were, and what their provider said once: no line is there twice.
 func TestLogoutSeveral(t *testing.T) {
 	for _, down := range []bool{true, false} {
-		provider := authtest.At("")
+		provider := authtest.ServerAt("")
 		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !strings.HasPrefix(r.URL.Path, "/.well-known/oauth-authorization-server") {
 				provider.ServeHTTP(w, r)
@@ -466,7 +466,7 @@ func TestLogoutSeveral(t *testing.T) {
 			_, _ = io.WriteString(w, strings.Replace(answer.Body.String(), `"revocation_endpoint"`, map[bool]string{true: `"revocation_endpoint"`, false: `"none"`}[down], 1))
 		}))
 		defer h.Close()
-		provider = authtest.At(h.URL)
+		provider = authtest.ServerAt(h.URL)
 		m := newMachine(t, true)
 		for _, flags := range []string{"", "--profile work ", "--profile work --resource https://other.example ", "--client-id mine "} {
 			m.want(exitOK, "Signed in", append(strings.Fields("login "+flags), provider.URL)...)
