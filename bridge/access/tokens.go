@@ -207,16 +207,10 @@ func ReadSecret(file string) (text string, err error) {
 	if len(data) > maxTokensFileSize {
 		return "", fmt.Errorf("%s is larger than 1 MiB", file)
 	}
-	if IsReadableByAll(info) {
+	if runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
 		return "", fmt.Errorf("every user of this machine may read %s, and so come in: chmod o-r it", file)
 	}
 	return string(data), nil
-}
-
-// IsReadableByAll reports whether every user of this machine may read a file, as far as its mode tells. It is false on Windows, and for
-// what is no regular file, such as a pipe.
-func IsReadableByAll(info fs.FileInfo) bool {
-	return runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0
 }
 
 // parseTokens reads lines. bad is the number of the line with the error, 0 for an error

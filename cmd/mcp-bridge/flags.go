@@ -16,7 +16,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/config"
 	"github.com/mcp-bridge/mcp-bridge/internal/migrate"
 	"github.com/mcp-bridge/mcp-bridge/internal/printable"
@@ -202,9 +201,6 @@ func readHeaders(values []string, file string, variables []string, lookup func(s
 		return nil
 	}
 	if file != "" {
-		if info, err := os.Stat(file); err == nil && access.IsReadableByAll(info) {
-			return nil, usagef("--header-file: every user of this machine may read %s: chmod o-r it", file)
-		}
 		err := eachLine("--header-file", file, func(n int, line string) error {
 			return add(fmt.Sprintf("--header-file %s, line %d", file, n), line)
 		})

@@ -87,21 +87,3 @@ func TestDrainTimeoutOfFile(t *testing.T) {
 		t.Errorf("status %d, %s", status, said)
 	}
 }
-
-// A file of headers that every user of the machine may read is refused, and the error says what to do; that of a configuration file, too.
-func TestHeaderFileForAll(t *testing.T) {
-	dir := t.TempDir()
-	headers, file := filepath.Join(dir, "headers"), filepath.Join(dir, "servers.json")
-	bridgetest.Must(t, os.WriteFile(headers, []byte("Authorization: Bearer hush\n"), 0o600))
-	bridgetest.Must(t, os.WriteFile(file, []byte(`{"mcpServers": {"a": {"url": "http://127.0.0.1:1/mcp", "mcp-bridge": {"headerFile": "headers"}}}}`), 0o600))
-	for mode, want := range map[os.FileMode]int{0o644: exitUsage, 0o640: exitOK} {
-		bridgetest.Must(t, os.Chmod(headers, mode))
-		for _, args := range [][]string{{"connect", "--header-file", headers, "http://127.0.0.1:1/mcp"}, {"check-config", file}} {
-			status, _, errs := try(t, args...)
-			said := strings.Contains(errs, "every user of this machine may read "+headers+": chmod o-r it")
-			if status != want || said != (want == exitUsage) || strings.Contains(errs, "hush") {
-				t.Errorf("mode %o, %q: status %d, %s", mode, args, status, errs)
-			}
-		}
-	}
-}

@@ -2,10 +2,7 @@ package config
 
 import (
 	"net/http"
-	"os"
 	"strings"
-
-	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 )
 
 // readEnvFile reads variables from a file, one a line, as ParseVariable reads it.
@@ -82,10 +79,6 @@ func (p *parser) eachLine(m member, f func(line string) (wrong string)) {
 	data, err := p.readFile(name)
 	if err != nil {
 		p.addMissing(p.newProblem(m.value.StartOffset, m.label+": "+name+": "+rootCause(err).Error()))
-		return
-	}
-	if info, err := os.Stat(name); err == nil && m.key == "headerFile" && access.IsReadableByAll(info) {
-		p.addMissing(p.newProblem(m.value.StartOffset, m.label+": every user of this machine may read "+name+": chmod o-r it"))
 		return
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")

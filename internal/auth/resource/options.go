@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -241,7 +242,7 @@ func SecretFromFile(file string) func() (string, error) {
 			return "", err
 		case info.IsDir() || info.Size() > maxSecretBytes:
 			return "", fmt.Errorf("%s is no file with a secret", file)
-		case access.IsReadableByAll(info):
+		case runtime.GOOS != "windows" && info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0:
 			return "", fmt.Errorf("every user of this machine may read %s: chmod o-r it", file)
 		}
 		text := make([]byte, maxSecretBytes)

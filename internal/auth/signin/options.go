@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/mcp-bridge/mcp-bridge/bridge/access"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
@@ -154,20 +153,12 @@ func (s Settings) machineTokenSource() (client.MachineTokenSource, error) {
 // maxSecretFileBytes bounds a file with a secret or a key.
 const maxSecretFileBytes = 64 << 10
 
-// readFlagFile reads a file with a secret or a key. One that every user of this machine may read is refused.
 func readFlagFile(flag, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", flag, err)
-	}
-	if access.IsReadableByAll(info) {
-		return nil, fmt.Errorf("--%s: every user of this machine may read %s: chmod o-r it", flag, path)
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecretFileBytes+1))
 	if err == nil && len(text) > maxSecretFileBytes {
 		err = errors.New("it is larger than 64 KiB")

@@ -9,42 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/mcp-bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
-
-// A file that every user of the machine may read is refused, whatever secret it has, and the error says what to do; its group may.
-func TestSecretFileForAll(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("modes of files say nothing there")
-	}
-	path := filepath.Join(t.TempDir(), "secret")
-	bridgetest.Must(t, os.WriteFile(path, []byte("secret-canary\n"), 0o600))
-	for name, s := range map[string]Settings{
-		"client-secret-file":     {Mode: ModeClientCredentials, Client: Client{ID: "c", SecretFile: path}},
-		"auth-key":               {Mode: ModeClientCredentials, Client: Client{ID: "c", KeyFile: path}},
-		"idp-client-secret-file": {Mode: ModeEnterprise, Client: Client{ID: "c"}, IDP: IDP{Issuer: "https://idp.test", SecretFile: path}},
-		"assertion-file":         {Mode: ModeJWTBearer, Client: Client{ID: "c"}, AssertionFile: path},
-		"id-token-file":          {Mode: ModeEnterprise, Client: Client{ID: "c"}, IDP: IDP{Issuer: "https://idp.test", IDTokenFile: path}},
-	} {
-		for mode, refused := range map[os.FileMode]bool{0o644: true, 0o604: true, 0o440: false, 0o400: false} {
-			bridgetest.Must(t, os.Chmod(path, mode))
-			_, err := readFlagFile(name, path)
-			if name == "client-secret-file" || name == "auth-key" {
-				_, err = s.clientAuth()
-			} else if m, bad := s.machineTokenSource(); bad != nil {
-				err = bad
-			} else if b, ok := m.(client.JWTBearer); ok {
-				_, err = b.Assertion()
-			} else if e, ok := m.(client.EnterpriseManaged); ok && name == "id-token-file" {
-				_, err = e.IDToken()
-			}
-			said := err != nil && strings.Contains(err.Error(), "--"+name+": every user of this machine may read "+path+": chmod o-r it")
-			if said != refused || err != nil && strings.Contains(err.Error(), "canary") {
-				t.Errorf("--%s of mode %o: %v", name, mode, err)
-			}
-		}
-	}
-}
 
 // A secret that is rotated counts from then on; while its file is gone or empty, what it had before does, and that is told.
 func TestSecretFile(t *testing.T) {
