@@ -2,32 +2,26 @@ package main
 
 import (
 	"runtime"
+	"runtime/metrics"
 	"testing"
 )
 
-// garbage keeps the compiler from doing without it.
-var garbage []byte
-
-const made = 64 << 20 // bytes of garbage
-
-// collections returns how often the garbage collector runs for so much garbage.
-func collections() uint32 {
+// roomForGarbage returns how much garbage there may be before the garbage collector has to be done
+// again. How often it runs says less: on a busy machine it takes its time, and garbage that is made
+// meanwhile does not make it run again.
+func roomForGarbage() int {
 	runtime.GC()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range made >> 10 {
-		garbage = make([]byte, 1<<10)
-	}
-	runtime.ReadMemStats(&after)
-	return after.NumGC - before.NumGC
+	s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	return int(s[0].Value.Uint64() - s[1].Value.Uint64())
 }
 
 // With the ballast the garbage collector runs less often: not before there is as much garbage as ballast.
 func TestMemoryBallast(t *testing.T) {
-	off := collections()
+	off := roomForGarbage()
 	ballast := newBallast()
-	if on := collections(); on >= off || on > made/ballastSize {
-		t.Errorf("the garbage collector runs %d times, and %d times without the ballast", on, off)
+	if on := roomForGarbage(); on < ballastSize || on < off+ballastSize/2 {
+		t.Errorf("there is room for %d bytes of garbage, and for %d without the ballast of %d", on, off, ballastSize)
 	}
 	runtime.KeepAlive(ballast)
 }
