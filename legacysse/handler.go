@@ -93,7 +93,7 @@ type Handler struct {
 
 	control         *admission.Controller
 	wg              sync.WaitGroup // sessions, until their clients have taken what they were owed
-	bodies          httpserve.Bodies
+	bodies          httpserve.BodyLimits
 	refusalWarnings access.WarningLimiter
 
 	mu       sync.Mutex
@@ -105,8 +105,8 @@ type Handler struct {
 func NewHandler(server bridge.Handler, o HandlerOptions) *Handler {
 	o = o.withDefaults()
 	h := &Handler{server: server, opts: o, control: admission.New(o.MaxSessions, o.AcquirePlace), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Budget = o.MaxMessageSize, o.Budget
-	h.bodies.Party = h.opts.Guard.Party
+	h.bodies.MaxBytes, h.bodies.Budget = o.MaxMessageSize, o.Budget
+	h.bodies.PartyOf = h.opts.Guard.Party
 	return h
 }
 

@@ -30,7 +30,7 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, "LI3", http.StatusMethodNotAllowed, jsonrpc.ID{}, "method "+r.Method+" is not allowed here; use POST")
 		return
 	}
-	if r.ContentLength > int64(h.bodies.Max) {
+	if r.ContentLength > int64(h.bodies.MaxBytes) {
 		h.bodies.Refuse(w, r, httpserve.ErrTooLarge)
 		return
 	}
@@ -42,9 +42,9 @@ func (h *Handler) ServeMessage(w http.ResponseWriter, r *http.Request) {
 	if s == nil {
 		return
 	}
-	share := h.bodies.Share()
+	share := h.bodies.NewMemory()
 	defer share.Free()
-	body, err := share.Read(r, h.bodies.Max)
+	body, err := share.Read(r, h.bodies.MaxBytes)
 	if err != nil {
 		h.bodies.Refuse(w, r, err)
 		return
@@ -207,7 +207,7 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 
 // passAllToServer gives the server the messages, and the client what the bridge itself
 // has to say to them.
-func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []jsonrpc.Message, share *httpserve.Share) error {
+func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []jsonrpc.Message, share *httpserve.BodyMemory) error {
 	for _, m := range ownReplies {
 		if err := s.Send(ctx, m); err != nil {
 			return err
@@ -216,7 +216,7 @@ func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []js
 	for i, m := range messages {
 		var held *budget.Share
 		if i == len(messages)-1 { // until then all of the body is needed
-			held = share.Move()
+			held = share.Detach()
 		}
 		if err := s.offerAndWait(ctx, m, held); err != nil {
 			held.ReleaseAll()

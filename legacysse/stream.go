@@ -38,7 +38,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if r.Context().Err() == nil { // the client has not gone while it waited
 			h.logRefused(r, err.Error())
-			httpserve.Busy(w, r, jsonrpc.ID{}, admission.PublicReason(err), err)
+			httpserve.RefuseBusy(w, r, jsonrpc.ID{}, admission.PublicReason(err), err)
 		}
 		return
 	}

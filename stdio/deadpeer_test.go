@@ -64,7 +64,7 @@ func TestAwaitingAck(t *testing.T) {
 	}
 	for err := error(nil); err == nil; {
 		nc.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // of each write: all of them may take longer
-		_, err = nc.Write(make([]byte, 64<<10))                    // until nothing fits any more
+		_, err = nc.Write(make([]byte, 64<<10))                     // until nothing fits any more
 	}
 	silent, waiting := awaitingAck(nc)
 	if silent > deadAfter/2 || waiting != (runtime.GOOS == "linux") {

@@ -90,7 +90,7 @@ func TestFirstLine(t *testing.T) {
 // Who begins a line and does not go on is ended, and told why; who is silent
 // between lines is not.
 func TestSlowLine(t *testing.T) {
-	s := serve(t, ServerOptions{BodyTimeout: 300 * time.Millisecond})
+	s := serve(t, ServerOptions{ChunkTimeout: 300 * time.Millisecond})
 	quiet := s.greeted(t)
 	for _, begun := range []string{"{", `{"x":"` + strings.Repeat("x", 100<<10)} {
 		p := s.greeted(t)

@@ -23,8 +23,8 @@ import (
 // something. Until then it has no server.
 const firstMessageTimeout = 30 * time.Second
 
-// bodyTimeout is ServerOptions.BodyTimeout by default.
-const bodyTimeout = 30 * time.Second
+// defaultChunkTimeout is ServerOptions.ChunkTimeout by default.
+const defaultChunkTimeout = 30 * time.Second
 
 // ServerOptions tune a SocketServer. The zero value works.
 type ServerOptions struct {
@@ -33,7 +33,7 @@ type ServerOptions struct {
 	MaxSessions    int          // connections at once; more are refused. 0: 1000
 	Logger         hclog.Logger // nil: silence
 
-	BodyTimeout time.Duration // to send each 64 KiB of a line in, or what there is of it; then the connection ends. 0: 30 s; negative: no limit
+	ChunkTimeout time.Duration // to send each 64 KiB of a line in, or what there is of it; then the connection ends. 0: 30 s; negative: no limit
 
 	// Budget is the memory for lines that are being received, or wait for their
 	// server to take them; the first 64 KiB of each do not count. The connection
@@ -77,7 +77,7 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	if opts.MaxSessions <= 0 {
 		opts.MaxSessions = 1000
 	}
-	opts.BodyTimeout = cmp.Or(opts.BodyTimeout, bodyTimeout)
+	opts.ChunkTimeout = cmp.Or(opts.ChunkTimeout, defaultChunkTimeout)
 	if opts.Budget == nil {
 		opts.Budget = budget.ForMessages(cmp.Or(opts.MaxMessageSize, defaultMaxMessageSize))
 	}
@@ -191,7 +191,7 @@ func (s *SocketServer) startConn(nc net.Conn) {
 func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) {
 	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.logNoise})
 	party := s.opts.Party(nc)
-	conn.limitIntake(s.opts.Budget.Share(party), s.opts.BodyTimeout)
+	conn.limitIntake(s.opts.Budget.Share(party), s.opts.ChunkTimeout)
 	slot, err := s.control.AcquireLazily(identity.WithParty(s.ctx, party))
 	return conn, slot, err
 }

@@ -11,7 +11,7 @@ import (
 
 // serveBatch takes an array of messages, which is part of revision 2025-03-26
 // alone (LI8 to LI12).
-func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserve.Share) {
+func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, body []byte, share *httpserve.BodyMemory) {
 	messages, errorResponses, ok := h.parseBatch(w, r, body)
 	if !ok || h.refuseModernBatch(w, r, messages) || !h.checkAuthorized(w, r, jsonrpc.ID{}, messages...) {
 		return

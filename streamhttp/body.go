@@ -15,7 +15,7 @@ const maxSessionlessBody = 1 << 20
 // maxBody returns how many bytes r may send, and whether that is less than
 // usual because r belongs to no session, and says that there are such.
 func (h *Handler) maxBody(r *http.Request) (max int, sessionless bool) {
-	max = h.bodies.Max
+	max = h.bodies.MaxBytes
 	if max <= maxSessionlessBody || h.opts.Stateless || h.servesModern() && namesModern(r.Header) || h.namedSession(r) != nil {
 		return max, false
 	}
@@ -26,11 +26,11 @@ func (h *Handler) maxBody(r *http.Request) (max int, sessionless bool) {
 // large only for one outside a session, it refuses for that, or for the
 // session that it names in vain.
 func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error, sessionless bool) {
-	if err != httpserve.ErrTooLarge || !sessionless || r.ContentLength > int64(h.bodies.Max) {
+	if err != httpserve.ErrTooLarge || !sessionless || r.ContentLength > int64(h.bodies.MaxBytes) {
 		h.bodies.Refuse(w, r, err)
 		return
 	}
-	httpserve.LastRequest(w, r) // at once: the rest is not worth reading
+	httpserve.CloseAfterReply(w, r) // at once: the rest is not worth reading
 	if r.Header.Get(wire.HeaderSession) != "" {
 		refuse(w, r, "LI21", http.StatusNotFound, noSuchSessionText)
 		return

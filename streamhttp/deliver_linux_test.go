@@ -72,7 +72,7 @@ func newLegacySite(t *testing.T, opts streamhttp.HandlerOptions, server bridge.H
 	opts.CommitAfter = time.Minute
 	h := streamhttp.NewHandler(server, opts)
 	srv := httptest.NewUnstartedServer(wrap(h))
-	srv.Config.ConnContext = httpserve.WithConn
+	srv.Config.ConnContext = httpserve.WithInlineReply
 	srv.Start()
 	t.Cleanup(func() { srv.Close(); h.Close() })
 	srv.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = 100

@@ -58,14 +58,14 @@ type exchange struct {
 	done    chan struct{}    // closed when ended is set; nil: nobody has asked for it
 }
 
-func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) *exchange {
+func newExchange(h *Handler, w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) *exchange {
 	e := &exchange{h: h, r: r, id: m.ID(), method: m.Method(), m: m}
 	e.reply.ResponseWriter = w
 	ctx := identity.WithPrincipal(context.WithoutCancel(r.Context()), principal(r))
-	if share.IsCounted() {
+	if share.HoldsBudget() {
 		ctx = bridge.WithPassed(ctx, func(kept int) {
 			e.m = jsonrpc.Message{} // its bytes are the server's now
-			share.Keep(kept)
+			share.ShrinkTo(kept)
 		})
 	}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
@@ -316,7 +316,7 @@ func (e *exchange) TrySend(m jsonrpc.Message) bool {
 	if e.ended || e.answersAsEvent(m) || e.clientLostCause() != nil {
 		return false
 	}
-	return quick.Write(func() {
+	return quick.TryWrite(func() {
 		_ = e.answerSmallJSON(m)
 		_ = http.NewResponseController(e.reply.ResponseWriter).Flush()
 	})

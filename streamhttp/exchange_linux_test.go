@@ -49,7 +49,7 @@ func TestModernAnswerIsDirect(t *testing.T) {
 		return nil
 	})})
 	srv := httptest.NewUnstartedServer(h)
-	srv.Config.ConnContext = httpserve.WithConn
+	srv.Config.ConnContext = httpserve.WithInlineReply
 	srv.Start()
 	defer srv.Close()
 	defer h.Close()
@@ -101,7 +101,7 @@ func TestModernAnswerSetsNoDeadline(t *testing.T) {
 		bounded.ServeHTTP(d, r)
 		set <- d.set.Load()
 	}))
-	srv.Config.ConnContext = httpserve.WithConn
+	srv.Config.ConnContext = httpserve.WithInlineReply
 	srv.Start()
 	defer srv.Close()
 	defer h.Close()

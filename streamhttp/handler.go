@@ -158,7 +158,7 @@ type Handler struct {
 	control         *admission.Controller
 	exchanges       exchanges
 	tidyLoop        sync.WaitGroup
-	bodies          httpserve.Bodies
+	bodies          httpserve.BodyLimits
 	refusalWarnings access.WarningLimiter
 
 	mu       sync.Mutex
@@ -170,8 +170,8 @@ type Handler struct {
 func NewHandler(server bridge.Handler, opts HandlerOptions) *Handler {
 	opts = opts.withDefaults()
 	h := &Handler{server: server, opts: opts, control: admission.New(opts.MaxSessions, opts.AcquirePlace), sessions: make(map[string]*session)}
-	h.bodies.Max, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
-	h.bodies.Party = h.opts.Guard.Party
+	h.bodies.MaxBytes, h.bodies.Budget = opts.MaxMessageSize, opts.Budget
+	h.bodies.PartyOf = h.opts.Guard.Party
 	h.exchanges.watchDelay, h.exchanges.timer.Do = min(defaultWatchDelay, opts.ModernCommitAfter), h.exchanges.watchAll
 	h.tidyLoop.Go(h.endIdleSessions)
 	return h

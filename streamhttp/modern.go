@@ -32,7 +32,7 @@ func (h *Handler) refuseModernMethod(w http.ResponseWriter, r *http.Request) (re
 // serveByEra answers a POST, if it is one of 2026-07-28 or is to be refused by
 // its era. The body decides; the version header is only checked against it (ED1 to ED5).
 // What it serves it takes: nobody keeps the bytes of m then.
-func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserve.Share) (served bool) {
+func (h *Handler) serveByEra(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, share *httpserve.BodyMemory) (served bool) {
 	if m.Kind() == jsonrpc.Response {
 		if h.servesModern() && (h.opts.Eras == era.OnlyModern || namesModern(r.Header)) {
 			refuseID(w, r, "MI3", http.StatusBadRequest, jsonrpc.ID{}, "a response is no message that a client of "+era.NewestModern+" sends") // MI3
@@ -141,12 +141,12 @@ func (h *Handler) checkModernRequest(r *http.Request, m jsonrpc.Message, facts *
 }
 
 // serveModern lets a bridge.Handler serve one request.
-func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, facts *requestFacts, share *httpserve.Share) {
+func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message, facts *requestFacts, share *httpserve.BodyMemory) {
 	e := newExchange(h, w, r, *m, share)
 	defer e.cancel(nil)
 	if err := h.exchanges.add(e, h.opts.MaxExchanges); err != nil {
 		h.logRefused(r, err.Error())
-		httpserve.Busy(w, r, e.id, err.Error(), err)
+		httpserve.RefuseBusy(w, r, e.id, err.Error(), err)
 		return
 	}
 	defer h.exchanges.remove(e)
@@ -187,7 +187,7 @@ func writeRefusal(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, refusal
 	answer := refusal.Response(id)
 	w.Header()["Content-Type"] = valueJSON
 	w.WriteHeader(status)
-	httpserve.Write(w, answer.Bytes())
+	httpserve.WriteWithDeadline(w, answer.Bytes())
 }
 
 func statusOfRefusal(refusal *era.Refusal) int {

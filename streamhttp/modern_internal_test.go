@@ -21,7 +21,7 @@ import (
 )
 
 // A Mcp-Name header is accepted if it means the name, and never otherwise;
-// what toolheader.Encode makes of a name always is (MI5, MI6).
+// what toolheader.EncodeValue makes of a name always is (MI5, MI6).
 func FuzzServerModernName(f *testing.F) {
 	for _, s := range []string{"", "t", " t ", "é", "=?base64?SGVsbG8=?=", "=?base64?SGVsbG8?=", "=?BASE64?SGVsbG8=?=", "a\tb", "\"\\", "Hello", "=?base64?=", "=?base64??=", "\u007f"} {
 		f.Add(s, s)
@@ -41,7 +41,7 @@ func FuzzServerModernName(f *testing.F) {
 		if got, want := accepts(header), meansName(header, name); got != want {
 			t.Errorf("header %q, name %q: accepted %v, want %v", header, name, got, want)
 		}
-		if encoded := toolheader.Encode(name); !accepts(encoded) {
+		if encoded := toolheader.EncodeValue(name); !accepts(encoded) {
 			t.Errorf("%q is not accepted for %q", encoded, name)
 		}
 	})

@@ -17,9 +17,9 @@ import (
 type serverOutbox struct {
 	s         *session
 	messages  []jsonrpc.Message
-	queued    *pendingMessage  // the first of them, in the queue of the session; nil: it is not
-	passedAny bool             // the server has got a message
-	share     *httpserve.Share // goes with the last of them
+	queued    *pendingMessage       // the first of them, in the queue of the session; nil: it is not
+	passedAny bool                  // the server has got a message
+	share     *httpserve.BodyMemory // goes with the last of them
 }
 
 // passReady passes on what the server takes at once, and returns what is closed when it
@@ -33,7 +33,7 @@ func (o *serverOutbox) passReady() <-chan struct{} {
 			}
 			var share *budget.Share
 			if len(o.messages) == 1 { // until then all of the body is needed
-				share = o.share.Move()
+				share = o.share.Detach()
 			}
 			o.queued = o.s.posts.offer(o.messages[0], share)
 		}
@@ -51,7 +51,7 @@ func (o *serverOutbox) takeBack() []jsonrpc.Message {
 		return o.messages
 	}
 	if share, ok := o.s.posts.takeBack(o.queued); ok {
-		o.share.Back(share)
+		o.share.Reattach(share)
 	} else {
 		o.notePassed()
 	}
@@ -104,11 +104,11 @@ func (o *serverOutbox) notePassed() {
 // 404 if the server has got none of them. If the session ends behind the first,
 // they are accepted: 404 would have the client send all of them again to a new
 // session (LI21), and what is left was for the one that has ended alone.
-func (h *Handler) passAllToServer(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) (accepted bool) {
+func (h *Handler) passAllToServer(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.BodyMemory) (accepted bool) {
 	for i, m := range messages {
 		var held *budget.Share
 		if i == len(messages)-1 { // until then all of the body is needed
-			held = share.Move()
+			held = share.Detach()
 		}
 		if err := passToServer(r.Context(), s, m, held); err == nil {
 			continue

@@ -30,7 +30,7 @@ func (h *Handler) servePOST(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, "LI5", http.StatusUnsupportedMediaType, "the Content-Type must be application/json, in UTF-8 and without a Content-Encoding")
 		return
 	}
-	share := h.bodies.Share()
+	share := h.bodies.NewMemory()
 	defer share.Free()
 	body, err := share.Read(r, max)
 	if err != nil {
@@ -110,7 +110,7 @@ func asError(err error) *jsonrpc.Error {
 
 // serveOneWay takes notifications and responses: accepted, and no more to
 // say (LI6).
-func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.Share) {
+func (h *Handler) serveOneWay(w http.ResponseWriter, r *http.Request, s *session, messages []jsonrpc.Message, share *httpserve.BodyMemory) {
 	if h.passAllToServer(w, r, s, messages, share) {
 		w.WriteHeader(http.StatusAccepted)
 	}
@@ -121,7 +121,7 @@ const duplicateIDText = "a request with this id is already in progress"
 const sessionGoneText = "the session has ended; begin anew with an initialize request"
 
 // serveInitialize opens a session (LI20, LI22).
-func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.Share) {
+func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, m jsonrpc.Message, share *httpserve.BodyMemory) {
 	if r.Header.Get(wire.HeaderSession) != "" {
 		if s := h.findSession(w, r, m.ID()); s != nil {
 			refuseID(w, r, "LI22", http.StatusBadRequest, m.ID(), "the session is already initialized")
@@ -156,10 +156,10 @@ type post struct {
 	s            *session
 	st           *stream
 	rd           *reader
-	firstID      jsonrpc.ID       // of the requests
-	batchIDs     []jsonrpc.ID     // of the requests of a batch, in order; nil: there is no batch
-	isInitialize bool             // the request is initialize
-	share        *httpserve.Share // what the messages take until the server has them
+	firstID      jsonrpc.ID            // of the requests
+	batchIDs     []jsonrpc.ID          // of the requests of a batch, in order; nil: there is no batch
+	isInitialize bool                  // the request is initialize
+	share        *httpserve.BodyMemory // what the messages take until the server has them
 }
 
 // serveRequests passes the messages of one POST to the server and answers the
@@ -172,7 +172,7 @@ func (h *Handler) serveRequests(p *post, messages, requests, errorResponses []js
 	p.st, p.rd, used, err = s.openPostStream(requests)
 	switch {
 	case err == errTooManyCalls:
-		httpserve.Busy(w, r, p.firstID, err.Error(), err)
+		httpserve.RefuseBusy(w, r, p.firstID, err.Error(), err)
 		return
 	case err != nil:
 		refuseID(w, r, "LI21", http.StatusNotFound, p.firstID, sessionGoneText)
@@ -259,7 +259,7 @@ func (h *Handler) inlineAnswerer(p *post) func() bool {
 		if stream || len(whole) != 1 || len(whole[0].line) > maxSmallReply || p.r.Context().Err() != nil {
 			return false
 		}
-		return quick.Write(func() {
+		return quick.TryWrite(func() {
 			p.w.Header()["Content-Length"] = []string{strconv.Itoa(len(whole[0].line))}
 			h.writeJSON(p.w, whole, nil)
 			_ = http.NewResponseController(p.w).Flush()

@@ -142,7 +142,7 @@ func (h *Handler) checkHeaders(header http.Header, method string, facts *request
 	case h.opts.RawNames && rawTextIs(facts.name, trimHeaderSpace(values[0])):
 		return nil
 	}
-	got, err := toolheader.Decode(values[0])
+	got, err := toolheader.DecodeValue(values[0])
 	switch {
 	case err != nil:
 		return headerMismatch("the " + wire.HeaderMCPName + " header is invalid: " + err.Error())
@@ -170,11 +170,11 @@ func (h *Handler) checkParamHeaders(ctx context.Context, header http.Header, m j
 	if !known || !bytes.Contains(schema, headerAnnotation) && !bytes.Contains(schema, unicodeEscape) {
 		return nil
 	}
-	params, err := toolheader.Parse(schema)
+	params, err := toolheader.ParseAnnotations(schema)
 	if err != nil || len(params) == 0 {
 		return nil // whoever lists such a tool to clients says what is wrong with it
 	}
-	if err := toolheader.Check(params, facts.arguments, header); err != nil {
+	if err := toolheader.CheckHeaders(params, facts.arguments, header); err != nil {
 		return &era.Refusal{Code: era.CodeHeaderMismatch, Text: err.Error()}
 	}
 	return nil

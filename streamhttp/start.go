@@ -28,7 +28,7 @@ func (h *Handler) start(w http.ResponseWriter, r *http.Request, s *session, id j
 			abortHandler()
 		}
 		h.logRefused(r, err.Error())
-		httpserve.Busy(w, r, id, admission.PublicReason(err), err)
+		httpserve.RefuseBusy(w, r, id, admission.PublicReason(err), err)
 		return false
 	}
 	s.onEnd = func() {

@@ -30,7 +30,7 @@ func initializeMessages(version string) []jsonrpc.Message {
 }
 
 // serveStateless answers a POST of one message.
-func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.Share) {
+func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []jsonrpc.Message, share *httpserve.BodyMemory) {
 	m := one[0]
 	opens := m.Kind() == jsonrpc.Request && m.Method() == "initialize"
 	version, ok := revisionOf(w, r, requestID(m), opens)
@@ -49,7 +49,7 @@ func (h *Handler) serveStateless(w http.ResponseWriter, r *http.Request, one []j
 }
 
 // serveStatelessBatch answers a POST of an array.
-func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, errorResponses []jsonrpc.Message, share *httpserve.Share) {
+func (h *Handler) serveStatelessBatch(w http.ResponseWriter, r *http.Request, messages, errorResponses []jsonrpc.Message, share *httpserve.BodyMemory) {
 	version, ok := revisionOf(w, r, jsonrpc.ID{}, false)
 	if !ok || !checkBatch(w, r, version) {
 		return
@@ -93,7 +93,7 @@ func (h *Handler) serveWithOwnHandler(p *post, messages, requests, errorResponse
 	p.st, p.rd, used, err = s.openPostStream(requests)
 	switch {
 	case err != nil:
-		httpserve.Busy(p.w, p.r, p.firstID, err.Error(), err)
+		httpserve.RefuseBusy(p.w, p.r, p.firstID, err.Error(), err)
 		return
 	case p.st == nil:
 		refuseID(p.w, p.r, "J3", http.StatusBadRequest, used, duplicateIDText)

@@ -25,16 +25,16 @@ import (
 func TestHostileFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "trace")
-	lines := hostile.Lines(7, 500)
-	writeFile(t, file, string(hostile.File(lines)))
-	text, page := hostile.Quiet, hostile.Page
+	lines := hostile.TraceLines(7, 500)
+	writeFile(t, file, string(hostile.JoinLines(lines)))
+	text, page := hostile.CheckTerminalSafe, hostile.CheckHTMLExport
 	for _, c := range []struct {
 		args   string
 		status int
 		check  func([]byte) error
 	}{
 		{"trace FILE", 0, text}, {"trace FILE -vv --http !status:ok", 0, text}, {"trace FILE --lost", 1, text},
-		{"trace FILE --export har", 0, hostile.HAR}, {"trace FILE --export otlp", 0, hostile.OTLP}, {"trace FILE --export html ses:s1", 0, page},
+		{"trace FILE --export har", 0, hostile.CheckHAR}, {"trace FILE --export otlp", 0, hostile.CheckOTLP}, {"trace FILE --export html ses:s1", 0, page},
 		{"replay FILE --wait 1ms -- " + childBin, 2, text}, {"replay FILE --allow-redacted --hop up --wait 1ms http://127.0.0.1:1/mcp", 2, text},
 		{"replay --stdio FILE", 2, text}, {"replay --serve --listen 127.0.0.1:0 FILE", 2, text},
 	} {
@@ -43,7 +43,7 @@ func TestHostileFile(t *testing.T) {
 		if status != c.status || strings.Contains(stderr, "goroutine ") {
 			t.Errorf("%s: status %d, want %d: %.500s", c.args, status, c.status, stderr)
 		}
-		for _, err := range []error{c.check([]byte(stdout)), hostile.Quiet([]byte(stderr))} {
+		for _, err := range []error{c.check([]byte(stdout)), hostile.CheckTerminalSafe([]byte(stderr))} {
 			if err != nil {
 				t.Errorf("%s: %v", c.args, err)
 			}
@@ -129,7 +129,7 @@ func TestHostilePeers(t *testing.T) {
 		t.Errorf("the recording: %v, %v", info, err)
 	}
 	out := <-printed
-	if err := hostile.Quiet(out); err != nil || len(out) < 10_000 {
+	if err := hostile.CheckTerminalSafe(out); err != nil || len(out) < 10_000 {
 		t.Errorf("trace of the bridge printed %d bytes: %v", len(out), err)
 	}
 }

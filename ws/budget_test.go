@@ -153,7 +153,7 @@ func TestFirstMessage(t *testing.T) {
 
 // Who begins a message and does not go on holds memory for nothing.
 func TestDribble(t *testing.T) {
-	s := newSite(t, HandlerOptions{BodyTimeout: 200 * time.Millisecond})
+	s := newSite(t, HandlerOptions{ChunkTimeout: 200 * time.Millisecond})
 	c, _ := s.begun(t)
 	c.write(frame(opText, []byte(bigStart+strings.Repeat("x", 100<<10))))
 	c.wantClose(1008)

@@ -36,7 +36,7 @@ type ClientOptions struct {
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. An
 	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
-	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
+	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.TimeoutWithSignIn). nil: as they are.
 	Authorize        func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTimeout time.Duration
 

@@ -51,11 +51,11 @@ type dialer struct {
 }
 
 func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dialer, error) {
-	u, err := httpdial.URL(address, "ws", "wss")
+	u, err := httpdial.ParseURL(address, "ws", "wss")
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpdial.Header(opts.Header, u.User, reservedHeaders...)
+	header, err := httpdial.RequestHeader(opts.Header, u.User, reservedHeaders...)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func newDialer(address string, opts ClientOptions, seen *observe.Session) (*dial
 // dial makes a connection. The error is a *httpdial.Fault, as is that of the
 // Conn's Receive when the connection is lost.
 func (d *dialer) dial(ctx context.Context) (bridge.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, httpdial.WithWait(3*d.opts.ConnectTimeout, d.opts.AuthorizeTimeout))
+	ctx, cancel := context.WithTimeout(ctx, httpdial.TimeoutWithSignIn(3*d.opts.ConnectTimeout, d.opts.AuthorizeTimeout))
 	defer cancel()
 	hs := &handshake{dialer: d}
 	socket, _, err := websocket.Dial(ctx, d.url.String(), &websocket.DialOptions{
@@ -140,7 +140,7 @@ func (h *handshake) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, h.peer.RefusalFault(resp)
 	}
 	own := *h.dialer
-	own.peer = h.peer.Of(resp) // what the server says on this connection
+	own.peer = h.peer.WithholdingSent(resp) // what the server says on this connection
 	h.dialer = &own
 	body, ok := resp.Body.(io.ReadWriteCloser)
 	if !ok {
@@ -162,7 +162,7 @@ func (d *dialer) openFault(err error) *httpdial.Fault {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return d.peer.NetFault(context.DeadlineExceeded)
 	}
-	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", d.peer.Withhold(err.Error()))
+	d.opts.Logger.Debug("the server's upgrade is not valid", "url", d.peer.String(), "reason", d.peer.WithholdSecrets(err.Error()))
 	return &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Text: fmt.Sprintf("%s does not speak the WebSocket protocol", d.peer)}
 }
 
@@ -174,9 +174,9 @@ func (d *dialer) lostFault(err error, code websocket.StatusCode) *httpdial.Fault
 	text := err.Error()
 	var closed *closeError
 	if errors.As(err, &closed) && closed.reason != "" && !strings.ContainsFunc(closed.reason, unicode.IsControl) {
-		text += fmt.Sprintf("; it says: %q", d.peer.Withhold(closed.reason))
+		text += fmt.Sprintf("; it says: %q", d.peer.WithholdSecrets(closed.reason))
 	}
-	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
+	return &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true,
 		Text: text + "; no answer has come, but the request may have been carried out"}
 }
 
@@ -202,7 +202,7 @@ func (c *dialedConn) Close(error) error {
 	if c.closed.CompareAndSwap(false, true) {
 		why := "the bridge has closed it"
 		if isDone(c.end.done) {
-			why = c.dialer.peer.Withhold(c.end.err.Error())
+			why = c.dialer.peer.WithholdSecrets(c.end.err.Error())
 		}
 		defer c.dialer.session.Stream(observe.Stream{Hop: observe.Upstream, Name: "websocket", Action: "closed", Reason: why})
 	}

@@ -44,7 +44,7 @@ type HandlerOptions struct {
 	// most (1009), whatever MaxMessageSize is.
 	Budget *budget.Budget
 
-	BodyTimeout time.Duration // to send each 64 KiB of a message in, or what there is of it; then status 1008. 0: 30 s; negative: no limit
+	ChunkTimeout time.Duration // to send each 64 KiB of a message in, or what there is of it; then status 1008. 0: 30 s; negative: no limit
 
 	StallAfter time.Duration // a client that takes nothing for that long is cut off. 0: 30 s; negative: never
 
@@ -64,7 +64,7 @@ func (o HandlerOptions) withDefaults() HandlerOptions {
 	o.MaxMessageSize = cmp.Or(o.MaxMessageSize, defaultMaxMessageSize)
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1000)
 	o.MaxDepth = cmp.Or(o.MaxDepth, jsonrpc.DefaultMaxDepth)
-	o.BodyTimeout = cmp.Or(o.BodyTimeout, httpserve.DefaultDeadline)
+	o.ChunkTimeout = cmp.Or(o.ChunkTimeout, httpserve.DefaultDeadline)
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
 	o.PingInterval = cmp.Or(o.PingInterval, defaultPingInterval)
 	o.StallAfter = cmp.Or(o.StallAfter, httpserve.DefaultDeadline)
@@ -133,7 +133,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		if r.Context().Err() == nil { // somebody is left to tell
 			h.logRefused(r, err.Error())
-			httpserve.BusyText(w, r, admission.PublicReason(err), err)
+			httpserve.RefuseBusyText(w, r, admission.PublicReason(err), err)
 		}
 		return
 	}

@@ -108,7 +108,7 @@ func TestLivelyClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c, session := pipeSession(t, HandlerOptions{BodyTimeout: -1}) // which is another matter
+				c, session := pipeSession(t, HandlerOptions{ChunkTimeout: -1}) // which is another matter
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				var wg sync.WaitGroup

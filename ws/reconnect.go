@@ -130,7 +130,7 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 		r.state.nextAttempt = time.Time{}
 		return true
 	}
-	r.opts.Logger.Warn("cannot connect", append(f.Attrs(), "url", r.opts.Server)...)
+	r.opts.Logger.Warn("cannot connect", append(f.LogAttrs(), "url", r.opts.Server)...)
 	if !r.state.hadSession {
 		if !f.Transient || r.opts.NoRenew || r.ledger.State.InitializeRequest.Kind() != jsonrpc.Request {
 			r.finishAttempt(f)
@@ -140,7 +140,7 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 		// The client may never ask again: it gets a session all the same.
 		r.state.hadSession = true
 		more := *f
-		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
+		more.Text = httpdial.AppendSentence(more.Text, "it is tried again for as long as the client stays")
 		r.finishAttempt(&more)
 	}
 	k.putOff(f, failures)

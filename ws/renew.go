@@ -136,5 +136,5 @@ func faultOf(err error, where string) *httpdial.Fault {
 	if errors.As(err, &f) {
 		return f
 	}
-	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true, Text: "the connection to " + where + " has ended: " + err.Error()}
+	return &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true, Text: "the connection to " + where + " has ended: " + err.Error()}
 }

@@ -104,7 +104,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 		return sendDecision{waitFor: s.attempt}
 	case !isRequest:
 		return sendDecision{dropReason: "there is no connection"}
-	case s.downFault != nil && !isInitialize && !(r.opts.SignsIn && s.downFault.Reason == httpdial.ReasonAuth):
+	case s.downFault != nil && !isInitialize && !(r.opts.SignsIn && s.downFault.Reason == httpdial.ReasonAuthRequired):
 		return sendDecision{answerWith: r.downFault()}
 	}
 	if isInitialize { // the client begins anew; nobody needs to do so in its place
@@ -201,11 +201,11 @@ func (r *renewer) noteAnswered(answer jsonrpc.Message) {
 
 // downFault says that there is no connection, and when there may be. The lock is held.
 func (r *renewer) downFault() *httpdial.Fault {
-	f := httpdial.FaultSince(r.state.downFault, httpdial.ReasonDown, "not connected: "+r.state.downFault.Text)
+	f := httpdial.FollowUpFault(r.state.downFault, httpdial.ReasonServerDown, "not connected: "+r.state.downFault.Text)
 	if wait := time.Until(r.state.nextAttempt); wait > 0 {
-		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
+		f.Text = httpdial.AppendSentence(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text = httpdial.Also(f.Text, "an attempt is being made now")
+		f.Text = httpdial.AppendSentence(f.Text, "an attempt is being made now")
 	}
 	return f
 }

@@ -39,7 +39,7 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 		budget:            h.opts.Budget,
 		party:             party,
 		maxFirstMessage:   maxFirstMessage,
-		chunkTimeout:      h.opts.BodyTimeout,
+		chunkTimeout:      h.opts.ChunkTimeout,
 		onBudgetExhausted: h.logBudgetExhausted,
 		onEnded:           slot.ClientGone,
 	})

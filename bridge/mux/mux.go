@@ -246,12 +246,12 @@ func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 // nothing is said, or after, and then takes back what is unread. It is called
 // with mu held, for a call that is not gone.
 func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
-	x.finishQuietly(call, last...)
+	x.finishWithoutWake(call, last...)
 	call.conn.inbox.Wake()
 }
 
-// finishQuietly is finish for who tells the client.
-func (x *Mux) finishQuietly(call *call, last ...jsonrpc.Message) {
+// finishWithoutWake is finish without the call of Wake that tells the client: the caller sees to that.
+func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	c := call.conn
 	x.ledger.remove(call)
 	for _, m := range last {

@@ -89,7 +89,7 @@ func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	case ends: // ST13
 		x.finish(call, m, ownmsg.SubscriptionCancelled(call.id).WithRelated(call.id))
 	default:
-		x.finishQuietly(call, m)
+		x.finishWithoutWake(call, m)
 	}
 	alone := x.ledger.requestCount() == 0
 	x.mu.Unlock()

@@ -93,7 +93,7 @@ func (f *listenFlags) check() error {
 // open opens the listening sockets.
 func (f *listenFlags) open(where listenAddresses, authenticated bool, log hclog.Logger) (listen.Listeners, error) {
 	ls, err := listen.Open(listen.Options{
-		Addrs: where.given, Default: where.fallback, UnixMode: fs.FileMode(f.unixMode),
+		Addrs: where.given, DefaultAddr: where.fallback, UnixMode: fs.FileMode(f.unixMode),
 		CertFile: f.cert, KeyFile: f.key, ClientCAFile: f.caFile,
 		Insecure: f.insecure, Authenticated: authenticated,
 		Logger: log,
@@ -125,7 +125,7 @@ func (m *fileMode) String() string { return "0" + strconv.FormatUint(uint64(*m),
 func (m *fileMode) Type() string   { return "mode" }
 
 func (m *fileMode) Set(text string) error {
-	mode, err := listen.ParseMode(text)
+	mode, err := listen.ParseSocketMode(text)
 	*m = fileMode(mode)
 	return err
 }

@@ -83,7 +83,7 @@ func (d *daemon) run(ctx context.Context, where listenAddresses, to target) (err
 	}
 	defer d.sockets.Close()
 	wg.Go(func() { d.handleHangups(background) })
-	defer d.notify.Watch(d.isAlive, d.logNotifyError)()
+	defer d.notify.StartWatchdog(d.isAlive, d.logNotifyError)()
 	d.serve(ctx)
 	return endCause(ctx)
 }
@@ -413,7 +413,7 @@ func (d *daemon) serve(ctx context.Context) {
 
 // connContext is what is known of a connection from its beginning.
 func connContext(ctx context.Context, c net.Conn) context.Context {
-	ctx = httpserve.WithConn(ctx, c)
+	ctx = httpserve.WithInlineReply(ctx, c)
 	if user := listen.PeerUser(c); user != "" {
 		ctx = access.WithPeer(ctx, user)
 	}

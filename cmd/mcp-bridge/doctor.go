@@ -169,7 +169,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		to.url = s.URL
 	}
 	if to.url != "" {
-		report := doctor.NewReport(printable.URL(to.url, "hidden"))
+		report := doctor.NewReport(printable.RedactURL(to.url, "hidden"))
 		hideSecrets(report, s.secrets)
 		ours, err := supervisor.Environ("all", nil)
 		if err != nil {

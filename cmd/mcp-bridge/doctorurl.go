@@ -86,7 +86,7 @@ func (f *doctorFlags) loginCommand() string {
 				words = append(words, "--"+flag.Name)
 				continue
 			}
-			words = append(words, "--"+flag.Name, printable.Shell(value))
+			words = append(words, "--"+flag.Name, printable.ShellCommand(value))
 		}
 	})
 	return strings.Join(words, " ")
@@ -102,7 +102,7 @@ func loginCommandOf(fileAuth map[string][]string) string {
 			}
 		}
 	}
-	return printable.Shell(words...)
+	return printable.ShellCommand(words...)
 }
 
 // useStoredCredential gives the requests the stored credential that connect would use, renewed if it is due. It has nobody sign in, and takes

@@ -327,7 +327,9 @@ func explainFlagError(fs *pflag.FlagSet, args []string, err error) error {
 }
 
 // shownCommand returns a command as a shell takes it, without what may be secret in it: stderr may be kept.
-func shownCommand(argv []string) string { return printable.Shell(migrate.WithoutSecrets(argv)...) }
+func shownCommand(argv []string) string {
+	return printable.ShellCommand(migrate.WithoutSecrets(argv)...)
+}
 
 // refuseOtherBridge returns an error if a command to run is a line of another program that listens and so never answers on its stdout.
 func refuseOtherBridge(argv []string) error {

@@ -174,9 +174,9 @@ func (f *loginFlags) otherMachineHint(c *client.Credential, addr string, stdin *
 func (f *loginFlags) callbackCommand(c *client.Credential) string {
 	words := append([]string{"mcp-bridge login --callback -"}, c.LoginFlags()...)
 	if dir := f.credential.auth.dir; dir != "" {
-		words = append(words, "--auth-dir", printable.Shell(dir))
+		words = append(words, "--auth-dir", printable.ShellCommand(dir))
 	}
-	return strings.Join(append(words, printable.Shell(c.Server())), " ")
+	return strings.Join(append(words, printable.ShellCommand(c.Server())), " ")
 }
 
 // deliverLines gives each line of stdin to the sign-in: the address that the browser ended at. It ends with the

@@ -41,7 +41,7 @@ func joinErrorLines(args []any) []any {
 		}
 		text, more, _ := strings.Cut(err.Error(), "\n")
 		for line := range strings.SplitSeq(more, "\n") {
-			text = httpdial.Also(text, line)
+			text = httpdial.AppendSentence(text, line)
 		}
 		args = slices.Clone(args) // they may be the caller's
 		args[i] = errors.New(text)

@@ -171,7 +171,7 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 	if !f.isEnabled() {
 		return nil, nil
 	}
-	trust, err := httpdial.LoadTLS(caFile, "", "")
+	trust, err := httpdial.LoadTLSConfig(caFile, "", "")
 	if err != nil {
 		return nil, usagef("--ca-file: %v", err)
 	}
@@ -186,7 +186,7 @@ func (f *protectFlags) newProtection(staticTokens *access.Tokens, caFile string,
 		StaticKeys: staticTokens, PublicURL: strings.TrimRight(f.publicURL, "/"), Resources: noServerResources, RequiredScopes: f.requiredScopes, DPoP: dpopModes[f.dpop],
 		OnDenied: (&denialLogger{log: log}).report,
 		HTTPClientFor: func(named string) (*http.Client, error) {
-			c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: allowPrivate, TLS: trust})
+			c, err := httpdial.NewGuardedClient(httpdial.GuardedClientOptions{ConfiguredURL: named, AllowPrivate: allowPrivate, TLS: trust})
 			if err == nil {
 				p.httpClients = append(p.httpClients, c)
 			}

@@ -297,7 +297,7 @@ func (f *replayServeFlags) serveOverSocket(fake *replay.Fake, serve func(to targ
 		return err
 	}
 	sockets := stdio.NewSocketServer(fake, stdio.ServerOptions{
-		MaxMessageSize: int(f.limits.maxMessage), MaxDepth: f.limits.maxDepth, MaxSessions: 1 << 20, BodyTimeout: -1,
+		MaxMessageSize: int(f.limits.maxMessage), MaxDepth: f.limits.maxDepth, MaxSessions: 1 << 20, ChunkTimeout: -1,
 	})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = sockets.Serve(l) }) // ends with Close

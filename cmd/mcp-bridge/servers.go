@@ -95,8 +95,8 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 		Tools: toolfilter.Rules{Allow: s.AllowTools, Ignore: s.IgnoreTools},
 	}
 	if s.URL != "" {
-		mode, err := remote.ParseMode(s.Transport)
-		spec.Remote = remote.Options{Mode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout, ResumeTimeout: s.ResumeTimeout, TLS: trust}
+		mode, err := remote.ParseTransportMode(s.Transport)
+		spec.Remote = remote.Options{TransportMode: mode, Header: s.Header, ConnectTimeout: s.ConnectTimeout, ResumeTimeout: s.ResumeTimeout, TLS: trust}
 		return spec, err
 	}
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())

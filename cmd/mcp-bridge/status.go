@@ -374,7 +374,7 @@ func (c credentialStatus) state() string {
 	}
 	login := "mcp-bridge login "
 	if c.Profile != "" {
-		login += "--profile " + printable.Shell(c.Profile) + " "
+		login += "--profile " + printable.ShellCommand(c.Profile) + " "
 	}
 	return "not signed in: run " + login + c.Server
 }
@@ -447,7 +447,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 		case revoked != nil:
 			untold.add("mcp-bridge: the authorization server was not told, and what was issued ends by itself: " + oneLine(revoked))
 			if auth.Is(revoked, auth.InvalidClient) && s.Client.ID == "" {
-				untold.add("mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id " + printable.Shell(stored.ClientID) + " and what else the sign-in was given")
+				untold.add("mcp-bridge: the client has a secret or a key: logout can revoke only with --client-id " + printable.ShellCommand(stored.ClientID) + " and what else the sign-in was given")
 			}
 		}
 	}

@@ -98,7 +98,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 	spec := upstream.Spec{
 		Name: f.child.name, Tools: f.toolRules, MaxMessageSize: int(limits.maxMessage), MaxDepth: limits.maxDepth, Logger: log, Protocol: protocol,
 	}
-	mode, err := remote.ParseMode(f.transport)
+	mode, err := remote.ParseTransportMode(f.transport)
 	if err != nil { // also where it has no effect: what is misspelled was meant to have one
 		return spec, usagef("--transport: %v", err)
 	}
@@ -118,7 +118,7 @@ func (f *targetFlags) spec(to target, limits *limitFlags, env environment, log h
 		spec.Name = "remote"
 	}
 	spec.URL = to.url
-	spec.Remote = remote.Options{Mode: mode, Header: header, ConnectTimeout: f.connectTimeout, ResumeTimeout: f.resumeTimeout}
+	spec.Remote = remote.Options{TransportMode: mode, Header: header, ConnectTimeout: f.connectTimeout, ResumeTimeout: f.resumeTimeout}
 	spec.Remote.TLS, err = f.tls()
 	warnCleartext(spec, log)
 	return spec, err
@@ -188,7 +188,7 @@ func (f *targetFlags) tls() (*tls.Config, error) {
 	if (f.clientCert == "") != (f.clientKey == "") {
 		return nil, usagef("--client-cert and --client-key belong together")
 	}
-	c, err := httpdial.LoadTLS(f.caFile, f.clientCert, f.clientKey)
+	c, err := httpdial.LoadTLSConfig(f.caFile, f.clientCert, f.clientKey)
 	if err != nil {
 		return nil, usagef("%v", err)
 	}

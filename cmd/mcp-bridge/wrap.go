@@ -50,7 +50,7 @@ func wrapCommand(command string, args []string, env environment) error {
 	if command == "unwrap" {
 		edit = func(text []byte) ([]byte, error) { return wrap.Unwrap(text, name) }
 	}
-	backup, err := wrap.Change(client.File, time.Now(), edit)
+	backup, err := wrap.EditFile(client.File, time.Now(), edit)
 	if err != nil {
 		if client := wrap.CommandsOnlyClient(client.File); client != "" && errors.Is(err, wrap.ErrRemote) {
 			err = fmt.Errorf("%w (%s knows servers with a command only)", err, client)
@@ -84,7 +84,7 @@ func stablePath() (string, error) {
 
 // withServerName names the server in an error about it.
 func withServerName(name string, err error) error {
-	if errors.Is(err, wrap.ErrNoServer) || errors.Is(err, wrap.ErrWrapped) || errors.Is(err, wrap.ErrNotWrapped) || errors.Is(err, wrap.ErrIsBridge) ||
+	if errors.Is(err, wrap.ErrNoServer) || errors.Is(err, wrap.ErrAlreadyWrapped) || errors.Is(err, wrap.ErrNotWrapped) || errors.Is(err, wrap.ErrIsBridge) ||
 		errors.Is(err, wrap.ErrRemote) {
 		return fmt.Errorf("%w: %q", err, name)
 	}
@@ -94,7 +94,7 @@ func withServerName(name string, err error) error {
 // findClient returns the client that is meant: the one that --client names, else the only one
 // that has the server.
 func (f *wrapFlags) findClient(name string) (wrap.Client, error) {
-	clients, err := wrap.Clients()
+	clients, err := wrap.KnownClients()
 	if err != nil {
 		return wrap.Client{}, err
 	}

@@ -38,7 +38,7 @@ func (c Claims) IsFor(audiences []string) bool {
 
 // readClaims reads the claims of a token whose origin is already certain.
 func readClaims(f strictjson.Fields) (Claims, error) {
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	c := Claims{
 		Issuer: r.Text("iss"), Subject: r.Text("sub"), ClientID: r.Text("client_id"), ID: r.Text("jti"),
 		Audience: r.TextOrArray("aud"), Expires: r.NumericDate("exp"), NotBefore: r.NumericDate("nbf"), Issued: r.NumericDate("iat"),
@@ -68,11 +68,11 @@ var ErrUnsupportedBinding = errors.New("what the token is bound to is not suppor
 // readBinding reads what a token is bound to. A way that is not known here could not be demanded, and the
 // token would be worth more than it says.
 func (c *Claims) readBinding(cnf json.RawMessage) error {
-	f, err := strictjson.Object(cnf)
+	f, err := strictjson.ParseObject(cnf)
 	if err != nil {
 		return fmt.Errorf(`"cnf": %w`, err)
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	for name := range f {
 		switch name {
 		case "jkt":

@@ -39,7 +39,7 @@ func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, 
 	if err != nil {
 		return Claims{}, false, err
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	active = r.Bool("active")
 	if r.Err == nil && !f.Has("active") || r.Err != nil {
 		return Claims{}, false, &Error{Kind: Invalid, Operation: doing, URL: redactURL(server.IntrospectionEndpoint), Problem: `the answer has no "active"`}
@@ -94,7 +94,7 @@ func (c *EndpointCaller) AuthorizeDevice(ctx context.Context, server ServerMetad
 		}
 		return DeviceAuthorization{}, err
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	d := DeviceAuthorization{DeviceCode: r.Text("device_code"), UserCode: r.Text("user_code"), VerificationURI: r.Text("verification_uri"), VerificationURIComplete: r.Text("verification_uri_complete")}
 	if d.VerificationURI == "" {
 		d.VerificationURI = r.Text("verification_url") // as drafts and Google have it

@@ -185,11 +185,11 @@ func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 // kinds, secret and private ones, those that are too weak, those for encryption.
 func parseKeys(data []byte) ([]verificationKey, error) {
 	const doing = "key set"
-	f, err := strictjson.Object(data)
+	f, err := strictjson.ParseObject(data)
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Operation: doing, Problem: "the key set cannot be used", Err: err}
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	raw := strictjson.Member[[]json.RawMessage](r, "keys", "an array")
 	if r.Err == nil && len(raw) > maxKeysPerSet {
 		r.Err = fmt.Errorf("it has %d keys, more than %d", len(raw), maxKeysPerSet)
@@ -211,11 +211,11 @@ func parseKeys(data []byte) ([]verificationKey, error) {
 
 // parseKey reads a public key (RFC 7517, 4) that verifies signatures.
 func parseKey(text []byte) (verificationKey, error) {
-	f, err := strictjson.Object(text)
+	f, err := strictjson.ParseObject(text)
 	if err != nil {
 		return verificationKey{}, err
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	k := verificationKey{kid: r.Text("kid")}
 	use, alg, ops := r.Text("use"), r.Text("alg"), r.TextArray("key_ops")
 	if r.Err != nil {

@@ -155,7 +155,7 @@ func ReadJWT(token string) (UnverifiedJWT, error) {
 
 // Issuer returns the issuer that the token claims to be of (RFC 7519, 4.1.1): only to choose the JWTVerifier that is to verify it.
 func (t UnverifiedJWT) Issuer() (string, error) {
-	if iss := strictjson.Read(t.claims).Text("iss"); iss != "" {
+	if iss := strictjson.NewReader(t.claims).Text("iss"); iss != "" {
 		return iss, nil
 	}
 	return "", invalidToken(CauseIssuer, "it does not say who issued it")
@@ -186,7 +186,7 @@ func readJWTHeader(token string) (jwtHeader, error) {
 	if err != nil {
 		return jwtHeader{}, errors.New("its header cannot be read")
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	h := jwtHeader{alg: r.Text("alg"), kid: r.Text("kid"), typ: r.Text("typ"), fields: f}
 	if r.Err != nil {
 		return jwtHeader{}, errors.New("its header cannot be used")
@@ -208,6 +208,6 @@ func decodeJWTSegment(part string) (f strictjson.Fields, text []byte, err error)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the decoder skips
 		return nil, nil, errors.New("it is not base64url")
 	}
-	f, err = strictjson.Object(text)
+	f, err = strictjson.ParseObject(text)
 	return f, text, err
 }

@@ -297,7 +297,7 @@ func FuzzClaims(f *testing.F) {
 	f.Add(`{"iss":"x","aud":["a"],"exp":1.5,"scp":["a b"],"cnf":{"jkt":"x"}}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		v := &JWTVerifier{Issuer: testIssuer, Audiences: []string{testAudience}, Now: func() time.Time { return start }}
-		claims, err := strictjson.Object([]byte(text))
+		claims, err := strictjson.ParseObject([]byte(text))
 		if err != nil {
 			return
 		}

@@ -154,11 +154,11 @@ func MetadataCovers(resource, server string) bool {
 // ParseResourceMetadata reads a document (RFC 9728, 3.2) that must cover the MCP server at server.
 func ParseResourceMetadata(data []byte, server string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
-	f, err := strictjson.Object(data)
+	f, err := strictjson.ParseObject(data)
 	if err != nil {
 		return ResourceMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: adviceTellOperator}
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	m := ResourceMetadata{
 		Resource:               r.Text("resource"),
 		AuthorizationServers:   r.TextArray("authorization_servers"),
@@ -195,11 +195,11 @@ func (c *EndpointCaller) parseServerMetadata(data []byte, issuer string, aliases
 	invalid := func(err error) (ServerMetadata, error) {
 		return ServerMetadata{}, &Error{Kind: Invalid, Operation: doing, Problem: "the document cannot be used", Err: err, Advice: adviceTellOperator}
 	}
-	f, err := strictjson.Object(data)
+	f, err := strictjson.ParseObject(data)
 	if err != nil {
 		return invalid(err)
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	m := ServerMetadata{
 		Issuer:                  r.Text("issuer"),
 		Scopes:                  r.TextArray("scopes_supported"),

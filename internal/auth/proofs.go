@@ -81,11 +81,11 @@ func (p *ProofVerifier) Verify(values []string, want ExpectedProof) (Proof, erro
 	if err != nil {
 		return invalid("its signature is not valid")
 	}
-	f, err := strictjson.Object(payload)
+	f, err := strictjson.ParseObject(payload)
 	if err != nil {
 		return invalid("its claims cannot be read")
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	now := time.Now()
 	if p.Now != nil {
 		now = p.Now()

@@ -84,7 +84,7 @@ var errOtherRedirectURIs = errors.New("the server registered other redirect URIs
 
 // parseRegistration reads what the server has registered, which may differ from what was asked for.
 func (c *EndpointCaller) parseRegistration(f strictjson.Fields, server ServerMetadata, m ClientMetadata) (Registration, error) {
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	reg := Registration{
 		Issuer:        server.Issuer,
 		Client:        Client{ID: r.Text("client_id"), Secret: r.Text("client_secret"), AuthMethod: r.Text("token_endpoint_auth_method")},

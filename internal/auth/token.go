@@ -128,7 +128,7 @@ const maxTokenBytes = 64 << 10
 // parseToken reads a successful answer. A life that makes no sense is no reason to lose a refresh token
 // that may have replaced another.
 func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	t := Token{
 		AccessToken: r.Text("access_token"), Type: r.Text("token_type"), RefreshToken: r.Text("refresh_token"),
 		IDToken: r.Text("id_token"), IssuedType: r.Text("issued_token_type"), Lifetime: f.Seconds("expires_in"),
@@ -228,7 +228,7 @@ func formSecrets(form url.Values, more ...string) []string {
 // parseResponse returns the object that an answer is, or the error that it says: in an object with "error",
 // whatever its status is (RFC 6749, 5.2), or by its status.
 func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmpty bool, secrets []string) (strictjson.Fields, error) {
-	f, err := strictjson.Object(a.body)
+	f, err := strictjson.ParseObject(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated
 	if success && err == nil && !f.Has("error") {
 		return f, nil
@@ -242,7 +242,7 @@ func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmp
 		e.Kind, e.Err, e.Advice = Invalid, errors.New("the answer cannot be read: "+withoutSecrets(err.Error(), secrets)), adviceTellOperator
 		return nil, e
 	}
-	r := strictjson.Read(f)
+	r := strictjson.NewReader(f)
 	e.Code, e.Description = withoutSecrets(r.Text("error"), secrets), withoutSecrets(r.Text("error_description"), secrets)
 	if kind, ok := kindOfCode[e.Code]; ok {
 		e.Kind = kind

@@ -17,15 +17,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/reach"
 )
 
-// maxReplyHeader bounds the header of a reply that a client of NewClient gets.
-const maxReplyHeader = 256 << 10
+// maxReplyHeaderBytes bounds the header of a reply that a client of NewGuardedClient gets.
+const maxReplyHeaderBytes = 256 << 10
 
-// ClientOptions are what NewClient needs.
-type ClientOptions struct {
-	// Named is the address that the user has given: of an MCP server, or of an issuer. The requests are for
+// GuardedClientOptions are what NewGuardedClient needs.
+type GuardedClientOptions struct {
+	// ConfiguredURL is the address that the user has given: of an MCP server, or of an issuer. The requests are for
 	// it and for what it names, which may not be nearer to us than it is (reach.Reach.MayLeadTo).
 	// Required: http, https, ws or wss.
-	Named string
+	ConfiguredURL string
 
 	// AllowPrivate lets it name what is nearer, too, and what is not on the internet also by http://. The
 	// metadata services of clouds are refused all the same.
@@ -35,75 +35,75 @@ type ClientOptions struct {
 	ConnectTimeout time.Duration // likewise
 }
 
-// NewClient returns the client for requests to addresses that servers name: those of authorization. It
+// NewGuardedClient returns the client for requests to addresses that servers name: those of authorization. It
 // has the proxies of the environment, and no cookies. Who uses it bounds times, bodies and redirects, as
 // auth.EndpointCaller does. It may be used concurrently. Who has it calls CloseIdleConnections in the end.
 //
 // The rule for addresses holds for the address that is dialled, after its name was resolved: so also
 // after a redirect, and where a name stands for another address than before. A proxy resolves names
-// itself: of what goes through one, only addresses that stand in the URL can be checked. How near Named is
-// is what its text says, or where a connection ends that proves its name by TLS. Where that cannot be
+// itself: of what goes through one, only addresses that stand in the URL can be checked. How near
+// ConfiguredURL is, its text says, or the address of a connection that proves its name by TLS. Where that cannot be
 // known, it counts as one on the internet. A request that is refused fails with a *reach.Error.
-func NewClient(o ClientOptions) (*http.Client, error) {
-	named, err := URL(o.Named, "http", "https", "ws", "wss")
+func NewGuardedClient(o GuardedClientOptions) (*http.Client, error) {
+	named, err := ParseURL(o.ConfiguredURL, "http", "https", "ws", "wss")
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{named: named, all: o.AllowPrivate, reachOf: reach.OfAddr, proxy: http.ProxyFromEnvironment, tls: o.TLS.Clone()}
-	g.direct = NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS})
-	g.direct.MaxResponseHeaderBytes = maxReplyHeader
-	g.proxied = g.direct.Clone()
-	g.proxied.Proxy = func(r *http.Request) (*url.URL, error) { return g.proxy(r) }
+	g := &reachGuard{configuredURL: named, allowPrivate: o.AllowPrivate, reachOf: reach.OfAddr, proxyOf: http.ProxyFromEnvironment, tls: o.TLS.Clone()}
+	g.httpsTransport = NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS})
+	g.httpsTransport.MaxResponseHeaderBytes = maxReplyHeaderBytes
+	g.proxyTransport = g.httpsTransport.Clone()
+	g.proxyTransport.Proxy = func(r *http.Request) (*url.URL, error) { return g.proxyOf(r) }
 	g.dialer = newDialer(o.ConnectTimeout)
-	g.plain = g.direct.Clone()
-	g.direct.Proxy, g.direct.DialContext = nil, g.dial
-	g.plain.Proxy, g.plain.DialContext = nil, g.dialPlain
+	g.httpTransport = g.httpsTransport.Clone()
+	g.httpsTransport.Proxy, g.httpsTransport.DialContext = nil, g.dialHTTPS
+	g.httpTransport.Proxy, g.httpTransport.DialContext = nil, g.dialHTTP
 	return &http.Client{Transport: g}, nil
 }
 
-// A guard is the RoundTripper of a client of NewClient.
-type guard struct {
-	named   *url.URL
-	all     bool // addresses of any reach but NeverAllowed
-	dialer  *net.Dialer
-	tls     *tls.Config // nil: as in ClientOptions; not to be changed
-	reachOf func(netip.Addr) reach.Reach
-	proxy   func(*http.Request) (*url.URL, error)
-	direct  *http.Transport           // for https
-	plain   *http.Transport           // for http
-	proxied *http.Transport           // for both
-	base    atomic.Pointer[hostReach] // of named; nil: nobody knows yet
+// A reachGuard is the RoundTripper of a client of NewGuardedClient.
+type reachGuard struct {
+	configuredURL   *url.URL
+	allowPrivate    bool // addresses of any reach but NeverAllowed
+	dialer          *net.Dialer
+	tls             *tls.Config // nil: as in GuardedClientOptions; not to be changed
+	reachOf         func(netip.Addr) reach.Reach
+	proxyOf         func(*http.Request) (*url.URL, error)
+	httpsTransport  *http.Transport           // for https
+	httpTransport   *http.Transport           // for http
+	proxyTransport  *http.Transport           // for both
+	configuredReach atomic.Pointer[hostReach] // of configuredURL; nil: nobody knows yet
 }
 
 // A hostReach is how far an address reaches.
 type hostReach struct {
-	reach  reach.Reach
-	reason error // why it cannot be known, and counts as Public; nil: it is known
+	reach         reach.Reach
+	unknownReason error // why it cannot be known, and counts as Public; nil: it is known
 }
 
 // PlainHTTP reports whether URLs may begin with http:// where they do not lead to the internet (auth.EndpointCaller asks).
-func (g *guard) PlainHTTP() bool { return g.all }
+func (g *reachGuard) PlainHTTP() bool { return g.allowPrivate }
 
-func (g *guard) CloseIdleConnections() {
-	g.direct.CloseIdleConnections()
-	g.plain.CloseIdleConnections()
-	g.proxied.CloseIdleConnections()
+func (g *reachGuard) CloseIdleConnections() {
+	g.httpsTransport.CloseIdleConnections()
+	g.httpTransport.CloseIdleConnections()
+	g.proxyTransport.CloseIdleConnections()
 }
 
-func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	proxy, err := g.proxy(r)
+func (g *reachGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+	proxy, err := g.proxyOf(r)
 	plain := r.URL.Scheme == "http"
 	switch {
 	case err == nil && proxy == nil && plain:
-		return g.plain.RoundTrip(r)
+		return g.httpTransport.RoundTrip(r)
 	case err == nil && proxy == nil:
-		return g.direct.RoundTrip(r)
+		return g.httpsTransport.RoundTrip(r)
 	case err == nil:
 		to, known := reach.OfHost(r.URL.Hostname())
 		if !known {
 			to = reach.Public // for all that we know
 		}
-		err = g.allowed(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to, PlainHTTP: plain})
+		err = g.checkReach(r.Context(), &reach.Error{Host: r.URL.Hostname(), Reach: to, PlainHTTP: plain})
 	}
 	if err != nil {
 		if r.Body != nil {
@@ -111,24 +111,24 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return g.proxied.RoundTrip(r)
+	return g.proxyTransport.RoundTrip(r)
 }
 
-// allowed returns nil, or its argument with what is missing in it.
-func (g *guard) allowed(ctx context.Context, to *reach.Error) error {
-	base := g.base.Load()
-	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.all {
-		base = g.learn(ctx)
+// checkReach returns nil, or its argument with what is missing in it.
+func (g *reachGuard) checkReach(ctx context.Context, to *reach.Error) error {
+	base := g.configuredReach.Load()
+	if base == nil && to.Reach != reach.Public && to.Reach != reach.NeverAllowed && !g.allowPrivate {
+		base = g.learnConfiguredReach(ctx)
 	}
-	if refused := g.check(to, base); refused != nil {
+	if refused := g.checkAgainst(to, base); refused != nil {
 		return refused
 	}
 	return nil
 }
 
-// check returns nil, or its argument with what is missing in it. A base of nil counts as Public. Plain says at first that
+// checkAgainst returns nil, or its argument with what is missing in it. A base of nil counts as Public. PlainHTTP says at first that
 // the URL begins with http://.
-func (g *guard) check(to *reach.Error, base *hostReach) *reach.Error {
+func (g *reachGuard) checkAgainst(to *reach.Error, base *hostReach) *reach.Error {
 	if to.PlainHTTP && to.Reach == reach.Public {
 		return to
 	}
@@ -136,35 +136,35 @@ func (g *guard) check(to *reach.Error, base *hostReach) *reach.Error {
 	if base == nil {
 		base = &hostReach{reach: reach.Public}
 	}
-	if to.Reach == reach.Public || to.Reach != reach.NeverAllowed && g.all || base.reach.MayLeadTo(to.Reach) {
+	if to.Reach == reach.Public || to.Reach != reach.NeverAllowed && g.allowPrivate || base.reach.MayLeadTo(to.Reach) {
 		return nil
 	}
-	to.ConfiguredHost, to.ConfiguredReach, to.UnknownReason = g.named.Hostname(), base.reach, base.reason
+	to.ConfiguredHost, to.ConfiguredReach, to.UnknownReason = g.configuredURL.Hostname(), base.reach, base.unknownReason
 	return to
 }
 
-// dial connects to an address if it is allowed.
-func (g *guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialFor(ctx, network, address, false)
+// dialHTTPS connects to an address if it is allowed.
+func (g *reachGuard) dialHTTPS(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.dialChecked(ctx, network, address, false)
 }
 
-// dialPlain does so for a URL that begins with http://.
-func (g *guard) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialFor(ctx, network, address, true)
+// dialHTTP does so for a URL that begins with http://.
+func (g *reachGuard) dialHTTP(ctx context.Context, network, address string) (net.Conn, error) {
+	return g.dialChecked(ctx, network, address, true)
 }
 
-func (g *guard) dialFor(ctx context.Context, network, address string, plain bool) (net.Conn, error) {
-	conn, err := g.dialAllowed(ctx, network, address, plain, g.base.Load())
+func (g *reachGuard) dialChecked(ctx context.Context, network, address string, plain bool) (net.Conn, error) {
+	conn, err := g.dialAllowedAddrs(ctx, network, address, plain, g.configuredReach.Load())
 	refused, ok := reach.AsError(err)
-	if !ok || refused.Reach == reach.NeverAllowed || refused.PlainHTTP || g.base.Load() != nil {
+	if !ok || refused.Reach == reach.NeverAllowed || refused.PlainHTTP || g.configuredReach.Load() != nil {
 		return conn, err
 	}
-	return g.dialAllowed(ctx, network, address, plain, g.learn(ctx))
+	return g.dialAllowedAddrs(ctx, network, address, plain, g.learnConfiguredReach(ctx))
 }
 
-// dialAllowed connects to an address if it is allowed. Of several addresses that a name has, those that
+// dialAllowedAddrs connects to an address if it is allowed. Of several addresses that a name has, those that
 // are not are left out.
-func (g *guard) dialAllowed(ctx context.Context, network, address string, plain bool, base *hostReach) (net.Conn, error) {
+func (g *reachGuard) dialAllowedAddrs(ctx context.Context, network, address string, plain bool, base *hostReach) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 		if err != nil {
 			return err
 		}
-		if refused := g.check(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.reachOf(at.Addr()), PlainHTTP: plain}, base); refused != nil {
+		if refused := g.checkAgainst(&reach.Error{Host: host, Addr: at.Addr().Unmap(), Reach: g.reachOf(at.Addr()), PlainHTTP: plain}, base); refused != nil {
 			left.Store(refused)
 			return refused
 		}
@@ -189,25 +189,25 @@ func (g *guard) dialAllowed(ctx context.Context, network, address string, plain 
 	return conn, err
 }
 
-// learn finds out how far the named address reaches, and keeps it if that does not change.
-func (g *guard) learn(ctx context.Context) *hostReach {
-	s, final := g.resolve(ctx)
+// learnConfiguredReach finds out how far the named address reaches, and keeps it if that does not change.
+func (g *reachGuard) learnConfiguredReach(ctx context.Context) *hostReach {
+	s, final := g.resolveConfiguredReach(ctx)
 	if final {
-		g.base.Store(s)
+		g.configuredReach.Store(s)
 	}
 	return s
 }
 
-// resolve finds it out. final: it would be the same another time.
-func (g *guard) resolve(ctx context.Context) (s *hostReach, final bool) {
+// resolveConfiguredReach finds it out. final: it would be the same another time.
+func (g *reachGuard) resolveConfiguredReach(ctx context.Context) (s *hostReach, final bool) {
 	unknown := func(text string) *hostReach { return &hostReach{reach.Public, errors.New(text)} }
-	if r, known := reach.OfHost(g.named.Hostname()); known {
+	if r, known := reach.OfHost(g.configuredURL.Hostname()); known {
 		return &hostReach{reach: r}, true
 	}
-	if g.named.Scheme == "http" || g.named.Scheme == "ws" {
+	if g.configuredURL.Scheme == "http" || g.configuredURL.Scheme == "ws" {
 		return unknown("its address does not begin with https://, so it cannot prove its name"), true
 	}
-	if proxy, err := g.proxy(&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: g.named.Host}}); err != nil || proxy != nil {
+	if proxy, err := g.proxyOf(&http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: g.configuredURL.Host}}); err != nil || proxy != nil {
 		return unknown("it is reached through a proxy"), true
 	}
 	ctx, cancel := context.WithTimeout(ctx, g.dialer.Timeout)
@@ -216,8 +216,8 @@ func (g *guard) resolve(ctx context.Context) (s *hostReach, final bool) {
 	if config == nil {
 		config = &tls.Config{}
 	}
-	config.ServerName, config.NextProtos = g.named.Hostname(), nil
-	conn, err := (&tls.Dialer{NetDialer: g.dialer, Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(g.named.Hostname(), cmp.Or(g.named.Port(), "443")))
+	config.ServerName, config.NextProtos = g.configuredURL.Hostname(), nil
+	conn, err := (&tls.Dialer{NetDialer: g.dialer, Config: config}).DialContext(ctx, "tcp", net.JoinHostPort(g.configuredURL.Hostname(), cmp.Or(g.configuredURL.Port(), "443")))
 	if err != nil {
 		return &hostReach{reach.Public, fmt.Errorf("there is no connection to it: %w", err)}, false
 	}

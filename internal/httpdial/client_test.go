@@ -162,14 +162,14 @@ func newCertificate(t *testing.T) tls.Certificate {
 }
 
 // client returns a client for what the server at named names.
-func (d *dialTest) client(t *testing.T, named string, o ClientOptions) (*http.Client, *guard) {
+func (d *dialTest) client(t *testing.T, named string, o GuardedClientOptions) (*http.Client, *reachGuard) {
 	t.Helper()
-	o.Named, o.TLS = d.at(named), d.tls
-	c, err := NewClient(o)
+	o.ConfiguredURL, o.TLS = d.at(named), d.tls
+	c, err := NewGuardedClient(o)
 	bridgetest.Must(t, err)
 	t.Cleanup(c.CloseIdleConnections)
-	g := c.Transport.(*guard)
-	g.reachOf, g.proxy = fakeReach, func(*http.Request) (*url.URL, error) { return nil, nil }
+	g := c.Transport.(*reachGuard)
+	g.reachOf, g.proxyOf = fakeReach, func(*http.Request) (*url.URL, error) { return nil, nil }
 	g.dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go d.names.serve(theirs)
@@ -226,7 +226,7 @@ func TestNamedAddresses(t *testing.T) {
 	} {
 		d.names.set(name, addrs)
 	}
-	public, _ := d.client(t, "https://mcp.test/mcp", ClientOptions{})
+	public, _ := d.client(t, "https://mcp.test/mcp", GuardedClientOptions{})
 	d.wantAt(t, public, "https://mcp.test", onPublic)
 	d.wantAt(t, public, "https://as.test", onPublic2)
 	d.wantAt(t, public, "https://mixed.test", onPublic)
@@ -236,23 +236,23 @@ func TestNamedAddresses(t *testing.T) {
 	d.wantRefused(t, public, "https://127.0.0.30", `"127.0.0.30" is in a private network`)
 	d.wantRefused(t, public, "https://cloud.test", "metadata service")
 
-	private, _ := d.client(t, "https://inside.test/mcp", ClientOptions{})
+	private, _ := d.client(t, "https://inside.test/mcp", GuardedClientOptions{})
 	d.wantAt(t, private, "https://inside.test", onPrivate)
 	d.wantAt(t, private, "https://as.test", onPublic2)
 	d.wantRefused(t, private, "https://here.test", "on this machine")
 	d.wantRefused(t, private, "https://cloud.test", "metadata service")
 
-	machine, _ := d.client(t, "ws://localhost/ws", ClientOptions{})
+	machine, _ := d.client(t, "ws://localhost/ws", GuardedClientOptions{})
 	d.wantAt(t, machine, "https://here.test", onMachine)
 	d.wantAt(t, machine, "https://inside.test", onPrivate)
 	d.wantRefused(t, machine, "https://cloud.test", "metadata service")
 
-	told, _ := d.client(t, "wss://mcp.test/ws", ClientOptions{AllowPrivate: true})
+	told, _ := d.client(t, "wss://mcp.test/ws", GuardedClientOptions{AllowPrivate: true})
 	d.wantAt(t, told, "https://here.test", onMachine)
 	d.wantAt(t, told, "https://inside.test", onPrivate)
 	d.wantRefused(t, told, "https://cloud.test", "metadata service")
 
-	plain, _ := d.client(t, "http://inside.test/mcp", ClientOptions{})
+	plain, _ := d.client(t, "http://inside.test/mcp", GuardedClientOptions{})
 	d.wantRefused(t, plain, "https://inside.test", "does not begin with https://")
 }
 
@@ -264,7 +264,7 @@ func TestNamedAddressAfterARedirect(t *testing.T) {
 	d.reply = func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, d.at("https://inside.test/"), http.StatusFound)
 	}
-	c, _ := d.client(t, "https://mcp.test/mcp", ClientOptions{})
+	c, _ := d.client(t, "https://mcp.test/mcp", GuardedClientOptions{})
 	where, err := d.get(t, c, "https://mcp.test")
 	if _, ok := reach.AsError(err); !ok || where != onPublic {
 		t.Errorf("came to %q, %v", where, err)
@@ -275,7 +275,7 @@ func TestNamedAddressAfterARedirect(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	d := newDialTest(t, onPublic, onPrivate)
-	c, _ := d.client(t, "https://mcp.test/mcp", ClientOptions{})
+	c, _ := d.client(t, "https://mcp.test/mcp", GuardedClientOptions{})
 	d.names.set("mcp.test", []string{onPublic}, []string{onPrivate})
 	d.wantAt(t, c, "https://mcp.test", onPublic)
 	d.names.set("mcp.test", []string{onPrivate}, []string{onPublic}, []string{onPrivate})
@@ -289,9 +289,9 @@ func TestNamedByAnotherServer(t *testing.T) {
 	d := newDialTest(t, onPrivate)
 	d.names.set("inside.test", []string{onPrivate})
 	d.names.set("mcp.elsewhere", []string{onPrivate}) // has no certificate for that name
-	c, g := d.client(t, "https://mcp.elsewhere/mcp", ClientOptions{})
+	c, g := d.client(t, "https://mcp.elsewhere/mcp", GuardedClientOptions{})
 	d.wantRefused(t, c, "https://inside.test", "certificate")
-	if g.base.Load() != nil {
+	if g.configuredReach.Load() != nil {
 		t.Error("a connection that failed is remembered")
 	}
 }
@@ -312,10 +312,10 @@ func TestNamedThroughAProxy(t *testing.T) {
 	proxied, err := url.Parse(proxy.URL)
 	bridgetest.Must(t, err)
 	client := func(named string, all bool) *http.Client {
-		c, err := NewClient(ClientOptions{Named: named, AllowPrivate: all})
+		c, err := NewGuardedClient(GuardedClientOptions{ConfiguredURL: named, AllowPrivate: all})
 		bridgetest.Must(t, err)
 		t.Cleanup(c.CloseIdleConnections)
-		c.Transport.(*guard).proxy = func(r *http.Request) (*url.URL, error) {
+		c.Transport.(*reachGuard).proxyOf = func(r *http.Request) (*url.URL, error) {
 			if r.URL.Host == "broken.example" {
 				return nil, errors.New("no proxy")
 			}
@@ -364,7 +364,7 @@ func TestPlainHTTP(t *testing.T) {
 	d := newDialTest(t, onPublic, onPrivate)
 	d.names.set("inside.test", []string{onPrivate})
 	d.names.set("as.test", []string{onPublic})
-	c, _ := d.client(t, "http://inside.test/mcp", ClientOptions{AllowPrivate: true})
+	c, _ := d.client(t, "http://inside.test/mcp", GuardedClientOptions{AllowPrivate: true})
 	d.wantRefused(t, c, "http://as.test", "begins with http://")
 	resp, err := c.Get(d.at("http://inside.test"))
 	if err != nil || resp.StatusCode != http.StatusBadRequest { // the server there wants TLS
@@ -376,11 +376,11 @@ func TestPlainHTTP(t *testing.T) {
 func TestClientOptions(t *testing.T) {
 	t.Parallel()
 	for _, named := range []string{"", "file:///etc/passwd", "https://", "mcp.example"} {
-		if _, err := NewClient(ClientOptions{Named: named}); err == nil {
+		if _, err := NewGuardedClient(GuardedClientOptions{ConfiguredURL: named}); err == nil {
 			t.Errorf("%q is taken", named)
 		}
 	}
-	c, err := NewClient(ClientOptions{Named: "https://mcp.example"})
+	c, err := NewGuardedClient(GuardedClientOptions{ConfiguredURL: "https://mcp.example"})
 	if err != nil || c.Jar != nil {
 		t.Errorf("%+v, %v", c, err)
 	}

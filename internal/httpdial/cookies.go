@@ -13,24 +13,24 @@ import (
 
 // What a server may have kept for it.
 const (
-	maxCookies   = 64      // at a time
-	longestField = 4 << 10 // of a Set-Cookie, in bytes
+	maxCookies        = 64      // at a time
+	maxSetCookieBytes = 4 << 10 // of a Set-Cookie, in bytes
 )
 
-// cookies are those that one server has set, for one Conn (LE17). The zero
-// cookies are empty. Their methods may be called concurrently.
-type cookies struct {
-	any atomic.Bool // there may be some
+// A cookieStore has the cookies that one server has set, for one Conn (LE17). The zero
+// cookieStore is empty. Its methods may be called concurrently.
+type cookieStore struct {
+	hasAny atomic.Bool // there may be some
 
-	mu    sync.Mutex
-	jar   *cookiejar.Jar
-	known map[string]bool // by name, domain and path: all that were set
+	mu      sync.Mutex
+	jar     *cookiejar.Jar
+	setKeys map[string]bool // by name, domain and path: all that were set
 }
 
-// note keeps the cookies in the reply to a request for u. A field that is too
+// store keeps the cookies in the reply to a request for u. A field that is too
 // long is ignored; where there are too many, those that were set before are
 // forgotten.
-func (c *cookies) note(u *url.URL, resp *http.Response) {
+func (c *cookieStore) store(u *url.URL, resp *http.Response) {
 	if len(resp.Header["Set-Cookie"]) == 0 {
 		return
 	}
@@ -39,23 +39,23 @@ func (c *cookies) note(u *url.URL, resp *http.Response) {
 	set := resp.Cookies()
 	for _, cookie := range set[:min(len(set), maxCookies)] {
 		key := cookie.Name + ";" + cookie.Domain + ";" + cookie.Path
-		if len(cookie.Raw) > longestField {
+		if len(cookie.Raw) > maxSetCookieBytes {
 			continue
 		}
-		if c.jar == nil || !c.known[key] && len(c.known) >= maxCookies {
+		if c.jar == nil || !c.setKeys[key] && len(c.setKeys) >= maxCookies {
 			c.jar, _ = cookiejar.New(nil) // which has no errors
-			c.known = make(map[string]bool)
+			c.setKeys = make(map[string]bool)
 		}
-		c.known[key] = true
+		c.setKeys[key] = true
 		c.jar.SetCookies(u, []*http.Cookie{cookie})
-		c.any.Store(true)
+		c.hasAny.Store(true)
 	}
 }
 
-// sentWith returns the request with the cookies that go with it, behind those
+// withCookies returns the request with the cookies that go with it, behind those
 // that the user has configured. req stays as it is: it may be sent again.
-func (c *cookies) sentWith(req *http.Request) *http.Request {
-	if !c.any.Load() {
+func (c *cookieStore) withCookies(req *http.Request) *http.Request {
+	if !c.hasAny.Load() {
 		return req
 	}
 	c.mu.Lock()

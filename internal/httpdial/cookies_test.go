@@ -66,7 +66,7 @@ func TestCookies(t *testing.T) {
 	want(p, "/other/x", "mine=1; deep=1; lb=1")
 	want(other, "/mcp", "mine=1")
 	ask(p, "/broken", "lb=2; Path=/", "deep=; Max-Age=0; Path=/other", "elsewhere=1; Domain=example.com; Path=/")
-	want(p.At(base.JoinPath("message"), nil), "/other", "mine=1; lb=2")
+	want(p.AtURL(base.JoinPath("message"), nil), "/other", "mine=1; lb=2")
 	want(p, "/mcp", "mine=1; lb=2")
 }
 
@@ -76,10 +76,10 @@ func TestCookiesAreBounded(t *testing.T) {
 	p := NewPeer(u, nil, nil)
 	size := func() int {
 		req := &http.Request{URL: u, Header: http.Header{}}
-		return len(p.cookies.sentWith(req).Header.Get("Cookie"))
+		return len(p.cookies.withCookies(req).Header.Get("Cookie"))
 	}
 	set := func(cookies ...string) {
-		p.cookies.note(u, &http.Response{Header: http.Header{"Set-Cookie": cookies}})
+		p.cookies.store(u, &http.Response{Header: http.Header{"Set-Cookie": cookies}})
 	}
 	set("long=" + strings.Repeat("x", 1<<20))
 	if n := size(); n != 0 {
@@ -92,7 +92,7 @@ func TestCookiesAreBounded(t *testing.T) {
 		}
 	}
 	set("lb=1")
-	if req := p.cookies.sentWith(&http.Request{URL: u, Header: http.Header{}}); !strings.Contains(req.Header.Get("Cookie"), "lb=1") {
+	if req := p.cookies.withCookies(&http.Request{URL: u, Header: http.Header{}}); !strings.Contains(req.Header.Get("Cookie"), "lb=1") {
 		t.Error("the newest cookie is not kept")
 	}
 }

@@ -11,42 +11,42 @@ import (
 
 // Reasons that error responses of the clients carry in data.reason (C.7).
 const (
-	ReasonUnreachable = "unreachable"            // no connection: refused, no such host, network down
-	ReasonTLS         = "tls"                    // no trust, or no TLS at the other end
-	ReasonTimeout     = "timeout"                // no answer in time
-	ReasonBroken      = "connection_lost"        // the connection ended before the answer
-	ReasonAuth        = "authorization_required" // 401
-	ReasonAuthFailed  = "authorization_failed"   // no way to sign in that works, until somebody changes something
-	ReasonAuthAway    = "authorization_server"   // the authorization server gives no usable answer now
-	ReasonForbidden   = "forbidden"              // 403
-	ReasonRedirect    = "redirect"               // a redirect that is not followed
-	ReasonStatus      = "http_status"            // any other status that is no success
-	ReasonNotMCP      = "not_mcp"                // an answer of another content type
-	ReasonTooLarge    = "too_large"              // an answer over the limit
-	ReasonInvalid     = "invalid_message"        // an answer that is no JSON-RPC
-	ReasonNoAnswer    = "no_answer"              // a success without the response
-	ReasonResultLost  = "result_lost"            // processed perhaps, but the result cannot be had
-	ReasonSessionLost = "session_lost"           // the session is gone, and there is no new one
-	ReasonDown        = "server_down"            // not initialized yet; being retried in the background
-	ReasonTooMany     = "too_many_requests"      // more requests in progress than may be
-	ReasonBegun       = "already_initialized"    // a second initialize in a session
-	ReasonRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
+	ReasonUnreachable           = "unreachable"            // no connection: refused, no such host, network down
+	ReasonTLS                   = "tls"                    // no trust, or no TLS at the other end
+	ReasonTimeout               = "timeout"                // no answer in time
+	ReasonConnectionLost        = "connection_lost"        // the connection ended before the answer
+	ReasonAuthRequired          = "authorization_required" // 401
+	ReasonAuthFailed            = "authorization_failed"   // no way to sign in that works, until somebody changes something
+	ReasonAuthServerUnavailable = "authorization_server"   // the authorization server gives no usable answer now
+	ReasonForbidden             = "forbidden"              // 403
+	ReasonRedirect              = "redirect"               // a redirect that is not followed
+	ReasonHTTPStatus            = "http_status"            // any other status that is no success
+	ReasonNotMCP                = "not_mcp"                // an answer of another content type
+	ReasonTooLarge              = "too_large"              // an answer over the limit
+	ReasonInvalidMessage        = "invalid_message"        // an answer that is no JSON-RPC
+	ReasonNoAnswer              = "no_answer"              // a success without the response
+	ReasonResultLost            = "result_lost"            // processed perhaps, but the result cannot be had
+	ReasonSessionLost           = "session_lost"           // the session is gone, and there is no new one
+	ReasonServerDown            = "server_down"            // not initialized yet; being retried in the background
+	ReasonTooManyRequests       = "too_many_requests"      // more requests in progress than may be
+	ReasonAlreadyInitialized    = "already_initialized"    // a second initialize in a session
+	ReasonInitializeRefused     = "initialize_refused"     // the server answered the bridge's initialize with an error
 )
 
 // credentialsHint is what to do about a 401.
 const credentialsHint = `give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`
 
-// refusedHint is what to do about a 401 where credentials were sent.
-const refusedHint = "the credentials that were sent are refused: are those of --header or --header-env right, and still valid?"
+// credentialsRefusedHint is what to do about a 401 where credentials were sent.
+const credentialsRefusedHint = "the credentials that were sent are refused: are those of --header or --header-env right, and still valid?"
 
-// noSchemeHint is what to do about a 401 where the Authorization that was sent is a token alone.
-const noSchemeHint = `the Authorization header that was sent has no scheme: most servers want "Bearer TOKEN", not the token alone`
+// missingSchemeHint is what to do about a 401 where the Authorization that was sent is a token alone.
+const missingSchemeHint = `the Authorization header that was sent has no scheme: most servers want "Bearer TOKEN", not the token alone`
 
-// noTokenHint is what to do about a 401 where the Authorization that was sent is a scheme alone.
-const noTokenHint = `the Authorization header that was sent ends after "Bearer": is the variable with the token empty?`
+// missingTokenHint is what to do about a 401 where the Authorization that was sent is a scheme alone.
+const missingTokenHint = `the Authorization header that was sent ends after "Bearer": is the variable with the token empty?`
 
 // Fault says why a message got no answer, to people and to programs. It holds
-// nothing of what messages contain, but for Own. It is not changed any more
+// nothing of what messages contain, but for ServerError. It is not changed any more
 // once it is handed on.
 type Fault struct {
 	Reason      string
@@ -54,31 +54,31 @@ type Fault struct {
 	SuspectPath string          // of the URL, without what may be a key, if it may be the wrong one
 	Code        int             // of the error response; 0: jsonrpc.CodeInternalError
 	Text        string          // what, where, and what to do
-	Own         jsonrpc.Message // the server's own error response, if it sent one
-	Data        []byte          // more members of the error's data, as ,"name":value; nil: none
+	ServerError jsonrpc.Message // the server's own error response, if it sent one
+	DataMembers []byte          // more members of the error's data, as ,"name":value; nil: none
 
 	logText string // what a log may have of Text, and what the server has said to the credentials; "": nothing
 	hint    string // of a 401: what to do about it, for a log; "": nothing that is not said elsewhere
 
-	Lost       bool          // the session is gone, and the message was not processed
-	Transient  bool          // it may work later, without anybody changing anything
-	Busy       bool          // the server says: not now (429, 502, 503, 504)
-	RetryAfter time.Duration // what it said about when, 0: nothing
+	SessionLost bool          // the session is gone, and the message was not processed
+	Transient   bool          // it may work later, without anybody changing anything
+	ServerBusy  bool          // the server says: not now (429, 502, 503, 504)
+	RetryAfter  time.Duration // what it said about when, 0: nothing
 }
 
-// FaultSince returns the fault of a message that cannot be sent because of an earlier one, why. Its Reason is reason; but if it
-// is a credential that is missing, that of why and its Data, so that clients are still told where to sign in.
-func FaultSince(why *Fault, reason, text string) *Fault {
+// FollowUpFault returns the fault of a message that cannot be sent because of an earlier one, why. Its Reason is reason; but if it
+// is a credential that is missing, that of why and its DataMembers, so that clients are still told where to sign in.
+func FollowUpFault(why *Fault, reason, text string) *Fault {
 	f := &Fault{Reason: reason, Status: why.Status, Text: text}
-	if why.NamesSignIn() {
-		f.Reason, f.Data = why.Reason, why.Data
+	if why.IsMissingCredential() {
+		f.Reason, f.DataMembers = why.Reason, why.DataMembers
 	}
 	return f
 }
 
-// NamesSignIn reports whether a credential is what is missing. ErrorData then has where to sign in, if that is known.
-func (f *Fault) NamesSignIn() bool {
-	return f.Reason == ReasonAuth || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthAway
+// IsMissingCredential reports whether a credential is what is missing. ErrorData then has where to sign in, if that is known.
+func (f *Fault) IsMissingCredential() bool {
+	return f.Reason == ReasonAuthRequired || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthServerUnavailable
 }
 
 // WithLoggedText has a log be told all of Text, which holds nothing that the server has said, and returns f. It is called before f is
@@ -91,15 +91,15 @@ func (f *Fault) WithLoggedText() *Fault {
 // Error returns Text.
 func (f *Fault) Error() string { return f.Text }
 
-// AlreadyBegun is why an initialize is refused in a session that the client has
+// AlreadyInitializedFault is why an initialize is refused in a session that the client has
 // begun before (LE16).
-func AlreadyBegun() *Fault {
-	return &Fault{Reason: ReasonBegun, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
+func AlreadyInitializedFault() *Fault {
+	return &Fault{Reason: ReasonAlreadyInitialized, Code: jsonrpc.CodeInvalidRequest, Text: "the session has begun already: initialize is sent once"}
 }
 
-// Also returns a text with one more thing said in it: after a question that is
+// AppendSentence returns a text with one more thing said in it: after a question that is
 // a sentence of its own.
-func Also(text, more string) string {
+func AppendSentence(text, more string) string {
 	switch {
 	case more == "":
 		return text
@@ -112,9 +112,9 @@ func Also(text, more string) string {
 	return text + " " + more
 }
 
-// Attrs are the pairs that a log is told of a fault. What the server has said may repeat a message, and is left out,
+// LogAttrs are the pairs that a log is told of a fault. What the server has said may repeat a message, and is left out,
 // but at 401 and 403: there it is about the credentials.
-func (f *Fault) Attrs() []any {
+func (f *Fault) LogAttrs() []any {
 	if f.Status == 0 {
 		return []any{"reason", f.Reason, "error", f.Text}
 	}
@@ -132,26 +132,26 @@ func (f *Fault) Attrs() []any {
 }
 
 // Response returns the error response for the request id: the server's own,
-// or one with Text, and with Reason, Status and Data as its data.
+// or one with Text, and with Reason, Status and DataMembers as its data.
 func (f *Fault) Response(id jsonrpc.ID) jsonrpc.Message {
-	if f.Own.Kind() == jsonrpc.Response {
-		return WithID(f.Own, id)
+	if f.ServerError.Kind() == jsonrpc.Response {
+		return ResponseWithID(f.ServerError, id)
 	}
 	return jsonrpc.NewError(id, cmp.Or(f.Code, jsonrpc.CodeInternalError), f.Text, f.ErrorData())
 }
 
-// ErrorData returns the data of the error response, a JSON object: Reason, Status and Data.
+// ErrorData returns the data of the error response, a JSON object: Reason, Status and DataMembers.
 func (f *Fault) ErrorData() []byte {
 	data := []byte(`{"reason":"` + f.Reason + `"`)
 	if f.Status != 0 {
 		data = append(data, `,"status":`+strconv.Itoa(f.Status)...)
 	}
-	return append(append(data, f.Data...), '}')
+	return append(append(data, f.DataMembers...), '}')
 }
 
-// WithID gives a response the id, also where it has none: servers answer
+// ResponseWithID gives a response the id, also where it has none: servers answer
 // errors without one when they could not read the request.
-func WithID(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
+func ResponseWithID(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	if !m.ID().IsZero() {
 		return m.WithID(id)
 	}

@@ -16,7 +16,7 @@ func Observed(rt http.RoundTripper, seen *observe.Session) http.RoundTripper {
 	if seen == nil {
 		return rt
 	}
-	return &observed{rt, seen}
+	return &observedTransport{rt, seen}
 }
 
 // Authorized returns what authorize makes of rt; nil: rt itself. A Target has that done.
@@ -27,96 +27,96 @@ func Authorized(rt http.RoundTripper, authorize func(http.RoundTripper) http.Rou
 	return authorize(rt)
 }
 
-// observed is an http.RoundTripper that tells of each exchange when its reply has ended.
-type observed struct {
+// observedTransport is an http.RoundTripper that tells of each exchange when its reply has ended.
+type observedTransport struct {
 	http.RoundTripper
 	session *observe.Session
 }
 
 // RoundTrip implements http.RoundTripper.
-func (o *observed) RoundTrip(req *http.Request) (*http.Response, error) {
+func (o *observedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !o.session.WantsExchanges() {
 		return o.RoundTripper.RoundTrip(req)
 	}
-	x := &roundTrip{session: o.session, Exchange: observe.Exchange{
+	x := &observedExchange{session: o.session, Exchange: observe.Exchange{
 		Hop: observe.Upstream, Method: req.Method, URL: req.URL.String(), RequestHeader: req.Header, RequestBytes: max(req.ContentLength, 0), Began: time.Now(),
 	}}
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
-		GotConn:              x.connected,
-		GotFirstResponseByte: x.begun,
+		GotConn:              x.noteConn,
+		GotFirstResponseByte: x.noteFirstByte,
 	}))
 	resp, err := o.RoundTripper.RoundTrip(req)
 	if err != nil {
-		x.end(err)
+		x.report(err)
 		return resp, err
 	}
-	x.replied(resp)
+	x.noteReply(resp)
 	if _, upgraded := resp.Body.(io.Writer); upgraded { // it is a connection now
-		x.end(nil)
+		x.report(nil)
 		return resp, nil
 	}
 	x.ReadCloser, resp.Body = resp.Body, x
 	return resp, nil
 }
 
-// roundTrip is an exchange in progress, and the body of its reply.
-type roundTrip struct {
+// observedExchange is an exchange in progress, and the body of its reply.
+type observedExchange struct {
 	io.ReadCloser
 	session *observe.Session
 
 	mu sync.Mutex // guards what follows
 	observe.Exchange
-	over bool
+	reported bool
 }
 
-func (x *roundTrip) connected(c httptrace.GotConnInfo) {
+func (x *observedExchange) noteConn(c httptrace.GotConnInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.RemoteAddr = c.Conn.RemoteAddr().String()
 }
 
-func (x *roundTrip) begun() {
+func (x *observedExchange) noteFirstByte() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.FirstByte = time.Since(x.Began)
 }
 
-func (x *roundTrip) replied(resp *http.Response) {
+func (x *observedExchange) noteReply(resp *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.Status, x.ResponseHeader, x.Proto = resp.StatusCode, resp.Header, resp.Proto
 }
 
 // Read implements io.Reader.
-func (x *roundTrip) Read(p []byte) (int, error) {
+func (x *observedExchange) Read(p []byte) (int, error) {
 	n, err := x.ReadCloser.Read(p)
 	x.mu.Lock()
 	x.ResponseBytes += int64(n)
 	x.mu.Unlock()
 	if err != nil {
-		x.end(err)
+		x.report(err)
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (x *roundTrip) Close() error {
+func (x *observedExchange) Close() error {
 	err := x.ReadCloser.Close()
-	x.end(nil)
+	x.report(nil)
 	return err
 }
 
-// end tells of the exchange, once.
-func (x *roundTrip) end(err error) {
+// report tells of the exchange, once.
+func (x *observedExchange) report(err error) {
 	if err == io.EOF {
 		err = nil
 	}
 	x.mu.Lock()
-	if x.over {
+	if x.reported {
 		x.mu.Unlock()
 		return
 	}
-	x.over, x.Err, x.Duration = true, err, time.Since(x.Began)
+	x.reported, x.Err, x.Duration = true, err, time.Since(x.Began)
 	e := x.Exchange
 	x.mu.Unlock()
 	x.session.Exchange(&e)

@@ -26,23 +26,23 @@ import (
 )
 
 const (
-	maxRedirects   = 5
-	refusalWait    = 5 * time.Second // how long the body of an HTTP error may take
-	maxRefusalBody = 1 << 20         // and how long it may be
-	maxLogged      = 200             // bytes of what a server says, in a log
+	maxRedirects        = 5
+	refusalBodyTimeout  = 5 * time.Second // how long the body of an HTTP error may take
+	maxRefusalBodyBytes = 1 << 20         // and how long it may be
+	maxLoggedBytes      = 200             // bytes of what a server says, in a log
 )
 
 // Peer is a server that is talked to over HTTP. Its methods explain what goes
 // wrong with it; they may be called concurrently.
 type Peer struct {
-	url             *url.URL
-	where           string
-	hints           map[int]string
-	secrets         *strings.Replacer // of all requests; nil: there are none
-	sent            *strings.Replacer // of one request, see Of; nil: there are none
-	cookies         *cookies
-	hasAnswered     *atomic.Bool // before, in HTTP
-	serverNamedPath bool         // the server has said the path, in which a session may be named
+	url               *url.URL
+	origin            string
+	statusHints       map[int]string
+	configuredSecrets *strings.Replacer // of all requests; nil: there are none
+	sentSecrets       *strings.Replacer // of one request, see WithholdingSent; nil: there are none
+	cookies           *cookieStore
+	hasAnswered       *atomic.Bool // before, in HTTP
+	serverNamedPath   bool         // the server has said the path, in which a session may be named
 }
 
 // NewPeer returns the Peer at u, which must not change any more. header is what
@@ -51,20 +51,20 @@ type Peer struct {
 // in, by status: what to do about it depends on the transport. Some statuses
 // have a text of their own. The Peer keeps the cookies that the server sets.
 func NewPeer(u *url.URL, header http.Header, hints map[int]string) *Peer {
-	return &Peer{url: u, where: u.Scheme + "://" + u.Host, hints: hints, secrets: newSecrets(u, header), cookies: new(cookies), hasAnswered: new(atomic.Bool)}
+	return &Peer{url: u, origin: u.Scheme + "://" + u.Host, statusHints: hints, configuredSecrets: newSecretReplacer(u, header), cookies: new(cookieStore), hasAnswered: new(atomic.Bool)}
 }
 
-// At returns the Peer at another address of the same server and the same client,
+// AtURL returns the Peer at another address of the same server and the same client,
 // with other hints: they share credentials and cookies.
-func (p *Peer) At(u *url.URL, hints map[int]string) *Peer {
+func (p *Peer) AtURL(u *url.URL, hints map[int]string) *Peer {
 	other := *p
-	other.url, other.where, other.hints, other.serverNamedPath = u, u.Scheme+"://"+u.Host, hints, true
+	other.url, other.origin, other.statusHints, other.serverNamedPath = u, u.Scheme+"://"+u.Host, hints, true
 	return &other
 }
 
-// Withhold returns what the server says without the credentials that it was given.
-func (p *Peer) Withhold(text string) string {
-	for _, secrets := range []*strings.Replacer{p.secrets, p.sent} {
+// WithholdSecrets returns what the server says without the credentials that it was given.
+func (p *Peer) WithholdSecrets(text string) string {
+	for _, secrets := range []*strings.Replacer{p.configuredSecrets, p.sentSecrets} {
 		if secrets != nil {
 			text = secrets.Replace(text)
 		}
@@ -72,9 +72,9 @@ func (p *Peer) Withhold(text string) string {
 	return text
 }
 
-// Of returns the Peer that also withholds the credential that the request of resp had: one that was not in the header of
+// WithholdingSent returns the Peer that also withholds the credential that the request of resp had: one that was not in the header of
 // NewPeer, and changes from request to request. It is the Peer itself if there was none.
-func (p *Peer) Of(resp *http.Response) *Peer {
+func (p *Peer) WithholdingSent(resp *http.Response) *Peer {
 	if resp.Request == nil || resp.Request.Header["Authorization"] == nil {
 		return p
 	}
@@ -85,14 +85,14 @@ func (p *Peer) Of(resp *http.Response) *Peer {
 		}
 	}
 	other := *p
-	other.sent = newSecrets(&url.URL{}, sent)
+	other.sentSecrets = newSecretReplacer(&url.URL{}, sent)
 	return &other
 }
 
 // String returns the server as people get to see it: no path and no query,
 // there may be keys in them. Only a StatusFault about the path shows it, without
 // what may be a key.
-func (p *Peer) String() string { return p.where }
+func (p *Peer) String() string { return p.origin }
 
 // Do makes the request and follows redirects: only those that keep method and
 // body, and only within the origin, so that no header can leak (LE14). The
@@ -101,18 +101,18 @@ func (p *Peer) String() string { return p.where }
 // its body.
 func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fault) {
 	for range maxRedirects {
-		resp, err := rt.RoundTrip(p.cookies.sentWith(req))
+		resp, err := rt.RoundTrip(p.cookies.withCookies(req))
 		if err != nil {
 			return nil, p.NetFault(err)
 		}
 		if !p.hasAnswered.Load() {
 			p.hasAnswered.Store(true)
 		}
-		p.cookies.note(req.URL, resp)
+		p.cookies.store(req.URL, resp)
 		if resp.StatusCode/100 != 3 || resp.StatusCode == http.StatusNotModified {
 			return resp, nil
 		}
-		Drain(resp)
+		DrainShortBody(resp)
 		resp.Body.Close()
 		target, err := resp.Location()
 		if err != nil {
@@ -122,14 +122,14 @@ func (p *Peer) Do(rt http.RoundTripper, req *http.Request) (*http.Response, *Fau
 		if !keeps || !SameOrigin(req.URL, target) {
 			return nil, p.redirectFault(resp.StatusCode, target)
 		}
-		if req, err = redirected(req, target); err != nil {
+		if req, err = redirectedRequest(req, target); err != nil {
 			return nil, p.NetFault(err)
 		}
 	}
-	return nil, &Fault{Reason: ReasonRedirect, Text: fmt.Sprintf("%s redirects too many times", p.where)}
+	return nil, &Fault{Reason: ReasonRedirect, Text: fmt.Sprintf("%s redirects too many times", p.origin)}
 }
 
-func redirected(req *http.Request, target *url.URL) (*http.Request, error) {
+func redirectedRequest(req *http.Request, target *url.URL) (*http.Request, error) {
 	next := req.WithContext(req.Context())
 	next.URL = target
 	next.URL.User = nil
@@ -145,7 +145,7 @@ func redirected(req *http.Request, target *url.URL) (*http.Request, error) {
 
 func (p *Peer) redirectFault(status int, target *url.URL) *Fault {
 	f := &Fault{Reason: ReasonRedirect, Status: status}
-	f.Text = fmt.Sprintf("%s answered %s, which is not followed", p.where, StatusText(status))
+	f.Text = fmt.Sprintf("%s answered %s, which is not followed", p.origin, StatusText(status))
 	if target != nil && target.Host != "" {
 		f.Text += fmt.Sprintf("; it points to %s://%s: if you trust that, give the URL that it is now", target.Scheme, target.Host)
 	}
@@ -165,9 +165,9 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// Drain reads what is left of a short body, so that the connection can be used
+// DrainShortBody reads what is left of a short body, so that the connection can be used
 // again. A body of unknown length might never end.
-func Drain(resp *http.Response) {
+func DrainShortBody(resp *http.Response) {
 	if resp.ContentLength >= 0 && resp.ContentLength <= 64<<10 {
 		io.Copy(io.Discard, resp.Body)
 	}
@@ -197,7 +197,7 @@ func (p *Peer) NetFault(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f
 	}
-	f := &Fault{Reason: ReasonBroken, Transient: true}
+	f := &Fault{Reason: ReasonConnectionLost, Transient: true}
 	var (
 		op      *net.OpError
 		dns     *net.DNSError
@@ -210,49 +210,49 @@ func (p *Peer) NetFault(err error) *Fault {
 	switch {
 	case errors.As(err, &refused):
 		f.Reason = ReasonUnreachable
-		f.Text = fmt.Sprintf("cannot reach %s: %v", p.where, refused)
+		f.Text = fmt.Sprintf("cannot reach %s: %v", p.origin, refused)
 	case errors.As(err, &op) && op.Op == "proxyconnect":
 		f.Reason = ReasonUnreachable
-		f.Text = fmt.Sprintf("cannot reach the proxy for %s: %s; is HTTP_PROXY or HTTPS_PROXY right? NO_PROXY names the hosts that need none", p.where, netText(op.Err))
+		f.Text = fmt.Sprintf("cannot reach the proxy for %s: %s; is HTTP_PROXY or HTTPS_PROXY right? NO_PROXY names the hosts that need none", p.origin, publicNetErrText(op.Err))
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		f.Reason = ReasonTimeout
-		f.Text = fmt.Sprintf("%s did not answer in time", p.where)
+		f.Text = fmt.Sprintf("%s did not answer in time", p.origin)
 	case errors.As(err, &dns):
 		f.Reason = ReasonUnreachable
-		f.Text = fmt.Sprintf("cannot reach %s: %s; is the host name right?", p.where, netText(err))
+		f.Text = fmt.Sprintf("cannot reach %s: %s; is the host name right?", p.origin, publicNetErrText(err))
 	case errors.Is(err, syscall.EMFILE):
 		f.Reason = ReasonUnreachable
-		f.Text = fmt.Sprintf("cannot reach %s: the bridge has no file descriptors left; raise its limit (ulimit -n), or have fewer calls in progress", p.where)
+		f.Text = fmt.Sprintf("cannot reach %s: the bridge has no file descriptors left; raise its limit (ulimit -n), or have fewer calls in progress", p.origin)
 	case errors.As(err, &op) && op.Op == "dial":
 		f.Reason = ReasonUnreachable
-		f.Text = fmt.Sprintf("cannot reach %s: %s; is the server running?", p.where, netText(err))
-	case errors.As(err, &cert), errors.As(err, &record), isAlert(err), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		f.Text = fmt.Sprintf("cannot reach %s: %s; is the server running?", p.origin, publicNetErrText(err))
+	case errors.As(err, &cert), errors.As(err, &record), isCertificateAlert(err), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		f.Reason = ReasonTLS
-		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, netText(err))
+		f.Text = fmt.Sprintf("no secure connection to %s: %s", p.origin, publicNetErrText(err))
 		switch {
 		case errors.As(err, &unknown): // its text guesses at the cause
-			f.Text = fmt.Sprintf("no secure connection to %s: %s", p.where, untrusted(unknown.Cert))
+			f.Text = fmt.Sprintf("no secure connection to %s: %s", p.origin, untrustedCertText(unknown.Cert))
 		case strings.Contains(err.Error(), "certificate required"):
 			f.Text += "; the server asks its clients for a certificate: give one with --client-cert and --client-key"
 		case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 			f.Text += "; does the URL begin with http:// (or ws://) there, without the s?"
 		}
-	case isTLSRecord(err):
+	case isTLSReplyErr(err):
 		f.Reason, f.Transient = ReasonTLS, false
-		f.Text = p.where + " does not speak HTTP: " + askHTTPS
+		f.Text = p.origin + " does not speak HTTP: " + useHTTPSHint
 	case strings.Contains(err.Error(), "malformed") && p.hasAnswered.Load(): // half a line is malformed, too
-		f.Text = fmt.Sprintf("the connection to %s was lost in the head of the answer", p.where)
+		f.Text = fmt.Sprintf("the connection to %s was lost in the head of the answer", p.origin)
 	case strings.Contains(err.Error(), "malformed"): // err repeats what the server sent
 		f.Reason, f.Transient = ReasonNotMCP, false
-		f.Text = fmt.Sprintf("%s does not speak HTTP", p.where)
+		f.Text = fmt.Sprintf("%s does not speak HTTP", p.origin)
 	default:
-		f.Text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", p.where, netText(err))
+		f.Text = fmt.Sprintf("the connection to %s was lost before the answer came: %s", p.origin, publicNetErrText(err))
 	}
 	return f
 }
 
-// untrusted says of a certificate that nobody trusts who has issued it, and how to trust that one. cert may be nil.
-func untrusted(cert *x509.Certificate) string {
+// untrustedCertText says of a certificate that nobody trusts who has issued it, and how to trust that one. cert may be nil.
+func untrustedCertText(cert *x509.Certificate) string {
 	switch {
 	case cert == nil:
 		return "its certificate is from an authority that is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE"
@@ -263,16 +263,16 @@ func untrusted(cert *x509.Certificate) string {
 	return fmt.Sprintf("its certificate was issued by %q, which is not trusted here; if it is the right server, give the certificate of that authority with --ca-file FILE", name)
 }
 
-// isAlert reports whether the server has ended the handshake because of a certificate, ours or that it got none:
+// isCertificateAlert reports whether the server has ended the handshake because of a certificate, ours or that it got none:
 // in TLS 1.3 this comes when the handshake is over on our side.
-func isAlert(err error) bool {
+func isCertificateAlert(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-// netText returns what err says, unless there is a URL in it, of a proxy
+// publicNetErrText returns what err says, unless there is a URL in it, of a proxy
 // perhaps: then it may quote credentials.
-func netText(err error) string {
+func publicNetErrText(err error) string {
 	if text := err.Error(); !strings.Contains(text, "://") && !strings.Contains(text, "@") {
 		return text
 	}
@@ -282,26 +282,26 @@ func netText(err error) string {
 // StatusFault explains an HTTP status that is no success.
 func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	status := resp.StatusCode
-	f := &Fault{Reason: ReasonStatus, Status: status}
-	where := p.where
+	f := &Fault{Reason: ReasonHTTPStatus, Status: status}
+	where := p.origin
 	if !p.serverNamedPath && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) { // it is the path that is in question
-		f.SuspectPath = shownPath(p.url)
+		f.SuspectPath = redactedPath(p.url)
 		where += f.SuspectPath
 	}
 	f.Text = fmt.Sprintf("%s answered %s", where, StatusText(status))
 	switch {
 	case status == http.StatusUnauthorized:
-		f.Reason, f.logText = ReasonAuth, f.Text
+		f.Reason, f.logText = ReasonAuthRequired, f.Text
 		switch {
-		case sentNoToken(resp.Request):
-			f.hint = noTokenHint
-			f.Text += ": " + noTokenHint
-		case sentNoScheme(resp.Request):
-			f.hint = noSchemeHint
-			f.Text += ": " + noSchemeHint
+		case sentBearerWithoutToken(resp.Request):
+			f.hint = missingTokenHint
+			f.Text += ": " + missingTokenHint
+		case sentTokenWithoutScheme(resp.Request):
+			f.hint = missingSchemeHint
+			f.Text += ": " + missingSchemeHint
 		case sentCredential(resp.Request):
-			f.hint = refusedHint
-			f.Text += ": " + refusedHint
+			f.hint = credentialsRefusedHint
+			f.Text += ": " + credentialsRefusedHint
 		default:
 			f.hint = credentialsHint
 			f.Text += ": authentication is needed; " + credentialsHint
@@ -314,19 +314,19 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 	case status == http.StatusRequestEntityTooLarge:
 		f.Reason = ReasonTooLarge
 		f.Text += ": the message is too large for the server"
-	case p.hints[status] != "":
-		f.Text += ": " + p.hints[status]
+	case p.statusHints[status] != "":
+		f.Text += ": " + p.statusHints[status]
 	}
 	switch status {
 	case http.StatusProxyAuthRequired, http.StatusForbidden, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		f.Text = Also(f.Text, viaProxy(resp, http.ProxyFromEnvironment))
+		f.Text = AppendSentence(f.Text, proxyHint(resp, http.ProxyFromEnvironment))
 	}
 	f.logText = cmp.Or(f.logText, f.Text)
 	f.Transient = status == http.StatusRequestTimeout || status == http.StatusTooManyRequests || status >= 500
 	switch status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		f.Busy = true
-		f.RetryAfter = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+		f.ServerBusy = true
+		f.RetryAfter = parseRetryAfter(resp.Header.Get("Retry-After"), time.Now())
 	}
 	return f
 }
@@ -335,48 +335,48 @@ func (p *Peer) StatusFault(resp *http.Response) *Fault {
 // few plain words. It reads the body, for a bounded time; the caller closes it. Nothing of it repeats a
 // credential of the request.
 func (p *Peer) RefusalFault(resp *http.Response) *Fault {
-	p = p.Of(resp)
+	p = p.WithholdingSent(resp)
 	fault := p.StatusFault(resp)
-	defer time.AfterFunc(refusalWait, func() { resp.Body.Close() }).Stop()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBody))
+	defer time.AfterFunc(refusalBodyTimeout, func() { resp.Body.Close() }).Stop()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusalBodyBytes))
 	if err != nil {
 		return fault
 	}
-	if isTLSPort(resp.StatusCode, raw) && (p.url.Scheme == "http" || p.url.Scheme == "ws") {
+	if saysTLSExpected(resp.StatusCode, raw) && (p.url.Scheme == "http" || p.url.Scheme == "ws") {
 		fault.Reason = ReasonTLS
-		fault.Text = fmt.Sprintf("%s answered %s: %s", p.where, StatusText(resp.StatusCode), askHTTPS)
+		fault.Text = fmt.Sprintf("%s answered %s: %s", p.origin, StatusText(resp.StatusCode), useHTTPSHint)
 		fault.logText = fault.Text
 		return fault
 	}
 	detail := ""
-	if m, err := jsonrpc.ParseDepth([]byte(p.Withhold(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
-		fault.Own = m
+	if m, err := jsonrpc.ParseDepth([]byte(p.WithholdSecrets(string(raw))), jsonrpc.DefaultMaxDepth); err == nil && m.IsError() {
+		fault.ServerError = m
 		detail, _ = jsonrpc.Text(m.Lookup("error", "message"))
 	} else if mediaType := MediaType(resp); mediaType == "text/plain" || mediaType == "" {
-		if detail = p.Withhold(plainDetail(raw, p.url)); detail != "" {
-			fault.Text = Also(fault.Text, fmt.Sprintf("it says: %q", detail))
+		if detail = p.WithholdSecrets(plainTextDetail(raw, p.url)); detail != "" {
+			fault.Text = AppendSentence(fault.Text, fmt.Sprintf("it says: %q", detail))
 		}
 	}
 	if detail != "" && (fault.Status == http.StatusUnauthorized || fault.Status == http.StatusForbidden) {
-		fault.logText = Also(fault.logText, fmt.Sprintf("it says: %q", printable.Clip(detail, maxLogged)))
+		fault.logText = AppendSentence(fault.logText, fmt.Sprintf("it says: %q", printable.Clip(detail, maxLoggedBytes)))
 	}
 	return fault
 }
 
-// InvalidFault explains a message from the server that is none.
-func (p *Peer) InvalidFault(err error) *Fault {
-	return &Fault{Reason: ReasonInvalid, Text: fmt.Sprintf("%s sent what is no JSON-RPC message: %v", p.where, err)}
+// InvalidMessageFault explains a message from the server that is none.
+func (p *Peer) InvalidMessageFault(err error) *Fault {
+	return &Fault{Reason: ReasonInvalidMessage, Text: fmt.Sprintf("%s sent what is no JSON-RPC message: %v", p.origin, err)}
 }
 
 // TooLargeFault explains a message from the server that is larger than limit.
 func (p *Peer) TooLargeFault(limit int) *Fault {
-	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than %d bytes, which is the limit (--max-message-size)", p.where, limit)}
+	return &Fault{Reason: ReasonTooLarge, Text: fmt.Sprintf("%s sent a message larger than %d bytes, which is the limit (--max-message-size)", p.origin, limit)}
 }
 
-// plainDetail returns what a server says in plain words about an error: the
+// plainTextDetail returns what a server says in plain words about an error: the
 // first line, if it is short. HTML and the like is for other eyes, and a line
 // that repeats the path or the query of the URL as well.
-func plainDetail(body []byte, u *url.URL) string {
+func plainTextDetail(body []byte, u *url.URL) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
 	line = strings.TrimSpace(line)
 	if line == "" || len(line) > 200 || !utf8.ValidString(line) || strings.ContainsFunc(line, unicode.IsControl) {

@@ -22,7 +22,7 @@ import (
 
 // Faults of the network are told apart, and their texts show no secret.
 func TestNetFault(t *testing.T) {
-	u, err := URL("http://x/secret?token=secret", "http")
+	u, err := ParseURL("http://x/secret?token=secret", "http")
 	bridgetest.Must(t, err)
 	peer := NewPeer(u, nil, nil)
 	for _, f := range []struct {
@@ -32,13 +32,13 @@ func TestNetFault(t *testing.T) {
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}}, ReasonUnreachable},
 		{&net.OpError{Op: "dial", Err: timeoutError{}}, ReasonTimeout},
 		{&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, ReasonUnreachable},
-		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonBroken},
+		{&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, ReasonConnectionLost},
 		{&net.OpError{Op: "remote error", Err: errors.New("tls: bad certificate")}, ReasonTLS},
-		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, ReasonBroken}, // the request may have been carried out
-		{io.ErrUnexpectedEOF, ReasonBroken},
-		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), ReasonBroken},
-		{errors.New(`invalid proxy address "user:secret@proxy"`), ReasonBroken},
-		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, ReasonBroken},
+		{&net.OpError{Op: "remote error", Err: errors.New("tls: internal error")}, ReasonConnectionLost}, // the request may have been carried out
+		{io.ErrUnexpectedEOF, ReasonConnectionLost},
+		{errors.New(`invalid proxy address "http://user:secret@proxy:x": invalid port`), ReasonConnectionLost},
+		{errors.New(`invalid proxy address "user:secret@proxy"`), ReasonConnectionLost},
+		{&url.Error{Op: "Post", URL: "http://x/secret", Err: io.EOF}, ReasonConnectionLost},
 	} {
 		if got := peer.NetFault(f.err); got.Reason != f.reason || !strings.Contains(got.Text, "http://x") {
 			t.Errorf("%v: %+v, want %s", f.err, got, f.reason)
@@ -71,8 +71,8 @@ func TestNetFaultInTheHead(t *testing.T) {
 	if _, f := peer.Do(answers, &http.Request{URL: u}); f != nil {
 		t.Fatal(f)
 	}
-	for _, p := range []*Peer{peer, peer.At(&url.URL{Scheme: "http", Host: "x", Path: "/message"}, nil)} {
-		if f := p.NetFault(malformed); f.Reason != ReasonBroken || !f.Transient || strings.Contains(f.Text, "Content") {
+	for _, p := range []*Peer{peer, peer.AtURL(&url.URL{Scheme: "http", Host: "x", Path: "/message"}, nil)} {
+		if f := p.NetFault(malformed); f.Reason != ReasonConnectionLost || !f.Transient || strings.Contains(f.Text, "Content") {
 			t.Errorf("after an answer: %+v", f)
 		}
 	}
@@ -144,7 +144,7 @@ func TestAlso(t *testing.T) {
 		{"is it down?", "é", "is it down? é"},
 		{"is it down?", "", "is it down?"},
 	} {
-		if got := Also(c.text, c.more); got != c.want {
+		if got := AppendSentence(c.text, c.more); got != c.want {
 			t.Errorf("Also(%q, %q) = %q, want %q", c.text, c.more, got, c.want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestRetryAfter(t *testing.T) {
 		"99999999999999999999":          0,
 		"9999999999":                    (1 << 31) * time.Second,
 	} {
-		if got := retryAfter(text, now); got != want {
+		if got := parseRetryAfter(text, now); got != want {
 			t.Errorf("retryAfter(%q) = %v, want %v", text, got, want)
 		}
 	}
@@ -188,7 +188,7 @@ func TestSameOrigin(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	for n := range 100 {
-		full := min(firstBackoff<<min(n, 20), longestBackoff)
+		full := min(firstBackoff<<min(n, 20), maxBackoff)
 		if d := Backoff(n); d > full || d < full/2 {
 			t.Errorf("Backoff(%d) = %v, want %v to %v", n, d, full/2, full)
 		}

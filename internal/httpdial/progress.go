@@ -27,9 +27,9 @@ func ProgressOf(ctx context.Context) func(text string) {
 // first one of the server, which comes after them and mostly begins with 0 or 1.
 const progressStep = 1e-9
 
-// progressTold counts these words, to all clients: so the progress of a request grows also where it waits more than once, each time
+// progressCount counts these words, to all clients: so the progress of a request grows also where it waits more than once, each time
 // in another part of the bridge.
-var progressTold atomic.Int64
+var progressCount atomic.Int64
 
 // ProgressTeller returns a function for WithProgress that tells the client of m, in notifications that deliver is given; nil: m has not
 // asked for progress. related says that they belong to the reply of m (2026-07-28). For one m, one goroutine at a time may call such functions.
@@ -39,7 +39,7 @@ func ProgressTeller(m jsonrpc.Message, related bool, deliver func(jsonrpc.Messag
 		return nil
 	}
 	return func(text string) {
-		progress := float64(progressTold.Add(1)) * progressStep
+		progress := float64(progressCount.Add(1)) * progressStep
 		params := `{"progressToken":` + token.String() + `,"progress":` + strconv.FormatFloat(progress, 'f', -1, 64) +
 			`,"message":` + string(jsonrpc.Quote(text)) + `}`
 		n := jsonrpc.NewNotification("notifications/progress", []byte(params))

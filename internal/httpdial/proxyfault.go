@@ -24,17 +24,17 @@ func (e *proxyRefusal) Error() string {
 	return text
 }
 
-// refusedByProxy names the proxy in the error of a CONNECT that it has refused. It is for http.Transport, which tells of
+// checkProxyConnect names the proxy in the error of a CONNECT that it has refused. It is for http.Transport, which tells of
 // the words behind the status only.
-func refusedByProxy(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
+func checkProxyConnect(_ context.Context, proxy *url.URL, _ *http.Request, resp *http.Response) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
 	return &proxyRefusal{proxy.Host, resp.StatusCode}
 }
 
-// viaProxy says which proxy of the environment a request over http has gone through, whose answer it may be; "": none.
-func viaProxy(resp *http.Response, proxyOf func(*http.Request) (*url.URL, error)) string {
+// proxyHint says which proxy of the environment a request over http has gone through, whose answer it may be; "": none.
+func proxyHint(resp *http.Response, proxyOf func(*http.Request) (*url.URL, error)) string {
 	if resp.Request == nil || resp.Request.URL.Scheme != "http" {
 		return ""
 	}
@@ -45,8 +45,8 @@ func viaProxy(resp *http.Response, proxyOf func(*http.Request) (*url.URL, error)
 	return fmt.Sprintf("the request went through the proxy %s (HTTP_PROXY), and this may be its answer", proxy.Host)
 }
 
-// isTLSPort reports whether a server says in a reply to plain HTTP that it expects TLS: as Go, nginx and Apache do.
-func isTLSPort(status int, body []byte) bool {
+// saysTLSExpected reports whether a server says in a reply to plain HTTP that it expects TLS: as Go, nginx and Apache do.
+func saysTLSExpected(status int, body []byte) bool {
 	if status != http.StatusBadRequest {
 		return false
 	}
@@ -58,23 +58,23 @@ func isTLSPort(status int, body []byte) bool {
 	return false
 }
 
-// isTLSRecord reports whether what was expected to be an HTTP reply begins like TLS.
-func isTLSRecord(err error) bool {
+// isTLSReplyErr reports whether what was expected to be an HTTP reply begins like TLS.
+func isTLSReplyErr(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, `malformed HTTP response "\x15\x03`) || strings.Contains(text, `malformed HTTP status code "\x15\x03`)
 }
 
-// askHTTPS is the advice for an http URL of a port that speaks TLS.
-const askHTTPS = "it speaks TLS at this port; does the URL begin with https:// (or wss://) there?"
+// useHTTPSHint is the advice for an http URL of a port that speaks TLS.
+const useHTTPSHint = "it speaks TLS at this port; does the URL begin with https:// (or wss://) there?"
 
-// shownSegment is what a segment of a path looks like that is no secret: a word, perhaps with a number at its end.
-var shownSegment = lazyregexp.New(`^[A-Za-z@~._-]{0,24}[0-9]{0,4}$`)
+// harmlessSegment is what a segment of a path looks like that is no secret: a word, perhaps with a number at its end.
+var harmlessSegment = lazyregexp.New(`^[A-Za-z@~._-]{0,24}[0-9]{0,4}$`)
 
-// shownPath returns a path for people, with dots in the place of what may be a key, or names one.
-func shownPath(u *url.URL) string {
+// redactedPath returns a path for people, with dots in the place of what may be a key, or names one.
+func redactedPath(u *url.URL) string {
 	segments := strings.Split(u.EscapedPath(), "/")
 	for i, s := range segments {
-		if !shownSegment.MatchString(s) || namesCredential(s) {
+		if !harmlessSegment.MatchString(s) || isCredentialName(s) {
 			segments[i] = "..."
 		}
 	}

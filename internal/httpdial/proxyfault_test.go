@@ -27,7 +27,7 @@ func TestFaultShowsPath(t *testing.T) {
 		"/my-token-hush/mcp":              "http://h/.../mcp answered",
 		"/user%20hush/x":                  "http://h/.../x answered",
 	} {
-		u, err := URL("http://h"+path, "http")
+		u, err := ParseURL("http://h"+path, "http")
 		bridgetest.Must(t, err)
 		for status, has := range map[int]bool{404: true, 405: true, 500: false} {
 			text := NewPeer(u, nil, map[int]string{404: "is it the path?"}).StatusFault(&http.Response{StatusCode: status}).Text
@@ -75,10 +75,10 @@ func TestProxyFaults(t *testing.T) {
 		}
 	}
 	plain := &http.Request{URL: &url.URL{Scheme: "http", Host: "h"}}
-	if text := viaProxy(&http.Response{Request: plain}, http.ProxyURL(at)); !strings.Contains(text, at.Host) || strings.Contains(text, "hush") {
+	if text := proxyHint(&http.Response{Request: plain}, http.ProxyURL(at)); !strings.Contains(text, at.Host) || strings.Contains(text, "hush") {
 		t.Errorf("over http: %q", text)
 	}
-	if text := viaProxy(&http.Response{Request: plain}, func(*http.Request) (*url.URL, error) { return nil, errors.New("x") }); text != "" {
+	if text := proxyHint(&http.Response{Request: plain}, func(*http.Request) (*url.URL, error) { return nil, errors.New("x") }); text != "" {
 		t.Errorf("without a proxy: %q", text)
 	}
 }
@@ -157,7 +157,7 @@ func TestAttrs(t *testing.T) {
 				kind = "application/json"
 			}
 			resp := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {kind}}, Body: io.NopCloser(strings.NewReader(c.body)), Request: &http.Request{URL: u, Header: c.header}}
-			got := fmt.Sprintln(NewPeer(u, c.header, map[int]string{404: "is the path right?"}).RefusalFault(resp).Attrs()...)
+			got := fmt.Sprintln(NewPeer(u, c.header, map[int]string{404: "is the path right?"}).RefusalFault(resp).LogAttrs()...)
 			for _, text := range c.wants {
 				if strings.Count(got, text) != 1 {
 					t.Errorf("want %q once in %s", text, got)

@@ -17,10 +17,10 @@ import (
 // DefaultConnectTimeout is what a ConnectTimeout of 0 means.
 const DefaultConnectTimeout = 10 * time.Second
 
-// URL parses the address of a server, whose scheme must be one of schemes. A
+// ParseURL parses the address of a server, whose scheme must be one of schemes. A
 // fragment is left out; user and password stay in User, see Header. No error
 // repeats anything of the address but its scheme, there may be keys in it.
-func URL(text string, schemes ...string) (*url.URL, error) {
+func ParseURL(text string, schemes ...string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil: // its text would repeat the URL, secrets and all
@@ -34,15 +34,15 @@ func URL(text string, schemes ...string) (*url.URL, error) {
 	return u, nil
 }
 
-// reservedAlways are the headers that are HTTP's own business. Accept-Encoding
+// alwaysReservedHeaders are the headers that are HTTP's own business. Accept-Encoding
 // is among them because nothing here decompresses.
-var reservedAlways = []string{"Accept-Encoding", "Connection", "Content-Length", "Transfer-Encoding"}
+var alwaysReservedHeaders = []string{"Accept-Encoding", "Connection", "Content-Length", "Transfer-Encoding"}
 
-// Header returns the headers that go on every request, a copy of from: checked,
+// RequestHeader returns the headers that go on every request, a copy of from: checked,
 // without the reserved ones, which belong to the transport, with user (nil:
 // none) as Authorization unless there is one, and with a User-Agent. The Host
 // header, if any, is still among them.
-func Header(from http.Header, user *url.Userinfo, reserved ...string) (http.Header, error) {
+func RequestHeader(from http.Header, user *url.Userinfo, reserved ...string) (http.Header, error) {
 	header := http.Header{}
 	for name, values := range from {
 		if !isToken(name) {
@@ -55,7 +55,7 @@ func Header(from http.Header, user *url.Userinfo, reserved ...string) (http.Head
 			header.Add(name, strings.TrimSpace(v))
 		}
 	}
-	for _, name := range slices.Concat(reservedAlways, reserved) {
+	for _, name := range slices.Concat(alwaysReservedHeaders, reserved) {
 		header.Del(name)
 	}
 	if user != nil && header.Get("Authorization") == "" {
@@ -88,7 +88,7 @@ type TransportOptions struct {
 	// 0 means DefaultConnectTimeout.
 	ConnectTimeout time.Duration
 
-	// TLS says which servers are trusted, and who we are; see LoadTLS.
+	// TLS says which servers are trusted, and who we are; see LoadTLSConfig.
 	// nil means the system's authorities, and nobody.
 	TLS *tls.Config
 
@@ -97,10 +97,10 @@ type TransportOptions struct {
 	MaxIdleConnsPerHost int
 }
 
-// idleTimeout is how long an unused connection is kept. Many servers (those in
+// idleConnTimeout is how long an unused connection is kept. Many servers (those in
 // Node.js, and Python's uvicorn) close one after five seconds; a request that is
 // on its way then is lost, and no tools/call may be sent twice.
-const idleTimeout = 4 * time.Second
+const idleConnTimeout = 4 * time.Second
 
 // NewTransport returns a transport that suits streams: with keep-alive,
 // HTTP/2 where TLS offers it, no compression, and the proxy from the
@@ -109,14 +109,14 @@ func NewTransport(o TransportOptions) *http.Transport {
 	dialer := newDialer(o.ConnectTimeout)
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		OnProxyConnectResponse: refusedByProxy,
+		OnProxyConnectResponse: checkProxyConnect,
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        o.TLS.Clone(),
 		TLSHandshakeTimeout:    dialer.Timeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // events would wait in the compressor
 		MaxIdleConnsPerHost:    o.MaxIdleConnsPerHost,
-		IdleConnTimeout:        idleTimeout,
+		IdleConnTimeout:        idleConnTimeout,
 		ReadBufferSize:         16 << 10,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second},
 	}

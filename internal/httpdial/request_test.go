@@ -14,7 +14,7 @@ import (
 )
 
 func TestURL(t *testing.T) {
-	u, err := URL("https://user:pass@h:1/p?q=1#frag", "http", "https")
+	u, err := ParseURL("https://user:pass@h:1/p?q=1#frag", "http", "https")
 	bridgetest.Must(t, err)
 	if u.String() != "https://user:pass@h:1/p?q=1" {
 		t.Errorf("URL = %s", u)
@@ -28,7 +28,7 @@ func TestURL(t *testing.T) {
 		"http://h\x7f/":        "not valid",
 		"http://u:secret@[::1": "not valid",
 	} {
-		if _, err := URL(text, "http", "https"); err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
+		if _, err := ParseURL(text, "http", "https"); err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("URL(%q) = %v, want %q", text, err, word)
 		}
 	}
@@ -38,7 +38,7 @@ func TestHeader(t *testing.T) {
 	from := http.Header{
 		"x-key": {" a ", "b"}, "Accept-Encoding": {"gzip"}, "connection": {"close"}, "Upgrade": {"x"}, "Host": {"other"},
 	}
-	got, err := Header(from, url.UserPassword("u", "p"), "Upgrade")
+	got, err := RequestHeader(from, url.UserPassword("u", "p"), "Upgrade")
 	bridgetest.Must(t, err)
 	want := http.Header{
 		"X-Key": {"a", "b"}, "Host": {"other"}, "User-Agent": {"mcp-bridge"}, "Authorization": {"Basic dTpw"},
@@ -46,7 +46,7 @@ func TestHeader(t *testing.T) {
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("Header = %v, want %v", got, want)
 	}
-	got, err = Header(http.Header{"Authorization": {"Bearer x"}, "User-Agent": {"me"}}, url.UserPassword("u", "p"))
+	got, err = RequestHeader(http.Header{"Authorization": {"Bearer x"}, "User-Agent": {"me"}}, url.UserPassword("u", "p"))
 	if err != nil || got.Get("Authorization") != "Bearer x" || got.Get("User-Agent") != "me" {
 		t.Errorf("Header = %v, %v: what is given counts", got, err)
 	}
@@ -58,11 +58,11 @@ func FuzzHeader(f *testing.F) {
 	f.Add("accept", "x\r\ny: z")
 	f.Add("content-length", "1")
 	f.Fuzz(func(t *testing.T, name, value string) {
-		header, err := Header(http.Header{name: {value}}, nil, "Accept")
+		header, err := RequestHeader(http.Header{name: {value}}, nil, "Accept")
 		if err != nil {
 			return
 		}
-		for _, reserved := range append([]string{"Accept"}, reservedAlways...) {
+		for _, reserved := range append([]string{"Accept"}, alwaysReservedHeaders...) {
 			if header.Get(reserved) != "" {
 				t.Errorf("%q came through as %s", name, reserved)
 			}
@@ -132,7 +132,7 @@ func TestDoRedirects(t *testing.T) {
 
 // A refusal says what the server says, as far as that is for people or programs.
 func TestRefusalFault(t *testing.T) {
-	u, err := URL("http://h/path?key=secret", "http")
+	u, err := ParseURL("http://h/path?key=secret", "http")
 	bridgetest.Must(t, err)
 	peer := NewPeer(u, nil, map[int]string{404: "is it the path?"})
 	for _, c := range []struct {
@@ -140,14 +140,14 @@ func TestRefusalFault(t *testing.T) {
 		mediaType, body   string
 		reason, text, own string
 	}{
-		{404, "text/html", "<p>no", ReasonStatus, "http://h/path answered 404 Not Found: is it the path?", ""},
-		{400, "text/plain", "no such key\nat x.go:1", ReasonStatus, `http://h answered 400 Bad Request; it says: "no such key"`, ""},
-		{400, "text/plain", "bad key=secret", ReasonStatus, "http://h answered 400 Bad Request", ""},
-		{400, "", "HTTP on a port of HTTPS", ReasonStatus, `http://h answered 400 Bad Request; it says: "HTTP on a port of HTTPS"`, ""},
-		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`, ReasonStatus, "http://h answered 400 Bad Request",
+		{404, "text/html", "<p>no", ReasonHTTPStatus, "http://h/path answered 404 Not Found: is it the path?", ""},
+		{400, "text/plain", "no such key\nat x.go:1", ReasonHTTPStatus, `http://h answered 400 Bad Request; it says: "no such key"`, ""},
+		{400, "text/plain", "bad key=secret", ReasonHTTPStatus, "http://h answered 400 Bad Request", ""},
+		{400, "", "HTTP on a port of HTTPS", ReasonHTTPStatus, `http://h answered 400 Bad Request; it says: "HTTP on a port of HTTPS"`, ""},
+		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`, ReasonHTTPStatus, "http://h answered 400 Bad Request",
 			`{"id":7,"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}`},
-		{401, "", "", ReasonAuth, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`, ""},
-		{401, "text/plain", "the token is not valid", ReasonAuth, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable; it says: "the token is not valid"`, ""},
+		{401, "", "", ReasonAuthRequired, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable`, ""},
+		{401, "text/plain", "the token is not valid", ReasonAuthRequired, `http://h answered 401 Unauthorized: authentication is needed; give credentials with --header "Authorization: Bearer ...", or with --header-env Authorization=NAME from a variable; it says: "the token is not valid"`, ""},
 		{413, "", "", ReasonTooLarge, "http://h answered 413 Request Entity Too Large: the message is too large for the server", ""},
 	} {
 		resp := &http.Response{StatusCode: c.status, Header: http.Header{"Content-Type": {c.mediaType}}, Body: io.NopCloser(strings.NewReader(c.body))}

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	firstBackoff   = 250 * time.Millisecond
-	longestBackoff = 30 * time.Second
-	maxRetryAfter  = time.Minute // of what the server says, how much is waited for
+	firstBackoff  = 250 * time.Millisecond
+	maxBackoff    = 30 * time.Second
+	maxRetryAfter = time.Minute // of what the server says, how much is waited for
 )
 
 // Backoff returns how long to wait before attempt n (from 0): it doubles, from
 // a quarter of a second up to 30 s, and up to half of it is left to chance, so that
 // many clients of a server that comes back do not all come at once.
 func Backoff(n int) time.Duration {
-	d := min(firstBackoff<<min(n, 10), longestBackoff)
+	d := min(firstBackoff<<min(n, 10), maxBackoff)
 	return d - rand.N(d/2)
 }
 
@@ -47,9 +47,9 @@ func Pause(ctx context.Context, done <-chan struct{}, d time.Duration) bool {
 	return false
 }
 
-// MayRepeat reports whether a request of this method changes nothing, so that a
+// MayRepeatMethod reports whether a request of this method changes nothing, so that a
 // server that was too busy for it may be asked again (LE14).
-func MayRepeat(method string) bool {
+func MayRepeatMethod(method string) bool {
 	switch method {
 	case "ping", "resources/read", "prompts/get", "completion/complete":
 		return true
@@ -57,10 +57,12 @@ func MayRepeat(method string) bool {
 	return strings.HasSuffix(method, "/list")
 }
 
-// MayPostAgain reports whether an answer to the server, whose POST has ended with f, is posted again: the network has lost
+// MayRepostAnswer reports whether an answer to the server, whose POST has ended with f, is posted again: the network has lost
 // it, perhaps on the way back, or the server was too busy for it. It does no harm that an answer arrives twice. But
 // a server that never gets it waits for ever, and with it the call in whose course it has asked.
-func MayPostAgain(f *Fault) bool { return !f.Lost && (f.Busy || f.Transient && f.Status == 0) }
+func MayRepostAnswer(f *Fault) bool {
+	return !f.SessionLost && (f.ServerBusy || f.Transient && f.Status == 0)
+}
 
 // AllowReplay tells net/http that it may send a POST of m again when a kept
 // connection turns out to have been closed by the server before it has answered
@@ -70,7 +72,7 @@ func MayPostAgain(f *Fault) bool { return !f.Lost && (f.Busy || f.Transient && f
 func AllowReplay(req *http.Request, m jsonrpc.Message) {
 	method := m.Method()
 	switch {
-	case m.Kind() != jsonrpc.Request, MayRepeat(method):
+	case m.Kind() != jsonrpc.Request, MayRepeatMethod(method):
 	case method == "initialize", method == "logging/setLevel", method == "resources/subscribe", method == "resources/unsubscribe":
 	default:
 		return
@@ -79,23 +81,23 @@ func AllowReplay(req *http.Request, m jsonrpc.Message) {
 }
 
 const (
-	maxBusyRetries  = 2               // repetitions of a request that the server is too busy for
-	firstBusy       = time.Second / 2 // before the first of them
-	longestBusyWait = 5 * time.Second // a longer Retry-After is the client's to wait for
+	maxBusyRetries = 2               // repetitions of a request that the server is too busy for
+	firstBusyWait  = time.Second / 2 // before the first of them
+	maxBusyWait    = 5 * time.Second // a longer Retry-After is the client's to wait for
 )
 
-// PauseBusy waits before a server that was too busy is asked again, n times
+// PauseBeforeBusyRetry waits before a server that was too busy is asked again, n times
 // having been asked again already; false: it is not to be asked again.
-func PauseBusy(ctx context.Context, n int, retryAfter time.Duration) bool {
-	if n >= maxBusyRetries || retryAfter > longestBusyWait {
+func PauseBeforeBusyRetry(ctx context.Context, n int, retryAfter time.Duration) bool {
+	if n >= maxBusyRetries || retryAfter > maxBusyWait {
 		return false
 	}
-	d := firstBusy << n
+	d := firstBusyWait << n
 	return Pause(ctx, nil, max(d-rand.N(d/4), retryAfter))
 }
 
-// retryAfter parses a Retry-After header (RFC 9110, 10.2.3).
-func retryAfter(v string, now time.Time) time.Duration {
+// parseRetryAfter parses a Retry-After header (RFC 9110, 10.2.3).
+func parseRetryAfter(v string, now time.Time) time.Duration {
 	if n, err := strconv.Atoi(v); err == nil {
 		return time.Duration(min(max(n, 0), 1<<31)) * time.Second
 	}

@@ -11,19 +11,19 @@ import (
 	"strings"
 )
 
-// withheld stands where a server has repeated a credential (LE18).
-const withheld = "[withheld]"
+// withheldMark stands where a server has repeated a credential (LE18).
+const withheldMark = "[withheld]"
 
 // How long something must be, in bytes, to be looked for in what a server says:
 // shorter ones stand in every other text.
 const (
-	leastValue      = 7 // the value of a header or of a query parameter
-	leastCredential = 4 // what is likely a credential: behind Bearer, a password, the value of "key", a whole query
+	minSecretValueLen = 7 // the value of a header or of a query parameter
+	minCredentialLen  = 4 // what is likely a credential: behind Bearer, a password, the value of "key", a whole query
 )
 
-// newSecrets returns what replaces the credentials that a server is given, by
+// newSecretReplacer returns what replaces the credentials that a server is given, by
 // header and by the query of u, in texts; nil: there are none.
-func newSecrets(u *url.URL, header http.Header) *strings.Replacer {
+func newSecretReplacer(u *url.URL, header http.Header) *strings.Replacer {
 	var all []string
 	add := func(least int, texts ...string) {
 		for _, text := range texts {
@@ -38,21 +38,21 @@ func newSecrets(u *url.URL, header http.Header) *strings.Replacer {
 			continue
 		}
 		for _, v := range values {
-			add(leastValue, v)
+			add(minSecretValueLen, v)
 			if scheme, rest, ok := strings.Cut(v, " "); ok && isToken(scheme) && (name == "Authorization" || name == "Proxy-Authorization") {
 				rest = strings.TrimSpace(rest)
-				add(leastCredential, rest, strings.TrimRight(rest, "="), url.QueryEscape(rest))
+				add(minCredentialLen, rest, strings.TrimRight(rest, "="), url.QueryEscape(rest))
 				if strings.EqualFold(scheme, "Basic") {
-					add(leastCredential, basicParts(rest)...)
+					add(minCredentialLen, basicCredentialForms(rest)...)
 				}
 			}
 		}
 	}
-	add(leastCredential, u.RawQuery)
+	add(minCredentialLen, u.RawQuery)
 	for name, values := range u.Query() {
-		least := leastValue
-		if namesCredential(name) {
-			least = leastCredential
+		least := minSecretValueLen
+		if isCredentialName(name) {
+			least = minCredentialLen
 		}
 		for _, v := range values {
 			add(least, v, url.QueryEscape(v), url.PathEscape(v))
@@ -65,13 +65,13 @@ func newSecrets(u *url.URL, header http.Header) *strings.Replacer {
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	var pairs []string
 	for _, text := range slices.Compact(all) {
-		pairs = append(pairs, text, withheld)
+		pairs = append(pairs, text, withheldMark)
 	}
 	return strings.NewReplacer(pairs...)
 }
 
-// namesCredential reports whether a query parameter is likely a credential.
-func namesCredential(name string) bool {
+// isCredentialName reports whether a query parameter is likely a credential.
+func isCredentialName(name string) bool {
 	name = strings.ToLower(name)
 	for _, word := range []string{"key", "token", "secret", "pass", "auth", "sig"} {
 		if strings.Contains(name, word) {
@@ -87,27 +87,27 @@ func sentCredential(r *http.Request) bool {
 		return false
 	}
 	for name, values := range r.Header {
-		if name != "Idempotency-Key" && name != "Sec-Websocket-Key" && namesCredential(name) && len(values) > 0 {
+		if name != "Idempotency-Key" && name != "Sec-Websocket-Key" && isCredentialName(name) && len(values) > 0 {
 			return true
 		}
 	}
-	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), namesCredential)
+	return r.URL != nil && slices.ContainsFunc(slices.Collect(maps.Keys(r.URL.Query())), isCredentialName)
 }
 
-// sentNoScheme reports whether a request had a token in Authorization, and no scheme such as Bearer in front of it.
-func sentNoScheme(r *http.Request) bool {
+// sentTokenWithoutScheme reports whether a request had a token in Authorization, and no scheme such as Bearer in front of it.
+func sentTokenWithoutScheme(r *http.Request) bool {
 	return r != nil && r.Header.Get("Authorization") != "" && !strings.Contains(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 }
 
-// sentNoToken tells if a request had the scheme Bearer without a token: a variable was empty, or the program that should print
+// sentBearerWithoutToken tells if a request had the scheme Bearer without a token: a variable was empty, or the program that should print
 // the token has failed.
-func sentNoToken(r *http.Request) bool {
+func sentBearerWithoutToken(r *http.Request) bool {
 	return r != nil && strings.EqualFold(strings.TrimSpace(r.Header.Get("Authorization")), "Bearer")
 }
 
-// basicParts returns the ways to write what Basic credentials hold: user and
+// basicCredentialForms returns the ways to write what Basic credentials hold: user and
 // password, and the password alone, or the user if there is none.
-func basicParts(credentials string) []string {
+func basicCredentialForms(credentials string) []string {
 	raw, err := base64.StdEncoding.DecodeString(credentials)
 	if err != nil {
 		return nil

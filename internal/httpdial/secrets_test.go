@@ -12,9 +12,9 @@ import (
 // What a server says of an error is told without the credentials that it was
 // given, in whatever spelling it repeats them, and the rest as it is.
 func TestCredentialsAreWithheld(t *testing.T) {
-	u, err := URL("http://me:p%40ss%22w@h/path?key=QSECRET&other=y", "http")
+	u, err := ParseURL("http://me:p%40ss%22w@h/path?key=QSECRET&other=y", "http")
 	bridgetest.Must(t, err)
-	basic, err := Header(http.Header{"X-Key": {"XSECRET"}, "X-Short": {"abc"}}, u.User)
+	basic, err := RequestHeader(http.Header{"X-Key": {"XSECRET"}, "X-Short": {"abc"}}, u.User)
 	bridgetest.Must(t, err)
 	bearer := http.Header{"Authorization": {"Bearer UPSECRET"}}
 	u.User = nil
@@ -47,7 +47,7 @@ func TestCredentialsAreWithheld(t *testing.T) {
 			t.Errorf("%s becomes %s, want %s", c.says, got, c.want)
 		}
 		quoted := strings.ReplaceAll(c.says, `"`, `\"`)
-		own := refuse("application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"`+quoted+`","data":{"n":1.0}}}`).Own
+		own := refuse("application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"`+quoted+`","data":{"n":1.0}}}`).ServerError
 		if want := `{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"` + c.want + `","data":{"n":1.0}}}`; string(own.Bytes()) != want {
 			t.Errorf("%s becomes\n%s, want\n%s", c.says, own.Bytes(), want)
 		}

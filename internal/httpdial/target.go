@@ -15,19 +15,19 @@ import (
 
 // TargetOptions are what requests to one address have in common.
 type TargetOptions struct {
-	Schemes  []string       // that the address may have
-	Header   http.Header    // on every request; the user of the client has set it
-	Reserved []string       // headers that belong to the transport: those in Header are ignored
-	Hints    map[int]string // see NewPeer
+	Schemes         []string       // that the address may have
+	Header          http.Header    // on every request; the user of the client has set it
+	ReservedHeaders []string       // headers that belong to the transport: those in Header are ignored
+	StatusHints     map[int]string // see NewPeer
 
 	// Transport makes the requests. nil: the Target has one of its own, for which the
 	// rest is.
-	Transport      http.RoundTripper
-	ConnectTimeout time.Duration
-	TLS            *tls.Config
-	MaxIdle        int // see TransportOptions.MaxIdleConnsPerHost
-	NoHTTP2        bool
-	ReplyTimeout   time.Duration // for the header of a reply; 0: none
+	Transport           http.RoundTripper
+	ConnectTimeout      time.Duration
+	TLS                 *tls.Config
+	MaxIdleConnsPerHost int // see TransportOptions.MaxIdleConnsPerHost
+	NoHTTP2             bool
+	ReplyHeaderTimeout  time.Duration // for the header of a reply; 0: none
 
 	// Authorize returns what makes the requests, around base: it adds credentials to each of them, sees
 	// the replies that refuse them, and may send a request again. Seen is told of each that it sends. A
@@ -54,28 +54,28 @@ type Target struct {
 	// Session is that of the TargetOptions.
 	Session *observe.Session
 
-	close func()
+	closeIdle func()
 }
 
 // NewTarget checks the address and the headers. It makes no network call. User and
 // password in the address become an Authorization header, unless there is one.
 func NewTarget(address string, o TargetOptions) (*Target, error) {
-	u, err := URL(address, o.Schemes...)
+	u, err := ParseURL(address, o.Schemes...)
 	if err != nil {
 		return nil, err
 	}
-	header, err := Header(o.Header, u.User, o.Reserved...)
+	header, err := RequestHeader(o.Header, u.User, o.ReservedHeaders...)
 	if err != nil {
 		return nil, err
 	}
 	u.User = nil
-	t := &Target{URL: u, Peer: NewPeer(u, header, o.Hints), Host: header.Get("Host"), Header: header, Transport: o.Transport, close: func() {}}
+	t := &Target{URL: u, Peer: NewPeer(u, header, o.StatusHints), Host: header.Get("Host"), Header: header, Transport: o.Transport, closeIdle: func() {}}
 	header.Del("Host")
 	if t.Transport == nil {
-		own := NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS, MaxIdleConnsPerHost: o.MaxIdle})
+		own := NewTransport(TransportOptions{ConnectTimeout: o.ConnectTimeout, TLS: o.TLS, MaxIdleConnsPerHost: o.MaxIdleConnsPerHost})
 		own.ForceAttemptHTTP2 = !o.NoHTTP2
-		own.ResponseHeaderTimeout = o.ReplyTimeout
-		t.Transport, t.close = own, own.CloseIdleConnections
+		own.ResponseHeaderTimeout = o.ReplyHeaderTimeout
+		t.Transport, t.closeIdle = own, own.CloseIdleConnections
 	}
 	t.Session, t.Transport = o.Session, Authorized(Observed(t.Transport, o.Session), o.Authorize)
 	return t, nil
@@ -94,9 +94,9 @@ func (t *Target) NewBareRequest(ctx context.Context, method string, header http.
 // Do is Peer.Do with the Target's Transport.
 func (t *Target) Do(req *http.Request) (*http.Response, *Fault) { return t.Peer.Do(t.Transport, req) }
 
-// WithWait returns the time-out of a request for which somebody may have to sign in first: limit, or as long as that wait
+// TimeoutWithSignIn returns the time-out of a request for which somebody may have to sign in first: limit, or as long as that wait
 // may take and the time to connect, if it is more. 0: nobody does.
-func WithWait(limit, wait time.Duration) time.Duration {
+func TimeoutWithSignIn(limit, wait time.Duration) time.Duration {
 	if wait == 0 {
 		return limit
 	}
@@ -104,7 +104,7 @@ func WithWait(limit, wait time.Duration) time.Duration {
 }
 
 // Close closes idle connections. Requests must have ended before.
-func (t *Target) Close() { t.close() }
+func (t *Target) Close() { t.closeIdle() }
 
 // SetBody gives a request a body that can be sent again.
 func SetBody(req *http.Request, body []byte) {

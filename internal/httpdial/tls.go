@@ -7,11 +7,11 @@ import (
 	"os"
 )
 
-// LoadTLS returns the TLS settings of a client that trusts the authorities in
+// LoadTLSConfig returns the TLS settings of a client that trusts the authorities in
 // caFile besides the system's, and shows the certificate in certFile, whose key
 // is in keyFile, to a server that asks for one. All are PEM files; "" is none.
 // nil means that all are "".
-func LoadTLS(caFile, certFile, keyFile string) (*tls.Config, error) {
+func LoadTLSConfig(caFile, certFile, keyFile string) (*tls.Config, error) {
 	if caFile == "" && certFile == "" && keyFile == "" {
 		return nil, nil
 	}

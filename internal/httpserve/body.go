@@ -11,85 +11,85 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Why Share.Read has not read a body, beside what the connection itself says.
+// Why BodyMemory.Read has not read a body, beside what the connection itself says.
 var (
-	ErrTooLarge = errors.New("body too large")
-	errTooMuch  = errors.New("too much is being received; try again later")
+	ErrTooLarge        = errors.New("body too large")
+	errBudgetExhausted = errors.New("too much is being received; try again later")
 )
 
-// Bodies reads the bodies of requests, in bounded memory. Its fields are set
-// before it is used; then any number of goroutines may use it. It must not be
+// BodyLimits bound the bodies of requests, and the memory for all of them. Their fields are set
+// before they are used; then any number of goroutines may use them. They must not be
 // copied.
-type Bodies struct {
-	Max    int                        // bytes in a body; more is answered 413
-	Budget *budget.Budget             // for the bodies that have a Share; beyond, 503. nil: no limit
-	Party  func(*http.Request) string // who a request counts as in Budget; nil: all are one
+type BodyLimits struct {
+	MaxBytes int                        // bytes in a body; more is answered 413
+	Budget   *budget.Budget             // for the bodies that have a BodyMemory; beyond, 503. nil: no limit
+	PartyOf  func(*http.Request) string // who a request counts as in Budget; nil: all are one
 }
 
 // Refuse answers a request of which the body could not be read; err is
-// ErrTooLarge or another error of Share.Read.
-func (b *Bodies) Refuse(w http.ResponseWriter, r *http.Request, err error) {
+// ErrTooLarge or another error of BodyMemory.Read.
+func (b *BodyLimits) Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	rule, status, code, text := "J4", http.StatusBadRequest, jsonrpc.CodeParseError, "the body could not be read"
 	switch {
-	case errors.Is(err, errTooMuch):
-		LastRequest(w, r) // the rest is not worth reading
-		Busy(w, r, jsonrpc.ID{}, errTooMuch.Error(), errTooMuch)
+	case errors.Is(err, errBudgetExhausted):
+		CloseAfterReply(w, r) // the rest is not worth reading
+		RefuseBusy(w, r, jsonrpc.ID{}, errBudgetExhausted.Error(), errBudgetExhausted)
 		return
 	case errors.Is(err, ErrTooLarge):
 		rule, status, code = "J9", http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest
-		text = "the message is larger than " + strconv.Itoa(b.Max) + " bytes (--max-message-size)"
+		text = "the message is larger than " + strconv.Itoa(b.MaxBytes) + " bytes (--max-message-size)"
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		LastRequest(w, r)
+		CloseAfterReply(w, r)
 		rule, status, code = "LI32", http.StatusRequestTimeout, jsonrpc.CodeInvalidRequest
 		text = "the body did not arrive in time"
 	}
 	WriteError(w, r, rule, status, code, jsonrpc.ID{}, text)
 }
 
-// Share returns what the body of r holds of Budget: nothing yet. The caller owes
+// NewMemory returns what one body holds of Budget: nothing yet. The caller owes
 // it a Free.
-func (b *Bodies) Share() *Share { return &Share{bodies: b} }
+func (b *BodyLimits) NewMemory() *BodyMemory { return &BodyMemory{limits: b} }
 
-// Share is what one body holds of the memory for all of them. It belongs to one
+// BodyMemory is what one body holds of the memory for all of them. It belongs to one
 // goroutine, which owes it a Free.
-type Share struct {
-	bodies *Bodies
+type BodyMemory struct {
+	limits *BodyLimits
 	held   *budget.Share // nil: the body is so short that it does not count
 }
 
 // Free gives everything back. It may be called more than once, and on nil.
-func (s *Share) Free() { s.Move().ReleaseAll() }
+func (s *BodyMemory) Free() { s.Detach().ReleaseAll() }
 
-// Keep gives back all but n bytes of what the body holds.
-func (s *Share) Keep(n int) {
-	if s.IsCounted() {
+// ShrinkTo gives back all but n bytes of what the body holds.
+func (s *BodyMemory) ShrinkTo(n int) {
+	if s.HoldsBudget() {
 		s.held.Release(max(0, s.held.Held()-n))
 	}
 }
 
-// IsCounted reports whether the body holds something that counts.
-func (s *Share) IsCounted() bool { return s != nil && s.held != nil }
+// HoldsBudget reports whether the body holds something that counts.
+func (s *BodyMemory) HoldsBudget() bool { return s != nil && s.held != nil }
 
-// Move returns what the body holds, which the caller has to free from now on; nil:
+// Detach returns what the body holds, which the caller has to free from now on; nil:
 // nothing that counts. It may be called on nil.
-func (s *Share) Move() (held *budget.Share) {
+func (s *BodyMemory) Detach() (held *budget.Share) {
 	if s != nil {
 		held, s.held = s.held, nil
 	}
 	return held
 }
 
-// Back takes back what Move has returned.
-func (s *Share) Back(held *budget.Share) {
+// Reattach takes back what Detach has returned.
+func (s *BodyMemory) Reattach(held *budget.Share) {
 	if held != nil {
 		s.held = held
 	}
 }
 
 // Read returns the body of r, if it is no longer than max bytes. The error is
-// ErrTooLarge, errTooMuch, or what the connection says. It waits
+// ErrTooLarge, errBudgetExhausted, or what the connection says. It waits
 // for the body as long as the connection does: see Deadlines.
-func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
+func (s *BodyMemory) Read(r *http.Request, max int) ([]byte, error) {
 	size := r.ContentLength
 	if size >= 0 && size <= int64(min(budget.UncountedBytes, max)) {
 		body := make([]byte, size)
@@ -97,26 +97,26 @@ func (s *Share) Read(r *http.Request, max int) ([]byte, error) {
 		return body, err
 	}
 	party := ""
-	if s.bodies.Party != nil {
-		party = s.bodies.Party(r)
+	if s.limits.PartyOf != nil {
+		party = s.limits.PartyOf(r)
 	}
-	s.held = s.bodies.Budget.Share(party)
+	s.held = s.limits.Budget.Share(party)
 	return s.readAll(r.Body, size, int64(max))
 }
 
 // readAll reads r, which is said to have size bytes (-1: unknown), but not
 // more than max. A length is only a claim: memory is taken as the bytes arrive. Who
 // says how much comes gets more room at a time, for less is copied then.
-func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
+func (s *BodyMemory) readAll(r io.Reader, size, max int64) ([]byte, error) {
 	growth := int64(8)
 	if size < 0 || size > max {
 		size, growth = max, 4
 	}
 	// One byte of room is left at the end, to see the end.
-	body, err := s.grow(nil, min(budget.UncountedBytes, size+1))
+	body, err := s.growBody(nil, min(budget.UncountedBytes, size+1))
 	for err == nil {
 		if len(body) == cap(body) {
-			if body, err = s.grow(body, min(growth*int64(cap(body)), size+1)); err != nil {
+			if body, err = s.growBody(body, min(growth*int64(cap(body)), size+1)); err != nil {
 				return nil, err
 			}
 		}
@@ -131,15 +131,15 @@ func (s *Share) readAll(r io.Reader, size, max int64) ([]byte, error) {
 		return nil, err
 	}
 	if cap(body)-len(body) > len(body)/4 {
-		return s.grow(body, int64(len(body)))
+		return s.growBody(body, int64(len(body)))
 	}
 	return body, nil
 }
 
-// grow returns body in so much room. For a moment there are both.
-func (s *Share) grow(body []byte, room int64) ([]byte, error) {
+// growBody returns body in so much room. For a moment there are both.
+func (s *BodyMemory) growBody(body []byte, room int64) ([]byte, error) {
 	if !s.held.Take(int(room)) {
-		return nil, errTooMuch
+		return nil, errBudgetExhausted
 	}
 	grown := make([]byte, len(body), room)
 	copy(grown, body)

@@ -28,13 +28,13 @@ func FuzzRead(f *testing.F) {
 		if size < 0 || size > 2<<20 || max < 0 || max > 8<<20 || claim < -1 || claim >= 0 && claim < int64(size) {
 			return // net/http never gives more than was claimed
 		}
-		b := &Bodies{Budget: budget.New(int64(total))}
+		b := &BodyLimits{Budget: budget.New(int64(total))}
 		sent := bytes.Repeat([]byte("0123456789abcdef-"), size/17+1)[:size]
 		var r io.Reader = bytes.NewReader(sent)
 		if claim > int64(size) {
 			r = io.MultiReader(r, iotest.ErrReader(io.ErrUnexpectedEOF))
 		}
-		s := b.Share()
+		s := b.NewMemory()
 		got, err := s.Read(&http.Request{Body: io.NopCloser(r), ContentLength: claim}, max)
 		switch {
 		case err == nil && !bytes.Equal(got, sent):
@@ -47,9 +47,9 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("a body in %d bytes counts as %d", cap(got), b.Budget.Taken())
 		case err == ErrTooLarge && size <= max:
 			t.Errorf("%d bytes are too large for %d", size, max)
-		case err == errTooMuch && total < 0:
+		case err == errBudgetExhausted && total < 0:
 			t.Error("there is no limit, and it was reached")
-		case err != nil && err != errTooMuch && size <= max && claim <= int64(size):
+		case err != nil && err != errBudgetExhausted && size <= max && claim <= int64(size):
 			t.Errorf("%d of %d bytes: %v", size, max, err)
 		}
 		s.Free()
@@ -63,15 +63,15 @@ func FuzzRead(f *testing.F) {
 // longer. What is short, or small while others have taken the most, is let pass.
 func TestBudget(t *testing.T) {
 	const size = 100_000
-	b := &Bodies{Max: size, Budget: budget.New(8 * size), Party: func(r *http.Request) string { return r.RemoteAddr }}
-	read := func(party string, size int) (*Share, error) {
+	b := &BodyLimits{MaxBytes: size, Budget: budget.New(8 * size), PartyOf: func(r *http.Request) string { return r.RemoteAddr }}
+	read := func(party string, size int) (*BodyMemory, error) {
 		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size)))
 		r.RemoteAddr = party
-		s := b.Share()
-		_, err := s.Read(r, b.Max)
+		s := b.NewMemory()
+		_, err := s.Read(r, b.MaxBytes)
 		return s, err
 	}
-	var held []*Share
+	var held []*BodyMemory
 	for {
 		s, err := read("a", size)
 		if err != nil {
@@ -113,11 +113,11 @@ func TestBudget(t *testing.T) {
 
 // What is promised takes nothing: only what has come does.
 func TestPromises(t *testing.T) {
-	b := &Bodies{Max: 1 << 20, Budget: budget.New(1 << 20)}
+	b := &BodyLimits{MaxBytes: 1 << 20, Budget: budget.New(1 << 20)}
 	for _, sent := range []int{0, 1, 15 << 10} {
-		s := b.Share()
+		s := b.NewMemory()
 		body := io.MultiReader(strings.NewReader(strings.Repeat("x", sent)), iotest.ErrReader(os.ErrDeadlineExceeded))
-		_, err := s.Read(&http.Request{Body: io.NopCloser(body), ContentLength: 1 << 20}, b.Max)
+		_, err := s.Read(&http.Request{Body: io.NopCloser(body), ContentLength: 1 << 20}, b.MaxBytes)
 		if n := b.Budget.Taken(); n != 0 || err != os.ErrDeadlineExceeded {
 			t.Errorf("after %d of a megabyte %d bytes are counted: %v", sent, n, err)
 		}
@@ -127,7 +127,7 @@ func TestPromises(t *testing.T) {
 // J9: why a body could not be read decides the status, and whether the
 // connection goes on.
 func TestRefuse(t *testing.T) {
-	b := &Bodies{Max: 1234}
+	b := &BodyLimits{MaxBytes: 1234}
 	for _, c := range []struct {
 		err               error
 		status, code      int
@@ -135,7 +135,7 @@ func TestRefuse(t *testing.T) {
 		lasts, retryAfter bool
 	}{
 		{ErrTooLarge, 413, jsonrpc.CodeInvalidRequest, "larger than 1234 bytes (--max-message-size)", true, false},
-		{errTooMuch, 503, jsonrpc.CodeInternalError, "try again later", false, true},
+		{errBudgetExhausted, 503, jsonrpc.CodeInternalError, "try again later", false, true},
 		{os.ErrDeadlineExceeded, 408, jsonrpc.CodeInvalidRequest, "did not arrive in time", false, false},
 		{errors.New("secret"), 400, jsonrpc.CodeParseError, "could not be read", true, false},
 	} {
@@ -165,7 +165,7 @@ func TestUnknownID(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Mcp-Protocol-Version", version)
 		w := httptest.NewRecorder()
-		Busy(w, r, jsonrpc.ID{}, "no", errTooMuch)
+		RefuseBusy(w, r, jsonrpc.ID{}, "no", errBudgetExhausted)
 		if got := strings.Contains(w.Body.String(), `"id":null`); got != want {
 			t.Errorf("%s: %s", version, w.Body)
 		}

@@ -14,9 +14,9 @@ import (
 // inlineReplyKey is under which a request's context knows its InlineReply.
 type inlineReplyKey struct{}
 
-// WithConn is for the ConnContext of an http.Server: InlineReplyOf finds what WithConn has
+// WithInlineReply is for the ConnContext of an http.Server: InlineReplyOf finds what WithInlineReply has
 // noted of the connection.
-func WithConn(ctx context.Context, c net.Conn) context.Context {
+func WithInlineReply(ctx context.Context, c net.Conn) context.Context {
 	taken := sockstate.OutputDrainedFunc(c)
 	if taken == nil {
 		return ctx
@@ -28,19 +28,19 @@ func WithConn(ctx context.Context, c net.Conn) context.Context {
 // the client. Its methods are for the request in progress: they must not be called
 // concurrently, nor after the request's handler has returned.
 type InlineReply struct {
-	conn         net.Conn
-	peerHasTaken func() bool
-	timeout      lazytimer.Timer // calls abortLateWrite
-	written      bool
+	conn          net.Conn
+	outputDrained func() bool
+	writeTimer    lazytimer.Timer // calls abortLateWrite
+	replyWritten  bool
 
-	mu    sync.Mutex // held while the deadline is set
-	began time.Time  // when the write in progress began; zero: there is none
+	mu         sync.Mutex // held while the deadline is set
+	writeBegan time.Time  // when the write in progress began; zero: there is none
 }
 
 // newInlineReply returns one for c, of which taken is what sockstate.OutputDrainedFunc says.
 func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
-	q := &InlineReply{conn: c, peerHasTaken: taken}
-	q.timeout.Do = q.abortLateWrite
+	q := &InlineReply{conn: c, outputDrained: taken}
+	q.writeTimer.Do = q.abortLateWrite
 	return q
 }
 
@@ -49,15 +49,15 @@ func newInlineReply(c net.Conn, taken func() bool) *InlineReply {
 func (q *InlineReply) abortLateWrite() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.began.IsZero() && time.Since(q.began) >= sockstate.InlineWriteTimeout {
+	if !q.writeBegan.IsZero() && time.Since(q.writeBegan) >= sockstate.InlineWriteTimeout {
 		_ = q.conn.SetWriteDeadline(time.Unix(1, 0))
 	}
 }
 
-// begin notes when a write has begun; the zero time: it has ended.
-func (q *InlineReply) begin(at time.Time) {
+// setWriteBegan notes when a write has begun; the zero time: it has ended.
+func (q *InlineReply) setWriteBegan(at time.Time) {
 	q.mu.Lock()
-	q.began = at
+	q.writeBegan = at
 	q.mu.Unlock()
 }
 
@@ -71,30 +71,30 @@ func InlineReplyOf(r *http.Request) *InlineReply {
 	return q
 }
 
-// Write calls write, which writes a whole reply of at most sockstate.MaxInlineBytes bytes, with
+// TryWrite calls write, which writes a whole reply of at most sockstate.MaxInlineBytes bytes, with
 // the header, and flushes it; but not if that would wait for the client. One that
 // takes longer than sockstate.InlineWriteTimeout all the same is cut off, whatever deadline it has.
-func (q *InlineReply) Write(write func()) (written bool) {
-	if !q.peerHasTaken() {
+func (q *InlineReply) TryWrite(write func()) (written bool) {
+	if !q.outputDrained() {
 		return false
 	}
-	q.begin(time.Now())
-	q.timeout.SetAfter(sockstate.InlineWriteTimeout)
+	q.setWriteBegan(time.Now())
+	q.writeTimer.SetAfter(sockstate.InlineWriteTimeout)
 	write()
-	q.timeout.Clear()
-	q.begin(time.Time{})
-	q.written = true
+	q.writeTimer.Clear()
+	q.setWriteBegan(time.Time{})
+	q.replyWritten = true
 	return true
 }
 
-// takeWritten reports whether there is nothing more to be written to the reply in
-// progress, for Write has done it. Whoever serves requests that Write is used for
+// resetReplyWritten reports whether there is nothing more to be written to the reply in
+// progress, for TryWrite has done it, and forgets that. Whoever serves requests that TryWrite is used for
 // asks once at the end of each, also of a nil InlineReply.
-func (q *InlineReply) takeWritten() bool {
+func (q *InlineReply) resetReplyWritten() bool {
 	if q == nil {
 		return false
 	}
-	written := q.written
-	q.written = false
+	written := q.replyWritten
+	q.replyWritten = false
 	return written
 }

@@ -26,7 +26,7 @@ func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { near.Close(); far.Close() })
-	r, err := http.NewRequestWithContext(WithConn(t.Context(), near), "POST", "/", nil)
+	r, err := http.NewRequestWithContext(WithInlineReply(t.Context(), near), "POST", "/", nil)
 	bridgetest.Must(t, err)
 	r.ProtoMajor = major
 	return InlineReplyOf(r), near, far
@@ -36,21 +36,21 @@ func quickConn(t *testing.T, major int) (q *InlineReply, near, far net.Conn) {
 // and that is known once; to another one it is not.
 func TestQuick(t *testing.T) {
 	q, near, _ := quickConn(t, 1)
-	if q == nil || q.takeWritten() {
+	if q == nil || q.resetReplyWritten() {
 		t.Fatal("nothing was written yet")
 	}
 	wrote := false
-	if !q.Write(func() { wrote = true }) || !wrote {
+	if !q.TryWrite(func() { wrote = true }) || !wrote {
 		t.Error("a reply to a client that has taken everything is written")
 	}
-	if !q.takeWritten() || q.takeWritten() {
+	if !q.resetReplyWritten() || q.resetReplyWritten() {
 		t.Error("that a reply was written is known once")
 	}
 	for err := error(nil); err == nil; { // until the client must read
 		_ = near.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)) // of each write: all of them may take longer
 		_, err = near.Write(make([]byte, 64<<10))
 	}
-	if q.Write(func() { t.Error("this may wait") }) || q.takeWritten() {
+	if q.TryWrite(func() { t.Error("this may wait") }) || q.resetReplyWritten() {
 		t.Error("a reply to a client that reads nothing is not written")
 	}
 }
@@ -64,7 +64,7 @@ func TestQuickPatience(t *testing.T) {
 		defer near.Close()
 		q := newInlineReply(near, func() bool { return true })
 		write := func() (err error) {
-			q.Write(func() { _, err = near.Write([]byte{1}) })
+			q.TryWrite(func() { _, err = near.Write([]byte{1}) })
 			return err
 		}
 		for range 3 {
@@ -91,7 +91,7 @@ func TestQuickUnknown(t *testing.T) {
 		t.Error("HTTP/2")
 	}
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "/", nil)
-	if q := InlineReplyOf(r); q != nil || q.takeWritten() {
+	if q := InlineReplyOf(r); q != nil || q.resetReplyWritten() {
 		t.Error("no connection")
 	}
 }
@@ -124,7 +124,7 @@ func TestQuickPatienceJustOver(t *testing.T) {
 			set <- false
 		}
 	}}, func() bool { return true })
-	q.Write(func() { <-late })
+	q.TryWrite(func() { <-late })
 	close(returned)
 	if <-set {
 		t.Error("the deadline is set when the write has returned")

@@ -20,7 +20,7 @@ type Deadlines struct {
 
 // Handler returns a handler that holds every request which next serves to the
 // deadlines, whether next looks at its body or not. What next itself writes of
-// a reply while it serves is bounded where it is written, by Write or an
+// a reply while it serves is bounded where it is written, by WriteWithDeadline or an
 // sse.Writer: a reply may take as long as it likes to begin.
 //
 // It also ends the connection behind a request whose end others on the way may
@@ -29,55 +29,55 @@ type Deadlines struct {
 // each of HTTP/1.0, where it does not even tell of the Transfer-Encoding.
 func (d Deadlines) Handler(next http.Handler) http.Handler {
 	d.Body, d.Reply = cmp.Or(d.Body, DefaultDeadline), cmp.Or(d.Reply, DefaultDeadline)
-	return &bounded{next, d}
+	return &deadlineHandler{next, d}
 }
 
-// bounded is a Handler with its Deadlines.
-type bounded struct {
-	next http.Handler
-	d    Deadlines
+// deadlineHandler is a Handler with its Deadlines.
+type deadlineHandler struct {
+	next      http.Handler
+	deadlines Deadlines
 }
 
-func (b *bounded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *deadlineHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if len(r.TransferEncoding) > 0 || r.ProtoMajor == 1 && r.ProtoMinor == 0 {
-		LastRequest(w, r)
+		CloseAfterReply(w, r)
 	}
 	var body time.Time // when the body is to have come; zero: there is none to wait for
-	if b.d.Body > 0 && r.ContentLength != 0 {
+	if b.deadlines.Body > 0 && r.ContentLength != 0 {
 		// Also of a request that is refused: net/http reads what is left of its
 		// body, and takes the deadline away when it has all.
-		body = time.Now().Add(b.d.Body)
+		body = time.Now().Add(b.deadlines.Body)
 		_ = http.NewResponseController(w).SetReadDeadline(body) // not every ResponseWriter can
 	}
-	defer b.end(w, r, body)
+	defer b.setReplyDeadline(w, r, body)
 	b.next.ServeHTTP(w, r)
 }
 
-// end bounds what net/http still has to send: it does so when the handler has
-// returned and the body has come, and then takes the deadline away. What a InlineReply
+// setReplyDeadline bounds what net/http still has to send: it does so when the handler has
+// returned and the body has come, and then takes the deadline away. What an InlineReply
 // has written is sent.
-func (b *bounded) end(w http.ResponseWriter, r *http.Request, body time.Time) {
-	if InlineReplyOf(r).takeWritten() || b.d.Reply <= 0 {
+func (b *deadlineHandler) setReplyDeadline(w http.ResponseWriter, r *http.Request, body time.Time) {
+	if InlineReplyOf(r).resetReplyWritten() || b.deadlines.Reply <= 0 {
 		return
 	}
-	by := time.Now().Add(b.d.Reply)
-	if late := body.Add(afterBody); late.After(by) {
+	by := time.Now().Add(b.deadlines.Reply)
+	if late := body.Add(minReplyTimeAfterBody); late.After(by) {
 		by = late
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(by)
 }
 
-// afterBody is how long a client has at least to take a reply that net/http holds
+// minReplyTimeAfterBody is how long a client has at least to take a reply that net/http holds
 // back until the body has come, or its deadline has passed.
-const afterBody = 5 * time.Second
+const minReplyTimeAfterBody = 5 * time.Second
 
-// kept is how much of a reply net/http keeps until its handler has returned.
-const kept = 2048
+// netHTTPBufferSize is how much of a reply net/http keeps until its handler has returned.
+const netHTTPBufferSize = 2048
 
-// Write writes the last of a reply. A client that does not take it within
+// WriteWithDeadline writes the last of a reply. A client that does not take it within
 // DefaultDeadline is cut off.
-func Write(w http.ResponseWriter, body []byte) {
-	if len(body) > kept {
+func WriteWithDeadline(w http.ResponseWriter, body []byte) {
+	if len(body) > netHTTPBufferSize {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(DefaultDeadline))
 	}
 	_, _ = w.Write(body) // an error: the client has gone, and nobody is left to tell

@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-const typeJSON = "application/json"
+const jsonMediaType = "application/json"
 
-// acceptsBoth is what most clients send, to the letter.
-const acceptsBoth = typeJSON + ", text/event-stream"
+// usualAccept is what most clients send, to the letter.
+const usualAccept = jsonMediaType + ", text/event-stream"
 
 // Accepts reports whether the Accept headers admit every one of the media
 // types, of those two. No Accept header admits everything (LI4).
 func Accepts(h http.Header, types ...string) bool {
 	values := h["Accept"]
-	if len(values) == 0 || (len(values) == 1 && values[0] == acceptsBoth) {
+	if len(values) == 0 || (len(values) == 1 && values[0] == usualAccept) {
 		return true
 	}
 	for _, t := range types {
-		if !admits(values, t) {
+		if !acceptsType(values, t) {
 			return false
 		}
 	}
 	return true
 }
 
-// admits applies the most specific media range that matches (RFC 9110, 12.5.1).
-func admits(values []string, mediaType string) bool {
+// acceptsType applies the most specific media range that matches (RFC 9110, 12.5.1).
+func acceptsType(values []string, mediaType string) bool {
 	major, _, _ := strings.Cut(mediaType, "/")
 	best, ok := 0, false
 	for _, value := range values {
@@ -44,14 +44,14 @@ func admits(values []string, mediaType string) bool {
 				rank = 1
 			}
 			if rank > best {
-				best, ok = rank, !zeroQuality(params["q"])
+				best, ok = rank, !isZeroQuality(params["q"])
 			}
 		}
 	}
 	return ok
 }
 
-func zeroQuality(q string) bool {
+func isZeroQuality(q string) bool {
 	_, err := strconv.ParseFloat(q, 64)
 	return err == nil && strings.Trim(q, "0.") == ""
 }
@@ -66,10 +66,10 @@ func IsJSON(h http.Header) bool {
 		return false
 	}
 	v := h.Get("Content-Type")
-	if v == typeJSON {
+	if v == jsonMediaType {
 		return true
 	}
 	mt, params, _ := mime.ParseMediaType(v)
 	charset, ok := params["charset"]
-	return mt == typeJSON && (!ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii"))
+	return mt == jsonMediaType && (!ok || strings.EqualFold(charset, "utf-8") || strings.EqualFold(charset, "us-ascii"))
 }

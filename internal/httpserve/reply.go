@@ -9,9 +9,9 @@ import (
 
 // Values of headers, shared by all replies; net/http does not change them.
 var (
-	valueJSON       = []string{typeJSON}
-	valueClose      = []string{"close"}
-	valueRetryAfter = []string{"5"} // seconds
+	contentTypeJSON = []string{jsonMediaType}
+	connectionClose = []string{"close"}
+	retryAfterValue = []string{"5"} // seconds
 )
 
 // WriteError answers a request with an HTTP status and a JSON-RPC error, and tells the
@@ -26,11 +26,11 @@ func writeError(w http.ResponseWriter, r *http.Request, status, code int, id jso
 	if id.IsZero() && r.Header.Get("Mcp-Protocol-Version") < "2025-11-25" {
 		id = jsonrpc.NullID
 	}
-	w.Header()["Content-Type"] = valueJSON
+	w.Header()["Content-Type"] = contentTypeJSON
 	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		m := jsonrpc.NewError(id, code, text, nil)
-		Write(w, m.Bytes())
+		WriteWithDeadline(w, m.Bytes())
 	}
 }
 
@@ -46,31 +46,31 @@ func RefuseText(w http.ResponseWriter, r *http.Request, rule string, status int,
 	http.Error(w, text, status)
 }
 
-// Busy answers a request that may succeed later with text. The Observer is told why, which
+// RefuseBusy answers a request that may succeed later with text. The Observer is told why, which
 // may say more than clients are to know.
-func Busy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
+func RefuseBusy(w http.ResponseWriter, r *http.Request, id jsonrpc.ID, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	writeError(w, r, http.StatusServiceUnavailable, jsonrpc.CodeInternalError, id, text)
 }
 
-// BusyText is Busy for requests that are not answered with JSON.
-func BusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
+// RefuseBusyText is RefuseBusy for requests that are not answered with JSON.
+func RefuseBusyText(w http.ResponseWriter, r *http.Request, text string, why error) {
 	observe.Refuse(r, ruleBusy, http.StatusServiceUnavailable, why.Error())
 	SetRetryAfter(w.Header())
 	http.Error(w, text, http.StatusServiceUnavailable)
 }
 
-// SetRetryAfter tells a client that is answered 503 when to try again. Busy and BusyText call it.
-func SetRetryAfter(h http.Header) { h["Retry-After"] = valueRetryAfter }
+// SetRetryAfter tells a client that is answered 503 when to try again. RefuseBusy and RefuseBusyText call it.
+func SetRetryAfter(h http.Header) { h["Retry-After"] = retryAfterValue }
 
 // ruleBusy stands for the bounds on memory and places (docs/limits.md).
 const ruleBusy = "busy"
 
-// LastRequest makes r the last request of its connection. Over HTTP/2 it ends
+// CloseAfterReply makes r the last request of its connection. Over HTTP/2 it ends
 // alone: the header would end what other requests have on the connection.
-func LastRequest(w http.ResponseWriter, r *http.Request) {
+func CloseAfterReply(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 {
-		w.Header()["Connection"] = valueClose
+		w.Header()["Connection"] = connectionClose
 	}
 }

@@ -157,7 +157,7 @@ func writeStartPage(w http.ResponseWriter, r *http.Request, status int, page sta
 	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "Accept") // beside Origin, which the guard may have set
 	w.WriteHeader(status)
-	httpserve.Write(w, body.Bytes())
+	httpserve.WriteWithDeadline(w, body.Bytes())
 }
 
 // text writes the page as text.

@@ -257,5 +257,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	httpserve.Write(w, append(body, '\n'))
+	httpserve.WriteWithDeadline(w, append(body, '\n'))
 }

@@ -28,9 +28,9 @@ type Options struct {
 	// interfaces) and Unix sockets ("unix:PATH").
 	Addrs []string
 
-	// Default is the address that is opened if Addrs is empty and systemd passes no
+	// DefaultAddr is the address that is opened if Addrs is empty and systemd passes no
 	// socket. "" means none.
-	Default string
+	DefaultAddr string
 
 	// UnixMode is the mode of the Unix sockets in Addrs. Whoever may write to the file of
 	// a socket may connect. 0 means 0600. Windows has no modes: there, the permissions of
@@ -130,7 +130,7 @@ func (l *Listener) Close() error {
 	l.closeOnce.Do(func() {
 		l.socketFile.remove() // before the socket is closed, so that no client connects to a dead one
 		l.closeErr = l.Listener.Close()
-		l.certs.release()
+		l.certs.releaseListener()
 	})
 	return l.closeErr
 }
@@ -188,11 +188,11 @@ func open(o Options) (ls Listeners, err error) {
 	if ls, err = systemdListeners(); err != nil {
 		return ls, err
 	}
-	if len(o.Addrs) == 0 && len(ls) == 0 && o.Default != "" {
-		o.Addrs = []string{o.Default}
+	if len(o.Addrs) == 0 && len(ls) == 0 && o.DefaultAddr != "" {
+		o.Addrs = []string{o.DefaultAddr}
 	}
 	for _, addr := range o.Addrs {
-		l, err := openOne(addr, o)
+		l, err := openAddr(addr, o)
 		if err != nil {
 			return ls, err
 		}
@@ -204,7 +204,7 @@ func open(o Options) (ls Listeners, err error) {
 	return ls, ls.addTLS(o)
 }
 
-func openOne(addr string, o Options) (*Listener, error) {
+func openAddr(addr string, o Options) (*Listener, error) {
 	if path, ok := strings.CutPrefix(addr, "unix:"); ok {
 		return openUnix(path, o)
 	}
@@ -263,15 +263,15 @@ func (ls Listeners) addTLS(o Options) error {
 	}
 	for _, l := range ls {
 		if !l.IsUnix() {
-			certs.use(l)
+			certs.addListener(l)
 		}
 	}
 	certs.watch()
 	return nil
 }
 
-// ParseMode reads the mode of a Unix socket, in octal: 0600, 660.
-func ParseMode(s string) (fs.FileMode, error) {
+// ParseSocketMode reads the mode of a Unix socket, in octal: 0600, 660.
+func ParseSocketMode(s string) (fs.FileMode, error) {
 	mode, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || mode > 0o777 || mode&0o222 == 0 {
 		return 0, optionf("%q is no mode of a socket: write it in octal, such as 0600 (only this user may connect) or 0660 (the group too)", s)

@@ -78,11 +78,11 @@ func TestDefault(t *testing.T) {
 	if ls := mustOpen(t, Options{}); len(ls) != 0 || ls.Reload() != nil {
 		t.Errorf("opened %v", ls)
 	}
-	if ls := mustOpen(t, Options{Default: "127.0.0.1:0"}); len(ls) != 1 {
+	if ls := mustOpen(t, Options{DefaultAddr: "127.0.0.1:0"}); len(ls) != 1 {
 		t.Errorf("%d listeners, want the default", len(ls))
 	}
 	path := socketPath(t)
-	if ls := mustOpen(t, Options{Default: "127.0.0.1:0", Addrs: []string{"unix:" + path}}); len(ls) != 1 || ls[0].URL() != "unix:"+path {
+	if ls := mustOpen(t, Options{DefaultAddr: "127.0.0.1:0", Addrs: []string{"unix:" + path}}); len(ls) != 1 || ls[0].URL() != "unix:"+path {
 		t.Errorf("%d listeners, want one that is not the default", len(ls))
 	}
 }
@@ -126,12 +126,12 @@ func TestCloseTwice(t *testing.T) {
 
 func TestParseMode(t *testing.T) {
 	for text, want := range map[string]os.FileMode{"0600": 0o600, "600": 0o600, "0660": 0o660, "0666": 0o666, "0777": 0o777} {
-		if got, err := ParseMode(text); err != nil || got != want {
+		if got, err := ParseSocketMode(text); err != nil || got != want {
 			t.Errorf("%s: %o, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "0", "0444", "1600", "0o600", "-600", "rw", "0800"} {
-		if got, err := ParseMode(text); err == nil || !isOptionError(err) {
+		if got, err := ParseSocketMode(text); err == nil || !isOptionError(err) {
 			t.Errorf("%q: %o, %v", text, got, err)
 		}
 	}

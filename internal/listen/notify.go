@@ -15,8 +15,8 @@ import (
 // value and a Notifier without a service manager do nothing. It may be used by many
 // goroutines.
 type Notifier struct {
-	socket   string
-	watchdog time.Duration
+	socket           string
+	watchdogInterval time.Duration
 }
 
 // NewNotifier makes a Notifier from the environment (NOTIFY_SOCKET,
@@ -29,7 +29,7 @@ func NewNotifier() (*Notifier, error) {
 		return n, err
 	}
 	var err error
-	n.watchdog, err = daemon.SdWatchdogEnabled(true)
+	n.watchdogInterval, err = daemon.SdWatchdogEnabled(true)
 	return n, err
 }
 
@@ -56,18 +56,18 @@ func statusLine(text string) string {
 	return "\nSTATUS=" + strings.NewReplacer("\n", " ", "\r", " ").Replace(text)
 }
 
-// Watch notifies the watchdog of the service manager, if there is one, twice in each of its
+// StartWatchdog notifies the watchdog of the service manager, if there is one, twice in each of its
 // intervals, as long as alive returns true. The service manager restarts a bridge that no
 // longer notifies. A nil alive counts as true. failed, if not nil, is called with errors.
 // stop ends the notifications, waits for the goroutine, and may be called more than once.
-func (n *Notifier) Watch(alive func() bool, failed func(error)) (stop func()) {
-	if n == nil || n.socket == "" || n.watchdog <= 0 {
+func (n *Notifier) StartWatchdog(alive func() bool, failed func(error)) (stop func()) {
+	if n == nil || n.socket == "" || n.watchdogInterval <= 0 {
 		return func() {}
 	}
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		tick := time.NewTicker(max(n.watchdog/2, time.Millisecond))
+		tick := time.NewTicker(max(n.watchdogInterval/2, time.Millisecond))
 		defer tick.Stop()
 		for {
 			if alive == nil || alive() {

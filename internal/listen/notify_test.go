@@ -56,7 +56,7 @@ func TestNotifier(t *testing.T) {
 			t.Errorf("got %q, want %q", got, tt.want)
 		}
 	}
-	n.Watch(nil, nil)() // there is no watchdog
+	n.StartWatchdog(nil, nil)() // there is no watchdog
 	_ = conn.Close()
 	if err := n.Ready(""); err == nil {
 		t.Error("no error although nobody is there")
@@ -68,7 +68,7 @@ func TestNotifierAbsent(t *testing.T) {
 	made, err := NewNotifier()
 	bridgetest.Must(t, err)
 	for _, n := range []*Notifier{nil, {}, made} {
-		n.Watch(func() bool { t.Error("asked"); return true }, nil)()
+		n.StartWatchdog(func() bool { t.Error("asked"); return true }, nil)()
 		for _, err := range []error{n.Ready("x"), n.Reloading(), n.Stopping("")} {
 			if err != nil {
 				t.Error(err)
@@ -89,7 +89,7 @@ func TestWatchdog(t *testing.T) {
 		}
 	}
 	alive := make(chan bool)
-	stop := n.Watch(func() bool { return <-alive }, func(err error) { t.Error(err) })
+	stop := n.StartWatchdog(func() bool { return <-alive }, func(err error) { t.Error(err) })
 	alive <- true
 	alive <- true
 	for range 2 {

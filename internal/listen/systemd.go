@@ -15,7 +15,7 @@ func systemdListeners() (Listeners, error) {
 	var ls Listeners
 	var first error
 	for i, f := range activation.Files(true) {
-		l, err := fromFile(f)
+		l, err := listenerFromFile(f)
 		_ = f.Close() // the listener has its own file descriptor
 		if err != nil && first == nil {
 			first = fmt.Errorf("socket %d that systemd has passed, named %q: %w", i+1, f.Name(), err)
@@ -27,7 +27,7 @@ func systemdListeners() (Listeners, error) {
 	return ls, first
 }
 
-func fromFile(f *os.File) (net.Listener, error) {
+func listenerFromFile(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if err != nil {
 		return nil, optionf("this is no stream socket; the socket unit needs ListenStream= (%v)", err)

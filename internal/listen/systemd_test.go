@@ -112,7 +112,7 @@ func TestActivation(t *testing.T) {
 	bridgetest.Must(t, err)
 	defer unix.Close()
 	unix.SetUnlinkOnClose(false)
-	r := activate(t, Options{Default: "127.0.0.1:0"}, "$$", "web:local", tcp, unix)
+	r := activate(t, Options{DefaultAddr: "127.0.0.1:0"}, "$$", "web:local", tcp, unix)
 	want := report{URLs: []string{"http://" + tcp.Addr().String(), "unix:" + path}, Names: []string{"web", "local"}}
 	if fmt.Sprint(r) != fmt.Sprint(want) {
 		t.Fatalf("got %v, want %v", r, want)
@@ -167,7 +167,7 @@ func TestActivationRefused(t *testing.T) {
 
 // TestActivationOfAnother: variables that were meant for another process.
 func TestActivationOfAnother(t *testing.T) {
-	r := activate(t, Options{Default: "127.0.0.1:0"}, "1", "web", tcpSocket(t, "127.0.0.1:0"))
+	r := activate(t, Options{DefaultAddr: "127.0.0.1:0"}, "1", "web", tcpSocket(t, "127.0.0.1:0"))
 	if len(r.Names) != 1 || r.Names[0] != "" {
 		t.Errorf("%+v, want the default address only", r)
 	}

@@ -16,17 +16,17 @@ const keepaliveTimeout = time.Minute
 func listenTCP(addr string) (net.Listener, error) {
 	const probes = 4
 	config := net.ListenConfig{
-		Control: setOptions,
+		Control: setSocketOptions,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepaliveTimeout / probes, Interval: keepaliveTimeout / probes, Count: probes - 1,
 		},
 	}
-	return config.Listen(context.Background(), networkOf(addr), addr)
+	return config.Listen(context.Background(), tcpNetworkOf(addr), addr)
 }
 
-// networkOf returns "tcp4" for an IPv4 address. With "tcp" Go would take 0.0.0.0 for all
+// tcpNetworkOf returns "tcp4" for an IPv4 address. With "tcp" Go would take 0.0.0.0 for all
 // IPv6 addresses as well.
-func networkOf(addr string) string {
+func tcpNetworkOf(addr string) string {
 	if at, err := netip.ParseAddrPort(addr); err == nil && at.Addr().Is4() {
 		return "tcp4"
 	}

@@ -4,6 +4,6 @@ package listen
 
 import "syscall"
 
-// setOptions is nil where only the system's own patience counts for a peer
+// setSocketOptions is nil where only the system's own patience counts for a peer
 // that has died with something on its way to it.
-var setOptions func(network, address string, c syscall.RawConn) error
+var setSocketOptions func(network, address string, c syscall.RawConn) error

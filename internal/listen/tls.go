@@ -24,10 +24,10 @@ type certificates struct {
 
 	current atomic.Pointer[tls.Config]
 
-	mu        sync.Mutex // held during load, so that two loads do not overlap
-	userCount atomic.Int64
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup
+	mu            sync.Mutex // held during load, so that two loads do not overlap
+	listenerCount atomic.Int64
+	cancel        context.CancelFunc
+	wg            sync.WaitGroup
 }
 
 func loadCertificates(o Options) (*certificates, error) {
@@ -61,14 +61,14 @@ func (c *certificates) load() (*x509.Certificate, error) {
 		NextProtos:   []string{"h2", "http/1.1"},
 	}
 	if c.caFile != "" {
-		if config.ClientCAs, err = loadPool(c.caFile); err != nil {
+		if config.ClientCAs, err = loadCertPool(c.caFile); err != nil {
 			return nil, fmt.Errorf("loading the authorities of TLS clients: %w", err)
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		// With a session ticket a client could come back after its authority was removed.
 		config.SessionTicketsDisabled = true
 	}
-	if old := c.current.Load(); old != nil && sameTLS(old, config) {
+	if old := c.current.Load(); old != nil && sameCertificates(old, config) {
 		return pair.Leaf, errUnchanged
 	}
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) || now.Before(pair.Leaf.NotBefore) {
@@ -82,7 +82,7 @@ func (c *certificates) load() (*x509.Certificate, error) {
 // errUnchanged says that the certificates in the files are already in use.
 var errUnchanged = errors.New("unchanged")
 
-func sameTLS(a, b *tls.Config) bool {
+func sameCertificates(a, b *tls.Config) bool {
 	chain, other := a.Certificates[0].Certificate, b.Certificates[0].Certificate
 	if len(chain) != len(other) || !a.ClientCAs.Equal(b.ClientCAs) {
 		return false
@@ -95,7 +95,7 @@ func sameTLS(a, b *tls.Config) bool {
 	return true // equal certificates have equal keys
 }
 
-func loadPool(file string) (*x509.CertPool, error) {
+func loadCertPool(file string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -119,19 +119,19 @@ func (c *certificates) reload() error {
 	return nil
 }
 
-// use makes l speak TLS.
-func (c *certificates) use(l *Listener) {
+// addListener makes l speak TLS.
+func (c *certificates) addListener(l *Listener) {
 	l.certs = c
 	l.Listener = tls.NewListener(l.Listener, &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current.Load(), nil },
 	})
-	c.userCount.Add(1)
+	c.listenerCount.Add(1)
 }
 
 // watch loads the files again when they change, until the last listener is released.
 func (c *certificates) watch() {
-	if c.userCount.Load() == 0 {
+	if c.listenerCount.Load() == 0 {
 		c.log.Warn("TLS is for TCP addresses only, and there is none", "file", c.certFile)
 		return
 	}
@@ -160,10 +160,10 @@ func (c *certificates) watch() {
 	})
 }
 
-// release ends the watch when the last listener is closed, and waits for its goroutine. It
+// releaseListener ends the watch when the last listener is closed, and waits for its goroutine. It
 // does nothing for nil.
-func (c *certificates) release() {
-	if c == nil || c.userCount.Add(-1) > 0 {
+func (c *certificates) releaseListener() {
+	if c == nil || c.listenerCount.Add(-1) > 0 {
 		return
 	}
 	if c.cancel != nil { // nil if Open has failed before watch

@@ -261,7 +261,7 @@ func TestRotationAtTheStart(t *testing.T) {
 	bridgetest.Must(t, err)
 	pair(t, &o, a, "second")
 	l := &Listener{Listener: tcpSocket(t, "127.0.0.1:0")}
-	certs.use(l)
+	certs.addListener(l)
 	certs.watch()
 	serve(t, Listeners{l})
 	j.await(t, "loaded anew")

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-const defaultMode fs.FileMode = 0o600
+const defaultUnixMode fs.FileMode = 0o600
 
 // probeTimeout is how long an existing socket at the path may take to accept or refuse a
 // connection.
@@ -35,7 +35,7 @@ func openUnix(path string, o Options) (*Listener, error) {
 	mode := o.UnixMode
 	switch {
 	case mode == 0:
-		mode = defaultMode
+		mode = defaultUnixMode
 	case mode != mode.Perm() || mode&0o222 == 0:
 		return nil, optionf("%o is no mode of a socket", uint32(mode))
 	case runtime.GOOS == "windows":
@@ -46,7 +46,7 @@ func openUnix(path string, o Options) (*Listener, error) {
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}
 	defer unlock()
-	if err := removeStale(path); err != nil {
+	if err := removeStaleSocket(path); err != nil {
 		return nil, fmt.Errorf("listening on unix:%s: %w", path, err)
 	}
 	l, err := listenWithMode(path, mode)
@@ -93,9 +93,9 @@ func explainUnixErr(err error) error {
 	return err
 }
 
-// removeStale removes a socket on which no process listens any more. Any other file of this
+// removeStaleSocket removes a socket on which no process listens any more. Any other file of this
 // name stays, and is an error.
-func removeStale(path string) error {
+func removeStaleSocket(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

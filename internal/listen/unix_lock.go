@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// lockTimeout is longer than another bridge needs for removeStale.
+// lockTimeout is longer than another bridge needs for removeStaleSocket.
 const lockTimeout = 2 * probeTimeout
 
 // lockDir keeps two bridges that start at the same time from removing each other's

@@ -77,7 +77,7 @@ func (d dockerLine) addDockerSettings(a *Advice) {
 		env = append(env, "--env", name)
 	}
 	if len(env) > 0 && !a.IsConnect() {
-		a.Line = strings.Replace(a.Line, "mcp-bridge serve", "mcp-bridge serve "+printable.Shell(env...), 1)
+		a.Line = strings.Replace(a.Line, "mcp-bridge serve", "mcp-bridge serve "+printable.ShellCommand(env...), 1)
 	}
 	if len(d.values("-v", "--volume", "--mount")) > 0 {
 		a.LeftOut = append(a.LeftOut, "the folders that docker mounts (the server runs on this machine: write their paths of this machine)")

@@ -95,7 +95,7 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	default:
 		line = append(append(line, "--"), splitCommand(command)...)
 	}
-	a = Advice{Program: supergateway, Line: printable.Shell(line...), LeftOut: left, listensEverywhere: line[1] == "serve"}
+	a = Advice{Program: supergateway, Line: printable.ShellCommand(line...), LeftOut: left, listensEverywhere: line[1] == "serve"}
 	if line[1] == "serve" && parsed.lastValue("outputTransport") == "ws" {
 		a.PathHint = "The path for WebSocket clients is /ws; that of supergateway is /message, or its --messagePath."
 	}
@@ -223,7 +223,7 @@ var mayBeSecret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
 func isSensitive(name string) bool { return redact.IsSensitive(name) || mayBeSecret.MatchString(name) }
 
 // withoutSecret returns a URL without what may be secret in it.
-func withoutSecret(addr string) string { return printable.URL(addr, "...") }
+func withoutSecret(addr string) string { return printable.RedactURL(addr, "...") }
 
 // splitCommand splits a command as a shell would that knows no variables: needsShell has the others.
 func splitCommand(command string) []string {
@@ -326,6 +326,6 @@ func withoutSecrets(command string) string {
 		if before = text; shown == text {
 			return w
 		}
-		return printable.Shell(shown)
+		return printable.ShellCommand(shown)
 	})
 }

@@ -141,10 +141,10 @@ func (p peerLine) completeMixed(command, other Command, a *Advice) {
 	}
 	line, a.needsTokens = addTokenFile(line)
 	if !isRemote {
-		a.Line = printable.Shell(p.withCommand(line, a)...)
+		a.Line = printable.ShellCommand(p.withCommand(line, a)...)
 		return
 	}
-	a.Line = printable.Shell(append(line, withoutSecret(p.target[0]))...)
+	a.Line = printable.ShellCommand(append(line, withoutSecret(p.target[0]))...)
 	if n := len(p.target) - 1; n > 0 {
 		a.LeftOut = append(a.LeftOut, printable.Count(n, "word that stands", "words that stand")+" behind the URL")
 	}

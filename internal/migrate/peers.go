@@ -130,7 +130,7 @@ func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
 	line, a.needsTokens = addTokenFile(line)
 	a.listensEverywhere = !remote && !slices.Contains(line, "--host") && (program == websocketd || program == mcpProxy && (npm || p.isNPMProxy()))
 	if !remote {
-		a.Line = printable.Shell(p.withCommand(line, &a)...)
+		a.Line = printable.ShellCommand(p.withCommand(line, &a)...)
 		return a, true
 	}
 	rest := p.target[1:]
@@ -140,7 +140,7 @@ func peerAdvice(program string, args []string, npm bool) (a Advice, ok bool) {
 	if len(rest) > 0 {
 		a.LeftOut = append(a.LeftOut, printable.Count(len(rest), "word that stands", "words that stand")+" behind the URL (one URL is all that connect takes)")
 	}
-	a.Line = printable.Shell(append(line, withoutSecret(p.target[0]))...)
+	a.Line = printable.ShellCommand(append(line, withoutSecret(p.target[0]))...)
 	return a, true
 }
 
@@ -193,7 +193,7 @@ func (p peerLine) configFileAdvice(program string) (a Advice, ok bool) {
 		left = append(left, `the command (write it into the "mcpServers" of the file, with its "env" and "cwd": clients find it at /servers/NAME/mcp)`)
 	}
 	line, public := addTokenFile(line)
-	return Advice{Program: program, Line: printable.Shell(line...), LeftOut: left, needsTokens: public}, true
+	return Advice{Program: program, Line: printable.ShellCommand(line...), LeftOut: left, needsTokens: public}, true
 }
 
 // addTokenFile adds tokens to a line of serve whose address other machines reach: serve refuses it without. needsTokens is false if the
@@ -383,11 +383,11 @@ func (p peerLine) doctorLine(remote bool) string {
 	}
 	switch {
 	case !remote:
-		return printable.Shell(append(append(line, "--"), WithoutSecrets(p.target)...)...)
+		return printable.ShellCommand(append(append(line, "--"), WithoutSecrets(p.target)...)...)
 	case tool != "" && arguments != "":
-		return printable.Shell(append(line, withoutSecret(p.target[0]), arguments)...)
+		return printable.ShellCommand(append(line, withoutSecret(p.target[0]), arguments)...)
 	}
-	return printable.Shell(append(line, withoutSecret(p.target[0]))...)
+	return printable.ShellCommand(append(line, withoutSecret(p.target[0]))...)
 }
 
 // isPort tells if a word is the number of a port.

@@ -2,9 +2,9 @@ package printable
 
 import "strings"
 
-// Shell returns a command line as one types it into a shell: an argument that is more than a plain word
+// ShellCommand returns a command line as one types it into a shell: an argument that is more than a plain word
 // there stands in single quotes. What is not printable stays as it is.
-func Shell(argv ...string) string {
+func ShellCommand(argv ...string) string {
 	out := make([]string, len(argv))
 	for i, a := range argv {
 		if out[i] = a; a == "" || strings.ContainsFunc(a, isShellSyntax) {

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// URL returns an address without what may be secret in it: hidden stands in place of who the user is, and of each value in the query and
+// RedactURL returns an address without what may be secret in it: hidden stands in place of who the user is, and of each value in the query and
 // in the fragment. The names of values stay; what has no name counts as a value. The address need not be a valid one: people paste
 // passwords with "/" and "@" in them.
 //
 // Addresses in what passes are the business of internal/trace/redact. That also knows which values are secrets, leaves what it is told to
 // leave, and finds addresses in other text; but it only knows what a parser takes for the user.
-func URL(addr, hidden string) string {
+func RedactURL(addr, hidden string) string {
 	if !strings.ContainsAny(addr, "@?#") {
 		return addr
 	}
@@ -28,7 +28,7 @@ func URL(addr, hidden string) string {
 			break
 		}
 		shown.WriteString("://")
-		if n := userInfo(after); n > 0 {
+		if n := userInfoLen(after); n > 0 {
 			shown.WriteString(hidden)
 			after = after[n:]
 		}
@@ -52,9 +52,9 @@ func URL(addr, hidden string) string {
 	return shown.String()
 }
 
-// userInfo returns how much of what stands behind "://" says who the user is, with a password perhaps, in which there may be a slash. Behind
+// userInfoLen returns how much of what stands behind "://" says who the user is, with a password perhaps, in which there may be a slash. Behind
 // a host, or a port, an "@" stands in the path.
-func userInfo(text string) int {
+func userInfoLen(text string) int {
 	authority, _, path := strings.Cut(text, "/")
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
 		return at

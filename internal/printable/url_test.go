@@ -31,7 +31,7 @@ func TestURL(t *testing.T) {
 		"me@host":                           "me@host",
 		"git+ssh://@host/":                  "git+ssh://@host/",
 	} {
-		if got := URL(addr, "..."); got != want {
+		if got := RedactURL(addr, "..."); got != want {
 			t.Errorf("%s: %s, want %s", addr, got, want)
 		}
 	}
@@ -47,7 +47,7 @@ func FuzzURL(f *testing.F) {
 			addrs = append(addrs, before+"://"+secret+"@"+after, before+"://me:"+secret+"/"+secret+"@"+after)
 		}
 		for _, addr := range addrs {
-			if got := URL(addr, "..."); strings.Contains(got, secret) {
+			if got := RedactURL(addr, "..."); strings.Contains(got, secret) {
 				t.Errorf("%q: %q", addr, got)
 			}
 		}

@@ -73,7 +73,7 @@ func newLocked(t *testing.T, next http.Handler) *locked {
 func TestAuthorize(t *testing.T) {
 	for name, one := range map[string]struct {
 		be   func(s *site)
-		mode Mode
+		mode TransportMode
 		ws   bool
 		want []string
 	}{
@@ -100,7 +100,7 @@ func TestAuthorize(t *testing.T) {
 			var o observe.Observer
 			x := &exchanges{session: o.OpenSession("far", "http")}
 			defer o.Watch(x)()
-			conn, err := (&Dialer{URL: address, Options: Options{Mode: one.mode, Authorize: with(nil)}}).Dial(observe.WithSession(t.Context(), x.session))
+			conn, err := (&Dialer{URL: address, Options: Options{TransportMode: one.mode, Authorize: with(nil)}}).Dial(observe.WithSession(t.Context(), x.session))
 			bridgetest.Must(t, err)
 			c := &client{t, conn}
 			c.open()
@@ -123,13 +123,13 @@ func TestAuthorize(t *testing.T) {
 // A Fault of Authorize is the answer of a request, and it is asked again for the next one. It is not
 // taken for a sign that the server has another transport.
 func TestAuthorizeFails(t *testing.T) {
-	needed := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: 401, Text: "Sign-in needed", Data: []byte(`,"url":"https://a/b"`)}
+	needed := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: 401, Text: "Sign-in needed", DataMembers: []byte(`,"url":"https://a/b"`)}
 	const data = `{"reason":"authorization_required","status":401,"url":"https://a/b"}`
 	for _, scheme := range []string{"http", "ws"} {
-		for _, mode := range []Mode{httpFirst, sseFirst} {
+		for _, mode := range []TransportMode{httpFirst, sseFirst} {
 			server := newLocked(t, http.NotFoundHandler())
 			address := strings.Replace(server.URL, "http", scheme, 1)
-			d := &Dialer{URL: address, Options: Options{Mode: mode, Authorize: with(needed)}}
+			d := &Dialer{URL: address, Options: Options{TransportMode: mode, Authorize: with(needed)}}
 			c := dial(t, d)
 			for range 2 {
 				c.send(initializeText)
@@ -166,8 +166,8 @@ func TestAuthorizeWithheld(t *testing.T) {
 		})
 	}
 	for _, scheme := range []string{"http", "ws"} {
-		for _, mode := range []Mode{httpOnly, sseOnly} {
-			d := &Dialer{URL: strings.Replace(server.URL, "http", scheme, 1), Options: Options{Mode: mode, Authorize: add}}
+		for _, mode := range []TransportMode{httpOnly, sseOnly} {
+			d := &Dialer{URL: strings.Replace(server.URL, "http", scheme, 1), Options: Options{TransportMode: mode, Authorize: add}}
 			c := dial(t, d)
 			c.send(initializeText)
 			if m := c.recv(); !strings.Contains(string(m.Bytes()), "bad token [withheld]") {

@@ -19,7 +19,7 @@ import (
 // change turns the site into a server of the other transport, which has never
 // heard of the sessions there are.
 func (s *site) change(to transport) {
-	if to == streamable {
+	if to == streamableHTTP {
 		s.beStreamable()
 		s.legacy.Close()
 		return
@@ -32,11 +32,11 @@ func (s *site) change(to transport) {
 // that is given. Such tests wait, for times between attempts, so they run in parallel.
 func both(t *testing.T, f func(t *testing.T, s *site, from transport)) {
 	t.Parallel()
-	for _, from := range []transport{streamable, legacy} {
+	for _, from := range []transport{streamableHTTP, httpSSE} {
 		t.Run("from "+from.String(), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			if from == streamable {
+			if from == streamableHTTP {
 				s.beStreamable()
 			} else {
 				s.beLegacy(status(405))
@@ -98,7 +98,7 @@ func TestServerChanges(t *testing.T) {
 		}
 		// And back, to a server that is another one.
 		old, fresh := s.legacy, newSite(t)
-		if from == streamable {
+		if from == streamableHTTP {
 			s.be(fresh.streamable.ServeHTTP, fresh.streamable.ServeHTTP)
 			old.Close()
 		} else {
@@ -126,7 +126,7 @@ func TestDownIsNoChange(t *testing.T) {
 }
 
 func downIsNoChange(t *testing.T, s *site, from transport, code int) {
-	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: map[transport]Mode{streamable: httpFirst, legacy: sseFirst}[from]}})
+	c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: map[transport]TransportMode{streamableHTTP: httpFirst, httpSSE: sseFirst}[from]}})
 	c.open()
 	c.call("1", "ping")
 	s.requests()
@@ -149,7 +149,7 @@ func downIsNoChange(t *testing.T, s *site, from transport, code int) {
 		refuse(w, r)
 	}
 	s.be(lost, refuse)
-	if from == legacy {
+	if from == httpSSE {
 		old := s.legacy
 		s.mu.Lock()
 		s.legacy = newSite(t).legacy
@@ -162,7 +162,7 @@ func downIsNoChange(t *testing.T, s *site, from transport, code int) {
 	<-tried
 	<-tried
 	for _, r := range s.requests() {
-		if r == "POST initialize" && from == legacy {
+		if r == "POST initialize" && from == httpSSE {
 			t.Errorf("the server got a %s", r)
 		}
 	}
@@ -203,7 +203,7 @@ func TestBothRefuseForAWhile(t *testing.T) {
 				_, _ = bridgetest.Recv(ctx, c.conn)
 			}
 		}()
-		first := map[transport]string{streamable: "POST", legacy: "GET"}[from]
+		first := map[transport]string{streamableHTTP: "POST", httpSSE: "GET"}[from]
 		second := map[string]string{"POST": "GET", "GET": "POST"}[first]
 		for _, want := range []string{first, second, first} {
 			for <-turns != want {
@@ -224,7 +224,7 @@ func TestCloseDuringChange(t *testing.T) {
 	both(t, func(t *testing.T, _ *site, from transport) {
 		for range 3 {
 			s := newSite(t) // the handlers of the one before are closed
-			if from == streamable {
+			if from == streamableHTTP {
 				s.beStreamable()
 			} else {
 				s.beLegacy(status(405))
@@ -238,7 +238,7 @@ func TestCloseDuringChange(t *testing.T) {
 				arrived()
 				<-r.Context().Done()
 			}
-			if from == streamable {
+			if from == streamableHTTP {
 				s.be(status(405), hang)
 			} else {
 				s.be(hang, status(405))

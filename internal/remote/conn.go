@@ -34,17 +34,17 @@ var errClosed = errors.New("remote: the connection is closed")
 // Its goroutines are two for each time that it goes over, awaited by Close:
 // one closes the transportConn that is left, the other one sends to the new one.
 type conn struct {
-	d      *Dialer
-	ctx    context.Context // has the values of Dial's; done when Close begins
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	once   sync.Once
+	dialer    *Dialer
+	ctx       context.Context // has the values of Dial's; done when Close begins
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
+	closeOnce sync.Once
 
-	mu           sync.Mutex // guards what follows and is never held while waiting
-	closed       bool
-	current      *transportConn
-	openRequests []*request        // what the next transportConn would have to be asked again; mostly none
-	answers      []jsonrpc.Message // for Receive: to those that no transportConn answers
+	mu             sync.Mutex // guards what follows and is never held while waiting
+	closed         bool
+	current        *transportConn
+	openRequests   []*request        // what the next transportConn would have to be asked again; mostly none
+	pendingAnswers []jsonrpc.Message // for Receive: to those that no transportConn answers
 }
 
 // transportConn is a Conn of one transport.
@@ -55,8 +55,8 @@ type transportConn struct {
 	replaced  chan struct{} // closed when another transportConn has taken its place
 
 	// Guarded by the mu of conn:
-	refused bool // it is over, because the server does not speak its transport
-	opened  bool // the server has answered an initialize: it does
+	refused            bool // it is over, because the server does not speak its transport
+	initializeAnswered bool // the server has answered an initialize: it does
 }
 
 // request is one without an answer.
@@ -64,12 +64,12 @@ type request struct {
 	m    jsonrpc.Message
 	sent chan struct{} // closed when the Send that was called with it returns
 
-	// refused is why the transportConn before this one was refused, nil: none was.
-	refused *httpdial.Fault
+	// firstRefusal is why the transportConn before this one was refused, nil: none was.
+	firstRefusal *httpdial.Fault
 }
 
 func newConn(ctx context.Context, d *Dialer) (*conn, error) {
-	c := &conn{d: d}
+	c := &conn{dialer: d}
 	c.ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	first, err := c.dial(d.firstTransport(), nil)
 	if err != nil {
@@ -85,14 +85,14 @@ func newConn(ctx context.Context, d *Dialer) (*conn, error) {
 // which session it is for, so that its HTTP exchanges are observed. Where
 // there is a handoff, the client has been answered its initialize long since.
 func (c *conn) dial(t transport, handoff *sessionstate.Handoff) (*transportConn, error) {
-	inner, err := c.d.dialer(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
+	inner, err := c.dialer.dialerFor(t, true, handoff).Dial(context.WithoutCancel(c.ctx))
 	if err != nil {
 		return nil, err
 	}
-	l := &transportConn{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), opened: handoff != nil}
+	l := &transportConn{transport: t, ready: make(chan struct{}), replaced: make(chan struct{}), initializeAnswered: handoff != nil}
 	l.Conn = bridge.Intercept(inner, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 		if m.Kind() == jsonrpc.Response {
-			*m = c.answered(l, *m)
+			*m = c.checkResponse(l, *m)
 		}
 		return nil
 	}})
@@ -123,7 +123,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	for {
 		c.mu.Lock()
 		l := c.current
-		if m.Kind() == jsonrpc.Request && (!l.opened || m.Method() == "initialize") {
+		if m.Kind() == jsonrpc.Request && (!l.initializeAnswered || m.Method() == "initialize") {
 			r = &request{m: m, sent: make(chan struct{})}
 			c.openRequests = append(c.openRequests, r)
 		}
@@ -172,7 +172,7 @@ func (c *conn) mustSwitch(ctx context.Context, l *transportConn, err error) bool
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	c.mu.Lock()
 	l := c.current
-	open := l.opened && !l.refused && m.Method() != "initialize"
+	open := l.initializeAnswered && !l.refused && m.Method() != "initialize"
 	c.mu.Unlock()
 	if !open {
 		return false
@@ -211,8 +211,8 @@ func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 	for {
 		c.mu.Lock()
 		var m jsonrpc.Message
-		if len(c.answers) > 0 {
-			m = c.answers[0]
+		if len(c.pendingAnswers) > 0 {
+			m = c.pendingAnswers[0]
 		}
 		c.mu.Unlock()
 		if m.Kind() == jsonrpc.Invalid {
@@ -222,7 +222,7 @@ func (c *conn) deliverAnswers(ctx context.Context, sink bridge.Sink) error {
 			return err
 		}
 		c.mu.Lock()
-		c.answers = c.answers[1:]
+		c.pendingAnswers = c.pendingAnswers[1:]
 		c.mu.Unlock()
 	}
 }
@@ -243,8 +243,8 @@ func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *h
 			}
 		}
 		next := old.transport.alternative()
-		if slices.ContainsFunc(open, func(r *request) bool { return r.refused != nil }) {
-			next = c.d.firstTransport() // both were refused: the next initialize begins anew
+		if slices.ContainsFunc(open, func(r *request) bool { return r.firstRefusal != nil }) {
+			next = c.dialer.firstTransport() // both were refused: the next initialize begins anew
 		}
 		if slices.ContainsFunc(open, func(r *request) bool { return r.m.Method() == "initialize" }) {
 			handoff = nil // the client begins anew itself
@@ -253,7 +253,7 @@ func (c *conn) switchTransport(ctx context.Context, old *transportConn, fault *h
 		if err != nil {
 			return err
 		}
-		ok, err := c.replace(old, l, open, fault)
+		ok, err := c.replaceConn(old, l, open, fault)
 		if ok {
 			return nil
 		}
@@ -279,10 +279,10 @@ func (c *conn) retire(l *transportConn) error {
 	return nil
 }
 
-// replace makes l the current transportConn, in the place of old; false: the open
+// replaceConn makes l the current transportConn, in the place of old; false: the open
 // requests are others by now. Those that were refused for the first time go to
 // l, the others are answered.
-func (c *conn) replace(old, l *transportConn, open []*request, fault *httpdial.Fault) (ok bool, err error) {
+func (c *conn) replaceConn(old, l *transportConn, open []*request, fault *httpdial.Fault) (ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -293,20 +293,20 @@ func (c *conn) replace(old, l *transportConn, open []*request, fault *httpdial.F
 	}
 	c.openRequests = nil
 	for _, r := range open {
-		if r.refused != nil {
-			c.answers = append(c.answers, r.answer(old.transport, fault.Text))
+		if r.firstRefusal != nil {
+			c.pendingAnswers = append(c.pendingAnswers, r.bothRefusedResponse(old.transport, fault.Text))
 			continue
 		}
-		r.refused = fault
+		r.firstRefusal = fault
 		c.openRequests = append(c.openRequests, r)
 	}
 	again := slices.Clone(c.openRequests)
 	c.current = l
 	close(old.replaced)
 	c.wg.Go(func() { c.resend(l, again) })
-	tell := c.d.log().Info
-	if !l.opened { // at the beginning, where the transport that is found is told (found), or an error
-		tell = c.d.log().Debug
+	tell := c.dialer.log().Info
+	if !l.initializeAnswered { // at the beginning, where the transport that is found is told (found), or an error
+		tell = c.dialer.log().Debug
 	}
 	tell("the server does not speak "+old.transport.String(), "status", fault.Status, "next", l.transport.String())
 	return true, nil
@@ -326,9 +326,9 @@ func (c *conn) resend(l *transportConn, again []*request) {
 	}
 }
 
-// answered looks at a response on its way to the client: the answer to
+// checkResponse looks at a response on its way to the client: the answer to
 // initialize says whether the server speaks the transport.
-func (c *conn) answered(l *transportConn, m jsonrpc.Message) jsonrpc.Message {
+func (c *conn) checkResponse(l *transportConn, m jsonrpc.Message) jsonrpc.Message {
 	c.mu.Lock()
 	i := slices.IndexFunc(c.openRequests, func(r *request) bool { return r.m.ID().Equivalent(m.ID()) })
 	if i < 0 {
@@ -339,14 +339,14 @@ func (c *conn) answered(l *transportConn, m jsonrpc.Message) jsonrpc.Message {
 	c.openRequests = slices.Delete(c.openRequests, i, i+1)
 	opened := r.m.Method() == "initialize" && !m.IsError()
 	if opened {
-		l.opened = true
+		l.initializeAnswered = true
 	}
 	c.mu.Unlock()
 	if opened {
-		c.d.noteTransport(l.transport)
+		c.dialer.noteTransport(l.transport)
 	}
-	if text := c.ownErrorText(m); r.refused != nil && text != "" {
-		return r.answer(l.transport, text)
+	if text := c.ownErrorText(m); r.firstRefusal != nil && text != "" {
+		return r.bothRefusedResponse(l.transport, text)
 	}
 	return m
 }
@@ -359,18 +359,18 @@ func (c *conn) ownErrorText(m jsonrpc.Message) (text string) {
 		return ""
 	}
 	_ = json.Unmarshal(m.Lookup("error", "message"), &text) // an error that is ours has one
-	if u, err := httpdial.URL(c.d.URL, "http", "https"); err != nil || !strings.Contains(text, u.Scheme+"://"+u.Host) {
+	if u, err := httpdial.ParseURL(c.dialer.URL, "http", "https"); err != nil || !strings.Contains(text, u.Scheme+"://"+u.Host) {
 		return ""
 	}
 	return text
 }
 
-// answer returns the error of the first attempt, with what has become of the
+// bothRefusedResponse returns the error of the first attempt, with what has become of the
 // second. If the server itself has said something to the first, that stays as
 // it is.
-func (r *request) answer(second transport, text string) jsonrpc.Message {
-	f := *r.refused
-	f.Text = httpdial.Also(f.Text, second.String()+" was tried too: "+text)
+func (r *request) bothRefusedResponse(second transport, text string) jsonrpc.Message {
+	f := *r.firstRefusal
+	f.Text = httpdial.AppendSentence(f.Text, second.String()+" was tried too: "+text)
 	return f.Response(r.m.ID())
 }
 
@@ -378,7 +378,7 @@ func (r *request) answer(second transport, text string) jsonrpc.Message {
 // started has ended.
 func (c *conn) Close(reason error) error {
 	var err error
-	c.once.Do(func() {
+	c.closeOnce.Do(func() {
 		c.mu.Lock()
 		c.closed = true
 		l := c.current

@@ -29,7 +29,7 @@ func newFakeLeg() *fakeLeg {
 	return &fakeLeg{held: make(chan struct{}, 100), refused: make(chan struct{}), closed: make(chan struct{})}
 }
 
-var errRefused = &streamclient.WrongTransportError{Fault: &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: 405, Text: "405"}}
+var errRefused = &streamclient.WrongTransportError{Fault: &httpdial.Fault{Reason: httpdial.ReasonHTTPStatus, Status: 405, Text: "405"}}
 
 func (f *fakeLeg) Receive(ctx context.Context, _ bridge.Sink) error {
 	select {
@@ -71,9 +71,9 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 	first := newFakeLeg()
 	near, far := bridge.Pipe()
 	defer far.Close(nil)
-	d := &Dialer{URL: "http://h/", dialers: func(t transport) bridge.Dialer {
+	d := &Dialer{URL: "http://h/", dialersForTest: func(t transport) bridge.Dialer {
 		return dialFunc(func(context.Context) (bridge.Conn, error) {
-			if t == streamable {
+			if t == streamableHTTP {
 				return first, nil
 			}
 			return near, nil
@@ -132,7 +132,7 @@ func TestHeldUpMessagesMoveOn(t *testing.T) {
 func TestNoLegAfterClose(t *testing.T) {
 	var mu sync.Mutex
 	var legs []*fakeLeg
-	d := &Dialer{URL: "http://h/", dialers: func(transport) bridge.Dialer {
+	d := &Dialer{URL: "http://h/", dialersForTest: func(transport) bridge.Dialer {
 		return dialFunc(func(context.Context) (bridge.Conn, error) {
 			mu.Lock()
 			defer mu.Unlock()

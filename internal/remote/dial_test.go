@@ -25,8 +25,8 @@ func TestCheckURL(t *testing.T) {
 			t.Errorf("CheckURL(%q) = %v", good, err)
 		}
 	}
-	for text, mode := range map[string]Mode{"http": httpFirst, "streamable-http": httpFirst, "streamableHttp": httpFirst, "sse": sseFirst} {
-		if got, err := ParseMode(text); err != nil || got != mode {
+	for text, mode := range map[string]TransportMode{"http": httpFirst, "streamable-http": httpFirst, "streamableHttp": httpFirst, "sse": sseFirst} {
+		if got, err := ParseTransportMode(text); err != nil || got != mode {
 			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
 		}
 	}
@@ -58,8 +58,8 @@ func FuzzCheckURL(f *testing.F) {
 }
 
 func TestParseMode(t *testing.T) {
-	for mode, text := range map[Mode]string{httpFirst: "http-first", sseFirst: "sse-first", httpOnly: "http-only", sseOnly: "sse-only"} {
-		if got, err := ParseMode(text); err != nil || got != mode {
+	for mode, text := range map[TransportMode]string{httpFirst: "http-first", sseFirst: "sse-first", httpOnly: "http-only", sseOnly: "sse-only"} {
+		if got, err := ParseTransportMode(text); err != nil || got != mode {
 			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
 		}
 		if mode.String() != text {
@@ -67,7 +67,7 @@ func TestParseMode(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "htp", "HTTP-FIRST", "sse-last", "unknown"} {
-		if _, err := ParseMode(bad); err == nil {
+		if _, err := ParseTransportMode(bad); err == nil {
 			t.Errorf("ParseMode took %q", bad)
 		} else if !strings.Contains(err.Error(), "sse-only") {
 			t.Errorf("the error does not say what there is: %v", err)
@@ -77,8 +77,8 @@ func TestParseMode(t *testing.T) {
 
 // Mistakes in the headers are found before anything is connected to.
 func TestDialChecksHeaders(t *testing.T) {
-	for _, mode := range []Mode{httpFirst, sseFirst, httpOnly, sseOnly} {
-		d := &Dialer{URL: "http://h/", Options: Options{Mode: mode, Header: http.Header{"X": {"secret\x00"}}}}
+	for _, mode := range []TransportMode{httpFirst, sseFirst, httpOnly, sseOnly} {
+		d := &Dialer{URL: "http://h/", Options: Options{TransportMode: mode, Header: http.Header{"X": {"secret\x00"}}}}
 		if _, err := d.Dial(t.Context()); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: Dial = %v", mode, err)
 		}
@@ -147,7 +147,7 @@ func TestWebSocket(t *testing.T) {
 	handler := ws.NewHandler(bridge.HandlerFunc(s.serve), ws.HandlerOptions{})
 	defer handler.Close()
 	s.be(status(404), handler.ServeHTTP)
-	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Options: Options{Mode: sseOnly, NoRenew: true}})
+	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(s.URL, "http"), Options: Options{TransportMode: sseOnly, NoRenew: true}})
 	c.open()
 	c.call("1", "tools/list")
 	handler.Close()

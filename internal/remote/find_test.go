@@ -65,7 +65,7 @@ func TestSSEFirstFindsHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			s.be(s.streamable.ServeHTTP, get)
-			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseFirst}})
+			c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: sseFirst}})
 			c.open()
 			c.call("1", "tools/list")
 			if got := s.requests(); len(got) < 2 || got[0] != "GET" || got[1] != "POST initialize" {
@@ -86,23 +86,23 @@ func TestNoFallback(t *testing.T) {
 		answer http.HandlerFunc
 		reason string
 	}{
-		"401":     {status(401), httpdial.ReasonAuth},
+		"401":     {status(401), httpdial.ReasonAuthRequired},
 		"403":     {status(403), httpdial.ReasonForbidden},
-		"407":     {status(407), httpdial.ReasonStatus},
-		"408":     {status(408), httpdial.ReasonStatus},
-		"429":     {status(429), httpdial.ReasonStatus},
-		"500":     {status(500), httpdial.ReasonStatus},
-		"503":     {status(503), httpdial.ReasonStatus},
-		"cut off": {func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, httpdial.ReasonBroken},
+		"407":     {status(407), httpdial.ReasonHTTPStatus},
+		"408":     {status(408), httpdial.ReasonHTTPStatus},
+		"429":     {status(429), httpdial.ReasonHTTPStatus},
+		"500":     {status(500), httpdial.ReasonHTTPStatus},
+		"503":     {status(503), httpdial.ReasonHTTPStatus},
+		"cut off": {func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, httpdial.ReasonConnectionLost},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://other.test/", http.StatusFound)
 		}, httpdial.ReasonRedirect},
 	} {
-		for mode, method := range map[Mode]string{httpFirst: "POST", sseFirst: "GET"} {
+		for mode, method := range map[TransportMode]string{httpFirst: "POST", sseFirst: "GET"} {
 			t.Run(name+"/"+mode.String(), func(t *testing.T) {
 				s := newSite(t)
 				s.be(c.answer, c.answer)
-				conn := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
+				conn := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: mode}})
 				conn.send(initializeText)
 				conn.wantError("0", c.reason)
 				conn.conn.Close(nil) // it may go on trying
@@ -139,7 +139,7 @@ func TestModernRefusal(t *testing.T) {
 
 // LE13: while a server takes its time, nothing else is tried.
 func TestHangingServer(t *testing.T) {
-	for mode, method := range map[Mode]string{httpFirst: "POST", sseFirst: "GET"} {
+	for mode, method := range map[TransportMode]string{httpFirst: "POST", sseFirst: "GET"} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s := newSite(t)
 			arrived := make(chan struct{})
@@ -148,7 +148,7 @@ func TestHangingServer(t *testing.T) {
 				<-r.Context().Done()
 			}
 			s.be(hang, hang)
-			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
+			c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: mode}})
 			c.send(initializeText)
 			<-arrived
 			c.conn.Close(nil)
@@ -163,20 +163,20 @@ func TestHangingServer(t *testing.T) {
 func TestOnlyModes(t *testing.T) {
 	s := newSite(t)
 	s.beLegacy(status(405))
-	c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: httpOnly}})
+	c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: httpOnly}})
 	c.send(initializeText)
-	c.wantError("0", httpdial.ReasonStatus, "405")
+	c.wantError("0", httpdial.ReasonHTTPStatus, "405")
 	c.wantRequests(s, "POST initialize")
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: sseOnly}})
 	c.open()
 	c.wantRequests(s, "GET")
 
 	s.be(s.streamable.ServeHTTP, status(405))
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: sseOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: sseOnly}})
 	c.send(initializeText)
-	c.wantError("0", httpdial.ReasonStatus, "405")
+	c.wantError("0", httpdial.ReasonHTTPStatus, "405")
 	c.wantRequests(s, "GET")
-	c = dial(t, &Dialer{URL: s.URL, Options: Options{Mode: httpOnly}})
+	c = dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: httpOnly}})
 	c.open()
 }
 
@@ -186,24 +186,24 @@ func TestOnlyModes(t *testing.T) {
 // The log has the error, and not each attempt.
 func TestBothRefused(t *testing.T) {
 	for _, c := range []struct {
-		mode      Mode
+		mode      TransportMode
 		post, get int
 		reason    string
 		words     []string
 	}{
-		{httpFirst, 405, 404, httpdial.ReasonStatus, []string{"405", "HTTP+SSE was tried too", "404"}},
-		{httpFirst, 404, 200, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "text/html"}},
-		{httpFirst, 404, 401, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "401"}},
-		{httpFirst, 404, 500, httpdial.ReasonStatus, []string{"404", "HTTP+SSE was tried too", "500"}},
-		{sseFirst, 404, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "404"}},
-		{sseFirst, 403, 405, httpdial.ReasonStatus, []string{"405", "Streamable HTTP was tried too", "403"}},
+		{httpFirst, 405, 404, httpdial.ReasonHTTPStatus, []string{"405", "HTTP+SSE was tried too", "404"}},
+		{httpFirst, 404, 200, httpdial.ReasonHTTPStatus, []string{"404", "HTTP+SSE was tried too", "text/html"}},
+		{httpFirst, 404, 401, httpdial.ReasonHTTPStatus, []string{"404", "HTTP+SSE was tried too", "401"}},
+		{httpFirst, 404, 500, httpdial.ReasonHTTPStatus, []string{"404", "HTTP+SSE was tried too", "500"}},
+		{sseFirst, 404, 405, httpdial.ReasonHTTPStatus, []string{"405", "Streamable HTTP was tried too", "404"}},
+		{sseFirst, 403, 405, httpdial.ReasonHTTPStatus, []string{"405", "Streamable HTTP was tried too", "403"}},
 		{sseFirst, 200, 200, httpdial.ReasonNotMCP, []string{"text/html", "Streamable HTTP was tried too", "text/html"}},
 	} {
 		t.Run(fmt.Sprint(c.mode, c.post, c.get), func(t *testing.T) {
 			s := newSite(t)
 			s.be(status(c.post), status(c.get))
 			var log attempts
-			d := &Dialer{URL: s.URL + "?key=secret", Options: Options{Mode: c.mode, NoRenew: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}}
+			d := &Dialer{URL: s.URL + "?key=secret", Options: Options{TransportMode: c.mode, NoRenew: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})}}
 			conn := dial(t, d)
 			conn.send(initializeText)
 			conn.wantError("0", c.reason, c.words...)
@@ -294,7 +294,7 @@ func TestRemembered(t *testing.T) {
 	s.be(status(503), status(503))
 	c := dial(t, d)
 	c.send(initializeText)
-	c.wantError("0", httpdial.ReasonStatus, "503")
+	c.wantError("0", httpdial.ReasonHTTPStatus, "503")
 	c.conn.Close(nil)
 	for _, r := range s.requests() {
 		if r != "GET" {
@@ -336,7 +336,7 @@ func TestConcurrentDials(t *testing.T) {
 // transport is found; LE13 must not cost a message.
 func TestNothingLost(t *testing.T) {
 	for _, c := range []struct {
-		mode   Mode
+		mode   TransportMode
 		legacy bool
 	}{{httpFirst, true}, {sseFirst, false}, {sseFirst, true}, {httpFirst, false}} {
 		t.Run(fmt.Sprint(c.mode, c.legacy), func(t *testing.T) {
@@ -345,7 +345,7 @@ func TestNothingLost(t *testing.T) {
 			if c.legacy {
 				s.beLegacy(status(405))
 			}
-			conn := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: c.mode}})
+			conn := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: c.mode}})
 			conn.send(initializeText)
 			var wg sync.WaitGroup
 			for i := range 20 {
@@ -372,7 +372,7 @@ func TestNothingLost(t *testing.T) {
 
 // A request before initialize is answered, whatever with.
 func TestRequestBeforeInitialize(t *testing.T) {
-	for _, mode := range []Mode{httpFirst, sseFirst} {
+	for _, mode := range []TransportMode{httpFirst, sseFirst} {
 		for _, legacy := range []bool{true, false} {
 			t.Run(fmt.Sprint(mode, legacy), func(t *testing.T) {
 				s := newSite(t)
@@ -380,7 +380,7 @@ func TestRequestBeforeInitialize(t *testing.T) {
 				if legacy {
 					s.beLegacy(status(405))
 				}
-				c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
+				c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: mode}})
 				c.send(`{"jsonrpc":"2.0","id":7,"method":"ping"}`)
 				c.answerTo("7")
 				c.open()
@@ -392,7 +392,7 @@ func TestRequestBeforeInitialize(t *testing.T) {
 
 // Close in the middle of going over leaves nothing behind.
 func TestCloseDuringFallback(t *testing.T) {
-	for mode := range map[Mode]bool{httpFirst: true, sseFirst: true} {
+	for mode := range map[TransportMode]bool{httpFirst: true, sseFirst: true} {
 		t.Run(mode.String(), func(t *testing.T) {
 			s := newSite(t)
 			second := make(chan struct{})
@@ -405,7 +405,7 @@ func TestCloseDuringFallback(t *testing.T) {
 			if mode == sseFirst {
 				s.be(hang, refuse)
 			}
-			c := dial(t, &Dialer{URL: s.URL, Options: Options{Mode: mode}})
+			c := dial(t, &Dialer{URL: s.URL, Options: Options{TransportMode: mode}})
 			c.send(initializeText)
 			ended := make(chan error, 2)
 			go func() {
@@ -555,7 +555,7 @@ func newPair(t *testing.T, legacy bool) (a, b bridge.Conn, stop func()) {
 			}
 			s.streamable.ServeHTTP(w, r)
 		})
-		d.Options.Mode = sseFirst
+		d.Options.TransportMode = sseFirst
 	}
 	dialed, err := d.Dial(t.Context())
 	bridgetest.Must(t, err)

@@ -21,7 +21,7 @@ func TestListenIsUnattended(t *testing.T) {
 			return base.RoundTrip(r)
 		})
 	}}}
-	conn, err := d.Modern().Dial(t.Context())
+	conn, err := d.ModernDialer().Dial(t.Context())
 	bridgetest.Must(t, err)
 	c := &client{t, conn}
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`

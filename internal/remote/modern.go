@@ -21,19 +21,19 @@ func (d *Dialer) IsHTTP() bool {
 	return scheme == "http" || scheme == "https"
 }
 
-// Modern returns a Dialer whose Conns speak 2026-07-28 with the server. There
+// ModernDialer returns a Dialer whose Conns speak 2026-07-28 with the server. There
 // are no sessions in it: a Conn lasts until it is closed, over HTTP, and else
 // until the connection ends.
-func (d *Dialer) Modern() bridge.Dialer {
+func (d *Dialer) ModernDialer() bridge.Dialer {
 	if !d.IsHTTP() {
 		return d
 	}
-	c := d.modern()
+	c := d.modernClient()
 	c.Options.OnForeignRefusal, c.Options.OnToolsChanged = d.Options.OnForeignRefusal, d.Options.OnToolsChanged
 	return c
 }
 
-func (d *Dialer) modern() *streamclient.ModernClient {
+func (d *Dialer) modernClient() *streamclient.ModernClient {
 	return &streamclient.ModernClient{URL: d.URL, Options: streamclient.ModernOptions{
 		Header: d.Options.Header, Authorize: d.Options.Authorize, TLS: d.Options.TLS, ConnectTimeout: d.Options.ConnectTimeout,
 		MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, Logger: d.Options.Logger,
@@ -44,10 +44,10 @@ func (d *Dialer) modern() *streamclient.ModernClient {
 // 2026-07-28, and returns its answer. ErrNotModern says that there was none
 // that a modern server gives (ED8); any other error, that it could not be asked.
 func (d *Dialer) Discover(ctx context.Context) (jsonrpc.Message, error) {
-	if d.Options.Mode == sseOnly {
+	if d.Options.TransportMode == sseOnly {
 		return jsonrpc.Message{}, ErrNotModern
 	}
-	m, fault := d.modern().Discover(ctx)
+	m, fault := d.modernClient().Discover(ctx)
 	switch {
 	case fault == nil:
 		return m, nil
@@ -78,7 +78,7 @@ func (e *probeError) PublicError() string { return e.fault.Error() }
 
 // PublicData is the data that goes with it: where to sign in, for instance.
 func (e *probeError) PublicData() []byte {
-	if e.fault.NamesSignIn() {
+	if e.fault.IsMissingCredential() {
 		return e.fault.ErrorData()
 	}
 	return nil

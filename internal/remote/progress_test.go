@@ -160,7 +160,7 @@ func TestUnattendedSend(t *testing.T) {
 	c := dial(t, &Dialer{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Options: Options{AuthorizeTimeout: patience,
 		Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
 	bridgetest.Must(t, c.conn.Send(httpdial.Unattended(t.Context()), msg(`{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)))
-	c.wantError("1", httpdial.ReasonAuth)
+	c.wantError("1", httpdial.ReasonAuthRequired)
 	if d.opened != 0 {
 		t.Error("somebody was asked to sign in")
 	}

@@ -26,49 +26,49 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/ws"
 )
 
-// Mode says which transports are tried at an http or https URL, and in which
+// TransportMode says which transports are tried at an http or https URL, and in which
 // order. The zero Mode is httpFirst.
-type Mode uint8
+type TransportMode uint8
 
 // The modes.
 const (
-	httpFirst Mode = iota // Streamable HTTP, then HTTP+SSE
-	sseFirst              // the other way round
-	httpOnly              // Streamable HTTP
-	sseOnly               // HTTP+SSE
+	httpFirst TransportMode = iota // Streamable HTTP, then HTTP+SSE
+	sseFirst                       // the other way round
+	httpOnly                       // Streamable HTTP
+	sseOnly                        // HTTP+SSE
 )
 
-var modes = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
+var modeNames = [...]string{"http-first", "sse-first", "http-only", "sse-only"}
 
-// String returns the mode as ParseMode takes it.
-func (m Mode) String() string {
-	if int(m) < len(modes) {
-		return modes[m]
+// String returns the mode as ParseTransportMode takes it.
+func (m TransportMode) String() string {
+	if int(m) < len(modeNames) {
+		return modeNames[m]
 	}
 	return "unknown"
 }
 
-// ParseMode takes http-first, sse-first, http-only or sse-only, and the names that clients and other programs have for
+// ParseTransportMode takes http-first, sse-first, http-only or sse-only, and the names that clients and other programs have for
 // the transports, which mean that one first.
-func ParseMode(text string) (Mode, error) {
+func ParseTransportMode(text string) (TransportMode, error) {
 	switch strings.ToLower(strings.ReplaceAll(text, "-", "")) { // as other programs and files of clients name a transport
 	case "http", "streamablehttp":
 		return httpFirst, nil
 	case "sse":
 		return sseFirst, nil
 	}
-	for i, name := range modes {
+	for i, name := range modeNames {
 		if text == name {
-			return Mode(i), nil
+			return TransportMode(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no transport mode; they are %s", text, strings.Join(modes[:], ", "))
+	return 0, fmt.Errorf("%q is no transport mode; they are %s", text, strings.Join(modeNames[:], ", "))
 }
 
 // Options tune a Dialer. The zero value works.
 type Options struct {
-	// Mode is for http and https; the others have one transport.
-	Mode Mode
+	// TransportMode is for http and https; the others have one transport.
+	TransportMode TransportMode
 
 	// Header is added to every HTTP request. A socket (unix, tcp) has no place
 	// for headers: Dial refuses them.
@@ -90,7 +90,7 @@ type Options struct {
 	ResumeTimeout time.Duration
 
 	// TLS says which servers are trusted, and who we are, for https and wss
-	// (httpdial.LoadTLS). nil means the system's authorities.
+	// (httpdial.LoadTLSConfig). nil means the system's authorities.
 	TLS *tls.Config
 
 	// Authorize adds credentials to the requests, for http and ws URLs, and AuthorizeTimeout is how long
@@ -135,7 +135,7 @@ type Dialer struct {
 	mu             sync.Mutex
 	knownTransport transport // what has answered initialize last
 
-	dialers func(transport) bridge.Dialer // nil but in tests
+	dialersForTest func(transport) bridge.Dialer // nil but in tests
 }
 
 // schemeOf returns the scheme of a server's address that is well formed.
@@ -143,18 +143,18 @@ func schemeOf(text string) (scheme string, err error) {
 	scheme, rest, _ := strings.Cut(text, ":")
 	switch scheme = strings.ToLower(scheme); {
 	case slices.Contains([]string{"http", "https", "ws", "wss"}, scheme):
-		_, err = httpdial.URL(text, scheme)
+		_, err = httpdial.ParseURL(text, scheme)
 	case scheme == "unix" || scheme == "tcp":
 		_, err = stdio.ParseSocket(text)
 	case strings.HasPrefix(rest, "//"):
-		err = fmt.Errorf("%s, not %.20q", urlForms, scheme+"://...")
+		err = fmt.Errorf("%s, not %.20q", urlFormsText, scheme+"://...")
 	default:
-		err = errors.New(urlForms)
+		err = errors.New(urlFormsText)
 	}
 	return scheme, err
 }
 
-const urlForms = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
+const urlFormsText = "the server's URL must be http://..., https://..., ws://..., wss://..., unix:PATH or tcp:HOST:PORT"
 
 // CheckURL says what is wrong with the address of a server, if anything. The
 // error does not repeat a URL, there may be keys in it.
@@ -181,11 +181,11 @@ func (d *Dialer) Dial(ctx context.Context) (bridge.Conn, error) {
 			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, Logger: d.Options.Logger,
 		}}).Dial(ctx)
 	}
-	switch d.Options.Mode {
+	switch d.Options.TransportMode {
 	case httpOnly:
-		return d.dialer(streamable, false, nil).Dial(ctx)
+		return d.dialerFor(streamableHTTP, false, nil).Dial(ctx)
 	case sseOnly:
-		return d.dialer(legacy, false, nil).Dial(ctx)
+		return d.dialerFor(httpSSE, false, nil).Dial(ctx)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -213,16 +213,16 @@ func (d *Dialer) dialSocket(ctx context.Context) (bridge.Conn, error) {
 type transport uint8
 
 const (
-	unknown transport = iota
-	streamable
-	legacy
+	unknownTransport transport = iota
+	streamableHTTP
+	httpSSE
 )
 
 func (t transport) String() string {
 	switch t {
-	case streamable:
+	case streamableHTTP:
 		return "Streamable HTTP"
-	case legacy:
+	case httpSSE:
 		return "HTTP+SSE"
 	}
 	return "unknown"
@@ -230,20 +230,20 @@ func (t transport) String() string {
 
 // alternative returns what is tried when t is refused.
 func (t transport) alternative() transport {
-	if t == streamable {
-		return legacy
+	if t == streamableHTTP {
+		return httpSSE
 	}
-	return streamable
+	return streamableHTTP
 }
 
-// dialer returns a Dialer for one transport; report: it is to tell when the
+// dialerFor returns a Dialer for one transport; report: it is to tell when the
 // server speaks another one. The handoff is nil but in mid-session.
-func (d *Dialer) dialer(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
+func (d *Dialer) dialerFor(t transport, report bool, handoff *sessionstate.Handoff) bridge.Dialer {
 	renewed := func() { d.noteTransport(t) }
 	switch {
-	case d.dialers != nil:
-		return d.dialers(t)
-	case t == streamable:
+	case d.dialersForTest != nil:
+		return d.dialersForTest(t)
+	case t == streamableHTTP:
 		return &streamclient.Client{URL: d.URL, Options: streamclient.Options{
 			Header: d.Options.Header, MaxMessageSize: d.Options.MaxMessageSize, MaxDepth: d.Options.MaxDepth, ConnectTimeout: d.Options.ConnectTimeout, TLS: d.Options.TLS,
 			Authorize: d.Options.Authorize, AuthorizeTimeout: d.Options.AuthorizeTimeout, NoRenew: d.Options.NoRenew, NotifyAfterRenewal: d.Options.NotifyAfterRenewal, ResumeTimeout: d.Options.ResumeTimeout,
@@ -261,12 +261,12 @@ func (d *Dialer) firstTransport() transport {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.knownTransport != unknown:
+	case d.knownTransport != unknownTransport:
 		return d.knownTransport
-	case d.Options.Mode == sseFirst:
-		return legacy
+	case d.Options.TransportMode == sseFirst:
+		return httpSSE
 	}
-	return streamable
+	return streamableHTTP
 }
 
 // noteTransport remembers which transport has answered.
@@ -296,7 +296,7 @@ func wrongTransportFault(err error) *httpdial.Fault {
 	case errors.As(err, &s):
 		return s.Fault
 	case errors.As(err, &l):
-		f := &httpdial.Fault{Reason: httpdial.ReasonStatus, Status: l.Status, Text: l.Text}
+		f := &httpdial.Fault{Reason: httpdial.ReasonHTTPStatus, Status: l.Status, Text: l.Text}
 		if l.Status/100 == 2 {
 			f.Reason = httpdial.ReasonNotMCP
 		}

@@ -33,7 +33,7 @@ func (x *exchanges) Event(e observe.Event) {
 // was dialled for, whichever transport the server turns out to have.
 func TestExchangesAreObserved(t *testing.T) {
 	for name, one := range map[string]struct {
-		mode Mode
+		mode TransportMode
 		be   func(s *site)
 		want []string
 	}{
@@ -47,7 +47,7 @@ func TestExchangesAreObserved(t *testing.T) {
 			var o observe.Observer
 			x := &exchanges{session: o.OpenSession("far", "http")}
 			defer o.Watch(x)()
-			conn, err := (&Dialer{URL: s.URL, Options: Options{Mode: one.mode}}).Dial(observe.WithSession(t.Context(), x.session))
+			conn, err := (&Dialer{URL: s.URL, Options: Options{TransportMode: one.mode}}).Dial(observe.WithSession(t.Context(), x.session))
 			bridgetest.Must(t, err)
 			c := &client{t, conn}
 			c.open()

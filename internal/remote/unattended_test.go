@@ -47,7 +47,7 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp.Body.Close()
 	if httpdial.IsUnattended(r.Context()) {
 		d.refused <- struct{}{}
-		return nil, &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: 401, Text: "Sign-in needed", Data: []byte(`,"url":"https://a/b"`)}
+		return nil, &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: 401, Text: "Sign-in needed", DataMembers: []byte(`,"url":"https://a/b"`)}
 	}
 	d.waitForPerson(r)
 	d.mu.Lock()
@@ -85,7 +85,7 @@ func (d *door) waitForPerson(r *http.Request) {
 type lockedSite struct {
 	be     func(s *site)
 	scheme string
-	mode   Mode
+	mode   TransportMode
 	locked func(r *http.Request) bool // once the session is lost
 }
 
@@ -123,7 +123,7 @@ func (l lockedSite) dial(t *testing.T, atFirst func(*http.Request) bool, signInT
 	d.next = first
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	c = dial(t, &Dialer{URL: strings.Replace(server.URL, "http", l.scheme, 1) + "/mcp", Options: Options{Mode: l.mode, AuthorizeTimeout: signInTimeout,
+	c = dial(t, &Dialer{URL: strings.Replace(server.URL, "http", l.scheme, 1) + "/mcp", Options: Options{TransportMode: l.mode, AuthorizeTimeout: signInTimeout,
 		Authorize: func(base http.RoundTripper) http.RoundTripper { d.base = base; return d }}})
 	return c, d, func() {
 		d.mu.Lock()

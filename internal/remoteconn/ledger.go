@@ -50,14 +50,14 @@ func (l *Ledger[C, S]) RefusalOf(m jsonrpc.Message, most int, open bool) (*httpd
 	case most > 0 && l.clientCallCount >= most:
 		return TooManyRequestsFault(), nil
 	case open && l.State.InitializeSucceeded && m.Method() == "initialize":
-		return httpdial.AlreadyBegun(), nil
+		return httpdial.AlreadyInitializedFault(), nil
 	}
 	return nil, nil
 }
 
 // TooManyRequestsFault is why a request is refused when as many are in progress as may be.
 func TooManyRequestsFault() *httpdial.Fault {
-	return &httpdial.Fault{Reason: httpdial.ReasonTooMany, Text: "too many requests in progress"}
+	return &httpdial.Fault{Reason: httpdial.ReasonTooManyRequests, Text: "too many requests in progress"}
 }
 
 // Add enters a call. The lock is held.

@@ -67,7 +67,7 @@ func (l *Ledger[C, S]) initialize(ctx context.Context, s ReplacementSession, r R
 	case fault != nil:
 		return fault
 	case answer.IsError():
-		return &httpdial.Fault{Reason: httpdial.ReasonRefused, Own: answer, Text: r.Server + " refused to initialize the session again"}
+		return &httpdial.Fault{Reason: httpdial.ReasonInitializeRefused, ServerError: answer, Text: r.Server + " refused to initialize the session again"}
 	}
 	l.Lock()
 	s.OnInitialized(answer, l.State.ChangeNotifications(answer))

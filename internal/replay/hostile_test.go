@@ -19,30 +19,30 @@ import (
 // A file of hostile lines is a recording, or it is refused with a reason that can be printed.
 func TestHostileFiles(t *testing.T) {
 	const count, some = 10_000, 100
-	all := hostile.Lines(2, count)
+	all := hostile.TraceLines(2, count)
 	loaded := 0
 	for i := 0; i < count; i += some {
 		lines := all[i : i+some]
 		for _, o := range []LoadOptions{{}, {Hop: trace.Upstream, AllowRedacted: true}, {Session: "s1", AllowRedacted: true}} {
-			rec, err := Load(bytes.NewReader(hostile.File(lines)), o)
+			rec, err := Load(bytes.NewReader(hostile.JoinLines(lines)), o)
 			switch {
-			case err != nil && (hostile.Quiet([]byte(err.Error())) != nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "line ") && !strings.Contains(err.Error(), "no messages") && !strings.Contains(err.Error(), "nothing but pings")):
+			case err != nil && (hostile.CheckTerminalSafe([]byte(err.Error())) != nil || len(err.Error()) > 1000 || !strings.Contains(err.Error(), "line ") && !strings.Contains(err.Error(), "no messages") && !strings.Contains(err.Error(), "nothing but pings")):
 				t.Fatalf("lines %d: %v", i, err)
 			case err == nil:
 				loaded++
 			}
 			for j := 0; err == nil && j < len(rec.Faults); j++ {
-				bridgetest.Must(t, hostile.Quiet([]byte(rec.Faults[j])))
+				bridgetest.Must(t, hostile.CheckTerminalSafe([]byte(rec.Faults[j])))
 			}
 		}
 		// Without what ends the loading, the rest is used, and what is wrong with a line is told.
 		var good []hostile.Line
 		for _, l := range lines {
-			if l.Wrong != "version" && !bytes.Contains(l.Text, []byte(`"cut":`)) && bytes.Contains(l.Text, []byte(`"msg":`)) {
+			if l.Defect != "version" && !bytes.Contains(l.Text, []byte(`"cut":`)) && bytes.Contains(l.Text, []byte(`"msg":`)) {
 				good = append(good, l)
 			}
 		}
-		if rec, err := Load(bytes.NewReader(hostile.File(good)), LoadOptions{AllowRedacted: true}); err == nil {
+		if rec, err := Load(bytes.NewReader(hostile.JoinLines(good)), LoadOptions{AllowRedacted: true}); err == nil {
 			loaded++
 			if len(rec.Faults) == 0 || !strings.HasPrefix(rec.Faults[0], "line ") {
 				t.Errorf("lines %d: the faults are %q", i, rec.Faults)
@@ -72,7 +72,7 @@ func TestHostileReplay(t *testing.T) {
 					} else {
 						fmt.Fprintf(&out, "%v", err)
 					}
-					bridgetest.Must(t, hostile.Quiet(out.Bytes()))
+					bridgetest.Must(t, hostile.CheckTerminalSafe(out.Bytes()))
 				})
 			}
 			if took := time.Since(began); took > 3*some*(maxBelievedDuration+DefaultWait) {
@@ -82,7 +82,7 @@ func TestHostileReplay(t *testing.T) {
 			with(t, fake, func(conn bridge.Conn) { _, _ = Play(t.Context(), conn, conversation(t, all[:some]), PlayOptions{}) })
 			u := fake.Usage()
 			for _, text := range append(u.Misses, u.Unasked...) {
-				bridgetest.Must(t, hostile.Quiet([]byte(text)))
+				bridgetest.Must(t, hostile.CheckTerminalSafe([]byte(text)))
 			}
 		})
 	}

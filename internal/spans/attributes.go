@@ -63,7 +63,7 @@ func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute
 	case "prompts/get":
 		put("gen_ai.prompt.name", subject, maxNameBytes)
 	default:
-		put("mcp.resource.uri", printable.URL(subject, "REDACTED"), maxURIBytes)
+		put("mcp.resource.uri", printable.RedactURL(subject, "REDACTED"), maxURIBytes)
 	}
 	return all
 }

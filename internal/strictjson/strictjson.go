@@ -22,13 +22,13 @@ const maxDepth = 32
 // take "ISSUER" for "issuer".
 type Fields map[string]json.RawMessage
 
-// Object reads a JSON object. In it, and in all objects inside it, a name may occur only once: two
+// ParseObject reads a JSON object. In it, and in all objects inside it, a name may occur only once: two
 // readers could choose different ones (RFC 8259, 4; RFC 7519, 4).
-func Object(data []byte) (Fields, error) {
+func ParseObject(data []byte) (Fields, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	if err := checkUnique(data); err != nil {
+	if err := checkUniqueNames(data); err != nil {
 		return nil, err
 	}
 	var f Fields
@@ -38,8 +38,8 @@ func Object(data []byte) (Fields, error) {
 	return f, nil
 }
 
-// checkUnique checks that no object in data has a name twice, and how deep data is.
-func checkUnique(data []byte) error {
+// checkUniqueNames checks that no object in data has a name twice, and how deep data is.
+func checkUniqueNames(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	type level struct {
@@ -92,8 +92,8 @@ type Reader struct {
 	Err error
 }
 
-// Read returns a Reader of f.
-func Read(f Fields) *Reader { return &Reader{Fields: f} }
+// NewReader returns a Reader of f.
+func NewReader(f Fields) *Reader { return &Reader{Fields: f} }
 
 // Member decodes a member that is there; want says in an error what it should be.
 func Member[T any](r *Reader, name, want string) (v T) {

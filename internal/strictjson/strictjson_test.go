@@ -15,11 +15,11 @@ func TestObject(t *testing.T) {
 		`{"a":1,"a":1}`, `{"a":1,"\u0061":2}`, `{"x":{"a":1,"a":2}}`, `{"x":[[{"a":1,"b":2,"a":{}}]]}`,
 		`{"x":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`,
 	} {
-		if f, err := Object([]byte(text)); err == nil {
+		if f, err := ParseObject([]byte(text)); err == nil {
 			t.Errorf("%q is read as %v", text, f)
 		}
 	}
-	f, err := Object([]byte(` {"a":{"a":"a"},"b":["a",{"a":1},{"a":2}],"A":null,"c":"b"} `))
+	f, err := ParseObject([]byte(` {"a":{"a":"a"},"b":["a",{"a":1},{"a":2}],"A":null,"c":"b"} `))
 	if err != nil || len(f) != 4 || f.Has("A") || f.Has("B") || !f.Has("a") {
 		t.Errorf("%v, %v", f, err)
 	}
@@ -28,11 +28,11 @@ func TestObject(t *testing.T) {
 func TestReader(t *testing.T) {
 	t.Parallel()
 	const text = `{"s":"x","l":["x","y"],"f":true,"n":1.5,"t":"90","big":1e300,"neg":-1,"zero":null,"nan":"NaN"}`
-	f, err := Object([]byte(text))
+	f, err := ParseObject([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Read(f)
+	r := NewReader(f)
 	if r.Text("s") != "x" || len(r.TextArray("l")) != 2 || len(r.TextOrArray("s")) != 1 || len(r.TextOrArray("l")) != 2 || !r.Bool("f") || r.Text("zero")+r.Text("none") != "" || r.TextOrArray("none") != nil {
 		t.Errorf("%+v", r)
 	}
@@ -53,7 +53,7 @@ func TestReader(t *testing.T) {
 		"early":   func(r *Reader) { r.NumericDate("neg") },
 		"late":    func(r *Reader) { r.NumericDate("big") },
 	} {
-		r := Read(f)
+		r := NewReader(f)
 		if read(r); r.Err == nil {
 			t.Errorf("%s: no error", name)
 		}
@@ -65,7 +65,7 @@ func FuzzObject(f *testing.F) {
 	f.Add(`{"a":1,"a":2}`)
 	f.Add(`{"a":1e311111}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		got, err := Object([]byte(text))
+		got, err := ParseObject([]byte(text))
 		if err != nil {
 			return
 		}
@@ -76,7 +76,7 @@ func FuzzObject(f *testing.F) {
 			t.Fatalf("%q is read as %v", text, got)
 		}
 		for name := range got {
-			r := Read(got)
+			r := NewReader(got)
 			r.TextOrArray(name)
 			r.NumericDate(name)
 			got.Seconds(name)

@@ -58,7 +58,7 @@ func refuse(m jsonrpc.Message, refusal *refusal) (out, reply jsonrpc.Message, re
 
 // receive is the hook for what the server sends.
 func (s *session) receive(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-	if m.Kind() == jsonrpc.Response && s.openLists.takeAnswered(m.ID()) {
+	if m.Kind() == jsonrpc.Response && s.openLists.mayAnswerList(m.ID()) {
 		*m = s.filter.hideInAnswer(*m)
 	}
 	return nil
@@ -89,10 +89,10 @@ func (f *filter) checkClientMessage(m *jsonrpc.Message, method string) *refusal 
 		switch {
 		case !ok:
 			return &refusal{jsonrpc.CodeInvalidParams, "the name of a tool is a string"}
-		case len(name) > maxName:
-			return &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("the name of the tool is longer than %d bytes, which is the limit", maxName)}
+		case len(name) > maxNameBytes:
+			return &refusal{jsonrpc.CodeInvalidParams, fmt.Sprintf("the name of the tool is longer than %d bytes, which is the limit", maxNameBytes)}
 		case !f.isVisibleName(name):
-			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clip(string(name))}
+			return &refusal{jsonrpc.CodeInvalidParams, "Unknown tool: " + clipName(string(name))}
 		}
 		hasName = hasName || p.Key == "name"
 	}
@@ -128,8 +128,8 @@ func misspelledKeyText(name string) string {
 	return "a key of the message differs from \"" + name + "\" by upper and lower case only"
 }
 
-// clip bounds a name that is repeated to whoever sent it.
-func clip(name string) string {
+// clipName bounds a name that is repeated to whoever sent it.
+func clipName(name string) string {
 	const most = 200
 	if len(name) <= most {
 		return name

@@ -10,8 +10,8 @@ import (
 
 // Bounds of what is remembered of tools/list requests.
 const (
-	maxLists  = 1000
-	maxListID = 256 // bytes of an id
+	maxOpenLists   = 1000
+	maxListIDBytes = 256 // bytes of an id
 )
 
 // openLists remembers which tools/list requests have no answer yet. Where it
@@ -23,7 +23,7 @@ type openLists struct {
 	mayHaveOpen atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
 	mu          sync.Mutex
 	openIDs     map[jsonrpc.ID]bool // true: cancelled
-	countsAll   bool
+	matchesAll  bool
 }
 
 func (l *openLists) noteSent(id jsonrpc.ID) {
@@ -32,8 +32,8 @@ func (l *openLists) noteSent(id jsonrpc.ID) {
 	if _, known := l.openIDs[id]; known {
 		return
 	}
-	if len(l.openIDs) >= maxLists || len(id.String()) > maxListID {
-		l.countsAll = true
+	if len(l.openIDs) >= maxOpenLists || len(id.String()) > maxListIDBytes {
+		l.matchesAll = true
 		l.mayHaveOpen.Store(true)
 		return
 	}
@@ -55,14 +55,14 @@ func (l *openLists) noteCancelled(id jsonrpc.ID) {
 	}
 }
 
-// takeAnswered reports whether a response with this id may answer tools/list.
-func (l *openLists) takeAnswered(id jsonrpc.ID) bool {
+// mayAnswerList reports whether a response with this id may answer tools/list.
+func (l *openLists) mayAnswerList(id jsonrpc.ID) bool {
 	if !l.mayHaveOpen.Load() {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.countsAll {
+	if l.matchesAll {
 		return true
 	}
 	if cancelled, known := l.openIDs[id]; known {

@@ -88,38 +88,38 @@ func TestListWithheld(t *testing.T) {
 func TestLists(t *testing.T) {
 	one, wide := jsonrpc.IntID(1), parseID(t, "1.0")
 	var l openLists
-	if l.takeAnswered(one) {
+	if l.mayAnswerList(one) {
 		t.Error("an answer to nothing counts")
 	}
 	l.noteSent(one)
-	if l.takeAnswered(jsonrpc.StringID("1")) || !l.takeAnswered(wide) || !l.takeAnswered(one) {
+	if l.mayAnswerList(jsonrpc.StringID("1")) || !l.mayAnswerList(wide) || !l.mayAnswerList(one) {
 		t.Error("an id that is open does not count in every spelling")
 	}
-	if l.takeAnswered(one) {
+	if l.mayAnswerList(one) {
 		t.Error("an id counts after its answer")
 	}
 	// A late answer to a cancelled request may meet a new one of the same id.
 	l.noteSent(one)
 	l.noteCancelled(one)
 	l.noteCancelled(jsonrpc.IntID(2))
-	if l.takeAnswered(jsonrpc.IntID(2)) {
+	if l.mayAnswerList(jsonrpc.IntID(2)) {
 		t.Error("a cancellation of nothing counts")
 	}
 	for range 3 {
-		if !l.takeAnswered(one) {
+		if !l.mayAnswerList(one) {
 			t.Error("a cancelled request does not stay")
 		}
 		l.noteSent(one) // its id is used again
 	}
-	for i := range int64(maxLists) {
+	for i := range int64(maxOpenLists) {
 		l.noteSent(jsonrpc.IntID(10 + i))
 	}
-	if len(l.openIDs) > maxLists || !l.takeAnswered(jsonrpc.StringID("any")) {
+	if len(l.openIDs) > maxOpenLists || !l.mayAnswerList(jsonrpc.StringID("any")) {
 		t.Errorf("%d are open", len(l.openIDs))
 	}
 	var long openLists
-	long.noteSent(jsonrpc.StringID(strings.Repeat("x", maxListID)))
-	if len(long.openIDs) > 0 || !long.takeAnswered(one) {
+	long.noteSent(jsonrpc.StringID(strings.Repeat("x", maxListIDBytes)))
+	if len(long.openIDs) > 0 || !long.mayAnswerList(one) {
 		t.Error("a long id is kept, or forgotten")
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/bridge"
 )
 
-// maxName is how many bytes the name of a tool may have. To match a pattern takes a time
+// maxNameBytes is how many bytes the name of a tool may have. To match a pattern takes a time
 // that grows with the name, which clients choose.
-const maxName = 4 << 10
+const maxNameBytes = 4 << 10
 
 // Rules say by name which tools clients may see and call. The zero value
 // hides none.
@@ -89,7 +89,7 @@ func (r Rules) compile() (*filter, error) {
 		to   *[]pattern
 	}{{r.Allow, &f.allow}, {r.Ignore, &f.ignore}} {
 		for _, text := range list.from {
-			p, err := compile(text)
+			p, err := compilePattern(text)
 			if err != nil {
 				return nil, fmt.Errorf("the tool pattern %q: %w", text, err)
 			}
@@ -101,7 +101,7 @@ func (r Rules) compile() (*filter, error) {
 
 // isVisibleName reports whether clients get to know the tool of that name.
 func (f *filter) isVisibleName(name []byte) bool {
-	return len(name) <= maxName && !matchesAny(f.ignore, name) && (len(f.allow) == 0 || matchesAny(f.allow, name))
+	return len(name) <= maxNameBytes && !matchesAny(f.ignore, name) && (len(f.allow) == 0 || matchesAny(f.allow, name))
 }
 
 func matchesAny(patterns []pattern, name []byte) bool {
@@ -123,9 +123,9 @@ var (
 	errBackwardRange = errors.New("a range in [ ] goes backwards")
 )
 
-// compile translates a pattern into a regular expression: path.Match itself
+// compilePattern translates a pattern into a regular expression: path.Match itself
 // cannot be told that '/' is a character like others.
-func compile(text string) (p pattern, err error) {
+func compilePattern(text string) (p pattern, err error) {
 	switch {
 	case text == "":
 		return p, errEmpty

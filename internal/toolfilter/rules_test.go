@@ -96,7 +96,7 @@ func FuzzPattern(f *testing.F) {
 		if len(text) > 100 || len(name) > 100 || !utf8.ValidString(name) || strings.Contains(name, "/") {
 			return
 		}
-		p, err := compile(text)
+		p, err := compilePattern(text)
 		want, wantErr := path.Match(text, name)
 		switch {
 		case errors.Is(err, errEmpty), errors.Is(err, errNotUTF8), errors.Is(err, errBackwardRange): // ours are stricter

@@ -18,7 +18,7 @@ import (
 func Headers(params []Param, arguments []byte) http.Header {
 	var header http.Header
 	for _, p := range params {
-		value, _ := find(arguments, p.Path)
+		value, _ := valueAtPath(arguments, p.Path)
 		text, ok := headerText(value)
 		if !ok {
 			continue
@@ -26,20 +26,20 @@ func Headers(params []Param, arguments []byte) http.Header {
 		if header == nil {
 			header = make(http.Header, len(params))
 		}
-		header[p.Header] = []string{Encode(text)}
+		header[p.Header] = []string{EncodeValue(text)}
 	}
 	return header
 }
 
-// Check compares the headers of a call with its arguments (MI22). The error is
+// CheckHeaders compares the headers of a call with its arguments (MI22). The error is
 // a sentence for the client; it names the header, and repeats no value. A
 // header for what is absent or null is one too many: somebody may have routed
 // the call by it. An argument that stands twice has no header that fits: two
 // readers could differ about it. Headers that belong to no parameter are not
 // looked at.
-func Check(params []Param, arguments []byte, header http.Header) error {
+func CheckHeaders(params []Param, arguments []byte, header http.Header) error {
 	for _, p := range params {
-		value, twice := find(arguments, p.Path)
+		value, twice := valueAtPath(arguments, p.Path)
 		if twice {
 			return fmt.Errorf("header mismatch: the argument for the %s header stands twice", p.Header)
 		}
@@ -62,7 +62,7 @@ func (p Param) check(value []byte, headers []string) error {
 	case isAbsentOrNull(value):
 		return fmt.Errorf("header mismatch: there is a %s header, but no such argument", p.Header)
 	}
-	got, err := Decode(headers[0])
+	got, err := DecodeValue(headers[0])
 	if err != nil {
 		return fmt.Errorf("header mismatch: the %s header is invalid: %w", p.Header, err)
 	}
@@ -76,10 +76,10 @@ func (p Param) check(value []byte, headers []string) error {
 	return nil
 }
 
-// find returns the value at the path of object keys; nil: there is none. Of
+// valueAtPath returns the value at the path of object keys; nil: there is none. Of
 // several equal keys the last counts, and isDuplicate says that there are such on the
 // path.
-func find(value []byte, path []string) (found []byte, isDuplicate bool) {
+func valueAtPath(value []byte, path []string) (found []byte, isDuplicate bool) {
 	for _, key := range path {
 		found = nil
 		for m := range jsonrpc.Members(value) {

@@ -26,11 +26,11 @@ func TestEncode(t *testing.T) {
 		"=?base64?open":      "=?base64?open",
 		"=?BASE64?x?=":       "=?BASE64?x?=",
 	} {
-		got := Encode(text)
+		got := EncodeValue(text)
 		if got != want {
 			t.Errorf("Encode(%q) = %q, want %q", text, got, want)
 		}
-		if back, err := Decode(got); err != nil || back != text {
+		if back, err := DecodeValue(got); err != nil || back != text {
 			t.Errorf("Decode(%q) = %q, %v; want %q", got, back, err, text)
 		}
 	}
@@ -45,7 +45,7 @@ func TestDecode(t *testing.T) {
 		"=?BASE64?IHBhZGRlZCA=?=": "=?BASE64?IHBhZGRlZCA=?=",
 		"=?base64?YQ==?= ":        "a",
 	} {
-		if got, err := Decode(header); err != nil || got != want {
+		if got, err := DecodeValue(header); err != nil || got != want {
 			t.Errorf("Decode(%q) = %q, %v; want %q", header, got, err, want)
 		}
 	}
@@ -53,7 +53,7 @@ func TestDecode(t *testing.T) {
 		"=?base64?YQ=?=", "=?base64?YQ?=", "=?base64?YR==?=", "=?base64?Y-_Q?=", "=?base64?%%?=",
 		"=?base64?YQ==YQ==?=", "=?base64?/w==?=", "zażółć", "a\x00", "=?base64?YQ\r\n==?=", "a\x7f",
 	} {
-		if got, err := Decode(header); err == nil || strings.Contains(err.Error(), header) {
+		if got, err := DecodeValue(header); err == nil || strings.Contains(err.Error(), header) {
 			t.Errorf("Decode(%q) = %q, %v; want an error", header, got, err)
 		}
 	}
@@ -64,14 +64,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add("=?base64?=")
 	f.Add(" zażółć\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		if text, err := Decode(s); err == nil && !utf8.ValidString(text) {
+		if text, err := DecodeValue(s); err == nil && !utf8.ValidString(text) {
 			t.Errorf("Decode(%q) = %q", s, text)
 		}
-		header := Encode(s)
+		header := EncodeValue(s)
 		if strings.TrimSpace(header) != header || !isPlainValue(header) {
 			t.Errorf("Encode(%q) = %q", s, header)
 		}
-		if back, err := Decode(header); utf8.ValidString(s) && (err != nil || back != s) {
+		if back, err := DecodeValue(header); utf8.ValidString(s) && (err != nil || back != s) {
 			t.Errorf("Decode(Encode(%q)) = %q, %v", s, back, err)
 		}
 	})
@@ -122,7 +122,7 @@ func TestHeaders(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("Headers(%s) = %v, want %v", arguments, got, want)
 		}
-		if err := Check(params, []byte(arguments), got); err != nil {
+		if err := CheckHeaders(params, []byte(arguments), got); err != nil {
 			t.Errorf("Check of the headers of %s: %v", arguments, err)
 		}
 	}
@@ -179,17 +179,17 @@ func TestCheck(t *testing.T) {
 		{`{"o":{"p":"a"},"o":{}}`, "Other", "", "stands twice"},
 		{`{"x":1,"x":2,"o":{"p":"a","q":1,"q":2}}`, "Deep", "a", ""}, // no header depends on these
 	} {
-		err := Check(params, []byte(c.arguments), http.Header{"Mcp-Param-" + c.name: {c.value}})
+		err := CheckHeaders(params, []byte(c.arguments), http.Header{"Mcp-Param-" + c.name: {c.value}})
 		if (err == nil) != (c.word == "") || err != nil && !strings.Contains(err.Error(), c.word) {
 			t.Errorf("Check(%s, %s: %s) = %v, want %q", c.arguments, c.name, c.value, err, c.word)
 		}
 	}
-	if err := Check(params, []byte(`{"s":"a"}`), http.Header{"Mcp-Param-S": {"a", "a"}}); err == nil {
+	if err := CheckHeaders(params, []byte(`{"s":"a"}`), http.Header{"Mcp-Param-S": {"a", "a"}}); err == nil {
 		t.Error("two headers for one argument fit")
 	}
 }
 
-// What Headers makes, Check takes, whatever schema and arguments are.
+// What Headers makes, CheckHeaders takes, whatever schema and arguments are.
 func FuzzHeaders(f *testing.F) {
 	schema := `{"properties":{"s":{"type":"string","x-mcp-header":"S"},"i":{"type":"integer","x-mcp-header":"I"},"o":{"properties":{"b":{"type":"boolean","x-mcp-header":"B"}}}}}`
 	for _, arguments := range []string{`{"s":"\ud800 x","i":-12.50e1,"o":{"b":true}}`, `{"s":" ","i":1e99,"o":[]}`, `{"s":1,"i":-0.5e-9,"i":1e-999,"o":{}}`, `{"s":"=?base64?x?=","s":"","o":{"b":null}}`} {
@@ -199,12 +199,12 @@ func FuzzHeaders(f *testing.F) {
 		if !json.Valid(schema) || !json.Valid(arguments) || !utf8.Valid(schema) || !utf8.Valid(arguments) {
 			return
 		}
-		params, err := Parse(schema)
+		params, err := ParseAnnotations(schema)
 		if err != nil {
 			return
 		}
 		header := Headers(params, arguments)
-		if err := Check(params, arguments, header); err != nil && !strings.HasSuffix(err.Error(), "stands twice") {
+		if err := CheckHeaders(params, arguments, header); err != nil && !strings.HasSuffix(err.Error(), "stands twice") {
 			t.Errorf("%s %s %v: %v", schema, arguments, header, err)
 		}
 		for name, values := range header {

@@ -7,7 +7,7 @@ type Tool struct {
 	Name        string
 	InputSchema []byte  // raw; nil: none. Not to be changed
 	Params      []Param // what goes as headers; nil: nothing
-	Err         error   // why the tool is to be left out (see Parse); nil: it is not
+	Err         error   // why the tool is to be left out (see ParseAnnotations); nil: it is not
 }
 
 // Tools returns the tools in a tools/list result. What has no name is left out.
@@ -36,15 +36,15 @@ func toolOf(element []byte) (t Tool, ok bool) {
 		}
 	}
 	if ok {
-		t.Params, t.Err = Parse(t.InputSchema)
+		t.Params, t.Err = ParseAnnotations(t.InputSchema)
 	}
 	return t, ok
 }
 
-// Filter cuts the tools whose annotations are invalid out of a tools/list
+// RemoveInvalidTools cuts the tools whose annotations are invalid out of a tools/list
 // result (ME3). Every other byte stays, but for the commas between. kept is
 // result itself if excluded is empty. excluded says why, by the tools' names.
-func Filter(result []byte) (kept []byte, excluded map[string]error) {
+func RemoveInvalidTools(result []byte) (kept []byte, excluded map[string]error) {
 	if !mayHaveAnnotation(result) {
 		return result, nil
 	}

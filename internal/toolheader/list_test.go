@@ -25,7 +25,7 @@ func TestFilter(t *testing.T) {
 		{`{"tools":[` + good + `, ` + bad + `,  ` + none + `,` + bad2 + `]}`, `{"tools":[` + good + `,  ` + none + `]}`, "bad bad2"},
 		{`{"tools":[` + bad + `],"tools":[` + good + `,` + bad2 + `]}`, `{"tools":[],"tools":[` + good + `]}`, "bad bad2"},
 	} {
-		kept, excluded := Filter([]byte(c.result))
+		kept, excluded := RemoveInvalidTools([]byte(c.result))
 		if c.want == "" {
 			c.want = c.result
 		}

@@ -32,11 +32,11 @@ type Param struct {
 
 const annotationKey = "x-mcp-header"
 
-// Parse returns the annotated parameters of a tool's inputSchema, in the order
+// ParseAnnotations returns the annotated parameters of a tool's inputSchema, in the order
 // in which they stand; nil if there are none. An error means that the
 // specification wants the tool left out of lists (ME3); it says why, in words
 // fit for a log: of the schema it quotes nothing but names of properties.
-func Parse(inputSchema []byte) ([]Param, error) {
+func ParseAnnotations(inputSchema []byte) ([]Param, error) {
 	if !mayHaveAnnotation(inputSchema) {
 		return nil, nil
 	}
@@ -54,8 +54,8 @@ func mayHaveAnnotation(text []byte) bool {
 	return bytes.Contains(text, []byte(annotationKey)) || bytes.Contains(text, []byte(`\u`))
 }
 
-// maxDepth is how deep schemas are looked into. Each level is scanned anew.
-const maxDepth = 64
+// maxSchemaDepth is how deep schemas are looked into. Each level is scanned anew.
+const maxSchemaDepth = 64
 
 type parser struct {
 	params    []Param
@@ -84,7 +84,7 @@ func (p *parser) readSchema(schema []byte, at location) error {
 	if !mayHaveAnnotation(schema) {
 		return nil
 	}
-	if at.depth > maxDepth {
+	if at.depth > maxSchemaDepth {
 		return errors.New(at.String() + " is nested too deeply")
 	}
 	var name, typ []byte
@@ -143,7 +143,7 @@ func (p *parser) refuseAnnotations(value []byte, at location) error {
 	if !mayHaveAnnotation(value) {
 		return nil
 	}
-	if at.depth > maxDepth {
+	if at.depth > maxSchemaDepth {
 		return errors.New(at.String() + " is nested too deeply")
 	}
 	for _, element := range jsonrpc.Elements(value) {

@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 		`{"properties":{"a":{"description":"no x-mcp-header here","type":"string"}}}`:       "",
 		`{"required":["x-mcp-header"],"properties":{"a":true,"b":null}}`:                    "",
 	} {
-		got, err := Parse([]byte(schema))
+		got, err := ParseAnnotations([]byte(schema))
 		var all []string
 		for _, p := range got {
 			all = append(all, fmt.Sprint(p.Header, " ", strings.Join(p.Path, "/"), " ", p.Type))
@@ -69,7 +69,7 @@ func TestParseInvalid(t *testing.T) {
 		strings.Repeat(`{"properties":{"a":`, 100) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat(`}}`, 100):  "deeply",
 		strings.Repeat(`{"items":[`, 100) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat(`]}`, 100):           "deeply",
 	} {
-		if got, err := Parse([]byte(schema)); err == nil || !strings.Contains(err.Error(), word) {
+		if got, err := ParseAnnotations([]byte(schema)); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("Parse(%s) = %v, %v; want an error with %q", schema, got, err, word)
 		}
 	}
@@ -81,7 +81,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"a":{"type":"boolean","x-mcp-header":"B"}}`))
 	f.Add([]byte(`{"properties":{"a":{"type":"boolean","x-mcp-header":"B\}`))
 	f.Fuzz(func(t *testing.T, schema []byte) {
-		params, err := Parse(schema) // whatever it is, it does no harm
+		params, err := ParseAnnotations(schema) // whatever it is, it does no harm
 		if err != nil || !json.Valid(schema) {
 			return
 		}

@@ -13,11 +13,11 @@ const (
 	sentinelEnd   = "?="
 )
 
-// Encode returns the value of a Mcp-Name or Mcp-Param header for a text: the
+// EncodeValue returns the value of a Mcp-Name or Mcp-Param header for a text: the
 // text itself, or its base64 between the marks of the sentinel where the text
 // cannot be the value of a header, would lose space at its ends, or looks as if
 // it were encoded (ME2). "" stays "".
-func Encode(value string) string {
+func EncodeValue(value string) string {
 	if !needsEncoding(value) {
 		return value
 	}
@@ -53,10 +53,10 @@ var (
 	errBase64   = errors.New("what stands between the marks of base64 is no base64 of UTF-8")
 )
 
-// Decode returns the text that the value of a Mcp-Name or Mcp-Param header
+// DecodeValue returns the text that the value of a Mcp-Name or Mcp-Param header
 // means. An error says that the value is not allowed, and does not repeat it
 // (MI6). Space around the value is no part of it.
-func Decode(header string) (string, error) {
+func DecodeValue(header string) (string, error) {
 	header = strings.Trim(header, " \t")
 	if !isPlainValue(header) {
 		return "", errNotPlain

@@ -17,13 +17,13 @@ import (
 )
 
 // checks are those of what is exported, by format.
-var checks = map[string]func([]byte) error{"har": hostile.HAR, "otlp": hostile.OTLP, "html": hostile.Page}
+var checks = map[string]func([]byte) error{"har": hostile.CheckHAR, "otlp": hostile.CheckOTLP, "html": hostile.CheckHTMLExport}
 
 // Whatever a file holds: nothing of it is obeyed by a terminal or a browser, what is exported is valid, and of
 // what is no record the line and the reason are told.
 func TestHostile(t *testing.T) {
 	const count, some = 10_000, 1000 // the exports of all in one take too much time with the race detector
-	lines := hostile.Lines(1, count)
+	lines := hostile.TraceLines(1, count)
 	t.Run("read", func(t *testing.T) { readsHostile(t, lines) })
 	for _, c := range []struct {
 		name   string
@@ -44,8 +44,8 @@ func TestHostile(t *testing.T) {
 			if c.show.Terminal && !c.show.JSON { // the colours are our own
 				out = bytes.ReplaceAll(bytes.ReplaceAll(bytes.ReplaceAll(out, []byte(red), nil), []byte(inverse), nil), []byte(resetColor), nil)
 			}
-			bridgetest.Must(t, hostile.Quiet(out))
-			bridgetest.Must(t, hostile.Quiet(errs))
+			bridgetest.Must(t, hostile.CheckTerminalSafe(out))
+			bridgetest.Must(t, hostile.CheckTerminalSafe(errs))
 			if len(out) < count || bytes.Count(errs, []byte("mcp-bridge: line ")) != 5 || !bytes.Contains(errs, []byte(" more lines could not be read")) {
 				t.Errorf("%d bytes, and %s", len(out), errs)
 			}
@@ -57,12 +57,12 @@ func TestHostile(t *testing.T) {
 			show := Viewer{JSON: asJSON, Terminal: asJSON, Err: io.Discard}
 			var out bytes.Buffer
 			show.Out = bufio.NewWriter(&out)
-			correlation, err := show.ReadAll(bytes.NewReader(hostile.File(lines)))
+			correlation, err := show.ReadAll(bytes.NewReader(hostile.JoinLines(lines)))
 			bridgetest.Must(t, err)
 			n, err := show.PrintLost(correlation)
 			bridgetest.Must(t, err)
 			bridgetest.Must(t, show.Out.Flush())
-			bridgetest.Must(t, hostile.Quiet(out.Bytes()))
+			bridgetest.Must(t, hostile.CheckTerminalSafe(out.Bytes()))
 			if n < 100 {
 				t.Errorf("%d messages are lost", n)
 			}
@@ -80,22 +80,22 @@ func TestHostile(t *testing.T) {
 
 // readsHostile looks at what trace.Reader says of each line, and that a record stays the same when it is written.
 func readsHostile(t *testing.T, lines []hostile.Line) {
-	reader := trace.NewReader(bytes.NewReader(hostile.File(lines)))
+	reader := trace.NewReader(bytes.NewReader(hostile.JoinLines(lines)))
 	for i, l := range lines {
 		r, err := reader.Next()
 		wrong, is := errors.AsType[*trace.LineError](err)
 		switch {
-		case l.Wrong == "" && err != nil:
+		case l.Defect == "" && err != nil:
 			t.Fatalf("line %d: %v: %.300q", i+1, err, l.Text)
-		case l.Wrong == "":
+		case l.Defect == "":
 			again, err := trace.Parse(trace.Append(nil, &r))
 			if first, second := fmt.Sprintf("%+v", plainOf(r)), fmt.Sprintf("%+v", plainOf(again)); err != nil || first != second {
 				t.Fatalf("line %d: %v: it became another record:\n%.3000s\n%.3000s", i+1, err, first, second)
 			}
 		case !is || wrong.Line != i+1:
-			t.Fatalf("line %d: %s: %v: %.300q", i+1, l.Wrong, err, l.Text)
-		case errors.Is(err, trace.ErrVersion) != (l.Wrong == "version") || wrong.Err == trace.ErrNotRecord || len(wrong.Error()) > 300 || hostile.Quiet([]byte(wrong.Error())) != nil:
-			t.Fatalf("line %d: %s: the reason is %q", i+1, l.Wrong, wrong)
+			t.Fatalf("line %d: %s: %v: %.300q", i+1, l.Defect, err, l.Text)
+		case errors.Is(err, trace.ErrVersion) != (l.Defect == "version") || wrong.Err == trace.ErrNotRecord || len(wrong.Error()) > 300 || hostile.CheckTerminalSafe([]byte(wrong.Error())) != nil:
+			t.Fatalf("line %d: %s: the reason is %q", i+1, l.Defect, wrong)
 		}
 	}
 	if _, err := reader.Next(); !errors.Is(err, io.EOF) {
@@ -117,7 +117,7 @@ func shown(t *testing.T, show Viewer, lines []hostile.Line) (out, errs []byte) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	show.Out, show.Err = bufio.NewWriter(&stdout), &stderr
-	file := hostile.File(lines)
+	file := hostile.JoinLines(lines)
 	correlation, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, show.PrintAll(bytes.NewReader(file), correlation))
@@ -129,7 +129,7 @@ func exported(t *testing.T, format string, lines []hostile.Line) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	show := Viewer{Out: bufio.NewWriter(&out), Err: io.Discard}
-	file := hostile.File(lines)
+	file := hostile.JoinLines(lines)
 	correlation, err := show.ReadAll(bytes.NewReader(file))
 	bridgetest.Must(t, err)
 	bridgetest.Must(t, show.Export(bytes.NewReader(file), correlation, format))

@@ -210,7 +210,7 @@ func TestEscaped(t *testing.T) {
 	line := printable.AppendJSON(nil, []byte("{\"a\":\"\u202e\u009b\x7f\U000e0041é\"}"))
 	var v struct{ A string }
 	bridgetest.Must(t, json.Unmarshal(line, &v))
-	if v.A != "\u202e\u009b\x7f\U000e0041é" || hostile.Quiet(line) != nil {
+	if v.A != "\u202e\u009b\x7f\U000e0041é" || hostile.CheckTerminalSafe(line) != nil {
 		t.Errorf("%s is %q", line, v.A)
 	}
 }
@@ -286,7 +286,7 @@ func TestHAR(t *testing.T) {
 	if real != 1 || frames != 2 {
 		t.Errorf("%d exchanges and %d frames, want 1 and 2", real, frames)
 	}
-	bridgetest.Must(t, hostile.HAR(out.Bytes()))
+	bridgetest.Must(t, hostile.CheckHAR(out.Bytes()))
 }
 
 func TestOTLP(t *testing.T) {
@@ -356,7 +356,7 @@ func FuzzTrace(f *testing.F) {
 		for _, loss := range correlation.Lost() {
 			_, _ = io.WriteString(&out, printable.Text(loss.Text))
 		}
-		bridgetest.Must(t, hostile.Quiet(out.Bytes()))
+		bridgetest.Must(t, hostile.CheckTerminalSafe(out.Bytes()))
 		for format, check := range checks {
 			out.Reset()
 			bridgetest.Must(t, export(&out, format, views(all, &correlation)))

@@ -57,7 +57,7 @@ func (s *Server) makeDialers() error {
 	opts.NoRenew = true
 	d.remote = &remote.Dialer{URL: s.spec.URL, Options: opts}
 	d.singleSession = d.remote
-	d.modern = s.wrapDialer(d.remote.Modern())
+	d.modern = s.wrapDialer(d.remote.ModernDialer())
 	return nil
 }
 

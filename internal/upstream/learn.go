@@ -107,7 +107,7 @@ func (l *responseWatcher) noteQuestion(id jsonrpc.ID, method string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, again := l.awaited[id]
-	l.awaited[id] = question{method, l.toolSchemas.Age()}
+	l.awaited[id] = question{method, l.toolSchemas.ListVersion()}
 	l.hasAwaited.Store(true)
 	if method != "server/discover" || again {
 		return

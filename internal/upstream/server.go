@@ -163,7 +163,7 @@ func (s *Server) probeOptions() probe.Options {
 		OnEraFound: s.endOtherEra, OnFailed: s.status.noteFailed, Dropped: s.spec.Dropped, Logger: s.log,
 	}
 	if !s.IsCommand() {
-		o.MinTimeout = httpdial.WithWait(0, s.spec.Remote.AuthorizeTimeout)
+		o.MinTimeout = httpdial.TimeoutWithSignIn(0, s.spec.Remote.AuthorizeTimeout)
 	}
 	if s.isHTTP() {
 		o.Discover = s.dialers.remote.Discover

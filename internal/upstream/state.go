@@ -187,10 +187,10 @@ func (c *countingDialer) trackState(conn bridge.Conn) bridge.Conn {
 func refusesService(m *jsonrpc.Message, first bool) bool {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
 	switch reason {
-	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonAuth, httpdial.ReasonAuthFailed, httpdial.ReasonAuthAway, httpdial.ReasonForbidden, httpdial.ReasonRedirect,
-		httpdial.ReasonNotMCP, httpdial.ReasonDown, httpdial.ReasonRefused:
+	case httpdial.ReasonUnreachable, httpdial.ReasonTLS, httpdial.ReasonAuthRequired, httpdial.ReasonAuthFailed, httpdial.ReasonAuthServerUnavailable, httpdial.ReasonForbidden, httpdial.ReasonRedirect,
+		httpdial.ReasonNotMCP, httpdial.ReasonServerDown, httpdial.ReasonInitializeRefused:
 		return true
-	case httpdial.ReasonStatus:
+	case httpdial.ReasonHTTPStatus:
 		status := string(m.Lookup("error", "data", "status"))
 		return first || strings.HasPrefix(status, "5") || status == "429"
 	case "":

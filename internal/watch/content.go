@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// maxFile bounds what is read of a file: more is no configuration.
-const maxFile = 16 << 20
+// maxFileBytes bounds what is read of a file: more is no configuration.
+const maxFileBytes = 16 << 20
 
 // A content is what a file contains, or why that is not known.
 type content struct {
-	sum    [sha256.Size]byte
-	status string
+	sum         [sha256.Size]byte
+	readFailure string
 }
 
 // readContent returns what is behind a name now. Only a regular file is opened: a
@@ -25,20 +25,20 @@ func readContent(name string) content {
 	info, err := os.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return content{status: "missing"}
+		return content{readFailure: "missing"}
 	case err != nil:
-		return content{status: "unreadable"}
+		return content{readFailure: "unreadable"}
 	case !info.Mode().IsRegular():
-		return content{status: "no regular file"}
+		return content{readFailure: "no regular file"}
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return content{status: "unreadable"}
+		return content{readFailure: "unreadable"}
 	}
 	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxFile)); err != nil {
-		return content{status: "unreadable"}
+	if _, err := io.Copy(h, io.LimitReader(f, maxFileBytes)); err != nil {
+		return content{readFailure: "unreadable"}
 	}
 	return content{sum: [sha256.Size]byte(h.Sum(nil))}
 }

@@ -48,11 +48,11 @@ func Files(ctx context.Context, files func() []string, changed func()) {
 }
 
 func run(ctx context.Context, w *watcher, files func() []string, changed func()) {
-	w.addNew(files())
+	w.recordNew(files())
 	for w.wait(ctx) {
 		if w.checkChanged(files()) {
 			changed()
-			w.addNew(files())
+			w.recordNew(files())
 		}
 	}
 }
@@ -62,7 +62,7 @@ func run(ctx context.Context, w *watcher, files func() []string, changed func())
 type watcher struct {
 	notify       *fsnotify.Watcher // nil: polling only
 	pollInterval time.Duration
-	known        map[string]content
+	lastContents map[string]content
 	recheckSoon  bool // something may have happened unnoticed: look soon
 }
 
@@ -104,19 +104,19 @@ func (w *watcher) wait(ctx context.Context) bool {
 	}
 }
 
-// addNew takes what is new in the set as it is now. What is known already stays
+// recordNew records the contents of the files that are new in the set. What is known already stays
 // on record as it was, so that the next look finds what happens meanwhile.
-func (w *watcher) addNew(files []string) {
+func (w *watcher) recordNew(files []string) {
 	// What a directory has reported and nobody has read yet is lost when it is
 	// no longer watched.
 	w.watchDirectories(files)
 	w.recheckSoon = true
-	if w.known == nil {
-		w.known = map[string]content{}
+	if w.lastContents == nil {
+		w.lastContents = map[string]content{}
 	}
 	for _, f := range files {
-		if _, known := w.known[f]; !known {
-			w.known[f] = readContent(f)
+		if _, known := w.lastContents[f]; !known {
+			w.lastContents[f] = readContent(f)
 		}
 	}
 }
@@ -128,11 +128,11 @@ func (w *watcher) checkChanged(files []string) (changed bool) {
 	now := make(map[string]content, len(files))
 	for _, f := range files {
 		now[f] = readContent(f)
-		if before, known := w.known[f]; known && before != now[f] {
+		if before, known := w.lastContents[f]; known && before != now[f] {
 			changed = true
 		}
 	}
-	w.known = now
+	w.lastContents = now
 	return changed
 }
 

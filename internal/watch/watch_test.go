@@ -34,7 +34,7 @@ func startWith(t *testing.T, w *watcher, files func() []string) <-chan struct{} 
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := make(chan struct{}, 100)
 	var wg sync.WaitGroup
-	w.addNew(files())
+	w.recordNew(files())
 	wg.Go(func() { run(ctx, w, files, func() { calls <- struct{}{} }) })
 	t.Cleanup(func() {
 		cancel()
@@ -224,7 +224,7 @@ func TestChangeBeforeWatch(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.json")
 	write(t, file, "1")
 	w := &watcher{pollInterval: time.Hour}
-	w.addNew([]string{file})
+	w.recordNew([]string{file})
 	write(t, file, "2")
 	awaitCall(t, startWith(t, w, only(file)), "a write that nothing reported")
 }
@@ -239,7 +239,7 @@ func TestChangeDuringCall(t *testing.T) {
 	timer := time.AfterFunc(patience, cancel)
 	defer timer.Stop()
 	w := &watcher{pollInterval: 10 * time.Millisecond}
-	w.addNew([]string{file})
+	w.recordNew([]string{file})
 	write(t, file, "2")
 	calls := 0
 	run(ctx, w, only(file), func() {

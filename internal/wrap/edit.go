@@ -14,11 +14,11 @@ import (
 
 // What keeps a server from being wrapped or unwrapped.
 var (
-	ErrNoServer   = errors.New("there is no such server")
-	ErrWrapped    = errors.New("the server is wrapped already")
-	ErrNotWrapped = errors.New("the server is not wrapped")
-	ErrRemote     = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
-	ErrIsBridge   = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
+	ErrNoServer       = errors.New("there is no such server")
+	ErrAlreadyWrapped = errors.New("the server is wrapped already")
+	ErrNotWrapped     = errors.New("the server is not wrapped")
+	ErrRemote         = errors.New("the server has no command: it is a remote one, without a process that the bridge could stand in front of; to reach it through the bridge, write " + RemoteExample + " in place of its URL")
+	ErrIsBridge       = errors.New("the server is mcp-bridge already, and \"mcp-bridge trace\" shows what passes without a second one in front")
 )
 
 // RemoteExample is what a client's file has for a remote server that is reached through the bridge.
@@ -41,12 +41,12 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 		out, err := Wrap(rest, name, bridge)
 		return append([]byte(byteOrderMark), out...), err
 	}
-	e, err := openServer(text, name)
+	e, err := newServerEditor(text, name)
 	if err != nil {
 		return nil, err
 	}
 	if e.isWrapped() {
-		return nil, ErrWrapped
+		return nil, ErrAlreadyWrapped
 	}
 	if e.isBridge() && !e.isDemo() {
 		return nil, ErrIsBridge
@@ -57,9 +57,9 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	var own []byte
 	switch {
 	case e.args == nil: // "=" tells Unwrap so
-		own = quoteAll("connect", "--name="+name, "--")
+		own = jsonStringList("connect", "--name="+name, "--")
 	default:
-		own = quoteAll("connect", "--name", name, "--")
+		own = jsonStringList("connect", "--name", name, "--")
 	}
 	own = append(append(own, ", "...), e.rawText(e.command)...)
 	switch {
@@ -72,7 +72,7 @@ func Wrap(text []byte, name, bridge string) ([]byte, error) {
 	default:
 		e.addEdit(e.args.StartOffset+1, e.args.StartOffset+1, own)
 	}
-	e.addEdit(e.command.StartOffset, e.command.EndOffset, quoteAll(bridge))
+	e.addEdit(e.command.StartOffset, e.command.EndOffset, jsonStringList(bridge))
 	return e.apply()
 }
 
@@ -83,7 +83,7 @@ func Unwrap(text []byte, name string) ([]byte, error) {
 		out, err := Unwrap(rest, name)
 		return append([]byte(byteOrderMark), out...), err
 	}
-	e, err := openServer(text, name)
+	e, err := newServerEditor(text, name)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func Unwrap(text []byte, name string) ([]byte, error) {
 	absent := slices.ContainsFunc(all[:at], func(v hujson.Value) bool { return strings.HasPrefix(stringOf(v), "--name=") })
 	switch {
 	case absent && at == len(all)-1:
-		e.cutArgs()
+		e.removeArgs()
 	case at == len(all)-1 && command.AfterExtra == nil:
 		e.addEdit(e.args.StartOffset+1, command.EndOffset, nil)
 	default: // up to the comma, before which there may be a comment
@@ -189,7 +189,7 @@ type edit struct {
 	text     []byte
 }
 
-func openServer(text []byte, name string) (*serverEditor, error) {
+func newServerEditor(text []byte, name string) (*serverEditor, error) {
 	e := &serverEditor{text: text}
 	all, err := findServers(text)
 	if err != nil {
@@ -259,8 +259,8 @@ func (e *serverEditor) addEdit(from, to int, text []byte) {
 	e.edits = append(e.edits, edit{from, to, text})
 }
 
-// cutArgs takes out the member args, with the comma in front of it; without one, with the comma behind.
-func (e *serverEditor) cutArgs() {
+// removeArgs takes out the member args, with the comma in front of it; without one, with the comma behind.
+func (e *serverEditor) removeArgs() {
 	at := slices.IndexFunc(e.server.Members, func(m hujson.ObjectMember) bool { return isString(m.Name, "args") })
 	name, end := e.server.Members[at].Name, e.args.EndOffset
 	if at > 0 {
@@ -287,8 +287,8 @@ func (e *serverEditor) apply() ([]byte, error) {
 	return out, nil
 }
 
-// quoteAll returns strings as JSON, with commas.
-func quoteAll(all ...string) []byte {
+// jsonStringList returns strings as JSON, with commas.
+func jsonStringList(all ...string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -21,8 +21,8 @@ type Client struct {
 	File string
 }
 
-// Clients returns those that are known, with their files for this user.
-func Clients() ([]Client, error) {
+// KnownClients returns those that are known, with their files for this user.
+func KnownClients() ([]Client, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return nil, err
@@ -67,11 +67,11 @@ func Read(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// Change replaces the text of a configuration by what edit makes of it. What was there is kept
+// EditFile replaces the text of a configuration by what edit makes of it. What was there is kept
 // beside it in a file that only its owner may read, whose name is returned. The new text is there as a
 // whole or not at all, with the mode of the old one, and with its owner and group (Unix): who runs this may be
 // another user, with sudo.
-func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) (backup string, err error) {
+func EditFile(file string, now time.Time, edit func(text []byte) ([]byte, error)) (backup string, err error) {
 	text, err := Read(file)
 	if err != nil {
 		return "", err
@@ -85,11 +85,11 @@ func Change(file string, now time.Time, edit func(text []byte) ([]byte, error)) 
 		return "", err
 	}
 	backup = file + ".bak-" + now.Format("20060102-150405.000")
-	if err := writeNew(backup, text, info, 0o600); err != nil {
+	if err := writeNewFile(backup, text, info, 0o600); err != nil {
 		return "", err
 	}
 	temporary := backup + ".new"
-	if err := writeNew(temporary, changed, info, info.Mode().Perm()); err != nil {
+	if err := writeNewFile(temporary, changed, info, info.Mode().Perm()); err != nil {
 		return "", errors.Join(err, os.Remove(backup))
 	}
 	if again, err := os.ReadFile(file); err != nil || !bytes.Equal(again, text) {
@@ -113,8 +113,8 @@ func checkWritable(file string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// writeNew writes a file that was not there, for the owner of another one, and leaves none behind that is not complete.
-func writeNew(name string, text []byte, like fs.FileInfo, mode fs.FileMode) (err error) {
+// writeNewFile writes a file that was not there, for the owner of another one, and leaves none behind that is not complete.
+func writeNewFile(name string, text []byte, like fs.FileInfo, mode fs.FileMode) (err error) {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func writeNew(name string, text []byte, like fs.FileInfo, mode fs.FileMode) (err
 			_ = os.Remove(name)
 		}
 	}()
-	if err = giveTo(f, like); err == nil {
+	if err = chownLike(f, like); err == nil {
 		_, err = f.Write(text)
 	}
 	if err == nil && runtime.GOOS != "windows" {

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// giveTo does nothing: who may do what with a new file, its folder says.
-func giveTo(*os.File, fs.FileInfo) error { return nil }
+// chownLike does nothing: who may do what with a new file, its folder says.
+func chownLike(*os.File, fs.FileInfo) error { return nil }

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// giveTo gives a new file to the owner and group of another one.
-func giveTo(f *os.File, like fs.FileInfo) error {
+// chownLike gives a new file to the owner and group of another one.
+func chownLike(f *os.File, like fs.FileInfo) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestChangeKeepsOwner(t *testing.T) {
 	if err := os.Chown(file, 12345, 12346); err != nil {
 		t.Skip("this user cannot give files away: ", err)
 	}
-	backup, err := Change(file, time.Now(), func([]byte) ([]byte, error) { return []byte("new"), nil })
+	backup, err := EditFile(file, time.Now(), func([]byte) ([]byte, error) { return []byte("new"), nil })
 	bridgetest.Must(t, err)
 	for name, mode := range map[string]os.FileMode{file: 0o640, backup: 0o600} {
 		info, err := os.Stat(name)

@@ -79,7 +79,7 @@ func TestThereAndBack(t *testing.T) {
 			if want := append([]any{command}, args...); now != program || nowArgs[0] != "connect" || !reflect.DeepEqual(behind, want) || !reflect.DeepEqual(rest, nowRest) {
 				t.Errorf("wrapped it is\n%s", wrapped)
 			}
-			if _, err := Wrap(wrapped, "a", program); !errors.Is(err, ErrWrapped) {
+			if _, err := Wrap(wrapped, "a", program); !errors.Is(err, ErrAlreadyWrapped) {
 				t.Error("wrapped twice:", err)
 			}
 			back, err := Unwrap(wrapped, "a")
@@ -161,7 +161,7 @@ func TestChange(t *testing.T) {
 	to := func(text string) func([]byte) ([]byte, error) {
 		return func([]byte) ([]byte, error) { return []byte(text), nil }
 	}
-	backup, err := Change(file, now, to("new"))
+	backup, err := EditFile(file, now, to("new"))
 	bridgetest.Must(t, err)
 	for name, want := range map[string]struct {
 		text string
@@ -185,7 +185,7 @@ func TestChange(t *testing.T) {
 	before := count()
 	refused := func(file, want string, edit func([]byte) ([]byte, error)) {
 		t.Helper()
-		if _, err := Change(file, now.Add(time.Hour), edit); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := EditFile(file, now.Add(time.Hour), edit); err == nil || !strings.Contains(err.Error(), want) {
 			t.Error(err)
 		}
 		if text, _ := os.ReadFile(filepath.Join(dir, "mcp.json")); string(text) != "new" && string(text) != "theirs" || count() != before {

@@ -65,7 +65,7 @@ type Options struct {
 	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
 	// each of them, replies that refuse them are seen first there, and it may send a request again. An
 	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
-	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.WithWait). nil: as they are.
+	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.TimeoutWithSignIn). nil: as they are.
 	Authorize        func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTimeout time.Duration
 
@@ -163,8 +163,8 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	opts := c.Options.withDefaults()
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Session: observe.SessionOf(ctx),
-		Schemes: []string{"http", "https"}, Header: opts.Header, Reserved: reservedHeaders, Hints: statusHints,
-		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+		Schemes: []string{"http", "https"}, Header: opts.Header, ReservedHeaders: reservedHeaders, StatusHints: statusHints,
+		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
 	})
 	if err != nil {
 		return nil, err

@@ -91,14 +91,14 @@ func (call *call) isAccepted() bool {
 func (c *conn) run(call *call) {
 	if call.initializeGate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
-		call.timeout = time.AfterFunc(httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTimeout), func() { c.Go(func() { c.failInitialize(call) }) })
+		call.timeout = time.AfterFunc(httpdial.TimeoutWithSignIn(initializeTimeout, c.opts.AuthorizeTimeout), func() { c.Go(func() { c.failInitialize(call) }) })
 		c.ledger.Unlock()
 	}
 	fault := c.post(call)
-	for repeats := 0; fault != nil && fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter); repeats++ {
+	for repeats := 0; fault != nil && fault.ServerBusy && httpdial.MayRepeatMethod(call.method) && httpdial.PauseBeforeBusyRetry(call.ctx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
-	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsOverHalfFull(); repeats++ { // LE15
+	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayRepostAnswer(fault) && !c.oneWaySlots.IsOverHalfFull(); repeats++ { // LE15
 		call.setWritten() // what follows does not wait for it
 		if !httpdial.Pause(call.ctx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
 			break
@@ -116,7 +116,7 @@ func (c *conn) run(call *call) {
 		}
 		return
 	}
-	if fault.Lost {
+	if fault.SessionLost {
 		c.endStream(call.session, fault)
 	}
 	c.fail(call, fault)
@@ -125,7 +125,7 @@ func (c *conn) run(call *call) {
 // failInitialize answers an initialize that has taken too long.
 func (c *conn) failInitialize(call *call) {
 	c.fail(call, &httpdial.Fault{Reason: httpdial.ReasonTimeout, Transient: true,
-		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.WithWait(initializeTimeout, c.opts.AuthorizeTimeout).String()})
+		Text: c.target.Peer.String() + " did not answer initialize within " + httpdial.TimeoutWithSignIn(initializeTimeout, c.opts.AuthorizeTimeout).String()})
 }
 
 var (
@@ -187,7 +187,7 @@ func (c *conn) versionOf(call *call) string {
 	return call.session.version
 }
 
-// readRefusal explains a status that is no success; Lost says that the server does
+// readRefusal explains a status that is no success; SessionLost says that the server does
 // not know the session.
 func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	var said bytes.Buffer
@@ -197,11 +197,11 @@ func readRefusal(peer *httpdial.Peer, resp *http.Response) *httpdial.Fault {
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		// A body that says "no such method" is about the method.
-		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
+		fault.SessionLost = string(fault.ServerError.Lookup("error", "code")) != "-32601"
 	case http.StatusBadRequest:
-		fault.Lost = saysSessionDead(said.Bytes(), fault.Own)
+		fault.SessionLost = saysSessionDead(said.Bytes(), fault.ServerError)
 	}
-	if fault.Lost && fault.Own.Kind() != jsonrpc.Response {
+	if fault.SessionLost && fault.ServerError.Kind() != jsonrpc.Response {
 		fault.Reason = httpdial.ReasonSessionLost
 		fault.Text = peer.String() + " has forgotten the session (" + httpdial.StatusText(resp.StatusCode) + ")"
 	}
@@ -258,7 +258,7 @@ func (c *conn) handleIncoming(raw []byte, session *session) {
 			if !ok || !e.IsAnswer() {
 				continue
 			}
-			m = c.target.Peer.InvalidFault(err).Response(e.ID)
+			m = c.target.Peer.InvalidMessageFault(err).Response(e.ID)
 		}
 		c.handleMessage(m, session)
 	}
@@ -282,7 +282,7 @@ func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 // answer completes a claimed call.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
-		m = httpdial.WithID(m, call.id)
+		m = httpdial.ResponseWithID(m, call.id)
 	}
 	if call.IsFromBridge() {
 		call.reply <- m // has room for it
@@ -302,7 +302,7 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 // fail answers a call with the fault. Of other messages only the log hears.
 func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
-		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
+		c.log.Warn("the server did not take a message", append(fault.LogAttrs(), "method", call.method)...)
 		return
 	}
 	if !c.ledger.ClaimCall(call) {
@@ -321,7 +321,7 @@ func (c *conn) fail(call *call, fault *httpdial.Fault) {
 
 // answerFault answers a claimed call with the fault.
 func (c *conn) answerFault(call *call, fault *httpdial.Fault) {
-	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
+	c.log.With(fault.LogAttrs()...).Warn("request failed", "method", call.method)
 	if call.IsFromBridge() {
 		call.reply <- fault.Response(call.id)
 		return

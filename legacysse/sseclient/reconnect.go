@@ -172,7 +172,7 @@ func (k *reconnector) useSession(session *session) bool {
 // whether to go on trying.
 func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bool) {
 	c := k.c
-	c.log.Warn("cannot connect", append(fault.Attrs(), "url", c.target.Peer.String())...)
+	c.log.Warn("cannot connect", append(fault.LogAttrs(), "url", c.target.Peer.String())...)
 	c.ledger.Lock()
 	calls := c.state.pending
 	c.state.pending = nil
@@ -203,7 +203,7 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 	c.ledger.Unlock()
 	if goesOn {
 		more := *fault
-		more.Text = httpdial.Also(more.Text, "it is tried again for as long as the client stays")
+		more.Text = httpdial.AppendSentence(more.Text, "it is tried again for as long as the client stays")
 		fault = &more
 	}
 	for _, call := range calls {
@@ -224,7 +224,7 @@ func (k *reconnector) handleSessionLoss(s *session) {
 	if c.state.session == s {
 		c.state.session = nil
 		if c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && !c.opts.NoRenew {
-			c.state.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, Data: fault.Data,
+			c.state.downFault = &httpdial.Fault{Reason: fault.Reason, Status: fault.Status, DataMembers: fault.DataMembers,
 				Text: fmt.Sprintf("the session with %s is lost", c.target.Peer)}
 		}
 	}

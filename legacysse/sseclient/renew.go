@@ -14,13 +14,13 @@ import (
 func (k *reconnector) renew(s *session) *httpdial.Fault {
 	timeout := initializeTimeout
 	if !httpdial.IsUnattended(s.ctx) {
-		timeout = httpdial.WithWait(timeout, k.c.opts.AuthorizeTimeout)
+		timeout = httpdial.TimeoutWithSignIn(timeout, k.c.opts.AuthorizeTimeout)
 	}
 	fault := k.c.ledger.RenewSession(s.ctx, &renewedSession{k.c, s}, remoteconn.RenewalOptions{
 		Server: k.c.target.Peer.String(), InitializeTimeout: timeout, Log: k.c.log,
 	})
-	if fault != nil && fault.Reason == httpdial.ReasonRefused {
-		fault.Own = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client
+	if fault != nil && fault.Reason == httpdial.ReasonInitializeRefused {
+		fault.ServerError = jsonrpc.Message{} // what the server has said to the bridge is no answer to the client
 	}
 	return fault
 }
@@ -47,7 +47,7 @@ func (c *conn) adopt(handoff *sessionstate.Handoff) {
 	defer c.ledger.Unlock()
 	c.ledger.State.AdoptHandoff(handoff, &session{lost: true})
 	c.state.refusedRenewals = handoff.RefusedRenewals
-	c.state.downFault = &httpdial.Fault{Reason: httpdial.ReasonDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
+	c.state.downFault = &httpdial.Fault{Reason: httpdial.ReasonServerDown, Text: "the session with " + c.target.Peer.String() + " is lost"}
 	c.reconnector.wake()
 }
 

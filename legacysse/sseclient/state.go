@@ -100,7 +100,7 @@ func (c *conn) admitRequest(call *call) admitResult {
 // canRetryAttended reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
 // that is made for it. The lock is held.
 func (c *conn) canRetryAttended() bool {
-	return c.state.downFault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0
+	return c.state.downFault.Reason == httpdial.ReasonAuthRequired && c.opts.AuthorizeTimeout != 0
 }
 
 // needsRenewal reports whether the next session has to be initialized in the client's place, for requests that wait for it
@@ -110,7 +110,7 @@ func (c *conn) needsRenewal() bool {
 }
 
 func (c *conn) downFault() *httpdial.Fault {
-	return httpdial.FaultSince(c.state.downFault, httpdial.ReasonDown, httpdial.Also("not connected: "+c.state.downFault.Text, "the bridge keeps trying"))
+	return httpdial.FollowUpFault(c.state.downFault, httpdial.ReasonServerDown, httpdial.AppendSentence("not connected: "+c.state.downFault.Text, "the bridge keeps trying"))
 }
 
 func (c *conn) admitNotification(call, target *call) admitResult {

@@ -32,7 +32,7 @@ const reasonEndpoint = "foreign_endpoint" // the endpoint event names another se
 func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)
-	endpointTimer := time.AfterFunc(httpdial.WithWait(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
+	endpointTimer := time.AfterFunc(httpdial.TimeoutWithSignIn(c.opts.ConnectTimeout+c.opts.EndpointTimeout, c.opts.AuthorizeTimeout), s.stop)
 	defer endpointTimer.Stop()
 	req := c.target.NewRequest(s.ctx, http.MethodGet)
 	req.Header["Accept"] = acceptSSE
@@ -49,7 +49,7 @@ func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport 
 	if fault == nil {
 		r := sse.NewReader(resp.Body, c.opts.MaxMessageSize)
 		if s.endpoint, wrongTransport, fault = c.awaitEndpoint(r, resp, s); fault == nil {
-			s.peer = c.target.Peer.At(s.endpoint, nil)
+			s.peer = c.target.Peer.AtURL(s.endpoint, nil)
 			if endpointTimer.Stop() && c.Go(func() { c.readStream(s, r, resp.Body) }) {
 				return s, false, nil
 			}
@@ -66,7 +66,7 @@ func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *h
 	status := resp.StatusCode
 	if status/100 != 2 {
 		fault = c.target.Peer.RefusalFault(resp)
-		fault.Own = jsonrpc.Message{} // it does not know what it answers
+		fault.ServerError = jsonrpc.Message{} // it does not know what it answers
 		switch status {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired:
 			return false, fault // LE13
@@ -75,7 +75,7 @@ func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *h
 	}
 	if t := httpdial.MediaType(resp); t != wire.TypeSSE {
 		return true, &httpdial.Fault{Reason: httpdial.ReasonNotMCP, Status: status,
-			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.target.Peer, c.target.Peer.Of(resp).Withhold(t))}
+			Text: fmt.Sprintf("%s answered with %q, not with an event stream; is this the URL of an HTTP+SSE server? It often ends in /sse", c.target.Peer, c.target.Peer.WithholdingSent(resp).WithholdSecrets(t))}
 	}
 	return false, nil
 }
@@ -178,7 +178,7 @@ func (c *conn) observeStreamEnd(s *session) {
 
 // streamFault explains the end of the event stream to those who wait for a response.
 func (c *conn) streamFault(err error) *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true}
+	f := &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true}
 	f.Text = fmt.Sprintf("the event stream from %s ended before the answer came; the request may have been carried out", c.target.Peer)
 	if err != io.EOF {
 		c.log.Debug("event stream broken", "error", c.target.Peer.NetFault(err).Text)

@@ -233,7 +233,7 @@ func TestMaxInFlight(t *testing.T) {
 		t.send(request("1", "tools/call"))
 		t.send(request("2", "tools/call"))
 		t.send(request("3", "tools/call"))
-		m := t.wantError("3", httpdial.ReasonTooMany, "too many requests in progress")
+		m := t.wantError("3", httpdial.ReasonTooManyRequests, "too many requests in progress")
 		if code := string(m.Lookup("error", "code")); code != "-32603" {
 			t.Errorf("code %s", code)
 		}

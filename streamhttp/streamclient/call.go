@@ -51,7 +51,7 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 	}
 	switch {
 	case call.method == "initialize":
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), httpdial.WithWait(c.opts.InitializeTimeout, c.opts.AuthorizeTimeout))
+		call.ctx, call.cancel = context.WithTimeout(c.Context(), httpdial.TimeoutWithSignIn(c.opts.InitializeTimeout, c.opts.AuthorizeTimeout))
 	case call.kind != jsonrpc.Request:
 		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
 	default:
@@ -96,7 +96,7 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 		switch {
 		case fault == nil, call.isDone(), c.Context().Err() != nil:
 			return nil
-		case fault.Lost && !call.IsFromBridge() && !resent: // LE5
+		case fault.SessionLost && !call.IsFromBridge() && !resent: // LE5
 			resent = true
 			session, fault = c.renewer.recoverSession(call.ctx, session)
 			switch {
@@ -108,13 +108,13 @@ func (c *conn) exchange(call *call) *httpdial.Fault {
 			if call.kind == jsonrpc.Response || call.method == "notifications/initialized" {
 				return nil // the new session did not ask, or was told
 			}
-		case call.kind == jsonrpc.Response && httpdial.MayPostAgain(fault) && !c.oneWaySlots.IsOverHalfFull(): // LE15
+		case call.kind == jsonrpc.Response && httpdial.MayRepostAnswer(fault) && !c.oneWaySlots.IsOverHalfFull(): // LE15
 			call.setSent() // what follows does not wait for it
 			if !httpdial.Pause(call.ctx, nil, httpdial.BackoffAfter(fault, repeats)) {
 				return fault
 			}
 			repeats++
-		case fault.Busy && httpdial.MayRepeat(call.method) && httpdial.PauseBusy(call.ctx, repeats, fault.RetryAfter): // LE14
+		case fault.ServerBusy && httpdial.MayRepeatMethod(call.method) && httpdial.PauseBeforeBusyRetry(call.ctx, repeats, fault.RetryAfter): // LE14
 			repeats++
 		default:
 			return fault
@@ -172,12 +172,12 @@ func (c *conn) readReply(call *call, session *session, resp *http.Response) *htt
 	case mediaType == wire.TypeJSON, mediaType == "":
 		return c.readJSONReply(call, session, resp)
 	case call.kind != jsonrpc.Request || resp.StatusCode == http.StatusNoContent:
-		httpdial.Drain(resp)
+		httpdial.DrainShortBody(resp)
 		return c.handleAccepted(call, session, resp.StatusCode)
 	}
 	return &httpdial.Fault{
 		Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Of(resp).Withhold(mediaType)),
+		Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.WithholdingSent(resp).WithholdSecrets(mediaType)),
 	}
 }
 
@@ -221,7 +221,7 @@ func readReplyBody(peer *httpdial.Peer, resp *http.Response, maxSize int) ([]byt
 	if n := resp.ContentLength; n >= 0 && n <= maxPreallocated {
 		raw = make([]byte, n)
 		if _, err = io.ReadFull(resp.Body, raw); err == nil {
-			httpdial.Drain(resp) // sees the end
+			httpdial.DrainShortBody(resp) // sees the end
 		}
 	} else {
 		raw, err = io.ReadAll(io.LimitReader(resp.Body, limit+1))
@@ -277,11 +277,11 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	}
 	gone := c.opts.ReportWrongTransport && !c.opts.NoRenew // if it is no Streamable HTTP server any more
 	switch status := resp.StatusCode; {
-	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModernError(fault.Own):
-		fault.Lost = true // the server knows no sessions any more (ED9)
+	case status == http.StatusBadRequest && c.opts.ConfirmUpgrade != nil && isOnlyModernError(fault.ServerError):
+		fault.SessionLost = true // the server knows no sessions any more (ED9)
 		return fault
 	case status == http.StatusMethodNotAllowed:
-		fault.Lost = gone
+		fault.SessionLost = gone
 		return fault
 	case session.id == "" && (status != http.StatusNotFound || !gone):
 		return fault
@@ -289,9 +289,9 @@ func (c *conn) readRefusal(session *session, resp *http.Response) *httpdial.Faul
 	switch resp.StatusCode {
 	case http.StatusNotFound:
 		// A body that says "no such method" is about the method.
-		fault.Lost = string(fault.Own.Lookup("error", "code")) != "-32601"
+		fault.SessionLost = string(fault.ServerError.Lookup("error", "code")) != "-32601"
 	case http.StatusBadRequest:
-		fault.Lost = fault.Own.IsError() && saysSessionDead(fault.Own)
+		fault.SessionLost = fault.ServerError.IsError() && saysSessionDead(fault.ServerError)
 	}
 	return fault
 }
@@ -305,7 +305,7 @@ func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdia
 	}
 	elements, err := jsonrpc.SplitBatch(raw, jsonrpc.MaxServerBatch)
 	if err != nil {
-		return c.target.Peer.InvalidFault(err)
+		return c.target.Peer.InvalidMessageFault(err)
 	}
 	var first *httpdial.Fault
 	for _, element := range elements {
@@ -319,7 +319,7 @@ func (c *conn) handleIncoming(raw []byte, from *call, session *session) *httpdia
 func (c *conn) handleMessage(raw []byte, from *call, session *session) *httpdial.Fault {
 	m, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	if err != nil {
-		return c.target.Peer.InvalidFault(err)
+		return c.target.Peer.InvalidMessageFault(err)
 	}
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -376,7 +376,7 @@ func (c *conn) handleResponse(m jsonrpc.Message, from *call) {
 // answer completes a claimed call.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
-		m = httpdial.WithID(m, call.id)
+		m = httpdial.ResponseWithID(m, call.id)
 	}
 	if call.initializeGate != nil {
 		c.setSessionFromInitialize(call, m)
@@ -396,13 +396,13 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 // fail answers a call with the fault. Of other messages only the log hears.
 func (c *conn) fail(ctx context.Context, call *call, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
-		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
+		c.log.Warn("the server did not take a message", append(fault.LogAttrs(), "method", call.method)...)
 		return
 	}
 	if !c.ledger.ClaimCall(call) {
 		return
 	}
-	c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
+	c.log.With(fault.LogAttrs()...).Warn("request failed", "method", call.method)
 	if call.initializeGate != nil {
 		c.handleInitializeFailure(call, fault)
 	}

@@ -51,7 +51,7 @@ func (e *WrongTransportError) Error() string { return e.Fault.Error() }
 // have answered initialize like this (LE13): with a 4xx that says nothing about
 // who asks, how much, or when.
 func saysWrongTransport(fault *httpdial.Fault) bool {
-	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !isModernError(fault.Own)
+	return fault.Status/100 == 4 && fault.Reason != httpdial.ReasonTLS && !isStatusAboutCaller(fault.Status) && !isModernError(fault.ServerError)
 }
 
 // isStatusAboutCaller reports whether a status is about credentials, size, rate or
@@ -115,7 +115,7 @@ func isOnlyModernError(m jsonrpc.Message) bool {
 // the renewal r comes of the server's speaking 2026-07-28 by now (ED9).
 func (n *renewer) endIfUpgraded(r *repair, fault *httpdial.Fault) (ended bool) {
 	c := n.c
-	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.Own.IsError() && !saysWrongTransport(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.Own) {
+	if c.opts.ConfirmUpgrade == nil || fault == nil || !fault.ServerError.IsError() && !saysWrongTransport(fault) || !c.opts.ConfirmUpgrade(httpdial.Unattended(r.ctx), fault.ServerError) {
 		return false
 	}
 	return n.giveUp(r, fault, func() error {

@@ -317,7 +317,7 @@ func TestInitializeTwice(t *testing.T) {
 			t.Helper()
 			sent := len(t.server.requests("initialize"))
 			t.send(initializeText)
-			t.wantError("0", httpdial.ReasonBegun, "begun already")
+			t.wantError("0", httpdial.ReasonAlreadyInitialized, "begun already")
 			t.call("1", "ping")
 			synctest.Wait()
 			if n, ended := len(t.server.requests("initialize"))-sent, len(t.server.requests("DELETE")); n != 0 || ended != 0 {

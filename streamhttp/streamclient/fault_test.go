@@ -25,18 +25,18 @@ func TestFaults(t *testing.T) {
 		reason string
 		words  []string
 	}{
-		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, httpdial.ReasonAuth, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
+		"401":           {func(w W) { w.Header().Set("WWW-Authenticate", "Bearer"); w.WriteHeader(401) }, httpdial.ReasonAuthRequired, []string{"401 Unauthorized", "--header", "http://fake.test answered"}},
 		"403":           {func(w W) { w.WriteHeader(403) }, httpdial.ReasonForbidden, []string{"403", "denied"}},
-		"404 plain":     {func(w W) { w.WriteHeader(410) }, httpdial.ReasonStatus, []string{"410 Gone"}},
-		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, httpdial.ReasonStatus, []string{`it says: \"Bad Request: no such thing\"`}},
-		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, httpdial.ReasonStatus, []string{"500"}},
+		"404 plain":     {func(w W) { w.WriteHeader(410) }, httpdial.ReasonHTTPStatus, []string{"410 Gone"}},
+		"400 plain":     {func(w W) { http.Error(w, "Bad Request: no such thing", 400) }, httpdial.ReasonHTTPStatus, []string{`it says: \"Bad Request: no such thing\"`}},
+		"endless error": {func(w W) { w.WriteHeader(500); forever(w) }, httpdial.ReasonHTTPStatus, []string{"500"}},
 		"endless text":  {func(w W) { w.Header().Set("Content-Type", "text/plain"); forever(w) }, httpdial.ReasonNotMCP, []string{"text/plain"}},
-		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, httpdial.ReasonStatus, []string{"400 Bad Request"}},
-		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, httpdial.ReasonStatus, []string{"400 Bad Request"}},
-		"405":           {func(w W) { w.WriteHeader(405) }, httpdial.ReasonStatus, []string{"405"}},
+		"path":          {func(w W) { http.Error(w, "cannot POST /mcp/secret", 400) }, httpdial.ReasonHTTPStatus, []string{"400 Bad Request"}},
+		"query":         {func(w W) { http.Error(w, "wrong key=secret", 400) }, httpdial.ReasonHTTPStatus, []string{"400 Bad Request"}},
+		"405":           {func(w W) { w.WriteHeader(405) }, httpdial.ReasonHTTPStatus, []string{"405"}},
 		"413":           {func(w W) { w.WriteHeader(413) }, httpdial.ReasonTooLarge, []string{"413"}},
-		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, httpdial.ReasonStatus, []string{"500 Internal Server Error"}},
-		"599":           {func(w W) { w.WriteHeader(599) }, httpdial.ReasonStatus, []string{"599"}},
+		"500":           {func(w W) { w.WriteHeader(500); io.WriteString(w, "<h1>panic at secret.go:1") }, httpdial.ReasonHTTPStatus, []string{"500 Internal Server Error"}},
+		"599":           {func(w W) { w.WriteHeader(599) }, httpdial.ReasonHTTPStatus, []string{"599"}},
 		"HTML": {func(w W) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			io.WriteString(w, "<html>secret</html>")
@@ -44,23 +44,23 @@ func TestFaults(t *testing.T) {
 		"gzip":     {func(w W) { w.Header().Set("Content-Encoding", "gzip"); writeJSON(w, "xx") }, httpdial.ReasonNotMCP, []string{"gzip"}},
 		"bad type": {func(w W) { w.Header().Set("Content-Type", ";;"); io.WriteString(w, "x") }, httpdial.ReasonNotMCP, nil},
 		"empty":    {func(w W) { w.Header().Set("Content-Type", wire.TypeJSON); w.WriteHeader(200) }, httpdial.ReasonNoAnswer, []string{"200"}},
-		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpdial.ReasonInvalid, nil},
+		"bad JSON": {func(w W) { writeJSON(w, `{"secret":`) }, httpdial.ReasonInvalidMessage, nil},
 		"array that is too long": {func(w W) { // J7
 			writeJSON(w, "["+strings.Repeat(`{"jsonrpc":"2.0","method":"x"},`, jsonrpc.MaxServerBatch)+`{"jsonrpc":"2.0","id":1,"result":{}}]`)
-		}, httpdial.ReasonInvalid, []string{"more than 1000 messages"}},
+		}, httpdial.ReasonInvalidMessage, []string{"more than 1000 messages"}},
 		"other id": {func(w W) { writeJSON(w, `{"jsonrpc":"2.0","id":"1","result":{}}`) }, httpdial.ReasonNoAnswer, nil},
 		"truncated": {func(w W) {
 			w.Header().Set("Content-Length", "1000")
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, httpdial.ReasonBroken, nil},
+		}, httpdial.ReasonConnectionLost, nil},
 		"truncated, chunked": {func(w W) {
 			writeJSON(w, `{"jsonrpc":"2.0","id":1,"result":{}}`)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
-		}, httpdial.ReasonBroken, nil},
-		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpdial.ReasonBroken, nil},
+		}, httpdial.ReasonConnectionLost, nil},
+		"cut off":            {func(w W) { panic(http.ErrAbortHandler) }, httpdial.ReasonConnectionLost, nil},
 		"too large":          {func(w W) { w.Header().Set("Content-Length", "100000000000"); writeJSON(w, "{") }, httpdial.ReasonTooLarge, nil},
 		"too large, chunked": {func(w W) { writeJSON(w, strings.Repeat(" ", 200_000)); w.(http.Flusher).Flush() }, httpdial.ReasonTooLarge, []string{"100000 bytes", "--max-message-size"}},
 	} {

@@ -89,6 +89,6 @@ func (c *conn) deleteSession(session *session) {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return
 	}
-	httpdial.Drain(resp)
+	httpdial.DrainShortBody(resp)
 	resp.Body.Close()
 }

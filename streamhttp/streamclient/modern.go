@@ -132,8 +132,8 @@ func (c *ModernClient) dial(ctx context.Context) (*modernConn, error) {
 	}
 	target, err := httpdial.NewTarget(c.URL, httpdial.TargetOptions{
 		Session: observe.SessionOf(ctx),
-		Schemes: []string{"http", "https"}, Header: header, Reserved: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, Hints: modernStatusHints,
-		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdle: opts.MaxInFlight,
+		Schemes: []string{"http", "https"}, Header: header, ReservedHeaders: []string{"Accept", "Content-Type", wire.HeaderLastEventID}, StatusHints: modernStatusHints,
+		Transport: opts.Transport, Authorize: opts.Authorize, TLS: opts.TLS, ConnectTimeout: opts.ConnectTimeout, MaxIdleConnsPerHost: opts.MaxInFlight,
 	})
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func comparesRaw(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool
 // comparesDecoded answers as the specification wants it.
 func comparesDecoded(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
 	name, _ := jsonrpc.Text(m.Lookup("params", "name"))
-	if got, err := toolheader.Decode(r.Header.Get("Mcp-Name")); err == nil && got == name {
+	if got, err := toolheader.DecodeValue(r.Header.Get("Mcp-Name")); err == nil && got == name {
 		return false
 	}
 	writeStatus(w, 400, failure(m, "-32020", "Bad Request: the Mcp-Name header is wrong"))
@@ -168,7 +168,7 @@ func (s *toolServer) serve(w http.ResponseWriter, r *http.Request, m jsonrpc.Mes
 			if tool.Name != name {
 				continue
 			}
-			if err := toolheader.Check(tool.Params, m.Lookup("params", "arguments"), r.Header); err != nil {
+			if err := toolheader.CheckHeaders(tool.Params, m.Lookup("params", "arguments"), r.Header); err != nil {
 				writeStatus(w, 400, failure(m, "-32020", err.Error()))
 				return true
 			}

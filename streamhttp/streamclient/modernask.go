@@ -45,12 +45,12 @@ func (c *modernConn) runAnswer(call *modernCall) {
 	if fault == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode/100 == 2 {
-			httpdial.Drain(resp)
+			httpdial.DrainShortBody(resp)
 			return
 		}
 		fault = c.target.Peer.StatusFault(resp)
 	}
 	if c.Context().Err() == nil {
-		c.log.Warn("the server did not take an answer to its own request", fault.Attrs()...)
+		c.log.Warn("the server did not take an answer to its own request", fault.LogAttrs()...)
 	}
 }

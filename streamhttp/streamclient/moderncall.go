@@ -22,7 +22,7 @@ func (c *modernConn) run(call *modernCall) {
 	answer, rest, fault := c.exchange(call)
 	if c.claim(call) && c.Context().Err() == nil {
 		if fault != nil {
-			c.log.With(fault.Attrs()...).Warn("request failed", "method", call.method)
+			c.log.With(fault.LogAttrs()...).Warn("request failed", "method", call.method)
 			answer = fault.Response(call.id)
 		}
 		c.Deliver(c.Context(), answer.WithRelated(call.id))
@@ -64,7 +64,7 @@ func (c *modernConn) runNotification(call *modernCall) {
 		if resp.StatusCode/100 != 2 {
 			fault = c.target.Peer.StatusFault(resp)
 		} else {
-			httpdial.Drain(resp)
+			httpdial.DrainShortBody(resp)
 			if resp.StatusCode != http.StatusAccepted {
 				c.log.Debug("the server did not answer 202 where there is nothing to say", "status", resp.StatusCode) // LE2
 			}
@@ -72,7 +72,7 @@ func (c *modernConn) runNotification(call *modernCall) {
 		}
 	}
 	if c.Context().Err() == nil {
-		c.log.Warn("the server did not take a message", append(fault.Attrs(), "method", call.method)...)
+		c.log.Warn("the server did not take a message", append(fault.LogAttrs(), "method", call.method)...)
 	}
 }
 
@@ -97,10 +97,10 @@ func (c *modernConn) exchange(call *modernCall) (answer jsonrpc.Message, rest *h
 			return c.withoutInvalidTools(call, answer), rest, nil
 		case !mayRepost(call.method) || call.delivered:
 			return answer, nil, fault
-		case fault.Reason == httpdial.ReasonBroken && !attempt.resent:
+		case fault.Reason == httpdial.ReasonConnectionLost && !attempt.resent:
 			attempt.resent = true
 			attempt.msg = call.msg.WithID(c.ownID()) // the server may still be at work on the lost one
-		case fault.Busy && httpdial.PauseBusy(call.ctx, attempt.busyRetries, fault.RetryAfter):
+		case fault.ServerBusy && httpdial.PauseBeforeBusyRetry(call.ctx, attempt.busyRetries, fault.RetryAfter):
 			attempt.busyRetries++
 		default:
 			return answer, nil, fault
@@ -156,14 +156,14 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 		c.reportForeignRefusal(call)
 		fault = &httpdial.Fault{
 			Reason: httpdial.ReasonNotMCP, Status: resp.StatusCode,
-			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.Of(resp).Withhold(mediaType)),
+			Text: fmt.Sprintf("%s answered with %q, not with JSON or an event stream; is this the URL of an MCP server?", c.target.Peer, c.target.Peer.WithholdingSent(resp).WithholdSecrets(mediaType)),
 		}
 	}
 	if rest == nil {
 		resp.Body.Close()
 	}
 	if fault == nil && answer.ID() != call.id {
-		answer = httpdial.WithID(answer, call.id)
+		answer = httpdial.ResponseWithID(answer, call.id)
 	}
 	return answer, rest, fault
 }
@@ -173,7 +173,7 @@ func (c *modernConn) post(call *modernCall, m jsonrpc.Message, header http.Heade
 // request, and never where credentials are what is missing.
 func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id jsonrpc.ID) (jsonrpc.Message, *httpdial.Fault) {
 	fault := c.target.Peer.RefusalFault(resp)
-	own := fault.Own
+	own := fault.ServerError
 	if isForeignRefusal(fault, id) {
 		c.reportForeignRefusal(call)
 	}
@@ -182,10 +182,10 @@ func (c *modernConn) readModernRefusal(call *modernCall, resp *http.Response, id
 		case http.StatusBadRequest, http.StatusNotFound:
 			return own, nil
 		case http.StatusUnauthorized, http.StatusForbidden:
-			fault.Own = jsonrpc.Message{}
+			fault.ServerError = jsonrpc.Message{}
 		default:
 			if !own.ID().Equivalent(id) {
-				fault.Own = jsonrpc.Message{}
+				fault.ServerError = jsonrpc.Message{}
 			}
 		}
 	}
@@ -200,11 +200,11 @@ func isForeignRefusal(fault *httpdial.Fault, id jsonrpc.ID) bool {
 	if fault.Status/100 != 4 || isStatusAboutCaller(fault.Status) {
 		return false
 	}
-	switch string(fault.Own.Lookup("error", "code")) {
+	switch string(fault.ServerError.Lookup("error", "code")) {
 	case "-32020", "-32021", "-32022":
 		return false
 	case "-32601", "-32602", "-32603":
-		return !fault.Own.ID().Equivalent(id)
+		return !fault.ServerError.ID().Equivalent(id)
 	}
 	return true
 }
@@ -229,7 +229,7 @@ func (c *modernConn) readModernBody(m jsonrpc.Message, resp *http.Response) (jso
 	answer, err := jsonrpc.ParseDepth(raw, c.opts.MaxDepth)
 	switch {
 	case err != nil:
-		return jsonrpc.Message{}, c.target.Peer.InvalidFault(err)
+		return jsonrpc.Message{}, c.target.Peer.InvalidMessageFault(err)
 	case !answersTo(answer, m.ID()):
 		return jsonrpc.Message{}, c.noResponseFault(resp.StatusCode)
 	}
@@ -268,7 +268,7 @@ func (c *modernConn) readModernStream(call *modernCall, m jsonrpc.Message, resp 
 		got, err := jsonrpc.ParseDepth(event.Data, c.opts.MaxDepth)
 		switch {
 		case err != nil:
-			return jsonrpc.Message{}, c.target.Peer.InvalidFault(err)
+			return jsonrpc.Message{}, c.target.Peer.InvalidMessageFault(err)
 		case answersTo(got, m.ID()):
 			return got, nil
 		case got.Kind() == jsonrpc.Notification:
@@ -286,7 +286,7 @@ func (c *modernConn) brokenReplyFault(err error) *httpdial.Fault {
 	if !errors.Is(err, io.EOF) {
 		return c.target.Peer.NetFault(err)
 	}
-	return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
+	return &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true,
 		Text: fmt.Sprintf("%s ended the stream before the response", c.target.Peer)}
 }
 
@@ -314,6 +314,6 @@ func (c *modernConn) deleteSession(session string) {
 		c.log.Debug("could not end the session", "reason", fault.Reason)
 		return
 	}
-	httpdial.Drain(resp)
+	httpdial.DrainShortBody(resp)
 	resp.Body.Close()
 }

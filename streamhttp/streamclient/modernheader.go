@@ -90,7 +90,7 @@ func (c *modernConn) headerOf(call *modernCall, attempt *modernAttempt) http.Hea
 	header[wire.HeaderMCPMethod] = values[1:2:2]
 	if attempt.hasName {
 		if !attempt.rawName {
-			values[2] = toolheader.Encode(attempt.name)
+			values[2] = toolheader.EncodeValue(attempt.name)
 		}
 		header[wire.HeaderMCPName] = values[2:3:3]
 	}
@@ -117,7 +117,7 @@ func (at *modernAttempt) encodeEmpty(params http.Header) {
 }
 
 // isHeaderText reports whether s can be the value of a header as it is.
-func isHeaderText(s string) bool { return s != "" && toolheader.Encode(s) == s }
+func isHeaderText(s string) bool { return s != "" && toolheader.EncodeValue(s) == s }
 
 // maySendRaw reports whether a name can be sent without base64 to a server that
 // knows no base64: HTTP would change some, and forbids others.
@@ -143,7 +143,7 @@ func (c *modernConn) correctHeaders(call *modernCall, attempt *modernAttempt, an
 	text = strings.ToLower(text)
 	switch {
 	case strings.Contains(text, "mcp-name") && !strings.Contains(text, "mcp-param-"): // ME2
-		if attempt.nameRetried || toolheader.Encode(attempt.name) == attempt.name || !attempt.rawName && !maySendRaw(attempt.name) {
+		if attempt.nameRetried || toolheader.EncodeValue(attempt.name) == attempt.name || !attempt.rawName && !maySendRaw(attempt.name) {
 			return false
 		}
 		attempt.nameRetried = true

@@ -178,7 +178,7 @@ func (c *modernConn) listTools(call *modernCall) bool {
 		page.isOwn = true
 		answer, fault := c.ask(page)
 		if fault != nil {
-			c.log.With(fault.Attrs()...).Warn("could not ask for the tools before one is called")
+			c.log.With(fault.LogAttrs()...).Warn("could not ask for the tools before one is called")
 			return false
 		}
 		next := answer.Lookup("result", "nextCursor")
@@ -200,7 +200,7 @@ func (c *modernConn) withoutInvalidTools(call *modernCall, answer jsonrpc.Messag
 	for _, tool := range c.tools.learn(toolheader.Tools(answer.Result())) {
 		c.log.Warn("tool left out: its definition is invalid", "tool", fmt.Sprintf("%.100q", tool.Name), "reason", tool.Err)
 	}
-	if kept, excluded := toolheader.Filter(answer.Result()); len(excluded) > 0 {
+	if kept, excluded := toolheader.RemoveInvalidTools(answer.Result()); len(excluded) > 0 {
 		return answer.WithResult(kept)
 	}
 	return answer

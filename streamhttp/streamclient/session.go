@@ -25,7 +25,7 @@ func (c *conn) noteSession(call *call, of *session, resp *http.Response) (*sessi
 		return of, nil
 	}
 	if !isVisibleASCII(id) {
-		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalid, Status: resp.StatusCode,
+		return nil, &httpdial.Fault{Reason: httpdial.ReasonInvalidMessage, Status: resp.StatusCode,
 			Text: fmt.Sprintf("%s sent a session id with characters other than visible ASCII", c.target.Peer)}
 	}
 	s := &session{id: id, listenAnswered: make(chan struct{}), noListenStream: make(chan struct{}), streamUnavailable: make(chan struct{})}
@@ -95,7 +95,7 @@ func (c *conn) handleInitializeFailure(call *call, fault *httpdial.Fault) {
 	r.fault = fault
 	c.renewer.repair = r
 	c.ledger.Unlock()
-	fault.Text = httpdial.Also(fault.Text, "it is tried again for as long as the client stays")
+	fault.Text = httpdial.AppendSentence(fault.Text, "it is tried again for as long as the client stays")
 	c.Go(func() { c.renewer.repairLoop(r) })
 }
 
@@ -144,14 +144,14 @@ func (r *repair) putOff() {
 }
 
 func (n *renewer) downFault(r *repair) *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
+	f := &httpdial.Fault{Reason: httpdial.ReasonServerDown, Text: fmt.Sprintf("no connection to %s yet", n.c.target.Peer)}
 	if r.fault != nil {
-		f = httpdial.FaultSince(r.fault, httpdial.ReasonDown, "not connected: "+r.fault.Text)
+		f = httpdial.FollowUpFault(r.fault, httpdial.ReasonServerDown, "not connected: "+r.fault.Text)
 	}
 	if wait := time.Until(r.nextAttempt); !r.nextAttempt.IsZero() && wait > 0 {
-		f.Text = httpdial.Also(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
+		f.Text = httpdial.AppendSentence(f.Text, fmt.Sprintf("the next attempt is in %v", wait.Round(100*time.Millisecond)))
 	} else {
-		f.Text = httpdial.Also(f.Text, "an attempt is being made now")
+		f.Text = httpdial.AppendSentence(f.Text, "an attempt is being made now")
 	}
 	return f
 }
@@ -187,7 +187,7 @@ func (n *renewer) recoverSession(ctx context.Context, lost *session) (*session, 
 func (n *renewer) noSessionFault(why *httpdial.Fault) *httpdial.Fault {
 	text := fmt.Sprintf("%s has forgotten the session, and there is no new one yet", n.c.target.Peer)
 	if why != nil {
-		return httpdial.FaultSince(why, httpdial.ReasonSessionLost, text+": "+why.Text)
+		return httpdial.FollowUpFault(why, httpdial.ReasonSessionLost, text+": "+why.Text)
 	}
 	return &httpdial.Fault{Reason: httpdial.ReasonSessionLost, Text: text}
 }
@@ -290,7 +290,7 @@ func (n *renewer) awaitAttempt(call *call) {
 func (n *renewer) retryAttended(call *call) bool {
 	c, r := n.c, n.repair
 	if call.attended || call.kind != jsonrpc.Request || call.method == "initialize" || !c.isDown() || r.nextAttempt.IsZero() ||
-		r.fault == nil || r.fault.Reason != httpdial.ReasonAuth || c.opts.AuthorizeTimeout == 0 {
+		r.fault == nil || r.fault.Reason != httpdial.ReasonAuthRequired || c.opts.AuthorizeTimeout == 0 {
 		return false
 	}
 	call.attended, r.attended = true, true
@@ -324,7 +324,7 @@ func (n *renewer) finishAttempt(r *repair, session *session, fault *httpdial.Fau
 		r.fault = fault
 		r.putOff()
 		c.ledger.Unlock()
-		c.log.Warn("cannot initialize", append(fault.Attrs(), "url", c.target.Peer.String())...)
+		c.log.Warn("cannot initialize", append(fault.LogAttrs(), "url", c.target.Peer.String())...)
 		return false
 	}
 	c.state.session, n.repair, n.refusedRenewals = session, nil, 0

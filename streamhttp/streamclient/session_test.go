@@ -251,7 +251,7 @@ func TestSessionNeverKept(t *testing.T) {
 	}, func(t *clientTest) {
 		t.open()
 		t.send(request("1", "tools/call"))
-		t.wantError("1", httpdial.ReasonStatus, "404")
+		t.wantError("1", httpdial.ReasonHTTPStatus, "404")
 		time.Sleep(time.Hour)
 		if n := len(t.server.requests("initialize")); n != 2 {
 			t.Errorf("%d initializes, want 2", n)
@@ -277,7 +277,7 @@ func TestSessionLostServerDown(t *testing.T) {
 		t.send(request("1", "tools/call"))
 		t.wantError("1", httpdial.ReasonSessionLost, "500")
 		t.send(request("2", "tools/call"))
-		t.wantError("2", httpdial.ReasonDown, "500", "next attempt")
+		t.wantError("2", httpdial.ReasonServerDown, "500", "next attempt")
 		t.server.script(nil)
 		time.Sleep(time.Minute)
 		t.call("3", "tools/call")
@@ -362,7 +362,7 @@ func TestSessionIDInvalid(t *testing.T) {
 		}
 	}, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpdial.ReasonInvalid, "session id")
+		t.wantError("0", httpdial.ReasonInvalidMessage, "session id")
 	})
 }
 
@@ -375,13 +375,13 @@ func TestServerDownAtStart(t *testing.T) {
 		t.wantError("0", httpdial.ReasonUnreachable, "connection refused", "http://fake.test: ", "tried again")
 		t.send(initializedText)
 		t.send(request("1", "tools/list"))
-		t.wantError("1", httpdial.ReasonDown, "connection refused", "next attempt is in")
+		t.wantError("1", httpdial.ReasonServerDown, "connection refused", "next attempt is in")
 		if d := time.Since(start); d != 0 {
 			t.Errorf("the errors took %v", d)
 		}
 		time.Sleep(10 * time.Minute)
 		t.send(request("2", "tools/call"))
-		t.wantError("2", httpdial.ReasonDown)
+		t.wantError("2", httpdial.ReasonServerDown)
 		if n := t.server.dials; n < 20 || n > 50 {
 			t.Errorf("%d attempts in 10 minutes, want some 20 to 50", n)
 		}
@@ -458,7 +458,7 @@ func TestInitializeRefused(t *testing.T) {
 		}
 	}, func(t *clientTest) {
 		t.send(initializeText)
-		t.wantError("0", httpdial.ReasonAuth, "--header")
+		t.wantError("0", httpdial.ReasonAuthRequired, "--header")
 		time.Sleep(time.Hour)
 		if n := len(t.server.requests("initialize")); n != 1 {
 			t.Errorf("%d initializes, want 1", n)
@@ -483,7 +483,7 @@ func TestInitializeTimeout(t *testing.T) {
 		t.send(initializeText)
 		t.send(request("1", "ping"))
 		t.wantError("0", httpdial.ReasonTimeout)
-		t.wantError("1", httpdial.ReasonDown)
+		t.wantError("1", httpdial.ReasonServerDown)
 		if d := time.Since(start); d != 5*time.Second {
 			t.Errorf("it took %v", d)
 		}

@@ -161,7 +161,7 @@ func (c *conn) readCallStream(call *call, session *session, resp *http.Response)
 		case call.ctx.Err() != nil:
 			return c.target.Peer.NetFault(call.ctx.Err())
 		case point.lastID == "":
-			return &httpdial.Fault{Reason: httpdial.ReasonBroken, Transient: true,
+			return &httpdial.Fault{Reason: httpdial.ReasonConnectionLost, Transient: true,
 				Text: fmt.Sprintf("%s ended the stream before the response, which cannot be fetched again; the request may have been carried out", c.target.Peer)}
 		}
 		c.log.Debug("resuming a stream", "method", call.method)
@@ -277,7 +277,7 @@ func (l *listener) listen(session *session) {
 			return
 		case fault.Transient && fault.Status != http.StatusNotImplemented:
 			point.failures++
-		case opened && fault.Reason == httpdial.ReasonAuth && c.opts.AuthorizeTimeout != 0: // until somebody signs in for a request
+		case opened && fault.Reason == httpdial.ReasonAuthRequired && c.opts.AuthorizeTimeout != 0: // until somebody signs in for a request
 			point.failures++
 		case fault.Status == http.StatusBadRequest && point.lastID != "": // the event is not known any more
 			point.lastID = ""

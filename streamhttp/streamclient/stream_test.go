@@ -147,8 +147,8 @@ func TestResumeFails(t *testing.T) {
 		reason  string
 		most    time.Duration
 	}{
-		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpdial.ReasonBroken, 0},
-		"nothing":                          {"", nil, httpdial.ReasonBroken, 0},
+		"no id":                            {sseEvent("", `{"jsonrpc":"2.0","method":"notifications/x"}`), nil, httpdial.ReasonConnectionLost, 0},
+		"nothing":                          {"", nil, httpdial.ReasonConnectionLost, 0},
 		"400":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(400)}, httpdial.ReasonResultLost, time.Second},
 		"404":                              {sseEvent("a", ""), []func(http.ResponseWriter, *http.Request){status(404)}, httpdial.ReasonResultLost, time.Second},
 		"405":                              {sseEvent("a", ""), nil, httpdial.ReasonResultLost, time.Second},
@@ -283,10 +283,10 @@ func TestResumeLong(t *testing.T) {
 // LE8: bad data in an event fails that stream's call only.
 func TestBadEvent(t *testing.T) {
 	for name, c := range map[string]struct{ data, reason string }{
-		"no JSON":     {"{oops", httpdial.ReasonInvalid},
-		"no message":  {`{"jsonrpc":"2.0"}`, httpdial.ReasonInvalid},
+		"no JSON":     {"{oops", httpdial.ReasonInvalidMessage},
+		"no message":  {`{"jsonrpc":"2.0"}`, httpdial.ReasonInvalidMessage},
 		"too large":   {`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`, httpdial.ReasonTooLarge},
-		"empty array": {"[]", httpdial.ReasonInvalid},
+		"empty array": {"[]", httpdial.ReasonInvalidMessage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := make(chan struct{})

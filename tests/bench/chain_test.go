@@ -137,9 +137,9 @@ func BenchmarkServeURL(b *testing.B) {
 	f, last := newFloor(b, 2), serve(b, child(b, "stdio"))
 	for _, c := range chains() {
 		b.Run(c.name, func(b *testing.B) {
-			mode, err := remote.ParseMode(c.mode)
+			mode, err := remote.ParseTransportMode(c.mode)
 			bridgetest.Must(b, err)
-			session := open(b, c.kind, serve(b, upstream.Spec{URL: last.url + c.path, Remote: remote.Options{Mode: mode}}))
+			session := open(b, c.kind, serve(b, upstream.Spec{URL: last.url + c.path, Remote: remote.Options{TransportMode: mode}}))
 			benchCalls(b, session, f)
 			b.Run("notifications", func(b *testing.B) { benchNotes(b, session, f) })
 		})

@@ -29,26 +29,26 @@ var Texts = []string{
 
 // A Line is a line of a trace.
 type Line struct {
-	Text  []byte // without its line feed, and without any in it
-	Wrong string // why it is no record of version 1; "": it is one
+	Text   []byte // without its line feed, and without any in it
+	Defect string // why it is no record of version 1; "": it is one
 }
 
-// Lines returns n lines: records with hostile contents, and among them what is no record.
-func Lines(seed uint64, n int) []Line {
+// TraceLines returns n lines: records with hostile contents, and among them what is no record.
+func TraceLines(seed uint64, n int) []Line {
 	g := newGenerator(seed)
 	all := make([]Line, n)
 	for i := range all {
 		g.seq = uint64(i + 1)
 		text := g.record()
-		if all[i] = (Line{Text: text}); g.one(4) {
-			all[i] = g.spoilt(text)
+		if all[i] = (Line{Text: text}); g.oneIn(4) {
+			all[i] = g.spoiledLine(text)
 		}
 	}
 	return all
 }
 
-// File joins lines.
-func File(lines []Line) []byte {
+// JoinLines joins lines.
+func JoinLines(lines []Line) []byte {
 	var file []byte
 	for _, l := range lines {
 		file = append(append(file, l.Text...), '\n')
@@ -73,17 +73,17 @@ type generator struct {
 
 func newGenerator(seed uint64) *generator { return &generator{Rand: rand.New(rand.NewPCG(seed, 7))} }
 
-// one is true once in n times.
-func (g *generator) one(n int) bool { return g.IntN(n) == 0 }
+// oneIn is true once in n times.
+func (g *generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
 func pick[T any](g *generator, all ...T) T { return all[g.IntN(len(all))] }
 
 func (g *generator) text() string {
-	if g.one(5000) {
+	if g.oneIn(5000) {
 		return strings.Repeat(pick(g, Texts...)+"x", 2000)
 	}
 	text := pick(g, Texts...)
-	if g.one(3) {
+	if g.oneIn(3) {
 		text += pick(g, Texts...)
 	}
 	return text
@@ -99,7 +99,7 @@ func (g *generator) name() string {
 // ways.
 func (g *generator) quoted(text string) string {
 	var b strings.Builder
-	all := g.one(4)
+	all := g.oneIn(4)
 	b.WriteByte('"')
 	for _, r := range strings.ToValidUTF8(text, "") {
 		switch {
@@ -111,7 +111,7 @@ func (g *generator) quoted(text string) string {
 			b.WriteRune(r)
 		}
 	}
-	if g.one(20) {
+	if g.oneIn(20) {
 		b.WriteString(pick(g, `\ud800`, `\udc00\ud800`, `\u0000`))
 	}
 	b.WriteByte('"')
@@ -120,10 +120,10 @@ func (g *generator) quoted(text string) string {
 
 // value is any JSON value.
 func (g *generator) value(depth int) string {
-	if depth > 0 && g.one(4) {
+	if depth > 0 && g.oneIn(4) {
 		return pick(g, "["+g.value(depth-1)+","+g.value(depth-1)+"]", `{`+g.quoted(g.text())+`:`+g.value(depth-1)+`,"a":1,"a":`+g.value(depth-1)+`}`)
 	}
-	if g.one(100) {
+	if g.oneIn(100) {
 		return strings.Repeat("[", 900) + strings.Repeat("]", 900)
 	}
 	return pick(g, "null", "true", "false", "0", "-1", "1e400", "-1e-400", "18446744073709551616", "9007199254740993", "0.1", `""`, "[]", "{}",
@@ -140,7 +140,7 @@ var methods = []string{"tools/call", "tools/list", "initialize", "ping", "resour
 	"sampling/createMessage", "subscriptions/listen", "server/discover"}
 
 func (g *generator) method() string {
-	if g.one(3) {
+	if g.oneIn(3) {
 		return g.name()
 	}
 	return pick(g, methods...)
@@ -155,13 +155,13 @@ func (g *generator) message(kind string) string {
 	meta := `"_meta":{"progressToken":` + g.id() + `,"traceparent":` + pick(g, `"00-00000000000000000000000000000000-0000000000000000-01"`,
 		`"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`, `"ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`, g.quoted(g.text())) + `}`
 	switch {
-	case kind == "response" && g.one(3):
+	case kind == "response" && g.oneIn(3):
 		fmt.Fprintf(&m, `,"error":{"code":%s,"message":%s,"data":%s}`, pick(g, "-32603", "0", "-1", "99999999999999999999"), g.quoted(g.text()), g.value(3))
 	case kind == "response":
 		fmt.Fprintf(&m, `,"result":{"isError":%s,%s,"content":[{"type":"text","text":%s}],"x":%s}`, pick(g, "true", "1", "null"), meta, g.quoted(g.text()), g.value(4))
 	default:
 		fmt.Fprintf(&m, `,"method":%s`, g.quoted(g.method()))
-		if !g.one(4) {
+		if !g.oneIn(4) {
 			fmt.Fprintf(&m, `,"params":{"name":%s,"requestId":%s,"cursor":%s,%s,"arguments":{%s:%s}}`, pick(g, g.quoted(g.name()), g.value(1)), g.id(), g.quoted(g.text()), meta,
 				g.quoted(g.text()), g.value(4))
 		}
@@ -170,12 +170,12 @@ func (g *generator) message(kind string) string {
 	return m.String()
 }
 
-// members writes an object.
-type members struct {
+// objectBuilder writes an object.
+type objectBuilder struct {
 	strings.Builder
 }
 
-func (m *members) add(key, value string) {
+func (m *objectBuilder) add(key, value string) {
 	if m.Len() == 0 {
 		m.WriteByte('{')
 	} else {
@@ -186,14 +186,14 @@ func (m *members) add(key, value string) {
 
 // record returns a record as the format has it, with hostile contents.
 func (g *generator) record() []byte {
-	var m members
+	var m objectBuilder
 	kind := pick(g, "request", "request", "response", "response", "notification", "http", "refused", "stream", "session", "process", "stderr", "noise", "drop", "gap", "note", "unheard of", "k"+g.name())
 	m.add("v", "1")
 	m.add("kind", g.quoted(kind))
-	if !g.one(10) {
+	if !g.oneIn(10) {
 		m.add("seq", strconv.FormatUint(pick(g, g.seq, g.seq, g.seq, g.seq-1, 1, 1<<63, 1<<64-1), 10))
 	}
-	if g.one(2) {
+	if g.oneIn(2) {
 		m.add("cause", strconv.FormatUint(pick(g, g.seq-1, g.seq-1, g.seq-2, g.seq, 1, 1<<64-1), 10))
 	}
 	m.add("ts", strconv.Quote(g.time()))
@@ -201,7 +201,7 @@ func (g *generator) record() []byte {
 	m.add("dir", pick(g, `"c2s"`, `"s2c"`, g.quoted(g.name())))
 	m.add("ses", pick(g, `"s1"`, `"q2"`, `"s1"`, `"q2"`, g.quoted(g.name())))
 	for _, key := range []string{"srv", "str", "era", "tr", "why", "name", "method"} {
-		if g.one(3) {
+		if g.oneIn(3) {
 			m.add(key, g.quoted(g.name()))
 		}
 	}
@@ -210,39 +210,39 @@ func (g *generator) record() []byte {
 	m.add("method", g.quoted(g.method()))
 	m.add("id", pick(g, "null", g.id(), g.id(), g.id()))
 	for _, key := range []string{"size", "cut", "lost"} {
-		if g.one(5) {
+		if g.oneIn(5) {
 			m.add(key, pick(g, "0", "7", "9223372036854775807"))
 		}
 	}
 	for _, key := range []string{"bridge_us", "dur_us", "code"} {
-		if g.one(5) {
+		if g.oneIn(5) {
 			m.add(key, pick(g, "0", "1", "-7", "9223372036854775"))
 		}
 	}
 	g.body(&m, kind)
-	if g.one(4) {
+	if g.oneIn(4) {
 		m.add("redacted", "["+g.quoted(g.text())+","+g.quoted(g.text())+"]")
 	}
-	if kind == "http" || kind == "refused" || g.one(10) {
+	if kind == "http" || kind == "refused" || g.oneIn(10) {
 		m.add("http", g.exchange())
 	}
-	if g.one(2) {
+	if g.oneIn(2) {
 		m.add("event", g.event())
 	}
-	if g.one(3) {
+	if g.oneIn(3) {
 		m.add(pick(g, "future", "__proto__", strings.Repeat("k", 500)), g.value(5))
 	}
 	return []byte(m.String() + "}")
 }
 
 func (g *generator) time() string {
-	if g.one(5) {
+	if g.oneIn(5) {
 		return pick(g, "0001-01-01T00:00:00Z", "1677-09-21T00:12:43Z", "1969-12-31T23:59:59.9Z", "2262-04-11T23:47:17Z", "9999-12-31T23:59:59.999999999Z", "2026-11-21T07:40:48+23:59")
 	}
 	return time.Date(2026, 11, 21, 7, 40, 48, 0, time.UTC).Add(time.Duration(g.seq)*time.Millisecond + time.Duration(g.IntN(5000))*time.Microsecond).Format(time.RFC3339Nano)
 }
 
-func (g *generator) body(m *members, kind string) {
+func (g *generator) body(m *objectBuilder, kind string) {
 	if kind != "request" && kind != "response" {
 		kind = "notification"
 	}
@@ -256,23 +256,23 @@ func (g *generator) body(m *members, kind string) {
 	case 4:
 		m.add("b64", strconv.Quote(base64.StdEncoding.EncodeToString([]byte(g.text()))))
 	}
-	if g.one(6) {
+	if g.oneIn(6) {
 		m.add("raw", g.quoted(g.text()))
 		m.add("tail", g.quoted(g.text()))
 	}
 }
 
 func (g *generator) exchange() string {
-	var m members
+	var m objectBuilder
 	m.add(pick(g, "path", "url"), pick(g, g.quoted(g.text()), g.quoted("http://evil.example/?"+g.text()), `"/mcp?a=%zz&b=<script>"`, `"http://[::1"`, `"javascript:pwned=1"`))
 	for _, key := range []string{"method", "proto", "remote", "rule", "why", "err"} {
-		if g.one(2) {
+		if g.oneIn(2) {
 			m.add(key, g.quoted(g.text()))
 		}
 	}
 	m.add("status", pick(g, "0", "101", "200", "404", "999999"))
 	for _, key := range []string{"in", "out", "us", "ttfb_us"} {
-		if g.one(2) {
+		if g.oneIn(2) {
 			m.add(key, pick(g, "0", "1", "95", "9223372036854775"))
 		}
 	}
@@ -283,10 +283,10 @@ func (g *generator) exchange() string {
 }
 
 func (g *generator) event() string {
-	var m members
+	var m objectBuilder
 	m.add("what", pick(g, `"opened"`, `"ended"`, `"started"`, g.quoted(g.text())))
 	for _, key := range []string{"program", "step", "client", "version", "rev", "from", "how", "err", "code", "text"} {
-		if g.one(2) {
+		if g.oneIn(2) {
 			m.add(key, g.quoted(g.text()))
 		}
 	}
@@ -295,8 +295,8 @@ func (g *generator) event() string {
 	return m.String() + "}"
 }
 
-// spoilt makes a record into a line that is none.
-func (g *generator) spoilt(text []byte) Line {
+// spoiledLine makes a record into a line that is none.
+func (g *generator) spoiledLine(text []byte) Line {
 	change := func(wrong, from, to string) Line {
 		return Line{bytes.Replace(text, []byte(from), []byte(to), 1), wrong}
 	}

@@ -182,7 +182,7 @@ func originOfURL(u *url.URL) origin {
 func (o *Options) loginFlags() (flags []string) {
 	for _, f := range [][2]string{{"--profile", o.Profile}, {"--client-id", o.ClientID}} {
 		if f[1] != "" {
-			flags = append(flags, f[0], printable.Shell(f[1]))
+			flags = append(flags, f[0], printable.ShellCommand(f[1]))
 		}
 	}
 	return flags

@@ -128,7 +128,7 @@ func TestWords(t *testing.T) {
 
 // guarded returns the client of a user who has given this address.
 func guarded(t *testing.T, named string) *http.Client {
-	c, err := httpdial.NewClient(httpdial.ClientOptions{Named: named})
+	c, err := httpdial.NewGuardedClient(httpdial.GuardedClientOptions{ConfiguredURL: named})
 	bridgetest.Must(t, err)
 	t.Cleanup(c.CloseIdleConnections)
 	return c

@@ -193,7 +193,7 @@ func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, 
 			t.abandonCall(c)
 			toServer = jsonrpc.NewNotification(methodCancelled, []byte(`{"requestId":`+c.id.String()+`}`))
 		}
-		f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: statusUnauthorized, Text: "the person has not wanted to sign in"}
+		f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: statusUnauthorized, Text: "the person has not wanted to sign in"}
 		return toServer, f.Response(m.ID()).WithRelated(m.ID())
 	case c.isOver(): // nobody had signed in yet
 		t.forgetCall(c)
@@ -316,5 +316,5 @@ func supportsURLElicitation(capabilities []byte) bool {
 // needsSignIn reports whether an answer says that nobody has signed in.
 func needsSignIn(m jsonrpc.Message) bool {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
-	return reason == httpdial.ReasonAuth
+	return reason == httpdial.ReasonAuthRequired
 }

@@ -34,7 +34,7 @@ func faultOf(err error, server, login string, status int) *httpdial.Fault {
 	if e, ok := errors.AsType[*auth.Error](err); ok {
 		text := "No sign-in to " + server + ": " + e.Error()
 		if e.Kind == auth.Unavailable {
-			return &httpdial.Fault{Reason: httpdial.ReasonAuthAway, Text: text, Transient: true, RetryAfter: e.RetryAfter}
+			return &httpdial.Fault{Reason: httpdial.ReasonAuthServerUnavailable, Text: text, Transient: true, RetryAfter: e.RetryAfter}
 		}
 		return failed(text)
 	}
@@ -46,20 +46,20 @@ func faultOf(err error, server, login string, status int) *httpdial.Fault {
 
 // signInFault says where to sign in.
 func signInFault(need *client.SignInRequired, server, login string, status int) *httpdial.Fault {
-	f := &httpdial.Fault{Reason: httpdial.ReasonAuth, Status: status}
+	f := &httpdial.Fault{Reason: httpdial.ReasonAuthRequired, Status: status}
 	var text strings.Builder
 	text.WriteString("Sign-in needed for " + server + ": ")
 	if need.URL != "" {
 		url := printable.Text(need.URL)
 		text.WriteString("open " + url)
-		f.Data = append(append(f.Data, `,"url":`...), jsonrpc.Quote(url)...)
+		f.DataMembers = append(append(f.DataMembers, `,"url":`...), jsonrpc.Quote(url)...)
 		if need.UserCode != "" {
 			code := printable.Text(need.UserCode)
 			text.WriteString(" and enter the code " + code)
-			f.Data = append(append(f.Data, `,"userCode":`...), jsonrpc.Quote(code)...)
+			f.DataMembers = append(append(f.DataMembers, `,"userCode":`...), jsonrpc.Quote(code)...)
 		}
 		if !need.Expires.IsZero() {
-			f.Data = append(append(f.Data, `,"expiresAt":`...), jsonrpc.Quote(need.Expires.UTC().Format(time.RFC3339))...)
+			f.DataMembers = append(append(f.DataMembers, `,"expiresAt":`...), jsonrpc.Quote(need.Expires.UTC().Format(time.RFC3339))...)
 		}
 		text.WriteString(", or ")
 	}

@@ -171,7 +171,7 @@ func (a *Authorizer) faultFor(ctx context.Context, err error, status int) error 
 		return err
 	}
 	// Whoever has made the request tells the log of the Fault, too: of two lines with the same fields it has one.
-	a.logOnce("no credential for the server", f.Attrs()...)
+	a.logOnce("no credential for the server", f.LogAttrs()...)
 	return f
 }
 

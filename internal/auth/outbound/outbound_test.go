@@ -73,7 +73,7 @@ func TestSignInNeeded(t *testing.T) {
 	for range 3 {
 		_, err := ask()
 		f, ok := errors.AsType[*httpdial.Fault](err)
-		if !ok || f.Reason != httpdial.ReasonAuth || !strings.HasPrefix(f.Text, "Sign-in needed for "+url+"/mcp: run: mcp-bridge login --client-id c1 "+url+"/mcp (") {
+		if !ok || f.Reason != httpdial.ReasonAuthRequired || !strings.HasPrefix(f.Text, "Sign-in needed for "+url+"/mcp: run: mcp-bridge login --client-id c1 "+url+"/mcp (") {
 			t.Fatalf("the error is %v", err)
 		}
 	}

@@ -67,11 +67,11 @@ func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
 
 // httpClient returns the client for requests to authorization servers that the server at named, which the user has given, leads to.
 func (s Settings) httpClient(named string) (*http.Client, error) {
-	trust, err := httpdial.LoadTLS(s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile)
+	trust, err := httpdial.LoadTLSConfig(s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	return httpdial.NewClient(httpdial.ClientOptions{Named: named, AllowPrivate: s.AllowPrivateAddresses, TLS: trust})
+	return httpdial.NewGuardedClient(httpdial.GuardedClientOptions{ConfiguredURL: named, AllowPrivate: s.AllowPrivateAddresses, TLS: trust})
 }
 
 // clientAuth returns what has the secret and the key, and reads their files for the first time.

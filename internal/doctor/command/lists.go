@@ -197,7 +197,7 @@ func (s *session) checkToolSchemas(name string, element []byte) {
 		s.addC13(doctor.Error, "a tool's outputSchema is no schema", fmt.Sprintf("tool %q: outputSchema %s", name, output),
 			"Strict clients refuse the whole list of tools.", "Write a JSON Schema as an object, or leave outputSchema out.")
 	}
-	if _, err := toolheader.Parse(input); err != nil {
+	if _, err := toolheader.ParseAnnotations(input); err != nil {
 		s.addC13(doctor.Warning, "a tool has an invalid x-mcp-header", fmt.Sprintf("tool %q: %v", name, err),
 			"Clients of 2026-07-28 must leave such a tool out of the list when they use HTTP, and so does the bridge.",
 			"Correct the annotation in the tool's inputSchema, or take it out.")

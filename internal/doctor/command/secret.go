@@ -132,7 +132,7 @@ func DisplayCommand(path string, args []string) string {
 		}
 		shown = append(shown, arg)
 	}
-	return printable.Shell(shown...)
+	return printable.ShellCommand(shown...)
 }
 
 // diagnoseArguments is C14.

@@ -67,11 +67,11 @@ type Client struct {
 // New returns a Client for the server at an http or https URL. It makes no request. Who
 // has it calls Close in the end.
 func New(address string, o Options) (*Client, error) {
-	u, err := httpdial.URL(address, "http", "https")
+	u, err := httpdial.ParseURL(address, "http", "https")
 	if err != nil {
 		return nil, err
 	}
-	header, err := httpdial.Header(o.Header, u.User, o.ReservedHeaders...)
+	header, err := httpdial.RequestHeader(o.Header, u.User, o.ReservedHeaders...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (c *Client) MoveTo(u *url.URL) {
 }
 
 // WithoutCredentials returns text without the credentials that the server is given.
-func (c *Client) WithoutCredentials(text string) string { return c.peer.Withhold(text) }
+func (c *Client) WithoutCredentials(text string) string { return c.peer.WithholdSecrets(text) }
 
 // First429 returns the first reply that has said that there were too many requests, how many
 // had been made then, and since when; nil: there was none.

@@ -15,7 +15,7 @@ import (
 // Options say how the server is reached. The zero value works.
 type Options struct {
 	Header http.Header // on every request to the server, as the bridge's --header
-	TLS    *tls.Config // httpdial.LoadTLS; nil: the system's authorities, and no certificate of ours
+	TLS    *tls.Config // httpdial.LoadTLSConfig; nil: the system's authorities, and no certificate of ours
 
 	// UsesStoredCredential says that the Authorization in Header is the stored credential of a sign-in. It is sent to
 	// the address that is examined, and to others of its origin only where they belong to CredentialResource ("":

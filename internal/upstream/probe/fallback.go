@@ -289,7 +289,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		p.NoteEra(true)
 		return true
 	}
-	if signInReason(answer) == httpdial.ReasonAuthAway { // to ask would wait for the identity provider once more
+	if signInReason(answer) == httpdial.ReasonAuthServerUnavailable { // to ask would wait for the identity provider once more
 		return false
 	}
 	if refused {

@@ -44,7 +44,7 @@ func isUnauthorized(m jsonrpc.Message) bool { return signInReason(m) != "" }
 // signInReason returns why a credential is missing, by the answer of a Conn; "": none is.
 func signInReason(m jsonrpc.Message) string {
 	reason, _ := jsonrpc.Text(m.Lookup("error", "data", "reason"))
-	if !(&httpdial.Fault{Reason: reason}).NamesSignIn() {
+	if !(&httpdial.Fault{Reason: reason}).IsMissingCredential() {
 		return ""
 	}
 	return reason
@@ -77,7 +77,7 @@ func (p *Prober) noteUnasked(err error) {
 	}
 	attrs := []any{"error", err}
 	if fault, ok := errors.AsType[*httpdial.Fault](err); ok {
-		attrs = fault.Attrs()
+		attrs = fault.LogAttrs()
 	}
 	p.log.Warn("the server could not be asked whether it speaks 2026-07-28", attrs...)
 }

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// freshTime is how long a tool that is not in the list is taken for unknown.
-	freshTime = 5 * time.Second
+	// unknownToolTTL is how long a tool that is not in the list is taken for unknown.
+	unknownToolTTL = 5 * time.Second
 
-	// silentTime is how long every tool is that is not known, after the server has
-	// not answered.
-	silentTime = time.Minute
+	// unansweredListTTL is how long that holds where the server has not answered the request for
+	// its list.
+	unansweredListTTL = time.Minute
 
 	// maxFetchWait is how long a call waits for the list of tools; then it is not
 	// known which headers it should have, and the server has to see to it.
@@ -91,7 +91,7 @@ func (t *Table) startFetch(from Source) *fetch {
 		return t.fetch
 	}
 	f := &fetch{began: time.Now(), done: make(chan struct{})}
-	age, meta := t.age, from.Meta
+	listVersion, meta := t.listVersion, from.Meta
 	meta.Version, meta.Capabilities = bytes.Clone(meta.Version), bytes.Clone(meta.Capabilities)
 	if !from.Spawn(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
@@ -101,7 +101,7 @@ func (t *Table) startFetch(from Source) *fetch {
 			listTools(ctx, conn, meta)
 			_ = conn.Close(nil)
 		}
-		t.endFetch(f, err, age, ctx.Err() != nil)
+		t.endFetch(f, err, listVersion, ctx.Err() != nil)
 	}) {
 		return nil
 	}
@@ -109,18 +109,18 @@ func (t *Table) startFetch(from Source) *fetch {
 	return f
 }
 
-// endFetch ends a fetch of the list as it was at an age.
-func (t *Table) endFetch(f *fetch, err error, age uint64, silent bool) {
+// endFetch ends a fetch of the list that has begun at listVersion.
+func (t *Table) endFetch(f *fetch, err error, listVersion uint64, silent bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fetch, f.err = nil, err
 	close(f.done)
 	switch now := time.Now(); {
-	case t.age != age || err != nil:
+	case t.listVersion != listVersion || err != nil:
 	case silent:
-		t.fresh = now.Add(silentTime)
+		t.freshUntil = now.Add(unansweredListTTL)
 	default:
-		t.fresh = now.Add(freshTime)
+		t.freshUntil = now.Add(unknownToolTTL)
 	}
 }
 

@@ -58,8 +58,8 @@ func (c *Cache[K]) Forget() {
 type Table struct {
 	mu           sync.Mutex
 	inputSchemas map[string][]byte // input schemas by tool; nil for those without x-mcp-header
-	fresh        time.Time         // until which a tool that is not in inputs is taken for unknown
-	age          uint64            // how often the list has changed
+	freshUntil   time.Time         // until then a tool that is not in inputSchemas is taken for unknown
+	listVersion  uint64            // how often the list has changed
 	fetch        *fetch            // that goes on; nil: none does
 }
 
@@ -68,22 +68,22 @@ func (t *Table) input(tool string) (schema []byte, known, fresh bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	schema, known = t.inputSchemas[tool]
-	return schema, known, time.Now().Before(t.fresh)
+	return schema, known, time.Now().Before(t.freshUntil)
 }
 
-// Age tells the list of now from later ones, for Learn.
-func (t *Table) Age() uint64 {
+// ListVersion tells the list of now from later ones, for Learn.
+func (t *Table) ListVersion() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.age
+	return t.listVersion
 }
 
-// Learn takes the tools of a result of tools/list that was asked for at an age:
+// Learn takes the tools of a result of tools/list that was asked for at listVersion:
 // if the list has changed since, they may be those of before.
-func (t *Table) Learn(result []byte, age uint64) {
+func (t *Table) Learn(result []byte, listVersion uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.age != age {
+	if t.listVersion != listVersion {
 		return
 	}
 	if t.inputSchemas == nil {
@@ -124,6 +124,6 @@ func nameAndSchema(tool []byte) (name string, schema []byte) {
 func (t *Table) Forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inputSchemas, t.fresh = nil, time.Time{}
-	t.age++
+	t.inputSchemas, t.freshUntil = nil, time.Time{}
+	t.listVersion++
 }

@@ -17,13 +17,13 @@ func annotated(header string) string {
 // A list that was asked for before the tools have changed is not learned after.
 func TestLateListOfTools(t *testing.T) {
 	var tools Table
-	age := tools.Age()
+	version := tools.ListVersion()
 	tools.Forget()
-	tools.Learn([]byte(annotated("Old")), age)
+	tools.Learn([]byte(annotated("Old")), version)
 	if _, known, _ := tools.input("x"); known {
 		t.Error("it is learned")
 	}
-	tools.Learn([]byte(annotated("New")), tools.Age())
+	tools.Learn([]byte(annotated("New")), tools.ListVersion())
 	if got, _, _ := tools.input("x"); !strings.Contains(string(got), "New") {
 		t.Errorf("known: %s", got)
 	}

@@ -85,22 +85,22 @@ type Pool struct {
 
 	exclusive atomic.Int64 // how many of those there are
 
-	mu          sync.Mutex
-	closed      error // why nobody may join any more; nil: everybody may
-	servers     map[Key]*Server
-	starting    map[Key]chan struct{} // that are being made, each closed when that is done
-	byID        map[string]*Server
-	serverCount int // of servers there have been
+	mu               sync.Mutex
+	closed           error // why nobody may join any more; nil: everybody may
+	servers          map[Key]*Server
+	starting         map[Key]chan struct{} // that are being made, each closed when that is done
+	serversByID      map[string]*Server
+	lastServerNumber int // the id of the server that was made last
 }
 
 // NewPool returns a Pool without servers. Shutdown and Wait end it.
 func NewPool(o Options) *Pool {
 	p := &Pool{
 		opts: o, log: o.Logger,
-		limiter:  limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.MaxQueued, Wait: o.QueueTimeout}),
-		servers:  make(map[Key]*Server),
-		starting: make(map[Key]chan struct{}),
-		byID:     make(map[string]*Server),
+		limiter:     limiter.New(limiter.Options{Max: o.MaxShared, Queue: o.MaxQueued, Wait: o.QueueTimeout}),
+		servers:     make(map[Key]*Server),
+		starting:    make(map[Key]chan struct{}),
+		serversByID: make(map[string]*Server),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
@@ -114,7 +114,7 @@ func (p *Pool) IsIsolated(principal string) bool { return p.isolated.isIsolated(
 func (p *Pool) ByID(id string) *Server {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.byID[id]
+	return p.serversByID[id]
 }
 
 // Servers returns the servers that there are.
@@ -286,13 +286,13 @@ func (p *Pool) errIfClosed() error {
 
 // addLocked makes a server known.
 func (p *Pool) addLocked(s *Server) {
-	p.serverCount++
-	s.registered, s.id, s.idleSince = true, fmt.Sprint(p.serverCount), time.Now()
+	p.lastServerNumber++
+	s.registered, s.id, s.idleSince = true, fmt.Sprint(p.lastServerNumber), time.Now()
 	if s.Key.Exclusive != 0 {
 		p.exclusive.Add(1)
 	}
 	p.servers[s.Key] = s
-	p.byID[s.id] = s
+	p.serversByID[s.id] = s
 }
 
 // ShutDownIf ends the servers whose key meets a condition, for the reason that their
@@ -326,7 +326,7 @@ func (p *Pool) Wait() { p.wg.Wait() }
 func (p *Pool) endLocked(s *Server) {
 	s.ended = true
 	delete(p.servers, s.Key)
-	delete(p.byID, s.id)
+	delete(p.serversByID, s.id)
 	s.place.Release()
 	if s.Key.Exclusive != 0 {
 		p.exclusive.Add(-1)

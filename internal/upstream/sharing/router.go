@@ -192,7 +192,7 @@ func (s memberSink) TrySend(m jsonrpc.Message) bool {
 		r.unanswered(s.membership, &m, open)
 		return false
 	}
-	s.noteHanded(&m)
+	s.leaveIfAnswered(&m)
 	return true
 }
 
@@ -206,12 +206,12 @@ func (s memberSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		r.unanswered(s.membership, &m, open)
 		return err
 	}
-	s.noteHanded(&m)
+	s.leaveIfAnswered(&m)
 	return nil
 }
 
-// noteHanded leaves a server that was for a single request, which is answered.
-func (s memberSink) noteHanded(m *jsonrpc.Message) {
+// leaveIfAnswered leaves the server if it was for a single request, and m is the response to that.
+func (s memberSink) leaveIfAnswered(m *jsonrpc.Message) {
 	if s.membership.key.Exclusive != 0 && m.Kind() == jsonrpc.Response {
 		s.membership.router.leave(s.membership)
 	}

@@ -16,5 +16,5 @@ func main() {
 	}
 	seed, _ := strconv.ParseUint(os.Args[1], 10, 64)
 	count, _ := strconv.Atoi(os.Args[2])
-	_, _ = os.Stdout.Write(hostile.File(hostile.Lines(seed, count)))
+	_, _ = os.Stdout.Write(hostile.JoinLines(hostile.TraceLines(seed, count)))
 }
