@@ -64,7 +64,7 @@ func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
 	var f *trace.Follower
-	i.opts.Recorder.Between(func() { f = i.opts.Ring.Follow(0) }) // it has all that was told before the request
+	i.opts.Recorder.RunBetween(func() { f = i.opts.Ring.Follow(0) }) // it has all that was told before the request
 	for {
 		lines := f.Ready(maxBatchRecords)
 		_ = c.SetWriteDeadline(time.Now().Add(viewerTimeout))
@@ -95,7 +95,7 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	out := &streamWriter{w: w, controller: http.NewResponseController(w), epoch: i.epoch, asJSONLines: strings.HasPrefix(r.Header.Get("Accept"), "application/x-ndjson")}
 	var follower *trace.Follower
 	var isResumed bool
-	began := i.opts.Recorder.Between(func() { follower, isResumed = i.follow(r) })
+	began := i.opts.Recorder.RunBetween(func() { follower, isResumed = i.follow(r) })
 	kind := "text/event-stream"
 	if out.asJSONLines {
 		kind = "application/x-ndjson"
@@ -135,7 +135,7 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	for _, w := range i.opts.WaitingCalls() {
 		if !w.Told || !w.Since.After(began) {
-			lines = append(lines, i.opts.Recorder.Waiting(&w))
+			lines = append(lines, i.opts.Recorder.WaitingLine(&w))
 		}
 	}
 	return lines

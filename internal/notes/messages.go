@@ -30,7 +30,7 @@ type conversation struct {
 }
 
 func conversationOf(s *observe.Session) *conversation {
-	return s.Keep(conversationKey{}, func() any { return new(conversation) }).(*conversation)
+	return s.WatcherValue(conversationKey{}, func() any { return new(conversation) }).(*conversation)
 }
 
 type (
@@ -60,7 +60,7 @@ func (w *watcher) noteRequest(p *observe.Passed) {
 	case method == "initialize":
 		c := conversationOf(p.Session)
 		c.mu.Lock()
-		c.isComplete, c.observerGaps = true, w.observer.Gaps()
+		c.isComplete, c.observerGaps = true, w.observer.GapCount()
 		c.mu.Unlock()
 	case listCapability(method) != "":
 		if cursor := p.Message.Lookup("params", "cursor"); len(cursor) > 0 && len(cursor) < 4096 {
@@ -86,7 +86,7 @@ func (w *watcher) checkStrayResponse(p *observe.Passed) {
 	}
 	twice := false
 	c.mu.Lock()
-	isComplete := c.isComplete && c.observerGaps == w.observer.Gaps()
+	isComplete := c.isComplete && c.observerGaps == w.observer.GapCount()
 	for _, old := range c.answeredIDs {
 		twice = twice || !old.IsZero() && old.Equivalent(id)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpen is how many requests of each side are kept until they are answered. Of more, the
+// maxOpenCalls is how many requests of each side are kept until they are answered. Of more, the
 // responses are told without their Call.
-const maxOpen = 10_000
+const maxOpenCalls = 10_000
 
 // Conn returns c, of the client (Downstream) or of the server (Upstream), so that the Watchers are told
 // of what passes. Without an Observer that is c itself.
@@ -60,11 +60,11 @@ func (c *conn) inDirection() Direction {
 
 func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirection() }
 
-// watched reports whether somebody is to be told of m, which goes in that direction, or m may answer
+// mustObserve reports whether somebody is to be told of m, which goes in that direction, or m may answer
 // a request that somebody was told of, or cancel it: that must be known though nobody watches any more. A Sampler is asked
 // about each request, and told of notifications while one waits that it wants. Until it is known who the client is, that
 // is looked for.
-func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
+func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteImplementations(m, dir)
 	}
@@ -88,23 +88,23 @@ func (c *conn) watched(m *jsonrpc.Message, dir Direction) bool {
 func (s *Session) mayAnswer(id jsonrpc.ID, hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.waiting(hop, dir)
-	return len(b.cancelled) > 0 || b.find(id) != nil
+	b := s.openCallsAt(hop, dir)
+	return len(b.cancelled) > 0 || b.findByID(id) != nil
 }
 
 // mayEndRequest reports whether m may be the end of a request.
 func mayEndRequest(m *jsonrpc.Message) bool {
-	return m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Notification && m.Method() == cancelled
+	return m.Kind() == jsonrpc.Response || m.Kind() == jsonrpc.Notification && m.Method() == cancelledMethod
 }
 
-// cancelled is the method that says that a request needs no answer any more.
-const cancelled = "notifications/cancelled"
+// cancelledMethod is the method that says that a request needs no answer any more.
+const cancelledMethod = "notifications/cancelled"
 
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
-	if !c.watched(&m, c.outDirection()) {
+	if !c.mustObserve(&m, c.outDirection()) {
 		err := c.Conn.Send(ctx, m)
 		if err == nil {
-			c.passedUntold(m.Kind(), c.endOf(&m), c.outDirection())
+			c.countUntold(m.Kind(), c.endedRequestID(&m), c.outDirection())
 		}
 		return err
 	}
@@ -116,11 +116,11 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 		return err
 	}
-	p := c.begin(&m)
+	p := c.beginSend(&m)
 	err := c.Conn.Send(ctx, p.Message)
 	if err == nil {
 		c.session.tellSent(p)
-	} else if c.session.takeBack(p) {
+	} else if c.session.withdraw(p) {
 		c.session.tellUnanswered(c.hop, p.Call)
 	}
 	p.release()
@@ -128,10 +128,10 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (c *conn) TrySend(m jsonrpc.Message) bool {
-	if !c.watched(&m, c.outDirection()) {
+	if !c.mustObserve(&m, c.outDirection()) {
 		taken := c.Conn.TrySend(m)
 		if taken {
-			c.passedUntold(m.Kind(), c.endOf(&m), c.outDirection())
+			c.countUntold(m.Kind(), c.endedRequestID(&m), c.outDirection())
 		}
 		return taken
 	}
@@ -143,12 +143,12 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		}
 		return taken
 	}
-	p := c.begin(&m)
+	p := c.beginSend(&m)
 	taken := c.Conn.TrySend(p.Message)
 	if taken {
 		c.session.tellSent(p)
-	} else if c.session.takeBack(p) && c.session.o.sampler.Load() != nil {
-		c.reportNeverSent(c.unsent.keep(&m, p.Call))
+	} else if c.session.withdraw(p) && c.session.o.sampler.Load() != nil {
+		c.reportNeverSent(c.unsent.add(&m, p.Call))
 		if p.Call.isLost() { // there is no Close any more that tells of it
 			c.reportNeverSent(c.unsent.clear())
 		}
@@ -207,15 +207,15 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	if r.current.mark != nil {
 		r.current = arrival{}
 	} else {
-		r.passedUntold(kind, ended, r.inDirection())
+		r.countUntold(kind, ended, r.inDirection())
 	}
 }
 
 // Send keeps nothing of a message while the receiver has it, unless somebody watches: that
 // may be until the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
-	kind, ended := m.Kind(), r.endOf(&m)
-	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
+	kind, ended := m.Kind(), r.endedRequestID(&m)
+	if r.current.mark != nil || r.mustObserve(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	err := r.sink.Send(ctx, m)
@@ -226,8 +226,8 @@ func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 func (r *receiver) TrySend(m jsonrpc.Message) bool {
-	kind, ended := m.Kind(), r.endOf(&m)
-	if r.current.mark != nil || r.watched(&m, r.inDirection()) {
+	kind, ended := m.Kind(), r.endedRequestID(&m)
+	if r.current.mark != nil || r.mustObserve(&m, r.inDirection()) {
 		r.tellOnce(&m)
 	}
 	taken := r.sink.TrySend(m)
@@ -249,14 +249,14 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 		}
 		source.call = new(Call)
 	}
-	mark.Seq, source.at = s.o.seq.Add(1), now()
+	mark.Seq, source.at = s.o.lastSeq.Add(1), now()
 	p := passedPool.Get().(*Passed)
 	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.Source, p.Call, p.conn = mark.Seq, source.at, s, c.hop, c.inDirection(), *m, source, source.call, c
 	p.Stream = c.stream(p)
 	s.attachCall(p)
 	s.o.tellMessage(p)
 	if p.cancels() {
-		s.cancelled(p)
+		s.markCancelled(p)
 	}
 	p.release()
 	return mark
@@ -271,12 +271,12 @@ func (c *conn) stream(p *Passed) string {
 	return c.streams.StreamOf(&p.Message, p.Dir == ToClient)
 }
 
-// begin notes a message that is about to be sent, because its answer may come before Send
+// beginSend notes a message that is about to be sent, because its answer may come before Send
 // returns. Message of the result is what is to be sent.
-func (c *conn) begin(m *jsonrpc.Message) *Passed {
+func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	s := c.session
 	p := passedPool.Get().(*Passed)
-	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.seq.Add(1), now(), s, c.hop, c.outDirection(), *m, c
+	p.Seq, p.at, p.Session, p.Hop, p.Dir, p.Message, p.conn = s.o.lastSeq.Add(1), now(), s, c.hop, c.outDirection(), *m, c
 	source := sourceOf(m)
 	p.Source = source
 	if source != nil && source.mark.Seq != 0 {
@@ -284,10 +284,10 @@ func (c *conn) begin(m *jsonrpc.Message) *Passed {
 	}
 	p.Stream = c.stream(p)
 	if m.Kind() == jsonrpc.Request {
-		p.Call = c.unsent.take(m)
+		p.Call = c.unsent.takeCall(m)
 		s.attachCall(p)
-		p.Message = s.o.rewritten(p)
-		p.Call.tellLater(p)
+		p.Message = s.o.rewriteForSampler(p)
+		p.Call.setUntold(p)
 	}
 	return p
 }
@@ -303,16 +303,16 @@ func (s *Session) tellSent(p *Passed) {
 	s.attachCall(p)
 	s.o.tellMessage(p)
 	if p.cancels() {
-		s.cancelled(p)
+		s.markCancelled(p)
 	}
 }
 
-// tellLater has tell tell the Watchers of the request p, that is about to be sent; nil: of
+// setUntold has tell tell the Watchers of the request p, that is about to be sent; nil: of
 // nothing. It waits for a tell that has begun.
-func (c *Call) tellLater(p *Passed) {
+func (c *Call) setUntold(p *Passed) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.untold = p
+	c.untoldRequest = p
 }
 
 // tellWatchers tells the Watchers of the request, unless that was done. Whoever has its response calls it
@@ -322,19 +322,19 @@ func (c *Call) tellLater(p *Passed) {
 func (c *Call) tellWatchers() (lost bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	if p := c.untold; p != nil {
-		c.untold = nil
+	if p := c.untoldRequest; p != nil {
+		c.untoldRequest = nil
 		p.Session.o.tellMessage(p)
 	}
-	return c.lost
+	return c.lostBeforeTold
 }
 
 // markLost notes that the Conn was closed, and reports whether the request is still being sent. Then its sender tells what becomes of it.
 func (c *Call) markLost() (unsent bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	c.lost = c.untold != nil
-	return c.lost
+	c.lostBeforeTold = c.untoldRequest != nil
+	return c.lostBeforeTold
 }
 
 // passedPool is memory for what the Watchers are told.
@@ -349,18 +349,18 @@ func (p *Passed) release() {
 func (c *Call) isLost() bool {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
-	return c.lost
+	return c.lostBeforeTold
 }
 
-// takeBack takes back what begin has noted. It is false for what is no request.
-func (s *Session) takeBack(p *Passed) bool {
+// withdraw takes back what begin has noted. It is false for what is no request.
+func (s *Session) withdraw(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false
 	}
-	p.Call.tellLater(nil)
+	p.Call.setUntold(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(s.waiting(p.Hop, p.Dir), p.Call)
+	s.removeOpenCall(s.openCallsAt(p.Hop, p.Dir), p.Call)
 	return true
 }
 
@@ -370,13 +370,13 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
 	for _, b := range []*openCalls{&s.openClientCalls[hop-1], &s.openServerCalls[hop-1]} {
-		for _, call := range b.all {
-			if of == nil || call.conn == of || call.earlier {
+		for _, call := range b.byID {
+			if of == nil || call.conn == of || call.cameUnwatched {
 				lost = append(lost, call)
-				s.forget(b, call)
+				s.removeOpenCall(b, call)
 			}
 		}
-		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.earlier })...)
+		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.cameUnwatched })...)
 	}
 	s.mu.Unlock()
 	s.unwantedAt(hop, ToServer).clear()
@@ -393,14 +393,14 @@ func (p *Passed) cancels() bool {
 	return p.Call != nil && p.Message.Kind() == jsonrpc.Notification && p.Call.Method != "initialize"
 }
 
-// cancelled notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
+// markCancelled notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
 // way still, so it is known for a while.
-func (s *Session) cancelled(p *Passed) {
+func (s *Session) markCancelled(p *Passed) {
 	s.mu.Lock()
-	b := s.waiting(p.Hop, p.Dir)
+	b := s.openCallsAt(p.Hop, p.Dir)
 	var gone *Call
-	if b.all[p.Call.ID] == p.Call {
-		s.forget(b, p.Call)
+	if b.byID[p.Call.ID] == p.Call {
+		s.removeOpenCall(b, p.Call)
 		gone = b.addCancelled(p.Call)
 	}
 	p.Call.cancelled.Store(true)
@@ -424,7 +424,7 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting(hop, dir).all) + s.unwantedAt(hop, dir).waiting()
+	return len(s.openCallsAt(hop, dir).byID) + s.unwantedAt(hop, dir).waitingCount()
 }
 
 // WaitsForOne reports whether exactly one of the requests that UnansweredCount counts waits. It is false also where that is not
@@ -432,11 +432,11 @@ func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.waiting(hop, dir).all)+int(s.unwantedAt(hop, dir).unanswered.Load()) == 1
+	return len(s.openCallsAt(hop, dir).byID)+int(s.unwantedAt(hop, dir).unanswered.Load()) == 1
 }
 
-// waiting returns the requests that go in a direction and have no answer yet.
-func (s *Session) waiting(hop Hop, dir Direction) *openCalls {
+// openCallsAt returns the requests that go in a direction and have no answer yet.
+func (s *Session) openCallsAt(hop Hop, dir Direction) *openCalls {
 	if dir == ToClient {
 		return &s.openServerCalls[hop-1]
 	}
@@ -459,19 +459,19 @@ func (s *Session) attachCall(p *Passed) {
 			s.tellUnanswered(p.Hop, old)
 		}
 	case jsonrpc.Response:
-		if p.Call = s.answered(p.Hop, back, m.ID()); p.Call != nil {
+		if p.Call = s.takeAnswered(p.Hop, back, m.ID()); p.Call != nil {
 			p.Duration = p.at.sub(p.Call.began)
 			p.Call.tellWatchers()
 		} else {
-			p.conn.passedUntold(jsonrpc.Response, m.ID(), p.Dir)
+			p.conn.countUntold(jsonrpc.Response, m.ID(), p.Dir)
 		}
 	case jsonrpc.Notification:
-		if m.Method() == cancelled {
+		if m.Method() == cancelledMethod {
 			s.mu.Lock()
-			p.Call = s.waiting(p.Hop, p.Dir).find(m.CancelledID())
+			p.Call = s.openCallsAt(p.Hop, p.Dir).findByID(m.CancelledID())
 			s.mu.Unlock()
 			if p.Call == nil {
-				p.conn.passedUntold(jsonrpc.Notification, m.CancelledID(), p.Dir)
+				p.conn.countUntold(jsonrpc.Notification, m.CancelledID(), p.Dir)
 			}
 		}
 	}
@@ -498,12 +498,12 @@ func (p *Passed) Name() string {
 	return p.Session.o.subjectOf(&p.Message)
 }
 
-// answered returns the request that a response answers, which waits no more; nil: none is known.
-func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
+// takeAnswered returns the request that a response answers, which waits no more; nil: none is known.
+func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.waiting(hop, dir)
-	call := b.take(id)
+	b := s.openCallsAt(hop, dir)
+	call := b.takeByID(id)
 	if call != nil {
 		s.openRequests.Add(-1)
 	} else {
@@ -511,23 +511,23 @@ func (s *Session) answered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	}
 	if call != nil {
 		call.ended.Store(true)
-		if call.earlier && (hop == Downstream) == (dir == ToServer) {
-			s.forgetEarlier(s.waiting(Downstream+Upstream-hop, dir), call.ID)
+		if call.cameUnwatched && (hop == Downstream) == (dir == ToServer) {
+			s.removeUnwatchedCall(s.openCallsAt(Downstream+Upstream-hop, dir), call.ID)
 		}
 	}
 	return call
 }
 
-// forgetEarlier takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
+// removeUnwatchedCall takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
 // before addEarlier. If it was the bridge that has answered, the peer's answer may come still, and is known
 // for a while. It is called with mu held.
-func (s *Session) forgetEarlier(b *openCalls, id jsonrpc.ID) {
-	call := b.all[id]
-	if call == nil || !call.earlier {
+func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
+	call := b.byID[id]
+	if call == nil || !call.cameUnwatched {
 		return
 	}
 	call.ended.Store(true)
-	s.forget(b, call)
+	s.removeOpenCall(b, call)
 	if len(b.cancelled) < maxCancelled {
 		b.cancelled = append(b.cancelled, call)
 	}
@@ -538,21 +538,21 @@ func (s *Session) forgetEarlier(b *openCalls, id jsonrpc.ID) {
 func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.waiting(p.Hop, p.Dir)
-	if len(b.all) >= maxOpen && b.all[p.Call.ID] == nil {
+	b := s.openCallsAt(p.Hop, p.Dir)
+	if len(b.byID) >= maxOpenCalls && b.byID[p.Call.ID] == nil {
 		return p.Call
 	}
-	old := b.put(p.Call)
+	old := b.add(p.Call)
 	if old == nil {
 		s.openRequests.Add(1)
-	} else if old.earlier { // this is it: it had not come so far
+	} else if old.cameUnwatched { // this is it: it had not come so far
 		return nil
 	}
 	return old
 }
 
-// forget takes a request out of b, if it is there. It is called with mu held.
-func (s *Session) forget(b *openCalls, call *Call) {
+// removeOpenCall takes a request out of b, if it is there. It is called with mu held.
+func (s *Session) removeOpenCall(b *openCalls, call *Call) {
 	if b.remove(call) {
 		s.openRequests.Add(-1)
 	}
@@ -562,7 +562,7 @@ func (s *Session) forget(b *openCalls, call *Call) {
 func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
 	switch m.Method() {
 	case "tools/call", "prompts/get":
-		name = o.shortText(o.names.intern(m.Lookup("params", "name")))
+		name = o.shortText(o.internedNames.intern(m.Lookup("params", "name")))
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		name = o.shortURI(m.Lookup("params", "uri"))
 	}

@@ -143,15 +143,15 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the names are %q, want %q", got, want)
 	}
-	for i := range o.names { // what one name becomes may be how another one is spelled
+	for i := range o.internedNames { // what one name becomes may be how another one is spelled
 		before := `\n`
-		o.names[i].Store(&before)
+		o.internedNames[i].Store(&before)
 	}
-	if got := o.names.intern([]byte(`"\n"`)); got != "\n" {
+	if got := o.internedNames.intern([]byte(`"\n"`)); got != "\n" {
 		t.Errorf("a line break is %q", got)
 	}
 	raw := []byte(`"abcd"`)
-	if n := testing.AllocsPerRun(100, func() { o.shortText(o.names.intern(raw)) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { o.shortText(o.internedNames.intern(raw)) }); n != 0 {
 		t.Errorf("%v allocations for a name that has come before", n)
 	}
 }

@@ -113,11 +113,11 @@ func (e *exchange) end(r *http.Request) {
 // countedBody is the body of a request, of which what is read is counted.
 type countedBody struct {
 	io.ReadCloser
-	n *int64
+	bytesRead *int64
 }
 
 func (b *countedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	*b.n += int64(n)
+	*b.bytesRead += int64(n)
 	return n, err
 }

@@ -5,21 +5,21 @@ import (
 	"sync/atomic"
 )
 
-// kept is what Watchers keep with something. The zero value is empty.
-type kept struct {
+// watcherValues is what Watchers keep with something. The zero value is empty.
+type watcherValues struct {
 	mu         sync.Mutex
 	key, value any // a key belongs to one Watcher; most often there is one
 	more       map[any]any
 }
 
 // Set keeps a value of a Watcher, Get returns it. They may be called concurrently.
-func (k *kept) Set(key, value any) {
+func (k *watcherValues) Set(key, value any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.set(key, value)
 }
 
-func (k *kept) set(key, value any) {
+func (k *watcherValues) set(key, value any) {
 	if k.key == nil || k.key == key {
 		k.key, k.value = key, value
 		return
@@ -31,21 +31,21 @@ func (k *kept) set(key, value any) {
 }
 
 // Get returns what Set has kept; nil: nothing.
-func (k *kept) Get(key any) any {
+func (k *watcherValues) Get(key any) any {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.get(key)
 }
 
-func (k *kept) get(key any) any {
+func (k *watcherValues) get(key any) any {
 	if k.key == key {
 		return k.value
 	}
 	return k.more[key]
 }
 
-// Keep returns what is kept under a key, which make makes if there is nothing.
-func (k *kept) Keep(key any, make func() any) any {
+// GetOrMake returns what is kept under a key, which make makes if there is nothing.
+func (k *watcherValues) GetOrMake(key any, make func() any) any {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	value := k.get(key)
@@ -56,19 +56,19 @@ func (k *kept) Keep(key any, make func() any) any {
 	return value
 }
 
-// rarelyKept is kept of which there are many that have nothing in them: those take little memory, and no lock.
-type rarelyKept struct{ all atomic.Pointer[kept] }
+// lazyWatcherValues is kept of which there are many that have nothing in them: those take little memory, and no lock.
+type lazyWatcherValues struct{ all atomic.Pointer[watcherValues] }
 
 // Set keeps a value of a Watcher, Get returns it. They may be called concurrently.
-func (k *rarelyKept) Set(key, value any) {
+func (k *lazyWatcherValues) Set(key, value any) {
 	if k.all.Load() == nil {
-		k.all.CompareAndSwap(nil, new(kept))
+		k.all.CompareAndSwap(nil, new(watcherValues))
 	}
 	k.all.Load().Set(key, value)
 }
 
 // Get returns what Set has kept; nil: nothing.
-func (k *rarelyKept) Get(key any) any {
+func (k *lazyWatcherValues) Get(key any) any {
 	if all := k.all.Load(); all != nil {
 		return all.Get(key)
 	}

@@ -9,29 +9,29 @@ import (
 // day, too.
 type moment int64
 
-// origin is what moments count from.
-var origin = time.Now()
+// momentZero is what moments count from.
+var momentZero = time.Now()
 
-func now() moment { return moment(time.Since(origin)) }
+func now() moment { return moment(time.Since(momentZero)) }
 
-// dated is the time of day at a moment.
-type dated struct {
+// datedMoment is the time of day at a moment.
+type datedMoment struct {
 	at   moment
 	time time.Time
 }
 
-var lastDated atomic.Pointer[dated]
+var lastDated atomic.Pointer[datedMoment]
 
-// datedFor is how far from a moment, at most, the time of day was asked for that it is counted from: the clock may be set,
+// maxDatedAge is how far from a moment, at most, the time of day was asked for that it is counted from: the clock may be set,
 // and the machine may sleep.
-const datedFor = moment(time.Second)
+const maxDatedAge = moment(time.Second)
 
 // Time returns the time of day.
 func (m moment) Time() time.Time {
 	d := lastDated.Load()
-	if d == nil || m-d.at > datedFor || d.at-m > datedFor {
+	if d == nil || m-d.at > maxDatedAge || d.at-m > maxDatedAge {
 		t := time.Now()
-		d = &dated{moment(t.Sub(origin)), t}
+		d = &datedMoment{moment(t.Sub(momentZero)), t}
 		lastDated.Store(d)
 	}
 	return d.time.Add(time.Duration(m - d.at))

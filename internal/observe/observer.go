@@ -73,8 +73,8 @@ type Call struct {
 	Name   string // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
 	Dir    Direction
 
-	earlier bool // it came while nobody was told: only its method and id are known
-	lost    bool // its Conn was closed before Watchers were told
+	cameUnwatched  bool // it came while nobody was told: only its method and id are known
+	lostBeforeTold bool // its Conn was closed before Watchers were told
 
 	Size int // of the request, in bytes
 
@@ -84,10 +84,10 @@ type Call struct {
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // by who has sent it
 
-	tellMu sync.Mutex // held while Watchers are told of the request
-	untold *Passed    // what they are to be told of it; nil: nothing any more
+	tellMu        sync.Mutex // held while Watchers are told of the request
+	untoldRequest *Passed    // what they are to be told of it; nil: nothing any more
 
-	rarelyKept // what Watchers have begun with the request and end with the response
+	lazyWatcherValues // what Watchers have begun with the request and end with the response
 }
 
 // Began returns when the request has passed.
@@ -127,18 +127,18 @@ type Observer struct {
 	// later. It is set before the Observer is used. nil: nothing is taken out.
 	Redact func(text string) string
 
-	seq      atomic.Uint64
-	sessions atomic.Uint64
-	names    internedNames
+	lastSeq       atomic.Uint64
+	sessionCount  atomic.Uint64
+	internedNames internedNames
 
 	mu              sync.Mutex                     // of changes
-	active          []Watcher                      // who wants to be told of messages
-	passive         []Watcher                      // who wants that only while there is one of these
+	activeWatchers  []Watcher                      // who wants to be told of messages
+	passiveWatchers []Watcher                      // who wants that only while there is one of these
 	messageWatchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
 	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
 	sampler         atomic.Pointer[Sampler]
 
-	gaps             atomic.Uint64 // see Gaps
+	gapCount         atomic.Uint64 // see Gaps
 	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
 	nameWatchers     atomic.Int64  // Watchers that want Call.Name
 }
@@ -156,12 +156,12 @@ func (o *Observer) Watch(w Watcher) (stop func()) {
 	}
 	o.exchangeWatchers.Add(wants)
 	o.nameWatchers.Add(wantsNames)
-	o.addOrRemove(&o.active, w, true)
+	o.addOrRemove(&o.activeWatchers, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
 		o.exchangeWatchers.Add(-wants)
 		o.nameWatchers.Add(-wantsNames)
-		o.addOrRemove(&o.active, w, false)
+		o.addOrRemove(&o.activeWatchers, w, false)
 	})
 }
 
@@ -169,10 +169,10 @@ func (o *Observer) Watch(w Watcher) (stop func()) {
 // Watcher that Watch has added is told of them. So by itself it costs messages nothing.
 func (o *Observer) WatchAlong(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
-	o.addOrRemove(&o.passive, w, true)
+	o.addOrRemove(&o.passiveWatchers, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
-		o.addOrRemove(&o.passive, w, false)
+		o.addOrRemove(&o.passiveWatchers, w, false)
 	})
 }
 
@@ -185,12 +185,12 @@ func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 	} else {
 		*to = slices.DeleteFunc(*to, func(x Watcher) bool { return x == w })
 	}
-	if len(o.active) == 0 {
-		o.gaps.Add(1) // before a message passes that nobody is told of
+	if len(o.activeWatchers) == 0 {
+		o.gapCount.Add(1) // before a message passes that nobody is told of
 		o.messageWatchers.Store(nil)
 		return
 	}
-	all := slices.Concat(o.active, o.passive)
+	all := slices.Concat(o.activeWatchers, o.passiveWatchers)
 	o.messageWatchers.Store(&all)
 }
 
@@ -228,9 +228,9 @@ func remove[T comparable](all *atomic.Pointer[[]T], one T) {
 	all.Store(&list)
 }
 
-// Gaps returns a number that changes whenever nobody is told of messages any more. So who finds it
+// GapCount returns a number that changes whenever nobody is told of messages any more. So who finds it
 // unchanged was told of all that has passed meanwhile.
-func (o *Observer) Gaps() uint64 { return o.gaps.Load() }
+func (o *Observer) GapCount() uint64 { return o.gapCount.Load() }
 
 // IsWatched reports whether somebody watches messages, or some of them.
 func (o *Observer) IsWatched() bool {
@@ -299,7 +299,7 @@ func clip(s string) string { return s[:min(len(s), 100)] }
 
 // NextSeq returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers
 // events, too.
-func (o *Observer) NextSeq() uint64 { return o.seq.Add(1) }
+func (o *Observer) NextSeq() uint64 { return o.lastSeq.Add(1) }
 
 type observerKey struct{}
 

@@ -12,7 +12,7 @@ import (
 // it was asked with, and that must cost no look at all requests. The zero value is empty; the
 // caller locks it.
 type openCalls struct {
-	all          map[jsonrpc.ID]*Call
+	byID         map[jsonrpc.ID]*Call
 	byNormalized map[string][]*Call // by normalizedID: of those whose id is spelled in an unusual way; see maxEquivalent
 
 	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
@@ -21,9 +21,9 @@ type openCalls struct {
 // maxCancelled is for how many cancelled requests of openCalls it is known whose answer comes though nobody wants it.
 const maxCancelled = 32
 
-// maxEquivalent is how many requests are found by one normalized form: only numbers that are the same
+// maxPerNormalizedID is how many requests are found by one normalized form: only numbers that are the same
 // as float64, and one number or text in several spellings, share one.
-const maxEquivalent = 8
+const maxPerNormalizedID = 8
 
 // normalizedID returns the form of an id that equivalent ids share: most often the id itself.
 func normalizedID(id jsonrpc.ID) string {
@@ -58,16 +58,16 @@ func isPlainNumber(text string) bool {
 	return text != "-0" && len(digits) <= 15
 }
 
-// put keeps a request, in the place of another one with exactly its id, which it returns.
-func (b *openCalls) put(call *Call) (old *Call) {
-	if b.all == nil {
-		b.all = make(map[jsonrpc.ID]*Call)
+// add keeps a request, in the place of another one with exactly its id, which it returns.
+func (b *openCalls) add(call *Call) (old *Call) {
+	if b.byID == nil {
+		b.byID = make(map[jsonrpc.ID]*Call)
 	}
-	if old = b.all[call.ID]; old != nil {
+	if old = b.byID[call.ID]; old != nil {
 		b.remove(old)
 	}
-	b.all[call.ID] = call
-	if key := normalizedID(call.ID); key != call.ID.String() && len(b.byNormalized[key]) < maxEquivalent {
+	b.byID[call.ID] = call
+	if key := normalizedID(call.ID); key != call.ID.String() && len(b.byNormalized[key]) < maxPerNormalizedID {
 		if b.byNormalized == nil {
 			b.byNormalized = make(map[string][]*Call)
 		}
@@ -76,16 +76,16 @@ func (b *openCalls) put(call *Call) (old *Call) {
 	return old
 }
 
-// find returns the request with an id, or else one with an equivalent id; nil: there is none.
-func (b *openCalls) find(id jsonrpc.ID) *Call {
-	if call := b.all[id]; call != nil {
+// findByID returns the request with an id, or else one with an equivalent id; nil: there is none.
+func (b *openCalls) findByID(id jsonrpc.ID) *Call {
+	if call := b.byID[id]; call != nil {
 		return call
 	}
 	key := normalizedID(id)
 	if key != id.String() {
 		// The key of "\\n" reads like the id "\n", which is another.
-		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.all[usual] != nil && usual.Equivalent(id) {
-			return b.all[usual]
+		if usual, ok := jsonrpc.ParseID([]byte(key)); ok && b.byID[usual] != nil && usual.Equivalent(id) {
+			return b.byID[usual]
 		}
 	}
 	if alike := b.byNormalized[key]; len(alike) > 0 {
@@ -94,27 +94,27 @@ func (b *openCalls) find(id jsonrpc.ID) *Call {
 	return nil
 }
 
-// take removes the request with an id, or else one with an equivalent id, and returns it; nil: there is none.
-func (b *openCalls) take(id jsonrpc.ID) *Call {
-	call := b.find(id)
+// takeByID removes the request with an id, or else one with an equivalent id, and returns it; nil: there is none.
+func (b *openCalls) takeByID(id jsonrpc.ID) *Call {
+	call := b.findByID(id)
 	if call != nil {
-		b.drop(call)
+		b.removeKnown(call)
 	}
 	return call
 }
 
 // remove forgets a request. It is false if it is not there.
 func (b *openCalls) remove(call *Call) bool {
-	if b.all[call.ID] != call {
+	if b.byID[call.ID] != call {
 		return false
 	}
-	b.drop(call)
+	b.removeKnown(call)
 	return true
 }
 
-// drop forgets a request that is there.
-func (b *openCalls) drop(call *Call) {
-	delete(b.all, call.ID)
+// removeKnown forgets a request that is there.
+func (b *openCalls) removeKnown(call *Call) {
+	delete(b.byID, call.ID)
 	key := normalizedID(call.ID)
 	if key == call.ID.String() {
 		return

@@ -31,12 +31,12 @@ func TestBook(t *testing.T) {
 		for _, answered := range ids {
 			var b openCalls
 			call := &Call{ID: id(t, asked)}
-			b.put(call)
-			got, want := b.find(id(t, answered)) == call, call.ID.Equivalent(id(t, answered))
+			b.add(call)
+			got, want := b.findByID(id(t, answered)) == call, call.ID.Equivalent(id(t, answered))
 			if got != want {
 				t.Errorf("asked with %s, answered with %s: found %v, want %v", asked, answered, got, want)
 			}
-			if !b.remove(call) || b.remove(call) || len(b.all)+len(b.byNormalized) > 0 {
+			if !b.remove(call) || b.remove(call) || len(b.byID)+len(b.byNormalized) > 0 {
 				t.Errorf("%s is not removed: %+v", asked, b)
 			}
 		}
@@ -55,8 +55,8 @@ func FuzzBook(f *testing.F) {
 		}
 		var all openCalls
 		call := &Call{ID: a}
-		all.put(call)
-		if got := all.find(b) == call; got != a.Equivalent(b) {
+		all.add(call)
+		if got := all.findByID(b) == call; got != a.Equivalent(b) {
 			t.Errorf("asked with %s, answered with %s: found %v", a, b, got)
 		}
 	})
@@ -207,7 +207,7 @@ func TestCancelledWaitsNoMore(t *testing.T) {
 			}
 			w.told = nil
 			answer := jsonrpc.NewResult(id(t, "7"), []byte("{}"))
-			if call := s.answered(Upstream, ToServer, answer.ID()); call == nil || call.Method != method {
+			if call := s.takeAnswered(Upstream, ToServer, answer.ID()); call == nil || call.Method != method {
 				t.Errorf("a late answer is that of %+v", call)
 			}
 			s.tellAllUnanswered(Downstream, nil)
@@ -327,13 +327,13 @@ func TestLongURI(t *testing.T) {
 // An answer to nothing costs no look at all requests that wait.
 func BenchmarkStray(b *testing.B) {
 	var all openCalls
-	for i := range maxOpen {
-		all.put(&Call{ID: jsonrpc.IntID(int64(i))})
+	for i := range maxOpenCalls {
+		all.add(&Call{ID: jsonrpc.IntID(int64(i))})
 	}
 	stray := id(b, "1000000")
 	b.ReportAllocs()
 	for b.Loop() {
-		all.find(stray)
+		all.findByID(stray)
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *conn) isUnwanted(m *jsonrpc.Message) bool {
 // beginUnwanted returns what is sent in the place of an unwanted request. counted is false if that is kept instead: it was
 // shown before it came here.
 func (c *conn) beginUnwanted(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
-	if counted = !c.session.keepsEarlier(c.hop, c.outDirection(), m.ID()); counted {
+	if counted = !c.session.keepsUnwatchedCall(c.hop, c.outDirection(), m.ID()); counted {
 		c.session.unwantedAt(c.hop, c.outDirection()).add()
 	}
 	sampler := c.session.o.sampler.Load()
@@ -59,8 +59,8 @@ func (c *conn) beginUnwanted(m *jsonrpc.Message) (sent jsonrpc.Message, counted 
 	return (*sampler).RewriteUnwanted(*m, sourceOf(m).Sample), counted
 }
 
-// rewritten returns what the Sampler sends in the place of a request.
-func (o *Observer) rewritten(p *Passed) jsonrpc.Message {
+// rewriteForSampler returns what the Sampler sends in the place of a request.
+func (o *Observer) rewriteForSampler(p *Passed) jsonrpc.Message {
 	sampler := o.sampler.Load()
 	switch {
 	case sampler == nil:
@@ -74,16 +74,16 @@ func (o *Observer) rewritten(p *Passed) jsonrpc.Message {
 // isUnwanted reports whether p is a request that the Sampler does not want.
 func (p *Passed) isUnwanted() bool { return p.Source != nil && p.Source.unwanted }
 
-// maxUnsent is how many requests are kept that a peer has not taken at once. Of more, some
+// maxUnsentRequests is how many requests are kept that a peer has not taken at once. Of more, some
 // are rewritten as if they were new.
-const maxUnsent = 256
+const maxUnsentRequests = 256
 
 // unsentRequests are the requests that a Conn was offered with TrySend and has not taken: Send
 // follows. The zero value works, and any number of goroutines may use it.
 type unsentRequests struct {
-	n   atomic.Int32 // the length of all
-	mu  sync.Mutex
-	all map[unsentKey]*Call
+	count atomic.Int32 // the length of all
+	mu    sync.Mutex
+	calls map[unsentKey]*Call
 }
 
 // unsentKey is a request: the same as often as it is tried.
@@ -92,15 +92,15 @@ type unsentKey struct {
 	id   jsonrpc.ID
 }
 
-// keep keeps a request. It returns those that are not kept any more for it.
-func (o *unsentRequests) keep(m *jsonrpc.Message, call *Call) (left map[unsentKey]*Call) {
+// add keeps a request. It returns those that are not kept any more for it.
+func (o *unsentRequests) add(m *jsonrpc.Message, call *Call) (left map[unsentKey]*Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.all == nil || len(o.all) >= maxUnsent {
-		left, o.all = o.all, make(map[unsentKey]*Call)
+	if o.calls == nil || len(o.calls) >= maxUnsentRequests {
+		left, o.calls = o.calls, make(map[unsentKey]*Call)
 	}
-	o.all[unsentKey{m.Mark(), m.ID()}] = call
-	o.n.Store(int32(len(o.all)))
+	o.calls[unsentKey{m.Mark(), m.ID()}] = call
+	o.count.Store(int32(len(o.calls)))
 	return left
 }
 
@@ -108,25 +108,25 @@ func (o *unsentRequests) keep(m *jsonrpc.Message, call *Call) (left map[unsentKe
 func (o *unsentRequests) clear() map[unsentKey]*Call {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	left := o.all
-	o.all = nil
-	o.n.Store(0)
+	left := o.calls
+	o.calls = nil
+	o.count.Store(0)
 	return left
 }
 
-// take returns the Call with which m was tried before; nil: it was not.
-func (o *unsentRequests) take(m *jsonrpc.Message) *Call {
-	if o.n.Load() == 0 {
+// takeCall returns the Call with which m was tried before; nil: it was not.
+func (o *unsentRequests) takeCall(m *jsonrpc.Message) *Call {
+	if o.count.Load() == 0 {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := unsentKey{m.Mark(), m.ID()}
-	call := o.all[key]
+	call := o.calls[key]
 	if call != nil && call.Method != m.Method() {
 		return nil
 	}
-	delete(o.all, key)
-	o.n.Store(int32(len(o.all)))
+	delete(o.calls, key)
+	o.count.Store(int32(len(o.calls)))
 	return call
 }

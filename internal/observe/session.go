@@ -34,7 +34,7 @@ type Session struct {
 
 	stop context.CancelCauseFunc // nil: no session of a client
 
-	watcherValues kept // of Watchers
+	watcherValues watcherValues // of Watchers
 
 	calls           atomic.Uint64 // requests of the client
 	clientKnown     atomic.Bool   // the client has said who it is, or there is nothing more to look for
@@ -76,7 +76,7 @@ type Implementation struct {
 func (o *Observer) OpenSession(server, transport string) *Session {
 	s := &Session{o: o, Server: server, Transport: transport, Began: time.Now()}
 	if o != nil {
-		s.Name = "s" + strconv.FormatUint(o.sessions.Add(1), 10)
+		s.Name = "s" + strconv.FormatUint(o.sessionCount.Add(1), 10)
 	}
 	return s
 }
@@ -105,7 +105,7 @@ func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Hand
 		defer s.stop(nil)
 		s.tellConnection()
 		err := h.ServeConn(WithSession(ctx, s), s.Conn(client, Downstream))
-		s.ended(err)
+		s.finish(err)
 		return err
 	})
 }
@@ -117,8 +117,8 @@ func (s *Session) tellConnection() {
 	}
 }
 
-// ended ends the session, and tells of the end of its connection; err is how.
-func (s *Session) ended(err error) {
+// finish ends the session, and tells of the end of its connection; err is how.
+func (s *Session) finish(err error) {
 	s.tellAllUnanswered(Downstream, nil)
 	if s.Transport == "sse" || s.Transport == "websocket" {
 		how, _ := s.origin.describeEnd(err)
@@ -155,9 +155,11 @@ func (s *Session) Stop() {
 	}
 }
 
-// Keep returns what a Watcher keeps with the session under its key, which make makes if there is
+// WatcherValue returns what a Watcher keeps with the session under its key, which make makes if there is
 // nothing yet.
-func (s *Session) Keep(key any, make func() any) any { return s.watcherValues.Keep(key, make) }
+func (s *Session) WatcherValue(key any, make func() any) any {
+	return s.watcherValues.GetOrMake(key, make)
+}
 
 // Opened reports whether the client has said who it is, and Watchers were told so. It is false
 // for what is no session of a client.

@@ -9,13 +9,13 @@ import (
 
 // Source is a received message, as those that are made of it know it.
 type Source struct {
-	mark jsonrpc.Mark
-	at   moment // when it came
-	call *Call  // of a request
-	text jsonrpc.TextID
+	mark   jsonrpc.Mark
+	at     moment // when it came
+	call   *Call  // of a request
+	textID jsonrpc.TextID
 
-	failed   atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
-	unwanted bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
+	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
+	unwanted      bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
 	// out again of the message that is sent. The Watcher sets it for the received message or, of a request whose coming nobody was
@@ -29,7 +29,7 @@ type Source struct {
 // newSource returns the Source of a received message. The Call of a request is no part of it:
 // an open Call is kept for long, and text would keep the bytes of the message with it.
 func newSource(m *jsonrpc.Message) *Source {
-	s := &Source{text: m.TextID()}
+	s := &Source{textID: m.TextID()}
 	s.mark.Of = s
 	return s
 }
@@ -52,22 +52,22 @@ func (p *Passed) Failed() bool {
 	}
 	known := p.Source != nil && (p.CauseSeq == 0 || p.Source.IsWhole(m))
 	if known {
-		if f := p.Source.failed.Load(); f != 0 {
+		if f := p.Source.failedVerdict.Load(); f != 0 {
 			return f > 0
 		}
 	}
 	verdict := int32(-1)
-	if saysError(m) {
+	if hasIsError(m) {
 		verdict = 1
 	}
 	if known {
-		p.Source.failed.Store(verdict)
+		p.Source.failedVerdict.Store(verdict)
 	}
 	return verdict > 0
 }
 
-// saysError reports whether the result of a response has isError.
-func saysError(m *jsonrpc.Message) bool {
+// hasIsError reports whether the result of a response has isError.
+func hasIsError(m *jsonrpc.Message) bool {
 	const short = 1 << 10 // to look through it costs less than to look for a member
 	if result := m.Lookup("result"); len(result) <= short && bytes.IndexByte(result, '\\') < 0 && !bytes.Contains(result, []byte("isError")) {
 		return false
@@ -76,7 +76,7 @@ func saysError(m *jsonrpc.Message) bool {
 }
 
 // IsWhole reports whether a message that was made of the received one has its bytes, but for the id.
-func (s *Source) IsWhole(m *jsonrpc.Message) bool { return s != nil && m.TextID() == s.text }
+func (s *Source) IsWhole(m *jsonrpc.Message) bool { return s != nil && m.TextID() == s.textID }
 
 // sourceOf returns the received message that m was made of; nil: the bridge has made m, or nobody watched.
 func sourceOf(m *jsonrpc.Message) *Source {

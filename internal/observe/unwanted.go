@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// unwanted are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
+// unwantedCalls are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
 // They are counted, because that costs less than to keep them. The zero value has none, and may be used concurrently.
-type unwanted struct {
+type unwantedCalls struct {
 	unanswered atomic.Int64 // also those that were cancelled: their answers may come still
 
 	cancelledCount atomic.Int64 // len(cancelled)
@@ -20,19 +20,19 @@ type unwanted struct {
 
 // unwantedRequests are those of a session.
 type unwantedRequests struct {
-	at   [2][2]unwanted // by Hop and Direction
-	kept atomic.Bool    // WaitingCalls has kept some of them as Calls
+	byHopAndDir [2][2]unwantedCalls // by Hop and Direction
+	someAreKept atomic.Bool         // WaitingCalls has kept some of them as Calls
 }
 
-// waiting returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
-func (u *unwanted) waiting() int {
+// waitingCount returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
+func (u *unwantedCalls) waitingCount() int {
 	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
 }
 
-func (u *unwanted) add() { u.unanswered.Add(1) }
+func (u *unwantedCalls) add() { u.unanswered.Add(1) }
 
 // subtract takes one off, if there is one.
-func (u *unwanted) subtract() {
+func (u *unwantedCalls) subtract() {
 	for {
 		n := u.unanswered.Load()
 		if n == 0 || u.unanswered.CompareAndSwap(n, n-1) {
@@ -41,8 +41,8 @@ func (u *unwanted) subtract() {
 	}
 }
 
-// answer notes that one was answered.
-func (u *unwanted) answer(id jsonrpc.ID) {
+// markAnswered notes that one was answered.
+func (u *unwantedCalls) markAnswered(id jsonrpc.ID) {
 	u.subtract()
 	if u.cancelledCount.Load() == 0 {
 		return
@@ -52,11 +52,11 @@ func (u *unwanted) answer(id jsonrpc.ID) {
 	if i := slices.Index(u.cancelled, normalizedID(id)); i >= 0 {
 		u.cancelled = slices.Delete(u.cancelled, i, i+1)
 	}
-	u.countCancelled()
+	u.trimCancelled()
 }
 
-// cancel notes that one was cancelled, so that it waits no more.
-func (u *unwanted) cancel(id jsonrpc.ID) {
+// markCancelled notes that one was cancelled, so that it waits no more.
+func (u *unwantedCalls) markCancelled(id jsonrpc.ID) {
 	key := normalizedID(id)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -67,12 +67,12 @@ func (u *unwanted) cancel(id jsonrpc.ID) {
 		u.cancelled = slices.Delete(u.cancelled, 0, 1)
 		u.subtract() // no answer is expected any more
 	}
-	u.countCancelled()
+	u.trimCancelled()
 }
 
-// countCancelled forgets the oldest that were cancelled, if there are more than have no answer: as many were cancelled after
+// trimCancelled forgets the oldest that were cancelled, if there are more than have no answer: as many were cancelled after
 // their answers. It is called with mu held.
-func (u *unwanted) countCancelled() {
+func (u *unwantedCalls) trimCancelled() {
 	if more := len(u.cancelled) - int(u.unanswered.Load()); more > 0 {
 		u.cancelled = slices.Delete(u.cancelled, 0, more)
 	}
@@ -80,7 +80,7 @@ func (u *unwanted) countCancelled() {
 }
 
 // clear forgets all.
-func (u *unwanted) clear() {
+func (u *unwantedCalls) clear() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.unanswered.Store(0)
@@ -89,11 +89,13 @@ func (u *unwanted) clear() {
 }
 
 // unwantedAt returns the requests of a direction that are only counted.
-func (s *Session) unwantedAt(hop Hop, dir Direction) *unwanted { return &s.unwanted.at[hop-1][dir-1] }
+func (s *Session) unwantedAt(hop Hop, dir Direction) *unwantedCalls {
+	return &s.unwanted.byHopAndDir[hop-1][dir-1]
+}
 
-// endOf returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
+// endedRequestID returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
 // neither, or there is no Sampler.
-func (c *conn) endOf(m *jsonrpc.Message) jsonrpc.ID {
+func (c *conn) endedRequestID(m *jsonrpc.Message) jsonrpc.ID {
 	switch {
 	case c.session.o.sampler.Load() == nil || !mayEndRequest(m):
 		return jsonrpc.ID{}
@@ -103,13 +105,13 @@ func (c *conn) endOf(m *jsonrpc.Message) jsonrpc.ID {
 	return m.CancelledID()
 }
 
-// passedUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is endOf it.
-func (c *conn) passedUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
+// countUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is endOf it.
+func (c *conn) countUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
 	switch {
 	case id.IsZero():
 	case kind == jsonrpc.Response:
-		c.session.unwantedAt(c.hop, ToServer+ToClient-dir).answer(id)
+		c.session.unwantedAt(c.hop, ToServer+ToClient-dir).markAnswered(id)
 	default:
-		c.session.unwantedAt(c.hop, dir).cancel(id)
+		c.session.unwantedAt(c.hop, dir).markCancelled(id)
 	}
 }

@@ -37,7 +37,7 @@ func (o *Observer) WaitingCalls(server string, calls *bridge.PendingCalls) (all 
 			w.Session.era.set("modern")
 			note = w.Session
 		case c.Note == nil:
-			w.Since, w.Told = w.Session.addEarlier(&w)
+			w.Since, w.Told = w.Session.addUnwatchedCall(&w)
 		}
 		all = append(all, w)
 		return note
@@ -53,37 +53,37 @@ func sessionOf(c *bridge.PendingCall) *Session {
 	return SessionOf(c.Ctx)
 }
 
-// addEarlier keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
+// addUnwatchedCall keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
 // and whether Watchers were told of it. The response passes the client's end after this. Where the session has a server of
 // its own, it has the same id at that one's end.
-func (s *Session) addEarlier(w *WaitingCall) (since time.Time, told bool) {
+func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if call := s.waiting(Downstream, w.Dir).all[w.ID]; call != nil {
-		return call.Began(), !call.earlier
+	if call := s.openCallsAt(Downstream, w.Dir).byID[w.ID]; call != nil {
+		return call.Began(), !call.cameUnwatched
 	}
-	s.unwanted.kept.Store(true)
+	s.unwanted.someAreKept.Store(true)
 	for _, hop := range []Hop{Downstream, Upstream} {
-		b := s.waiting(hop, w.Dir)
-		if hop == Upstream && s.ServerTransport() == "" || len(b.all) >= maxOpen || b.all[w.ID] != nil {
+		b := s.openCallsAt(hop, w.Dir)
+		if hop == Upstream && s.ServerTransport() == "" || len(b.byID) >= maxOpenCalls || b.byID[w.ID] != nil {
 			continue
 		}
-		b.put(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), earlier: true})
+		b.add(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), cameUnwatched: true})
 		s.openRequests.Add(1)
 		s.unwantedAt(hop, w.Dir).subtract() // if it was counted there
 	}
 	return w.Since, false
 }
 
-// keepsEarlier reports whether a request is kept that addEarlier was given.
-func (s *Session) keepsEarlier(hop Hop, dir Direction, id jsonrpc.ID) bool {
-	if !s.unwanted.kept.Load() {
+// keepsUnwatchedCall reports whether a request is kept that addEarlier was given.
+func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool {
+	if !s.unwanted.someAreKept.Load() {
 		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	call := s.waiting(hop, dir).all[id]
-	return call != nil && call.earlier
+	call := s.openCallsAt(hop, dir).byID[id]
+	return call != nil && call.cameUnwatched
 }
 
 // FollowCalls has Watchers told of the calls of a server that are late, and of the end of those that WaitingCalls has

@@ -30,7 +30,7 @@ func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	w.text(`,"srv":`, r.Server)
 	w.text(`,"ses":`, r.Session)
 	w.text(`,"str":`, r.Stream)
-	w.way(r.Hop, r.Dir)
+	w.hopAndDir(r.Hop, r.Dir)
 	w.uint(`,"cause":`, r.CauseSeq)
 	c.subject(&w, subject{r.Kind, r.Era, r.Transport, r.Method, r.Name})
 	if !r.ID.IsZero() {
@@ -120,8 +120,8 @@ func (w *objectWriter) text(name, value string) {
 	}
 }
 
-// way writes where a message passed, and where it goes.
-func (w *objectWriter) way(hop, dir string) {
+// hopAndDir writes where a message passed, and where it goes.
+func (w *objectWriter) hopAndDir(hop, dir string) {
 	switch {
 	case hop == Downstream && dir == ToServer: // each message has one of these
 		w.key(`,"hop":"down","dir":"c2s"`)

@@ -45,7 +45,7 @@ func (r *Record) redactHeaders(d *redact.Redactor, h http.Header, prefix string)
 	clean := make(http.Header, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		for _, value := range h[name] {
-			clean[name] = append(clean[name], d.Field(name, value))
+			clean[name] = append(clean[name], d.HeaderValue(name, value))
 		}
 		if !slices.Equal(clean[name], h[name]) {
 			r.Redacted = append(r.Redacted, prefix+name)

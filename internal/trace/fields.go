@@ -15,10 +15,10 @@ type sortedFields []headerField
 type headerField struct {
 	name string
 
-	clean  *redact.Clean // nil: there is none
-	value  []byte
-	member []byte
-	taken  bool // there was a secret in the value
+	clean     *redact.CleanMark // nil: there is none
+	value     []byte
+	member    []byte
+	hadSecret bool // there was a secret in the value
 }
 
 // set makes f the headers that have values.
@@ -35,13 +35,13 @@ func (f *sortedFields) set(h http.Header) {
 // maxKeptField is how long a name and its value are, in bytes, of which a headerField keeps the member, and maxKeptFields how many
 // headers there are at most of which sortedFields are kept.
 const (
-	maxKeptField  = 128
-	maxKeptFields = 32
+	maxCachedFieldBytes = 128
+	maxCachedFields     = 32
 )
 
 // isShort reports whether the fields may be kept.
 func (f sortedFields) isShort() bool {
-	return len(f) <= maxKeptFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxKeptField })
+	return len(f) <= maxCachedFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxCachedFieldBytes })
 }
 
 // appendField appends a header as a member. shown returns what stands there of a value.
@@ -56,9 +56,9 @@ func appendField(dst []byte, name string, values []string, shown func(value stri
 	return append(dst, ']')
 }
 
-// usualFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
+// recentFields are the headers that exchanges had lately: most have the names of one of them, and many have its values. The zero
 // value is empty.
-type usualFields struct {
+type recentFields struct {
 	all  [8]sortedFields
 	next int // of all, which is replaced
 }
@@ -69,14 +69,14 @@ const (
 	sessionHeader = "Mcp-Session-Id"
 )
 
-// header returns headers without secrets, as they stand in the line. It lists the names of those that had some,
+// headerJSON returns headers without secrets, as they stand in the line. It lists the names of those that had some,
 // behind prefix.
-func (m *recordMaker) header(d *redact.Redactor, h http.Header, prefix string) []byte {
+func (m *recordMaker) headerJSON(d *redact.Redactor, h http.Header, prefix string) []byte {
 	if len(h) == 0 {
 		return nil
 	}
 	from := len(m.headers)
-	usual := &m.usualFields
+	usual := &m.recentFields
 	for i := range usual.all {
 		if f := usual.all[i]; len(f) == len(h) && m.appendFields(d, f, h, prefix) {
 			return m.headers[from:len(m.headers):len(m.headers)]
@@ -104,35 +104,35 @@ func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.He
 			return false
 		}
 		m.headers = append(m.headers, "{,"[min(i, 1)])
-		if m.field(d, &f[i], values) {
-			m.noteRedacted(prefix, f[i].name)
+		if m.appendHeader(d, &f[i], values) {
+			m.listRedacted(prefix, f[i].name)
 		}
 	}
 	m.headers = append(m.headers, '}')
 	return true
 }
 
-// field appends one header, as it stands in the line. taken: there was a secret in it.
-func (m *recordMaker) field(d *redact.Redactor, f *headerField, values []string) (taken bool) {
-	clean := d.Clean() // for this header alone: by the next one, something may have been learned
+// appendHeader appends one header, as it stands in the line. taken: there was a secret in it.
+func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []string) (taken bool) {
+	clean := d.CleanMark() // for this header alone: by the next one, something may have been learned
 	if f.clean == clean && len(values) == 1 && string(f.value) == values[0] {
 		m.headers = append(m.headers, f.member...)
-		return f.taken
+		return f.hadSecret
 	}
 	begin := len(m.headers)
 	m.headers = appendField(m.headers, f.name, values, func(value string) string {
-		shown := d.Field(f.name, value)
+		shown := d.HeaderValue(f.name, value)
 		taken = taken || shown != value
 		return shown
 	})
-	if len(values) == 1 && len(f.name)+len(values[0]) <= maxKeptField {
-		f.clean, f.value, f.member, f.taken = clean, append(f.value[:0], values[0]...), append(f.member[:0], m.headers[begin:]...), taken
+	if len(values) == 1 && len(f.name)+len(values[0]) <= maxCachedFieldBytes {
+		f.clean, f.value, f.member, f.hadSecret = clean, append(f.value[:0], values[0]...), append(f.member[:0], m.headers[begin:]...), taken
 	}
 	return taken
 }
 
-// noteRedacted lists a header in which there was a secret.
-func (m *recordMaker) noteRedacted(prefix, name string) {
+// listRedacted lists a header in which there was a secret.
+func (m *recordMaker) listRedacted(prefix, name string) {
 	path := ""
 	switch {
 	case name != sessionHeader:

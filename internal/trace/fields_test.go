@@ -64,7 +64,7 @@ func TestLearnedAmongHeaders(t *testing.T) {
 	for round := range 100 {
 		value := fmt.Sprintf("tok-%08d", round)
 		h := http.Header{"Zz": {value}} // the last one
-		m.header(d, h, inRequest)
+		m.headerJSON(d, h, inRequest)
 		for i := range 300 {
 			h[fmt.Sprintf("A%03d", i)] = []string{value, value} // never kept
 		}
@@ -74,7 +74,7 @@ func TestLearnedAmongHeaders(t *testing.T) {
 			d.Message([]byte(`{"token":"`+value+`"}`), nil)
 		}()
 		m.headers = m.headers[:0]
-		text := string(m.header(d, h, inRequest))
+		text := string(m.headerJSON(d, h, inRequest))
 		<-learned
 		if strings.Contains(text, redact.Placeholder) && strings.Contains(text, `"Zz":"`+value+`"`) {
 			t.Fatalf("round %d: the last header has what was taken out of one before it", round)
@@ -94,10 +94,10 @@ func TestUsualHeadersAreBounded(t *testing.T) {
 			name, value = "N"+strings.Repeat("n", 10*i), "v"
 		}
 		m.headers = m.headers[:0]
-		m.header(d, http.Header{name: {value}}, inRequest)
-		for _, fields := range m.usualFields.all {
+		m.headerJSON(d, http.Header{name: {value}}, inRequest)
+		for _, fields := range m.recentFields.all {
 			for _, f := range fields {
-				if kept += len(f.member); len(f.name)+len(f.value) > maxKeptField {
+				if kept += len(f.member); len(f.name)+len(f.value) > maxCachedFieldBytes {
 					t.Errorf("a header of %d bytes is kept", len(f.name)+len(f.value))
 				}
 			}
@@ -107,9 +107,9 @@ func TestUsualHeadersAreBounded(t *testing.T) {
 	for i := range 1000 {
 		many[fmt.Sprint("N", i)] = []string{"v"}
 	}
-	m.header(d, many, inRequest)
-	for _, fields := range m.usualFields.all {
-		if len(fields) > maxKeptFields {
+	m.headerJSON(d, many, inRequest)
+	for _, fields := range m.recentFields.all {
+		if len(fields) > maxCachedFields {
 			t.Errorf("%d headers are kept", len(fields))
 		}
 	}

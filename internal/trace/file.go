@@ -49,7 +49,7 @@ const batchDelay = 10 * time.Millisecond
 // be called concurrently.
 type File struct {
 	path string
-	o    FileOptions
+	opts FileOptions
 
 	mu            sync.Mutex
 	queuedLines   []byte // lines
@@ -59,9 +59,9 @@ type File struct {
 	spareBuffer   []byte // memory for queuedLines
 	closed        bool
 
-	wake     chan struct{} // holds one element when there is something to write, or it is the end
-	flushNow chan struct{} // holds one element when the writer should not wait for more
-	done     chan struct{} // closed when write has returned
+	wake       chan struct{} // holds one element when there is something to write, or it is the end
+	flushNow   chan struct{} // holds one element when the writer should not wait for more
+	writerDone chan struct{} // closed when write has returned
 
 	file        *os.File // write's; nil: it could not be opened again
 	size        int64
@@ -84,19 +84,19 @@ func NewFile(name string, o FileOptions) (*File, error) {
 	if o.MaxFiles <= 0 {
 		o.MaxFiles = DefaultMaxFiles
 	}
-	f := &File{path: name, o: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{path: name, opts: o, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), writerDone: make(chan struct{})}
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", name)
 	}
 	if err := f.rotate(); err != nil {
 		return nil, err
 	}
-	go f.write()
+	go f.run()
 	return f, nil
 }
 
 // MaxText implements Sink.
-func (f *File) MaxText() int { return f.o.MaxText }
+func (f *File) MaxText() int { return f.opts.MaxText }
 
 // Lost returns how many lines are missing in the file.
 func (f *File) Lost() uint64 {
@@ -154,13 +154,13 @@ func (f *File) Close() error {
 	f.mu.Unlock()
 	wake(f.wake)
 	wake(f.flushNow)
-	<-f.done
+	<-f.writerDone
 	return f.err
 }
 
-// write writes what waits, until the end.
-func (f *File) write() {
-	defer close(f.done)
+// run writes what waits, until the end.
+func (f *File) run() {
+	defer close(f.writerDone)
 	pause := time.NewTimer(0)
 	<-pause.C
 	for over := false; !over; {
@@ -185,7 +185,7 @@ func (f *File) write() {
 		}
 	}
 	if f.file != nil {
-		f.noteFailure(f.file.Close(), 0)
+		f.reportFailure(f.file.Close(), 0)
 	}
 }
 
@@ -193,7 +193,7 @@ func (f *File) write() {
 func (f *File) writeLines(lines []byte, count int) {
 	for len(lines) > 0 {
 		n := len(lines)
-		if room := f.o.MaxBytes - f.size; f.o.MaxBytes > 0 && int64(n) > room {
+		if room := f.opts.MaxBytes - f.size; f.opts.MaxBytes > 0 && int64(n) > room {
 			n = bytes.LastIndexByte(lines[:max(room, 0)], '\n') + 1
 			if n == 0 && f.size == 0 { // a line that no file has room for
 				n = bytes.IndexByte(lines, '\n') + 1
@@ -201,17 +201,17 @@ func (f *File) writeLines(lines []byte, count int) {
 		}
 		if n == 0 || f.file == nil {
 			if err := f.rotate(); err != nil {
-				f.noteFailure(err, count)
+				f.reportFailure(err, count)
 				return
 			}
 			continue
 		}
 		if f.partialLine {
-			f.partialLine = f.put([]byte("\n")) != nil
+			f.partialLine = f.writeText([]byte("\n")) != nil
 		}
-		if err := f.put(lines[:n]); err != nil {
+		if err := f.writeText(lines[:n]); err != nil {
 			f.partialLine = true
-			f.noteFailure(err, count)
+			f.reportFailure(err, count)
 			return
 		}
 		f.hasFailed = false
@@ -219,14 +219,14 @@ func (f *File) writeLines(lines []byte, count int) {
 	}
 }
 
-func (f *File) put(text []byte) error {
+func (f *File) writeText(text []byte) error {
 	n, err := f.file.Write(text)
 	f.size += int64(n)
 	return err
 }
 
-// noteFailure notes an error; count is how many lines may be lost by it.
-func (f *File) noteFailure(err error, count int) {
+// reportFailure notes an error; count is how many lines may be lost by it.
+func (f *File) reportFailure(err error, count int) {
 	if err == nil {
 		return
 	}
@@ -235,8 +235,8 @@ func (f *File) noteFailure(err error, count int) {
 	f.lostLines += uint64(count)
 	f.skippedBefore += uint64(count)
 	f.mu.Unlock()
-	if !f.hasFailed && f.o.OnError != nil {
-		f.o.OnError(err)
+	if !f.hasFailed && f.opts.OnError != nil {
+		f.opts.OnError(err)
 	}
 	f.hasFailed = true
 }
@@ -251,19 +251,19 @@ func (f *File) rotate() error {
 	if wasOpen {
 		err := f.file.Close()
 		if f.file = nil; err != nil {
-			f.noteFailure(err, 0)
+			f.reportFailure(err, 0)
 		}
 	}
 	if err := f.renameAll(); err != nil {
-		if info, _ := os.Stat(f.path); !wasOpen || info == nil || info.Size() >= f.o.MaxBytes*int64(f.o.MaxFiles) {
+		if info, _ := os.Stat(f.path); !wasOpen || info == nil || info.Size() >= f.opts.MaxBytes*int64(f.opts.MaxFiles) {
 			return err
 		}
 		file, openErr := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
 		if openErr != nil {
 			return err
 		}
-		if f.file, f.size = file, 0; f.o.OnError != nil {
-			f.o.OnError(fmt.Errorf("%w: %w", ErrNotRenamed, err))
+		if f.file, f.size = file, 0; f.opts.OnError != nil {
+			f.opts.OnError(fmt.Errorf("%w: %w", ErrNotRenamed, err))
 		}
 		return nil
 	}
@@ -277,7 +277,7 @@ func (f *File) rotate() error {
 
 // renameAll gives the files their next names, up to one that is free: renaming that has failed halfway, tried again, costs no file.
 func (f *File) renameAll() error {
-	last := f.o.MaxFiles - 1
+	last := f.opts.MaxFiles - 1
 	for i := 1; i < last; i++ {
 		if _, err := os.Lstat(f.rotatedName(i)); errors.Is(err, fs.ErrNotExist) {
 			last = i

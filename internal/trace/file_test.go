@@ -80,7 +80,7 @@ func TestFile(t *testing.T) {
 // What comes faster than it can be written is left out, counted, and the file says so. Nobody waits.
 func TestFileFull(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace.jsonl")
-	f := &File{path: name, o: FileOptions{MaxBytes: -1, MaxFiles: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), done: make(chan struct{})}
+	f := &File{path: name, opts: FileOptions{MaxBytes: -1, MaxFiles: 1}, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1), writerDone: make(chan struct{})}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestFileFull(t *testing.T) {
 	if f.Lost() != 7 {
 		t.Error(f.Lost())
 	}
-	go f.write()
+	go f.run()
 	closed(t, f)
 	all := saved(t, name)
 	wants(t, all[len(all)-2:], maxQueuedLines, -7)
@@ -107,7 +107,7 @@ func TestFileFails(t *testing.T) {
 	var told []error
 	f := &File{
 		path: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
-		o: FileOptions{MaxBytes: -1, MaxFiles: 1, OnError: func(err error) { told = append(told, err) }},
+		opts: FileOptions{MaxBytes: -1, MaxFiles: 1, OnError: func(err error) { told = append(told, err) }},
 	}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)
@@ -137,7 +137,7 @@ func TestFileNotRenamed(t *testing.T) {
 	var told []error
 	f := &File{
 		path: name, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1),
-		o: FileOptions{MaxBytes: 1000, MaxFiles: 2, OnError: func(err error) { told = append(told, err) }},
+		opts: FileOptions{MaxBytes: 1000, MaxFiles: 2, OnError: func(err error) { told = append(told, err) }},
 	}
 	if err := f.rotate(); err != nil {
 		t.Fatal(err)

@@ -147,10 +147,10 @@ func (r *Recorder) record(l *pendingRecord) {
 		if l.findings == nil && text {
 			l.findings = r.lookThrough(&l.passed)
 		}
-		m.message(d, &l.passed, l.findings)
+		m.makeMessage(d, &l.passed, l.findings)
 	} else {
 		m.now = l.at
-		if is = m.event(d, l.event, text); is {
+		if is = m.makeEvent(d, l.event, text); is {
 			m.Seq = l.seq
 			if m.Time.IsZero() {
 				m.Time = l.at
@@ -207,7 +207,7 @@ func skipLines(sinks []Sink, n uint64) {
 // Wait returns when the Sinks have the records of all that was told before. If there are no Sinks, the goroutine that made the
 // records has ended then, too.
 func (r *Recorder) Wait() {
-	r.Between(func() {})
+	r.RunBetween(func() {})
 	if r.sinks.Load() != nil { // it may go on for long
 		return
 	}
@@ -223,9 +223,9 @@ func (r *Recorder) Wait() {
 	}
 }
 
-// Between runs f when the Sinks have the records of all that was told before, and none of what is told later. It returns, after
+// RunBetween runs f when the Sinks have the records of all that was told before, and none of what is told later. It returns, after
 // f, when later begins. f must neither wait nor use the Recorder.
-func (r *Recorder) Between(f func()) (later time.Time) {
+func (r *Recorder) RunBetween(f func()) (later time.Time) {
 	b := &r.backlog
 	b.mu.Lock()
 	later = time.Now()

@@ -323,7 +323,7 @@ func TestBetween(t *testing.T) {
 		asked := time.Now()
 		before := make(chan []string, 1)
 		later := make(chan time.Time)
-		go func() { later <- rec.Between(func() { before <- found() }) }()
+		go func() { later <- rec.RunBetween(func() { before <- found() }) }()
 		synctest.Wait()
 		time.Sleep(time.Second)
 		tell("three")
@@ -336,7 +336,7 @@ func TestBetween(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		var all []string
-		if at := rec.Between(func() { all = found() }); !at.Equal(time.Now()) || len(all) != 3 {
+		if at := rec.RunBetween(func() { all = found() }); !at.Equal(time.Now()) || len(all) != 3 {
 			t.Errorf("when nothing waits it finds %q", all)
 		}
 		release()

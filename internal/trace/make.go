@@ -10,14 +10,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-var kinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
+var messageKinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
 
-// message makes the record of a message, with its text, or without it if there are no findings.
-func (m *recordMaker) message(d *redact.Redactor, p *observe.Passed, f *findings) {
+// makeMessage makes the record of a message, with its text, or without it if there are no findings.
+func (m *recordMaker) makeMessage(d *redact.Redactor, p *observe.Passed, f *findings) {
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
-	m.session(p.Session)
-	m.atHop(p.Session, p.Hop)
+	m.setSession(p.Session)
+	m.setTransportAt(p.Session, p.Hop)
 	m.Stream, m.TimeInBridge = p.Stream, p.TimeInBridge
 	m.setMessage(&p.Message)
 	if p.Call != nil {
@@ -58,8 +58,8 @@ type findings struct {
 	redacted  []string // see Record.Redacted
 }
 
-// nothingFound are the findings in most messages.
-var nothingFound = &findings{}
+// noFindings are the findings in most messages.
+var noFindings = &findings{}
 
 // lookThrough looks for secrets in a message. What was received with nothing to take out is not looked through again when it
 // is sent.
@@ -69,10 +69,10 @@ func (r *Recorder) lookThrough(p *observe.Passed) *findings {
 		extra, _ = p.Call.Get(secretsKey{}).([][]byte)
 	}
 	d, learner := r.redactor.Load(), r.textRedactor.Load()
-	clean := d.Clean()
+	clean := d.CleanMark()
 	known := p.CauseSeq != 0 && len(extra) == 0 && p.Source.Memo == any(clean) && p.Source.IsWhole(&p.Message) && d.IsPlainID(p.Message.ID().String())
 	if known && learner == nil {
-		return nothingFound
+		return noFindings
 	}
 	text, id, rest := p.Message.SplitAtID()
 	if id != "" || len(rest) > 0 {
@@ -80,7 +80,7 @@ func (r *Recorder) lookThrough(p *observe.Passed) *findings {
 		defer func() { buffer.clear(); textBuffers.Put(buffer) }()
 		text = buffer.join(&p.Message)
 	}
-	f := nothingFound
+	f := noFindings
 	if !known {
 		out, redacted, found := d.Message(text, extra)
 		switch {
@@ -100,8 +100,8 @@ func (r *Recorder) lookThrough(p *observe.Passed) *findings {
 	return f
 }
 
-// session says of which session the record is; nil: of none that is known.
-func (m *recordMaker) session(s *observe.Session) {
+// setSession says of which session the record is; nil: of none that is known.
+func (m *recordMaker) setSession(s *observe.Session) {
 	if s != nil {
 		m.Server, m.Session, m.Era, m.Transport = s.Server, s.Name, s.Era(), s.Transport
 	}
@@ -109,7 +109,7 @@ func (m *recordMaker) session(s *observe.Session) {
 
 // setMessage says which message the record is about.
 func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
-	m.Kind = kinds[msg.Kind()]
+	m.Kind = messageKinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
 }
 
@@ -128,19 +128,19 @@ func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, ext
 	return found
 }
 
-// event makes the record of an event. false: there is none.
-func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool {
+// makeEvent makes the record of an event. false: there is none.
+func (m *recordMaker) makeEvent(d *redact.Redactor, e observe.Event, text bool) bool {
 	switch e := e.(type) {
 	case observe.SessionOpened:
-		m.session(e.Session)
+		m.setSession(e.Session)
 		who := e.Session.Client()
 		m.Kind, m.Record.Event = Session, &Event{Action: "opened", Client: d.String(who.Name), Version: d.String(who.Version),
 			Revision: e.Session.Revision(), PID: e.Session.PID()}
 	case observe.SessionEnded:
-		m.session(e.Session)
+		m.setSession(e.Session)
 		m.Kind, m.Record.Event = Session, &Event{Action: "ended", Reason: d.String(e.Reason), Err: d.Error(e.Err), Duration: e.Lasted, Calls: e.Calls}
 	case observe.SessionFailed:
-		m.session(e.Session)
+		m.setSession(e.Session)
 		m.Kind, m.Record.Event = Session, &Event{Action: "failed", Err: d.Error(e.Err), Duration: e.Lasted}
 	case observe.CallLate:
 		m.beginCallNote(d, e.Server, e.Session, e.Method, e.ID, e.Since)
@@ -156,11 +156,11 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		if e.Call == nil || e.Cancelled { // the cancellation has its record
 			return false
 		}
-		m.session(e.Session)
+		m.setSession(e.Session)
 		m.Kind, m.Hop, m.Dir = Note, e.Hop.String(), e.Call.Dir.String()
 		m.Method, m.Name, m.ID, m.Duration = d.Name(e.Call.Method), d.Name(e.Call.Name), d.ID(e.Call.ID), m.now.Sub(e.Call.Began())
 		m.Record.Event = &Event{Code: "unanswered", Text: "the request will not be answered"}
-		m.atHop(e.Session, e.Hop)
+		m.setTransportAt(e.Session, e.Hop)
 	case observe.Dropped:
 		m.setMessage(&e.Message)
 		m.setServerAndSession(e.Server, e.Session)
@@ -177,16 +177,16 @@ func (m *recordMaker) event(d *redact.Redactor, e observe.Event, text bool) bool
 		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Record.Event = Note, &Event{Code: e.Code, Text: d.String(e.Text)}
 	case observe.Refused, *observe.Exchange, observe.Stream:
-		m.transport(d, e)
+		m.makeTransport(d, e)
 	default:
-		return m.process(d, e)
+		return m.makeProcess(d, e)
 	}
 	return true
 }
 
 // setServerAndSession says which server and session an event is about.
 func (m *recordMaker) setServerAndSession(server string, s *observe.Session) {
-	m.session(s)
+	m.setSession(s)
 	if server != "" {
 		m.Server = server
 	}
@@ -199,14 +199,14 @@ func (m *recordMaker) beginCallNote(d *redact.Redactor, server string, s *observ
 	m.Duration = m.now.Sub(since)
 }
 
-// waitingCall makes the record of a request that came before somebody looked.
-func (m *recordMaker) waitingCall(d *redact.Redactor, w *observe.WaitingCall) {
+// makeWaitingCall makes the record of a request that came before somebody looked.
+func (m *recordMaker) makeWaitingCall(d *redact.Redactor, w *observe.WaitingCall) {
 	m.beginCallNote(d, w.Server, w.Session, w.Method, w.ID, w.Since)
 	m.Kind, m.Time, m.Hop, m.Dir, m.Earlier = Request, w.Since, observe.Downstream.String(), w.Dir.String(), true
 }
 
-// transport makes the record of what a transport has told.
-func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
+// makeTransport makes the record of what a transport has told.
+func (m *recordMaker) makeTransport(d *redact.Redactor, e observe.Event) {
 	switch e := e.(type) {
 	case observe.Refused:
 		m.setServerAndSession(e.Server, e.Session)
@@ -235,26 +235,26 @@ func (m *recordMaker) transport(d *redact.Redactor, e observe.Event) {
 		if x.URL, changed = d.URL(e.URL); changed {
 			m.Redacted = append(m.Redacted, "http.url")
 		}
-		x.requestHeaderJSON = m.header(d, e.RequestHeader, inRequest)
-		x.responseHeaderJSON = m.header(d, e.ResponseHeader, inResponse)
-		m.atHop(e.Session, e.Hop)
+		x.requestHeaderJSON = m.headerJSON(d, e.RequestHeader, inRequest)
+		x.responseHeaderJSON = m.headerJSON(d, e.ResponseHeader, inResponse)
+		m.setTransportAt(e.Session, e.Hop)
 	case observe.Stream:
 		m.setServerAndSession(e.Server, e.Session)
 		m.Kind, m.Hop, m.Stream, m.Reason = Stream, e.Hop.String(), e.Name, d.String(e.Reason)
 		m.Record.Event = &Event{Action: e.Action, FromEventID: d.String(e.FromEventID)}
-		m.atHop(e.Session, e.Hop)
+		m.setTransportAt(e.Session, e.Hop)
 	}
 }
 
-// atHop corrects what is otherwise between the bridge and the server.
-func (m *recordMaker) atHop(s *observe.Session, hop observe.Hop) {
+// setTransportAt corrects what is otherwise between the bridge and the server.
+func (m *recordMaker) setTransportAt(s *observe.Session, hop observe.Hop) {
 	if s != nil && hop == observe.Upstream {
 		m.Era, m.Transport = "", s.ServerTransport()
 	}
 }
 
-// process makes the record of what a process has done. false: the event is not known.
-func (m *recordMaker) process(d *redact.Redactor, e observe.Event) bool {
+// makeProcess makes the record of what a process has done. false: the event is not known.
+func (m *recordMaker) makeProcess(d *redact.Redactor, e observe.Event) bool {
 	var server string
 	var session *observe.Session
 	switch e := e.(type) {

@@ -35,13 +35,13 @@ type Reader struct {
 	// Max is the length in bytes of the longest line that is taken; 0: MaxLine.
 	Max int
 
-	in   *bufio.Reader
-	line int
-	raw  []byte
+	input *bufio.Reader
+	line  int
+	raw   []byte
 }
 
 // NewReader returns a Reader.
-func NewReader(r io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(r, 64<<10)} }
+func NewReader(r io.Reader) *Reader { return &Reader{input: bufio.NewReaderSize(r, 64<<10)} }
 
 // Raw returns the line of the record that Next has just returned, without its line feed. The
 // caller may keep it, and must not change it.
@@ -54,7 +54,7 @@ func (r *Reader) Line() int { return r.line }
 // Next can be called again, or what the io.Reader has returned. Blank lines are passed over.
 func (r *Reader) Next() (Record, error) {
 	for {
-		line, err := r.next()
+		line, err := r.nextLine()
 		if err != nil {
 			return Record{}, err
 		}
@@ -85,8 +85,8 @@ func (r *Reader) Records() iter.Seq2[Record, error] {
 	}
 }
 
-// next returns the next line, in memory of its own and without its line feed.
-func (r *Reader) next() ([]byte, error) {
+// nextLine returns the next line, in memory of its own and without its line feed.
+func (r *Reader) nextLine() ([]byte, error) {
 	most := r.Max
 	if most == 0 {
 		most = MaxLine
@@ -95,7 +95,7 @@ func (r *Reader) next() ([]byte, error) {
 	var line []byte
 	size, long := 0, false
 	for {
-		part, err := r.in.ReadSlice('\n')
+		part, err := r.input.ReadSlice('\n')
 		size += len(part)
 		switch long = long || size > most+1; {
 		case long:

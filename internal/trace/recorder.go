@@ -33,16 +33,16 @@ type Recorder struct {
 	redactor     atomic.Pointer[redact.Redactor]
 	textRedactor atomic.Pointer[redact.Redactor] // see SetTextRedactor
 
-	mu        sync.Mutex // of changes
-	sinkUsers map[Sink]int
-	stop      func() // of observer.Watch; nil: it does not watch
-	sinks     atomic.Pointer[[]Sink]
-	backlog   backlog
+	mu             sync.Mutex // of changes
+	sinkUserCounts map[Sink]int
+	stopWatch      func() // of observer.Watch; nil: it does not watch
+	sinks          atomic.Pointer[[]Sink]
+	backlog        backlog
 }
 
 // NewRecorder returns a Recorder of what o tells.
 func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
-	r := &Recorder{observer: o, sinkUsers: map[Sink]int{}}
+	r := &Recorder{observer: o, sinkUserCounts: map[Sink]int{}}
 	r.redactor.Store(d)
 	return r
 }
@@ -74,7 +74,7 @@ func (r *Recorder) RedactText(text string) string {
 // the messages have been looked through that were not as they passed, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
 	if r.backlog.unseen.Load() > 0 {
-		r.Between(func() {})
+		r.RunBetween(func() {})
 	}
 	return r.RedactText(line)
 }
@@ -88,13 +88,13 @@ func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(
 func (r *Recorder) AddSink(s Sink) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sinkUsers[s]++
+	r.sinkUserCounts[s]++
 	r.updateSinks()
 	return sync.OnceFunc(func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.sinkUsers[s]--; r.sinkUsers[s] == 0 {
-			delete(r.sinkUsers, s)
+		if r.sinkUserCounts[s]--; r.sinkUserCounts[s] == 0 {
+			delete(r.sinkUserCounts, s)
 		}
 		r.updateSinks()
 	})
@@ -102,23 +102,23 @@ func (r *Recorder) AddSink(s Sink) (release func()) {
 
 // updateSinks makes sinkUsers the sinks. It begins or ends watching. It is called with mu held.
 func (r *Recorder) updateSinks() {
-	if len(r.sinkUsers) == 0 {
+	if len(r.sinkUserCounts) == 0 {
 		r.sinks.Store(nil)
-		r.stop()
-		r.stop = nil
+		r.stopWatch()
+		r.stopWatch = nil
 		return
 	}
-	all := slices.Collect(maps.Keys(r.sinkUsers))
+	all := slices.Collect(maps.Keys(r.sinkUserCounts))
 	r.sinks.Store(&all)
-	if r.stop == nil {
-		r.stop = r.observer.Watch(r)
+	if r.stopWatch == nil {
+		r.stopWatch = r.observer.Watch(r)
 	}
 }
 
-// Waiting returns the line of a request that waits for its answer, as a Sink gets lines.
-func (r *Recorder) Waiting(w *observe.WaitingCall) []byte {
+// WaitingLine returns the line of a request that waits for its answer, as a Sink gets lines.
+func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 	m := recordMaker{now: time.Now()}
-	m.waitingCall(r.redactor.Load(), w)
+	m.makeWaitingCall(r.redactor.Load(), w)
 	return Append(nil, &m.Record)
 }
 
@@ -134,7 +134,7 @@ type recordMaker struct {
 	exchange      Exchange // memory for Record.HTTP, and for its headers
 	headers       []byte
 	redactedPaths [4]string // memory for Record.Redacted
-	usualFields   usualFields
+	recentFields  recentFields
 }
 
 // maxReusedBytes is how large memory may be that is used again.

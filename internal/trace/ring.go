@@ -31,7 +31,7 @@ const followPause = 10 * time.Millisecond
 // Ring is a Sink that keeps the last lines in memory, for those who look at a running bridge. Its memory grows
 // up to its bound as it is used. Its methods may be called concurrently.
 type Ring struct {
-	o RingOptions
+	opts RingOptions
 
 	mu        sync.Mutex
 	lines     [][]byte      // the line at position p is lines[p % len(lines)]
@@ -53,23 +53,23 @@ func NewRing(o RingOptions) *Ring {
 	if o.MaxText <= 0 {
 		o.MaxText = DefaultRingMaxText
 	}
-	return &Ring{o: o, first: 1, next: 1}
+	return &Ring{opts: o, first: 1, next: 1}
 }
 
 // MaxText implements Sink.
-func (r *Ring) MaxText() int { return r.o.MaxText }
+func (r *Ring) MaxText() int { return r.opts.MaxText }
 
 // Put implements Sink.
 func (r *Ring) Put(line []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(line) > r.o.MaxBytes {
+	if len(line) > r.opts.MaxBytes {
 		line = Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: 1})
 	}
 	if r.lines == nil {
-		r.lines = make([][]byte, r.o.MaxRecords)
+		r.lines = make([][]byte, r.opts.MaxRecords)
 	}
-	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.o.MaxBytes) {
+	for r.first < r.next && (r.next-r.first >= uint64(len(r.lines)) || r.bytes+len(line) > r.opts.MaxBytes) {
 		r.dropOldest()
 	}
 	r.lines[r.next%uint64(len(r.lines))] = r.copyLine(line)
@@ -137,7 +137,7 @@ func (f *Follower) Position() uint64 { return f.next }
 // not to be changed, and may be kept; each holds up to 128 KiB of the Ring's memory. The error is that of ctx.
 func (f *Follower) Next(ctx context.Context, most int) ([][]byte, error) {
 	for {
-		lines, more := f.take(most)
+		lines, more := f.takeLines(most)
 		if more == nil {
 			return lines, nil
 		}
@@ -158,12 +158,12 @@ func (f *Follower) Next(ctx context.Context, most int) ([][]byte, error) {
 
 // Ready is Next without a wait: there may be no lines.
 func (f *Follower) Ready(most int) [][]byte {
-	lines, _ := f.take(most)
+	lines, _ := f.takeLines(most)
 	return lines
 }
 
-// take returns lines, or what is closed when there is one.
-func (f *Follower) take(most int) (lines [][]byte, more <-chan struct{}) {
+// takeLines returns lines, or what is closed when there is one.
+func (f *Follower) takeLines(most int) (lines [][]byte, more <-chan struct{}) {
 	r := f.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()

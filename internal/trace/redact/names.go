@@ -12,7 +12,7 @@ type sensitivity uint8
 
 const (
 	harmless sensitivity = iota
-	secret
+	alwaysSecret
 	countOrSecret // a number of it is how many there are ("maxTokens"); else it is a secret
 )
 
@@ -41,20 +41,20 @@ type sensitivePart struct {
 
 // What is in the set of the letters of a name beside letters.
 const (
-	foreign = 1 << 30 // it is not ASCII: all letters are in the set
-	escape  = 1 << 31 // it has a backslash
+	nonASCII     = 1 << 30 // it is not ASCII: all letters are in the set
+	hasBackslash = 1 << 31 // it has a backslash
 )
 
-// letterOf is the set of the one letter that a byte is.
-var letterOf = func() (all [256]uint32) {
+// letterSetOf is the set of the one letter that a byte is.
+var letterSetOf = func() (all [256]uint32) {
 	for c := range all {
 		switch lower := c | 0x20; {
 		case c >= utf8.RuneSelf:
-			all[c] = foreign | (foreign - 1)
+			all[c] = nonASCII | (nonASCII - 1)
 		case lower >= 'a' && lower <= 'z':
 			all[c] = 1 << (lower - 'a')
 		case c == '\\':
-			all[c] = escape
+			all[c] = hasBackslash
 		}
 	}
 	return all
@@ -63,7 +63,7 @@ var letterOf = func() (all [256]uint32) {
 // letters returns the set of the letters in a name.
 func letters[T string | []byte](name T) (set uint32) {
 	for i := range len(name) {
-		set |= letterOf[name[i]]
+		set |= letterSetOf[name[i]]
 	}
 	return set
 }
@@ -78,14 +78,14 @@ func sensitivityIn[T string | []byte](name T, set uint32) sensitivity {
 	if len(name) < len("token") {
 		return harmless
 	}
-	var room [maxName]byte
+	var room [maxShortNameBytes]byte
 	joined := room[:0]
 	for i := range sensitiveParts {
 		p := &sensitiveParts[i]
 		if set&p.letters != p.letters {
 			continue
 		}
-		if set&foreign != 0 || len(name) > len(room) {
+		if set&nonASCII != 0 || len(name) > len(room) {
 			return sensitivityOfWords(string(name))
 		}
 		if len(joined) == 0 {
@@ -107,18 +107,18 @@ func sensitivityOfWords(name string) sensitivity {
 	joined, parts := splitWords(name)
 	for _, stem := range sensitiveStems {
 		if strings.Contains(joined, stem) {
-			return secret
+			return alwaysSecret
 		}
 	}
 	found := harmless
 	for _, w := range sensitiveWords {
 		if strings.HasSuffix(joined, w) {
-			return secret
+			return alwaysSecret
 		}
 		for _, part := range append(parts, joined) {
 			switch {
 			case part == w:
-				return secret
+				return alwaysSecret
 			case strings.HasSuffix(part, w+"s"):
 				found = countOrSecret
 			}
@@ -171,20 +171,20 @@ func lower(r rune) rune {
 // ones are session ids.
 var queryWords = []string{"sessionid", "session", "sid", "key", "sig", "signature", "code", "auth", "jwt", "access"}
 
-const sessionWords = 3
+const sessionQueryWords = 3
 
 // isSensitiveInQuery reports whether a value in a query is a secret.
 func isSensitiveInQuery(name []byte) bool {
 	if sensitivityOf(name) != harmless {
 		return true
 	}
-	return inQueryWords(name, queryWords)
+	return isQueryWord(name, queryWords)
 }
 
-// isSession says whether a value in a query is a session id.
-func isSession(name []byte) bool { return inQueryWords(name, queryWords[:sessionWords]) }
+// isSessionIDInQuery says whether a value in a query is a session id.
+func isSessionIDInQuery(name []byte) bool { return isQueryWord(name, queryWords[:sessionQueryWords]) }
 
-func inQueryWords(name []byte, list []string) bool {
+func isQueryWord(name []byte, list []string) bool {
 	if len(name) > 64 {
 		return true
 	}

@@ -21,12 +21,12 @@ import (
 const Placeholder = "[redacted]"
 
 const (
-	// minSecret is the length of the shortest value that is looked for. Shorter ones
+	// minSecretBytes is the length of the shortest value that is looked for. Shorter ones
 	// occur by chance.
-	minSecret = 4
+	minSecretBytes = 4
 
-	// minLine is the length of the shortest line that is looked for of a value of several lines.
-	minLine = 16
+	// minLineBytes is the length of the shortest line that is looked for of a value of several lines.
+	minLineBytes = 16
 )
 
 // Options say what is taken out of a trace, beside what always is.
@@ -51,31 +51,31 @@ type Options struct {
 // Redactor takes secrets out of what is traced. What it has taken out because of its name it takes out elsewhere
 // too, if that is no word. Its methods may be called concurrently.
 type Redactor struct {
-	off       bool
-	secrets   [][]byte
-	prefilter *prefilter // of secrets
-	special   bool       // a secret has characters that every encoder of JSON may escape
-	learned   *learned
-	headers   map[string]bool
-	fields    map[string]fieldKind // of commonHeaders
-	paths     [][]string
-	patterns  []*regexp.Regexp
-	clean     atomic.Pointer[Clean]
-	names     [32]atomic.Pointer[knownCleanName] // the latest ones, by some of their bytes: most messages have one of few
+	off           bool
+	secrets       [][]byte
+	prefilter     *prefilter // of secrets
+	hasEscapable  bool       // a secret has characters that every encoder of JSON may escape
+	learned       *learnedSecrets
+	secretHeaders map[string]bool
+	headerKinds   map[string]headerKind // of commonHeaders
+	rulePaths     [][]string
+	rulePatterns  []*regexp.Regexp
+	lastCleanMark atomic.Pointer[CleanMark]
+	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest ones, by some of their bytes: most messages have one of few
 }
 
-// Clean says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
+// CleanMark says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
 // is the same.
-type Clean struct{ learned *learnedSet }
+type CleanMark struct{ learned *learnedSet }
 
-// Clean returns what stands for all that is looked for now.
-func (d *Redactor) Clean() *Clean {
+// CleanMark returns what stands for all that is looked for now.
+func (d *Redactor) CleanMark() *CleanMark {
 	set := d.learned.set.Load()
-	if c := d.clean.Load(); c != nil && c.learned == set {
+	if c := d.lastCleanMark.Load(); c != nil && c.learned == set {
 		return c
 	}
-	c := &Clean{set}
-	d.clean.Store(c)
+	c := &CleanMark{set}
+	d.lastCleanMark.Store(c)
 	return c
 }
 
@@ -114,13 +114,13 @@ const sessionHeader = "Mcp-Session-Id"
 
 // New returns a Redactor. The error says which of the Rules is wrong.
 func New(o Options) (*Redactor, error) {
-	d := &Redactor{off: o.Off, headers: map[string]bool{sessionHeader: true}, learned: new(learned)}
+	d := &Redactor{off: o.Off, secretHeaders: map[string]bool{sessionHeader: true}, learned: new(learnedSecrets)}
 	defer d.classifyCommonHeaders()
 	if o.Off {
 		return d, nil
 	}
 	for _, h := range append(credentialHeaders, o.Headers...) {
-		d.headers[textproto.CanonicalMIMEHeaderKey(h)] = true
+		d.secretHeaders[textproto.CanonicalMIMEHeaderKey(h)] = true
 	}
 	for _, rule := range o.Rules {
 		if text, ok := strings.CutPrefix(rule, "re:"); ok {
@@ -128,13 +128,13 @@ func New(o Options) (*Redactor, error) {
 			if err != nil {
 				return nil, err
 			}
-			d.patterns = append(d.patterns, pattern)
+			d.rulePatterns = append(d.rulePatterns, pattern)
 			continue
 		}
-		d.paths = append(d.paths, strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(rule), "."))
+		d.rulePaths = append(d.rulePaths, strings.Split(strings.NewReplacer("[", ".", "]", "").Replace(rule), "."))
 	}
 	for _, s := range o.Secrets {
-		d.learn(s)
+		d.addSpellings(s)
 	}
 	// The longest first: one secret may be part of another.
 	slices.SortFunc(d.secrets, func(a, b []byte) int { return len(b) - len(a) })
@@ -144,40 +144,40 @@ func New(o Options) (*Redactor, error) {
 
 // classifyCommonHeaders finds out what can be known before there is traffic.
 func (d *Redactor) classifyCommonHeaders() {
-	d.fields = make(map[string]fieldKind, len(commonHeaders))
+	d.headerKinds = make(map[string]headerKind, len(commonHeaders))
 	for _, name := range commonHeaders {
-		d.fields[name] = d.kindOf(name)
+		d.headerKinds[name] = d.headerKindOf(name)
 	}
 }
 
 // Inherit has d, which nobody uses yet, take out what from has learned.
 func (d *Redactor) Inherit(from *Redactor) { d.learned = from.learned }
 
-// learn adds a secret, as it may be spelled.
-func (d *Redactor) learn(s string) {
-	d.add(s)
-	d.add(url.QueryEscape(s))
-	d.add(url.PathEscape(s))
+// addSpellings adds a secret, as it may be spelled.
+func (d *Redactor) addSpellings(s string) {
+	d.addSecret(s)
+	d.addSecret(url.QueryEscape(s))
+	d.addSecret(url.PathEscape(s))
 	if strings.Contains(s, "\n") {
 		for line := range strings.Lines(s) {
-			if line = strings.TrimSpace(line); len(line) >= minLine {
-				d.add(line)
+			if line = strings.TrimSpace(line); len(line) >= minLineBytes {
+				d.addSecret(line)
 			}
 		}
 	}
 	if scheme, value, ok := strings.Cut(s, " "); ok && len(scheme) <= len("Negotiate") && !strings.Contains(value, " ") {
-		d.add(value) // Bearer TOKEN
+		d.addSecret(value) // Bearer TOKEN
 		if plain, err := base64.StdEncoding.DecodeString(value); err == nil && utf8.Valid(plain) {
-			d.add(string(plain))
+			d.addSecret(string(plain))
 		}
 	}
-	for _, found := range (&walk{d: d, text: []byte(s)}).sensitiveStrings() {
-		d.add(found)
+	for _, found := range (&walk{redactor: d, text: []byte(s)}).sensitiveStrings() {
+		d.addSecret(found)
 	}
 }
 
-func (d *Redactor) add(s string) {
-	if len(s) < minSecret || slices.Contains(plainValues, strings.ToLower(s)) {
+func (d *Redactor) addSecret(s string) {
+	if len(s) < minSecretBytes || slices.Contains(plainValues, strings.ToLower(s)) {
 		return
 	}
 	if slices.ContainsFunc(d.secrets, func(b []byte) bool { return string(b) == s }) {
@@ -187,7 +187,7 @@ func (d *Redactor) add(s string) {
 		return
 	}
 	d.secrets = append(d.secrets, []byte(s))
-	d.special = d.special || isSpecial([]byte(s))
+	d.hasEscapable = d.hasEscapable || isEscapable([]byte(s))
 }
 
 // Message takes secrets out of a message, which is valid JSON, and extra values. It returns message
@@ -195,51 +195,51 @@ func (d *Redactor) add(s string) {
 // "params.arguments.token"; and the values that were taken out because of their names, which may be
 // extra values of an answer to the message.
 func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
-	if d.off && len(extra) == 0 && !mentionsState(message) || d.isClean(message, extra) {
+	if d.off && len(extra) == 0 && !mayHaveRequestState(message) || d.isClean(message, extra) {
 		return message, nil, nil
 	}
-	w := walks.Get().(*walk)
+	w := walkPool.Get().(*walk)
 	defer w.release()
-	w.d, w.text, w.extra = d, message, extra
+	w.redactor, w.text, w.extraValues = d, message, extra
 	w.run()
 	if len(w.cuts) == 0 {
 		return message, nil, nil
 	}
-	if found = w.removed; len(found) > 0 { // the same values may stand elsewhere in the message
-		*w = walk{d: d, text: message, stack: w.stack[:0], cuts: w.cuts[:0], extra: append(found, extra...)}
+	if found = w.removedValues; len(found) > 0 { // the same values may stand elsewhere in the message
+		*w = walk{redactor: d, text: message, stack: w.stack[:0], cuts: w.cuts[:0], extraValues: append(found, extra...)}
 		w.run()
 		if !d.off {
 			d.learned.add(found)
 		}
 	}
-	if out = w.splice(); d.containsSecret(out) {
+	if out = w.applyCuts(); d.containsSecret(out) {
 		return []byte(`"` + Placeholder + `"`), []string{"*"}, found
 	}
 	return out, w.paths, found
 }
 
-// mentionsState reports whether a message may have a requestState.
-func mentionsState(message []byte) bool {
+// mayHaveRequestState reports whether a message may have a requestState.
+func mayHaveRequestState(message []byte) bool {
 	return bytes.Contains(message, []byte("requestState")) || bytes.Contains(message, []byte(`\u`))
 }
 
 // containsSecret reports whether a secret stands in text as it is.
 func (d *Redactor) containsSecret(text []byte) bool {
 	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Placeholder, string(s)) }
-	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.in(text), holds)
+	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.valuesMaybeIn(text), holds)
 }
 
 // Text takes secrets out of a line that is no JSON: a line of stderr, an error. changed says
 // whether there were any.
 func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
-	cuts := d.inText(nil, text, nil)
+	cuts := d.appendTextCuts(nil, text, nil)
 	if !d.off {
-		cuts, _ = assignments(cuts, text)
+		cuts, _ = appendAssignmentCuts(cuts, text)
 	}
 	if len(cuts) == 0 {
 		return text, false
 	}
-	return splice(text, cuts), true
+	return applyCuts(text, cuts), true
 }
 
 // String is Text for a string.
@@ -260,30 +260,30 @@ func (d *Redactor) URL(text string) (out string, changed bool) {
 		return text, false
 	}
 	raw := []byte(text)
-	cuts := d.queries(nil, raw, true)
-	cuts = d.inText(cuts, raw, nil)
+	cuts := d.appendURLCuts(nil, raw, true)
+	cuts = d.appendTextCuts(cuts, raw, nil)
 	if len(cuts) == 0 {
 		return text, false
 	}
-	return string(splice(raw, cuts)), true
+	return string(applyCuts(raw, cuts)), true
 }
 
-// Field takes secrets out of a value of a header.
-func (d *Redactor) Field(name, value string) (clean string) {
+// HeaderValue takes secrets out of a value of a header.
+func (d *Redactor) HeaderValue(name, value string) (clean string) {
 	if value == "" {
 		return ""
 	}
-	kind, known := d.fields[name]
+	kind, known := d.headerKinds[name]
 	if !known {
-		kind = d.kindOf(textproto.CanonicalMIMEHeaderKey(name))
+		kind = d.headerKindOf(textproto.CanonicalMIMEHeaderKey(name))
 	}
 	switch kind {
-	case textField:
+	case textHeader:
 		return d.String(value)
-	case urlField:
+	case urlHeader:
 		clean, _ := d.URL(value)
 		return clean
-	case verbatimField:
+	case verbatimHeader:
 		return value
 	}
 	for _, scheme := range []string{"Bearer ", "Basic "} {
@@ -294,40 +294,40 @@ func (d *Redactor) Field(name, value string) (clean string) {
 	return Placeholder
 }
 
-// fieldKind is what a header's value may be.
-type fieldKind uint8
+// headerKind is what a header's value may be.
+type headerKind uint8
 
 const (
-	secretField   fieldKind = iota // nothing of it is shown
-	textField                      // a text that may hold a secret
-	urlField                       // a URL
-	verbatimField                  // what is shown as it is
+	secretHeader   headerKind = iota // nothing of it is shown
+	textHeader                       // a text that may hold a secret
+	urlHeader                        // a URL
+	verbatimHeader                   // what is shown as it is
 )
 
-// kindOf returns what the values of a header are.
-func (d *Redactor) kindOf(canonical string) fieldKind {
+// headerKindOf returns what the values of a header are.
+func (d *Redactor) headerKindOf(canonical string) headerKind {
 	switch {
-	case d.headers[canonical]:
-		return secretField
+	case d.secretHeaders[canonical]:
+		return secretHeader
 	case d.off:
-		return verbatimField
+		return verbatimHeader
 	case strings.HasPrefix(canonical, "Mcp-Param-"), // the twin of an argument, which may be a secret
 		sensitivityOf(canonical) != harmless:
-		return secretField
+		return secretHeader
 	case slices.Contains(urlHeaders, canonical):
-		return urlField
+		return urlHeader
 	}
-	return textField
+	return textHeader
 }
 
 // cut is a part of a text that is taken out.
 type cut struct {
-	from, to int
-	with     string // what stands in its place
+	from, to    int
+	replacement string // what stands in its place
 }
 
-// splice puts what is to stand in the places of cuts there. Cuts may overlap, and have any order.
-func splice(text []byte, cuts []cut) []byte {
+// applyCuts puts what is to stand in the places of cuts there. Cuts may overlap, and have any order.
+func applyCuts(text []byte, cuts []cut) []byte {
 	slices.SortStableFunc(cuts, func(a, b cut) int {
 		if a.from != b.from {
 			return a.from - b.from
@@ -341,30 +341,30 @@ func splice(text []byte, cuts []cut) []byte {
 			at = max(at, c.to)
 			continue
 		}
-		out = append(append(out, text[at:c.from]...), c.with...)
+		out = append(append(out, text[at:c.from]...), c.replacement...)
 		at = c.to
 	}
 	return append(out, text[at:]...)
 }
 
-// inText appends what is to be taken out of text that is not escaped.
-func (d *Redactor) inText(cuts []cut, text []byte, extra [][]byte) []cut {
+// appendTextCuts appends what is to be taken out of text that is not escaped.
+func (d *Redactor) appendTextCuts(cuts []cut, text []byte, extra [][]byte) []cut {
 	if d.prefilter.mayBeIn(text) {
-		cuts = findAll(cuts, text, d.secrets)
+		cuts = appendValueCuts(cuts, text, d.secrets)
 	}
-	cuts = findAll(cuts, text, d.learned.in(text))
-	cuts = findAll(cuts, text, extra)
-	for _, p := range d.patterns {
+	cuts = appendValueCuts(cuts, text, d.learned.valuesMaybeIn(text))
+	cuts = appendValueCuts(cuts, text, extra)
+	for _, p := range d.rulePatterns {
 		for _, at := range p.FindAllIndex(text, -1) {
 			if at[1] > at[0] {
 				cuts = append(cuts, cut{at[0], at[1], Placeholder})
 			}
 		}
 	}
-	return d.queries(cuts, text, false)
+	return d.appendURLCuts(cuts, text, false)
 }
 
-func findAll(cuts []cut, text []byte, values [][]byte) []cut {
+func appendValueCuts(cuts []cut, text []byte, values [][]byte) []cut {
 	for _, s := range values {
 		for at := 0; ; {
 			i := bytes.Index(text[at:], s)
@@ -378,9 +378,9 @@ func findAll(cuts []cut, text []byte, values [][]byte) []cut {
 	return cuts
 }
 
-// queries appends the values of queries and fragments in text that are credentials; and who the user is
+// appendURLCuts appends the values of queries and fragments in text that are credentials; and who the user is
 // in a URL. whole: text is nothing but a URL, and all values are taken out.
-func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
+func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	until := until
 	if whole {
 		until = func(text []byte, stops string) int {
@@ -410,7 +410,7 @@ func (d *Redactor) queries(cuts []cut, text []byte, whole bool) []cut {
 		if plain, err := url.QueryUnescape(string(name)); err == nil {
 			name = []byte(plain)
 		}
-		if at > from && (isSession(name) || !d.off && (whole || isSensitiveInQuery(name))) {
+		if at > from && (isSessionIDInQuery(name) || !d.off && (whole || isSensitiveInQuery(name))) {
 			cuts = append(cuts, cut{from, at, Placeholder})
 		}
 	}
@@ -440,9 +440,9 @@ func until(text []byte, stops string) int {
 	return len(text)
 }
 
-// assignments appends what stands behind a sensitive name and "=" or ":" in a text. sure is false if it
+// appendAssignmentCuts appends what stands behind a sensitive name and "=" or ":" in a text. sure is false if it
 // cannot be told how long that is: the last cut goes to the end of the text then.
-func assignments(cuts []cut, text []byte) (_ []cut, sure bool) {
+func appendAssignmentCuts(cuts []cut, text []byte) (_ []cut, sure bool) {
 	end := 0 // of the last value without quotes: what begins in it ends there, too, and is not gone through again
 	for i, c := range text {
 		if c != '=' && c != ':' {
@@ -501,7 +501,7 @@ func isNameByte(c byte) bool {
 // ID returns an id without secrets.
 func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	text, ok := jsonrpc.Text([]byte(id.String()))
-	if ok && len(d.inText(nil, []byte(text), nil)) > 0 || !ok && d.containsSecret([]byte(id.String())) {
+	if ok && len(d.appendTextCuts(nil, []byte(text), nil)) > 0 || !ok && d.containsSecret([]byte(id.String())) {
 		return jsonrpc.StringID(Placeholder)
 	}
 	return id
@@ -513,13 +513,13 @@ func (d *Redactor) Name(s string) string {
 	if d.off || s == "" {
 		return s
 	}
-	at := &d.names[(len(s)+3*int(s[0])+5*int(s[len(s)/2])+7*int(s[len(s)-1]))%len(d.names)]
-	clean := d.Clean()
+	at := &d.cleanNames[(len(s)+3*int(s[0])+5*int(s[len(s)/2])+7*int(s[len(s)-1]))%len(d.cleanNames)]
+	clean := d.CleanMark()
 	if known := at.Load(); known != nil && known.asOf == clean && known.name == s {
 		return s
 	}
 	out, changed := d.URL(s)
-	if !changed && len(s) <= maxName {
+	if !changed && len(s) <= maxShortNameBytes {
 		at.Store(&knownCleanName{clean, s})
 	}
 	return out
@@ -527,7 +527,7 @@ func (d *Redactor) Name(s string) string {
 
 // knownCleanName is a name in which there was nothing to take out, when asOf was what is known to be clean.
 type knownCleanName struct {
-	asOf *Clean
+	asOf *CleanMark
 	name string
 }
 
@@ -536,7 +536,7 @@ const urlParts = "?#&@"
 
 // mayHoldSecret reports whether a value that is looked for, or what matches a rule, may stand in a short text.
 func (d *Redactor) mayHoldSecret(s string) bool {
-	return len(d.patterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
+	return len(d.rulePatterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
 }
 
 // Error returns the text of an error without secrets; "" for nil.

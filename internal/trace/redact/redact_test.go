@@ -158,7 +158,7 @@ func fields(d *Redactor, h http.Header) http.Header {
 	out := http.Header{}
 	for name, values := range h {
 		for _, v := range values {
-			out[name] = append(out[name], d.Field(name, v))
+			out[name] = append(out[name], d.HeaderValue(name, v))
 		}
 	}
 	return out
@@ -207,7 +207,7 @@ func TestRedactHostile(t *testing.T) {
 	}
 	many := `[` + strings.Repeat(`{"password":"p-hunter22"},`, 1e4) + `0]`
 	out, paths, _ = d.Message([]byte(many), nil)
-	if bytes.Contains(out, []byte("hunter22")) || len(paths) != maxPaths+1 || paths[maxPaths] != "*" {
+	if bytes.Contains(out, []byte("hunter22")) || len(paths) != maxListedPaths+1 || paths[maxListedPaths] != "*" {
 		t.Errorf("%q", paths)
 	}
 	nested := `"hunter22"`
@@ -254,7 +254,7 @@ func check(t *testing.T, d *Redactor, text, out []byte) {
 		end := endOfString(out, i+1)
 		if plain := decode(out[i+1 : end-1]); d.containsSecret(plain) {
 			t.Fatalf("%q became %q", text, out)
-		} else if sensitivityOf(plain) == secret && isKey(out, end) {
+		} else if sensitivityOf(plain) == alwaysSecret && isKey(out, end) {
 			at := skipSpace(out, skipSpace(out, end)+1)
 			c := out[at]
 			if string(plain) != "progressToken" && (c == '[' || c >= '0' && c <= '9' || c == '"' && !bytes.HasPrefix(out[at:], []byte(`""`)) && !bytes.HasPrefix(out[at:], []byte(`"`+Placeholder))) {
