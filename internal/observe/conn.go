@@ -199,7 +199,7 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	*m = m.WithMark(r.current.mark)
 }
 
-// noteTaken says that the receiver has the message. ended is endOf it.
+// noteTaken says that the receiver has the message. ended is the result of endedRequestID.
 func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	if r.hop == Downstream && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
@@ -340,7 +340,7 @@ func (c *Call) markLost() (unsent bool) {
 // passedPool is memory for what the Watchers are told.
 var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 
-// release ends the use of p: the Watchers were told of it, or takeBack says that they need not be.
+// release ends the use of p: the Watchers were told of it, or withdraw says that they need not be.
 func (p *Passed) release() {
 	*p = Passed{}
 	passedPool.Put(p)
@@ -519,7 +519,7 @@ func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 }
 
 // removeUnwatchedCall takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
-// before addEarlier. If it was the bridge that has answered, the peer's answer may come still, and is known
+// before addUnwatchedCall. If it was the bridge that has answered, the peer's answer may come still, and is known
 // for a while. It is called with mu held.
 func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
 	call := b.byID[id]
@@ -534,7 +534,7 @@ func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
 }
 
 // addOpenCall keeps a request until it is answered. It returns the request whose answer would not be
-// known: another with the same id, or the one that exceeds maxOpen.
+// known: another with the same id, or the one that exceeds maxOpenCalls.
 func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()

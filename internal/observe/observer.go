@@ -138,7 +138,7 @@ type Observer struct {
 	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
 	sampler         atomic.Pointer[Sampler]
 
-	gapCount         atomic.Uint64 // see Gaps
+	gapCount         atomic.Uint64 // see GapCount
 	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
 	nameWatchers     atomic.Int64  // Watchers that want Call.Name
 }

@@ -13,7 +13,7 @@ import (
 // caller locks it.
 type openCalls struct {
 	byID         map[jsonrpc.ID]*Call
-	byNormalized map[string][]*Call // by normalizedID: of those whose id is spelled in an unusual way; see maxEquivalent
+	byNormalized map[string][]*Call // by normalizedID: of those whose id is spelled in an unusual way; see maxPerNormalizedID
 
 	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
 }

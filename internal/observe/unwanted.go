@@ -105,7 +105,7 @@ func (c *conn) endedRequestID(m *jsonrpc.Message) jsonrpc.ID {
 	return m.CancelledID()
 }
 
-// countUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is endOf it.
+// countUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is the result of endedRequestID.
 func (c *conn) countUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
 	switch {
 	case id.IsZero():

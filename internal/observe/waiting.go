@@ -75,7 +75,7 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 	return w.Since, false
 }
 
-// keepsUnwatchedCall reports whether a request is kept that addEarlier was given.
+// keepsUnwatchedCall reports whether a request is kept that addUnwatchedCall was given.
 func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool {
 	if !s.unwanted.someAreKept.Load() {
 		return false

@@ -32,7 +32,7 @@ func (f *sortedFields) set(h http.Header) {
 	slices.SortFunc(*f, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 }
 
-// maxKeptField is how long a name and its value are, in bytes, of which a headerField keeps the member, and maxKeptFields how many
+// maxCachedFieldBytes is how long a name and its value are, in bytes, of which a headerField keeps the member, and maxCachedFields how many
 // headers there are at most of which sortedFields are kept.
 const (
 	maxCachedFieldBytes = 128

@@ -67,7 +67,7 @@ type pendingRecord struct {
 	unseen        bool   // it counts in backlog.unseen
 	skippedBefore uint64 // how many were left out before it
 
-	between func() // see Recorder.Between; nil: it is a record itself
+	between func() // see Recorder.RunBetween; nil: it is a record itself
 }
 
 // reserve returns where what a record is made of is to be put, which may hold so many bytes; nil: there is no room. unseen: it is a

@@ -303,7 +303,7 @@ func TestWaitUnderTraffic(t *testing.T) {
 	})
 }
 
-// What Between runs finds the records of all that was told before it, and none of what is told later.
+// What RunBetween runs finds the records of all that was told before it, and none of what is told later.
 func TestBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var o observe.Observer

@@ -31,7 +31,7 @@ type walk struct {
 	nestingDepth   int      // how many strings this text stands in
 	searchStrings  bool     // there may be something in strings
 	decodesEscapes bool     // strings with escapes have to be decoded for it
-	removedBytes   int      // how many bytes noteRemoved was given
+	removedBytes   int      // how many bytes rememberRemoved was given
 	elicitation    tristate // whether the message is elicitation/create
 }
 
