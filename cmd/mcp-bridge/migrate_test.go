@@ -57,7 +57,7 @@ func TestForeignLines(t *testing.T) {
 		{[]string{"serve", "node", "-e", `f("a b")`}, `mcp-bridge serve -- node -e 'f("a b")'`},
 		{[]string{"serve", "npx", "-y", "a b"}, `mcp-bridge serve -- npx -y 'a b'`},
 		{[]string{"connect", "node", "a b"}, `mcp-bridge connect -- node 'a b'`},
-		{[]string{"serve", "--transport", "bogus", "--", "cat"}, "http-first, sse-first, http-only, sse-only"},
+		{[]string{"serve", "--listen", "127.0.0.1:0", "--transport", "bogus", "--", "cat"}, "http-first, sse-first, http-only, sse-only"},
 		{[]string{"validate-config", "x"}, "the commands are serve, connect"},
 	} {
 		status, out, errs := try(t, test.args...)
