@@ -292,6 +292,11 @@ func (s *session) failUndelivered(messages []jsonrpc.Message) {
 // client has not been seen. It bounds nothing where idle sessions never end.
 const abandonedAfter = time.Hour
 
+// initializeAbandonedAfter is how long a session is kept whose client has left while the server had not answered initialize. It is long
+// enough to resume the stream. A client whose time for initialize is up begins anew: without this, each of its attempts would
+// leave a server process that hangs.
+const initializeAbandonedAfter = time.Minute
+
 // activity is how a session is in use by its client. The session's lock guards it.
 type activity struct {
 	exchanges int       // HTTP exchanges being served
@@ -326,9 +331,14 @@ func (s *session) tidy(now time.Time) (expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tidyStreams(now)
-	if s.activity.exchanges > 0 || s.opts.SessionTimeout < 0 {
+	idle := now.Sub(s.activity.idleSince)
+	switch {
+	case s.activity.exchanges > 0:
+		return false
+	case !s.handshake.accepted && idle >= initializeAbandonedAfter:
+		return true
+	case s.opts.SessionTimeout < 0:
 		return false
 	}
-	idle := now.Sub(s.activity.idleSince)
 	return idle >= s.opts.SessionTimeout && (len(s.calls.byID) == 0 || idle >= max(s.opts.SessionTimeout, abandonedAfter))
 }

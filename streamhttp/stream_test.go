@@ -537,6 +537,26 @@ func TestServerSessionTimeout(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		p.gone()
 	})
+	bubble(t, "with an initialize whose client is away", func(t *testing.T) {
+		s := newSite(t, streamhttp.HandlerOptions{SessionTimeout: -1})
+		r := (&user{site: s}).post(initialize(r25c))
+		p := <-s.servers
+		p.gets()
+		time.Sleep(20 * time.Second)
+		r.isStream().cut()
+		time.Sleep(40 * time.Second)
+		r = (&user{site: s, id: r.header.Get("Mcp-Session-Id"), version: r25c}).get("Last-Event-ID: " + r.lastID())
+		time.Sleep(time.Hour)
+		r.isStream().cut()
+		if s.h.Sessions() != 1 {
+			t.Fatal("the session has ended while its client waited")
+		}
+		time.Sleep(2 * time.Minute)
+		if s.h.Sessions() != 0 {
+			t.Fatal("the session goes on without its client")
+		}
+		p.gone()
+	})
 	bubble(t, "default", func(t *testing.T) {
 		s := newSite(t, streamhttp.HandlerOptions{})
 		_, p := s.open(r25c)
