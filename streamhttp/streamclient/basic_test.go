@@ -423,6 +423,43 @@ func TestCancelSilent(t *testing.T) {
 	})
 }
 
+// LE12: the stream of a cancelled call is not ended before the server has accepted the cancellation, if that does not take
+// for ever: without it, a stream that ends is no cancellation.
+func TestCancelSlowly(t *testing.T) {
+	const mayTake = 10 * time.Second
+	for _, takes := range []time.Duration{mayTake / 2, time.Hour} {
+		ended, accepted := make(chan time.Time, 1), make(chan time.Time, 1)
+		testClient(t, func(s *fakeServer, o *Options) {
+			s.onPost = func(w http.ResponseWriter, r *http.Request, m jsonrpc.Message) bool {
+				switch m.Method() {
+				case "tools/call":
+					<-r.Context().Done()
+					ended <- time.Now()
+					return true
+				case "notifications/cancelled":
+					time.Sleep(takes)
+					accepted <- time.Now()
+				}
+				return false
+			}
+		}, func(t *clientTest) {
+			t.open()
+			t.send(request("1", "tools/call"))
+			start := time.Now()
+			t.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+			t.wantNothing(time.Minute)
+			end := <-ended
+			if takes > mayTake {
+				if d := end.Sub(start); d != mayTake {
+					t.Errorf("the stream was ended after %v, want %v", d, mayTake)
+				}
+			} else if d := end.Sub(<-accepted); d <= 0 || d > 3*time.Second {
+				t.Errorf("the stream was ended %v after the cancellation was accepted", d)
+			}
+		})
+	}
+}
+
 // No message overtakes the one ahead of it on the way out.
 func TestOrder(t *testing.T) {
 	testClient(t, func(s *fakeServer, o *Options) {

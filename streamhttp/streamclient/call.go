@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync"
+	"time"
 
 	"github.com/mcp-bridge/mcp-bridge/internal/httpdial"
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
@@ -35,6 +36,8 @@ type call struct {
 	newSession      *session      // of any initialize: the session in its making
 	replacedSession *session      // to be ended when the call is over
 
+	cancelledCall *call // what a notification cancels; nil: nothing
+
 	isOwn bool // the bridge's: its response goes to replied
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
 	attended bool
@@ -58,6 +61,14 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 		call.ctx, call.cancel = context.WithCancel(c.Context())
 	}
 	return call
+}
+
+// end ends what belongs to a message that is over, and a while later the stream of the call that it has cancelled.
+func (call *call) end() {
+	call.cancel()
+	if call.cancelledCall != nil {
+		time.AfterFunc(cancelLinger, call.cancelledCall.cancel)
+	}
 }
 
 // ID is the id of a request.

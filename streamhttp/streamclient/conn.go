@@ -19,7 +19,8 @@ const (
 	listenTimeout    = time.Second / 10 // how long what follows initialized waits for the standalone stream
 	oneWayTimeout    = time.Minute      // how long the server may take to accept one
 	streamLinger     = time.Second / 2  // how long a stream may stay open after its response
-	cancelLinger     = 2 * time.Second  // and after its call was cancelled
+	cancelLinger     = 2 * time.Second  // and after the server has accepted that its call is cancelled
+	maxCancelLinger  = 10 * time.Second // and after its client has said so, though the server has not accepted it
 )
 
 // conn is the Conn that Client.Dial returns. Its goroutines are one per message being
@@ -103,7 +104,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	call := newCall(c, m)
 	started, err := c.launch(ctx, call, slots)
 	if !started {
-		call.cancel()
+		call.end()
 		slots.Release()
 	}
 	if started && call.kind == jsonrpc.Notification {
@@ -186,7 +187,7 @@ func (c *conn) run(call *call) {
 	if fault != nil && !c.endInitializeIfWrongTransport(call, fault) {
 		c.fail(c.Context(), call, fault)
 	}
-	call.cancel()
+	call.end()
 	c.ledger.Lock()
 	replaced := call.replacedSession
 	c.ledger.Unlock()

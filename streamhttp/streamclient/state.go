@@ -187,9 +187,10 @@ func (c *conn) admitNotification(call, target *call) (drop string) {
 	}
 	if target != nil {
 		c.ledger.Remove(target)
-		// The server need not answer now, but it may end the stream (LE12): to
-		// end it here and now would cost the connection.
-		time.AfterFunc(cancelLinger, target.cancel)
+		// The server need not answer now, but it may end the stream (LE12): to end it here and now would cost the
+		// connection, and to end it before the server knows would look like a lost one.
+		time.AfterFunc(maxCancelLinger, target.cancel)
+		call.cancelledCall = target
 	}
 	if c.isDown() {
 		return "the server is down"
