@@ -481,6 +481,8 @@ func TestTooLong(t *testing.T) {
 		{"request of a server", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", "7 -32600"},
 		{"request of a server, id last", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"},"id":"a"}`, Server, "", `"a" -32600`},
 		{"notification of a server", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
+		{"notification of a server with the id null", `{"jsonrpc":"2.0","id":null,"method":"x","params":{"pad":"` + pad + `"}}`, Server, "", ""},
+		{"log of a server", `{"id":1.5,"method":"GET","text":"` + pad + `"}`, Server, "", ""},
 		{"noise of a server", pad, Server, "", ""},
 		{"request of a client", `{"jsonrpc":"2.0","id":7,"method":"x","params":{"pad":"` + pad + `"}}`, Client, "", "7 -32600"},
 		{"notification of a client", `{"jsonrpc":"2.0","method":"x","params":{"pad":"` + pad + `"}}`, Client, "", ""},

@@ -17,7 +17,8 @@ func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error)
 	if ln.tooLong {
 		what := c.tooLongText()
 		return c.answerRefused(ctx, ln.size, what, &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind, Marked: true,
+			Code: jsonrpc.CodeInvalidRequest, Message: "the message " + what, ID: ln.id, Kind: ln.kind,
+			Marked: !ln.id.IsZero(), // without an id that is known it may be a log, or a notification with the id null
 		})
 	}
 	text := trimLine(ln.text)
