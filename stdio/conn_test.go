@@ -179,6 +179,7 @@ func TestNoiseBeforeAnswer(t *testing.T) {
 		"ready> " + pong:              inFront,
 		"\x1b[32m{x} > " + pong + " ": inFront,
 		"12" + pong:                   inFront,
+		"[info] ready " + pong:        inFront,
 		"ready> " + ping:              plain,
 		"sent " + pong + " to you":    plain,
 		"ready> " + pong[1:]:          plain,

@@ -11,6 +11,9 @@ import (
 
 var byteOrderMark = []byte("\uFEFF")
 
+// reasonTextInFront is what Options.OnNoise is told of a line whose answer is lost because of what stands before it.
+const reasonTextInFront = "text stands before an answer on the line"
+
 // decodeLine returns the message in a line; the zero Message if there is none,
 // or several, which are then in c.in.pending.
 func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error) {
@@ -30,7 +33,7 @@ func (c *Conn) decodeLine(ctx context.Context, ln line) (jsonrpc.Message, error)
 	case text[0] != '{' && c.opts.Peer == Server:
 		reason := "the line is not a JSON object"
 		if jsonrpc.EndsInResponse(text) {
-			reason = "text stands before an answer on the line"
+			reason = reasonTextInFront
 		}
 		c.reportNoise(ln.size, reason)
 		return jsonrpc.Message{}, nil
@@ -114,6 +117,9 @@ func (c *Conn) decodeBatch(ctx context.Context, ln line) (jsonrpc.Message, error
 		c.noteReceived(m)
 	}
 	for _, e := range faults {
+		if c.opts.Peer == Server && e.Code == jsonrpc.CodeParseError && len(batch) == 0 && jsonrpc.EndsInResponse(ln.text) {
+			e.Message = reasonTextInFront // a log such as "[info] ready", and no array
+		}
 		m, err := c.answerInvalid(ctx, ln.size, e)
 		if err != nil {
 			return m, err
