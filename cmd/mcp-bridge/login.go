@@ -176,6 +176,9 @@ func (f *loginFlags) callbackCommand(c *client.Credential) string {
 	if dir := f.credential.auth.dir; dir != "" {
 		words = append(words, "--auth-dir", printable.ShellCommand(dir))
 	}
+	if store := f.credential.auth.store; store != "file" { // without it the announcement of the sign-in cannot be read
+		words = append(words, "--token-store", store)
+	}
 	return strings.Join(append(words, printable.ShellCommand(c.Server())), " ")
 }
 

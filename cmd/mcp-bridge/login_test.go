@@ -451,6 +451,21 @@ func TestLogoutProviderDown(t *testing.T) {
 	m.want(exitSignIn, "not signed in", "status", provider.URL)
 }
 
+// The command that takes the browser's address names the store, without which it could not read what is under way.
+func TestCallbackCommandNamesStore(t *testing.T) {
+	store, err := tokenstore.Open(t.Context(), tokenstore.Options{Dir: filepath.Join(t.TempDir(), "store")})
+	bridgetest.Must(t, err)
+	c, err := client.New(client.Options{Store: store, Server: "https://mcp.example/mcp", Profile: "work"})
+	bridgetest.Must(t, err)
+	defer c.Close(context.Background())
+	var f loginFlags
+	bridgetest.Must(t, f.flagSet().Parse([]string{"--token-store", "keyring"}))
+	const want = "mcp-bridge login --callback - --profile work --token-store keyring https://mcp.example/mcp"
+	if got := f.callbackCommand(c); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // logout says of several sign-ins at one server which they were, and what their provider said once: no line is there twice.
 func TestLogoutSeveral(t *testing.T) {
 	for _, down := range []bool{true, false} {

@@ -427,6 +427,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 	for _, p := range logins {
 		if f.all || sameServer(p.Login.Server, s.Server) && (s.Profile == "" || p.Login.Profile == s.Profile) {
 			if err := store.CancelLogin(p.Key); err != nil {
+				done.write(env.stdout)
 				return err
 			}
 			done.add("The sign-in to " + nameSignIn(p.Login.Server, p.Login.Profile, "") + " was cancelled")
