@@ -75,7 +75,7 @@ func issue(t *testing.T, key any, alg jose.SignatureAlgorithm, header map[jose.H
 	return text
 }
 
-// newVerifier returns a Verifier whose provider has these keys.
+// newVerifier returns a JWTVerifier whose provider has these keys.
 func newVerifier(t *testing.T, keys ...jose.JSONWebKey) *JWTVerifier {
 	t.Helper()
 	s, _, clock := newSet(t, keySet(t, keys...))

@@ -81,7 +81,7 @@ func (f *Fault) IsMissingCredential() bool {
 	return f.Reason == ReasonAuthRequired || f.Reason == ReasonAuthFailed || f.Reason == ReasonAuthServerUnavailable
 }
 
-// WithLoggedText has a log be told all of Text, which holds nothing that the server has said, and returns f. It is called before f is
+// WithLoggedText has a log be told all of Text, which holds nothing of what messages contain, and returns f. It is called before f is
 // handed on.
 func (f *Fault) WithLoggedText() *Fault {
 	f.logText = f.Text

@@ -136,8 +136,8 @@ type timeoutError struct{}
 func (timeoutError) Error() string { return "i/o timeout" }
 func (timeoutError) Timeout() bool { return true }
 
-// Also reads well whatever the text ends in.
-func TestAlso(t *testing.T) {
+// AppendSentence reads well whatever the text ends in.
+func TestAppendSentence(t *testing.T) {
 	for _, c := range []struct{ text, more, want string }{
 		{"it is down", "it is tried again", "it is down; it is tried again"},
 		{"is it down?", "it is tried again", "is it down? It is tried again"},

@@ -352,7 +352,7 @@ func (c *Call) isLost() bool {
 	return c.lostBeforeTold
 }
 
-// withdraw takes back what begin has noted. It is false for what is no request.
+// withdraw takes back what beginSend has noted. It is false for what is no request.
 func (s *Session) withdraw(p *Passed) bool {
 	if p.Call == nil || p.Message.Kind() != jsonrpc.Request {
 		return false

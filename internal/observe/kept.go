@@ -56,7 +56,7 @@ func (k *watcherValues) GetOrMake(key any, make func() any) any {
 	return value
 }
 
-// lazyWatcherValues is kept of which there are many that have nothing in them: those take little memory, and no lock.
+// lazyWatcherValues are watcherValues of which there are many that have nothing in them: those take little memory, and no lock.
 type lazyWatcherValues struct{ all atomic.Pointer[watcherValues] }
 
 // Set keeps a value of a Watcher, Get returns it. They may be called concurrently.

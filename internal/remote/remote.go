@@ -27,7 +27,7 @@ import (
 )
 
 // TransportMode says which transports are tried at an http or https URL, and in which
-// order. The zero Mode is httpFirst.
+// order. The zero TransportMode is httpFirst.
 type TransportMode uint8
 
 // The modes.
@@ -114,7 +114,7 @@ type Options struct {
 	ConfirmUpgrade func(ctx context.Context, refusal jsonrpc.Message) bool
 
 	// OnForeignRefusal and OnToolsChanged are those of streamclient.ModernOptions, for the
-	// Conns of Modern.
+	// Conns of ModernDialer.
 	OnForeignRefusal, OnToolsChanged func()
 
 	// Logger is told what happens to the connection, never what messages

@@ -100,7 +100,7 @@ func (r *Recorder) AddSink(s Sink) (release func()) {
 	})
 }
 
-// updateSinks makes sinkUserCounts the sinks. It begins or ends watching. It is called with mu held.
+// updateSinks makes those the sinks that sinkUserCounts has. It begins or ends watching. It is called with mu held.
 func (r *Recorder) updateSinks() {
 	if len(r.sinkUserCounts) == 0 {
 		r.sinks.Store(nil)

@@ -51,7 +51,7 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 	return h
 }
 
-// keepsAlways is what bridge.PumpOptions say of Keeps where all is translated.
+// keepsAlways is what bridge.PumpOptions say of KeepsRequests where all is translated.
 func keepsAlways() bool { return true }
 
 // fallbackHandler returns what serves legacy clients with Conns of their own, of the Dialer modern

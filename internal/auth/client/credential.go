@@ -70,7 +70,7 @@ func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 
 // FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in
 // and a sign-out are noticed at once. onChange may be nil; signedIn says whether there is a credential.
-// It is called by the goroutine that called Follow.
+// It is called by the goroutine that called FollowStore.
 func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn bool)) error {
 	return c.tokens.followStore(ctx, onChange)
 }

@@ -90,7 +90,7 @@ func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) t
 	return s
 }
 
-// An unsavedCredential credential is one that the issuer has given, and the disk did not take.
+// An unsavedCredential is a credential that the issuer has given, and the disk did not take.
 type unsavedCredential struct {
 	credential         tokenstore.Credential
 	replacedGeneration tokenstore.Generation

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
 )
 
-// A credentialSnapshot is a credential as it was read. It does not change, but for taken.
+// A credentialSnapshot is a credential as it was read. It does not change, but for isAcceptanceNoted.
 type credentialSnapshot struct {
 	generation          tokenstore.Generation
 	stored              tokenstore.Credential

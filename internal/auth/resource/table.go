@@ -157,7 +157,7 @@ func (p *Protector) metadataDocument(addr string) []byte {
 	return doc
 }
 
-// IsMetadataPath reports whether a path is one at which Metadata may have a document.
+// IsMetadataPath reports whether a path is one at which MetadataHandler may have a document.
 func IsMetadataPath(path string) bool {
 	rest, ok := strings.CutPrefix(path, metadataPathPrefix)
 	return ok && (rest == "" || rest[0] == '/')

@@ -7,7 +7,7 @@ import (
 )
 
 // A Credential is what signing in at one server has brought. The store gives
-// the fields no meaning but Refresh. It is a value: who has it may change it, and one
+// the fields no meaning but RefreshToken. It is a value: who has it may change it, and one
 // goroutine at a time may use it.
 type Credential struct {
 	Server  string `json:"server,omitempty"`  // URL, for people
@@ -20,18 +20,18 @@ type Credential struct {
 	ClientID           string `json:"clientID,omitempty"` // of a [Registration] at Issuer, or a given one
 	Resource           string `json:"resource,omitempty"` // as it was sent
 
-	TokenType       string    `json:"tokenType,omitempty"` // of Access, as the issuer spelled it
-	IssuedAt        time.Time `json:"issued,omitzero"`     // when Access came
-	ExpiresAt       time.Time `json:"expires,omitzero"`    // when Access ends; zero: nobody said
+	TokenType       string    `json:"tokenType,omitempty"` // of AccessToken, as the issuer spelled it
+	IssuedAt        time.Time `json:"issued,omitzero"`     // when AccessToken came
+	ExpiresAt       time.Time `json:"expires,omitzero"`    // when AccessToken ends; zero: nobody said
 	RequestedScopes []string  `json:"asked,omitempty"`     // scopes
 	GrantedScopes   []string  `json:"granted,omitempty"`   // scopes
 	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
-	IsMachine       bool      `json:"machine,omitempty"`   // no person has signed in, and none is needed for the next Access
+	IsMachine       bool      `json:"machine,omitempty"`   // no person has signed in, and none is needed for the next AccessToken
 
-	AccessToken  Secret `json:"-"` // access token
-	RefreshToken Secret `json:"-"` // refresh token
-	IDToken      Secret `json:"-"` // id token
-	DPoPKey      Secret `json:"-"` // private key of the proofs that Access asks for
+	AccessToken  Secret `json:"-"`
+	RefreshToken Secret `json:"-"`
+	IDToken      Secret `json:"-"`
+	DPoPKey      Secret `json:"-"` // private key of the proofs that AccessToken asks for
 }
 
 // secretsByName returns the fields that are written as secrets, by the name they have in the file.

@@ -37,7 +37,7 @@ const (
 	ErrReadOnly ErrorKind = "may not be written"
 	// ErrIO: the system reported another error.
 	ErrIO ErrorKind = "input or output error"
-	// ErrRateLimit: too many token requests. It stays until [Locked.ForgetTokenRequests].
+	// ErrRateLimit: too many token requests. It stays until [LockedCredential.ForgetTokenRequests].
 	ErrRateLimit ErrorKind = "too many token requests in a minute; none is sent until the next sign-in"
 	// ErrNoKeyring: the system's keyring is needed and cannot be used.
 	ErrNoKeyring ErrorKind = "the system's keyring cannot be used"

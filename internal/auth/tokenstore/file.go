@@ -132,7 +132,7 @@ func (s *Store) decodeFile(f storeFile, data []byte, payload any) (Generation, e
 	return e.Generation, nil
 }
 
-// A generationChecker content can be broken though JSON decodes it.
+// A generationChecker is content that can be broken though JSON decodes it.
 type generationChecker interface{ checkContent(Generation) error }
 
 // readFileBytes returns what is in file f; nil if there is no such file.

@@ -19,7 +19,7 @@ func (s *Store) Load(ctx context.Context, key Key) (Entry, error) {
 
 // Save stores c under key if the generation stored now is read, and returns
 // the new generation. Else it returns [ErrStale] and writes nothing. It waits for the
-// lock, as long as ctx. See [Locked.Save].
+// lock, as long as ctx. See [LockedCredential.Save].
 func (s *Store) Save(ctx context.Context, key Key, c Credential, read Generation) (g Generation, err error) {
 	err = s.WithLock(ctx, key, func(l *LockedCredential) error {
 		g, err = l.Save(c, read)

@@ -141,7 +141,7 @@ func (s *Store) CancelLogin(key Key) error {
 	return removeFile(s.filePath(f.folder, f.fileName()))
 }
 
-// A PendingLoginEntry is one that Logins has found. It is a value.
+// A PendingLoginEntry is a sign-in that PendingLogins has found. It is a value.
 type PendingLoginEntry struct {
 	Key   Key
 	Login LoginAnnouncement

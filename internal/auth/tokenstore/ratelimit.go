@@ -21,7 +21,7 @@ const (
 // CountTokenRequest notes that a token request is about to be sent, and returns
 // [ErrRateLimit] if it must not be: when there were limit requests (0: [DefaultRequestsPerMinute]) within
 // the last minute, of all processes together. From then on every CountTokenRequest fails, until
-// [Locked.ForgetTokenRequests]. It also fails if it cannot note the request; then the
+// [LockedCredential.ForgetTokenRequests]. It also fails if it cannot note the request; then the
 // new token could probably not be stored either, so do not send.
 //
 // A larger limit is for tokens that live for seconds only.

@@ -110,7 +110,7 @@ func TestGenerations(t *testing.T) {
 }
 
 // TestLockExcludes: within a process too. The credential that work sees is the one of
-// the last Save, and Locked is of no use after work.
+// the last Save, and the LockedCredential is of no use after work.
 func TestLockExcludes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

@@ -15,7 +15,7 @@ type seen struct {
 	err error
 }
 
-// watched calls Watch, and returns what it tells; each is waited for.
+// watched calls WatchGeneration, and returns what it tells; each is waited for.
 func watched(t *testing.T, s *Store, known Generation) (next func() seen) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -45,8 +45,8 @@ func watched(t *testing.T, s *Store, known Generation) (next func() seen) {
 	}
 }
 
-// TestWatch: each change of the generation is told, also the one before Watch was
-// called, and no other change of the file.
+// TestWatch: each change of the generation is told, also the one before WatchGeneration
+// was called, and no other change of the file.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

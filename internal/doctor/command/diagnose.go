@@ -53,7 +53,7 @@ const (
 	maxConcurrentChecks       = 3
 )
 
-// The ids of requests that begin a conversation. ids asks with others.
+// The ids of requests that begin a conversation. checkIDs asks with others.
 const firstRequestID, secondRequestID = "100", "99"
 
 // diagnosis is one run of Diagnose.

@@ -45,7 +45,7 @@ type Reply struct {
 	recordMessage func(message []byte) // nil: nothing is recorded
 }
 
-// A Message is one of JSON-RPCError.
+// A Message is one of JSON-RPC.
 type Message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -81,12 +81,12 @@ func (r *Reply) MediaType() string {
 	return t
 }
 
-// IsStream reports whether the body is an event stream: it is read with Next.
+// IsStream reports whether the body is an event stream: it is read with NextEvent.
 func (r *Reply) IsStream() bool {
 	return r.Err == nil && r.Status == http.StatusOK && r.MediaType() == "text/event-stream"
 }
 
-// NextEvent reads an event of a stream into Last; false: there is none any more, or the
+// NextEvent reads an event of a stream into LastEvent; false: there is none any more, or the
 // request's time is over. An event without data counts.
 func (r *Reply) NextEvent() bool {
 	for {

@@ -49,7 +49,7 @@ const (
 	totalTimeout           = 17 * time.Second // everything but cleaning up and what is slow
 	cleanupTimeout         = 2 * time.Second
 	answerTimeout          = 8 * time.Second // the first answer: the server may have to start
-	slowAnswerTimeout      = time.Minute     // with Slow
+	slowAnswerTimeout      = time.Minute     // with RunSlowChecks
 	checkTimeout           = 5 * time.Second // each check that follows
 	recheckTimeout         = 5 * time.Second // of totalTimeout, at most half as much as is left: what is checked again
 	defaultQuietStreamWait = 330 * time.Second

@@ -64,8 +64,8 @@ type Redactor struct {
 	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest ones, by some of their bytes: most messages have one of few
 }
 
-// CleanMark says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's Clean
-// is the same.
+// CleanMark says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's method
+// CleanMark returns the same one.
 type CleanMark struct{ learned *learnedSet }
 
 // CleanMark returns what stands for all that is looked for now.

@@ -335,7 +335,7 @@ func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 	w.addCut(at, with, key)
 }
 
-// assignmentCuts is assignments, of which there are none where secrets are left in.
+// assignmentCuts returns what appendAssignmentCuts appends; nothing where secrets are left in.
 func (w *walk) assignmentCuts(text []byte) (cuts []cut, sure bool) {
 	if w.redactor.off {
 		return nil, true
