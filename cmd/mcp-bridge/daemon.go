@@ -76,7 +76,7 @@ func (d *daemon) run(ctx context.Context, where listenAddresses, to target) (err
 		}
 	}()
 	if err := d.setUp(ctx, where, to); err != nil {
-		if ctx.Err() != nil {
+		if _, mistake := errors.AsType[*configError](err); ctx.Err() != nil && !mistake {
 			return endCause(ctx)
 		}
 		return err

@@ -34,6 +34,24 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// A serve that is told to end while it starts says what is wrong with its file all the same.
+func TestMistakeWhileEnding(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "servers.json")
+	bridgetest.Must(t, os.WriteFile(file, []byte("{"), 0o600))
+	out, err := os.Create(file + ".out")
+	bridgetest.Must(t, err)
+	defer out.Close()
+	in, err := os.Open(os.DevNull)
+	bridgetest.Must(t, err)
+	defer in.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	env := environment{stdin: in, stdout: out, stderr: out, lookup: os.LookupEnv}
+	if status := run(ctx, []string{"serve", "--listen", "127.0.0.1:0", "--config", file}, env); status != exitUsage {
+		t.Errorf("status %d, want %d", status, exitUsage)
+	}
+}
+
 // try runs the program with args and returns its exit status and output.
 func try(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
