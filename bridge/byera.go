@@ -89,16 +89,16 @@ type eraSplit struct {
 	stopReceive context.CancelFunc // ends it; nil: there is none
 
 	mu           sync.Mutex
-	halves       [2]eraHalf
-	firstHalf    *eraHalf                // is set before the first Handler is started
-	openRequests map[jsonrpc.ID]*eraHalf // requests in progress since there are both
-	clientErr    error                   // how the client has ended, if there are both
-	closeReason  error                   // the first reason to close the client
-	secondErr    error                   // of the Handler that was started second
+	halves       [2]eraClientConn
+	firstHalf    *eraClientConn                // is set before the first Handler is started
+	openRequests map[jsonrpc.ID]*eraClientConn // requests in progress since there are both
+	clientErr    error                         // how the client has ended, if there are both
+	closeReason  error                         // the first reason to close the client
+	secondErr    error                         // of the Handler that was started second
 }
 
-// eraHalf is the client's Conn as the Handler of one era sees it.
-type eraHalf struct {
+// eraClientConn is one half of an eraSplit: the client's Conn as the Handler of one era sees it.
+type eraClientConn struct {
 	*eraSplit
 	handler    Handler
 	inbox      Inbox           // for it, once there are both
@@ -112,7 +112,7 @@ type eraHalf struct {
 }
 
 // run serves the client, and tells the other half when it is over.
-func (h *eraHalf) run() error {
+func (h *eraClientConn) run() error {
 	err := h.handler.ServeConn(h.ctx, h)
 	h.finishHandler()
 	return err
@@ -121,7 +121,7 @@ func (h *eraHalf) run() error {
 // finishHandler comes after the Handler.
 //
 //go:noinline
-func (h *eraHalf) finishHandler() {
+func (h *eraClientConn) finishHandler() {
 	h.stopReceiving(nil)
 	if h.pending != nil && !h.bothStarted.Load() {
 		h.refuse(*h.pending)
@@ -130,7 +130,7 @@ func (h *eraHalf) finishHandler() {
 
 // stopReceiving says that the half takes nothing any more. It reports whether the
 // other one does not either.
-func (h *eraHalf) stopReceiving(why error) (last bool) {
+func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
 	h.endClosing()
@@ -149,7 +149,7 @@ func (h *eraHalf) stopReceiving(why error) (last bool) {
 
 // owesAnswer reports whether a request has not been answered yet, if there are both halves: a
 // Handler may answer what it was offered and has not taken.
-func (h *eraHalf) owesAnswer(m *jsonrpc.Message) bool {
+func (h *eraClientConn) owesAnswer(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return m.Kind() == jsonrpc.Request && h.openRequests[m.ID()] == h
@@ -157,7 +157,7 @@ func (h *eraHalf) owesAnswer(m *jsonrpc.Message) bool {
 
 // endOtherHalf lets the other half end, too, unless it is about to, and reports
 // whether there is nothing to end. It is called with mu held.
-func (h *eraHalf) endOtherHalf() (last bool) {
+func (h *eraClientConn) endOtherHalf() (last bool) {
 	for i := range h.halves {
 		if o := &h.halves[i]; o.started && !o.closed.Load() {
 			if !errors.Is(h.clientErr, io.EOF) {
@@ -170,7 +170,7 @@ func (h *eraHalf) endOtherHalf() (last bool) {
 }
 
 // refuse answers a request whose Handler has returned.
-func (h *eraHalf) refuse(m jsonrpc.Message) {
+func (h *eraClientConn) refuse(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Request {
 		return
 	}
@@ -185,7 +185,7 @@ func (h *eraHalf) refuse(m jsonrpc.Message) {
 
 // route returns the half that a message is for. It is called with mu held, or by who
 // receives from the client, as long as there is one half.
-func (s *eraSplit) route(m *jsonrpc.Message) *eraHalf {
+func (s *eraSplit) route(m *jsonrpc.Message) *eraClientConn {
 	legacy, modern := &s.halves[legacyHalf], &s.halves[modernHalf]
 	switch {
 	case m.Kind() != jsonrpc.Response && len(m.Meta()) > 0 && era.Meta{Version: m.Lookup("params", "_meta", era.KeyVersion)}.IsModern():
@@ -204,9 +204,9 @@ func (s *eraSplit) route(m *jsonrpc.Message) *eraHalf {
 }
 
 // Receive implements Conn.
-func (h *eraHalf) Receive(ctx context.Context, sink Sink) error {
+func (h *eraClientConn) Receive(ctx context.Context, sink Sink) error {
 	if !h.bothStarted.Load() {
-		err := h.client.Receive(ctx, &halfSink{eraHalf: h, sink: sink})
+		err := h.client.Receive(ctx, &halfSink{eraClientConn: h, sink: sink})
 		switch {
 		case err == errOtherEra && !h.closed.Load():
 			h.startOther()
@@ -222,7 +222,7 @@ func (h *eraHalf) Receive(ctx context.Context, sink Sink) error {
 // receiveOwn is Receive once there are both halves.
 //
 //go:noinline
-func (h *eraHalf) receiveOwn(ctx context.Context, sink Sink) error {
+func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(h.closing, cancel)()
@@ -245,12 +245,12 @@ var errOtherEra = errors.New("a message of the other era")
 
 // halfSink passes on what the client sends to the one half that there is.
 type halfSink struct {
-	*eraHalf
+	*eraClientConn
 	sink Sink
 }
 
 func (s *halfSink) TrySend(m jsonrpc.Message) bool {
-	if s.closed.Load() || s.route(&m) != s.eraHalf || !s.sink.TrySend(m) {
+	if s.closed.Load() || s.route(&m) != s.eraClientConn || !s.sink.TrySend(m) {
 		return false
 	}
 	s.noteTaken()
@@ -258,7 +258,7 @@ func (s *halfSink) TrySend(m jsonrpc.Message) bool {
 }
 
 func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
-	if s.closed.Load() || s.route(&m) != s.eraHalf {
+	if s.closed.Load() || s.route(&m) != s.eraClientConn {
 		return errOtherEra
 	}
 	if err := s.sink.Send(ctx, m); err != nil {
@@ -294,7 +294,7 @@ func (s *eraSplit) clientEndErr() error {
 }
 
 // startOther starts the half that has no Handler yet, and what receives for both.
-func (h *eraHalf) startOther() {
+func (h *eraClientConn) startOther() {
 	o := &h.halves[legacyHalf]
 	if o == h {
 		o = &h.halves[modernHalf]
@@ -302,7 +302,7 @@ func (h *eraHalf) startOther() {
 	ctx, stop := context.WithCancel(context.WithoutCancel(h.parentCtx))
 	h.mu.Lock()
 	o.started = true
-	h.openRequests = make(map[jsonrpc.ID]*eraHalf)
+	h.openRequests = make(map[jsonrpc.ID]*eraClientConn)
 	h.stopReceive = stop
 	h.bothStarted.Store(true)
 	h.mu.Unlock()
@@ -340,7 +340,7 @@ type splitSink eraSplit
 
 // halfFor returns the half that a message is for, and notes where it is. That is the same
 // if the message comes again.
-func (r *splitSink) halfFor(m *jsonrpc.Message) *eraHalf {
+func (r *splitSink) halfFor(m *jsonrpc.Message) *eraClientConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	h := (*eraSplit)(r).route(m)
@@ -382,7 +382,7 @@ func (r *splitSink) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // Send implements Conn.
-func (h *eraHalf) Send(ctx context.Context, m jsonrpc.Message) error {
+func (h *eraClientConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if h.closed.Load() {
 		return io.ErrClosedPipe
 	}
@@ -391,7 +391,7 @@ func (h *eraHalf) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // TrySend implements Conn.
-func (h *eraHalf) TrySend(m jsonrpc.Message) bool {
+func (h *eraClientConn) TrySend(m jsonrpc.Message) bool {
 	if h.closed.Load() {
 		return false
 	}
@@ -400,7 +400,7 @@ func (h *eraHalf) TrySend(m jsonrpc.Message) bool {
 }
 
 // noteAnswered forgets a request that is being answered.
-func (h *eraHalf) noteAnswered(m *jsonrpc.Message) {
+func (h *eraClientConn) noteAnswered(m *jsonrpc.Message) {
 	if h.bothStarted.Load() && m.Kind() == jsonrpc.Response {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -409,7 +409,7 @@ func (h *eraHalf) noteAnswered(m *jsonrpc.Message) {
 }
 
 // Close implements Conn. The client is closed when no half needs it any more.
-func (h *eraHalf) Close(reason error) error {
+func (h *eraClientConn) Close(reason error) error {
 	if !h.stopReceiving(reason) {
 		return nil
 	}

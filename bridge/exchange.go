@@ -286,7 +286,7 @@ func (w *cancellationSink) Send(_ context.Context, m jsonrpc.Message) error {
 	case m.Method() == ownmsg.Cancelled && m.CancelledID().Equivalent(x.id):
 		return errClientGone
 	default:
-		x.drop(m, "is no part of the exchange")
+		x.reportDropped(m, "is no part of the exchange")
 	}
 	return nil
 }
@@ -322,11 +322,11 @@ func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch m.Kind() {
 	case jsonrpc.Response:
 		if !m.ID().Equivalent(x.id) {
-			x.drop(m, "answers no request that is in progress")
+			x.reportDropped(m, "answers no request that is in progress")
 			return nil
 		}
 		if !x.settle() {
-			x.drop(m, "the call was cancelled")
+			x.reportDropped(m, "the call was cancelled")
 			return errExchanged
 		}
 		if m.ID() != x.id {
@@ -344,14 +344,14 @@ func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 		clientCtx := x.clientContext()
 		if err := x.client.Send(clientCtx, m); err != nil {
-			x.drop(m, "the client did not take it")
+			x.reportDropped(m, "the client did not take it")
 			if clientCtx.Err() == nil {
 				return errClientGone
 			}
 		}
 	case jsonrpc.Request: // ST10
 		if err := x.server.Send(ctx, era.AnswerServerRequest(m)); err != nil {
-			x.drop(m, "the server did not take the answer")
+			x.reportDropped(m, "the server did not take the answer")
 		}
 	}
 	return nil
@@ -404,11 +404,11 @@ func (x *exchange) end(why error) error {
 func (x *exchange) cancelAtServer(ctx context.Context, why string) {
 	m := ownmsg.Cancellation(x.id, why)
 	if err := x.server.Send(ctx, m); err != nil {
-		x.drop(m, "the server did not take it")
+		x.reportDropped(m, "the server did not take it")
 	}
 }
 
-func (x *exchange) drop(m jsonrpc.Message, reason string) {
+func (x *exchange) reportDropped(m jsonrpc.Message, reason string) {
 	if x.opts.Dropped != nil {
 		x.opts.Dropped(m, reason)
 	}

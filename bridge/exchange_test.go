@@ -87,7 +87,7 @@ func TestExchangeCancels(t *testing.T) {
 	}{
 		{"ctx", func(x *exchanging) { x.stop() }, true},
 		{"ctx later", func(x *exchanging) { time.Sleep(time.Minute); x.stop() }, true},
-		{"takes nothing", func(x *exchanging) { close(x.client.Gone); x.server.Says(progressOne) }, false},
+		{"takes nothing", func(x *exchanging) { close(x.client.FailSends); x.server.Says(progressOne) }, false},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			x := exchange(t, callOne, bridge.PumpOptions{})
@@ -180,7 +180,7 @@ func TestExchangeNotTaken(t *testing.T) {
 	bubble(t, "", func(t *testing.T) {
 		var calls bridge.PendingCalls
 		client, server := bridgetest.NewPeer(t, 0), bridgetest.NewPeer(t, 0)
-		close(server.Gone)
+		close(server.FailSends)
 		client.In <- callOne
 		done := make(chan error, 1)
 		go func() { done <- bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{PendingCalls: &calls}) }()
@@ -273,7 +273,7 @@ func TestExchangeServerEnds(t *testing.T) {
 	}
 	bubble(t, "takes no request", func(t *testing.T) {
 		client, server := bridgetest.NewPeer(t, 1), bridgetest.NewPeer(t, 1)
-		close(server.Gone)
+		close(server.FailSends)
 		client.In <- callOne
 		if err := bridge.Exchange(t.Context(), client, server, bridge.PumpOptions{}); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Exchange = %v", err)

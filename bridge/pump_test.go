@@ -368,7 +368,7 @@ func TestPumpServerEnds(t *testing.T) {
 	})
 	bubble(t, "stdin first", func(t *testing.T) { // a child that dies closes stdin before its end is seen
 		p := pump(t, bridge.PumpOptions{})
-		close(p.server.Gone)
+		close(p.server.FailSends)
 		p.client.Says(callOne)
 		p.running(t)
 		time.Sleep(time.Millisecond)
@@ -380,7 +380,7 @@ func TestPumpServerEnds(t *testing.T) {
 	})
 	bubble(t, "stdin only", func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		close(p.server.Gone)
+		close(p.server.FailSends)
 		p.client.Says(callOne)
 		time.Sleep(5 * time.Second)
 		p.client.Gets(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the server did not take the request: io: read/write on closed pipe","data":{"reason":"server_ended"}}}`)
@@ -895,7 +895,7 @@ func TestPumpUnansweredServerRequests(t *testing.T) {
 func TestPumpClientDoesNotTakeRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
-		close(p.client.Gone)
+		close(p.client.FailSends)
 		p.server.Says(askOne)
 		p.server.Gets(`{"jsonrpc":"2.0","id":"s1","error":{"code":-32603,"message":"the client did not take the request"}}`)
 		p.ended(t) // who takes nothing is gone, whatever may still come from it
@@ -910,7 +910,7 @@ func TestPumpClientTakesNothing(t *testing.T) {
 		p := pump(t, bridge.PumpOptions{})
 		p.client.Says(callOne)
 		p.server.Gets(callOne)
-		close(p.client.Gone)
+		close(p.client.FailSends)
 		p.server.Says("%s", note)
 		if err := p.ended(t); !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Pump = %v", err)
@@ -922,7 +922,7 @@ func TestPumpClientTakesNothing(t *testing.T) {
 		p.client.Says(callOne)
 		p.client.End <- io.EOF
 		p.running(t)
-		close(p.client.Gone)
+		close(p.client.FailSends)
 		p.server.Says("%s", note)
 		p.ended(t)
 	})

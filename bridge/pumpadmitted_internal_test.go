@@ -21,9 +21,9 @@ func TestByEraStopAnswersOfferedOnce(t *testing.T) {
 			answers[m.ID()]++
 			return nil
 		}}
-		var halves []*eraHalf
+		var halves []*eraClientConn
 		h := HandlerFunc(func(ctx context.Context, c Conn) error {
-			halves = append(halves, c.(*eraHalf))
+			halves = append(halves, c.(*eraClientConn))
 			server := &inboxConn{out: func(context.Context, jsonrpc.Message) error { return nil }}
 			return Pump(ctx, c, server, PumpOptions{ShutdownGrace: -1})
 		})

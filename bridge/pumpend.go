@@ -142,7 +142,7 @@ func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
 	result, cancelled := ownmsg.ListenEnd(id)
 	for _, m := range []jsonrpc.Message{result, cancelled} {
 		if err := p.client.Send(ctx, m); err != nil {
-			p.drop(m, "the client did not take it")
+			p.reportDropped(m, "the client did not take it")
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (p *pump) endListen(ctx context.Context, id jsonrpc.ID) {
 func (p *pump) answerWithError(ctx context.Context, id jsonrpc.ID, code int, text string, data []byte) {
 	m := jsonrpc.NewError(id, code, text, data)
 	if err := p.client.Send(ctx, m); err != nil {
-		p.drop(m, "the client did not take it")
+		p.reportDropped(m, "the client did not take it")
 	}
 }
 
@@ -161,12 +161,12 @@ func (p *pump) cancelAtServer(ctx context.Context, id jsonrpc.ID, why string) {
 	defer cancel()
 	m := ownmsg.Cancellation(id, why)
 	if err := p.server.Send(ctx, m); err != nil {
-		p.drop(m, "the server did not take it")
+		p.reportDropped(m, "the server did not take it")
 	}
 }
 
-// drop tells that m reaches nobody.
-func (p *pump) drop(m jsonrpc.Message, reason string) {
+// reportDropped tells that m reaches nobody.
+func (p *pump) reportDropped(m jsonrpc.Message, reason string) {
 	if p.opts.Dropped != nil {
 		p.opts.Dropped(m, reason)
 	}

@@ -41,7 +41,7 @@ func (s *toClientSink) isEntered(m *jsonrpc.Message) bool {
 	if !s.entered || s.originalKey == m.Key() {
 		return s.entered
 	}
-	s.drop(s.outgoing, "the server has taken it back")
+	s.reportDropped(s.outgoing, "the server has taken it back")
 	s.finishMessage()
 	return false
 }
@@ -90,7 +90,7 @@ func (s *toClientSink) finishFailedSend(ctx context.Context, err error) error {
 	if ctx.Err() != nil && s.ctx.Err() == nil {
 		return err // the server has ended meanwhile: sendLastOffered goes on with it
 	}
-	s.drop(s.outgoing, "the client did not take it")
+	s.reportDropped(s.outgoing, "the client did not take it")
 	if s.outgoing.Kind() == jsonrpc.Request {
 		if id, ok := s.serverRequests.withdraw(s.outgoing.ID()); ok {
 			s.refuseServerRequest(s.ctx, id, jsonrpc.CodeInternalError, "the client did not take the request")
@@ -111,9 +111,9 @@ func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	}
 	if s.outgoing.Kind() == jsonrpc.Request {
 		s.serverRequests.withdraw(s.outgoing.ID())
-		s.drop(s.outgoing, "the server has ended")
+		s.reportDropped(s.outgoing, "the server has ended")
 	} else if err := s.client.Send(ctx, s.outgoing); err != nil {
-		s.drop(s.outgoing, "the client did not take it")
+		s.reportDropped(s.outgoing, "the client did not take it")
 	}
 	s.finishMessage()
 }
@@ -126,7 +126,7 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	case jsonrpc.Response:
 		id, ok := p.clientRequests.takeForAnswer(m.ID())
 		if !ok {
-			p.drop(m, "answers no request that is in progress")
+			p.reportDropped(m, "answers no request that is in progress")
 			return m, false
 		}
 		if id != m.ID() {
@@ -148,7 +148,7 @@ func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			m = acceptCancellation(m, &p.serverRequests)
 		}
 		if p.listensEnded.Load() && p.isSubscriptionOver(ownmsg.SubscriptionOf(m)) {
-			p.drop(m, "belongs to a subscription that is over")
+			p.reportDropped(m, "belongs to a subscription that is over")
 			return m, false
 		}
 	}
@@ -170,11 +170,11 @@ func (p *pump) refuseServerRequest(ctx context.Context, id jsonrpc.ID, code int,
 	defer cancel()
 	m := jsonrpc.NewError(id, code, text, nil)
 	if p.serverStalled.Load() {
-		p.drop(m, "the server takes nothing")
+		p.reportDropped(m, "the server takes nothing")
 		return
 	}
 	if err := p.server.Send(ctx, m); err != nil {
 		p.serverStalled.Store(true)
-		p.drop(m, "the server did not take it")
+		p.reportDropped(m, "the server did not take it")
 	}
 }

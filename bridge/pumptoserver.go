@@ -265,7 +265,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 			return p.acceptProgress(m, &p.serverRequests, 0)
 		case ownmsg.Cancelled:
 			if method, ok := p.clientRequests.methodOf(m.CancelledID()); !ok || method == "initialize" { // J11, J12
-				p.drop(m, "cancels no request that can be cancelled")
+				p.reportDropped(m, "cancels no request that can be cancelled")
 				return m, false
 			}
 			return acceptCancellation(m, &p.clientRequests), true
@@ -273,7 +273,7 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	case jsonrpc.Response:
 		id, ok := p.serverRequests.removeAnswered(m.ID())
 		if !ok {
-			p.drop(m, "answers no request of the server")
+			p.reportDropped(m, "answers no request of the server")
 			return m, false
 		}
 		if id != m.ID() {
@@ -302,7 +302,7 @@ func (p *pump) acceptProgress(m jsonrpc.Message, l *ledger, timeout time.Duratio
 	token := m.ProgressToken()
 	asked, ok := l.renewTimeout(token, timeout)
 	if !ok || token.IsZero() {
-		p.drop(m, "progress of no request that is in progress")
+		p.reportDropped(m, "progress of no request that is in progress")
 		return m, false
 	}
 	if asked != token {
@@ -361,7 +361,7 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 // ending says so in the other direction in a moment, and better.
 func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) {
 	if m.Kind() != jsonrpc.Request {
-		p.drop(m, "the server did not take it")
+		p.reportDropped(m, "the server did not take it")
 		return
 	}
 	t := time.NewTimer(ownmsg.FinalSendTimeout)

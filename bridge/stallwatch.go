@@ -31,7 +31,7 @@ type StallWatch struct {
 	finished bool
 	timer    *time.Timer
 
-	checkedSends uint64    // sends at the last look; only check uses it, and since
+	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and since
 	stalledSince time.Time // since when the Sink is known to take nothing from a peer that has hung up
 }
 
@@ -89,10 +89,11 @@ func (w *StallWatch) setTimer() {
 		return
 	}
 	w.checks.Add(1)
-	w.timer = time.AfterFunc(stallCheckInterval, w.check)
+	w.timer = time.AfterFunc(stallCheckInterval, w.giveUpIfStalled)
 }
 
-func (w *StallWatch) check() {
+// giveUpIfStalled is what the timer calls: it ends the Receive if nothing is taken for too long from a peer that has left.
+func (w *StallWatch) giveUpIfStalled() {
 	defer w.checks.Done()
 	n := w.sends.Load()
 	quiet := n == w.checkedSends

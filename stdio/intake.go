@@ -20,9 +20,9 @@ var (
 	errTooSlow         = errors.New("a message arrives too slowly")
 )
 
-// intakeLimits bounds what the lines of one client may take: memory, and time. What is
+// intakeGuard bounds what the lines of one client may take: memory, and time. What is
 // in one chunk does not count. It belongs to who reads the lines. nil bounds nothing.
-type intakeLimits struct {
+type intakeGuard struct {
 	share        *budget.Share
 	chunkTimeout time.Duration    // for each chunk of a line to arrive in; 0 or negative: no limit
 	slowTimer    *lazytimer.Timer // is set while a line arrives
@@ -32,7 +32,7 @@ type intakeLimits struct {
 // limitIntake makes the Conn keep to the bounds of a client's lines. It comes before
 // the first Receive.
 func (c *Conn) limitIntake(share *budget.Share, chunkTimeout time.Duration) {
-	c.in.lines.intake = &intakeLimits{share: share, chunkTimeout: chunkTimeout, slowTimer: &lazytimer.Timer{Do: func() { c.endWithReason(errTooSlow) }}}
+	c.in.lines.intake = &intakeGuard{share: share, chunkTimeout: chunkTimeout, slowTimer: &lazytimer.Timer{Do: func() { c.endWithReason(errTooSlow) }}}
 	c.in.lines.max = min(maxFirstLine, c.opts.MaxMessageSize)
 }
 
@@ -59,16 +59,16 @@ func (c *Conn) tooLongText() string {
 	return fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
 }
 
-func (in *intakeLimits) hold(n int) bool { return in == nil || in.share.Take(n) }
+func (in *intakeGuard) hold(n int) bool { return in == nil || in.share.Take(n) }
 
-func (in *intakeLimits) release(n int) {
+func (in *intakeGuard) release(n int) {
 	if in != nil {
 		in.share.Release(n)
 	}
 }
 
 // releaseAll says that nothing is kept of the lines any more that were taken.
-func (in *intakeLimits) releaseAll() {
+func (in *intakeGuard) releaseAll() {
 	if in != nil && in.share.Held() > 0 {
 		in.share.ReleaseAll()
 	}
@@ -76,7 +76,7 @@ func (in *intakeLimits) releaseAll() {
 
 // expectChunk gives the peer the time for one more chunk of a line of which there are so
 // many bytes.
-func (in *intakeLimits) expectChunk(size int) {
+func (in *intakeGuard) expectChunk(size int) {
 	if in == nil || size == 0 || in.chunkTimeout <= 0 || in.dueSize > 0 && size < in.dueSize {
 		return
 	}
@@ -85,7 +85,7 @@ func (in *intakeLimits) expectChunk(size int) {
 }
 
 // noteLineArrived says that all of a line has, or that nobody reads it now.
-func (in *intakeLimits) noteLineArrived() {
+func (in *intakeGuard) noteLineArrived() {
 	if in != nil && in.dueSize > 0 {
 		in.dueSize = 0
 		in.slowTimer.Clear()

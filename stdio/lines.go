@@ -46,7 +46,7 @@ type source interface {
 type lines struct {
 	src    source
 	max    int
-	intake *intakeLimits // nil: the peer may send lines of up to max, and take its time
+	intake *intakeGuard // nil: the peer may send lines of up to max, and take its time
 
 	buf     []byte // nil, the small buffer, or a chunk
 	small   []byte

@@ -221,8 +221,8 @@ func TestReplayBesideChattyStreams(t *testing.T) {
 		t.Errorf("%d events are kept, want %d", len(rp.ageOrder), count)
 	}
 	for _, st := range chatty {
-		if len(st.sent) < count/guaranteedStreams {
-			t.Errorf("of a stream %d events are kept, want at least %d", len(st.sent), count/guaranteedStreams)
+		if len(st.keptEvents) < count/guaranteedStreams {
+			t.Errorf("of a stream %d events are kept, want at least %d", len(st.keptEvents), count/guaranteedStreams)
 		}
 	}
 	if !rp.rewind(quiet, 0) {
@@ -263,7 +263,7 @@ func (m *replayModel) check() {
 		if got := seqs(s.st.pending); got != pending.String() {
 			m.t.Errorf("stream %d: pending %s, want %s", i, got, pending.String())
 		}
-		if got := seqs(s.st.sent); got != kept.String() {
+		if got := seqs(s.st.keptEvents); got != kept.String() {
 			m.t.Errorf("stream %d: kept %s, want %s", i, got, kept.String())
 		}
 		if s.st.pendingBytes != size || s.st.lastSeq() != s.last || s.st.lastWrittenSeq() != s.last-uint64(len(s.pending)) {

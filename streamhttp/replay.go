@@ -26,10 +26,10 @@ func (rp *replayStore) keep(st *stream, n int, now time.Time) {
 		e.keptAt = now
 		st.pendingBytes -= len(e.line)
 		rp.bytes += len(e.line)
-		st.sentBytes += len(e.line)
+		st.keptBytes += len(e.line)
 		rp.ageOrder = append(rp.ageOrder, st)
 	}
-	st.sent = append(st.sent, st.pending[:n]...)
+	st.keptEvents = append(st.keptEvents, st.pending[:n]...)
 	clear(st.pending[:n])
 	if st.pending = st.pending[n:]; len(st.pending) == 0 {
 		st.pending = nil
@@ -47,7 +47,7 @@ const guaranteedStreams = 64
 // than its part, so that the other streams are to blame. A closed stream is not spared: its client
 // has most likely read it.
 func (rp *replayStore) isSpared(st *stream) bool {
-	return !st.closed && len(st.sent) <= rp.maxCount/guaranteedStreams && st.sentBytes <= rp.maxBytes/guaranteedStreams
+	return !st.closed && len(st.keptEvents) <= rp.maxCount/guaranteedStreams && st.keptBytes <= rp.maxBytes/guaranteedStreams
 }
 
 // evictOne drops the oldest event of those streams that are not spared, or else of all.
@@ -64,7 +64,7 @@ func (rp *replayStore) evictOne() {
 // rewind moves what was written after seq back to pending. It is false when
 // the stream cannot go on from there.
 func (rp *replayStore) rewind(st *stream, seq uint64) bool {
-	again, ok := st.sentAfter(seq)
+	again, ok := st.keptAfter(seq)
 	if !ok {
 		return false
 	}
@@ -77,20 +77,20 @@ func (rp *replayStore) rewind(st *stream, seq uint64) bool {
 }
 
 // forget drops everything kept of st.
-func (rp *replayStore) forget(st *stream) { rp.dropNewest(st, len(st.sent)) }
+func (rp *replayStore) forget(st *stream) { rp.dropNewest(st, len(st.keptEvents)) }
 
 // dropNewest takes the newest n events kept of st out of the store.
 func (rp *replayStore) dropNewest(st *stream, n int) {
 	if n == 0 {
 		return
 	}
-	i := len(st.sent) - n
-	for _, e := range st.sent[i:] {
+	i := len(st.keptEvents) - n
+	for _, e := range st.keptEvents[i:] {
 		rp.bytes -= len(e.line)
-		st.sentBytes -= len(e.line)
+		st.keptBytes -= len(e.line)
 	}
-	clear(st.sent[i:])
-	st.sent = st.sent[:i]
+	clear(st.keptEvents[i:])
+	st.keptEvents = st.keptEvents[:i]
 	for i := len(rp.ageOrder) - 1; n > 0; i-- {
 		if rp.ageOrder[i] == st {
 			rp.ageOrder[i] = nil
@@ -102,7 +102,7 @@ func (rp *replayStore) dropNewest(st *stream, n int) {
 
 // expire drops what was written before the age limit.
 func (rp *replayStore) expire(now time.Time) {
-	for len(rp.ageOrder) > 0 && now.Sub(rp.ageOrder[0].sent[0].keptAt) >= rp.maxEventAge {
+	for len(rp.ageOrder) > 0 && now.Sub(rp.ageOrder[0].keptEvents[0].keptAt) >= rp.maxEventAge {
 		rp.evictOldest()
 	}
 }
@@ -114,11 +114,11 @@ func (rp *replayStore) evictOldest() {
 	if rp.ageOrder = rp.ageOrder[1:]; len(rp.ageOrder) == 0 {
 		rp.ageOrder = nil
 	}
-	rp.bytes -= len(st.sent[0].line)
-	st.sentBytes -= len(st.sent[0].line)
-	st.sent[0] = event{}
-	if st.sent = st.sent[1:]; len(st.sent) == 0 {
-		st.sent = nil
+	rp.bytes -= len(st.keptEvents[0].line)
+	st.keptBytes -= len(st.keptEvents[0].line)
+	st.keptEvents[0] = event{}
+	if st.keptEvents = st.keptEvents[1:]; len(st.keptEvents) == 0 {
+		st.keptEvents = nil
 	}
 }
 

@@ -325,10 +325,10 @@ func (w *world) check() {
 		if size != st.pendingBytes {
 			w.t.Errorf("stream %d: %d bytes are pending, not %d", st.key, size, st.pendingBytes)
 		}
-		for _, e := range st.sent {
+		for _, e := range st.keptEvents {
 			kept += len(e.line)
 		}
-		if st.unresumable && st.reader == nil && (len(st.pending) > 0 || len(st.sent) > 0 || st.parked) {
+		if st.unresumable && st.reader == nil && (len(st.pending) > 0 || len(st.keptEvents) > 0 || st.parked) {
 			w.t.Errorf("the void stream %d still has something", st.key)
 		}
 		if st.parked {

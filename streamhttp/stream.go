@@ -28,8 +28,8 @@ type stream struct {
 	observedName  string // name, once StreamOf has returned it
 	nextSeq       uint64 // sequence number of the next event; the first is 1
 	pending       []event
-	sent          []event // written before, kept for replay, oldest first
-	sentBytes     int     // of sent
+	keptEvents    []event // written before, kept for replay, oldest first
+	keptBytes     int     // of keptEvents
 	pendingBytes  int     // of pending
 	reader        *reader // the exchange by which the client reads it; nil: nobody is connected
 	parked        bool    // nobody is connected, and pending waits for a resumption
@@ -100,20 +100,20 @@ func (st *stream) jsonAnswer() (answer []event, mustStream bool) {
 	return st.pending, len(st.pending) == 0
 }
 
-// sentAfter returns which of sent come after seq. It is false when the stream
+// keptAfter returns which of keptEvents come after seq. It is false when the stream
 // cannot go on from there (LI18).
-func (st *stream) sentAfter(seq uint64) (again []event, ok bool) {
+func (st *stream) keptAfter(seq uint64) (again []event, ok bool) {
 	if st.unresumable || seq > st.lastWrittenSeq() {
 		return nil, false
 	}
 	if st.closed && seq == st.lastSeq() {
 		return nil, false // its response has been delivered
 	}
-	i := len(st.sent)
-	for i > 0 && st.sent[i-1].seq > seq {
+	i := len(st.keptEvents)
+	for i > 0 && st.keptEvents[i-1].seq > seq {
 		i--
 	}
-	again = st.sent[i:]
+	again = st.keptEvents[i:]
 	if seq < st.lastWrittenSeq() && (len(again) == 0 || again[0].seq != seq+1) {
 		return nil, false // some of it is no longer kept
 	}

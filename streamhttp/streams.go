@@ -139,7 +139,7 @@ func (s *session) detach(st *stream, r *reader) {
 		s.detachStandalone(st)
 	case !st.committed || st.unresumable:
 		s.abandon(st) // nobody knows an event id to resume it with (B.2)
-	case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
+	case st.closed && len(st.pending) == 0 && len(st.keptEvents) == 0:
 		s.retained.remove(st)
 	default:
 		s.park(st)
@@ -218,7 +218,7 @@ func (s *session) tidyStreams(now time.Time) {
 	for _, st := range s.retained.streams {
 		switch {
 		case st.reader != nil:
-		case st.closed && len(st.pending) == 0 && len(st.sent) == 0:
+		case st.closed && len(st.pending) == 0 && len(st.keptEvents) == 0:
 			s.retained.remove(st)
 		case len(st.pending) > 0 && now.Sub(st.detachedAt) > s.retained.maxEventAge:
 			s.dropStream(st, "nobody came back for them in time")

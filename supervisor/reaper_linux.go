@@ -115,7 +115,7 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 		if marker == "" { // the orphan is new, or was in the middle of an exec the last time
 			var sure bool
 			if marker, sure = markerOf(pid); !sure {
-				unsure = t.isExecing(pid) || unsure
+				unsure = t.mayBeExecing(pid) || unsure
 			}
 			if t.orphans == nil {
 				t.orphans = make(map[int]string)
@@ -133,8 +133,8 @@ func (t *childTable) eachOrphan(m string, f func(pid int)) (unsure bool) {
 // when a process has none. After execWait the orphan has cleared its environment.
 const execWait = 2 * time.Second
 
-// isExecing reports whether an orphan may be in the middle of an exec.
-func (t *childTable) isExecing(pid int) bool {
+// mayBeExecing reports whether an orphan without a marker may be in the middle of an exec, and notes since when it has none.
+func (t *childTable) mayBeExecing(pid int) bool {
 	since, seen := t.markerless[pid]
 	if !seen {
 		if t.markerless == nil {

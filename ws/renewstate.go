@@ -51,9 +51,9 @@ type attempt struct {
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 
-// awaitAttempt has a request wait for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
+// noteWaitingRequest notes that a request waits for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
 // (httpdial.Unattended). The lock of the ledger is held.
-func (r *renewer) awaitAttempt(ctx context.Context, a *attempt) {
+func (r *renewer) noteWaitingRequest(ctx context.Context, a *attempt) {
 	if httpdial.IsUnattended(ctx) {
 		return
 	}
@@ -99,7 +99,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 		return r.admitToLink(m)
 	case s.attempt != nil:
 		if isRequest {
-			r.awaitAttempt(ctx, s.attempt)
+			r.noteWaitingRequest(ctx, s.attempt)
 		}
 		return sendDecision{waitFor: s.attempt}
 	case !isRequest:
@@ -112,7 +112,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 		r.ledger.State.NoteInitialize(m)
 	}
 	s.attempt = newAttempt()
-	r.awaitAttempt(ctx, s.attempt)
+	r.noteWaitingRequest(ctx, s.attempt)
 	r.reconnector.wake()
 	return sendDecision{waitFor: s.attempt}
 }

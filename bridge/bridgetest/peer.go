@@ -19,7 +19,7 @@ type Peer struct {
 	In              chan string          // what Receive hands on
 	End             chan error           // what Receive returns then
 	Out             chan jsonrpc.Message // what Send took; unbuffered: the test takes it
-	Gone            chan struct{}        // closed: Send fails
+	FailSends       chan struct{}        // the test closes it: Send fails
 	SendLag         time.Duration        // what Send takes to return when its ctx ends
 	SendsInProgress atomic.Int32         // Sends under way
 
@@ -29,7 +29,7 @@ type Peer struct {
 // NewPeer returns a Peer that takes so many messages before the test does.
 func NewPeer(t *testing.T, buffer int) *Peer {
 	return &Peer{t: t, In: make(chan string, 10), End: make(chan error, 1),
-		Out: make(chan jsonrpc.Message, buffer), Gone: make(chan struct{})}
+		Out: make(chan jsonrpc.Message, buffer), FailSends: make(chan struct{})}
 }
 
 // Receive implements bridge.Conn.
@@ -84,14 +84,14 @@ func (p *Peer) Send(ctx context.Context, m jsonrpc.Message) error {
 	p.SendsInProgress.Add(1)
 	defer p.SendsInProgress.Add(-1)
 	select {
-	case <-p.Gone:
+	case <-p.FailSends:
 		return io.ErrClosedPipe
 	default:
 	}
 	select {
 	case p.Out <- m:
 		return nil
-	case <-p.Gone:
+	case <-p.FailSends:
 		return io.ErrClosedPipe
 	case <-ctx.Done():
 		time.Sleep(p.SendLag)

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// calls are the calls of one client that are in progress, by its ids. The zero
+// clientCalls are the calls of one client that are in progress, by its ids. The zero
 // value has none. Of many clients each has one call and no other ever, as each
 // POST of 2026-07-28 is one: that is kept without a map.
-type calls struct {
+type clientCalls struct {
 	only *call
 	more map[jsonrpc.ID]*call // nil: there was never more than one at a time
 }
 
-func (s *calls) len() int {
+func (s *clientCalls) len() int {
 	if s.only != nil {
 		return 1
 	}
@@ -23,7 +23,7 @@ func (s *calls) len() int {
 }
 
 // get returns the call with this very id; nil: there is none.
-func (s *calls) get(id jsonrpc.ID) *call {
+func (s *clientCalls) get(id jsonrpc.ID) *call {
 	if s.only != nil && s.only.id == id {
 		return s.only
 	}
@@ -31,7 +31,7 @@ func (s *calls) get(id jsonrpc.ID) *call {
 }
 
 // find returns the call that an id means, as jsonrpc.Find does; nil: there is none.
-func (s *calls) find(id jsonrpc.ID) *call {
+func (s *clientCalls) find(id jsonrpc.ID) *call {
 	if s.only != nil && s.only.id.Equivalent(id) {
 		return s.only
 	}
@@ -40,7 +40,7 @@ func (s *calls) find(id jsonrpc.ID) *call {
 }
 
 // add enters a call whose id is not in use.
-func (s *calls) add(c *call) {
+func (s *clientCalls) add(c *call) {
 	switch {
 	case s.more != nil:
 		s.more[c.id] = c
@@ -52,7 +52,7 @@ func (s *calls) add(c *call) {
 	}
 }
 
-func (s *calls) remove(call *call) {
+func (s *clientCalls) remove(call *call) {
 	if s.only == call {
 		s.only = nil
 		return
@@ -60,7 +60,7 @@ func (s *calls) remove(call *call) {
 	delete(s.more, call.id)
 }
 
-func (s *calls) all() iter.Seq[*call] {
+func (s *clientCalls) all() iter.Seq[*call] {
 	return func(yield func(*call) bool) {
 		if s.only != nil {
 			yield(s.only)

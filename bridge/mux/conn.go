@@ -21,8 +21,8 @@ type conn struct {
 	mux       *Mux
 	principal string // "": anybody
 
-	removed bool  // it has ended; under mux.mu
-	calls   calls // in progress; under mux.mu
+	removed bool        // it has ended; under mux.mu
+	calls   clientCalls // in progress; under mux.mu
 
 	inbox bridge.Inbox // for the client; isFull, which is in room.go, says what it may hold
 
@@ -54,16 +54,16 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 			c.cancel(m)
 			return nil
 		case ownmsg.Progress:
-			c.mux.drop(m, "a client of 2026-07-28 makes no progress")
+			c.mux.reportDropped(m, "a client of 2026-07-28 makes no progress")
 			return nil
 		}
 		if name := ambiguousKey(m); name != "" {
-			c.mux.drop(m, `a key differs from "`+name+`" by upper and lower case only`)
+			c.mux.reportDropped(m, `a key differs from "`+name+`" by upper and lower case only`)
 			return nil
 		}
 		return c.mux.submit(ctx, c, nil, m)
 	case jsonrpc.Response: // ST10
-		c.mux.drop(m, "a server of 2026-07-28 makes no requests")
+		c.mux.reportDropped(m, "a server of 2026-07-28 makes no requests")
 		return nil
 	}
 	return errNoMessage
@@ -97,21 +97,21 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	id := m.ID()
 	if name := ambiguousKey(m); name != "" {
 		text := `a key of the message differs from "` + name + `" by upper and lower case only`
-		c.push(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
+		c.pushOrEndClient(nil, jsonrpc.NewError(id, jsonrpc.CodeInvalidRequest, text, nil).WithRelated(id))
 		return nil
 	}
 	call := c.newCall(m)
 	if call.listen != nil {
 		kept, refusal := era.KeptListen(m)
 		if refusal != nil {
-			c.push(nil, refusal.Response(id).WithRelated(id))
+			c.pushOrEndClient(nil, refusal.Response(id).WithRelated(id))
 			return nil
 		}
 		call.listen.listenRequest = kept
 	}
 	no, err := c.enterCall(call)
 	if no.Kind() != jsonrpc.Invalid {
-		c.push(call, no)
+		c.pushOrEndClient(call, no)
 		return nil
 	}
 	if err != nil {
@@ -219,7 +219,7 @@ func (c *conn) cancel(m jsonrpc.Message) {
 	}
 	x.mu.Unlock()
 	if found := c.withdrawUnread(id); call == nil && !found { // J12
-		x.drop(m, "cancels no request that is in progress")
+		x.reportDropped(m, "cancels no request that is in progress")
 	}
 }
 
@@ -230,11 +230,11 @@ func (c *conn) withdrawUnread(id jsonrpc.ID) (found bool) {
 	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
 }
 
-// push hands a message to the client. A client that has left too much unread,
+// pushOrEndClient hands a message to the client. A client that has left too much unread,
 // and does not read as fast as it can, is ended: nobody waits for it for longer
 // than it takes to find that out (D.2).
 // mux.mu is not held; finish is for what takes a call out of the ledger.
-func (c *conn) push(call *call, m jsonrpc.Message) {
+func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	for !c.tryEnqueue(call, m) {
 		if !c.awaitRoomOrEnd(m) {
 			return
@@ -243,7 +243,7 @@ func (c *conn) push(call *call, m jsonrpc.Message) {
 	c.inbox.Wake()
 }
 
-// tryPush is push for who must not wait: false: there is no room, and nothing was done.
+// tryPush is pushOrEndClient for who must not wait: false: there is no room, and nothing was done.
 func (c *conn) tryPush(call *call, m jsonrpc.Message) bool {
 	if !c.tryEnqueue(call, m) {
 		return false

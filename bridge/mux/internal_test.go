@@ -34,7 +34,7 @@ func TestCalls(t *testing.T) {
 		{jsonrpc.StringID("1"), rawID(t, `"\u0031"`)}, {jsonrpc.StringID("a"), rawID(t, `"\u0061"`)},
 	}
 	for range 2000 {
-		var calls calls
+		var calls clientCalls
 		want := make(map[jsonrpc.ID]*call)
 		for range rand.IntN(12) {
 			id := spelled[rand.IntN(len(spelled))][rand.IntN(2)]

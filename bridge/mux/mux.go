@@ -279,8 +279,8 @@ func (x *Mux) removeConn(c *conn) {
 	}
 }
 
-// drop says that a message has reached nobody. It is called without mu.
-func (x *Mux) drop(m jsonrpc.Message, reason string) {
+// reportDropped says that a message has reached nobody. It is called without mu.
+func (x *Mux) reportDropped(m jsonrpc.Message, reason string) {
 	if x.mu.Dropped != nil {
 		x.mu.Dropped(m, reason)
 	}

@@ -63,7 +63,7 @@ func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 }
 
 // enqueueLast queues the last that there is to say about a call, which nobody can wait
-// with. There is room for it where push would have to wait: as much again, and for
+// with. There is room for it where pushOrEndClient would have to wait: as much again, and for
 // all calls that a client may have. false: there is not, so the client reads nothing.
 func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	o := &c.mux.opts
@@ -137,7 +137,7 @@ func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	}
 	err := c.awaitRoom(m)
 	if err == bridge.ErrSlow {
-		c.mux.drop(m, bridge.ErrSlow.Error())
+		c.mux.reportDropped(m, bridge.ErrSlow.Error())
 		c.end(bridge.ErrSlow)
 	}
 	return err == nil

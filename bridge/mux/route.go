@@ -24,7 +24,7 @@ type subscription struct {
 }
 
 // Send hands one message of the server to whom it is for. It waits for nobody, but as
-// push does; so it needs no ctx.
+// pushOrEndClient does; so it needs no ctx.
 func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	s.take(m, true)
 	return nil
@@ -54,7 +54,7 @@ func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch {
 	case call == nil: // J12
 		x.mu.Unlock()
-		x.drop(m, "answers no request that is in progress")
+		x.reportDropped(m, "answers no request that is in progress")
 		return true
 	case call.listen != nil && call.listen.acknowledged != nil && saysServerLost(m):
 		s.relistenLater(call)
@@ -95,7 +95,7 @@ func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 	x.mu.Unlock()
 	switch {
 	case gone:
-		x.drop(m, "answers no request that is in progress")
+		x.reportDropped(m, "answers no request that is in progress")
 	case alone: // nobody waits for us meanwhile
 		call.conn.inbox.Deliver()
 	default:
@@ -169,9 +169,9 @@ func (s *server) route(m jsonrpc.Message, mayWait bool) (taken bool) {
 	case call != nil && call.listen != nil: // it does not say so itself
 		return s.routeToListen(m, m.Related(), mayWait)
 	case call == nil: // B.1
-		x.drop(m, "cannot be attributed to a request in progress")
+		x.reportDropped(m, "cannot be attributed to a request in progress")
 	case log && !call.wantsLog(m):
-		x.drop(m, "a log message that its request has not asked for")
+		x.reportDropped(m, "a log message that its request has not asked for")
 	default:
 		return call.deliver(m, mayWait)
 	}
@@ -184,7 +184,7 @@ func (call *call) deliver(m jsonrpc.Message, mayWait bool) (taken bool) {
 	if !mayWait {
 		return call.conn.tryPush(call, m)
 	}
-	call.conn.push(call, m)
+	call.conn.pushOrEndClient(call, m)
 	return true
 }
 
@@ -239,7 +239,7 @@ func (s *server) routeProgress(m jsonrpc.Message, mayWait bool) (taken bool) {
 		x.mu.Unlock()
 	}
 	if call == nil {
-		x.drop(m, "progress of no request that is in progress")
+		x.reportDropped(m, "progress of no request that is in progress")
 		return true
 	}
 	return call.deliver(m.WithProgressToken(call.token), mayWait)
@@ -258,7 +258,7 @@ func (s *server) routeListenCancelled(m jsonrpc.Message) {
 	}
 	x.mu.Unlock()
 	if !ours {
-		x.drop(m, "cancels no subscription that is open")
+		x.reportDropped(m, "cancels no subscription that is open")
 	}
 }
 
@@ -285,11 +285,11 @@ func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (
 	x.mu.Unlock()
 	switch {
 	case call == nil:
-		x.drop(m, "belongs to no subscription that is open")
+		x.reportDropped(m, "belongs to no subscription that is open")
 	case known != nil:
 		call.announceChanges(known)
 	case !call.listen.asksFor(m.Method()):
-		x.drop(m, "its subscription has not asked for it")
+		x.reportDropped(m, "its subscription has not asked for it")
 	default:
 		return call.deliver(ownmsg.WithSubscription(m, call.id), mayWait)
 	}
@@ -323,7 +323,7 @@ func (l *subscription) asksFor(method string) bool {
 func (call *call) announceChanges(honoured []byte) {
 	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
 	notify := func(method, params string) {
-		call.conn.push(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))
+		call.conn.pushOrEndClient(call, jsonrpc.NewNotification(method, []byte("{"+meta+params+"}")).WithRelated(call.id))
 	}
 	for member := range jsonrpc.Members(honoured) {
 		wanted := string(member.Value) == "true"

@@ -47,9 +47,9 @@ func (s *server) refuse(m jsonrpc.Message) {
 	s.mux.mu.Unlock()
 	switch {
 	case full:
-		s.mux.drop(m, "the server asks more than it takes answers to")
+		s.mux.reportDropped(m, "the server asks more than it takes answers to")
 	case m.Method() != "ping": // of which nobody needs to know
-		s.mux.drop(m, "a server of 2026-07-28 makes no requests: it is answered so")
+		s.mux.reportDropped(m, "a server of 2026-07-28 makes no requests: it is answered so")
 	}
 }
 

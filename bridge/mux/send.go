@@ -15,7 +15,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 	s, err := x.awaitServer(ctx, c, call)
 	if s == nil {
 		if call == nil && err == nil {
-			x.drop(m, "there is no server")
+			x.reportDropped(m, "there is no server")
 		}
 		return err
 	}
@@ -46,7 +46,7 @@ func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message
 		}
 	case <-s.allAnswered: // a call was answered
 		if call == nil {
-			x.drop(m, "the server has ended")
+			x.reportDropped(m, "the server has ended")
 		}
 		return nil
 	case <-c.doneChan():

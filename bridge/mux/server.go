@@ -188,7 +188,7 @@ func (s *server) discardQueued() {
 		select {
 		case it := <-s.out:
 			if it.call == nil {
-				s.mux.drop(it.m, "the server has ended")
+				s.mux.reportDropped(it.m, "the server has ended")
 			}
 		default:
 			return
@@ -322,7 +322,7 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	switch {
 	case err == nil:
 	case call == nil:
-		s.mux.drop(m, "the server did not take it")
+		s.mux.reportDropped(m, "the server did not take it")
 	default:
 		s.unsent = append(s.unsent, unsent{call, err, time.Now().Add(ownmsg.FinalSendTimeout)})
 	}

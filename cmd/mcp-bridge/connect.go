@@ -214,7 +214,7 @@ func (f *connectFlags) run(ctx context.Context, to target, name string, env envi
 		return err
 	}
 	defer stopInspect()
-	handler := observer.Serve(spec.Name, "stdio", auth.clientAsker().WrapHandler(server.Handler(true, opts)))
+	handler := observer.Serve(spec.Name, "stdio", auth.clientElicitor().WrapHandler(server.Handler(true, opts)))
 	return traced.redactError(handler.ServeConn(observe.WithOrigin(ctx, &observe.SessionOrigin{DescribeEnd: describeConnectEnd}), client))
 }
 

@@ -38,7 +38,7 @@ type credentials struct {
 
 	mu          sync.Mutex
 	authorizers map[[sha256.Size]byte]*outbound.Authorizer
-	asker       *outbound.SignInAsker // asks the client; nil: nothing that was given needs it
+	elicitor    *outbound.SignInElicitor // asks the client; nil: nothing that was given needs it
 }
 
 // attach has requests to a remote server made with its credential, unless somebody has given another one, or there
@@ -56,8 +56,8 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 	}
 	a := c.authorizers[key]
 	if a == nil {
-		asker := c.askerFor(s)
-		a, err = newAuthorizer(ctx, s, asker, log)
+		elicitor := c.elicitorFor(s)
+		a, err = newAuthorizer(ctx, s, elicitor, log)
 		if _, stored := errors.AsType[*tokenstore.Error](err); stored && isDefaultSignIn(s) {
 			log.Warn("nobody can sign in to this server: there is no folder for credentials", "error", err)
 			return nil
@@ -69,8 +69,8 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 			c.authorizers = map[[sha256.Size]byte]*outbound.Authorizer{}
 		}
 		c.authorizers[key] = a
-		if asker != nil {
-			c.asker = asker
+		if elicitor != nil {
+			c.elicitor = elicitor
 		}
 		if c.publicAddr != "" {
 			log.Warn("whoever reaches the address uses this server with your credential, without having to show who he is (--insecure); --token-file asks clients for tokens", "address", c.publicAddr)
@@ -86,37 +86,37 @@ func (c *credentials) attach(ctx context.Context, spec *upstream.Spec, s signin.
 // isPrompted reports whether requests have a person sign in.
 func isPrompted(s signin.Settings) bool { return s.IsPersonal() && s.Prompt != signin.PromptError }
 
-// askerFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
-func (c *credentials) askerFor(s signin.Settings) *outbound.SignInAsker {
+// elicitorFor returns what asks the client to show where a person signs in; nil: nobody asks it. The lock is held.
+func (c *credentials) elicitorFor(s signin.Settings) *outbound.SignInElicitor {
 	if !c.mayAskClient || !isPrompted(s) {
 		return nil
 	}
 	if browser, _ := signin.FindBrowser(s.NoBrowser, os.LookupEnv); browser != nil {
 		return nil
 	}
-	return cmp.Or(c.asker, new(outbound.SignInAsker))
+	return cmp.Or(c.elicitor, new(outbound.SignInElicitor))
 }
 
-// clientAsker returns what is to stand before the client; nil: nothing. What is used in this run was given.
-func (c *credentials) clientAsker() *outbound.SignInAsker {
+// clientElicitor returns what is to stand before the client; nil: nothing. What is used in this run was given.
+func (c *credentials) clientElicitor() *outbound.SignInElicitor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.asker
+	return c.elicitor
 }
 
 // newAuthorizer opens the store, and makes no request.
-func newAuthorizer(ctx context.Context, s signin.Settings, asker *outbound.SignInAsker, log hclog.Logger) (*outbound.Authorizer, error) {
+func newAuthorizer(ctx context.Context, s signin.Settings, elicitor *outbound.SignInElicitor, log hclog.Logger) (*outbound.Authorizer, error) {
 	o, err := s.Options(ctx)
 	if err != nil {
 		return nil, err
 	}
 	cleanup := o.HTTPClient.CloseIdleConnections
 	if isPrompted(s) {
-		prompter, err := newPrompter(s, o.Store, asker, log)
+		prompter, err := newPrompter(s, o.Store, elicitor, log)
 		if err != nil {
 			return nil, err
 		}
-		o.SignIn = outbound.ReportSignInProgress(prompter.SignIn, o.Store, asker)
+		o.SignIn = outbound.ReportSignInProgress(prompter.SignIn, o.Store, elicitor)
 		cleanup = func() { prompter.Close(); o.HTTPClient.CloseIdleConnections() }
 	}
 	o.OnError = func(err error) { log.Debug("credential", "notice", err.Error()) }
@@ -134,7 +134,7 @@ func isDefaultSignIn(s signin.Settings) bool {
 }
 
 // newPrompter returns what has a person sign in, in a process that outlives this one.
-func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.SignInAsker, log hclog.Logger) (*signin.Prompter, error) {
+func newPrompter(s signin.Settings, store *tokenstore.Store, elicitor *outbound.SignInElicitor, log hclog.Logger) (*signin.Prompter, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("finding this program to sign in: %w", err)
@@ -147,7 +147,7 @@ func newPrompter(s signin.Settings, store *tokenstore.Store, asker *outbound.Sig
 				where = append(where, "code", n.UserCode)
 			}
 			log.Warn("sign in: open this address", where...)
-			asker.AskClient(s.Server, n)
+			elicitor.AskClient(s.Server, n)
 		},
 	}), nil
 }

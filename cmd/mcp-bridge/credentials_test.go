@@ -103,7 +103,7 @@ func TestClientAsked(t *testing.T) {
 				one.spec.URL = url
 			}
 			bridgetest.Must(t, c.attach(t.Context(), &one.spec, one.s, hclog.NewNullLogger()))
-			if asked := c.clientAsker() != nil; asked != one.want {
+			if asked := c.clientElicitor() != nil; asked != one.want {
 				t.Errorf("is asked: %v", asked)
 			}
 		})

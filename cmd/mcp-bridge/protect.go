@@ -369,7 +369,7 @@ func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 		if err == nil {
 			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
 		}
-		if wrong, ok := errors.AsType[*resource.PolicyError](err); ok {
+		if wrong, ok := errors.AsType[*resource.PolicyLineError](err); ok {
 			return nil, usagef("--scope-map %s:%d: %v", file, wrong.Line, wrong.Err)
 		}
 		if err != nil {
@@ -423,7 +423,7 @@ func checkScopes(line string) error {
 		return errors.New("a line break: write one entry for each line")
 	}
 	_, err := resource.ParsePolicy(line)
-	if wrong, ok := errors.AsType[*resource.PolicyError](err); ok {
+	if wrong, ok := errors.AsType[*resource.PolicyLineError](err); ok {
 		return wrong.Err // there is one line
 	}
 	return err

@@ -156,9 +156,9 @@ func (k *calls) finishError(c *call, text, why string, out *era.Out) {
 	k.finish(c, jsonrpc.NewError(c.id, jsonrpc.CodeInternalError, text, shape.ReasonData(why)), out)
 }
 
-// cancel takes the client's notifications/cancelled. The client hears nothing
+// cancelAtServer takes the client's notifications/cancelled. The client hears nothing
 // more of the request (J12). False: it is not one of these calls.
-func (k *calls) cancel(m jsonrpc.Message, out *era.Out) bool {
+func (k *calls) cancelAtServer(m jsonrpc.Message, out *era.Out) bool {
 	id, c, ok := jsonrpc.Find(k.byClientID, m.CancelledID())
 	if !ok {
 		return false

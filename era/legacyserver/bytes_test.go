@@ -108,20 +108,20 @@ func checkResult(t *testing.T, m jsonrpc.Message, method string) {
 	said := jsonrpc.NewRequest(jsonrpc.StringID("the client's"), method, []byte(`{"name":"t"}`))
 	for _, meta := range []string{"", `{"name":"s"}`} {
 		f := New(Options{})
-		f.results.setServerInfo([]byte(meta))
+		f.resultTranslator.setServerInfo([]byte(meta))
 		c := &call{request: readRequest(said, &lastMeta{})}
-		want := f.results.makeResponse(c.id, method, m.Result())
+		want := f.resultTranslator.makeResponse(c.id, method, m.Result())
 		if shape.IsObject(m.Result()) && shape.IsEmpty(m.Result()) { // its white space stays
-			preamble := f.results.preamble
+			preamble := f.resultTranslator.preamble
 			if era.IsCacheable(method) {
-				preamble = f.results.cacheablePreamble
+				preamble = f.resultTranslator.cacheablePreamble
 			}
 			want = m.WithResult(eratest.PrependMembers(preamble.String(), m.Result())).WithID(c.id).WithRelated(c.id)
 		}
 		if want.Result() != nil {
 			want = m.WithResult(want.Result()).WithID(c.id).WithRelated(c.id)
 		}
-		got := f.results.translate(c, m)
+		got := f.resultTranslator.translate(c, m)
 		if got.Result() != nil && bytes.HasPrefix(got.Bytes(), []byte(`{"jsonrpc":"2.0","id"`)) { // it was made anew
 			got = m.WithResult(got.Result()).WithID(c.id).WithRelated(c.id)
 		}
@@ -135,12 +135,12 @@ func TestEnvelopes(t *testing.T) {
 	said := eratest.Parse(t, `{"jsonrpc":"2.0","ID":7,"id":1,"method":"tools/call","params":{"name":"t"}}`)
 	r := readRequest(said, &lastMeta{})
 	server := New(Options{})
-	server.results.setServerInfo(nil)
+	server.resultTranslator.setServerInfo(nil)
 	toServer := r.forServer(jsonrpc.IntID(2))
 	if want := `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t"}}`; string(toServer.Bytes()) != want {
 		t.Errorf("the call is %s, want %s", toServer.Bytes(), want)
 	}
-	toClient := server.results.translate(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
+	toClient := server.resultTranslator.translate(&call{request: r}, eratest.Parse(t, `{"x":1,"jsonrpc":"2.0","result":{"a":1},"id":9}`))
 	if want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","a":1}}`; string(toClient.Bytes()) != want {
 		t.Errorf("the result is %s, want %s", toClient.Bytes(), want)
 	}

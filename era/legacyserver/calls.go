@@ -15,14 +15,14 @@ import (
 // while a client waits for its answer, and in byServerID while the server works on it. A
 // parked call is only in byServerID; a call that has not been sent yet is only in byClientID.
 type calls struct {
-	canAsk   bool // the server was told that clients accept input requests
-	requests *requests
-	results  *results
-	turns    *turns.Turns[*call]
-	logs     *logs
-	tools    *taskTools
-	tasks    *tasks
-	parking  *parking
+	canAsk           bool // the server was told that clients accept input requests
+	ownRequests      *ownRequests
+	resultTranslator *resultTranslator
+	turns            *turns.Turns[*call]
+	logRouter        *logRouter
+	taskTools        *taskTools
+	taskRunner       *taskRunner
+	parking          *parking
 
 	byClientID map[jsonrpc.ID]*call // by the client's id
 	byServerID map[jsonrpc.ID]*call // by our id
@@ -58,14 +58,14 @@ func (k *calls) begin(now time.Time, r request, out *era.Out) {
 	c := &call{request: r, arrival: k.nextArrival()}
 	c.turn.Call = c
 	k.byClientID[c.id] = c
-	if c.logLevel == nil || !k.logs.mustAwaitLevel(now, c, out) {
+	if c.logLevel == nil || !k.logRouter.mustAwaitLevel(now, c, out) {
 		k.continueAfterLevel(now, c, out)
 	}
 }
 
 // continueAfterLevel goes on with a call after the server has set its log level.
 func (k *calls) continueAfterLevel(now time.Time, c *call, out *era.Out) {
-	if c.method != "tools/call" || !k.tools.mustAwaitList(c) {
+	if c.method != "tools/call" || !k.taskTools.mustAwaitList(c) {
 		k.continueAfterTools(now, c, out)
 	}
 }
@@ -76,7 +76,7 @@ func (k *calls) continueAfterTools(now time.Time, c *call, out *era.Out) {
 	if !k.isLive(c) {
 		return
 	}
-	if c.method == "tools/call" && k.tools.runsAsTask(c) {
+	if c.method == "tools/call" && k.taskTools.runsAsTask(c) {
 		c.task = &callTask{}
 	}
 	mayBeAsked := k.canAsk && c.task == nil && era.MayAskForInput(c.method)
@@ -102,7 +102,7 @@ func (k *calls) proceed(now time.Time, a *turns.Asker[*call], out *era.Out) {
 
 // send sends the call to the server.
 func (k *calls) send(c *call, out *era.Out) {
-	c.serverID = k.requests.nextID()
+	c.serverID = k.ownRequests.nextID()
 	c.turn.Priority = turns.Returning // its next wait is one with answers
 	k.byServerID[c.serverID] = c
 	if c.serverToken = c.m.ProgressToken(); !c.serverToken.IsZero() {
@@ -124,7 +124,7 @@ func (k *calls) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) b
 			k.turns.FinishAbandoned(now, a, out)
 		}
 	case c.task != nil:
-		k.tasks.handleResponse(now, c, id, m, out)
+		k.taskRunner.handleResponse(now, c, id, m, out)
 	default:
 		k.complete(now, c, m, out)
 	}
@@ -166,9 +166,9 @@ func (k *calls) answerOrKeep(now time.Time, c *call, o outcome, out *era.Out) {
 	case o.m.IsError():
 		out.Client(k.translateError(now, c, o.m))
 	case c.method == "tools/list":
-		out.Client(k.results.makeResponse(c.id, c.method, k.tools.readTools(o.m.Result())))
+		out.Client(k.resultTranslator.makeResponse(c.id, c.method, k.taskTools.readTools(o.m.Result())))
 	default:
-		out.Client(k.results.translate(c, o.m))
+		out.Client(k.resultTranslator.translate(c, o.m))
 	}
 }
 
@@ -202,7 +202,7 @@ func (k *calls) remove(c *call) {
 	delete(k.byServerID, c.serverID)
 	delete(k.byToken, c.serverToken)
 	if c.task != nil {
-		k.tasks.remove(c)
+		k.taskRunner.remove(c)
 	}
 	k.turns.StopWaiting(&c.turn)
 	if c.input != nil {
@@ -217,13 +217,13 @@ func (k *calls) abort(now time.Time, c *call, reason []byte, out *era.Out) {
 	if c.serverID.IsZero() {
 		return
 	}
-	k.logs.strayLogsUntil = now.Add(strayLogTime)
+	k.logRouter.strayLogsUntil = now.Add(strayLogTime)
 	asked := c.input != nil && len(c.input.requests) > 0
 	if !k.turns.Abandon(now, &c.turn, asked, out) && c.input != nil {
 		k.parking.refuseRequests(c, out)
 	}
 	if c.task != nil {
-		k.tasks.abort(c, out)
+		k.taskRunner.abort(c, out)
 	} else {
 		cancelRequest(c.serverID, reason, out)
 	}
@@ -293,7 +293,7 @@ func (k *calls) findAsker(m jsonrpc.Message, q *inputRequest) (c *call, others [
 		}
 		return nil, nil
 	}
-	if c := k.tasks.callOfID(q.relatedTask); c != nil {
+	if c := k.taskRunner.callOfID(q.relatedTask); c != nil {
 		return c, nil
 	}
 	if k.turns.IsAbandoned() {

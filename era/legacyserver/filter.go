@@ -48,25 +48,25 @@ func (o *Options) canAsk() bool {
 // C.5). Make one with New.
 //
 // Requests of clients wait in handshake until the server has answered initialize,
-// and then become calls. Before a call is sent it may wait for a log level (logs),
-// for the list of tools (tools) and for its turn (turns). Input requests of the
+// and then become calls. Before a call is sent it may wait for a log level (logRouter),
+// for the list of tools (taskTools) and for its turn (turns). Input requests of the
 // server go to parking, which parks the call until the client retries it.
 //
 // Order: what the server sends reaches a client in the same order. Calls reach the
 // server in the order in which they come, except for those that wait.
 type Filter struct {
-	timers    timers.Timers
-	requests  requests
-	handshake handshake
-	results   results
-	calls     calls
-	turns     turns.Turns[*call]
-	parking   parking
-	logs      logs
-	tools     taskTools
-	tasks     tasks
-	subs      subscriptions
-	lastMeta  lastMeta
+	timers           timers.Timers
+	ownRequests      ownRequests
+	handshake        handshake
+	resultTranslator resultTranslator
+	calls            calls
+	turns            turns.Turns[*call]
+	parking          parking
+	logRouter        logRouter
+	taskTools        taskTools
+	taskRunner       taskRunner
+	subscriptions    subscriptions
+	lastMeta         lastMeta
 }
 
 var _ era.Filter = (*Filter)(nil)
@@ -84,18 +84,18 @@ func New(o Options) *Filter {
 		o.Capabilities = []byte("{}")
 	}
 	f := &Filter{}
-	f.handshake = handshake{timers: &f.timers, requests: &f.requests, results: &f.results, onOpened: f.serveHeld}
+	f.handshake = handshake{timers: &f.timers, ownRequests: &f.ownRequests, resultTranslator: &f.resultTranslator, onOpened: f.serveHeld}
 	f.turns = turns.New(&f.timers, f.calls.proceed)
-	f.logs = logs{timers: &f.timers, requests: &f.requests, calls: &f.calls, tasks: &f.tasks, onePrincipal: o.Principal != "",
+	f.logRouter = logRouter{timers: &f.timers, ownRequests: &f.ownRequests, calls: &f.calls, taskRunner: &f.taskRunner, onePrincipal: o.Principal != "",
 		onLevelSet: f.calls.continueAfterLevel, serverRank: len(era.LogLevels), settingRank: len(era.LogLevels)}
-	f.tools = taskTools{timers: &f.timers, requests: &f.requests, onListed: f.calls.continueAfterTools}
-	f.tasks = tasks{timers: &f.timers, requests: &f.requests, calls: &f.calls}
-	f.subs = subscriptions{timers: &f.timers, requests: &f.requests, handshake: &f.handshake, results: &f.results}
-	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logs: &f.logs, maxParked: o.MaxParked, declaredCapabilities: o.Capabilities,
+	f.taskTools = taskTools{timers: &f.timers, ownRequests: &f.ownRequests, onListed: f.calls.continueAfterTools}
+	f.taskRunner = taskRunner{timers: &f.timers, ownRequests: &f.ownRequests, calls: &f.calls}
+	f.subscriptions = subscriptions{timers: &f.timers, ownRequests: &f.ownRequests, handshake: &f.handshake, resultTranslator: &f.resultTranslator}
+	f.parking = parking{timers: &f.timers, calls: &f.calls, turns: &f.turns, logRouter: &f.logRouter, maxParked: o.MaxParked, declaredCapabilities: o.Capabilities,
 		openRequests: make(map[jsonrpc.ID]*inputRequest), parkedCalls: make(map[string]*call),
-		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, serverRun: o.ServerRun, principal: o.Principal, results: &f.results}}
-	f.calls = calls{canAsk: o.canAsk(), requests: &f.requests, results: &f.results, turns: &f.turns, logs: &f.logs, tools: &f.tools,
-		tasks: &f.tasks, parking: &f.parking, byClientID: make(map[jsonrpc.ID]*call), byServerID: make(map[jsonrpc.ID]*call), byToken: make(map[jsonrpc.ID]*call)}
+		states: stateIssuer{sealer: o.Sealer, timeout: o.ParkTimeout, unit: o.Unit, serverRun: o.ServerRun, principal: o.Principal, resultTranslator: &f.resultTranslator}}
+	f.calls = calls{canAsk: o.canAsk(), ownRequests: &f.ownRequests, resultTranslator: &f.resultTranslator, turns: &f.turns, logRouter: &f.logRouter, taskTools: &f.taskTools,
+		taskRunner: &f.taskRunner, parking: &f.parking, byClientID: make(map[jsonrpc.ID]*call), byServerID: make(map[jsonrpc.ID]*call), byToken: make(map[jsonrpc.ID]*call)}
 	f.handshake.clientInfo, f.handshake.clientCapabilities = o.ClientInfo, o.Capabilities
 	return f
 }
@@ -133,10 +133,10 @@ func (f *Filter) FromClient(now time.Time, m jsonrpc.Message, out *era.Out) {
 // serveHeld is called when the server has answered initialize. held are the requests
 // that have waited.
 func (f *Filter) serveHeld(now time.Time, held []jsonrpc.Message, out *era.Out) {
-	f.logs.supported = shape.Member(f.handshake.capabilities, "logging") != nil
-	f.tasks.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
-	f.tools.start(now, &f.handshake, out)
-	f.tasks.supported = f.tools.supported
+	f.logRouter.supported = shape.Member(f.handshake.capabilities, "logging") != nil
+	f.taskRunner.cancellable = shape.IsObject(shape.Member(shape.Member(f.handshake.capabilities, "tasks"), "cancel"))
+	f.taskTools.start(now, &f.handshake, out)
+	f.taskRunner.supported = f.taskTools.supported
 	for _, m := range held {
 		f.serve(now, m, out)
 	}
@@ -149,15 +149,15 @@ func (f *Filter) serve(now time.Time, m jsonrpc.Message, out *era.Out) {
 		out.Client(r.refusal.Response(r.id).WithRelated(r.id))
 		return
 	}
-	if f.calls.byClientID[r.id] != nil || f.subs.isListening(r.id) {
+	if f.calls.byClientID[r.id] != nil || f.subscriptions.isListening(r.id) {
 		refuse(r.id, jsonrpc.CodeInvalidRequest, "a request with this id is in progress", nil, out) // J3
 		return
 	}
 	switch r.method {
 	case "server/discover":
-		out.Client(f.results.makeResponse(r.id, r.method, f.handshake.discoverResult))
+		out.Client(f.resultTranslator.makeResponse(r.id, r.method, f.handshake.discoverResult))
 	case "subscriptions/listen":
-		f.subs.handleListen(now, r, out)
+		f.subscriptions.handleListen(now, r, out)
 	case "", "tasks/get", "tasks/update", "tasks/cancel": // the extension for tasks is not advertised (C.5)
 		out.Client(era.MethodNotFound(r.method).Response(r.id).WithRelated(r.id))
 	default:
@@ -179,8 +179,8 @@ func (f *Filter) handleCancelled(now time.Time, m jsonrpc.Message, out *era.Out)
 	id := m.CancelledID()
 	switch {
 	case f.handshake.removeHeld(id):
-	case f.subs.isListening(id):
-		f.subs.endListen(now, id)
+	case f.subscriptions.isListening(id):
+		f.subscriptions.endListen(now, id)
 	default:
 		f.calls.handleCancelled(now, id, m.Lookup("params", "reason"), out)
 	}
@@ -194,7 +194,7 @@ func (f *Filter) FromServer(now time.Time, m jsonrpc.Message, out *era.Out) {
 	case jsonrpc.Notification:
 		f.handleNotification(now, m, out)
 	case jsonrpc.Response:
-		if !f.calls.handleResponse(now, m, out) && !f.requests.handleResponse(now, m, out) {
+		if !f.calls.handleResponse(now, m, out) && !f.ownRequests.handleResponse(now, m, out) {
 			out.Drop(m, "a response to nothing that is in progress") // J12
 		}
 	}
@@ -217,16 +217,16 @@ func (f *Filter) handleNotification(now time.Time, m jsonrpc.Message, out *era.O
 	case "notifications/progress":
 		f.calls.forwardProgress(m, out)
 	case "notifications/message":
-		f.logs.forwardMessage(now, m, out)
+		f.logRouter.forwardMessage(now, m, out)
 	case "notifications/cancelled":
 		f.parking.handleCancelled(m)
 	case "notifications/tasks/status":
-		f.tasks.handleStatus(now, m, out)
+		f.taskRunner.handleStatus(now, m, out)
 	case "notifications/tools/list_changed":
-		f.tools.handleChanged(now, out)
-		f.subs.fanOut(m, out)
+		f.taskTools.handleChanged(now, out)
+		f.subscriptions.fanOut(m, out)
 	case "notifications/prompts/list_changed", "notifications/resources/list_changed", "notifications/resources/updated":
-		f.subs.fanOut(m, out)
+		f.subscriptions.fanOut(m, out)
 	default:
 		out.Drop(m, "no notification of "+era.NewestModern)
 	}

@@ -26,10 +26,10 @@ const (
 // handshake sends initialize, holds the requests that come before the answer, and
 // keeps what the server has said.
 type handshake struct {
-	timers   *timers.Timers
-	requests *requests
-	results  *results
-	onOpened func(now time.Time, held []jsonrpc.Message, out *era.Out)
+	timers           *timers.Timers
+	ownRequests      *ownRequests
+	resultTranslator *resultTranslator
+	onOpened         func(now time.Time, held []jsonrpc.Message, out *era.Out)
 
 	clientInfo, clientCapabilities []byte // raw
 
@@ -48,7 +48,7 @@ func (h *handshake) start(now time.Time, out *era.Out) {
 	late := h.timers.Set(now.Add(initializeTimeout), func(_ time.Time, out *era.Out) {
 		h.fail(&era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has not answered initialize within a minute", Data: shape.ReasonData("initialize_timeout")}, out)
 	})
-	h.requests.send("initialize", InitializeParams(h.clientCapabilities, h.clientInfo), func(now time.Time, m jsonrpc.Message, out *era.Out) {
+	h.ownRequests.send("initialize", InitializeParams(h.clientCapabilities, h.clientInfo), func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		h.timers.Stop(late)
 		h.handleAnswer(now, m, out)
 	}, out)
@@ -178,7 +178,7 @@ func (h *handshake) handleAnswer(now time.Time, m jsonrpc.Message, out *era.Out)
 	if c := m.Lookup("result", "capabilities"); shape.IsObject(c) {
 		h.capabilities = c
 	}
-	h.results.setServerInfo(m.Lookup("result", "serverInfo"))
+	h.resultTranslator.setServerInfo(m.Lookup("result", "serverInfo"))
 	h.discoverResult = discoveryResult(h.capabilities, m.Lookup("result", "instructions"))
 	out.Server(jsonrpc.NewNotification("notifications/initialized", nil))
 

@@ -135,7 +135,7 @@ func TestIDs(t *testing.T) {
 func callAndResult(t testing.TB) (step func()) {
 	f, now := opened(t, `{"tools":{}}`)
 	call := eratest.Parse(t, `{"jsonrpc":"2.0","id":123456,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":"echo","arguments":{"text":"0123456789012345678901234567890123456789"}}}`)
-	first := int64(f.requests.lastID)
+	first := int64(f.ownRequests.lastID)
 	var out era.Out
 	return func() {
 		out.ToClient, out.ToServer = out.ToClient[:0], out.ToServer[:0]

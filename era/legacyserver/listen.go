@@ -25,10 +25,10 @@ const (
 // subscriptions are the open listens of clients, and the resources that the server
 // has subscribed for them.
 type subscriptions struct {
-	timers    *timers.Timers
-	requests  *requests
-	handshake *handshake
-	results   *results
+	timers           *timers.Timers
+	ownRequests      *ownRequests
+	handshake        *handshake
+	resultTranslator *resultTranslator
 
 	listens   []*openListen // in the order they came
 	resources map[string]*resource
@@ -164,7 +164,7 @@ func (s *subscriptions) addReference(l *openListen, raw []byte, out *era.Out) {
 		}
 		s.resources[uri] = res
 		params := append(shape.AppendMember([]byte{'{'}, "uri", raw), '}')
-		s.requests.send("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
+		s.ownRequests.send("resources/subscribe", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
 			s.handleSubscribed(now, uri, res, m, out)
 		}, out)
 	}
@@ -214,7 +214,7 @@ func (s *subscriptions) unsubscribeLater(now time.Time, uri string, res *resourc
 	res.lingerTimer = s.timers.Set(now.Add(subscriptionLinger), func(_ time.Time, out *era.Out) {
 		delete(s.resources, uri)
 		params := append(shape.AppendMember([]byte{'{'}, "uri", res.uri), '}')
-		s.requests.send("resources/unsubscribe", params, ignoreResponse, out)
+		s.ownRequests.send("resources/unsubscribe", params, ignoreResponse, out)
 	})
 }
 
@@ -248,7 +248,7 @@ func (s *subscriptions) acknowledge(now time.Time, l *openListen, out *era.Out) 
 	l.earlyNotifications = nil
 	if len(l.changeKeys) == 0 && len(l.uris) == 0 {
 		s.endListen(now, l.id)
-		if info := shape.Member(s.results.meta, era.KeyServerInfo); info != nil {
+		if info := shape.Member(s.resultTranslator.meta, era.KeyServerInfo); info != nil {
 			meta = jsonrpc.With(meta, era.KeyServerInfo, info)
 		}
 		out.Client(makeResult(l.id, `"resultType":"complete",`, meta, []byte("{}")))

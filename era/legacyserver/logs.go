@@ -15,14 +15,14 @@ const setLevelTimeout = 2 * time.Second
 // strayLogTime is how long a cancelled call may still send log messages.
 const strayLogTime = 5 * time.Second
 
-// logs sets the server's log level and assigns log messages to calls. A server has
+// logRouter sets the server's log level and assigns log messages to calls. A server has
 // one log level for all clients, so it gets the most verbose level that any client
 // has wanted; each client gets the messages of the level that it wants (D8).
-type logs struct {
+type logRouter struct {
 	timers       *timers.Timers
-	requests     *requests
+	ownRequests  *ownRequests
 	calls        *calls
-	tasks        *tasks
+	taskRunner   *taskRunner
 	onePrincipal bool // all clients are of one principal
 	onLevelSet   func(now time.Time, c *call, out *era.Out)
 
@@ -40,7 +40,7 @@ type levelWaiter struct {
 
 // mustAwaitLevel sets the server's log level for a call (C.1). True: the call has to wait
 // for that, and onLevelSet is called in time.
-func (l *logs) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
+func (l *logRouter) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 	rank := era.LogRank(c.logLevel)
 	if !l.supported || rank >= l.serverRank {
 		return false
@@ -51,7 +51,7 @@ func (l *logs) mustAwaitLevel(now time.Time, c *call, out *era.Out) bool {
 }
 
 // raiseLevel sets the server's level, unless it is as verbose or is being set to that.
-func (l *logs) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
+func (l *logRouter) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
 	if !l.supported || rank >= l.serverRank || rank >= l.settingRank {
 		return
 	}
@@ -61,7 +61,7 @@ func (l *logs) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
 		l.resumeAtLevel(now, rank, out)
 	})
 	params := append(shape.AppendMember([]byte{'{'}, "level", level), '}')
-	l.requests.send("logging/setLevel", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
+	l.ownRequests.send("logging/setLevel", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		l.timers.Stop(overdue)
 		switch {
 		case !m.IsError():
@@ -75,7 +75,7 @@ func (l *logs) raiseLevel(now time.Time, rank int, level []byte, out *era.Out) {
 
 // resumeAtLevel goes on with the calls that have waited for rank or less: the server has
 // that level now, or will not have it.
-func (l *logs) resumeAtLevel(now time.Time, rank int, out *era.Out) {
+func (l *logRouter) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 	if l.settingRank == rank {
 		l.settingRank = len(era.LogLevels)
 	}
@@ -97,7 +97,7 @@ func (l *logs) resumeAtLevel(now time.Time, rank int, out *era.Out) {
 
 // forwardMessage passes notifications/message on to the call that it belongs to, if that
 // call wants messages of this level (MI18).
-func (l *logs) forwardMessage(now time.Time, m jsonrpc.Message, out *era.Out) {
+func (l *logRouter) forwardMessage(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := l.callOf(now, m)
 	switch {
 	case c == nil || !l.calls.isLive(c):
@@ -116,13 +116,13 @@ func (l *logs) forwardMessage(now time.Time, m jsonrpc.Message, out *era.Out) {
 // progress; parked calls and calls without logs count. If clients of several
 // principals share the server, a message within strayLogTime after a cancellation may
 // belong to the cancelled call, so nobody gets it (D8, B.1).
-func (l *logs) callOf(now time.Time, m jsonrpc.Message) *call {
+func (l *logRouter) callOf(now time.Time, m jsonrpc.Message) *call {
 	if id, ok := m.During(); ok {
 		_, c, _ := jsonrpc.Find(l.calls.byServerID, id)
 		return c
 	}
 	if m.Lookup("params", "_meta", era.KeyRelatedTask) != nil {
-		return l.tasks.callOf(m)
+		return l.taskRunner.callOf(m)
 	}
 	if !l.onePrincipal && now.Before(l.strayLogsUntil) {
 		return nil

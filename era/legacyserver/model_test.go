@@ -338,7 +338,7 @@ func (w *world) finish() {
 				w.fail("question %s was never answered", id)
 			}
 		}
-		if n := len(w.f.calls.byClientID) + len(w.f.calls.byServerID) + len(w.f.calls.byToken) + len(w.f.parking.openRequests) + len(w.f.requests.handlers) + w.f.parking.collectingCalls; n > 0 || !w.f.Due().IsZero() {
+		if n := len(w.f.calls.byClientID) + len(w.f.calls.byServerID) + len(w.f.calls.byToken) + len(w.f.parking.openRequests) + len(w.f.ownRequests.handlers) + w.f.parking.collectingCalls; n > 0 || !w.f.Due().IsZero() {
 			w.fail("%d things are kept when all is over", n)
 		}
 	}

@@ -20,11 +20,11 @@ const maxInputRounds = 16
 // input request is answered exactly once, also if its call is cancelled or the
 // client does not come back.
 type parking struct {
-	timers *timers.Timers
-	calls  *calls
-	turns  *turns.Turns[*call]
-	logs   *logs
-	states stateIssuer
+	timers    *timers.Timers
+	calls     *calls
+	turns     *turns.Turns[*call]
+	logRouter *logRouter
+	states    stateIssuer
 
 	maxParked            int    // calls that may be parked at a time
 	declaredCapabilities []byte // the capabilities that the server was told of, raw

@@ -8,9 +8,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// requests are those that the filter itself sends to the server, and the ids of
+// ownRequests are those that the filter itself sends to the server, and the ids of
 // all. An id is never used twice (J2). The zero value is ready.
-type requests struct {
+type ownRequests struct {
 	lastID   int64
 	handlers map[jsonrpc.ID]responseFunc
 }
@@ -20,20 +20,20 @@ type responseFunc func(now time.Time, m jsonrpc.Message, out *era.Out)
 
 func ignoreResponse(time.Time, jsonrpc.Message, *era.Out) {}
 
-func (r *requests) nextID() jsonrpc.ID {
+func (r *ownRequests) nextID() jsonrpc.ID {
 	r.lastID++
 	return jsonrpc.IntID(r.lastID)
 }
 
 // send sends a request; take gets its response.
-func (r *requests) send(method string, params []byte, onResponse responseFunc, out *era.Out) {
+func (r *ownRequests) send(method string, params []byte, onResponse responseFunc, out *era.Out) {
 	id := r.nextID()
 	r.expect(id, onResponse)
 	out.Server(jsonrpc.NewRequest(id, method, params))
 }
 
 // expect has take get the response to a request that was sent.
-func (r *requests) expect(id jsonrpc.ID, onResponse responseFunc) {
+func (r *ownRequests) expect(id jsonrpc.ID, onResponse responseFunc) {
 	if r.handlers == nil {
 		r.handlers = make(map[jsonrpc.ID]responseFunc)
 	}
@@ -42,7 +42,7 @@ func (r *requests) expect(id jsonrpc.ID, onResponse responseFunc) {
 
 // handleResponse takes a response of the server. It reports whether it is to a request
 // of the filter.
-func (r *requests) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
+func (r *ownRequests) handleResponse(now time.Time, m jsonrpc.Message, out *era.Out) bool {
 	id, take, ok := jsonrpc.Find(r.handlers, m.ID())
 	if ok {
 		delete(r.handlers, id)

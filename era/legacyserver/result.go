@@ -13,8 +13,8 @@ import (
 // not cached (MI16).
 const cacheHints = `"ttlMs":0,"cacheScope":"private",`
 
-// results makes a legacy server's results modern.
-type results struct {
+// resultTranslator makes a legacy server's results modern.
+type resultTranslator struct {
 	meta              []byte           // the _meta of results, with serverInfo; nil: none
 	preamble          jsonrpc.Fragment // the first members of each result
 	cacheablePreamble jsonrpc.Fragment // the same for cacheable methods
@@ -22,7 +22,7 @@ type results struct {
 
 // setServerInfo sets the raw serverInfo of the answer to initialize. It must be called
 // once, before makeResponse and translate.
-func (s *results) setServerInfo(info []byte) {
+func (s *resultTranslator) setServerInfo(info []byte) {
 	if shape.IsObject(info) {
 		s.meta = append(shape.AppendMember([]byte{'{'}, era.KeyServerInfo, info), '}')
 	}
@@ -38,7 +38,7 @@ func (s *results) setServerInfo(info []byte) {
 
 // makeResponse returns the response with a legacy server's result, in modern form
 // (C.0).
-func (s *results) makeResponse(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
+func (s *resultTranslator) makeResponse(id jsonrpc.ID, method string, result []byte) jsonrpc.Message {
 	if !shape.IsObject(result) {
 		return jsonrpc.NewError(id, jsonrpc.CodeInternalError, "the server's result is no object", nil).WithRelated(id)
 	}
@@ -59,7 +59,7 @@ func (s *results) makeResponse(id jsonrpc.ID, method string, result []byte) json
 
 // translate is makeResponse for a server's response. If nothing has to be removed from the
 // result, the result is copied once and not scanned.
-func (s *results) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
+func (s *resultTranslator) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 	result := m.Result()
 	if !shape.IsObject(result) {
 		return s.makeResponse(c.id, c.method, result)
@@ -83,7 +83,7 @@ func (s *results) translate(c *call, m jsonrpc.Message) jsonrpc.Message {
 
 // withServerInfo adds serverInfo to the _meta of a result and removes the related task, of
 // which the client does not know.
-func (s *results) withServerInfo(meta []byte) []byte {
+func (s *resultTranslator) withServerInfo(meta []byte) []byte {
 	if !shape.IsObject(meta) {
 		return s.meta
 	}

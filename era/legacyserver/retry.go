@@ -79,7 +79,7 @@ func (p *parking) adoptRetry(now time.Time, c *call, r request, answers [][]byte
 		return
 	}
 	if c.logLevel != nil {
-		p.logs.raiseLevel(now, era.LogRank(c.logLevel), c.logLevel, out)
+		p.logRouter.raiseLevel(now, era.LogRank(c.logLevel), c.logLevel, out)
 	}
 	c.input.answers = nil
 	for i, a := range answers {
@@ -137,6 +137,6 @@ func (p *parking) answerDeclined(r request, out *era.Out) {
 		refuse(r.id, jsonrpc.CodeInternalError, text, shape.ReasonData("declined"), out)
 		return
 	}
-	out.Client(makeResult(r.id, `"resultType":"complete",`, p.states.results.meta,
+	out.Client(makeResult(r.id, `"resultType":"complete",`, p.states.resultTranslator.meta,
 		[]byte(`{"content":[{"type":"text","text":"`+text+`"}],"isError":true}`)))
 }

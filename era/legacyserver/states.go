@@ -13,9 +13,9 @@ import (
 
 // stateIssuer makes and reads the requestState of results that ask for input.
 type stateIssuer struct {
-	results *results
-	sealer  *era.Sealer
-	timeout time.Duration
+	resultTranslator *resultTranslator
+	sealer           *era.Sealer
+	timeout          time.Duration
 
 	unit, serverRun, principal string
 }
@@ -43,7 +43,7 @@ func digestOf(m jsonrpc.Message) string {
 func (s *stateIssuer) inputRequiredResponse(id jsonrpc.ID, requests []byte, state era.State) jsonrpc.Message {
 	rest := shape.AppendMember([]byte{'{'}, "inputRequests", requests)
 	rest = shape.AppendMember(rest, "requestState", jsonrpc.Quote(s.sealer.Seal(state)))
-	return makeResult(id, `"resultType":"input_required",`, s.results.meta, append(rest, '}'))
+	return makeResult(id, `"resultType":"input_required",`, s.resultTranslator.meta, append(rest, '}'))
 }
 
 // openState returns the State of a retry, and whether it is valid for this request.

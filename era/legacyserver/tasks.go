@@ -16,11 +16,11 @@ const (
 	maxPollInterval     = time.Minute
 )
 
-// tasks runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
+// taskRunner runs calls of modern clients as tasks of a 2025-11-25 server (C.5). The
 // client does not know of that: it waits for its answer.
-type tasks struct {
+type taskRunner struct {
 	timers      *timers.Timers
-	requests    *requests
+	ownRequests *ownRequests
 	calls       *calls
 	cancellable bool // the server has tasks/cancel
 	supported   bool // the server runs tools/call as a task
@@ -36,7 +36,7 @@ type callTask struct {
 }
 
 // handleResponse takes a response to one of the requests of a call that runs as a task.
-func (k *tasks) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
+func (k *taskRunner) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) {
 	t := c.task
 	switch {
 	case id == c.serverID && t.id != nil:
@@ -62,7 +62,7 @@ func (k *tasks) handleResponse(now time.Time, c *call, id jsonrpc.ID, m jsonrpc.
 }
 
 // followStatus goes on as the status of a task says.
-func (k *tasks) followStatus(now time.Time, c *call, task []byte, out *era.Out) {
+func (k *taskRunner) followStatus(now time.Time, c *call, task []byte, out *era.Out) {
 	t := c.task
 	k.timers.Stop(t.pollTimer)
 	if status, _ := jsonrpc.Text(shape.Member(task, "status")); status != "working" {
@@ -80,15 +80,15 @@ func (k *tasks) followStatus(now time.Time, c *call, task []byte, out *era.Out) 
 	})
 }
 
-func (k *tasks) sendTaskRequest(c *call, method string, out *era.Out) jsonrpc.ID {
-	id := k.requests.nextID()
+func (k *taskRunner) sendTaskRequest(c *call, method string, out *era.Out) jsonrpc.ID {
+	id := k.ownRequests.nextID()
 	k.calls.byServerID[id] = c
 	out.Server(jsonrpc.NewRequest(id, method, append(shape.AppendMember([]byte{'{'}, "taskId", c.task.id), '}')))
 	return id
 }
 
 // handleStatus takes notifications/tasks/status, which saves polling.
-func (k *tasks) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out) {
+func (k *taskRunner) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out) {
 	c := k.callOfID(m.Params())
 	if c == nil {
 		out.Drop(m, "it is about no task in progress")
@@ -100,38 +100,38 @@ func (k *tasks) handleStatus(now time.Time, m jsonrpc.Message, out *era.Out) {
 }
 
 // remove removes what is known of a call's task.
-func (k *tasks) remove(c *call) {
+func (k *taskRunner) remove(c *call) {
 	k.timers.Stop(c.task.pollTimer)
 	delete(k.calls.byServerID, c.task.getID)
 	delete(k.calls.byServerID, c.task.resultID)
 }
 
 // abort cancels the task of a call (J11), once the server has created it.
-func (k *tasks) abort(c *call, out *era.Out) {
+func (k *taskRunner) abort(c *call, out *era.Out) {
 	if c.task.id != nil {
 		k.cancel(c, out)
 		return
 	}
-	k.requests.expect(c.serverID, func(_ time.Time, m jsonrpc.Message, out *era.Out) {
+	k.ownRequests.expect(c.serverID, func(_ time.Time, m jsonrpc.Message, out *era.Out) {
 		if c.task.id = shape.Member(shape.Member(m.Result(), "task"), "taskId"); shape.IsString(c.task.id) {
 			k.cancel(c, out)
 		}
 	})
 }
 
-func (k *tasks) cancel(c *call, out *era.Out) {
+func (k *taskRunner) cancel(c *call, out *era.Out) {
 	if !c.task.resultID.IsZero() {
 		cancelRequest(c.task.resultID, nil, out)
 	}
 	if k.cancellable {
 		params := append(shape.AppendMember([]byte{'{'}, "taskId", c.task.id), '}')
-		k.requests.send("tasks/cancel", params, ignoreResponse, out)
+		k.ownRequests.send("tasks/cancel", params, ignoreResponse, out)
 	}
 }
 
 // callOfID returns the call whose task has the taskId in object; nil if there is
 // none.
-func (k *tasks) callOfID(object []byte) *call {
+func (k *taskRunner) callOfID(object []byte) *call {
 	if object == nil || !k.supported {
 		return nil
 	}
@@ -151,7 +151,7 @@ func (k *tasks) callOfID(object []byte) *call {
 }
 
 // callOf returns the call whose task a notification belongs to; nil if there is none.
-func (k *tasks) callOf(m jsonrpc.Message) *call {
+func (k *taskRunner) callOf(m jsonrpc.Message) *call {
 	if !k.supported {
 		return nil
 	}

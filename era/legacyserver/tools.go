@@ -24,9 +24,9 @@ const (
 // taskTools knows which tools of a 2025-11-25 server must run as tasks
 // (execution.taskSupport is "required").
 type taskTools struct {
-	timers   *timers.Timers
-	requests *requests
-	onListed func(now time.Time, c *call, out *era.Out)
+	timers      *timers.Timers
+	ownRequests *ownRequests
+	onListed    func(now time.Time, c *call, out *era.Out)
 
 	supported        bool            // the server runs tools/call as a task
 	mustRunAsTask    map[string]bool // listed tools: whether they must run as tasks
@@ -58,7 +58,7 @@ func (t *taskTools) requestList(now time.Time, out *era.Out) {
 
 func (t *taskTools) requestPage(params []byte, out *era.Out) {
 	t.pages++
-	t.requests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
+	t.ownRequests.send("tools/list", params, func(now time.Time, m jsonrpc.Message, out *era.Out) {
 		t.readTools(m.Result())
 		next := shape.Member(m.Result(), "nextCursor")
 		switch {

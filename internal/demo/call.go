@@ -125,7 +125,7 @@ func (s *session) start(m jsonrpc.Message, req eraRequest, job func(c *Call, par
 	c := &Call{s: s, request: req, ctx: ctx, token: m.ProgressToken(), meta: m.Lookup("params", "_meta")}
 	s.jobs.Go(func() {
 		result, err := job(c, m.Params())
-		if s.finishCall(id) {
+		if s.takeCall(id) {
 			req.reply(result, err)
 		}
 	})

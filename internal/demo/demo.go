@@ -119,7 +119,7 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 		pendingRequests: map[jsonrpc.ID]chan<- jsonrpc.Message{},
 		level:           levelInfo,
 	}
-	err = conn.Receive(ctx, sessionSink{s})
+	err = conn.Receive(ctx, fromClientSink{s})
 	close(s.eof) // nobody will answer our requests any more
 	if err != io.EOF {
 		cancel(fmt.Errorf("demo: receive: %w", err))
@@ -141,13 +141,13 @@ func (srv *Server) ServeConn(ctx context.Context, conn bridge.Conn) error {
 	return nil
 }
 
-// sessionSink is the Sink of a session. It takes nothing at once: a message may have to be
+// fromClientSink is the Sink of what the client of a session sends. It takes nothing at once: a message may have to be
 // answered, and the client may not read yet.
-type sessionSink struct{ s *session }
+type fromClientSink struct{ s *session }
 
-func (i sessionSink) TrySend(jsonrpc.Message) bool { return false }
+func (i fromClientSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
+func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	i.s.dispatch(m)
 	return nil
 }

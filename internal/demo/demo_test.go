@@ -385,7 +385,7 @@ func TestEverythingIsDescribed(t *testing.T) {
 				if p.Description == "" {
 					t.Errorf("tool %s: property %s has no description", tool.Name, name)
 				}
-				if raw, err := json.Marshal(p.Default); p.Default != nil && (err != nil || p.accepts(raw) != nil) {
+				if raw, err := json.Marshal(p.Default); p.Default != nil && (err != nil || p.checkArgument(raw) != nil) {
 					t.Errorf("tool %s: the default of %s does not fit its schema", tool.Name, name)
 				}
 			}

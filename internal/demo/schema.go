@@ -67,7 +67,7 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 		if !ok {
 			return nil, fmt.Errorf("there is no argument %.40q; there is: %s", name, s.names())
 		}
-		if err := p.accepts(value); err != nil {
+		if err := p.checkArgument(value); err != nil {
 			return nil, fmt.Errorf("argument %s %w", name, err)
 		}
 		withDefaults[name] = value
@@ -92,8 +92,8 @@ func (s *schema) names() string {
 	return strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ")
 }
 
-// accepts checks one argument.
-func (s *schema) accepts(raw json.RawMessage) error {
+// checkArgument checks one argument.
+func (s *schema) checkArgument(raw json.RawMessage) error {
 	switch s.Type {
 	case "string":
 		v, ok := read[string](raw)

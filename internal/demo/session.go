@@ -125,7 +125,7 @@ func (s *session) isIDInUse(id jsonrpc.ID) bool {
 func (s *session) handleNotification(m jsonrpc.Message) {
 	switch m.Method() {
 	case "notifications/cancelled":
-		if id := m.CancelledID(); !s.finishCall(id) { // and its context with it
+		if id := m.CancelledID(); !s.takeCall(id) { // and its context with it
 			s.removeListen(id) // an unknown id is a race that was lost
 		}
 	case "notifications/roots/list_changed":
@@ -246,9 +246,9 @@ func (s *session) setLevel(params []byte) (any, error) {
 	return struct{}{}, nil
 }
 
-// finishCall forgets a job and reports whether it was known; its context ends.
-// Who takes a job may answer it, so it is answered once or, when cancelled, never.
-func (s *session) finishCall(id jsonrpc.ID) bool {
+// takeCall forgets a call and reports whether it was known; its context ends.
+// Who takes a call may answer it, so it is answered once or, when cancelled, never.
+func (s *session) takeCall(id jsonrpc.ID) bool {
 	s.mu.Lock()
 	cancel, ok := s.calls[id]
 	delete(s.calls, id)

@@ -127,7 +127,7 @@ func New(o Options) *Hub {
 	h.handler = o.Deadlines.Handler(http.HandlerFunc(h.serve))
 	h.totalProcesses = newProcessLimit(0, 10*DefaultQueue, DefaultQueueTimeout, "--max-children-total")
 	h.lineRefuser = stdio.NewSocketServer(refusingHandler(o), stdio.ServerOptions{
-		MaxMessageSize: maxRefusedSize, MaxSessions: maxRefusedSessions, Budget: h.clientBudget, Party: h.opts.party, Logger: o.Logger,
+		MaxMessageSize: maxRefusedClientMessageSize, MaxSessions: maxRefusedClientSessions, Budget: h.clientBudget, Party: h.opts.party, Logger: o.Logger,
 	})
 	return h
 }
@@ -136,11 +136,11 @@ func New(o Options) *Hub {
 // 0 is no bound, as at the beginning.
 func (h *Hub) SetMaxChildren(n int) { h.totalProcesses.Resize(n) }
 
-// What clients may send, and how many there may be at a time, that are only to be
+// How long a message may be, and how many sessions there may be at a time, of clients that are only to be
 // told why they cannot be served in lines.
 const (
-	maxRefusedSize     = 64 << 10
-	maxRefusedSessions = 100
+	maxRefusedClientMessageSize = 64 << 10
+	maxRefusedClientSessions    = 100
 )
 
 var errClosed = errors.New("the hub is closed")

@@ -120,7 +120,7 @@ func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time
 		}
 	}
 	for i := range candidates {
-		if c := &candidates[i]; c.isReclaimable() && c.use == Spare && c.place.party.forecast.waiting > 0 {
+		if c := &candidates[i]; c.isStillHeld() && c.use == Spare && c.place.party.forecast.waiting > 0 {
 			chosen = append(chosen, l.markReclaimed(c))
 			c.place.party.promiseNext()
 		}
@@ -128,8 +128,8 @@ func (l *Limiter) choosePlaces(candidates []candidate, ending int, now time.Time
 	return chosen
 }
 
-// isReclaimable reports whether a candidate can still be reclaimed. The caller holds mu.
-func (c *candidate) isReclaimable() bool { return !c.place.released && !c.place.reclaimed }
+// isStillHeld reports whether a candidate is neither given back nor to be reclaimed already. The caller holds mu.
+func (c *candidate) isStillHeld() bool { return !c.place.released && !c.place.reclaimed }
 
 // markReclaimed has a place reclaimed. The caller holds mu.
 func (l *Limiter) markReclaimed(c *candidate) *Place {
@@ -156,7 +156,7 @@ func (l *Limiter) bestCandidate(candidates []candidate, p *party, now time.Time)
 	held := p.forecast.held
 	for i := range candidates {
 		c := &candidates[i]
-		if !c.isReclaimable() {
+		if !c.isStillHeld() {
 			continue
 		}
 		owner := c.place.party

@@ -48,8 +48,8 @@ type splitter struct {
 	closeErr    error
 	wg          sync.WaitGroup // accept, and one for each connection in sniffing
 
-	mu       sync.Mutex
-	sniffing map[net.Conn]struct{} // nil when closed
+	sniffingMu sync.Mutex
+	sniffing   map[net.Conn]struct{} // nil when closed
 }
 
 type acceptResult struct {
@@ -79,10 +79,10 @@ func (h *splitListener) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.done)
 		s.closeErr = s.listener.Close()
-		s.mu.Lock()
+		s.sniffingMu.Lock()
 		conns := s.sniffing
 		s.sniffing = nil
-		s.mu.Unlock()
+		s.sniffingMu.Unlock()
 		for c := range conns {
 			_ = c.Close()
 		}
@@ -120,8 +120,8 @@ func (s *splitter) deliver(in chan acceptResult, a acceptResult) bool {
 }
 
 func (s *splitter) addSniffing(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sniffingMu.Lock()
+	defer s.sniffingMu.Unlock()
 	if s.sniffing == nil {
 		_ = conn.Close()
 		return false
@@ -133,8 +133,8 @@ func (s *splitter) addSniffing(conn net.Conn) bool {
 // removeSniffing removes the connection from sniffing. It returns false if Close has closed the
 // connection.
 func (s *splitter) removeSniffing(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.sniffingMu.Lock()
+	defer s.sniffingMu.Unlock()
 	_, ours := s.sniffing[conn]
 	delete(s.sniffing, conn)
 	return ours

@@ -24,7 +24,7 @@ type certificates struct {
 
 	current atomic.Pointer[tls.Config]
 
-	mu            sync.Mutex // held during load, so that two loads do not overlap
+	loadMu        sync.Mutex // held during load, so that two loads do not overlap
 	listenerCount atomic.Int64
 	cancel        context.CancelFunc
 	wg            sync.WaitGroup
@@ -49,8 +49,8 @@ func loadCertificates(o Options) (*certificates, error) {
 // load reads the files and makes new connections use them. It returns errUnchanged if the
 // files have not changed.
 func (c *certificates) load() (*x509.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.loadMu.Lock()
+	defer c.loadMu.Unlock()
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("loading the TLS certificate %s with the key %s: %w", c.certFile, c.keyFile, err)

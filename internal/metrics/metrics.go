@@ -140,11 +140,11 @@ func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// SkipsExchanges says to observe that HTTP exchanges are not counted.
-func (m *Metrics) SkipsExchanges() {}
+// NeedsNoExchanges says to observe that HTTP exchanges are not counted.
+func (m *Metrics) NeedsNoExchanges() {}
 
-// SkipsNames says to observe that names of tools are not needed, unless they are labels.
-func (m *Metrics) SkipsNames() bool { return m.toolLabels == nil }
+// NeedsNoNames says to observe that names of tools are not needed, unless they are labels.
+func (m *Metrics) NeedsNoNames() bool { return m.toolLabels == nil }
 
 // Event implements observe.Watcher.
 func (m *Metrics) Event(e observe.Event) {

@@ -13,7 +13,7 @@ var image = lazyregexp.New(`^(?:[a-z0-9.-]+(?::\d+)?/)?(?:supercorp|supercorp-ai
 
 // A dockerLine is a line of docker, or podman, that runs another program.
 type dockerLine struct {
-	program        string
+	imageProgram   string   // that the image has: one of programs that migrate knows
 	options        []string // of docker
 	argsAfterImage []string // behind the image
 }
@@ -48,7 +48,7 @@ func (d dockerLine) programArgs() []string {
 	}
 	args := slices.Clone(d.argsAfterImage)
 	own := len(args) // words, without the command, which may have a port, too
-	if p, ok := newScanner(d.program).scan(args); ok && d.program != supergateway && !p.isRemote() {
+	if p, ok := newScanner(d.imageProgram).scan(args); ok && d.imageProgram != supergateway && !p.isRemote() {
 		own -= len(p.target)
 	}
 	for i, word := range args[:own] {

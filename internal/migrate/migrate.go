@@ -43,7 +43,7 @@ func (f peerFlag) reason() string { return strings.TrimPrefix(f.advice, "leave i
 // with a version, or behind npx or another that fetches it. rest is what stands after it. ok is false if it begins with none.
 func findProgram(argv []string) (name string, rest []string, ok bool) {
 	if d, ok := parseDocker(argv); ok {
-		return d.program, d.programArgs(), true
+		return d.imageProgram, d.programArgs(), true
 	}
 	for i := 0; i < len(argv); i++ {
 		word := argv[i]

@@ -117,7 +117,7 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 	c.nextAnswered = (c.nextAnswered + 1) % maxAnsweredIDs
 	c.mu.Unlock()
 	report := func(f doctor.Fault, evidence string) { w.note(p.Session.Server, p.Session, f, evidence) }
-	if got != want && isLargeID(want.String()) {
+	if got != want && isUnsafeIntegerID(want.String()) {
 		report(doctor.LargeIDsRounded, "asked with "+clip(want.String())+", answered with "+clip(got.String()))
 	}
 	isStdio := p.Session.ServerTransport() == "stdio"
@@ -127,7 +127,7 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 			report(doctor.SlowStart, "the first answer came after "+p.Duration.Round(time.Millisecond).String())
 		}
 		if !p.Message.IsError() {
-			if missing := c.noteInitialize(&p.Message); missing != "" {
+			if missing := c.noteInitializeResponse(&p.Message); missing != "" {
 				report(doctor.IncompleteInitialize, missing+" is missing")
 			}
 		}
@@ -146,8 +146,8 @@ func (w *watcher) checkResponse(p *observe.Passed) {
 	}
 }
 
-// noteInitialize notes what the answer to initialize says. It returns which member is missing; "": none.
-func (c *conversation) noteInitialize(m *jsonrpc.Message) (missing string) {
+// noteInitializeResponse notes what the answer to initialize says. It returns which member is missing; "": none.
+func (c *conversation) noteInitializeResponse(m *jsonrpc.Message) (missing string) {
 	for _, name := range []string{"protocolVersion", "capabilities", "serverInfo"} {
 		if len(m.Lookup("result", name)) == 0 {
 			return name
@@ -165,8 +165,8 @@ func (c *conversation) noteInitialize(m *jsonrpc.Message) (missing string) {
 	return ""
 }
 
-// isLargeID reports whether an id is a whole number above 2^53.
-func isLargeID(id string) bool {
+// isUnsafeIntegerID reports whether an id is a whole number above 2^53, which not every program keeps exactly.
+func isUnsafeIntegerID(id string) bool {
 	digits := strings.TrimPrefix(id, "-")
 	if len(digits) < 16 || strings.Trim(digits, "0123456789") != "" {
 		return false

@@ -81,7 +81,7 @@ func (w *watcher) Event(e observe.Event) {
 	case observe.ProcessEnded:
 		w.checkProcessEnd(e)
 	case observe.CallLate:
-		if isLargeID(e.ID.String()) {
+		if isUnsafeIntegerID(e.ID.String()) {
 			w.note(e.Server, e.Session, doctor.LargeIDsUnanswered, e.Method+" with the id "+clip(e.ID.String())+" has no answer after "+time.Since(e.Since).Round(time.Second).String())
 		}
 	case *observe.Exchange:

@@ -108,11 +108,11 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		}
 		return err
 	}
-	if c.isUnwanted(&m) {
-		sent, counted := c.beginUnwanted(&m)
+	if c.isUnsampled(&m) {
+		sent, counted := c.beginUnsampled(&m)
 		err := c.Conn.Send(ctx, sent)
 		if err != nil && counted {
-			c.session.unwantedAt(c.hop, c.outDirection()).subtract()
+			c.session.unsampledCallsAt(c.hop, c.outDirection()).subtract()
 		}
 		return err
 	}
@@ -135,11 +135,11 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 		}
 		return taken
 	}
-	if c.isUnwanted(&m) {
-		sent, counted := c.beginUnwanted(&m)
+	if c.isUnsampled(&m) {
+		sent, counted := c.beginUnsampled(&m)
 		taken := c.Conn.TrySend(sent)
 		if !taken && counted {
-			c.session.unwantedAt(c.hop, c.outDirection()).subtract()
+			c.session.unsampledCallsAt(c.hop, c.outDirection()).subtract()
 		}
 		return taken
 	}
@@ -243,8 +243,8 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	source := newSource(m)
 	mark := &source.mark
 	if m.Kind() == jsonrpc.Request {
-		if source.sample(s.o, m); source.unwanted && s.o.messageWatchers.Load() == nil {
-			s.unwantedAt(c.hop, c.inDirection()).add()
+		if source.sample(s.o, m); source.unsampled && s.o.messageWatchers.Load() == nil {
+			s.unsampledCallsAt(c.hop, c.inDirection()).add()
 			return mark
 		}
 		source.call = new(Call)
@@ -379,8 +379,8 @@ func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 		lost = append(lost, b.removeCancelled(func(call *Call) bool { return of == nil || call.conn == of || call.cameUnwatched })...)
 	}
 	s.mu.Unlock()
-	s.unwantedAt(hop, ToServer).clear()
-	s.unwantedAt(hop, ToClient).clear()
+	s.unsampledCallsAt(hop, ToServer).clear()
+	s.unsampledCallsAt(hop, ToClient).clear()
 	for _, call := range lost {
 		if !call.markLost() {
 			s.tellUnanswered(hop, call)
@@ -424,7 +424,7 @@ func (s *Session) tellUnanswered(hop Hop, call *Call) {
 func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.openCallsAt(hop, dir).byID) + s.unwantedAt(hop, dir).waitingCount()
+	return len(s.openCallsAt(hop, dir).byID) + s.unsampledCallsAt(hop, dir).waitingCount()
 }
 
 // WaitsForOne reports whether exactly one of the requests that UnansweredCount counts waits. It is false also where that is not
@@ -432,7 +432,7 @@ func (s *Session) UnansweredCount(hop Hop, dir Direction) int {
 func (s *Session) WaitsForOne(hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.openCallsAt(hop, dir).byID)+int(s.unwantedAt(hop, dir).unanswered.Load()) == 1
+	return len(s.openCallsAt(hop, dir).byID)+int(s.unsampledCallsAt(hop, dir).unanswered.Load()) == 1
 }
 
 // openCallsAt returns the requests that go in a direction and have no answer yet.

@@ -13,7 +13,7 @@ import (
 // noExchanges is streamsTold that needs no exchanges.
 type noExchanges struct{ streamsTold }
 
-func (*noExchanges) SkipsExchanges() {}
+func (*noExchanges) NeedsNoExchanges() {}
 
 // The transport is not asked for the stream of a message while all Watchers skip exchanges.
 func TestStreamOfMessageIsNotAsked(t *testing.T) {
@@ -93,8 +93,8 @@ type skippedNames struct{ inCalls, found []string }
 func (w *skippedNames) Message(p *Passed) {
 	w.inCalls, w.found = append(w.inCalls, p.Call.Name), append(w.found, p.Name())
 }
-func (*skippedNames) Event(Event)      {}
-func (*skippedNames) SkipsNames() bool { return true }
+func (*skippedNames) Event(Event)        {}
+func (*skippedNames) NeedsNoNames() bool { return true }
 
 // The name of a tool is not looked for while all Watchers skip names, and is found for who asks for that of a request. Who
 // comes later and wants it is told it, also of a request that has come before and is sent on after.

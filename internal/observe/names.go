@@ -7,8 +7,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxInternedBytes is how long a name is, in bytes, that names share.
-const maxInternedBytes = 64
+// maxInternedNameLen is how long a name, in bytes, may be to be shared.
+const maxInternedNameLen = 64
 
 // internedNames are the latest names that requests have named, of tools and prompts: most requests name one of few, and need no copy
 // of their own. The zero value works, and any number of goroutines may use it.
@@ -17,7 +17,7 @@ type internedNames [32]atomic.Pointer[string]
 // intern returns a string in JSON as jsonrpc.Text does; "": it is none. What is no string, a long one or one with escapes is
 // not kept.
 func (n *internedNames) intern(value []byte) string {
-	if len(value) <= 2 || len(value) > 2+maxInternedBytes || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
+	if len(value) <= 2 || len(value) > 2+maxInternedNameLen || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
 		text, _ := jsonrpc.Text(value)
 		return text
 	}

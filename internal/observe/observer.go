@@ -103,13 +103,13 @@ type Watcher interface {
 	Message(p *Passed)
 }
 
-// A Watcher that SkipsExchanges needs no Exchange and no Passed.Stream: if no other Watcher does, HTTP exchanges are
+// exchangelessWatcher is a Watcher that needs no Exchange and no Passed.Stream: if no other Watcher does, HTTP exchanges are
 // not looked at, which costs more than to look at their messages.
-type exchangeSkipper interface{ SkipsExchanges() }
+type exchangelessWatcher interface{ NeedsNoExchanges() }
 
-// A Watcher whose SkipsNames is true needs no Call.Name: if no other Watcher does, it is not looked for, which costs
+// namelessWatcher is a Watcher that, if NeedsNoNames is true, needs no Call.Name: if no other Watcher does, it is not looked for, which costs
 // about a tenth of what it costs to observe a call. Passed.Name finds it where it is needed all the same.
-type nameSkipper interface{ SkipsNames() bool }
+type namelessWatcher interface{ NeedsNoNames() bool }
 
 // An EventWatcher is a Watcher of events alone.
 type EventWatcher interface {
@@ -147,19 +147,19 @@ type Observer struct {
 // stop has returned.
 func (o *Observer) Watch(w Watcher) (stop func()) {
 	stopEvents := o.WatchEvents(w)
-	wants, wantsNames := int64(1), int64(1)
-	if _, skips := w.(exchangeSkipper); skips {
-		wants = 0
+	wantsExchanges, wantsNames := int64(1), int64(1)
+	if _, ok := w.(exchangelessWatcher); ok {
+		wantsExchanges = 0
 	}
-	if n, ok := w.(nameSkipper); ok && n.SkipsNames() {
+	if n, ok := w.(namelessWatcher); ok && n.NeedsNoNames() {
 		wantsNames = 0
 	}
-	o.exchangeWatchers.Add(wants)
+	o.exchangeWatchers.Add(wantsExchanges)
 	o.nameWatchers.Add(wantsNames)
 	o.addOrRemove(&o.activeWatchers, w, true)
 	return sync.OnceFunc(func() {
 		stopEvents()
-		o.exchangeWatchers.Add(-wants)
+		o.exchangeWatchers.Add(-wantsExchanges)
 		o.nameWatchers.Add(-wantsNames)
 		o.addOrRemove(&o.activeWatchers, w, false)
 	})
@@ -258,7 +258,7 @@ func (o *Observer) tellMessage(p *Passed) {
 			w.Message(p)
 		}
 	}
-	if s := o.sampler.Load(); s != nil && !p.isUnwanted() {
+	if s := o.sampler.Load(); s != nil && !p.isUnsampled() {
 		(*s).Message(p)
 	}
 }

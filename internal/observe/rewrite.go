@@ -23,8 +23,8 @@ type Sampler interface {
 	// same p.Call, and must return the same bytes. The Watchers are told what it returns.
 	Rewrite(p *Passed) jsonrpc.Message
 
-	// RewriteUnwanted does the same with a request that was made of one that is not wanted, which had this Sample.
-	RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message
+	// RewriteUnsampled does the same with a request that was made of one that is not wanted, which had this Sample.
+	RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message
 }
 
 // WatchSamples adds a Sampler, until stop is called. There is one at most.
@@ -37,26 +37,26 @@ func (o *Observer) WatchSamples(s Sampler) (stop func()) {
 	})
 }
 
-// isUnwanted reports whether m is a request that is to be sent, of which nobody is to be told.
-func (c *conn) isUnwanted(m *jsonrpc.Message) bool {
+// isUnsampled reports whether m is a request that is to be sent, of which nobody is to be told.
+func (c *conn) isUnsampled(m *jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || c.session.o.messageWatchers.Load() != nil {
 		return false
 	}
 	source := sourceOf(m)
-	return source != nil && source.unwanted
+	return source != nil && source.unsampled
 }
 
-// beginUnwanted returns what is sent in the place of an unwanted request. counted is false if that is kept instead: it was
+// beginUnsampled returns what is sent in the place of an unsampled request. counted is false if that is kept instead: it was
 // shown before it came here.
-func (c *conn) beginUnwanted(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
+func (c *conn) beginUnsampled(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
 	if counted = !c.session.keepsUnwatchedCall(c.hop, c.outDirection(), m.ID()); counted {
-		c.session.unwantedAt(c.hop, c.outDirection()).add()
+		c.session.unsampledCallsAt(c.hop, c.outDirection()).add()
 	}
 	sampler := c.session.o.sampler.Load()
 	if sampler == nil {
 		return *m, counted
 	}
-	return (*sampler).RewriteUnwanted(*m, sourceOf(m).Sample), counted
+	return (*sampler).RewriteUnsampled(*m, sourceOf(m).Sample), counted
 }
 
 // rewriteForSampler returns what the Sampler sends in the place of a request.
@@ -65,14 +65,14 @@ func (o *Observer) rewriteForSampler(p *Passed) jsonrpc.Message {
 	switch {
 	case sampler == nil:
 		return p.Message
-	case p.isUnwanted():
-		return (*sampler).RewriteUnwanted(p.Message, p.Source.Sample)
+	case p.isUnsampled():
+		return (*sampler).RewriteUnsampled(p.Message, p.Source.Sample)
 	}
 	return (*sampler).Rewrite(p)
 }
 
-// isUnwanted reports whether p is a request that the Sampler does not want.
-func (p *Passed) isUnwanted() bool { return p.Source != nil && p.Source.unwanted }
+// isUnsampled reports whether p is a request that the Sampler does not want.
+func (p *Passed) isUnsampled() bool { return p.Source != nil && p.Source.unsampled }
 
 // maxUnsentRequests is how many requests are kept that a peer has not taken at once. Of more, some
 // are rewritten as if they were new.

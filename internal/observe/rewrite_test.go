@@ -34,7 +34,7 @@ func (w *numbering) Rewrite(p *observe.Passed) jsonrpc.Message {
 
 func (w *numbering) Sample(jsonrpc.Message) (sample any, wanted bool) { return nil, true }
 
-func (w *numbering) RewriteUnwanted(m jsonrpc.Message, _ any) jsonrpc.Message { return m }
+func (w *numbering) RewriteUnsampled(m jsonrpc.Message, _ any) jsonrpc.Message { return m }
 
 func (w *numbering) Event(e observe.Event) {
 	if e, ok := e.(observe.Unanswered); ok {
@@ -185,7 +185,7 @@ func (w *choosy) Rewrite(p *observe.Passed) jsonrpc.Message {
 	return p.Message.WithMeta(jsonrpc.NewFragment([]byte(`{"wanted":true}`)))
 }
 
-func (w *choosy) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message {
+func (w *choosy) RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message {
 	return m.WithMeta(jsonrpc.NewFragment([]byte(`{"said":"` + sample.(string) + `"}`)))
 }
 
@@ -194,7 +194,7 @@ func (w *choosy) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message 
 func TestSampler(t *testing.T) {
 	const (
 		wanted    = `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"want":1}}`
-		unwanted  = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+		unsampled = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
 		progress  = `{"jsonrpc":"2.0","method":"notifications/x"}`
 		answer1   = `{"jsonrpc":"2.0","id":1,"result":{}}`
 		answer2   = `{"jsonrpc":"2.0","id":2,"result":{}}`
@@ -223,7 +223,7 @@ func TestSampler(t *testing.T) {
 					}
 				}
 			}
-			client.says(unwanted)
+			client.says(unsampled)
 			waits(1)
 			server.says(progress)
 			server.says(answer2)
@@ -232,18 +232,18 @@ func TestSampler(t *testing.T) {
 				t.Errorf("told of %d messages beside a request that is not wanted", n)
 			}
 			client.says(wanted)
-			client.says(unwanted)
+			client.says(unsampled)
 			waits(2)
 			server.says(progress)
 			server.says(answer2)
 			waits(1)
-			client.says(unwanted)
+			client.says(unsampled)
 			client.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
 			waits(1)
 			server.says(answer1)
 			waits(0)
 			server.says(progress)
-			client.says(unwanted)
+			client.says(unsampled)
 			bridgetest.Must(t, up.Close(nil))
 			if n := s.UnansweredCount(observe.Upstream, observe.ToServer); n != 0 {
 				t.Errorf("%d requests wait at the end", n)
@@ -306,7 +306,7 @@ func (s sendingOn) Send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // What is not taken at once is asked about and counted once, and sent as it was offered.
-func TestUnwantedOffered(t *testing.T) {
+func TestUnsampledOffered(t *testing.T) {
 	var o observe.Observer
 	w := &counting{}
 	defer o.WatchSamples(w)()
@@ -332,7 +332,7 @@ func TestUnwantedOffered(t *testing.T) {
 
 // A request that is not wanted waits no more when it is cancelled, and its late answer is not that of another one. That one
 // request waits is said only where it is sure.
-func TestUnwantedCancelled(t *testing.T) {
+func TestUnsampledCancelled(t *testing.T) {
 	var o observe.Observer
 	defer o.WatchSamples(&choosy{})()
 	s := o.OpenUnannounced("x", "http")

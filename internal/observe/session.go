@@ -51,7 +51,7 @@ type Session struct {
 	openRequests    atomic.Int64 // requests in openClientCalls and openServerCalls
 	openClientCalls [2]openCalls // by Hop: the client's requests that wait for an answer
 	openServerCalls [2]openCalls // by Hop: the server's
-	unwanted        unwantedRequests
+	unsampled       sessionUnsampledCalls
 }
 
 // atomicString is a text that is set later, and asked for often. The zero value is "".

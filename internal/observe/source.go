@@ -15,11 +15,11 @@ type Source struct {
 	textID jsonrpc.TextID
 
 	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
-	unwanted      bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
+	unsampled     bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
 	// out again of the message that is sent. The Watcher sets it for the received message or, of a request whose coming nobody was
-	// told of (see unwanted), for the one that is sent; otherwise it only reads it for that one.
+	// told of (see unsampled), for the one that is sent; otherwise it only reads it for that one.
 	Memo any
 
 	// Sample is what the Sampler has said of a request when it came; nil: there was none.
@@ -39,7 +39,7 @@ func (s *Source) sample(o *Observer, m *jsonrpc.Message) {
 	if sampler := o.sampler.Load(); sampler != nil {
 		var wanted bool
 		s.Sample, wanted = (*sampler).Sample(*m)
-		s.unwanted = !wanted
+		s.unsampled = !wanted
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 	if call := s.openCallsAt(Downstream, w.Dir).byID[w.ID]; call != nil {
 		return call.Began(), !call.cameUnwatched
 	}
-	s.unwanted.someAreKept.Store(true)
+	s.unsampled.someAreKept.Store(true)
 	for _, hop := range []Hop{Downstream, Upstream} {
 		b := s.openCallsAt(hop, w.Dir)
 		if hop == Upstream && s.ServerTransport() == "" || len(b.byID) >= maxOpenCalls || b.byID[w.ID] != nil {
@@ -70,14 +70,14 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 		}
 		b.add(&Call{ID: w.ID, Method: w.Method, Dir: w.Dir, began: momentOf(w.Since), cameUnwatched: true})
 		s.openRequests.Add(1)
-		s.unwantedAt(hop, w.Dir).subtract() // if it was counted there
+		s.unsampledCallsAt(hop, w.Dir).subtract() // if it was counted there
 	}
 	return w.Since, false
 }
 
 // keepsUnwatchedCall reports whether a request is kept that addUnwatchedCall was given.
 func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool {
-	if !s.unwanted.someAreKept.Load() {
+	if !s.unsampled.someAreKept.Load() {
 		return false
 	}
 	s.mu.Lock()

@@ -216,7 +216,7 @@ func (c *askingConn) Send(ctx context.Context, m jsonrpc.Message) error {
 
 // A request that the Sampler does not want is counted once, and no more when it is answered, also if somebody looks while it
 // waits, or while it is between the two ends.
-func TestWaitingUnwanted(t *testing.T) {
+func TestWaitingUnsampled(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			var o observe.Observer

@@ -92,7 +92,7 @@ func (f *Fake) ServeConn(ctx context.Context, client bridge.Conn) error {
 		fake: f, conn: client, ctx: ctx, timesAsked: map[string]int{}, usedNotifications: map[*script]bool{},
 		runningCalls: map[jsonrpc.ID]context.CancelFunc{}, awaitedAnswers: map[jsonrpc.ID]chan<- struct{}{},
 	}
-	err := client.Receive(ctx, sessionSink{s})
+	err := client.Receive(ctx, fromClientSink{s})
 	stop() // nobody answers requests any more
 	s.wg.Wait()
 	if errors.Is(err, io.EOF) {
@@ -121,12 +121,12 @@ type session struct {
 	awaitedAnswers map[jsonrpc.ID]chan<- struct{}    // requests to the client; closed at its answer
 }
 
-// sessionSink takes what the client says.
-type sessionSink struct{ s *session }
+// fromClientSink takes what the client of a session says.
+type fromClientSink struct{ s *session }
 
-func (sessionSink) TrySend(jsonrpc.Message) bool { return false }
+func (fromClientSink) TrySend(jsonrpc.Message) bool { return false }
 
-func (i sessionSink) Send(_ context.Context, m jsonrpc.Message) error {
+func (i fromClientSink) Send(_ context.Context, m jsonrpc.Message) error {
 	switch s := i.s; m.Kind() {
 	case jsonrpc.Request:
 		return s.handleRequest(m)

@@ -83,11 +83,11 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 		one = s.beginClientSpan(p)
 		p.Call.Set(s, one)
 	}
-	return s.RewriteUnwanted(p.Message, one)
+	return s.RewriteUnsampled(p.Message, one)
 }
 
-// RewriteUnwanted implements observe.Sampler: the parent is not sampled.
-func (s *Spans) RewriteUnwanted(m jsonrpc.Message, sample any) jsonrpc.Message {
+// RewriteUnsampled implements observe.Sampler: the parent is not sampled.
+func (s *Spans) RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message {
 	one := sample.(*requestSpan)
 	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
 		return m

@@ -148,5 +148,5 @@ type nopWatcher struct{}
 
 func (nopWatcher) Message(*observe.Passed) {}
 func (nopWatcher) Event(observe.Event)     {}
-func (nopWatcher) SkipsExchanges()         {}
-func (nopWatcher) SkipsNames() bool        { return true }
+func (nopWatcher) NeedsNoExchanges()       {}
+func (nopWatcher) NeedsNoNames() bool      { return true }

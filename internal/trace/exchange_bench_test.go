@@ -106,7 +106,7 @@ type kept struct {
 }
 
 func (k *kept) Message(p *observe.Passed) {
-	k.all = append(k.all, pendingRecord{passed: *p, sinks: k.rec.sinks.Load(), findings: k.rec.lookThrough(p)})
+	k.all = append(k.all, pendingRecord{passed: *p, sinks: k.rec.sinks.Load(), findings: k.rec.findSecrets(p)})
 }
 
 func (k *kept) Event(e observe.Event) {
@@ -116,9 +116,9 @@ func (k *kept) Event(e observe.Event) {
 // nothing is a Sink that keeps nothing.
 type nothing struct{}
 
-func (nothing) MaxText() int { return -1 }
-func (nothing) Put([]byte)   {}
-func (nothing) Skip(uint64)  {}
+func (nothing) MaxText() int  { return -1 }
+func (nothing) Put([]byte)    {}
+func (nothing) PutGap(uint64) {}
 
 // What it costs to make a record and its line, of those that a call over HTTP has: four messages and an exchange.
 func BenchmarkRecord(b *testing.B) {

@@ -124,8 +124,8 @@ func (f *File) Put(line []byte) {
 	}
 }
 
-// Skip implements Sink.
-func (f *File) Skip(n uint64) {
+// PutGap implements Sink.
+func (f *File) PutGap(n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.skippedBefore += n

@@ -145,7 +145,7 @@ func (r *Recorder) record(l *pendingRecord) {
 	is := true
 	if l.event == nil {
 		if l.findings == nil && text {
-			l.findings = r.lookThrough(&l.passed)
+			l.findings = r.findSecrets(&l.passed)
 		}
 		m.makeMessage(d, &l.passed, l.findings)
 	} else {
@@ -199,7 +199,7 @@ func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool
 func skipLines(sinks []Sink, n uint64) {
 	for _, s := range sinks {
 		if n > 0 {
-			s.Skip(n)
+			s.PutGap(n)
 		}
 	}
 }
@@ -285,7 +285,7 @@ func (r *Recorder) Message(p *observe.Passed) {
 	case size > longTextSize || b.unseen.Load() > 0:
 		unseen = true
 	default:
-		found = r.lookThrough(p)
+		found = r.findSecrets(p)
 		size += len(found.cleanText)
 	}
 	b.mu.Lock()

@@ -61,9 +61,9 @@ type findings struct {
 // noFindings are the findings in most messages.
 var noFindings = &findings{}
 
-// lookThrough looks for secrets in a message. What was received with nothing to take out is not looked through again when it
+// findSecrets looks for secrets in a message. What was received with nothing to take out is not looked through again when it
 // is sent.
-func (r *Recorder) lookThrough(p *observe.Passed) *findings {
+func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	var extra [][]byte
 	if p.Message.Kind() == jsonrpc.Response && p.Call != nil {
 		extra, _ = p.Call.Get(secretsKey{}).([][]byte)

@@ -21,8 +21,8 @@ type Sink interface {
 	// Put takes a line, with its line feed. It does not wait, and does not keep line.
 	Put(line []byte)
 
-	// Skip says that n lines are missing before the next one.
-	Skip(n uint64)
+	// PutGap says that n lines are missing before the next one.
+	PutGap(n uint64)
 }
 
 // Recorder is an observe.Watcher that makes Records of what it is told, without secrets, and

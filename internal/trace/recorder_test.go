@@ -258,7 +258,7 @@ func (l *lines) Put(line []byte) {
 	l.all = append(l.all, slices.Clone(line))
 }
 
-func (l *lines) Skip(n uint64) { l.Put(Append(nil, &Record{Kind: Gap, Lost: n})) }
+func (l *lines) PutGap(n uint64) { l.Put(Append(nil, &Record{Kind: Gap, Lost: n})) }
 
 // Each Sink gets as much of a text as it wants, cut between characters.
 func TestRecorderCuts(t *testing.T) {

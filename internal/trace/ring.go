@@ -81,8 +81,8 @@ func (r *Ring) Put(line []byte) {
 	}
 }
 
-// Skip implements Sink.
-func (r *Ring) Skip(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
+// PutGap implements Sink.
+func (r *Ring) PutGap(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
 
 // copyLine copies a line to a new place: what readers have is not touched. It is called with mu held.
 func (r *Ring) copyLine(line []byte) []byte {

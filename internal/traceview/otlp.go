@@ -46,15 +46,15 @@ func stringAttr(key, value string) otlpAttr {
 	return otlpAttr{key, map[string]string{"stringValue": validText([]byte(value))}}
 }
 
-// spanIDs is which span a received request has become.
-type spanIDs struct{ trace, span string }
+// spanContext is the ids of the span that a received request has become.
+type spanContext struct{ trace, span string }
 
 // exportOTLP writes a span for each request at each end of the bridge.
 func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"mcp-bridge"}}]},"scopeSpans":[{"scope":{"name":"mcp-bridge","version":%s},"spans":[`,
 		jsonrpc.Quote(buildinfo.Version()))
-	known := make(map[uint64]spanIDs)
+	known := make(map[uint64]spanContext)
 	first := true
 	for v := range records {
 		if v.Kind != trace.Request {
@@ -74,9 +74,9 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
-func spanOf(v *View, known map[uint64]spanIDs) otlpSpan {
+func spanOf(v *View, known map[uint64]spanContext) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
-	ids := spanIDs{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
+	ids := spanContext{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
 	s := otlpSpan{ID: ids.span, Name: validText([]byte(v.Method)), Kind: 2, Start: unixNanos(v.Time)}
 	if !isReceived(v.Record) {
 		s.Kind = 3
@@ -134,10 +134,10 @@ func unixNanos(t time.Time) string {
 var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
 
 // parentOf returns the span of which a request says that it is a part.
-func parentOf(b *trace.Body) (ids spanIDs) {
+func parentOf(b *trace.Body) (ids spanContext) {
 	if b.OmittedBytes == 0 {
 		if m := traceparent.FindSubmatch(memberAt(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
-			return spanIDs{string(m[1]), string(m[2])}
+			return spanContext{string(m[1]), string(m[2])}
 		}
 	}
 	return ids

@@ -126,7 +126,7 @@ func (s *Server) dialTranslated(ctx context.Context, key sharing.Key, clientInfo
 // depend on what initialize says.
 func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
-		m, err := awaitOpening(ctx, client)
+		m, err := awaitFirstRequest(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 				key.Capabilities = string(legacyserver.ProjectCapabilities(m.Lookup("params", "capabilities")))
 				info = m.Lookup("params", "clientInfo")
 			}
-			modern, err := s.prober.Modern(probe.WithOpening(ctx, legacyserver.InitializeParams([]byte(key.Capabilities), info)))
+			modern, err := s.prober.Modern(probe.WithInitializeParams(ctx, legacyserver.InitializeParams([]byte(key.Capabilities), info)))
 			switch {
 			case err != nil:
 				return nil, err
@@ -151,37 +151,37 @@ func (s *Server) sharedHandler(o bridge.PumpOptions) bridge.Handler {
 	})
 }
 
-// awaitOpening returns a legacy client's first message but for pings, which need no
+// awaitFirstRequest returns a legacy client's first message but for pings, which need no
 // server, and notifications, which can mean nothing yet. The message stays the client's
 // next one.
-func awaitOpening(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
+func awaitFirstRequest(ctx context.Context, client bridge.Conn) (jsonrpc.Message, error) {
 	defer admission.MarkUnused(ctx)()
-	s := &openingSink{client: client}
+	s := &firstRequestSink{client: client}
 	err := client.Receive(ctx, s)
-	if s.opening.Kind() != jsonrpc.Invalid {
+	if s.firstRequest.Kind() != jsonrpc.Invalid {
 		err = nil
 	}
-	return s.opening, err
+	return s.firstRequest, err
 }
 
-type openingSink struct {
-	client  bridge.Conn
-	opening jsonrpc.Message
+type firstRequestSink struct {
+	client       bridge.Conn
+	firstRequest jsonrpc.Message
 }
 
-var errOpeningSeen = errors.New("the client's opening is not taken")
+var errFirstRequestSeen = errors.New("the client's first request is not taken")
 
 // TrySend implements bridge.Sink.
-func (s *openingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+func (s *firstRequestSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
 // Send implements bridge.Sink.
-func (s *openingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *firstRequestSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case m.Kind() != jsonrpc.Request:
 		return nil
 	case m.Method() != "ping":
-		s.opening = m
-		return errOpeningSeen
+		s.firstRequest = m
+		return errFirstRequestSeen
 	}
 	return s.client.Send(ctx, jsonrpc.NewResult(m.ID(), nil))
 }

@@ -62,7 +62,7 @@ func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing
 	}
 	if _, known := k.prober.Known(); !known {
 		legacy, info := k.keyOf(identity.Principal(ctx), m, false)
-		asking = probe.WithOpening(asking, legacyserver.InitializeParams([]byte(legacy.Capabilities), info))
+		asking = probe.WithInitializeParams(asking, legacyserver.InitializeParams([]byte(legacy.Capabilities), info))
 	}
 	modern, err := k.prober.Modern(asking)
 	switch {

@@ -152,7 +152,7 @@ func New(spec Spec) (*Server, error) {
 
 func (s *Server) probeOptions() probe.Options {
 	o := probe.Options{
-		Protocol: s.spec.Protocol, Command: s.IsCommand(), ErrNotModern: remote.ErrNotModern,
+		Protocol: s.spec.Protocol, IsCommand: s.IsCommand(), ErrNotModern: remote.ErrNotModern,
 		Dial: func(ctx context.Context, h *probe.TransferableHolder, placed func()) (bridge.Conn, error) {
 			return s.dialAdmitted(ctx, dialFunc(func(ctx context.Context) (bridge.Conn, error) {
 				placed()

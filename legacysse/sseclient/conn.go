@@ -78,7 +78,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 		slots = c.requestSlots
 	}
 	if err := slots.Acquire(ctx, &c.Base); err != nil {
-		call.cancel()
+		call.cancelPost()
 		return err
 	}
 	result, err := c.admitInTurn(ctx, call)
@@ -92,7 +92,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 	slots.Release()
 	if !result.leftToReconnector { // for a session, which the reconnector is getting
-		call.cancel()
+		call.cancelPost()
 	}
 	if result.answerWith != nil {
 		c.log.Warn("request refused", "method", call.method, "reason", result.answerWith.Reason)

@@ -29,8 +29,8 @@ type call struct {
 	// tell tells the client what its request waits for; nil: it has not waited for a session, or has not asked for progress.
 	tell func(text string)
 
-	ctx    context.Context
-	cancel context.CancelFunc // ends the POST
+	postCtx    context.Context
+	cancelPost context.CancelFunc // ends the POST
 
 	written   chan struct{} // closed when the POST was written
 	writeOnce sync.Once
@@ -49,9 +49,9 @@ func newCall(c *conn, m jsonrpc.Message) *call {
 		written: make(chan struct{}), accepted: make(chan struct{}),
 	}
 	if call.kind == jsonrpc.Request {
-		call.ctx, call.cancel = context.WithCancel(c.Context())
+		call.postCtx, call.cancelPost = context.WithCancel(c.Context())
 	} else {
-		call.ctx, call.cancel = context.WithTimeout(c.Context(), oneWayTimeout)
+		call.postCtx, call.cancelPost = context.WithTimeout(c.Context(), oneWayTimeout)
 	}
 	return call
 }
@@ -72,7 +72,7 @@ func (call *call) OnRemoved() {
 		call.fromBody.Stop()
 	}
 	if !call.isAccepted() {
-		time.AfterFunc(lingerTimeout, call.cancel)
+		time.AfterFunc(lingerTimeout, call.cancelPost)
 	}
 }
 
@@ -95,18 +95,18 @@ func (c *conn) run(call *call) {
 		c.ledger.Unlock()
 	}
 	fault := c.post(call)
-	for repeats := 0; fault != nil && fault.ServerBusy && httpdial.MayRepeatMethod(call.method) && httpdial.PauseBeforeBusyRetry(call.ctx, repeats, fault.RetryAfter); repeats++ {
+	for repeats := 0; fault != nil && fault.ServerBusy && httpdial.MayRepeatMethod(call.method) && httpdial.PauseBeforeBusyRetry(call.postCtx, repeats, fault.RetryAfter); repeats++ {
 		fault = c.post(call) // LE14
 	}
 	for repeats := 0; fault != nil && call.kind == jsonrpc.Response && httpdial.MayRepostAnswer(fault) && !c.oneWaySlots.IsOverHalfFull(); repeats++ { // LE15
 		call.setWritten() // what follows does not wait for it
-		if !httpdial.Pause(call.ctx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
+		if !httpdial.Pause(call.postCtx, call.session.ended, httpdial.BackoffAfter(fault, repeats)) {
 			break
 		}
 		fault = c.post(call)
 	}
 	close(call.accepted)
-	call.cancel()
+	call.cancelPost()
 	switch {
 	case c.Context().Err() != nil:
 		return
@@ -136,7 +136,7 @@ var (
 
 // post sends the message to the endpoint of its session. Any success will do (SS7).
 func (c *conn) post(call *call) *httpdial.Fault {
-	ctx := httptrace.WithClientTrace(call.ctx, &httptrace.ClientTrace{
+	ctx := httptrace.WithClientTrace(call.postCtx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },
 	})
 	switch {
@@ -173,7 +173,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 		return nil
 	}
 	// Read, so that the connection can be used again; but not for long.
-	defer time.AfterFunc(lingerTimeout, call.cancel).Stop()
+	defer time.AfterFunc(lingerTimeout, call.cancelPost).Stop()
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
 	return nil
 }

@@ -126,7 +126,7 @@ func (c *conn) tellPending(text string) {
 	var tells []func(string)
 	for _, call := range c.state.pending {
 		if call.tell == nil {
-			call.tell = httpdial.ProgressOf(c.WithProgress(call.ctx, call.msg, false))
+			call.tell = httpdial.ProgressOf(c.WithProgress(call.postCtx, call.msg, false))
 		}
 		if call.tell != nil && c.ledger.Has(call) { // otherwise it was cancelled
 			tells = append(tells, call.tell)

@@ -74,8 +74,8 @@ func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 	c.ledger.Lock()
 	c.ledger.Add(call)
 	c.ledger.Unlock()
-	defer call.cancel()
-	defer context.AfterFunc(ctx, call.cancel)()
+	defer call.cancelPost()
+	defer context.AfterFunc(ctx, call.cancelPost)()
 	fault := c.post(call)
 	close(call.accepted)
 	if fault == nil {
@@ -97,8 +97,8 @@ func (o *renewedSession) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 // SendNotification implements remoteconn.ReplacementSession.
 func (o *renewedSession) SendNotification(ctx context.Context, m jsonrpc.Message) *httpdial.Fault {
 	call := newCall(o.c, m)
-	defer call.cancel()
+	defer call.cancelPost()
 	call.session = o.s
-	defer context.AfterFunc(ctx, call.cancel)()
+	defer context.AfterFunc(ctx, call.cancelPost)()
 	return o.c.post(call)
 }

@@ -274,8 +274,8 @@ func (n *renewer) tellWaiting(r *repair, text string) {
 	}
 }
 
-// awaitAttempt has a request wait for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
-func (n *renewer) awaitAttempt(call *call) {
+// noteWaitingRequest notes that a request waits for the attempt that is under way. It comes again when the gate is open. The lock of the ledger is held.
+func (n *renewer) noteWaitingRequest(call *call) {
 	c, r := n.c, n.repair
 	if r == nil || c.ledger.InitializeGate != r.firstAttempted || call.kind != jsonrpc.Request || c.opts.AuthorizeTimeout == 0 {
 		return
@@ -296,7 +296,7 @@ func (n *renewer) retryAttended(call *call) bool {
 	call.attended, r.attended = true, true
 	r.firstAttempted = make(chan struct{})
 	c.ledger.InitializeGate = r.firstAttempted
-	n.awaitAttempt(call)
+	n.noteWaitingRequest(call)
 	select {
 	case r.retryNow <- struct{}{}:
 	default:

@@ -74,7 +74,7 @@ func (c *conn) tryAdmit(call *call) (result admitResult) {
 	case target != nil && target.method == "initialize": // J11
 		return admitResult{dropReason: "initialize cannot be cancelled"}
 	case c.ledger.InitializeGate != nil && call.kind != jsonrpc.Response:
-		c.renewer.awaitAttempt(call)
+		c.renewer.noteWaitingRequest(call)
 		return admitResult{retryAfter: c.ledger.InitializeGate}
 	case c.renewer.retryAttended(call):
 		return admitResult{retryAfter: c.ledger.InitializeGate}

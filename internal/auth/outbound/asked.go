@@ -12,13 +12,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientPrompt is the client of one conversation, which a SignInAsker may ask. A legacy client gets a request of the bridge's own, and its
+// clientPrompt is the client of one conversation, which a SignInElicitor may ask. A legacy client gets a request of the bridge's own, and its
 // requests go on waiting. A modern one gets input_required as the answer to its newest call, which goes on all the
-// same: its outcome is the answer to the retry. What follows is guarded by the lock of the SignInAsker.
+// same: its outcome is the answer to the retry. What follows is guarded by the lock of the SignInElicitor.
 type clientPrompt struct {
-	asker  *SignInAsker
-	ctx    context.Context // of the conversation
-	client bridge.Conn
+	elicitor *SignInElicitor
+	ctx      context.Context // of the conversation
+	client   bridge.Conn
 
 	initializeRequestID jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
 	takesElicitRequests bool       // the session is of 2025-11-25, and its client can show addresses
@@ -26,10 +26,10 @@ type clientPrompt struct {
 	shownURL            string     // that it was asked to show
 	hasAccepted         bool       // the person has gone there
 
-	calls          map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
-	callsByState   map[string]*modernCall     // those of them that were answered with a question, by their state
-	callsByRetryID map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
-	callCount      int                        // of calls so far
+	calls               map[jsonrpc.ID]*modernCall // those of modern clients that can show addresses, by the id of the call
+	callsByRequestState map[string]*modernCall     // those of them that were answered with a question, by their requestState
+	callsByRetryID      map[jsonrpc.ID]*modernCall // those whose retry is in progress, by the id of the retry
+	callCount           int                        // of calls so far
 }
 
 // A modernCall is a call of a modern client, which may be answered with a question.
@@ -40,7 +40,7 @@ type modernCall struct {
 	progressToken    jsonrpc.ID
 	isSendingOutcome bool // its outcome is on its way to the client
 
-	state              string          // what its retry has as requestState; "": it was not answered with a question
+	requestState       string          // what its retry has as requestState; "": it was not answered with a question
 	shownURL           string          // that the client was asked to show
 	outcome            jsonrpc.Message // that came before the retry
 	retryID            jsonrpc.ID      // in progress; zero: none is
@@ -71,16 +71,16 @@ func (t *clientPrompt) promptMessages(server string, need client.SignInRequired)
 	}
 	var c *modernCall // the newest
 	for _, one := range t.calls {
-		if !one.isSendingOutcome && one.state == "" && (c == nil || one.sequence > c.sequence) {
+		if !one.isSendingOutcome && one.requestState == "" && (c == nil || one.sequence > c.sequence) {
 			c = one
 		}
 	}
 	if c == nil {
 		return nil
 	}
-	c.state, c.shownURL = newUnguessableID(), need.URL
-	t.callsByState[c.state] = c
-	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.state+`"}`)).WithRelated(c.id)}
+	c.requestState, c.shownURL = newUnguessableID(), need.URL
+	t.callsByRequestState[c.requestState] = c
+	return []jsonrpc.Message{jsonrpc.NewResult(c.id, []byte(`{"resultType":"input_required","inputRequests":{"`+inputRequestKey+`":{"method":"`+methodElicit+`","params":`+params+`}}},"requestState":"`+c.requestState+`"}`)).WithRelated(c.id)}
 }
 
 // settledMessage returns what tells a legacy client that its question is settled; invalid: there is none.
@@ -98,8 +98,8 @@ func (t *clientPrompt) settledMessage() jsonrpc.Message {
 
 // interceptReceived sees what the client sends.
 func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
-	t.asker.mu.Lock()
-	defer t.asker.mu.Unlock()
+	t.elicitor.mu.Lock()
+	defer t.elicitor.mu.Unlock()
 	switch m.Kind() {
 	case jsonrpc.Request:
 		in, answer := t.handleRequest(*m)
@@ -122,7 +122,7 @@ func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Mes
 // handleElicitAction takes what the person has done with what a legacy client was asked.
 func (t *clientPrompt) handleElicitAction(action string) {
 	if action == "decline" {
-		t.asker.declineLocked(t.shownURL)
+		t.elicitor.declineLocked(t.shownURL)
 	}
 	if t.hasAccepted = action == "accept"; !t.hasAccepted { // nothing is left that could be completed
 		t.elicitationID, t.shownURL = "", ""
@@ -141,7 +141,7 @@ func (t *clientPrompt) handleRequest(m jsonrpc.Message) (toServer, reply jsonrpc
 	var c *modernCall // that m is the retry of
 	if canShowURLs {
 		state, _ := jsonrpc.Text(jsonrpc.Lookup(m.Params(), "requestState"))
-		if c = t.callsByState[state]; c != nil && (c.isAbandoned || !c.retryID.IsZero() || c.method != m.Method()) {
+		if c = t.callsByRequestState[state]; c != nil && (c.isAbandoned || !c.retryID.IsZero() || c.method != m.Method()) {
 			c = nil
 		}
 	}
@@ -166,7 +166,7 @@ func (t *clientPrompt) addCall(m jsonrpc.Message) {
 // forgetCall undoes addCall.
 func (t *clientPrompt) forgetCall(c *modernCall) {
 	delete(t.calls, c.id)
-	delete(t.callsByState, c.state)
+	delete(t.callsByRequestState, c.requestState)
 	delete(t.callsByRetryID, c.retryID)
 }
 
@@ -185,7 +185,7 @@ func (t *clientPrompt) handleRetry(c *modernCall, m jsonrpc.Message) (toServer, 
 		return toServer, c.outcome.WithID(m.ID()).WithRelated(m.ID())
 	case action != "accept":
 		if action == "decline" {
-			t.asker.declineLocked(c.shownURL)
+			t.elicitor.declineLocked(c.shownURL)
 		}
 		if c.isOver() {
 			t.forgetCall(c)
@@ -217,7 +217,7 @@ func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	}
 	switch c := t.calls[id]; {
 	case c == nil:
-	case c.state != "": // it has its answer
+	case c.requestState != "": // it has its answer
 		return jsonrpc.Message{}
 	default:
 		t.forgetCall(c)
@@ -227,8 +227,8 @@ func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 
 // interceptSent sees what the client gets.
 func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
-	t.asker.mu.Lock()
-	defer t.asker.mu.Unlock()
+	t.elicitor.mu.Lock()
+	defer t.elicitor.mu.Unlock()
 	if m.Kind() == jsonrpc.Notification && m.Method() == methodProgress {
 		return t.redirectProgress(m), reply, nil
 	}
@@ -242,7 +242,7 @@ func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Mess
 	case c.isAbandoned:
 		t.forgetCall(c)
 		return out, reply, nil
-	case c.state == "":
+	case c.requestState == "":
 		c.isSendingOutcome = true
 		return m, reply, nil
 	case !c.retryID.IsZero():
@@ -256,7 +256,7 @@ func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Mess
 
 // redirectProgress returns the progress of a call, for its retry if there is one; invalid: nobody is told.
 func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
-	for _, c := range t.callsByState {
+	for _, c := range t.callsByRequestState {
 		switch {
 		case c.isOver() || c.progressToken.IsZero() || c.progressToken != m.ProgressToken():
 		case c.retryProgressToken.IsZero():
@@ -273,8 +273,8 @@ func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return
 	}
-	t.asker.mu.Lock()
-	defer t.asker.mu.Unlock()
+	t.elicitor.mu.Lock()
+	defer t.elicitor.mu.Unlock()
 	if !t.initializeRequestID.IsZero() && m.ID() == t.initializeRequestID {
 		version, _ := jsonrpc.Text(jsonrpc.Lookup(m.Result(), "protocolVersion"))
 		t.initializeRequestID, t.takesElicitRequests = jsonrpc.ID{}, version == era.Version2025_11_25
@@ -288,7 +288,7 @@ func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 func (t *clientPrompt) forgetOldestEnded() {
 	n := 0
 	var oldest *modernCall
-	for _, c := range t.callsByState {
+	for _, c := range t.callsByRequestState {
 		if !c.isOver() {
 			continue
 		}

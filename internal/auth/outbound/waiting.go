@@ -17,22 +17,22 @@ const reminderInterval = 10 * time.Second
 // ReportSignInProgress returns signIn so that the client of a request that waits for it hears every 10 seconds what is waited
 // for, where it has asked for the progress of its request (httpdial.WithProgress). store is the credential's. The goroutine
 // that tells it ends before signIn's result is returned. For requests that the bridge makes by itself (httpdial.Unattended) nobody signs in:
-// they fail with what is needed. asker asks the client where another process signs in already; nil: nobody is asked.
-func ReportSignInProgress(signIn client.SignInFunc, store *tokenstore.Store, asker *SignInAsker) client.SignInFunc {
+// they fail with what is needed. elicitor asks the client where another process signs in already; nil: nobody is asked.
+func ReportSignInProgress(signIn client.SignInFunc, store *tokenstore.Store, elicitor *SignInElicitor) client.SignInFunc {
 	return func(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 		if httpdial.IsUnattended(ctx) {
 			return &need
 		}
-		ctx, end, refused := asker.beginWait(ctx, need.URL)
+		ctx, end, refused := elicitor.beginWait(ctx, need.URL)
 		defer end()
 		if refused {
 			need.Reason = "the person does not want to"
 			return &need
 		}
-		asker.AskClient(c.Server(), need)
+		elicitor.AskClient(c.Server(), need)
 		err := signInWithReminders(ctx, signIn, store, c, need)
 		if err == nil {
-			asker.settlePrompt()
+			elicitor.settlePrompt()
 		}
 		return err
 	}

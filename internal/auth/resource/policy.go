@@ -40,7 +40,7 @@ const (
 // character; one stands only behind a method that names something. What is written for resources/subscribe
 // counts for the URIs of subscriptions/listen too. A message needs the scopes of all lines that fit, so no line can take back what another
 // one demands, and their order does not matter. Empty lines and lines that begin with # are ignored; there
-// is no note behind a line, as a scope may have a #. The error is a *PolicyError.
+// is no note behind a line, as a scope may have a #. The error is a *PolicyLineError.
 func ParsePolicy(text string) (*Policy, error) {
 	p := &Policy{rulesByMethod: map[string][]policyRule{}, impliedScopes: map[string][]string{}}
 	lines := bufio.NewScanner(strings.NewReader(strings.TrimPrefix(text, "\ufeff")))
@@ -52,14 +52,14 @@ func ParsePolicy(text string) (*Policy, error) {
 			continue
 		}
 		if count++; count > maxPolicyRules {
-			return nil, &PolicyError{n, fmt.Errorf("there are more than %d lines", maxPolicyRules)}
+			return nil, &PolicyLineError{n, fmt.Errorf("there are more than %d lines", maxPolicyRules)}
 		}
 		if err := p.addLine(words); err != nil {
-			return nil, &PolicyError{n, err}
+			return nil, &PolicyLineError{n, err}
 		}
 	}
 	if lines.Err() != nil {
-		return nil, &PolicyError{n, fmt.Errorf("it is longer than %d bytes", maxLineBytes)}
+		return nil, &PolicyLineError{n, fmt.Errorf("it is longer than %d bytes", maxLineBytes)}
 	}
 	p.expandImplied()
 	return p, nil
@@ -125,7 +125,7 @@ func (p *Policy) ScopesForMessages(messages ...jsonrpc.Message) (scopes []string
 		unread, looked := false, false
 		scopes = p.addNeededScopes(scopes, method, func(pattern string) bool {
 			if !looked { // most methods have no patterns
-				names, unread = namesIn(m)
+				names, unread = namedTargets(m)
 				looked = true
 			}
 			return unread || matchesAny(pattern, names)
@@ -147,7 +147,7 @@ const (
 )
 
 // listenedURIs returns the URIs that a subscriptions/listen subscribes to: params.notifications.resourceSubscriptions.
-// As with namesIn there may be several of each, and unread says that one cannot be read.
+// As with namedTargets there may be several of each, and unread says that one cannot be read.
 func listenedURIs(m *jsonrpc.Message) (uris []string, unread bool) {
 	for member := range m.ParamsObject().Members() {
 		if !strings.EqualFold(member.Key, "notifications") {
@@ -200,11 +200,11 @@ func (p *Policy) allScopes() (scopes []string) {
 // maxNameBytes is how long a name may be that is compared with patterns.
 const maxNameBytes = 16 << 10
 
-// namesIn returns what a message names: params.name of tools and prompts, params.uri of resources,
+// namedTargets returns what a message names: params.name of tools and prompts, params.uri of resources,
 // and params.ref.name or params.ref.uri of what is completed. There may be several: servers disagree
 // about which of several equal keys counts, and some take Name for name. One that is missing is "".
 // unread says that one of them cannot be read: then every pattern fits.
-func namesIn(m *jsonrpc.Message) (names []string, unread bool) {
+func namedTargets(m *jsonrpc.Message) (names []string, unread bool) {
 	take := func(member jsonrpc.Member) {
 		if !strings.EqualFold(member.Key, "name") && !strings.EqualFold(member.Key, "uri") {
 			return

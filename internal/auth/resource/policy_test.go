@@ -112,7 +112,7 @@ func TestPolicyImplies(t *testing.T) {
 	}
 }
 
-func TestPolicyErrors(t *testing.T) {
+func TestPolicyLineErrors(t *testing.T) {
 	t.Parallel()
 	const note, second, characters, line = "a note stands on a line of its own", "a second", "characters of ASCII", "write METHOD -> SCOPE"
 	for text, want := range map[string]string{
@@ -130,7 +130,7 @@ func TestPolicyErrors(t *testing.T) {
 		"ping -> " + strings.Repeat("x", 70<<10): "longer than", strings.Repeat("ping -> b\n", maxPolicyRules+1): "more than",
 	} {
 		_, err := ParsePolicy("# first\n" + text)
-		wrong, ok := errors.AsType[*PolicyError](err)
+		wrong, ok := errors.AsType[*PolicyLineError](err)
 		if !ok || !strings.Contains(err.Error(), want) || wrong.Line != 2+strings.Count(strings.TrimSuffix(text, "\n"), "\n") {
 			t.Errorf("%.50q: %v, want %q", text, err, want)
 		}

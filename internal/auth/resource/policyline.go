@@ -10,17 +10,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/nearest"
 )
 
-// A PolicyError says which line of a policy is wrong, and what to write instead.
-type PolicyError struct {
+// A PolicyLineError says which line of a policy is wrong, and what to write instead.
+type PolicyLineError struct {
 	Line int // from 1
 	Err  error
 }
 
 // Error implements error.
-func (e *PolicyError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *PolicyLineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
 // Unwrap returns Err.
-func (e *PolicyError) Unwrap() error { return e.Err }
+func (e *PolicyLineError) Unwrap() error { return e.Err }
 
 // knownMethods are those that clients send, of all revisions.
 var knownMethods = []string{

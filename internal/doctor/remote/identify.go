@@ -165,8 +165,8 @@ var botChallengePattern = lazyregexp.New(`(?i)just a moment|captcha|are you (a )
 func (p identification) explainNoReply(ctx context.Context, r *probe.Reply) {
 	text := r.Err.Error()
 	switch {
-	case wantsCertificate(r.Err):
-		connection(p).addWantsCertificate(r.Err)
+	case isAboutOurCertificate(r.Err):
+		connection(p).addOurCertificateFinding(r.Err)
 	case p.URL.Scheme == "http" && (strings.Contains(text, "malformed HTTP") || errors.Is(r.Err, io.EOF) || errors.Is(r.Err, io.ErrUnexpectedEOF) || strings.Contains(text, "reset")) && p.speaksTLS(ctx):
 		p.addOtherScheme(ctx, r)
 	case strings.Contains(text, "malformed HTTP"):

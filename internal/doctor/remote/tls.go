@@ -57,8 +57,8 @@ func (p connection) addHandshakeFailure(err error) {
 			"Use "+probe.URLForUser(&other)+" if the network between is trusted; otherwise have the server, or a proxy before it, speak TLS.")
 		return
 	}
-	if wantsCertificate(err) {
-		p.addWantsCertificate(err)
+	if isAboutOurCertificate(err) {
+		p.addOurCertificateFinding(err)
 		return
 	}
 	means := "No client gets a connection."
@@ -74,14 +74,14 @@ func isPlainHTTP(err error) bool {
 	return strings.Contains(err.Error(), "HTTP response to HTTPS client")
 }
 
-// wantsCertificate reports whether the server has ended a handshake because of our
+// isAboutOurCertificate reports whether the server has ended a handshake because of our
 // certificate, or because it got none.
-func wantsCertificate(err error) bool {
+func isAboutOurCertificate(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "remote error" && strings.Contains(err.Error(), "certificate")
 }
 
-func (p connection) addWantsCertificate(err error) {
+func (p connection) addOurCertificateFinding(err error) {
 	title, do := "The server wants a client certificate", "Give one with --client-cert and --client-key."
 	if p.options.TLS != nil && len(p.options.TLS.Certificates) > 0 {
 		title, do = "The server refuses the client certificate", "Check with --client-cert and --client-key that the certificate is not expired, and that the server trusts who has issued it."

@@ -42,7 +42,7 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	if AnswersModern(m) {
 		return true, &Process{Conn: conn, Holder: h}, nil
 	}
-	mute := &silentError{command: p.opts.Command, discover: time.Since(asked)}
+	mute := &silentError{command: p.opts.IsCommand, discover: time.Since(asked)}
 	if m.Kind() == jsonrpc.Invalid && err == nil {
 		return p.open(ctx, &Process{Conn: conn, Holder: h}, placed, mute)
 	}
@@ -52,9 +52,9 @@ func (p *Prober) ask(ctx context.Context, placed func()) (modern bool, spare *Pr
 	switch {
 	case p.opts.Context.Err() != nil:
 		return false, nil, p.opts.Context.Err()
-	case err != nil && !p.opts.Command:
+	case err != nil && !p.opts.IsCommand:
 		return false, nil, err // the connection was lost, which says nothing
-	case !p.opts.Command && isUnauthorized(m):
+	case !p.opts.IsCommand && isUnauthorized(m):
 		return false, nil, &unauthorizedError{m}
 	}
 	return false, nil, nil

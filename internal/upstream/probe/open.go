@@ -19,24 +19,24 @@ import (
 // comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
 const openTimeout = 12 * time.Second
 
-type openingKey struct{}
+type initializeParamsKey struct{}
 
-// WithOpening returns a ctx for Modern whose client opens a legacy server with these params of
+// WithInitializeParams returns a ctx for Modern whose client opens a legacy server with these params of
 // initialize. A process that was asked with them can be that client's.
-func WithOpening(ctx context.Context, params []byte) context.Context {
-	return context.WithValue(ctx, openingKey{}, params)
+func WithInitializeParams(ctx context.Context, params []byte) context.Context {
+	return context.WithValue(ctx, initializeParamsKey{}, params)
 }
 
-func openingOf(ctx context.Context) []byte {
-	params, _ := ctx.Value(openingKey{}).([]byte)
+func initializeParamsOf(ctx context.Context) []byte {
+	params, _ := ctx.Value(initializeParamsKey{}).([]byte)
 	return params
 }
 
 // open asks a server with initialize that was silent to the probe. If it says nothing at all, the error is mute.
 func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent *silentError) (modern bool, spare *Process, err error) {
-	o := &openAttempt{p: p, process: first, probed: true, params: openingOf(ctx)}
+	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.
-	if p.opts.Command && ctx.Err() == nil && p.opts.Context.Err() == nil {
+	if p.opts.IsCommand && ctx.Err() == nil && p.opts.Context.Err() == nil {
 		err = o.ask(ctx, openTimeout)
 		if o.tellsEra() || err != nil {
 			modern, spare = o.result()
@@ -71,7 +71,7 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent
 		return false, nil, silent
 	}
 	p.close(conn)
-	if p.opts.Command {
+	if p.opts.IsCommand {
 		err = nil // it ends at whatever it hears, which a legacy client may be told
 	}
 	return false, nil, err
@@ -130,7 +130,7 @@ func (o *openAttempt) result() (modern bool, spare *Process) {
 	case o.initialized.Kind() == jsonrpc.Invalid:
 	case o.initialized.IsError():
 		// Who has answered both with modern versions has stayed a modern server.
-		if modern = modern || AnswersModern(o.initialized); modern && o.p.opts.Command {
+		if modern = modern || AnswersModern(o.initialized); modern && o.p.opts.IsCommand {
 			spare = o.process
 			spare.Conn = o.dropLateAnswers()
 			return modern, spare
@@ -138,7 +138,7 @@ func (o *openAttempt) result() (modern bool, spare *Process) {
 	case modern: // it may have fixed its era by initialize
 	case ClaimsModern(o.initialized) != "":
 		modern = true
-	case o.p.opts.Command && o.params != nil:
+	case o.p.opts.IsCommand && o.params != nil:
 		spare = o.process
 		spare.Conn, spare.openedParams = o.dropLateAnswers(), o.params
 		return false, spare

@@ -55,8 +55,8 @@ type Options struct {
 	// Protocol is what is spoken with the server. Unless it is era.Auto, nobody asks.
 	Protocol era.Eras
 
-	// Command: the server is a process that Dial starts.
-	Command bool
+	// IsCommand: the server is a process that Dial starts.
+	IsCommand bool
 
 	// Discover asks a server at an http URL, which is one server for all. It returns an
 	// error that ErrNotModern matches where the server's answer is not that of a modern
@@ -200,7 +200,7 @@ func (p *Prober) Known() (modern, known bool) {
 }
 
 // Modern reports whether the server speaks 2026-07-28. It asks the server if need be; ctx
-// has the party for which that is, and may have how the client opens a legacy server (WithOpening), and a function that tells the client what is waited for
+// has the party for which that is, and may have how the client opens a legacy server (WithInitializeParams), and a function that tells the client what is waited for
 // (httpdial.WithProgress), which must not wait. The error is why it cannot be known now.
 func (p *Prober) Modern(ctx context.Context) (bool, error) {
 	if modern, known := p.Known(); known {
@@ -247,11 +247,11 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	if httpdial.IsUnattended(client) {
 		ctx = httpdial.Unattended(ctx)
 	}
-	if params := openingOf(client); params != nil {
-		ctx = WithOpening(ctx, params)
+	if params := initializeParamsOf(client); params != nil {
+		ctx = WithInitializeParams(ctx, params)
 	}
 	limit := probeTimeout
-	if p.opts.Command {
+	if p.opts.IsCommand {
 		limit += p.AnswerTimeout + openTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(limit, p.opts.MinTimeout))

@@ -13,9 +13,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 )
 
-// A talk is a conversation of a client with what lies behind a SignInAsker.
+// A talk is a conversation of a client with what lies behind a SignInElicitor.
 type talk struct {
-	*SignInAsker
+	*SignInElicitor
 	client *bridgetest.Peer
 	behind bridge.Conn // to the client
 	server *bridgetest.Peer
@@ -24,7 +24,7 @@ type talk struct {
 // talking runs f in a bubble.
 func talking(t *testing.T, f func(*testing.T, *talk)) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &talk{SignInAsker: new(SignInAsker), client: bridgetest.NewPeer(t, 10), server: bridgetest.NewPeer(t, 10)}
+		x := &talk{SignInElicitor: new(SignInElicitor), client: bridgetest.NewPeer(t, 10), server: bridgetest.NewPeer(t, 10)}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		h := x.WrapHandler(bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {

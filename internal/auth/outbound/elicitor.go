@@ -11,10 +11,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A SignInAsker has the client of this process show the person where to sign in, where it has declared URL elicitation. It is for
+// A SignInElicitor has the client of this process show the person where to sign in, where it has declared URL elicitation. It is for
 // one client that is the person's own: whoever opens the address signs in for all who use the credential. The zero
 // value works. Its methods may be called concurrently; those of nil do nothing.
-type SignInAsker struct {
+type SignInElicitor struct {
 	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
 	mu              sync.Mutex
@@ -26,28 +26,28 @@ type SignInAsker struct {
 }
 
 // WrapHandler returns h for a client that may be asked, while its conversation lasts.
-func (a *SignInAsker) WrapHandler(h bridge.Handler) bridge.Handler {
+func (a *SignInElicitor) WrapHandler(h bridge.Handler) bridge.Handler {
 	if a == nil {
 		return h
 	}
 	return bridge.HandlerFunc(func(ctx context.Context, c bridge.Conn) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		to := &clientPrompt{asker: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*modernCall{}, callsByState: map[string]*modernCall{}, callsByRetryID: map[jsonrpc.ID]*modernCall{}}
+		to := &clientPrompt{elicitor: a, ctx: ctx, client: c, calls: map[jsonrpc.ID]*modernCall{}, callsByRequestState: map[string]*modernCall{}, callsByRetryID: map[jsonrpc.ID]*modernCall{}}
 		a.setCurrentPrompt(to)
 		defer a.setCurrentPrompt(nil)
 		return h.ServeConn(ctx, bridge.Intercept(c, bridge.Hooks{Receive: to.interceptReceived, Send: to.interceptSent, Sent: to.afterSend}))
 	})
 }
 
-func (a *SignInAsker) setCurrentPrompt(to *clientPrompt) {
+func (a *SignInElicitor) setCurrentPrompt(to *clientPrompt) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.currentPrompt = to
 }
 
 // AskClient shows the client where the person goes, once for each address. It may wait for the client to read.
-func (a *SignInAsker) AskClient(server string, need client.SignInRequired) {
+func (a *SignInElicitor) AskClient(server string, need client.SignInRequired) {
 	if a == nil || need.URL == "" {
 		return
 	}
@@ -63,7 +63,7 @@ func (a *SignInAsker) AskClient(server string, need client.SignInRequired) {
 }
 
 // sendToClient sends the client what f returns, which is called with the lock held; to is nil where there is no client.
-func (a *SignInAsker) sendToClient(f func(to *clientPrompt) []jsonrpc.Message) {
+func (a *SignInElicitor) sendToClient(f func(to *clientPrompt) []jsonrpc.Message) {
 	a.orderMu.Lock()
 	defer a.orderMu.Unlock()
 	a.mu.Lock()
@@ -79,7 +79,7 @@ func (a *SignInAsker) sendToClient(f func(to *clientPrompt) []jsonrpc.Message) {
 
 // beginWait returns a ctx that ends with client.ErrSignInTimeout as its cause if the person does not want to sign in. end is called when
 // the wait is over. It is refused if the person has not wanted to open addr, where the sign-in is; "": it has not begun.
-func (a *SignInAsker) beginWait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
+func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
 	if a == nil {
 		return parent, func() {}, false
 	}
@@ -103,7 +103,7 @@ func (a *SignInAsker) beginWait(parent context.Context, addr string) (ctx contex
 }
 
 // declineLocked ends the requests that wait, if they do so for the sign-in at this address. The lock is held.
-func (a *SignInAsker) declineLocked(addr string) {
+func (a *SignInElicitor) declineLocked(addr string) {
 	if addr != a.awaitedURL {
 		return // that sign-in is over
 	}
@@ -114,7 +114,7 @@ func (a *SignInAsker) declineLocked(addr string) {
 }
 
 // settlePrompt tells a client that was asked that it need not show the address any more.
-func (a *SignInAsker) settlePrompt() {
+func (a *SignInElicitor) settlePrompt() {
 	if a == nil {
 		return
 	}

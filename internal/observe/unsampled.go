@@ -8,31 +8,31 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// unwantedCalls are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
+// unsampledCalls are the requests at one end and of one direction that nobody was told of, because the Sampler does not want them.
 // They are counted, because that costs less than to keep them. The zero value has none, and may be used concurrently.
-type unwantedCalls struct {
+type unsampledCalls struct {
 	unanswered atomic.Int64 // also those that were cancelled: their answers may come still
 
 	cancelledCount atomic.Int64 // len(cancelled)
-	mu             sync.Mutex
+	cancelledMu    sync.Mutex
 	cancelled      []string // which of them were cancelled, by normalizedID: the latest maxCancelled, the oldest first
 }
 
-// unwantedRequests are those of a session.
-type unwantedRequests struct {
-	byHopAndDir [2][2]unwantedCalls // by Hop and Direction
-	someAreKept atomic.Bool         // WaitingCalls has kept some of them as Calls
+// sessionUnsampledCalls are the unsampledCalls of a session.
+type sessionUnsampledCalls struct {
+	byHopAndDir [2][2]unsampledCalls // by Hop and Direction
+	someAreKept atomic.Bool          // WaitingCalls has kept some of them as Calls
 }
 
 // waitingCount returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
-func (u *unwantedCalls) waitingCount() int {
+func (u *unsampledCalls) waitingCount() int {
 	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
 }
 
-func (u *unwantedCalls) add() { u.unanswered.Add(1) }
+func (u *unsampledCalls) add() { u.unanswered.Add(1) }
 
 // subtract takes one off, if there is one.
-func (u *unwantedCalls) subtract() {
+func (u *unsampledCalls) subtract() {
 	for {
 		n := u.unanswered.Load()
 		if n == 0 || u.unanswered.CompareAndSwap(n, n-1) {
@@ -42,13 +42,13 @@ func (u *unwantedCalls) subtract() {
 }
 
 // markAnswered notes that one was answered.
-func (u *unwantedCalls) markAnswered(id jsonrpc.ID) {
+func (u *unsampledCalls) markAnswered(id jsonrpc.ID) {
 	u.subtract()
 	if u.cancelledCount.Load() == 0 {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.cancelledMu.Lock()
+	defer u.cancelledMu.Unlock()
 	if i := slices.Index(u.cancelled, normalizedID(id)); i >= 0 {
 		u.cancelled = slices.Delete(u.cancelled, i, i+1)
 	}
@@ -56,10 +56,10 @@ func (u *unwantedCalls) markAnswered(id jsonrpc.ID) {
 }
 
 // markCancelled notes that one was cancelled, so that it waits no more.
-func (u *unwantedCalls) markCancelled(id jsonrpc.ID) {
+func (u *unsampledCalls) markCancelled(id jsonrpc.ID) {
 	key := normalizedID(id)
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	u.cancelledMu.Lock()
+	defer u.cancelledMu.Unlock()
 	if slices.Contains(u.cancelled, key) {
 		return
 	}
@@ -71,8 +71,8 @@ func (u *unwantedCalls) markCancelled(id jsonrpc.ID) {
 }
 
 // trimCancelled forgets the oldest that were cancelled, if there are more than have no answer: as many were cancelled after
-// their answers. It is called with mu held.
-func (u *unwantedCalls) trimCancelled() {
+// their answers. It is called with cancelledMu held.
+func (u *unsampledCalls) trimCancelled() {
 	if more := len(u.cancelled) - int(u.unanswered.Load()); more > 0 {
 		u.cancelled = slices.Delete(u.cancelled, 0, more)
 	}
@@ -80,17 +80,17 @@ func (u *unwantedCalls) trimCancelled() {
 }
 
 // clear forgets all.
-func (u *unwantedCalls) clear() {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+func (u *unsampledCalls) clear() {
+	u.cancelledMu.Lock()
+	defer u.cancelledMu.Unlock()
 	u.unanswered.Store(0)
 	u.cancelled = nil
 	u.cancelledCount.Store(0)
 }
 
-// unwantedAt returns the requests of a direction that are only counted.
-func (s *Session) unwantedAt(hop Hop, dir Direction) *unwantedCalls {
-	return &s.unwanted.byHopAndDir[hop-1][dir-1]
+// unsampledCallsAt returns the requests of a direction that are only counted.
+func (s *Session) unsampledCallsAt(hop Hop, dir Direction) *unsampledCalls {
+	return &s.unsampled.byHopAndDir[hop-1][dir-1]
 }
 
 // endedRequestID returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
@@ -110,8 +110,8 @@ func (c *conn) countUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
 	switch {
 	case id.IsZero():
 	case kind == jsonrpc.Response:
-		c.session.unwantedAt(c.hop, ToServer+ToClient-dir).markAnswered(id)
+		c.session.unsampledCallsAt(c.hop, ToServer+ToClient-dir).markAnswered(id)
 	default:
-		c.session.unwantedAt(c.hop, dir).markCancelled(id)
+		c.session.unsampledCallsAt(c.hop, dir).markCancelled(id)
 	}
 }
