@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -19,6 +20,7 @@ type Advice struct {
 	PathHint string   // where its clients find mcp-bridge, if that is another path; "": they find it
 
 	listensEverywhere bool // the other program listens on all addresses, and Line on this machine's only
+	isStateless       bool // the other program needs no initialize
 	needsTokens       bool // Line asks clients for tokens, which the other program did not
 }
 
@@ -37,6 +39,9 @@ func (a Advice) String() string {
 	}
 	if a.PathHint != "" {
 		text.WriteString("\n" + a.PathHint)
+	}
+	if a.isStateless {
+		text.WriteString("\nWithout --stateful, supergateway needs no initialize. For clients that send none, add --isolation request: each request gets a process of its own.")
 	}
 	if a.needsTokens {
 		text.WriteString("\nOther machines reach this address, so clients need a token, which is in the file \"tokens\". First make it:\n  " + makeTokenCommand +
@@ -99,6 +104,7 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	if line[1] == "serve" && parsed.lastValue("outputTransport") == "ws" {
 		a.PathHint = "The path for WebSocket clients is /ws; that of supergateway is /message, or its --messagePath."
 	}
+	a.isStateless = line[1] == "serve" && normalizedName(parsed.lastValue("outputTransport")) == "streamablehttp" && !parsed.has("stateful")
 	return a, true
 }
 
@@ -145,6 +151,11 @@ func maxValues(name string) int {
 		return math.MaxInt
 	}
 	return 1
+}
+
+// has reports whether a flag is given.
+func (o supergatewayLine) has(name string) bool {
+	return slices.ContainsFunc(o.flags, func(x givenFlag) bool { return normalizedName(x.name) == normalizedName(name) })
 }
 
 // lastValue returns the value that counts; "": there is none.
@@ -201,7 +212,7 @@ func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 			}
 		}
 		if len(flags) < 2*max(1, len(x.values)) {
-			reason = "supergateway lets web pages in from everywhere, or by a pattern, serve only pages of this machine: for each other site, write --allow-origin ORIGIN"
+			reason = "supergateway lets web pages in from everywhere, or by a pattern; here only pages of this machine are let in: for each other site, write --allow-origin ORIGIN"
 		}
 		return flags, reason
 	case "sessiontimeout":

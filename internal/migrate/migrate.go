@@ -123,7 +123,7 @@ var peerFlags = []peerFlag{
 	{"streamableHttpPath", supergateway, "leave it out: Streamable HTTP is at /mcp; --path-prefix puts something in front"},
 	{"stateful", supergateway, "leave it out: each session has a process of its own; --isolation changes that"},
 	{"oauth2Bearer", supergateway, `write --header 'Authorization: Bearer ${TOKEN}', and put the token into the environment`},
-	{"cors", supergateway, "supergateway lets every web page in, serve only pages of this machine: for each other site, write --allow-origin ORIGIN"},
+	{"cors", supergateway, "supergateway lets every web page in; here only pages of this machine are let in: for each other site, write --allow-origin ORIGIN"},
 	{"healthEndpoint", supergateway, "leave it out: /healthz and /readyz are always there"},
 	{"protocolVersion", supergateway, "leave it out: every revision is spoken; --protocol legacy or modern chooses"},
 

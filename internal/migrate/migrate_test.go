@@ -52,6 +52,25 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// Supergateway over Streamable HTTP needs no initialize, unless it is told otherwise.
+func TestStatelessSupergateway(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		want bool
+	}{
+		{[]string{"--stdio", "x", "--outputTransport", "streamableHttp"}, true},
+		{[]string{"--sse", "https://host/sse", "--outputTransport=streamableHttp"}, true},
+		{[]string{"--stdio", "x", "--outputTransport", "streamableHttp", "--stateful"}, false},
+		{[]string{"--stdio", "x", "--outputTransport", "sse"}, false},
+		{[]string{"--stdio", "x"}, false},
+	} {
+		a, _ := migrate.SupergatewayAdvice(test.args)
+		if got := strings.Contains(a.String(), "add --isolation request"); got != test.want {
+			t.Errorf("%q: --isolation request is offered: %v, want %v", test.args, got, test.want)
+		}
+	}
+}
+
 // What a line does not take over is named, with the reason, and without its value.
 func TestLineLeaves(t *testing.T) {
 	for _, test := range []struct {
