@@ -31,13 +31,12 @@ type rule struct {
 // rules has the lines that run. The first one that fits a line judges it.
 var rules = []rule{
 	{`(OTEL_\w+=\S+ )?mcp-bridge serve `, serves},
-	{`mcp-bridge (--port 8080 )?-- `, serves},
+	{`mcp-bridge -- `, serves},
 	{`npx mcp-bridge serve `, serves},
 	{`go run \./cmd/mcp-bridge serve `, serves},
 	{`(?s)docker run --rm .*-p 127\.0\.0\.1:8080:8080 `, serves},
 	{`mcp-bridge replay --serve `, serves},
 	{`(AUTH=\S+ \S+ )?(AUTH=".*" )?mcp-bridge connect `, converses},
-	{`mcp-bridge http://localhost:8080/mcp`, converses},
 	{`docker run --rm -i mcp-bridge `, converses},
 	{`mkdir -m 700 auth`, prints(`^$`)},
 	{`mcp-bridge (record|replay --stdio) `, converses},

@@ -174,7 +174,7 @@ func print(all []*contender, direct map[string]score, rounds int) {
 		if direct == nil {
 			break
 		}
-		text := fmt.Sprintf("| conformance suite, %s (directly %s) |", revision, direct[revision])
+		text := fmt.Sprintf("| conformance suite, %s (without a bridge: %s) |", revision, direct[revision])
 		for _, c := range all {
 			text += " " + c.scores[revision].String() + " |"
 		}
