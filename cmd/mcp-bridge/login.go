@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/mcp-bridge/mcp-bridge/internal/auth"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/client"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/signin"
 	"github.com/mcp-bridge/mcp-bridge/internal/auth/tokenstore"
@@ -52,6 +53,8 @@ func login(ctx context.Context, args []string, env environment) error {
 		return signin.RunDetachedSignIn(ctx, env.stdin, env.stdout, env.lookup)
 	case len(positional) != 1 || len(argv) > 0:
 		return usagef("login takes the URL of one server, or --config FILE and a server's name")
+	case f.credential.auth.prompt == signin.PromptError:
+		return usagef("--auth-prompt error is for connect and serve; login --no-browser shows the address, and opens no browser")
 	}
 	s, err := f.credential.settings(positional[0], env)
 	if err != nil {
@@ -76,13 +79,19 @@ func login(ctx context.Context, args []string, env environment) error {
 		return err
 	}
 	defer c.Close(context.Background())
-	requestChallenge(ctx, c, options.HTTPClient)
-	return f.signIn(ctx, c, s, options.Store, env)
+	status := requestChallenge(ctx, c, options.HTTPClient)
+	err = f.signIn(ctx, c, s, options.Store, env)
+	if e, ok := errors.AsType[*auth.Error](err); ok && status != 0 && e.Operation == auth.OperationRegister && e.Code == "" {
+		plain := *e
+		plain.Advice = "" // nobody needs a client where nobody needs to sign in
+		return fmt.Errorf("%s answers a request without a sign-in, with status %d, and may need none; what the sign-in ended with: %w", c.Server(), status, &plain)
+	}
+	return err
 }
 
 // requestChallenge sends the server a request, so that its challenge says where its metadata is and what scopes
-// it wants. How that ends does not matter.
-func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Client) {
+// it wants. status: it has answered a request without a token so, and wanted none; 0: anything else.
+func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Client) (status int) {
 	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
 	addr := c.Server()
@@ -92,14 +101,19 @@ func requestChallenge(ctx context.Context, c *client.Credential, plain *http.Cli
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, addr, bytes.NewReader([]byte(ping)))
 	if err != nil {
-		return
+		return 0
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := (&client.Transport{Base: plain.Transport, Credential: c}).RoundTrip(req)
-	if err == nil {
-		_ = resp.Body.Close()
+	if err != nil {
+		return 0
 	}
+	_ = resp.Body.Close()
+	if refused := resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden; refused || resp.Request.Header.Get("Authorization") != "" {
+		return 0
+	}
+	return resp.StatusCode
 }
 
 // signIn is the sign-in.
@@ -280,6 +294,9 @@ func (f *loginFlags) finishPending(ctx context.Context, s signin.Settings, env e
 	}
 	addr := f.callback
 	if addr == "-" {
+		if isTerminal(env.stdin) {
+			_, _ = io.WriteString(env.stderr, "Paste the address at which your browser has ended, and press Enter:\n")
+		}
 		line, err := bufio.NewReader(io.LimitReader(env.stdin, 64<<10)).ReadString('\n')
 		if err != nil && line == "" {
 			return usagef("--callback -: there is no address on stdin")

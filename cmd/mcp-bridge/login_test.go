@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -352,6 +353,7 @@ func TestLoginMistakes(t *testing.T) {
 		{"login name", exitUsage, "URL"},
 		{"login --auth client-credentials --client-id c " + server.URL, exitUsage, "--client-secret-file"},
 		{"login --auth none " + server.URL, exitUsage, "nobody"},
+		{"login --auth-prompt error " + server.URL, exitUsage, "--auth-prompt error is for connect and serve"},
 		{"login --cancel " + server.URL, exitFail, "no sign-in"},
 		{"login --callback http://x " + server.URL, exitFail, "no sign-in"},
 		{"login --detached", exitFail, "stdin"},
@@ -366,6 +368,97 @@ func TestLoginMistakes(t *testing.T) {
 	}
 	server.DenySignIn()
 	m.want(exitFail, "denied", "login", server.URL)
+}
+
+// What a login has guessed of a server without metadata counts for that login only: when the server has got its metadata, the next one
+// finds it. What a server answers that asks for no sign-in is said.
+func TestLoginAfterMending(t *testing.T) {
+	for name, c := range map[string]struct {
+		mcp       int    // status of a server that is not yet mended; 0: it asks for a sign-in
+		words     string // of the first login
+		challenge string // of the server that is mended; "": its own, which announces the metadata
+		fresh     bool
+	}{
+		"metadata held back":        {0, "client registration at ", "", false},
+		"metadata held back, fresh": {0, "client registration at ", "", true},
+		"not protected":             {200, "/mcp answers a request without a sign-in, with status 200, and may need none", "", false},
+		"not protected, fresh":      {200, "with status 200, and may need none", "Bearer", true},
+		"nothing announced":         {404, "with status 404, and may need none", "Bearer", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var mended atomic.Bool
+			provider := authtest.New(t)
+			h := httptest.NewUnstartedServer(nil)
+			origin := "http://" + h.Listener.Addr().String()
+			challenge := cmp.Or(c.challenge, `Bearer resource_metadata="`+origin+`/.well-known/oauth-protected-resource/mcp"`)
+			h.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.URL.Path == "/mcp" && c.mcp != 0 && !mended.Load():
+					w.WriteHeader(c.mcp)
+				case r.URL.Path == "/mcp":
+					w.Header().Set("WWW-Authenticate", challenge)
+					w.WriteHeader(http.StatusUnauthorized)
+				case mended.Load() && r.URL.Path == "/.well-known/oauth-protected-resource/mcp":
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"resource":"`+origin+`/mcp","authorization_servers":["`+strings.TrimSuffix(provider.URL, "/mcp")+`"]}`)
+				default:
+					w.WriteHeader(map[bool]int{true: http.StatusUnauthorized, false: http.StatusNotFound}[c.mcp == 0])
+				}
+			})
+			h.Start()
+			t.Cleanup(h.Close)
+			m := newMachine(t, true)
+			_, _, errs := m.run(nil, nil, "login", origin+"/mcp")
+			if !strings.Contains(errs, c.words) || (c.mcp != 0) == strings.Contains(errs, "by hand") {
+				t.Errorf("the first login says %q", errs)
+			}
+			mended.Store(true)
+			args := []string{"login", origin + "/mcp"}
+			if c.fresh {
+				args = append(args, "--fresh")
+			}
+			m.want(exitOK, "Signed in to "+origin+"/mcp", args...)
+		})
+	}
+}
+
+// logout --forget-client deletes what is stored of registrations also where nobody is signed in any more, and nothing that another sign-in
+// uses.
+func TestLogoutForgetsRegistrations(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, true)
+	forgot := "Forgot the registration of the bridge at " + strings.TrimSuffix(server.URL, "/mcp") + "\n"
+	registrations := func(want int) {
+		t.Helper()
+		store, err := tokenstore.Open(t.Context(), tokenstore.Options{Dir: m.env[authDirVariable]})
+		bridgetest.Must(t, err)
+		all, err := store.Registrations(t.Context(), strings.TrimSuffix(server.URL, "/mcp"))
+		if err != nil || len(all) != want {
+			t.Errorf("%d registrations, want %d; %v", len(all), want, err)
+		}
+	}
+	m.want(exitOK, "Signed in", "login", server.URL)
+	if out := m.want(exitOK, "Signed out", "logout", server.URL); strings.Contains(out, "Forgot") {
+		t.Errorf("logout says %q", out)
+	}
+	registrations(1)
+	m.want(exitOK, "Nobody is signed in to https://other.example/mcp\n", "logout", "--forget-client", "https://other.example/mcp")
+	registrations(1)
+	m.want(exitOK, "Nobody is signed in to "+server.URL+"\n"+forgot, "logout", "--forget-client", server.URL)
+	registrations(0)
+	if out := m.want(exitOK, "Nobody is signed in", "logout", "--forget-client", server.URL); strings.Contains(out, "Forgot") {
+		t.Errorf("logout says %q", out)
+	}
+	m.want(exitOK, "Signed in", "login", server.URL)
+	m.want(exitOK, "Signed out of "+server.URL+"\n"+forgot, "logout", "--forget-client", server.URL)
+	registrations(0)
+	for _, profile := range []string{"one", "two"} {
+		m.want(exitOK, "Signed in", "login", "--profile", profile, server.URL)
+		m.want(exitOK, "Signed out", "logout", "--profile", profile, server.URL)
+	}
+	registrations(2)
+	m.want(exitOK, "Nobody is signed in to any server\n"+forgot, "logout", "--all", "--forget-client")
+	registrations(0)
 }
 
 // A server of a configuration file is named, and what the file says of signing in counts.

@@ -435,6 +435,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 	}
 	var problems []error
 	var told, untold lines
+	var signedOut []tokenstore.Credential
 	for _, l := range entries {
 		name, revoked, err := f.signOut(ctx, store, l, s)
 		if problems = append(problems, err); name == "" {
@@ -442,6 +443,7 @@ func logout(ctx context.Context, args []string, env environment) error {
 		}
 		done.add("Signed out of " + name)
 		stored := l.Entry.Credential
+		signedOut = append(signedOut, stored)
 		switch {
 		case auth.Is(revoked, auth.Unsupported):
 			told.add("The authorization server " + stored.Issuer + " cannot be told; what was issued ends by itself")
@@ -454,6 +456,9 @@ func logout(ctx context.Context, args []string, env environment) error {
 	}
 	if !slices.ContainsFunc(entries, func(l tokenstore.ListEntry) bool { return !isUnused(l) }) {
 		done.add("Nobody is signed in" + map[bool]string{false: " to " + s.Server, true: " to any server"}[f.all])
+	}
+	if f.forgetClient {
+		problems = append(problems, f.forgetRegistrations(ctx, store, s, signedOut, &done))
 	}
 	done.write(env.stdout)
 	told.write(env.stdout)
@@ -506,10 +511,48 @@ func (f *logoutFlags) signOut(ctx context.Context, store *tokenstore.Store, l to
 	if revoked, err = c.SignOut(ctx); err != nil {
 		return "", nil, err
 	}
-	if f.forgetClient {
-		err = store.UpdateRegistrations(ctx, stored.Issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
-			return slices.DeleteFunc(all, func(r tokenstore.Registration) bool { return r.ClientID == stored.ClientID }), nil
-		})
+	return nameSignIn(stored.Server, stored.Profile, stored.Resource), revoked, nil
+}
+
+// forgetRegistrations deletes the registrations of the sign-ins that have ended and of the one that s says, which may have ended before; with
+// --all it deletes all registrations. A registration has no name of a server, but the redirect URI of a sign-in; the registrations that
+// other sign-ins use stay.
+func (f *logoutFlags) forgetRegistrations(ctx context.Context, store *tokenstore.Store, s signin.Settings, signedOut []tokenstore.Credential, done *lines) error {
+	o, err := s.Options(ctx)
+	if err != nil {
+		return err
 	}
-	return nameSignIn(stored.Server, stored.Profile, stored.Resource), revoked, err
+	defer o.HTTPClient.CloseIdleConnections()
+	c, err := client.New(o)
+	if err != nil {
+		return err
+	}
+	defer c.Close(context.WithoutCancel(ctx))
+	inUse, err := store.List()
+	if err != nil {
+		return err
+	}
+	issuers, err := store.IssuersWithRegistrations()
+	problems := []error{err}
+	forgets := func(issuer string, r tokenstore.Registration) bool {
+		isIt := func(c tokenstore.Credential) bool { return c.Issuer == issuer && c.ClientID == r.ClientID }
+		if f.all || slices.ContainsFunc(signedOut, isIt) {
+			return true
+		}
+		isRedirect := func(uri string) bool { return slices.Contains(c.RedirectURIs(), uri) }
+		return slices.ContainsFunc(r.RedirectURIs, isRedirect) &&
+			!slices.ContainsFunc(inUse, func(l tokenstore.ListEntry) bool { return isIt(l.Entry.Credential) })
+	}
+	for _, issuer := range issuers {
+		forgotten := false
+		err := store.UpdateRegistrations(ctx, issuer, func(all []tokenstore.Registration) ([]tokenstore.Registration, error) {
+			kept := slices.DeleteFunc(slices.Clone(all), func(r tokenstore.Registration) bool { return forgets(issuer, r) })
+			forgotten = len(kept) < len(all)
+			return kept, nil
+		})
+		if problems = append(problems, err); err == nil && forgotten {
+			done.add("Forgot the registration of the bridge at " + issuer)
+		}
+	}
+	return errors.Join(problems...)
 }

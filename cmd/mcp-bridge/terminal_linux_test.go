@@ -34,6 +34,29 @@ func TestLoginHint(t *testing.T) {
 	}
 }
 
+// login --callback - asks for the address at a terminal, and nobody where a program writes it.
+func TestCallbackAsksAtTerminal(t *testing.T) {
+	server := authtest.New(t)
+	m := newMachine(t, false)
+	for _, device := range []string{"/dev/ptmx", "/dev/null"} {
+		first, err := os.Open(os.DevNull)
+		bridgetest.Must(t, err)
+		defer first.Close()
+		m.run(first, func(stdout io.Reader) {
+			answerOf(t, stdout)
+			stdin, err := os.OpenFile(device, os.O_RDWR, 0)
+			bridgetest.Must(t, err)
+			defer stdin.Close()
+			_, _ = stdin.WriteString("nonsense\n") // which is what a terminal's other end reads, as it echoes it
+			_, _, errs := m.run(stdin, nil, "login", "--callback", "-", server.URL)
+			if asks := strings.Contains(errs, "Paste the address at which your browser has ended"); asks != (device == "/dev/ptmx") {
+				t.Errorf("%s: it says %q", device, errs)
+			}
+			m.want(exitOK, "was cancelled", "login", "--cancel", server.URL)
+		}, "login", server.URL)
+	}
+}
+
 func TestIsTerminal(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

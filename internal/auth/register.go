@@ -41,10 +41,13 @@ type Registration struct {
 	ManagementToken string    // with this token
 }
 
+// OperationRegister is the Operation of errors of registering a client.
+const OperationRegister = "client registration"
+
 // Register registers a client (RFC 7591, 3). initialAccessToken may be "". Mismatch:
 // the server did not take a redirect URI, or registered others.
 func (c *EndpointCaller) Register(ctx context.Context, server ServerMetadata, m ClientMetadata, initialAccessToken string) (Registration, error) {
-	const doing = "client registration"
+	const doing = OperationRegister
 	if server.RegistrationEndpoint == "" {
 		return Registration{}, &Error{Kind: Unsupported, Operation: doing, URL: redactURL(server.Issuer), Problem: "the authorization server registers no clients"}
 	}
@@ -149,7 +152,7 @@ type ClientIDOptions struct {
 // ChooseSource returns which way to go at a server (the specification's order of client registration).
 // Without one the error says what to register, and where.
 func (i ClientIDOptions) ChooseSource(server ServerMetadata) (ClientIDSource, error) {
-	const doing = "client registration"
+	const doing = OperationRegister
 	switch {
 	case i.ClientID != "" && i.Issuer != "" && i.Issuer != server.Issuer:
 		return 0, &Error{Kind: Mismatch, Operation: doing, URL: redactURL(server.Issuer),

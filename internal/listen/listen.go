@@ -244,7 +244,7 @@ func (ls Listeners) checkPublic(o Options) error {
 			if l.configuredAddr != "" {
 				addr = l.configuredAddr
 			}
-			return optionf("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, ask for tokens with --token-file, or say --insecure if something in front takes care of that", addr)
+			return optionf("%s can be reached by other machines and nobody is authenticated; bind 127.0.0.1, ask for tokens with --token-file or --oidc-issuer, or say --insecure if something in front takes care of that", addr)
 		case o.CertFile == "" && !o.Insecure:
 			o.Logger.Warn("tokens and messages cross the network unencrypted, unless something in front takes care of that; --tls-cert and --tls-key encrypt them", "address", addr)
 		}

@@ -21,7 +21,7 @@ func isOptionError(err error) bool {
 // TestPublic proves A9: what other machines can reach needs authentication.
 func TestPublic(t *testing.T) {
 	for _, addr := range []string{":0", "0.0.0.0:0", "[::]:0"} {
-		fails(t, Options{Addrs: []string{"127.0.0.1:0", addr}}, true, "nobody is authenticated", "--insecure")
+		fails(t, Options{Addrs: []string{"127.0.0.1:0", addr}}, true, "nobody is authenticated", "--oidc-issuer", "--insecure")
 		mustOpen(t, Options{Addrs: []string{addr}, Insecure: true})
 		j, log := newJournal()
 		mustOpen(t, Options{Addrs: []string{addr}, Authenticated: true, Logger: log})

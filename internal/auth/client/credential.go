@@ -48,6 +48,14 @@ func (c *Credential) Key() tokenstore.Key { return c.key }
 // Server returns the URL of the MCP server.
 func (c *Credential) Server() string { return c.options.Server }
 
+// RedirectURIs returns the redirect URIs that sign-ins of this credential may have. No other server's are likely to be the same.
+func (c *Credential) RedirectURIs() (all []string) {
+	for _, port := range c.redirect.ports() {
+		all = append(all, c.redirect.uriWithPort(port))
+	}
+	return all
+}
+
 // LoginFlags returns the flags of "mcp-bridge login" that tell this credential from others of its server, as a shell takes
 // them: for advice.
 func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }

@@ -44,15 +44,26 @@ type metadataFinder struct {
 	foundNoEndpointsAt time.Time
 }
 
-// discover returns the discovery. refetch: what is stored is not good enough. With an error, what it returns is none; it says only
-// whether there is metadata of the resource.
+// discoverForSignIn is discover for a person who signs in: without metadata of the resource, what is stored is a guess, and whoever runs
+// the server may have mended that since.
+func (f *metadataFinder) discoverForSignIn(ctx context.Context, announcedMetadataURL string) (*discovery, error) {
+	stored, err := f.record.storedDiscovery(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.discover(ctx, announcedMetadataURL, stored != nil && stored.OriginIsAuthServer)
+}
+
+// discover returns the discovery. refetch: what is stored is not good enough; nor is a guess where the server announces metadata. With an
+// error, what it returns is none; it says only whether there is metadata of the resource.
 func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL string, refetch bool) (*discovery, error) {
 	m, err := f.options.Store.Metadata(ctx, f.key)
 	if err != nil {
 		return nil, err
 	}
 	cached := parseDiscovery(m)
-	if left := m.Expires.Sub(f.now()); cached != nil && !refetch && left > 0 && left <= discoveryCacheTime {
+	refetch = refetch || cached == nil || cached.OriginIsAuthServer && announcedMetadataURL != ""
+	if left := m.Expires.Sub(f.now()); !refetch && left > 0 && left <= discoveryCacheTime {
 		return cached, nil
 	}
 	asking, cancel := context.WithTimeout(ctx, discoveryTimeout)

@@ -63,20 +63,21 @@ func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port in
 	default:
 		return nil, 0, fmt.Errorf("the redirect host %.60q is not this machine: use 127.0.0.1 or localhost", d.host)
 	}
-	tries := 1
-	if !d.isPortChosenByUser {
-		tries += extraPortTries
-	}
-	for try := range tries {
-		port = d.port + try
-		if port > maxRedirectPort && !d.isPortChosenByUser {
-			port -= maxRedirectPort - minRedirectPort + 1
-		}
+	for _, port = range d.ports() {
 		if all, err = d.listenOnPort(ctx, port); err == nil {
 			return all, port, nil
 		}
 	}
 	return nil, 0, &PermanentError{Problem: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
+}
+
+// ports returns the ports that a sign-in may have, the one that it has if nobody else uses it first.
+func (d redirectTarget) ports() []int {
+	all := []int{d.port}
+	for try := 1; try <= extraPortTries && !d.isPortChosenByUser; try++ {
+		all = append(all, minRedirectPort+(d.port-minRedirectPort+try)%(maxRedirectPort-minRedirectPort+1))
+	}
+	return all
 }
 
 // listenOnPort opens one port; for localhost on both addresses, since a browser may take either.

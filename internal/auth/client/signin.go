@@ -96,7 +96,7 @@ func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignI
 		return f, err
 	}
 	o.reportProgress("waiting for the metadata of " + c.options.Server + " and of its authorization server")
-	if f.discovery, err = c.metadataFinder.discover(ctx, f.demands.MetadataURL, false); err != nil {
+	if f.discovery, err = c.metadataFinder.discoverForSignIn(ctx, f.demands.MetadataURL); err != nil {
 		return f, err
 	}
 	f.scopes = c.scopesToRequest(f.discovery, f.demands, true)

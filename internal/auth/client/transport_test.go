@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -455,6 +456,33 @@ func TestScopeRules(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
 	}
+}
+
+// TestGuessIsNotTrusted: endpoints that were guessed while the metadata was held back are not used any more once a server that announces
+// metadata has it.
+func TestGuessIsNotTrusted(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		var mended atomic.Bool
+		missing := answer(404, "")
+		w.wire["mcp.test"] = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/mcp" && !mended.Load() {
+				missing(rw, r)
+				return
+			}
+			w.fake.ServeHTTP(rw, r)
+		})
+		o := w.options()
+		o.Machine, o.ClientAuth = ClientCredentials{}, withSecret
+		c := w.credential(t, o)
+		if _, _, err := w.post(t, c); err == nil {
+			t.Fatal("there is a token without an authorization server")
+		}
+		mended.Store(true)
+		time.Sleep(10 * time.Minute)
+		w.wantServed(t, c)
+		w.wantCount(t, "/token", 1)
+		w.wantCount(t, "/.well-known/oauth-protected-resource", 1)
+	})
 }
 
 // TestKeyOnly: a server that has no metadata, and none of the endpoints of revision 2025-03-26, wants a key and not a
