@@ -55,19 +55,19 @@ func refuseAll(ctx context.Context, client Conn, why error) {
 	defer admission.MarkUnused(ctx)()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	_ = client.Receive(ctx, &refusingSink{client: client, why: why, stop: stop})
+	_ = client.Receive(ctx, &unavailableSink{client: client, why: why, stop: stop})
 }
 
-// refusingSink is the Sink of a client whose requests are answered with why.
-type refusingSink struct {
+// unavailableSink is the Sink of a client whose requests are answered with why.
+type unavailableSink struct {
 	client Conn
 	why    error
 	stop   context.CancelFunc // ends the Receive
 }
 
-func (r *refusingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+func (r *unavailableSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
-func (r *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (r *unavailableSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}

@@ -46,7 +46,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.AcquireServerPlace). nil: there is one.
+	// (admission.AcquireProcessPlace). nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond

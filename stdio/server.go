@@ -44,7 +44,7 @@ type ServerOptions struct {
 	Budget *budget.Budget
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client
-	// (admission.AcquireServerPlace). nil: there is one.
+	// (admission.AcquireProcessPlace). nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Party returns who a client counts as when places and memory are shared out. nil: all

@@ -54,7 +54,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.AcquireServerPlace); who gets none is closed with status 1013. nil: there is one.
+	// (admission.AcquireProcessPlace); who gets none is closed with status 1013. nil: there is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	Logger hclog.Logger // nil: silence

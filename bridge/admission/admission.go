@@ -38,22 +38,22 @@ const placeTimeout = 10 * time.Second
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
-	acquireServerPlace AcquirePlaceFunc
-	ctx                context.Context
-	cancel             context.CancelFunc
-	wg                 sync.WaitGroup   // clients, and who waits to be one
-	present            *limiter.Limiter // clients that are not gone
-	unreleased         *limiter.Limiter // clients whose Slot is not released
+	acquireProcessPlace AcquirePlaceFunc
+	ctx                 context.Context
+	cancel              context.CancelFunc
+	wg                  sync.WaitGroup   // clients, and who waits to be one
+	present             *limiter.Limiter // clients that are not gone
+	unreleased          *limiter.Limiter // clients whose Slot is not released
 
 	mu sync.Mutex // makes joinWaitGroup's check of ctx and its wg.Add one step, as Close sees it
 }
 
 // New makes a Controller with max places. Servers of clients that have gone
 // take none while they are being stopped, but there are never more than twice
-// as many. acquireServerPlace is asked about everybody; nil admits everybody. Close ends
+// as many. acquireProcessPlace is asked about everybody; nil admits everybody. Close ends
 // the Controller.
-func New(max int, acquireServerPlace AcquirePlaceFunc) *Controller {
-	l := &Controller{acquireServerPlace: acquireServerPlace}
+func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
+	l := &Controller{acquireProcessPlace: acquireProcessPlace}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
 	l.unreleased = limiter.New(limiter.Options{Max: 2 * max, Wait: placeTimeout})
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -82,7 +82,7 @@ func (l *Controller) Sessions() int { return l.present.Taken() }
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
 // AcquireLazily is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
-// asked before AcquireServerPlace is called.
+// asked before AcquireProcessPlace is called.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
 func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, error) {
@@ -96,7 +96,7 @@ func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, 
 	defer context.AfterFunc(l.ctx, cancel)()
 	var err error
 	if withServerPlace {
-		err = g.acquireServerPlace(ctx)
+		err = g.acquireProcessPlace(ctx)
 	}
 	if err == nil {
 		if err = g.acquireClientPlaces(ctx); err == nil {
@@ -160,15 +160,15 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	return err
 }
 
-// acquireServerPlace asks AcquirePlaceFunc, unless it has given a place already.
-func (g *Slot) acquireServerPlace(ctx context.Context) error {
+// acquireProcessPlace asks AcquirePlaceFunc, unless it has given a place already.
+func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	g.mu.Lock()
 	has := g.leave != nil
 	g.mu.Unlock()
-	if has || g.control.acquireServerPlace == nil {
+	if has || g.control.acquireProcessPlace == nil {
 		return nil
 	}
-	leave, err := g.control.acquireServerPlace(WithHolder(ctx, g))
+	leave, err := g.control.acquireProcessPlace(WithHolder(ctx, g))
 	if err == nil && ctx.Err() != nil { // too late
 		leave()
 		err = ctx.Err()

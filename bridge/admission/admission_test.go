@@ -215,12 +215,12 @@ func TestTakePlace(t *testing.T) {
 		t.Fatalf("%v; %d places given", err, given)
 	}
 	why = bridge.ErrBusy
-	if err := admission.AcquireServerPlace(g.Context()); err != why {
+	if err := admission.AcquireProcessPlace(g.Context()); err != why {
 		t.Errorf("where there is no place: %v", err)
 	}
 	why = nil
 	for range 2 {
-		if err := admission.AcquireServerPlace(g.Context()); err != nil || given != 1 || back != 0 {
+		if err := admission.AcquireProcessPlace(g.Context()); err != nil || given != 1 || back != 0 {
 			t.Errorf("%v; %d places given, %d back", err, given, back)
 		}
 	}
@@ -229,14 +229,14 @@ func TestTakePlace(t *testing.T) {
 	if back != 1 {
 		t.Errorf("%d places given back", back)
 	}
-	if err := admission.AcquireServerPlace(g.Context()); err != nil || given != 2 {
+	if err := admission.AcquireProcessPlace(g.Context()); err != nil || given != 2 {
 		t.Errorf("once more: %v, %d given", err, given)
 	}
 	g.Release()
 	if back != 2 {
 		t.Errorf("%d places given back at the end", back)
 	}
-	if err := admission.AcquireServerPlace(t.Context()); err != nil {
+	if err := admission.AcquireProcessPlace(t.Context()); err != nil {
 		t.Errorf("for who is nobody's slot: %v", err)
 	}
 	l.Close()

@@ -50,12 +50,12 @@ func HolderOf(ctx context.Context) Holder {
 	return h
 }
 
-// AcquireServerPlace asks AcquirePlaceFunc for a place for the Slot whose Context ctx comes from,
+// AcquireProcessPlace asks AcquirePlaceFunc for a place for the Slot whose Context ctx comes from,
 // unless it has one: a Handler does it before it needs a server process of its
 // own. The error is AcquirePlaceFunc's.
-func AcquireServerPlace(ctx context.Context) error {
+func AcquireProcessPlace(ctx context.Context) error {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		return g.acquireServerPlace(ctx)
+		return g.acquireProcessPlace(ctx)
 	}
 	return nil
 }

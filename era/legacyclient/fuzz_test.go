@@ -207,8 +207,8 @@ func (c *model) run() {
 			return
 		}
 	}
-	if len(c.f.calls.byClientID)+len(c.f.calls.atServer)+len(c.f.inputs.openRequests)+len(c.f.inputs.waitingCalls)+len(c.f.listen.waiters) > 0 {
-		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.calls.byClientID), len(c.f.calls.atServer), len(c.f.inputs.openRequests), len(c.f.inputs.waitingCalls), len(c.f.listen.waiters), c.log.String())
+	if len(c.f.calls.byClientID)+len(c.f.calls.atServer)+len(c.f.inputs.openRequests)+len(c.f.inputs.callsWithDeadline)+len(c.f.listen.waiters) > 0 {
+		c.t.Errorf("something is kept: %d %d %d %d %d\n%s", len(c.f.calls.byClientID), len(c.f.calls.atServer), len(c.f.inputs.openRequests), len(c.f.inputs.callsWithDeadline), len(c.f.listen.waiters), c.log.String())
 	}
 }
 

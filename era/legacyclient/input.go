@@ -23,9 +23,9 @@ type inputs struct {
 	timeout  time.Duration // for the client's answers
 	randomID func() string
 
-	lastID       int64                        // of requests to the client
-	openRequests map[jsonrpc.ID]*inputRequest // without an answer
-	waitingCalls []*call                      // calls that have a due time, in no order
+	lastID            int64                        // of requests to the client
+	openRequests      map[jsonrpc.ID]*inputRequest // without an answer
+	callsWithDeadline []*call                      // calls that have a due time, in no order
 }
 
 // inputRound is what the server has asked for during a call.
@@ -267,18 +267,18 @@ func (in *inputs) cancelRequests(c *call, why []byte, out *era.Out) {
 // waitUntil has a call wait until a time at most: for answers of its client, or for the next attempt.
 func (in *inputs) waitUntil(c *call, due time.Time) {
 	c.inputDeadline = due
-	in.waitingCalls = append(in.waitingCalls, c)
+	in.callsWithDeadline = append(in.callsWithDeadline, c)
 }
 
 func (in *inputs) stopWaiting(c *call) {
-	if i := slices.Index(in.waitingCalls, c); i >= 0 {
-		in.waitingCalls = slices.Delete(in.waitingCalls, i, i+1)
+	if i := slices.Index(in.callsWithDeadline, c); i >= 0 {
+		in.callsWithDeadline = slices.Delete(in.callsWithDeadline, i, i+1)
 	}
 }
 
 // nextDue returns when tick must be called; zero: never.
 func (in *inputs) nextDue() (due time.Time) {
-	for _, c := range in.waitingCalls {
+	for _, c := range in.callsWithDeadline {
 		due = earlier(due, c.inputDeadline)
 	}
 	return due
@@ -286,7 +286,7 @@ func (in *inputs) nextDue() (due time.Time) {
 
 // tick goes on with the calls whose wait has ended.
 func (in *inputs) tick(now time.Time, out *era.Out) {
-	for _, c := range slices.Clone(in.waitingCalls) {
+	for _, c := range slices.Clone(in.callsWithDeadline) {
 		if !c.inputDeadline.After(now) {
 			in.resumeCall(c, out)
 		}

@@ -29,11 +29,11 @@ type changes struct{ tools, prompts, resources bool }
 type listener struct {
 	session *session
 
-	changes changes           // that the client gets; none before notifications/initialized
-	uris    []string          // that the client has subscribed to, in order
-	current *listenStream     // the acknowledged listen
-	next    *listenStream     // will replace current; not acknowledged
-	waiters []subscribeWaiter // resources/subscribe requests that wait for next
+	changes        changes           // that the client gets; none before notifications/initialized
+	uris           []string          // that the client has subscribed to, in order
+	acknowledged   *listenStream     // the listen that the server has acknowledged
+	unacknowledged *listenStream     // will replace the acknowledged one; nil: there is none
+	waiters        []subscribeWaiter // resources/subscribe requests that wait for the unacknowledged one
 
 	openAt            time.Time // when to open the next listen; zero: not planned
 	needsResync       bool      // changes may have been missed
@@ -54,8 +54,8 @@ type listenStream struct {
 }
 
 func (l *listener) nextDue() time.Time {
-	if l.next != nil {
-		return l.next.ackDeadline // openAt comes after that
+	if l.unacknowledged != nil {
+		return l.unacknowledged.ackDeadline // openAt comes after that
 	}
 	return l.openAt
 }
@@ -76,8 +76,8 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 	if due := l.nextDue(); due.IsZero() || due.After(now) {
 		return
 	}
-	if l.next != nil {
-		id := l.next.id
+	if l.unacknowledged != nil {
+		id := l.unacknowledged.id
 		closeListen(id, out)
 		l.failNext(now, &era.Refusal{Code: jsonrpc.CodeInternalError, Text: era.NotAcknowledged, Data: shape.ReasonData("timeout")}, out)
 		return
@@ -85,20 +85,20 @@ func (l *listener) tick(now time.Time, out *era.Out) {
 	l.openAt = time.Time{}
 	if l.changes == (changes{}) && len(l.uris) == 0 {
 		l.needsResync = false
-		if l.current != nil {
-			closeListen(l.current.id, out)
-			l.current = nil
+		if l.acknowledged != nil {
+			closeListen(l.acknowledged.id, out)
+			l.acknowledged = nil
 		}
 		return
 	}
-	if l.current != nil && len(l.waiters) == 0 && l.current.changes == l.changes && slices.Equal(l.current.uris, l.uris) {
+	if l.acknowledged != nil && len(l.waiters) == 0 && l.acknowledged.changes == l.changes && slices.Equal(l.acknowledged.uris, l.uris) {
 		return
 	}
 	l.open(now, out)
 }
 
 func (l *listener) open(now time.Time, out *era.Out) {
-	l.next = &listenStream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
+	l.unacknowledged = &listenStream{id: l.session.nextID(), changes: l.changes, uris: slices.Clone(l.uris), ackDeadline: now.Add(ackTimeout)}
 	filter := []byte("{")
 	for _, kind := range []struct {
 		key string
@@ -122,7 +122,7 @@ func (l *listener) open(now time.Time, out *era.Out) {
 		}
 		filter = shape.AppendMember(filter, "resourceSubscriptions", append(uris, ']'))
 	}
-	out.Server(jsonrpc.NewRequest(l.next.id, "subscriptions/listen", l.session.ownParams(`,"notifications":`+string(filter)+`}`)))
+	out.Server(jsonrpc.NewRequest(l.unacknowledged.id, "subscriptions/listen", l.session.ownParams(`,"notifications":`+string(filter)+`}`)))
 }
 
 func closeListen(id jsonrpc.ID, out *era.Out) {
@@ -142,15 +142,15 @@ func listenIDOf(m jsonrpc.Message) jsonrpc.ID {
 // handleAcknowledged takes the first message of a listen, which says what the server
 // grants.
 func (l *listener) handleAcknowledged(now time.Time, m jsonrpc.Message, out *era.Out) {
-	if l.next == nil || !l.next.id.Equivalent(listenIDOf(m)) {
+	if l.unacknowledged == nil || !l.unacknowledged.id.Equivalent(listenIDOf(m)) {
 		out.Drop(m, "it acknowledges no listen that waits for it")
 		return
 	}
-	if l.current != nil {
-		closeListen(l.current.id, out)
+	if l.acknowledged != nil {
+		closeListen(l.acknowledged.id, out)
 	}
-	l.current, l.next = l.next, nil
-	s := l.current
+	l.acknowledged, l.unacknowledged = l.unacknowledged, nil
+	s := l.acknowledged
 	s.ackedAt = now
 	s.readGranted(m.Lookup("params", "notifications"))
 	l.settleWaiters(out)
@@ -186,16 +186,16 @@ func (l *listener) announceAll(out *era.Out) {
 	notify := func(method string, params []byte) {
 		out.Client(jsonrpc.NewNotification(method, params).WithRelated(jsonrpc.NullID))
 	}
-	if l.current.grantedChanges.tools && l.changes.tools {
+	if l.acknowledged.grantedChanges.tools && l.changes.tools {
 		notify("notifications/tools/list_changed", nil)
 	}
-	if l.current.grantedChanges.prompts && l.changes.prompts {
+	if l.acknowledged.grantedChanges.prompts && l.changes.prompts {
 		notify("notifications/prompts/list_changed", nil)
 	}
-	if l.current.grantedChanges.resources && l.changes.resources {
+	if l.acknowledged.grantedChanges.resources && l.changes.resources {
 		notify("notifications/resources/list_changed", nil)
 	}
-	for _, uri := range l.current.grantedURIs {
+	for _, uri := range l.acknowledged.grantedURIs {
 		if slices.Contains(l.uris, uri) {
 			notify("notifications/resources/updated", []byte(`{"uri":`+string(jsonrpc.Quote(uri))+`}`))
 		}
@@ -204,7 +204,7 @@ func (l *listener) announceAll(out *era.Out) {
 
 // isOfListen reports whether a notification belongs to the session's listen.
 func (l *listener) isOfListen(m jsonrpc.Message) bool {
-	return l.current != nil && l.current.id.Equivalent(listenIDOf(m))
+	return l.acknowledged != nil && l.acknowledged.id.Equivalent(listenIDOf(m))
 }
 
 // forwardChange passes a notification of the listen on.
@@ -237,7 +237,7 @@ func (l *listener) forwardChange(m jsonrpc.Message, method string, out *era.Out)
 // or notifications/cancelled ends a listen (ST13).
 func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, out *era.Out) bool {
 	switch {
-	case l.next != nil && l.next.id.Equivalent(id):
+	case l.unacknowledged != nil && l.unacknowledged.id.Equivalent(id):
 		why := &era.Refusal{Code: jsonrpc.CodeInternalError, Text: "the server has ended subscriptions/listen", Data: shape.ReasonData("listen_ended")}
 		if m.IsError() {
 			if text, ok := jsonrpc.Text(m.Lookup("error", "message")); ok {
@@ -248,9 +248,9 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 			}
 		}
 		l.failNext(now, why, out)
-	case l.current != nil && l.current.id.Equivalent(id):
-		s := l.current
-		l.current = nil
+	case l.acknowledged != nil && l.acknowledged.id.Equivalent(id):
+		s := l.acknowledged
+		l.acknowledged = nil
 		if s.grantedChanges == (changes{}) && len(s.grantedURIs) == 0 {
 			return true // the server granted nothing, and will grant nothing again
 		}
@@ -270,13 +270,13 @@ func (l *listener) endListen(now time.Time, id jsonrpc.ID, m jsonrpc.Message, ou
 // failNext is called when a listen was not acknowledged. The resources/subscribe
 // requests that wait for it are refused; earlier subscriptions stay.
 func (l *listener) failNext(now time.Time, why *era.Refusal, out *era.Out) {
-	s := l.next
-	l.next = nil
+	s := l.unacknowledged
+	l.unacknowledged = nil
 	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {
 		switch {
 		case !slices.Contains(s.uris, w.uri):
 			return false
-		case l.current != nil && slices.Contains(l.current.grantedURIs, w.uri): // the client has subscribed to it before
+		case l.acknowledged != nil && slices.Contains(l.acknowledged.grantedURIs, w.uri): // the client has subscribed to it before
 			reply(w.id, nil, out)
 			return true
 		}
@@ -284,7 +284,7 @@ func (l *listener) failNext(now time.Time, why *era.Refusal, out *era.Out) {
 		out.Client(why.Response(w.id).WithRelated(w.id))
 		return true
 	})
-	if l.current == nil && why.Code == jsonrpc.CodeInternalError {
+	if l.acknowledged == nil && why.Code == jsonrpc.CodeInternalError {
 		l.needsResync = true
 		l.planAfterFailure(now)
 	}

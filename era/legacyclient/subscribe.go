@@ -34,12 +34,12 @@ func (l *listener) subscribe(now time.Time, m jsonrpc.Message, out *era.Out) {
 	if !known {
 		l.uris = append(l.uris, uri)
 	}
-	if l.current != nil && l.next == nil && slices.Contains(l.current.grantedURIs, uri) {
+	if l.acknowledged != nil && l.unacknowledged == nil && slices.Contains(l.acknowledged.grantedURIs, uri) {
 		reply(m.ID(), nil, out)
 		return
 	}
 	l.waiters = append(l.waiters, subscribeWaiter{m.ID(), uri})
-	if l.next == nil || !slices.Contains(l.next.uris, uri) {
+	if l.unacknowledged == nil || !slices.Contains(l.unacknowledged.uris, uri) {
 		l.planOpen(now.Add(subscribeDelay))
 	}
 }
@@ -99,7 +99,7 @@ func (l *listener) forgetWaiter(now time.Time, id jsonrpc.ID) (found bool) {
 	}
 	uri := l.waiters[i].uri
 	l.waiters = slices.Delete(l.waiters, i, i+1)
-	held := l.current != nil && slices.Contains(l.current.grantedURIs, uri)
+	held := l.acknowledged != nil && slices.Contains(l.acknowledged.grantedURIs, uri)
 	if !held && !slices.ContainsFunc(l.waiters, func(w subscribeWaiter) bool { return w.uri == uri }) {
 		l.forgetURI(now, uri)
 	}
@@ -111,9 +111,9 @@ func (l *listener) settleWaiters(out *era.Out) {
 	var refused []string
 	l.waiters = slices.DeleteFunc(l.waiters, func(w subscribeWaiter) bool {
 		switch {
-		case !slices.Contains(l.current.uris, w.uri):
+		case !slices.Contains(l.acknowledged.uris, w.uri):
 			return false // the next listen will have it
-		case slices.Contains(l.current.grantedURIs, w.uri):
+		case slices.Contains(l.acknowledged.grantedURIs, w.uri):
 			reply(w.id, nil, out)
 		default:
 			refused = append(refused, w.uri)
@@ -123,7 +123,7 @@ func (l *listener) settleWaiters(out *era.Out) {
 	})
 	isRefused := func(uri string) bool { return slices.Contains(refused, uri) }
 	l.uris = slices.DeleteFunc(l.uris, isRefused)
-	l.current.uris = slices.DeleteFunc(l.current.uris, isRefused) // no reason for another listen
+	l.acknowledged.uris = slices.DeleteFunc(l.acknowledged.uris, isRefused) // no reason for another listen
 }
 
 // covers reports whether a change of uri concerns a subscription: to uri itself,

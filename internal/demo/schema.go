@@ -65,7 +65,7 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 	for name, value := range args {
 		p, ok := s.Properties[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no argument %.40q; there is: %s", name, s.names())
+			return nil, fmt.Errorf("there is no argument %.40q; there is: %s", name, s.joinedNames())
 		}
 		if err := p.checkArgument(value); err != nil {
 			return nil, fmt.Errorf("argument %s %w", name, err)
@@ -85,7 +85,7 @@ func (s *schema) check(args map[string]json.RawMessage) (map[string]json.RawMess
 	return withDefaults, nil
 }
 
-func (s *schema) names() string {
+func (s *schema) joinedNames() string {
 	if len(s.Properties) == 0 {
 		return "none"
 	}
@@ -96,7 +96,7 @@ func (s *schema) names() string {
 func (s *schema) checkArgument(raw json.RawMessage) error {
 	switch s.Type {
 	case "string":
-		v, ok := read[string](raw)
+		v, ok := decodeAs[string](raw)
 		if !ok {
 			return fmt.Errorf("must be a string")
 		}
@@ -104,13 +104,13 @@ func (s *schema) checkArgument(raw json.RawMessage) error {
 			return fmt.Errorf("must be one of %s", strings.Join(s.Enum, ", "))
 		}
 	case "integer":
-		n, ok := read[int64](raw)
+		n, ok := decodeAs[int64](raw)
 		if !ok {
 			return fmt.Errorf("must be an integer")
 		}
 		return s.inRange(float64(n))
 	case "number":
-		n, ok := read[float64](raw)
+		n, ok := decodeAs[float64](raw)
 		if !ok {
 			return fmt.Errorf("must be a number")
 		}
@@ -120,7 +120,7 @@ func (s *schema) checkArgument(raw json.RawMessage) error {
 }
 
 // read returns a JSON value if it has that type and is not null.
-func read[T any](raw json.RawMessage) (v T, ok bool) {
+func decodeAs[T any](raw json.RawMessage) (v T, ok bool) {
 	var p *T
 	if json.Unmarshal(raw, &p) != nil || p == nil {
 		return v, false

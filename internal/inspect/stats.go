@@ -11,8 +11,8 @@ import (
 
 // statsWindow is over which time stats counts, and maxSamples how many answers it keeps of a server.
 const (
-	statsWindow = time.Minute
-	maxSamples  = 4096
+	statsWindow         = time.Minute
+	maxAnswersPerServer = 4096
 )
 
 // stats is an observe.Watcher that counts answered calls and their durations.
@@ -55,12 +55,12 @@ func (s *stats) Message(p *observe.Passed) {
 		of = &serverSamples{firstTime: p.At()}
 		s.servers[p.Session.Server] = of
 	}
-	if len(of.times) < maxSamples {
+	if len(of.times) < maxAnswersPerServer {
 		of.times, of.durations, of.failed = append(of.times, p.At()), append(of.durations, p.Duration), append(of.failed, p.Message.IsError())
 		return
 	}
 	of.times[of.nextIndex], of.durations[of.nextIndex], of.failed[of.nextIndex] = p.At(), p.Duration, p.Message.IsError()
-	of.nextIndex = (of.nextIndex + 1) % maxSamples
+	of.nextIndex = (of.nextIndex + 1) % maxAnswersPerServer
 }
 
 // clear forgets everything: from now on nobody counts.
@@ -97,7 +97,7 @@ func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 		return m
 	}
 	over := min(statsWindow, now.Sub(all.firstTime))
-	if len(durations) == maxSamples {
+	if len(durations) == maxAnswersPerServer {
 		over = now.Sub(oldest) // there were more in the window than are kept
 	}
 	seconds := max(over, time.Second).Seconds()

@@ -429,14 +429,14 @@ const maxExtraMessages = 1000
 // as if it had ended: it may never stop, and wants each answered.
 const maxUnrecordedMessages = 10 * maxExtraMessages
 
-var errUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
+var errTooManyUnrecorded = fmt.Errorf("it has sent more than %d messages that the recording does not have", maxUnrecordedMessages)
 
 // takeMessage notes a message of the server.
 func (p *player) takeMessage(m jsonrpc.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unaskedCount > maxUnrecordedMessages {
-		p.receiveErr = cmp.Or(p.receiveErr, errUnrecorded)
+		p.receiveErr = cmp.Or(p.receiveErr, errTooManyUnrecorded)
 		return
 	}
 	switch m.Kind() {

@@ -42,7 +42,7 @@ func (m *recordMaker) makeMessage(d *redact.Redactor, p *observe.Passed, f *find
 	}
 	m.Body = Body{Text: f.cleanText, valid: true, oneLine: p.Message.IsOneLine()}
 	if f.cleanText == nil {
-		m.Body.Text = m.text.join(&p.Message)
+		m.Body.Text = m.messageText.join(&p.Message)
 	}
 	if m.Redacted = f.redacted; len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
@@ -76,8 +76,8 @@ func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	}
 	text, id, rest := p.Message.SplitAtID()
 	if id != "" || len(rest) > 0 {
-		buffer := textBuffers.Get().(*textBuffer)
-		defer func() { buffer.clear(); textBuffers.Put(buffer) }()
+		buffer := messageBuffers.Get().(*messageBuffer)
+		defer func() { buffer.clear(); messageBuffers.Put(buffer) }()
 		text = buffer.join(&p.Message)
 	}
 	f := noFindings
@@ -122,7 +122,7 @@ func (m *recordMaker) omitText(d *redact.Redactor) {
 // copyRedacted takes the text of a message over, without secrets and extra values.
 func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
-	if m.Body.Text, m.Redacted, found = d.Message(m.text.join(msg), extra); len(m.Redacted) > 0 {
+	if m.Body.Text, m.Redacted, found = d.Message(m.messageText.join(msg), extra); len(m.Redacted) > 0 {
 		m.ID = d.ID(m.ID)
 	}
 	return found

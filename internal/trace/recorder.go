@@ -125,9 +125,9 @@ func (r *Recorder) WaitingLine(w *observe.WaitingCall) []byte {
 // recordMaker makes records and their lines, one after the other. The zero value works.
 type recordMaker struct {
 	Record
-	text textBuffer
-	line []byte    // memory for the line
-	now  time.Time // when the event was told
+	messageText messageBuffer
+	line        []byte    // memory for the line
+	now         time.Time // when the event was told
 
 	members memberCache
 
@@ -141,12 +141,12 @@ type recordMaker struct {
 const maxReusedBytes = 256 << 10
 
 // textBuffer is memory for the text of a message whose bytes lie in several places.
-type textBuffer []byte
+type messageBuffer []byte
 
-var textBuffers = sync.Pool{New: func() any { return new(textBuffer) }}
+var messageBuffers = sync.Pool{New: func() any { return new(messageBuffer) }}
 
 // join returns the bytes of a message. They are good until the next call.
-func (b *textBuffer) join(msg *jsonrpc.Message) []byte {
+func (b *messageBuffer) join(msg *jsonrpc.Message) []byte {
 	first, id, rest := msg.SplitAtID()
 	if id == "" && len(rest) == 0 {
 		return first
@@ -156,7 +156,7 @@ func (b *textBuffer) join(msg *jsonrpc.Message) []byte {
 }
 
 // clear gives up memory that is large.
-func (b *textBuffer) clear() {
+func (b *messageBuffer) clear() {
 	if cap(*b) > maxReusedBytes {
 		*b = nil
 	}
@@ -171,7 +171,7 @@ func (m *recordMaker) reset() {
 		}
 	}
 	m.Record = Record{}
-	m.text.clear()
+	m.messageText.clear()
 	if cap(m.line) > maxReusedBytes {
 		m.line = nil
 	}

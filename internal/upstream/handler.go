@@ -31,7 +31,7 @@ func (s *Server) LegacyHandler(lasting bool, o bridge.PumpOptions) bridge.Handle
 	translated := &translatingDialer{s}
 	direct := s.clientDialer(lasting)
 	own := dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		if err := admission.AcquireServerPlace(ctx); err != nil {
+		if err := admission.AcquireProcessPlace(ctx); err != nil {
 			return nil, err
 		}
 		return direct.Dial(ctx)
@@ -254,24 +254,24 @@ func (s *Server) mayKeepRequests() bool {
 func refusingHandler(served era.Eras) bridge.Handler {
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {
 		defer admission.MarkUnused(ctx)()
-		s := &refusingSink{client: client, served: served}
+		s := &versionsSink{client: client, served: served}
 		_ = client.Receive(ctx, s)
 		return s.err
 	})
 }
 
 // refusingSink answers each request with the versions that are served.
-type refusingSink struct {
+type versionsSink struct {
 	client bridge.Conn
 	served era.Eras
 	err    error // why an answer could not be sent
 }
 
 // TrySend implements bridge.Sink.
-func (s *refusingSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
+func (s *versionsSink) TrySend(m jsonrpc.Message) bool { return m.Kind() != jsonrpc.Request }
 
 // Send implements bridge.Sink.
-func (s *refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
+func (s *versionsSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
 	}

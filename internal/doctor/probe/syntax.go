@@ -30,7 +30,7 @@ type streamLexer struct {
 	searchedBytes   int    // how much of rest has no line end in it
 	skipsNextLF     bool   // an LF that comes next belongs to the CR before it
 	currentEvent    Event
-	hasField        bool // currentEvent has a field that counts
+	hasDataOrID     bool // currentEvent has a field that counts
 	isPastFirstLine bool // there was a line
 	completeEvents  []Event
 	totalBytes      int
@@ -101,13 +101,13 @@ func (l *streamLexer) readLine(line []byte) {
 		l.isPastFirstLine, line = true, bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 	}
 	if len(line) == 0 {
-		if l.hasField {
+		if l.hasDataOrID {
 			if !utf8.Valid(l.currentEvent.Data) {
 				l.addFault(FaultDataNotUTF8, string(l.currentEvent.Data))
 			}
 			l.completeEvents = append(l.completeEvents, l.currentEvent)
 		}
-		l.currentEvent, l.hasField = Event{}, false
+		l.currentEvent, l.hasDataOrID = Event{}, false
 		return
 	}
 	name, value, colon := strings.Cut(string(line), ":")
@@ -119,12 +119,12 @@ func (l *streamLexer) readLine(line []byte) {
 		} else {
 			l.currentEvent.Data = []byte{}
 		}
-		l.currentEvent.Data, l.hasField = append(l.currentEvent.Data, value...), true
+		l.currentEvent.Data, l.hasDataOrID = append(l.currentEvent.Data, value...), true
 	case name == "event":
 		l.currentEvent.Name = value
 	case name == "id" && strings.ContainsRune(value, 0):
 	case name == "id":
-		l.currentEvent.ID, l.currentEvent.HasID, l.hasField = value, true, true
+		l.currentEvent.ID, l.currentEvent.HasID, l.hasDataOrID = value, true, true
 	case name == "retry", name == "" && colon:
 		l.lifeSigns++
 	case strings.ContainsAny(name[:1], `{}[]"`):

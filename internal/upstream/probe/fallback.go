@@ -40,7 +40,7 @@ func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 		admission.ReleaseServerPlace(ctx)
 		return f.Modern.Dial(ctx)
 	}
-	if err := admission.AcquireServerPlace(ctx); err != nil {
+	if err := admission.AcquireProcessPlace(ctx); err != nil {
 		return nil, err
 	}
 	conn, err := f.Legacy.Dial(ctx)

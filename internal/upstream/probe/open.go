@@ -17,7 +17,7 @@ import (
 // openTimeout is how long a process that was silent to the probe may take to answer initialize
 // before another one is started, which hears nothing else: some servers hang at what
 // comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
-const openTimeout = 12 * time.Second
+const initializeAnswerTimeout = 12 * time.Second
 
 type initializeParamsKey struct{}
 
@@ -37,7 +37,7 @@ func (p *Prober) open(ctx context.Context, first *Process, placed func(), silent
 	o := &openAttempt{p: p, process: first, probed: true, params: initializeParamsOf(ctx)}
 	// Behind a command is one process, for both eras. A connection was made for a modern server.
 	if p.opts.IsCommand && ctx.Err() == nil && p.opts.Context.Err() == nil {
-		err = o.ask(ctx, openTimeout)
+		err = o.ask(ctx, initializeAnswerTimeout)
 		if o.tellsEra() || err != nil {
 			modern, spare = o.result()
 			return modern, spare, p.opts.Context.Err()

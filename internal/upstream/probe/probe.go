@@ -252,7 +252,7 @@ func (p *Prober) startLocked(client context.Context) (*inquiry, error) {
 	}
 	limit := probeTimeout
 	if p.opts.IsCommand {
-		limit += p.AnswerTimeout + openTimeout
+		limit += p.AnswerTimeout + initializeAnswerTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(limit, p.opts.MinTimeout))
 	q := &inquiry{party: party, hasPlace: !p.opts.NeedsPlace || p.isHTTP(), cancel: cancel, done: make(chan struct{})}
