@@ -67,7 +67,7 @@ type HandlerOptions struct {
 	MaxSessions    int           // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped; with Stateless, POSTs at once. 0: 1000
 	MaxExchanges   int           // modern requests at once; more are answered 503 with Retry-After, as is a party that would have more than it leaves to others. 0: 20 x MaxSessions
 	MaxBatch       int           // messages in a batch (LI9). 0: 50
-	SessionTimeout time.Duration // idle sessions end after it (LI30), those with calls in progress not before an hour. 0: 30 min; negative: none ever ends so but an initialize that was left
+	SessionTimeout time.Duration // idle sessions end after it, those with calls in progress not before an hour (LI30). 0: 30 min; negative: they never end so. A session whose client has left before initialize was answered ends after a minute
 
 	// CommitAfter is how long the reply to a POST may become plain JSON; then
 	// it turns into an SSE stream (LI7), whether or not the server has taken the

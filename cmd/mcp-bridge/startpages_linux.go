@@ -13,7 +13,7 @@ import (
 // releaseStartPages takes the pages of the executable out of the process that only starting has needed: its instructions
 // and constants. Package initialisation reads nearly all of them, and a bridge that waits needs less than half. What is needed again the
 // kernel maps again, from its page cache, as it does for a process that starts. A page that the process
-// can write to, or could, stays. Where the kernel does not say what is mapped, nothing happens.
+// can write to, or could write to, stays. Where the kernel does not say what is mapped, nothing happens.
 func releaseStartPages() {
 	executable, err := os.Readlink("/proc/self/exe")
 	if err != nil {
@@ -24,7 +24,7 @@ func releaseStartPages() {
 		return
 	}
 	defer maps.Close()
-	for _, m := range unwritten(maps, executable) {
+	for _, m := range unmodifiedMappings(maps, executable) {
 		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.begin, m.end-m.begin, unix.MADV_DONTNEED)
 	}
 }
@@ -32,11 +32,11 @@ func releaseStartPages() {
 // mapping is a part of the memory of a process.
 type mapping struct{ begin, end uintptr }
 
-// unwritten returns where an executable is mapped and all of it is as it is in the file. In one that may
-// be loaded anywhere (PIE) the loader writes addresses into constants, before it protects
-// them from being written to: these would not come back from the file.
-func unwritten(smaps io.Reader, executable string) (all []mapping) {
-	var m mapping // zero: one that stays
+// unmodifiedMappings returns the mappings of an executable whose memory is what the file has. Where an executable may be loaded
+// anywhere (PIE), the loader writes addresses into constants, and then protects them from being written to. Such memory
+// would not come back from the file.
+func unmodifiedMappings(smaps io.Reader, executable string) (all []mapping) {
+	var m mapping // the one whose lines are read; zero: it is not to be returned
 	for lines := bufio.NewScanner(smaps); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		// 00400000-00dc2000 r-xp 00000000 fe:00 1234 /usr/bin/mcp-bridge
@@ -54,7 +54,7 @@ func unwritten(smaps io.Reader, executable string) (all []mapping) {
 		case len(fields) < 2 || m.end == 0:
 		case fields[0] == "Anonymous:" && fields[1] != "0":
 			m = mapping{}
-		case fields[0] == "Swap:" && fields[1] == "0": // behind it
+		case fields[0] == "Swap:" && fields[1] == "0": // this line comes after Anonymous
 			all = append(all, m)
 		}
 	}

@@ -67,7 +67,7 @@ Anonymous:             0 kB
 Swap:                  0 kB
 `
 	want := []mapping{{0x5643ebf90000, 0x5643ec034000}, {0x5643ec034000, 0x5643ec114000}}
-	if got := unwritten(strings.NewReader(smaps), "/usr/bin/my bridge"); !slices.Equal(got, want) {
+	if got := unmodifiedMappings(strings.NewReader(smaps), "/usr/bin/my bridge"); !slices.Equal(got, want) {
 		t.Errorf("%x, want %x", got, want)
 	}
 }

@@ -20,7 +20,7 @@ type Advice struct {
 	PathHint string   // where its clients find mcp-bridge, if that is another path; "": they find it
 
 	listensEverywhere bool // the other program listens on all addresses, and Line on this machine's only
-	isStateless       bool // the other program needs no initialize
+	needsNoInitialize bool // the other program needs no initialize
 	needsTokens       bool // Line asks clients for tokens, which the other program did not
 }
 
@@ -40,7 +40,7 @@ func (a Advice) String() string {
 	if a.PathHint != "" {
 		text.WriteString("\n" + a.PathHint)
 	}
-	if a.isStateless {
+	if a.needsNoInitialize {
 		text.WriteString("\nWithout --stateful, supergateway needs no initialize. For clients that send none, add --isolation request: each request gets a process of its own.")
 	}
 	if a.needsTokens {
@@ -104,7 +104,7 @@ func SupergatewayAdvice(args []string) (a Advice, ok bool) {
 	if line[1] == "serve" && parsed.lastValue("outputTransport") == "ws" {
 		a.PathHint = "The path for WebSocket clients is /ws; that of supergateway is /message, or its --messagePath."
 	}
-	a.isStateless = line[1] == "serve" && normalizedName(parsed.lastValue("outputTransport")) == "streamablehttp" && !parsed.has("stateful")
+	a.needsNoInitialize = line[1] == "serve" && normalizedName(parsed.lastValue("outputTransport")) == "streamablehttp" && !parsed.has("stateful")
 	return a, true
 }
 
