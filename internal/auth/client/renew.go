@@ -58,17 +58,10 @@ func (r *renewer) close(ctx context.Context) {
 	r.closed = true
 	r.mu.Unlock()
 	r.cancelLockWait()
-	done := make(chan struct{})
-	go func() {
-		r.runningWork.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
+	stop := context.AfterFunc(ctx, r.cancelRequests)
+	r.runningWork.Wait()
+	stop()
 	r.cancelRequests()
-	<-done
 }
 
 // beginWork counts work that close waits for; done ends it.
