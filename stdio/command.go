@@ -21,7 +21,8 @@ const exitGrace = time.Second
 // Command is a bridge.Dialer that starts a child process and talks to it over
 // its stdin and stdout. Each Dial starts one; Dial may be called concurrently.
 type Command struct {
-	// Spec says what to start, and how to stop it.
+	// Spec says what to start, and how to stop it. Errors of the Conn name the server by
+	// Spec.Name, or by the whole Spec.Path if that is empty.
 	Spec supervisor.Spec
 
 	// Options are those of the Conn. Options.Peer is Server.
@@ -56,7 +57,7 @@ func (c *Command) Dial(ctx context.Context) (bridge.Conn, error) {
 // childConn is the Conn to a child.
 type childConn struct {
 	*Conn
-	name    string
+	name    string // of the server, for errors: Spec.Name, or Spec.Path if that is empty
 	process *supervisor.Process
 	exitErr error // what Receive returns after the end of stdout; only Receive uses it
 }

@@ -14,7 +14,7 @@ import (
 
 // A Spec says what to start. Only Path is required.
 type Spec struct {
-	// Name stands for the child in errors; "" means the base name of Path.
+	// Name stands for the child in errors of this package; "" means the base name of Path.
 	Name string
 
 	// Path is the command. A name without a slash is looked up in the PATH of Env,

@@ -149,7 +149,7 @@ func (t *childTable) mayBeExecing(pid int) bool {
 // adoptedChildren lists the living children that this package has not started, and reaps the dead
 // ones. The caller holds the lock, so the list is exact: the kernel's list skips
 // entries only if children are reaped while it is read. A process that dies first passes
-// its children to us, so adopted reads the list again after it has reaped one.
+// its children to us, so adoptedChildren reads the list again after it has reaped one.
 func (t *childTable) adoptedChildren() []int {
 	for {
 		pids, err := ourChildren()

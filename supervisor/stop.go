@@ -7,14 +7,14 @@ import (
 )
 
 // StopWaits are the waits of the steps of Process.Stop. Zero means the default
-// of 5 s. Negative means to go on to the next step at once.
+// of 5 s. Negative means to go on to the next step at once; for Kill, the last
+// step, it means the default.
 type StopWaits struct {
 	// Stdin is how long the child has to end after its stdin was closed.
 	Stdin time.Duration
 	// Term is how long the group has to end after SIGTERM.
 	Term time.Duration
-	// Kill is how long the system has to end the group after SIGKILL. This is the
-	// last step, so negative means the default.
+	// Kill is how long the system has to end the group after SIGKILL.
 	Kill time.Duration
 }
 

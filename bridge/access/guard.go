@@ -114,7 +114,7 @@ func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if !ok {
 		return &Refusal{Status: http.StatusBadRequest, Rule: "LI2", Reason: "Host header is missing or malformed"}
 	}
-	if isLoopbackHost(host) || p.allowsHost(host) || isAddress(host, tcp) || isToUnspecified(r) {
+	if isLoopbackHost(host) || p.isInAllowHosts(host) || isAddress(host, tcp) || isToUnspecified(r) {
 		return nil
 	}
 	return &Refusal{Status: http.StatusForbidden, Rule: "LI2", Reason: "host " + clipHost(host) + " is not allowed (--allow-host)"}
@@ -167,7 +167,9 @@ func isToUnspecified(r *http.Request) bool {
 	return ok && port == strconv.Itoa(bound)
 }
 
-func (p *Policy) allowsHost(host string) bool {
+// isInAllowHosts reports whether host, without its port, matches a pattern of AllowHosts. checkHost accepts this machine's own
+// addresses besides.
+func (p *Policy) isInAllowHosts(host string) bool {
 	host = trimDot(host)
 	for _, pattern := range p.AllowHosts {
 		if pattern == "*" || matchHost(pattern, host) {

@@ -70,8 +70,9 @@ func newValidity() validity {
 	return validity{ctx, cancel}
 }
 
-// principalOf returns the principal with this name, who has sent a token with this sum. If the
-// token was removed in the meantime, the contexts are already done.
+// principalOf returns the principal with this name, for a request with the token of this sum. If
+// the token was removed since lookup has found it, tokenCtx is done already. If the name has no
+// token any more, sessionCtx is done too.
 func (t *Tokens) principalOf(name string, sum [sha256.Size]byte) principal {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -69,6 +69,7 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return errNoMessage
 }
 
+// newCall makes the call of a client's request. enterLocked enters it into the ledger.
 func (c *conn) newCall(m jsonrpc.Message) *call {
 	call := &call{conn: c, id: m.ID(), token: m.ProgressToken(), logLevel: -1}
 	if level := requestedLogLevel(m); level != nil {
@@ -181,7 +182,7 @@ func (c *conn) enterCall(call *call) (no jsonrpc.Message, err error) {
 	return c.enterLocked(call)
 }
 
-// enterLocked is open with mux.mu held.
+// enterLocked is enterCall with mux.mu held.
 func (c *conn) enterLocked(call *call) (no jsonrpc.Message, err error) {
 	x := c.mux
 	refuse := func(code int, text string, data []byte) jsonrpc.Message {
@@ -281,8 +282,8 @@ func (c *conn) ended() error {
 	return c.err
 }
 
-// Close implements bridge.Conn. What the client still waits for is cancelled at the
-// server (D.2); Close does not wait for that.
+// Close implements bridge.Conn. It cancels at the server what the client still waits for
+// (D.2). The cancellations are queued, and Close returns before they are sent.
 func (c *conn) Close(error) error {
 	c.end(io.ErrClosedPipe)
 	return nil

@@ -167,7 +167,8 @@ func (t *translatedConn) stopWaiting(s *pendingSend) error {
 	return s.err
 }
 
-// peekNext returns the message that is to be written next, and leaves it where it is.
+// peekNext returns the message that is to be written next, and leaves it in the queue. The caller has
+// the writeTurn.
 func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -177,8 +178,9 @@ func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	return t.toServer.first()
 }
 
-// noteSent takes away what peekNext has returned, and says how it went to the Send that waits for
-// it still.
+// noteSent takes the message that peekNext has returned off the queue. err is how the write went.
+// If a Send still waits for this message, it returns err. If no Send waits and a request was not
+// written, the Conn ends soon (failUnsent).
 func (t *translatedConn) noteSent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

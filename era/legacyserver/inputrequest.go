@@ -47,6 +47,7 @@ type callInput struct {
 	answers []inputAnswer // of the retry, for the server
 }
 
+// inputAnswer is a client's answer to an input request, as its retry has brought it.
 type inputAnswer struct {
 	request *inputRequest
 	result  []byte // raw

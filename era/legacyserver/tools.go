@@ -30,8 +30,8 @@ type taskTools struct {
 
 	supported        bool            // the server runs tools/call as a task
 	mustRunAsTask    map[string]bool // listed tools: whether they must run as tasks
-	isListing        bool
-	changedMeanwhile bool // the list has changed since it was asked for
+	isListing        bool            // the list is being asked for, page by page: calls of tools that are not known yet wait
+	changedMeanwhile bool            // the list has changed since it was asked for
 	pages            int
 	listedAt         time.Time // when it was asked for last
 	relistPlanned    bool      // it will be asked for again
@@ -104,7 +104,7 @@ func (t *taskTools) handleChanged(now time.Time, out *era.Out) {
 	}
 }
 
-// mustAwaitList reports whether a call has to wait for the list of tools. Then ready is
+// mustAwaitList reports whether a call has to wait for the list of tools. Then onListed is
 // called in time.
 func (t *taskTools) mustAwaitList(c *call) bool {
 	if !t.isListing {

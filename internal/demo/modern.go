@@ -34,7 +34,7 @@ func (s *session) serveModern(m jsonrpc.Message) {
 		req.reply(nil, errIDInUse)
 		return
 	}
-	if refusal := req.check(); refusal != nil {
+	if refusal := req.refusal(); refusal != nil {
 		s.send(refusal.Response(req.id))
 		return
 	}
@@ -54,8 +54,9 @@ func (s *session) serveModern(m jsonrpc.Message) {
 	}
 }
 
-// check finds what is wrong with the request before its method has a look at it.
-func (f *modernRequest) check() *era.Refusal {
+// refusal returns why the request is refused before its method runs: its _meta is wrong, or its method is unknown or was
+// removed. nil: it is not refused.
+func (f *modernRequest) refusal() *era.Refusal {
 	if refusal := f.meta.Check(era.Auto); refusal != nil {
 		return refusal
 	}

@@ -18,7 +18,8 @@ func (f Fault) WithEvidence(seen string) Finding {
 
 const mediaTypeAdvice = "Label JSON application/json, and event streams text/event-stream; a proxy must not change the Content-Type."
 
-// Faults of a server that is a command.
+// Faults of a server, mostly of one that is a command. doctor finds them, and package notes finds them in live traffic.
+// doctor may give advice of its own.
 var (
 	ServerEndsAtOnce = Fault{"C2", Error, "the server ends at once",
 		"Clients report that the server has disconnected or that the connection is closed.",
@@ -59,7 +60,7 @@ var (
 		"Answer the method, or leave the capability out of the answer to initialize."}
 )
 
-// StdoutNoiseThroughBridge returns Noise as it is told of a server that runs through the bridge already: the text itself is not told in passing.
+// StdoutNoiseThroughBridge returns StdoutNoise as it is told of a server that runs through the bridge already: the text itself is not told in passing.
 func StdoutNoiseThroughBridge() Fault {
 	f := StdoutNoise
 	f.Advice = writeToStderrAdvice + " \"mcp-bridge doctor -- COMMAND\" shows the text."

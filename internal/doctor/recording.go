@@ -126,7 +126,8 @@ func (r *Recording) RecordMessage(session, transport, dir string, text []byte) {
 	r.addRecord(rec)
 }
 
-// RecordHTTPExchange records an HTTP exchange as far as its reply's headers.
+// RecordHTTPExchange records an HTTP request with the status and headers of its reply, or with why there was none. The messages
+// in both bodies are recorded by RecordMessage.
 func (r *Recording) RecordHTTPExchange(session string, began time.Time, x trace.Exchange) {
 	if r != nil {
 		r.addRecord(trace.Record{Kind: trace.HTTP, Time: began, Session: session, Transport: "http", Hop: trace.Upstream, HTTP: &x})

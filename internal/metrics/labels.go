@@ -90,7 +90,8 @@ func exitReason(e observe.ProcessEnded) string {
 	return "failed"
 }
 
-// nameLimiter has labels that somebody else chooses: the first max of them.
+// nameLimiter bounds how many names that others have chosen become labels. The first maxNames of them do. Every later name,
+// and every name above 128 bytes, becomes otherLabel.
 type nameLimiter struct {
 	maxNames int
 
@@ -102,7 +103,7 @@ func newNameLimiter(max int) *nameLimiter {
 	return &nameLimiter{maxNames: max, names: map[string]bool{}}
 }
 
-// labelOf returns name if it is one of the first, else "_other".
+// labelOf returns name if it is one of the first, else otherLabel.
 func (n *nameLimiter) labelOf(name string) string {
 	const longest = 128
 	if len(name) > longest {

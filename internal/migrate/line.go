@@ -226,7 +226,8 @@ func (x givenFlag) listenFlags(name string) (flags []string, reason string) {
 	return nil, f.reason()
 }
 
-// mayBeSecret matches names of what may be a secret, beside those that are one to a trace.
+// mayBeSecret matches names whose values may be secrets. isSensitive asks it about the names that redact.IsSensitive does not
+// know. Advice shows "..." in place of such a value.
 var mayBeSecret = lazyregexp.New(`(?i)key|token|secret|pass|auth|cred`)
 
 // isSensitive reports whether the name of a header, flag or variable may tell that its value is a secret. It takes more for secrets than

@@ -14,7 +14,8 @@ import (
 
 // equivalent is a flag of another program that mcp-bridge has, perhaps by another name.
 type equivalent struct {
-	serve, connect string // ours with its dashes; "": none
+	// Our flags for the commands serve and connect: with their dashes, and with their value if that is fixed; "": the command has none.
+	serve, connect string
 }
 
 // equivalentFlags are, by their normalized names, the flags that lines of mcp-proxy, mcp-remote and websocketd keep. The inspector's

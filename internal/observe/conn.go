@@ -243,7 +243,7 @@ func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	source := newSource(m)
 	mark := &source.mark
 	if m.Kind() == jsonrpc.Request {
-		if source.sample(s.o, m); source.unsampled && s.o.messageWatchers.Load() == nil {
+		if source.askSampler(s.o, m); source.unsampled && s.o.messageWatchers.Load() == nil {
 			s.unsampledCallsAt(c.hop, c.inDirection()).add()
 			return mark
 		}

@@ -34,8 +34,9 @@ func newSource(m *jsonrpc.Message) *Source {
 	return s
 }
 
-// sample asks the Sampler, if there is one, whether it wants a request.
-func (s *Source) sample(o *Observer, m *jsonrpc.Message) {
+// askSampler asks the Sampler, if there is one, whether it wants the request m. The Source keeps the answer in Sample and
+// unsampled.
+func (s *Source) askSampler(o *Observer, m *jsonrpc.Message) {
 	if sampler := o.sampler.Load(); sampler != nil {
 		var wanted bool
 		s.Sample, wanted = (*sampler).Sample(*m)

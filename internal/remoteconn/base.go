@@ -49,7 +49,7 @@ func (b *Base) Init() {
 // Context is done when the Conn has ended.
 func (b *Base) Context() context.Context { return b.ctx }
 
-// Go runs f in a goroutine that Shut waits for. False: the Conn is closed, and f does not run.
+// Go runs f in a goroutine that Shutdown waits for. False: the Conn is closed, and f does not run.
 func (b *Base) Go(f func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,8 @@ func (b *Base) End(err error) {
 	b.cancel(err)
 }
 
-// Shutdown is Close: it ends everything, waits for all goroutines, and calls last, nil: nothing.
+// Shutdown is what Close of a Conn calls. It ends the Conn, waits until all goroutines of Go have ended, and then calls last,
+// which may be nil. A second call waits for the first one and does nothing else.
 func (b *Base) Shutdown(last func()) {
 	b.shutdownOnce.Do(func() {
 		b.mu.Lock()

@@ -245,7 +245,8 @@ func (f *File) reportFailure(err error, count int) {
 // renaming is tried again each time it has grown by MaxBytes, until it is as large as all files may be together.
 var ErrNotRenamed = errors.New("the full file cannot be renamed")
 
-// rotate gives the files their next names, and opens a new one.
+// rotate closes the open file, gives the files their next names, and opens a new one. If they cannot be renamed, it goes on in
+// the old file and tells OnError, until that file is as large as all files may be together.
 func (f *File) rotate() error {
 	wasOpen := f.file != nil
 	if wasOpen {

@@ -16,9 +16,9 @@ const (
 	settleTime = 200 * time.Millisecond
 	// maxSettleTime bounds that wait in a directory that is never quiet.
 	maxSettleTime = 2 * time.Second
-	// pollInterval is how often the files are looked at although nothing is
-	// reported. Network and some virtual file systems report nothing, and the
-	// kernel's supply of watches can be used up.
+	// pollInterval is how long the system may report no change until the files
+	// are read all the same. Network and some virtual file systems report none,
+	// and the kernel's supply of watches can be used up.
 	pollInterval = 10 * time.Second
 )
 

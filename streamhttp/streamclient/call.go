@@ -38,13 +38,13 @@ type call struct {
 
 	cancelledCall *call // what a notification cancels; nil: nothing
 
-	isOwn bool // the bridge's: its response goes to replied
+	isOwn bool // a request or notification of the bridge's own
 	// attended: of the bridge's own, a person may sign in for it; of the client's, it has had an attempt made to get a session.
 	attended bool
 	// tell tells the clients what they wait for, of one of the bridge's own; nil: it is nothing that clients wait for.
 	tell    func(text string)
-	replied chan jsonrpc.Message
-	reply   jsonrpc.Message // what came over replied
+	replied chan jsonrpc.Message // for the response to a request of the bridge's own (isOwn)
+	reply   jsonrpc.Message      // that response, once ask has received it; zero for a client's request
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {

@@ -21,7 +21,7 @@ type state struct {
 // server without sessions: then id is empty.
 type session struct {
 	id             string
-	ctx            context.Context // done when the session is over
+	ctx            context.Context // of its standalone stream; done when the session is over. Its POSTs have the ctx of their call, and go on
 	stop           context.CancelFunc
 	listenAnswered chan struct{} // closed when the server has answered the first GET
 	noListenStream chan struct{} // closed when the server offers no standalone stream

@@ -55,7 +55,7 @@ type Options struct {
 	Machine               MachineTokenSource // signs in without a person; nil: a person does
 	SignIn                SignInFunc         // called when a person must sign in; nil: a SignInRequired error says so
 	SignInWait            time.Duration      // bounds what a request waits until somebody has signed in, metadata and registration included; at least 10 s, 0: nothing does
-	OnError               func(error)        // told of what no caller gets as its error; may be called concurrently; nil: nobody
+	OnError               func(error)        // called with errors that no call returns, such as that of storing a renewed token; may be called concurrently; nil: nobody is told
 }
 
 // A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the

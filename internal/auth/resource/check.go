@@ -50,7 +50,9 @@ func (p *Protector) Check(ctx context.Context) []CheckFault {
 	return found
 }
 
-// checkKeys asks for the metadata, unless the keys' address was given, and for the keys, which there need not be if tokens are introspected.
+// checkKeys asks for the issuer's metadata, then for its keys, and keeps what it has got for the first requests. If the
+// address of the keys is known, from the configuration or from an earlier request, it asks for the keys alone. Metadata
+// without that address is an error, unless tokens are introspected.
 func (i *issuer) checkKeys(ctx context.Context, introspected bool) error {
 	i.mu.Lock()
 	keys := i.keys

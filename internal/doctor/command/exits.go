@@ -47,7 +47,8 @@ func recogniseCause(stderr string) (is, do string) {
 	return "", ""
 }
 
-// addEndsAtOnce is C2: the server has ended before its first answer.
+// addEndsAtOnce adds C2: the server has ended, or has closed its stdout, before its first answer. how and ended are what
+// awaitExit has returned; ended is false if the process still runs.
 func (d *diagnosis) addEndsAtOnce(server *serverProcess, how string, ended bool) {
 	title := doctor.ServerEndsAtOnce.Title
 	if !ended {

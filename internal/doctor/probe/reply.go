@@ -33,8 +33,8 @@ type Reply struct {
 	Duration  time.Duration // until the body's end, or until nobody read on
 
 	Text       []byte          // the body, if it is no event stream
-	LastEvent  Event           // that Next has read
-	EventCount int             // that Next has read
+	LastEvent  Event           // that NextEvent has read
+	EventCount int             // that NextEvent has read
 	EventTimes []time.Duration // when each came
 	Messages   []Message
 	HasEnded   bool // the body's end was seen

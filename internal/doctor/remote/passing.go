@@ -9,7 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/doctor/probe"
 )
 
-// checkReply looks at a reply for what breaks the rules of event streams and of replies.
+// checkReply adds a finding for each fault of a reply: a malformed event stream; of an MCP request also a Content-Type that its
+// body is not, and a response with a wrong id. Of a stream it looks at what was read so far.
 func (p *prober) checkReply(r *probe.Reply) {
 	for _, f := range r.StreamFaults() {
 		if f.Kind == probe.FaultJSONOutsideData && r.EventCount == 0 {
