@@ -52,7 +52,7 @@ type Hooks struct {
 func Intercept(c Conn, h Hooks) Conn {
 	i := &interceptor{conn: c, hooks: h}
 	if h.Send != nil {
-		i.replies = &replyQueue{turn: make(chan struct{}, 1)}
+		i.replies = &replyQueue{sinkLock: make(chan struct{}, 1)}
 	}
 	return i
 }
@@ -70,8 +70,8 @@ type interceptor struct {
 	receivedKey jsonrpc.Key // while offerAgain: of what the peer has sent
 	endErr      error       // how the Conn has ended; only Receive uses it
 
-	closing  sync.Once
-	closeErr error
+	closeOnce sync.Once
+	closeErr  error
 }
 
 func (i *interceptor) Send(ctx context.Context, m jsonrpc.Message) error {
@@ -176,7 +176,7 @@ func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 }
 
 func (i *interceptor) Close(reason error) error {
-	i.closing.Do(func() {
+	i.closeOnce.Do(func() {
 		if i.replies != nil {
 			i.replies.abort()
 		}
@@ -246,10 +246,10 @@ func (s *interceptSink) trySendReceived() bool {
 		return true
 	}
 	if s.replies != nil {
-		if !s.replies.tryTurn() {
+		if !s.replies.tryLockSink() {
 			return false
 		}
-		defer s.replies.releaseTurn()
+		defer s.replies.unlockSink()
 	}
 	return s.sink.TrySend(s.received)
 }
@@ -283,10 +283,10 @@ func (s *interceptSink) sendReceived(ctx context.Context) error {
 		return nil
 	}
 	if s.replies != nil {
-		if err := s.replies.takeTurn(ctx); err != nil {
+		if err := s.replies.lockSink(ctx); err != nil {
 			return err
 		}
-		defer s.replies.releaseTurn()
+		defer s.replies.unlockSink()
 	}
 	return s.sink.Send(ctx, s.received)
 }
@@ -310,11 +310,11 @@ const maxQueuedReplies = 16
 // replyQueue hands what an interceptor says itself to the receiver, between the messages of
 // the peer.
 //
-// turn is held while the receiver's Sink is called, mu while the fields are looked at;
-// turn comes first. Who makes a reply hands it on itself; it waits for that as in
+// sinkLock is held while the receiver's Sink is called, mu while the fields are looked at;
+// sinkLock comes first. Who makes a reply hands it on itself; it waits for that as in
 // Send of a Conn, so that nothing needs a goroutine.
 type replyQueue struct {
-	turn chan struct{} // holds one element while sink is called
+	sinkLock chan struct{} // a lock whose wait can be given up: holds one element while the receiver's Sink is called
 
 	mu          sync.Mutex
 	queued      fifo.Queue[jsonrpc.Message] // while nobody receives
@@ -326,36 +326,38 @@ type replyQueue struct {
 	changed     chan struct{}               // closed when sink or ended changes; nil: nobody waits for it
 }
 
-func (r *replyQueue) tryTurn() bool {
+// tryLockSink is lockSink where that needs no waiting. It reports whether it has locked.
+func (r *replyQueue) tryLockSink() bool {
 	select {
-	case r.turn <- struct{}{}:
+	case r.sinkLock <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-// takeTurn waits for the turn. That it is free counts for more than that ctx is done.
-func (r *replyQueue) takeTurn(ctx context.Context) error {
-	if r.tryTurn() {
+// lockSink waits for the right to call the receiver's Sink, which one goroutine has at a time, until
+// unlockSink. That it is free counts for more than that ctx is done.
+func (r *replyQueue) lockSink(ctx context.Context) error {
+	if r.tryLockSink() {
 		return nil
 	}
 	select {
-	case r.turn <- struct{}{}:
+	case r.sinkLock <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (r *replyQueue) releaseTurn() { <-r.turn }
+func (r *replyQueue) unlockSink() { <-r.sinkLock }
 
 // trySend is send where that needs no waiting.
 func (r *replyQueue) trySend(m jsonrpc.Message) bool {
-	if !r.tryTurn() {
+	if !r.tryLockSink() {
 		return false
 	}
-	defer r.releaseTurn()
+	defer r.unlockSink()
 	r.mu.Lock()
 	sink := r.sink
 	r.mu.Unlock()
@@ -364,11 +366,11 @@ func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 
 func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 	for {
-		if err := r.takeTurn(ctx); err != nil {
+		if err := r.lockSink(ctx); err != nil {
 			return err
 		}
 		err := r.sendOrKeep(ctx, m)
-		r.releaseTurn()
+		r.unlockSink()
 		if err != errNoSink {
 			return err
 		}
@@ -391,7 +393,7 @@ func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 }
 
 // sendOrKeep sends a reply to sink, or keeps it until there is one: errNoSink says that there
-// is no room. It has the turn.
+// is no room. It is called between lockSink and unlockSink.
 func (r *replyQueue) sendOrKeep(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -433,10 +435,10 @@ func (r *replyQueue) sendOrKeep(ctx context.Context, m jsonrpc.Message) error {
 
 // beginReceive begins a Receive: it hands on what has waited for it.
 func (r *replyQueue) beginReceive(ctx context.Context, stop context.CancelFunc, sink Sink) error {
-	if err := r.takeTurn(ctx); err != nil {
+	if err := r.lockSink(ctx); err != nil {
 		return err
 	}
-	defer r.releaseTurn()
+	defer r.unlockSink()
 	for {
 		r.mu.Lock()
 		if r.queued.Len() == 0 || r.endErr != nil { // then the Conn says how it ends
@@ -481,10 +483,10 @@ func (r *replyQueue) endReceive(over bool) (refused error) {
 	}
 	r.wakeWaiting()
 	r.mu.Unlock()
-	r.turn <- struct{}{}
+	r.sinkLock <- struct{}{}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.releaseTurn()
+	defer r.unlockSink()
 	r.stopReceive = nil
 	return r.refused
 }

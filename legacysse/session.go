@@ -50,7 +50,7 @@ type session struct {
 	endLife     context.CancelCauseFunc
 	taking      context.Context // done when nothing more is taken from the client: at the end of life at the latest
 	stopTaking  context.CancelFunc
-	ending      sync.Once
+	endOnce     sync.Once
 	onEnd       func()
 	origin      observe.SessionOrigin
 	closing     context.Context // done when the owner has closed the session
@@ -156,7 +156,7 @@ func (s *session) Close(reason error) error {
 
 // end ends the session for this reason; the first one counts.
 func (s *session) end(why error) {
-	s.ending.Do(func() {
+	s.endOnce.Do(func() {
 		s.endLife(why)
 		s.out.Close(why)
 		s.onEnd()

@@ -8,12 +8,15 @@ import (
 
 // A destination is where a Conn writes its bytes; one goroutine at a time.
 type destination interface {
-	// write writes all of p and returns how much of it was written. It
-	// returns errInterrupted when ctx ends or after close.
+	// write writes all of p and returns how much of it was written. When ctx ends
+	// or after close, a deadlineWriter returns errInterrupted. An abortingWriter can
+	// end a write only with the whole Conn, and returns what the Write says then.
 	write(ctx context.Context, p []byte) (int, error)
 	// rearm undoes what the end of an earlier write's ctx has done, for one that
 	// goes another way.
 	rearm()
+	// close ends a deadlineWriter's writes, now and for good. Those of an
+	// abortingWriter end when its stream is closed.
 	close()
 }
 
@@ -22,7 +25,7 @@ type destination interface {
 func newDestination(w io.Writer, abort func(error)) destination {
 	d, ok := w.(interface{ SetWriteDeadline(time.Time) error })
 	if !ok || d.SetWriteDeadline(time.Time{}) != nil {
-		return &blockingWriter{w: w, abort: abort}
+		return &abortingWriter{w: w, abort: abort}
 	}
 	return &deadlineWriter{w: w, in: interrupter{setDeadline: d.SetWriteDeadline}}
 }
@@ -45,13 +48,14 @@ func (s *deadlineWriter) rearm() { s.in.rearm() }
 
 func (s *deadlineWriter) close() { s.in.shut() }
 
-// blockingWriter can be interrupted only by closing what it writes to.
-type blockingWriter struct {
+// abortingWriter writes to what has no deadlines: a blocked write ends only when the stream is
+// closed. So it ends the whole Conn when the ctx of a write ends.
+type abortingWriter struct {
 	w     io.Writer
-	abort func(error)
+	abort func(error) // Conn.abort
 }
 
-func (s *blockingWriter) write(ctx context.Context, p []byte) (int, error) {
+func (s *abortingWriter) write(ctx context.Context, p []byte) (int, error) {
 	if ctx.Done() == nil {
 		return s.w.Write(p)
 	}
@@ -60,6 +64,6 @@ func (s *blockingWriter) write(ctx context.Context, p []byte) (int, error) {
 	return s.w.Write(p)
 }
 
-func (s *blockingWriter) rearm() {}
+func (s *abortingWriter) rearm() {}
 
-func (s *blockingWriter) close() {}
+func (s *abortingWriter) close() {}

@@ -165,5 +165,5 @@ func TestDribble(t *testing.T) {
 func (in *inbound) waiting() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.delivered - in.taken
+	return in.deliveredCount - in.takenCount
 }

@@ -14,10 +14,10 @@ import (
 type inbound struct {
 	bridge.Inbox
 
-	mu        sync.Mutex
-	delivered int // messages
-	taken     int // of those, by a Sink
-	held      []heldMessage
+	mu             sync.Mutex
+	deliveredCount int // how many messages have come
+	takenCount     int // how many of those a Sink has taken
+	held           []heldMessage
 }
 
 // heldMessage is the share of a budget that the n-th message holds.
@@ -31,9 +31,9 @@ type heldMessage struct {
 // says that the conversation is over.
 func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 	in.mu.Lock()
-	in.delivered++
+	in.deliveredCount++
 	if share != nil {
-		in.held = append(in.held, heldMessage{in.delivered, share})
+		in.held = append(in.held, heldMessage{in.deliveredCount, share})
 	}
 	in.mu.Unlock()
 	return in.Send(context.Background(), m) // which the end of the Inbox ends
@@ -43,8 +43,8 @@ func (in *inbound) deliver(m jsonrpc.Message, share *budget.Share) error {
 func (in *inbound) noteTaken() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.taken++
-	for len(in.held) > 0 && in.held[0].number <= in.taken {
+	in.takenCount++
+	for len(in.held) > 0 && in.held[0].number <= in.takenCount {
 		in.held[0].share.ReleaseAll()
 		in.held = in.held[1:]
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/sockstate"
 )
 
-// chunkSize is how much is written at once, and what a wire lends itself from
-// the pool while something waits to be written. Idle wires have nothing.
+// chunkSize is the size of the buffers that the pool chunks lends. Messages are read, and bytes
+// written, in pieces of at most that size. A wire has a buffer only while something waits to be
+// written.
 const chunkSize = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}

@@ -147,7 +147,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if call.ended { // the server has ended, and it is answered
+	if call.removed { // the server has ended, and it is answered
 		return true
 	}
 	x.ledger.remove(call)

@@ -41,7 +41,7 @@ func (s *server) holdEndAnswer(call *call, m jsonrpc.Message) {
 // releaseEndAnswersLocked gives clients the answers that were kept. It is called with mu held.
 func (s *server) releaseEndAnswersLocked() {
 	for _, a := range s.endAnswers {
-		if a.call.ended {
+		if a.call.removed {
 			s.mux.mu.Drop(a.m, "answers no request that is in progress")
 			continue
 		}

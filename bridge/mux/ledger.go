@@ -22,9 +22,9 @@ type call struct {
 
 	server  *server // which has it, or is about to get it; nil: it waits for one
 	written bool    // the server may know of it
-	ended   bool    // answered or cancelled
+	removed bool    // from the ledger: it was answered or cancelled, or TrySend has not sent it
 
-	cancelled atomic.Bool // nothing more about it reaches its client
+	cancelled atomic.Bool // removed without an answer: nothing more about it reaches its client. Not under Mux.mu
 }
 
 // ledger is the requests in progress; under Mux.mu.
@@ -76,7 +76,7 @@ func (l *ledger) remove(call *call) {
 			delete(l.callsByPrincipal, c.principal)
 		}
 	}
-	call.ended = true
+	call.removed = true
 }
 
 // requestCount returns how many calls there are, without subscriptions.

@@ -74,7 +74,7 @@ func (s *server) sendDueListens() {
 	rest := s.delayedListens[:0]
 	for _, l := range s.delayedListens {
 		switch {
-		case l.call.ended || l.call.server != s:
+		case l.call.removed || l.call.server != s:
 		case l.sendAt.After(now):
 			rest = append(rest, l)
 		default:

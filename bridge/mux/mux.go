@@ -244,7 +244,7 @@ func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 // finish takes a call out of the ledger and hands its client the last that there
 // is to say about it. Both is one step: a cancellation comes before, and then
 // nothing is said, or after, and then takes back what is unread. It is called
-// with mu held, for a call that is not gone.
+// with mu held, for a call that is not removed.
 func (x *Mux) finish(call *call, last ...jsonrpc.Message) {
 	x.finishWithoutWake(call, last...)
 	call.conn.inbox.Wake()

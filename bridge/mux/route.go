@@ -83,7 +83,7 @@ func (s *server) routeAnswer(m jsonrpc.Message, mayWait bool) (taken bool) {
 		}
 		x.mu.Lock()
 	}
-	gone := call.ended
+	gone := call.removed
 	switch {
 	case gone:
 	case ends: // ST13

@@ -92,7 +92,7 @@ func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 // giveUpSend ends a Send whose ctx is done; the error says that no answer will
 // come. It is called with mu held.
 func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
-	if call != nil && call.ended {
+	if call != nil && call.removed {
 		return nil // answered at the same time
 	}
 	if call != nil {
@@ -118,7 +118,7 @@ func (x *Mux) awaitServer(ctx context.Context, c *conn, call *call) (*server, er
 	}
 	for {
 		switch {
-		case call != nil && call.ended, c.removed:
+		case call != nil && call.removed, c.removed:
 			return nil, c.ended()
 		case x.serverState.server != nil:
 			if call != nil {

@@ -348,7 +348,7 @@ func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, 
 func (s *server) assignNumber(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
-	if call.ended || call.server != s {
+	if call.removed || call.server != s {
 		return 0, false
 	}
 	call.written = true
@@ -374,7 +374,7 @@ func (s *server) rejectUnsent() {
 			return
 		}
 		s.mux.mu.Lock()
-		if !u.call.ended && u.call.server == s {
+		if !u.call.removed && u.call.server == s {
 			s.mux.finish(u.call, refusal(u.call, "the server did not take the request: "+u.err.Error(), ownmsg.ServerEndedData))
 		}
 		s.mux.mu.Unlock()

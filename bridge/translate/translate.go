@@ -94,10 +94,10 @@ type translatedConn struct {
 	stallTimer  lazytimer.Timer // calls endUnsent
 	stalledErr  error           // why stallTimer is set; under mu
 
-	writing  sync.WaitGroup // for write
-	done     chan struct{}  // closed by Close
-	closing  sync.Once
-	closeErr error
+	writing   sync.WaitGroup // for write
+	done      chan struct{}  // closed by Close
+	closeOnce sync.Once
+	closeErr  error
 }
 
 // collectOutput takes over what the filter has said, in its order. It is called with mu held,
@@ -316,7 +316,7 @@ func (t *translatedConn) isBacklogFull() bool {
 
 // Close implements bridge.Conn.
 func (t *translatedConn) Close(reason error) error {
-	t.closing.Do(func() {
+	t.closeOnce.Do(func() {
 		t.mu.Lock()
 		t.closed = true
 		t.mu.Unlock()
