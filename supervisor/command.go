@@ -99,7 +99,7 @@ func (s *Spec) checkedPath() (string, error) {
 
 // triedFileNote says which file was looked for, where that is not what is written and nothing in it may be secret.
 func (s *Spec) triedFileNote(file string) string {
-	if file == s.Path || s.Shown != "" || s.ShownDir != "" {
+	if file == s.Path || s.ShownPath != "" || s.ShownDir != "" {
 		return ""
 	}
 	return fmt.Sprintf(" (tried %s)", file)
@@ -129,7 +129,7 @@ func (s *Spec) explainStart(err error, path string) error {
 
 // displayName returns the name of the command in errors. path is Path, or where the command was
 // found.
-func (s *Spec) displayName(path string) string { return cmp.Or(s.Shown, path) }
+func (s *Spec) displayName(path string) string { return cmp.Or(s.ShownPath, path) }
 
 func (s *Spec) shownDir() string { return cmp.Or(s.ShownDir, s.Dir) }
 

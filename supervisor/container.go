@@ -91,10 +91,10 @@ func (c *container) removeFile() {
 }
 
 // end kills the container and returns when it is gone. id is "" if the client has made no
-// container. The client must have ended before the call: otherwise it could make a
-// container afterwards.
+// container, or, with an error, if the id cannot be read. The client must have ended before
+// the call: otherwise it could make a container afterwards.
 func (c *container) end() (id string, err error) {
-	id, err = c.id()
+	id, err = c.readID()
 	if id == "" || err != nil {
 		return id, err
 	}
@@ -106,8 +106,9 @@ func (c *container) end() (id string, err error) {
 	return id, nil
 }
 
-// id returns the id in the file; "" if there is no file, or an empty one.
-func (c *container) id() (string, error) {
+// readID reads the container's id from IDFile. id is "" without an error if there is no file, or an
+// empty one: the client has made no container.
+func (c *container) readID() (id string, err error) {
 	f, err := os.Open(c.IDFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
@@ -117,7 +118,7 @@ func (c *container) id() (string, error) {
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, 100))
-	id := strings.TrimSpace(string(b))
+	id = strings.TrimSpace(string(b))
 	hex := func(r rune) bool { return r >= '0' && r <= '9' || r >= 'a' && r <= 'f' }
 	switch {
 	case err != nil:
@@ -169,7 +170,7 @@ func reportsNoContainer(said string, err error, removed bool) bool {
 func (c *container) command(ctx context.Context, args ...string) (said string, err error) {
 	p, err := Start(ctx, Spec{
 		Path: c.Engine, Args: slices.Concat(c.Globals, args), Env: c.Env, Dir: c.Dir,
-		Shown: filepath.Base(c.Engine), ShownDir: "that of the server",
+		ShownPath: filepath.Base(c.Engine), ShownDir: "that of the server",
 		Stop: StopWaits{Stdin: -1, Term: -1},
 	})
 	if err != nil {

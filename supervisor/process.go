@@ -31,9 +31,9 @@ type Spec struct {
 	// Dir is the child's working directory; "" means ours.
 	Dir string
 
-	// Shown and ShownDir are what errors say in place of Path and Dir, which may hold
-	// secrets. "" means that errors say Path and Dir.
-	Shown, ShownDir string
+	// ShownPath and ShownDir are what errors say in place of Path and Dir, which may hold
+	// secrets. "" means that errors say Path and Dir. No error says Args.
+	ShownPath, ShownDir string
 
 	// PTY makes the child's stdout a terminal, for programs that buffer their output
 	// when stdout is a pipe. The terminal is raw: bytes pass unchanged, and nothing is

@@ -188,7 +188,7 @@ func (f *doctorFlags) examine(ctx context.Context, to target, arguments []byte, 
 		}
 		addedEnv = f.target.child.addedEnv // a file of them may be a pipe, which can be read once
 	}
-	report := doctor.NewReport(command.DisplayCommand(cmp.Or(spec.Shown, spec.Path), spec.Args))
+	report := doctor.NewReport(command.DisplayCommand(cmp.Or(spec.ShownPath, spec.Path), spec.Args))
 	hideSecrets(report, s.secrets)
 	for _, v := range addedEnv {
 		_, value, _ := strings.Cut(v, "=")

@@ -102,7 +102,7 @@ func upstreamSpec(s config.Server, trust *tls.Config, log hclog.Logger) (upstrea
 	env, err := supervisor.Environ(s.PassEnv, s.Environ())
 	spec.Command = supervisor.Spec{
 		Name: s.Name, Path: s.Command, Args: s.Args, Env: env, Dir: s.Dir, PTY: s.PTY,
-		Shown: s.UnexpandedCommand, ShownDir: s.UnexpandedDir,
+		ShownPath: s.UnexpandedCommand, ShownDir: s.UnexpandedDir,
 		Stop: supervisor.StopWaits{Stdin: orNever(s.StdinWait), Term: orNever(s.TermWait), Kill: orNever(s.KillWait)},
 	}
 	return spec, err

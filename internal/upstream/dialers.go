@@ -68,7 +68,7 @@ func (s *Server) commandDialer() bridge.Dialer {
 	spec.Name = s.spec.Name
 	spec.OnContainer = s.reportKilledContainer
 	// The name says which command it is: there may be secrets in its arguments.
-	return &processDialer{s: s, program: programOf(cmp.Or(spec.Shown, spec.Path)), command: stdio.Command{Spec: spec, Options: stdio.Options{
+	return &processDialer{s: s, program: programOf(cmp.Or(spec.ShownPath, spec.Path)), command: stdio.Command{Spec: spec, Options: stdio.Options{
 		MaxMessageSize: s.spec.MaxMessageSize, MaxDepth: s.spec.MaxDepth,
 		OnNoise: func(n int, reason string) {
 			if lines, bytes, due := skipped.add(time.Now(), n); due {
