@@ -48,7 +48,8 @@ func (s *scanner) peek() byte {
 // faultMoreText is the fault of text that goes on behind its value.
 const faultMoreText = "expected the end of the text"
 
-// expectEnd notes a fault if there is more text.
+// expectEnd notes a fault if there is more text. White space is more text, too: the caller has
+// trimmed it, if it is allowed.
 func (s *scanner) expectEnd() {
 	if s.fault == "" && s.pos < len(s.data) {
 		s.fail(s.pos, faultMoreText)

@@ -370,7 +370,7 @@ func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 			_, err = resource.ParsePolicy(string(data)) // so that the number of the line is that of the file
 		}
 		if wrong, ok := errors.AsType[*resource.PolicyLineError](err); ok {
-			return nil, usagef("--scope-map %s:%d: %v", file, wrong.Line, wrong.Err)
+			return nil, usagef("--scope-map %s:%d: %v", file, wrong.LineNumber, wrong.Err)
 		}
 		if err != nil {
 			return nil, usagef("--scope-map %s: %v", file, err)
@@ -380,9 +380,9 @@ func (p *protection) readPolicy(scopeLines []string) (*resource.Policy, error) {
 	return resource.ParsePolicy(text)
 }
 
-// taskSecret returns what ids of tasks are bound to their principals with, so that they survive a
+// taskIDSecret returns what ids of tasks are bound to their principals with, so that they survive a
 // restart; nil: they do not. It is made of what no client knows: a static key is known to its owner.
-func (p *protection) taskSecret(keyFile string) []byte {
+func (p *protection) taskIDSecret(keyFile string) []byte {
 	derive := func(secret string) []byte {
 		mac := hmac.New(sha256.New, []byte(secret))
 		mac.Write([]byte("mcp-bridge: ids of tasks"))

@@ -218,7 +218,7 @@ func (f *serveFlags) hubOptions(guard access.Policy, p *protection, observer *ob
 		PeerUser: listen.PeerUser, Observer: observer, Logger: log,
 	}
 	if p != nil {
-		o.Metadata, o.TaskSecret = p.MetadataHandler(), func() []byte { return p.taskSecret(f.listen.key) }
+		o.Metadata, o.TaskIDSecret = p.MetadataHandler(), func() []byte { return p.taskIDSecret(f.listen.key) }
 	}
 	return o
 }

@@ -241,7 +241,7 @@ func serverURL(s string) (string, error) {
 		s = "http://" + s
 	}
 	if !isURL(s) {
-		return "", usagef("%q is no URL; write %s", s, suggestURL(s))
+		return "", usagef("%q is no URL; write %s", s, urlHint(s))
 	}
 	if err := remote.CheckURL(s); err != nil {
 		scheme, _, _ := strings.Cut(s, ":") // the rest may hold a key
@@ -250,8 +250,8 @@ func serverURL(s string) (string, error) {
 	return s, nil
 }
 
-// suggestURL guesses what URL was meant.
-func suggestURL(s string) string {
+// urlHint returns what the error about s, which is no URL, says to write instead.
+func urlHint(s string) string {
 	if filepath.IsAbs(s) {
 		return "unix:" + s + " for a socket"
 	}

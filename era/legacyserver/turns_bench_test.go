@@ -156,7 +156,7 @@ func (r *loadRun) do(step func(out *era.Out)) {
 	case "none":
 		r.f.turns.NoteRelation(r.now, true, false, &era.Out{})
 	case "all":
-		r.f.turns.RequireTurns()
+		r.f.turns.AssumeAllAsk()
 	}
 	var out era.Out
 	step(&out)

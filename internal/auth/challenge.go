@@ -66,14 +66,14 @@ func (c Challenge) String() string {
 
 // A ChallengeError says where a WWW-Authenticate header breaks RFC 9110, 11.
 type ChallengeError struct {
-	Line    int    // which of the header lines; the first one is 1
-	Offset  int    // how many bytes stand before the place
-	Problem string // what is wrong there
+	LineNumber int    // which of the header lines; the first one is 1
+	Offset     int    // how many bytes stand before the place
+	Problem    string // what is wrong there
 }
 
 // Error returns all of it. The header's text is not in it.
 func (e *ChallengeError) Error() string {
-	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.Line, e.Offset+1, e.Problem)
+	return fmt.Sprintf("WWW-Authenticate, line %d, byte %d: %s", e.LineNumber, e.Offset+1, e.Problem)
 }
 
 // ParseChallenges reads the lines of WWW-Authenticate (header.Values), each of which may have several
@@ -92,19 +92,19 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 	total := 0
 	for i, line := range lines {
 		if total += len(line); total > maxChallengeBytes {
-			fail(&ChallengeError{Line: i + 1, Problem: "the header has more than 16 KiB"})
+			fail(&ChallengeError{LineNumber: i + 1, Problem: "the header has more than 16 KiB"})
 			break
 		}
-		s := &challengeScanner{text: line, line: i + 1}
+		s := &challengeScanner{text: line, lineNumber: i + 1}
 		got, err := s.readChallenges()
 		fail(err)
 		for _, c := range got {
 			if name := c.repeatedParam(); name != "" {
-				fail(&ChallengeError{Line: i + 1, Problem: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
+				fail(&ChallengeError{LineNumber: i + 1, Problem: fmt.Sprintf("a challenge has the parameter %.40q twice", name)})
 				continue
 			}
 			if len(all) == maxChallenges {
-				fail(&ChallengeError{Line: i + 1, Problem: "there are more than 32 challenges"})
+				fail(&ChallengeError{LineNumber: i + 1, Problem: "there are more than 32 challenges"})
 				return all, first
 			}
 			all = append(all, c)
@@ -125,13 +125,13 @@ func (c Challenge) repeatedParam() string {
 
 // A challengeScanner reads one header line.
 type challengeScanner struct {
-	text string
-	pos  int
-	line int
+	text       string
+	pos        int
+	lineNumber int
 }
 
 func (s *challengeScanner) syntaxError(what string) *ChallengeError {
-	return &ChallengeError{Line: s.line, Offset: s.pos, Problem: what}
+	return &ChallengeError{LineNumber: s.lineNumber, Offset: s.pos, Problem: what}
 }
 
 // peek returns the next byte; 0 at the end. A NUL in the text is no character of any rule here.

@@ -58,7 +58,7 @@ func TestParseChallengesNamesThePlace(t *testing.T) {
 	} {
 		got, err := ParseChallenges(test.lines)
 		fault, ok := errors.AsType[*ChallengeError](err)
-		if !ok || fault.Line != test.line || fault.Offset != test.offset || len(got) != test.left {
+		if !ok || fault.LineNumber != test.line || fault.Offset != test.offset || len(got) != test.left {
 			t.Errorf("%s: %v, %d challenges left", test.name, err, len(got))
 		}
 	}
@@ -106,7 +106,7 @@ func FuzzParseChallenges(f *testing.F) {
 		if len(got) > maxChallenges {
 			t.Fatalf("%d challenges", len(got))
 		}
-		if fault, ok := errors.AsType[*ChallengeError](err); err != nil && (!ok || fault.Line < 1 || fault.Line > 2 || fault.Offset < 0 || fault.Offset > len(a)+len(b)) {
+		if fault, ok := errors.AsType[*ChallengeError](err); err != nil && (!ok || fault.LineNumber < 1 || fault.LineNumber > 2 || fault.Offset < 0 || fault.Offset > len(a)+len(b)) {
 			t.Fatalf("error %v", err)
 		}
 		for _, c := range got {

@@ -60,8 +60,8 @@ type Content struct {
 	Resource *Contents `json:"resource,omitempty"`
 }
 
-// Text is a block of text.
-func Text(t any) Content { return Content{Type: "text", Text: t} }
+// Text is a block of text: a string, or one in JSON, to be sent as the client has spelled it.
+func Text[T string | json.RawMessage](text T) Content { return Content{Type: "text", Text: text} }
 
 // Textf is a result that is one text, formatted as by fmt.Sprintf.
 func Textf(format string, args ...any) *Result {

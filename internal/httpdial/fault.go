@@ -46,8 +46,8 @@ const missingSchemeHint = `the Authorization header that was sent has no scheme:
 const missingTokenHint = `the Authorization header that was sent ends after "Bearer": is the variable with the token empty?`
 
 // Fault says why a message got no answer, to people and to programs. It holds
-// nothing of what messages contain, but for ServerError. It is not changed any more
-// once it is handed on.
+// nothing of what messages contain, but for what the server itself has said, in Text and
+// ServerError. It is not changed any more once it is handed on.
 type Fault struct {
 	Reason      string
 	Status      int             // HTTP status, 0: none
@@ -88,7 +88,8 @@ func (f *Fault) WithLoggedText() *Fault {
 	return f
 }
 
-// Error returns Text.
+// Error returns Text. It is for the client: it may repeat what the server has said. A log gets
+// LogAttrs.
 func (f *Fault) Error() string { return f.Text }
 
 // AlreadyInitializedFault is why an initialize is refused in a session that the client has

@@ -35,9 +35,9 @@ type Options struct {
 	// nothing is said of it.
 	Metadata http.Handler
 
-	// TaskSecret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
+	// TaskIDSecret returns what ids of tasks are bound to their principals with (upstream.Spec). nil: what
 	// Guard.Tokens say.
-	TaskSecret func() []byte
+	TaskIDSecret func() []byte
 
 	// PathPrefix is a path that a reverse proxy has put in front of ours, such
 	// as "/tools". Requests are understood with it and without, as some proxies
@@ -66,12 +66,12 @@ type Options struct {
 	Logger hclog.Logger
 }
 
-// taskSecret returns what Secret does.
-func (o *Options) taskSecret() []byte {
-	if o.TaskSecret == nil {
+// taskIDSecret returns what TaskIDSecret does, or what Guard.Tokens say where that is nil.
+func (o *Options) taskIDSecret() []byte {
+	if o.TaskIDSecret == nil {
 		return o.Guard.Tokens.DeriveSecret()
 	}
-	return o.TaskSecret()
+	return o.TaskIDSecret()
 }
 
 // party returns who a client that sends lines counts as.

@@ -97,9 +97,9 @@ func (s Spec) withDefaults() Spec {
 // upstream describes the server's side; acquirePlace is asked for places for its processes.
 func (s Spec) upstream(acquirePlace admission.AcquirePlaceFunc, o *Options) upstream.Spec {
 	up := s.Upstream
-	up.TaskIDSecret, up.Observer = o.taskSecret(), o.Observer
+	up.TaskIDSecret, up.Observer = o.taskIDSecret(), o.Observer
 	up.ClientEras, up.Isolation, up.ParkTimeout = s.Clients, s.Isolation, s.ParkTimeout
-	up.EraTimeout = s.Pump.RequestTimeout
+	up.EraWaitTimeout = s.Pump.RequestTimeout
 	up.AcquirePlace, up.IdleTimeout, up.Dropped = acquirePlace, s.SessionTimeout, o.Observer.DroppedFunc(s.Name)
 	up.MaxShared, up.MaxQueued, up.QueueTimeout = s.MaxChildren, s.Queue, s.QueueTimeout
 	return up

@@ -19,11 +19,11 @@ import (
 
 // keyChooser says which shared server a client uses (D.1).
 type keyChooser struct {
-	isolation  Isolation
-	eraTimeout time.Duration
-	prober     *probe.Prober
-	pool       *sharing.Pool
-	sealer     *era.Sealer
+	isolation      Isolation
+	eraWaitTimeout time.Duration
+	prober         *probe.Prober
+	pool           *sharing.Pool
+	sealer         *era.Sealer
 
 	exclusiveNumber    atomic.Uint64                // of servers that are not shared
 	lastIntroduction   atomic.Pointer[introduction] // of some modern client; see introductionOf
@@ -55,9 +55,9 @@ func (k *keyChooser) sessionKey(ctx context.Context) sharing.Key {
 // KeyFor implements sharing.Keys.
 func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing.Key, clientInfo []byte, err error) {
 	asking := k.withProgress(ctx, m)
-	if k.eraTimeout > 0 {
+	if k.eraWaitTimeout > 0 {
 		var stop context.CancelFunc
-		asking, stop = context.WithTimeout(asking, k.eraTimeout)
+		asking, stop = context.WithTimeout(asking, k.eraWaitTimeout)
 		defer stop()
 	}
 	if _, known := k.prober.Known(); !known {
@@ -67,7 +67,7 @@ func (k *keyChooser) KeyFor(ctx context.Context, m jsonrpc.Message) (key sharing
 	modern, err := k.prober.Modern(asking)
 	switch {
 	case err != nil && asking.Err() != nil && ctx.Err() == nil:
-		return key, nil, noAnswerError(k.eraTimeout)
+		return key, nil, noAnswerError(k.eraWaitTimeout)
 	case err != nil:
 		return key, nil, err
 	}

@@ -72,9 +72,10 @@ type Spec struct {
 	// ParkTimeout is how long a call waits for what its client was asked for. 0: 10 min.
 	ParkTimeout time.Duration
 
-	// EraTimeout is how long a modern client's request waits where it is not known yet which
-	// era the server speaks. 0: as long as it takes to find that out.
-	EraTimeout time.Duration
+	// EraWaitTimeout is how long a modern client's request waits where it is not known yet which
+	// era the server speaks. Then the request is answered with an error, and the inquiry goes on.
+	// 0: it waits as long as it takes to find that out.
+	EraWaitTimeout time.Duration
 
 	// TaskIDSecret is what ids of tasks are bound to their principals with (A6): no
 	// principal may know it as a whole. If it stays the same, ids stay valid when
@@ -146,7 +147,7 @@ func New(spec Spec) (*Server, error) {
 	s.goroutines.ctx, s.goroutines.cancel = context.WithCancel(context.Background())
 	s.prober = probe.New(s.probeOptions())
 	s.pool = sharing.NewPool(s.poolOptions())
-	s.keys = keyChooser{isolation: spec.Isolation, eraTimeout: spec.EraTimeout, prober: s.prober, pool: s.pool, sealer: s.sealer}
+	s.keys = keyChooser{isolation: spec.Isolation, eraWaitTimeout: spec.EraWaitTimeout, prober: s.prober, pool: s.pool, sealer: s.sealer}
 	return s, nil
 }
 

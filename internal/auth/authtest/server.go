@@ -30,7 +30,7 @@ type Server struct {
 	requestCounts      map[string]int // requests by path
 	validTokens        map[string]bool
 	validCodes         map[string]bool
-	issuedCount        int
+	lastSecretNumber   int // stands in what was issued last: a code, or an access token and its refresh token
 	offersDevice       bool
 	userDenies         bool
 	callsNeedScopeMore bool            // see RequireScopeMore
@@ -215,8 +215,8 @@ func (s *Server) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	if s.userDenies {
 		back.Set("error", "access_denied")
 	} else {
-		s.issuedCount++
-		code := recordSecrets(fmt.Sprintf("code-canary-%d-%s", s.issuedCount, rand.Text()))
+		s.lastSecretNumber++
+		code := recordSecrets(fmt.Sprintf("code-canary-%d-%s", s.lastSecretNumber, rand.Text()))
 		s.validCodes[code], s.scopeMoreHolders[code] = true, hasScopeMore(q.Get("scope"))
 		back.Set("code", code)
 	}
@@ -236,13 +236,13 @@ func (s *Server) serveToken(w http.ResponseWriter, form url.Values) {
 		}
 		delete(s.validCodes, form.Get("code"))
 	}
-	s.issuedCount++
-	access := recordSecrets(fmt.Sprintf("access-canary-%d-%s", s.issuedCount, rand.Text()))
+	s.lastSecretNumber++
+	access := recordSecrets(fmt.Sprintf("access-canary-%d-%s", s.lastSecretNumber, rand.Text()))
 	s.scopeMoreHolders[access] = s.scopeMoreHolders[form.Get("code")]
 	s.validTokens[access] = true
 	answer := map[string]any{"access_token": access, "token_type": "Bearer", "expires_in": 3600, "scope": "tools"}
 	if form.Get("grant_type") != "client_credentials" { // RFC 6749, 4.4.3
-		answer["refresh_token"] = recordSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.issuedCount, rand.Text()))
+		answer["refresh_token"] = recordSecrets(fmt.Sprintf("refresh-canary-%d-%s", s.lastSecretNumber, rand.Text()))
 	}
 	replyJSON(w, 200, answer)
 }

@@ -131,7 +131,7 @@ func TestPolicyLineErrors(t *testing.T) {
 	} {
 		_, err := ParsePolicy("# first\n" + text)
 		wrong, ok := errors.AsType[*PolicyLineError](err)
-		if !ok || !strings.Contains(err.Error(), want) || wrong.Line != 2+strings.Count(strings.TrimSuffix(text, "\n"), "\n") {
+		if !ok || !strings.Contains(err.Error(), want) || wrong.LineNumber != 2+strings.Count(strings.TrimSuffix(text, "\n"), "\n") {
 			t.Errorf("%.50q: %v, want %q", text, err, want)
 		}
 	}

@@ -12,12 +12,12 @@ import (
 
 // A PolicyLineError says which line of a policy is wrong, and what to write instead.
 type PolicyLineError struct {
-	Line int // from 1
-	Err  error
+	LineNumber int // from 1
+	Err        error
 }
 
 // Error implements error.
-func (e *PolicyLineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+func (e *PolicyLineError) Error() string { return fmt.Sprintf("line %d: %v", e.LineNumber, e.Err) }
 
 // Unwrap returns Err.
 func (e *PolicyLineError) Unwrap() error { return e.Err }

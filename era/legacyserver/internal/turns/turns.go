@@ -42,13 +42,13 @@ type Turns[C any] struct {
 	timers  *timers.Timers
 	proceed func(now time.Time, a *Asker[C], out *era.Out)
 
-	sawRelated   bool          // the transport has named the call of the latest input request
-	sawUnrelated bool          // the transport could name the call of an input request, and did not
-	holder       *Asker[C]     // the call that has the turn; nil: none
-	turnTimer    *timers.Timer // ends the turn
-	waiting      []*Asker[C]   // in order; empty if there is no holder
-	history      askHistory
-	allTakeTurns bool // all calls that may ask take turns
+	sawRelated    bool          // the transport has named the call of the latest input request
+	sawUnrelated  bool          // the transport could name the call of an input request, and did not
+	holder        *Asker[C]     // the call that has the turn; nil: none
+	turnTimer     *timers.Timer // ends the turn
+	waiting       []*Asker[C]   // in order; empty if there is no holder
+	history       askHistory
+	assumesAllAsk bool // see AssumeAllAsk
 }
 
 // New returns the Turns of one server. It calls proceed for a call that has waited,
@@ -57,9 +57,10 @@ func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], 
 	return Turns[C]{timers: timers, proceed: proceed}
 }
 
-// RequireTurns makes all calls take turns that may ask, whatever is known of their tools.
-// BenchmarkTurns compares that with what is learned.
-func (t *Turns[C]) RequireTurns() { t.allTakeTurns = true }
+// AssumeAllAsk makes all calls take turns during which input requests are possible, as if each were
+// known to ask. Only BenchmarkTurns of package legacyserver calls it: it compares that with what is
+// learned.
+func (t *Turns[C]) AssumeAllAsk() { t.assumesAllAsk = true }
 
 // Begin makes a call ready to be sent. mayAsk says that input requests are possible
 // during the call; name is the raw name of its tool or prompt.
@@ -113,12 +114,12 @@ func (t *Turns[C]) MightAsk(a *Asker[C]) bool {
 		return false
 	}
 	h := t.history.historyOf(a.tool)
-	return t.allTakeTurns || !h.isSure() || a.inputRequests < h.expectedRequests
+	return t.assumesAllAsk || !h.isSure() || a.inputRequests < h.expectedRequests
 }
 
 // willAsk reports whether a call is expected to ask (again).
 func (t *Turns[C]) willAsk(a *Asker[C]) bool {
-	return t.allTakeTurns || a.inputRequests < t.history.historyOf(a.tool).expectedRequests
+	return t.assumesAllAsk || a.inputRequests < t.history.historyOf(a.tool).expectedRequests
 }
 
 // MustWait gives a call the turn if it may ask. True: another call has the turn; this
