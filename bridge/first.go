@@ -10,7 +10,7 @@ import (
 
 // AwaitFirst returns a Handler that serves a client with h once it has said
 // something, and is done with one that says nothing for d: a connection alone
-// must not keep a server running, nor others out (Unused).
+// must not keep a server running, nor others out (admission.MarkUnused).
 func AwaitFirst(h Handler, d time.Duration) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		if silent, err := awaitFirst(ctx, client, d); silent || err != nil {

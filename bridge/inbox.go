@@ -318,7 +318,7 @@ func (h *delivery) end() {
 }
 
 // next returns the first message, which stays in the queue; none and no error: there is
-// nothing to do yet, and idle is set.
+// nothing to do yet, and receiverIdle is set.
 func (b *Inbox) next(ctx context.Context) (m jsonrpc.Message, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -31,7 +31,7 @@ type StallWatch struct {
 	finished bool
 	timer    *time.Timer
 
-	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and since
+	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and stalledSince
 	stalledSince time.Time // since when the Sink is known to take nothing from a peer that has hung up
 }
 

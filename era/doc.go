@@ -10,7 +10,7 @@
 //     something of the client answers a call with input_required.
 //
 // The package has the names and error codes of both eras, reads the _meta of modern
-// requests (MetaOf, Meta.Claims, Meta.Check) and refuses what a revision does not have
+// requests (MetaOf, Meta.IsModern, Meta.Check) and refuses what a revision does not have
 // (Refusal). The transports and the Mux use it; package bridge passes either era on.
 //
 // A Filter rewrites the messages between a legacy and a modern side. There are

@@ -9,7 +9,7 @@ import (
 
 // A scanner reads JSON text once and checks its grammar (RFC 8259) and its UTF-8. It stops
 // at the first fault. It does not recurse, so deep nesting cannot overflow the stack: only
-// the few levels of the envelope are nested calls, and value scans all deeper levels.
+// the few levels of the envelope are nested calls, and scanValue scans all deeper levels.
 type scanner struct {
 	data          []byte
 	pos           int
@@ -18,7 +18,7 @@ type scanner struct {
 	faultAt       int
 
 	maxLevels int // how many levels of objects and arrays there may be; 0: any number
-	level     int // how many levels open has entered
+	level     int // how many levels openObject has entered
 	tooDeepAt int // the offset of the first level deeper than most; 0: there is none
 }
 
@@ -206,7 +206,7 @@ var simpleEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': 
 
 // skipValue moves to the end of the value at pos, which must be valid JSON: part of a
 // message that Parse has accepted. It only looks for the end of the value, which is much
-// faster than value for long strings. (In invalid text it stops somewhere.)
+// faster than scanValue for long strings. (In invalid text it stops somewhere.)
 func (s *scanner) skipValue() {
 	data, i, depth := s.data, s.pos, 0
 	for i < len(data) {

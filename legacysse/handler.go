@@ -151,7 +151,7 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 }
 
 // startSession makes a session and lets the bridge.Handler serve it. The error is
-// that of admission.Control's Acquire.
+// that of admission.Controller.Acquire.
 func (h *Handler) startSession(r *http.Request) (*session, error) {
 	slot, err := h.control.AcquireLazily(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {

@@ -136,7 +136,7 @@ func (p *postQueue) deliverFirst(ctx, sending context.Context, sink bridge.Sink)
 	return nil
 }
 
-// next takes the first message, for which await has waited, out of the queue.
+// next takes the first message, for which awaitFirst has waited, out of the queue.
 func (p *postQueue) next(ctx context.Context) (*queuedMessage, error) {
 	p.delivering.Lock()
 	defer p.delivering.Unlock()

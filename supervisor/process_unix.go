@@ -87,7 +87,7 @@ func (c *child) reap() {
 }
 
 // terminate sends SIGTERM to the group and to the strays. The group's id is still its own:
-// until the child is reaped the child itself holds the id, and afterwards gone has
+// until the child is reaped the child itself holds the id, and afterwards isGone has
 // seen a member of the group at most maxPollInterval ago.
 func (c *child) terminate() {
 	c.signalGroup(unix.SIGTERM)

@@ -150,7 +150,7 @@ func (c *child) kill() {
 func (c *child) terminateStrays() {}
 func (c *child) killStrays()      {}
 
-// reap does nothing: wait has reaped the process, and its job stays open until gone.
+// reap does nothing: wait has reaped the process, and isGone closes its job.
 func (c *child) reap() {}
 
 // jobAccounting is JOBOBJECT_BASIC_ACCOUNTING_INFORMATION.

@@ -196,7 +196,7 @@ func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (agai
 	return k.shouldReconnect(renew, f, failures)
 }
 
-// shouldReconnect is the end of lose. It reports whether the reconnector has something left to do.
+// shouldReconnect is the end of handleLoss. It reports whether the reconnector has something left to do.
 func (k *reconnector) shouldReconnect(renew bool, f *httpdial.Fault, failures int) bool {
 	r := k.r
 	r.ledger.Lock()

@@ -24,7 +24,7 @@ const outQueueLength = 16
 const maxDirectSize = 4 << 10
 
 // server is one server of a Mux, while it lives. Two goroutines serve it:
-// keepConnected reads, and write writes. A client itself writes only what the server takes
+// keepConnected reads, and runWriter writes. A client itself writes only what the server takes
 // at once: it could not leave in the middle of a message without cutting it off
 // for all.
 type server struct {

@@ -11,7 +11,7 @@ import (
 // writeTurn, wakeWriter, taken, takenAtOnce and spare; the last two belong to whoever has the turn.
 type outbox struct {
 	writeTurn  chan struct{} // holds one element while somebody writes to the server
-	wakeWriter chan struct{} // holds one element when there is something for translatedConn.write
+	wakeWriter chan struct{} // holds one element when there is something for runWriter
 	taken      chan struct{} // holds one element when a batch was taken out
 
 	takenAtOnce bool              // the server has taken the last message at once; whose turn it is has it
@@ -68,7 +68,7 @@ func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	return left
 }
 
-// putBack puts what was not written before all else, and leaves it to write.
+// putBack puts what was not written before all else, and leaves it to runWriter.
 func (o *outbox) putBack(messages []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
 	o.queue = fifo.Queue[outgoing]{}

@@ -91,7 +91,7 @@ func (t *translatedConn) isOverLocking() bool {
 	return t.isOver()
 }
 
-// putBack leaves to write what the server has not taken. The caller has the turn.
+// putBack leaves to runWriter what the server has not taken. The caller has the writeTurn.
 func (t *translatedConn) putBack(messages []jsonrpc.Message) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,7 +9,7 @@
 // to that side before.
 //
 // The locks, in the order in which one goroutine may take them: the turn of the Inbox
-// (whoever has it hands messages to the client's side), turn (to write to the server), mu.
+// (whoever has it hands messages to the client's side), writeTurn (to write to the server), mu.
 // Only mu guards what the filter knows. It is held across no other lock but the Inbox's
 // own, no wait, and no report of what was dropped.
 package translate
@@ -94,7 +94,7 @@ type translatedConn struct {
 	stallTimer  lazytimer.Timer // calls endUnsent
 	stalledErr  error           // why stallTimer is set; under mu
 
-	writing   sync.WaitGroup // for write
+	writing   sync.WaitGroup // for runWriter
 	done      chan struct{}  // closed by Close
 	closeOnce sync.Once
 	closeErr  error

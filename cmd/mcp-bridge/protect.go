@@ -159,7 +159,7 @@ type protection struct {
 	*resource.Protector
 	flags               *protectFlags
 	introspectionSecret func() (string, error) // of the introspection endpoint; nil: there is none
-	policy              *resource.Policy       // that counts; guarded by the daemon's reloading
+	policy              *resource.Policy       // that counts; guarded by the daemon's reloadMu
 	httpClients         []*http.Client         // for requests to issuers
 }
 

@@ -55,7 +55,7 @@ func New(o Options) era.Filter {
 	return f
 }
 
-// filter is one session of a client. opening holds messages until the session has
+// filter is one session of a client. handshake holds messages until the session has
 // begun. Requests then go to calls, or to listen if they are about subscriptions.
 type filter struct {
 	session   session

@@ -185,7 +185,7 @@ func (o *handshake) initializeResult(m jsonrpc.Message) []byte {
 	return append(append(b, ','), rest[1:]...)
 }
 
-// failAll answers initialize and the requests that are held.
+// failQueued answers initialize and the requests that are held.
 func (o *handshake) failQueued(text string, data []byte, out *era.Out) {
 	if o.phase == discovering {
 		refuse(o.initializeRequest.ID(), jsonrpc.CodeInternalError, text, data, out)

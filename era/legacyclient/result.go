@@ -32,8 +32,8 @@ func readResult(m jsonrpc.Message) resultParts {
 }
 
 // keysToRemove appends the keys of a result that legacy revisions do not have (C.0):
-// resultType, serverInfo, the caching hints. core says that 2026-07-28 defines the
-// method: in results of other methods ttlMs may mean anything. ok is false if only
+// resultType, serverInfo, the caching hints. standardMethod says that 2026-07-28
+// defines the method: in results of other methods ttlMs may mean anything. ok is false if only
 // a part of _meta must be removed.
 func (parts resultParts) keysToRemove(keys []string, standardMethod bool) (_ []string, ok bool) {
 	keys = append(keys, "resultType")

@@ -94,7 +94,7 @@ func (h *handshake) removeHeld(id jsonrpc.ID) bool {
 	return true
 }
 
-// failAll answers the requests that are held.
+// failHeld answers the requests that are held.
 func (h *handshake) failHeld(text string, out *era.Out) {
 	for _, m := range h.heldRequests {
 		refuse(m.ID(), jsonrpc.CodeInternalError, text, shape.ReasonData("server_ended"), out)

@@ -200,7 +200,7 @@ func (p *parking) expire(now time.Time, c *call, out *era.Out) {
 	}
 }
 
-// failAll forgets the parked calls.
+// forgetAll forgets the parked calls.
 func (p *parking) forgetAll() {
 	clear(p.parkedCalls)
 	p.parkedCount.Store(0)

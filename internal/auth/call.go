@@ -252,7 +252,7 @@ func (c *EndpointCaller) AllowsPlainHTTP() bool {
 func (c *EndpointCaller) checkURL(addr string) error { return checkURL(addr, c.AllowsPlainHTTP()) }
 
 // checkURL checks an address that comes from a document: https with a host; http on loopback only
-// (OAuth 2.1, 1.5), unless plain; nothing that a request would hide.
+// (OAuth 2.1, 1.5), unless allowsPlainHTTP; nothing that a request would hide.
 func checkURL(addr string, allowsPlainHTTP bool) error {
 	u, err := url.Parse(addr)
 	switch {

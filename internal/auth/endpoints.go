@@ -28,7 +28,7 @@ func (c *EndpointCaller) Revoke(ctx context.Context, server ServerMetadata, clie
 
 // Introspect asks the authorization server what a token is worth (RFC 7662, 2). active is false of a
 // token that is not valid; its Claims are empty then. The caller checks what a token is for: its
-// audience (Claims.For), scopes, binding and end; Claims.Issuer may be "".
+// audience (Claims.IsFor), scopes, binding and end; Claims.Issuer may be "".
 func (c *EndpointCaller) Introspect(ctx context.Context, server ServerMetadata, client Client, token string) (claims Claims, active bool, err error) {
 	const doing = "introspection"
 	if server.IntrospectionEndpoint == "" {

@@ -16,7 +16,7 @@ import (
 // A serverDraft is a server while it is read.
 type serverDraft struct {
 	server      *Server
-	members     map[string]member // by what they mean, see aliases
+	members     map[string]member // by what they mean, see keyAliases
 	ownSettings []string          // settings that the server itself has
 	transport   string            // of its type: stdio, http, sse, ws, socket, or "" if it has none
 }

@@ -119,7 +119,7 @@ func (s *schema) checkArgument(raw json.RawMessage) error {
 	return nil
 }
 
-// read returns a JSON value if it has that type and is not null.
+// decodeAs returns a JSON value if it has that type and is not null.
 func decodeAs[T any](raw json.RawMessage) (v T, ok bool) {
 	var p *T
 	if json.Unmarshal(raw, &p) != nil || p == nil {

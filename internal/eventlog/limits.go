@@ -12,7 +12,7 @@ import (
 type eventLimiter[K comparable] struct {
 	inFirstPeriod, perPeriod int // how many in the first period of a kind, and in each that follows at once
 	period                   time.Duration
-	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limiter, or of end
+	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limiter, or by close
 
 	periodTimers sync.WaitGroup // those that run, or are to
 

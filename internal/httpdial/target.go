@@ -30,7 +30,7 @@ type TargetOptions struct {
 	ReplyHeaderTimeout  time.Duration // for the header of a reply; 0: none
 
 	// Authorize returns what makes the requests, around base: it adds credentials to each of them, sees
-	// the replies that refuse them, and may send a request again. Seen is told of each that it sends. A
+	// the replies that refuse them, and may send a request again. Session is told of each that it sends. A
 	// *Fault that it returns is what clients are told. nil: requests are made as they are.
 	Authorize func(base http.RoundTripper) http.RoundTripper
 

@@ -299,7 +299,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// isClosed reports whether Close was called; apply is held.
+// isClosed reports whether Close was called. It is called with applyMu held.
 func (h *Hub) isClosed() bool {
 	select {
 	case <-h.closed:

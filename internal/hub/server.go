@@ -232,7 +232,7 @@ func (s *server) endpoint(name string) http.Handler {
 var endpoints = []string{"mcp", "sse", "ws"}
 
 // EndpointPaths returns the paths of a server's endpoints, as requests have them when they are read: that of
-// Streamable HTTP first. alone is Options.Alone.
+// Streamable HTTP first. alone is Options.SingleServer.
 func EndpointPaths(name string, alone bool) []string {
 	base := ""
 	if !alone {

@@ -9,7 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statsWindow is over which time stats counts, and maxSamples how many answers it keeps of a server.
+// statsWindow is over which time stats counts, and maxAnswersPerServer how many answers it keeps of a server.
 const (
 	statsWindow         = time.Minute
 	maxAnswersPerServer = 4096

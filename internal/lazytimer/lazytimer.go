@@ -27,7 +27,7 @@ type Timer struct {
 	timer     *time.Timer
 	firesAt   time.Time // when timer goes off; zero: it does not
 	due       time.Time // when Do is to be called; zero: never
-	doRunning bool      // Do is
+	doRunning bool      // Do is being called
 	stopped   bool
 	doCalls   sync.WaitGroup // of Do
 }

@@ -13,7 +13,7 @@ const (
 	kindCommands    = "commands" // programs
 )
 
-// Complete returns what the last of words may be: lines for the scripts of Script. words are the arguments of the program
+// Complete returns what the last of words may be: lines for the scripts of CompletionScript. words are the arguments of the program
 // so far, and the last one, which may be empty, is what the cursor stands in. The first line is what to offer: "words",
 // "files", "directories" or "commands"; after "words" the others are a word, a tab and its meaning each.
 func (m *Manual) Complete(words []string) []string {

@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// width is how many columns the pages have, and column where the text of flags begins.
+// pageWidth is how many columns the pages have, and flagTextColumn where the text of flags begins.
 const (
 	pageWidth      = 80
 	flagTextColumn = 28

@@ -19,7 +19,7 @@ var (
 	powershellScript string
 )
 
-// CompleteCommand is the command that the scripts of Script call.
+// CompleteCommand is the command that the scripts of CompletionScript call.
 const CompleteCommand = "__complete"
 
 // Shells are the shells that there is a script for.

@@ -23,7 +23,7 @@ type conversation struct {
 	isComplete       bool   // messages were told from initialize on, as long as
 	observerGaps     uint64 // is that of the Observer
 	answeredIDs      [maxAnsweredIDs]jsonrpc.ID
-	nextAnswered     int             // in answered
+	nextAnswered     int             // in answeredIDs
 	listCapabilities map[string]bool // capabilities that have a list
 
 	replyHistory replyHistory // over HTTP

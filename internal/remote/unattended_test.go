@@ -114,7 +114,7 @@ func (l lockedSite) handler(t *testing.T) (h http.Handler, end func()) {
 	return served, end
 }
 
-// dial connects a client to it through a door that is locked as at first says. loseSession ends the session, and locks the door for the next one;
+// dial connects a client to it through a door that is locked as atFirst says. loseSession ends the session, and locks the door for the next one;
 // it returns when something that the bridge has done by itself was refused.
 func (l lockedSite) dial(t *testing.T, atFirst func(*http.Request) bool, signInTimeout time.Duration) (c *client, d *door, loseSession func()) {
 	d = &door{refused: make(chan struct{}, 1000), locked: atFirst}

@@ -210,7 +210,7 @@ func TestPlayUnusable(t *testing.T) {
 	})
 }
 
-// With Timing the pauses stay.
+// With KeepPauses the pauses stay.
 func TestPlayTiming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rec := recorded(t, server(), `

@@ -20,7 +20,7 @@ const (
 // come when the client has used its id again for something else. When there
 // are too many, all answers count.
 type openLists struct {
-	mayHaveOpen atomic.Bool // open has one, or all is set: mostly there is none, and nobody locks
+	mayHaveOpen atomic.Bool // openIDs has one, or matchesAll is set: mostly there is none, and nobody locks
 	mu          sync.Mutex
 	openIDs     map[jsonrpc.ID]bool // true: cancelled
 	matchesAll  bool

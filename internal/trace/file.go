@@ -61,9 +61,9 @@ type File struct {
 
 	wake       chan struct{} // holds one element when there is something to write, or it is the end
 	flushNow   chan struct{} // holds one element when the writer should not wait for more
-	writerDone chan struct{} // closed when write has returned
+	writerDone chan struct{} // closed when run has returned
 
-	file        *os.File // write's; nil: it could not be opened again
+	file        *os.File // run's; nil: it could not be opened again
 	size        int64
 	hasFailed   bool
 	partialLine bool  // the last line in the file may have no end

@@ -140,7 +140,7 @@ type recordMaker struct {
 // maxReusedBytes is how large memory may be that is used again.
 const maxReusedBytes = 256 << 10
 
-// textBuffer is memory for the text of a message whose bytes lie in several places.
+// messageBuffer is memory for the text of a message whose bytes lie in several places.
 type messageBuffer []byte
 
 var messageBuffers = sync.Pool{New: func() any { return new(messageBuffer) }}

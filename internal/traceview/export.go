@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// Formats are the formats that Export writes: HAR 1.2, spans as the JSON of OTLP, and a page
+// Formats are the formats that export writes: HAR 1.2, spans as the JSON of OTLP, and a page
 // of HTML that needs nothing else.
 var Formats = []string{"har", "otlp", "html"}
 

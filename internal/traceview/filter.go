@@ -29,7 +29,7 @@ type View struct {
 // Filter chooses records. The zero value chooses all of them. It may be used concurrently.
 type Filter struct{ groups []conditionGroup }
 
-// conditionGroup is a condition: one of any must hold, or none of them.
+// conditionGroup is a condition: one of conditions must hold, or none of them.
 type conditionGroup struct {
 	key        string
 	negated    bool

@@ -85,7 +85,7 @@ func htmlText[T string | []byte](text T) string { return html.EscapeString(print
 // writeText writes a text that may be long.
 func (h *htmlPage) writeText(text []byte) {
 	for piece := range splitText(text) {
-		_, _ = h.out.WriteString(htmlText(piece)) // row returns the error
+		_, _ = h.out.WriteString(htmlText(piece)) // writeRow returns the error
 	}
 }
 

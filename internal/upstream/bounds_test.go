@@ -127,7 +127,7 @@ func TestRefusedAndAsked(t *testing.T) {
 	}
 }
 
-// A process that clients share is kept for Idle after the last has left it, however
+// A process that clients share is kept for IdleTimeout after the last has left it, however
 // often that was put off, and for as long as one is there.
 func TestIdleUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

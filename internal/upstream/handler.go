@@ -260,7 +260,7 @@ func refusingHandler(served era.Eras) bridge.Handler {
 	})
 }
 
-// refusingSink answers each request with the versions that are served.
+// versionsSink answers each request with the versions that are served.
 type versionsSink struct {
 	client bridge.Conn
 	served era.Eras

@@ -57,7 +57,7 @@ type Spec struct {
 
 	// MaxShared is how many processes that clients share there may be; for one
 	// more, one that nobody uses is ended, or one of the party with most in which no
-	// call is in progress. Those of one client or request are Admit's to bound. 0: 100.
+	// call is in progress. Those of one client or request are AcquirePlace's to bound. 0: 100.
 	MaxShared int
 
 	// MaxQueued is how many clients may wait where none can be ended, beside those whose
@@ -118,7 +118,7 @@ type Server struct {
 	sessionless atomic.Bool // a remote server has answered initialize without beginning a session
 }
 
-// maxExclusive bounds the shared servers of one client each where there is no Admit: calls
+// maxExclusive bounds the shared servers of one client each where there is no AcquirePlace: calls
 // may wait for their clients in them.
 const maxExclusive = 10_000
 

@@ -80,7 +80,7 @@ func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *h
 	return false, nil
 }
 
-// awaitEndpoint reads up to the endpoint event. wrongTransport is that of open.
+// awaitEndpoint reads up to the endpoint event. wrongTransport is that of openStream.
 func (c *conn) awaitEndpoint(r *sse.Reader, resp *http.Response, s *session) (endpoint *url.URL, wrongTransport bool, fault *httpdial.Fault) {
 	for {
 		event, err := r.Next()

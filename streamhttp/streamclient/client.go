@@ -166,7 +166,7 @@ type Client struct {
 // closed, when ctx is done, or for a request with the id of one in progress,
 // which could not be answered unmistakably: whatever else goes wrong with a
 // request becomes a JSON-RPC error response that Receive brings. Receive ends
-// only with Close, and as NoRenew, ReportWrongTransport and Upgraded say.
+// only with Close, and as NoRenew, ReportWrongTransport and ConfirmUpgrade say.
 func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -53,8 +53,8 @@ type modernListing struct {
 	ok    bool // the server has answered; to be read after done
 }
 
-// lookUp returns what is known of a tool that was learned after seq; or else the
-// walk to wait for, which is the caller's to begin if mine. There is neither if
+// lookUp returns what is known of a tool that was learned after afterSeq; or else the
+// walk to wait for, which is the caller's to begin if mustBegin. There is neither if
 // the server has not answered the last one, unless the walk is needed.
 func (t *modernTools) lookUp(name string, afterSeq uint64, needed bool) (tool modernTool, l *modernListing, mustBegin bool) {
 	t.mu.Lock()
@@ -127,7 +127,7 @@ func (t *modernTools) forget() {
 	clear(t.byName)
 }
 
-// toolOf returns what is known of the tool that call is for, learned after seq.
+// toolOf returns what is known of the tool that call is for, learned after afterSeq.
 // If that is nothing, the bridge asks for the list of tools first; so few
 // clients call what they have not seen in a list that one does it for all who
 // wait (ME3, ME4). The zero modernTool means that nothing could be learned by

@@ -109,7 +109,7 @@ func (s *resumePoint) nextDelay() time.Duration {
 }
 
 // readEvents hands on what a stream carries, until the stream ends or a fault
-// of call; data says that there was an event with data. A nil call means the
+// of call; hasData says that there was an event with data. A nil call means the
 // standalone stream, which no single event can make fail.
 func (c *conn) readEvents(r *sse.Reader, call *call, session *session) (hasData bool, fault *httpdial.Fault) {
 	lingering := false

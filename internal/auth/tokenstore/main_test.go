@@ -143,7 +143,7 @@ func wantKind(t *testing.T, err error, want ErrorKind) *Error {
 	return e
 }
 
-// file path of the credential.
+// credPath returns the path of the credential's file.
 func credPath(s *Store) string { return s.filePath(credentialFolder, string(testKey)+".json") }
 
 func contents(t *testing.T, path string) string {

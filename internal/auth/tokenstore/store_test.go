@@ -109,8 +109,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// TestLockExcludes: within a process too. The credential that work sees is the one of
-// the last Save, and the LockedCredential is of no use after work.
+// TestLockExcludes: within a process too. The credential that the function of WithLock sees is the
+// one of the last Save, and the LockedCredential is of no use after it.
 func TestLockExcludes(t *testing.T) {
 	t.Parallel()
 	s := newStore(t)

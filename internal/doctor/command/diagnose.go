@@ -108,7 +108,7 @@ func (d *diagnosis) diagnose(ctx context.Context) error {
 		first = d.investigateSilence(ctx, server, q)
 	}
 	switch {
-	case first.outcome == outcomeSilent: // of which suspected has told
+	case first.outcome == outcomeSilent: // of which investigateSilence has told
 		return nil
 	case first.hasResult():
 		start := server.firstAnswerTime(first)

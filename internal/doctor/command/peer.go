@@ -55,7 +55,7 @@ type serverProcess struct {
 	recordedSession string            // its name there
 }
 
-// startProcess starts a process. max bounds its lines, see output.
+// startProcess starts a process. maxLineBytes bounds its lines, see newStdoutParser.
 func startProcess(ctx context.Context, spec supervisor.Spec, maxLineBytes int) (*serverProcess, error) {
 	p := &serverProcess{
 		inputQueue: make(chan []byte, 64), writingEnded: make(chan struct{}), stdoutEnded: make(chan struct{}),
@@ -152,7 +152,7 @@ func (p *serverProcess) deliverReply(id jsonrpc.ID, r reply) {
 
 func encodeLine(m jsonrpc.Message) []byte { return append(slices.Clone(m.Bytes()), '\n') }
 
-// A pendingRequest is a request that was sent. Whoever has asked it must call forget.
+// A pendingRequest is a request that was sent. Whoever has asked it must call stopAwaiting.
 type pendingRequest struct {
 	process    *serverProcess
 	id         string

@@ -116,8 +116,8 @@ func (p *prober) diagnose(slow, ctx context.Context) {
 	}
 }
 
-// reserveTime returns a context that ends before ctx does, so that as much is left as said,
-// or half of what there is.
+// reserveTime returns a context that ends before ctx does, so that the time left remains, or half
+// of what there is.
 func reserveTime(ctx context.Context, left time.Duration) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

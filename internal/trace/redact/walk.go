@@ -212,7 +212,7 @@ func (w *walk) visitMember(top *frame, i int) int {
 	}
 	child.isPairValue = w.recordPair(top, key, i)
 	end = w.visitValue(i, child)
-	if child.isPairValue && w.text[i] != '{' && w.text[i] != '[' { // else pop does it, and top may have moved
+	if child.isPairValue && w.text[i] != '{' && w.text[i] != '[' { // else endContainer does it, and top may have moved
 		top.pairValue.to = end
 	}
 	return end

@@ -14,7 +14,7 @@ import (
 // This file is about servers that are silent to the probe: they wait for initialize, or
 // take long to start. Which of both, only their answer to initialize tells.
 
-// openTimeout is how long a process that was silent to the probe may take to answer initialize
+// initializeAnswerTimeout is how long a process that was silent to the probe may take to answer initialize
 // before another one is started, which hears nothing else: some servers hang at what
 // comes before initialize. To wait longer makes those slower; to wait less starts one that is slow to start twice.
 const initializeAnswerTimeout = 12 * time.Second

@@ -28,7 +28,7 @@ const (
 	defaultAnswerTimeout = 3 * time.Second
 
 	// probeTimeout bounds a probe with everything, such as starting the server. Of a command
-	// that may be done twice, the first time within openTimeout.
+	// that may be done twice, the first time within initializeAnswerTimeout.
 	probeTimeout = 30 * time.Second
 
 	// spareTimeout is how long the process that was probed waits for its first client.
@@ -95,9 +95,9 @@ type Options struct {
 
 // A Prober knows which era a server speaks. All methods may be called concurrently.
 //
-// mu is held while the fields are looked at, and while Agreed and Spawn are called.
+// mu is held while the fields are looked at, and while OnEraFound and Spawn are called.
 type Prober struct {
-	// SettledAfter and Patience replace 10 and 3 seconds in tests.
+	// SettledAfter and AnswerTimeout replace 10 and 3 seconds in tests.
 	SettledAfter, AnswerTimeout time.Duration
 
 	opts       Options
@@ -344,7 +344,7 @@ func (p *Prober) forgetFinding() (forgot bool) {
 
 // Recheck has a server at an http URL asked anew what it speaks, if the finding has
 // stood for a while: what it has said may be that of another era (ED9). If it is,
-// Agreed ends what the others use; a mere error costs a question.
+// OnEraFound ends what the others use; a mere error costs a question.
 func (p *Prober) Recheck() {
 	if p.forgetFinding() {
 		_ = p.opts.Spawn(func() { _, _ = p.Modern(httpdial.Unattended(p.opts.Context)) })

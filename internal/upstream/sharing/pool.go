@@ -28,7 +28,7 @@ import (
 type Key struct {
 	Legacy       bool   // the server is a legacy one
 	Principal    string // of those who may use it
-	Capabilities string // that the server was told of, as era.ProjectCapabilities writes them
+	Capabilities string // that the server was told of, as legacyserver.ProjectCapabilities writes them
 	Exclusive    uint64 // not 0: the server is of one client only, or of one request
 }
 
@@ -57,7 +57,7 @@ type Options struct {
 	IdleTimeout, ParkTimeout time.Duration
 
 	// IsolateCrashes: a principal whose calls end the server that all share (the zero
-	// Key) gets one of its own for a while (see Isolated).
+	// Key) gets one of its own for a while (see IsIsolated).
 	IsolateCrashes bool
 
 	// Dropped is told of messages that reached nobody. nil is fine.
@@ -158,7 +158,7 @@ func (p *Pool) enterExisting(key Key, single bool) (*Server, error) {
 	return s, nil
 }
 
-// startServer is enter for a client that has found no server: it makes one, unless another
+// startServer is enterExisting for a client that has found no server: it makes one, unless another
 // client does. If that fails, this client tries itself: it may be one who may wait for
 // a place longer.
 func (p *Pool) startServer(ctx context.Context, key Key, clientInfo []byte, single bool) (*Server, error) {

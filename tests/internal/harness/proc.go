@@ -20,8 +20,8 @@ import (
 // A Proc is a program that a test started. Its stderr is kept.
 type Proc struct {
 	Cmd    *exec.Cmd
-	Stdin  *os.File        // writes to the program's; nil with Options.NoPipes
-	Stdout *os.File        // reads from the program's; nil with Options.NoPipes or Options.Stdout
+	Stdin  *os.File        // writes to the program's; nil with Options.NullStdio
+	Stdout *os.File        // reads from the program's; nil with Options.NullStdio or Options.Stdout
 	Done   <-chan struct{} // closed when the process has been reaped
 
 	quiet bool // the lines of the levels debug and trace were not asked for

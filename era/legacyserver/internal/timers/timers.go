@@ -14,11 +14,11 @@ type Timer struct {
 	index int // in the heap; -1 when it has fired or was stopped
 }
 
-// Timers are the pending timers. A Filter has no clock: due is called with the
+// Timers are the pending timers. A Filter has no clock: FireDue is called with the
 // time. The zero value is ready.
 type Timers struct{ heap timerHeap }
 
-// Set adds a timer: Due calls fire at this time or later.
+// Set adds a timer: FireDue calls fire at this time or later.
 func (a *Timers) Set(at time.Time, fire func(now time.Time, out *era.Out)) *Timer {
 	n := &Timer{at: at, fire: fire}
 	heap.Push(&a.heap, n)

@@ -62,8 +62,8 @@ func New[C any](timers *timers.Timers, proceed func(now time.Time, a *Asker[C], 
 // learned.
 func (t *Turns[C]) AssumeAllAsk() { t.assumesAllAsk = true }
 
-// Begin makes a call ready to be sent. mayAsk says that input requests are possible
-// during the call; name is the raw name of its tool or prompt.
+// Begin makes a call ready to be sent. mayBeAsked says that input requests are
+// possible during the call; name is the raw name of its tool or prompt.
 func (t *Turns[C]) Begin(a *Asker[C], mayBeAsked bool, method string, name []byte) {
 	a.Priority = Beginning
 	if a.mayAsk = mayBeAsked; mayBeAsked {
