@@ -404,7 +404,7 @@ func TestOurChildren(t *testing.T) {
 	}
 }
 
-func TestMarks(t *testing.T) {
+func TestMatchesMarker(t *testing.T) {
 	for _, c := range []struct {
 		m, marker string
 		want      bool
@@ -413,7 +413,7 @@ func TestMarks(t *testing.T) {
 		{"a", "ab", false}, {"a.b", "a", false}, {"a", "", false}, {"", "a", false}, {"b", "a.b", false},
 	} {
 		if got := matchesMarker(c.m, c.marker); got != c.want {
-			t.Errorf("marks(%q, %q) = %v", c.m, c.marker, got)
+			t.Errorf("matchesMarker(%q, %q) = %v", c.m, c.marker, got)
 		}
 	}
 	t.Setenv(markerVar, "outer")

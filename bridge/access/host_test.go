@@ -36,13 +36,13 @@ func TestIsLoopbackAddr(t *testing.T) {
 func TestIsLoopbackHost(t *testing.T) {
 	for _, host := range []string{"::1", "[::1]", "127.0.0.1", "localhost", "LOCALHOST.", "a.b.localhost"} {
 		if !isLoopbackHost(host) {
-			t.Errorf("IsLoopbackHost(%q) = false", host)
+			t.Errorf("isLoopbackHost(%q) = false", host)
 		}
 	}
 	for _, host := range []string{"", ".", "::", "[localhost]", "[127.0.0.1]", "::1%lo", "[::1%lo]", "[", "[]",
 		"::ffff:127.0.0.1", "localhost:80", "127.0.0.1:80", "xlocalhost", ".localhost", "localhost\x00"} {
 		if isLoopbackHost(host) {
-			t.Errorf("IsLoopbackHost(%q) = true", host)
+			t.Errorf("isLoopbackHost(%q) = true", host)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestClose(t *testing.T) {
 
 // AcquirePlaceFunc is asked about everybody, and what it gives is given back once: also
 // if it comes too late, or there is no place here.
-func TestAdmit(t *testing.T) {
+func TestAcquirePlaceFunc(t *testing.T) {
 	for name, c := range map[string]struct {
 		after   time.Duration // AcquirePlaceFunc answers, whatever its ctx says
 		refuses error

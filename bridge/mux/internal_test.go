@@ -39,7 +39,7 @@ func TestCalls(t *testing.T) {
 		for range rand.IntN(12) {
 			id := spelled[rand.IntN(len(spelled))][rand.IntN(2)]
 			if got := calls.get(id); got != want[id] {
-				t.Fatalf("by(%s) = %v, want %v", id, got, want[id])
+				t.Fatalf("get(%s) = %v, want %v", id, got, want[id])
 			}
 			_, same, _ := jsonrpc.Find(want, id)
 			if got := calls.find(id); got != same {

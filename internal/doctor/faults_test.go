@@ -7,7 +7,7 @@ import (
 )
 
 // Comments are advised only where they come before the cut.
-func TestCutIdle(t *testing.T) {
+func TestQuietStreamCut(t *testing.T) {
 	for after, says := range map[time.Duration]string{
 		5 * time.Second:  "at nginx/1.22.1 (nginx proxy_read_timeout; the idle timeout of the load balancer), which is about 5s, to a minute or more. A comment every 15 seconds, as mcp-bridge serve sends, comes too late.",
 		15 * time.Second: "comes too late.",

@@ -145,7 +145,7 @@ func TestAppendSentence(t *testing.T) {
 		{"is it down?", "", "is it down?"},
 	} {
 		if got := AppendSentence(c.text, c.more); got != c.want {
-			t.Errorf("Also(%q, %q) = %q, want %q", c.text, c.more, got, c.want)
+			t.Errorf("AppendSentence(%q, %q) = %q, want %q", c.text, c.more, got, c.want)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func TestCloseTwice(t *testing.T) {
 	}
 }
 
-func TestParseMode(t *testing.T) {
+func TestParseSocketMode(t *testing.T) {
 	for text, want := range map[string]os.FileMode{"0600": 0o600, "600": 0o600, "0660": 0o660, "0666": 0o666, "0777": 0o777} {
 		if got, err := ParseSocketMode(text); err != nil || got != want {
 			t.Errorf("%s: %o, %v", text, got, err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestOf(t *testing.T) {
+func TestOfAddr(t *testing.T) {
 	t.Parallel()
 	for want, all := range map[Reach][]string{
 		NeverAllowed: {
@@ -55,7 +55,7 @@ func TestOfHost(t *testing.T) {
 	}
 }
 
-func TestMayName(t *testing.T) {
+func TestMayLeadTo(t *testing.T) {
 	t.Parallel()
 	const all = "loopback link private public"
 	for from, want := range map[Reach]string{NeverAllowed: "", Loopback: all, LinkLocal: "link private public", Private: "private public", Public: "public"} {

@@ -27,7 +27,7 @@ func TestCheckURL(t *testing.T) {
 	}
 	for text, mode := range map[string]TransportMode{"http": httpFirst, "streamable-http": httpFirst, "streamableHttp": httpFirst, "sse": sseFirst} {
 		if got, err := ParseTransportMode(text); err != nil || got != mode {
-			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
+			t.Errorf("ParseTransportMode(%q) = %v, %v", text, got, err)
 		}
 	}
 	for _, bad := range []string{
@@ -57,10 +57,10 @@ func FuzzCheckURL(f *testing.F) {
 	})
 }
 
-func TestParseMode(t *testing.T) {
+func TestParseTransportMode(t *testing.T) {
 	for mode, text := range map[TransportMode]string{httpFirst: "http-first", sseFirst: "sse-first", httpOnly: "http-only", sseOnly: "sse-only"} {
 		if got, err := ParseTransportMode(text); err != nil || got != mode {
-			t.Errorf("ParseMode(%q) = %v, %v", text, got, err)
+			t.Errorf("ParseTransportMode(%q) = %v, %v", text, got, err)
 		}
 		if mode.String() != text {
 			t.Errorf("%d is called %s, want %s", mode, mode, text)
@@ -68,7 +68,7 @@ func TestParseMode(t *testing.T) {
 	}
 	for _, bad := range []string{"", "htp", "HTTP-FIRST", "sse-last", "unknown"} {
 		if _, err := ParseTransportMode(bad); err == nil {
-			t.Errorf("ParseMode took %q", bad)
+			t.Errorf("ParseTransportMode took %q", bad)
 		} else if !strings.Contains(err.Error(), "sse-only") {
 			t.Errorf("the error does not say what there is: %v", err)
 		}

@@ -56,7 +56,7 @@ func TestEnd(t *testing.T) {
 }
 
 // Shutdown waits for goroutines, unblocks who waits, and lets nothing begin any more.
-func TestShut(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b Base
 		b.Init()

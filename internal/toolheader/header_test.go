@@ -10,7 +10,7 @@ import (
 )
 
 // ME2: what goes as it is and what goes as base64.
-func TestEncode(t *testing.T) {
+func TestEncodeValue(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                   "",
 		"us-west1":           "us-west1",
@@ -28,16 +28,16 @@ func TestEncode(t *testing.T) {
 	} {
 		got := EncodeValue(text)
 		if got != want {
-			t.Errorf("Encode(%q) = %q, want %q", text, got, want)
+			t.Errorf("EncodeValue(%q) = %q, want %q", text, got, want)
 		}
 		if back, err := DecodeValue(got); err != nil || back != text {
-			t.Errorf("Decode(%q) = %q, %v; want %q", got, back, err, text)
+			t.Errorf("DecodeValue(%q) = %q, %v; want %q", got, back, err, text)
 		}
 	}
 }
 
 // MI6: what a header may hold.
-func TestDecode(t *testing.T) {
+func TestDecodeValue(t *testing.T) {
 	for header, want := range map[string]string{
 		"  tools/list\t":          "tools/list",
 		"=?base64??=":             "",
@@ -46,7 +46,7 @@ func TestDecode(t *testing.T) {
 		"=?base64?YQ==?= ":        "a",
 	} {
 		if got, err := DecodeValue(header); err != nil || got != want {
-			t.Errorf("Decode(%q) = %q, %v; want %q", header, got, err, want)
+			t.Errorf("DecodeValue(%q) = %q, %v; want %q", header, got, err, want)
 		}
 	}
 	for _, header := range []string{
@@ -54,7 +54,7 @@ func TestDecode(t *testing.T) {
 		"=?base64?YQ==YQ==?=", "=?base64?/w==?=", "zażółć", "a\x00", "=?base64?YQ\r\n==?=", "a\x7f",
 	} {
 		if got, err := DecodeValue(header); err == nil || strings.Contains(err.Error(), header) {
-			t.Errorf("Decode(%q) = %q, %v; want an error", header, got, err)
+			t.Errorf("DecodeValue(%q) = %q, %v; want an error", header, got, err)
 		}
 	}
 }
@@ -65,14 +65,14 @@ func FuzzDecode(f *testing.F) {
 	f.Add(" zażółć\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		if text, err := DecodeValue(s); err == nil && !utf8.ValidString(text) {
-			t.Errorf("Decode(%q) = %q", s, text)
+			t.Errorf("DecodeValue(%q) = %q", s, text)
 		}
 		header := EncodeValue(s)
 		if strings.TrimSpace(header) != header || !isPlainValue(header) {
-			t.Errorf("Encode(%q) = %q", s, header)
+			t.Errorf("EncodeValue(%q) = %q", s, header)
 		}
 		if back, err := DecodeValue(header); utf8.ValidString(s) && (err != nil || back != s) {
-			t.Errorf("Decode(Encode(%q)) = %q, %v", s, back, err)
+			t.Errorf("DecodeValue(EncodeValue(%q)) = %q, %v", s, back, err)
 		}
 	})
 }
@@ -181,7 +181,7 @@ func TestCheck(t *testing.T) {
 	} {
 		err := CheckHeaders(params, []byte(c.arguments), http.Header{"Mcp-Param-" + c.name: {c.value}})
 		if (err == nil) != (c.word == "") || err != nil && !strings.Contains(err.Error(), c.word) {
-			t.Errorf("Check(%s, %s: %s) = %v, want %q", c.arguments, c.name, c.value, err, c.word)
+			t.Errorf("CheckHeaders(%s, %s: %s) = %v, want %q", c.arguments, c.name, c.value, err, c.word)
 		}
 	}
 	if err := CheckHeaders(params, []byte(`{"s":"a"}`), http.Header{"Mcp-Param-S": {"a", "a"}}); err == nil {

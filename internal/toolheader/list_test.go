@@ -6,7 +6,7 @@ import (
 )
 
 // ME3: an invalid tool goes, and nothing else changes.
-func TestFilter(t *testing.T) {
+func TestRemoveInvalidTools(t *testing.T) {
 	const (
 		good = `{"name":"good","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}},"n":1.0}`
 		none = `{"inputSchema":{"type":"object"}, "name":"none"}`
@@ -36,7 +36,7 @@ func TestFilter(t *testing.T) {
 			}
 		}
 		if string(kept) != c.want || names != "" && names[1:] != c.excluded || names == "" && c.excluded != "" || names == "" && len(excluded) > 0 {
-			t.Errorf("Filter(%s) = %s, %v\nwant %s, %s", c.result, kept, excluded, c.want, c.excluded)
+			t.Errorf("RemoveInvalidTools(%s) = %s, %v\nwant %s, %s", c.result, kept, excluded, c.want, c.excluded)
 		}
 	}
 	tools := Tools([]byte(`{"tools":[` + good + `,7,` + bad + `,` + none + `]}`))

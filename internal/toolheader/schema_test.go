@@ -8,7 +8,7 @@ import (
 )
 
 // ME3: what a schema may say, and what it says then.
-func TestParse(t *testing.T) {
+func TestParseAnnotations(t *testing.T) {
 	for schema, want := range map[string]string{
 		``:                  "",
 		`true`:              "",
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 			all = append(all, fmt.Sprint(p.Header, " ", strings.Join(p.Path, "/"), " ", p.Type))
 		}
 		if text := strings.Join(all, "; "); err != nil || text != want {
-			t.Errorf("Parse(%s) = %s, %v; want %s", schema, text, err, want)
+			t.Errorf("ParseAnnotations(%s) = %s, %v; want %s", schema, text, err, want)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func TestParseInvalid(t *testing.T) {
 		strings.Repeat(`{"items":[`, 100) + `{"type":"string","x-mcp-header":"A"}` + strings.Repeat(`]}`, 100):           "deeply",
 	} {
 		if got, err := ParseAnnotations([]byte(schema)); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("Parse(%s) = %v, %v; want an error with %q", schema, got, err, word)
+			t.Errorf("ParseAnnotations(%s) = %v, %v; want an error with %q", schema, got, err, word)
 		}
 	}
 }

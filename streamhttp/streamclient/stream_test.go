@@ -651,7 +651,7 @@ func TestResumeLeavesNothing(t *testing.T) {
 func TestCursorLimits(t *testing.T) {
 	for id, want := range map[string]bool{"1_2": true, "\u00e9": true, "a\x01": false, "\x7f": false, "\xff": false} {
 		if got := isSendable(id); got != want {
-			t.Errorf("sendable(%q) = %v", id, got)
+			t.Errorf("isSendable(%q) = %v", id, got)
 		}
 	}
 	c := resumePoint{retry: 24 * time.Hour, hasRetry: true}

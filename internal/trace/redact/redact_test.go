@@ -333,7 +333,7 @@ func TestNameAgain(t *testing.T) {
 }
 
 // The prefilter passes over no secret, wherever it stands.
-func TestSieve(t *testing.T) {
+func TestPrefilter(t *testing.T) {
 	s := newPrefilter([][]byte{[]byte("hunter22"), []byte("0123456789abcdef"), []byte("sixsix")})
 	for _, v := range []string{"hunter22", "0123456789abcdef", "sixsix"} {
 		for n := range 50 {
