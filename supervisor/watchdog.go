@@ -59,7 +59,7 @@ func (d *watchdogPipe) writeLine(line string) {
 	}
 }
 
-// A guarded is the set of process groups and containers that the watchdog kills in the end.
+// A guardedSet is the set of process groups and containers that the watchdog kills in the end.
 type guardedSet struct {
 	groups     map[int]string // process groups and their markers
 	containers map[int]container
