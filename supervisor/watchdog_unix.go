@@ -77,11 +77,15 @@ func (t *childTable) forkWatchdog(exe string, attr *syscall.ProcAttr) error {
 	return nil
 }
 
+// IsWatchdog reports whether this process is the watchdog that StartWatchdog has started. WatchdogMain needs no such
+// question; it is for a main that wants to prepare for a process that waits, and does little else.
+func IsWatchdog() bool { return os.Getenv(watchdogVar) != "" }
+
 // WatchdogMain does the work of the watchdog in the process that StartWatchdog has started,
 // and does not return there. In any other process it returns false at once. main must
 // call it first.
 func WatchdogMain() bool {
-	if os.Getenv(watchdogVar) == "" {
+	if !IsWatchdog() {
 		return false
 	}
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if supervisor.WatchdogMain() {
+	if watchdogMain() {
 		return
 	}
 	// A closed stderr or stdout is an error of the write, no reason to die.
@@ -44,4 +44,12 @@ func main() {
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr,
 		lookup: os.LookupEnv, hangup: hangups, levelSignal: levelSignals,
 	}))
+}
+
+// watchdogMain is supervisor.WatchdogMain. The watchdog only waits, as long as the bridge runs, so it keeps little in memory.
+func watchdogMain() bool {
+	if supervisor.IsWatchdog() {
+		releaseStartPages()
+	}
+	return supervisor.WatchdogMain()
 }
