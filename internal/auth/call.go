@@ -93,8 +93,9 @@ func (c *EndpointCaller) checkDocumentRedirect(req *http.Request, via []*http.Re
 	return nil
 }
 
-// getJSON reads a JSON document. What is not there, or is no JSON, is NotFound: a server that answers
-// everything with its page has no such document.
+// getJSON fetches a JSON document, and does not parse it. NotFound: the status is not 200, or the
+// Content-Type is not JSON, because some servers answer everything with a page. Unavailable: 408, 429,
+// 5xx, or no answer.
 func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept ...string) ([]byte, error) {
 	if err := c.checkURL(addr); err != nil {
 		return nil, &Error{Kind: Invalid, Operation: doing, URL: redactURL(addr), Problem: "the address is not allowed", Err: err}
@@ -136,7 +137,7 @@ func (c *EndpointCaller) getJSON(ctx context.Context, doing, addr string, accept
 	return body, nil
 }
 
-// isJSON reports whether a media type is one of JSON. So does a missing one count: whoever parses the body finds out.
+// isJSON reports whether a media type is one of JSON. "" counts as JSON too: whoever parses the body finds out.
 func isJSON(contentType string) bool {
 	if contentType == "" {
 		return true
@@ -158,7 +159,8 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// newRequestError makes the error of a request that had no answer.
+// newRequestError makes the error of a request that had no answer, or whose answer could not be read or
+// followed. sent becomes RequestSent.
 func newRequestError(doing, addr string, err error, sent bool) *Error {
 	e := &Error{Kind: Unavailable, Operation: doing, URL: redactURL(addr), Problem: "no answer", RequestSent: sent}
 	if u, ok := errors.AsType[*url.Error](err); ok {
@@ -251,8 +253,8 @@ func (c *EndpointCaller) AllowsPlainHTTP() bool {
 // checkURL checks an address that comes from a document.
 func (c *EndpointCaller) checkURL(addr string) error { return checkURL(addr, c.AllowsPlainHTTP()) }
 
-// checkURL checks an address that comes from a document: https with a host; http on loopback only
-// (OAuth 2.1, 1.5), unless allowsPlainHTTP; nothing that a request would hide.
+// checkURL checks an address that comes from a document: https with a host, without user name and
+// fragment. http is for loopback only (OAuth 2.1, 1.5), unless allowsPlainHTTP.
 func checkURL(addr string, allowsPlainHTTP bool) error {
 	u, err := url.Parse(addr)
 	switch {

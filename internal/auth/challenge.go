@@ -113,7 +113,7 @@ func ParseChallenges(lines []string) ([]Challenge, error) {
 	return all, first
 }
 
-// repeatedParam returns the name of a parameter that occurs twice.
+// repeatedParam returns the name of a parameter that occurs twice; "": none does.
 func (c Challenge) repeatedParam() string {
 	for i, p := range c.Params {
 		if slices.ContainsFunc(c.Params[:i], func(o Param) bool { return strings.EqualFold(o.Name, p.Name) }) {
@@ -207,7 +207,8 @@ func (s *challengeScanner) readChallenge() (Challenge, *ChallengeError) {
 	}
 }
 
-// readToken68 reads one, if all up to the next comma is one (RFC 9110, 11.2).
+// readToken68 reads a token68 (RFC 9110, 11.2) that ends at a comma or with the line. "": none stands
+// there, and nothing was read.
 func (s *challengeScanner) readToken68() string {
 	start := s.pos
 	t := s.takeWhile(isToken68Char)
@@ -223,7 +224,7 @@ func (s *challengeScanner) readToken68() string {
 	return ""
 }
 
-// readParam reads a parameter; ok is false where no parameter stands.
+// readParam reads a parameter. ok is false where no parameter stands; the caller resets pos then.
 func (s *challengeScanner) readParam() (p Param, ok bool, fault *ChallengeError) {
 	p.Name = s.takeWhile(isTokenChar)
 	s.skipSpace()

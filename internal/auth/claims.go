@@ -17,8 +17,8 @@ type Claims struct {
 	ClientID      string // "client_id", or "azp" where that is missing
 	ID            string // "jti"
 	Audience      []string
-	Scopes        []string // of "scope" and "scp", each a string or an array
-	Expires       time.Time
+	Scopes        []string  // of "scope" and "scp", each a string or an array
+	Expires       time.Time // "exp"; zero: it does not say
 	NotBefore     time.Time // "nbf": not valid before; zero: from the beginning
 	Issued        time.Time // "iat"; zero: it does not say
 	JKT           string    // bound to this DPoP key (RFC 9449, 6): a proof is demanded
@@ -65,8 +65,8 @@ func readClaims(f strictjson.Fields) (Claims, error) {
 // ErrUnsupportedBinding is the error for a token that is bound to a key in a way that is not known here.
 var ErrUnsupportedBinding = errors.New("what the token is bound to is not supported")
 
-// readBinding reads what a token is bound to. A way that is not known here could not be demanded, and the
-// token would be worth more than it says.
+// readBinding reads which key or certificate a token is bound to ("cnf"). Any other member of "cnf" is
+// ErrUnsupportedBinding: the bridge could not demand that key, and a stolen token would be accepted.
 func (c *Claims) readBinding(cnf json.RawMessage) error {
 	f, err := strictjson.ParseObject(cnf)
 	if err != nil {

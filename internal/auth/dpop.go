@@ -70,7 +70,7 @@ func (p *Prover) Proof(method, addr, access string) (string, error) {
 	return proof, err
 }
 
-// proofWithNonce also returns the nonce that is in the proof.
+// proofWithNonce is Proof, and also returns the nonce in the proof; "": it has none.
 func (p *Prover) proofWithNonce(method, addr, access string) (proof, nonce string, err error) {
 	target, _, _ := strings.Cut(addr, "#")
 	target, _, _ = strings.Cut(target, "?")
@@ -122,7 +122,7 @@ func (p *Prover) nonce(addr string) string {
 	return p.nonces[originOf(addr)]
 }
 
-// originOf returns what nonces are kept by.
+// originOf returns the origin of an address, the key of Prover.nonces.
 func originOf(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {

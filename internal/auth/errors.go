@@ -73,7 +73,8 @@ const adviceTellOperator = "tell the operator of the server"
 // AdviceOtherSignIn is what helps where the answer to one sign-in was given to another one, which waits on.
 const AdviceOtherSignIn = "it is perhaps the answer to an earlier sign-in: open the address of the one that waits (mcp-bridge status shows it), and give the address at which the browser ends then"
 
-// adviceByGrantType is what helps a client, by the type of the grant that it asks for a token with (or for the code of) and the Kind.
+// adviceByGrantType is what helps a client whose token request failed, by the type of its grant and the Kind of
+// the Error. For a failed authorization request, the type is authorization_code.
 var adviceByGrantType = map[string]map[ErrorKind]string{
 	"authorization_code": adviceForPerson,
 	"refresh_token":      adviceForPerson,
@@ -82,6 +83,7 @@ var adviceByGrantType = map[string]map[ErrorKind]string{
 	"urn:ietf:params:oauth:grant-type:jwt-bearer":  adviceForMachine,
 }
 
+// adviceForPerson is what helps where a person signs in.
 var adviceForPerson = map[ErrorKind]string{
 	InvalidGrant:      "sign in again",
 	UnrelatedResponse: AdviceOtherSignIn,
@@ -93,6 +95,7 @@ var adviceForPerson = map[ErrorKind]string{
 	Unavailable:       "try again later",
 }
 
+// adviceForMachine is what helps where the client gets tokens without a person.
 var adviceForMachine = map[ErrorKind]string{
 	InvalidClient: "give the right --client-id, with its secret or its key",
 	AccessDenied:  "ask the operator of the server for access",
@@ -115,7 +118,7 @@ type Error struct {
 	Code            string        // the server's error code; "": none
 	Description     string        // the server's own words, which are foreign text; withheld where they repeat a secret
 	RetryAfter      time.Duration // when the server may be asked again; 0: it did not say
-	RequestSent     bool          // with Unavailable: the request was written, so the server may have done what it asks
+	RequestSent     bool          // a POST was written, so the server may have done what it asks; false of a redirected one
 	Err             error         // the error below, or nil
 }
 
@@ -160,7 +163,7 @@ func Is(err error, kinds ...ErrorKind) bool {
 	return false
 }
 
-// redactURL returns a URL without what may hold a secret: userinfo, query and fragment.
+// redactURL returns a URL without what may hold a secret: userinfo, query and fragment. "": it is not valid.
 func redactURL(addr string) string {
 	u, err := url.Parse(addr)
 	if err != nil {

@@ -27,8 +27,9 @@ const (
 // A KeySet has the public keys of a provider (RFC 7517, 5), and fetches them when they are needed:
 // at first, every 15 minutes, and for a key id that is not known, but never within 30 seconds of the
 // last time (5 seconds as long as there are no keys). While the provider is away, keys stay for 24
-// hours. It has no goroutine: who needs a key that is not there fetches or waits; others go on with
-// the keys that are there. It may be used concurrently, and must not be copied.
+// hours. It has no goroutine: the first caller who finds a fetch due makes it, and waits for it. Meanwhile
+// callers whose key is not there wait too; the others go on with the keys that are there. It may be used
+// concurrently, and must not be copied.
 type KeySet struct {
 	URL    string          // jwks_uri
 	Caller *EndpointCaller // nil: the zero value; its clock is the KeySet's
@@ -36,7 +37,7 @@ type KeySet struct {
 	mu           sync.Mutex
 	keys         []verificationKey
 	fetchedAt    time.Time     // when keys came; zero: never
-	lastFetchTry time.Time     // when they were last asked for
+	lastFetchTry time.Time     // when they were last asked for; zero: never, or that fetch was cut short
 	fetchDone    chan struct{} // closed when the fetch in progress ends; nil: there is none
 	fetchErr     error         // of the last fetch; nil: it had keys
 }
@@ -86,8 +87,9 @@ func (s *KeySet) keysFor(ctx context.Context, kid, alg string) ([]verificationKe
 	})
 }
 
-// find returns the keys that fit. InvalidToken: there is none; with mayRefetch that is worth asking the
-// provider. Unavailable: nobody knows, because the provider is away.
+// find returns the keys that match. InvalidToken: there is none. With mayRefetch the provider is asked
+// before that is said, unless it was asked a moment ago. Unavailable: nobody knows, because the provider is
+// away.
 func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verificationKey) bool) ([]verificationKey, error) {
 	c := s.callerWithTimeout()
 	for {
@@ -132,7 +134,8 @@ func (s *KeySet) find(ctx context.Context, mayRefetch bool, matches func(verific
 	}
 }
 
-// keysOrError returns the keys that were found, or why there are none. fault is the error of the last fetch.
+// keysOrError returns the keys that were found, or why there are none. have: there are keys that are not too
+// old. fault is the error of the last fetch. wait is how long it takes until there may be another one.
 func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wait time.Duration) ([]verificationKey, error) {
 	const doing = "key set"
 	switch {
@@ -148,7 +151,8 @@ func (s *KeySet) keysOrError(found []verificationKey, have bool, fault error, wa
 	return nil, e
 }
 
-// Prefetch fetches the keys if nobody has asked for them yet. The error is why there are none. It ends with ctx.
+// Prefetch fetches the keys if nobody has asked for them yet; the fetch ends with ctx. Otherwise it returns the
+// error of the last fetch, and does not wait for one that is running.
 func (s *KeySet) Prefetch(ctx context.Context) error {
 	c := s.callerWithTimeout()
 	s.mu.Lock()
@@ -161,7 +165,7 @@ func (s *KeySet) Prefetch(ctx context.Context) error {
 	return s.fetch(ctx, c)
 }
 
-// fetch asks the provider once, for all who wait for the running fetch.
+// fetch asks the provider once, for all who wait for fetchDone, which the caller has made.
 func (s *KeySet) fetch(ctx context.Context, c *EndpointCaller) error {
 	var keys []verificationKey
 	data, err := c.getJSON(ctx, "key set", s.URL, "application/jwk-set+json")

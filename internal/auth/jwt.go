@@ -47,8 +47,9 @@ type JWTVerifier struct {
 // Verify returns what a token says, once all of this holds: at most 16 KiB; a signature by one of
 // the issuer's keys with an algorithm of RS, PS, ES (256 to 512) or EdDSA; "typ" is at+jwt, JWT or
 // missing; no "crit"; no name twice in any object; issuer and audience; "exp" there and not past,
-// "nbf" not ahead, with 30 seconds for clocks that differ. What the header says of keys (jwk, jku,
-// x5u, x5c) is ignored. A binding (Claims.JKT, X5T) is for the caller to demand.
+// "nbf" not ahead, with 30 seconds for clocks that differ; "sub" or "client_id"; no "at_hash" or "c_hash",
+// which id tokens have. What the header says of keys (jwk, jku, x5u, x5c) is ignored. A binding
+// (Claims.JKT, X5T) is for the caller to demand.
 //
 // InvalidToken: the token is not valid. Unavailable: that cannot be told now, see KeySet.
 func (v *JWTVerifier) Verify(ctx context.Context, token string) (Claims, error) {

@@ -33,7 +33,7 @@ type ResourceMetadata struct {
 
 // ServerMetadata says what an authorization server offers, and where (RFC 8414, 2; OpenID Connect
 // Discovery 1.0, 3). Its JSON is that of the document. Each address in it was checked: https, or
-// http to this machine.
+// http to this machine (to any, if EndpointCaller.AllowsPlainHTTP).
 type ServerMetadata struct {
 	Issuer                      string   `json:"issuer"` // as its document has it: what "iss" is compared with
 	AuthorizationEndpoint       string   `json:"authorization_endpoint,omitempty"`
@@ -251,8 +251,8 @@ func (c *EndpointCaller) checkIssuer(issuer string) error {
 
 // FetchResourceMetadata asks the MCP server at server for its metadata (RFC 9728, 3). announced is the
 // address from its challenge, or "". The first document that is there is used, or its fault is the
-// error. NotFound: the server has none, and may be of revision 2025-03-26 (FetchOriginServerMetadata). It is
-// Unavailable, and not NotFound, if one of the places could not be asked.
+// error. NotFound: the server has none, and may be of revision 2025-03-26 (FetchOriginServerMetadata).
+// Unavailable: one of the places could not be asked, and no other has a document.
 func (c *EndpointCaller) FetchResourceMetadata(ctx context.Context, rev Revision, server, announced string) (ResourceMetadata, error) {
 	const doing = "protected resource metadata"
 	var m ResourceMetadata
@@ -263,8 +263,8 @@ func (c *EndpointCaller) FetchResourceMetadata(ctx context.Context, rev Revision
 	return m, err
 }
 
-// FetchServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3),
-// likewise.
+// FetchServerMetadata asks the authorization server of an issuer for its metadata (RFC 8414, 3). Its
+// errors are those of FetchResourceMetadata.
 func (c *EndpointCaller) FetchServerMetadata(ctx context.Context, rev Revision, issuer string) (ServerMetadata, error) {
 	const doing = "authorization server metadata"
 	if err := c.checkIssuer(issuer); err != nil {
@@ -303,7 +303,8 @@ func (c *EndpointCaller) FetchOriginServerMetadata(ctx context.Context, server s
 	return m, err
 }
 
-// parseFirstDocument reads the first document that is there.
+// parseFirstDocument parses the first document that is there at one of addrs, and puts that address into
+// an Error of parse.
 func (c *EndpointCaller) parseFirstDocument(ctx context.Context, doing string, addrs []string, parse func([]byte) error) error {
 	none := &Error{Kind: NotFound, Operation: doing, Problem: "the server has none at " + strings.Join(redactURLs(addrs), ", "), Advice: adviceTellOperator}
 	var unavailable error

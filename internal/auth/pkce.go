@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// randomText returns n random bytes in base64url, which is also valid in all of these formats.
+// randomText returns n random bytes in base64url. Its characters may stand in a code verifier and in a state.
 func randomText(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
@@ -30,8 +30,8 @@ func CodeChallenge(verifier string) string {
 // NewState returns a value of 128 bits for "state", which nobody can guess (RFC 6749, 10.12).
 func NewState() string { return randomText(16) }
 
-// An AuthorizationRequest is what a person's browser is sent with to the authorization server (RFC
-// 6749, 4.1.1; RFC 7636, 4.3).
+// An AuthorizationRequest is the request with which a person's browser is sent to the authorization
+// server (RFC 6749, 4.1.1; RFC 7636, 4.3).
 type AuthorizationRequest struct {
 	Server            ServerMetadata
 	ClientID          string
@@ -41,8 +41,8 @@ type AuthorizationRequest struct {
 	Resource          string   // RFC 8707, 2.1; "": not sent
 	Scopes            []string // nil: not sent
 	DPoPKeyThumbprint string   // thumbprint of the DPoP key (RFC 9449, 10); "": not sent
-	AllowsPlainHTTP   bool     // as the Caller has it
-	ExtraParams       []Param  // what this provider wants besides; they replace none of the others, but "prompt"
+	AllowsPlainHTTP   bool     // EndpointCaller.AllowsPlainHTTP
+	ExtraParams       []Param  // what this provider wants besides; one that the request has already is an error; "prompt" replaces ours
 }
 
 // URL returns the address. It keeps the query that the endpoint has (RFC 6749, 3.1). Unsupported: the
@@ -115,7 +115,8 @@ const maxAuthorizationURLBytes = 16 << 10
 // maxCallbackQueryBytes bounds the query of an authorization response.
 const maxCallbackQueryBytes = 16 << 10
 
-// An ExpectedCallback is what was recorded before the browser was sent away (RFC 9207, 2.4).
+// An ExpectedCallback is what an authorization response is compared with (RFC 9207, 2.4). It was recorded
+// before the browser was sent away.
 type ExpectedCallback struct {
 	State                string
 	Issuer               string // ServerMetadata.Issuer

@@ -17,14 +17,14 @@ const (
 	maxProofBytes              = 8 << 10
 	maxProofIDBytes            = 256
 	maxProofAge                = 60 * time.Second // how old a proof may be; it may be ahead by the skew
-	defaultMaxRememberedProofs = 1 << 18          // that are remembered, twice
+	defaultMaxRememberedProofs = 1 << 18          // of one window; those of two windows are remembered
 )
 
 // ProofVerifier verifies the DPoP proofs of requests (RFC 9449, 4.3), each once. The zero value works. It
 // may be used concurrently, and must not be copied.
 type ProofVerifier struct {
 	Now                 func() time.Time // nil: time.Now
-	MaxRememberedProofs int              // proofs that are remembered in 90 seconds; 0: 262,144
+	MaxRememberedProofs int              // how many proofs a window of 90 seconds may have; 0: 262,144
 
 	mu             sync.Mutex
 	currentWindow  map[[16]byte]struct{} // proofs since windowStart
@@ -47,8 +47,8 @@ type Proof struct {
 	Issued time.Time // by the clock of who made it
 }
 
-// MayPrecede reports whether the proof may have been made before t, if by a clock that was ahead. Who remembers proofs since t
-// only does not know whether such a proof was used.
+// MayPrecede reports whether the proof may have been made before t, because the clock of who made it may be ahead by 30 s. A
+// ProofVerifier that remembers proofs since t cannot know whether such a proof was used.
 func (p Proof) MayPrecede(t time.Time) bool { return !p.Issued.After(t.Add(maxClockSkew)) }
 
 // Verify checks the values of a request's DPoP header (header.Values), of which there must be one. InvalidToken: the proof is missing or not valid, or was

@@ -33,7 +33,7 @@ type ClientMetadata struct {
 // the redirect URIs it was made with.
 type Registration struct {
 	Issuer          string
-	Client          Client // its Method is the one that the server has assigned
+	Client          Client // its AuthMethod is the one that the server has assigned, or else ours; "": neither says
 	RedirectURIs    []string
 	IssuedAt        time.Time // when the server says, or now
 	SecretExpiresAt time.Time // zero: never, or there is no secret
@@ -130,7 +130,7 @@ func (c *EndpointCaller) parseRegistration(f strictjson.Fields, server ServerMet
 	return reg, nil
 }
 
-// An ClientIDSource is how a client gets its id from a server.
+// A ClientIDSource is how a client gets its id from a server.
 type ClientIDSource int
 
 // The ways in their order (revision 2025-11-25 and later).
@@ -150,7 +150,7 @@ type ClientIDOptions struct {
 }
 
 // ChooseSource returns which way to go at a server (the specification's order of client registration).
-// Without one the error says what to register, and where.
+// If there is no way, the error says what to register, and where.
 func (i ClientIDOptions) ChooseSource(server ServerMetadata) (ClientIDSource, error) {
 	const doing = OperationRegister
 	switch {

@@ -20,11 +20,11 @@ const (
 	TypeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag" // identity assertion authorization grant
 )
 
-// A Grant is what a token is asked for with (RFC 6749, 1.3). What makes one leaves out parameters
-// that are "".
+// A Grant is what a token is asked for with (RFC 6749, 1.3). The functions that make one leave out
+// parameters that are "".
 type Grant struct{ form url.Values }
 
-// newGrant makes a Grant of names and values.
+// newGrant makes a Grant of a grant_type, and of names and values in turn.
 func newGrant(kind string, pairs ...string) Grant {
 	form := url.Values{"grant_type": {kind}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -54,7 +54,7 @@ func AuthorizationCodeGrant(code, verifier, redirect, resource string) Grant {
 	return newGrant("authorization_code", "code", code, "code_verifier", verifier, "redirect_uri", redirect, "resource", resource)
 }
 
-// RefreshTokenGrant asks for a new token (RFC 6749, 6). Without scopes it has those of the old one.
+// RefreshTokenGrant asks for a new token (RFC 6749, 6). Without scopes the new token has those of the old one.
 func RefreshTokenGrant(refresh, resource string, scopes []string) Grant {
 	return newGrant("refresh_token", "refresh_token", refresh, "resource", resource, "scope", JoinScope(scopes))
 }
@@ -125,8 +125,8 @@ func (c *EndpointCaller) RequestToken(ctx context.Context, server ServerMetadata
 // maxTokenBytes bounds each token that a server issues.
 const maxTokenBytes = 64 << 10
 
-// parseToken reads a successful answer. A life that makes no sense is no reason to lose a refresh token
-// that may have replaced another.
+// parseToken reads a successful answer. dpop: the request had a proof, so a DPoP token may come. A lifetime
+// that makes no sense counts as 0: the answer may have a refresh token that replaces another.
 func (c *EndpointCaller) parseToken(f strictjson.Fields, dpop bool) (Token, error) {
 	r := strictjson.NewReader(f)
 	t := Token{
@@ -225,8 +225,9 @@ func formSecrets(form url.Values, more ...string) []string {
 	return more
 }
 
-// parseResponse returns the object that an answer is, or the error that it says: in an object with "error",
-// whatever its status is (RFC 6749, 5.2), or by its status.
+// parseResponse returns the object in an answer. An object with "error" is an error, whatever the status is
+// (RFC 6749, 5.2); so is any status but 200 and 201. With allowsEmpty, a successful answer without an object
+// is nil and no error.
 func (c *EndpointCaller) parseResponse(doing, addr string, a response, allowsEmpty bool, secrets []string) (strictjson.Fields, error) {
 	f, err := strictjson.ParseObject(a.body)
 	success := a.status == http.StatusOK || a.status == http.StatusCreated

@@ -38,7 +38,7 @@ func (r *challengeResponder) awaitTurn(ctx context.Context) (release func(), err
 	}
 }
 
-// handle401 answers a 401. old is what the request had, nil: nothing. isJustIssued: old was new a moment ago.
+// handle401 answers a 401. old is what the request had, nil: nothing. isJustIssued: the same request was refused with another token before.
 // It returns what to try next; nil without an error: nobody can sign in there, and the 401 is the answer.
 func (r *challengeResponder) handle401(ctx context.Context, d auth.Demand, old *credentialSnapshot, isJustIssued bool) (*credentialSnapshot, error) {
 	ctx, cancel := r.withSignInTimeout(ctx)
@@ -106,8 +106,8 @@ func (r *challengeResponder) answer401WithoutPerson(ctx context.Context, d auth.
 	return nil, reason, r.checkSignInHelps(ctx, d, s, old, moved, isJustIssued, reason)
 }
 
-// checkSignInHelps notes that a person must sign in, and returns why that would be of no use; old, moved, isJustIssued and reason are those of
-// answer401WithoutPerson.
+// checkSignInHelps notes that the server refuses the token, and returns why it would be of no use that a person signs in. nil: it may help. old, moved,
+// isJustIssued and reason are those of answer401WithoutPerson.
 func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand, s *discovery, old *credentialSnapshot, moved, isJustIssued bool, reason string) error {
 	h := r.tokens.current.Load()
 	if old != nil && h != nil && h.hasSameToken(old) {
@@ -131,7 +131,7 @@ func (r *challengeResponder) checkSignInHelps(ctx context.Context, d auth.Demand
 	return err
 }
 
-// discoverAfter401 returns what is known of a server that has answered 401. errNoAuthServer: nothing shows that it has one.
+// discoverAfter401 returns what is known of a server that has answered 401. errNoAuthServer: nothing shows that it has an authorization server.
 func (r *challengeResponder) discoverAfter401(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*discovery, error) {
 	s, err := r.metadataFinder.discover(ctx, d.ResourceMetadata, old != nil)
 	protected := d.ResourceMetadata != "" || s != nil && s.Resource.Resource != "" // also if the rest is wrong
@@ -160,6 +160,7 @@ func (r *challengeResponder) handle403(ctx context.Context, d auth.Demand, old *
 	return next, r.explainSignInTimeout(ctx, err)
 }
 
+// answer403InTurn does what needs no person. Without a result and an error, a person must sign in.
 func (r *challengeResponder) answer403InTurn(ctx context.Context, d auth.Demand, old *credentialSnapshot) (*credentialSnapshot, error) {
 	release, err := r.awaitTurn(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // A Credential is one stored identity at one server. It is shared by every Transport of this process,
 // and through the store by every process. It may be used concurrently. Close ends it.
 //
-// Its parts hold what they know behind locks of their own, and call each other in the order of the fields only.
+// Its parts hold what they know behind locks of their own. Each calls only those whose fields stand above its own.
 type Credential struct {
 	*credentialBase
 	redirect       redirectTarget
@@ -64,7 +64,7 @@ func (c *Credential) LoginFlags() []string { return c.options.loginFlags() }
 // may be a pair of tokens that replaces the stored one. When ctx is done it gives that up.
 func (c *Credential) Close(ctx context.Context) { c.renewer.close(ctx) }
 
-// Token returns the token to use now. An empty one: nothing is stored, and the server's challenge
+// Token returns the token to use now. An empty one: no usable one is stored, and the server's challenge
 // decides what comes next. A token that is due is renewed once for all who use it; as long as it is
 // valid nobody waits for that, and while that fails the old one is returned until the server
 // refuses it.
@@ -78,7 +78,7 @@ func (c *Credential) Token(ctx context.Context) (auth.Token, error) {
 
 // FollowStore reads the store again each time another process changes it, until ctx is done: so a sign-in
 // and a sign-out are noticed at once. onChange may be nil; signedIn says whether there is a credential.
-// It is called by the goroutine that called FollowStore.
+// The goroutine that called FollowStore calls onChange.
 func (c *Credential) FollowStore(ctx context.Context, onChange func(signedIn bool)) error {
 	return c.tokens.followStore(ctx, onChange)
 }

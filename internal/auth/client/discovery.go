@@ -54,8 +54,8 @@ func (f *metadataFinder) discoverForSignIn(ctx context.Context, announcedMetadat
 	return f.discover(ctx, announcedMetadataURL, stored != nil && stored.OriginIsAuthServer)
 }
 
-// discover returns the discovery. refetch: what is stored is not good enough; nor is a guess where the server announces metadata. With an
-// error, what it returns is none; it says only whether there is metadata of the resource.
+// discover returns what is stored, or asks the servers. refetch: it asks in any case. It also asks where the stored one is a guess (OriginIsAuthServer)
+// and the server announces metadata. With an error, it returns nil or a discovery of which only Resource may be used.
 func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL string, refetch bool) (*discovery, error) {
 	m, err := f.options.Store.Metadata(ctx, f.key)
 	if err != nil {
@@ -81,7 +81,7 @@ func (f *metadataFinder) discover(ctx context.Context, announcedMetadataURL stri
 	return found, nil
 }
 
-// fetchDiscovery asks the servers.
+// fetchDiscovery asks the servers. have is what is stored, or nil. It returns as discover does.
 func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, have *discovery) (*discovery, error) {
 	resource, err := f.caller.FetchResourceMetadata(ctx, f.options.Revision, f.serverURL, announced)
 	if auth.Is(err, auth.NotFound) {
@@ -110,9 +110,9 @@ func (f *metadataFinder) fetchDiscovery(ctx context.Context, announced string, h
 // errNoAuthServer says that nothing shows that somebody could sign in at a server.
 var errNoAuthServer = errors.New("the server tells nothing of an authorization server")
 
-// canSignIn reports whether somebody can sign in there. Where there is no metadata at all, the endpoints are
-// those that revision 2025-03-26 assumes, and a server that only wants a key has none of them: they are
-// there if the client can register itself.
+// canSignIn reports whether somebody can sign in there. Where there is no metadata at all, s has the endpoints that
+// revision 2025-03-26 assumes. A server that only wants a key has none of them. So canSignIn registers the client,
+// unless it has before: the endpoints are there if that works.
 func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
 	if !s.DefaultEndpoints || f.options.Machine != nil || f.options.ClientID != "" || f.options.ClientMetadataURL != "" || f.options.NoDynamicRegistration {
 		return true
@@ -136,7 +136,7 @@ func (f *metadataFinder) canSignIn(ctx context.Context, s *discovery) bool {
 	return err == nil
 }
 
-// orderIssuers puts the issuer first that this client is known at, if the server still names it.
+// orderIssuers puts the issuer first that this client is known at, if the server still names it, and returns the first four.
 func (f *metadataFinder) orderIssuers(issuers []string, have *discovery) []string {
 	first := f.options.ClientIssuer
 	if first == "" && have != nil {

@@ -31,7 +31,7 @@ const callbackPath = "/callback"
 type redirectTarget struct {
 	host               string
 	port               int  // the same one each time, and another one for each credential
-	isPortChosenByUser bool // by the user
+	isPortChosenByUser bool // Options.RedirectPort was given
 }
 
 func newRedirectTarget(o Options, key tokenstore.Key) redirectTarget {
@@ -71,7 +71,7 @@ func (d redirectTarget) listen(ctx context.Context) (all []net.Listener, port in
 	return nil, 0, &PermanentError{Problem: "the browser cannot come back: end the program that has the port, or choose another one with --redirect-port", Err: err}
 }
 
-// ports returns the ports that a sign-in may have, the one that it has if nobody else uses it first.
+// ports returns the ports that a sign-in may have. It takes the first one that nobody else uses.
 func (d redirectTarget) ports() []int {
 	all := []int{d.port}
 	for try := 1; try <= extraPortTries && !d.isPortChosenByUser; try++ {
@@ -115,7 +115,7 @@ type authorizationOutcome struct {
 // A callbackReceiver takes one authorization response: from a browser, or as text.
 type callbackReceiver struct {
 	redirectURI  string
-	expectedHost string // of requests
+	expectedHost string // the Host that a request must have
 	expected     auth.ExpectedCallback
 	outcome      chan authorizationOutcome // of size 1
 

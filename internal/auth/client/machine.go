@@ -19,11 +19,11 @@ func (ClientCredentials) requestToken(ctx context.Context, m machineTokenRequest
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.ClientCredentialsGrant(m.resource, m.scopes), m.prover)
 }
 
-// JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). An
-// assertion that is refused is not tried again, nor is another grant.
+// JWTBearer is a MachineTokenSource that has an assertion of somebody else, such as the identity of a workload (RFC 7523, 2.1). If
+// the assertion is refused, no other grant is tried.
 type JWTBearer struct {
 	AssertionName string // what the assertion is known by, such as its file
-	// Assertion returns it. It is called at each use, with the credential locked: it must not wait.
+	// Assertion returns the assertion. It is called for each token request, with the credential locked: it must not wait.
 	Assertion func() (tokenstore.Secret, error)
 }
 
@@ -41,15 +41,15 @@ func (j JWTBearer) requestToken(ctx context.Context, m machineTokenRequest) (aut
 // provider is exchanged there for an assertion, and that for a token (identity assertion
 // authorization grant, ID-JAG). No browser goes to the server.
 type EnterpriseManaged struct {
-	IDP       auth.ServerMetadata // of the identity provider: Issuer is required; without Token its metadata is asked each time
-	IDPClient auth.Client         // there
-	// IDPHTTPClient makes the requests to it: the user has named it, so it may be where the MCP server may not lead to.
-	// nil: as for that.
+	IDP       auth.ServerMetadata // of the identity provider: Issuer is required; without TokenEndpoint the metadata is fetched each time
+	IDPClient auth.Client         // who we are to the identity provider
+	// IDPHTTPClient makes the requests to the identity provider. The user has named that, so it may be at an address to which
+	// the MCP server may not lead. nil: Options.HTTPClient.
 	IDPHTTPClient *http.Client
-	// IDToken returns the id token of the person. It is called at each use, with the credential locked: it must not wait.
+	// IDToken returns the id token of the person. It is called for each token request, with the credential locked: it must not wait.
 	IDToken func() (tokenstore.Secret, error)
-	// IDPClientSecret returns that of Client, as it is now, and beside an error what it was before. It is called at each use.
-	// nil: Client has it.
+	// IDPClientSecret returns the secret of IDPClient, as it is now, and beside an error what it was before. It is called like
+	// IDToken. nil: IDPClient has the secret, or needs none.
 	IDPClientSecret func() (tokenstore.Secret, error)
 }
 
@@ -90,7 +90,7 @@ func (e EnterpriseManaged) requestToken(ctx context.Context, m machineTokenReque
 	return m.caller.RequestToken(ctx, m.server, m.client, auth.JWTBearerGrant(t.AccessToken, m.resource, m.scopes), m.prover)
 }
 
-// signInWithoutPerson gets the first token, or one with more scopes, without a person.
+// signInWithoutPerson gets a token from Options.Machine: the first one, or one in the place of old, which the server refused.
 func (r *renewer) signInWithoutPerson(ctx context.Context, s *discovery, old *credentialSnapshot) (got *credentialSnapshot, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ type Options struct {
 	// HTTPClient makes the requests for metadata, registration and tokens: its Transport has proxies,
 	// certificates and the rules for addresses. nil: http.DefaultClient.
 	HTTPClient *http.Client
-	// Now is the clock: the wall clock counts, so that the sleep of a laptop does. nil: time.Now.
+	// Now is the clock. Only its wall clock is used, so that the time counts in which a laptop sleeps. nil: time.Now.
 	Now func() time.Time
 
 	Resource      string            // sent in the place of the published resource; "": that one
@@ -58,7 +58,7 @@ type Options struct {
 	OnError               func(error)        // called with errors that no call returns, such as that of storing a renewed token; may be called concurrently; nil: nobody is told
 }
 
-// A SignInFunc gets a person to sign in, or finds out where. nil: a new credential is stored, and the
+// A SignInFunc gets a person to sign in, or finds out where. It returns nil once a new credential is stored: the
 // request goes on. A *SignInRequired that it returns goes to whoever made the request. It may wait as long
 // as ctx, whose cause is ErrSignInTimeout when Options.SignInWait is over; several requests may call it at the same time.
 type SignInFunc func(ctx context.Context, c *Credential, need SignInRequired) error
@@ -72,7 +72,7 @@ type ClientAuthFunc func() (secret tokenstore.Secret, key *auth.AssertionSigner,
 type MachineTokenSource interface {
 	// requestToken asks for a token. m.server is where, resource and scopes are what for.
 	requestToken(ctx context.Context, m machineTokenRequest) (auth.Token, error)
-	// identity is what makes its credential another one.
+	// identity tells the credential from those of other sources: it is a part of the key in the store.
 	identity() string
 }
 

@@ -20,7 +20,7 @@ type proverCache struct {
 	keyText tokenstore.Secret // the key of prover
 }
 
-// proverForKey returns the Prover of a stored key, which keeps its nonces while the key is the same.
+// proverForKey returns the Prover of a stored key, which keeps its nonces while the key is the same; nil: text is zero.
 func (k *proverCache) proverForKey(text tokenstore.Secret) (*auth.Prover, error) {
 	if text.IsZero() {
 		return nil, nil

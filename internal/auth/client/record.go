@@ -26,7 +26,7 @@ type serverDemands struct {
 	IsTokenAccepted bool           `json:"proven,omitempty"`    // the server has taken a token of the last sign-in
 }
 
-// countRecentSignIns returns how many sign-ins there were in the time before now.
+// countRecentSignIns returns how many of SignInTimes are not longer ago than within.
 func (w serverDemands) countRecentSignIns(now time.Time, within time.Duration) (n int) {
 	for _, at := range w.SignInTimes {
 		if age := now.Sub(at); age >= 0 && age < within {
@@ -89,8 +89,8 @@ func parseDocument[T any](m tokenstore.Metadata, name string) (document T) {
 }
 
 // updateDocument changes a stored document in one step, so that nothing is lost of what another process stores at the same
-// moment. change reports whether it has changed the document. It is called once for what can be read without a lock, and if
-// that is to be changed, again for what is there then.
+// moment. change reports whether it has changed the document. change is called once for what can be read without a lock. If it has
+// changed that, it is called again with the lock, for what is there then.
 func updateDocument[T any](ctx context.Context, r *serverRecord, name string, change func(*T) (changed bool, err error)) error {
 	m, err := r.options.Store.Metadata(ctx, r.key)
 	if err != nil {
@@ -115,7 +115,7 @@ func (r *serverRecord) storedDemands(ctx context.Context) (serverDemands, error)
 	return parseDocument[serverDemands](m, demandsDocumentName), err
 }
 
-// noteDemand remembers what a challenge asks for.
+// noteDemand remembers what a challenge asks for. stepUp: it came with a 403, and the scopes of old are needed too.
 func (r *serverRecord) noteDemand(ctx context.Context, d auth.Demand, old *credentialSnapshot, stepUp bool) error {
 	return updateDocument(ctx, r, demandsDocumentName, func(w *serverDemands) (bool, error) {
 		before := fmt.Sprint(*w)

@@ -22,7 +22,7 @@ func (g *registrar) chooseIDSource(s *discovery, redirect string) (auth.ClientID
 }
 
 // clientForSignIn returns the client for a sign-in with this redirect URI. It registers one if none is known that
-// has been of use: an authorization server that has forgotten a client does not tell us, only the person.
+// has been of use, or with anew in any case: an authorization server that has forgotten a client tells only the person.
 func (g *registrar) clientForSignIn(ctx context.Context, s *discovery, redirect string, scopes []string, anew bool) (auth.Client, error) {
 	way, err := g.chooseIDSource(s, redirect)
 	switch {
@@ -79,7 +79,7 @@ func (g *registrar) isUsable(r tokenstore.Registration) bool {
 	return known && (r.SecretExpiresAt.IsZero() || g.now().Before(r.SecretExpiresAt))
 }
 
-// clientMetadataFor is what a client that registers itself says.
+// clientMetadataFor returns what a client says of itself when it registers itself.
 func clientMetadataFor(s *discovery, redirect string, scopes []string) auth.ClientMetadata {
 	m := auth.ClientMetadata{
 		Name: "mcp-bridge", RedirectURIs: []string{redirect}, GrantTypes: []string{"authorization_code", "refresh_token"},
@@ -112,7 +112,7 @@ func (g *registrar) noteRegistrationUse(ctx context.Context, issuer, id string, 
 	g.reportError(err)
 }
 
-// clientWithID returns the client with this id at an issuer.
+// clientWithID returns the client with this id at an issuer; a public one if nothing is known of the id.
 func (g *registrar) clientWithID(ctx context.Context, issuer, id string) (auth.Client, error) {
 	switch id {
 	case "":

@@ -29,9 +29,9 @@ type renewer struct {
 	record    *serverRecord
 	registrar *registrar
 
-	requestCtx     context.Context // a token request may go on
+	requestCtx     context.Context // of token requests: done when close gives up its wait, or ends
 	cancelRequests context.CancelFunc
-	lockWaitCtx    context.Context // a wait for the lock may go on
+	lockWaitCtx    context.Context // of waits for the lock: done when close begins
 	cancelLockWait context.CancelFunc
 	runningWork    sync.WaitGroup
 
@@ -39,7 +39,7 @@ type renewer struct {
 	closed         bool
 	currentRenewal *renewal // nil: no renewal is under way
 	renewPause     renewalPause
-	// unrenewableGeneration is a credential whose renewal would not help, since unrenewableAt.
+	// unrenewableGeneration is the credential whose renewal would not help, for maxRenewPause from unrenewableAt on; 0: none.
 	unrenewableGeneration tokenstore.Generation
 	unrenewableAt         time.Time
 	unsavedCredential     *unsavedCredential // nil: all is stored
@@ -75,25 +75,25 @@ func (r *renewer) beginWork() (done func(), err error) {
 	return r.runningWork.Done, nil
 }
 
-// A renewalPause keeps renewals apart that fail.
+// A renewalPause is the pause after a renewal that failed.
 type renewalPause struct {
 	until      time.Time
-	failures   int
-	err        error
-	generation tokenstore.Generation
+	failures   int                   // one after the other
+	err        error                 // of the last one; nil: there is no pause
+	generation tokenstore.Generation // of the credential that was to be renewed
 }
 
 // A renewal is one renewal, for all who wait for it.
 type renewal struct {
-	done   chan struct{}
-	result *credentialSnapshot
+	done   chan struct{}       // closed once result and err are there
+	result *credentialSnapshot // nil without err: the credential is gone
 	err    error
 }
 
 // emptyStoreCacheTime is how long it counts that nothing is stored.
 const emptyStoreCacheTime = time.Second
 
-// usableSnapshot returns what Token does. nil: nothing is stored.
+// usableSnapshot is Token, and returns the credential of the token. nil: no usable one is stored.
 func (r *renewer) usableSnapshot(ctx context.Context) (*credentialSnapshot, error) {
 	h := r.tokens.current.Load()
 	if h != nil && !h.isUnsaved && !h.isDue(r.now()) && !r.tokens.isRefused(h) {
@@ -114,7 +114,7 @@ func (r *renewer) usableSnapshot(ctx context.Context) (*credentialSnapshot, erro
 	return got, err
 }
 
-// loadOrRenew is usableSnapshot for what is not simply at hand.
+// loadOrRenew is usableSnapshot where the current snapshot, h, will not do. It goes on with h if that is unsaved, else with what the store has.
 func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*credentialSnapshot, error) {
 	if h == nil || !h.isUnsaved {
 		var err error
@@ -149,7 +149,7 @@ func (r *renewer) loadOrRenew(ctx context.Context, h *credentialSnapshot) (*cred
 	return got, err
 }
 
-// isRenewable reports whether there is something to ask for a new token with.
+// isRenewable reports whether there is something to ask for a new token with, and markUnrenewable has not said that it helps nobody.
 func (r *renewer) isRenewable(h *credentialSnapshot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +217,7 @@ func (r *renewer) updatePauseLocked(generation tokenstore.Generation, err error)
 	r.renewPause = p
 }
 
-// isPaused reports whether a renewal failed so recently that none is tried now.
+// isPaused reports whether a renewal failed so recently that none is tried now, and returns the error of that renewal.
 func (r *renewer) isPaused(generation tokenstore.Generation, now time.Time) (error, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +247,7 @@ func (r *renewer) renew(old *credentialSnapshot) (*credentialSnapshot, error) {
 	}
 }
 
-// renewLocked does it with the lock held.
+// renewLocked is renew with the lock held. old is what the process had.
 func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSnapshot) (*credentialSnapshot, error) {
 	e := l.Entry()
 	if got, done, err := r.saveUnsaved(l); done {
@@ -276,7 +276,8 @@ func (r *renewer) renewLocked(l *tokenstore.LockedCredential, old *credentialSna
 	return r.saveToken(l, e, token)
 }
 
-// handleRenewalError decides what an error of the token endpoint means for what is stored.
+// handleRenewalError decides what an error of the token endpoint means for what is stored, and makes the error to return. If somebody has
+// stored another credential meanwhile, it returns that.
 func (r *renewer) handleRenewalError(l *tokenstore.LockedCredential, e tokenstore.Entry, err error) (*credentialSnapshot, error) {
 	switch {
 	case auth.Is(err, auth.InvalidGrant) && r.options.Machine == nil:

@@ -46,8 +46,8 @@ func (p *PermanentError) Error() string { return p.Problem + ": " + p.Err.Error(
 // Unwrap returns the error below.
 func (p *PermanentError) Unwrap() error { return p.Err }
 
-// isTransient reports whether the same may work later: the answer is missing, or not one of an
-// authorization server at all. Nothing is deleted for it.
+// isTransient reports whether the same may work later: no answer came, it was not one of an authorization
+// server at all, or the store failed. Nothing that is stored is deleted then.
 func isTransient(err error) bool {
 	var required *SignInRequired
 	var permanent *PermanentError
@@ -61,5 +61,5 @@ func isTransient(err error) bool {
 	return errors.As(err, &stored) || errors.Is(err, errCredentialClosed)
 }
 
-// errCredentialClosed is what waits get when the Credential is closed.
+// errCredentialClosed is the error of a renewal or sign-in that would begin after Close.
 var errCredentialClosed = errors.New("the credential has been closed")

@@ -54,14 +54,14 @@ type SignInFlow struct {
 	demands     serverDemands
 	oauthClient auth.Client
 	loginLock   *tokenstore.LoginLock
-	required    SignInRequired
+	required    SignInRequired // what Instructions returns
 
-	scopes              []string
+	scopes              []string // that are asked for
 	codeVerifier        string
 	redirectURI         string
-	proofKey            tokenstore.Secret // of proofs
-	deviceAuthorization *auth.DeviceAuthorization
-	callbackReceiver    *callbackReceiver
+	proofKey            tokenstore.Secret         // of DPoP proofs; zero: the token need not be bound
+	deviceAuthorization *auth.DeviceAuthorization // nil: the person signs in with a browser that comes back
+	callbackReceiver    *callbackReceiver         // nil: the person signs in with a device code
 
 	callbackServer   *http.Server
 	servingListeners sync.WaitGroup
@@ -70,7 +70,7 @@ type SignInFlow struct {
 
 // BeginSignIn begins a sign-in: it finds the servers, gets a client id, listens for the browser or asks for a device
 // code, announces where the person goes, and opens the browser. tokenstore.ErrBusy: another process
-// signs in already. An error of the browser is in Browser; the person can go to the address alone.
+// signs in already. Options.OnError is told that the browser did not open; the person can go to the address alone.
 func (c *Credential) BeginSignIn(ctx context.Context, o SignInOptions) (f *SignInFlow, err error) {
 	login, err := c.options.Store.TryLockLogin(c.key)
 	if err != nil {
@@ -145,7 +145,7 @@ func (f *SignInFlow) checkSignInURL(addr string) error {
 	return nil
 }
 
-// makeProofKey makes the key of proofs if tokens are to be bound.
+// makeProofKey makes the key of proofs if tokens are to be bound, or takes the one that is stored.
 func (f *SignInFlow) makeProofKey(ctx context.Context) error {
 	e, err := f.credential.options.Store.Load(ctx, f.credential.key)
 	if err != nil {
@@ -207,7 +207,7 @@ func (f *SignInFlow) beginBrowserSignIn(ctx context.Context, o SignInOptions) er
 	return f.checkSignInURL(f.required.URL)
 }
 
-// serveCallbacks answers the browser.
+// serveCallbacks answers the browser, until Close.
 func (f *SignInFlow) serveCallbacks(listeners []net.Listener) {
 	f.callbackServer = &http.Server{Handler: f.callbackReceiver, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10}
 	for _, l := range listeners {
@@ -218,8 +218,8 @@ func (f *SignInFlow) serveCallbacks(listeners []net.Listener) {
 // Instructions returns where the person goes.
 func (f *SignInFlow) Instructions() SignInRequired { return f.required }
 
-// AcceptCallbackURL takes the address that a browser ended at, as a person gives it. The error leaves the
-// sign-in open.
+// AcceptCallbackURL takes the address that a browser ended at, as a person gives it. An error leaves the
+// sign-in open, unless it was answered already.
 func (f *SignInFlow) AcceptCallbackURL(addr string) error {
 	if f.callbackReceiver == nil {
 		return errors.New("this sign-in has a code, and waits for no address")

@@ -12,10 +12,9 @@ import (
 // revokeTimeout bounds the revocation of tokens at a sign-out.
 const revokeTimeout = 5 * time.Second
 
-// SignOut deletes the credential, and tells the authorization server that its tokens are not used any more
-// (RFC 7009). revoked says how that went; nothing waits for it longer than 5 seconds, and what is stored
-// is deleted whatever it says: nil, auth.Unsupported where the server has no such endpoint, or why it
-// failed. err: it could not be deleted.
+// SignOut deletes the credential, and then tells the authorization server, for 5 seconds at most, that its tokens
+// are not used any more (RFC 7009). revoked says how the server took that: nil, auth.Unsupported where it has no
+// such endpoint, or why it failed. err: the credential could not be deleted, and the server was not told.
 func (c *Credential) SignOut(ctx context.Context) (revoked, err error) {
 	var last tokenstore.Credential
 	err = c.options.Store.WithLock(ctx, c.key, func(l *tokenstore.LockedCredential) error {

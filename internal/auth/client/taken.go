@@ -19,7 +19,7 @@ type TokenRefusal struct {
 	AcceptedSince bool      `json:"over,omitempty"` // the server has taken the token since, for something
 }
 
-// concernsTokenIssuedAt reports whether it is about the token that came at that time.
+// concernsTokenIssuedAt reports whether r is about the token that came at that time. The zero TokenRefusal is about none.
 func (r TokenRefusal) concernsTokenIssuedAt(issued time.Time) bool {
 	return !r.RefusedAt.IsZero() && r.TokenIssuedAt.Equal(issued)
 }
@@ -46,8 +46,8 @@ func (r *serverRecord) noteTokenRefusal(ctx context.Context, h *credentialSnapsh
 	}))
 }
 
-// noteTokenAccepted notes that the server has taken the token of h: the last sign-in was good for something, unless the server has refused this
-// very token before. It may take any for initialize, and none for calls. It looks once for each token.
+// noteTokenAccepted notes, once for each snapshot, that the server has taken the token of h. That shows that the last sign-in was good for something,
+// unless the server has refused this very token before: some servers take any token for initialize, and none for calls.
 func (r *challengeResponder) noteTokenAccepted(ctx context.Context, h *credentialSnapshot) {
 	if h.isAcceptanceNoted.Swap(true) || r.tokens.isRefused(h) {
 		return

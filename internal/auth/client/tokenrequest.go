@@ -93,7 +93,7 @@ func credentialWithToken(s tokenstore.Credential, t auth.Token, now time.Time) t
 // An unsavedCredential is a credential that the issuer has given, and the disk did not take.
 type unsavedCredential struct {
 	credential         tokenstore.Credential
-	replacedGeneration tokenstore.Generation
+	replacedGeneration tokenstore.Generation // what was stored when it came
 }
 
 // keepUnsaved uses a credential that could not be stored. The next renewal stores it first.

@@ -50,10 +50,10 @@ type tokenCache struct {
 	provers *proverCache
 
 	current           atomic.Pointer[credentialSnapshot] // nil: nothing is known to be stored
-	foundStoreEmptyAt atomic.Int64                       // when that was read last, in Unix nanoseconds
+	foundStoreEmptyAt atomic.Int64                       // when nothing was found in the store, in Unix nanoseconds; 0: something was
 
 	mu              sync.Mutex
-	refusedSnapshot *credentialSnapshot // its access token was refused with 401; nil: none was
+	refusedSnapshot *credentialSnapshot // the last one whose access token was refused with 401; nil: none was
 }
 
 func (t *tokenCache) isRefused(h *credentialSnapshot) bool {

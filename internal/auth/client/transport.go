@@ -11,8 +11,8 @@ import (
 )
 
 // A Transport adds the credential of one server to the requests for it, and answers 401 and 403
-// challenges. A request is sent again only if its body can be replayed (GetBody) and the server refused
-// it unread. A request that has an Authorization header, or is for another origin, is passed on as it is.
+// challenges. Only a request that was answered with one of these is sent again, if its body can be replayed
+// (GetBody). A request that has an Authorization header, or is for another origin, is passed on as it is.
 // It may be used concurrently, if Base may.
 type Transport struct {
 	Base       http.RoundTripper // nil: http.DefaultTransport

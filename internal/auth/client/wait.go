@@ -12,7 +12,7 @@ import (
 // ErrSignInTimeout is the cause of a ctx whose request has waited for a sign-in as long as Options.SignInWait.
 var ErrSignInTimeout = errors.New("nobody has signed in within the time that a request waits for it")
 
-// noAnswerYetError is the end of the time of a request to somebody who is asked for metadata, a registration or a token.
+// noAnswerYetError says that a request for metadata, a registration or a token was not answered in the time of withSignInTimeout.
 type noAnswerYetError struct{}
 
 func (noAnswerYetError) Error() string { return "there is no answer yet" }

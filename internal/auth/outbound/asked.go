@@ -14,11 +14,13 @@ import (
 
 // clientPrompt is the client of one conversation, which a SignInElicitor may ask. A legacy client gets a request of the bridge's own, and its
 // requests go on waiting. A modern one gets input_required as the answer to its newest call, which goes on all the
-// same: its outcome is the answer to the retry. What follows is guarded by the lock of the SignInElicitor.
+// same: its outcome is the answer to the retry. All methods but the three hooks are called with elicitor.mu held.
 type clientPrompt struct {
 	elicitor *SignInElicitor
 	ctx      context.Context // of the conversation
 	client   bridge.Conn
+
+	// The following are guarded by elicitor.mu.
 
 	initializeRequestID jsonrpc.ID // in progress, of a client that can show addresses; zero: none is
 	takesElicitRequests bool       // the session is of 2025-11-25, and its client can show addresses
@@ -42,7 +44,7 @@ type modernCall struct {
 
 	requestState       string          // what its retry has as requestState; "": it was not answered with a question
 	shownURL           string          // that the client was asked to show
-	outcome            jsonrpc.Message // that came before the retry
+	outcome            jsonrpc.Message // that came before the retry; invalid: none has
 	retryID            jsonrpc.ID      // in progress; zero: none is
 	retryProgressToken jsonrpc.ID      // the progress token of the retry
 	isAbandoned        bool            // the retry is over, and the server was told: a late outcome is for nobody
@@ -96,7 +98,7 @@ func (t *clientPrompt) settledMessage() jsonrpc.Message {
 	return jsonrpc.NewNotification(methodElicitComplete, []byte(`{"elicitationId":"`+name+`"}`))
 }
 
-// interceptReceived sees what the client sends.
+// interceptReceived is the hook Receive: it sees what the client sends, before the server does.
 func (t *clientPrompt) interceptReceived(m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -225,7 +227,7 @@ func (t *clientPrompt) translateCancel(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// interceptSent sees what the client gets.
+// interceptSent is the hook Send: it sees what the server sends, before the client does.
 func (t *clientPrompt) interceptSent(m jsonrpc.Message) (out, reply jsonrpc.Message, refused error) {
 	t.elicitor.mu.Lock()
 	defer t.elicitor.mu.Unlock()
@@ -268,7 +270,7 @@ func (t *clientPrompt) redirectProgress(m jsonrpc.Message) jsonrpc.Message {
 	return m
 }
 
-// afterSend is told of what the client has got.
+// afterSend is the hook Sent: it is told of what the client has got.
 func (t *clientPrompt) afterSend(m jsonrpc.Message) {
 	if m.Kind() != jsonrpc.Response {
 		return

@@ -18,11 +18,11 @@ type SignInElicitor struct {
 	orderMu sync.Mutex // held while the client is told something, so that it hears it in order; locked before mu
 
 	mu              sync.Mutex
-	currentPrompt   *clientPrompt
-	awaitedURL      string // the address of the sign-in that the requests wait for
-	lastShownURL    string // the address that was shown last
-	declinedURL     string // the address that the person does not want to open
-	waitingRequests map[*context.CancelCauseFunc]struct{}
+	currentPrompt   *clientPrompt                         // nil: there is no client
+	awaitedURL      string                                // the address of the sign-in that the requests wait for
+	lastShownURL    string                                // the address that was shown last
+	declinedURL     string                                // the address that the person does not want to open
+	waitingRequests map[*context.CancelCauseFunc]struct{} // ends the wait of a request, each
 }
 
 // WrapHandler returns h for a client that may be asked, while its conversation lasts.
@@ -62,7 +62,7 @@ func (a *SignInElicitor) AskClient(server string, need client.SignInRequired) {
 	})
 }
 
-// sendToClient sends the client what f returns, which is called with the lock held; to is nil where there is no client.
+// sendToClient sends the client what f returns. f is called with mu held. Where there is no client, to is nil and f must return nothing.
 func (a *SignInElicitor) sendToClient(f func(to *clientPrompt) []jsonrpc.Message) {
 	a.orderMu.Lock()
 	defer a.orderMu.Unlock()
@@ -77,8 +77,8 @@ func (a *SignInElicitor) sendToClient(f func(to *clientPrompt) []jsonrpc.Message
 	}
 }
 
-// beginWait returns a ctx that ends with client.ErrSignInTimeout as its cause if the person does not want to sign in. end is called when
-// the wait is over. It is refused if the person has not wanted to open addr, where the sign-in is; "": it has not begun.
+// beginWait returns a ctx that ends with client.ErrSignInTimeout as its cause if the person does not want to sign in. The caller calls end
+// when its wait is over. addr is where the person signs in; "": the sign-in has not begun. refused: the person has declined to open addr.
 func (a *SignInElicitor) beginWait(parent context.Context, addr string) (ctx context.Context, end func(), refused bool) {
 	if a == nil {
 		return parent, func() {}, false
@@ -113,7 +113,7 @@ func (a *SignInElicitor) declineLocked(addr string) {
 	}
 }
 
-// settlePrompt tells a client that was asked that it need not show the address any more.
+// settlePrompt tells a legacy client that was asked that it need not show the address any more.
 func (a *SignInElicitor) settlePrompt() {
 	if a == nil {
 		return

@@ -28,7 +28,7 @@ type Options struct {
 // concurrently. Close ends it.
 type Authorizer struct {
 	options     Options
-	serverLabel string // of the server, as it is shown
+	serverLabel string // the server's URL, as it is shown
 
 	loginCommand string // the command that signs in
 
@@ -79,8 +79,8 @@ func (a *Authorizer) Authorize(base http.RoundTripper) http.RoundTripper {
 	return &faultTransport{a, base}
 }
 
-// Close ends the Authorizer, and waits for a token request that is under way, but not for long. The connections to
-// the server have ended.
+// Close ends the Authorizer, and waits for a token request that is under way, but not for long. It is called once the
+// connections to the server have ended.
 func (a *Authorizer) Close() {
 	a.closeOnce.Do(func() {
 		a.mu.Lock()

@@ -18,10 +18,10 @@ const (
 	wrongBinding                          // bound to a key or certificate that the request does not show
 	invalidProof                          // the DPoP proof is not valid
 	nonceNeeded                           // the DPoP proof has no nonce of ours
-	malformed                             // not one credential
+	malformed                             // several credentials were sent
 	insufficientScope                     // scopes are lacking
 	unavailable                           // nobody can tell now
-	reasonCount
+	reasonCount                           // how many there are
 )
 
 // A denial is why this request is not let through.
@@ -70,8 +70,8 @@ func (p *Protector) reportDenial(r *http.Request, why *denial) {
 // retryAfterHeader is for replies that say that nobody can tell now.
 var retryAfterHeader = []string{"5"} // seconds
 
-// deny reports a denial, and returns what is answered: with a header set that is the same for every
-// request of an endpoint that is denied for the same reason.
+// deny reports a denial, sets the headers of the reply on h, and returns what is answered. e is the endpoint of
+// the request.
 func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denial) *access.Refusal {
 	p.reportDenial(r, why)
 	switch why.reason {
@@ -88,7 +88,7 @@ func (p *Protector) deny(h http.Header, r *http.Request, e *endpoint, why *denia
 	return &access.Refusal{Status: denialStatuses[why.reason], Rule: refusalRules[why.reason], Reason: p.clientText(why.reason), Cause: why.cause()}
 }
 
-// clientText returns what a client is told. Where every token must be bound to a key, its scheme is another one.
+// clientText returns what a client is told. Where every token must be bound to a key, the text names the scheme DPoP.
 func (p *Protector) clientText(kind denialReason) string {
 	if p.options.DPoP == DPoPRequire {
 		return strings.Replace(clientTexts[kind], "Authorization: Bearer TOKEN", "Authorization: DPoP TOKEN, with a proof in the header DPoP", 1)

@@ -25,18 +25,20 @@ type tokenExpiries struct {
 	now func() time.Time // the wall clock
 
 	mu           sync.Mutex
-	bySecond     map[int64]expiry // by the second
+	bySecond     map[int64]expiry // by the second at which it is over, in Unix time
 	timer        *time.Timer      // nil: it was never needed
 	timerFiresAt time.Time        // when it fires, by the clock of timers; zero: it does not
 	closed       bool
 }
 
+// An expiry is the context that tokens share.
 type expiry struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then.
+// contextUntil returns a context that is done 30 to 45 seconds after expires, up to 30 seconds later if the machine sleeps then. expires
+// counts as assumedLifetime from now if it is zero, and as maxStreamLifetime from now if it is later than that.
 func (e *tokenExpiries) contextUntil(expires time.Time) context.Context {
 	now := e.now()
 	if expires.IsZero() {
@@ -81,7 +83,7 @@ func (e *tokenExpiries) armTimerLocked(wait time.Duration) {
 	e.timerFiresAt = at
 }
 
-// cancelExpired ends what has expired by now.
+// cancelExpired ends what has expired by now. The timer calls it.
 func (e *tokenExpiries) cancelExpired() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -21,8 +21,8 @@ const (
 type introspector struct {
 	Introspection
 	caller      *auth.EndpointCaller
-	slots       chan struct{}
-	maxInactive int
+	slots       chan struct{} // has one element for each question in progress
+	maxInactive int           // how many tokens inactiveUntil may have
 
 	mu            sync.Mutex
 	inactiveUntil map[tokenHash]time.Time     // tokens that are not valid, until then
@@ -87,7 +87,8 @@ func newInactiveError() error {
 	return &auth.Error{Kind: auth.InvalidToken, Cause: auth.CauseInactive, Operation: "introspection", Problem: "the token is not active"}
 }
 
-// askIntrospection asks about a token.
+// askIntrospection asks about a token, and waits for a slot first. InvalidToken: the token is not valid here. Other errors say
+// nothing of the token.
 func (p *Protector) askIntrospection(ctx context.Context, token string) (*verifiedToken, error) {
 	in := p.introspector
 	select {

@@ -20,8 +20,8 @@ type issuer struct {
 	mu            sync.Mutex
 	keys          *auth.KeySet  // nil: its metadata has not been read yet
 	discoveryDone chan struct{} // closed when the attempt in progress ends; nil: there is none
-	lastDiscovery time.Time
-	discoveryErr  error // of the last attempt
+	lastDiscovery time.Time     // when the last attempt began
+	discoveryErr  error         // of the last attempt
 }
 
 func newIssuer(i Issuer, caller *auth.EndpointCaller) *issuer {
@@ -66,8 +66,8 @@ func newNoKeysError() error {
 	return &auth.Error{Kind: auth.Unavailable, Operation: "keys of an issuer", Problem: "its metadata does not say where they are", Advice: "name their address"}
 }
 
-// withOperatorAdvice returns what is wrong with the metadata of an issuer, with what helps where it is configured: the advice for a client
-// names a flag that there is none of here, or sends the operator to the operator.
+// withOperatorAdvice puts into an error about the metadata of an issuer what helps the operator of this bridge. The advice of package auth is
+// for clients: it names a flag that does not exist here, or says to tell the operator.
 func withOperatorAdvice(err error) error {
 	e, ok := errors.AsType[*auth.Error](err)
 	if !ok {

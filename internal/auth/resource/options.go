@@ -46,11 +46,11 @@ type Introspection struct {
 
 // A Resource is one server, which may have several endpoints: a token for one of them is for all.
 type Resource struct {
-	Paths []string // of its endpoints, below the public URL. The first one is what it is called at the root
+	Paths []string // of its endpoints, below the public URL. With IsOnly, the metadata at the root is that of the first one
 
 	// IsOnly says that there is never another Resource: its tokens are good for paths that are no endpoint too,
-	// and its metadata is at the root. One that is only the last that is left has neither, or its
-	// tokens would open what belongs to others before and after.
+	// and its metadata is at the root. A Resource that is merely the last one left must not set it: its tokens
+	// would open paths that belonged to others before, or will.
 	IsOnly bool
 }
 
@@ -70,8 +70,8 @@ type Options struct {
 	RequiredScopes []string // that every token must have
 	Policy         *Policy  // what messages need besides; nil: nothing
 	DPoP           DPoPMode
-	// RequiresNonces says that proofs need a nonce of ours, at most 10 minutes old. Without it only those do that may be from before New: they may
-	// have been used.
+	// RequiresNonces says that all proofs need a nonce of ours, at most 10 minutes old. Without it only proofs need one that may have been made
+	// before New: another process may have taken them.
 	RequiresNonces bool
 
 	Caller *auth.EndpointCaller // makes the requests to the Issuers; nil: the zero value
@@ -263,8 +263,8 @@ func SecretFromFile(file string) func() (string, error) {
 
 // ChangeResources says anew which Resources there are, while requests may come in. Until finish is called, there
 // are the old ones too: what serves them changes meanwhile, so a request may still reach an old one, or a new one
-// already, and only tokens for that one may. finish(true) takes the old ones out, finish(false) takes all of it
-// back. It must be called once, before the next ChangeResources. After an error nothing has changed.
+// already, and only tokens for that one may. finish(true) takes the old ones out, finish(false) takes the new ones
+// out. finish must be called once, before the next ChangeResources. After an error nothing has changed.
 func (p *Protector) ChangeResources(resources []Resource) (finish func(done bool), err error) {
 	next, err := p.newRouteTable(resources)
 	if err != nil {
@@ -317,7 +317,7 @@ type Protector struct {
 	policy         atomic.Pointer[Policy]
 }
 
-// Close stops the timers of contexts that wait for the end of a token. They are not done then.
+// Close stops the timer of the contexts that wait for the end of a token. It does not end these contexts.
 func (p *Protector) Close() error {
 	p.tokenExpiries.close()
 	return nil

@@ -15,10 +15,10 @@ import (
 // one. It may be used concurrently.
 type Policy struct {
 	rulesByMethod map[string][]policyRule // by method; "*": every method
-	impliedScopes map[string][]string     // what a scope is worth, without itself
+	impliedScopes map[string][]string     // the scopes that a scope implies, without itself
 }
 
-// A policyRule is one line.
+// A policyRule is one line for a method.
 type policyRule struct {
 	namePattern string // pattern; "": whatever the name is
 	scopes      []string

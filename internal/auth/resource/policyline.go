@@ -31,12 +31,12 @@ var knownMethods = []string{
 	"notifications/tasks/status",
 }
 
-// methodsWithName are those of methods whose messages name something that a pattern may fit.
+// methodsWithName are the methods whose messages name something that a pattern may fit.
 var methodsWithName = []string{
 	"tools/call", "prompts/get", "resources/read", "resources/subscribe", "resources/unsubscribe", "completion/complete",
 }
 
-// customMethodWord stands before a method that is none of those.
+// customMethodWord stands before a method that is not one of knownMethods.
 const customMethodWord = "method"
 
 var errLineSyntax = errors.New("write METHOD -> SCOPE, METHOD PATTERN -> SCOPE, or implies SCOPE -> SCOPE")

@@ -17,8 +17,9 @@ import (
 // A Grant is what the sender of a request may do.
 type Grant struct {
 	// Principal is "oauth:" and a hash over issuer, subject and client of a token, the name of a static
-	// key, or the name of a certificate (access.CertificateName): the last two are the same where there
-	// is no Protector. The name of a key has no colon, so none is that of another. Sessions, processes and what waits belong to it.
+	// key, or the name of a certificate (access.CertificateName). Keys and certificates have the same names where
+	// there is no Protector. The name of a key has no colon, so it is never that of a token or a certificate.
+	// Sessions, processes and what waits belong to the principal.
 	Principal string
 
 	Issuer, Subject, ClientID string    // of a token
@@ -74,8 +75,8 @@ func (p *Protector) Protect(next http.Handler) http.Handler {
 }
 
 // Authenticate implements access.Authenticator. It reads nothing of the body. TokenContext of a request
-// that it lets through is done 30 to 60 seconds after its token has expired, with access.ErrExpired
-// as its cause, or when its static key was removed.
+// that it lets through is done 30 to 45 seconds after its token has expired (contextUntil), with
+// access.ErrExpired as its cause, or when its static key was removed.
 func (p *Protector) Authenticate(h http.Header, r *http.Request) (*http.Request, *access.Refusal) {
 	e := p.routes.Load().endpointAt(r.URL.Path)
 	g, why := p.identify(r, e)

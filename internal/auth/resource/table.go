@@ -16,16 +16,16 @@ type routeTable struct {
 	endpoints      map[string]*endpoint // by path
 	fallback       *endpoint            // for every other path
 	publicPath     string               // the path of the public URL
-	audiences      []string             // the addresses of all
+	audiences      []string             // the addresses of all endpoints; nil: there is no public URL
 	metadataByPath map[string][]byte    // metadata, by the path that it is asked for at
 }
 
 // An endpoint is one address of a resource.
 type endpoint struct {
-	url              string   // that clients use; "": not known
-	audiences        []string // the addresses of its resource
-	metadataURL      string   // where its metadata is; "": nowhere
-	challengeHeaders [reasonCount][2][]string
+	url              string                   // that clients use; "": not known
+	audiences        []string                 // the addresses of its resource
+	metadataURL      string                   // where its metadata is; "": nowhere
+	challengeHeaders [reasonCount][2][]string // by the reason, and by the scheme: 0 Bearer, 1 DPoP
 }
 
 // challengeHeader returns WWW-Authenticate. net/http does not change it.

@@ -20,15 +20,16 @@ const (
 	keyCheckInterval = 30 * time.Second // how often it is looked whether a token's key is still there
 )
 
+// A tokenHash is the SHA-256 sum of a token.
 type tokenHash = [sha256.Size]byte
 
-// verifiedToken is a token that is valid until then.
+// A verifiedToken is what is remembered of a token that is valid.
 type verifiedToken struct {
 	grant             *Grant
-	tokenAudience     []string // of the token
-	acceptedAudiences []string // one of these is enough; nil: the addresses of the endpoint
-	jkt, x5t          string
-	cachedUntil       time.Time
+	tokenAudience     []string     // of the token
+	acceptedAudiences []string     // one of these is enough; nil: the addresses of the endpoint
+	jkt, x5t          string       // the key and the certificate that it is bound to (auth.Claims); "": none
+	cachedUntil       time.Time    // then it is verified again
 	issuer            *issuer      // that has signed it; nil: introspected
 	keyThumbprint     string       // that has signed it
 	keyCheckedAt      atomic.Int64 // when its key was last seen, in seconds
@@ -43,7 +44,8 @@ func (v *verifiedToken) isFor(e *endpoint) bool {
 	return auth.Claims{Audience: v.tokenAudience}.IsFor(wanted)
 }
 
-// cachedToken returns a token that was verified before, nil if there is none.
+// cachedToken returns a token that was verified before, nil if there is none. Error: nobody can tell now whether its
+// key is still there.
 func (p *Protector) cachedToken(ctx context.Context, sum tokenHash) (*verifiedToken, error) {
 	v := p.verifiedTokens.get(sum)
 	if v == nil {

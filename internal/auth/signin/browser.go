@@ -78,6 +78,7 @@ func (c browserCommand) Open(addr string) error {
 	}
 }
 
+// run runs the command. It returns when that has ended.
 func (c browserCommand) run(addr string) error {
 	if c == nil {
 		browser.Stdout, browser.Stderr = nil, nil

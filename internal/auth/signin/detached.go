@@ -23,7 +23,7 @@ type signInOrder struct {
 
 // A startReport is one line: how a sign-in has begun, or before that what it waits for.
 type startReport struct {
-	Progress string `json:"doing,omitempty"`
+	Progress string `json:"doing,omitempty"` // what is waited for; "": this is the last line
 	Error    string `json:"error,omitempty"` // "": it has begun, or another process signs in, or somebody has signed in
 }
 
@@ -46,7 +46,8 @@ func RunDetachedSignIn(ctx context.Context, in io.Reader, out io.Writer, lookup 
 	return signInPerson(ctx, o, lookup, func(what string) { tell(startReport{Progress: what}) }, began)
 }
 
-// signInPerson has a person sign in. reportProgress is told what is waited for before that has begun; then reportStart is called once.
+// signInPerson has a person sign in. reportProgress is told what is waited for before that has begun. Then reportStart is called once, with
+// nil also if another process signs in, or somebody has signed in.
 func signInPerson(ctx context.Context, o signInOrder, lookup func(string) (string, bool), reportProgress func(string), reportStart func(error)) error {
 	f, end, err := o.beginSignIn(ctx, lookup, reportProgress)
 	defer end()

@@ -65,7 +65,8 @@ func (s Settings) OpenStore(ctx context.Context) (*tokenstore.Store, error) {
 	return tokenstore.Open(ctx, o)
 }
 
-// httpClient returns the client for requests to authorization servers that the server at named, which the user has given, leads to.
+// httpClient returns the client for requests to the authorization servers to which the server at named leads. named is an address that
+// the user has given.
 func (s Settings) httpClient(named string) (*http.Client, error) {
 	trust, err := httpdial.LoadTLSConfig(s.TLS.CAFile, s.TLS.CertFile, s.TLS.KeyFile)
 	if err != nil {
@@ -153,6 +154,7 @@ func (s Settings) machineTokenSource() (client.MachineTokenSource, error) {
 // maxSecretFileBytes bounds a file with a secret or a key.
 const maxSecretFileBytes = 64 << 10
 
+// readFlagFile reads the file that the value of a flag names.
 func readFlagFile(flag, path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -13,18 +13,19 @@ import (
 
 // PrompterOptions say how a Prompter works.
 type PrompterOptions struct {
-	Settings Settings // of the server: required
-	Store    *tokenstore.Store
+	Settings Settings          // of the server: required
+	Store    *tokenstore.Store // of the credential: required
 	// DetachedCommand is the program and the arguments that call RunDetachedSignIn with its stdin and stdout: a process that outlives
 	// this one. nil: the sign-in is in this process.
 	DetachedCommand []string
 	LookupEnv       func(string) (string, bool) // environment variables: required
-	// OnSignInURL is told where the person goes, once for each sign-in. It is called by a request. nil: nobody is told.
+	// OnSignInURL is told where the person goes, once for each sign-in, by a request that waits. nil: nobody is told.
 	OnSignInURL func(client.SignInRequired)
 }
 
 // A Prompter gets a person to sign in to one server, for the requests of this process. Of all processes
-// one signs in, which is neither of those that wait for it. Its methods may be called concurrently.
+// one signs the person in: with a DetachedCommand, one that is there for that. Its methods may be called
+// concurrently.
 type Prompter struct {
 	options PrompterOptions
 	ctx     context.Context
@@ -91,7 +92,7 @@ func (p *Prompter) isSignedIn(ctx context.Context, c *client.Credential, need cl
 	return err == nil && e.Generation != 0 && e.Generation != need.TriedGeneration && !e.Credential.AccessToken.IsZero()
 }
 
-// awaitStart begins a sign-in, or waits for one that this process begins already.
+// awaitStart waits until a sign-in has begun. It begins one, unless this process does already.
 func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	p.mu.Lock()
 	s := p.currentStart
@@ -123,7 +124,8 @@ func (p *Prompter) awaitStart(ctx context.Context, c *client.Credential, need cl
 	return nil
 }
 
-// runStart begins a sign-in; in this process, it also waits for its end.
+// runStart begins a sign-in. It also waits for its end if the sign-in is in this process: without a DetachedCommand, or
+// where that does not start.
 func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	var once sync.Once
 	began := func(err error) {
@@ -152,7 +154,7 @@ func (p *Prompter) runStart(s *signInStart, o signInOrder) {
 	_ = signInPerson(p.ctx, o, p.options.LookupEnv, doing, began) // LastFailedSignIn returns the error
 }
 
-// awaitAnswer waits for the person's answer.
+// awaitAnswer waits for the person's answer. need is the error if the sign-in, or the time to wait, ends without one.
 func (p *Prompter) awaitAnswer(ctx context.Context, c *client.Credential, need client.SignInRequired) error {
 	late := time.NewTimer(cmp.Or(p.options.Settings.SignInWait, DefaultSignInWait))
 	defer late.Stop()

@@ -54,9 +54,9 @@ type Settings struct {
 	DPoP            string            `json:"dpop,omitempty"`            // "" or "auto": where the server asks for it; "require"; Off
 	AssertionFile   string            `json:"assertionFile,omitempty"`   // of ModeJWTBearer; read at each use
 
-	StoreDir              string `json:"dir,omitempty"`   // where credentials are; "": see tokenstore.DefaultDir
-	StoreKind             string `json:"store,omitempty"` // "" or "file"; "keyring": encrypted with a key in the system's keyring
-	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"`
+	StoreDir              string `json:"dir,omitempty"`          // where credentials are; "": see tokenstore.DefaultDir
+	StoreKind             string `json:"store,omitempty"`        // "" or "file"; "keyring": encrypted with a key in the system's keyring
+	AllowPrivateAddresses bool   `json:"allowPrivate,omitempty"` // the servers to which Server leads may be in a private network
 
 	NoBrowser  bool          `json:"noBrowser,omitempty"` // none is opened
 	SignInWait time.Duration `json:"wait,omitempty"`      // for a person, in nanoseconds as JSON; 0: DefaultSignInWait

@@ -97,10 +97,10 @@ func (s *Store) UpdateRegistrations(ctx context.Context, issuer string, work fun
 	return s.writeFile(f, g.next(), next)
 }
 
-// Metadata is documents about a server and its issuer, kept so that the next start need not
-// fetch them. It is a value, as a Credential is.
+// Metadata is documents about a server and its issuer, for all processes: what was fetched, and what
+// was noted. It is a value, as a Credential is.
 type Metadata struct {
-	Expires   time.Time                  `json:"expires,omitzero"`
+	Expires   time.Time                  `json:"expires,omitzero"`    // when what was fetched is out of date; the store does not look at it
 	Documents map[string]json.RawMessage `json:"documents,omitempty"` // by a name that the caller chooses
 }
 

@@ -23,8 +23,8 @@ type Credential struct {
 	TokenType       string    `json:"tokenType,omitempty"` // of AccessToken, as the issuer spelled it
 	IssuedAt        time.Time `json:"issued,omitzero"`     // when AccessToken came
 	ExpiresAt       time.Time `json:"expires,omitzero"`    // when AccessToken ends; zero: nobody said
-	RequestedScopes []string  `json:"asked,omitempty"`     // scopes
-	GrantedScopes   []string  `json:"granted,omitempty"`   // scopes
+	RequestedScopes []string  `json:"asked,omitempty"`     // the scopes that were asked for
+	GrantedScopes   []string  `json:"granted,omitempty"`   // the scopes that the issuer has named; nil: it has named none
 	LastProblem     string    `json:"problem,omitempty"`   // what went wrong last, for people; no secret
 	IsMachine       bool      `json:"machine,omitempty"`   // no person has signed in, and none is needed for the next AccessToken
 

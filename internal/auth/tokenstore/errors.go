@@ -20,7 +20,7 @@ const (
 	ErrInput ErrorKind = "not usable"
 	// ErrUnsafe: others may read or write what is stored. Nothing was read.
 	ErrUnsafe ErrorKind = "not safe for secrets"
-	// ErrBroken: a file could not be understood and was set aside.
+	// ErrBroken: a file could not be understood. It was set aside, unless MovedTo is "".
 	ErrBroken ErrorKind = "broken file"
 	// ErrNewer: a file is of a later format. It is left alone.
 	ErrNewer ErrorKind = "written by a later version of this program"

@@ -43,15 +43,15 @@ func (f storeFile) fileName() string { return f.stem + ".json" }
 // A fileEnvelope is what is in a file.
 type fileEnvelope struct {
 	Version    int             `json:"version"`
-	Kind       string          `json:"kind"`
-	Name       string          `json:"name"`
+	Kind       string          `json:"kind"` // the folder of the storeFile
+	Name       string          `json:"name"` // the stem of the storeFile
 	Generation Generation      `json:"generation"`
-	Plain      json.RawMessage `json:"plain,omitempty"`
-	Sealed     *sealedContent  `json:"sealed,omitempty"`
+	Plain      json.RawMessage `json:"plain,omitempty"`  // the content, or
+	Sealed     *sealedContent  `json:"sealed,omitempty"` // the content, encrypted
 }
 
-// parseEnvelope reads the content of f. Of the reasons why it cannot, the text of the JSON decoder
-// is not given: it may have a piece of the content.
+// parseEnvelope reads the content of f. Its errors do not have the text of the JSON decoder, which may have
+// a piece of the content.
 func parseEnvelope(f storeFile, data []byte) (fileEnvelope, error) {
 	var version struct {
 		Version int `json:"version"`

@@ -10,6 +10,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
+// Waits between two tries for a lock.
 const (
 	minLockPoll = time.Millisecond
 	maxLockPoll = 50 * time.Millisecond
@@ -64,6 +65,7 @@ func newFlock(path string) *flock.Flock {
 	return flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|noFollow), flock.SetPermissions(0o600))
 }
 
+// isLockFileCurrent reports whether the file that l has locked is still the one at its path.
 func isLockFileCurrent(l *flock.Flock) (bool, error) {
 	held, err := l.Stat()
 	if err != nil {

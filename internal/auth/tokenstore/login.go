@@ -21,7 +21,7 @@ type LoginAnnouncement struct {
 	Expires     time.Time `json:"expires,omitzero"`   // when the process gives up
 }
 
-// loginSuffix makes the lock of a sign-in, and the first part of the name of its content.
+// loginSuffix, behind the key, is the name of the lock of a sign-in. With ".json" it is the name of its content.
 const loginSuffix = ".login"
 
 func loginFile(key Key) (storeFile, error) {
@@ -34,7 +34,7 @@ func loginFile(key Key) (storeFile, error) {
 type LoginLock struct {
 	store  *Store
 	file   storeFile
-	unlock func()
+	unlock func() // nil: it was released
 }
 
 // String returns the name of the lock.
@@ -82,7 +82,8 @@ func (l *LoginLock) Announce(login LoginAnnouncement) error {
 	return l.store.writeFile(l.file, Generation(0).next(), login)
 }
 
-// IsCancelled reports whether somebody has called [Store.CancelLogin] since Announce.
+// IsCancelled reports whether somebody has called [Store.CancelLogin] since Announce. It is also true before
+// Announce and after Release.
 func (l *LoginLock) IsCancelled() bool {
 	if l.unlock == nil {
 		return true
@@ -112,7 +113,7 @@ func (l *LoginLock) deleteAnnouncement() error {
 }
 
 // PendingLogin reports whether a process signs in under key, and what it
-// has announced; that is the zero Login if it has announced nothing yet.
+// has announced: the zero LoginAnnouncement if it has announced nothing yet.
 func (s *Store) PendingLogin(key Key) (login LoginAnnouncement, pending bool, err error) {
 	f, err := loginFile(key)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 type Keyring interface {
 	// Get returns the secret of a user of a service. found is false if there is none.
 	Get(ctx context.Context, service, user string) (secret string, found bool, err error)
-	// Set stores one.
+	// Set stores the secret of a user of a service, in the place of an older one.
 	Set(ctx context.Context, service, user, secret string) error
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/watch"
 )
 
-// WatchGeneration calls onChange when the generation stored under key is no longer known, and
-// then each time it changes again; 0 is that the credential was deleted. err says that the file
+// WatchGeneration calls onChange when the generation stored under key is another one than known, and
+// then each time it changes again; 0: the credential was deleted. err says that the file
 // cannot be understood now. It looks at the generation only: to get the credential, or to
 // have a broken file set aside, call [Store.Load]. A change is told within a
 // quarter of a second, or within ten seconds where the file system reports none; of
 // changes that follow each other faster, the last one.
 //
-// WatchGeneration returns when ctx is done. onChange is called by the goroutine that called it.
+// WatchGeneration returns when ctx is done. Its own goroutine calls onChange.
 func (s *Store) WatchGeneration(ctx context.Context, key Key, known Generation, onChange func(g Generation, err error)) error {
 	f, err := credentialFile(key)
 	if err != nil {

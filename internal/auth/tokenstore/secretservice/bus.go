@@ -23,7 +23,7 @@ import (
 type busConn struct {
 	conn         net.Conn
 	ctx          context.Context // closes conn when it is done
-	stopClosing  func() bool     // ends that
+	stopClosing  func() bool     // keeps ctx from closing conn
 	reader       *bufio.Reader
 	lastSerial   uint32
 	earlySignals []*message // of prompts, that came before a reply; at most maxEarlySignals
@@ -217,7 +217,7 @@ func (c methodCall) encode(serial uint32, write func(*dbusWriter)) []byte {
 	return append(w.data, body.data...)
 }
 
-// awaitSignal waits for a signal, which a person is the cause of.
+// awaitSignal waits for a signal that a person causes, as long as ctx lasts.
 func (b *busConn) awaitSignal(path, iface, member string) (*message, error) {
 	b.setTimeout(0)
 	for {
