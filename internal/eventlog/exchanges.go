@@ -9,8 +9,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// exchangeWatcher is an observe.Watcher that writes a line for each request that was answered, for
-// each that was cancelled, and for each that will not be answered.
+// exchangeWatcher is an observe.Watcher that writes a line for each request at the clients' end that was answered,
+// that was cancelled, or that will not be answered.
 type exchangeWatcher struct {
 	logger   hclog.Logger
 	sanitize func(text string) string // Log.sanitized
@@ -31,11 +31,12 @@ func (x *exchangeWatcher) Message(p *observe.Passed) {
 	switch p.Message.Kind() {
 	case jsonrpc.Response:
 		x.logExchange(p.Session, p.Call, p.Duration, "answer_bytes", p.Message.Size(), "status", responseStatus(&p.Message))
-	case jsonrpc.Notification: // of its sender
+	case jsonrpc.Notification: // its sender has cancelled it
 		x.logExchange(p.Session, p.Call, p.At().Sub(p.Call.Began()), "status", "cancelled")
 	}
 }
 
+// logExchange writes the line of a request. how are the fields that say how the request has ended.
 func (x *exchangeWatcher) logExchange(s *observe.Session, c *observe.Call, took time.Duration, how ...any) {
 	fields := serverFields(s.Server, nil, "session", s.Name, "id", x.sanitize(c.ID.String()), "method", x.sanitize(c.Method))
 	switch c.Method {

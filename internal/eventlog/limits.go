@@ -7,14 +7,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// eventLimiter says which events get a line of their own: of each kind the first few. The others
+// eventLimiter says which events get a line of their own: of each kind the first few in a period. The others
 // are counted, and told of together.
 type eventLimiter[K comparable] struct {
-	inFirstPeriod, perPeriod int // how many in the first period of a kind, and in each that follows at once
+	inFirstPeriod, perPeriod int // how many get a line in the first period of a kind, and in each that follows without a break
 	period                   time.Duration
-	report                   func(kind K, n int, last observe.Event) // is called by a goroutine of the limiter, or by close
+	report                   func(kind K, n int, last observe.Event) // tells of n events without a line; called by a timer's goroutine, endKind or close
 
-	periodTimers sync.WaitGroup // those that run, or are to
+	periodTimers sync.WaitGroup // timers whose functions run, or are to run
 
 	mu     sync.Mutex
 	kinds  map[K]*kindState
@@ -33,7 +33,7 @@ func newEventLimiter[K comparable](inFirstPeriod, perPeriod int, period time.Dur
 	return &eventLimiter[K]{inFirstPeriod: inFirstPeriod, perPeriod: perPeriod, period: period, report: report, kinds: make(map[K]*kindState)}
 }
 
-// allow reports whether an event gets a line.
+// allow reports whether an event of a kind gets a line. If not, it is counted, unless the limiter is closed.
 func (l *eventLimiter[K]) allow(of K, e observe.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,7 +55,7 @@ func (l *eventLimiter[K]) allow(of K, e observe.Event) bool {
 	return false
 }
 
-// startPeriod begins a period; the lock is held.
+// startPeriod begins a period of a kind. It is called with mu held.
 func (l *eventLimiter[K]) startPeriod(of K, k *kindState) {
 	l.periodTimers.Add(1)
 	k.periodTimer = time.AfterFunc(l.period, func() {
@@ -64,7 +64,7 @@ func (l *eventLimiter[K]) startPeriod(of K, k *kindState) {
 	})
 }
 
-// endPeriod ends a period.
+// endPeriod ends a period of a kind, and reports what got no line. Another period follows if there was any.
 func (l *eventLimiter[K]) endPeriod(of K, k *kindState) {
 	l.mu.Lock()
 	if l.kinds[of] != k {
@@ -84,7 +84,7 @@ func (l *eventLimiter[K]) endPeriod(of K, k *kindState) {
 	}
 }
 
-// endKind tells of what was held back of a kind of which no more comes.
+// endKind reports what got no line of a kind of which no more comes, and forgets the kind.
 func (l *eventLimiter[K]) endKind(of K) {
 	l.mu.Lock()
 	k := l.kinds[of]
@@ -101,7 +101,7 @@ func (l *eventLimiter[K]) endKind(of K) {
 	}
 }
 
-// close tells of all that was held back. When it returns nothing is told any more.
+// close reports all that got no line. When it returns, report is called no more.
 func (l *eventLimiter[K]) close() {
 	l.mu.Lock()
 	l.closed = true

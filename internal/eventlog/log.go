@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// refusalPeriod is how often a rule's refusals are told of after the first one.
+	// refusalPeriod is how often refusals of one kind, notes with one code, and sessions without a place are told of after the first.
 	refusalPeriod = time.Minute
 
 	// dropPeriod is likewise for messages that reach nobody. Some servers always say what nobody waits for.
@@ -40,7 +40,7 @@ type Log struct {
 	initialLevel hclog.Level // what Toggle returns to
 	stopEvents   func()      // ends the watching of events
 
-	refusalLimiter *eventLimiter[string]
+	refusalLimiter *eventLimiter[string]               // refusals by rule, status and cause; notes by code and server; busy servers
 	dropLimiter    *eventLimiter[string]               // by server and reason
 	stderrLimiter  *eventLimiter[int]                  // by process id
 	redactText     atomic.Pointer[func(string) string] // nil: nothing is taken out
@@ -62,14 +62,15 @@ func New(out hclog.Logger, o *observe.Observer) *Log {
 	return l
 }
 
-// SetRedact has the lines that processes write to stderr, and what other lines say of a request or a message, go through f, which takes secrets out and may be called concurrently. It may be called at any time.
+// SetRedact has lines of stderr, errors, notes, and the names, methods, ids and paths that peers have chosen go through f before
+// they are logged. f takes secrets out, and may be called concurrently. SetRedact may be called at any time.
 func (l *Log) SetRedact(f func(text string) string) { l.redactText.Store(&f) }
 
-// SetLineRedact has the lines that processes write to stderr go through f instead, which may wait: the traffic does not wait for
-// these lines.
+// SetLineRedact has the lines that processes write to stderr go through f, and not through that of SetRedact. f may wait: the
+// traffic does not wait for these lines.
 func (l *Log) SetLineRedact(f func(line string) string) { l.redactLine.Store(&f) }
 
-// redactedLine is redacted for a line of stderr.
+// redactedLine returns a line of stderr without secrets.
 func (l *Log) redactedLine(line string) string {
 	if f := l.redactLine.Load(); f != nil {
 		return (*f)(line)
@@ -77,7 +78,7 @@ func (l *Log) redactedLine(line string) string {
 	return l.redacted(line)
 }
 
-// redacted returns what others have written as it is shown, before it is cut.
+// redacted returns text that others have written without secrets. It is called before the text is cut.
 func (l *Log) redacted(line string) string {
 	if f := l.redactText.Load(); f != nil {
 		return (*f)(line)
@@ -91,7 +92,8 @@ func (l *Log) redactedError(err error) error { return errors.New(l.redacted(err.
 // sanitized returns what a peer has chosen, and may have a secret in it, as a line has it: without secrets, cut, and printable.
 func (l *Log) sanitized(text string) string { return clipPrintable(l.redacted(text)) }
 
-// Close ends the watching. When it returns, nothing more is written.
+// Close ends the watching, and writes how many events got no line. Only an event that is being told meanwhile may still be
+// written when it has returned.
 func (l *Log) Close() {
 	l.watchMessages(false)
 	l.stopEvents()
@@ -109,8 +111,8 @@ func (l *Log) SetLevel(level hclog.Level) {
 	l.watchMessages(level == hclog.Trace || level == hclog.Debug)
 }
 
-// Toggle changes the level to debug, or from debug or trace to what it was at first; if it
-// was one of these, to info. It returns the new level, which the log tells, too.
+// Toggle changes the level to debug; or from debug or trace to the level that the log had at first, or to info if
+// that was debug or trace. It returns the new level, and logs it.
 func (l *Log) Toggle() hclog.Level {
 	level := hclog.Debug
 	if now := l.Level(); now == hclog.Debug || now == hclog.Trace {
@@ -202,7 +204,7 @@ func (l *Log) logSessionEnded(e observe.SessionEnded) {
 	l.logger.Warn("session ended", append(fields, "error", l.redactedError(e.Err))...)
 }
 
-// logSessionFailed tells of a client that got no session. That there is no place is told at a pace:
+// logSessionFailed tells of a client that got no session. If there was no place, it does so once in each refusalPeriod:
 // clients try again.
 func (l *Log) logSessionFailed(e observe.SessionFailed) {
 	if errors.Is(e.Err, bridge.ErrBusy) && !l.refusalLimiter.allow("busy "+e.Session.Server, e) {
@@ -227,7 +229,7 @@ func (l *Log) logRefused(e observe.Refused) {
 	}
 }
 
-// logDropped tells of a message that reached nobody: of the first one for a reason at the usual level.
+// logDropped tells of a message that reached nobody: at info of the first one of a server for a reason, at debug of the others.
 func (l *Log) logDropped(e observe.Dropped) {
 	e.Message = withoutContent(&e.Message) // it may be kept for as long as dropPeriod
 	switch {
@@ -271,7 +273,7 @@ func (l *Log) refusedFields(e observe.Refused) []any {
 	return append(fields, "reason", clipPrintable(e.Reason))
 }
 
-// reportSuppressed tells of what the limits have held back: how many, and the last one.
+// reportSuppressed tells of events that got no line of their own: how many there were, and the last one.
 func (l *Log) reportSuppressed(_ string, n int, last observe.Event) {
 	switch e := last.(type) {
 	case observe.Refused:

@@ -10,8 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// onceInterval is how long a warning with the same reason as another one about the same server is
-// left out.
+// onceInterval is for how long after a warning others about the same server, with the same reason, become lines of the level debug.
 const onceInterval = time.Minute
 
 // Once returns a Logger that writes a warning about a server (the field "server") once: what
@@ -23,13 +22,13 @@ func Once(log hclog.Logger) hclog.Logger {
 	return &onceLogger{log, &toldCauses{causesByServer: make(map[string][]*warningCause)}}
 }
 
-// onceLogger is a Logger that leaves out repetitions.
+// onceLogger is a Logger that writes repeated warnings at the level debug.
 type onceLogger struct {
 	hclog.Logger
 	told *toldCauses
 }
 
-// toldCauses is what was told of servers. All loggers that were made of one share it.
+// toldCauses is what was told of servers. A Logger and all that were made of it (With) share one.
 type toldCauses struct {
 	mu             sync.Mutex
 	causesByServer map[string][]*warningCause
@@ -38,8 +37,8 @@ type toldCauses struct {
 // warningCause is a reason for warnings.
 type warningCause struct {
 	text       string
-	toldAt     time.Time // when it was told
-	timesSince int       // how often it came since
+	toldAt     time.Time // when a warning was written of it last
+	timesSince int       // how often it came since then
 }
 
 // maxCauses is how many reasons are kept of each server.
@@ -103,8 +102,8 @@ func causeOf(args []any) (text, server string) {
 	return reason + " " + status, server // the words vary with who has noticed it
 }
 
-// checkRepeat reports whether a reason was told of a server a short time ago. If it was told
-// earlier, times is how often it has come since.
+// checkRepeat reports whether a reason was told of a server less than onceInterval ago. If it was told
+// longer ago, times is how often it came since then without a warning. If again is false, it is noted as told now.
 func (t *toldCauses) checkRepeat(server, text string) (again bool, times int) {
 	now := time.Now()
 	t.mu.Lock()

@@ -2,10 +2,10 @@ package eventlog
 
 import "github.com/mcp-bridge/mcp-bridge/internal/printable"
 
-// maxTextBytes is how many bytes of what a peer has chosen a line has at most.
+// maxTextBytes is how many bytes of a text that a peer has chosen are logged.
 const maxTextBytes = 200
 
-// maxNoteBytes is how many bytes of a note a line has. Little of it is what a peer has chosen.
+// maxNoteBytes is how many bytes of the text of a note are logged. Peers have chosen little of that text.
 const maxNoteBytes = 1500
 
 // clipPrintable returns text for a line: cut, and printable.

@@ -8,7 +8,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/supervisor"
 )
 
-// serverCollector asks for the state of the servers when somebody wants the metrics.
+// serverCollector asks for the state of the servers when somebody wants the metrics. servers is Options.Servers; nil: there is nothing to tell.
 type serverCollector struct{ servers func() []Server }
 
 var (
@@ -43,10 +43,10 @@ func (s *serverCollector) Collect(all chan<- prometheus.Metric) {
 	}
 }
 
-// runningProcesses are those that run.
+// runningProcesses is a collector of the number, memory and CPU time of the server processes that run.
 type runningProcesses struct {
 	mu          sync.Mutex
-	serverByPID map[int]string // the server, by process id
+	serverByPID map[int]string // the name of the server
 }
 
 func newRunningProcesses() *runningProcesses { return &runningProcesses{serverByPID: map[int]string{}} }

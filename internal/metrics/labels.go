@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
+// otherLabel is the label in the place of all values that get none of their own.
 const otherLabel = "_other"
 
 // knownMethods are the methods that are labels, of all revisions.
@@ -19,6 +20,7 @@ var knownMethods = newSet("initialize", "ping", "server/discover", "tools/list",
 	"completion/complete", "logging/setLevel", "sampling/createMessage", "elicitation/create", "roots/list",
 	"subscriptions/listen", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel", "tasks/update")
 
+// knownRevisions are the protocol versions that are labels; "": not known.
 var knownRevisions = newSet("", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
 // knownErrorCodes are the JSON-RPC error codes that are labels.
@@ -32,7 +34,7 @@ func newSet(all ...string) map[string]bool {
 	return m
 }
 
-// labelOrOther returns name if it is in all, else "_other".
+// labelOrOther returns name if it is in all, else otherLabel.
 func labelOrOther(all map[string]bool, name string) string {
 	if all[name] {
 		return name
@@ -52,7 +54,7 @@ func kindName(k jsonrpc.Kind) string {
 	return otherLabel
 }
 
-// errorTypeOf returns the error_type of a response: its code, or "tool_error".
+// errorTypeOf returns the label error_type of a response: the code of its error, or "tool_error"; "": it is no error.
 func errorTypeOf(p *observe.Passed) string {
 	switch {
 	case p.Message.IsError():
@@ -63,7 +65,7 @@ func errorTypeOf(p *observe.Passed) string {
 	return ""
 }
 
-// sessionEndReason says in a word how a session has ended.
+// sessionEndReason returns the label that says how a session has ended. err is that of observe.SessionEnded.
 func sessionEndReason(err error) string {
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
@@ -80,6 +82,7 @@ func sessionEndReason(err error) string {
 	return "error"
 }
 
+// exitReason returns the label that says how a process has ended: "stopped" by the bridge, "exit_0", or "failed", which a signal is, too.
 func exitReason(e observe.ProcessEnded) string {
 	switch {
 	case e.StopRequested:
@@ -96,7 +99,7 @@ type nameLimiter struct {
 	maxNames int
 
 	mu    sync.Mutex
-	names map[string]bool
+	names map[string]bool // that are labels
 }
 
 func newNameLimiter(max int) *nameLimiter {

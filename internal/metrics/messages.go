@@ -11,29 +11,30 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// serverMetrics is what is counted for each message of a server. To look labels up costs more than to count, so
-// that is done once.
+// serverMetrics are the counters for messages of one server. To look labels up costs more than to count, so
+// each counter is looked up once.
 type serverMetrics struct {
 	server   string
 	messages [3][3][4]atomic.Pointer[messageCounters] // by hop, direction and kind
 
-	mu                 sync.Mutex
+	mu                 sync.Mutex // of callHistograms
 	callHistograms     map[operationKey]prometheus.Observer
 	lastCallHistograms [3]atomic.Pointer[cachedCallHistogram] // by hop: most calls are like the one before
 }
 
+// messageCounters count the messages of one server, hop, direction and kind.
 type messageCounters struct {
 	count, bytes prometheus.Counter
 	overhead     prometheus.Observer
 }
 
-// operationKey are the labels of a call. Those that peers choose are bounded.
+// operationKey are the labels of a call, or (in cachedCallHistogram) the values that they were made of.
 type operationKey struct {
 	hop                                          observe.Hop
 	method, tool, errorType, transport, revision string
 }
 
-// cachedCallHistogram is the histogram of calls with a key, which has their values as they came, not as labels.
+// cachedCallHistogram is the histogram of calls with a key. The key has the values as peers have sent them, not yet made labels.
 type cachedCallHistogram struct {
 	key       operationKey
 	histogram prometheus.Observer
@@ -60,7 +61,7 @@ func (m *Metrics) Message(p *observe.Passed) {
 	}
 }
 
-// forServer returns what is counted of a server.
+// forServer returns the serverMetrics of a server.
 func (m *Metrics) forServer(server string) *serverMetrics {
 	if last := m.lastServer.Load(); last != nil && last.server == server {
 		return last
@@ -70,6 +71,7 @@ func (m *Metrics) forServer(server string) *serverMetrics {
 	return s
 }
 
+// findOrAddServer is forServer without a look at the last one.
 func (m *Metrics) findOrAddServer(server string) *serverMetrics {
 	if s := (*m.perServer.Load())[server]; s != nil {
 		return s
@@ -114,6 +116,7 @@ func (m *Metrics) callHistogramOf(s *serverMetrics, p *observe.Passed) prometheu
 	return t
 }
 
+// callHistogram returns the histogram with the labels k.
 func (m *Metrics) callHistogram(s *serverMetrics, server string, k operationKey) prometheus.Observer {
 	s.mu.Lock()
 	defer s.mu.Unlock()

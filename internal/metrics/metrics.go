@@ -26,15 +26,15 @@ type Options struct {
 	// is told.
 	Servers func() []Server
 
-	// ToolLabels makes the name of a tool a label of its calls; of more than 200 names the rest
-	// is "_other".
+	// ToolLabels makes the name of a tool a label of its calls. After 200 names, all others
+	// are "_other".
 	ToolLabels bool
 }
 
 // Server is the state of one server.
 type Server struct {
 	Name          string
-	Ready         bool
+	Ready         bool          // it runs, or nothing is known to prevent its start
 	CallsInFlight int           // that wait for an answer
 	OldestCallAge time.Duration // the age of the oldest one
 }
@@ -64,16 +64,17 @@ type Metrics struct {
 	noiseLines       *prometheus.CounterVec
 	notes            *prometheus.CounterVec
 
-	mu        sync.Mutex // of changes of what follows
-	perServer atomic.Pointer[map[string]*serverMetrics]
+	mu        sync.Mutex                                // held while perServer is replaced
+	perServer atomic.Pointer[map[string]*serverMetrics] // by name
 
-	lastServer atomic.Pointer[serverMetrics] // most often it is that of the next message, too
+	lastServer atomic.Pointer[serverMetrics] // of the last message: most often the next one is of the same server; nil: there was none
 }
 
 // durationBuckets are for what takes long: requests, sessions, processes. They are what the OpenTelemetry
 // conventions for MCP recommend, in seconds.
 var durationBuckets = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300}
 
+// overheadBuckets are for the time that messages are inside the bridge, in seconds.
 var overheadBuckets = []float64{10e-6, 20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 50e-3, 100e-3, 500e-3, 1}
 
 // New returns Metrics that count nothing until an Observer tells them.
@@ -179,6 +180,7 @@ func (m *Metrics) Event(e observe.Event) {
 	}
 }
 
+// countStream counts streams between clients and bridge.
 func (m *Metrics) countStream(e observe.Stream) {
 	switch {
 	case e.Hop != observe.Downstream:

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpenCalls is how many requests of each side are kept until they are answered. Of more, the
-// responses are told without their Call.
+// maxOpenCalls is how many requests of one direction are kept at each end of a session until they are answered. The
+// responses to more are told without their Call.
 const maxOpenCalls = 10_000
 
 // Conn returns c, of the client (Downstream) or of the server (Upstream), so that the Watchers are told
@@ -29,25 +29,26 @@ func (s *Session) Conn(c bridge.Conn, hop Hop) bridge.Conn {
 	return observed
 }
 
-// A streamer is a Conn whose messages pass on several streams. It says on which one a message that has come did so, or one
-// that is to be sent will; "": on none.
+// A streamer is a Conn whose messages pass on several streams. StreamOf returns the stream on which a message has come, or
+// will be sent (toClient); "": none.
 type streamer interface {
 	StreamOf(m *jsonrpc.Message, toClient bool) string
 }
 
+// conn is a Conn that tells the Observer of its session what passes.
 type conn struct {
 	bridge.Conn
 	session *Session
 	hop     Hop
 	streams streamer // nil: there is one stream, or it is not known
 	unsent  unsentRequests
-	untaken *arrival // in the last Receive: the next one brings it again; nil: there is none
+	untaken *arrival // that the last Receive has left, and the next one brings again; nil: there is none
 }
 
-// arrival is a message that was told of when it came, and is not taken yet.
+// arrival is a received message that Watchers were told of, and that the Sink has not taken yet.
 type arrival struct {
 	key  jsonrpc.Key   // of the message
-	mark *jsonrpc.Mark // nil: there is none
+	mark *jsonrpc.Mark // that it got; nil: there is no such message
 }
 
 // inDirection and outDirection are the directions of what is received, and of what is sent.
@@ -60,10 +61,10 @@ func (c *conn) inDirection() Direction {
 
 func (c *conn) outDirection() Direction { return ToServer + ToClient - c.inDirection() }
 
-// mustObserve reports whether somebody is to be told of m, which goes in that direction, or m may answer
-// a request that somebody was told of, or cancel it: that must be known though nobody watches any more. A Sampler is asked
-// about each request, and told of notifications while one waits that it wants. Until it is known who the client is, that
-// is looked for.
+// mustObserve reports whether m, which goes in direction dir, must be looked at: because somebody is to be told of it, or
+// because it may answer or cancel a request that somebody was told of (which counts though nobody watches any more). Where
+// there is a Sampler, each request must be, and notifications while a request waits that the Sampler wants.
+// Until it is known who the client is, mustObserve itself looks for that in m.
 func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	if c.hop == Downstream && !c.session.clientKnown.Load() {
 		c.session.noteImplementations(m, dir)
@@ -84,7 +85,7 @@ func (c *conn) mustObserve(m *jsonrpc.Message, dir Direction) bool {
 	return waits
 }
 
-// mayAnswer reports whether a response may answer a request that somebody was told of.
+// mayAnswer reports whether a response with this id may answer a request in direction dir that somebody was told of.
 func (s *Session) mayAnswer(id jsonrpc.ID, hop Hop, dir Direction) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,7 @@ func (c *conn) TrySend(m jsonrpc.Message) bool {
 	return taken
 }
 
-// Close closes the Conn. The requests that have passed it have no answer to expect.
+// Close closes the Conn, and tells that the requests that have passed it will not be answered.
 func (c *conn) Close(reason error) error {
 	err := c.Conn.Close(reason)
 	c.session.tellAllUnanswered(c.hop, c)
@@ -165,7 +166,7 @@ func (c *conn) Close(reason error) error {
 	return err
 }
 
-// reportNeverSent tells of requests that were offered with TrySend, and will not be sent.
+// reportNeverSent tells that requests will not be answered: TrySend was offered them, and they will not be sent.
 func (c *conn) reportNeverSent(left map[unsentKey]*Call) {
 	for _, call := range left {
 		c.session.tellUnanswered(c.hop, call)
@@ -184,14 +185,14 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// receiver is what the Conn sends to in one Receive. Its calls do not overlap.
+// receiver is the Sink of the inner Conn in one Receive. Its calls do not overlap.
 type receiver struct {
 	*conn
-	sink    bridge.Sink
+	sink    bridge.Sink // what Receive was given
 	current arrival
 }
 
-// tellOnce tells of a message, unless that was done, and gives it its mark.
+// tellOnce tells of a message, unless that was done when it was offered before, and gives the message its mark.
 func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	if r.current.mark == nil || r.current.key != m.Key() {
 		r.current = arrival{m.Key(), r.received(m)}
@@ -199,7 +200,7 @@ func (r *receiver) tellOnce(m *jsonrpc.Message) {
 	*m = m.WithMark(r.current.mark)
 }
 
-// noteTaken says that the receiver has the message. ended is the result of endedRequestID.
+// noteTaken notes that the sink has taken the message. ended is the result of endedRequestID.
 func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	if r.hop == Downstream && kind == jsonrpc.Request {
 		r.session.calls.Add(1)
@@ -211,8 +212,8 @@ func (r *receiver) noteTaken(kind jsonrpc.Kind, ended jsonrpc.ID) {
 	}
 }
 
-// Send keeps nothing of a message while the receiver has it, unless somebody watches: that
-// may be until the message is answered.
+// Send keeps nothing of a message while the sink has it, unless somebody watches: the sink may return only
+// when the message is answered.
 func (r *receiver) Send(ctx context.Context, m jsonrpc.Message) error {
 	kind, ended := m.Kind(), r.endedRequestID(&m)
 	if r.current.mark != nil || r.mustObserve(&m, r.inDirection()) {
@@ -237,7 +238,7 @@ func (r *receiver) TrySend(m jsonrpc.Message) bool {
 	return taken
 }
 
-// received tells of a message that has come.
+// received tells of a message that has come, and returns the mark that the message is to have.
 func (c *conn) received(m *jsonrpc.Message) *jsonrpc.Mark {
 	s := c.session
 	source := newSource(m)
@@ -271,7 +272,7 @@ func (c *conn) stream(p *Passed) string {
 	return c.streams.StreamOf(&p.Message, p.Dir == ToClient)
 }
 
-// beginSend notes a message that is about to be sent, because its answer may come before Send
+// beginSend notes a message that is about to be sent: the answer to a request may come before Send
 // returns. Message of the result is what is to be sent.
 func (c *conn) beginSend(m *jsonrpc.Message) *Passed {
 	s := c.session
@@ -307,18 +308,17 @@ func (s *Session) tellSent(p *Passed) {
 	}
 }
 
-// setUntold has tell tell the Watchers of the request p, that is about to be sent; nil: of
-// nothing. It waits for a tell that has begun.
+// setUntold has tellWatchers tell of p, the request that is about to be sent; nil: of
+// nothing. It waits for a tellWatchers that has begun.
 func (c *Call) setUntold(p *Passed) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
 	c.untoldRequest = p
 }
 
-// tellWatchers tells the Watchers of the request, unless that was done. Whoever has its response calls it
-// as well as its sender, because the response may come while the request is still being sent, and
-// it is told of in this order. It returns when the Watchers have been told. lost says that the request was lost
-// before.
+// tellWatchers tells the Watchers of a request that is sent, unless that was done, and returns when they were told. Its sender
+// calls it, and so does whoever brings the response: that may come while the request is still being sent, and
+// Watchers are told of the request first. lost says that the Conn was closed before.
 func (c *Call) tellWatchers() (lost bool) {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
@@ -340,12 +340,13 @@ func (c *Call) markLost() (unsent bool) {
 // passedPool is memory for what the Watchers are told.
 var passedPool = sync.Pool{New: func() any { return new(Passed) }}
 
-// release ends the use of p: the Watchers were told of it, or withdraw says that they need not be.
+// release ends the use of p, whose memory is used again.
 func (p *Passed) release() {
 	*p = Passed{}
 	passedPool.Put(p)
 }
 
+// isLost reports whether the Conn was closed before Watchers were told of the request.
 func (c *Call) isLost() bool {
 	c.tellMu.Lock()
 	defer c.tellMu.Unlock()
@@ -364,8 +365,8 @@ func (s *Session) withdraw(p *Passed) bool {
 	return true
 }
 
-// tellAllUnanswered tells that the requests at an end of the bridge will not be answered: those that have
-// passed of, or all if that is nil. Of those that came earlier it is not known.
+// tellAllUnanswered tells that requests at an end of the bridge will not be answered: those that have
+// passed the Conn of; nil: all. Those that came unwatched are always among them, because their Conn is not known.
 func (s *Session) tellAllUnanswered(hop Hop, of *conn) {
 	var lost []*Call
 	s.mu.Lock()
@@ -393,8 +394,8 @@ func (p *Passed) cancels() bool {
 	return p.Call != nil && p.Message.Kind() == jsonrpc.Notification && p.Call.Method != "initialize"
 }
 
-// markCancelled notes that the request that p is about needs no answer any more: it does not wait. An answer may be on its
-// way still, so it is known for a while.
+// markCancelled notes that the request that p cancels waits no more. Its answer may be on its way still, so the request is kept
+// for a while.
 func (s *Session) markCancelled(p *Passed) {
 	s.mu.Lock()
 	b := s.openCallsAt(p.Hop, p.Dir)
@@ -410,8 +411,8 @@ func (s *Session) markCancelled(p *Passed) {
 	}
 }
 
-// tellUnanswered tells that a request will not be answered, unless that was told, or it was answered: a
-// Conn may be closed while the request is being sent, and say that it was not sent when its
+// tellUnanswered tells that a request will not be answered, unless that was told, or the request was answered: a
+// Conn that is closed while it sends a request may say that it has not sent it, though the
 // response has come.
 func (s *Session) tellUnanswered(hop Hop, call *Call) {
 	if call.ended.CompareAndSwap(false, true) {
@@ -443,7 +444,7 @@ func (s *Session) openCallsAt(hop Hop, dir Direction) *openCalls {
 	return &s.openClientCalls[hop-1]
 }
 
-// attachCall finds or keeps the Call of a message.
+// attachCall sets p.Call: of a request it keeps the Call until the answer comes, for a response or a cancellation it finds the Call.
 func (s *Session) attachCall(p *Passed) {
 	m := &p.Message
 	back := ToServer + ToClient - p.Dir
@@ -477,7 +478,7 @@ func (s *Session) attachCall(p *Passed) {
 	}
 }
 
-// fillCall says of a Call what is known of the request.
+// fillCall sets the fields of a Call to what is known of its request.
 func (s *Session) fillCall(c *Call, p *Passed) {
 	m := &p.Message
 	c.ID, c.Method, c.Dir, c.began, c.Size, c.conn = m.ID(), m.Method(), p.Dir, p.at, m.Size(), p.conn
@@ -498,7 +499,7 @@ func (p *Passed) Name() string {
 	return p.Session.o.subjectOf(&p.Message)
 }
 
-// takeAnswered returns the request that a response answers, which waits no more; nil: none is known.
+// takeAnswered returns the request in direction dir that a response with this id answers, and which waits no more; nil: none is known.
 func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -518,9 +519,9 @@ func (s *Session) takeAnswered(hop Hop, dir Direction, id jsonrpc.ID) *Call {
 	return call
 }
 
-// removeUnwatchedCall takes a request that came earlier out of b, of the end that its answer passes first: that may have been just
-// before addUnwatchedCall. If it was the bridge that has answered, the peer's answer may come still, and is known
-// for a while. It is called with mu held.
+// removeUnwatchedCall takes a request that came unwatched out of b, the requests at the end that an answer passes first. It is
+// called when the answer passes the other end: at the first one it may have passed just before addUnwatchedCall. If the
+// bridge itself has answered, the peer's answer may come still, so the request is kept for a while. mu is held.
 func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
 	call := b.byID[id]
 	if call == nil || !call.cameUnwatched {
@@ -533,8 +534,8 @@ func (s *Session) removeUnwatchedCall(b *openCalls, id jsonrpc.ID) {
 	}
 }
 
-// addOpenCall keeps a request until it is answered. It returns the request whose answer would not be
-// known: another with the same id, or the one that exceeds maxOpenCalls.
+// addOpenCall keeps a request until it is answered. It returns the request whose answer will not be
+// known: an older one with the same id, or p's own if there are maxOpenCalls; nil: none.
 func (s *Session) addOpenCall(p *Passed) *Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -545,7 +546,7 @@ func (s *Session) addOpenCall(p *Passed) *Call {
 	old := b.add(p.Call)
 	if old == nil {
 		s.openRequests.Add(1)
-	} else if old.cameUnwatched { // this is it: it had not come so far
+	} else if old.cameUnwatched { // it is the same request, which has come to this end only now
 		return nil
 	}
 	return old
@@ -569,8 +570,8 @@ func (o *Observer) subjectOf(m *jsonrpc.Message) (name string) {
 	return name
 }
 
-// shortURI returns the beginning of a URI without secrets, and without the part that is cut through: half a secret that
-// is not known, or a user and password without their @, would not be found by who takes them out.
+// shortURI returns the beginning of a URI without secrets. The last part is left out if it is cut through: half a secret,
+// or a user and password without their @, would not be found later.
 func (o *Observer) shortURI(value []byte) string {
 	uri, _ := jsonrpc.Text(value)
 	uri = o.redact(uri)

@@ -32,24 +32,24 @@ type SessionFailed struct {
 	Lasted  time.Duration
 }
 
-// CallLate says that a request of a client still has no answer, 10 seconds after it came and
-// again after 60.
+// CallLate says that a request of a client still has no answer, about 10 seconds after it came and
+// again after 60. Nobody is told so of subscriptions/listen.
 type CallLate struct {
 	Server  string
-	Session *Session // nil: the request is one of 2026-07-28 over HTTP
+	Session *Session // nil: the request is one of 2026-07-28 over HTTP, and nobody watched when it came
 	Method  string
-	ID      jsonrpc.ID
-	Since   time.Time
+	ID      jsonrpc.ID // at the client's end
+	Since   time.Time  // when the request came
 }
 
-// WaitingCallEnded says that a request has ended that WaitingCalls has returned, and whose answer nobody is told of: one of
-// 2026-07-28 over HTTP. It was answered or cancelled.
+// WaitingCallEnded says that a request of 2026-07-28 over HTTP was answered or cancelled. Nobody watched when it came, so
+// Watchers are not told of its answer; but WaitingCalls has returned it.
 type WaitingCallEnded struct {
 	Server  string
-	Session *Session
+	Session *Session // that WaitingCalls has made for it
 	Method  string
 	ID      jsonrpc.ID
-	Since   time.Time
+	Since   time.Time // when the request came
 }
 
 // CallTimedOut says that the bridge has answered a request of a client itself, because the
@@ -59,22 +59,22 @@ type CallTimedOut struct {
 	Session *Session // as in CallLate
 	Method  string
 	ID      jsonrpc.ID
-	Since   time.Time
+	Since   time.Time // when the request came
 	Timeout time.Duration
 }
 
 // ProcessStarted says that a process of a server was started.
 type ProcessStarted struct {
 	Server  string
-	Session *Session // nil: it is not started for one client
+	Session *Session // of its client; a process that clients share has one of its own; nil: it was started before any client came
 	PID     int
 	Program string // the name of its program, without folder and arguments
 
-	// Kill ends the process at once, and returns when it has ended.
+	// Kill ends the process at once, and returns when it has ended. While the process is still being started, it returns an error.
 	Kill func() error
 }
 
-// ProcessStopping says that a process was asked to end, in one more way.
+// ProcessStopping says that the bridge has taken one more step to end a process.
 type ProcessStopping struct {
 	Server string
 	PID    int
@@ -84,7 +84,7 @@ type ProcessStopping struct {
 // ProcessEnded says that a process has ended.
 type ProcessEnded struct {
 	Server        string
-	Session       *Session // as in ProcessStarted
+	Session       *Session // as in ProcessStarted, or the client's that took the process later
 	PID           int
 	Program       string // as in ProcessStarted
 	Err           error  // nil: with exit status 0
@@ -112,24 +112,24 @@ type Noise struct {
 // Dropped says that a message reached nobody.
 type Dropped struct {
 	Server  string
-	Session *Session // nil: not known
+	Session *Session // nil: not known, as it always is so far
 	Message jsonrpc.Message
 	Reason  string // holds no content
 }
 
 // Refused says that a request, of HTTP or in it, was refused.
 type Refused struct {
-	Server     string   // "": it was for none
-	Session    *Session // nil: for none
+	Server     string   // "": it was for none, or that is not known
+	Session    *Session // nil: not known, as it always is so far
 	Rule       string   // the rule id of the protocol catalogue, or a short word; "": none
 	Method     string   // of HTTP
 	Path       string   // without the query
 	RemoteAddr string   // the client's address
-	Host       string   // of a request refused for its Host or Origin: what it names, 100 bytes at most
-	Origin     string   // likewise
+	Host       string   // of a request refused for its Host or Origin: its header Host, 100 bytes at most
+	Origin     string   // likewise, its header Origin
 	Status     int
 	Reason     string // what the client was told
-	Cause      string // in a few words of a fixed set, why a credential is refused, which the client was not told; "": it is not known
+	Cause      string // why a credential is refused, in words of a fixed set; the client was not told; "": not known, or it is not about a credential
 }
 
 // Exchange is an HTTP exchange that has ended, of a client with the bridge (Downstream) or of the
@@ -160,20 +160,20 @@ type Stream struct {
 	Server      string
 	Session     *Session
 	Hop         Hop
-	Name        string // of the stream, in its session
+	Name        string // of the stream, in its session; "": the connection is the stream
 	Action      string // "opened", "resumed", "closed"
 	FromEventID string // of a resumed one: the event id from which
 	Reason      string // of a closed one
 }
 
 // Unanswered says that a request will have no answer that is known: its Conn was closed, its
-// session is over, it could not be sent, or another request has its id.
+// session is over, it could not be sent, another request has its id, or too many are open.
 type Unanswered struct {
 	Session *Session
 	Hop     Hop
 	Call    *Call
 
-	// Cancelled says that who has sent it wants no answer. That was told when it was cancelled; this may come much later.
+	// Cancelled says that the sender has cancelled the request. Watchers were told of the cancellation when it passed, which may be long ago.
 	Cancelled bool
 }
 

@@ -53,9 +53,9 @@ func (c *exchangeContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// exchange is an exchange in progress, and its http.ResponseWriter. Whoever needs more of one
-// than its three methods asks an http.ResponseController. What belongs to it is part of it, because
-// each piece of memory of its own costs time.
+// exchange is an HTTP exchange in progress, and the http.ResponseWriter that the Handler gets. It has no other methods than
+// those of that interface, and Unwrap for an http.ResponseController. Its ctx and body are fields and no pointers, because
+// each allocation costs time.
 type exchange struct {
 	http.ResponseWriter
 	o *Observer
@@ -65,8 +65,8 @@ type exchange struct {
 	body   countedBody
 }
 
-// SetExchangeOrigin says to which session an exchange belongs, of which w is the ResponseWriter that
-// the Handler was given. For one that nobody watches it does nothing.
+// SetExchangeOrigin says to which session an HTTP exchange belongs. w is the ResponseWriter that the
+// Handler was given. It does nothing if nobody watches the exchange.
 func SetExchangeOrigin(w http.ResponseWriter, to *SessionOrigin) {
 	if e, ok := w.(*exchange); ok {
 		e.origin = to
@@ -110,7 +110,7 @@ func (e *exchange) end(r *http.Request) {
 	e.o.Event(&e.Exchange)
 }
 
-// countedBody is the body of a request, of which what is read is counted.
+// countedBody is the body of a request. It counts the bytes that are read.
 type countedBody struct {
 	io.ReadCloser
 	bytesRead *int64

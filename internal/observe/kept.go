@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// watcherValues is what Watchers keep with something. The zero value is empty.
+// watcherValues is what Watchers keep with a Session or Call, each under a key of its own. The zero value is empty.
 type watcherValues struct {
 	mu         sync.Mutex
-	key, value any // a key belongs to one Watcher; most often there is one
-	more       map[any]any
+	key, value any         // a key belongs to one Watcher; most often there is one
+	more       map[any]any // those of further Watchers
 }
 
 // Set keeps a value of a Watcher, Get returns it. They may be called concurrently.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// moment is when something has passed: nanoseconds since origin. To note it costs a third of time.Now, which asks for the time of
-// day, too.
+// moment is when something has passed: nanoseconds since momentZero. To note a moment costs a third of time.Now, which also asks
+// for the time of day.
 type moment int64
 
 // momentZero is what moments count from.
@@ -20,10 +20,11 @@ type datedMoment struct {
 	time time.Time
 }
 
+// lastDated is when the time of day was asked for last; nil: never.
 var lastDated atomic.Pointer[datedMoment]
 
-// maxDatedAge is how far from a moment, at most, the time of day was asked for that it is counted from: the clock may be set,
-// and the machine may sleep.
+// maxDatedAge is how far lastDated may be from a moment whose time of day is counted from it. Beyond that the clock is asked
+// again: it may have been set, and the machine may have slept.
 const maxDatedAge = moment(time.Second)
 
 // Time returns the time of day.
@@ -40,5 +41,5 @@ func (m moment) Time() time.Time {
 // sub returns how long m is after another moment.
 func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }
 
-// momentOf returns when it was that time.
+// momentOf returns the moment of a time.
 func momentOf(t time.Time) moment { return now() - moment(time.Since(t)) }

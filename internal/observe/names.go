@@ -14,8 +14,7 @@ const maxInternedNameLen = 64
 // of their own. The zero value works, and any number of goroutines may use it.
 type internedNames [32]atomic.Pointer[string]
 
-// intern returns a string in JSON as jsonrpc.Text does; "": it is none. What is no string, a long one or one with escapes is
-// not kept.
+// intern returns the text of value, a JSON string; "": it is no string. Long names, and names with escapes, are not kept.
 func (n *internedNames) intern(value []byte) string {
 	if len(value) <= 2 || len(value) > 2+maxInternedNameLen || value[0] != '"' || bytes.IndexByte(value, '\\') >= 0 {
 		text, _ := jsonrpc.Text(value)

@@ -44,7 +44,7 @@ type Passed struct {
 	Hop          Hop
 	Dir          Direction
 	Message      jsonrpc.Message
-	Stream       string        // of those that the transport has in a session; "": it has one, it is not known, or all Watchers skip exchanges
+	Stream       string        // on which stream of the session; "": the transport has one stream only, it is not known, or no Watcher wants exchanges
 	TimeInBridge time.Duration // how long the bridge has had the cause; 0: there is none
 
 	// Call is the request, of a request, its response and a cancellation. nil: the message is
@@ -60,7 +60,7 @@ type Passed struct {
 	Source *Source
 
 	at   moment
-	conn *conn // at which it passed
+	conn *conn // which it passed
 }
 
 // At returns when the message has passed.
@@ -70,22 +70,22 @@ func (p *Passed) At() time.Time { return p.at.Time() }
 type Call struct {
 	ID     jsonrpc.ID
 	Method string
-	Name   string // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
-	Dir    Direction
+	Name   string    // of the tool or prompt, or the URI of the resource: its first 512 bytes; "": none, or all Watchers skipped names when it passed
+	Dir    Direction // of the request
 
-	cameUnwatched  bool // it came while nobody was told: only its method and id are known
+	cameUnwatched  bool // it came while nobody was told: only its method, its id and when it came are known
 	lostBeforeTold bool // its Conn was closed before Watchers were told
 
 	Size int // of the request, in bytes
 
 	began moment // when it passed
-	conn  *conn  // which it has passed
+	conn  *conn  // which it has passed; nil: it came unwatched
 
 	ended     atomic.Bool // it was answered, or Watchers were told that it will not be
 	cancelled atomic.Bool // by who has sent it
 
 	tellMu        sync.Mutex // held while Watchers are told of the request
-	untoldRequest *Passed    // what they are to be told of it; nil: nothing any more
+	untoldRequest *Passed    // of a request that is being sent, until Watchers are told of it; nil: nothing is to be told
 
 	lazyWatcherValues // what Watchers have begun with the request and end with the response
 }
@@ -131,12 +131,12 @@ type Observer struct {
 	sessionCount  atomic.Uint64
 	internedNames internedNames
 
-	mu              sync.Mutex                     // of changes
+	mu              sync.Mutex                     // held while one of the lists of Watchers is changed
 	activeWatchers  []Watcher                      // who wants to be told of messages
-	passiveWatchers []Watcher                      // who wants that only while there is one of these
-	messageWatchers atomic.Pointer[[]Watcher]      // of messages; never empty; nil: there are none
-	eventWatchers   atomic.Pointer[[]EventWatcher] // of events, all of them; never empty
-	sampler         atomic.Pointer[Sampler]
+	passiveWatchers []Watcher                      // who wants to be told of messages only while there are activeWatchers
+	messageWatchers atomic.Pointer[[]Watcher]      // both, while there are activeWatchers; never empty; nil: nobody is told of messages
+	eventWatchers   atomic.Pointer[[]EventWatcher] // everybody, for all are told of events; never empty; nil: there is nobody
+	sampler         atomic.Pointer[Sampler]        // nil: there is none
 
 	gapCount         atomic.Uint64 // see GapCount
 	exchangeWatchers atomic.Int64  // Watchers that want to be told of HTTP exchanges
@@ -194,7 +194,7 @@ func (o *Observer) addOrRemove(to *[]Watcher, w Watcher, add bool) {
 	o.messageWatchers.Store(&all)
 }
 
-// WatchEvents adds a Watcher that messages need not be told of, which costs them nothing.
+// WatchEvents adds a Watcher of events alone, until stop is called. It costs messages nothing.
 func (o *Observer) WatchEvents(w EventWatcher) (stop func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -252,6 +252,7 @@ func (o *Observer) Event(e Event) {
 	}
 }
 
+// tellMessage tells the Watchers of messages of p, and the Sampler unless it does not want p.
 func (o *Observer) tellMessage(p *Passed) {
 	if all := o.messageWatchers.Load(); all != nil {
 		for _, w := range *all {
@@ -264,8 +265,8 @@ func (o *Observer) tellMessage(p *Passed) {
 }
 
 // Refuse tells the Observer of r's ctx, if there is one, that r is refused. It is for
-// whoever answers a request with an HTTP status; what it costs, it costs refused requests
-// only. rule and why are those of the event Refused.
+// whoever answers a request with an HTTP status. It costs only refused requests anything.
+// rule and why are Rule and Reason of the event Refused.
 func Refuse(r *http.Request, rule string, status int, why string) {
 	o := FromContext(r.Context())
 	if o == nil || o.eventWatchers.Load() == nil {
@@ -295,6 +296,7 @@ func WithCause(r *http.Request, cause string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), causeKey{}, cause))
 }
 
+// clip returns the first 100 bytes of s.
 func clip(s string) string { return s[:min(len(s), 100)] }
 
 // NextSeq returns a number of the sequence that Passed.Seq is of, for a Watcher that numbers

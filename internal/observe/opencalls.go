@@ -13,12 +13,12 @@ import (
 // caller locks it.
 type openCalls struct {
 	byID         map[jsonrpc.ID]*Call
-	byNormalized map[string][]*Call // by normalizedID: of those whose id is spelled in an unusual way; see maxPerNormalizedID
+	byNormalized map[string][]*Call // by normalizedID: those of byID whose id is spelled in an unusual way; see maxPerNormalizedID
 
-	cancelled []*Call // which were cancelled, and wait no more: the latest maxCancelled, the oldest first
+	cancelled []*Call // were cancelled and are not in byID: the latest maxCancelled, the oldest first
 }
 
-// maxCancelled is for how many cancelled requests of openCalls it is known whose answer comes though nobody wants it.
+// maxCancelled is how many cancelled requests openCalls keep, so that a late answer is still known to be theirs.
 const maxCancelled = 32
 
 // maxPerNormalizedID is how many requests are found by one normalized form: only numbers that are the same
@@ -47,7 +47,7 @@ func normalizedID(id jsonrpc.ID) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// isPlainNumber reports whether a number is a whole one of at most 15 digits, without more.
+// isPlainNumber reports whether a number is nothing but at most 15 digits, perhaps behind a minus.
 func isPlainNumber(text string) bool {
 	digits := strings.TrimPrefix(text, "-")
 	for i := range len(digits) {
@@ -130,7 +130,7 @@ func (b *openCalls) removeKnown(call *Call) {
 	}
 }
 
-// addCancelled keeps a cancelled request that was removed. It returns the one that is not kept any more for it.
+// addCancelled keeps a cancelled request that was removed. It returns the oldest one if that has to make room; nil: none.
 func (b *openCalls) addCancelled(call *Call) (gone *Call) {
 	if len(b.cancelled) >= maxCancelled {
 		gone = b.cancelled[0]

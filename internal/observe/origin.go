@@ -14,8 +14,8 @@ type SessionOrigin struct {
 	Remote    string // where the client comes from
 	Principal string // who it is; "": nobody was authenticated
 
-	// DescribeEnd is asked once, when the session is over, how it has ended: in words without
-	// content, and whether something went wrong. err is what the Handler returns. nil: err
+	// DescribeEnd says, once or twice when the session is over, how it has ended: in words without
+	// content, and whether something went wrong. err is what the Handler has returned. nil: err
 	// says it all.
 	DescribeEnd func(err error) (how string, failed bool)
 
@@ -50,7 +50,7 @@ func (o *SessionOrigin) Tag(own string) string {
 	return own
 }
 
-// describeEnd returns how a session has ended.
+// describeEnd returns how a session has ended, as DescribeEnd does. o may be nil.
 func (o *SessionOrigin) describeEnd(err error) (how string, failed bool) {
 	switch {
 	case o != nil && o.DescribeEnd != nil:

@@ -7,15 +7,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// A Sampler is a Watcher that wants to be told of some of the requests, of their responses, and of the notifications in their
-// sessions while they wait for those. It also changes requests that are about to be sent, to the server or to the client. It is
-// called in the goroutines that carry the traffic, concurrently, and never waits. Nobody looks further at the other requests
-// and their responses, if there are no Watchers: most of what it costs to observe a call is saved.
+// A Sampler is a Watcher that wants to be told of some of the requests, of their responses, and of the notifications that pass in
+// their sessions meanwhile. It also changes requests that are about to be sent, to the server or to the client. It is
+// called in the goroutines that carry the traffic, concurrently, and never waits. If there are no Watchers, nobody looks further
+// at the other requests and their responses: that saves most of what it costs to observe a call.
 type Sampler interface {
 	Watcher
 
-	// Sample is called once for each request that is received, before the Watchers are told of it. wanted says whether
-	// the Sampler is to be told of it. What it returns besides is Source.Sample.
+	// Sample is called once for each request that is received and looked at, before the Watchers are told of it. wanted says
+	// whether the Sampler is to be told of it, too. sample is kept as Source.Sample.
 	Sample(m jsonrpc.Message) (sample any, wanted bool)
 
 	// Rewrite returns what is sent in the place of p.Message, with the same id. p has no Seq
@@ -23,11 +23,12 @@ type Sampler interface {
 	// same p.Call, and must return the same bytes. The Watchers are told what it returns.
 	Rewrite(p *Passed) jsonrpc.Message
 
-	// RewriteUnsampled does the same with a request that was made of one that is not wanted, which had this Sample.
+	// RewriteUnsampled is Rewrite for a request that was made of a received one that the Sampler does not want. sample is what Sample
+	// has returned of that one.
 	RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message
 }
 
-// WatchSamples adds a Sampler, until stop is called. There is one at most.
+// WatchSamples sets the Sampler, until stop is called. There is one at most.
 func (o *Observer) WatchSamples(s Sampler) (stop func()) {
 	stopEvents := o.WatchEvents(s)
 	o.sampler.Store(&s)
@@ -46,8 +47,8 @@ func (c *conn) isUnsampled(m *jsonrpc.Message) bool {
 	return source != nil && source.unsampled
 }
 
-// beginUnsampled returns what is sent in the place of an unsampled request. counted is false if that is kept instead: it was
-// shown before it came here.
+// beginUnsampled returns what is sent in the place of an unsampled request. counted is false if the request is not counted,
+// because WaitingCalls has returned it and keeps its Call.
 func (c *conn) beginUnsampled(m *jsonrpc.Message) (sent jsonrpc.Message, counted bool) {
 	if counted = !c.session.keepsUnwatchedCall(c.hop, c.outDirection(), m.ID()); counted {
 		c.session.unsampledCallsAt(c.hop, c.outDirection()).add()
@@ -81,18 +82,18 @@ const maxUnsentRequests = 256
 // unsentRequests are the requests that a Conn was offered with TrySend and has not taken: Send
 // follows. The zero value works, and any number of goroutines may use it.
 type unsentRequests struct {
-	count atomic.Int32 // the length of all
+	count atomic.Int32 // len(calls)
 	mu    sync.Mutex
 	calls map[unsentKey]*Call
 }
 
-// unsentKey is a request: the same as often as it is tried.
+// unsentKey identifies a request: it is the same each time that the request is tried.
 type unsentKey struct {
 	mark *jsonrpc.Mark
 	id   jsonrpc.ID
 }
 
-// add keeps a request. It returns those that are not kept any more for it.
+// add keeps a request. It returns those that had to make room; nil: none.
 func (o *unsentRequests) add(m *jsonrpc.Message, call *Call) (left map[unsentKey]*Call) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -22,7 +22,8 @@ type Session struct {
 	// "websocket", "socket" or "stdio"; "" is a shared process.
 	Server, Transport string
 
-	// Name is a pseudonym: a session id is a credential, and never told.
+	// Name is a pseudonym: a session id is a credential, and never told. It begins with "s" for a session of a client, and with
+	// "q" for what OpenUnannounced has begun. "": there is no Observer.
 	Name string
 
 	Began time.Time
@@ -38,16 +39,16 @@ type Session struct {
 
 	calls           atomic.Uint64 // requests of the client
 	clientKnown     atomic.Bool   // the client has said who it is, or there is nothing more to look for
-	pid             atomic.Int64
-	serverTransport atomicString // the transport of the server
+	pid             atomic.Int64  // see PID
+	serverTransport atomicString  // the transport of the server
 
-	era, revision atomicString // without the lock, because every record asks for them
+	era, revision atomicString // see Era and Revision; without the lock, because every record asks for them
 
 	mu              sync.Mutex
 	client          Implementation
-	initializeID    jsonrpc.ID // of initialize, which is not answered yet
-	opened          bool
-	finished        bool
+	initializeID    jsonrpc.ID   // of the latest initialize; zero: there was none
+	opened          bool         // see Opened
+	finished        bool         // End was called
 	openRequests    atomic.Int64 // requests in openClientCalls and openServerCalls
 	openClientCalls [2]openCalls // by Hop: the client's requests that wait for an answer
 	openServerCalls [2]openCalls // by Hop: the server's
@@ -93,7 +94,7 @@ func (o *Observer) OpenUnannounced(server, transport string) *Session {
 	return s
 }
 
-// Serve returns h so that the Watchers are told of the sessions that it serves.
+// Serve returns h so that the Watchers are told of the sessions that it serves. Without an Observer that is h itself.
 func (o *Observer) Serve(server, transport string, h bridge.Handler) bridge.Handler {
 	if o == nil {
 		return h
@@ -127,7 +128,7 @@ func (s *Session) finish(err error) {
 	s.End(err)
 }
 
-// ServeRequests is Serve for a Handler of single requests.
+// ServeRequests is Serve for a Handler of single requests of 2026-07-28. Requests that come while nobody watches get no Session.
 func (o *Observer) ServeRequests(server, transport string, h bridge.Handler) bridge.Handler {
 	if o == nil {
 		return h
@@ -213,23 +214,24 @@ func (s *Session) Exchange(e *Exchange) {
 	}
 }
 
-// Client returns who the client says it is; zero: it has not said so.
+// Client returns who the client says it is; zero: it has not said so, or the session was begun by OpenUnannounced.
 func (s *Session) Client() Implementation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.client
 }
 
-// Era returns what the client speaks, "legacy" or "modern"; "": not known yet.
+// Era returns what the client speaks, "legacy" or "modern"; "": not known yet, or it is a shared process.
 func (s *Session) Era() string { return s.era.get() }
 
-// Revision returns the negotiated protocol version; "": not known yet.
+// Revision returns the protocol version that was negotiated, or that a modern client has named; "": not known yet, or the session
+// was begun by OpenUnannounced.
 func (s *Session) Revision() string { return s.revision.get() }
 
-// PID returns the id of the process that was started for the session; 0: none.
+// PID returns the id of the latest process that works or has worked for the session; 0: none.
 func (s *Session) PID() int { return int(s.pid.Load()) }
 
-// SetPID notes the process that was started for the session. A nil Session works.
+// SetPID notes the process that works for the session. A nil Session works.
 func (s *Session) SetPID(pid int) {
 	if s != nil {
 		s.pid.Store(int64(pid))
@@ -282,8 +284,7 @@ func SessionOf(ctx context.Context) *Session {
 	return s
 }
 
-// noteImplementations looks for what a client and its server say of themselves, in what passes at the
-// client's end.
+// noteImplementations looks in what passes at the client's end for who the client is, its era, and the protocol version.
 func (s *Session) noteImplementations(m *jsonrpc.Message, dir Direction) {
 	switch kind := m.Kind(); {
 	case dir == ToServer && kind == jsonrpc.Request && m.Method() == "initialize":
@@ -333,7 +334,7 @@ func (o *Observer) excerpt(value []byte) string {
 // shortText returns a text as it is, or of a long one the beginning, without secrets.
 func (o *Observer) shortText(text string) string { return printable.Clip(o.redact(text), maxExcerpt) }
 
-// redact takes secrets out of a text that is to be cut; others are left as they are.
+// redact takes secrets out of a text that is longer than maxExcerpt, because it will be cut. It leaves other texts as they are.
 func (o *Observer) redact(text string) string {
 	if len(text) <= maxExcerpt || o.Redact == nil {
 		return text
@@ -341,7 +342,7 @@ func (o *Observer) redact(text string) string {
 	return o.Redact(text)
 }
 
-// tellOpened says that the session is there.
+// tellOpened tells once that the client has said who it is, unless the session has ended.
 func (s *Session) tellOpened() {
 	s.clientKnown.Store(true)
 	s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Source is a received message, as those that are made of it know it.
+// Source is what is known of a received message, for the messages that are made of it.
 type Source struct {
 	mark   jsonrpc.Mark
 	at     moment // when it came
@@ -15,19 +15,19 @@ type Source struct {
 	textID jsonrpc.TextID
 
 	failedVerdict atomic.Int32 // see Passed.Failed; 0: nobody has asked; -1: no; 1: yes
-	unsampled     bool         // the Sampler does not want the request. If nobody else did, it has no Seq and no call
+	unsampled     bool         // the Sampler does not want the request. If nobody else does, Seq of mark is 0, and call is nil
 
 	// Memo is for the one Watcher that shows messages: what it finds out of the received message need not be found
-	// out again of the message that is sent. The Watcher sets it for the received message or, of a request whose coming nobody was
-	// told of (see unsampled), for the one that is sent; otherwise it only reads it for that one.
+	// out again of the message that is sent. The Watcher sets Memo when it is told of the received message. If nobody was told of
+	// that (see unsampled), it sets Memo for the message that is sent. Otherwise it only reads Memo then.
 	Memo any
 
-	// Sample is what the Sampler has said of a request when it came; nil: there was none.
+	// Sample is what the Sampler has returned of a request when it came; nil: there was no Sampler.
 	Sample any
 }
 
-// newSource returns the Source of a received message. The Call of a request is no part of it:
-// an open Call is kept for long, and text would keep the bytes of the message with it.
+// newSource returns the Source of a received message. It points to the Call of a request and does not contain it: an open Call is
+// kept for long, and textID would keep the bytes of the message with it.
 func newSource(m *jsonrpc.Message) *Source {
 	s := &Source{textID: m.TextID()}
 	s.mark.Of = s

@@ -15,23 +15,24 @@ type unsampledCalls struct {
 
 	cancelledCount atomic.Int64 // len(cancelled)
 	cancelledMu    sync.Mutex
-	cancelled      []string // which of them were cancelled, by normalizedID: the latest maxCancelled, the oldest first
+	cancelled      []string // normalizedID of those that were cancelled: the latest maxCancelled, the oldest first
 }
 
 // sessionUnsampledCalls are the unsampledCalls of a session.
 type sessionUnsampledCalls struct {
 	byHopAndDir [2][2]unsampledCalls // by Hop and Direction
-	someAreKept atomic.Bool          // WaitingCalls has kept some of them as Calls
+	someAreKept atomic.Bool          // WaitingCalls has kept a request of this session as a Call
 }
 
-// waitingCount returns how many wait for their answers. It is too low for a while where one was cancelled after its answer.
+// waitingCount returns how many wait for their answers. It is too low for a while if one was cancelled after its answer.
 func (u *unsampledCalls) waitingCount() int {
 	return int(max(0, u.unanswered.Load()-u.cancelledCount.Load()))
 }
 
+// add counts one that begins.
 func (u *unsampledCalls) add() { u.unanswered.Add(1) }
 
-// subtract takes one off, if there is one.
+// subtract takes one off unanswered, unless that is 0.
 func (u *unsampledCalls) subtract() {
 	for {
 		n := u.unanswered.Load()
@@ -70,8 +71,8 @@ func (u *unsampledCalls) markCancelled(id jsonrpc.ID) {
 	u.trimCancelled()
 }
 
-// trimCancelled forgets the oldest that were cancelled, if there are more than have no answer: as many were cancelled after
-// their answers. It is called with cancelledMu held.
+// trimCancelled forgets the oldest cancelled ones if there are more of them than requests without an answer: so many were
+// cancelled after their answers. It is called with cancelledMu held.
 func (u *unsampledCalls) trimCancelled() {
 	if more := len(u.cancelled) - int(u.unanswered.Load()); more > 0 {
 		u.cancelled = slices.Delete(u.cancelled, 0, more)
@@ -93,8 +94,8 @@ func (s *Session) unsampledCallsAt(hop Hop, dir Direction) *unsampledCalls {
 	return &s.unsampled.byHopAndDir[hop-1][dir-1]
 }
 
-// endedRequestID returns the id of the request, which may be one that the Sampler does not want, that m answers or cancels; zero: m does
-// neither, or there is no Sampler.
+// endedRequestID returns the id of the request that m answers or cancels; zero: m does neither, or there is no Sampler. It is
+// called before m is handed on.
 func (c *conn) endedRequestID(m *jsonrpc.Message) jsonrpc.ID {
 	switch {
 	case c.session.o.sampler.Load() == nil || !mayEndRequest(m):
@@ -105,7 +106,8 @@ func (c *conn) endedRequestID(m *jsonrpc.Message) jsonrpc.ID {
 	return m.CancelledID()
 }
 
-// countUntold notes that a message has passed that ends none of the requests that Watchers were told of. id is the result of endedRequestID.
+// countUntold counts a message that has passed as the end of an unsampled request: it ends none that Watchers were told of. id
+// is the result of endedRequestID; zero: nothing is counted.
 func (c *conn) countUntold(kind jsonrpc.Kind, id jsonrpc.ID, dir Direction) {
 	switch {
 	case id.IsZero():

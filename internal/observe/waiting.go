@@ -14,14 +14,14 @@ type WaitingCall struct {
 	Method  string
 	ID      jsonrpc.ID // at the client's end
 	Dir     Direction
-	Since   time.Time
-	Told    bool // Watchers were told of it
+	Since   time.Time // when it came
+	Told    bool      // Watchers were told of it
 }
 
-// WaitingCalls returns the requests in calls, which are those of a server, that have no answer yet: the bridge knows them
-// without Watchers. Whoever watches by now is told, with the response, which of them it answers. A request
-// of 2026-07-28 over HTTP of which nobody was told gets a Session of its own, and its end is told with WaitingCallEnded. A nil
-// Observer works.
+// WaitingCalls returns the requests in calls that have no answer yet, also those that came while nobody watched. calls are those of
+// the server. From now on Watchers are told the Call with the response to such a request. A request
+// of 2026-07-28 over HTTP that came while nobody watched gets a Session here, and its end is told with WaitingCallEnded. A nil
+// Observer works, and returns none.
 func (o *Observer) WaitingCalls(server string, calls *bridge.PendingCalls) (all []WaitingCall) {
 	if o == nil {
 		return nil
@@ -53,9 +53,9 @@ func sessionOf(c *bridge.PendingCall) *Session {
 	return SessionOf(c.Ctx)
 }
 
-// addUnwatchedCall keeps a request that waits until it is answered, unless that is done already. It returns since when it waits,
-// and whether Watchers were told of it. The response passes the client's end after this. Where the session has a server of
-// its own, it has the same id at that one's end.
+// addUnwatchedCall keeps a request until it is answered, unless it is kept already. It returns since when the request waits,
+// and whether Watchers were told of it. The response has not passed the client's end yet. If the session has a server of
+// its own, the request is kept at the server's end, too, where it has the same id.
 func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Session) addUnwatchedCall(w *WaitingCall) (since time.Time, told bool) 
 	return w.Since, false
 }
 
-// keepsUnwatchedCall reports whether a request is kept that addUnwatchedCall was given.
+// keepsUnwatchedCall reports whether addUnwatchedCall keeps the request with this id.
 func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool {
 	if !s.unsampled.someAreKept.Load() {
 		return false
@@ -86,8 +86,8 @@ func (s *Session) keepsUnwatchedCall(hop Hop, dir Direction, id jsonrpc.ID) bool
 	return call != nil && call.cameUnwatched
 }
 
-// FollowCalls has Watchers told of the calls of a server that are late, and of the end of those that WaitingCalls has
-// shown first. It is called before there are any. A nil Observer works.
+// FollowCalls has Watchers told of the calls of a server that are late (CallLate), and of the end of those that nobody knew
+// before WaitingCalls (WaitingCallEnded). It is called before there are any calls. A nil Observer works.
 func (o *Observer) FollowCalls(server string, calls *bridge.PendingCalls) {
 	calls.OnLate = func(c bridge.PendingCall) {
 		o.Event(CallLate{Server: server, Session: sessionOf(&c), Method: c.Method, ID: c.ID, Since: c.Since})
@@ -112,7 +112,7 @@ func (o *Observer) DroppedFunc(server string) func(m jsonrpc.Message, reason str
 	}
 }
 
-// IsCallOfSession reports whether a session is that of a call, as Watchers know it.
+// IsCallOfSession reports whether a call belongs to the Session with this Name.
 func IsCallOfSession(c bridge.PendingCall, session string) bool {
 	s := sessionOf(&c)
 	return s != nil && s.Name == session

@@ -24,7 +24,7 @@ func truncate(text string, max int) string {
 	return strings.ToValidUTF8(printable.Clip(text, max), "\uFFFD")
 }
 
-// spanName returns the name of a request's span: the method, and the tool or prompt, which is its subject. A URI
+// spanName returns the name of a request's span: the method, and the subject if that is the name of a tool or prompt. URIs
 // would make too many names.
 func (s *Spans) spanName(method, subject string) string {
 	name := s.redacted(method, maxNameBytes)
@@ -34,7 +34,7 @@ func (s *Spans) spanName(method, subject string) string {
 	return name
 }
 
-// requestAttributes returns what is known of a request when it passes. subject is its name of a tool or prompt, or URI.
+// requestAttributes returns what is known of a request when it passes. subject is the name of its tool or prompt, or its URI.
 func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute.KeyValue {
 	c, m := p.Call, &p.Message
 	all := make([]attribute.KeyValue, 0, 12)
@@ -68,7 +68,7 @@ func (s *Spans) requestAttributes(p *observe.Passed, subject string) []attribute
 	return all
 }
 
-// resultAttributes appends what a result adds.
+// resultAttributes appends to all what the result p adds.
 func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []attribute.KeyValue {
 	switch {
 	case p.Call.Method == "initialize":
@@ -81,6 +81,7 @@ func (s *Spans) resultAttributes(p *observe.Passed, all []attribute.KeyValue) []
 	return all
 }
 
+// idText returns an id as it is shown: a string without its quotes.
 func idText(id jsonrpc.ID) string {
 	if text, ok := jsonrpc.Text([]byte(id.String())); ok {
 		return text

@@ -12,10 +12,10 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// requestSpan is that of a request at one end of the bridge.
+// requestSpan is the span of a request at one end of the bridge, or what stands for it if it is not sampled.
 type requestSpan struct {
-	spanContext    trace.SpanContext // what a request that is made of this one names as its parent
-	passesParentOn bool              // it goes on with the parent that it has come with
+	spanContext    trace.SpanContext // that the request names as its parent when it is sent on
+	passesParentOn bool              // the request is sent on with the parent that it came with, and not with spanContext
 	*recordedSpan                    // nil: the sampler does not want it
 }
 
@@ -25,13 +25,13 @@ type recordedSpan struct {
 	session       *observe.Session
 	key           requestKey
 	progressToken jsonrpc.ID        // zero: none
-	firstRound    trace.SpanContext // of the first request of a conversation of several rounds
+	firstRound    trace.SpanContext // of the first request of a conversation of several rounds (requestState); invalid: there was no earlier round
 
 	parent          *recordedSpan   // the SERVER span of a CLIENT span; nil: none
 	children        []*recordedSpan // the CLIENT spans of a SERVER span
-	cancelled       bool            // who has asked does not want the answer any more
-	cancelForwarded bool            // the bridge has told that to a server or client
-	ended           bool
+	cancelled       bool            // the bridge has received a cancellation of this request
+	cancelForwarded bool            // of a SERVER span: the bridge has sent a cancellation of a request below it
+	ended           bool            // endSpan has begun
 }
 
 var (
@@ -44,7 +44,7 @@ func isReceived(p *observe.Passed) bool {
 	return (p.Hop == observe.Downstream) == (p.Dir == observe.ToServer)
 }
 
-// requestSpanOf returns the span of a request; nil: it has none.
+// requestSpanOf returns the span that is kept with a Call; nil: there is none, or c is nil.
 func (s *Spans) requestSpanOf(c *observe.Call) *requestSpan {
 	if c == nil {
 		return nil
@@ -53,7 +53,7 @@ func (s *Spans) requestSpanOf(c *observe.Call) *requestSpan {
 	return one
 }
 
-// Sample implements observe.Sampler: it begins the SERVER span of a request. What it returns is a *requestSpan.
+// Sample implements observe.Sampler: it begins the SERVER span of a request. sample is a *requestSpan, also if the span is not wanted.
 func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
 	parent, around := remoteParentOf(&m), trace.SpanContext{}
 	inMeta := parent.IsValid()
@@ -75,8 +75,8 @@ func (s *Spans) Sample(m jsonrpc.Message) (sample any, wanted bool) {
 	return one, wanted
 }
 
-// Rewrite implements observe.Sampler: it begins the CLIENT span of a request, and names it as
-// the parent.
+// Rewrite implements observe.Sampler: it begins the CLIENT span of a request, unless it has done so before, and has the request
+// name that as its parent.
 func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	one := s.requestSpanOf(p.Call)
 	if one == nil {
@@ -86,7 +86,8 @@ func (s *Spans) Rewrite(p *observe.Passed) jsonrpc.Message {
 	return s.RewriteUnsampled(p.Message, one)
 }
 
-// RewriteUnsampled implements observe.Sampler: the parent is not sampled.
+// RewriteUnsampled implements observe.Sampler: it has a request name the span context in sample, a *requestSpan, as its parent. Rewrite
+// calls it, too, with a span that is sampled.
 func (s *Spans) RewriteUnsampled(m jsonrpc.Message, sample any) jsonrpc.Message {
 	one := sample.(*requestSpan)
 	if params := m.Params(); one.passesParentOn || len(params) > 0 && params[0] != '{' {
@@ -122,7 +123,7 @@ func mayHaveTraceContext(meta []byte) bool {
 	return bytes.Contains(meta, traceSubstring) || bytes.IndexByte(meta, '\\') >= 0
 }
 
-// remoteParentOf returns the span context in params._meta; an invalid one: there is none.
+// remoteParentOf returns the span context in params._meta; invalid: there is none.
 func remoteParentOf(m *jsonrpc.Message) trace.SpanContext {
 	if !mayHaveTraceContext(m.Meta()) {
 		return trace.SpanContext{}

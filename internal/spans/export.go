@@ -17,16 +17,16 @@ const (
 
 // exporter sends spans, tells its errors now and then, and can be stopped.
 type exporter struct {
-	sdktrace.SpanExporter
-	warn          func(err error, failed int)
-	hider         *secretHider    // nil: there is nothing to hide
-	ctx           context.Context // done: nothing is sent any more
-	stop          context.CancelFunc
-	lastSpansSent chan struct{} // closed when the last spans were sent
+	sdktrace.SpanExporter                             // that sends them
+	warn                  func(err error, failed int) // see New
+	hider                 *secretHider                // nil: there is nothing to hide
+	ctx                   context.Context             // done: nothing is sent any more
+	stop                  context.CancelFunc
+	lastSpansSent         chan struct{} // closed when Shutdown has returned: no ExportSpans runs any more
 
 	mu                   sync.Mutex
-	nextWarning          time.Time
-	failuresSinceWarning int // since the last warning
+	nextWarning          time.Time // when warn may be called again
+	failuresSinceWarning int
 }
 
 func newExporter(inner sdktrace.SpanExporter, warn func(err error, failed int)) *exporter {
@@ -41,7 +41,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 	if err := e.ctx.Err(); err != nil {
-		return nil // the first one that could not be sent was told
+		return nil // that the collector took too long was told
 	}
 	err := e.SpanExporter.ExportSpans(ctx, spans)
 	switch {
@@ -60,13 +60,13 @@ func (e *exporter) Shutdown(context.Context) error {
 	return e.SpanExporter.Shutdown(context.Background()) // waits for nothing
 }
 
-// abort ends what is being sent, and waits until that has ended.
+// abort ends the sending, and waits for Shutdown.
 func (e *exporter) abort() {
 	e.stop()
 	<-e.lastSpansSent
 }
 
-// reportFailure tells of an error, if it is time to.
+// reportFailure counts a failure, and warns of it unless a warning was given less than warningInterval ago.
 func (e *exporter) reportFailure(err error) {
 	e.mu.Lock()
 	e.failuresSinceWarning++
@@ -81,8 +81,7 @@ func (e *exporter) reportFailure(err error) {
 	}
 }
 
-// warnOfSetting tells of a setting that the SDK does not understand. Nothing is lost by it, so that it does not
-// keep errors from being told.
+// warnOfSetting tells at once of a setting that the SDK does not understand. It does not count as a warning of a failure.
 func (e *exporter) warnOfSetting(err error) { e.warn(e.redactedError(err), 0) }
 
 // redactedError returns an error as it is told: one line, not long, without secrets.

@@ -10,14 +10,14 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// secretHider takes out of what is told about the collector what the environment has of secrets: where it is
-// beside scheme, host and port, and the values of headers.
+// secretHider takes secrets out of errors about the collector: those that the OTEL_* variables have in its URL (all but
+// scheme, host and port) and in the values of headers.
 type secretHider struct {
 	secrets    []string       // the longest first: one may begin with another
-	urlPattern *regexp.Regexp // in a text
+	urlPattern *regexp.Regexp // matches a URL in a text
 }
 
-// minSecretBytes is how many bytes a value has that is looked for. Shorter ones occur by chance.
+// minSecretBytes is the length of the shortest value that is looked for. Shorter ones occur by chance.
 const minSecretBytes = 4
 
 func newSecretHider(env LookupEnv) *secretHider {
@@ -43,7 +43,7 @@ func newSecretHider(env LookupEnv) *secretHider {
 	return h
 }
 
-// addURLSecrets has the parts of a URL taken out that a collector's reply may have.
+// addURLSecrets has a URL taken out, and the parts of it that may be secrets: a collector's reply may have them alone.
 func (h *secretHider) addURLSecrets(text string) {
 	h.addSecret(text)
 	u, err := url.Parse(text)
@@ -65,13 +65,14 @@ func (h *secretHider) addURLSecrets(text string) {
 	}
 }
 
+// addSecret has a value taken out, unless it is too short.
 func (h *secretHider) addSecret(value string) {
 	if value = strings.TrimSpace(value); len(value) >= minSecretBytes {
 		h.secrets = append(h.secrets, value)
 	}
 }
 
-// hide returns a text without secrets.
+// hide returns a text without secrets. Of each URL in it there is only scheme, host and port.
 func (h *secretHider) hide(text string) string {
 	text = h.urlPattern.ReplaceAllStringFunc(text, func(s string) string {
 		u, err := url.Parse(s)
@@ -87,8 +88,8 @@ func (h *secretHider) hide(text string) string {
 	return text
 }
 
-// sdkLog is what the SDK writes its own log to, which otherwise goes to stderr with the settings that it does
-// not understand. Errors are told as those of sending are; the rest is not.
+// sdkLog takes the log of the OpenTelemetry SDK, which otherwise goes to stderr and quotes settings that the SDK does
+// not understand. It passes on that there was an error, without its values, and drops all else.
 type sdkLog struct{ warn func(error) }
 
 func (sdkLog) Init(logr.RuntimeInfo)            {}

@@ -11,8 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// samplerFromEnv returns the sampler that OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG ask for, as the SDK reads them; it
-// is the SDK that tells of mistakes. It is here so that we can ask it: what is not sampled costs a third without a span of the SDK.
+// samplerFromEnv returns the sampler that OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG ask for, as the SDK reads them. The
+// SDK itself warns of mistakes. We need the sampler to ask it first: a request that is not sampled costs a third without a span of the SDK.
 func samplerFromEnv(env LookupEnv) sdktrace.Sampler {
 	ratio, err := strconv.ParseFloat(env.get("OTEL_TRACES_SAMPLER_ARG"), 64)
 	if err != nil || ratio < 0 || ratio > 1 {
@@ -36,7 +36,7 @@ func samplerFromEnv(env LookupEnv) sdktrace.Sampler {
 // idGenerator makes the ids of spans, as the SDK does it. It is a sdktrace.IDGenerator.
 type idGenerator struct{}
 
-// traceIDKey is the key of the trace.TraceID that a ctx has for a span that begins a trace.
+// traceIDKey is the key in a ctx of the trace.TraceID for a span that begins a trace.
 type traceIDKey struct{}
 
 // NewIDs implements sdktrace.IDGenerator.
@@ -66,8 +66,8 @@ func newSpanID() (id trace.SpanID) {
 	return id
 }
 
-// startServerSpan begins the SERVER span of a request below parent, which may be invalid: there is none. If it is not sampled, span is
-// nil, and c is what is passed on.
+// startServerSpan begins the SERVER span of a request below parent; invalid: it begins a trace. c is the span context that is
+// passed on. If the span is not sampled, span is nil, and c says so.
 func (s *Spans) startServerSpan(method string, parent trace.SpanContext) (span trace.Span, c trace.SpanContext) {
 	ctx, id := context.Background(), parent.TraceID()
 	if parent.IsValid() {

@@ -51,20 +51,21 @@ type Spans struct {
 	tracer         trace.Tracer
 	sampler        sdktrace.Sampler // the provider's
 	exporter       *exporter
-	recordsContent bool // arguments and results are told
-	redact         func(string) string
+	recordsContent bool                // arguments, results and texts of notifications are in spans
+	redact         func(string) string // see SetRedact; nil: nothing is taken out
 
-	openSpanCount atomic.Int64 // spans in the table
-	mu            sync.Mutex   // of what follows, and of the fields of every recordedSpan
+	openSpanCount atomic.Int64 // spans in openBySession
+	mu            sync.Mutex   // of what follows, and of the fields of every recordedSpan that change
 	openBySession map[*observe.Session]*openSpans
 	firstRounds   firstRounds
 }
 
 // New returns Spans that send to the endpoint that the environment names. The exporter and the
 // SDK read their OTEL_* variables from the process's environment, not from env. warn is told
-// when spans could not be sent: at first at once, then at most every ten minutes, with
-// the number of attempts that failed since. It may be called in any goroutine. 0 attempts: a setting is not understood.
-// The errors hold no secrets: of the collector's URL there is the host, and no value of its headers.
+// when spans could not be sent: at first at once, then at most every ten minutes. failed is
+// how many attempts have failed since warn was told last, this one included; 0: a setting is not understood.
+// warn may be called in any goroutine, also before New has returned.
+// err holds no secrets: of the collector's URL only scheme, host and port, and no value of its headers.
 //
 // The caller calls Close.
 func New(ctx context.Context, env LookupEnv, warn func(err error, failed int)) (*Spans, error) {
@@ -108,10 +109,10 @@ func newSpans(out *exporter, r *resource.Resource, content bool) *Spans {
 	}
 }
 
-// closeTimeout is how long spans that are not sent yet may take at the end.
+// closeTimeout is how long Close goes on sending spans.
 const closeTimeout = 900 * time.Millisecond
 
-// Close sends what is not sent yet, for a second at most, and returns when all goroutines
+// Close sends what is not sent yet, for closeTimeout at most, and returns when all goroutines
 // have ended. Spans that have not ended are not sent.
 func (s *Spans) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
@@ -120,11 +121,11 @@ func (s *Spans) Close() {
 	s.exporter.abort()
 }
 
-// SetRedact has all texts of messages that are told go through f, which takes secrets out and may be called
-// concurrently. It is called before Watch; without it nothing is taken out.
+// SetRedact has texts of messages go through f before they become parts of spans. f takes secrets out, and may be called
+// concurrently. SetRedact is called before Watch; without it nothing is taken out.
 func (s *Spans) SetRedact(f func(text string) string) { s.redact = f }
 
-// redacted returns what is told of a text, of max bytes at most.
+// redacted returns a text without secrets, cut to max bytes.
 func (s *Spans) redacted(text string, max int) string {
 	if s.redact != nil && text != "" {
 		text = s.redact(truncate(text, max+maxContentBytes)) // more than is shown: half a secret would not be found
@@ -132,8 +133,8 @@ func (s *Spans) redacted(text string, max int) string {
 	return truncate(text, max)
 }
 
-// Watch makes spans of what o tells, until stop is called. Where all calls are sampled, all messages are watched: others may
-// look along.
+// Watch makes spans of what o tells, until stop is called. If all calls are sampled, it watches all messages: then those
+// whom Observer.WatchAlong has added are told of them, too.
 func (s *Spans) Watch(o *observe.Observer) (stop func()) {
 	unwatch := o.WatchSamples(s)
 	if d := s.sampler.Description(); d != sdktrace.AlwaysSample().Description() && d != sdktrace.ParentBased(sdktrace.AlwaysSample()).Description() {

@@ -13,15 +13,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// maxOpenSpans is how many spans are found by what is said of their requests. Of more there
-// are no events.
+// maxOpenSpans is how many spans openBySession has. A span beyond them gets no events of notifications, but
+// ends as others do.
 const maxOpenSpans = 10_000
 
 // requestKey is a request or a progress token, in a session.
 type requestKey struct {
 	hop observe.Hop
 	dir observe.Direction // of the request
-	id  jsonrpc.ID
+	id  jsonrpc.ID        // of the request, or its progress token
 }
 
 // openSpans are the spans of a session that have not ended.
@@ -29,7 +29,7 @@ type openSpans struct {
 	byRequestID, byProgressToken map[requestKey]*recordedSpan
 }
 
-// addOpenSpan says in a span what it is about, and adds it to the open ones.
+// addOpenSpan gives a span the name and attributes of its request p, and adds the span to the open ones.
 func (s *Spans) addOpenSpan(one *recordedSpan, p *observe.Passed) {
 	one.session, one.key, one.progressToken = p.Session, requestKey{p.Hop, p.Dir, p.Call.ID}, p.Message.ProgressToken()
 	subject, parent := p.Name(), one.parent
@@ -49,7 +49,7 @@ func (s *Spans) addOpenSpan(one *recordedSpan, p *observe.Passed) {
 		return
 	}
 	t := s.openBySession[p.Session]
-	if t != nil && t.byRequestID[one.key] != nil { // its end is told at the same time
+	if t != nil && t.byRequestID[one.key] != nil { // another request with this id, whose end is told at the same time
 		s.removeOpenSpan(t.byRequestID[one.key])
 		t = s.openBySession[p.Session]
 	}
@@ -80,8 +80,8 @@ func (s *Spans) removeOpenSpan(one *recordedSpan) {
 	}
 }
 
-// endSpan ends a span, and the CLIENT spans below it: nobody waits for their answers. fault is
-// the error.type; "" is none.
+// endSpan ends a span, unless it has ended, and the CLIENT spans below it: nobody waits for their answers. fault is
+// the error.type; "": there was no error. text describes the error.
 func (s *Spans) endSpan(one *recordedSpan, fault, text string, more ...attribute.KeyValue) {
 	s.mu.Lock()
 	if one.ended {
@@ -115,8 +115,8 @@ func (s *Spans) endUnanswered(one *recordedSpan) {
 	s.endSpan(one, fault, "")
 }
 
-// isCancelled reports whether who has asked does not want the answer any more. A client of
-// 2026-07-28 says so over HTTP by going away. It is called with mu held.
+// isCancelled reports whether the sender of the request that the bridge has received does not want the answer any more. A
+// client of 2026-07-28 over HTTP shows that by going away: then the bridge sends a cancellation. It is called with mu held.
 func (r *recordedSpan) isCancelled() bool {
 	if r.parent != nil {
 		r = r.parent
@@ -124,6 +124,7 @@ func (r *recordedSpan) isCancelled() bool {
 	return r.cancelled || r.cancelForwarded && !isSession(r.session)
 }
 
+// What firstRounds keep: how many conversations, and for how long after their last input_required.
 const (
 	maxConversations    = 1000
 	conversationTimeout = 10 * time.Minute
@@ -136,15 +137,16 @@ type requestStateHash [sha256.Size]byte
 // (2026-07-28). The zero value works.
 type firstRounds struct {
 	byRequestState map[requestStateHash]conversation
-	oldestFirst    []requestStateHash // the oldest first
+	oldestFirst    []requestStateHash // keys of byRequestState, as they were added
 }
 
+// conversation is a call of several rounds, each of which is a request.
 type conversation struct {
-	firstSpan trace.SpanContext
+	firstSpan trace.SpanContext // of the first round
 	expires   time.Time
 }
 
-// requestStateOf returns what a request says of an earlier round; nil: it is the first one.
+// requestStateOf returns the requestState of a request that goes on with an earlier round, as raw JSON; nil: it has none.
 func requestStateOf(m *jsonrpc.Message) []byte {
 	switch m.Method() {
 	case "tools/call", "prompts/get", "resources/read":
@@ -153,6 +155,7 @@ func requestStateOf(m *jsonrpc.Message) []byte {
 	return nil
 }
 
+// firstSpanOf returns the span of the first round of the conversation that a requestState belongs to; invalid: it is not known.
 func (r *firstRounds) firstSpanOf(state []byte, now time.Time) trace.SpanContext {
 	if len(state) == 0 || len(r.byRequestState) == 0 {
 		return trace.SpanContext{}
@@ -163,6 +166,7 @@ func (r *firstRounds) firstSpanOf(state []byte, now time.Time) trace.SpanContext
 	return trace.SpanContext{}
 }
 
+// add notes which span was the first one of the conversation that a requestState belongs to. The oldest ones make room.
 func (r *firstRounds) add(state []byte, first trace.SpanContext, now time.Time) {
 	if len(state) == 0 {
 		return

@@ -29,7 +29,7 @@ func (s *Spans) Message(p *observe.Passed) {
 	}
 }
 
-// addServerSpan enters the span that Sample has begun.
+// addServerSpan adds the span that Sample has begun to the open ones, and keeps it with the Call.
 func (s *Spans) addServerSpan(p *observe.Passed) {
 	if one, ok := p.Source.Sample.(*requestSpan); ok && one.recordedSpan != nil {
 		s.addOpenSpan(one.recordedSpan, p)
@@ -53,7 +53,7 @@ func (s *Spans) Event(e observe.Event) {
 	}
 }
 
-// openSpansAt returns the spans at one end of a session.
+// openSpansAt returns the open spans at one end of a session.
 func (s *Spans) openSpansAt(session *observe.Session, hop observe.Hop) (all []*recordedSpan) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Spans) openSpansAt(session *observe.Session, hop observe.Hop) (all []*r
 	return all
 }
 
-// endWithResponse ends a span with the response.
+// endWithResponse ends the span of the request that p answers.
 func (s *Spans) endWithResponse(p *observe.Passed, one *recordedSpan) {
 	m := &p.Message
 	var more []attribute.KeyValue
@@ -148,8 +148,8 @@ func (s *Spans) addEvent(one *recordedSpan, m *jsonrpc.Message, all ...attribute
 	one.AddEvent(m.Method(), trace.WithAttributes(known...))
 }
 
-// markCancelled notes that a request was withdrawn. When that is sent on, there is nothing more
-// to wait for.
+// markCancelled notes that p cancels a request with the span one. If p is sent on by the bridge, and the bridge has received a
+// cancellation, the SERVER span ends: there is nothing more to wait for.
 func (s *Spans) markCancelled(p *observe.Passed, one *recordedSpan) {
 	s.addEvent(one, &p.Message, s.contentAttribute("mcp.cancelled.reason", &p.Message, "reason"))
 	s.mu.Lock()
@@ -166,8 +166,8 @@ func (s *Spans) markCancelled(p *observe.Passed, one *recordedSpan) {
 	}
 }
 
-// spanOfNotification returns the span of the request that a notification, which goes the other way, is
-// about: by its progress token or id, or else the only request that waits for an answer.
+// spanOfNotification returns the span of the request that a notification is about; the request went the other way. id is the
+// progress token (isToken) or the request's id; zero: it is the only request that waits for an answer. nil: there is no such span.
 func (s *Spans) spanOfNotification(p *observe.Passed, id jsonrpc.ID, isToken bool) *recordedSpan {
 	dir := observe.ToServer + observe.ToClient - p.Dir
 	only := !isToken && id.IsZero() && p.Session.WaitsForOne(p.Hop, dir)
@@ -190,7 +190,7 @@ func (s *Spans) spanOfNotification(p *observe.Passed, id jsonrpc.ID, isToken boo
 	return nil
 }
 
-// numberAttribute returns an attribute for a number in params.
+// numberAttribute returns an attribute for a number in params; invalid: it is no number.
 func numberAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	n, err := strconv.ParseFloat(string(m.Lookup("params", member)), 64)
 	if err != nil {
@@ -199,7 +199,7 @@ func numberAttribute(name attribute.Key, m *jsonrpc.Message, member string) attr
 	return name.Float64(n)
 }
 
-// contentAttribute returns an attribute for what stands in params, where contents are told.
+// contentAttribute returns an attribute for a member of params, if spans record contents; invalid: they do not, or there is no such member.
 func (s *Spans) contentAttribute(name attribute.Key, m *jsonrpc.Message, member string) attribute.KeyValue {
 	raw := m.Lookup("params", member)
 	if !s.recordsContent || raw == nil {
