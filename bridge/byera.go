@@ -13,14 +13,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// ByEra returns a Handler for connections that may carry both eras (ST14,
-// WS4): each request goes to the Handler of its own era, which for one without
-// a modern claim is legacy. A Handler is started by the first message for it,
-// and closes the client only when the other has done so, too. When one returns
-// although the client has not ended, the other is told to stop.
+// ByEra returns a Handler for connections that may carry both eras (ST14, WS4). Each request
+// goes to the Handler of its own era; a request without a modern claim is legacy. A Handler is
+// started by the first message for it, and closes the client only when the other has done so,
+// too. When one returns although the client has not ended, the other is told to stop.
 //
-// A cancellation goes where its request is; responses, and notifications
-// without a claim, go to legacy if that runs, else to modern.
+// A cancellation goes where its request is. Responses, and notifications without a claim, go to
+// legacy if that runs, else to modern.
 func ByEra(legacy, modern Handler) Handler {
 	return HandlerFunc(func(ctx context.Context, client Conn) error {
 		s, err := newEraSplit(ctx, client, legacy, modern)
@@ -61,6 +60,7 @@ func (s *eraSplit) serve() error {
 	return errors.Join(err, s.secondErr)
 }
 
+// end ends what the Handlers wait for.
 func (s *eraSplit) end() {
 	for i := range s.halves {
 		s.halves[i].endClosing()
@@ -73,10 +73,9 @@ const (
 	modernHalf
 )
 
-// eraSplit shares one client's Conn between two Handlers. As long as only one of them is
-// needed, which mostly stays so, its Receive is that of the client. With the first
-// message for the other a goroutine receives from the client for both, into an
-// Inbox for each.
+// eraSplit shares one client's Conn between two Handlers. As long as only one of them is needed,
+// which mostly stays so, that Handler receives from the client itself. With the first message
+// for the other, a goroutine receives from the client for both, into an Inbox for each.
 type eraSplit struct {
 	client        Conn
 	parentCtx     context.Context // ServeConn's
@@ -92,7 +91,7 @@ type eraSplit struct {
 	halves       [2]eraClientConn
 	firstHalf    *eraClientConn                // is set before the first Handler is started
 	openRequests map[jsonrpc.ID]*eraClientConn // requests in progress since there are both
-	clientErr    error                         // how the client has ended, if there are both
+	clientErr    error                         // how the client has ended, if there are both; nil: it has not
 	closeReason  error                         // the first reason to close the client
 	secondErr    error                         // of the Handler that was started second
 }
@@ -101,7 +100,7 @@ type eraSplit struct {
 type eraClientConn struct {
 	*eraSplit
 	handler    Handler
-	inbox      Inbox           // for it, once there are both
+	inbox      Inbox           // what the client sends to this half, once there are both
 	closing    context.Context // done when it is closed, or its Handler has returned
 	endClosing context.CancelFunc
 	closed     atomic.Bool // set under eraSplit.mu
@@ -118,7 +117,8 @@ func (h *eraClientConn) run() error {
 	return err
 }
 
-// finishHandler comes after the Handler.
+// finishHandler is called when the Handler has returned. It refuses the request that the Handler
+// has seen and not taken.
 //
 //go:noinline
 func (h *eraClientConn) finishHandler() {
@@ -128,8 +128,8 @@ func (h *eraClientConn) finishHandler() {
 	}
 }
 
-// stopReceiving says that the half takes nothing any more. It reports whether the
-// other one does not either.
+// stopReceiving makes the half take nothing any more, and refuses the requests in its Inbox. why
+// is the reason to close the client. last: the other half takes nothing either.
 func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	h.mu.Lock()
 	h.closed.Store(true)
@@ -147,8 +147,8 @@ func (h *eraClientConn) stopReceiving(why error) (last bool) {
 	return last
 }
 
-// owesAnswer reports whether a request has not been answered yet, if there are both halves: a
-// Handler may answer what it was offered and has not taken.
+// owesAnswer reports whether m is a request to this half that has no answer yet, if there are
+// both halves. A Handler may answer a request that it was offered and has not taken.
 func (h *eraClientConn) owesAnswer(m *jsonrpc.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -241,9 +241,10 @@ func (h *eraClientConn) receiveOwn(ctx context.Context, sink Sink) error {
 	return err
 }
 
-var errOtherEra = errors.New("a message of the other era")
+var errOtherEra = errors.New("a message of the other era") // ends the Receive of a half that is alone
 
-// halfSink passes on what the client sends to the one half that there is.
+// halfSink passes on what the client sends to the one half that there is. A message for the
+// other half ends the Receive.
 type halfSink struct {
 	*eraClientConn
 	sink Sink
@@ -270,6 +271,7 @@ func (s *halfSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
+// noteTaken forgets the message that was pending.
 func (s *halfSink) noteTaken() {
 	if s.pending != nil {
 		s.pending = nil
@@ -286,7 +288,7 @@ func (s *watchedSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return s.watch.Send(s.Sink, m)
 }
 
-// clientEndErr tells a StallWatch how the client has ended.
+// clientEndErr tells a StallWatch how the client has ended; nil: it has not.
 func (s *eraSplit) clientEndErr() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,11 +337,11 @@ func (s *eraSplit) stopReading() {
 	}
 }
 
-// splitSink is the Sink of a client that has both eras.
+// splitSink is the Sink of the Receive for both halves.
 type splitSink eraSplit
 
-// halfFor returns the half that a message is for, and notes where it is. That is the same
-// if the message comes again.
+// halfFor returns the half that a message is for, and notes it for a request. If the message is
+// offered again, it returns the same half.
 func (r *splitSink) halfFor(m *jsonrpc.Message) *eraClientConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -350,6 +352,7 @@ func (r *splitSink) halfFor(m *jsonrpc.Message) *eraClientConn {
 	return h
 }
 
+// noteTaken forgets the request that m, which was taken, cancels.
 func (r *splitSink) noteTaken(m *jsonrpc.Message) {
 	if m.Method() == ownmsg.Cancelled {
 		r.mu.Lock()

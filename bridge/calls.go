@@ -53,7 +53,7 @@ type PendingCall struct {
 	Note     any // what Visit has noted; nil: nothing
 }
 
-// pendingEntry is a call in its PendingCalls, which it is in or has been in once at most.
+// pendingEntry is a PendingCall in a callList. It is entered once at most.
 type pendingEntry struct {
 	PendingCall
 	canceller   canceller // who can cancel it; nil: nobody
@@ -62,7 +62,8 @@ type pendingEntry struct {
 	prev, next  *pendingEntry
 }
 
-// CountAndOldest returns how many calls wait for an answer, and since when the oldest one does.
+// CountAndOldest returns how many calls wait for an answer, without what may last, and since
+// when the oldest one does; zero: there is none.
 func (c *PendingCalls) CountAndOldest() (n int, oldest time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *PendingCalls) Cancel(match func(PendingCall) bool) (n int) {
 	return n
 }
 
-// canceller has calls that can be cancelled, false: it has no such call any more.
+// canceller cancels calls that it has entered; false: it has no such call any more.
 type canceller interface{ cancelCall(id jsonrpc.ID) bool }
 
 // add enters a call as p, which is the caller's and must not move before remove. nil PendingCalls work.

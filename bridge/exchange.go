@@ -14,28 +14,26 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// Exchange serves a client Conn that is one request long, as one POST of
-// 2026-07-28 is: the request goes to server, and all that comes from server
-// goes to client until the response has. server must serve this request only, as a
-// Mux's Conn does; it may be closed when the request is answered, and is the caller's
-// to close in any case.
+// Exchange serves a client Conn that is one request long, as one POST of 2026-07-28 is: the
+// request goes to server, and all that comes from server goes to client until the response has.
+// server must serve this request only, as a Mux's Conn does; it may be closed when the request
+// is answered, and is the caller's to close in any case.
 //
-// All of it happens in the Send that client calls with the request, whose ctx, or
-// Exchange's, must be done when the client has gone: nobody waits for more of the
-// client, so that a request takes no goroutine. Then, and when the client takes nothing
-// more, the server gets notifications/cancelled and the client nothing; only an
-// open subscriptions/listen is ended with its result, in case ctx ended for
-// another reason and the client still wants it.
+// All of it happens in the Send that client calls with the request: a request takes no
+// goroutine. Nobody waits for more of the client, so the ctx of that Send, or Exchange's, must
+// be done when the client has gone. Then, and when the client takes nothing more, the server
+// gets notifications/cancelled and the client nothing. Only an open subscriptions/listen is
+// ended with its result, in case ctx ended for another reason and the client still wants it.
 //
-// When the cause of ctx is ErrClosing the client is still there: a request that
-// the server has taken may be answered within the ShutdownGrace, unless it is cancelled
-// or the client ends, and is answered with an error then.
+// When the cause of ctx is ErrClosing the client is still there: a request that the server has
+// taken may be answered within the ShutdownGrace, unless it is cancelled or the client ends. If
+// it is not, it is answered with an error.
 //
-// Of o it uses PendingCalls, RequestTimeout, except for subscriptions/listen, TimedOut, ShutdownGrace, ShutdownGraceFor
-// and Shutdown, and Dropped. The time runs from the moment the request is there, so
-// it holds for a server that does not take the request, too.
-// It returns nil once the request is answered or cancelled, else what went
-// wrong; a request that fails with the server is answered with an error.
+// Of o it uses PendingCalls, RequestTimeout, except for subscriptions/listen, TimedOut,
+// ShutdownGrace, ShutdownGraceFor and Shutdown, KeepsRequests, and Dropped. The time runs from
+// the moment the request is there, so it holds for a server that does not take the request, too.
+// It returns nil once the request is answered or cancelled, else what went wrong; a request that
+// fails with the server is answered with an error.
 func Exchange(ctx context.Context, client, server Conn, o PumpOptions) error {
 	x := &exchange{client: client, server: server, opts: o, ctx: ctx}
 	defer func() {
@@ -74,10 +72,13 @@ func (x *exchange) Send(ctx context.Context, request jsonrpc.Message) error {
 	return errExchanged
 }
 
-// errExchanged ends the Receive from the client, although the request was served (see
-// Conn.Receive): cancellationSink knows it when it comes again.
+// errExchanged ends a Receive from which the exchange wants nothing more. The Receive from the
+// client ends so although the request was served (see Conn.Receive): cancellationSink knows the
+// request when it comes again.
 var errExchanged = errors.New("exchanged")
 
+// serve hands the request to the server, and what comes back to the client. It returns what
+// became of the exchange; nil with inGrace set: that is still open.
 func (x *exchange) serve(ctx context.Context, request jsonrpc.Message) error {
 	err := x.submit(ctx, request)
 	kind := request.Kind()
@@ -137,14 +138,14 @@ type exchange struct {
 	endClientCtx func()          // ends clientCtx, and what watches ctx for it
 
 	pendingEntry pendingEntry // in opts.PendingCalls
-	outcome      atomic.Int32
-	hasRequest   bool  // the client's first message
-	inGrace      bool  // for the ShutdownGrace
-	err          error // what became of the exchange
+	outcome      atomic.Int32 // outcomeSettled or outcomeCancelled; 0: it is open
+	hasRequest   bool         // the client has sent it
+	inGrace      bool         // relayInGrace is to go on, for the ShutdownGrace
+	err          error        // what became of the exchange
 
-	// Of answers, which the server's Conn calls: its calls do not overlap, and the
-	// Receive in which they are made comes back before these are looked at.
-	answered  bool  // nothing is left to do
+	// Of fromServerSink, which the server's Conn calls: these calls do not overlap, and the
+	// Receive in which they are made comes back before the fields are looked at.
+	answered  bool  // the client was sent the answer
 	answerErr error // how that went
 }
 
@@ -181,6 +182,8 @@ var (
 	errShutdown   = errors.New("shutting down")
 )
 
+// run relays until there is nothing left to do. It ends an exchange that gets no answer, unless
+// the ShutdownGrace begins now: then it sets inGrace.
 func (x *exchange) run(ctx context.Context) error {
 	done, err := x.relayUntilDeadline(ctx)
 	switch {
@@ -268,7 +271,7 @@ func (x *exchange) clientContext() context.Context {
 	return ctx
 }
 
-// awaitClientGone waits until the client cancels the request or ends.
+// awaitClientGone waits until the client cancels the request or ends, or ctx is done.
 func (x *exchange) awaitClientGone(ctx context.Context) error {
 	_ = x.client.Receive(ctx, (*cancellationSink)(x))
 	return errClientGone
@@ -282,7 +285,7 @@ func (w *cancellationSink) TrySend(jsonrpc.Message) bool { return false }
 func (w *cancellationSink) Send(_ context.Context, m jsonrpc.Message) error {
 	x := (*exchange)(w)
 	switch {
-	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // what it was that Send did not take
+	case m.Kind() == jsonrpc.Request && m.ID() == x.id: // the request again, after errExchanged
 	case m.Method() == ownmsg.Cancelled && m.CancelledID().Equivalent(x.id):
 		return errClientGone
 	default:
@@ -304,8 +307,8 @@ func (x *exchange) relay(ctx context.Context) (done bool, err error) {
 // fromServerSink is the Sink of what comes from the server.
 type fromServerSink exchange
 
-// TrySend answers the client where the answer has come up, if the client takes it at
-// once. The server's Conn is of no more use then: that it is closed ends its Receive.
+// TrySend answers the client in the goroutine that has brought the answer, if the client takes
+// it at once. The server's Conn is of no more use then: closing it ends the Receive.
 func (a *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Response || m.ID() != a.id || a.answered || !(*exchange)(a).settle() || !a.client.TrySend(m) {
 		return false
@@ -357,7 +360,8 @@ func (a *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// end ends an exchange that has no answer.
+// end ends an exchange that has no answer: it cancels the request at the server, or answers the
+// client with an error, or both. why is the reason.
 func (x *exchange) end(why error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), ownmsg.FinalSendTimeout)
 	defer cancel()

@@ -137,6 +137,7 @@ func (b *Inbox) Add(m jsonrpc.Message) (taken bool) {
 	return b.add(m)
 }
 
+// add is Add with mu held.
 func (b *Inbox) add(m jsonrpc.Message) (taken bool) {
 	if b.endErrLocked() != nil || !b.hasRoom(m) {
 		return false
@@ -202,7 +203,8 @@ func (b *Inbox) nextInline() (m jsonrpc.Message, sink Sink) {
 	return b.queue.Rest()[0], b.sink
 }
 
-// End says that nothing more comes. Receive returns err once it has handed on what waits.
+// End says that nothing more comes. Receive returns err once it has handed on what waits; nil
+// stands for io.ErrClosedPipe.
 func (b *Inbox) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,7 +215,8 @@ func (b *Inbox) End(err error) {
 	b.wakeSenders()
 }
 
-// Abort drops what waits, and makes Receive return err, and Send. Its caller may be the Sink.
+// Abort drops what waits, and makes Receive and Send return err; nil stands for
+// io.ErrClosedPipe. Its caller may be the Sink.
 func (b *Inbox) Abort(err error) { b.abort(err) }
 
 // abort is Abort. It returns what was dropped, but for what Sink is looking at just now.
@@ -244,7 +247,7 @@ func errOrClosed(err error) error {
 	return err
 }
 
-// Receive is what Conn says of it.
+// Receive does what Conn.Receive promises.
 func (b *Inbox) Receive(ctx context.Context, sink Sink) error {
 	b.beginReceive(sink)
 	h := delivery{inbox: b, sink: sink}
@@ -360,7 +363,7 @@ func (b *Inbox) cancelOnAbort(cancel context.CancelFunc) (stop func()) {
 	}
 }
 
-// sendFirst lets sink wait for room for m.
+// sendFirst has sink take m, the first message, and waits for that.
 func (b *Inbox) sendFirst(ctx context.Context, sink Sink, m jsonrpc.Message) error {
 	err := sink.Send(ctx, m)
 	b.mu.Lock()
@@ -378,13 +381,15 @@ func (b *Inbox) sendFirst(ctx context.Context, sink Sink, m jsonrpc.Message) err
 	return err
 }
 
+// removeOffered is removeOfferedLocked for who does not hold mu.
 func (b *Inbox) removeOffered() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.removeOfferedLocked()
 }
 
-// removeOfferedLocked takes the first message out of the queue, if that is still there.
+// removeOfferedLocked takes the first message, which the receiver has taken, out of the queue,
+// unless Abort has done so.
 func (b *Inbox) removeOfferedLocked() {
 	if b.abortErr != nil {
 		return
@@ -423,6 +428,7 @@ func (b *Inbox) isOfferedRemoved() bool {
 	return b.dropOffered && b.endOffer()
 }
 
+// endErrLocked returns why nothing more is put in; nil: more may be. It is called with mu held.
 func (b *Inbox) endErrLocked() error {
 	if b.abortErr != nil {
 		return b.abortErr
@@ -462,6 +468,7 @@ func (b *Inbox) wakeReceiver() {
 	}
 }
 
+// signal puts an element into c, unless there is one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -146,7 +146,7 @@ func (i *interceptor) Receive(ctx context.Context, sink Sink) error {
 	return err
 }
 
-// receive receives from the Conn; over says that this has ended.
+// receive receives from the Conn; over: the Conn has ended.
 func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over bool) {
 	s := &interceptSink{interceptor: i, sink: sink}
 	err = i.conn.Receive(ctx, s)
@@ -160,7 +160,8 @@ func (i *interceptor) receive(ctx context.Context, sink Sink) (err error, over b
 	return err, true
 }
 
-// receiveBoth receives what the peer sends and what is said in its place.
+// receiveBoth receives what the peer sends, and the replies that Hooks.Send has made in its
+// place.
 func (i *interceptor) receiveBoth(parent context.Context, sink Sink) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -195,8 +196,8 @@ type interceptSink struct {
 	refused error // what Send of sink has returned last
 }
 
-// callReceiveHook shows the hook a message, unless it has seen it. It is false when there is nothing to
-// do for it.
+// callReceiveHook shows the hook a message, unless the hook has seen it. It returns false if the
+// hook has left nothing to do for the message.
 func (s *interceptSink) callReceiveHook(m *jsonrpc.Message) bool {
 	if s.offerAgain {
 		if s.receivedKey == m.Key() {
@@ -235,6 +236,7 @@ func (s *interceptSink) TrySend(m jsonrpc.Message) bool {
 	return true
 }
 
+// trySendReceived is sendReceived where that needs no waiting.
 func (s *interceptSink) trySendReceived() bool {
 	if s.reply != nil {
 		if !s.conn.TrySend(*s.reply) {
@@ -271,7 +273,8 @@ func (s *interceptSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return s.refused
 }
 
-// sendReceived sends what the hook has made of a message, and its reply before.
+// sendReceived hands on what the hook has made of a message; before that it sends the hook's
+// reply to the peer.
 func (s *interceptSink) sendReceived(ctx context.Context) error {
 	if s.reply != nil {
 		if err := s.conn.Send(ctx, *s.reply); err != nil {
@@ -322,8 +325,8 @@ type replyQueue struct {
 	stopReceive context.CancelFunc          // ends that Receive
 	refused     error                       // why sink did not take a reply
 	cancelSend  context.CancelFunc          // of the ctx of a Send of sink that hands on a reply; nil: none does
-	endErr      error                       // there will be no Receive any more
-	changed     chan struct{}               // closed when sink or ended changes; nil: nobody waits for it
+	endErr      error                       // why there will be no Receive any more; nil: there may be
+	changed     chan struct{}               // closed when sink or endErr changes; nil: nobody waits for it
 }
 
 // tryLockSink is lockSink where that needs no waiting. It reports whether it has locked.
@@ -364,6 +367,8 @@ func (r *replyQueue) trySend(m jsonrpc.Message) bool {
 	return sink != nil && sink.TrySend(m)
 }
 
+// send hands a reply to the receiver, or keeps it for the next one. It waits while too many are
+// kept.
 func (r *replyQueue) send(ctx context.Context, m jsonrpc.Message) error {
 	for {
 		if err := r.lockSink(ctx); err != nil {
@@ -512,4 +517,4 @@ func (r *replyQueue) wakeWaiting() {
 	}
 }
 
-var errNoSink = errors.New("nobody receives")
+var errNoSink = errors.New("nobody receives") // and no more replies can be kept

@@ -126,8 +126,8 @@ func (l *ledger) startTimeout(c *call, d time.Duration, expired func()) {
 	})
 }
 
-// giveUp ends an open request before it is answered: ended is called unless there is none of this id any
-// more. It may be called at any time.
+// giveUp ends an open request before it is answered, and calls ended; false: there is no request
+// with this id any more. It may be called at any time.
 func (l *ledger) giveUp(id jsonrpc.ID, ended func(c *call)) (found bool) {
 	l.mu.Lock()
 	c := l.calls[id]
@@ -202,7 +202,8 @@ func (l *ledger) takeCallForAnswer(c *call) (found bool) {
 	return true
 }
 
-// answerDelivered says that the answer to a request was handed on, which takeForAnswer or the like has removed.
+// answerDelivered says that an answer was handed on: that to a request which takeForAnswer or
+// the like has removed.
 func (l *ledger) answerDelivered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,9 +324,9 @@ func (l *ledger) whenEmpty() <-chan struct{} {
 	return done
 }
 
-// renewTimeout starts the time-out of the request with this progress token anew,
-// within its deadline, and returns the token as it was asked with. It is false
-// if there is no such request any more (J13).
+// renewTimeout starts the time-out of the request with this progress token anew, within its
+// deadline, and returns the token as it was asked with. The token of a task counts, too, after
+// the answer to its request. It is false if there is no such request or task (J13).
 func (l *ledger) renewTimeout(token jsonrpc.ID, d time.Duration) (jsonrpc.ID, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -348,6 +349,7 @@ func (l *ledger) callByID(id jsonrpc.ID) *call {
 	return c
 }
 
+// remove takes out a request. It is called with mu held.
 func (l *ledger) remove(c *call) {
 	delete(l.calls, c.id)
 	l.pendingCalls.remove(&c.pendingEntry)
@@ -372,6 +374,7 @@ func (l *ledger) remove(c *call) {
 	}
 }
 
+// signalIfEmpty closes emptied if nothing is owed. It is called with mu held.
 func (l *ledger) signalIfEmpty() {
 	if l.emptied != nil && len(l.calls) == 0 && l.undeliveredAnswers == 0 {
 		close(l.emptied)

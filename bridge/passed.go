@@ -26,7 +26,7 @@ func (o *PumpOptions) reportPassed(ctx context.Context, m *jsonrpc.Message) {
 	}
 }
 
-// keptBytes returns how many bytes of a request server's side keeps until it is answered.
+// keptBytes returns how many bytes of a request the server's side keeps until it is answered.
 func (o *PumpOptions) keptBytes(m *jsonrpc.Message) int {
 	switch {
 	case m.Method() == ownmsg.Listen:

@@ -23,7 +23,7 @@ const DefaultShutdownGrace = 5 * time.Second
 // the client has said that it sends nothing more.
 const DefaultDrainTimeout = 30 * time.Second
 
-// drainNoticeAfter is how long it takes until a wait for answers is no matter of course.
+// drainNoticeAfter is how long answers are waited for before OnClientEOF is told.
 const drainNoticeAfter = time.Second
 
 // maxTimeoutFactor is how many times RequestTimeout a request may take at most when
@@ -58,9 +58,9 @@ type PumpOptions struct {
 	// long. 0 means forever.
 	RequestTimeout time.Duration
 
-	// OnClientEOF is told, once, when the client sends nothing more, by its end or by
-	// ctx's, and after a second is still waited for: how many answers the server owes,
-	// and how many the client has not taken. nil is fine.
+	// OnClientEOF is told, once, that the client sends nothing more, by its end or by ctx's, and
+	// that answers are still waited for a second later: how many the server owes, and how many
+	// the client has not taken. nil is fine.
 	OnClientEOF func(owed, untaken int)
 
 	// Budget is the memory for what is kept of the client's requests until they
@@ -138,8 +138,8 @@ type pump struct {
 	cancel          context.CancelCauseFunc
 	clientDirection sync.WaitGroup // copyFromClient, and what follows on it
 	clientEndErr    error          // how copyFromClient has ended
-	clientRequests  ledger         // owed by the server
-	serverRequests  ledger         // owed by the client
+	clientRequests  ledger         // the client's, to which the server owes answers
+	serverRequests  ledger         // the server's, to which the client owes answers
 	graceTimers     sync.WaitGroup // those that wait for a grace to be over
 
 	// serverStalled is true after the server did not take a refusal in time: who floods
@@ -159,6 +159,8 @@ type pump struct {
 	sendingToClient chan struct{} // holds an element while a Send to the client goes on
 }
 
+// errServerEnded says that the server has ended. Pump returns it if the server has said no more
+// than io.EOF.
 var errServerEnded = errors.New("the server has ended the conversation")
 
 // errOver is the cause of a Pump's end when nobody has given another.
@@ -175,8 +177,8 @@ func (p *pump) run(parent context.Context) error {
 	return p.finishAfterServerEnd(toClient, p.server.Receive(p.ctx, toClient))
 }
 
-// begin starts the client's direction, and all that ends the conversation. end waits for what was
-// started.
+// begin starts the client's direction, and all that ends the conversation. end waits for what
+// was started, but for the client's direction: finishAfterServerEnd does so.
 func (p *pump) begin(parent context.Context) (end func()) {
 	// The copying goes on for a while after parent is done, so it has a
 	// context of its own; the cause tells the directions why they stop.

@@ -18,7 +18,7 @@ func (p *pump) finishAfterClientEnd(ctx, graceCtx context.Context, err error) {
 	if ctx.Err() != nil { // the server ended first
 		return
 	}
-	// Nobody answers the server's requests any more; it must not wait for it.
+	// Nobody answers the server's requests any more: it must not wait for answers.
 	p.forEachBounded(ctx, p.serverRequests.closeAndTakeAll(false), func(ctx context.Context, c *call) {
 		p.refuseServerRequest(ctx, c.id, jsonrpc.CodeInternalError, errOtherSideGone.Error())
 	})
@@ -59,8 +59,8 @@ func (p *pump) awaitClientSend() {
 	}
 }
 
-// endListens ends the client's open subscriptions. Nobody waits for what they
-// still might say: the server may be silent on them for ever.
+// endListens ends the client's open subscriptions; listening: the client is told. Nobody waits
+// for what they still might say: the server may be silent on them for ever.
 func (p *pump) endListens(ctx context.Context, listening bool) {
 	p.listensEnded.Store(true)
 	open := p.clientRequests.takeListens()
@@ -75,8 +75,8 @@ func (p *pump) endListens(ctx context.Context, listening bool) {
 	})
 }
 
-// forEachBounded says something (part) about each of calls, to a side that may be stuck:
-// all of it together takes a bounded time.
+// forEachBounded calls part for each of calls, to say something about it to a side that may be
+// stuck: all of it together takes a bounded time.
 func (p *pump) forEachBounded(ctx context.Context, calls []*call, part func(ctx context.Context, c *call)) {
 	ctx, cancel := context.WithTimeout(ctx, ownmsg.FinalSendTimeout)
 	defer cancel()
@@ -120,8 +120,8 @@ func (p *pump) drainServer(graceCtx context.Context, clientEnd bool) {
 	}
 }
 
-// failOwedRequests answers everything the server owes once it has ended. It reports whether that was
-// anything but subscriptions.
+// failOwedRequests answers everything that the server owes, once it has ended with err. owed:
+// that was something else than subscriptions.
 func (p *pump) failOwedRequests(ctx context.Context, err error) (owed bool) {
 	text, data := ownmsg.Ending(err)
 	p.serverEndText, p.serverEndData = text, data

@@ -19,8 +19,8 @@ type toClientSink struct {
 	outgoing    jsonrpc.Message // as the client is to get it
 }
 
-// TrySend copies a message to the client if the client takes it at once. A request may
-// have to be refused, which may wait.
+// TrySend copies a message to the client if the client takes it at once. A request is left to
+// Send: it may have to be refused, which may wait.
 func (s *toClientSink) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() == jsonrpc.Request {
 		return false
@@ -118,9 +118,9 @@ func (s *toClientSink) sendLastOffered(ctx context.Context) {
 	s.finishMessage()
 }
 
-// admitToClient enters a server's message into the ledger. It reports whether the
-// client is to get it, and in what spelling. After a response that it is to get
-// answerDelivered must follow.
+// admitToClient enters a server's request into the ledger, and takes out the request that a
+// response answers. It reports whether the client is to get the message, and in what spelling.
+// After a response that the client is to get answerDelivered must follow.
 func (p *pump) admitToClient(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:

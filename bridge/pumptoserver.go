@@ -42,8 +42,8 @@ func (r *clientReceive) stop(why error) {
 	}
 }
 
-// beginSend comes before a Send to the server that may wait. It reports whether nothing is
-// to be taken any more: what comes now has come before that.
+// beginSend comes before a Send to the server that may wait. stopped: nothing new is to be
+// taken; the message at hand has come before that, and is still sent.
 func (r *clientReceive) beginSend() (stopped bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *clientReceive) beginSend() (stopped bool) {
 	return r.stopCause != nil
 }
 
-// endSend comes after that.
+// endSend comes after a Send that beginSend has begun.
 func (r *clientReceive) endSend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,8 +237,8 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// admitToServer enters a client's message into the ledger. It reports whether the
-// server is to get it, and in what spelling.
+// admitToServer enters a client's request into the ledger, and takes out the request that a
+// response answers. It reports whether the server is to get the message, and in what spelling.
 func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	switch m.Kind() {
 	case jsonrpc.Request:
@@ -283,7 +283,8 @@ func (p *pump) admitToServer(ctx context.Context, m jsonrpc.Message) (jsonrpc.Me
 	return m, true
 }
 
-// newClientCall is newCall for a client's request, all of which the server's side may keep.
+// newClientCall is newCall for a client's request: it counts what the server's side keeps of the
+// request, too.
 func (p *pump) newClientCall(m jsonrpc.Message) *call {
 	c := newCall(m)
 	switch size := m.Size(); {
@@ -341,7 +342,8 @@ func (p *pump) startTimeout(c *call) {
 	})
 }
 
-// cancelCall cancels a request because somebody who looks after the bridge wants it.
+// cancelCall implements canceller: it cancels a request because somebody who looks after the
+// bridge wants it.
 func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	return p.clientRequests.giveUp(id, func(c *call) {
 		listen := c.method == ownmsg.Listen
@@ -357,8 +359,8 @@ func (p *pump) cancelCall(id jsonrpc.ID) bool {
 	})
 }
 
-// answerUntaken answers a message that the server did not take. A server that is
-// ending says so in the other direction in a moment, and better.
+// answerUntaken answers a message that the server did not take. It waits a moment before that: a
+// server that is ending says so in the other direction by then, and better.
 func (p *pump) answerUntaken(ctx context.Context, m jsonrpc.Message, err error) {
 	if m.Kind() != jsonrpc.Request {
 		p.reportDropped(m, "the server did not take it")

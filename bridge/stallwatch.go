@@ -21,15 +21,15 @@ type StallWatch struct {
 	ctx        context.Context
 	cancel     context.CancelFunc // of ctx, when the peer has left
 	peerEndErr func() error       // nil: nothing can be known
-	gaveUp     atomic.Bool
+	gaveUp     atomic.Bool        // Send returns errHungUp
 
-	sends  atomic.Uint64 // odd while one goes on
-	armed  atomic.Bool
-	checks sync.WaitGroup
+	sends  atomic.Uint64  // odd while one goes on
+	armed  atomic.Bool    // a look is to come, or goes on
+	checks sync.WaitGroup // looks that go on, or are to come
 
 	mu       sync.Mutex
-	finished bool
-	timer    *time.Timer
+	finished bool        // Stop was called
+	timer    *time.Timer // of the next look; nil: there was none yet
 
 	checkedSends uint64    // sends at the last look; only giveUpIfStalled uses it, and stalledSince
 	stalledSince time.Time // since when the Sink is known to take nothing from a peer that has hung up
@@ -50,10 +50,10 @@ const (
 	eofStallTimeout  = 5 * time.Minute
 )
 
-// NewStallWatch returns a StallWatch for one Receive, whose ctx it is. clientEndErr tells of
-// the end of the peer: nil as long as nothing is known of that, io.EOF once the peer
-// sends nothing more than what waits to be read, and another error once it is gone. It does
-// not wait, and is called by one goroutine at a time. nil: nothing can be known.
+// NewStallWatch returns a StallWatch for one Receive, whose ctx it is. peerEndErr tells of the
+// end of the peer: nil as long as nothing is known of that, io.EOF once the peer sends nothing
+// more than what waits to be read, and another error once it is gone. It does not wait, and is
+// called by one goroutine at a time. If peerEndErr is nil, nothing can be known.
 func NewStallWatch(ctx context.Context, peerEndErr func() error) *StallWatch {
 	w := &StallWatch{ctx: ctx, peerEndErr: peerEndErr}
 	if peerEndErr != nil {
@@ -62,9 +62,9 @@ func NewStallWatch(ctx context.Context, peerEndErr func() error) *StallWatch {
 	return w
 }
 
-// Send is sink.Send with the ctx of the Receive, of which it is called by one goroutine
-// at a time. It gives up, with an error, when sink takes m for 10 seconds not
-// though the peer is gone, or for 5 minutes though the peer has sent its last.
+// Send is sink.Send with the ctx of the Receive. One goroutine at a time calls it. It gives up,
+// with an error, when sink does not take m for 10 seconds after the peer is gone, or for 5
+// minutes after the peer has sent its last.
 func (w *StallWatch) Send(sink Sink, m jsonrpc.Message) error {
 	if w.peerEndErr == nil {
 		return sink.Send(w.ctx, m)

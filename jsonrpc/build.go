@@ -181,6 +181,8 @@ func beginMessage(id ID, room int) []byte {
 	return appendStart(make([]byte, 0, len(`{"jsonrpc":"2.0","id":,"method":"","params":}`)+len(id.text)+room), id)
 }
 
+// appendStart appends the beginning of a message: the brace, jsonrpc, and the id unless it is
+// zero.
 func appendStart(b []byte, id ID) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if !id.IsZero() {
@@ -221,7 +223,8 @@ func must(m Message, err error) Message {
 	return m
 }
 
-// indexMessage makes the index of a message whose last member has its value at last; the zero span stands for no such check.
+// indexMessage makes the index of raw. It checks that the value of the last member stands at
+// last; the zero span: it does not.
 func indexMessage(raw []byte, last span) (Message, error) {
 	if len(raw) > math.MaxInt32 {
 		return Parse(raw) // returns the error

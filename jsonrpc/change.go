@@ -60,7 +60,7 @@ func (m Message) WithMeta(f Fragment) Message {
 			end = "},"
 		}
 		m = m.withEdits(edit{here, metaStart}, edit{here, f.text}, edit{here, end})
-		start := m.params.start + uint32(len(metaStart)) // edited may have moved params, with a late id
+		start := m.params.start + uint32(len(metaStart)) // withEdits may have moved params, with a late id
 		m.meta = span{start, start + uint32(len(f.text)) + 2}
 	}
 	m.hasLineBreaks = m.hasLineBreaks || f.hasLineBreaks
@@ -199,6 +199,7 @@ const metaKey = `"_meta":`
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
+// appendCuts appends the edits that take cuts out of the object at the span of.
 func appendCuts(edits []edit, of span, cuts []cut) []edit {
 	for _, c := range cuts {
 		edits = append(edits, edit{at: span{of.start + uint32(c.from), of.start + uint32(c.to)}})
@@ -206,6 +207,7 @@ func appendCuts(edits []edit, of span, cuts []cut) []edit {
 	return edits
 }
 
+// cutOut is withEdits where there may be no edits.
 func (m Message) cutOut(edits []edit) Message {
 	if len(edits) == 0 {
 		return m

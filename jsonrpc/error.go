@@ -27,13 +27,14 @@ type Error struct {
 
 	nullID bool // the id is null, as some peers write it into notifications
 
-	// More is where the text goes on behind a whole object or value; 0 if that is not the fault.
+	// More is the byte offset at which the text goes on behind a whole value; 0 if that is not the fault.
 	More int
 }
 
 // Error returns Message.
 func (e *Error) Error() string { return e.Message }
 
+// newError makes the Error for a fault at a byte offset.
 func newError(code int, fault string, at int) *Error {
 	text := "invalid message: "
 	if code == CodeParseError {

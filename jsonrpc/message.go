@@ -38,7 +38,7 @@ type Message struct {
 	isError       bool  // outcome is an error
 	hasLineBreaks bool  // line breaks may stand between tokens
 	isExtended    bool  // the envelope has members that have no meaning there
-	spliceID      bool  // raw has another id than ident; Bytes puts ident into its place
+	spliceID      bool  // the id is late: raw has another one than ident, and Bytes puts ident into its place
 
 	ident   ID           // the id
 	joined  *joinedBytes // of a long message whose id is late; nil for others

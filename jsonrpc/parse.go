@@ -104,11 +104,11 @@ type parser struct {
 	m            Message
 	lastValue    span // the value of the envelope's last member
 	seenFields   fields
-	metaToken    span // params._meta.progressToken
-	token        span // params.progressToken
-	badParams    bool
-	nullID       bool
-	twoIDs       bool
+	metaToken    span   // params._meta.progressToken
+	token        span   // params.progressToken
+	badParams    bool   // params is no object, no array and not null
+	nullID       bool   // the id is null
+	twoIDs       bool   // the key "id" stands twice
 	shapeFault   string // the first fault of shape
 	shapeFaultAt int
 }
@@ -159,6 +159,7 @@ func ParseDepth(raw []byte, depth int) (Message, error) {
 	return Message{}, p.error(cut)
 }
 
+// error returns the Error for the fault that was found. cut is how many bytes trim has cut off.
 func (p *parser) error(cut int) *Error {
 	var e *Error
 	if p.fault != "" {

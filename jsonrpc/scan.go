@@ -19,7 +19,7 @@ type scanner struct {
 
 	maxLevels int // how many levels of objects and arrays there may be; 0: any number
 	level     int // how many levels openObject has entered
-	tooDeepAt int // the offset of the first level deeper than most; 0: there is none
+	tooDeepAt int // the offset of the first level deeper than maxLevels; 0: there is none
 }
 
 // checkDepth checks the depth of the object or array that begins at pos. The outermost level is 1.
@@ -29,6 +29,7 @@ func (s *scanner) checkDepth(level int) {
 	}
 }
 
+// fail notes the first fault. It returns false, for its caller to return.
 func (s *scanner) fail(at int, fault string) bool {
 	if s.fault == "" {
 		s.fault, s.faultAt = fault, at
@@ -71,7 +72,8 @@ func (s *scanner) skipSpace() {
 	s.pos = len(s.data)
 }
 
-// unexpected notes the fault that there is something other than want at pos.
+// unexpected notes the fault that there is something other than want at pos. It returns false,
+// as fail does.
 func (s *scanner) unexpected(want string) bool {
 	if s.pos >= len(s.data) {
 		return s.fail(s.pos, "the text ends where "+want+" should follow")
@@ -490,6 +492,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
+// invalidUTF8 returns the index of the first byte that is not UTF-8.
 func invalidUTF8(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])

@@ -32,8 +32,8 @@ func (p *Policy) Authenticates() bool { return p.Tokens != nil || p.Authenticato
 // A Sender is who has sent a request.
 type Sender struct {
 	Name             string          // its Principal
-	TokenContext     context.Context // for TokenContext; nil: valid for ever
-	PrincipalContext context.Context // for PrincipalContext; nil: valid for ever
+	TokenContext     context.Context // done when the token is not valid any more; nil: valid for ever
+	PrincipalContext context.Context // done when the Principal has no valid token any more; nil: valid for ever
 }
 
 // ErrExpired is the cause (context.Cause) of a TokenContext that is done because the token has

@@ -42,6 +42,7 @@ func (p *Policy) handleCORS(w http.ResponseWriter, r *http.Request) (preflight b
 	return true
 }
 
+// answerPreflight sets the headers of the reply to a preflight of an allowed origin.
 func answerPreflight(h http.Header, r *http.Request) {
 	h.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
 	h.Set("Access-Control-Allow-Methods", allowedMethods)

@@ -70,6 +70,7 @@ type challenge struct {
 	header []string
 }
 
+// realm is what every WWW-Authenticate header begins with.
 const realm = `Bearer realm="mcp-bridge"`
 
 var (

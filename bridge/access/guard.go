@@ -53,11 +53,10 @@ type Policy struct {
 	// then. nil: they say it.
 	Authenticator Authenticator
 
-	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For
-	// (RemoteAddr) and X-Forwarded-Prefix (Prefix) are believed. The peer of the connection
-	// must have an address in these networks. X-Forwarded-Host and X-Forwarded-Proto are
-	// ignored. They are not needed, because no URL that the bridge sends has a scheme or a
-	// host. But a proxy on this machine must pass on a Host that is allowed.
+	// TrustedProxies are the networks of reverse proxies whose X-Forwarded-For (RemoteAddr),
+	// X-Forwarded-Prefix (Prefix) and X-Forwarded-Proto (Scheme) are believed. The peer of the
+	// connection must have an address in these networks. X-Forwarded-Host is ignored: a proxy on
+	// this machine must pass on a Host that is allowed.
 	TrustedProxies []netip.Prefix
 
 	// TrustUnix says that the peers of Unix sockets are trusted proxies too.
@@ -98,6 +97,7 @@ func (p *Policy) Check(r *http.Request) *Refusal {
 	return nil
 }
 
+// checkHost is the part of Check that is about the Host (LI2).
 func (p *Policy) checkHost(r *http.Request) *Refusal {
 	if len(r.Header["Host"]) > 0 {
 		// net/http moves the Host header to r.Host, so this is a second one.
@@ -138,7 +138,8 @@ func isAddress(host string, of *net.TCPAddr) bool {
 	return err == nil && ok && addr == own.Unmap()
 }
 
-// unspecifiedPortKey is the key of a port in the context of a connection.
+// unspecifiedPortKey is the key, in the context of a connection, of the port of a listener that
+// is bound to the unspecified address.
 type unspecifiedPortKey struct{}
 
 // BaseContext is for the field BaseContext of http.Server. It tells a Policy which connections have come to a
@@ -167,8 +168,8 @@ func isToUnspecified(r *http.Request) bool {
 	return ok && port == strconv.Itoa(bound)
 }
 
-// isInAllowHosts reports whether host, without its port, matches a pattern of AllowHosts. checkHost accepts this machine's own
-// addresses besides.
+// isInAllowHosts reports whether host, without its port, matches a pattern of AllowHosts.
+// checkHost accepts this machine's own addresses besides.
 func (p *Policy) isInAllowHosts(host string) bool {
 	host = trimDot(host)
 	for _, pattern := range p.AllowHosts {
@@ -179,6 +180,8 @@ func (p *Policy) isInAllowHosts(host string) bool {
 	return false
 }
 
+// allowsOrigin reports whether pages of the origin s may send r: it is a loopback origin, the
+// address of r itself (isOwnOrigin), or one of AllowOrigins.
 func (p *Policy) allowsOrigin(r *http.Request, s string) bool {
 	o, ok := parseOrigin(s)
 	if !ok { // "null" has no scheme, so it is refused here

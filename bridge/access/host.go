@@ -145,6 +145,7 @@ func matchHost(pattern, host string) bool {
 	return equalFold(pattern, host)
 }
 
+// isWildcard reports whether pattern is "*." and a name that does not end in a number.
 func isWildcard(pattern string) bool {
 	base, ok := strings.CutPrefix(pattern, "*.")
 	return ok && isName(base) && !isDigits(base[strings.LastIndexByte(base, '.')+1:])

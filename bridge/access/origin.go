@@ -2,7 +2,7 @@ package access
 
 import "strings"
 
-// origin is a parsed Origin header, or a pattern for one.
+// origin is a parsed Origin header, or a pattern for one. port is "" if none is written.
 type origin struct{ scheme, host, port string }
 
 // parseOrigin accepts scheme://host and scheme://host:port and nothing else:
@@ -37,6 +37,7 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
+// isWeb reports whether the scheme is http or https.
 func (o origin) isWeb() bool {
 	return equalFold(o.scheme, "http") || equalFold(o.scheme, "https")
 }

@@ -27,17 +27,18 @@ func withPrincipal(r *http.Request, p principal) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), principalKey{}, p))
 }
 
-// Principal returns the name of the sender of r, which is the name of its token or of its
-// TLS certificate. It is "" if the sender is not authenticated. A session belongs to the
-// principal that has opened it (LI25, SS4).
+// Principal returns the name of the sender of r, as its token, its TLS certificate or
+// Policy.Authenticator says. It is "" if the sender is not authenticated. A session belongs to
+// the principal that has opened it (LI25, SS4).
 func Principal(r *http.Request) string {
 	p, _ := r.Context().Value(principalKey{}).(principal)
 	return p.name
 }
 
 // TokenContext returns a context that is done when the token of r is no longer valid:
-// Tokens.Reload has removed it, perhaps because others know it. A connection that was
-// opened with the token must end then. The context may outlive r.
+// Tokens.Reload has removed it, perhaps because others know it, or the Authenticator says so
+// (ErrExpired). A connection that was opened with the token must end then. The context may
+// outlive r.
 func TokenContext(r *http.Request) context.Context {
 	p, _ := r.Context().Value(principalKey{}).(principal)
 	return orBackground(p.tokenCtx)
@@ -84,6 +85,8 @@ func (t *Tokens) principalOf(name string, sum [sha256.Size]byte) principal {
 	return principal{name, validityContext(t.validityBySum, sum, set.hasSum(sum)), validityContext(t.validityByName, name, set.hasName(name))}
 }
 
+// validityContext returns the context of a key, which endInvalid cancels. It is done already if
+// the key is not valid.
 func validityContext[K comparable](of map[K]validity, key K, valid bool) context.Context {
 	s, ok := of[key]
 	if !ok {

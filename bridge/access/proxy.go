@@ -33,6 +33,7 @@ func ParseProxies(entries []string) (prefixes []netip.Prefix, unix bool, err err
 	return prefixes, unix, (&Policy{TrustedProxies: prefixes}).validateProxies()
 }
 
+// validateProxies is the part of Validate that is about TrustedProxies.
 func (p *Policy) validateProxies() error {
 	for i, prefix := range p.TrustedProxies {
 		addr := prefix.Addr()
@@ -107,6 +108,7 @@ func (p *Policy) checkForwarded(r *http.Request) *Refusal {
 	return nil
 }
 
+// parsePrefix returns what Prefix returns; ok is false if the header is malformed.
 func (p *Policy) parsePrefix(r *http.Request) (prefix string, ok bool) {
 	if !p.fromProxy(r) {
 		return "", true
@@ -196,4 +198,5 @@ func (p *Policy) LogFields(r *http.Request) []any {
 	return fields
 }
 
+// clip returns at most 100 bytes of s.
 func clip(s string) string { return s[:min(len(s), 100)] }

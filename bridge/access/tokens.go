@@ -46,7 +46,7 @@ type tokenSet struct {
 type tokenEntry struct {
 	sum  [sha256.Size]byte
 	name string
-	line int
+	line int // number of its line, for errors
 }
 
 // LoadTokens reads a file of tokens. Each line is a name and a token with white

@@ -29,6 +29,8 @@ func quoteUnlessSecret(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
+// originProblem returns what is wrong with an entry of AllowOrigins, and what to write instead;
+// "": nothing is.
 func originProblem(s string) string {
 	if s == "*" {
 		return ""
@@ -66,6 +68,8 @@ func isDefaultPort(o origin) bool {
 	return o.port == "80" && equalFold(o.scheme, "http") || o.port == "443" && equalFold(o.scheme, "https")
 }
 
+// hostProblem returns what is wrong with an entry of AllowHosts, and what to write instead; "":
+// nothing is.
 func hostProblem(s string) string {
 	host, port, ok := splitHostPort(s)
 	switch {

@@ -38,7 +38,7 @@ const placeTimeout = 10 * time.Second
 // equal part of them, the party with most gives up the session that has been idle
 // for longest: its Slot's Context ends with bridge.ErrReclaimed.
 type Controller struct {
-	acquireProcessPlace AcquirePlaceFunc
+	acquireProcessPlace AcquirePlaceFunc // nil: everybody is admitted
 	ctx                 context.Context
 	cancel              context.CancelFunc
 	wg                  sync.WaitGroup   // clients, and who waits to be one
@@ -48,10 +48,9 @@ type Controller struct {
 	mu sync.Mutex // makes joinWaitGroup's check of ctx and its wg.Add one step, as Close sees it
 }
 
-// New makes a Controller with max places. Servers of clients that have gone
-// take none while they are being stopped, but there are never more than twice
-// as many. acquireProcessPlace is asked about everybody; nil admits everybody. Close ends
-// the Controller.
+// New makes a Controller with max places; 0 or less: no bound. Servers of clients that have gone
+// take none while they are being stopped, but there are never more than twice as many.
+// acquireProcessPlace is asked about everybody; nil admits everybody. Close ends the Controller.
 func New(max int, acquireProcessPlace AcquirePlaceFunc) *Controller {
 	l := &Controller{acquireProcessPlace: acquireProcessPlace}
 	l.present = limiter.New(limiter.Options{Max: max, Wait: placeTimeout})
@@ -75,17 +74,17 @@ func (l *Controller) Close() {
 // Sessions returns how many clients there are that are not gone.
 func (l *Controller) Sessions() int { return l.present.Taken() }
 
-// Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It counts
-// for the Party of ctx. It waits as long as AcquirePlaceFunc does, but not when ctx is done,
-// or the Controller closed. The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or
-// AcquirePlaceFunc's.
+// Acquire gives a client a place, once AcquirePlaceFunc has given what the server takes. It
+// counts for the Party of ctx. It waits as long as AcquirePlaceFunc does, and for a place in the
+// Controller for placeTimeout at most; but not longer than ctx lasts, or than the Controller is
+// open. The error is ErrTooManySessions, bridge.ErrClosing, that of ctx, or AcquirePlaceFunc's.
 func (l *Controller) Acquire(ctx context.Context) (*Slot, error) { return l.acquire(ctx, true) }
 
 // AcquireLazily is Acquire for a client who has not said anything yet: AcquirePlaceFunc is not
 // asked before AcquireProcessPlace is called.
 func (l *Controller) AcquireLazily(ctx context.Context) (*Slot, error) { return l.acquire(ctx, false) }
 
-func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, error) {
+func (l *Controller) acquire(ctx context.Context, withProcessPlace bool) (*Slot, error) {
 	if err := l.joinWaitGroup(); err != nil {
 		return nil, err
 	}
@@ -95,14 +94,14 @@ func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, 
 	defer cancel()
 	defer context.AfterFunc(l.ctx, cancel)()
 	var err error
-	if withServerPlace {
+	if withProcessPlace {
 		err = g.acquireProcessPlace(ctx)
 	}
 	if err == nil {
 		if err = g.acquireClientPlaces(ctx); err == nil {
 			return g, nil
 		}
-		g.releaseServerPlace()
+		g.releaseProcessPlace()
 	}
 	if l.ctx.Err() != nil {
 		err = ownmsg.ErrClosing
@@ -112,7 +111,7 @@ func (l *Controller) acquire(ctx context.Context, withServerPlace bool) (*Slot, 
 	return nil, err
 }
 
-// joinWaitGroup makes Close wait for the caller.
+// joinWaitGroup makes Close wait for the caller. It fails once the Controller is closed.
 func (l *Controller) joinWaitGroup() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,7 +132,7 @@ type Slot struct {
 
 	mu          sync.Mutex
 	leave       func()                   // gives back what AcquirePlaceFunc gave; nil: it has not
-	busyReports map[*busyReport]struct{} // by what serves it
+	busyReports map[*busyReport]struct{} // one of each that serves it (ReportBusy)
 }
 
 // busyReport is how whoever serves a Slot tells whether it is busy, and since when.
@@ -160,7 +159,7 @@ func (g *Slot) acquireClientPlaces(ctx context.Context) error {
 	return err
 }
 
-// acquireProcessPlace asks AcquirePlaceFunc, unless it has given a place already.
+// acquireProcessPlace asks AcquirePlaceFunc, unless that has given the Slot a place already.
 func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	g.mu.Lock()
 	has := g.leave != nil
@@ -185,7 +184,7 @@ func (g *Slot) acquireProcessPlace(ctx context.Context) error {
 	return nil
 }
 
-func (g *Slot) releaseServerPlace() {
+func (g *Slot) releaseProcessPlace() {
 	g.mu.Lock()
 	leave := g.leave
 	g.leave = nil
@@ -195,8 +194,8 @@ func (g *Slot) releaseServerPlace() {
 	}
 }
 
-// Context is done when the client is gone, its place is another's (the cause is
-// bridge.ErrReclaimed then) or the Controller is closed. It is the one for Handler.ServeConn.
+// Context is done when the client is gone, its place was reclaimed (the cause is
+// bridge.ErrReclaimed then) or the Controller is closed. It is the ctx for Handler.ServeConn.
 func (g *Slot) Context() context.Context { return g.ctx }
 
 // ClientGone says that the client's session has ended, although its Handler may
@@ -206,11 +205,11 @@ func (g *Slot) ClientGone() {
 	g.present.Release()
 }
 
-// Release says that the Handler has returned, or will not be called. It is
-// called once, and gives back what AcquirePlaceFunc gave; the client is gone.
+// Release says that the Handler has returned, or will not be called. It is called once, and
+// gives back what AcquirePlaceFunc gave. It includes ClientGone.
 func (g *Slot) Release() {
 	g.ClientGone()
-	g.releaseServerPlace()
+	g.releaseProcessPlace()
 	g.unreleased.Release()
 	g.control.wg.Done()
 }
@@ -245,9 +244,9 @@ func (g *Slot) Reclaim() bool {
 	return true
 }
 
-// ReportBusy says what somebody who serves the Slot of ctx has in progress, and since
-// when it is quiet if that is nothing, until stop is called. inProgress must not
-// wait. It reports whether there is a Slot. A session is in use if one says so.
+// ReportBusy has the Slot of ctx ask inProgress, until stop is called, whether somebody who
+// serves it has anything in progress, and if not, since when. The Slot is busy if one of them
+// says so. inProgress must not wait. ok is false if ctx has no Slot.
 func ReportBusy(ctx context.Context, inProgress func() (busy bool, since time.Time)) (stop func(), ok bool) {
 	g, ok := HolderOf(ctx).(*Slot)
 	if !ok {
@@ -267,9 +266,9 @@ func ReportBusy(ctx context.Context, inProgress func() (busy bool, since time.Ti
 	}, true
 }
 
-// MarkUnused says that who serves the client of ctx has nothing in progress for it,
-// from now until stop is called: its place may be given to another. A Pump says
-// by itself what it has in progress.
+// MarkUnused says that whoever serves the client of ctx has nothing in progress for it, from now
+// until stop is called: its place may be given to another. A Pump says by itself what it has in
+// progress.
 func MarkUnused(ctx context.Context) (stop func()) {
 	since := time.Now()
 	stop, _ = ReportBusy(ctx, func() (bool, time.Time) { return false, since })

@@ -224,8 +224,8 @@ func TestTakePlace(t *testing.T) {
 			t.Errorf("%v; %d places given, %d back", err, given, back)
 		}
 	}
-	admission.ReleaseServerPlace(g.Context())
-	admission.ReleaseServerPlace(g.Context())
+	admission.ReleaseProcessPlace(g.Context())
+	admission.ReleaseProcessPlace(g.Context())
 	if back != 1 {
 		t.Errorf("%d places given back", back)
 	}

@@ -26,25 +26,26 @@ const (
 	Ending = limiter.Ending // the Holder gives the place back by itself soon
 )
 
-// AcquirePlaceFunc asks for a place for one more client, or server process, which counts
-// for the Party of ctx. It may wait for one, for as long as ctx lasts at most.
-// leave gives the place back, exactly once, when what has it has ended; the
-// HolderOf ctx can be told to give it up.
+// AcquirePlaceFunc asks for a place for one more client, or server process, which counts for the
+// Party of ctx. It may wait for one, for as long as ctx lasts at most. leave gives the place
+// back: it must be called exactly once, when whoever has the place has ended. The HolderOf ctx
+// can be told to give the place up.
 //
-// The error, bridge.ErrBusy or one that wraps it, says that there is no place now:
-// an HTTP transport answers 503 with Retry-After. Listening transports take an
-// AcquirePlaceFunc as an option, where nil means that everybody is admitted.
+// The error, bridge.ErrBusy or one that wraps it, says that there is no place now: an HTTP
+// transport answers 503 with Retry-After. Listening transports take an AcquirePlaceFunc as an
+// option, where nil means that everybody is admitted.
 type AcquirePlaceFunc func(ctx context.Context) (leave func(), err error)
 
 type holderKey struct{}
 
-// WithHolder returns ctx for an AcquirePlaceFunc, with what is told to give up the place.
+// WithHolder returns ctx for an AcquirePlaceFunc. h has the place that is asked for, and is told
+// when to give it up.
 func WithHolder(ctx context.Context, h Holder) context.Context {
 	return context.WithValue(ctx, holderKey{}, h)
 }
 
-// HolderOf returns what has the place that is asked for with ctx, nil if it
-// cannot be told to give it up.
+// HolderOf returns the Holder of the place that is asked for with ctx; nil: nobody can be told
+// to give it up.
 func HolderOf(ctx context.Context) Holder {
 	h, _ := ctx.Value(holderKey{}).(Holder)
 	return h
@@ -60,10 +61,10 @@ func AcquireProcessPlace(ctx context.Context) error {
 	return nil
 }
 
-// ReleaseServerPlace gives back what AcquirePlaceFunc gave to the Slot whose Context ctx comes
+// ReleaseProcessPlace gives back what AcquirePlaceFunc gave to the Slot whose Context ctx comes
 // from: a Handler does it that needs it no more. The Slot stays.
-func ReleaseServerPlace(ctx context.Context) {
+func ReleaseProcessPlace(ctx context.Context) {
 	if g, ok := HolderOf(ctx).(*Slot); ok {
-		g.releaseServerPlace()
+		g.releaseProcessPlace()
 	}
 }

@@ -128,11 +128,11 @@ func runContractTest(t *testing.T, c contractTest, name string, newPair PairFunc
 }
 
 // countingEnd is one end of a pair: a Conn whose messages are sent without waiting, if that can
-// be, and taken where they come up, but for every third.
+// be. They are taken in the goroutine that brings them, but for every third.
 type countingEnd struct {
 	bridge.Conn
 	t       *testing.T
-	offered int // of messages that were offered
+	offered int // how many messages Recv was offered
 }
 
 func newCountingEnd(t *testing.T, c bridge.Conn) *countingEnd { return &countingEnd{Conn: c, t: t} }
@@ -197,7 +197,7 @@ func (s *countingEnd) Recv(ctx context.Context) (jsonrpc.Message, error) {
 	return jsonrpc.Message{}, err
 }
 
-// reluctantSink takes one message, every third not at once.
+// reluctantSink takes one message. Its TrySend refuses every third that it is offered.
 type reluctantSink struct {
 	takeOneSink
 	n *int

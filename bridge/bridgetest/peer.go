@@ -17,10 +17,10 @@ import (
 type Peer struct {
 	t               *testing.T
 	In              chan string          // what Receive hands on
-	End             chan error           // what Receive returns then
+	End             chan error           // what Receive returns once In is empty
 	Out             chan jsonrpc.Message // what Send took; unbuffered: the test takes it
 	FailSends       chan struct{}        // the test closes it: Send fails
-	SendLag         time.Duration        // what Send takes to return when its ctx ends
+	SendLag         time.Duration        // how long Send goes on after its ctx has ended
 	SendsInProgress atomic.Int32         // Sends under way
 
 	refused jsonrpc.Message // by a Sink; what Receive hands on first

@@ -28,8 +28,8 @@ const (
 // more than SmallShare. Any number of goroutines may use it. nil has no limit.
 type Budget struct {
 	mu           sync.Mutex
-	total        int64 // negative: no limit
-	taken        int64
+	total        int64            // negative: no limit
+	taken        int64            // by all parties together
 	takenByParty map[string]int64 // what each holds; those that hold nothing are not there
 }
 
@@ -76,7 +76,8 @@ func (b *Budget) Taken() int64 {
 // Share returns what a message, or a conversation, of party will take: nothing yet.
 func (b *Budget) Share(party string) *Share { return &Share{budget: b, party: party} }
 
-// take takes n bytes for a party, or reports that it may not have so many.
+// take takes n bytes for a party, or reports that it may not have so many. small: they may come
+// from what is kept back for small Shares.
 func (b *Budget) take(party string, n int64, small bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,8 +109,8 @@ func (b *Budget) release(party string, n int64) {
 type Share struct {
 	budget  *Budget
 	party   string
-	held    int64
-	counted int64 // of the Budget
+	held    int64 // what Take has taken
+	counted int64 // what the Budget has given for that; multiples of countStep
 }
 
 // Take takes n bytes more, or reports that there is no room for them; then

@@ -6,9 +6,8 @@ import "context"
 
 type principalKey struct{}
 
-// WithPrincipal returns ctx for the service of a client who has authenticated
-// under name; "" is everybody who has not. Listening transports do it before
-// they call a Handler.
+// WithPrincipal returns ctx for the service of a client who has authenticated under name; "": it
+// has not. Listening transports do it before they call a Handler.
 func WithPrincipal(ctx context.Context, name string) context.Context {
 	if name == "" {
 		return ctx
@@ -49,11 +48,11 @@ func (c *PartyContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// Party returns who the client of ctx counts as when sessions, processes and
-// memory are shared out: its Principal, or, if it has not authenticated, where
-// it comes from. Clients of whom nothing is known are one party, "".
+// Party returns who the client of ctx counts as when sessions, processes and memory are shared
+// out: its Principal, or, if it has not authenticated, where it comes from. Clients of whom
+// nothing is known are one party, "".
 //
-// It says nothing about who may see what: that is Principal.
+// A Party says nothing about who may see what: that is Principal.
 func Party(ctx context.Context) string {
 	if party, ok := ctx.Value(partyKey{}).(string); ok {
 		return party

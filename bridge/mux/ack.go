@@ -16,15 +16,17 @@ const ackTimeout = time.Minute
 
 var notAcknowledgedReason = []byte(`"it was not acknowledged"`)
 
-// startAckTimeout says that a subscription is about to be sent. It is called with mu held.
+// startAckTimeout starts the time that the server has to acknowledge a subscription, which is
+// about to be sent. It is called with mu held.
 func (s *server) startAckTimeout(call *call) {
 	call.listen.ackDeadline = time.Now().Add(ackTimeout)
 	s.ackTimer.SetAtLatest(call.listen.ackDeadline)
 }
 
-// cancelOverdueListens cancels the subscriptions whose acknowledgement is overdue. One
-// that its client has had before is sent again (ST9), another is answered. It runs
-// in a goroutine of its own: the writer may wait for the server.
+// cancelOverdueListens cancels the subscriptions whose acknowledgement is overdue. A
+// subscription that was acknowledged before is sent again later (ST9); any other is answered
+// with an error. ackTimer calls this function, and not the writer, which may be waiting for the
+// server.
 func (s *server) cancelOverdueListens() {
 	x := s.mux
 	x.mu.Lock()

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// tripAfter is how many failures in a row make a server one that is not
-	// waited for.
+	// tripAfter is from how many failures in a row on calls are refused until the next attempt,
+	// and do not wait for a server.
 	tripAfter = 5
 
-	// stableAfter is how long a server must have lived for its end to be no failure,
-	// and how long failures are remembered that nobody has asked about since.
+	// stableAfter is how long a server must have lived for its end to be no failure. A failure
+	// that comes later than this after nextAttempt counts as the first.
 	stableAfter = time.Minute
 
-	// maxWorkingFailures is how many failures in a row count for a server that has answered
-	// calls between them: the pauses grow, but calls go on waiting for the next one.
+	// maxWorkingFailures is how many of the failures before it count when a server ends soon
+	// that has answered calls. So there are never tripAfter of them, and calls go on waiting for
+	// the next server.
 	maxWorkingFailures = 2
 )
 
@@ -25,11 +26,11 @@ const (
 type breaker struct {
 	minBackoff, maxBackoff time.Duration // between attempts
 	failures               int           // in a row
-	nextAttempt            time.Time     // of the next attempt
+	nextAttempt            time.Time     // no server is dialed before
 	briefRuns              int           // servers in a row that have done their work and soon ended
 }
 
-// recordFailure says that there was no server to be had, or that it has ended soon.
+// recordFailure records that a server could not be dialed, or has ended soon after its start.
 func (b *breaker) recordFailure(now time.Time) {
 	if b.failures > 0 && now.Sub(b.nextAttempt) > stableAfter {
 		b.failures = 0
@@ -43,8 +44,9 @@ func (b *breaker) recordFailure(now time.Time) {
 	b.nextAttempt = now.Add(wait - rand.N(wait/4+1)) // not all bridges at the same time
 }
 
-// recordEnd says that a server has ended after it lived for so long. One that has answered calls
-// works, though something makes it crash: calls go on waiting for the next one, for some seconds.
+// recordEnd records that a server has ended, and how long it has lived; answered: it has
+// answered a call. A server that has answered works, though something makes it crash: calls go
+// on waiting for the next one (maxWorkingFailures).
 func (b *breaker) recordEnd(now time.Time, lived time.Duration, answered bool) {
 	if lived < stableAfter {
 		if answered {
@@ -56,10 +58,10 @@ func (b *breaker) recordEnd(now time.Time, lived time.Duration, answered bool) {
 	b.failures, b.briefRuns, b.nextAttempt = 0, 0, now
 }
 
-// recordFinishedWork says that a server has ended which had done its work: that is no failure,
-// however short it was, and calls may start the next one at once. It returns how
-// long those wait that have no work for it: else each server would be started
-// because the last one has ended.
+// recordFinishedWork records that a server has ended which had done its work. That is no
+// failure, however short its life was: calls may start the next server at once. idle is for how
+// long open subscriptions alone must not start it: they would start each server because the last
+// one has ended.
 func (b *breaker) recordFinishedWork(now time.Time, lived time.Duration) (idle time.Duration) {
 	b.failures, b.nextAttempt = 0, now
 	if lived >= stableAfter {
@@ -71,8 +73,8 @@ func (b *breaker) recordFinishedWork(now time.Time, lived time.Duration) (idle t
 	return idle
 }
 
-// IsOrderly reports whether the error of a server's Receive says that it has ended by
-// its own choice: the end of its messages, of a process with exit status 0.
+// IsOrderly reports whether the error of a server's Receive says that the server has ended by
+// its own choice: it is nil or io.EOF, or that of a process that has ended with status 0.
 func IsOrderly(err error) bool {
 	if exit, ok := errors.AsType[interface {
 		error

@@ -7,11 +7,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// clientCalls are the calls of one client that are in progress, by its ids. The zero
-// value has none. Of many clients each has one call and no other ever, as each
-// POST of 2026-07-28 is one: that is kept without a map.
+// clientCalls are the calls of one client that are in progress, by the client's ids. The zero
+// value has none. Most clients have a single call and no other ever, for each POST of 2026-07-28
+// is a client: that call is kept without a map.
 type clientCalls struct {
-	only *call
+	only *call                // nil: there is none, or the calls are in more
 	more map[jsonrpc.ID]*call // nil: there was never more than one at a time
 }
 

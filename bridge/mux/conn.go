@@ -19,9 +19,9 @@ import (
 // conn is a Mux's server as one client sees it.
 type conn struct {
 	mux       *Mux
-	principal string // "": anybody
+	principal string // "": the client has not authenticated
 
-	removed bool        // it has ended; under mux.mu
+	removed bool        // removeConn has forgotten it; under mux.mu
 	calls   clientCalls // in progress; under mux.mu
 
 	inbox bridge.Inbox // for the client; isFull, which is in room.go, says what it may hold
@@ -29,15 +29,16 @@ type conn struct {
 	// mu is held while something is put into inbox, so that it is known how much waits
 	// there, and that the call is not cancelled.
 	mu       sync.Mutex
-	err      error         // why the Conn has ended
+	err      error         // why the Conn has ended; nil: it has not, or its client still reads the rest (endWhenDelivered)
 	done     chan struct{} // closed when err is set; nil: nobody has asked for it
 	roomWait *roomWait     // nil: inbox was never half full
 }
 
 var errNoMessage = errors.New("bridge: send of an invalid message")
 
-// Send implements bridge.Conn. It waits for a server, and until that takes m, or has
-// taken what was sent before.
+// Send implements bridge.Conn. It waits for a server, and for room in the server's queue; with a
+// large message also until that is written. A request that does not get to the server is
+// answered with an error, and Send returns nil.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -84,7 +85,8 @@ func (c *conn) newCall(m jsonrpc.Message) *call {
 	return call
 }
 
-// requestedLogLevel returns which log messages a request asks for; nil: none.
+// requestedLogLevel returns from which level on a request asks for log messages, as raw JSON;
+// nil: it asks for none.
 func requestedLogLevel(m jsonrpc.Message) (level []byte) {
 	meta := m.Meta()
 	if !bytes.Contains(meta, []byte("logLevel")) && bytes.IndexByte(meta, '\\') < 0 {
@@ -93,7 +95,7 @@ func requestedLogLevel(m jsonrpc.Message) (level []byte) {
 	return era.MetaOf(m).LogLevel
 }
 
-// request sends a request to the server.
+// request sends a request to the server, or answers it with an error.
 func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	id := m.ID()
 	if name := ambiguousKey(m); name != "" {
@@ -121,8 +123,8 @@ func (c *conn) request(ctx context.Context, m jsonrpc.Message) error {
 	return c.mux.submit(ctx, c, call, m)
 }
 
-// TrySend implements bridge.Conn. It does something for requests only, and while there is a
-// server.
+// TrySend implements bridge.Conn. It takes requests only, but no subscriptions, and only while
+// there is a server that takes them at once.
 func (c *conn) TrySend(m jsonrpc.Message) bool {
 	if m.Kind() != jsonrpc.Request || ambiguousKey(m) != "" || m.Method() == ownmsg.Listen {
 		return false
@@ -175,7 +177,8 @@ func ambiguousKey(m jsonrpc.Message) string {
 	return ""
 }
 
-// enterCall enters a call into the ledger, or returns the error to answer it with.
+// enterCall enters a call into the ledger. If it may not be entered, no is the error to answer
+// it with. err is for a Conn or a Mux that has ended.
 func (c *conn) enterCall(call *call) (no jsonrpc.Message, err error) {
 	c.mux.mu.Lock()
 	defer c.mux.mu.Unlock()
@@ -208,9 +211,9 @@ func (c *conn) enterLocked(call *call) (no jsonrpc.Message, err error) {
 	return no, nil
 }
 
-// cancel takes the call that a cancellation is about out of the ledger. A
-// client can only cancel its own (D.2). Of a call that is answered already it
-// takes back what the client has not read: the id may be in use again soon.
+// cancel takes the call that a cancellation is about out of the ledger. A client can only cancel
+// its own (D.2). What the client has not read about the call is taken back, also if the call is
+// answered already: the id may be in use again soon.
 func (c *conn) cancel(m jsonrpc.Message) {
 	x, id := c.mux, m.CancelledID()
 	x.mu.Lock()
@@ -224,17 +227,18 @@ func (c *conn) cancel(m jsonrpc.Message) {
 	}
 }
 
-// withdrawUnread takes back all that the client has not received about its request id.
+// withdrawUnread takes back all that the client has not received about its request with this id;
+// found: there was something.
 func (c *conn) withdrawUnread(id jsonrpc.ID) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.inbox.Remove(func(m jsonrpc.Message) bool { return m.Related().Equivalent(id) })
 }
 
-// pushOrEndClient hands a message to the client. A client that has left too much unread,
-// and does not read as fast as it can, is ended: nobody waits for it for longer
-// than it takes to find that out (D.2).
-// mux.mu is not held; finish is for what takes a call out of the ledger.
+// pushOrEndClient hands a message to the client. If the client's inbox is full, it waits for the
+// client only as long as room.go says, and then ends the Conn (D.2). If call, which may be nil,
+// is cancelled by then, the message is dropped. mux.mu is not held; finish is for what takes a
+// call out of the ledger.
 func (c *conn) pushOrEndClient(call *call, m jsonrpc.Message) {
 	for !c.tryEnqueue(call, m) {
 		if !c.awaitRoomOrEnd(m) {
@@ -260,10 +264,10 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 }
 
 // endWhenDelivered ends the Conn for the reason err once its client has read what it has got.
-// The Mux must remove the Conn (removeConn) then.
+// The caller must call removeConn, too.
 func (c *conn) endWhenDelivered(err error) { c.inbox.End(err) }
 
-// doneChan returns what is closed when the Conn has ended.
+// doneChan returns a channel that is closed when the Conn has ended (markEnded).
 func (c *conn) doneChan() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -276,6 +280,7 @@ func (c *conn) doneChan() <-chan struct{} {
 	return c.done
 }
 
+// ended returns why the Conn has ended; nil: it has not.
 func (c *conn) ended() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -297,7 +302,7 @@ func (c *conn) end(err error) {
 	c.mux.removeConn(c)
 }
 
-// markEnded makes Receive and Send return err. The Mux must remove the Conn (removeConn) then.
+// markEnded makes Receive and Send return err. The caller must call removeConn, too.
 func (c *conn) markEnded(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -311,8 +316,8 @@ func (c *conn) markEnded(err error) {
 	c.inbox.Abort(err)
 }
 
-// samePrincipal reports whether both have the same principal, so that either may hear
-// what is meant for the other.
+// samePrincipal reports whether c and o are the same Conn, or have the same principal: then
+// either may hear what is meant for the other. o may be nil.
 func (c *conn) samePrincipal(o *conn) bool {
 	return c == o || c.principal != "" && o != nil && c.principal == o.principal
 }

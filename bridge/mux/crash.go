@@ -10,9 +10,9 @@ import (
 // This file finds out whose requests may have ended a server, and parts those from it
 // who are to share it no longer (D.1).
 
-// users returns the principals that have requests in progress at the server, without
-// open subscriptions; if there are none, the one whose request was the last it had.
-// "" stands for all who have not authenticated. It is called with mu held.
+// users returns the principals that have requests in progress at the server, without open
+// subscriptions; if there are none, the one whose request was the last to be over. "" stands for
+// all who have not authenticated. It is called with mu held.
 func (s *server) users() []string {
 	users := make(map[string]bool)
 	for _, call := range s.mux.ledger.calls {
@@ -26,7 +26,7 @@ func (s *server) users() []string {
 	return slices.Sorted(maps.Keys(users))
 }
 
-// noteLastUser notes that a request in progress is one no more. It is called with mu held.
+// noteLastUser notes whose request it is that is over. It is called with mu held.
 func (s *server) noteLastUser(call *call) {
 	if s.mayKnow(call) && call.listen == nil {
 		s.hadRequests, s.lastUser = true, call.conn.principal
@@ -44,8 +44,8 @@ func (x *Mux) endConnsOf(principals []string, err error) {
 	}
 }
 
-// serverEndError is the end of a server as the reason why a Conn has ended that shared
-// it. What clients are told of that is the same (ownmsg.Ending, ownmsg.Unavailable).
+// serverEndError is the reason why endConnsOf has ended a Conn: the server's end, err. Its text
+// for clients is the one that any end of a server has (ownmsg.Ending).
 type serverEndError struct{ err error }
 
 func (e *serverEndError) Error() string {

@@ -6,12 +6,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// This file is for answers that say that the server has ended. A filter on the way to it gives
-// them before Receive returns. A client that has one may call again at once, and that
-// call must get to the next server (ST9).
+// This file is for answers that say that the server has ended. A filter on the way to the server
+// gives them before Receive returns. A client that has such an answer may call again at once, and
+// that call must get to the next server (ST9).
 
-// endAnswerWait is how long such an answer waits for the end that it speaks of: that comes in
-// a moment, unless it was the end of another server, behind this one.
+// endAnswerWait is how long such an answer is kept for the end that it speaks of. That end comes
+// in a moment, unless another server has ended, behind this one.
 const endAnswerWait = 50 * time.Millisecond
 
 // maxEndAnswerSize is the size, in bytes, above which an answer is not kept: a filter makes short ones.
@@ -50,7 +50,7 @@ func (s *server) releaseEndAnswersLocked() {
 	s.endAnswers = nil
 }
 
-// releaseEndAnswers does so for a server that lives.
+// releaseEndAnswers is releaseEndAnswersLocked for endTimer: the server has not ended in time.
 func (s *server) releaseEndAnswers() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

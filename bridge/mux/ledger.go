@@ -31,7 +31,7 @@ type call struct {
 type ledger struct {
 	calls            map[int64]*call // by their ids at the server
 	listens          int             // how many of calls are subscriptions
-	callsByPrincipal map[string]int  // of calls, by principal; none for anybody
+	callsByPrincipal map[string]int  // how many of calls each principal has; a client without one is not in it
 	lastServerID     int64
 
 	strayLogsUntil time.Time // until then log messages may be about what was cancelled,
@@ -82,8 +82,9 @@ func (l *ledger) remove(call *call) {
 // requestCount returns how many calls there are, without subscriptions.
 func (l *ledger) requestCount() int { return len(l.calls) - l.listens }
 
-// isFull reports whether a client may have no more calls when all may have so many, for it
-// has its share of them (D.2); 0: there is no bound.
+// isFull reports whether a client may have no more calls: it has as many as are left for the
+// others, if there may be `most` of them altogether (D.2). A principal counts as one client.
+// most 0: there is no bound.
 func (l *ledger) isFull(c *conn, most int) bool {
 	share := c.calls.len()
 	if c.principal != "" {

@@ -9,12 +9,13 @@ import (
 // This file keeps subscriptions open at a server that lives, but to which each
 // has a connection of its own, as over HTTP: that may break alone (C.2).
 
-// steadyListenTime is how long a subscription must have lasted to be opened again soon.
+// steadyListenTime is how long a subscription must have lasted since it was acknowledged for the
+// wait before it is sent again to be the shortest.
 const steadyListenTime = 5 * time.Second
 
-// saysServerLost reports whether an error says that a subscription was lost on the way
-// to the server, or that this is out of reach: it is what our own clients, and
-// other bridges, say then (C.7).
+// saysServerLost reports whether an error says that a subscription was lost on the way to the
+// server, or that the server is out of reach. Our own clients, and other bridges, give such
+// errors (C.7).
 func saysServerLost(m jsonrpc.Message) bool {
 	if !m.IsError() {
 		return false
@@ -30,8 +31,8 @@ func saysServerLost(m jsonrpc.Message) bool {
 	return false
 }
 
-// relistenLater has a subscription sent again, after a while if it has not lasted. It
-// is called with mu held.
+// relistenLater has a subscription sent again after a while, which grows each time that the
+// subscription has not lasted. It is called with mu held.
 func (s *server) relistenLater(call *call) {
 	x := s.mux
 	l := call.listen
@@ -53,7 +54,7 @@ type delayedListen struct {
 	sendAt time.Time
 }
 
-// nextListenDue returns when the first of late is due; zero: there is none.
+// nextListenDue returns when the first of delayedListens is due; zero: there is none.
 func (s *server) nextListenDue() time.Time {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

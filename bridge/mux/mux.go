@@ -50,21 +50,21 @@ const maxCalls = 1000
 
 // Options tune a Mux. All but Dialer may be zero.
 type Options struct {
-	// Dialer makes the Conn to the server, which speaks 2026-07-28. It is
-	// asked when somebody wants something of the server and none is there, by
-	// one goroutine at a time, and not again before that Conn is closed.
+	// Dialer makes the Conn to the server, which speaks 2026-07-28. It is asked when somebody
+	// wants something of the server and none is there, by one goroutine at a time, and not again
+	// before that Conn is closed. Its ctx is done when the Mux is closed.
 	Dialer bridge.Dialer
 
-	// MaxUnread is how many messages a client may leave unread, and MaxUnreadBytes how
-	// many bytes, before its Conn is ended; one message always fits.
+	// MaxUnread is how many messages a client may leave unread, and MaxUnreadBytes how many
+	// bytes, before it has to read fast or its Conn is ended (ErrSlow). One message always fits.
 	// 0 means DefaultMaxUnread and DefaultMaxUnreadBytes.
 	MaxUnread      int
 	MaxUnreadBytes int
 
-	// MaxCalls is how many requests may be in progress at the server, open
-	// subscriptions among them. No client gets more of them than are left for
-	// the others then; what is too much is answered with an error (data.reason
-	// "busy"). Conns of one principal are one client here. 0 means no bound.
+	// MaxCalls is how many requests may be in progress at the server, open subscriptions among
+	// them. A client that has as many as are left for the others gets no more: the next is
+	// answered with an error (data.reason "busy"). Conns of one principal are one client here. 0
+	// means no bound.
 	MaxCalls int
 
 	// Backoff is the time to the next attempt after a first failure to start
@@ -76,24 +76,23 @@ type Options struct {
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 
-	// Dropped is told of each message that reached nobody, and why. The reason
-	// never holds content. It may be called concurrently, with no lock held: it may
-	// use the Mux. What it waits for, the reader of the server may have to, too, so
-	// it should not. nil is fine.
+	// Dropped is told of each message that reached nobody, and why. The reason never holds
+	// content. Dropped may be called concurrently, with no lock held: it may use the Mux. It
+	// should not wait, for the reader of the server may have called it. nil is fine.
 	Dropped func(m jsonrpc.Message, reason string)
 
-	// OnCrash is told that the server has ended, other than by its own choice after it
-	// has answered (IsOrderly), and who had requests in progress there: principals,
-	// "" for all who have not authenticated; or, if nobody had, whose request was the
-	// last, if there was any. Those that it returns are to share the server no more: their Conns end once
-	// they have read what they are owed, and then this end is no failure, so that the
-	// others have the next server at once. It is called by one goroutine at a time,
-	// with no lock held; nil is fine, and returns nobody.
+	// OnCrash is told that the server has ended, other than by its own choice after it has
+	// answered (IsOrderly), and who had requests in progress there: principals, "" for all who
+	// have not authenticated. If nobody had any, it is told whose request was the last to be
+	// over, if there was one. The principals that it returns are to share the server no more:
+	// their Conns end once they have read what they are owed. If it returns any, this end is no
+	// failure, so that the others have the next server at once. It is called by one goroutine at
+	// a time, with no lock held; nil is fine, and returns nobody.
 	OnCrash func(principals []string) (part []string)
 
-	// OnRestart is told that there is no server any more, or could not be
-	// had, why, and after what time another may be tried, if anybody wants one
-	// then. It is called by one goroutine at a time; nil is fine.
+	// OnRestart is told that the server has ended, or that none could be had: why, and after
+	// what time another may be tried, if anybody wants one then. It is not told once the Mux is
+	// closed. It is called by one goroutine at a time; nil is fine.
 	OnRestart func(err error, wait time.Duration)
 }
 
@@ -121,7 +120,7 @@ type Mux struct {
 
 	mu                report.Mutex
 	closed            bool
-	closeErr          error // of the last server
+	closeErr          error // what Close of the last server's Conn has returned
 	keepConnectedRuns bool  // keepConnected runs
 	conns             map[*conn]struct{}
 	idleSince         time.Time // since when there is no Conn
@@ -202,8 +201,8 @@ func (x *Mux) Load() Load {
 	return l
 }
 
-// Close ends all Conns, with ErrClosing, closes the server, and returns its
-// error when everything that the Mux has started has ended.
+// Close ends all Conns, with ErrClosing, and closes the server. When everything that the Mux has
+// started has ended, it returns the error with which the server's Conn was closed.
 func (x *Mux) Close() error {
 	x.mu.Lock()
 	x.closed = true
@@ -229,8 +228,8 @@ func (x *Mux) Close() error {
 	return x.closeErr
 }
 
-// cancelCall cancels a call: at the server, if that may know of it. It is called
-// with mu held.
+// cancelCall cancels a call: at the server, if that may know of it. reason, meta and mark are
+// those of the client's cancellation, if there is one. It is called with mu held.
 func (x *Mux) cancelCall(call *call, reason, meta []byte, mark *jsonrpc.Mark) {
 	x.ledger.remove(call)
 	call.cancelled.Store(true)
@@ -264,7 +263,8 @@ func (x *Mux) finishWithoutWake(call *call, last ...jsonrpc.Message) {
 	}
 }
 
-// removeConn forgets a client whose Conn is shut. It is called with mu held.
+// removeConn forgets a client whose Conn has ended, and cancels its calls. It is called with mu
+// held.
 func (x *Mux) removeConn(c *conn) {
 	if c.removed {
 		return

@@ -11,21 +11,21 @@ import (
 // a client is waited for whose inbox is full (D.2).
 
 const (
-	// A client whose inbox is full is waited for if it reads anything within
-	// firstReadWindow, and then as long as it reads so much in each readWindow: nobody
-	// else notices much of that.
+	// A client whose inbox is full is waited for as long as it reads enoughReadMessages or
+	// enoughReadBytes in each readWindow: nobody else notices much of that. A client that had
+	// read nothing before must first read anything within firstReadWindow.
 	firstReadWindow    = 50 * time.Millisecond
 	readWindow         = 250 * time.Millisecond
 	enoughReadMessages = 1000
 	enoughReadBytes    = 1 << 20
 
-	// maxHoldUp is for how long in a row others with calls in progress have to wait
-	// with it. Time in which it is not waited for counts back.
+	// maxHoldUp is for how long others with calls in progress may have to wait for one client.
+	// Time in which nobody waits for it is subtracted.
 	maxHoldUp = 5 * time.Second
 )
 
-// hasReadEnough reports whether a client that has read so much has read what it has to in
-// order to be waited for again; stalled: it had read nothing before that.
+// hasReadEnough reports whether a client that has read so much in a window is waited for again;
+// stalled: it had read nothing before that window.
 func hasReadEnough(read bridge.Load, stalled bool) bool {
 	if stalled {
 		return read != bridge.Load{}
@@ -33,19 +33,19 @@ func hasReadEnough(read bridge.Load, stalled bool) bool {
 	return read.Messages >= enoughReadMessages || read.Bytes >= enoughReadBytes
 }
 
-// roomWait is for those who wait for room in one client's inbox: one at a time, for
-// each measures what the client reads meanwhile. Most clients never need them.
+// roomWait is for those who wait for room in one client's inbox: one at a time, for each
+// measures what the client reads meanwhile. Most clients never need one.
 type roomWait struct {
 	turn chan struct{} // holds one element while somebody waits
 	free chan struct{} // holds one element when there may be room again
 
 	// Under conn.mu.
-	wantedSize int         // size of the largest message that is waited with; 0: none is
+	wantedSize int         // size of the largest message that somebody could not put in; 0: there is none
 	readBefore bridge.Load // what the client had read when free was asked for, or somebody last looked
 
-	// For whose turn it is.
+	// For whoever has the turn.
 	othersWaited   time.Duration // for how long others had to wait, less the time since
-	othersWaitedAt time.Time     // when that was
+	othersWaitedAt time.Time     // when othersWaited was last counted
 }
 
 // tryEnqueue queues a message; false: there is no room for it. Then free will tell when
@@ -62,9 +62,10 @@ func (c *conn) tryEnqueue(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// enqueueLast queues the last that there is to say about a call, which nobody can wait
-// with. There is room for it where pushOrEndClient would have to wait: as much again, and for
-// all calls that a client may have. false: there is not, so the client reads nothing.
+// enqueueLast queues the last that there is to say about a call, with which nobody can wait.
+// There is room for it beyond what isFull says: for as many bytes again, and for two messages
+// for each call that a client may have. false: there is none even so, for the client reads
+// nothing.
 func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	o := &c.mux.opts
 	c.mu.Lock()
@@ -77,13 +78,13 @@ func (c *conn) enqueueLast(call *call, m jsonrpc.Message) bool {
 	return true
 }
 
-// enqueue puts a message into the inbox, where so much waits, unless the client has gone,
-// and so has whoever waited, or has cancelled the call (J12). It is called with c.mu held.
+// enqueue puts a message into the inbox, in which so much waits already. If the Conn has ended,
+// or the call was cancelled, it drops the message (J12). It is called with c.mu held.
 func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	if c.err != nil || call != nil && call.cancelled.Load() {
 		return
 	}
-	c.inbox.Add(m) // or its end was announced
+	c.inbox.Add(m) // drops it once the end was announced (endWhenDelivered)
 	waiting.Messages++
 	waiting.Bytes += m.Size()
 	if c.isHalfFull(waiting) {
@@ -91,7 +92,8 @@ func (c *conn) enqueue(call *call, m jsonrpc.Message, waiting bridge.Load) {
 	}
 }
 
-// isFull reports whether an inbox in which so much waits has no room for so many bytes.
+// isFull reports whether an inbox in which so much waits has no room for a message of so many
+// bytes.
 func (c *conn) isFull(waiting bridge.Load, size int) bool {
 	o := &c.mux.opts
 	return waiting.Messages >= o.MaxUnread || waiting.Messages > 0 && waiting.Bytes+size > o.MaxUnreadBytes
@@ -129,8 +131,8 @@ func (c *conn) lacksRoom(m jsonrpc.Message) bool {
 	return true
 }
 
-// awaitRoomOrEnd waits until there is room for a message. A client that reads too slowly
-// for that is ended, with ErrSlow. false: the client has gone. No lock is held.
+// awaitRoomOrEnd waits until there is room for a message. A client that reads too slowly for
+// that is ended, with ErrSlow. false: the Conn has ended. No lock is held.
 func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	if !c.lacksRoom(m) {
 		return true
@@ -143,8 +145,8 @@ func (c *conn) awaitRoomOrEnd(m jsonrpc.Message) bool {
 	return err == nil
 }
 
-// awaitRoom is awaitRoomOrEnd for a client that is not ended for it. Only one goroutine
-// at a time waits, and those that come after it for that one.
+// awaitRoom is awaitRoomOrEnd without the end: of a client that reads too slowly it returns
+// ErrSlow. Only one goroutine at a time measures that; the others wait until it has done so.
 func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	w, done := c.sharedRoomWait(), c.doneChan()
 	select {
@@ -189,15 +191,15 @@ func (c *conn) awaitRoom(m jsonrpc.Message) error {
 	return c.ended()
 }
 
-// sharedRoomWait returns what those have in common who wait for room, after lacksRoom.
+// sharedRoomWait returns c.roomWait, which lacksRoom has made.
 func (c *conn) sharedRoomWait() *roomWait {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.roomWait
 }
 
-// readSinceLook returns what the client has read since somebody last looked, or free was
-// asked for.
+// readSinceLook returns what the client has read since the last call of this function, or since
+// watchRoom has asked for free.
 func (c *conn) readSinceLook() bridge.Load {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -16,15 +16,15 @@ import (
 // subscription is what a Mux remembers of an open subscription.
 type subscription struct {
 	listenRequest jsonrpc.Message // what has to be said to open it again (era.KeptListen)
-	acknowledged  []byte          // what the server has agreed to; nil: it has not answered yet
-	reopening     bool            // a server that had it has ended
-	tries         int             // how often it was sent again in a row, to a server that lives
+	acknowledged  []byte          // what a server has agreed to at first, as raw JSON; nil: none has acknowledged it yet
+	reopening     bool            // it has to be sent again, or was: its server has ended, or has lost it
+	tries         int             // how often in a row it was sent again without lasting, to a server that lives
 	ackedAt       time.Time       // when the server has acknowledged it; zero: it has not since it was sent
-	ackDeadline   time.Time       // when it is given up without; zero: it is not waited for
+	ackDeadline   time.Time       // when its acknowledgement is overdue; zero: none is awaited
 }
 
-// Send hands one message of the server to whom it is for. It waits for nobody, but as
-// pushOrEndClient does; so it needs no ctx.
+// Send implements bridge.Sink: it hands one message of the server to whom it is for. It waits
+// only for a client whose inbox is full, and not for long (pushOrEndClient); so it needs no ctx.
 func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 	s.take(m, true)
 	return nil
@@ -33,7 +33,7 @@ func (s *server) Send(_ context.Context, m jsonrpc.Message) error {
 // TrySend is Send for who must not wait at all.
 func (s *server) TrySend(m jsonrpc.Message) bool { return s.take(m, false) }
 
-// take is Send, if mayWait, and else TrySend.
+// take is Send if mayWait is true, and TrySend if not.
 func (s *server) take(m jsonrpc.Message, mayWait bool) (taken bool) {
 	switch m.Kind() {
 	case jsonrpc.Response:
@@ -127,8 +127,8 @@ func (s *server) callOf(id jsonrpc.ID) *call {
 // mayKnow reports whether the server may know of a call. It is called with mu held.
 func (s *server) mayKnow(call *call) bool { return call.server == s && call.written }
 
-// serverIDNumber returns the integer that an id is, which the server may have decoded
-// and encoded.
+// serverIDNumber returns the integer that an id stands for. The server may have decoded and
+// encoded it, so 7.0 is 7.
 func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	text := id.String()
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -138,7 +138,7 @@ func serverIDNumber(id jsonrpc.ID) (int64, bool) {
 	return int64(f), err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53
 }
 
-// serverToken returns the progress token of the call with this number, at the server.
+// serverToken returns the progress token that the server gets for the call with this serverID.
 func (x *Mux) serverToken(number int64) jsonrpc.ID {
 	return jsonrpc.StringID(x.tokenPrefix + strconv.FormatInt(number, 10))
 }
@@ -194,18 +194,17 @@ func (call *call) wantsLog(m jsonrpc.Message) bool {
 	return call.logLevel >= 0 && (rank < 0 || rank >= call.logLevel)
 }
 
-// isStray reports whether m came in the course of another request than call: what
-// it says of that is not the server's to say there (MI14, D.2). It is called with
-// mu held.
+// isStray reports whether m came in the course of another request than call. What m says of call
+// is not the server's to say there (MI14, D.2). It is called with mu held.
 func (s *server) isStray(m jsonrpc.Message, call *call) bool {
 	id, named := m.During()
 	return named && s.callOf(id) != call
 }
 
-// onlyLoggingCall returns the call that a log message is about when nothing tells: the
-// only one that the server has, if that has asked for log messages. Those that
-// have not count, for the server may log all the same; open subscriptions do
-// not, for no log message is about one. It is called with mu held.
+// onlyLoggingCall returns the call that a log message is about when nothing tells: the only one
+// that the server has, if that call has asked for log messages; otherwise nil. A call that has
+// not asked counts, for the server may log all the same. An open subscription does not count,
+// for no log message is about one. It is called with mu held.
 func (s *server) onlyLoggingCall() *call {
 	x := s.mux
 	var only *call
@@ -296,8 +295,8 @@ func (s *server) routeToListen(m jsonrpc.Message, id jsonrpc.ID, mayWait bool) (
 	return true
 }
 
-// asksFor reports whether a notification is what the client has subscribed to
-// (MI21). What the bridge does not know passes.
+// asksFor reports whether the client has subscribed to notifications of this method (MI21). A
+// method that the bridge does not know passes.
 func (l *subscription) asksFor(method string) bool {
 	key := ""
 	switch method {
@@ -318,8 +317,9 @@ func (l *subscription) asksFor(method string) bool {
 	return string(l.listenRequest.Lookup("params", "notifications", key)) == "true"
 }
 
-// announceChanges tells a client that all it has subscribed to may have changed: its
-// server is another one (ST9).
+// announceChanges tells a client that all it has subscribed to may have changed: the
+// subscription was interrupted (ST9). honoured is what a server has agreed to at first, as raw
+// JSON.
 func (call *call) announceChanges(honoured []byte) {
 	meta := `"_meta":{"io.modelcontextprotocol/subscriptionId":` + call.id.String() + `}`
 	notify := func(method, params string) {

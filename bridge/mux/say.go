@@ -10,10 +10,10 @@ import (
 
 // This file is what a Mux says to its server of its own accord.
 
-// queueCancellation tells the server that nobody waits for a call any more. The
-// notification is built anew and not passed on: the client's may hold a second
-// key such as RequestID, which a careless server takes for requestId, and so
-// cancel another client's call. mark is the client's; nil: it has none. It is called with mu held.
+// queueCancellation tells the server that nobody waits any more for the call with this serverID.
+// The notification is built anew and not passed on: the client's may hold a second key such as
+// RequestID, which a careless server takes for requestId, and so cancel another client's call.
+// mark is that of the client's notification; nil: there is none. It is called with mu held.
 func (s *server) queueCancellation(number int64, reason, meta []byte, mark *jsonrpc.Mark) {
 	params := append([]byte(`{"requestId":`), jsonrpc.IntID(number).String()...)
 	if _, ok := jsonrpc.Text(reason); ok {
@@ -32,11 +32,12 @@ func (s *server) queueOwnMessage(m jsonrpc.Message) {
 	signal(s.ownAdded)
 }
 
-// maxQueuedAnswers is how many answers may wait for a server to take them.
+// maxQueuedAnswers is how many answers to the server's own requests may wait for it to take
+// them.
 const maxQueuedAnswers = 1000
 
-// refuse answers a request of the server, which must not wait for its clients:
-// they could not say anything to it (ST10).
+// refuse answers a request of the server in place of its clients, which must not get one (ST10).
+// If too many answers wait already, the request is dropped.
 func (s *server) refuse(m jsonrpc.Message) {
 	s.mux.mu.Lock()
 	full := s.ownAnswers >= maxQueuedAnswers
@@ -70,7 +71,8 @@ func (s *server) awaitCancellations() {
 	}
 }
 
-// signalOwnWritten is for awaitCancellations. The writer calls it.
+// signalOwnWritten wakes awaitCancellations if all of ownMessages is written. The writer calls
+// it.
 func (s *server) signalOwnWritten() {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 
 // This file is a client's way to the server of a Mux.
 
-// submit hands a message to the server; call is nil for a notification.
+// submit hands a message to the server; call is nil for a notification. It returns nil also if
+// the call was answered with an error meanwhile.
 func (x *Mux) submit(ctx context.Context, c *conn, call *call, m jsonrpc.Message) error {
 	s, err := x.awaitServer(ctx, c, call)
 	if s == nil {
@@ -68,8 +69,8 @@ type outItem struct {
 	written chan struct{}
 }
 
-// writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing
-// waits to be written, and the server takes it at once.
+// writeDirectly writes a message in the caller's goroutine, if nobody writes, nothing waits to
+// be written, and the server takes it at once. It is done, too, if the call is no longer wanted.
 func (s *server) writeDirectly(call *call, m jsonrpc.Message) (done bool) {
 	if m.Size() > maxDirectSize || s.queued.Load() > 0 || !s.writeMu.TryLock() {
 		return false
@@ -102,8 +103,8 @@ func (x *Mux) giveUpSend(ctx context.Context, call *call) error {
 	return ctx.Err()
 }
 
-// awaitServer returns the server as soon as there is one. It is nil when the call
-// has been answered or cancelled before, or no server was to be had.
+// awaitServer returns the server as soon as there is one. It returns nil and no error when the
+// call has been answered or cancelled before, or no server was to be had.
 func (x *Mux) awaitServer(ctx context.Context, c *conn, call *call) (*server, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

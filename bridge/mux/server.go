@@ -15,12 +15,12 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// outQueueLength is how many messages wait for the server to take them, before
-// those who send them do, in turn.
+// outQueueLength is how many messages the queue to the server holds. When it is full, those who
+// send wait.
 const outQueueLength = 16
 
-// maxDirectSize is the size, in bytes, of messages that may be written without the
-// writer. Larger ones no server is sure to take at once.
+// maxDirectSize is the size, in bytes, up to which messages may be written without the writer.
+// No server is sure to take larger ones at once.
 const maxDirectSize = 4 << 10
 
 // server is one server of a Mux, while it lives. Two goroutines serve it:
@@ -35,7 +35,7 @@ type server struct {
 	// queued is how many messages are in out or on their way into it and out
 	// of it. Whoever finds none has sent nothing that is not written.
 	queued      atomic.Int64
-	allAnswered chan struct{} // closed when it has ended and all that it owed is answered
+	allAnswered chan struct{} // closed when the server has ended and all that it owed is answered
 
 	relistenFirst []*call           // subscriptions that it gets first
 	ownAdded      chan struct{}     // holds one element when there is something in ownMessages
@@ -43,16 +43,16 @@ type server struct {
 	ownAnswers    int               // how many of ownMessages are answers
 	writeErr      error             // why nothing can be written; under mux.mu, and so are ownMessages and ownAnswers
 
-	unsent []unsent // of the writer
+	unsent []unsent // only the writer uses it
 
-	ownWritten chan struct{} // closed when ownMessages are written, for the Mux is closed; under mux.mu
+	ownWritten chan struct{} // closed when ownMessages are written; nil unless awaitCancellations waits for that; under mux.mu
 
 	delayedAdded   chan struct{}   // holds one element when there is something new in delayedListens
 	delayedListens []delayedListen // under mux.mu
 
 	answered bool // it has answered a call, with a result; under mux.mu
 
-	hadRequests bool   // it has had requests; under mux.mu, and so is lastUser
+	hadRequests bool   // a request that it had is over; under mux.mu, and so is lastUser
 	lastUser    string // the principal whose request was the last to be over
 
 	ackTimer lazytimer.Timer // calls cancelOverdueListens
@@ -80,8 +80,8 @@ func (x *Mux) keepConnected() {
 	}
 }
 
-// awaitWanted waits until a server is wanted and may be tried. It is false when the
-// Mux is closed.
+// awaitWanted waits until a server is wanted and may be tried. It returns false when the Mux is
+// closed.
 func (x *Mux) awaitWanted() bool {
 	for {
 		x.mu.Lock()
@@ -108,7 +108,7 @@ func (x *Mux) awaitWanted() bool {
 	}
 }
 
-// failWaiting answers everybody who waits for a server that was not to be had.
+// failWaiting answers everybody who waits for a server, after Dial has returned err.
 func (x *Mux) failWaiting(err error) {
 	x.mu.Lock()
 	if x.closed {
@@ -139,9 +139,9 @@ func (x *Mux) notifyWaiting() {
 	x.serverState.changed = make(chan struct{})
 }
 
-// failCalls answers the calls of a server, or those that wait for one. Subscriptions
-// that were open stay, and so do those that s had: the next server gets them.
-// It is called with mu held.
+// failCalls answers the calls of a server; of nil: those that wait for one. Subscriptions that
+// were open stay, and so do those that s had: the next server gets them. It is called with mu
+// held.
 func (x *Mux) failCalls(s *server, text string, data []byte) {
 	for _, call := range x.ledger.calls {
 		switch {
@@ -154,12 +154,13 @@ func (x *Mux) failCalls(s *server, text string, data []byte) {
 	}
 }
 
+// refusal makes the error with which the bridge answers a call.
 func refusal(call *call, text string, data []byte) jsonrpc.Message {
 	return jsonrpc.NewError(call.id, jsonrpc.CodeInternalError, text, data).WithRelated(call.id)
 }
 
-// serve reads a server until it ends, and sees to it that whoever waits for it
-// then learns of it before it is closed, which may take a while.
+// serve reads a server until it ends. Whoever waits for that server learns of its end before its
+// Conn is closed, which may take a while.
 func (x *Mux) serve(conn bridge.Conn) {
 	s := &server{mux: x, conn: conn, out: make(chan outItem, outQueueLength),
 		allAnswered: make(chan struct{}), ownAdded: make(chan struct{}, 1), delayedAdded: make(chan struct{}, 1)}
@@ -196,7 +197,7 @@ func (s *server) discardQueued() {
 	}
 }
 
-// setServer says that s is the server now. It is false when the Mux is closed.
+// setServer makes s the server that clients use. It returns false when the Mux is closed.
 func (x *Mux) setServer(s *server) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -225,7 +226,8 @@ func (x *Mux) setServer(s *server) bool {
 	return true
 }
 
-// serverEnded says that s has ended.
+// serverEnded takes away s, which has ended, and answers its calls. err is what Receive has
+// returned.
 func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	x.mu.Lock()
 	x.serverState.server = nil
@@ -263,7 +265,7 @@ func (x *Mux) serverEnded(s *server, err error, lived time.Duration) {
 	}
 }
 
-// runWriter writes to the server what clients send, until it has ended.
+// runWriter writes to the server what clients send, until the server has ended.
 func (s *server) runWriter() {
 	for _, call := range s.relistenFirst {
 		s.send(call, call.listen.listenRequest)
@@ -310,7 +312,8 @@ func (s *server) runWriter() {
 	}
 }
 
-// send writes one message, unless its call is no longer wanted.
+// send writes one message, unless its call is no longer wanted. A request that the server does
+// not take is put into unsent. Only the writer calls it.
 func (s *server) send(call *call, m jsonrpc.Message) {
 	var err error
 	s.writeMu.Lock()
@@ -328,13 +331,13 @@ func (s *server) send(call *call, m jsonrpc.Message) {
 	}
 }
 
-// withServerIDs returns a client's request with the id and the token that the server
-// knows it by (D.2), and anything else as it is; false: it is no longer wanted.
+// withServerIDs returns a client's request with the id and the token that the server knows it by
+// (D.2), and anything else as it is; false: its call is no longer wanted.
 func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, bool) {
 	if call == nil {
 		return m, true
 	}
-	number, ok := s.assignNumber(call)
+	number, ok := s.markWritten(call)
 	if !ok {
 		return m, false
 	}
@@ -344,8 +347,9 @@ func (s *server) withServerIDs(call *call, m jsonrpc.Message) (jsonrpc.Message, 
 	return m, true
 }
 
-// assignNumber says that the server will know of a call, and returns by which number.
-func (s *server) assignNumber(call *call) (number int64, ok bool) {
+// markWritten notes that the server may know of a call from now on, and returns its serverID.
+// It returns false if the call is no longer wanted.
+func (s *server) markWritten(call *call) (number int64, ok bool) {
 	s.mux.mu.Lock()
 	defer s.mux.mu.Unlock()
 	if call.removed || call.server != s {
@@ -358,9 +362,9 @@ func (s *server) assignNumber(call *call) (number int64, ok bool) {
 	return call.serverID, true
 }
 
-// rejectUnsent answers the requests that the server did not take. One that was about
-// to end would have done so by now, and said better why. One to which nothing
-// can be written is closed, and so ends.
+// rejectUnsent answers the requests that the server did not take. A server that was about to end
+// would have done so by now, and said better why. A server to which nothing can be written is
+// closed, and so ends.
 func (s *server) rejectUnsent() {
 	now := time.Now()
 	for len(s.unsent) > 0 && !s.unsent[0].tellClientAt.After(now) {

@@ -14,8 +14,8 @@ type outbox struct {
 	wakeWriter chan struct{} // holds one element when there is something for runWriter
 	taken      chan struct{} // holds one element when a batch was taken out
 
-	takenAtOnce bool              // the server has taken the last message at once; whose turn it is has it
-	spare       []jsonrpc.Message // memory of era.Out.ToServer; likewise
+	takenAtOnce bool              // the server has taken the last message at once; only for who has the turn
+	spare       []jsonrpc.Message // memory for the next era.Out.ToServer; likewise
 
 	queue   fifo.Queue[outgoing]
 	batches int // how many of queue end a batch
@@ -26,10 +26,11 @@ type outbox struct {
 type outgoing struct {
 	m         jsonrpc.Message
 	waiter    *pendingSend
-	endsBatch bool // is the last of all that the filter has said at once, and nobody waits for
+	endsBatch bool // it is the last of what the filter has said at once, and no Send waits for
 }
 
-// pendingSend is a Send that may wait until its messages are written.
+// pendingSend is a Send that may wait until its messages are written; err is why one of them was
+// not.
 type pendingSend struct{ err error }
 
 func (o *outbox) init() {
@@ -49,15 +50,15 @@ func (o *outbox) add(messages []jsonrpc.Message, s *pendingSend) {
 	}
 }
 
-// leaveToWriter says that nobody's Send writes the nth message, and what comes before it.
+// leaveToWriter leaves the first n messages to runWriter, as one batch: no Send waits for them.
 func (o *outbox) leaveToWriter(n int) {
 	o.queue.Rest()[n-1].endsBatch = true
 	o.batches++
 	signal(o.wakeWriter)
 }
 
-// stopWaiting says that the Send s waits no more for what is left of its messages. It reports
-// whether anything is.
+// stopWaiting makes the Send s wait no more for those of its messages that are still in the
+// queue; left: there are some.
 func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	rest := o.queue.Rest()
 	for i := range rest {
@@ -68,7 +69,7 @@ func (o *outbox) stopWaiting(s *pendingSend) (left bool) {
 	return left
 }
 
-// putBack puts what was not written before all else, and leaves it to runWriter.
+// putBack puts messages that were not written before all others, and leaves them to runWriter.
 func (o *outbox) putBack(messages []jsonrpc.Message) {
 	after := slices.Clone(o.queue.Rest())
 	o.queue = fifo.Queue[outgoing]{}
@@ -79,8 +80,8 @@ func (o *outbox) putBack(messages []jsonrpc.Message) {
 	o.queue.Push(after...)
 }
 
-// unsentBatches returns how many times the filter has said something that nobody waits for and is
-// not written.
+// unsentBatches returns how many batches are in the queue: how many times the filter has said
+// something that no Send waits for.
 func (o *outbox) unsentBatches() int { return o.batches }
 
 func (o *outbox) isEmpty() bool { return o.queue.Len() == 0 }
@@ -92,7 +93,7 @@ func (o *outbox) first() (first outgoing, ok bool) {
 	return o.queue.Rest()[0], true
 }
 
-// pop takes the first message out; ok is false if dropAll was called.
+// pop takes the first message out; ok is false if the queue is empty.
 func (o *outbox) pop() (first outgoing, ok bool) {
 	if o.isEmpty() {
 		return first, false
@@ -108,7 +109,8 @@ func (o *outbox) pop() (first outgoing, ok bool) {
 // dropAll forgets all that waits.
 func (o *outbox) dropAll() { o.queue, o.batches = fifo.Queue[outgoing]{}, 0 }
 
-// reuse keeps the memory of messages for the filter's next word. The caller has the turn.
+// reuse keeps the memory of messages for what the filter says next to the server. The caller has
+// the turn.
 func (o *outbox) reuse(messages []jsonrpc.Message) {
 	if cap(messages) <= fifo.KeptCapacity {
 		clear(messages)

@@ -14,7 +14,8 @@ import (
 
 // This file is a translated Conn's way to its server.
 
-// Send implements bridge.Conn.
+// Send implements bridge.Conn. If ctx ends while the server takes nothing, runWriter writes what
+// the filter has made of m, and Send returns nil.
 func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -43,9 +44,10 @@ func (t *translatedConn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return t.flush(ctx, s)
 }
 
-// TrySend implements bridge.Conn. What the filter has made of a message and the server
-// does not take is left to write: if the server never takes a request of it, it has
-// ended (lost). So it is tried only with a server that has taken the last message at once.
+// TrySend implements bridge.Conn. Once the filter has m, TrySend says that m was taken:
+// runWriter writes what the server does not take at once, and if it cannot write a request, the
+// Conn ends (failUnsent). So m is tried only with a server that has taken the last message at
+// once.
 func (t *translatedConn) TrySend(m jsonrpc.Message) bool {
 	o := &t.toServer
 	select {
@@ -112,8 +114,9 @@ func (t *translatedConn) runWriter() {
 	}
 }
 
-// flush writes to the server, in order, until nothing is left, or only what
-// others will write; what s has to say is written then.
+// flush writes what is in the queue to the server, in order, until nothing is left. Then it
+// returns how that went for the Send s; nil: of none. If ctx ends before, runWriter writes the
+// rest.
 func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	select {
 	case <-t.done:
@@ -155,8 +158,8 @@ func (t *translatedConn) flush(ctx context.Context, s *pendingSend) error {
 	return s.err
 }
 
-// stopWaiting ends the wait of a Send. What it was to write is written later: the filter has
-// taken the message, so Send says that it was taken.
+// stopWaiting ends the wait of the Send s. What is left of its messages is written later by
+// runWriter, and Send returns nil: the filter has taken its message.
 func (t *translatedConn) stopWaiting(s *pendingSend) error {
 	signal(t.toServer.wakeWriter)
 	t.mu.Lock()
@@ -178,9 +181,9 @@ func (t *translatedConn) peekNext() (next outgoing, ok bool) {
 	return t.toServer.first()
 }
 
-// noteSent takes the message that peekNext has returned off the queue. err is how the write went.
-// If a Send still waits for this message, it returns err. If no Send waits and a request was not
-// written, the Conn ends soon (failUnsent).
+// noteSent takes the message that peekNext has returned off the queue. err is how the write
+// went. A Send that still waits for this message returns err. If no Send waits and a request was
+// not written, the Conn ends soon (failUnsent). The caller has the writeTurn.
 func (t *translatedConn) noteSent(next outgoing, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,9 +199,9 @@ func (t *translatedConn) noteSent(next outgoing, err error) {
 	}
 }
 
-// failUnsent is for a request that the server has not taken, and nobody's Send waits
-// for: it must be answered, so this is the server's end. Mostly it has ended, and
-// says in a moment why. It is called with mu held.
+// failUnsent ends the Conn in a moment, because the server has not taken a request that no Send
+// waits for: somebody must answer it. Mostly the server has ended, and says why in that moment.
+// It is called with mu held.
 func (t *translatedConn) failUnsent(err error) {
 	if t.isOver() {
 		return
@@ -207,7 +210,8 @@ func (t *translatedConn) failUnsent(err error) {
 	t.stallTimer.SetAtLatest(time.Now().Add(ownmsg.FinalSendTimeout))
 }
 
-// endUnsent ends the Conn because of a request that the server has not taken.
+// endUnsent ends the Conn because of a request that the server has not taken. stallTimer calls
+// it.
 func (t *translatedConn) endUnsent() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

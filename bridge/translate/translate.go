@@ -30,17 +30,17 @@ import (
 )
 
 const (
-	// maxReadAhead is how many messages for the client wait for Receive before the
-	// server has to, and so have those who send.
+	// maxReadAhead is how many messages for the client may wait for Receive. Then the server's
+	// reader waits, and so do those who send.
 	maxReadAhead = 16
 
-	// maxUnsentBatches is how many times a server may make the filter say something
-	// to it, or a timer may, before it takes any of that. What was held back
-	// for it and is let go of at once counts as one.
+	// maxUnsentBatches is how many batches may wait for a server that takes nothing. A batch is
+	// what the filter says to it because of one message of the server's, or of one timer; what
+	// was held back and is let go of at once is one batch.
 	maxUnsentBatches = 1000
 
-	// takeTimeout is how long a server that has left so much is not read, because it may be about to
-	// take some of it.
+	// takeTimeout is for how long the server is not read while maxUnsentBatches wait for it: it
+	// may be about to take some. Then the Conn ends.
 	takeTimeout = 5 * time.Second
 )
 
@@ -81,14 +81,14 @@ type translatedConn struct {
 	server   bridge.Conn
 	toClient bridge.Inbox  // what the filter says to the client
 	room     chan struct{} // holds one element when there may be room in the Inbox again
-	toServer outbox        // what it says to the server
+	toServer outbox        // what the filter says to the server
 
 	mu         report.Mutex // held while the filter works, never while anything waits
 	filter     era.Filter
-	lastOut    era.Out
+	lastOut    era.Out            // what the filter has just said; empty while nobody holds mu
 	stopReader context.CancelFunc // of the reader; nil: there is none
 	receiveErr error              // why nothing more comes from the server; nil: it may
-	closed     bool
+	closed     bool               // Close was called
 
 	filterTimer lazytimer.Timer // calls runDue
 	stallTimer  lazytimer.Timer // calls endUnsent
@@ -122,9 +122,9 @@ func (t *translatedConn) collectOutput(s *pendingSend) {
 	}
 }
 
-// markSources gives what the filter has just said the mark of the message that has made it say so, so that an
-// observer sees what came of that. What has a mark of its own, because it was held back, keeps it. It
-// is called with mu held.
+// markSources marks what the filter has just said with the mark of the message that has made it
+// say so: an observer then sees what came of that message. What has a mark of its own, because
+// it was held back, keeps it. It is called with mu held.
 func (t *translatedConn) markSources(mark *jsonrpc.Mark) {
 	if mark == nil {
 		return
@@ -158,7 +158,7 @@ func (t *translatedConn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return t.toClient.Receive(ctx, sink)
 }
 
-// read takes the server's messages until it ends, or nobody wants them any more.
+// read takes the server's messages until the server has ended, or ctx.
 func (t *translatedConn) read(ctx context.Context) {
 	err := t.server.Receive(ctx, (*fromServerSink)(t))
 	if ctx.Err() != nil {
@@ -190,15 +190,15 @@ func (f *fromServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return nil
 }
 
-// TrySend is Send where there is room.
+// TrySend takes a message where Send would not have to wait.
 func (f *fromServerSink) TrySend(m jsonrpc.Message) bool {
 	t := (*translatedConn)(f)
 	return t.toClient.Waiting().Messages < maxReadAhead && t.handleFromServer(m, false)
 }
 
-// handleFromServer gives the filter a message of the server, and hands on what that makes of it. False:
-// nobody wants it any more, or the server has left as much as it may, and waited has not been
-// for it to take some.
+// handleFromServer gives the filter a message of the server, and hands on what the filter makes
+// of it. It returns false if the Conn is over, or if maxUnsentBatches wait for the server and
+// the caller has not waited for it to take some (waitTaken).
 func (t *translatedConn) handleFromServer(m jsonrpc.Message, waited bool) (taken bool) {
 	now := time.Now()
 	t.mu.Lock()
@@ -237,7 +237,7 @@ func (t *translatedConn) finish(now time.Time, err error) {
 	}
 }
 
-// runDue lets the filter do what is due.
+// runDue lets the filter do what is due. filterTimer calls it.
 func (t *translatedConn) runDue() {
 	t.mu.Lock()
 	if now := time.Now(); !t.isOver() {
@@ -250,8 +250,8 @@ func (t *translatedConn) runDue() {
 	t.toClient.Wake()
 }
 
-// waitRoom waits until there is room for what the filter may say to the client, or nothing
-// more comes of it.
+// waitRoom waits until there is room for what the filter may say to the client. It fails when
+// ctx or the Conn has ended.
 func (t *translatedConn) waitRoom(ctx context.Context) error {
 	waited := false
 	for t.toClient.Waiting().Messages >= maxReadAhead {
@@ -271,7 +271,7 @@ func (t *translatedConn) waitRoom(ctx context.Context) error {
 	return nil
 }
 
-// endStalled ends the Conn if the server has still left as much as it may.
+// endStalled ends the Conn if maxUnsentBatches still wait for the server.
 func (t *translatedConn) endStalled() {
 	t.mu.Lock()
 	over := t.isOver() || t.toServer.unsentBatches() < maxUnsentBatches
@@ -284,7 +284,8 @@ func (t *translatedConn) endStalled() {
 	}
 }
 
-// waitTaken waits while the server has left as much as it may. If that lasts for takeTimeout, the Conn ends.
+// waitTaken waits while maxUnsentBatches wait for the server. If that lasts for takeTimeout, the
+// Conn ends.
 func (t *translatedConn) waitTaken(ctx context.Context) error {
 	var due <-chan time.Time
 	for t.isBacklogFull() {
@@ -307,7 +308,7 @@ func (t *translatedConn) waitTaken(ctx context.Context) error {
 	return nil
 }
 
-// isBacklogFull reports whether the server has left as much as it may.
+// isBacklogFull reports whether maxUnsentBatches wait for the server.
 func (t *translatedConn) isBacklogFull() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,6 +331,7 @@ func (t *translatedConn) Close(reason error) error {
 	return t.closeErr
 }
 
+// signal puts an element into c, unless there is one.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

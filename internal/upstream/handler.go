@@ -234,7 +234,7 @@ func (s *Server) modernHandler(o bridge.PumpOptions) bridge.Handler {
 	}
 	o.KeepsRequests = s.mayKeepRequests
 	h := bridge.Serve(dialFunc(func(ctx context.Context) (bridge.Conn, error) {
-		admission.ReleaseServerPlace(ctx) // shared servers ask for places themselves
+		admission.ReleaseProcessPlace(ctx) // shared servers ask for places themselves
 		return sharing.NewRouter(ctx, s.pool, &s.keys), nil
 	}), o)
 	return bridge.HandlerFunc(func(ctx context.Context, client bridge.Conn) error {

@@ -51,7 +51,8 @@ func (f *Queue[T]) PushFront(first T) {
 	f.all[f.head] = first
 }
 
-// DeleteFunc takes out the elements for which del is true, but for the first n.
+// DeleteFunc takes out the elements for which del is true. The first skip elements stay, and del
+// is not asked about them.
 func (f *Queue[T]) DeleteFunc(skip int, del func(T) bool) {
 	rest := slices.DeleteFunc(f.all[f.head+skip:], del)
 	if f.all = f.all[:f.head+skip+len(rest)]; f.Len() == 0 {

@@ -18,15 +18,15 @@ func SubscriptionCancelled(id jsonrpc.ID) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`}`))
 }
 
-// SubscriptionOf returns the subscription that a notification belongs to
-// (ST12); zero: none.
+// SubscriptionOf returns the id of the subscription that a notification belongs to (ST12); zero:
+// none.
 func SubscriptionOf(m jsonrpc.Message) jsonrpc.ID {
 	id, _ := jsonrpc.ParseID(m.Lookup("params", "_meta", era.KeySubscription))
 	return id
 }
 
-// WithSubscription returns m with id as that of its subscription, in params (of
-// a notification) or result (of a response). Every other byte stays.
+// WithSubscription returns m with id as that of its subscription, in params (of a notification)
+// or result (of a response). Every other byte stays.
 func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in := "params"
 	if m.Kind() == jsonrpc.Response {
@@ -48,8 +48,8 @@ func WithSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	return changed.WithRelated(m.Related()).WithMark(m.Mark())
 }
 
-// insertSubscription is WithSubscription for a message that does not say to which
-// one it belongs; m itself if it has no place for that.
+// insertSubscription is WithSubscription for a message that does not say yet to which
+// subscription it belongs. It returns m itself if m has no place for that.
 func insertSubscription(m jsonrpc.Message, id jsonrpc.ID) jsonrpc.Message {
 	in, object := "params", m.Params()
 	if m.Kind() == jsonrpc.Response {

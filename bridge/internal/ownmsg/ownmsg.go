@@ -20,8 +20,8 @@ const (
 	Log          = "notifications/message"
 )
 
-// FinalSendTimeout bounds what is said to one side on the way out of an ended conversation: that
-// side may take nothing any more.
+// FinalSendTimeout bounds what the bridge still says to a side that may take nothing any more,
+// and its wait for such a side to say why it ends.
 const FinalSendTimeout = time.Second
 
 // What errors of the bridge's own carry as data, for programs (C.7).
@@ -43,8 +43,8 @@ var (
 	ErrTooManyRequests = errors.New("too many requests wait for an answer")
 )
 
-// Ending is what clients are told of the end of a server, and the data that goes with
-// it: err is why that has ended.
+// Ending is what clients are told of the end of a server, and the data that goes with it. err is
+// why the server has ended: nil or io.EOF give no reason.
 func Ending(err error) (text string, data []byte) {
 	switch {
 	case errors.Is(err, ErrClosing):
@@ -55,8 +55,8 @@ func Ending(err error) (text string, data []byte) {
 	return "the server ended before it answered", ServerEndedData
 }
 
-// Unavailable is what clients are told of a server that could not be had, and the data
-// that goes with it (C.7): err is that of a Dialer.
+// Unavailable is what clients are told of a server that could not be had, and the data that goes
+// with it (C.7). err is a Dialer's.
 func Unavailable(err error) (text string, data []byte) {
 	var public interface{ PublicError() string }
 	var more interface{ PublicData() []byte }
@@ -76,8 +76,8 @@ func Unavailable(err error) (text string, data []byte) {
 	return "the server could not be started; the bridge's log says why", ServerUnavailableData
 }
 
-// Cancellation is the client's word that nobody waits for the answer to the request id
-// any more. why is plain text.
+// Cancellation is the client's word that nobody waits for the answer to the request id any more.
+// why is put into the JSON as it is.
 func Cancellation(id jsonrpc.ID, why string) jsonrpc.Message {
 	return jsonrpc.NewNotification(Cancelled, []byte(`{"requestId":`+id.String()+`,"reason":"`+why+`"}`))
 }

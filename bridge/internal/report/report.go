@@ -17,7 +17,7 @@ type Mutex struct {
 	Dropped func(m jsonrpc.Message, reason string)
 
 	mu      sync.Mutex
-	dropped []era.Dropped // under mu
+	dropped []era.Dropped // what Drop was told since Lock; under mu
 }
 
 // Lock takes the lock.
@@ -41,7 +41,7 @@ func (r *Mutex) unlockAndReport() {
 	}
 }
 
-// Drop says that m reaches nobody. Its caller holds the lock.
+// Drop notes that m reaches nobody; Unlock reports it. The caller holds the lock.
 func (r *Mutex) Drop(m jsonrpc.Message, reason string) {
 	if r.Dropped != nil {
 		r.dropped = append(r.dropped, era.Dropped{Message: m, Reason: reason})

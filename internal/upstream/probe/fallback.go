@@ -37,7 +37,7 @@ func (f *Fallback) KeepsRequests() bool { return !f.staysLegacy.Load() }
 // Dial implements bridge.Dialer.
 func (f *Fallback) Dial(ctx context.Context) (bridge.Conn, error) {
 	if f.Prober.needsTranslation() {
-		admission.ReleaseServerPlace(ctx)
+		admission.ReleaseProcessPlace(ctx)
 		return f.Modern.Dial(ctx)
 	}
 	if err := admission.AcquireProcessPlace(ctx); err != nil {
@@ -266,7 +266,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	if refused {
 		c.refuserClosed = true
 		p.close(old)
-		admission.ReleaseServerPlace(c.clientCtx) // its place is the other's
+		admission.ReleaseProcessPlace(c.clientCtx) // its place is the other's
 	}
 	other, err := c.f.Modern.Dial(c.clientCtx)
 	if err != nil {
@@ -276,7 +276,7 @@ func (c *fallbackConn) switchToModern(ctx context.Context, answer jsonrpc.Messag
 	p.skipInitialize()
 	if !refused { // until now it could have gone on
 		p.close(old)
-		admission.ReleaseServerPlace(c.clientCtx)
+		admission.ReleaseProcessPlace(c.clientCtx)
 	}
 	return c.switchTo(other)
 }
@@ -296,7 +296,7 @@ func (c *fallbackConn) findsModern(ctx context.Context, old bridge.Conn, answer 
 		if p.opts.NeedsPlace {
 			c.refuserClosed = true
 			p.close(old)
-			admission.ReleaseServerPlace(c.clientCtx)
+			admission.ReleaseProcessPlace(c.clientCtx)
 		}
 		p.forgetFinding()
 	} else { // the client has its answer: it shall not wait for long
