@@ -125,6 +125,30 @@ func TestPumpDrainsAfterEOF(t *testing.T) {
 	})
 }
 
+// J3: a request whose id is in use is refused, and the end of the client's input, or of ctx, right
+// behind it does not take the answer from the request that has the id.
+func TestPumpRefusedIDAtTheEnd(t *testing.T) {
+	const refusal = `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"a request with this id is already in progress"}}`
+	for name, end := range map[string]func(p *pumping){
+		"end of input": func(p *pumping) { p.client.End <- io.EOF },
+		"ctx":          func(p *pumping) { p.stop() },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			p := pump(t, bridge.PumpOptions{})
+			p.client.Says(callOne)
+			p.client.Says(callOne)
+			end(p)
+			p.running(t)
+			p.server.Says(resultOne)
+			if err := p.ended(t); err != nil {
+				t.Errorf("Pump = %v", err)
+			}
+			p.server.Gets(callOne)
+			p.client.Gets(refusal, resultOne)
+		})
+	}
+}
+
 // The answer counts as given only when the client has taken it.
 func TestPumpDrainWaitsForASlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

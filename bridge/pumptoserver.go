@@ -124,10 +124,11 @@ func (s *toServerSink) TrySend(m jsonrpc.Message) bool {
 			s.startTimeout(c)
 			s.outgoing = m
 		} else {
-			var ok bool
-			if s.outgoing, ok = s.admitToServer(s.graceCtx, m); !ok {
+			outgoing, ok := s.admitToServer(s.graceCtx, m)
+			if !ok {
 				return true
 			}
+			s.outgoing = outgoing
 		}
 		s.admitted = true
 		s.originalKey = m.Key()
@@ -200,10 +201,11 @@ func (s *toServerSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	defer s.clientReceive.endSend()
 	tried := s.isAdmitted(&m)
 	if !tried {
-		var ok bool
-		if s.outgoing, ok = s.admitToServer(ctx, m); !ok {
+		outgoing, ok := s.admitToServer(ctx, m)
+		if !ok {
 			return nil
 		}
+		s.outgoing = outgoing // not before: stop withdraws what has its id, which may be another request
 		s.admitted = true
 		s.originalKey = m.Key()
 	}
