@@ -16,13 +16,12 @@ import (
 // LinePrefix is how each line begins that Append makes.
 const LinePrefix = `{"v":1,`
 
-// Append appends the line of a record, with its line feed. It allocates nothing but room
-// in dst, except for headers.
+// Append appends the line of a record, with its line feed. It allocates only to make dst larger, and to sort headers.
 func Append(dst []byte, r *Record) []byte {
 	return (*memberCache)(nil).appendLine(dst, r)
 }
 
-// appendLine is Append, with a cache or, with nil, without.
+// appendLine is Append with a cache; c may be nil: there is none.
 func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	w := objectWriter{append(dst, LinePrefix[:len(LinePrefix)-1]...)}
 	w.uint(`,"seq":`, r.Seq)
@@ -57,19 +56,19 @@ func (c *memberCache) appendLine(dst []byte, r *Record) []byte {
 	return append(w.dst, '}', '\n')
 }
 
-// subject is what many records have in common.
+// subject is the part of a record that many records have in common.
 type subject struct {
 	kind                         Kind
 	era, transport, method, name string
 }
 
-// memberCache has the members of the latest subjects: most records have one of few. The zero value is empty.
+// memberCache keeps the members, in JSON, of the latest subjects: there are few different ones. The zero value is empty.
 type memberCache [32]struct {
 	of      subject
 	members []byte
 }
 
-// maxCachedSubject is how long members are, in bytes, that a memberCache keeps.
+// maxCachedSubject is how long the members of a subject may be, in bytes, for a memberCache to keep them.
 const maxCachedSubject = 256
 
 // subject writes the members of a subject.
@@ -93,6 +92,7 @@ func (c *memberCache) subject(w *objectWriter, s subject) {
 // objectWriter appends members to an object, each with a comma before it. A member with the zero value is left out.
 type objectWriter struct{ dst []byte }
 
+// subject writes the members of a subject.
 func (w *objectWriter) subject(s *subject) {
 	w.text(`,"kind":`, string(s.kind))
 	w.text(`,"era":`, s.era)
@@ -158,7 +158,7 @@ func (w *objectWriter) bool(name string, value bool) {
 	}
 }
 
-// micros writes a duration, which may be 0 if it took less than a microsecond.
+// micros writes a duration in microseconds. One of less than a microsecond is written as 0, and not left out.
 func (w *objectWriter) micros(name string, d time.Duration) {
 	if d != 0 {
 		w.key(name)
@@ -190,7 +190,7 @@ type secondText struct {
 	text string
 }
 
-// lastSecond is the one that was spelled last.
+// lastSecond is the second that was spelled last; nil: none was.
 var lastSecond atomic.Pointer[secondText]
 
 // appendSecond appends a time in UTC without its fraction.
@@ -205,6 +205,7 @@ func appendSecond(d []byte, t time.Time) []byte {
 	return appendDigits(append(d, ':'), second, 2)
 }
 
+// appendDigits appends n with leading zeros; width is at most 6.
 func appendDigits(dst []byte, n, width int) []byte {
 	at := len(dst)
 	dst = append(dst, "000000"[:width]...)
@@ -231,8 +232,8 @@ func appendStrings(dst []byte, values []string) []byte {
 	return append(dst, ']')
 }
 
-// body writes text: as it stands if it is a message in one line, else as a string, or in
-// Base64 if it is not UTF-8, or if a long text would be longer than MaxLine allows for as a string.
+// body writes a text: as it stands if it is a whole message in one line, else as a string. It is Base64
+// if the text is not UTF-8, or is long and would be longer as a string.
 func (w *objectWriter) body(b *Body, message bool) {
 	switch {
 	case b.Text == nil:
@@ -256,7 +257,7 @@ func (w *objectWriter) body(b *Body, message bool) {
 	}
 }
 
-// isShorterInBase64 reports whether a long text is longer as a string than in Base64.
+// isShorterInBase64 reports whether a text is longer as a string than in Base64. It is false for texts up to 1 MiB.
 func isShorterInBase64(text []byte) bool {
 	if len(text) <= 1<<20 {
 		return false
@@ -307,7 +308,7 @@ func (w *objectWriter) exchange(x *Exchange) {
 	w.end(begin)
 }
 
-// header writes headers in the order of their names: rendered ones, or else those of a map.
+// header writes headers in the order of their names. rendered is the member's value, already made; nil: it is made of h.
 func (w *objectWriter) header(name string, h http.Header, rendered []byte) {
 	if len(rendered) > 0 {
 		w.key(name)
@@ -354,7 +355,7 @@ var needsNoEscape = func() (all [256]bool) {
 	return all
 }()
 
-// isPlain reports whether a text stands in a JSON string as it is. It is false for some that do, of characters that are not ASCII.
+// isPlain reports whether a text is all ASCII and stands in a JSON string as it is.
 func isPlain(text []byte) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(text) >= 8; text = text[8:] {

@@ -11,14 +11,15 @@ import (
 // sortedFields are headers in the order of their names. The zero value has none.
 type sortedFields []headerField
 
-// headerField is a header that has a value, and the member that was made of it last, for there was one value that is not long.
+// headerField is a header that has a value. It keeps the last member of JSON that was made of it, if the header had one value
+// that is not long.
 type headerField struct {
 	name string
 
-	clean     *redact.CleanMark // nil: there is none
-	value     []byte
-	member    []byte
-	hadSecret bool // there was a secret in the value
+	clean     *redact.CleanMark // of the Redactor when member was made; nil: there is no member
+	value     []byte            // that member was made of
+	member    []byte            // without secrets
+	hadSecret bool              // there was a secret in value
 }
 
 // set makes f the headers that have values.
@@ -32,19 +33,19 @@ func (f *sortedFields) set(h http.Header) {
 	slices.SortFunc(*f, func(a, b headerField) int { return strings.Compare(a.name, b.name) })
 }
 
-// maxCachedFieldBytes is how long a name and its value are, in bytes, of which a headerField keeps the member, and maxCachedFields how many
-// headers there are at most of which sortedFields are kept.
+// maxCachedFieldBytes is how long a header, name and value, may be for its member to be kept. maxCachedFields is how many
+// headers sortedFields may have to be kept.
 const (
 	maxCachedFieldBytes = 128
 	maxCachedFields     = 32
 )
 
-// isShort reports whether the fields may be kept.
+// isShort reports whether the fields may be kept in recentFields.
 func (f sortedFields) isShort() bool {
 	return len(f) <= maxCachedFields && !slices.ContainsFunc(f, func(one headerField) bool { return len(one.name) > maxCachedFieldBytes })
 }
 
-// appendField appends a header as a member. shown returns what stands there of a value.
+// appendField appends a header as a member. shown returns what is written of a value.
 func appendField(dst []byte, name string, values []string, shown func(value string) string) []byte {
 	dst = append(appendString(dst, name), ':')
 	if len(values) == 1 { // one value is a string
@@ -60,17 +61,18 @@ func appendField(dst []byte, name string, values []string, shown func(value stri
 // value is empty.
 type recentFields struct {
 	all  [8]sortedFields
-	next int // of all, which is replaced
+	next int // index in all of what is replaced next
 }
 
+// inRequest and inResponse begin the paths of headers in Record.Redacted.
 const (
 	inRequest     = "http.req."
 	inResponse    = "http.resp."
 	sessionHeader = "Mcp-Session-Id"
 )
 
-// headerJSON returns headers without secrets, as they stand in the line. It lists the names of those that had some,
-// behind prefix.
+// headerJSON returns headers without secrets, as they stand in the line; nil: there are none. It adds the names of those that had
+// secrets to Redacted, behind prefix. The bytes are good until reset.
 func (m *recordMaker) headerJSON(d *redact.Redactor, h http.Header, prefix string) []byte {
 	if len(h) == 0 {
 		return nil
@@ -94,7 +96,7 @@ func (m *recordMaker) headerJSON(d *redact.Redactor, h http.Header, prefix strin
 	return m.headers[from:len(m.headers):len(m.headers)]
 }
 
-// appendFields appends the headers that f names. false: one of them has no value, and nothing is appended.
+// appendFields appends the headers that f names. false: one of them has no value in h, and nothing is appended.
 func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.Header, prefix string) bool {
 	from, redacted := len(m.headers), len(m.Redacted)
 	for i := range f {
@@ -114,7 +116,7 @@ func (m *recordMaker) appendFields(d *redact.Redactor, f sortedFields, h http.He
 
 // appendHeader appends one header, as it stands in the line. taken: there was a secret in it.
 func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []string) (taken bool) {
-	clean := d.CleanMark() // for this header alone: by the next one, something may have been learned
+	clean := d.CleanMark() // asked for each header: meanwhile something may have been learned
 	if f.clean == clean && len(values) == 1 && string(f.value) == values[0] {
 		m.headers = append(m.headers, f.member...)
 		return f.hadSecret
@@ -131,7 +133,7 @@ func (m *recordMaker) appendHeader(d *redact.Redactor, f *headerField, values []
 	return taken
 }
 
-// listRedacted lists a header in which there was a secret.
+// listRedacted adds a header in which there was a secret to Redacted.
 func (m *recordMaker) listRedacted(prefix, name string) {
 	path := ""
 	switch {

@@ -18,8 +18,8 @@ type FileOptions struct {
 	MaxBytes int64 // of one file; 0: DefaultFileMaxBytes; below 0: there is only one
 	MaxFiles int   // how many there are at most; 0: DefaultMaxFiles
 
-	// OnError is told of an error of the file, once until it works again, in a goroutine of the File's.
-	// nil: nobody is.
+	// OnError is told of an error of the file, in a goroutine of the File's, and then of no other until lines were written again.
+	// It is also told each time that a full file cannot be renamed (ErrNotRenamed). nil: nobody is told.
 	OnError func(err error)
 }
 
@@ -30,13 +30,13 @@ const (
 	DefaultMaxFiles     = 4
 )
 
-// What may wait to be written.
+// What may wait to be written. One line may always wait, however long.
 const (
 	maxQueuedBytes = 8 << 20
 	maxQueuedLines = 16 << 10
 )
 
-// minSpareBytes is how large memory may be that is used again though there was little to write.
+// minSpareBytes is up to which size memory for lines is always used again, also if there was little to write.
 const minSpareBytes = 256 << 10
 
 // batchDelay is how long lines may wait for others that are written with them. A write for each of them would
@@ -44,16 +44,15 @@ const minSpareBytes = 256 << 10
 const batchDelay = 10 * time.Millisecond
 
 // File is a Sink that writes lines to a file. Lines that come faster than they can be written are left out, and
-// the line of a Gap stands in their place. When a file is full it gets the name NAME.1, the older ones NAME.2
-// and so on; a file that is there when the first one is opened gets that name, too. Its methods may
-// be called concurrently.
+// the line of a Gap stands in their place. When the file NAME is full it becomes NAME.1, and the older ones NAME.2
+// and so on; so does a file NAME that is there when the File is made. Its methods may be called concurrently.
 type File struct {
 	path string
 	opts FileOptions
 
 	mu            sync.Mutex
-	queuedLines   []byte // lines
-	queuedCount   int    // of queuedLines
+	queuedLines   []byte // what waits to be written
+	queuedCount   int    // how many lines that is, without those of Gaps
 	skippedBefore uint64 // how many lines were left out since the last of queuedLines
 	lostLines     uint64 // all that were left out, or could not be written
 	spareBuffer   []byte // memory for queuedLines
@@ -63,14 +62,15 @@ type File struct {
 	flushNow   chan struct{} // holds one element when the writer should not wait for more
 	writerDone chan struct{} // closed when run has returned
 
-	file        *os.File // run's; nil: it could not be opened again
-	size        int64
-	hasFailed   bool
-	partialLine bool  // the last line in the file may have no end
-	err         error // the last one
+	// The rest belongs to run.
+	file        *os.File // nil: it could not be opened again
+	size        int64    // how much was written to file since it was opened
+	hasFailed   bool     // an error was reported, and no lines were written since
+	partialLine bool     // the last line in the file may have no end
+	err         error    // the last one; see Close
 }
 
-// NewFile opens a file, which only its owner may read, and begins to write to it. Close must be called.
+// NewFile makes a file, which only its owner may read, and starts the goroutine that writes to it. Close must be called.
 func NewFile(name string, o FileOptions) (*File, error) {
 	switch {
 	case o.NoText:
@@ -98,7 +98,7 @@ func NewFile(name string, o FileOptions) (*File, error) {
 // MaxText implements Sink.
 func (f *File) MaxText() int { return f.opts.MaxText }
 
-// Lost returns how many lines are missing in the file.
+// Lost returns how many lines are missing in the files, or may be.
 func (f *File) Lost() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -132,7 +132,7 @@ func (f *File) PutGap(n uint64) {
 	f.lostLines += n
 }
 
-// appendGap adds the line of what was left out. It is called with mu held.
+// appendGap queues the line of a Gap if lines were left out. It is called with mu held.
 func (f *File) appendGap() {
 	if f.skippedBefore > 0 {
 		f.queuedLines = Append(f.queuedLines, &Record{Kind: Gap, Time: time.Now(), Lost: f.skippedBefore})
@@ -140,6 +140,7 @@ func (f *File) appendGap() {
 	}
 }
 
+// wake puts an element into c, unless there is one already.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -147,7 +148,7 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// Close writes what waits, and closes the file. The error is the last one that the file had.
+// Close writes what waits, and closes the file. The error is the last one there was since NewFile. Lines that come after Close are left out.
 func (f *File) Close() error {
 	f.mu.Lock()
 	f.closed = true
@@ -158,7 +159,7 @@ func (f *File) Close() error {
 	return f.err
 }
 
-// run writes what waits, until the end.
+// run is the goroutine that writes what waits, until Close.
 func (f *File) run() {
 	defer close(f.writerDone)
 	pause := time.NewTimer(0)
@@ -189,7 +190,7 @@ func (f *File) run() {
 	}
 }
 
-// writeLines writes lines, and begins a new file where one is full.
+// writeLines writes lines, and begins a new file where one is full. count is how many lines there are.
 func (f *File) writeLines(lines []byte, count int) {
 	for len(lines) > 0 {
 		n := len(lines)
@@ -241,12 +242,12 @@ func (f *File) reportFailure(err error, count int) {
 	f.hasFailed = true
 }
 
-// ErrNotRenamed is the error that OnError gets when a full file keeps its name, as on Windows while somebody reads it. It goes on then, and
-// renaming is tried again each time it has grown by MaxBytes, until it is as large as all files may be together.
+// ErrNotRenamed is the error that OnError gets when a full file keeps its name, as on Windows while somebody reads it. Lines still go into
+// that file, and renaming is tried again each time it has grown by MaxBytes, until it is as large as all files may be together.
 var ErrNotRenamed = errors.New("the full file cannot be renamed")
 
-// rotate closes the open file, gives the files their next names, and opens a new one. If they cannot be renamed, it goes on in
-// the old file and tells OnError, until that file is as large as all files may be together.
+// rotate closes the open file, if there is one, gives the files their next names, and opens a new one. If they cannot be renamed, it
+// opens the old file again and tells OnError. It returns an error if that file is as large as all files may be together, or if no file was open: then there is none.
 func (f *File) rotate() error {
 	wasOpen := f.file != nil
 	if wasOpen {
@@ -276,7 +277,8 @@ func (f *File) rotate() error {
 	return nil
 }
 
-// renameAll gives the files their next names, up to one that is free: renaming that has failed halfway, tried again, costs no file.
+// renameAll gives the files their next names, up to the first name that is free. So no file is lost if renaming has failed halfway
+// and is tried again. If no name is free, the oldest file is overwritten.
 func (f *File) renameAll() error {
 	last := f.opts.MaxFiles - 1
 	for i := 1; i < last; i++ {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/observe"
 )
 
-// longTextSize is how long a message is, in bytes, that is not looked through in the goroutine that carries it.
+// longTextSize is the size in bytes above which a message is not looked through in the goroutine that carries it.
 const longTextSize = 64 << 10
 
 // What may wait to be recorded: how many records, and how long their texts are, with the copies that lack secrets.
@@ -20,8 +20,8 @@ const (
 	maxBacklogBytes = 64 << 20
 )
 
-// maxUncounted is how many records may wait until the headers of clients count, which costs more than all else of having an
-// exchange wait: a server over HTTP takes headers of 64 KiB at most, so that as many hold no more than maxBacklogBytes.
+// maxUncounted is how many records must wait before the size of clients' headers counts: to measure headers costs more than all
+// else of adding an exchange. A request has 64 KiB of headers at most, so those of maxUncounted hold no more than maxBacklogBytes.
 const maxUncounted = maxBacklogBytes / (64 << 10)
 
 // A record is made after recordDelay at most, or when batchSize of them wait: to make many in a row costs half of what it
@@ -32,18 +32,18 @@ const (
 	batchSize   = 256
 )
 
-// Memory for minSpareRecords is kept whatever comes, and none for more than maxSpareRecords.
+// Memory for up to minSpareRecords is always kept, and memory for more than maxSpareRecords never.
 const (
 	minSpareRecords = 512
 	maxSpareRecords = 4096
 )
 
-// backlog is what the records are made of later, in a goroutine that ends when there is nothing left. Messages have been
-// looked through for secrets before, but for long ones and all that comes until these are looked through: what is found in them
-// may be in what follows. The zero value works.
+// backlog is what waits to be made records of, by a goroutine that ends when nothing is left. Most messages have been
+// looked through for secrets before they are added. Long ones have not, nor what comes before those have been looked through:
+// what is found in a long one may be in what follows. The zero value works.
 type backlog struct {
 	maxBytes int          // bytes of queue, at most; 0: maxBacklogBytes
-	unseen   atomic.Int64 // how many wait that nobody has looked through
+	unseen   atomic.Int64 // how many messages wait that nobody has looked through
 
 	mu       sync.Mutex
 	queue    []pendingRecord
@@ -51,9 +51,9 @@ type backlog struct {
 	bytes    int             // of queue, and of what is being made
 	skipped  uint64          // how many were left out since the last one of queue
 	draining bool            // somebody makes records of what waits
-	drained  chan struct{}   // closed when nobody is busy any more; nil: nobody was
-	maker    recordMaker     // of who makes them
-	flush    chan struct{}   // holds one element when the records should be made at once
+	drained  chan struct{}   // closed when drainBacklog has returned; nil: it never ran
+	maker    recordMaker     // used by drainBacklog alone, without the lock
+	flush    chan struct{}   // holds one element when the records should be made at once; nil: drainBacklog never ran
 }
 
 // pendingRecord is what one record is made of.
@@ -62,18 +62,18 @@ type pendingRecord struct {
 	findings      *findings      // of the message; nil: nobody has looked through it
 	event         observe.Event  // nil: it is a message
 	seq           uint64         // of the event
-	at            time.Time      // of the event
-	sinks         *[]Sink
-	size          int
-	unseen        bool   // it counts in backlog.unseen
-	skippedBefore uint64 // how many were left out before it
+	at            time.Time      // when the event was told; zero: it is an Exchange, which has its time
+	sinks         *[]Sink        // that get the line
+	size          int            // as it counts in backlog.bytes
+	unseen        bool           // it counts in backlog.unseen
+	skippedBefore uint64         // how many were left out before it
 
-	between func() // see Recorder.RunBetween; nil: it is a record itself
+	between func() // what Recorder.RunBetween runs; nil: this is a record
 }
 
-// reserve returns where what a record is made of is to be put, which may hold so many bytes; nil: there is no room. unseen: it is a
-// message that nobody has looked through. It is called with mu held, until all has been put there: a record is built in place,
-// because to copy it costs as much.
+// reserve adds an empty pendingRecord to the backlog, which the caller fills; nil: there is no room. size is how many bytes it
+// may hold. unseen: it is a message that nobody has looked through. The caller holds mu of the backlog until it has filled all: a
+// record is built in place, because to copy it costs as much.
 func (r *Recorder) reserve(size int, unseen bool) *pendingRecord {
 	b := &r.backlog
 	n := len(b.queue)
@@ -102,7 +102,7 @@ func (r *Recorder) reserve(size int, unseen bool) *pendingRecord {
 	return l
 }
 
-// drainBacklog makes the records that wait, until there are none.
+// drainBacklog makes the records that wait, until there are none, and closes done. It is the goroutine that reserve starts.
 func (r *Recorder) drainBacklog(done chan<- struct{}, flush <-chan struct{}) {
 	defer close(done)
 	sinks := new([]Sink) // of the last record
@@ -167,14 +167,14 @@ func (r *Recorder) record(l *pendingRecord) {
 	}
 }
 
-// isBatch reports whether as many wait as are made in a row.
+// isBatch reports whether batchSize records wait.
 func (b *backlog) isBatch() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.queue) >= batchSize
 }
 
-// giveBack returns memory that take has returned, unless it was hardly used: it may have grown when there was more.
+// giveBack keeps the memory of what take has returned, unless little of it was used: it has grown when there was more.
 func (b *backlog) giveBack(all []pendingRecord) {
 	if cap(all) <= max(minSpareRecords, min(16*len(all), maxSpareRecords)) {
 		b.mu.Lock()
@@ -183,8 +183,8 @@ func (b *backlog) giveBack(all []pendingRecord) {
 	}
 }
 
-// take returns what waits, once records of so many bytes have been made, or else how many were left out. more is
-// false if there is nothing.
+// take returns all that waits, or if nothing does how many were left out since. made is how many bytes the records had that
+// were made since the last take. more is false if there is nothing: then drainBacklog ends.
 func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +196,7 @@ func (b *backlog) take(made int) (all []pendingRecord, missing uint64, more bool
 	return all, missing, b.draining
 }
 
-// skipLines tells sinks that lines are missing.
+// skipLines tells sinks that n lines are missing; 0: it tells nothing.
 func skipLines(sinks []Sink, n uint64) {
 	for _, s := range sinks {
 		if n > 0 {
@@ -224,8 +224,9 @@ func (r *Recorder) Wait() {
 	}
 }
 
-// RunBetween runs f when the Sinks have the records of all that was told before, and none of what is told later. It returns, after
-// f, when later begins. f must neither wait nor use the Recorder.
+// RunBetween runs f, in this goroutine or another, when the Sinks have the records of all that was told before, and none of what
+// is told later. It returns when f has; later is the time from which on things count as told later. f must neither wait nor use
+// the Recorder.
 func (r *Recorder) RunBetween(f func()) (later time.Time) {
 	b := &r.backlog
 	b.mu.Lock()
@@ -244,7 +245,7 @@ func (r *Recorder) RunBetween(f func()) (later time.Time) {
 	return later
 }
 
-// sizeOf returns how much memory an event may hold, about, but for the headers of a client.
+// sizeOf returns about how much memory an event may hold, without the headers of a client.
 func sizeOf(e observe.Event) int {
 	const least = 512
 	switch e := e.(type) {

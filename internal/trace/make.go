@@ -12,7 +12,7 @@ import (
 
 var messageKinds = [...]Kind{jsonrpc.Request: Request, jsonrpc.Notification: Notification, jsonrpc.Response: Response}
 
-// makeMessage makes the record of a message, with its text, or without it if there are no findings.
+// makeMessage makes the record of a message. f is what was found in its text; nil: the text is left out.
 func (m *recordMaker) makeMessage(d *redact.Redactor, p *observe.Passed, f *findings) {
 	m.Seq, m.Time, m.CauseSeq = p.Seq, p.At(), p.CauseSeq
 	m.Hop, m.Dir = p.Hop.String(), p.Dir.String()
@@ -49,20 +49,20 @@ func (m *recordMaker) makeMessage(d *redact.Redactor, p *observe.Passed, f *find
 	}
 }
 
-// secretsKey is the key of what was taken out of a request: its response may have it under another name.
+// secretsKey is the key in a Call of the values that were taken out of the request: its response may have them under other names.
 type secretsKey struct{}
 
 // findings are what was found in a message that has been looked through for secrets.
 type findings struct {
-	cleanText []byte   // of the message, without secrets; nil: as it is
+	cleanText []byte   // the message without secrets; nil: there are none in it
 	redacted  []string // see Record.Redacted
 }
 
-// noFindings are the findings in most messages.
+// noFindings says that there are no secrets in a message, as in most.
 var noFindings = &findings{}
 
-// findSecrets looks for secrets in a message. What was received with nothing to take out is not looked through again when it
-// is sent.
+// findSecrets looks for secrets in a message. A message in which there was nothing to take out when it was received is not looked
+// through again when it is sent.
 func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 	var extra [][]byte
 	if p.Message.Kind() == jsonrpc.Response && p.Call != nil {
@@ -95,7 +95,7 @@ func (r *Recorder) findSecrets(p *observe.Passed) *findings {
 		}
 	}
 	if learner != nil {
-		learner.Message(text, nil) // for what it learns
+		learner.Message(text, nil) // only to learn from it
 	}
 	return f
 }
@@ -107,19 +107,19 @@ func (m *recordMaker) setSession(s *observe.Session) {
 	}
 }
 
-// setMessage says which message the record is about.
+// setMessage sets kind, method, id and size of the record to those of a message.
 func (m *recordMaker) setMessage(msg *jsonrpc.Message) {
 	m.Kind = messageKinds[msg.Kind()]
 	m.Method, m.ID, m.Size = msg.Method(), msg.ID(), msg.Size()
 }
 
-// omitText leaves the text out.
+// omitText leaves the text of a message out of the record.
 func (m *recordMaker) omitText(d *redact.Redactor) {
 	m.Body = Body{OmittedBytes: m.Size}
 	m.ID = d.ID(m.ID)
 }
 
-// copyRedacted takes the text of a message over, without secrets and extra values.
+// copyRedacted sets Body to the text of a message, without secrets and without the extra values. found is what Redactor.Message has found.
 func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, extra [][]byte) (found [][]byte) {
 	m.Body = Body{valid: true}
 	if m.Body.Text, m.Redacted, found = d.Message(m.messageText.join(msg), extra); len(m.Redacted) > 0 {
@@ -128,7 +128,7 @@ func (m *recordMaker) copyRedacted(d *redact.Redactor, msg *jsonrpc.Message, ext
 	return found
 }
 
-// makeEvent makes the record of an event. false: there is none.
+// makeEvent makes the record of an event. false: such an event has no record. text: the text of a dropped message is wanted.
 func (m *recordMaker) makeEvent(d *redact.Redactor, e observe.Event, text bool) bool {
 	switch e := e.(type) {
 	case observe.SessionOpened:
@@ -246,14 +246,14 @@ func (m *recordMaker) makeTransport(d *redact.Redactor, e observe.Event) {
 	}
 }
 
-// setTransportAt corrects what is otherwise between the bridge and the server.
+// setTransportAt corrects Era and Transport for what passes between the bridge and the server.
 func (m *recordMaker) setTransportAt(s *observe.Session, hop observe.Hop) {
 	if s != nil && hop == observe.Upstream {
 		m.Era, m.Transport = "", s.ServerTransport()
 	}
 }
 
-// makeProcess makes the record of what a process has done. false: the event is not known.
+// makeProcess makes the record of what a process has done. false: e is no event of a process.
 func (m *recordMaker) makeProcess(d *redact.Redactor, e observe.Event) bool {
 	var server string
 	var session *observe.Session

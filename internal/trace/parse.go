@@ -18,12 +18,11 @@ var ErrVersion = errors.New("it was written by a newer mcp-bridge, with a versio
 // ErrNotRecord says that a line is no record.
 var ErrNotRecord = errors.New("it is no record of a trace")
 
-// maxShortString is how long a word may be, in bytes: a name, a method, an id. What a bridge writes is shorter.
+// maxShortString is how long a name, a method, an id and the like may be, in bytes. A bridge writes shorter ones.
 const maxShortString = 4 << 10
 
-// Parse reads one line. Members that it does not know are ignored, and a Kind that it does
-// not know is kept. The Record refers to line. The error is ErrVersion, or says what is wrong and wraps
-// ErrNotRecord.
+// Parse reads one line. Members that Parse does not know are ignored, and a Kind that it does
+// not know is kept. The Record may refer to the memory of line. The error is ErrVersion, or wraps ErrNotRecord and says what is wrong.
 func Parse(line []byte) (Record, error) {
 	line = bytes.Trim(line, " \t\r\n")
 	if len(line) == 0 || line[0] != '{' || !jsonrpc.Valid(line) {
@@ -53,20 +52,22 @@ func Parse(line []byte) (Record, error) {
 	return r, p.err
 }
 
-// parser reads members. err is the first fault.
+// parser reads members.
 type parser struct {
-	err      error
-	bodyForm string // of the body: "msg", "raw", "b64"
+	err      error  // the first fault; nil: none so far
+	bodyForm string // the member that has the body: "msg", "raw", "b64"; "": none
 	body     []byte // raw JSON
 	tail     []byte // raw JSON
 }
 
+// fail notes that a member is not as it should be.
 func (p *parser) fail(key string) {
 	if p.err == nil {
 		p.err = fmt.Errorf("%w: its member %.40q is not as it should be", ErrNotRecord, key)
 	}
 }
 
+// record reads a member of a Record.
 func (p *parser) record(r *Record, m jsonrpc.Member) {
 	switch m.Key {
 	case "seq":
@@ -220,7 +221,7 @@ func (p *parser) string(m jsonrpc.Member) string {
 	return text
 }
 
-// shortString is a string that is not long: readers keep it after the line has gone.
+// shortString reads a string of maxShortString at most: readers keep it longer than the line.
 func (p *parser) shortString(m jsonrpc.Member) string {
 	if len(m.Value) <= 6*maxShortString+2 { // each byte may be escaped, \u001b
 		if text := p.string(m); len(text) <= maxShortString {
@@ -278,12 +279,14 @@ func (p *parser) int(to *int, m jsonrpc.Member) {
 	*to = n
 }
 
+// count reads a number that is not below 0.
 func (p *parser) count(to *int, m jsonrpc.Member) {
 	if p.int(to, m); *to < 0 {
 		p.fail(m.Key)
 	}
 }
 
+// bytesOf reads a number of bytes.
 func (p *parser) bytesOf(to *int64, m jsonrpc.Member) {
 	if p.int64(to, m); *to < 0 {
 		p.fail(m.Key)
@@ -342,6 +345,7 @@ func (p *parser) text(b *Body) {
 	}
 }
 
+// bytes decodes a string, which is Base64 if bodyForm says so.
 func (p *parser) bytes(value []byte) []byte {
 	text, ok := jsonrpc.Text(value)
 	if !ok {

@@ -9,8 +9,8 @@ import (
 	"iter"
 )
 
-// MaxLine is how long a line may be that Reader takes, in bytes: the largest message, every
-// byte of it in Base64, and room for the rest.
+// MaxLine is the length in bytes of the longest line that a Reader takes: the largest message
+// in Base64, and room for the rest.
 const MaxLine = 96 << 20
 
 // ErrTruncated says that a line has no end: its writer was interrupted, or still writes.
@@ -36,8 +36,8 @@ type Reader struct {
 	Max int
 
 	input *bufio.Reader
-	line  int
-	raw   []byte
+	line  int    // see Line
+	raw   []byte // see Raw
 }
 
 // NewReader returns a Reader.
@@ -47,7 +47,7 @@ func NewReader(r io.Reader) *Reader { return &Reader{input: bufio.NewReaderSize(
 // caller may keep it, and must not change it.
 func (r *Reader) Raw() []byte { return r.raw }
 
-// Line returns the number of that line. The first one is 1.
+// Line returns the number of the line that Next has read last, also if that was no record. The first one is 1.
 func (r *Reader) Line() int { return r.line }
 
 // Next returns the next record. The error is io.EOF at the end, a *LineError after which

@@ -45,18 +45,18 @@ const (
 // Record is one line of a trace. The zero value of a field says that the line has no such
 // member. A Record that Parse returns may refer to the line.
 type Record struct {
-	Seq  uint64 // in the order in which things began; grows, with holes; 0: a Gap, or Earlier
-	Time time.Time
+	Seq  uint64    // in the order in which things began; grows, with holes; 0: a Gap, or Earlier
+	Time time.Time // when it passed or happened; of an HTTP and one that is Earlier: when it began
 	Kind Kind
 
 	Server  string // its configured name
 	Session string // a pseudonym, never the session id
-	Stream  string // of the session, on which the message passed, or what a Stream tells of
+	Stream  string // the stream of the session on which the message passed, or of which a Stream tells
 	Hop     string // Downstream or Upstream
 	Dir     string // ToServer or ToClient
 
-	// CauseSeq is Seq of the received message that this one was made of, or of a Drop that was dropped. A message that
-	// was received has none, and one that the bridge itself has made.
+	// CauseSeq is Seq of the received message that this one was made of, or that a Drop tells of. It is 0 for a message that
+	// was received, and for one that the bridge itself has made.
 	CauseSeq uint64
 
 	Era       string // "legacy" or "modern"
@@ -71,8 +71,8 @@ type Record struct {
 	// of it.
 	Earlier bool
 
-	TimeInBridge time.Duration // how long the bridge has had the cause
-	Duration     time.Duration // of a response: since its request passed here; of a Note about a request, and one that is Earlier: since then, too
+	TimeInBridge time.Duration // since the message of CauseSeq came
+	Duration     time.Duration // of a response: since its request passed here; of a Note about a request: since that came; of one that is Earlier: how long it waits
 	Outcome
 	Body   Body   // of a message, a Drop, a line of Stderr
 	Reason string // of a Drop, a Noise, a Stream
@@ -88,7 +88,7 @@ type Record struct {
 
 // Outcome is what a response says.
 type Outcome struct {
-	Code   int  // of an error
+	Code   int  // of an error; 0: it is none, or Failed
 	Failed bool // the result of a tool with isError, or an error with code 0
 }
 
@@ -98,7 +98,7 @@ type Body struct {
 	Tail         []byte // with OmittedBytes: the end
 	OmittedBytes int    // how many bytes are left out between Text and Tail
 
-	valid   bool // Text is one JSON value in UTF-8
+	valid   bool // Text is one JSON value in UTF-8; false: that is not known
 	oneLine bool // there is no line break in Text; false: that is not known
 }
 
@@ -111,13 +111,13 @@ type Exchange struct {
 	Status                      int
 	RequestHeader               http.Header
 	ResponseHeader              http.Header
-	RequestBytes, ResponseBytes int64 // bytes of the body of the request, and of the reply
-	FirstByte                   time.Duration
+	RequestBytes, ResponseBytes int64         // bytes of the body of the request, and of the reply
+	FirstByte                   time.Duration // until the reply began
 	Duration                    time.Duration
 	Rule, Reason                string // of a refusal
 	Err                         string // how it has ended; "": in an orderly way
 
-	requestHeaderJSON, responseHeaderJSON []byte // in the place of RequestHeader and ResponseHeader, as they stand in the line, while the record is made
+	requestHeaderJSON, responseHeaderJSON []byte // of a Recorder's record, in the place of RequestHeader and ResponseHeader: as they stand in the line
 }
 
 // Event is the part of a Record that tells what has happened to a Stream, Session or Process, or the Note.

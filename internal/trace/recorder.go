@@ -33,11 +33,11 @@ type Recorder struct {
 	redactor     atomic.Pointer[redact.Redactor]
 	textRedactor atomic.Pointer[redact.Redactor] // see SetTextRedactor
 
-	mu             sync.Mutex // of changes
-	sinkUserCounts map[Sink]int
-	stopWatch      func() // of observer.Watch; nil: it does not watch
-	sinks          atomic.Pointer[[]Sink]
-	backlog        backlog
+	mu             sync.Mutex             // held while sinks are added or removed
+	sinkUserCounts map[Sink]int           // how many AddSink have not been released
+	stopWatch      func()                 // ends observer.Watch; nil: it does not watch
+	sinks          atomic.Pointer[[]Sink] // never empty; nil: there are none
+	backlog        backlog                // has a lock of its own
 }
 
 // NewRecorder returns a Recorder of what o tells.
@@ -47,14 +47,14 @@ func NewRecorder(o *observe.Observer, d *redact.Redactor) *Recorder {
 	return r
 }
 
-// SetRedactor has d, which nobody else uses, take secrets out from now on.
+// SetRedactor has d take secrets out from now on. Nobody has used d. It goes on with what the one before has learned.
 func (r *Recorder) SetRedactor(d *redact.Redactor) {
 	d.Inherit(r.redactor.Load())
 	r.redactor.Store(d)
 }
 
-// SetTextRedactor has d, which nobody else uses, take secrets out for RedactText from now on, where those of the trace
-// are left in. It learns from what is recorded, as that of a trace does.
+// SetTextRedactor has d take secrets out for RedactText from now on, for a trace in which they are left. Nobody has used d.
+// It learns from what is recorded, as the Redactor of a trace does.
 func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
 	if before := r.textRedactor.Load(); before != nil {
 		d.Inherit(before)
@@ -62,7 +62,7 @@ func (r *Recorder) SetTextRedactor(d *redact.Redactor) {
 	r.textRedactor.Store(d)
 }
 
-// RedactText returns a text for others than those who read the trace, without secrets.
+// RedactText returns a text without secrets, for others than those who read the trace.
 func (r *Recorder) RedactText(text string) string {
 	if d := r.textRedactor.Load(); d != nil {
 		return d.String(text)
@@ -70,8 +70,8 @@ func (r *Recorder) RedactText(text string) string {
 	return r.Redact(text)
 }
 
-// RedactLine is RedactText for a line of a server process, which may say what a message before it has named. It waits until
-// the messages have been looked through that were not as they passed, so traffic must not wait for it.
+// RedactLine is RedactText for a line of a server process, which may have a secret that an earlier message has named. It waits
+// until all earlier messages have been looked through, so traffic must not wait for it.
 func (r *Recorder) RedactLine(line string) string {
 	if r.backlog.unseen.Load() > 0 {
 		r.RunBetween(func() {})
@@ -82,9 +82,9 @@ func (r *Recorder) RedactLine(line string) string {
 // Redact returns a text without the secrets that are taken out of the trace.
 func (r *Recorder) Redact(text string) string { return r.redactor.Load().String(text) }
 
-// AddSink has s get lines until release is called. A Sink that several use gets each line once, until the last
-// of them has released it. Lines are made in a goroutine of the Recorder's, and come a moment later; Wait awaits those of what
-// was told before release.
+// AddSink has s get lines until release is called. A Sink that was added several times gets each line once, until it was
+// released as often. Lines are made in a goroutine of the Recorder's, and come a moment later, also after release; Wait awaits
+// those of what was told before release.
 func (r *Recorder) AddSink(s Sink) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ func (r *Recorder) AddSink(s Sink) (release func()) {
 	})
 }
 
-// updateSinks makes those the sinks that sinkUserCounts has. It begins or ends watching. It is called with mu held.
+// updateSinks sets sinks to what sinkUserCounts has, and begins or ends watching. It is called with mu held.
 func (r *Recorder) updateSinks() {
 	if len(r.sinkUserCounts) == 0 {
 		r.sinks.Store(nil)
@@ -127,7 +127,7 @@ type recordMaker struct {
 	Record
 	messageText messageBuffer
 	line        []byte    // memory for the line
-	now         time.Time // when the event was told
+	now         time.Time // when the event was told, or WaitingLine was called
 
 	members memberCache
 
@@ -137,7 +137,7 @@ type recordMaker struct {
 	recentFields  recentFields
 }
 
-// maxReusedBytes is how large memory may be that is used again.
+// maxReusedBytes is the largest size of memory that is used again.
 const maxReusedBytes = 256 << 10
 
 // messageBuffer is memory for the text of a message whose bytes lie in several places.
@@ -180,7 +180,7 @@ func (m *recordMaker) reset() {
 // putInto gives the line to the sinks, with as much of the text as each wants.
 func (m *recordMaker) putInto(sinks []Sink) {
 	whole := m.Body
-	made := -1 // how much text the line has that was made last
+	made := -1 // how much text m.line has
 	for _, s := range sinks {
 		m.Body = whole.truncated(s.MaxText())
 		if have := len(m.Body.Text) + len(m.Body.Tail); have != made || m.Body.OmittedBytes > 0 {
@@ -191,7 +191,7 @@ func (m *recordMaker) putInto(sinks []Sink) {
 	}
 }
 
-// truncated returns as much of a body as most bytes; below 0: all.
+// truncated returns a body with at most most bytes of its text, from the beginning and the end; below 0: all of it.
 func (b Body) truncated(most int) Body {
 	n := len(b.Text)
 	switch {
@@ -211,7 +211,7 @@ func (b Body) truncated(most int) Body {
 	return Body{Text: b.Text[:head], Tail: b.Text[tail:], OmittedBytes: tail - head}
 }
 
-// runeStart returns where the character begins that the ith byte of text belongs to.
+// runeStart returns the index of the first byte of the character to which byte i of text belongs.
 func runeStart(text []byte, i int) int {
 	for n := 0; n < 4 && i-n > 0 && i-n < len(text); n++ {
 		if text[i-n]&0xC0 != 0x80 {

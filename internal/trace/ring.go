@@ -24,7 +24,7 @@ const (
 // segmentSize is how much memory a Ring takes at a time.
 const segmentSize = 128 << 10
 
-// followPause is how long a Follower that has waited waits for more, so that a busy Ring need not wake it
+// followPause is how much longer a Follower waits once a line has come, so that a busy Ring need not wake the Follower
 // for each line.
 const followPause = 10 * time.Millisecond
 
@@ -38,7 +38,7 @@ type Ring struct {
 	first     uint64        // position of the oldest line
 	next      uint64        // position of the next line; the first one has 1
 	bytes     int           // of the lines
-	segment   []byte        // that is being filled
+	segment   []byte        // memory that is being filled with lines
 	lineAdded chan struct{} // closed when there is another line; nil: nobody waits
 }
 
@@ -84,7 +84,7 @@ func (r *Ring) Put(line []byte) {
 // PutGap implements Sink.
 func (r *Ring) PutGap(n uint64) { r.Put(Append(nil, &Record{Kind: Gap, Time: time.Now(), Lost: n})) }
 
-// copyLine copies a line to a new place: what readers have is not touched. It is called with mu held.
+// copyLine copies a line into memory that no Follower has seen. It is called with mu held.
 func (r *Ring) copyLine(line []byte) []byte {
 	if len(line) > segmentSize/4 {
 		return bytes.Clone(line)
@@ -108,7 +108,7 @@ func (r *Ring) dropOldest() {
 // Follower reads a Ring. It must not be used concurrently.
 type Follower struct {
 	ring *Ring
-	next uint64
+	next uint64 // see Position
 }
 
 // Follow returns a Follower that begins with the line at a position, which Follower.Position has returned; 0: with the
@@ -116,7 +116,7 @@ type Follower struct {
 func (r *Ring) Follow(from uint64) *Follower {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if from == 0 || from > r.next { // the latter is a position in another Ring
+	if from == 0 || from > r.next { // a position above r.next is of another Ring
 		from = r.first
 	}
 	return &Follower{r, from}
@@ -129,12 +129,12 @@ func (r *Ring) FollowNew() *Follower {
 	return &Follower{r, r.next}
 }
 
-// Position returns where the Follower goes on: after the lines that Next has returned.
+// Position returns where the Follower goes on: after the lines that Next or Ready has returned.
 func (f *Follower) Position() uint64 { return f.next }
 
-// Next returns the next lines, at least one and at most that many, and waits until there is one. Where
-// lines have gone before the Follower has seen them, there is the line of a Gap. The lines are
-// not to be changed, and may be kept; each holds up to 128 KiB of the Ring's memory. The error is that of ctx.
+// Next waits until there is a line, and returns at most most lines. If lines
+// have been dropped before the Follower has seen them, the line of a Gap comes first. The lines are
+// not to be changed, and may be kept; each keeps up to 128 KiB of the Ring's memory. The error is that of ctx.
 func (f *Follower) Next(ctx context.Context, most int) ([][]byte, error) {
 	for {
 		lines, more := f.takeLines(most)
@@ -162,7 +162,7 @@ func (f *Follower) Ready(most int) [][]byte {
 	return lines
 }
 
-// takeLines returns lines, or what is closed when there is one.
+// takeLines returns lines; or if there are none more, which is closed when there is one.
 func (f *Follower) takeLines(most int) (lines [][]byte, more <-chan struct{}) {
 	r := f.ring
 	r.mu.Lock()

@@ -8,7 +8,7 @@ import (
 
 // This file finds where JSON values begin and end.
 
-// decode decodes the text of a string.
+// decode decodes the text of a JSON string, which stands there without its quotes. Text without escapes is returned itself.
 func decode(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw
@@ -19,7 +19,7 @@ func decode(raw []byte) []byte {
 	return []byte(text)
 }
 
-// skipSpace returns the index of what follows white space from i on.
+// skipSpace returns the index of the first byte from i on that is no white space.
 func skipSpace(text []byte, i int) int {
 	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\r' || text[i] == '\t') {
 		i++
@@ -40,7 +40,7 @@ func startOfString(text []byte, i int) int {
 	return -1
 }
 
-// endOfString returns the index behind the closing quote of the string whose text begins at i.
+// endOfString returns the index behind the closing quote of the string whose text begins at i; len(text): there may be none.
 func endOfString(text []byte, i int) int {
 	for short := min(i+16, len(text)); i < short && text[i] != '\\'; i++ { // a call costs more than the loop for most strings
 		if text[i] == '"' {

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	maxLearnedValues = 256 // values
-	minLearnedBytes  = 8   // bytes long
+	maxLearnedValues = 256 // how many values are kept
+	minLearnedBytes  = 8   // the length of the shortest one
 )
 
-// learnedSecrets is the values that were taken out because of their names. A server may write into its
-// log what it was given, and answer with it. Its methods may be called concurrently.
+// learnedSecrets are the values that were taken out because of their names: a server may write what it was given into its
+// log, or answer with it. Its methods may be called concurrently.
 type learnedSecrets struct {
-	mu           sync.Mutex
-	known        map[string]bool
-	nextReplaced int
+	mu           sync.Mutex                 // of what follows; set is read without it
+	known        map[string]bool            // the values in set
+	nextReplaced int                        // index of the value that makes room next
 	set          atomic.Pointer[learnedSet] // nil: it is empty
 }
 
-// learnedSet is immutable.
+// learnedSet are the values at one time. It is immutable.
 type learnedSet struct {
 	values       [][]byte
 	prefilter    *prefilter
 	hasEscapable bool // as in Redactor
 }
 
-// add adds values, unless they may be words that stand in many texts. The oldest ones make room.
+// add adds values, but for short ones and those without a digit or a non-ASCII byte: they may be words. The oldest values make room.
 func (l *learnedSecrets) add(values [][]byte) {
 	for _, v := range values {
 		if len(v) < minLearnedBytes || !slices.ContainsFunc(v, func(c byte) bool { return c >= '0' && c <= '9' || c >= utf8.RuneSelf }) {
@@ -80,7 +80,7 @@ func (l *learnedSecrets) mayBeInName(s string) bool {
 	return set != nil && set.prefilter.mayBeInName(s)
 }
 
-// hasEscapable reports whether one of the values is.
+// hasEscapable reports whether one of the values has characters that every encoder of JSON may escape.
 func (l *learnedSecrets) hasEscapable() bool {
 	set := l.set.Load()
 	return set != nil && set.hasEscapable

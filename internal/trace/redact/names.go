@@ -13,20 +13,20 @@ type sensitivity uint8
 const (
 	harmless sensitivity = iota
 	alwaysSecret
-	countOrSecret // a number of it is how many there are ("maxTokens"); else it is a secret
+	countOrSecret // a number is a count ("maxTokens"), and any other value a secret
 )
 
 // IsSensitive reports whether a name, of a member, header or variable, tells that its value is a secret.
 func IsSensitive(name string) bool { return sensitivityOf(name) != harmless }
 
-// sensitiveStems make a name sensitive wherever they stand in it, whatever stands between their letters
-// that is neither a letter nor a digit.
+// sensitiveStems make a name sensitive wherever they stand in it. Characters between their letters that are neither letters nor
+// digits do not count.
 var sensitiveStems = []string{"password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "authorization"}
 
 // sensitiveWords make a name sensitive as a word of it, or as its end.
 var sensitiveWords = []string{"secret", "token", "cookie"}
 
-// sensitiveParts are all of both, each with its letters.
+// sensitiveParts are sensitiveStems and sensitiveWords, each with the set of its letters.
 var sensitiveParts = func() (all []sensitivePart) {
 	for _, w := range append(append([]string(nil), sensitiveStems...), sensitiveWords...) {
 		all = append(all, sensitivePart{w, letters(w)})
@@ -34,18 +34,19 @@ var sensitiveParts = func() (all []sensitivePart) {
 	return all
 }()
 
+// sensitivePart is a stem or word that makes a name sensitive.
 type sensitivePart struct {
 	text    string
-	letters uint32
+	letters uint32 // the set of its letters
 }
 
-// What is in the set of the letters of a name beside letters.
+// A set of letters has a bit for each letter from a to z, in any case, and these.
 const (
 	nonASCII     = 1 << 30 // it is not ASCII: all letters are in the set
 	hasBackslash = 1 << 31 // it has a backslash
 )
 
-// letterSetOf is the set of the one letter that a byte is.
+// letterSetOf is, for each byte, the set with what that byte is.
 var letterSetOf = func() (all [256]uint32) {
 	for c := range all {
 		switch lower := c | 0x20; {
@@ -155,8 +156,8 @@ func splitWords(name string) (joined string, parts []string) {
 	return all.String(), parts
 }
 
-// lower returns the lower case of a character; also of the two that are no ASCII but whose
-// other case is: some peers compare the names of members so.
+// lower returns the lower case of a character. The two characters beyond ASCII whose other case is ASCII
+// count as that: some peers compare the names of members so.
 func lower(r rune) rune {
 	switch r {
 	case 'ſ':
@@ -168,12 +169,12 @@ func lower(r rune) rune {
 }
 
 // queryWords are names of query values that are credentials, beside sensitive ones. The first
-// ones are session ids.
+// sessionQueryWords are names of session ids.
 var queryWords = []string{"sessionid", "session", "sid", "key", "sig", "signature", "code", "auth", "jwt", "access"}
 
 const sessionQueryWords = 3
 
-// isSensitiveInQuery reports whether a value in a query is a secret.
+// isSensitiveInQuery reports whether the name of a value in a query tells that the value is a secret.
 func isSensitiveInQuery(name []byte) bool {
 	if sensitivityOf(name) != harmless {
 		return true
@@ -181,9 +182,10 @@ func isSensitiveInQuery(name []byte) bool {
 	return isQueryWord(name, queryWords)
 }
 
-// isSessionIDInQuery says whether a value in a query is a session id.
+// isSessionIDInQuery reports whether the name of a value in a query tells that the value is a session id.
 func isSessionIDInQuery(name []byte) bool { return isQueryWord(name, queryWords[:sessionQueryWords]) }
 
+// isQueryWord reports whether a name is one of list, which begins queryWords, or ends like one. A very long name counts as one.
 func isQueryWord(name []byte, list []string) bool {
 	if len(name) > 64 {
 		return true

@@ -5,12 +5,12 @@ import "encoding/binary"
 // windowSize is how many bytes of a secret a prefilter looks at: a window.
 const windowSize = 4
 
-// prefilter finds out quickly, and whatever their number, that no secret stands in a text. It is a set of
-// all the windows in the beginnings of the secrets, as long as the shortest of them is. Of a text it
-// needs to look at every step-th window only: one of them lies in each such beginning.
+// prefilter finds out quickly, however many secrets there are, that none stands in a text. Of each secret it takes the
+// beginning, as long as the shortest secret is, and keeps the set of all windows in these beginnings. Of a text it
+// looks at every step-th window only: one of them lies in the beginning of each secret there. A nil prefilter has no secrets.
 type prefilter struct {
-	bits [1 << 10]uint64
-	step int
+	bits [1 << 10]uint64 // one bit for each hash of a window
+	step int             // how many windows each beginning has
 }
 
 // newPrefilter returns the prefilter of secrets, of which each has at least windowSize bytes; nil: there are none.

@@ -44,31 +44,31 @@ type Options struct {
 	// stands for any member or element.
 	Rules []string
 
-	// Off leaves all in but session ids and requestState, which nobody may see (C.4.2).
+	// Off leaves all in but session ids and requestState, which nobody may see (C.4.2). The other Options count for nothing then.
 	Off bool
 }
 
-// Redactor takes secrets out of what is traced. What it has taken out because of its name it takes out elsewhere
-// too, if that is no word. Its methods may be called concurrently.
+// Redactor takes secrets out of what is traced. A value that it has taken out because of its name, it takes out of all that
+// follows, unless the value may be a word. Its methods may be called concurrently, but for Inherit.
 type Redactor struct {
-	off           bool
-	secrets       [][]byte
-	prefilter     *prefilter // of secrets
-	hasEscapable  bool       // a secret has characters that every encoder of JSON may escape
-	learned       *learnedSecrets
-	secretHeaders map[string]bool
-	headerKinds   map[string]headerKind // of commonHeaders
-	rulePaths     [][]string
-	rulePatterns  []*regexp.Regexp
-	lastCleanMark atomic.Pointer[CleanMark]
-	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest ones, by some of their bytes: most messages have one of few
+	off           bool                               // see Options.Off
+	secrets       [][]byte                           // Options.Secrets in all their spellings, the longest first
+	prefilter     *prefilter                         // of secrets
+	hasEscapable  bool                               // a secret has characters that every encoder of JSON may escape
+	learned       *learnedSecrets                    // may be shared with another Redactor: see Inherit
+	secretHeaders map[string]bool                    // by canonical name
+	headerKinds   map[string]headerKind              // of commonHeaders
+	rulePaths     [][]string                         // the Rules that are paths, split at the dots
+	rulePatterns  []*regexp.Regexp                   // the Rules that begin with "re:"
+	lastCleanMark atomic.Pointer[CleanMark]          // that CleanMark has returned last; nil: none yet
+	cleanNames    [32]atomic.Pointer[knownCleanName] // the latest names without secrets, by some of their bytes: most messages have one of few
 }
 
-// CleanMark says of a message that a Redactor has found nothing to take out of it, as long as the Redactor's method
-// CleanMark returns the same one.
+// CleanMark stands for all values that a Redactor looks for at one time. Who keeps it with a message in which nothing was found
+// knows that nothing would be found now, as long as the Redactor's method CleanMark returns the same pointer.
 type CleanMark struct{ learned *learnedSet }
 
-// CleanMark returns what stands for all that is looked for now.
+// CleanMark returns the mark of all that is looked for now. It is another one once a value was learned.
 func (d *Redactor) CleanMark() *CleanMark {
 	set := d.learned.set.Load()
 	if c := d.lastCleanMark.Load(); c != nil && c.learned == set {
@@ -93,7 +93,7 @@ func (d *Redactor) IsPlainID(id string) bool {
 var plainValues = []string{"true", "false", "none", "null", "debug", "info", "warn", "warning", "error", "trace", "test", "production",
 	"development", "staging", "utf-8", "utf8", "http", "https", "stdio", "localhost", "127.0.0.1", "json", "text"}
 
-// credentialHeaders are the headers whose names do not tell it.
+// credentialHeaders are headers whose values are credentials, though not all of their names are sensitive.
 var credentialHeaders = []string{"Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-Api-Key", "Dpop", sessionHeader}
 
 // IsCredentialHeader reports whether the value of a header is one that nobody else may know, by the
@@ -102,10 +102,10 @@ func IsCredentialHeader(name string) bool {
 	return slices.Contains(credentialHeaders, textproto.CanonicalMIMEHeaderKey(name)) || IsSensitive(name)
 }
 
-// urlHeaders have a URL for their value.
+// urlHeaders are the headers whose values are URLs, or may be.
 var urlHeaders = []string{"Location", "Content-Location", "Referer", "Mcp-Name"}
 
-// commonHeaders are those that most exchanges have: what they are is found out once.
+// commonHeaders are those that most exchanges have: New finds out their kinds.
 var commonHeaders = []string{"Accept", "Accept-Encoding", "Accept-Language", "Authorization", "Cache-Control", "Connection", "Content-Length",
 	"Content-Type", "Date", "Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Origin", "Referer", "Traceparent", "User-Agent", "Vary",
 	"X-Accel-Buffering", sessionHeader}
@@ -142,7 +142,7 @@ func New(o Options) (*Redactor, error) {
 	return d, nil
 }
 
-// classifyCommonHeaders finds out what can be known before there is traffic.
+// classifyCommonHeaders sets headerKinds.
 func (d *Redactor) classifyCommonHeaders() {
 	d.headerKinds = make(map[string]headerKind, len(commonHeaders))
 	for _, name := range commonHeaders {
@@ -150,10 +150,10 @@ func (d *Redactor) classifyCommonHeaders() {
 	}
 }
 
-// Inherit has d, which nobody uses yet, take out what from has learned.
+// Inherit has d take out what from has learned, and share with from what either learns from now on. Nobody uses d yet.
 func (d *Redactor) Inherit(from *Redactor) { d.learned = from.learned }
 
-// addSpellings adds a secret, as it may be spelled.
+// addSpellings adds a secret in each way in which it may be spelled, and the parts of it that are secrets by themselves.
 func (d *Redactor) addSpellings(s string) {
 	d.addSecret(s)
 	d.addSecret(url.QueryEscape(s))
@@ -176,6 +176,7 @@ func (d *Redactor) addSpellings(s string) {
 	}
 }
 
+// addSecret adds a value to secrets, unless it is too short, a plain value, a small number, or there already.
 func (d *Redactor) addSecret(s string) {
 	if len(s) < minSecretBytes || slices.Contains(plainValues, strings.ToLower(s)) {
 		return
@@ -190,10 +191,10 @@ func (d *Redactor) addSecret(s string) {
 	d.hasEscapable = d.hasEscapable || isEscapable([]byte(s))
 }
 
-// Message takes secrets out of a message, which is valid JSON, and extra values. It returns message
-// itself where there are none, else a copy; what was taken out: paths such as
-// "params.arguments.token"; and the values that were taken out because of their names, which may be
-// extra values of an answer to the message.
+// Message takes secrets, and the values in extra, out of a message, which is valid JSON. out is message
+// itself if there are none in it, else a copy. redacted are the paths of what was taken out, such as
+// "params.arguments.token". found are the values that were taken out because of their names: they may be
+// the extra values for an answer to the message.
 func (d *Redactor) Message(message []byte, extra [][]byte) (out []byte, redacted []string, found [][]byte) {
 	if d.off && len(extra) == 0 && !mayHaveRequestState(message) || d.isClean(message, extra) {
 		return message, nil, nil
@@ -223,14 +224,14 @@ func mayHaveRequestState(message []byte) bool {
 	return bytes.Contains(message, []byte("requestState")) || bytes.Contains(message, []byte(`\u`))
 }
 
-// containsSecret reports whether a secret stands in text as it is.
+// containsSecret reports whether a secret or a learned value stands in text as it is.
 func (d *Redactor) containsSecret(text []byte) bool {
 	holds := func(s []byte) bool { return bytes.Contains(text, s) && !strings.Contains(Placeholder, string(s)) }
 	return d.prefilter.mayBeIn(text) && slices.ContainsFunc(d.secrets, holds) || slices.ContainsFunc(d.learned.valuesMaybeIn(text), holds)
 }
 
-// Text takes secrets out of a line that is no JSON: a line of stderr, an error. changed says
-// whether there were any.
+// Text takes secrets out of a text that is no JSON: a line of stderr, an error. changed says
+// whether there were any; if not, out is text itself.
 func (d *Redactor) Text(text []byte) (out []byte, changed bool) {
 	cuts := d.appendTextCuts(nil, text, nil)
 	if !d.off {
@@ -254,7 +255,7 @@ func (d *Redactor) String(text string) string {
 	return string(out)
 }
 
-// URL takes out the values of the query, and who the user is.
+// URL takes out of a URL the values of its query and fragment, its user and password, and secrets. changed says whether there were any.
 func (d *Redactor) URL(text string) (out string, changed bool) {
 	if !d.mayHoldSecret(text) && !strings.ContainsAny(text, urlParts) {
 		return text, false
@@ -268,7 +269,7 @@ func (d *Redactor) URL(text string) (out string, changed bool) {
 	return string(applyCuts(raw, cuts)), true
 }
 
-// HeaderValue takes secrets out of a value of a header.
+// HeaderValue returns a value of a header without secrets, or Placeholder if all of it may be one.
 func (d *Redactor) HeaderValue(name, value string) (clean string) {
 	if value == "" {
 		return ""
@@ -301,7 +302,7 @@ const (
 	secretHeader   headerKind = iota // nothing of it is shown
 	textHeader                       // a text that may hold a secret
 	urlHeader                        // a URL
-	verbatimHeader                   // what is shown as it is
+	verbatimHeader                   // shown as it is, because of Off
 )
 
 // headerKindOf returns what the values of a header are.
@@ -326,7 +327,7 @@ type cut struct {
 	replacement string // what stands in its place
 }
 
-// applyCuts puts what is to stand in the places of cuts there. Cuts may overlap, and have any order.
+// applyCuts returns text with each cut replaced. Cuts may overlap; they are sorted.
 func applyCuts(text []byte, cuts []cut) []byte {
 	slices.SortStableFunc(cuts, func(a, b cut) int {
 		if a.from != b.from {
@@ -337,7 +338,7 @@ func applyCuts(text []byte, cuts []cut) []byte {
 	out := make([]byte, 0, len(text)+len(cuts)*len(Placeholder))
 	at := 0
 	for _, c := range cuts {
-		if c.from < at { // the one before takes it out, or its beginning
+		if c.from < at { // the cut before takes out all of it, or its beginning
 			at = max(at, c.to)
 			continue
 		}
@@ -347,7 +348,7 @@ func applyCuts(text []byte, cuts []cut) []byte {
 	return append(out, text[at:]...)
 }
 
-// appendTextCuts appends what is to be taken out of text that is not escaped.
+// appendTextCuts appends the cuts of secrets, learned and extra values, rules and URLs in text, which is not escaped.
 func (d *Redactor) appendTextCuts(cuts []cut, text []byte, extra [][]byte) []cut {
 	if d.prefilter.mayBeIn(text) {
 		cuts = appendValueCuts(cuts, text, d.secrets)
@@ -378,8 +379,8 @@ func appendValueCuts(cuts []cut, text []byte, values [][]byte) []cut {
 	return cuts
 }
 
-// appendURLCuts appends the values of queries and fragments in text that are credentials; and who the user is
-// in a URL. whole: text is nothing but a URL, and all values are taken out.
+// appendURLCuts appends the cuts of credentials in the queries and fragments of URLs in text, and of user and password. whole: text
+// is nothing but a URL, and all values are taken out, credentials or not.
 func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	until := until
 	if whole {
@@ -430,7 +431,7 @@ func (d *Redactor) appendURLCuts(cuts []cut, text []byte, whole bool) []cut {
 	}
 }
 
-// until returns how many bytes of text there are before one of stops, or before what no URL has.
+// until returns how many bytes of text there are before one of stops, or before a character that no URL has.
 func until(text []byte, stops string) int {
 	for i, c := range text {
 		if c <= ' ' || c == '"' || c == '<' || c == '>' || c == '`' || strings.IndexByte(stops, c) >= 0 {
@@ -440,10 +441,10 @@ func until(text []byte, stops string) int {
 	return len(text)
 }
 
-// appendAssignmentCuts appends what stands behind a sensitive name and "=" or ":" in a text. sure is false if it
-// cannot be told how long that is: the last cut goes to the end of the text then.
+// appendAssignmentCuts appends the cuts of values that stand behind a sensitive name and "=" or ":" in a text. sure is false if
+// the end of a value cannot be told: then the last cut goes to the end of the text.
 func appendAssignmentCuts(cuts []cut, text []byte) (_ []cut, sure bool) {
-	end := 0 // of the last value without quotes: what begins in it ends there, too, and is not gone through again
+	end := 0 // of the last value without quotes: a value that begins inside of it ends there, too
 	for i, c := range text {
 		if c != '=' && c != ':' {
 			continue
@@ -498,7 +499,7 @@ func isNameByte(c byte) bool {
 	return c == '_' || c == '-' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c >= utf8.RuneSelf
 }
 
-// ID returns an id without secrets.
+// ID returns an id, or Placeholder in its place if there is a secret in it.
 func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	text, ok := jsonrpc.Text([]byte(id.String()))
 	if ok && len(d.appendTextCuts(nil, []byte(text), nil)) > 0 || !ok && d.containsSecret([]byte(id.String())) {
@@ -507,8 +508,7 @@ func (d *Redactor) ID(id jsonrpc.ID) jsonrpc.ID {
 	return id
 }
 
-// Name takes secrets out of what is mostly a word of the protocol, the name of a tool or a URI. One that
-// has none costs little, and less if it has come lately.
+// Name takes secrets out of a method, the name of a tool or a URI. A name without secrets costs little, and less if it has come lately.
 func (d *Redactor) Name(s string) string {
 	if d.off || s == "" {
 		return s
@@ -525,16 +525,16 @@ func (d *Redactor) Name(s string) string {
 	return out
 }
 
-// knownCleanName is a name in which there was nothing to take out, when asOf was what is known to be clean.
+// knownCleanName is a name in which there was nothing to take out.
 type knownCleanName struct {
-	asOf *CleanMark
+	asOf *CleanMark // of that time
 	name string
 }
 
 // urlParts are the characters that begin what is taken out of a URL, or end it.
 const urlParts = "?#&@"
 
-// mayHoldSecret reports whether a value that is looked for, or what matches a rule, may stand in a short text.
+// mayHoldSecret reports whether a short text may have a secret, a learned value, or what matches a rule.
 func (d *Redactor) mayHoldSecret(s string) bool {
 	return len(d.rulePatterns) > 0 || d.prefilter.mayBeInName(s) || d.learned.mayBeInName(s)
 }

@@ -11,31 +11,31 @@ import (
 )
 
 const (
-	maxListedPaths   = 32 // are listed of what was taken out; "*" stands for more
-	maxPathBytes     = 200
-	maxRemovedValues = 64 // values that were taken out are looked for in the rest of a message
-	minRemovedBytes  = 6  // bytes long
-	maxNestingDepth  = 4  // how deep JSON in strings of JSON is looked at
-	maxRemovalPasses = 8  // how often a message as a whole may be gone through for such values
+	maxListedPaths   = 32  // how many paths are listed; "*" stands for more
+	maxPathBytes     = 200 // about, of a path
+	maxRemovedValues = 64  // how many values that were taken out are looked for in the rest of a message
+	minRemovedBytes  = 6   // the length of the shortest such value
+	maxNestingDepth  = 4   // how deep JSON in strings of JSON is looked at
+	maxRemovalPasses = 8   // rememberRemoved looks at no more bytes than this many times the message
 )
 
-// walk looks at every member of a message once. It does not recurse, because messages may be deep.
+// walk looks at every member of a message once. It does not recurse into objects and arrays, because messages may be deep.
 type walk struct {
 	redactor       *Redactor
-	text           []byte // valid JSON
-	stack          []frame
-	cuts           []cut
-	paths          []string
+	text           []byte   // valid JSON
+	stack          []frame  // the objects and arrays around what is looked at, the outermost first
+	cuts           []cut    // what is to be taken out of text
+	paths          []string // of what is taken out
 	removedValues  [][]byte // values that were taken out because of their names
 	extraValues    [][]byte // values that are looked for, beside the secrets
 	nestingDepth   int      // how many strings this text stands in
-	searchStrings  bool     // there may be something in strings
-	decodesEscapes bool     // strings with escapes have to be decoded for it
+	searchStrings  bool     // secrets may stand in strings
+	decodesEscapes bool     // strings with escapes have to be decoded to find secrets
 	removedBytes   int      // how many bytes rememberRemoved was given
 	elicitation    tristate // whether the message is elicitation/create
 }
 
-// tristate is what is found out once.
+// tristate is an answer that is found out once.
 type tristate uint8
 
 const (
@@ -58,17 +58,18 @@ func (w *walk) release() {
 
 // frame is an object or array that is not at its end.
 type frame struct {
-	ownKeyFrom, ownKeyTo int  // of the key whose value it is, without quotes; 0, 0: an element, or the outermost one
-	index                int  // of the element that is looked at; of an array
-	currentKey           span // of the member that is looked at; of an object
+	ownKeyFrom, ownKeyTo int  // where the key stands whose value this is, without quotes; 0, 0: this is an element, or the outermost value
+	index                int  // of an array: of the element that is looked at; -1: none yet
+	currentKey           span // of an object: the key of the member that is looked at, without quotes
 	isObject             bool
-	inSchema             bool // its names are those of properties in a schema, or it is in such a property
-	ofSensitiveName      bool // in a schema: it is the value of a sensitive name
+	inSchema             bool // it is a schema, or stands in one: names there are those of properties
+	ofSensitiveName      bool // in a schema: it is the value of a sensitive name, or stands in that
 	hasSensitiveName     bool // its member "name" or "key" is a sensitive name
-	pairValue            span // of its member "value"
-	isPairValue          bool // it is the member "value" of the one around it
+	pairValue            span // the value of its member "value"
+	isPairValue          bool // it is the member "value" of the object around it
 }
 
+// span is a part of walk.text.
 type span struct{ from, to int }
 
 // run finds what is to be taken out.
@@ -99,14 +100,15 @@ func (w *walk) run() {
 	}
 }
 
-// isClean reports whether there is nothing to take out of a text, as is so with most messages: a walk costs several times as much.
+// isClean reports whether it is sure that there is nothing to take out of a text, as with most messages: a walk costs several times
+// as much. extra are values that are looked for, beside the secrets.
 func (d *Redactor) isClean(text []byte, extra [][]byte) bool {
 	search, _ := d.needsSearch(text, extra)
 	return !search && len(d.rulePaths) == 0 && hasNoSensitiveName(text)
 }
 
-// hasNoSensitiveName reports whether no name in a text tells that something is taken out. It goes from string to string, without
-// regard to where they stand.
+// hasNoSensitiveName reports whether there is no name in a text because of which something may be taken out. It goes from string to
+// string, without regard to where they stand.
 func hasNoSensitiveName(text []byte) bool {
 	for i := 0; ; {
 		from := startOfString(text, i)
@@ -139,8 +141,8 @@ func hasNoSensitiveName(text []byte) bool {
 // maxShortNameBytes is how long a name is, in bytes, that is looked at byte by byte.
 const maxShortNameBytes = 64
 
-// nameAt returns the index behind the closing quote of the name whose text begins at i, and the set of its letters, with escape
-// if it has a backslash. For a long one that is all there is.
+// nameAt returns the index behind the closing quote of the name whose text begins at i, and the set of its letters, with hasBackslash
+// if it has a backslash. The set of a name above maxShortNameBytes has everything.
 func nameAt(text []byte, i int) (end int, set uint32) {
 	for near := min(i+maxShortNameBytes, len(text)); i < near; i++ {
 		c := text[i]
@@ -155,7 +157,8 @@ func nameAt(text []byte, i int) (end int, set uint32) {
 	return endOfString(text, i), ^uint32(0)
 }
 
-// needsSearch reports whether strings of a text have to be looked at, and whether those with escapes have to be decoded for it.
+// needsSearch reports whether secrets have to be looked for in the strings of a text, and whether those with escapes have to be decoded
+// for that.
 func (d *Redactor) needsSearch(text []byte, extra [][]byte) (search, escape bool) {
 	if d.off { // a requestState is looked for wherever it stands
 		return len(extra) > 0, len(extra) > 0
@@ -173,7 +176,8 @@ func mayHaveURL(text []byte) bool {
 	return bytes.Contains(text, []byte("//")) && bytes.Contains(text, []byte("://"))
 }
 
-// visitMember looks at the member whose key begins at i, and returns where what comes next begins.
+// visitMember looks at the member of top whose key begins at i, and returns the index behind its value; or behind the opening
+// bracket if that is an object or array, which is on the stack then.
 func (w *walk) visitMember(top *frame, i int) int {
 	end := endOfString(w.text, i+1)
 	top.currentKey = span{i + 1, end - 1}
@@ -218,8 +222,8 @@ func (w *walk) visitMember(top *frame, i int) int {
 	return end
 }
 
-// recordPair notes members that may be a name and its value: {"name":"token","value":"x"}. It reports whether
-// this is the value, whose end is not known yet.
+// recordPair notes a member of top that may be one of a name and its value: {"name":"token","value":"x"}. It reports whether
+// the member is the value. Then the caller sets pairValue.to.
 func (w *walk) recordPair(top *frame, key []byte, i int) (isValue bool) {
 	switch string(key) {
 	case "name", "key":
@@ -233,7 +237,7 @@ func (w *walk) recordPair(top *frame, key []byte, i int) (isValue bool) {
 	return false
 }
 
-// endContainer ends the innermost object or array, at end.
+// endContainer takes the innermost object or array off the stack. end is the index behind it.
 func (w *walk) endContainer(end int) {
 	last := len(w.stack) - 1
 	top := &w.stack[last]
@@ -249,8 +253,8 @@ func (w *walk) endContainer(end int) {
 	w.stack = w.stack[:last]
 }
 
-// visitValue looks at the value at i, which becomes f if it is an object or array, and returns
-// where what comes next begins.
+// visitValue looks at the value at i, and returns the index behind it. An object or array is put on the stack as f, and the index is
+// that behind its opening bracket.
 func (w *walk) visitValue(i int, f frame) int {
 	if i >= len(w.text) {
 		return i
@@ -274,7 +278,7 @@ func (w *walk) visitValue(i int, f frame) int {
 	return end
 }
 
-// searchString looks for secrets in a string without its quotes: a key, or a value that f stands for.
+// searchString looks for secrets in a string; at is where it stands, without its quotes. f is the frame of a value; nil: it is a key.
 func (w *walk) searchString(at span, f *frame) {
 	raw := w.text[at.from:at.to]
 	n := len(w.cuts)
@@ -309,7 +313,7 @@ func (w *walk) searchString(at span, f *frame) {
 	}
 }
 
-// searchNestedJSON looks at members in a string that may be JSON, or has JSON in it.
+// searchNestedJSON looks for secrets in a string that may be JSON, or have JSON in it. text is the string, decoded; key: it is a key.
 func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 	with := Placeholder
 	if value := bytes.TrimSpace(text); w.nestingDepth < maxNestingDepth && jsonrpc.Valid(value) && (value[0] == '{' || value[0] == '[') {
@@ -320,7 +324,7 @@ func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 		clean := in.applyCuts()
 		w.removedValues = append(w.removedValues, in.removedValues...)
 		switch {
-		case w.redactor.containsSecret(clean): // it goes from one member to the next
+		case w.redactor.containsSecret(clean): // a secret that goes from one member to the next
 		case len(in.cuts) == 0:
 			return
 		default:
@@ -335,7 +339,7 @@ func (w *walk) searchNestedJSON(at span, text []byte, key bool) {
 	w.addCut(at, with, key)
 }
 
-// assignmentCuts returns what appendAssignmentCuts appends; nothing where secrets are left in.
+// assignmentCuts is appendAssignmentCuts, but with Options.Off it finds nothing.
 func (w *walk) assignmentCuts(text []byte) (cuts []cut, sure bool) {
 	if w.redactor.off {
 		return nil, true
@@ -374,7 +378,7 @@ func mayHoldMembers(raw []byte) bool {
 	}
 }
 
-// isProtocolName reports whether a name that sounds sensitive is the protocol's own.
+// isProtocolName reports whether the sensitive name key is the protocol's own, where it stands now: progressToken.
 func (w *walk) isProtocolName(key []byte) bool {
 	if string(key) != "progressToken" {
 		return false
@@ -383,7 +387,7 @@ func (w *walk) isProtocolName(key []byte) bool {
 	return parent == "params" && len(w.stack) == 2 || parent == "_meta"
 }
 
-// isSchema reports whether the member that is looked at is a schema, where the protocol has one.
+// isSchema reports whether the member key that is looked at is a schema, at a place where the protocol has one.
 func (w *walk) isSchema(key []byte) bool {
 	switch string(key) {
 	case "inputSchema", "outputSchema":
@@ -399,7 +403,7 @@ func (w *walk) isSchema(key []byte) bool {
 	return false
 }
 
-// isElicitation reports whether the message asks the user.
+// isElicitation reports whether the message is elicitation/create.
 func (w *walk) isElicitation() bool {
 	if w.elicitation == unknown {
 		w.elicitation = no
@@ -410,7 +414,7 @@ func (w *walk) isElicitation() bool {
 	return w.elicitation == yes
 }
 
-// isExampleKey reports whether a member of a schema holds a value.
+// isExampleKey reports whether a member of a schema holds values that the property may have.
 func isExampleKey(key []byte) bool {
 	switch string(key) {
 	case "default", "const", "enum", "examples", "example":
@@ -419,7 +423,7 @@ func isExampleKey(key []byte) bool {
 	return false
 }
 
-// keyOf returns the key whose value is the nth object or array, as it is spelled; "": it has none.
+// keyOf returns the key whose value is stack[n], as it is spelled; "": it has none, or there is no stack[n].
 func (w *walk) keyOf(n int) string {
 	if n < 0 || n >= len(w.stack) {
 		return ""
@@ -427,7 +431,7 @@ func (w *walk) keyOf(n int) string {
 	return string(w.text[w.stack[n].ownKeyFrom:w.stack[n].ownKeyTo])
 }
 
-// isRulePath reports whether the user has named the path of what is looked at.
+// isRulePath reports whether one of the rulePaths is the path of what is looked at.
 func (w *walk) isRulePath() bool {
 	return slices.ContainsFunc(w.redactor.rulePaths, func(path []string) bool {
 		if len(path) != len(w.stack) {
@@ -447,7 +451,7 @@ func (w *walk) isRulePath() bool {
 	})
 }
 
-// cutValue takes out the value at i, and returns where what comes next begins.
+// cutValue takes out the value at i, and returns the index behind it.
 func (w *walk) cutValue(i int) int {
 	end := endOfValue(w.text, i)
 	w.rememberRemoved(w.text[i:end])
@@ -455,9 +459,9 @@ func (w *walk) cutValue(i int) int {
 	return end
 }
 
-// rememberRemoved notes the strings of a value that is taken out.
+// rememberRemoved adds the strings in a value that is taken out to removedValues, but for keys, short ones and plain values.
 func (w *walk) rememberRemoved(value []byte) {
-	if w.removedBytes += len(value); w.removedBytes > maxRemovalPasses*len(w.text) { // values in values: nobody has that many
+	if w.removedBytes += len(value); w.removedBytes > maxRemovalPasses*len(w.text) { // pairs within pairs: no honest message has that many
 		return
 	}
 	for i := 0; i < len(value) && len(w.removedValues) < maxRemovedValues; i++ {
@@ -478,13 +482,13 @@ func isKey(text []byte, i int) bool {
 	return i < len(text) && text[i] == ':'
 }
 
-// addCut takes out what is looked at; key says that this is a key.
+// addCut takes out what stands at at, and lists its path. with stands in its place. key: it is a key.
 func (w *walk) addCut(at span, with string, key bool) {
 	w.cuts = append(w.cuts, cut{at.from, at.to, with})
 	w.listPath("", key)
 }
 
-// listPath lists the path of what is looked at. key: the key itself was taken out.
+// listPath lists the path of what is looked at, with more behind it. key: the key itself was taken out.
 func (w *walk) listPath(more string, key bool) {
 	if len(w.paths) > maxListedPaths {
 		return
@@ -498,6 +502,7 @@ func (w *walk) listPath(more string, key bool) {
 	}
 }
 
+// path returns the path of what is looked at, without secrets. hideKey: its last key was taken out.
 func (w *walk) path(hideKey bool) string {
 	var b strings.Builder
 	for i := range w.stack {
@@ -521,7 +526,7 @@ func (w *walk) path(hideKey bool) string {
 	return b.String()
 }
 
-// sensitiveStrings returns the strings with sensitive names in a secret that is itself JSON.
+// sensitiveStrings returns the strings with sensitive names in text; nil: it is no JSON object.
 func (w *walk) sensitiveStrings() (all []string) {
 	if len(w.text) == 0 || w.text[0] != '{' || !jsonrpc.Valid(w.text) {
 		return nil
