@@ -31,12 +31,12 @@ type Server struct {
 	OldestCallAge float64 `json:"oldest,omitempty"` // age of the oldest of them, in seconds
 }
 
-// Options say what is shown. All but Restart and Logger is needed.
+// Options say what is shown. All but Restart and Logger are needed.
 type Options struct {
 	Name     string // of this run: "serve", "connect files"
 	Observer *observe.Observer
 	Recorder *trace.Recorder
-	Ring     *trace.Ring // that the Recorder fills while somebody looks
+	Ring     *trace.Ring // the Inspector has the Recorder fill it while somebody looks
 
 	// Servers returns the configured servers.
 	Servers func() []Server
@@ -62,12 +62,12 @@ type Options struct {
 type Inspector struct {
 	opts         Options
 	began        time.Time
-	epoch        string // of the positions in the Ring
+	epoch        string // stands before positions in the Ring: those of another Inspector mean nothing here
 	state        *state
 	stats        *stats
 	stop         func() // ends the watching of events
 	viewers      viewers
-	ctx          context.Context // until Close
+	ctx          context.Context // of all streams: done once Close is called
 	closeStreams context.CancelFunc
 }
 
@@ -83,13 +83,13 @@ func New(o Options) *Inspector {
 	return i
 }
 
-// Close ends all streams, and the watching.
+// Close ends all streams, and the watching of events. It does not wait for the streams' Handlers.
 func (i *Inspector) Close() {
 	i.closeStreams()
 	i.stop()
 }
 
-// Control returns the Handler of a socket that nobody but the user can reach: whoever connects may
+// Control returns the Handler of the API for a socket that nobody but the user can reach: whoever connects may
 // do everything.
 func (i *Inspector) Control() http.Handler { return i.handler(&guard{}) }
 
@@ -130,9 +130,10 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// apiHandler answers a request of the API.
+// apiHandler answers a request of the API that by has sent, who may do so.
 type apiHandler func(w http.ResponseWriter, r *http.Request, by caller)
 
+// requireRight lets handle answer those who have the needed right, and refuses others.
 func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		by, no := g.authorize(r, needed)
@@ -144,6 +145,7 @@ func (i *Inspector) requireRight(g *guard, needed Right, handle apiHandler) http
 	})
 }
 
+// handler returns the Handler of the API.
 func (i *Inspector) handler(g *guard) http.Handler {
 	mux := http.NewServeMux()
 	see := func(path string, of func() any) {
@@ -170,10 +172,10 @@ type About struct {
 	Name     string    `json:"name"`
 	Version  string    `json:"version"`
 	Began    time.Time `json:"began"`
-	Servers  []string  `json:"servers"`
+	Servers  []string  `json:"servers"` // their names
 	LogLevel string    `json:"logLevel"`
-	Right    string    `json:"right"` // what who asks may do
-	Viewers  int       `json:"viewers"`
+	Right    string    `json:"right"`   // of who asks
+	Viewers  int       `json:"viewers"` // open streams
 }
 
 func (i *Inspector) about(right Right) About {
@@ -272,7 +274,7 @@ func (i *Inspector) setLevel(w http.ResponseWriter, r *http.Request, by caller) 
 	i.finishAction(w, nil, "log level changed", "level", strings.ToLower(level.String()), "by", by.name)
 }
 
-// finishAction answers that an action has been taken, and says so in the log, or else why not.
+// finishAction answers that an action was taken, and logs it with text and fields. If err is not nil, it answers with 409 and logs nothing.
 func (i *Inspector) finishAction(w http.ResponseWriter, err error, text string, fields ...any) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)

@@ -18,7 +18,7 @@ import (
 )
 
 // controlDir returns the folder of the control sockets, which belongs to this user alone. With
-// create, it is made if need be.
+// create, it is made if need be; without, the error of a missing one is fs.ErrNotExist.
 func controlDir(create bool) (string, error) {
 	dir := os.Getenv("XDG_RUNTIME_DIR")
 	if info, err := os.Stat(dir); dir != "" && filepath.IsAbs(dir) && err == nil && info.IsDir() {
@@ -41,8 +41,8 @@ func controlDir(create bool) (string, error) {
 	return dir, nil
 }
 
-// ListenControl serves h on the control socket of this process until stop is called, which
-// returns when everything of it has ended. Nobody but the user of this process can connect. The socket
+// ListenControl serves h on the control socket of this process until stop is called. stop is that of Serve, and removes the
+// socket. Nobody but the user of this process can connect. The socket
 // is named by the id of the process. Sockets of bridges that have been killed are removed.
 func ListenControl(h http.Handler) (stop func(), err error) {
 	dir, err := controlDir(true)
@@ -71,9 +71,9 @@ func ListenControl(h http.Handler) (stop func(), err error) {
 	return Serve(l, h, 0), nil
 }
 
-// Serve serves h, for people and what watches for them, on a listener until stop is called, which returns when everything of it has
-// ended. Streams must have been ended before: see Inspector.Close. writeTimeout is how long a reply may take; 0, as long as it likes,
-// is for those that have streams.
+// Serve serves h, for people and what watches for them, on a listener until stop is called. stop closes the listener, waits a second for
+// requests in progress, and then closes their connections. Streams must have been ended before: see Inspector.Close. writeTimeout is
+// how long a reply may take; 0, for a Handler that has streams: as long as it likes.
 func Serve(l net.Listener, h http.Handler, writeTimeout time.Duration) (stop func()) {
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10}
 	done := make(chan struct{})
@@ -91,10 +91,10 @@ func Serve(l net.Listener, h http.Handler, writeTimeout time.Duration) (stop fun
 	}
 }
 
-// lockTimeout is how long somebody else may have the folder locked, who needs it for milliseconds.
+// lockTimeout is how long to wait for the lock of the folder, which another process holds for milliseconds at most.
 const lockTimeout = time.Second
 
-// controlSockets returns what is named like a control socket in dir.
+// controlSockets returns the paths of what is named like a control socket in dir.
 func controlSockets(dir string) (paths []string) {
 	all, _ := os.ReadDir(dir)
 	for _, e := range all {
@@ -121,7 +121,7 @@ func removeIfDead(path string) {
 // RunningBridge is a bridge of this user that runs.
 type RunningBridge struct {
 	About
-	path string
+	path string // of its control socket
 }
 
 // aboutTimeout is how long a bridge may take to say who it is.
@@ -130,8 +130,8 @@ const aboutTimeout = 2 * time.Second
 // maxConcurrentChecks is how many bridges List asks at the same time.
 const maxConcurrentChecks = 64
 
-// List returns the bridges of this user that run. Those that do not answer cost aboutTimeout together, up to
-// maxConcurrentChecks of them. It removes the sockets of those that have been killed.
+// List returns the bridges of this user that run and answer, the oldest first. Those that do not answer cost aboutTimeout
+// together, up to maxConcurrentChecks of them. It removes the sockets of bridges that have been killed.
 func List(ctx context.Context) ([]RunningBridge, error) {
 	dir, err := controlDir(false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,6 +170,7 @@ func List(ctx context.Context) ([]RunningBridge, error) {
 	return all, nil
 }
 
+// client returns a client of the bridge's control socket.
 func (r *RunningBridge) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -180,6 +181,7 @@ func (r *RunningBridge) client() *http.Client {
 	}}
 }
 
+// checkAlive asks the bridge for its About, within aboutTimeout.
 func (r *RunningBridge) checkAlive(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, aboutTimeout)
 	defer cancel()
@@ -191,7 +193,7 @@ func (r *RunningBridge) checkAlive(ctx context.Context) error {
 	return json.NewDecoder(resp.Body).Decode(&r.About)
 }
 
-// Get asks the bridge's API. The caller closes the body.
+// Get asks the bridge's API for a path below /api/v1/. Any status but 200 is an error. The caller closes the body.
 func (r *RunningBridge) Get(ctx context.Context, path string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://mcp-bridge/api/v1/"+path, nil)
 	if err != nil {

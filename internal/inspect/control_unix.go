@@ -10,8 +10,10 @@ import (
 	"time"
 )
 
+// userID returns the part of the folder's name that says whose it is, in a folder of all users.
 func userID() string { return strconv.Itoa(os.Getuid()) }
 
+// connRefused is the error of a socket on which nobody listens.
 const connRefused = syscall.ECONNREFUSED
 
 // isPrivate reports whether a folder is this user's, and nobody else may do anything in it.
@@ -20,8 +22,8 @@ func isPrivate(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Getuid() && info.Mode().Perm()&0o077 == 0
 }
 
-// lock locks a folder against others who call lock, in whatever process, until unlock is called. false:
-// somebody has had it locked for all that time, or it cannot be locked.
+// lock locks a folder against others who call lock, in whatever process, until unlock is called. It waits for timeout at most. false:
+// somebody else has had the lock for all that time, or the folder cannot be locked.
 func lock(dir string, timeout time.Duration) (unlock func(), ok bool) {
 	f, err := os.Open(dir)
 	if err != nil {

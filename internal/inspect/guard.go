@@ -29,12 +29,13 @@ func (r Right) String() string { return [...]string{"none", "view", "act"}[r] }
 // Tokens say who may do what. It may be used concurrently.
 type Tokens struct{ all []token }
 
+// token is a token that is not kept itself, and who bears it.
 type token struct {
 	hash [sha256.Size]byte
 	caller
 }
 
-// minTokenBytes is how short a token of a file may be, in bytes.
+// minTokenBytes is the length of the shortest token that a file may have.
 const minTokenBytes = 16
 
 // NewToken returns Tokens with one new token for everything, of 256 bits.
@@ -104,8 +105,8 @@ type refusal struct {
 	text   string
 }
 
-// check looks at where a request comes from, whoever sent it: a page of another origin, also one
-// whose name has come to mean this machine (DNS rebinding), may not even know that we are here.
+// check refuses a request that a page of another origin has sent, with or without a token; nil: it may pass. Such a page must not even
+// learn that we are here, nor may one whose name has come to mean this machine (DNS rebinding).
 func (g *guard) check(r *http.Request) *refusal {
 	if g.tokens == nil {
 		return nil // a socket that no page can reach
@@ -131,7 +132,7 @@ type caller struct {
 	right Right
 }
 
-// authorize returns who has sent a request to the API and may do what needs that right.
+// authorize returns who has sent a request to the API, if they have the right that it needs. Otherwise refused says why not.
 func (g *guard) authorize(r *http.Request, needed Right) (by caller, refused *refusal) {
 	if g.tokens == nil {
 		return caller{"the control socket", RightAct}, nil
@@ -150,6 +151,7 @@ func (g *guard) authorize(r *http.Request, needed Right) (by caller, refused *re
 	return by, nil
 }
 
+// write answers a request with the refusal.
 func (no *refusal) write(w http.ResponseWriter) {
 	if no.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mcp-bridge inspect"`)
@@ -157,6 +159,7 @@ func (no *refusal) write(w http.ResponseWriter) {
 	http.Error(w, no.text, no.status)
 }
 
+// ownOrigin returns the Origin of our own page, as the request names our host.
 func ownOrigin(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host

@@ -9,8 +9,8 @@ import (
 //go:embed web
 var pageFiles embed.FS
 
-// pageHandler returns the Handler of the page's files. There is nothing in them that needs a token: the
-// page asks the API for everything, with the token that stands in the fragment of its URL.
+// pageHandler returns the Handler of the page's files, which anybody may read: the page asks the API for all that is secret, with the
+// token that stands in the fragment of the page's URL.
 func pageHandler() http.Handler {
 	files, err := fs.Sub(pageFiles, "web")
 	if err != nil {

@@ -22,10 +22,10 @@ type state struct {
 	redact func(string) string // takes secrets out of a text
 
 	mu             sync.Mutex
-	sessions       map[string]*observe.Session // by name
-	processes      map[int]*process            // that run
+	sessions       map[string]*observe.Session // that are open, by name
+	processes      map[int]*process            // that run, by id
 	endedProcesses []process                   // the latest last
-	notes          []note
+	notes          []note                      // the latest last
 }
 
 // process is what the API says of a process of a server.
@@ -35,13 +35,13 @@ type process struct {
 	Session       string     `json:"session,omitempty"`
 	Program       string     `json:"program"`
 	Began         time.Time  `json:"began"`
-	StopStep      string     `json:"step,omitempty"` // how it was asked to end
-	Ended         *time.Time `json:"ended,omitempty"`
-	StopRequested bool       `json:"asked,omitempty"`
+	StopStep      string     `json:"step,omitempty"`  // the last step to end it: see observe.ProcessStopping; "": none
+	Ended         *time.Time `json:"ended,omitempty"` // nil: it runs
+	StopRequested bool       `json:"asked,omitempty"` // the bridge has asked it to end
 	Err           string     `json:"err,omitempty"`
 	Usage         *usage     `json:"usage,omitempty"` // of one that runs, where the system tells
 
-	kill func() error
+	kill func() error // ends it at once; nil: it has ended
 }
 
 // usage is what the API says of the use of the machine by a process and its descendants.
@@ -63,7 +63,7 @@ type session struct {
 	Remote    string    `json:"remote,omitempty"`
 	PID       int       `json:"pid,omitempty"`
 	Began     time.Time `json:"began"`
-	Calls     uint64    `json:"calls"`
+	Calls     uint64    `json:"calls"`   // all requests of the client so far
 	Waiting   int       `json:"waiting"` // requests of the client that have no answer
 }
 
@@ -114,6 +114,7 @@ func (s *state) Event(e observe.Event) {
 	}
 }
 
+// sessionName returns the name of a session; "": s is nil.
 func sessionName(s *observe.Session) string {
 	if s == nil {
 		return ""
@@ -145,7 +146,7 @@ func (s *state) addNote(server string, of *observe.Session, code, text string) {
 	}
 }
 
-// shortened returns as much of a text as a note keeps. It was cleaned before: half a secret is not found.
+// shortened returns the beginning of a text, as much as a note keeps. Secrets were taken out before: half a secret would not be found.
 func shortened(text string) string { return strings.ToValidUTF8(text[:min(len(text), 2000)], "") }
 
 // session returns a session that is open; nil: there is none of that name.
@@ -165,6 +166,7 @@ func (s *state) killFunc(pid int) func() error {
 	return nil
 }
 
+// sessionList returns the sessions, the oldest first, without Waiting.
 func (s *state) sessionList() []session {
 	s.mu.Lock()
 	all := make([]*observe.Session, 0, len(s.sessions))
@@ -184,7 +186,7 @@ func (s *state) sessionList() []session {
 	return list
 }
 
-// processList returns the processes that run, with what they use, and then those that ended, the latest first.
+// processList returns the processes that run, the oldest first, with what they use, and then those that ended, the latest first.
 func (s *state) processList() []process {
 	running, ended := s.processesNow()
 	slices.SortFunc(running, func(a, b process) int { return a.Began.Compare(b.Began) })

@@ -9,13 +9,13 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// statsWindow is over which time stats counts, and maxAnswersPerServer how many answers it keeps of a server.
+// statsWindow is how far back stats looks. maxAnswersPerServer is how many answers it keeps of a server.
 const (
 	statsWindow         = time.Minute
 	maxAnswersPerServer = 4096
 )
 
-// stats is an observe.Watcher that counts answered calls and their durations.
+// stats is an observe.Watcher that keeps when the clients' latest calls were answered, how long they took, and which had errors.
 type stats struct {
 	mu      sync.Mutex
 	servers map[string]*serverSamples
@@ -25,17 +25,17 @@ type stats struct {
 type serverSamples struct {
 	times     []time.Time
 	durations []time.Duration
-	failed    []bool
-	nextIndex int
-	firstTime time.Time // of the first one
+	failed    []bool    // answers that are errors; a failed tool is none
+	nextIndex int       // that the next answer replaces, once there are maxAnswersPerServer
+	firstTime time.Time // of the first answer since somebody looks
 }
 
 // lastMinute is what the API says of the last minute.
 type lastMinute struct {
 	Rate   float64 `json:"rate"`   // answers a second
 	Failed float64 `json:"failed"` // errors a second
-	P50    float64 `json:"p50"`    // milliseconds
-	P99    float64 `json:"p99"`
+	P50    float64 `json:"p50"`    // of the durations, in milliseconds
+	P99    float64 `json:"p99"`    // likewise
 }
 
 func newStats() *stats { return &stats{servers: make(map[string]*serverSamples)} }
@@ -63,14 +63,14 @@ func (s *stats) Message(p *observe.Passed) {
 	of.nextIndex = (of.nextIndex + 1) % maxAnswersPerServer
 }
 
-// clear forgets everything: from now on nobody counts.
+// clear forgets everything, because nobody looks any more.
 func (s *stats) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.servers)
 }
 
-// measure returns what was counted of a server.
+// measure returns what was counted of a server in the last minute; zero: nothing.
 func (s *stats) measure(server string, now time.Time) (m lastMinute) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	maxBatchRecords   = 2048             // records that are written to a viewer at a time
+	maxBatchRecords   = 2048             // how many records a viewer gets in one event
 	keepAliveInterval = 15 * time.Second // after which a stream says that it is alive
 	viewerTimeout     = 30 * time.Second // a viewer that takes nothing for so long is cut off
 	maxViewers        = 32
-	maxBatchBytes     = 1 << 20 // bytes that are written at a time
+	maxBatchBytes     = 1 << 20 // about how many bytes are written at a time
 )
 
 // viewers counts who looks. While there are any, messages are recorded.
 type viewers struct {
 	mu        sync.Mutex
-	attached  int
-	stopFuncs []func()
+	attached  int      // how many there are
+	stopFuncs []func() // end the recording; nil while there are no viewers
 }
 
 // count returns how many there are.
@@ -57,14 +57,14 @@ func (i *Inspector) addViewer() (release func(), ok bool) {
 	}), true
 }
 
-// records answers with the trace as far as it is kept: a file that `mcp-bridge trace` reads.
+// records answers with the records in the Ring: a file that `mcp-bridge trace` reads.
 func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Content-Disposition", `attachment; filename="mcp-bridge.trace.jsonl"`)
 	w.Header().Set("Cache-Control", "no-store")
 	c := http.NewResponseController(w)
 	var f *trace.Follower
-	i.opts.Recorder.RunBetween(func() { f = i.opts.Ring.Follow(0) }) // it has all that was told before the request
+	i.opts.Recorder.RunBetween(func() { f = i.opts.Ring.Follow(0) }) // the Ring has all that was told before the request
 	for {
 		lines := f.Ready(maxBatchRecords)
 		_ = c.SetWriteDeadline(time.Now().Add(viewerTimeout))
@@ -80,10 +80,10 @@ func (i *Inspector) records(w http.ResponseWriter, _ *http.Request, _ caller) {
 }
 
 // stream answers with records as they come, until the viewer goes: as events, or as lines
-// where the viewer accepts those only.
+// if its Accept asks for those first.
 //
-// An event is a batch of records, a line each. Its id is where to go on, which a viewer says in
-// Last-Event-ID. ?from=start begins with the oldest record there is. Who does not go on gets the requests first that
+// An event is a batch of records, a line each. Its id says where to go on; a viewer that comes back names it in
+// Last-Event-ID. ?from=start begins with the oldest record there is. A viewer that does not come back first gets the requests that
 // wait already.
 func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	release, ok := i.addViewer()
@@ -130,8 +130,8 @@ func (i *Inspector) stream(w http.ResponseWriter, r *http.Request, _ caller) {
 	}
 }
 
-// waitingLines returns the lines of the requests that wait for an answer, but for those whose own records came after a
-// viewer has begun to follow.
+// waitingLines returns lines for the requests that wait for an answer, but not for those of which the viewer gets records: they came
+// after it began to follow.
 func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	for _, w := range i.opts.WaitingCalls() {
 		if !w.Told || !w.Since.After(began) {
@@ -141,7 +141,7 @@ func (i *Inspector) waitingLines(began time.Time) (lines [][]byte) {
 	return lines
 }
 
-// follow returns where the viewer begins, and whether it goes on where it was.
+// follow returns a Follower that begins where the viewer wants to, and whether the viewer has come back and goes on where it was.
 func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) {
 	epoch, position, _ := strings.Cut(r.Header.Get("Last-Event-ID"), ".")
 	n, err := strconv.ParseUint(position, 10, 64)
@@ -154,7 +154,7 @@ func (i *Inspector) follow(r *http.Request) (f *trace.Follower, isResumed bool) 
 	return i.opts.Ring.FollowNew(), false
 }
 
-// nextRecords returns the next records; none after a while in which there were none.
+// nextRecords returns the lines of the next records. After keepAliveInterval without any it returns an error, as when ctx is done.
 func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, keepAliveInterval)
 	defer cancel()
@@ -165,9 +165,9 @@ func nextRecords(ctx context.Context, f *trace.Follower) ([][]byte, error) {
 type streamWriter struct {
 	w           http.ResponseWriter
 	controller  *http.ResponseController
-	epoch       string
-	asJSONLines bool
-	buf         []byte
+	epoch       string // see Inspector
+	asJSONLines bool   // and not as events
+	buf         []byte // what is written next
 }
 
 // writeKeepAlive says that the stream is there, and where it goes on.
@@ -186,7 +186,7 @@ func (s *streamWriter) appendEventID(dst []byte, position uint64) []byte {
 	return append(strconv.AppendUint(dst, position, 10), '\n')
 }
 
-// write writes records.
+// write writes records, as one event. position is where the viewer goes on after them.
 func (s *streamWriter) write(lines [][]byte, position uint64) error {
 	s.buf = s.buf[:0]
 	if !s.asJSONLines {

@@ -12,15 +12,15 @@ import (
 
 // Correlation knows which records of a whole trace belong together: requests and their answers, and
 // what the bridge has made of what it received. Add is called with every record and then Resolve
-// once. The zero value is ready. It must not be used concurrently, except that what only reads
-// may be once Resolve has returned.
+// once. The zero value is ready. It must not be used concurrently until Resolve has returned; then
+// View, Lost and Gaps may be.
 type Correlation struct {
-	steps           []*passedMessage
+	steps           []*passedMessage // in order of time, once Resolve has been called
 	bySeq           map[uint64]*passedMessage
 	drops           []trace.Record
-	unexpectedExits []trace.Record // of processes that the bridge has not asked to end
-	lostRecords     uint64
-	lastTime        time.Time
+	unexpectedExits []trace.Record                                  // ends of processes that the bridge has not asked to end
+	lostRecords     uint64                                          // see Gaps
+	lastTime        time.Time                                       // of the latest record
 	openRequests    map[callDirection]map[jsonrpc.ID]*passedMessage // of Resolve: requests without an answer so far
 }
 
@@ -28,15 +28,15 @@ type Correlation struct {
 type passedMessage struct {
 	trace.Record // without its Body
 
-	cancelledID jsonrpc.ID       // of a cancellation: the request
-	answer      *passedMessage   // of a request
-	request     *passedMessage   // of a response
-	derived     []*passedMessage // what the bridge has made of it
-	dropRecord  *trace.Record
-	cancelled   bool
+	cancelledID jsonrpc.ID       // of a cancellation: the id of the request; zero: not known
+	answer      *passedMessage   // of a request; nil: there is none
+	request     *passedMessage   // of a response; nil: not known
+	derived     []*passedMessage // of a received message: what the bridge has made of it
+	dropRecord  *trace.Record    // says that the message was dropped; nil: it was not
+	cancelled   bool             // of a request: its sender has cancelled it before it was answered
 }
 
-// callDirection is where a request passed, and where to.
+// callDirection is where requests pass, and in which direction.
 type callDirection struct{ session, hop, dir string }
 
 // Add takes the next record. It keeps no Body, and nothing else that may be long.
@@ -45,7 +45,7 @@ func (s *Correlation) Add(r *trace.Record) {
 		s.lastTime = r.Time
 	}
 	switch {
-	case r.Earlier: // nothing is known of what became of it before
+	case r.Earlier: // it is no record of a message that passed while the trace was made
 	case r.Kind.IsMessage():
 		st := &passedMessage{Record: *r}
 		if r.Method == "notifications/cancelled" {
@@ -73,7 +73,7 @@ func (s *Correlation) Add(r *trace.Record) {
 	}
 }
 
-// maxReason is how much of the reason a Correlation keeps why a message was dropped, in bytes.
+// maxReason is how many bytes a Correlation keeps of the reason of a drop, or of the error of a process.
 const maxReason = 4 << 10
 
 // dropLongFields takes out of a record what a Correlation does not keep.
@@ -82,11 +82,11 @@ func dropLongFields(r *trace.Record) {
 	r.Reason = printable.Clip(r.Reason, maxReason)
 }
 
-// maxRespelledSearch is among how many requests without an answer findRequest looks for one whose id is spelled otherwise than
-// that of its answer: it looks at each of them.
+// maxRespelledSearch is up to how many requests without an answer findRequest also finds one whose id is spelled otherwise than
+// that of its answer: for that it looks at each of them.
 const maxRespelledSearch = 1000
 
-// findRequest returns the request that an answer has the id of.
+// findRequest returns the request with an id, and own, its id as the request spells it.
 func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, request T, ok bool) {
 	if len(open) <= maxRespelledSearch {
 		return jsonrpc.Find(open, id)
@@ -95,7 +95,7 @@ func findRequest[T any](open map[jsonrpc.ID]T, id jsonrpc.ID) (own jsonrpc.ID, r
 	return id, request, ok
 }
 
-// memberAt returns a member of an object in text of which nothing is known, nil: there is none.
+// memberAt returns the member at a path of keys in text, which may be anything; nil: there is none.
 func memberAt(text []byte, keys ...string) []byte {
 	if !jsonrpc.Valid(text) {
 		return nil
@@ -109,7 +109,7 @@ func memberAt(text []byte, keys ...string) []byte {
 	return text
 }
 
-// Resolve finds out what belongs together.
+// Resolve finds out which records belong together.
 func (s *Correlation) Resolve() {
 	slices.SortStableFunc(s.steps, func(a, b *passedMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	s.openRequests = make(map[callDirection]map[jsonrpc.ID]*passedMessage)
@@ -140,6 +140,7 @@ func (s *Correlation) Resolve() {
 	}
 }
 
+// openRequestsAt returns the requests without an answer so far that went in direction dir where r passed.
 func (s *Correlation) openRequestsAt(r trace.Record, dir string) map[jsonrpc.ID]*passedMessage {
 	key := callDirection{r.Session, r.Hop, dir}
 	if s.openRequests[key] == nil {
@@ -155,7 +156,7 @@ func oppositeDir(dir string) string {
 	return trace.ToServer
 }
 
-// View returns what the whole trace says of one of its records.
+// View returns a record of the trace with what the others say of it.
 func (s *Correlation) View(r *trace.Record) *View {
 	v := &View{Record: r}
 	if st := s.bySeq[r.Seq]; st != nil && r.Kind == trace.Request {
@@ -167,7 +168,7 @@ func (s *Correlation) View(r *trace.Record) *View {
 	return v
 }
 
-// waitTime returns how long a request was without an answer.
+// waitTime returns how long a request waited for its answer, or has waited at the end of the trace.
 func (s *Correlation) waitTime(st *passedMessage) time.Duration {
 	switch {
 	case st.answer == nil:

@@ -5,15 +5,16 @@ import "bytes"
 // textRange is a part of a text, from one byte to the one before another.
 type textRange struct{ From, To int }
 
-// maxDiffTokens bounds what diff compares exactly: its time grows with the square of what differs.
+// maxDiffTokens is up to how many tokens that differ, half of them in each text, diff finds the exact difference: its time grows with
+// the square of their number.
 const maxDiffTokens = 4000
 
-// maxDiffBytes is how long two texts may be together, in bytes, whose tokens diff compares.
+// maxDiffBytes is up to which length of both texts together, in bytes, diff compares tokens.
 const maxDiffBytes = 4 << 20
 
-// diff compares two texts of JSON by their tokens, and returns what stands in one of them only,
-// in order. Of texts that differ in very much, it returns all between what is equal at their
-// beginnings and their ends.
+// diff compares two texts of JSON by their tokens, and returns the parts of a (left) and of b (right) that are not in the other one,
+// in order. Of texts that are very long or differ very much, it returns one part each: all between what is equal at their
+// beginnings and at their ends.
 func diff(a, b []byte) (left, right []textRange) {
 	if len(a)+len(b) > maxDiffBytes {
 		return diffEnds(a, b)
@@ -54,6 +55,7 @@ func diffEnds(a, b []byte) (left, right []textRange) {
 
 func rangeText(text []byte, s textRange) []byte { return text[s.From:s.To] }
 
+// wholeText returns one range from the first token to the last; nil: there are none.
 func wholeText(t []textRange) []textRange {
 	if len(t) == 0 {
 		return nil
@@ -90,7 +92,7 @@ func diffTokens(a, b []byte, x, y []textRange) (left, right []textRange) {
 	return left, right
 }
 
-// appendRange appends a span, or makes the last one longer.
+// appendRange appends a range, or makes the last one longer if s follows it at once.
 func appendRange(all []textRange, s textRange) []textRange {
 	if n := len(all); n > 0 && all[n-1].To == s.From {
 		all[n-1].To = s.To

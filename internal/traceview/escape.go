@@ -40,7 +40,7 @@ func splitText(text []byte) iter.Seq[[]byte] {
 	}
 }
 
-// bodyText returns a body as text, and says what is left out of it. It is not escaped.
+// bodyText returns a body as text, not escaped. It says how much is left out of the body.
 func bodyText(b *trace.Body) []byte {
 	if b.OmittedBytes == 0 {
 		return b.Text

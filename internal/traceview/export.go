@@ -25,7 +25,7 @@ func export(w io.Writer, format string, records iter.Seq[*View]) error {
 	return fmt.Errorf("there is no format %q", format)
 }
 
-// lostRecordsOf counts what Gaps say.
+// lostRecordsOf returns how many records are missing, if r is a Gap; 0: it is none.
 func lostRecordsOf(r *trace.Record) uint64 {
 	if r.Kind != trace.Gap {
 		return 0

@@ -20,18 +20,18 @@ const lateThreshold = 10 * time.Second
 type View struct {
 	*trace.Record
 
-	Pending   bool          // a request that has no answer
-	Cancelled bool          // a request without an answer: who asked wants none any more
-	Waited    time.Duration // of a request: until the answer, or until now
+	Pending   bool          // it is a request that has no answer
+	Cancelled bool          // it is a request that its sender has cancelled before it was answered; it may be Pending, too
+	Waited    time.Duration // of a request: until the answer, or until the end of the trace or now; 0: not known
 	Answer    *trace.Record // of a request, without its Body; nil: there is none, or it is not known
 }
 
 // Filter chooses records. The zero value chooses all of them. It may be used concurrently.
 type Filter struct{ groups []conditionGroup }
 
-// conditionGroup is a condition: one of conditions must hold, or none of them.
+// conditionGroup holds if one of its conditions does; if negated, if none of them does.
 type conditionGroup struct {
-	key        string
+	key        string // one of FilterKeys; "": a text
 	negated    bool
 	conditions []func(*View) bool
 }
@@ -40,8 +40,8 @@ type conditionGroup struct {
 var FilterKeys = []string{"method", "tool", "id", "dir", "hop", "ses", "srv", "status", "kind", "slow"}
 
 // ParseFilter reads a filter. Each word is KEY:VALUE with one of FilterKeys, or text that the record has
-// to contain, in any case. A "!" in front of a word turns it round. All of the words must hold; of
-// several with the same key, one. A VALUE may have * for any text.
+// to contain, in upper or lower case. A "!" in front of a word turns it round. All of the words must hold; but of
+// several with the same key only one, unless they are texts or slow. Patterns, such as of method, may have * for any text.
 func ParseFilter(words []string) (Filter, error) {
 	var f Filter
 	for _, word := range words {
@@ -67,7 +67,7 @@ func ParseFilter(words []string) (Filter, error) {
 	return f, nil
 }
 
-// Has reports whether the filter has a word with this key.
+// Has reports whether the filter has a word with this key, and no "!" in front of it.
 func (f Filter) Has(key string) bool {
 	return slices.ContainsFunc(f.groups, func(g conditionGroup) bool { return g.key == key && !g.negated })
 }
@@ -82,6 +82,7 @@ func (f Filter) Match(v *View) bool {
 	return true
 }
 
+// parseCondition returns the condition of one word; key "": the word is a text.
 func parseCondition(key, value string) (func(*View) bool, error) {
 	byPattern := func(of func(*View) string) (func(*View) bool, error) {
 		is, err := parsePattern(value)
@@ -120,7 +121,7 @@ func parseCondition(key, value string) (func(*View) bool, error) {
 	return containsText(value), nil
 }
 
-// parsePattern returns what compares a string with a VALUE.
+// parsePattern returns a function that compares a string with a VALUE, in which * stands for any text.
 func parsePattern(value string) (func(string) bool, error) {
 	if value == "" {
 		return nil, errors.New("nothing stands behind the colon")
@@ -145,6 +146,7 @@ func parsePattern(value string) (func(string) bool, error) {
 	}, nil
 }
 
+// parseOneOf returns a condition for a field that has one of the known values.
 func parseOneOf(value string, field func(*View) string, known ...string) (func(*View) bool, error) {
 	if !slices.Contains(known, value) {
 		return nil, fmt.Errorf("use %s", strings.Join(known, " or "))
@@ -152,7 +154,7 @@ func parseOneOf(value string, field func(*View) string, known ...string) (func(*
 	return func(v *View) bool { return field(v) == value }, nil
 }
 
-// parseStatus reads the VALUE of a status.
+// parseStatus returns the condition for a VALUE of status.
 func parseStatus(value string) (func(*View) bool, error) {
 	switch value {
 	case "ok":
@@ -176,7 +178,7 @@ func parseStatus(value string) (func(*View) bool, error) {
 	return func(v *View) bool { return v.Code == n || v.HTTP != nil && v.HTTP.Status == n }, nil
 }
 
-// hasFailed reports whether a record tells of something that went wrong.
+// hasFailed reports whether a record tells of an error, of a failed tool or of a dropped message.
 func hasFailed(r *trace.Record) bool {
 	switch {
 	case r.HTTP != nil:
@@ -187,7 +189,7 @@ func hasFailed(r *trace.Record) bool {
 	return r.Code != 0 || r.Failed || r.Kind == trace.Drop
 }
 
-// durationOf returns how long something lasted.
+// durationOf returns how long the HTTP exchange, the request or whatever v tells of lasted; 0: not known.
 func durationOf(v *View) time.Duration {
 	switch {
 	case v.HTTP != nil:
@@ -198,7 +200,7 @@ func durationOf(v *View) time.Duration {
 	return v.Duration
 }
 
-// containsText returns what looks for text in all that a record shows.
+// containsText returns a condition that looks for text in most of what a record shows, also in its Body.
 func containsText(text string) func(*View) bool {
 	want := bytes.ToLower([]byte(text))
 	has := func(s string) bool { return strings.Contains(strings.ToLower(s), string(want)) }

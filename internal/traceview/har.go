@@ -92,6 +92,7 @@ type (
 	}
 )
 
+// exportHAR writes an entry for each HTTP exchange with its messages, and entries for messages without one.
 func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 	h := harBuilder{unmatched: make(map[harKey][]*harMessage), sockets: make(map[string]*harEntry)}
 	for v := range records {
@@ -124,16 +125,17 @@ func exportHAR(w io.Writer, records iter.Seq[*View]) error {
 // harBuilder makes entries. The messages of an exchange are recorded before it.
 type harBuilder struct {
 	entries      []*harEntry
-	refused      []*harEntry
-	unmatched    map[harKey][]*harMessage // not yet part of an entry
-	sockets      map[string]*harEntry     // by session
-	hasExchanges bool                     // there are exchanges
+	refused      []*harEntry              // entries of refusals, which count only without exchanges
+	unmatched    map[harKey][]*harMessage // messages that are in no entry yet
+	sockets      map[string]*harEntry     // WebSockets, by session and hop
+	hasExchanges bool                     // the trace has records of HTTP exchanges
 	lostRecords  uint64
 }
 
+// harKey is where messages pass that may belong to one exchange.
 type harKey struct{ session, hop string }
 
-// harMessage is a message. The record is copied: that of a View is not good for ever.
+// harMessage is a message. The record is copied, because a View is good only until the next one.
 type harMessage struct{ trace.Record }
 
 func (h *harBuilder) addRecord(v *View) {
@@ -157,7 +159,7 @@ func (h *harBuilder) addRecord(v *View) {
 	}
 }
 
-// finish makes entries of what is no part of an exchange, and returns all of them.
+// finish makes entries of the messages that belong to no exchange, and returns all entries in order of time.
 func (h *harBuilder) finish() []*harEntry {
 	if !h.hasExchanges { // else each refusal is an exchange, too
 		h.entries = append(h.entries, h.refused...)
@@ -184,6 +186,7 @@ func (h *harBuilder) finish() []*harEntry {
 	return h.entries
 }
 
+// frameOf returns a message as one of a WebSocket.
 func frameOf(r *trace.Record) harFrame {
 	f := harFrame{Type: "receive", Time: float64(r.Time.UnixMicro()) / 1e6, Opcode: 1, Data: validText(bodyText(&r.Body))}
 	if r.Dir == trace.ToServer {
@@ -193,7 +196,7 @@ func frameOf(r *trace.Record) harFrame {
 }
 
 // addUnexchanged makes entries of messages that did not travel over HTTP, or whose exchange is not in
-// the trace: one of a request and its answer, one of every other message.
+// the trace: a request and its answer become one entry, every other message becomes one.
 func (h *harBuilder) addUnexchanged(all []*harMessage) {
 	slices.SortStableFunc(all, func(a, b *harMessage) int { return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Seq, b.Seq)) })
 	asked := map[string]*harEntry{}
@@ -235,6 +238,7 @@ func syntheticEntry(r *trace.Record, transport string) *harEntry {
 	return e
 }
 
+// newEntry returns an entry that has of a record only its time and what begins with an underscore.
 func newEntry(r *trace.Record) *harEntry {
 	none := []harPair{}
 	return &harEntry{
@@ -274,12 +278,12 @@ func (h *harBuilder) newExchangeEntry(r *trace.Record) *harEntry {
 	return e
 }
 
-// maxDisorder is how much earlier than the one before it a record of a trace may be. Messages that are older than an exchange by more
-// than that are not looked at: a stream that stays open may have had very many.
+// maxDisorder is how much earlier a record of a trace may be than the record before it. For an exchange, messages that came more than
+// that before its begin are not looked at: a stream that stays open may have had very many.
 const maxDisorder = time.Second
 
-// addMessages gives an exchange the messages that passed at its place in its time: what the client
-// said of the right size, and what was answered.
+// addMessages gives the entry e of an exchange r the messages that passed at its place and in its time: the client's message, one of the
+// right size if there is one, and what came back.
 func (h *harBuilder) addMessages(e *harEntry, r *trace.Record) {
 	place, x := harKey{r.Session, r.Hop}, r.HTTP
 	const slack = 5 * time.Millisecond
@@ -329,6 +333,7 @@ func (h *harBuilder) addMessages(e *harEntry, r *trace.Record) {
 	}
 }
 
+// setContent sets the body of the reply, in Base64 if text is no UTF-8. size is its length on the wire.
 func setContent(e *harEntry, kind string, text []byte, size int64) {
 	c := harContent{Size: size, Type: kind, Text: string(text)}
 	if !utf8.Valid(text) {
@@ -351,6 +356,7 @@ func pairs(h http.Header) []harPair {
 	return list
 }
 
+// validText returns text in valid UTF-8.
 func validText(text []byte) string { return strings.ToValidUTF8(string(text), "\uFFFD") }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

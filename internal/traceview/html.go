@@ -54,7 +54,7 @@ func exportHTML(w io.Writer, records iter.Seq[*View]) error {
 // htmlPage writes rows.
 type htmlPage struct {
 	out        *bufio.Writer
-	keptBodies bodies
+	keptBodies bodies // of received messages, which are shown beside those that were made of them
 }
 
 func (h *htmlPage) writeRow(v *View) error {
@@ -76,10 +76,11 @@ func (h *htmlPage) writeRow(v *View) error {
 		h.writeDetails(v)
 		subject = "</details>"
 	}
-	_, err := h.out.WriteString(subject + "</td></tr>\n") // or that of a write before
+	_, err := h.out.WriteString(subject + "</td></tr>\n") // err may be of an earlier write
 	return err
 }
 
+// htmlText returns a text printable and escaped for HTML.
 func htmlText[T string | []byte](text T) string { return html.EscapeString(printable.Text(text)) }
 
 // writeText writes a text that may be long.
@@ -127,6 +128,7 @@ func (h *htmlPage) writeDetails(v *View) {
 	}
 }
 
+// writeMarked writes a text with its spans marked.
 func (h *htmlPage) writeMarked(text []byte, spans []textRange) {
 	from := 0
 	for _, s := range spans {

@@ -12,11 +12,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// printer prints records in lines. It must not be used concurrently. Set what is wanted before
+// printer prints records in lines. It must not be used concurrently. The exported fields are set before
 // the first print.
 type printer struct {
-	Out   io.Writer
-	Color bool // Out is a terminal that understands colours
+	Out   io.Writer // nil: only the append methods are used
+	Color bool      // Out is a terminal that understands colours
 
 	// Bodies prints messages below their lines. SideBySide prints, for a message that the bridge has
 	// made of another, both side by side with what differs marked.
@@ -25,15 +25,15 @@ type printer struct {
 	Exchanges bool // also the kinds HTTP and Stream, with their headers
 	Width     int  // characters of a line, for SideBySide; 0: 160
 
-	buf          []byte
-	err          error // of Out
-	serverWidth  int   // widths of columns so far
+	buf          []byte // what is printed next
+	err          error  // of Out; nothing is written after it
+	serverWidth  int    // widths of columns so far
 	sessionWidth int
-	bodies       bodies
-	lastDay      string
+	bodies       bodies // for SideBySide
+	lastDay      string // of the last line with a time; "": there was none
 }
 
-// showsByDefault reports whether a printer shows a kind that nobody has asked for by name.
+// showsByDefault reports whether a printer shows a kind if the filter says nothing of kind or status.
 func (p *printer) showsByDefault(k trace.Kind) bool {
 	switch k {
 	case trace.HTTP, trace.Stream:
@@ -51,7 +51,7 @@ func (p *printer) keepBody(r *trace.Record) {
 	}
 }
 
-// print prints a record. The error is that of Out.
+// print prints a record, and keeps its Body for SideBySide. The error is the first one of Out.
 func (p *printer) print(v *View) error {
 	p.keepBody(v.Record)
 	p.buf = p.buf[:0]
@@ -75,11 +75,11 @@ func (p *printer) print(v *View) error {
 	return p.err
 }
 
-// maxBuffered is how much is put together before it is written, in bytes: what is shown of a long message is longer
-// than the message.
+// maxBuffered is the length of buf, in bytes, from which on flushLarge writes it: the text that is shown of a long message is
+// longer than the message.
 const maxBuffered = 64 << 10
 
-// flushLarge writes what there is, once it is much. Nothing may look at it any more.
+// flushLarge writes buf and empties it, once it is long. It is called where nobody looks back into buf.
 func (p *printer) flushLarge() {
 	if p.Out == nil || len(p.buf) < maxBuffered {
 		return
@@ -135,8 +135,8 @@ func (p *printer) appendColumn(text string, width int) int {
 	return width
 }
 
-// arrow shows the clients at the left of the bridge, which is the bar, and the servers at its
-// right.
+// arrow returns a picture of where a record passed, and where to: the bar is the bridge, with the clients at its left and the servers
+// at its right.
 func arrow(r *trace.Record) string {
 	switch {
 	case r.Hop == trace.Downstream && r.Dir == trace.ToServer:
@@ -155,7 +155,7 @@ func arrow(r *trace.Record) string {
 	return "  |  "
 }
 
-// appendWord appends a word that came over the wire.
+// appendWord appends a word that may have come over the wire: cut, and printable.
 func (p *printer) appendWord(text string) {
 	if text != "" {
 		p.appendSpace()
@@ -163,12 +163,14 @@ func (p *printer) appendWord(text string) {
 	}
 }
 
+// appendSpace appends a space, unless one is there.
 func (p *printer) appendSpace() {
 	if n := len(p.buf); n > 0 && p.buf[n-1] != ' ' {
 		p.buf = append(p.buf, ' ')
 	}
 }
 
+// printf appends a text of our own as a further word.
 func (p *printer) printf(format string, args ...any) {
 	p.appendSpace()
 	p.buf = fmt.Appendf(p.buf, format, args...)
@@ -311,8 +313,10 @@ func (p *printer) appendEvent(v *View) {
 	p.appendWord(e.Err)
 }
 
+// indent stands before lines that belong to the one above.
 const indent = "              "
 
+// appendIndented appends a line of text, which may be long, below the line of a record.
 func (p *printer) appendIndented(text []byte) {
 	p.buf = append(p.buf, indent...)
 	for piece := range splitText(text) {

@@ -9,8 +9,7 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// reorderTime is for how long Live holds records back, to put them into the order of their numbers, and
-// maxReordered how many.
+// Live holds records back to put them into the order of their numbers: for reorderTime at most, and maxReordered of them.
 const (
 	reorderTime  = 30 * time.Millisecond
 	maxReordered = 1000
@@ -19,8 +18,8 @@ const (
 // pendingInterval is how often Live looks for requests that wait for an answer.
 const pendingInterval = time.Second
 
-// maxWaitingRequests is for how many requests without an answer Live looks, and maxWaitingBytes how long the lines of those
-// may be together that it has to print once they wait, in bytes.
+// maxWaitingRequests is how many requests without an answer Live knows. maxWaitingBytes is how long their lines may be together, in
+// bytes, where lines are kept.
 const (
 	maxWaitingRequests = 10_000
 	maxWaitingBytes    = 16 << 20
@@ -28,25 +27,25 @@ const (
 
 // liveView is what a Viewer knows of a bridge that runs.
 type liveView struct {
-	print        func(v *View, line []byte) error
+	print        func(v *View, line []byte) error // prints a record if it is wanted
 	waiting      map[callDirection]map[jsonrpc.ID]*waitingRequest
-	waitingCount int
-	keepLines    bool // of requests that wait are printed
-	waitingBytes int  // of those
-	printPending bool // requests are wanted once they wait
-	reprintLate  bool // those that are late are printed again
+	waitingCount int  // requests in waiting
+	keepLines    bool // lines are printed as they stand there: those of requests that wait may be needed
+	waitingBytes int  // of the lines that are kept
+	printPending bool // a request is printed once it waits, and not when it comes
+	reprintLate  bool // a request is printed again when it is late
 }
 
 // waitingRequest is a request without an answer.
 type waitingRequest struct {
-	record         trace.Record
-	line           []byte
-	pendingPrinted bool // that it waits
-	latePrinted    bool // that it is late
+	record         trace.Record // without its Body
+	line           []byte       // nil: it is not kept
+	pendingPrinted bool         // it has waited for pendingInterval: if printPending wants it, it was printed
+	latePrinted    bool         // it has waited for lateThreshold: if reprintLate wants that, it was printed again
 }
 
-// Live prints records as they come, until in ends or ctx is done; then its error is that of in.
-// A request that waits longer than lateThreshold is printed again. in must end with ctx.
+// Live prints records as they come, until in ends or ctx is done. in must end with ctx. The error is that of in, of ctx or of Out.
+// A request that waits longer than lateThreshold is printed again, but not with JSON.
 func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	if s.isUnfiltered() {
 		return s.copyLines(in)
@@ -54,7 +53,7 @@ func (s *Viewer) Live(ctx context.Context, in io.Reader) error {
 	return s.follow(ctx, in)
 }
 
-// follow is Live for records that have to be read.
+// follow is Live where records have to be parsed.
 func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	l := &liveView{print: s.newPrintFunc(), waiting: make(map[callDirection]map[jsonrpc.ID]*waitingRequest), keepLines: s.JSON, printPending: s.Filter.Has("status"), reprintLate: !s.JSON}
 	type item struct {
@@ -114,7 +113,7 @@ func (s *Viewer) follow(ctx context.Context, in io.Reader) error {
 	}
 }
 
-// addRecord prints a record, and notes what waits for an answer.
+// addRecord notes which requests wait for an answer, and prints a record. A request is not printed yet if printPending.
 func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 	v := &View{Record: r}
 	switch r.Kind {
@@ -143,7 +142,7 @@ func (l *liveView) addRecord(r *trace.Record, line []byte) error {
 	return l.print(v, line)
 }
 
-// printEarlier prints a request that came before we looked.
+// printEarlier prints a request that came before the viewer did.
 func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	v := &View{Record: &w.record, Pending: true, Waited: w.record.Duration}
 	if l.printPending && v.Waited < pendingInterval {
@@ -153,7 +152,7 @@ func (l *liveView) printEarlier(w *waitingRequest, line []byte) error {
 	return l.print(v, line)
 }
 
-// beginRequest notes a request that waits for its answer.
+// beginRequest notes a request that waits for its answer, unless there are too many.
 func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	w := &waitingRequest{record: *r}
 	dropLongFields(&w.record)
@@ -177,6 +176,7 @@ func (l *liveView) beginRequest(r *trace.Record, line []byte) *waitingRequest {
 	return w
 }
 
+// endRequest notes that a request waits no more. r ends the request, which went in direction dir.
 func (l *liveView) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	key := callDirection{r.Session, r.Hop, dir}
 	if own, w, ok := findRequest(l.waiting[key], id); ok {
@@ -189,7 +189,7 @@ func (l *liveView) endRequest(r *trace.Record, dir string, id jsonrpc.ID) {
 	}
 }
 
-// printWaiting prints requests that wait, and those that are late.
+// printWaiting prints requests that wait or are late by now, each once for either.
 func (l *liveView) printWaiting(now time.Time) error {
 	for _, all := range l.waiting {
 		for _, w := range all {

@@ -16,10 +16,10 @@ const (
 	AtBridge   LossPlace = "bridge"  // it was received, and nothing was made of it
 	AtServer   LossPlace = "server"  // the server has it, and has not answered
 	AtClient   LossPlace = "client"  // the client has it, and has not answered
-	AnswerLost LossPlace = "answer"  // its answer was received, and nothing was made of that
-	Discarded  LossPlace = "dropped" // the bridge says so, and why
+	AnswerLost LossPlace = "answer"  // the bridge has received its answer, and passed nothing on
+	Discarded  LossPlace = "dropped" // the bridge says that it has dropped the message, and why
 
-	// Cancelled is a request that is not lost: whoever has sent it has cancelled it before it was answered.
+	// Cancelled is a request that is not lost: its sender has cancelled it before it was answered.
 	Cancelled LossPlace = "cancelled"
 )
 
@@ -31,8 +31,8 @@ type Loss struct {
 	Text   string         // what is known, in a sentence; not escaped
 	Path   []trace.Record // how far it came, Record first
 
-	cancelled bool          // by whoever has sent it, or by the bridge
-	dropped   *trace.Record // with which it is told, too; nil: nothing
+	cancelled bool          // the sender of the request, or the bridge, has cancelled it
+	dropped   *trace.Record // a Drop that this Loss tells of, too; nil: none
 }
 
 // Lost returns what got lost, in the order of time.
@@ -54,9 +54,11 @@ func (s *Correlation) Lost() []Loss {
 	return all
 }
 
-// Gaps returns how many records are missing in the trace.
+// Gaps returns how many records are missing in the trace, at least.
 func (s *Correlation) Gaps() uint64 { return s.lostRecords }
 
+// lossOf returns the Loss of a message, without its Record and with the rest of its Path; isLoss is false if it was not lost,
+// or another message tells of that.
 func (s *Correlation) lossOf(st *passedMessage) (loss Loss, isLoss bool) {
 	if st.cancelled || st.answer != nil {
 		return s.peerLoss(st)
@@ -80,9 +82,10 @@ func (s *Correlation) lossOf(st *passedMessage) (loss Loss, isLoss bool) {
 	return loss, false
 }
 
-// peerLoss says of a request that was cancelled, or has an answer, that its peer has not answered it.
+// peerLoss is lossOf for a message that is a cancelled request or has an answer: the request is lost if the peer to which it was
+// passed on has not answered it.
 func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
-	// What listens has no answer to wait for.
+	// subscriptions/listen has no answer to wait for.
 	if st.Kind != trace.Request || !isReceived(&st.Record) || st.Method == "subscriptions/listen" || st.answer != nil && st.answer.CauseSeq != 0 {
 		return loss, false
 	}
@@ -112,8 +115,8 @@ func (s *Correlation) peerLoss(st *passedMessage) (loss Loss, isLoss bool) {
 	return loss, true
 }
 
-// silenceText says that farPeer has not answered a request that was passed on to it. An end of its process is the reason until
-// a time.
+// silenceText says that farPeer has not answered a request that was passed on to it. If its process has ended by the time until,
+// that is named as the reason.
 func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, until time.Time) string {
 	if st.cancelled {
 		return fmt.Sprintf("by the bridge, after %s in which the %s has not answered it", within, farPeer)
@@ -125,8 +128,8 @@ func (s *Correlation) silenceText(st *passedMessage, farPeer, within string, unt
 	return fmt.Sprintf("passed on to the %s, which has not answered within %s", farPeer, within)
 }
 
-// exitAfter returns the end of the process that had a request, unless the bridge has asked for that end; nil: there was none until
-// a time, as far as the trace tells. Of several processes of a server, that of the request is known by its session.
+// exitAfter returns the end of the process that had a request, between the request and the time until; nil: the trace has none, or
+// the bridge has asked for that end. The process is known by its server and session.
 func (s *Correlation) exitAfter(st *passedMessage, until time.Time) *trace.Record {
 	for i := range s.unexpectedExits {
 		exit := &s.unexpectedExits[i]
@@ -137,8 +140,8 @@ func (s *Correlation) exitAfter(st *passedMessage, until time.Time) *trace.Recor
 	return nil
 }
 
-// forwardedRequest returns the request that the bridge has made of one that it has received, the last one if it has sent it again; nil: there
-// is none.
+// forwardedRequest returns the request that the bridge has made of a received one; nil: there is none. If it has made several, that is
+// the last one.
 func (st *passedMessage) forwardedRequest() (passed *passedMessage) {
 	for _, made := range st.derived {
 		if made.Kind == trace.Request && made.Dir == st.Dir {
@@ -148,7 +151,7 @@ func (st *passedMessage) forwardedRequest() (passed *passedMessage) {
 	return passed
 }
 
-// receivedLoss says how far a request came that was received.
+// receivedLoss says how far a received request without an answer came.
 func (s *Correlation) receivedLoss(st *passedMessage, nearPeer, farPeer string) Loss {
 	within := roundedDuration(s.waitTime(st))
 	for _, passed := range st.derived {
@@ -176,8 +179,8 @@ func (s *Correlation) receivedLoss(st *passedMessage, nearPeer, farPeer string) 
 	return Loss{Place: AtBridge, Text: fmt.Sprintf("received from the %s, neither passed on to the %s nor answered within %s", nearPeer, farPeer, within)}
 }
 
-// isReportedWithRequest reports whether a message that was dropped is an answer with whose request it is told: the bridge has received
-// that one, and not answered it.
+// isReportedWithRequest reports whether the Loss of a request tells of a dropped message, too: the message is the answer to what the
+// bridge has made of that request, and the request has no answer.
 func (s *Correlation) isReportedWithRequest(st *passedMessage) bool {
 	if st.Kind != trace.Response || st.request == nil || st.request.CauseSeq == 0 {
 		return false
@@ -186,7 +189,7 @@ func (s *Correlation) isReportedWithRequest(st *passedMessage) bool {
 	return asked != nil && asked.Kind == trace.Request && isReceived(&asked.Record) && asked.answer == nil && !asked.cancelled && asked.dropRecord == nil
 }
 
-// isRightlyKept reports whether a message that was received is one that the bridge rightly keeps.
+// isRightlyKept reports whether a received message is one that the bridge rightly does not pass on.
 func (s *Correlation) isRightlyKept(st *passedMessage) bool {
 	switch {
 	case st.Method == "notifications/initialized" || st.Method == "notifications/cancelled":
@@ -197,8 +200,8 @@ func (s *Correlation) isRightlyKept(st *passedMessage) bool {
 		return true
 	}
 	asked := s.bySeq[st.request.CauseSeq]
-	// Either the bridge itself has asked, or whoever asked has an answer by now, or the
-	// request that caused this one tells.
+	// Either the bridge itself has asked, or its client has an answer by now or has cancelled, or the
+	// request of that client tells of the loss.
 	return st.request.CauseSeq == 0 || asked == nil || asked.answer != nil || asked.cancelled || asked.Kind == trace.Request
 }
 
@@ -207,7 +210,7 @@ func isReceived(r *trace.Record) bool {
 	return r.Hop == trace.Downstream && r.Dir == trace.ToServer || r.Hop == trace.Upstream && r.Dir == trace.ToClient
 }
 
-// peerNames returns who is at the end of the bridge where a message passed, and who is at the other one.
+// peerNames returns "client" or "server": who is at the end of the bridge where a message passed, and who is at the other end.
 func peerNames(r *trace.Record) (nearPeer, farPeer string) {
 	if r.Hop == trace.Downstream {
 		return "client", "server"

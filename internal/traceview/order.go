@@ -6,17 +6,17 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxReorderedBytes is how long the lines may be together, in bytes, that a reorderer holds back.
+// maxReorderedBytes is how long the lines that a reorderer holds back may be together, in bytes.
 const maxReorderedBytes = 8 << 20
 
-// reorderer puts records into the order of their numbers that stand near each other in a trace:
+// reorderer puts records that stand near each other in a trace into the order of their numbers:
 // what happens at the same time is written in any order, the record of a request perhaps after that of
 // its answer.
 type reorderer struct {
-	maxItems int // records that are held back
-	emit     func(r *trace.Record, line []byte) error
-	items    []heldRecord
-	bytes    int // of their lines
+	maxItems int                                      // how many records are held back at most; 0: none, so the order stays
+	emit     func(r *trace.Record, line []byte) error // takes the records in order
+	items    []heldRecord                             // that are held back, in the order of their numbers
+	bytes    int                                      // of their lines
 }
 
 type heldRecord struct {
@@ -24,7 +24,7 @@ type heldRecord struct {
 	line   []byte
 }
 
-// add takes the next record. Nothing is put in front of one without a number.
+// add takes the next record. A record without a number keeps its place: nothing moves past it.
 func (o *reorderer) add(r *trace.Record, line []byte) error {
 	if r.Seq == 0 {
 		if err := o.flush(); err != nil {
@@ -49,7 +49,7 @@ func (o *reorderer) add(r *trace.Record, line []byte) error {
 	return nil
 }
 
-// flush hands out what was held back.
+// flush emits what was held back.
 func (o *reorderer) flush() error {
 	for i := range o.items {
 		if err := o.emit(&o.items[i].record, o.items[i].line); err != nil {

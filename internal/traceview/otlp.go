@@ -46,7 +46,7 @@ func stringAttr(key, value string) otlpAttr {
 	return otlpAttr{key, map[string]string{"stringValue": validText([]byte(value))}}
 }
 
-// spanContext is the ids of the span that a received request has become.
+// spanContext is the ids of the span of a request, in hexadecimal.
 type spanContext struct{ trace, span string }
 
 // exportOTLP writes a span for each request at each end of the bridge.
@@ -74,6 +74,7 @@ func exportOTLP(w io.Writer, records iter.Seq[*View]) error {
 	return out.Flush()
 }
 
+// spanOf returns the span of a request. known are the spans of earlier requests by their Seq: it adds this one.
 func spanOf(v *View, known map[uint64]spanContext) otlpSpan {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", v.Time.UnixNano(), v.Seq, v.Session))
 	ids := spanContext{hex.EncodeToString(sum[:16]), hex.EncodeToString(sum[16:24])}
@@ -119,8 +120,8 @@ func spanOf(v *View, known map[uint64]spanContext) otlpSpan {
 	return s
 }
 
-// unixNanos returns the nanoseconds since 1970. A time before that is 1970, and one that has too many nanoseconds for
-// Time.UnixNano is the last one that does not.
+// unixNanos returns the nanoseconds since 1970. Times before 1970, or too late for Time.UnixNano, become the first or last second
+// that can be told.
 func unixNanos(t time.Time) string {
 	seconds := min(max(t.Unix(), 0), math.MaxInt64/int64(time.Second)-1)
 	n := time.Unix(seconds, 0).UnixNano()
@@ -130,10 +131,10 @@ func unixNanos(t time.Time) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// traceparent does not match the version ff, which is not allowed.
+// traceparent matches a traceparent of W3C trace context as a JSON string, but not with the version ff, which is not allowed.
 var traceparent = lazyregexp.New(`^"(?:[0-9a-e][0-9a-f]|f[0-9a-e])-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}"$`)
 
-// parentOf returns the span of which a request says that it is a part.
+// parentOf returns the span that a request names as its parent (params._meta.traceparent); zero: it names none.
 func parentOf(b *trace.Body) (ids spanContext) {
 	if b.OmittedBytes == 0 {
 		if m := traceparent.FindSubmatch(memberAt(b.Text, "params", "_meta", "traceparent")); m != nil && !isZero(m[1]) && !isZero(m[2]) {
@@ -143,5 +144,5 @@ func parentOf(b *trace.Body) (ids spanContext) {
 	return ids
 }
 
-// isZero reports whether an id is one that stands for none.
+// isZero reports whether an id in hexadecimal has only zeros, which stands for none.
 func isZero(id []byte) bool { return len(bytes.Trim(id, "0")) == 0 }

@@ -9,14 +9,14 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// copyBufferSize is how long a line may be that copyLines hands on unread.
+// copyBufferSize is the length in bytes of the longest line that copyLines hands on without parsing.
 const copyBufferSize = 256 << 10
 
-// isUnfiltered reports whether all records are wanted as they stand there, so that nobody needs to know what they say.
+// isUnfiltered reports whether all records are wanted as they stand there, so that they need not be parsed.
 func (s *Viewer) isUnfiltered() bool { return s.JSON && !s.Terminal && len(s.Filter.groups) == 0 }
 
-// copyLines prints the lines of a running bridge unread, because to read them costs several times what it costs to have them
-// made. From the first line on that looks otherwise than trace.Append makes them, it reads what comes.
+// copyLines prints the lines of a running bridge without parsing them, because that costs several times what it costs the bridge to
+// make them. From the first line on that does not begin with trace.LinePrefix, or is too long, it parses all lines.
 func (s *Viewer) copyLines(in io.Reader) error {
 	r := bufio.NewReaderSize(in, copyBufferSize)
 	passed := false
@@ -32,7 +32,7 @@ func (s *Viewer) copyLines(in io.Reader) error {
 			return s.Out.Flush()
 		case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull):
 			return errors.Join(err, s.Out.Flush())
-		case len(line) == 1 && err == nil: // the bridge says that it is there
+		case len(line) == 1 && err == nil: // a blank line: the bridge says that it is there
 			continue
 		case err != nil || !bytes.HasPrefix(line, []byte(trace.LinePrefix)):
 			err = s.read(io.MultiReader(bytes.NewReader(bytes.Clone(line)), r))
@@ -50,12 +50,12 @@ func (s *Viewer) copyLines(in io.Reader) error {
 		if _, err := s.Out.Write(ready[:more]); err != nil {
 			return err
 		}
-		_, _ = r.Discard(more) // it has them
+		_, _ = r.Discard(more) // r has buffered them, so there is no error
 	}
 }
 
-// recordLinesLength returns how long the lines are together that text begins with and that look as trace.Append makes them. To hand them on
-// one by one costs more than to look at them.
+// recordLinesLength returns the length of the whole lines at the beginning of text that begin with trace.LinePrefix. They are handed
+// on together, because one by one costs more.
 func recordLinesLength(text []byte) (length int) {
 	for bytes.HasPrefix(text[length:], []byte(trace.LinePrefix)) {
 		n := bytes.IndexByte(text[length:], '\n')
@@ -67,7 +67,7 @@ func recordLinesLength(text []byte) (length int) {
 	return length
 }
 
-// read prints the lines that are records.
+// read is the rest of copyLines with parsing: it prints the lines that are records, and warns of others.
 func (s *Viewer) read(in io.Reader) error {
 	err := s.eachRecord(in, true, func(_ *trace.Record, line []byte) error {
 		if err := s.printJSON(line); err != nil {

@@ -10,19 +10,20 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/internal/trace"
 )
 
-// maxBodyBytes is how much text a printer with SideBySide keeps of messages of which the bridge may still
-// make others, in bytes, and maxBodyCount of how many.
+// What bodies keep: how many bytes of text, and of how many messages.
 const (
 	maxBodyBytes = 64 << 20
 	maxBodyCount = 20_000
 )
 
-// bodies are the latest received messages.
+// bodies are those of the latest received messages: the bridge may still make others of them.
 type bodies struct {
-	kept  map[uint64]*trace.Body
-	order []uint64
-	bytes int
+	kept  map[uint64]*trace.Body // by Seq
+	order []uint64               // Seq of those in kept, the oldest first
+	bytes int                    // of their texts
 }
+
+// add keeps a copy of the Body of a record, if it is a received message.
 
 func (b *bodies) add(r *trace.Record) {
 	if !r.Kind.IsMessage() || r.CauseSeq != 0 || r.Seq == 0 || r.Body.Text == nil {
@@ -46,6 +47,7 @@ func (b *bodies) add(r *trace.Record) {
 	}
 }
 
+// bodyOf returns the Body of the message with this Seq; nil: it is not kept.
 func (b *bodies) bodyOf(seq uint64) *trace.Body { return b.kept[seq] }
 
 // appendSideBySide appends two messages side by side, with what differs marked.
@@ -86,7 +88,8 @@ type wrappedRow struct {
 	width int
 }
 
-// wrapText breaks a text into rows, with its spans marked: by colour, or by opening and closing. A row is good until the next one.
+// wrapText breaks a text into rows, with its spans marked: by colour, or without Color by opening and closing. A row is good until the
+// next one is asked for.
 func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, closing string) iter.Seq[wrappedRow] {
 	return func(yield func(wrappedRow) bool) {
 		w := textWrapper{width: width, yield: yield}
@@ -119,10 +122,10 @@ func (p *printer) wrapText(text []byte, spans []textRange, width int, opening, c
 
 // textWrapper fills rows.
 type textWrapper struct {
-	width   int
-	yield   func(wrappedRow) bool
-	line    wrappedRow
-	inverse bool
+	width   int                   // characters of a row
+	yield   func(wrappedRow) bool // takes a full row; false: no more is wanted
+	line    wrappedRow            // that is being filled
+	inverse bool                  // the colour inverse is on
 }
 
 // setColour begins or ends a colour.

@@ -14,23 +14,23 @@ import (
 // Viewer reads a trace and writes what is wanted of it. It must not be used concurrently.
 type Viewer struct {
 	Out      *bufio.Writer // the caller flushes it; Live does so itself
-	Err      io.Writer     // is told of lines that could not be read
-	Terminal bool          // Out ends at one
+	Err      io.Writer     // gets warnings: lines that could not be read, missing records
+	Terminal bool          // Out is shown on a terminal
 	Width    int           // of the terminal, in characters; 0: not known
 
 	Filter    Filter
 	Verbose   int  // 1: with bodies; more: both ends side by side
-	JSON      bool // records as they stand there
+	JSON      bool // records as they stand in the trace
 	Exchanges bool // also HTTP exchanges and streams
 }
 
-// reorderWindow is how many records PrintAll puts into the order of their numbers.
+// reorderWindow is how many records PrintAll holds back, to put them into the order of their numbers.
 const reorderWindow = 64
 
 // ErrNoTrace says that a file has no record in it, but other lines.
 var ErrNoTrace = errors.New("no line of it is a record of a trace")
 
-// ReadAll reads a whole trace.
+// ReadAll reads a whole trace, and warns of lines that are no records.
 func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	var correlation Correlation
 	err := s.eachRecord(in, true, func(r *trace.Record, _ []byte) error { correlation.Add(r); return nil })
@@ -38,7 +38,7 @@ func (s *Viewer) ReadAll(in io.Reader) (*Correlation, error) {
 	return &correlation, err
 }
 
-// PrintAll prints the records of a trace that ReadAll has read.
+// PrintAll reads a trace once more, from its beginning, and prints its records. ReadAll has returned correlation.
 func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	print := s.newPrintFunc()
 	o := reorderer{maxItems: reorderWindow, emit: func(r *trace.Record, line []byte) error { return print(correlation.View(r), line) }}
@@ -51,7 +51,7 @@ func (s *Viewer) PrintAll(in io.Reader, correlation *Correlation) error {
 	return o.flush()
 }
 
-// PrintLost prints what got lost, and what was cancelled by whoever has sent it; it returns how many messages got lost.
+// PrintLost prints what got lost, and requests that their senders have cancelled. n is how many messages got lost.
 func (s *Viewer) PrintLost(correlation *Correlation) (n int, err error) {
 	p := printer{Out: s.Out, Color: s.Terminal}
 	cancelled := 0
@@ -104,7 +104,7 @@ func (s *Viewer) printLoss(p *printer, correlation *Correlation, loss *Loss) err
 	return err
 }
 
-// Export writes the records of a trace that ReadAll has read in one of Formats.
+// Export reads a trace once more, from its beginning, and writes its records in one of Formats. ReadAll has returned correlation.
 func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) error {
 	var wrong error
 	err := export(s.Out, format, func(yield func(*View) bool) {
@@ -121,9 +121,10 @@ func (s *Viewer) Export(in io.Reader, correlation *Correlation, format string) e
 	return err
 }
 
+// errEnough ends eachRecord when the export has failed: its own error tells why.
 var errEnough = errors.New("no more is wanted")
 
-// newPrintFunc returns what prints a record if it is wanted.
+// newPrintFunc returns a function that prints a record if it is wanted. line is the record as it stands in the trace.
 func (s *Viewer) newPrintFunc() func(v *View, line []byte) error {
 	p := &printer{
 		Out: s.Out, Color: s.Terminal, Bodies: s.Verbose == 1, SideBySide: s.Verbose > 1, Exchanges: s.Exchanges, Width: s.Width,
@@ -155,8 +156,8 @@ func (s *Viewer) printJSON(line []byte) error {
 	return s.Out.WriteByte('\n')
 }
 
-// eachRecord calls f for every record. With warn, lines that are none are told of, the first of them
-// one by one.
+// eachRecord calls f for every record, until f returns an error. With warn, it tells Err of lines that are no records, of the first
+// few one by one. The error is that of f, of in, or ErrNoTrace.
 func (s *Viewer) eachRecord(in io.Reader, warn bool, f func(r *trace.Record, line []byte) error) error {
 	const most = 5
 	lines := trace.NewReader(in)
