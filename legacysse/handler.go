@@ -34,7 +34,7 @@ type HandlerOptions struct {
 
 	MaxMessageSize int // bytes in a body; more is answered 413. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
+	MaxSessions    int // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
 	KeepAlive  time.Duration // between comments on a silent stream (LI26). 0: 15 s; negative: none
@@ -46,7 +46,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.AcquireProcessPlace). nil: there is one.
+	// (admission.AcquireProcessPlace). nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Budget is the memory for what clients make the Handler hold: bodies beyond
@@ -150,8 +150,8 @@ func (h *Handler) logRefused(r *http.Request, reason string) {
 	h.opts.Logger.Log(level, "request refused", append([]any{"reason", reason}, h.opts.Guard.LogFields(r)...)...)
 }
 
-// startSession makes a session and lets the bridge.Handler serve it. The error is
-// that of admission.Controller.Acquire.
+// startSession makes a session and lets the bridge.Handler serve it in a goroutine of its
+// own. The error is that of admission.Controller.AcquireLazily.
 func (h *Handler) startSession(r *http.Request) (*session, error) {
 	slot, err := h.control.AcquireLazily(identity.WithParty(r.Context(), h.opts.Guard.Party(r)))
 	if err != nil {
@@ -176,8 +176,9 @@ func (h *Handler) startSession(r *http.Request) (*session, error) {
 // errTokenRemoved ends the sessions of who has no token any more.
 var errTokenRemoved = errors.New("there is no token any more for who has opened the session")
 
-// serve runs the bridge.Handler for a session, which ends when the token of
-// who has opened it is removed or has expired, and waits until its client has taken what it was owed.
+// serve is the goroutine of a session: it runs the bridge.Handler, and waits until the client has
+// taken what it was owed. tokenCtx is done when the token that opened the session is
+// removed or has expired: then the session ends.
 func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Context) {
 	ctx, cancel := context.WithCancelCause(slot.Context())
 	defer cancel(nil)
@@ -194,7 +195,8 @@ func (h *Handler) serve(slot *admission.Slot, s *session, tokenCtx context.Conte
 	h.endSession(slot, s, h.server.ServeConn(observe.WithOrigin(identity.WithPrincipal(ctx, s.owner), &s.origin), s))
 }
 
-// endSession ends a session whose bridge.Handler has returned err.
+// endSession ends a session whose bridge.Handler has returned err, and waits for the end of
+// its event stream, finalWriteTimeout at most.
 //
 //go:noinline
 func (h *Handler) endSession(slot *admission.Slot, s *session, err error) {
@@ -214,7 +216,8 @@ func (h *Handler) endSession(slot *admission.Slot, s *session, err error) {
 	}
 }
 
-// endText returns how the session has ended, whose bridge.Handler returns err.
+// endText returns how the session has ended. err is what its bridge.Handler has returned. failed: it is
+// worth a warning.
 func (s *session) endText(err error) (text string, failed bool) {
 	why := s.endCause()
 	switch {
@@ -232,8 +235,8 @@ func (s *session) endText(err error) (text string, failed bool) {
 	return "the server has ended it", false
 }
 
-// logEnded says that a session has ended with an error, at most every so often
-// if it is that there was no place: clients try again.
+// logEnded warns that a session has ended with an error. If there was no place for the
+// session, it warns only now and then: clients try again.
 func (h *Handler) logEnded(s *session, err error) {
 	level := hclog.Warn
 	if errors.Is(err, bridge.ErrBusy) && !h.refusalWarnings.Allow() {
@@ -242,8 +245,8 @@ func (h *Handler) logEnded(s *session, err error) {
 	h.opts.Logger.Log(level, "session ended", "session", s.logName(), "error", err)
 }
 
-// findSession returns the session that a POST names, if its sender may use it; nil:
-// there is none, or none any more (SS3, SS4).
+// findSession returns the session with this id; nil: there is none (any more), or it belongs
+// to another principal than the sender of r (SS3, SS4).
 func (h *Handler) findSession(r *http.Request, id string) *session {
 	h.mu.Lock()
 	s := h.sessions[id]

@@ -16,8 +16,9 @@ import (
 )
 
 // ServeMessage takes what a client POSTs: one message, or a batch where the
-// session's revision has them. It answers 202 when the server has taken it;
-// whatever there is to say to it comes on the event stream (SS3).
+// session's revision has them. It answers 202 when the server has taken all of it, but
+// for a last message that is the next one for the server. Answers come on the event
+// stream (SS3).
 //
 // What is wrong is looked for in the order of docs/rules.md, LI, except that
 // the session is looked up before the body is read: strangers send none.
@@ -86,8 +87,9 @@ func firstRequestID(messages []jsonrpc.Message) jsonrpc.ID {
 
 const noSuchSessionText = "there is no such session (it ends with its event stream); begin anew with a GET"
 
-// namedSession returns the session that a request names in its query, or answers the
-// request. One whose token has expired, and that only finishes its calls, is none any more.
+// namedSession returns the session that a request names in its query. nil: there is none, and
+// the request was answered. A session whose token has expired, and that only finishes its
+// calls, does not count.
 func (h *Handler) namedSession(w http.ResponseWriter, r *http.Request) *session {
 	id := sessionID(r.URL)
 	if id == "" {
@@ -155,9 +157,9 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request, s *session, bod
 	return legacy, ownReplies, true
 }
 
-// convertBrokenAnswers makes messages of those faults that were to be answers: whoever
-// has asked hears of it, and the client is told nothing, which could be taken for
-// the answer to a request of its own.
+// convertBrokenAnswers replaces the faults that were meant as answers by error responses for
+// the server, which has asked. The client is not told of them: it could take that for the
+// answer to a request of its own.
 func (s *session) convertBrokenAnswers(messages []jsonrpc.Message, faults []*jsonrpc.Error) ([]jsonrpc.Message, []*jsonrpc.Error) {
 	others := faults[:0]
 	for _, fault := range faults {
@@ -187,10 +189,12 @@ func versionProblem(h http.Header) string {
 // served; its data lists those that are (revision 2026-07-28).
 const codeUnsupportedVersion = -32022
 
+// metaVersion is the member of _meta in which a modern request names its revision.
 const metaVersion = "io.modelcontextprotocol/protocolVersion"
 
-// refusalOfModern returns the answer to a request of the revision 2026-07-28 or
-// a later one: it has no sessions, and this transport has nothing else (SS9).
+// refusalOfModern returns the answer to a request whose _meta names a revision that is not
+// served. Such a revision (2026-07-28 or later) has no sessions, and this transport has
+// nothing else (SS9). modern is false for any other message.
 func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 	if m.Kind() != jsonrpc.Request || !bytes.Contains(m.Params(), []byte(metaVersion)) {
 		return jsonrpc.Message{}, false
@@ -205,8 +209,9 @@ func refusalOfModern(m jsonrpc.Message) (no jsonrpc.Message, modern bool) {
 		"HTTP+SSE has no requests without a session; begin with initialize, or use Streamable HTTP", []byte(data)), true
 }
 
-// passAllToServer gives the server the messages, and the client what the bridge itself
-// has to say to them.
+// passAllToServer queues ownReplies, the bridge's own answers, for the client, and then
+// passes the messages to the server. The error says that the session takes no more, or
+// that ctx is done.
 func (s *session) passAllToServer(ctx context.Context, messages, ownReplies []jsonrpc.Message, share *httpserve.BodyMemory) error {
 	for _, m := range ownReplies {
 		if err := s.Send(ctx, m); err != nil {

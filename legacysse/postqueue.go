@@ -33,11 +33,11 @@ type postQueue struct {
 type queuedMessage struct {
 	m        jsonrpc.Message
 	share    *budget.Share // what m holds of the budget; mostly nil
-	accepted chan struct{} // closed when Receive has m, and its POST is done
+	accepted chan struct{} // closed when Receive has taken m out, or m is next for the Sink: the POST is done
 }
 
-// offerAndWait hands on a message. With an error, which says that ctx is done or that the session takes
-// no more, its share is still the caller's.
+// offerAndWait hands on a message, and returns when it was accepted. The error says that ctx is done, or
+// that the session takes no more (taking is done); then share is still the caller's.
 func (p *postQueue) offerAndWait(ctx, taking context.Context, m jsonrpc.Message, share *budget.Share) error {
 	queued := p.offer(m, share)
 	if queued == nil {
@@ -84,8 +84,8 @@ func (p *postQueue) offer(m jsonrpc.Message, share *budget.Share) *queuedMessage
 	return it
 }
 
-// receive hands messages to sink until ctx is done and none waits that was accepted, or
-// until sink refuses one. sending is the ctx of its Send, which may outlive ctx.
+// receive hands messages to sink until ctx is done and no accepted message waits, or
+// until sink refuses one. sending is the ctx of sink's Send, which may outlive ctx.
 func (p *postQueue) receive(ctx, sending context.Context, sink bridge.Sink) error {
 	for {
 		p.awaitFirst(ctx, sink)

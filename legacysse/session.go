@@ -43,15 +43,15 @@ type session struct {
 	in             postQueue
 	out            *sendqueue.Queue
 	revision       clientstate.NegotiatedVersion
-	serverRequests clientstate.ServerRequests
-	lastActive     atomic.Int64 // when a message last went either way, Unix nanoseconds
+	serverRequests clientstate.ServerRequests // those that the client has not answered
+	lastActive     atomic.Int64               // when a message last went either way, Unix nanoseconds
 
 	life        context.Context // done when the session is over; the cause says why
 	endLife     context.CancelCauseFunc
 	taking      context.Context // done when nothing more is taken from the client: at the end of life at the latest
 	stopTaking  context.CancelFunc
 	endOnce     sync.Once
-	onEnd       func()
+	onEnd       func() // called by end, once: takes the session out of the Handler
 	origin      observe.SessionOrigin
 	closing     context.Context // done when the owner has closed the session
 	close       context.CancelFunc
@@ -98,7 +98,8 @@ func (s *session) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// receiveContexts returns the context of waiting for messages, and that of handing them on.
+// receiveContexts returns the context of waiting for messages (receiving), and that of handing
+// them on (sending). end must be called.
 func (s *session) receiveContexts(ctx context.Context) (receiving, sending context.Context, end func()) {
 	receiving, stop := context.WithCancel(ctx)
 	running := context.AfterFunc(s.life, stop)
@@ -166,9 +167,9 @@ func (s *session) end(why error) {
 // endCause returns why the session is over; nil: it is not.
 func (s *session) endCause() error { return context.Cause(s.life) }
 
-// offerAndWait hands a message on, with what it holds of the budget. It waits while
-// the server does not take what came before. When nothing more is taken, what waits is refused. With an
-// error, share is still the caller's.
+// offerAndWait hands a message of the client on; share is what it holds of the budget. It waits while
+// the server does not take what came before. The error says that ctx is done, or that the session takes
+// no more; then share is still the caller's.
 func (s *session) offerAndWait(ctx context.Context, m jsonrpc.Message, share *budget.Share) error {
 	s.touch()
 	s.serverRequests.NoteReceived(m)

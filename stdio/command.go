@@ -25,7 +25,7 @@ type Command struct {
 	// Spec.Name, or by the whole Spec.Path if that is empty.
 	Spec supervisor.Spec
 
-	// Options are those of the Conn. Options.Peer is Server.
+	// Options are those of the Conn; its Peer is Server, whatever they say.
 	Options Options
 
 	// OnStart is told the process id of each child that was started; nil:
@@ -101,8 +101,8 @@ func (c *childConn) Kill() error { return c.process.Kill() }
 
 var errStdoutClosed = errors.New("closed its stdout")
 
-// findEndReason finds out why stdout is at its end. Most often because the process
-// exits, which then takes no more than a moment. It returns nil if ctx ends first.
+// findEndReason finds out why stdout is at its end. Mostly the process exits a moment
+// later, and the error tells how. findEndReason returns nil if ctx ends first.
 func (c *childConn) findEndReason(ctx context.Context) error {
 	grace := time.NewTimer(exitGrace)
 	defer grace.Stop()
@@ -121,8 +121,8 @@ func (c *childConn) findEndReason(ctx context.Context) error {
 	return e
 }
 
-// stop is the closer. It goes on reading meanwhile: a child that is blocked in
-// a write would not see that its stdin has ended.
+// stop is the closer of the Conn. It stops the process, and reads stdout meanwhile: a child
+// that is blocked in a write would not see that its stdin has ended.
 func (c *childConn) stop() error {
 	c.in.mu.Lock() // Receive reads no more; what still comes from stdout is ours
 	defer c.in.mu.Unlock()

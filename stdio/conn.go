@@ -64,7 +64,7 @@ type Conn struct {
 	in           incoming
 	out          outgoing
 	client       clientState
-	skippedCount atomic.Int64
+	skippedCount atomic.Int64 // how often input was no valid message
 
 	refusals refusals
 	end      ending
@@ -76,11 +76,11 @@ type incoming struct {
 	src source
 
 	// mu is held while a line is read and taken apart, never while a message is
-	// handed on. Who closes what src reads takes it to read the rest.
+	// handed on. The closer holds mu while it reads the rest of the stream.
 	mu           sync.Mutex
 	lines        lines
 	pending      []jsonrpc.Message // were read, and no Sink has taken them yet
-	firstRefused bool              // a Sink has refused the first of them: it is offered again whatever the ctx says
+	firstRefused bool              // a Sink has refused pending[0]: the next Receive offers it again, even if its ctx is done
 }
 
 // clientState is what a Conn has to know of the messages that it has carried to and
@@ -127,8 +127,8 @@ func (c *Conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return c.receive(ctx, sink, nil, nil)
 }
 
-// receive is Receive. hungUp is what bridge.NewStallWatch says of it, and explain says
-// what the end of the stream means; both may be nil.
+// receive is Receive. hungUp is the peerEndErr of bridge.NewStallWatch. explain returns the
+// error of Receive for the one with which the stream has ended. Both may be nil.
 func (c *Conn) receive(ctx context.Context, sink bridge.Sink, hungUp func() error, explain func(context.Context, error) error) error {
 	sendCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +172,7 @@ func (c *Conn) awaitLine(ctx context.Context) error {
 	}
 }
 
-// receiveError returns what Receive says of an error of lines, which may be nil.
+// receiveError returns the error of Receive for an error of lines; nil: there is a line.
 func (c *Conn) receiveError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -186,8 +186,8 @@ func (c *Conn) receiveError(ctx context.Context, err error) error {
 	return err
 }
 
-// deliverFirst hands on the message that awaitLine has found, if the line has one. bySink says that err is why
-// sink has refused it.
+// deliverFirst hands on the message that awaitLine has found, if the line has one. bySink says that err is
+// sink's.
 //
 //go:noinline
 func (c *Conn) deliverFirst(ctx context.Context, sink bridge.Sink, watch *bridge.StallWatch) (err error, bySink bool) {
@@ -251,8 +251,8 @@ func (c *Conn) fail(err error) {
 	c.out.dest.close()
 }
 
-// ending is the end of a Conn. There are two steps: from the first on nothing is
-// received or sent any more, and from the second on Receive waits for no Sink.
+// ending is the end of a Conn. There are two steps. After set, nothing is read or sent any
+// more. After close, Receive does not wait for a Sink either.
 type ending struct {
 	once sync.Once
 	done chan struct{} // closed by set

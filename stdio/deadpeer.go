@@ -20,10 +20,10 @@ var errDeadPeer = errors.New("the connection was lost: the peer does not answer 
 // TCP_USER_TIMEOUT, but would then also give up a peer that is alive and busy.)
 type deadPeerWatch struct {
 	nc           net.Conn
-	onDead       func() // called once at most
-	readAckState func(net.Conn) (silent time.Duration, waiting bool)
-	timer        lazytimer.Timer // is set while something is on its way; calls checkAck
-	dead         atomic.Bool
+	onDead       func()                                              // called once at most
+	readAckState func(net.Conn) (silent time.Duration, waiting bool) // awaitingAck, but in tests
+	timer        lazytimer.Timer                                     // is set while something is on its way; calls checkAck
+	dead         atomic.Bool                                         // onDead was called
 }
 
 // watchPeer returns a deadPeerWatch that calls onDead in a goroutine of its own; nil: the
@@ -60,7 +60,7 @@ func (d *deadPeerWatch) checkAck() {
 	}
 }
 
-// stop ends it; afterwards onDead is not called any more.
+// stop ends the watch; afterwards onDead is not called any more. A nil deadPeerWatch does nothing.
 func (d *deadPeerWatch) stop() {
 	if d != nil {
 		d.timer.Stop()

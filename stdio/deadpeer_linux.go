@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// awaitingAck returns whether something is on its way to the peer or waits
-// to be, and how long ago the peer has acknowledged anything. A peer that is
-// alive and takes nothing for the time being is not silent: it is asked
-// whether it does more and more seldom.
+// awaitingAck returns whether anything that was sent is not acknowledged yet, or waits to
+// go out (waiting), and how long ago the peer has acknowledged anything (silent). A peer that
+// is alive and takes nothing for the time being has a silent of 0: the system probes it,
+// ever more seldom, so that the time since its last sign says nothing.
 func awaitingAck(nc net.Conn) (silent time.Duration, waiting bool) {
 	raw, err := nc.(*net.TCPConn).SyscallConn()
 	if err != nil {

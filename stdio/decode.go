@@ -82,7 +82,7 @@ func concatenatedMessages(text []byte, end, depth int) (messages []jsonrpc.Messa
 	}
 }
 
-// noteReceived takes note of a valid message.
+// noteReceived takes note of a valid message: from now on lines may have MaxMessageSize.
 func (c *Conn) noteReceived(m jsonrpc.Message) {
 	c.in.lines.max = c.opts.MaxMessageSize
 	if c.opts.Peer == Client {
@@ -147,15 +147,16 @@ func asError(err error) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: err.Error()}
 }
 
-// answerInvalid deals with input that is no valid message.
+// answerInvalid is answerRefused for input that is no valid message.
 func (c *Conn) answerInvalid(ctx context.Context, size int, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	return c.answerRefused(ctx, size, "was not valid: "+e.Message, e)
 }
 
-// answerRefused deals with input that is not received; what says, of an answer, why.
-// Where it was to be the answer to a request, it returns an error in its place, so
-// that the caller does not wait forever; a client is told about anything else it
-// may wait for, and a server about its requests.
+// answerRefused deals with input that is not handed on, for the reason in e. If the input
+// was meant as the answer to a request, answerRefused returns an error response in its place,
+// so that the caller does not wait forever; its text is "the server's answer", and what.
+// Of anything else that the peer may wait for an answer to, a client is told. A server is
+// told of its requests only. The error is that of Send.
 func (c *Conn) answerRefused(ctx context.Context, size int, what string, e *jsonrpc.Error) (jsonrpc.Message, error) {
 	c.reportNoise(size, e.Message)
 	switch {

@@ -12,8 +12,8 @@ type destination interface {
 	// or after close, a deadlineWriter returns errInterrupted. An abortingWriter can
 	// end a write only with the whole Conn, and returns what the Write says then.
 	write(ctx context.Context, p []byte) (int, error)
-	// rearm undoes what the end of an earlier write's ctx has done, for one that
-	// goes another way.
+	// rearm undoes what the end of an earlier write's ctx has done. It is for bytes that
+	// are written by a tryWriter, past write.
 	rearm()
 	// close ends a deadlineWriter's writes, now and for good. Those of an
 	// abortingWriter end when its stream is closed.

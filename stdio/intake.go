@@ -29,7 +29,7 @@ type intakeGuard struct {
 	dueSize      int              // how long the line has to be when slowTimer goes off; 0: it is not set
 }
 
-// limitIntake makes the Conn keep to the bounds of a client's lines. It comes before
+// limitIntake makes the Conn keep to the bounds of a client's lines. It is called before
 // the first Receive.
 func (c *Conn) limitIntake(share *budget.Share, chunkTimeout time.Duration) {
 	c.in.lines.intake = &intakeGuard{share: share, chunkTimeout: chunkTimeout, slowTimer: &lazytimer.Timer{Do: func() { c.endWithReason(errTooSlow) }}}
@@ -59,6 +59,7 @@ func (c *Conn) tooLongText() string {
 	return fmt.Sprintf("is longer than %d bytes, which is the limit (--max-message-size)", c.opts.MaxMessageSize)
 }
 
+// hold takes n bytes more of the budget. false: there are not so many left.
 func (in *intakeGuard) hold(n int) bool { return in == nil || in.share.Take(n) }
 
 func (in *intakeGuard) release(n int) {
@@ -67,15 +68,15 @@ func (in *intakeGuard) release(n int) {
 	}
 }
 
-// releaseAll says that nothing is kept of the lines any more that were taken.
+// releaseAll gives back all that the lines hold: none of those that take returned is in use any more.
 func (in *intakeGuard) releaseAll() {
 	if in != nil && in.share.Held() > 0 {
 		in.share.ReleaseAll()
 	}
 }
 
-// expectChunk gives the peer the time for one more chunk of a line of which there are so
-// many bytes.
+// expectChunk gives the peer chunkTimeout for one more chunk of a line of which size bytes
+// have come.
 func (in *intakeGuard) expectChunk(size int) {
 	if in == nil || size == 0 || in.chunkTimeout <= 0 || in.dueSize > 0 && size < in.dueSize {
 		return
@@ -84,7 +85,7 @@ func (in *intakeGuard) expectChunk(size int) {
 	in.slowTimer.SetAfter(in.chunkTimeout)
 }
 
-// noteLineArrived says that all of a line has, or that nobody reads it now.
+// noteLineArrived stops slowTimer: all of a line has arrived, or nobody reads the line now.
 func (in *intakeGuard) noteLineArrived() {
 	if in != nil && in.dueSize > 0 {
 		in.dueSize = 0

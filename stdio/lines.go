@@ -11,8 +11,8 @@ import (
 
 const (
 	chunkSize       = 64 << 10 // what a pipe holds, on most systems
-	smallBufferSize = 4 << 10  // what a Conn waits with
-	maxKeptChunks   = 32       // how long a list of chunks is worth keeping
+	smallBufferSize = 4 << 10  // the buffer of a Conn that waits for a line
+	maxKeptChunks   = 32       // the capacity up to which lines.longChunks is kept for the next long line
 )
 
 // chunks are lent to a Conn while it reads a line that is longer than its small
@@ -45,19 +45,19 @@ type source interface {
 // than max is not kept; only the id of its message is looked for.
 type lines struct {
 	src    source
-	max    int
+	max    int          // the longest line that is kept now, in bytes
 	intake *intakeGuard // nil: the peer may send lines of up to max, and take its time
 
 	buf     []byte // nil, the small buffer, or a chunk
-	small   []byte
-	r, w    int // buf[r:w] is read and not yet returned
-	scanned int // buf[r:scanned] has no line feed
+	small   []byte // the small buffer; nil: it was never needed
+	r, w    int    // buf[r:w] is read and not yet returned
+	scanned int    // buf[r:scanned] has no line feed
 
 	longChunks [][]byte // chunks before buf of a line that has not ended
-	longStart  int      // where the line begins in long[0]
+	longStart  int      // where the line begins in longChunks[0]
 
 	tooLongID    *jsonrpc.IDFinder // not nil: the line is longer than max and is thrown away
-	droppedBytes int               // bytes of it
+	droppedBytes int               // how many bytes of it were thrown away so far
 
 	err error // how the stream ended
 }
@@ -68,13 +68,13 @@ type line struct {
 	owned bool   // text is an allocation of its own, of its exact size
 	size  int    // in bytes
 
-	tooLong bool // there is no text, but perhaps this:
-	id      jsonrpc.ID
-	kind    jsonrpc.Kind
+	tooLong bool         // text is nil; id and kind are set
+	id      jsonrpc.ID   // of the message in the line that is too long; zero: not found
+	kind    jsonrpc.Kind // of that message, as far as known
 }
 
 // await waits until take has a line, or returns how the stream ended. What stands behind the last line feed
-// is a line too. The line before has been passed on.
+// is a line too. The text of the line before is no longer valid.
 func (l *lines) await(ctx context.Context) error {
 	if len(l.longChunks) == 0 { // else await was interrupted in the middle of one
 		l.intake.releaseAll()
@@ -151,6 +151,7 @@ func (l *lines) join(end int) []byte {
 	return text
 }
 
+// forgetLong gives back the chunks of a long line.
 func (l *lines) forgetLong() {
 	for _, chunk := range l.longChunks {
 		putChunk(chunk)
@@ -223,7 +224,7 @@ func (l *lines) freeSpace() []byte {
 	return l.buf[l.w:]
 }
 
-// release gives an empty buffer back.
+// release gives the buffer back, unless bytes in it were not returned yet.
 func (l *lines) release() {
 	if l.r < l.w {
 		return

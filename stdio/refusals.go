@@ -20,7 +20,7 @@ type refusals struct {
 	sender    sync.WaitGroup
 }
 
-// add queues reply for to.
+// add queues reply, which the goroutine sends to to. The first call starts that goroutine.
 func (r *refusals) add(to bridge.Sink, reply jsonrpc.Message) {
 	if !r.queue.Put(reply) {
 		return

@@ -36,15 +36,15 @@ type ServerOptions struct {
 	ChunkTimeout time.Duration // to send each 64 KiB of a line in, or what there is of it; then the connection ends. 0: 30 s; negative: no limit
 
 	// Budget is the memory for lines that are being received, or wait for their
-	// server to take them; the first 64 KiB of each do not count. The connection
-	// ends on whose line there is none left. It may be shared with others. nil: one of
-	// its own, for messages of MaxMessageSize.
+	// server to take them; the first 64 KiB of each line do not count. A connection ends
+	// if the Budget has no room for its line. The Budget may be shared with others. nil: one
+	// of its own, for messages of MaxMessageSize.
 	//
 	// Until a client has sent one valid message, its lines may have 1 MiB at most.
 	Budget *budget.Budget
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a client
-	// (admission.AcquireProcessPlace). nil: there is one.
+	// (admission.AcquireProcessPlace). nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	// Party returns who a client counts as when places and memory are shared out. nil: all
@@ -93,10 +93,10 @@ func NewSocketServer(server bridge.Handler, opts ServerOptions) *SocketServer {
 	return s
 }
 
-// Serve takes connections from l and returns nil when it or l was closed, or
-// the error that l ended with. It closes l. It may be called for several listeners at a
-// time. Who may connect is for l to say. A connection's deadlines must work;
-// without a CloseWrite method its client is not told of an end before the end.
+// Serve takes connections from l. It returns nil when the SocketServer or l was closed, or
+// the error that l ended with, and closes l. It may be called for several listeners at a
+// time. Who may connect is for l to say. The deadlines of l's connections must work. If
+// they have no CloseWrite method, Close does not wait until the client has read everything.
 func (s *SocketServer) Serve(l net.Listener) error {
 	defer l.Close()
 	if !s.addListener(l) {
@@ -187,7 +187,8 @@ func (s *SocketServer) startConn(nc net.Conn) {
 	})
 }
 
-// admit returns the Conn of a new connection, and its place, or why it has none.
+// admit returns the Conn of a new connection, and its place. The error says why there is no
+// place; the Conn is there all the same.
 func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) {
 	conn := newSocketConn(nc, Options{Peer: Client, MaxMessageSize: s.opts.MaxMessageSize, MaxDepth: s.opts.MaxDepth, OnNoise: s.logNoise})
 	party := s.opts.Party(nc)
@@ -196,8 +197,8 @@ func (s *SocketServer) admit(nc net.Conn) (*socketConn, *admission.Slot, error) 
 	return conn, slot, err
 }
 
-// refuse refuses a client for whom there is no place. Those that are being refused cannot
-// pile up, nor be in the way of who may wait for one.
+// refuse tells a client that there is no place for it, in the goroutine of its connection. If
+// MaxSessions others are being told so, the client is told nothing.
 func (s *SocketServer) refuse(conn *socketConn) {
 	if s.addRefusals(1) {
 		s.answerRefused(conn)
@@ -243,7 +244,8 @@ func (s *SocketServer) serve(slot *admission.Slot, conn *socketConn) {
 	}
 }
 
-// endText returns how a session has ended whose ctx it is, and whose bridge.Handler returns err.
+// endText returns how a session has ended. ctx is the session's, and err is what its bridge.Handler has
+// returned. failed: it is worth a warning.
 func endText(ctx context.Context, err error) (text string, failed bool) {
 	switch {
 	case context.Cause(ctx) == bridge.ErrReclaimed:

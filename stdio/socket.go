@@ -43,7 +43,7 @@ type Socket struct {
 	// 10 s, negative means no limit.
 	ConnectTimeout time.Duration
 
-	// Options are those of the Conn. Options.Peer is Server.
+	// Options are those of the Conn; its Peer is Server, whatever they say.
 	Options Options
 }
 
@@ -71,6 +71,7 @@ func ParseSocket(text string) (Socket, error) {
 // of a Unix socket, with the NUL at its end (macOS: 104 bytes, others 108).
 const maxSocketPath = 103
 
+// checkPath returns what is wrong with the path of a Unix socket; "": nothing.
 func checkPath(path string) string {
 	switch {
 	case path == "":
@@ -85,6 +86,7 @@ func checkPath(path string) string {
 	return ""
 }
 
+// checkHostPort returns what is wrong with the address of a TCP socket; "": nothing.
 func checkHostPort(address string) string {
 	if strings.HasPrefix(address, "//") {
 		return "no slashes belong between tcp: and the host; write tcp:HOST:PORT"
@@ -180,8 +182,8 @@ func withoutAddress(err error) error {
 type socketConn struct {
 	*Conn
 	nc        net.Conn
-	closeWait time.Duration
-	peerWatch *deadPeerWatch
+	closeWait time.Duration  // the const closeWait, but in tests
+	peerWatch *deadPeerWatch // nil: the connection is not one of TCP
 }
 
 // newSocketConn makes a Conn of nc, whose deadlines must work, and which it
@@ -208,8 +210,9 @@ func (c *socketConn) Receive(ctx context.Context, sink bridge.Sink) error {
 // so that nobody waits for what is owed to it.
 var errClosedBothWays = errors.New("the client has closed the connection")
 
-// peerHungUp returns what bridge.NewStallWatch wants to know of a client. Nobody has to hurry
-// because a server has ended: what it has said before is still to be handed on.
+// peerHungUp returns the function with which a StallWatch asks whether a client has hung up.
+// nil: the system cannot tell, or the peer is a server: what a server sent before its end is
+// still handed on without haste.
 func (c *socketConn) peerHungUp() func() error {
 	if c.opts.Peer != Client {
 		return nil
@@ -241,7 +244,7 @@ func (c *socketConn) TrySend(m jsonrpc.Message) bool {
 	return c.Conn.TrySend(m)
 }
 
-// networkError makes an error of the network one that a client may see.
+// networkError takes the addresses out of an error of the network, so that a client may see it.
 func networkError(err error) error {
 	if err == nil {
 		return nil
@@ -252,8 +255,8 @@ func networkError(err error) error {
 	return err
 }
 
-// closeGently is the closer. It lets the peer take what it was sent: closing a
-// connection that holds unread input would throw that away.
+// closeGently is the closer of the Conn. It lets the peer take what it was sent: if a
+// connection is closed while it holds unread input, the system throws away what was sent.
 func (c *socketConn) closeGently() error {
 	c.peerWatch.stop()
 	c.in.mu.Lock() // Receive reads no more; what still comes is ours

@@ -61,7 +61,7 @@ type backgroundSource struct {
 
 	mu      sync.Mutex
 	started bool
-	reading bool // asked, and nothing got yet
+	reading bool // a read was asked for, and its result was not taken yet
 	closed  bool
 	done    chan struct{} // closed by close
 	ended   chan struct{} // closed when the goroutine has ended
@@ -180,7 +180,7 @@ func (i *interrupter) expire(done <-chan struct{}) {
 	}
 }
 
-// rearm lets what comes next begin without the end of the last ctx.
+// rearm lets reads and writes work again after the end of the ctx that is watched.
 func (i *interrupter) rearm() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // nothing, unless the peer is up to no good. One goroutine at a time may call it.
 type tryWriter func(p []byte) int
 
-// newTryWriter returns one that writes to w; nil: w is none of which that is sure.
+// newTryWriter returns a tryWriter for w; nil: a write to w might wait, or be taken in part.
 func newTryWriter(w io.Writer) tryWriter {
 	switch w := w.(type) {
 	case *os.File:

@@ -23,8 +23,8 @@ const containerWait = 10 * time.Second
 type container struct {
 	Engine  string   // the client: an absolute path
 	Globals []string // the client's arguments before the command
-	Env     []string
-	Dir     string
+	Env     []string // the client's environment
+	Dir     string   // the client's working directory
 	IDFile  string
 	Private bool // the directory of IDFile is ours, and IDFile the only file in it
 	Remove  bool // the engine removes the container when it has ended

@@ -90,7 +90,7 @@ func (o *childOutput) renewGrace() {
 }
 
 // setDeadline sets the file's deadline to the earliest of ours and the reader's. The caller
-// holds limits.
+// holds deadlineMu.
 func (o *childOutput) setDeadline() error {
 	d := o.deadline
 	switch {

@@ -61,9 +61,9 @@ type Spec struct {
 	OnStop func(step string)
 
 	// OnExit is called once, when the process has exited and its stderr was read to the
-	// end, or a short grace later. err is what Process.ExitError returns from then on; asked
-	// says that Stop was called before the exit. Stop waits for the call, unless the process
-	// survives SIGKILL. nil means no call.
+	// end, or a short grace later. Process.Done is closed after the call. err is what
+	// Process.ExitError returns then; asked says that Stop was called before the exit. Stop
+	// waits for the call, unless the process survives SIGKILL. nil means no call.
 	OnExit func(err error, asked bool)
 }
 
@@ -89,7 +89,7 @@ type Process struct {
 	onExit      func(err error, asked bool) // may be nil
 
 	exited    chan struct{} // closed when the process has exited; it may not be reaped yet
-	done      chan struct{} // closed later than exited, when stderr was read to its end
+	done      chan struct{} // closed after exited, when stderr was read to its end or outputGrace is over
 	exitErr   error         // set before exited is closed
 	wg        sync.WaitGroup
 	stopOnce  sync.Once

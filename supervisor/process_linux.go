@@ -126,9 +126,9 @@ var startThread starter
 
 type starter struct {
 	mu    sync.Mutex
-	users int
-	jobs  chan func()
-	ended chan struct{}
+	users int           // children that have not been released; 0: there is no thread
+	jobs  chan func()   // what the thread is to run; closed to end it
+	ended chan struct{} // closed when the thread's goroutine has ended
 }
 
 // run runs f on the thread and keeps the thread until release is called. If

@@ -14,13 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A child is the system's part of a Process. Only Stop calls its methods other than wait,
-// hence one goroutine at a time. Strays are descendants that have left the child's process
-// group; they can be found on Linux, after Subreap.
+// A child is the system's part of a Process. The waiter goroutine calls wait, and also reap
+// if Stop has given up. Only Stop calls the other methods, hence one goroutine at a time.
+// Strays are descendants that have left the child's process group; they can be found on
+// Linux, after Subreap.
 type child struct {
-	pid    int // and process group id
-	marker string
-	system // what differs between the Unixes
+	pid    int    // and process group id
+	marker string // in the environment of the child and its descendants; "" where there are none (not Linux)
+	system        // what differs between the Unixes
 
 	groupGone  atomic.Bool  // the group is empty: its id may belong to other processes
 	groupPolls int          // how often the group was looked at
@@ -155,7 +156,7 @@ func (c *child) isGroupEmpty() bool {
 	return (c.groupPolls&(c.groupPolls-1) == 0 || c.groupPolls%32 == 0) && groupIsDead(c.pid)
 }
 
-// exitError describes how a process ended.
+// exitError describes how a process ended; nil: with exit status 0.
 func exitError(ws syscall.WaitStatus) error {
 	switch {
 	case ws.Signaled():

@@ -77,8 +77,9 @@ func (l *stderrLines) emit(line []byte) {
 	}
 }
 
-// addToTail puts a line into the tail. Of a stack it keeps the first call in the program's own files: it tells where, and the message of the
-// exception or the panic, which stands above the stack, tells what. The rest would push that out.
+// addToTail puts a line into the tail. Of a stack it keeps one call at most, the first one in the program's own
+// files, and none of a Go stack. The rest of the stack would push out the message of the exception or the panic,
+// which stands above the stack.
 func (l *stderrLines) addToTail(line []byte) {
 	switch part := stackPartOf(line); {
 	case part == ownCall && !l.keptStackCall:

@@ -34,6 +34,8 @@ func (g guardedSet) killMarked() {
 	}
 }
 
+// killIn kills those of pids that have a marker of one of the groups. unsure: the marker of
+// some process cannot be read now.
 func (g guardedSet) killIn(pids []int) (killed int, unsure bool) {
 	for _, pid := range pids {
 		if pid == os.Getpid() {

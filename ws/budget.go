@@ -22,7 +22,8 @@ func (c *conn) startChunkTimer() {
 	}
 }
 
-// refuseSlow ends a conversation with a peer that holds memory and does not go on.
+// refuseSlow ends the conversation: a chunk of a message has not come within chunkTimeout.
+// slowTimer calls it.
 func (c *conn) refuseSlow() {
 	c.endForViolation(websocket.StatusPolicyViolation, "a message that arrives too slowly")
 }

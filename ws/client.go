@@ -33,10 +33,11 @@ type ClientOptions struct {
 	// of the Conn's own: with the proxy from the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
-	// each of them, replies that refuse them are seen first there, and it may send a request again. An
-	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
-	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.TimeoutWithSignIn). nil: as they are.
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
+	// each request, sees first the replies that refuse them, and may send a request again. If its error
+	// is an *httpdial.Fault, clients are told that. nil: the requests go out as they are.
+	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
+	// shorter (httpdial.TimeoutWithSignIn).
 	Authorize        func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTimeout time.Duration
 
@@ -70,9 +71,9 @@ type ClientOptions struct {
 	// ends with ErrSessionLost.
 	NoRenew bool
 
-	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
-	// everything may have changed: notifications of the kinds that the server
-	// announces, and for the resources that are subscribed.
+	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that
+	// everything may have changed: of the kinds that the server announces, and for the
+	// resources that are subscribed.
 	NotifyAfterRenewal bool
 
 	// Logger is told what happens to the connection, never what messages

@@ -40,18 +40,18 @@ type connConfig struct {
 	peer           string // for texts: "the client", or the server's address
 	peerIsClient   bool   // it is a client, which is told what is wrong with its messages
 	maxMessageSize int
-	maxDepth       int           // 0 or negative: no limit
-	maxBatch       int           // 0: no limit
-	pingInterval   time.Duration // negative: never
-	idleTimeout    time.Duration // without a message in either direction; 0 or negative: for ever
-	onNoise        func(size int, reason string)
+	maxDepth       int                           // 0 or negative: no limit
+	maxBatch       int                           // 0: no limit
+	pingInterval   time.Duration                 // 0 or negative: never
+	idleTimeout    time.Duration                 // without a message in either direction; 0 or negative: for ever
+	onNoise        func(size int, reason string) // told of input that is no valid message; not nil
 
 	// Against a client that takes our memory.
 	budget            *budget.Budget // for what is received; nil: no limit
 	party             string         // who the peer counts as in budget
 	maxFirstMessage   int            // bytes in its messages until one was valid; 0: maxMessageSize
 	chunkTimeout      time.Duration  // for each chunkSize of a message to arrive in; 0 or negative: no limit
-	onBudgetExhausted func()         // called when there is none left of budget
+	onBudgetExhausted func()         // called when budget has no room for a message; nil only if budget is
 
 	onEnded func() // called once, when nothing can be sent any more; may be nil
 }
@@ -60,8 +60,8 @@ type connConfig struct {
 // goroutines serve it: one reads, one writes and finally hangs up, one pings; close
 // awaits them.
 //
-// Whatever ends the conversation calls end, once. The goroutines then run out:
-// the writer hangs up, which the others notice.
+// Whatever ends the conversation calls finish; the first call counts. The goroutines then
+// end: the writer closes the socket, which ends the reader.
 //
 // The order of messages: what was queued in out goes before what TrySend writes itself,
 // because that is done only while out and the wire are empty, with writing held.
@@ -72,35 +72,35 @@ type conn struct {
 
 	reader       reader
 	in           inbound
-	tokenExpired atomic.Bool // the client's token has: nothing more is taken
-	// delivering is held while a message that has come is handed on, also while there is no room for it.
+	tokenExpired atomic.Bool // the client's token has expired: no message of the client is handed on any more
+	// delivering is held while a message of the peer is put into in, also while in has no room.
 	delivering sync.Mutex
 	out        *sendqueue.Queue
 
 	writing      sync.Mutex      // held while messages are put into the wire
 	peerHasTaken func() bool     // whether the peer has taken all that was written; nil: that is never known
-	calls        calls           // of a client
+	calls        calls           // zero if the peer is a server
 	idleTimer    lazytimer.Timer // ends a conversation in which nothing is said
 
 	wg  sync.WaitGroup
 	end ending
 }
 
-// calls is what a conn knows of the requests that are open on it.
+// calls is what a conn to a client knows of the messages that it has carried.
 type calls struct {
 	revision       clientstate.NegotiatedVersion
-	serverRequests clientstate.ServerRequests // to the client
+	serverRequests clientstate.ServerRequests // the server's requests that the client has not answered
 	openRequests   atomic.Int64               // about how many requests of the client have no answer; see maxInlineCalls
 }
 
 // ending is how a conn has ended.
 type ending struct {
 	once          sync.Once
-	done          chan struct{} // closed by conn.finish; what follows is set before
-	err           error         // why nothing can be sent any more
-	code          websocket.StatusCode
-	reason        string
-	deliverQueued bool // what is queued for the peer is still to be delivered
+	done          chan struct{}        // closed by conn.finish; what follows is set before
+	err           error                // why nothing can be sent any more
+	code          websocket.StatusCode // of the close frame
+	reason        string               // in the close frame
+	deliverQueued bool                 // what is queued for the peer is still to be delivered
 
 	closing context.Context // done when the owner has closed the conn: nothing is received any more either
 	close   context.CancelFunc
@@ -140,7 +140,7 @@ func (c *conn) Receive(ctx context.Context, sink bridge.Sink) error {
 	return err
 }
 
-// watchStalls returns the StallWatch of a Receive, and what ends it.
+// watchStalls returns the StallWatch of a Receive, and the function that ends it.
 func (c *conn) watchStalls(ctx context.Context) (watch *bridge.StallWatch, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	open := context.AfterFunc(c.end.closing, cancel)
@@ -175,8 +175,9 @@ func (r *receiveSink) Send(_ context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// hungUp returns what bridge.NewStallWatch wants to know: a client that sends nothing
-// more is gone. A server that has ended may be the reason for what a Sink still has to take.
+// hungUp returns the function with which a StallWatch asks whether a client is gone. A client
+// that sends nothing more counts as gone. nil: the system cannot tell, or the peer is a
+// server: what a server sent before its end is still handed on without haste.
 func (c *conn) hungUp() func() error {
 	hungUp := c.wire.hungUp()
 	if hungUp == nil || !c.peerIsClient {
@@ -190,9 +191,9 @@ func (c *conn) hungUp() func() error {
 	}
 }
 
-// Send implements bridge.Conn. It returns when m is queued; the queue holds
-// little, and waits while the peer takes nothing. A response is written by the caller,
-// as TrySend writes it, where few calls are open.
+// Send implements bridge.Conn. It returns when m is queued, and waits while the queue is
+// full because the peer takes nothing. Where few calls are open, the caller itself writes a
+// response, as in TrySend.
 func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
@@ -216,7 +217,7 @@ func (c *conn) noteOutgoing(m jsonrpc.Message) {
 	}
 }
 
-// noteSent takes note of what was sent, or queued.
+// noteSent takes note of a message that was sent, or queued.
 func (c *conn) noteSent(m jsonrpc.Message) {
 	if c.peerIsClient && m.Kind() == jsonrpc.Response {
 		c.calls.noteAnswered()
@@ -259,8 +260,8 @@ func (c *conn) close(code websocket.StatusCode, reason string) {
 	c.in.freeHeld()
 }
 
-// finish ends the conversation; the first one counts. What is queued for the peer
-// is delivered only if keep says so.
+// finish ends the conversation; the first call counts. What is queued for the peer
+// is still delivered if deliverQueued is true.
 func (c *conn) finish(err error, code websocket.StatusCode, reason string, deliverQueued bool) {
 	e := &c.end
 	e.once.Do(func() {
@@ -285,8 +286,9 @@ func isDone(c <-chan struct{}) bool {
 	}
 }
 
-// connectionLostError says that the network has failed, or that we have cut it. It wraps
-// nothing of it: io.EOF would be an orderly end to others.
+// connectionLostError returns an error that says that the network has failed with err, or
+// that the peer has taken nothing for too long. It does not wrap err: io.EOF would be an
+// orderly end to others.
 func (c *conn) connectionLostError(err error) error {
 	if c.wire.stalled.Load() {
 		return fmt.Errorf("%s is gone: %w", c.peer, errStalled)

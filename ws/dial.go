@@ -25,7 +25,7 @@ var reservedHeaders = []string{
 	"Sec-WebSocket-Extensions", "Sec-WebSocket-Accept",
 }
 
-// statusHints are what the texts about an HTTP status end in.
+// statusHints says what the text of a Fault ends in, by the HTTP status of the reply.
 var statusHints = map[int]string{
 	http.StatusOK:               "there is no WebSocket server at this path; is the path of the URL right? It is often /ws",
 	http.StatusNotFound:         "is the path of the URL right? It is often /ws",
@@ -41,11 +41,11 @@ const noWebSocketHint = "there is no WebSocket server at this path; the URL of a
 // dialer makes connections to one server.
 type dialer struct {
 	url       *url.URL
-	peer      *httpdial.Peer
-	host      string // the Host header, "": the URL's
+	peer      *httpdial.Peer // names the server in texts, and makes Faults
+	host      string         // the Host header, "": the URL's
 	header    http.Header
-	rt        http.RoundTripper
-	closeIdle func() // closes the transport's idle connections
+	rt        http.RoundTripper // makes the request for the upgrade; adds credentials, and tells session
+	closeIdle func()            // closes the transport's idle connections
 	opts      ClientOptions
 	session   *observe.Session // is told of the handshakes and of the connections. nil is fine
 }
@@ -114,8 +114,8 @@ type handshake struct {
 	body *upgradedBody
 }
 
-// upgradedBody is the body of a reply with status 101. Until the rest of the reply was found
-// valid it is empty: the library looks in it for what an invalid one says, for up to 3 s, and there is nothing.
+// upgradedBody is the body of a reply with status 101. It seems empty until the library has found the
+// rest of the reply valid: of an invalid reply the library would read the body, for up to 3 s.
 type upgradedBody struct {
 	*wire
 	validated atomic.Bool

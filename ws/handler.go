@@ -27,7 +27,7 @@ type HandlerOptions struct {
 
 	MaxMessageSize int // bytes in a message; a longer one ends the session with status 1009. 0: 64 MiB
 	MaxDepth       int // levels of objects and arrays in a message (J14). 0: jsonrpc.DefaultMaxDepth; negative: any number
-	MaxSessions    int // more are answered 503 with Retry-After, as are twice as many servers that run or are being stopped. 0: 1000
+	MaxSessions    int // a client beyond it is answered 503 with Retry-After; so is one beyond twice as many sessions whose servers may still be ending. 0: 1000
 	MaxBatch       int // messages in a batch (LI9). 0: 50
 
 	// PingInterval is how often a client is pinged (WS5). One from which
@@ -54,7 +54,7 @@ type HandlerOptions struct {
 	SessionTimeout time.Duration
 
 	// AcquirePlace is asked for a place when a bridge.Handler wants one for a session
-	// (admission.AcquireProcessPlace); who gets none is closed with status 1013. nil: there is one.
+	// (admission.AcquireProcessPlace); who gets none is closed with status 1013. nil: there always is one.
 	AcquirePlace admission.AcquirePlaceFunc
 
 	Logger hclog.Logger // nil: silence
@@ -162,7 +162,8 @@ func (h *Handler) logBudgetExhausted() {
 	h.opts.Logger.Log(level, "session closed: too much is being received", "limit", h.opts.Budget.Total())
 }
 
-// withAuthorization returns the session's Conn, without those messages that its client may not send.
+// withAuthorization returns the session's Conn without those messages that its client may not
+// send; their requests are answered with an error.
 func (h *Handler) withAuthorization(r *http.Request, s bridge.Conn) bridge.Conn {
 	a := h.opts.Guard.Authenticator
 	if a == nil {

@@ -9,15 +9,15 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// inbound is what the peer has sent, on its way to a Sink, with what it holds of a budget
-// until the Sink has taken it. One goroutine delivers.
+// inbound is the queue of the peer's messages for a Sink. It keeps each message's share of
+// a budget until the Sink has taken the message. Only the goroutine of readLoop calls deliver.
 type inbound struct {
 	bridge.Inbox
 
 	mu             sync.Mutex
-	deliveredCount int // how many messages have come
-	takenCount     int // how many of those a Sink has taken
-	held           []heldMessage
+	deliveredCount int           // how many messages have come
+	takenCount     int           // how many of those a Sink has taken
+	held           []heldMessage // the oldest first
 }
 
 // heldMessage is the share of a budget that the n-th message holds.

@@ -16,11 +16,11 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// reader is what belongs to the goroutine that reads.
+// reader is the state of the goroutine that reads (readLoop).
 type reader struct {
-	messageLimit int              // bytes in a message now
-	message      io.LimitedReader // of the message that is being read
-	share        *budget.Share    // of what is being read; nil: it is little
+	messageLimit int              // bytes in a message: maxFirstMessage until one was valid, then maxMessageSize
+	message      io.LimitedReader // reads the message that is arriving
+	share        *budget.Share    // what that message holds of the budget; nil: nothing
 	slowTimer    lazytimer.Timer  // is set while a message arrives
 }
 
@@ -50,9 +50,9 @@ func (c *conn) readLoop() {
 }
 
 // readAll returns all of a message in memory of its exact size. Every byte is
-// copied once, however long the message is. What is beyond the first chunk counts
-// as it arrives, and so does the copy. Of one that is too long, no more is read
-// than shows it.
+// copied once, however long the message is. Each chunk after the first is taken from
+// the budget before it is read, and so is the copy. A message that is too long is read
+// only to the first byte beyond the limit.
 func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	c.startChunkTimer()
 	defer c.reader.slowTimer.Clear()
@@ -97,7 +97,8 @@ func (c *conn) readAll(message io.Reader) ([]byte, error) {
 	return text, nil
 }
 
-// holdBudget takes n bytes for what is being read, if there are so many.
+// holdBudget takes n bytes of the budget for the message that is being read. false: there are
+// not so many left.
 func (c *conn) holdBudget(n int) (held bool) {
 	if c.reader.share == nil && c.budget != nil {
 		c.reader.share = c.budget.Share(c.party)
@@ -154,10 +155,10 @@ func (c *conn) handleText(text []byte) bool {
 	return true
 }
 
-// answerInvalid deals with what is no valid message. The conversation goes on (J4).
-// Where it was to answer a request, whoever has asked gets an error instead;
-// a client is told about anything else it may wait for, and a server about its
-// requests, unless it leaves unread what it is sent.
+// answerInvalid deals with input that is no valid message. The conversation goes on (J4);
+// false: it is over for another reason. If the input was meant as an answer, whoever has
+// asked gets an error instead. Of anything else that the peer may wait for an answer to, a
+// client is told. A server is told of its requests only, and only if the queue has room.
 func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	switch {
 	case fault.Kind == jsonrpc.Response && !fault.IsAnswer():
@@ -177,8 +178,9 @@ func (c *conn) answerInvalid(fault *jsonrpc.Error) (goOn bool) {
 	return true
 }
 
-// deliver hands a message on. It waits while those before are not taken: the
-// WebSocket is then not read, and TCP slows the peer. false: the conversation is over.
+// deliver hands a message on. It waits while the queue is full: the WebSocket is then not
+// read, and TCP slows the peer. When the client's token has expired, the message is refused
+// instead. false: the conversation is over.
 func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	c.resetIdleTimer()
 	c.delivering.Lock()
@@ -198,7 +200,8 @@ func (c *conn) deliver(m jsonrpc.Message, share *budget.Share) bool {
 	return c.refuseExpired(ctx, m) == nil
 }
 
-// refuseExpired answers what a client sends when its token has expired, and calls that came before are still finished.
+// refuseExpired answers a request that came when the client's token had expired: only calls that came
+// before are still finished. Other messages are dropped.
 func (c *conn) refuseExpired(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() != jsonrpc.Request {
 		return nil
@@ -212,13 +215,13 @@ func (c *calls) noteReceived(m jsonrpc.Message) {
 	switch {
 	case m.Kind() == jsonrpc.Request && m.Method() != "subscriptions/listen": // which stays open
 		c.openRequests.Add(1)
-	case m.Method() == "notifications/cancelled": // is not answered, mostly
+	case m.Method() == "notifications/cancelled": // its request is not answered, mostly
 		c.noteAnswered()
 	}
 }
 
-// noteAnswered says that a request of a client is open no more. Of what was not counted it
-// may be said, too.
+// noteAnswered says that a request of a client is open no more. It may be called for a
+// request that was not counted, too.
 func (c *calls) noteAnswered() {
 	if c.openRequests.Add(-1) < 0 {
 		c.openRequests.Add(1)
@@ -230,8 +233,8 @@ func (c *conn) endForViolation(code websocket.StatusCode, what string) {
 	c.finish(fmt.Errorf("%s has sent what cannot be accepted: %s", c.peer, what), code, what, false)
 }
 
-// tooLongText says which limit a message was beyond. Which flag changes it is the
-// bridge's own user to know, not a server.
+// tooLongText returns what the peer is told of a message that was too long. A server is not
+// told which flag of the bridge sets the limit.
 func (c *conn) tooLongText() string {
 	switch {
 	case !c.peerIsClient:

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	renewStableAfter       = 10 * time.Second // a connection that has lived so long was no failure
+	renewStableAfter       = 10 * time.Second // a connection that is lost after so long does not count as a failure
 	renewInitializeTimeout = time.Minute      // how long the answer to initialize may take
-	maxEarlyMessages       = 1000             // messages of a server that come before it has initialized
+	maxEarlyMessages       = 1000             // how many messages of a server are kept that come before it has initialized
 )
 
 // reconnector makes the connections of a renewer.
 type reconnector struct {
 	r        *renewer
 	retryNow chan struct{} // ends the pause
-	running  bool          // guarded by the lock of the ledger
+	running  bool          // run is under way; guarded by the lock of the ledger
 }
 
-// wake sees to it that the reconnector runs, and does so now. The lock of the ledger is held.
+// wake starts the reconnector, or ends its pause. The lock of the ledger is held.
 func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.r.Go(k.run)
@@ -61,9 +61,10 @@ func (k *reconnector) run() {
 	}
 }
 
-// connect makes one attempt; waiting is what messages wait for, nil: none do.
-// Where the client takes a session for granted, it initializes in its place;
-// early is what the server has said meanwhile, or might have (ST9).
+// connect makes one attempt to connect. Where the client takes a session for granted,
+// connect also initializes in the client's place. waiting is the attempt that messages wait
+// for; nil: none do. early is for the client: what the server has sent meanwhile, after
+// the notifications of sessionRenewal.changed (ST9).
 func (k *reconnector) connect() (l *link, waiting *attempt, early []jsonrpc.Message, f *httpdial.Fault) {
 	r := k.r
 	r.ledger.Lock()
@@ -108,7 +109,8 @@ func (k *reconnector) install(l *link, waiting *attempt) bool {
 	return true
 }
 
-// finishAttempt tells those who wait how the attempt has ended. The lock of the ledger is held.
+// finishAttempt tells those who wait how the attempt has ended; nil: there is a connection. The lock of
+// the ledger is held.
 func (r *renewer) finishAttempt(f *httpdial.Fault) {
 	if a := r.state.attempt; a != nil {
 		a.fault = f
@@ -147,7 +149,8 @@ func (k *reconnector) handleConnectFailure(waiting *attempt, f *httpdial.Fault, 
 	return true
 }
 
-// putOff has the next attempt wait. Nobody waits with it. The lock of the ledger is held.
+// putOff sets the time of the next attempt. Who waits for the attempt gets f now. The lock of
+// the ledger is held.
 func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r := k.r
 	r.finishAttempt(f)
@@ -155,7 +158,7 @@ func (k *reconnector) putOff(f *httpdial.Fault, failures int) {
 	r.state.nextAttempt = time.Now().Add(httpdial.BackoffAfter(f, failures))
 }
 
-// pause waits for the next attempt, unless a client comes that wants it now.
+// pause waits for the time of the next attempt; wake ends it.
 func (k *reconnector) pause() {
 	r := k.r
 	r.ledger.Lock()
@@ -167,7 +170,7 @@ func (k *reconnector) pause() {
 }
 
 // handleLoss deals with a connection that is lost: who waits for a response gets an
-// error, and nobody waits any more for what the server has asked. It decides
+// error, and the server's open requests are cancelled for the client. It decides
 // whether there is to be another connection.
 func (k *reconnector) handleLoss(l *link, f *httpdial.Fault, failures int) (again bool) {
 	r := k.r

@@ -10,8 +10,8 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// relayFromServer hands on what has come early over a connection, and then all that comes, until
-// the connection is lost.
+// relayFromServer hands on the early messages of a connection, and then all that comes, until
+// the connection is lost. It returns how it was lost.
 func (r *renewer) relayFromServer(l *link, early []jsonrpc.Message) *httpdial.Fault {
 	conn := bridge.Intercept(l.conn, bridge.Hooks{Receive: func(m *jsonrpc.Message) (reply *jsonrpc.Message) { return r.handleServerMessage(l, m) }})
 	for _, m := range early {
@@ -24,8 +24,8 @@ func (r *renewer) relayFromServer(l *link, early []jsonrpc.Message) *httpdial.Fa
 	return faultOf(conn.Receive(r.Context(), r.DeliverSink()), r.opts.Server)
 }
 
-// handleServerMessage enters a message of the server into the ledger, and makes of it what the client is
-// to know, or nothing if it is replied to instead.
+// handleServerMessage notes a message of the server in the ledger, and replaces *m by the message that the
+// client gets. reply is not nil if the server gets an answer instead: *m is then zero.
 func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonrpc.Message) {
 	if m.Kind() == jsonrpc.Response {
 		r.noteAnswered(*m)
@@ -44,8 +44,8 @@ func (r *renewer) handleServerMessage(l *link, m *jsonrpc.Message) (reply *jsonr
 type sessionRenewal struct {
 	r           *renewer
 	conn        bridge.Conn
-	brokenFault *httpdial.Fault   // why the connection is of no use any more; nil: it is
-	early       []jsonrpc.Message // what the server has sent meanwhile
+	brokenFault *httpdial.Fault   // why the connection cannot be used any more; nil: it can
+	early       []jsonrpc.Message // what the server has sent meanwhile for the client
 	changed     []jsonrpc.Message // what the client is told of the new session, with NotifyAfterRenewal
 }
 
@@ -90,6 +90,8 @@ func (p *sessionRenewal) SendRequest(ctx context.Context, m jsonrpc.Message) (js
 	return a.msg, nil
 }
 
+// fault returns the Fault for err, the error of a Send or Receive with ctx. If ctx is not
+// done, the connection cannot be used any more.
 func (p *sessionRenewal) fault(ctx context.Context, err error) *httpdial.Fault {
 	if ctx.Err() == nil {
 		p.brokenFault = faultOf(err, p.r.opts.Server)
@@ -106,9 +108,10 @@ type answerSink struct {
 	*sessionRenewal
 	id   jsonrpc.ID
 	stop context.CancelFunc // ends the Receive
-	msg  jsonrpc.Message    // the response; nothing: it has not come
+	msg  jsonrpc.Message    // the response; zero: it has not come
 }
 
+// errAnswered refuses what comes after the response: the next Receive gets it.
 var errAnswered = errors.New("ws: the answer has come")
 
 // TrySend implements bridge.Sink.

@@ -12,23 +12,23 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// renewOptions tune a renewer.
+// renewOptions tune a renewer; the bools are as in ClientOptions.
 type renewOptions struct {
 	Server             string // the server, for texts
 	NoRenew            bool
 	NotifyAfterRenewal bool
-	SignsIn            bool // a person may sign in for a request of the client
+	SignsIn            bool // a person may sign in for a request of the client: ClientOptions.AuthorizeTimeout is set
 	Logger             hclog.Logger
 }
 
 // renewer is the Conn that Client.Dial returns: a session with a server over
 // one connection after the other. It knows nothing of WebSockets. One goroutine,
 // the reconnector's, makes the connections; it runs from the first message on for as long as
-// there is, or should be, a connection. What comes over a connection is handed on by
-// whoever brings it there.
+// there is, or should be, a connection. The goroutine that brings a message over a
+// connection hands it on.
 type renewer struct {
 	remoteconn.Base
-	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; see fault
+	dial     func(ctx context.Context) (bridge.Conn, error) // makes a connection; for its errors see faultOf
 	onClosed func()                                         // called at the end of Close
 	opts     renewOptions
 
@@ -59,7 +59,7 @@ func (r *renewer) TrySend(m jsonrpc.Message) bool {
 }
 
 // Send implements bridge.Conn. It waits while a connection is being made, but
-// for no more than one attempt.
+// for no more than one attempt that fails.
 func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 	if m.Kind() == jsonrpc.Invalid {
 		return errNoMessage
@@ -93,7 +93,7 @@ func (r *renewer) Send(ctx context.Context, m jsonrpc.Message) error {
 	}
 }
 
-// refuse answers a request that there is no connection for.
+// refuse answers a request, for which there is no connection, with f. It drops any other message.
 func (r *renewer) refuse(ctx context.Context, m jsonrpc.Message, f *httpdial.Fault) error {
 	if m.Kind() != jsonrpc.Request {
 		r.opts.Logger.Debug("message dropped: there is no connection", "method", m.Method())
@@ -130,7 +130,8 @@ func (r *renewer) Close(error) error {
 	return nil
 }
 
-// faultOf returns err, in which open and the Conns it makes say what is wrong.
+// faultOf returns the *httpdial.Fault that is in err: renewer.dial and the Conns that it makes
+// return one. Of another err it makes a Fault that names the server as where.
 func faultOf(err error, where string) *httpdial.Fault {
 	var f *httpdial.Fault
 	if errors.As(err, &f) {

@@ -17,7 +17,7 @@ type renewState struct {
 	link        *link           // the connection there is; nil: none
 	attempt     *attempt        // what messages wait for; nil: nothing
 	downFault   *httpdial.Fault // not nil while the reconnector tries again and again
-	nextAttempt time.Time       // when it will
+	nextAttempt time.Time       // when the reconnector tries again
 	hadSession  bool            // the client takes it for granted that there is a session
 }
 
@@ -27,10 +27,10 @@ type call struct{ msg jsonrpc.Message }
 // ID is the id of the request.
 func (c *call) ID() jsonrpc.ID { return c.msg.ID() }
 
-// IsFromBridge reports whether it is the bridge's own. Those do not get into the ledger.
+// IsFromBridge implements remoteconn.Call. The bridge's own requests do not get into the ledger.
 func (c *call) IsFromBridge() bool { return false }
 
-// OnRemoved is called when nobody waits for the response any more.
+// OnRemoved implements remoteconn.Call. There is nothing to do.
 func (c *call) OnRemoved() {}
 
 // link is one connection.
@@ -41,18 +41,19 @@ type link struct {
 
 // attempt is an attempt to connect.
 type attempt struct {
-	// A request of the client waits for it: a person may sign in meanwhile. Guarded by the lock of the ledger.
+	// attended: a request of the client waits for the attempt, so a person may sign in meanwhile. Guarded by the lock of the ledger.
 	attended        bool
-	progressTellers []func(text string) // the clients that have asked for the progress of what waits; guarded by the same lock
+	progressTellers []func(text string) // each tells the client of the progress of a request that waits; guarded by the same lock
 
-	done  chan struct{}
+	done  chan struct{}   // closed when the attempt has ended
 	fault *httpdial.Fault // set before done is closed; nil: there is a connection
 }
 
 func newAttempt() *attempt { return &attempt{done: make(chan struct{})} }
 
-// noteWaitingRequest notes that a request waits for the attempt, with the ctx of its Send: nobody signs in for one of the bridge's own
-// (httpdial.Unattended). The lock of the ledger is held.
+// noteWaitingRequest notes that a request waits for the attempt. ctx is that of the request's Send. A
+// request of the bridge's own (httpdial.Unattended) is not noted: nobody signs in for it. The
+// lock of the ledger is held.
 func (r *renewer) noteWaitingRequest(ctx context.Context, a *attempt) {
 	if httpdial.IsUnattended(ctx) {
 		return
@@ -63,7 +64,7 @@ func (r *renewer) noteWaitingRequest(ctx context.Context, a *attempt) {
 	}
 }
 
-// tellWaiting tells the clients of what waits for the attempt.
+// tellWaiting tells the clients whose requests wait for the attempt how it goes on.
 func (r *renewer) tellWaiting(a *attempt, text string) {
 	r.ledger.Lock()
 	tells := slices.Clone(a.progressTellers)
@@ -73,12 +74,12 @@ func (r *renewer) tellWaiting(a *attempt, text string) {
 	}
 }
 
-// sendDecision is what becomes of a message: one of these.
+// sendDecision is what becomes of a message: one of link, waitFor, answerWith, dropReason and err is set.
 type sendDecision struct {
-	link       *link // it is sent here, as msg
+	link       *link // it is sent over this connection, as msg
 	msg        jsonrpc.Message
-	call       *call           // beside link: what was entered for it
-	waitFor    *attempt        // it has to come again after this has succeeded
+	call       *call           // beside link: the entry in the ledger, if it is a request
+	waitFor    *attempt        // admit has to be called again once this has succeeded
 	answerWith *httpdial.Fault // it is answered with this
 	dropReason string          // it is not needed, for this reason
 	err        error           // it cannot be taken
@@ -117,7 +118,7 @@ func (r *renewer) admit(ctx context.Context, m jsonrpc.Message) sendDecision {
 	return sendDecision{waitFor: s.attempt}
 }
 
-// admitToLink is admit for a message that can be sent. The lock is held.
+// admitToLink is admit while there is a connection. The lock is held.
 func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	decision := sendDecision{link: r.state.link, msg: m}
 	switch m.Kind() {
@@ -154,8 +155,8 @@ func (r *renewer) admitToLink(m jsonrpc.Message) sendDecision {
 	return decision
 }
 
-// admitNow is admit for TrySend. nil: m needs more than a connection that is there, and
-// nothing was done. A request is in the ledger, as call.
+// admitNow is admit for TrySend. l is nil if m needs more than a connection that is there:
+// then nothing was done. If m is a request, c is its entry in the ledger.
 func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 	r.ledger.Lock()
 	defer r.ledger.Unlock()
@@ -180,8 +181,8 @@ func (r *renewer) admitNow(m jsonrpc.Message) (l *link, c *call) {
 	return r.state.link, c
 }
 
-// noteAnswered takes the request that a response answers out of the ledger, and keeps
-// what a new session would have to be told as well.
+// noteAnswered takes the request that a response answers out of the ledger. If a new
+// session would have to be told the same, the ledger remembers the request.
 func (r *renewer) noteAnswered(answer jsonrpc.Message) {
 	call, ok := r.ledger.ClaimByID(answer.ID())
 	if !ok || answer.IsError() {

@@ -20,7 +20,7 @@ type session struct {
 	*conn
 	handler *Handler
 	owner   string          // the principal that opened it; "" when nobody was authenticated
-	ctx     context.Context // done when the client is gone or the Handler shuts down
+	ctx     context.Context // done when the session is to end: the client is gone, the Handler shuts down, the place is another's or the token has expired (see the cause)
 }
 
 func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wire, owner, party string) *session {
@@ -49,7 +49,7 @@ func newSession(h *Handler, slot *admission.Slot, socket *websocket.Conn, w *wir
 // expiredText is what a client is told whose token has expired.
 var expiredText = access.ErrExpired.Error() + ": connect again with a new one"
 
-// refuseUntaken answers what had come before the token expired, and nobody has taken.
+// refuseUntaken answers the messages that had come before the token expired, and that nobody has taken.
 func (s *session) refuseUntaken() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
@@ -59,7 +59,7 @@ func (s *session) refuseUntaken() {
 	defer s.delivering.Unlock()
 }
 
-// refusingSink takes what is to be refused.
+// refusingSink answers each request that it takes with refuseExpired.
 type refusingSink struct{ *conn }
 
 // TrySend implements bridge.Sink.
@@ -74,9 +74,9 @@ func (u refusingSink) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// endWithToken ends the session when the token that it was opened with is not valid any more: at once if it was
-// revoked, and if it has expired when calls in progress have been answered: requests that come meanwhile are refused. stop
-// must be called.
+// endWithToken ends the session when the token that it was opened with is not valid any more. If the token
+// was revoked, the session ends at once. If the token has expired, the session ends when calls in progress
+// have been answered, and requests that come meanwhile are refused. stop must be called; it also ends s.ctx.
 func (s *session) endWithToken(token context.Context) (stop func()) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.ctx = ctx
@@ -98,7 +98,7 @@ func (s *session) endWithToken(token context.Context) (stop func()) {
 // the conversation, or why there is none. After what was sent, the client gets
 // a close frame: status 1001 when the Handler shuts down, 1013 when there is no
 // place for it or another party is to have that, 1000 without an error, 1008 for
-// a client that is too slow or whose token has expired, 1011 with another one. Its text is not for the client.
+// a client that is too slow or whose token has expired, 1011 with another error, whose text is not for the client.
 func (s *session) Close(err error) error {
 	switch {
 	case s.handler.control.Context().Err() != nil:
@@ -120,7 +120,8 @@ func (s *session) Close(err error) error {
 	return nil
 }
 
-// endText returns how the session has ended, whose bridge.Handler returns err.
+// endText returns how the session has ended. err is what its bridge.Handler has returned. failed: it is
+// worth a warning.
 func (s *session) endText(err error) (text string, failed bool) {
 	switch {
 	case err != nil && !s.saysClientGone(err) && !(s.ctx.Err() != nil && errors.Is(err, context.Canceled)):

@@ -48,7 +48,7 @@ func (c *conn) pause(d time.Duration) bool {
 	}
 }
 
-// resetIdleTimer says that a message goes.
+// resetIdleTimer begins the idle time anew: a message has come, or was sent.
 func (c *conn) resetIdleTimer() {
 	if c.idleTimeout > 0 {
 		c.idleTimer.SetAfter(c.idleTimeout)

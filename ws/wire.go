@@ -23,8 +23,8 @@ func getChunk() []byte { return chunks.Get().(*[chunkSize]byte)[:] }
 
 func putChunk(b []byte) { chunks.Put((*[chunkSize]byte)(b[:chunkSize])) }
 
-// largeBufferSize holds the longest frame. Frames that fill much of that have a pool
-// too; for those between the two, it would be too much.
+// largeBufferSize is the size of a buffer for the longest frame. Frames that fill at least
+// half of such a buffer have a pool, too. For smaller ones such a buffer would be too much.
 const largeBufferSize = maxFrameSize + maxFrameHeader
 
 var largeBuffers = sync.Pool{New: func() any { return new([largeBufferSize]byte) }}
@@ -61,23 +61,24 @@ var errStalled = errors.New("it takes nothing of what it is sent")
 //   - When it is not, whoever writes a frame writes out all that waits, unless
 //     somebody is doing so: control frames need no one to push them.
 //
-// The gathering is bounded because the owner flushes after each message.
+// The gathering is bounded because the owner flushes as soon as a chunk has gathered, and
+// after each frame of a message that has several.
 type wire struct {
 	rwc          io.ReadWriteCloser
-	stallTimeout time.Duration   // without progress in writing; beyond, the stream is cut. Negative: never
+	stallTimeout time.Duration   // how long one write may take until the stream is cut. 0 or negative: for ever
 	stallTimer   lazytimer.Timer // is set while something is being written
 	created      time.Time
 
-	readStart atomic.Int64 // when the Read began that is under way, since began; 0: none is
-	stalled   atomic.Bool
+	readStart atomic.Int64 // elapsed when the Read began that is under way; 0: none is
+	stalled   atomic.Bool  // the stream was cut: a write has taken too long
 
 	mu                sync.Mutex
 	notBusy           *sync.Cond // busy has ended, or err is set
 	buf               []byte     // frames that wait
 	corked            bool
 	busy              bool          // somebody writes
-	shortStallTimeout time.Duration // instead of stall, just now; 0: none
-	err               error
+	shortStallTimeout time.Duration // instead of stallTimeout during flushWithin, if it is shorter; 0: none
+	err               error         // why nothing can be written any more
 }
 
 // maxBufferedControl is how many bytes of control frames may wait while the peer takes
@@ -156,7 +157,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// cork makes frames gather until flush; size is how many bytes of them are to come.
+// cork makes frames gather until flush; size is the length of the next frame without its header.
 func (w *wire) cork(size int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,7 +194,7 @@ func (w *wire) flush() error {
 	return w.drain()
 }
 
-// flushWithin is flush with less patience.
+// flushWithin is flush, and cuts the stream when a write takes longer than stall.
 func (w *wire) flushWithin(stall time.Duration) error {
 	w.mu.Lock()
 	w.shortStallTimeout = stall

@@ -41,7 +41,7 @@ func (c *conn) writeLoop() {
 	}
 }
 
-// awaitMore waits until there is something to write. false: nothing comes any more.
+// awaitMore waits until there may be something to write. false: nothing comes any more.
 func (c *conn) awaitMore() bool {
 	select {
 	case <-c.out.Ready():
@@ -54,6 +54,7 @@ func (c *conn) awaitMore() bool {
 // hasUnwritten reports whether something is still to be written after the end.
 func (c *conn) hasUnwritten() bool { return c.end.deliverQueued && c.out.Len() > 0 }
 
+// writeAll puts messages into the wire, and flushes the wire whenever a chunk has gathered.
 func (c *conn) writeAll(batch [][]byte) error {
 	for _, text := range batch {
 		if isDone(c.end.done) && !c.end.deliverQueued {
@@ -71,8 +72,9 @@ func (c *conn) writeAll(batch [][]byte) error {
 	return nil
 }
 
-// writeInline writes a small message to a peer that has taken all that came before.
-// false: it is not small, or that is not so, and nothing was done.
+// writeInline writes a small message to a peer that has taken all that came before. false:
+// the message was not written. It is not small, something before it waits, somebody else
+// writes, or nothing can be written any more.
 func (c *conn) writeInline(m jsonrpc.Message) bool {
 	if c.peerHasTaken == nil || m.Size() > sockstate.MaxInlineBytes-maxFrameHeader || !c.writing.TryLock() {
 		return false

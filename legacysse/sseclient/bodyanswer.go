@@ -9,12 +9,12 @@ import (
 
 // This file is for servers that answer a request in the body of its POST (SS7).
 
-// bodyAnswerWait is how long the answer in a body waits for one on the stream, where it
-// belongs. It does not wait if the last answer came so, too.
+// bodyAnswerWait is how long the answer in a body is held back, in case one comes on the
+// stream, where it belongs. If the last answer came in a body, too, there is no wait.
 const bodyAnswerWait = time.Second
 
-// readBodyAnswer reads the reply to the POST of a request, which may be its answer. It reads for no longer
-// than the request is in progress.
+// readBodyAnswer reads the reply to the POST of a request. If the reply is the answer to the request, it
+// becomes call.bodyAnswer. The read ends with the request (see OnRemoved).
 func (c *conn) readBodyAnswer(call *call, body io.Reader) {
 	text, err := io.ReadAll(io.LimitReader(body, int64(c.opts.MaxMessageSize)+1))
 	if err != nil || len(text) > c.opts.MaxMessageSize {
@@ -26,8 +26,8 @@ func (c *conn) readBodyAnswer(call *call, body io.Reader) {
 	}
 }
 
-// answerFromBody answers a call with what came in the body, unless the answer comes on the
-// stream.
+// answerFromBody answers a call with its bodyAnswer, unless an answer comes on the stream
+// within bodyAnswerWait.
 func (c *conn) answerFromBody(call *call) {
 	answer := func() {
 		if c.ledger.ClaimCall(call) {

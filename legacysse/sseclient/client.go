@@ -62,10 +62,11 @@ type Options struct {
 	// the environment, and ConnectTimeout.
 	Transport http.RoundTripper
 
-	// Authorize returns what makes the requests, around base, which is the Transport: it adds credentials to
-	// each of them, replies that refuse them are seen first there, and it may send a request again. An
-	// *httpdial.Fault that it returns is what clients are told. AuthorizeTimeout is how long a
-	// person may take to sign in meanwhile: time-outs are no shorter (httpdial.TimeoutWithSignIn). nil: as they are.
+	// Authorize wraps base, which is the Transport. The RoundTripper that it returns adds credentials to
+	// each request, sees first the replies that refuse them, and may send a request again. If its error
+	// is an *httpdial.Fault, clients are told that. nil: the requests go out as they are.
+	// AuthorizeTimeout is how long a person may take to sign in meanwhile: time-outs are no
+	// shorter (httpdial.TimeoutWithSignIn).
 	Authorize        func(base http.RoundTripper) http.RoundTripper
 	AuthorizeTimeout time.Duration
 
@@ -98,15 +99,15 @@ type Options struct {
 	// Receive ends with ErrSessionLost.
 	NoRenew bool
 
-	// NotifyAfterRenewal: once a session was renewed, Receive brings what says that
-	// everything may have changed: notifications of the kinds that the server
-	// announces, and for the resources that are subscribed.
+	// NotifyAfterRenewal: once a session was renewed, Receive brings notifications that
+	// everything may have changed: of the kinds that the server announces, and for the
+	// resources that are subscribed.
 	NotifyAfterRenewal bool
 
-	// ReportWrongTransport says to end Receive with an *WrongTransportError where there is
-	// no HTTP+SSE server, instead of answering the request that had the
-	// stream opened. Send fails with it as well from then on. Where there is
-	// none any more when a session is renewed, the WrongTransportError has an EndedSession.
+	// ReportWrongTransport says to end the Conn with a *WrongTransportError if the server
+	// does not speak HTTP+SSE, instead of answering the request for which the stream
+	// was opened: Receive and Send return that error from then on. If a lost session was to
+	// be renewed, the error has an EndedSession.
 	ReportWrongTransport bool
 
 	// Handoff is what a Conn of another transport has left: this one begins by
@@ -179,7 +180,7 @@ func (c *Client) Dial(ctx context.Context) (bridge.Conn, error) {
 // reservedHeaders are the headers that are the transport's own business.
 var reservedHeaders = []string{"Accept", "Content-Type", wire.HeaderVersion, "Last-Event-Id"}
 
-// statusHints are what the texts about the HTTP status of the GET end in.
+// statusHints says what the text of a Fault ends in, by the HTTP status of the reply to the GET.
 var statusHints = map[int]string{
 	http.StatusBadRequest:       "is it a Streamable HTTP server?",
 	http.StatusNotFound:         "is the path of the URL right? It is often /sse, and /mcp for Streamable HTTP",

@@ -16,7 +16,7 @@ import (
 const (
 	maxOneWay         = 64                    // notifications and responses on their way at once
 	aheadTimeout      = time.Second           // how long a message waits for the one ahead of it
-	acceptTimeout     = 20 * time.Millisecond // and for its acceptance, once it is written
+	acceptTimeout     = 20 * time.Millisecond // how long it still waits once the one ahead was written
 	oneWayTimeout     = time.Minute           // how long the server may take to accept a notification
 	lingerTimeout     = 2 * time.Second       // how long a POST may go on after its request was answered
 	initializeTimeout = time.Minute           // how long the answer to initialize may take
@@ -26,8 +26,8 @@ const (
 // it that there is a session; the reader of the event stream; and one per POST. All of
 // them hand on what they have for the client themselves, see remoteconn.Base.Deliver.
 //
-// A message goes through acquiring a slot, taking the turn and entering the ledger, in
-// this order. The turn is a lock that may be held while waiting; the ledger's is not.
+// A message acquires a slot, then sendSlot, and then enters the ledger. sendSlot is a lock
+// that may be held while waiting; the ledger's is not.
 type conn struct {
 	remoteconn.Base
 	target *httpdial.Target
@@ -37,9 +37,9 @@ type conn struct {
 	requestSlots remoteconn.Slots // one for each request that has a goroutine
 	oneWaySlots  remoteconn.Slots // and for each notification or response
 	sendSlot     remoteconn.Slots // the one slot is for who may send next
-	refusing     sync.WaitGroup   // of requests, from the decision that calls for it on
+	refusing     sync.WaitGroup   // requests that are being refused: from admit until the error response is queued
 
-	ledger      remoteconn.Ledger[*call, *session] // its lock guards the states, too
+	ledger      remoteconn.Ledger[*call, *session] // its lock guards state, too
 	state       connState
 	reconnector reconnector
 
@@ -59,7 +59,8 @@ func newConn(target *httpdial.Target, opts Options) *conn {
 	return c
 }
 
-// TrySend implements bridge.Conn. Each message waits for the acceptance of the one before.
+// TrySend implements bridge.Conn. It takes nothing: each message waits for the acceptance of
+// the one before.
 func (c *conn) TrySend(jsonrpc.Message) bool { return false }
 
 // Send sends m in a POST of its own. It keeps the order: no message sets out
@@ -102,8 +103,8 @@ func (c *conn) Send(ctx context.Context, m jsonrpc.Message) error {
 	return err
 }
 
-// admitInTurn waits until nobody else is sending and the gate is open, and enters
-// the call into the ledger. If it is to be sent, the turn is the caller's.
+// admitInTurn waits until nobody else is sending and InitializeGate is open, and calls
+// admit. If the result is sendNow, the caller has sendSlot and must release it.
 func (c *conn) admitInTurn(ctx context.Context, call *call) (admitResult, error) {
 	for {
 		if err := c.sendSlot.Acquire(ctx, &c.Base); err != nil {
@@ -135,13 +136,13 @@ func (c *conn) admitInTurn(ctx context.Context, call *call) (admitResult, error)
 func (c *conn) awaitSent(ctx context.Context, call *call) {
 	written := call.written
 	if call.kind == jsonrpc.Notification {
-		written = nil // what it is about may depend on it
+		written = nil // what comes next may depend on what it says
 	}
 	c.awaitAcceptance(ctx, call.accepted, written, aheadTimeout)
 }
 
-// awaitAcceptance waits for accepted; but no longer than limit, and than a moment once
-// written is closed.
+// awaitAcceptance waits until accepted is closed, but no longer than limit, and no longer
+// than acceptTimeout once written is closed. A nil written is never closed.
 func (c *conn) awaitAcceptance(ctx context.Context, accepted, written <-chan struct{}, limit time.Duration) {
 	select {
 	case <-accepted:

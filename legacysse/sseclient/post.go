@@ -26,7 +26,7 @@ type call struct {
 	method string
 
 	session *session // where it is sent; nil: it waits for one
-	// tell tells the client what its request waits for; nil: it has not waited for a session, or has not asked for progress.
+	// tell tells the client what its request waits for; nil: the request has not waited for a session, or has not asked for progress.
 	tell func(text string)
 
 	postCtx    context.Context
@@ -36,11 +36,11 @@ type call struct {
 	writeOnce sync.Once
 	accepted  chan struct{} // closed when the POST was answered, or has failed
 
-	initializeGate chan struct{}        // others wait for it while this call is the client's initialize; nil: it is another call
+	initializeGate chan struct{}        // other messages wait for it until this call, the client's initialize, is answered; nil: it is another call
 	timeout        *time.Timer          // of the client's initialize, once it is sent
 	bodyAnswer     jsonrpc.Message      // the answer that has come in the body of the reply to the POST
-	fromBody       *time.Timer          // answers the call with it; nil: there is none, or nobody waits for another answer
-	reply          chan jsonrpc.Message // of the bridge's own requests; nil: the client's
+	fromBody       *time.Timer          // answers the call with bodyAnswer; nil: there is none, or it was used at once
+	reply          chan jsonrpc.Message // gets the answer if the request is the bridge's own; nil: it is the client's
 }
 
 func newCall(c *conn, m jsonrpc.Message) *call {
@@ -87,7 +87,7 @@ func (call *call) isAccepted() bool {
 	}
 }
 
-// run posts a message and deals with what goes wrong with that.
+// run is the goroutine of a POST: it posts a message, and deals with what goes wrong.
 func (c *conn) run(call *call) {
 	if call.initializeGate != nil { // nothing else goes out before the answer, so it cannot take for ever
 		c.ledger.Lock()
@@ -134,7 +134,7 @@ var (
 	contentType = []string{wire.TypeJSON}
 )
 
-// post sends the message to the endpoint of its session. Any success will do (SS7).
+// post sends the message to the endpoint of its session. Any status 2xx is a success (SS7).
 func (c *conn) post(call *call) *httpdial.Fault {
 	ctx := httptrace.WithClientTrace(call.postCtx, &httptrace.ClientTrace{
 		WroteRequest: func(httptrace.WroteRequestInfo) { call.setWritten() },
@@ -178,6 +178,7 @@ func (c *conn) post(call *call) *httpdial.Fault {
 	return nil
 }
 
+// versionOf returns the negotiated version of the call's session; "" for initialize.
 func (c *conn) versionOf(call *call) string {
 	if call.method == "initialize" {
 		return ""
@@ -264,6 +265,7 @@ func (c *conn) handleIncoming(raw []byte, session *session) {
 	}
 }
 
+// handleMessage answers the call that m is a response to, or hands m on to the client.
 func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 	if m.Kind() == jsonrpc.Response {
 		call, ok := c.ledger.ClaimByID(m.ID())
@@ -279,7 +281,7 @@ func (c *conn) handleMessage(m jsonrpc.Message, session *session) {
 	c.Deliver(c.Context(), m)
 }
 
-// answer completes a claimed call.
+// answer answers a claimed call with m.
 func (c *conn) answer(call *call, m jsonrpc.Message) {
 	if m.ID() != call.id {
 		m = httpdial.ResponseWithID(m, call.id)
@@ -299,7 +301,8 @@ func (c *conn) answer(call *call, m jsonrpc.Message) {
 	}
 }
 
-// fail answers a call with the fault. Of other messages only the log hears.
+// fail answers a call with the fault, unless it was answered already. Of a message that is
+// no request only the log hears.
 func (c *conn) fail(call *call, fault *httpdial.Fault) {
 	if call.kind != jsonrpc.Request {
 		c.log.Warn("the server did not take a message", append(fault.LogAttrs(), "method", call.method)...)

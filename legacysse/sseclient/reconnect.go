@@ -16,10 +16,10 @@ import (
 type reconnector struct {
 	c        *conn
 	retryNow chan struct{} // ends the pause
-	running  bool          // guarded by the lock of the ledger
+	running  bool          // run is under way; guarded by the lock of the ledger
 }
 
-// wake sees to it that the reconnector runs, and does so now. The lock of the ledger is held.
+// wake starts the reconnector, or ends its pause. The lock of the ledger is held.
 func (k *reconnector) wake() {
 	if !k.running {
 		k.running = k.c.Go(k.run)
@@ -64,7 +64,8 @@ func (k *reconnector) run() {
 	}
 }
 
-// stopIfIdle ends the reconnector if there is nothing for it to do.
+// stopIfIdle notes that the reconnector has ended if there is nothing for it to do: run must
+// then return.
 func (k *reconnector) stopIfIdle() (ended bool) {
 	c := k.c
 	c.ledger.Lock()
@@ -73,11 +74,11 @@ func (k *reconnector) stopIfIdle() (ended bool) {
 	return !k.running
 }
 
-// pause waits, unless a client has come meanwhile that wants a session now.
+// pause waits for d; wake ends it.
 func (k *reconnector) pause(d time.Duration) { httpdial.Pause(k.c.Context(), k.retryNow, d) }
 
-// reconnectDelay returns how long to wait before the next attempt: as long as the
-// server has said at first, and longer while the attempts are in vain.
+// reconnectDelay returns how long to wait before the next attempt: at first as long as the
+// server has said (retry; 0: it has not), and longer after each failure in a row.
 func reconnectDelay(retry time.Duration, failures int) time.Duration {
 	d := defaultReconnectDelay
 	if retry > 0 {
@@ -90,8 +91,8 @@ func reconnectDelay(retry time.Duration, failures int) time.Duration {
 	return d - rand.N(d/4)
 }
 
-// connect makes one attempt to get a session: for the requests that wait for
-// one, or by initializing in the client's place.
+// connect makes one attempt to get a session. If the client's initialize does not wait for
+// the session, connect initializes it in the client's place.
 func (k *reconnector) connect() (*session, *httpdial.Fault) {
 	c := k.c
 	ctx := c.Context()
@@ -138,9 +139,9 @@ func (c *conn) tellPending(text string) {
 	}
 }
 
-// useSession makes a session the one that messages go to, and sends what has
-// waited for it. It is false if there is nothing and the client does not know of
-// this session yet.
+// useSession makes a session the one that messages go to, and sends the requests that
+// have waited for it. false: nothing was done. The session has to be initialized in the
+// client's place first, or the Conn is closed.
 func (k *reconnector) useSession(session *session) bool {
 	c := k.c
 	if c.sendSlot.Acquire(c.Context(), &c.Base) != nil {
@@ -212,7 +213,7 @@ func (k *reconnector) handleOpenFailure(fault *httpdial.Fault, wrongTransport bo
 }
 
 // handleSessionLoss deals with a session whose stream has ended: who waits for a response
-// gets an error, and nobody waits any more for what the server has asked.
+// gets an error, and the server's open requests are cancelled for the client.
 func (k *reconnector) handleSessionLoss(s *session) {
 	c := k.c
 	c.ledger.Lock()

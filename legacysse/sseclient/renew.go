@@ -25,7 +25,7 @@ func (k *reconnector) renew(s *session) *httpdial.Fault {
 	return fault
 }
 
-// notifyRenewed tells those who want to know that a session was renewed.
+// notifyRenewed tells the client (NotifyAfterRenewal) and OnRenewed that a session was renewed.
 func (k *reconnector) notifyRenewed(s *session) {
 	c := k.c
 	c.ledger.Lock()

@@ -9,18 +9,18 @@ import (
 	"github.com/mcp-bridge/mcp-bridge/jsonrpc"
 )
 
-// connState are everything about a conn that changes, beside the ledger, whose lock guards it.
+// connState is everything about a conn that changes, beside the ledger, whose lock guards it.
 type connState struct {
 	session         *session        // nil: there is none (yet)
-	pending         []*call         // requests that wait for the first stream
-	refusedRenewals int             // renewals in a row that a Conn before this one has ended with
+	pending         []*call         // requests that wait for a session
+	refusedRenewals int             // see sessionstate.Handoff; 0 after a renewal
 	downFault       *httpdial.Fault // why there is no session although there should be one; nil: there is, or nobody has asked for it
 }
 
 // session is one event stream.
 type session struct {
 	endpoint    *url.URL           // for the POSTs
-	peer        *httpdial.Peer     // explains what goes wrong with them
+	peer        *httpdial.Peer     // explains what goes wrong with the POSTs
 	ctx         context.Context    // httpdial.Unattended, if no client waited for it
 	stop        context.CancelFunc // ends the stream
 	ended       chan struct{}      // closed when the reader has ended
@@ -39,9 +39,9 @@ type session struct {
 // admitResult is what becomes of a message: one field is set but for sendAfter.
 type admitResult struct {
 	sendNow           bool            // it is sent now
-	sendAfter         *call           // once this one was accepted
+	sendAfter         *call           // beside sendNow: the call that it cancels, which has to be accepted first; nil: none
 	leftToReconnector bool            // it will be sent by the reconnector
-	retryAfter        <-chan struct{} // it has to come again after this was closed
+	retryAfter        <-chan struct{} // admit has to be called again once this is closed
 	answerWith        *httpdial.Fault // it is answered with this
 	dropReason        string          // it is not needed, for this reason
 	err               error           // it cannot be taken
@@ -74,6 +74,7 @@ func (c *conn) admit(call *call) admitResult {
 	return c.admitNotification(call, target)
 }
 
+// admitRequest is admit for a request while InitializeGate is open.
 func (c *conn) admitRequest(call *call) admitResult {
 	opens := call.method == "initialize"
 	fault, err := c.ledger.RefusalOf(call.msg, c.opts.MaxInFlight, c.state.session != nil)
@@ -97,8 +98,8 @@ func (c *conn) admitRequest(call *call) admitResult {
 	return admitResult{leftToReconnector: true}
 }
 
-// canRetryAttended reports whether all that is missing is that somebody signs in: then a request of the client waits for an attempt
-// that is made for it. The lock is held.
+// canRetryAttended reports whether there is no session only because somebody has to sign in: then a request of the
+// client is not refused, but waits for an attempt that is made for it. The lock is held; downFault is not nil.
 func (c *conn) canRetryAttended() bool {
 	return c.state.downFault.Reason == httpdial.ReasonAuthRequired && c.opts.AuthorizeTimeout != 0
 }
@@ -109,10 +110,12 @@ func (c *conn) needsRenewal() bool {
 	return c.state.downFault != nil && c.ledger.State.InitializeRequest.Kind() == jsonrpc.Request && c.ledger.InitializeGate == nil
 }
 
+// downFault is what a request is answered with while there is no session. The lock is held.
 func (c *conn) downFault() *httpdial.Fault {
 	return httpdial.FollowUpFault(c.state.downFault, httpdial.ReasonServerDown, httpdial.AppendSentence("not connected: "+c.state.downFault.Text, "the bridge keeps trying"))
 }
 
+// admitNotification is admit for a notification. target is the call that it cancels, or nil.
 func (c *conn) admitNotification(call, target *call) admitResult {
 	s := c.state.session
 	if call.method == "notifications/initialized" {
@@ -137,7 +140,8 @@ func (c *conn) admitNotification(call, target *call) admitResult {
 	return admitResult{sendNow: true, sendAfter: target}
 }
 
-// admitResponse gives the client's response the id that the server knows.
+// admitResponse is admit for a response: it goes to the session that has asked, with the id
+// that the server knows.
 func (c *conn) admitResponse(call *call) admitResult {
 	session, answer, ok := c.ledger.State.RouteResponse(call.msg)
 	if !ok { // more were asked than are noted

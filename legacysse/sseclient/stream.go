@@ -22,13 +22,13 @@ const (
 	minReconnectDelay     = 10 * time.Millisecond // the wait is never shorter, whatever the server says
 	maxBackoff            = 30 * time.Second      // the wait grows up to this
 	maxServerRetry        = 10 * time.Minute      // the longest retry that is honoured
-	steadyAfter           = 10 * time.Second      // a stream that has lived so long was no failure
+	steadyAfter           = 10 * time.Second      // a stream that ends after so long does not count as a failure
 )
 
 const reasonEndpoint = "foreign_endpoint" // the endpoint event names another server (SS6)
 
 // openStream opens the event stream and waits for its first event (SS6). wrongTransport
-// says that there is no HTTP+SSE server at the URL. ctx is the Conn's.
+// says that there is no HTTP+SSE server at the URL. The session ends with ctx.
 func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport bool, fault *httpdial.Fault) {
 	s := &session{ended: make(chan struct{}), began: time.Now()}
 	s.ctx, s.stop = context.WithCancel(ctx)
@@ -61,7 +61,8 @@ func (c *conn) openStream(ctx context.Context) (opened *session, wrongTransport 
 	return nil, wrongTransport, fault
 }
 
-// checkResponse looks at what the GET was answered with.
+// checkResponse returns what is wrong with the reply to the GET; nil: it is an event stream.
+// wrongTransport is that of openStream.
 func (c *conn) checkResponse(resp *http.Response) (wrongTransport bool, fault *httpdial.Fault) {
 	status := resp.StatusCode
 	if status/100 != 2 {
